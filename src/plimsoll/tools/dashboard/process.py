@@ -12,8 +12,9 @@ from pathlib import Path
 
 from plimsoll.client import Client, ClientConfig
 from plimsoll.client.http import is_loopback
+from plimsoll.common.addresses import read_address
 from plimsoll.common.structured_log import set_up_logging
-from plimsoll.common.tasks import stop_on_signals
+from plimsoll.common.tasks import run_until, stop_on_signals
 from plimsoll.errors import ConfigError
 from plimsoll.tools.cluster_state import ClusterState
 from plimsoll.tools.dashboard.server import Dashboard
@@ -39,7 +40,7 @@ async def serve_dashboard(
 ) -> None:
     """Run until a signal or `stopped`; `ready` receives the URL once the server is listening."""
     set_up_logging(level=logging.WARNING)
-    host, port = read_address(settings.listen)
+    host, port = read_address(settings.listen, example="127.0.0.1:6480")
     token = read_token(settings.token_file)
     if not is_loopback(host) and not token:
         warn(
@@ -68,20 +69,14 @@ async def serve_dashboard(
             names=settings.names,
             token=token,
         )
-        starting = asyncio.ensure_future(dashboard.start())
-        waiting = asyncio.ensure_future(stopped.wait())
-        stack.callback(waiting.cancel)
         stack.push_async_callback(dashboard.stop)
-        await asyncio.wait([starting, waiting], return_when=asyncio.FIRST_COMPLETED)
-        if not starting.done():
-            starting.cancel()
-            await asyncio.gather(starting, return_exceptions=True)
+        started, _ = await run_until(stopped.wait(), dashboard.start())
+        if not started:
             return
-        starting.result()
         ready(dashboard.url)
         await dashboard.service.warm_up()
         with _rare_collections():
-            await waiting
+            await stopped.wait()
 
 
 @contextmanager
@@ -99,16 +94,6 @@ def _rare_collections() -> Iterator[None]:
     finally:
         gc.set_threshold(*before)
         gc.unfreeze()
-
-
-def read_address(listen: str) -> tuple[str, int]:
-    """Parse HOST:PORT. Raise ConfigError if it is invalid."""
-    host, separator, port = listen.rpartition(":")
-    if not separator or not (port.isascii() and port.isdigit()) or int(port) > 65535:
-        raise ConfigError(
-            f"--listen: {listen!r} is not a valid address: use HOST:PORT, such as 127.0.0.1:6480"
-        )
-    return host.strip("[]") or "127.0.0.1", int(port)
 
 
 def read_token(path: Path | None) -> str:

@@ -25,6 +25,7 @@ from plimsoll.api.resource import ResourceSlice
 from plimsoll.client import Client, ClientConfig
 from plimsoll.client.endpoints import PODS, RESOURCE_SLICES
 from plimsoll.client.informer import Informer
+from plimsoll.common.addresses import read_address
 from plimsoll.common.structured_log import set_up_logging
 from plimsoll.common.tasks import cancel_tasks, stop_on_signals
 from plimsoll.errors import ConfigError, InputError
@@ -166,7 +167,7 @@ class ExporterServer:
         self.url = ""
 
     async def start(self, listen: str) -> None:
-        host, port = _address(listen)
+        host, port = read_address(listen, example="127.0.0.1:9478")
         app = web.Application()
         app.router.add_get("/metrics", self._scrape)
         app.router.add_get("/healthz", _healthy)
@@ -224,12 +225,3 @@ async def serve_exporter(
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         if following is not None and following in done:
             following.result()  # a configuration that cannot work
-
-
-def _address(listen: str) -> tuple[str, int]:
-    host, separator, port = listen.rpartition(":")
-    if not separator or not port.isdigit() or int(port) > 65535:
-        raise ConfigError(
-            f"--listen: {listen!r} is not a valid address: use HOST:PORT, such as 127.0.0.1:9478"
-        )
-    return host.strip("[]") or "127.0.0.1", int(port)

@@ -18,7 +18,7 @@ def dump(tmp_path: Path) -> str:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["-f", "{dump}", "--listen", "x"], "--listen: 'x' is not a valid address"),
+        (["-f", "{dump}", "--listen", "x"], "--listen: 'x' is not an address"),
         (["-f", "{dump}", "--listen", "192.0.2.1:1"], "cannot listen on 192.0.2.1:1"),
         (["-f", "{dump}", "--token-file", "/nope"], "--token-file: /nope: No such file"),
         (["-f", "{dump}", "-n", "work"], "all namespaces of a dump"),

@@ -14,10 +14,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from plimsoll.common.addresses import read_address
 from plimsoll.errors import ConfigError
 from plimsoll.tools.cluster_state import ClusterObjects, ClusterState
 from plimsoll.tools.dashboard import guard, nodes
-from plimsoll.tools.dashboard.process import DashboardSettings, read_address, read_token, serve_dashboard
+from plimsoll.tools.dashboard.process import DashboardSettings, read_token, serve_dashboard
 from tests.unit.tools.dashboard.pages import DashboardClient, small, visit
 from tests.waiting import DEADLINE
 
