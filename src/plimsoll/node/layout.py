@@ -16,9 +16,14 @@ from plimsoll.errors import InputError
 _COMPONENT = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,251}[A-Za-z0-9])?")
 
 
+def is_path_component(name: str) -> bool:
+    """Return whether a name is a valid component of a path, such as a UID or an ID."""
+    return _COMPONENT.fullmatch(name) is not None and ".." not in name
+
+
 def path_component(name: str) -> str:
     """Validate a name as one component of a path; raise InputError if it could be anything else."""
-    if not _COMPONENT.fullmatch(name) or ".." in name:
+    if not is_path_component(name):
         raise InputError(f"{name!r} is not a valid file or directory name")
     return name
 

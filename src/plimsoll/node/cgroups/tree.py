@@ -27,7 +27,7 @@ from plimsoll.node.cgroup_plans.qos_cgroups import QosCgroupPlan
 from plimsoll.node.cgroups.kernel import CgroupKernel
 from plimsoll.node.cgroups.values import CgroupFault, PodUsage
 from plimsoll.node.cgroups.writes import CgroupWrite, resources_of_pod
-from plimsoll.node.layout import path_component
+from plimsoll.node.layout import is_path_component, path_component
 from plimsoll.node.resources import LinuxResources
 
 _TIERS = {GUARANTEED: "", BURSTABLE: "burstable", BEST_EFFORT: "besteffort"}
@@ -64,14 +64,6 @@ def root_parts(name: str) -> tuple[str, ...]:
                 f"{name!r} cannot be part of a root cgroup: the name is reserved for pods and QoS classes"
             )
     return parts
-
-
-def _is_name(text: str) -> bool:
-    """Return whether this can be a UID or an ID; other programs may have created directories."""
-    try:
-        return bool(path_component(text))
-    except InputError:
-        return False
 
 
 class Cgroups:
@@ -273,7 +265,8 @@ class Cgroups:
         """Return the IDs of a pod's containers that have a cgroup, leftovers included."""
         directories = self._directories(self._cgroup(pod))
         names = {name for directory in directories for name in self._kernel.subdirectories(directory)}
-        return tuple(sorted(filter(_is_name, names)))
+        # Other programs may have created directories.
+        return tuple(sorted(filter(is_path_component, names)))
 
     def plan(self) -> Mapping[str, str]:
         """Return all values that were set, or would have been, by file."""
@@ -308,7 +301,7 @@ class Cgroups:
             }
             for name in sorted(names):
                 uid = name.removeprefix(_POD)
-                if uid != name and _is_name(uid):
+                if uid != name and is_path_component(uid):
                     yield uid, tier
 
     def _leaves(self) -> Iterator[str]:

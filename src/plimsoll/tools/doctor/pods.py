@@ -11,8 +11,7 @@ from pathlib import Path
 
 from plimsoll.common.checkpoint import NodeFinding as RecordFinding
 from plimsoll.common.checkpoint import read_boot_id
-from plimsoll.errors import InputError
-from plimsoll.node.layout import Layout, path_component
+from plimsoll.node.layout import Layout, is_path_component
 from plimsoll.node.runtime.state_dir import ContainerRecord, ExitRecord, PodRecord, RunRecord, load
 from plimsoll.tools.doctor.facts import ContainerDir, NodeFacts, PodDir, PodFacts, ShimProcess
 from plimsoll.tools.doctor.files import FileEntry, age_text, format_date, list_dir, size_text
@@ -36,7 +35,7 @@ def gather(layout: Layout, cdi: Sequence[Path] = (), *, kubelet: bool = False) -
     for entry in listing.entries:
         if entry.path.name.startswith("."):
             continue  # temporary
-        if entry.kind != "directory" or not _is_part(entry.path.name):
+        if entry.kind != "directory" or not is_path_component(entry.path.name):
             strange.append(entry)
         elif kubelet:
             pods.append(PodDir(entry=entry, uid=entry.path.name))
@@ -109,13 +108,6 @@ def _temporary(layout: Layout, pods: Sequence[PodDir], cdi: Sequence[Path]) -> I
         for entry in list_dir(directory).entries:
             if entry.path.name.startswith("spec.") and entry.path.name.endswith(".tmp"):
                 yield entry
-
-
-def _is_part(name: str) -> bool:
-    try:
-        return bool(path_component(name))
-    except InputError:
-        return False
 
 
 # -- checks
