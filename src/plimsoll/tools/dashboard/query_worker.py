@@ -74,11 +74,6 @@ class QueryWorker:
         self._backlog.append(change)
 
     @property
-    def backlog(self) -> int:
-        """Number of changes not applied yet."""
-        return len(self._backlog)
-
-    @property
     def busy(self) -> bool:
         return self._turn.locked()
 
@@ -124,9 +119,9 @@ class QueryWorker:
     async def copy(self, follows: Callable[[], int]) -> QueryWorker:
         """Return a second worker with a copy of the cluster state and of the pending changes."""
         async with self._turn:
-            made = QueryWorker(self.cluster_state.copy(), self.revision, follows=follows)
-            made._backlog = list(self._backlog)
-            return made
+            copy = QueryWorker(self.cluster_state.copy(), self.revision, follows=follows)
+            copy._backlog = list(self._backlog)
+            return copy
 
     def _known(self, key: object) -> QueryResult | None:
         if self._follows is not None and (self._backlog or self._follows() != self.revision):
