@@ -105,6 +105,7 @@ def test_containers_outlive_their_agent(server: ServerProcess, root: Path, tmp_p
         status = tree["status"]["containerStatuses"][0]
         assert status["containerID"].startswith("process://")
         seen["id"] = status["containerID"]
+        await until(lambda: asyncio.to_thread(output.exists), bool)  # written after the start
 
     async def again(client: Client) -> None:
         tree = await running(client, "long")
