@@ -51,7 +51,7 @@ CLASSES = {
 
 
 class Scenario:
-    """One input of the allocator, asked again and again."""
+    """One repeated input of the allocator."""
 
     def __init__(
         self,
@@ -84,12 +84,12 @@ class Scenario:
         )
 
     def kept(self) -> float:
-        """Seconds of one call on the kept inventory."""
+        """Return the seconds of one call on a kept inventory."""
         self.run()
         return self._seconds(self.run)
 
     def first(self) -> float:
-        """Seconds of the first call on an inventory: devices and match bits are still to be made."""
+        """Return the seconds of the first call on an inventory, including its devices and match bits."""
         once = best(lambda: self.run(self._new_inventory()), runs=3)
         count = max(1, min(200, round(0.05 / max(once, 1e-6))))
         times = []

@@ -49,7 +49,7 @@ def make_device(number: int) -> dict[str, Any]:
 
 
 def microseconds(work: Callable[[], object], count: int) -> float:
-    """Microseconds of one call, from the best of some rows of calls."""
+    """Return the microseconds of one call, from the best of several series."""
 
     def row() -> None:
         for _ in range(count):

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 
 def best(work: Callable[[], object], runs: int = 5) -> float:
-    """Seconds of CPU the work takes, the best of some runs, with the collector out of the way."""
+    """Return the CPU seconds of the work, the best of several runs with the garbage collector disabled."""
     times = []
     for _ in range(runs):
         gc.collect()

@@ -22,7 +22,7 @@ from plimsoll.drivers.cpu.topology import Cpu, Topology
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A request. `go` are the microseconds that the kubelet's code takes."""
+    """Request; `go` are the microseconds of the kubelet's code."""
 
     name: str
     topology: Topology
@@ -99,7 +99,7 @@ def cases() -> Iterator[Case]:
 
 
 def machine(sockets: int, nodes: int, cores: int) -> Topology:
-    """CPUs numbered as most servers do: first threads of all cores, then second ones."""
+    """Return CPUs in the usual order of servers: first threads of all cores, then second ones."""
     every = sockets * nodes * cores
     return Topology(
         tuple(

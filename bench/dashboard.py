@@ -47,7 +47,7 @@ PATHS = (
 
 
 class Lag:
-    """By how much the event loop lies behind at worst."""
+    """Longest delay of the event loop."""
 
     def __init__(self) -> None:
         self.worst = 0.0
@@ -71,7 +71,7 @@ def make_cluster_state(nodes: int, pods: int) -> ClusterState:
 
 
 async def ask(session: aiohttp.ClientSession, url: str, path: str) -> tuple[float, int]:
-    """Seconds, and bytes over the wire."""
+    """Return the seconds of a request and the bytes of its response."""
     options: dict[str, Any] = {"method": "GET"}
     if path == "api/whatif":
         options = {"method": "POST", "json": {"add": NEW}}

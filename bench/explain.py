@@ -31,7 +31,7 @@ SCENARIOS = ("plain", "consumable", "partitionable", "node-allocatable", "priori
 
 
 def make_cluster_state(workload: Workload) -> ClusterState:
-    """A cluster, half full."""
+    """Return a cluster that is half full."""
     trees = [*workload.classes(), workload.template(), *map(workload.node, range(workload.nodes))]
     trees += [slice for number in range(workload.nodes) for slice in workload.slices(number)]
     cluster_state = ClusterState(
@@ -56,7 +56,7 @@ def place_one(workload: Workload, cluster_state: ClusterState, name: str, number
 
 
 def waiting(workload: Workload, count: int) -> Iterator[tuple[ResourceClaim, Pod]]:
-    """Pods that ask for more than any node has."""
+    """Yield pods that request more than any node has."""
     for number in range(count):
         tree = workload.claim(f"c-w-{number}")
         for request in tree["spec"]["devices"]["requests"]:

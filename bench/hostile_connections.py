@@ -34,23 +34,23 @@ _AFTER = 10.0
 
 
 async def send_headers(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Headers of 250 x 65,000 bytes without an end."""
+    """Send headers of 250 x 65,000 bytes without an end."""
     await _send_lines(writer, _REQUEST)
 
 
 async def send_trailers(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Trailers of 250 x 65,000 bytes, behind an empty body."""
+    """Send trailers of 250 x 65,000 bytes after an empty body."""
     await _send_lines(writer, b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n")
 
 
 async def send_body(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """A body of 3 MB."""
+    """Send a body of 3 MB."""
     writer.write(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 3000000\r\n\r\n" + b" " * 2_999_999)
     await writer.drain()
 
 
 async def send_nothing(_: asyncio.StreamReader, __: asyncio.StreamWriter) -> None:
-    """Nothing."""
+    """Send nothing."""
 
 
 async def _send_lines(writer: asyncio.StreamWriter, head: bytes) -> None:
@@ -71,7 +71,7 @@ ATTACKS: dict[str, tuple[int, bool, Callable[..., Awaitable[None]]]] = {
 
 
 async def attack(name: str, port: int, seconds: float) -> None:
-    """Open the connections of an attack again and again until the time is over, as one hostile process."""
+    """Open the connections of an attack repeatedly until the time is over, as one hostile process."""
     count, encrypted, act = ATTACKS[name]
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
@@ -95,7 +95,7 @@ async def attack(name: str, port: int, seconds: float) -> None:
 
 
 class Probe:
-    """Another client: how long its requests take, on an old connection and on new ones."""
+    """Regular client that measures its latency on an old connection and on new ones."""
 
     def __init__(self, server: Server) -> None:
         self._server = server

@@ -35,7 +35,7 @@ HEAD = b'{"apiVersion":"v1","kind":"PodList","items":['
 
 
 def pack(open_file: Callable[..., io.BufferedIOBase], chunk: bytes, times: int) -> bytes:
-    """Return so many chunks, compressed without ever being there at once."""
+    """Return a number of chunks, compressed one at a time."""
     packed = io.BytesIO()
     with open_file(packed, "wb") as file:
         for _ in range(times):
@@ -68,7 +68,7 @@ def aliases() -> bytes:
 
 
 def dump(indent: int | None) -> bytes:
-    """Return a sound dump of a cluster."""
+    """Return a valid dump of a cluster."""
     trees = big_cluster(600, pods_per_node=20)
     return json.dumps({"apiVersion": "v1", "kind": "List", "items": trees}, indent=indent).encode()
 

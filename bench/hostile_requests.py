@@ -40,7 +40,7 @@ Tree = dict[str, Any]
 
 @dataclass(frozen=True)
 class Request:
-    """One request; a body that is no bytes is sent as JSON."""
+    """One request; a body that is not bytes is sent as JSON."""
 
     method: str
     path: str
@@ -57,7 +57,7 @@ class Request:
 
 
 def nested_macros(seed: int, size: int) -> str:
-    """A CEL expression of nested macros, of about so many bytes and different for every seed."""
+    """Return a CEL expression of nested macros of about this size, different for every seed."""
     term = f'device.driver == "d{seed}"'
     for level in range(8):
         term = f"[1].all(v{level}, {term})"
@@ -239,7 +239,7 @@ HOSTILE: dict[str, Callable[[], Request]] = {
 
 
 def send(kubeconfig: Path, request: Request) -> tuple[int, float, int]:
-    """Send a request; its status, the seconds until its answer was read, and the answer's bytes."""
+    """Send a request; return its status, the seconds until its response was read, and the response."""
     config = find_config(kubeconfig, environ={})
     where = urlsplit(config.server)
     assert where.hostname is not None
@@ -263,7 +263,7 @@ def send(kubeconfig: Path, request: Request) -> tuple[int, float, int]:
 
 
 def act_hostile(kubeconfig: Path, name: str) -> None:
-    """Prepare a request, wait for a line on standard input, send it, and print what came of it."""
+    """Prepare a request, wait for a line on standard input, send it, and print the result."""
     request = HOSTILE[name]()
     request.content()
     print("ready", flush=True)
@@ -279,7 +279,7 @@ def quiet_pod(name: str) -> Tree:
 
 
 async def probe(client: Client, prefix: str, done: asyncio.Event) -> list[float]:
-    """Get a pod and create one, again and again; the latencies in milliseconds."""
+    """Get and create pods repeatedly; return the latencies in milliseconds."""
     delays: list[float] = []
     number = 0
     while not done.is_set() or number < 20:

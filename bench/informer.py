@@ -76,7 +76,7 @@ def pages(kind: str, trees: list[dict[str, Any]]) -> list[bytes]:
 
 
 def serve(pipe: Connection, nodes: int, pods: int) -> None:
-    """Lists of both kinds, and one watch of pods that sends all its events as fast as they are taken."""
+    """Serve lists of both kinds, and one watch of pods that sends all events as fast as possible."""
     lists = {
         "/api/v1/nodes": pages("Node", [make_node(n) for n in range(nodes)]),
         "/api/v1/pods": pages("Pod", [make_pod(n) for n in range(pods)]),
@@ -128,7 +128,7 @@ class Count(EventHandler[Any]):
 
 
 def memory() -> int:
-    """Resident bytes of this process."""
+    """Return the resident bytes of this process."""
     with open("/proc/self/statm") as file:
         return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 

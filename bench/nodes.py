@@ -19,13 +19,13 @@ PODS_PER_NODE = 2
 
 
 def resident() -> float:
-    """MB."""
+    """Return the resident memory in MB."""
     with open("/proc/self/statm") as file:
         return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6
 
 
 def busy() -> float:
-    """CPU seconds of this process."""
+    """Return the CPU seconds of this process."""
     times = os.times()
     return times.user + times.system
 

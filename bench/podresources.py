@@ -45,7 +45,7 @@ GET = rpc.find_method(v1.DESCRIPTOR, "PodResourcesLister", "Get")
 
 
 class FullNode(PodResourcesSource):
-    """Pods whose containers share their claims out evenly."""
+    """Pods whose containers share their claims evenly."""
 
     def __init__(self, pods: int, containers: int, claims: int) -> None:
         self.changes = 0
@@ -80,7 +80,7 @@ class FullNode(PodResourcesSource):
         return Allocatable()
 
     def change(self) -> None:
-        """Something else was prepared for a claim of one pod."""
+        """Prepare another device for a claim of one pod."""
         self.changes += 1
         pod = self.known[self.changes % len(self.known)]
         key = pod.metadata.name, pod.spec.containers[0].name
@@ -143,7 +143,7 @@ def report_making(node: FullNode) -> None:
 def call_over_and_over(
     pipe: Connection, path: str, pods: int, callers: int, seconds: float, pace: float
 ) -> None:
-    """The process of the callers; sends the seconds each call took, by method."""
+    """Run the callers; send the seconds of each call, by method."""
     pipe.send(asyncio.run(_call(Path(path), pods, callers, seconds, pace)))
 
 
@@ -182,7 +182,7 @@ async def _call(path: Path, pods: int, callers: int, seconds: float, pace: float
 async def measure(
     node: FullNode, callers: int, seconds: float, *, changes: float = 0.0, pace: float = 0.0
 ) -> dict[str, list[float]]:
-    """Serve while the callers call; `changes` and calls of each caller come every so many seconds."""
+    """Serve the callers; `changes` and calls of each caller have this period in seconds."""
     directory = Path(tempfile.mkdtemp(prefix="p-", dir="/tmp"))
     server = PodResourcesServer(directory / "pod-resources" / "kubelet.sock", node, limit=None)
     await server.start()

@@ -48,7 +48,7 @@ NEW: dict[str, Any] = {
 
 
 def line_count(report: Report) -> int:
-    """An answer is there once its lines are."""
+    """Return the number of lines of an output, which forces its rendering."""
     return len(list(report.lines(PLAIN)))
 
 

@@ -33,7 +33,7 @@ TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def make_pod(name: str) -> dict[str, Any]:
-    """About 2.3 kB once stored."""
+    """Return a pod of about 2.3 kB once stored."""
     return {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -52,7 +52,7 @@ def make_pod(name: str) -> dict[str, Any]:
 
 
 class Server:
-    """The server as a process."""
+    """Server process."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -60,7 +60,7 @@ class Server:
         self.process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> float:
-        """Start it; seconds until it answers."""
+        """Start the server; return the seconds until it responds."""
         self._directory.mkdir(parents=True, exist_ok=True)
         self.kubeconfig.unlink(missing_ok=True)
         begin = time.perf_counter()
@@ -84,13 +84,13 @@ class Server:
         self.process.wait()
 
     def cpu(self) -> float:
-        """CPU seconds so far."""
+        """Return the CPU seconds so far."""
         assert self.process is not None
         fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / TICKS
 
     def memory(self) -> int:
-        """Resident MiB."""
+        """Return the resident memory in MiB."""
         assert self.process is not None
         pages = int(Path(f"/proc/{self.process.pid}/statm").read_text().split()[1])
         return pages * os.sysconf("SC_PAGE_SIZE") >> 20
@@ -102,7 +102,7 @@ class Server:
 async def measure(
     server: Server, name: str, count: int, width: int, call: Callable[[int], Awaitable[object]]
 ) -> None:
-    """Call so many times with so many in flight; print rate, latencies and the server's CPU per call."""
+    """Make a number of concurrent calls; print rate, latencies and the server's CPU time per call."""
     delays: list[float] = []
     numbers = iter(range(count))
 
@@ -192,7 +192,7 @@ async def bench_watches(server: Server, watchers: int, events: int) -> None:
 
 
 def fill(path: Path, first: int, last: int) -> None:
-    """Put objects straight into the store, as the server would."""
+    """Write objects directly into the store."""
 
     async def write() -> None:
         store = Store.open(path, durability="normal")

@@ -5,7 +5,7 @@
 Prints durable writes a second for 1, 32 and 256 writers at once (each waits for its write before the next),
 with and without waiting for the disk, the fan-out of events to 1,000 feeds, a page of a list now and as of an
 older revision, how long a store of many objects takes to open, and what the writes cost while old rows are
-being deleted. Rates are by the wall clock unless they say CPU; the disk's own flush stands beside them.
+being deleted. Rates are by the wall clock unless they say CPU; the disk's flush time is printed with them.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ PADDING = "x" * 2090
 
 
 def make_pod(number: int) -> dict[str, Any]:
-    """About 2.3 kB of JSON."""
+    """Return a pod of about 2.3 kB of JSON."""
     return {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -45,7 +45,7 @@ def pod_key(number: int) -> ObjectKey:
 
 
 async def time_writes(store: Store, writers: int, each: int) -> tuple[float, float, float]:
-    """Writes a second, writes a second of CPU, and the slowest of a hundred in milliseconds."""
+    """Return writes per second, writes per CPU second, and the 99th percentile in milliseconds."""
     delays: list[float] = []
 
     async def write(writer: int) -> None:
@@ -64,7 +64,7 @@ async def time_writes(store: Store, writers: int, each: int) -> tuple[float, flo
 
 
 async def time_fan_out(store: Store, feeds: int, events: int, burst: int) -> tuple[float, float]:
-    """Events handed to feeds a second, and a second of CPU."""
+    """Return events delivered per second, and per CPU second."""
 
     async def follow() -> None:
         feed = store.watch("pods", store.revision)
@@ -88,7 +88,7 @@ async def time_fan_out(store: Store, feeds: int, events: int, burst: int) -> tup
 
 
 def time_flush(directory: Path) -> float:
-    """The median of flushing 8 kB, in milliseconds."""
+    """Return the median time of flushing 8 kB, in milliseconds."""
     file = os.open(directory / "flush", os.O_RDWR | os.O_CREAT)
     times = []
     for number in range(200):
@@ -109,7 +109,7 @@ async def fill(store: Store, objects: int) -> None:
 
 
 async def churn(store: Store, objects: int, rounds: int) -> float:
-    """Updates a second where every update makes an older row worthless."""
+    """Return updates per second if every update makes an older row obsolete."""
     start = time.perf_counter()
     for _ in range(rounds):
         for number in range(objects):

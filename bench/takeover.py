@@ -46,7 +46,7 @@ async def fill(client: Client, bound: int, pending: int) -> None:
 
 
 async def take_over(client: Client) -> float:
-    """Start a scheduler, and stop it in order as soon as it schedules; seconds from the lease to that."""
+    """Start a scheduler, and stop it as soon as it schedules; return the seconds from the lease to that."""
     settings = SchedulerSettings(election=LeaderElection(elect=True))
     process = SchedulerProcess(client, settings)
     task = asyncio.create_task(process.run())

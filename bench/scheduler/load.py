@@ -42,7 +42,7 @@ _decode = msgspec.json.Decoder(_PodView).decode
 
 
 class Load:
-    """A workload on a server, and the pods created there."""
+    """Workload on a server, and the pods created there."""
 
     def __init__(self, client: Client, workload: Workload) -> None:
         self.client = client
@@ -68,7 +68,7 @@ class Load:
         await side_by_side(range(workload.nodes), make)
 
     async def follow(self) -> None:
-        """Note when each pod is bound; ends by cancellation."""
+        """Record when each pod is bound, until cancelled."""
         while True:
             listing = await self.client.list(PODS, NAMESPACE)
             self._note(listing.items)
@@ -117,7 +117,7 @@ class Load:
 
 
 async def side_by_side(items: Iterable[object], work: Callable[..., Awaitable[None]]) -> None:
-    """Do work on each item, `WIDTH` at a time."""
+    """Run work on each item, `WIDTH` at a time."""
     waiting = iter(items)
 
     async def some() -> None:

@@ -23,7 +23,7 @@ _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
 def resident() -> int:
-    """MiB of this process in memory."""
+    """Return the resident memory of this process in MiB."""
     return int(Path("/proc/self/statm").read_text().split()[1]) * _PAGE >> 20
 
 

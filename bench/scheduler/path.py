@@ -1,4 +1,4 @@
-"""The whole path: a server, a scheduler and this load, each a process of its own, over HTTPS.
+"""Complete path: a server, a scheduler and this load, each in its own process, over HTTPS.
 
 From creating a pod to seeing its node. The claim of each pod is made from a template by the server's
 controller. `measure` also runs with something else in the scheduler's place (`limit`, or kube-scheduler).

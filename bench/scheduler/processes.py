@@ -1,4 +1,4 @@
-"""The programs that are measured, as processes: a server, and a scheduler of ours or of Kubernetes."""
+"""Measured programs as processes: a server, and our scheduler or kube-scheduler."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Usage:
 
 
 class Program:
-    """A process of ours; its log is kept beside the data."""
+    """Process with its log."""
 
     def __init__(self, name: str, command: list[str], directory: Path) -> None:
         self.name = name
@@ -73,14 +73,14 @@ class Server(Program):
 
 
 def start_ours(server: Server, directory: Path) -> Program:
-    """`plimsoll scheduler` as the default one."""
+    """Start `plimsoll scheduler` as the default scheduler."""
     command = [*_PYTHON, "scheduler", "--kubeconfig", str(server.kubeconfig)]
     command += ["--scheduler-name", "default-scheduler", "--listen", "127.0.0.1:0"]
     return Program("scheduler", command, directory)
 
 
 def start_theirs(server: Server, directory: Path) -> Program:
-    """kube-scheduler, its client limits out of the way."""
+    """Start kube-scheduler with high client limits."""
     kinds = ("", "authentication-", "authorization-")
     command = [str(kube_scheduler()), *(f"--{kind}kubeconfig={server.kubeconfig}" for kind in kinds)]
     command += ["--secure-port=0", "--leader-elect=false", f"--feature-gates={_GATES}"]
@@ -88,6 +88,6 @@ def start_theirs(server: Server, directory: Path) -> Program:
 
 
 def kube_scheduler() -> Path | None:
-    """The kube-scheduler in KUBEBUILDER_ASSETS, if there is one."""
+    """Return the kube-scheduler in KUBEBUILDER_ASSETS, if there is one."""
     program = Path(os.environ.get("KUBEBUILDER_ASSETS") or "/nowhere") / "kube-scheduler"
     return program if program.is_file() else None

@@ -51,7 +51,7 @@ class Timing:
 
 
 class SchedulerBench:
-    """A snapshot of a workload, and pods scheduled on it."""
+    """Snapshot of a workload, and pods scheduled on it."""
 
     def __init__(self, workload: Workload) -> None:
         self.workload = workload
@@ -151,7 +151,7 @@ class SchedulerBench:
 
     @property
     def free(self) -> int:
-        """Number of pods that still fit."""
+        """Return the number of pods that still fit."""
         placed = sum(len(self.snapshot.ledger(row)) for row in self.snapshot.rows())
         return self.workload.capacity - len(self.snapshot.assumed) - placed
 

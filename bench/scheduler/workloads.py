@@ -31,7 +31,7 @@ SCENARIOS = (
 
 @dataclass(frozen=True)
 class Workload:
-    """A scenario and the size of its cluster."""
+    """Scenario and size of a cluster."""
 
     scenario: str
     nodes: int
@@ -46,7 +46,7 @@ class Workload:
 
     @property
     def capacity(self) -> int:
-        """Number of pods that fit."""
+        """Return the number of pods that fit."""
         return self.nodes * self.devices
 
     # -- nodes and devices
@@ -77,7 +77,7 @@ class Workload:
         return [{"apiVersion": RESOURCE, "kind": "DeviceClass", "metadata": {"name": CLASS}, "spec": spec}]
 
     def slices(self, number: int) -> list[Tree]:
-        """The devices of a node."""
+        """Return the devices of a node."""
         if not self.claiming:
             return []
         if self.scenario == "partitionable":
@@ -107,7 +107,7 @@ class Workload:
         return device
 
     def _pool(self, name: str, units: int) -> Tree:
-        """A device that is shared: so many claims for one unit fit."""
+        """Return a shared device with capacity for a number of claims of one unit."""
         steps = {"default": "1", "validRange": {"min": "1", "step": "1"}}
         gib = {"default": "1Gi", "validRange": {"min": "1Gi", "step": "1Gi"}}
         device: Tree = {
@@ -125,7 +125,7 @@ class Workload:
         return device
 
     def _partitions(self) -> Iterator[Tree]:
-        """Halves of halves, down to single units, all from one set of counters."""
+        """Return halves of halves, down to single units, all from one counter set."""
         size = 1
         while size <= self.devices:
             for index in range(self.devices // size):
@@ -138,7 +138,7 @@ class Workload:
                 }
             size *= 2
 
-    # -- what comes
+    # -- pods
 
     def template(self) -> Tree:
         meta = {"name": TEMPLATE, "namespace": NAMESPACE}
@@ -163,7 +163,7 @@ class Workload:
         return {"apiVersion": RESOURCE, "kind": "ResourceClaim", "metadata": meta, "spec": self.claim_spec()}
 
     def pod(self, name: str, claim: str = "", scheduler: str = "default-scheduler") -> Tree:
-        """A pod; without a claim of its own it gets one from the template."""
+        """Return a pod; without its own claim it gets one from the template."""
         resources: Tree = {"requests": {"cpu": "10m", "memory": "16Mi"}}
         spec: Tree = {
             "schedulerName": scheduler,
@@ -178,7 +178,9 @@ class Workload:
         return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec}
 
     def unschedulable_pod(self, name: str, number: int, scheduler: str = "default-scheduler") -> Tree:
-        """A pod that fits nowhere: it wants too much, or a node that is not there. Every third is unique."""
+        """Return a pod that fits nowhere: too large, or for a node that does not exist. Every third is
+        unique.
+        """
         tree = self.pod(name, scheduler=scheduler)
         tree["spec"].pop("resourceClaims", None)
         container = tree["spec"]["containers"][0]

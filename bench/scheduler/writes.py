@@ -1,4 +1,4 @@
-"""`python -m bench.scheduler.writes KUBECONFIG SCENARIO NODES DEVICES`: binds pods in the order they come.
+"""`python -m bench.scheduler.writes KUBECONFIG SCENARIO NODES DEVICES`: bind pods in order of arrival.
 
 Stands where a scheduler would, follows pods and claims as one does and makes the same writes, but decides
 nothing: the next pod goes to the next node and gets its next device. What this does per second is what the
@@ -44,7 +44,7 @@ _CHARGE = {
 
 
 class Writes:
-    """Pods in, writes out."""
+    """Binder of pods without scheduling."""
 
     def __init__(self, client: Client, workload: Workload) -> None:
         self._world = workload
@@ -99,7 +99,7 @@ class Writes:
 
 
 def _allocation(workload: Workload, node: str, number: int) -> AllocationResult:
-    """Return what the pod that is the `number`th on its node gets."""
+    """Return the allocation of the `number`th pod on its node."""
     request, name = "r", f"dev-{number}"
     shared = "consumable" in workload.scenario
     if workload.scenario == "partitionable":
@@ -124,7 +124,7 @@ def start_writes(workload: Workload, server: Server, directory: Path) -> Program
 
 
 class _UpdateHandler(EventHandler[Any]):
-    """Calls a function with every object that is added or changed."""
+    """Event handler that calls a function with every object that is added or changed."""
 
     def __init__(self, callback: Callable[[Any], None]) -> None:
         self._callback = callback

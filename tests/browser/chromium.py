@@ -15,7 +15,6 @@ import shutil
 import subprocess
 import tempfile
 import threading
-import time
 from collections.abc import Coroutine
 from contextlib import suppress
 from pathlib import Path
@@ -23,7 +22,7 @@ from typing import Any, TypeVar
 
 import aiohttp
 
-from tests.waiting import DEADLINE
+from tests.waiting import DEADLINE, until, wait_until
 
 R = TypeVar("R")
 Tree = dict[str, Any]
@@ -102,14 +101,13 @@ class Browser:
 
     async def _connect(self) -> None:
         port_file = self._directory / "profile" / "DevToolsActivePort"
-        deadline = time.monotonic() + DEADLINE
-        while not (port_file.exists() and len(port_file.read_text().split()) == 2):
-            if self._process.poll() is not None or time.monotonic() > deadline:
-                raise RuntimeError(
-                    f"Chromium does not start: {(self._directory / 'log').read_text()[-2000:]}"
-                )
-            await asyncio.sleep(0.02)
-        port, path = port_file.read_text().split()
+
+        def read() -> list[str]:
+            log = (self._directory / "log").read_text()[-2000:]
+            assert self._process.poll() is None, f"Chromium does not start: {log}"
+            return port_file.read_text().split() if port_file.exists() else []
+
+        port, path = await until(read, lambda found: len(found) == 2)
         self._session = aiohttp.ClientSession()
         self._socket = await self._session.ws_connect(f"ws://127.0.0.1:{port}{path}", max_msg_size=0)
         self._reading = asyncio.create_task(self._read())
@@ -187,7 +185,7 @@ class Browser:
 
 
 class Page:
-    """A tab."""
+    """Browser tab."""
 
     def __init__(self, browser: Browser, session: str, context: str) -> None:
         self.browser, self.session, self.context = browser, session, context
@@ -240,17 +238,13 @@ class Page:
 
     def wait(self, script: str, timeout: float = DEADLINE) -> Any:
         """Wait until an expression is truthy and return its value; a timeout error has the page's text."""
-        deadline = time.monotonic() + timeout
-        while True:
-            value = self.eval(
-                f"(v => v instanceof Node || v)({script})"
-            )  # elements cannot be returned by value
-            if value:
-                return value
-            if time.monotonic() > deadline:
-                text = self.eval("document.body.innerText")
-                raise AssertionError(f"never true: {script}\n{self.problems}\n{text[:2000]}")
-            time.sleep(0.02)
+        expression = f"(v => v instanceof Node || v)({script})"  # elements cannot be returned by value
+
+        def describe() -> str:
+            text = self.eval("document.body.innerText")
+            return f"never true: {script}\n{self.problems}\n{text[:2000]}"
+
+        return wait_until(lambda: self.eval(expression), seconds=timeout, context=describe)
 
     def wait_text(self, text: str, selector: str = "body") -> None:
         """Wait until a matching element contains a text."""

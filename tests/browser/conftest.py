@@ -1,4 +1,4 @@
-"""Fixtures: one browser and one set of dashboards per worker, a new tab for every test."""
+"""Fixtures: one browser and one set of dashboards for all tests, a new browser context for each test."""
 
 from __future__ import annotations
 

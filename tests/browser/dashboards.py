@@ -93,3 +93,17 @@ def open_page(page: Page, dashboard: Dashboard, path: str) -> None:
         "document.querySelector('#page-title') && !document.querySelector('.loading')"
         f" && location.hash.startsWith({('#/' + path)!r})"
     )
+
+
+PAGES = [
+    "",
+    "nodes/numa-1",
+    "nodes/past-1",
+    "devices",
+    "pools",
+    "claims",
+    "pending",
+    "namespaces",
+    "audit",
+    "whatif",
+]

@@ -8,8 +8,7 @@ import pytest
 
 from plimsoll.tools.dashboard import Dashboard
 from tests.browser.chromium import Page
-from tests.browser.dashboards import open_page
-from tests.browser.test_looks import PAGES
+from tests.browser.dashboards import PAGES, open_page
 
 CONTROLS = {
     "button",

@@ -8,20 +8,8 @@ import pytest
 
 from plimsoll.tools.dashboard import Dashboard
 from tests.browser.chromium import Page
-from tests.browser.dashboards import open_page
+from tests.browser.dashboards import PAGES, open_page
 
-PAGES = [
-    "",
-    "nodes/numa-1",
-    "nodes/past-1",
-    "devices",
-    "pools",
-    "claims",
-    "pending",
-    "namespaces",
-    "audit",
-    "whatif",
-]
 PAGES += ["explain/pod/shop/whole-gpu"]
 #: Returns every text on the page with insufficient contrast.
 LOW_CONTRAST = (Path(__file__).parent / "contrast.js").read_text()

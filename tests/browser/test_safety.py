@@ -7,8 +7,7 @@ from urllib.parse import quote
 from plimsoll.tools.dashboard import Dashboard
 from tests.browser.chromium import Page
 from tests.browser.clusters import HOSTILE
-from tests.browser.dashboards import open_page
-from tests.browser.test_looks import PAGES
+from tests.browser.dashboards import PAGES, open_page
 
 
 def test_names_with_markup_are_shown_as_text(page: Page, hostile_dump: Dashboard) -> None:

@@ -105,12 +105,12 @@ def test_long_names_fit(page: Page, long_names: Dashboard, width: int) -> None:
 
 
 def test_unreachable_cluster(page: Page, runner: DashboardRunner) -> None:
-    world = FakeApiServer(big_cluster(2, pending=0))
-    dashboard = runner.following(world.client())
+    api_server = FakeApiServer(big_cluster(2, pending=0))
+    dashboard = runner.following(api_server.client())
 
     async def set_dead(dead: bool) -> None:
-        world.dead = dead
-        world.cut()
+        api_server.dead = dead
+        api_server.cut()
 
     open_page(page, dashboard, "")
     page.wait_text("Live", ".live")

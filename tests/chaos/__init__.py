@@ -1,1 +1,1 @@
-"""Processes killed at random moments: nothing that was acknowledged may be lost."""
+"""Processes killed at random times: no acknowledged write may be lost."""

@@ -1,4 +1,4 @@
-"""Servers for the chaos tests of the scheduler."""
+"""Fixtures: servers for the chaos tests of the scheduler."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MISSING = missing("etcd", "kube-apiserver", "kube-controller-manager")
 
 @pytest.fixture(params=["embedded", "kube-apiserver"])
 def chaos_server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Server]:
-    """The embedded server, and a real one where its programs are."""
+    """Return the embedded server, or a real one if its binaries are available."""
     if request.param == "embedded":
         with run_embedded_server(tmp_path) as server:
             yield server

@@ -15,17 +15,17 @@ from random import Random
 
 from tests.chaos.cpu_load import DriverCluster, PodLoad
 from tests.chaos.forked_node import ForkedCpuDriver, ForkedNode
-from tests.waiting import DEADLINE
+from tests.waiting import wait_until
 
 #: Time to wait for a write that may not come.
 _MOST_SECONDS = 5.0
 
 
 class FaultInjector:
-    """Pods come and go, and something dies."""
+    """Injector of pod changes and faults."""
 
     def __init__(self, cluster: DriverCluster, load: PodLoad, dice: Random, acts: Sequence[str] = ()) -> None:
-        """`acts`: which ones in turn; else all, driver and agent twice."""
+        """`acts` are run in turn; by default all, driver and agent twice."""
         self.cluster, self.load, self.dice = cluster, load, dice
         self.done: Counter[str] = Counter()
         self._acts: dict[str, Callable[[], None]] = {
@@ -46,7 +46,7 @@ class FaultInjector:
         return ", ".join(f"{name}: {count}" for name, count in sorted(self.done.items()))
 
     async def round(self, *, keep: str) -> None:
-        """Some pods more, some less, and one act of violence."""
+        """Add and remove some pods and inject one fault."""
         for _ in range(self.dice.randint(1, 3)):
             await self.load.add()
             if self.dice.random() < 0.6:
@@ -109,17 +109,16 @@ class FaultInjector:
         self.cluster.driver.await_text("plimsoll.driver started")
 
     def _lose_files_alive(self) -> None:
-        """The driver must find out by itself."""
+        """Delete CDI files while the driver runs; it must restore them."""
         cluster = self.cluster
         cluster.driver.await_text("plimsoll.driver started")
         before = Counter(cluster.files())
         self._delete()
-        deadline = time.monotonic() + DEADLINE
-        while offline_allocated := [
-            uid for uid in before - Counter(cluster.files()) if uid in cluster.recorded()
-        ]:
-            assert time.monotonic() < deadline, f"files of {offline_allocated} did not come back"
-            time.sleep(0.1)
+
+        def missing() -> list[str]:
+            return [uid for uid in before - Counter(cluster.files()) if uid in cluster.recorded()]
+
+        wait_until(missing, lambda found: not found, context="CDI files that did not come back")
 
     def _delete(self) -> None:
         for path in self.cluster.cdi.glob("*"):
@@ -137,7 +136,7 @@ class FaultInjector:
         cluster.driver.await_text("plimsoll.driver started")
 
     def _await_write(self) -> None:
-        """Until the driver writes a record or a file, and then a moment more or less."""
+        """Wait until the driver writes its checkpoint or a file, and a random time more."""
         seen = self._written()
         deadline = time.monotonic() + _MOST_SECONDS
         while self._written() == seen and time.monotonic() < deadline:

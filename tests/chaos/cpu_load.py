@@ -1,16 +1,14 @@
-"""Pods that claim CPUs, and their neighbours, on a node whose driver, agent and server may die at any time.
+"""Pods that claim CPUs, and other pods, on a node whose driver, agent and server are killed at any time.
 
 `DriverCluster` is the cluster in processes, `PodLoad` the pods. What must be so when all have settled is in
-`DriverCluster.problems`; what must be so at every moment is in `cpuset_watcher`.
+`DriverCluster.problems`; invariants that hold at any time are in `cpuset_watcher`.
 """
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import re
-import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -38,7 +36,7 @@ from tests.chaos.forked_scheduler import ForkedScheduler
 from tests.chaos.forked_server import ForkedServer
 from tests.chaos.scheduler_load import insist
 from tests.unit.drivers.cpu.machines import make_machine, write_sysfs
-from tests.waiting import DEADLINE
+from tests.waiting import until
 
 Tree = dict[str, Any]
 T = TypeVar("T")
@@ -63,7 +61,7 @@ def template(cpus: int) -> Tree:
 
 
 class DriverCluster:
-    """Server, scheduler, agent and driver; `real`: on this machine's CPUs, else on 16 that are made up."""
+    """Server, scheduler, agent and driver; `real`: on this machine's CPUs, else on 16 simulated ones."""
 
     def __init__(self, root: Path, directory: Path, *, real: bool) -> None:
         self.root, self.real = root, real
@@ -129,7 +127,7 @@ class DriverCluster:
         )
 
     def recorded(self) -> dict[str, str]:
-        """The claims on record, with their CPUs."""
+        """Return the claims in the checkpoint, with their CPUs."""
         if not self.record.exists():
             return {}
         body = json.loads(self.record.read_bytes())["body"]
@@ -144,7 +142,7 @@ class DriverCluster:
         return sorted(_FILE.sub(r"\2", name) for name in names)
 
     def problems(self, held: set[str]) -> list[str]:
-        """Return what is not as it should be when exactly these claims are held."""
+        """Return the problems if exactly these claims should be prepared."""
         try:
             reported = self.driver.describe()
             recorded = self.recorded()
@@ -184,12 +182,9 @@ def running_cluster(root: Path, directory: Path, *, real: bool) -> Iterator[Driv
         cluster.close()
 
 
-async def until_none(look: Callable[[], Awaitable[list[str]]], seconds: float = DEADLINE) -> None:
-    """Wait until nothing is wrong."""
-    deadline = time.monotonic() + seconds
-    while problems := await look():
-        assert time.monotonic() < deadline, f"after {seconds:g} s: " + "\n".join(problems[:20])
-        await asyncio.sleep(0.1)
+async def until_none(find_problems: Callable[[], Awaitable[list[str]]]) -> None:
+    """Wait until there are no problems."""
+    await until(find_problems, lambda problems: not problems)
 
 
 class PodLoad:
@@ -230,7 +225,7 @@ class PodLoad:
         return sum(cpus for _, cpus in self.alive.values())
 
     async def add(self, kind: str = "") -> None:
-        """One more pod, as far as there is room."""
+        """Add a pod if there are enough CPUs."""
         kind = kind or self.dice.choice(self.KINDS)
         cpus = self.dice.randint(1, MOST) if kind not in ("plain", FAILING) else 0
         if cpus and self.claimed >= self.room and self.dice.random() < 0.7:
@@ -274,7 +269,7 @@ class PodLoad:
         return {"metadata": {"name": name, "annotations": required}, "spec": spec}
 
     async def remove(self, name: str = "", *, keep: str = "") -> None:
-        """One pod less, now and then by force."""
+        """Remove a pod, at times by force."""
         names = [each for each in self.alive if each != keep]
         if not name and not names:
             return
@@ -285,7 +280,7 @@ class PodLoad:
         await insist(lambda: self.client.delete(PODS, name, NS, grace=grace), 404, 409)
 
     async def look(self) -> tuple[set[str], list[str]]:
-        """The UIDs of claims that should be held, and what is not yet as it should be."""
+        """Return the UIDs of claims that should be prepared, and the remaining problems."""
         pods = {tree["metadata"]["name"]: tree for tree in await self._list(PODS)}
         claims = {tree["metadata"]["name"]: tree for tree in await self._list(RESOURCE_CLAIMS)}
         found = [f"pod {name} is still there" for name in pods if name not in self.alive]

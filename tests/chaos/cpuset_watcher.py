@@ -56,7 +56,7 @@ def _union(sets: Iterable[CpuSet]) -> CpuSet:
 
 
 def look(root: Path, *, real: bool, every: CpuSet) -> list[ObservedContainer]:
-    """The containers below an agent's directory that run now; `every` are the CPUs of who is not pinned."""
+    """Return the running containers below an agent's directory; `every` are the CPUs of unpinned ones."""
     found = []
     for pod in subdirectories(root / "pods"):
         for name in subdirectories(pod / "containers"):
@@ -68,7 +68,7 @@ def look(root: Path, *, real: bool, every: CpuSet) -> list[ObservedContainer]:
 
 
 def read(directory: Path, *, real: bool, every: CpuSet) -> ObservedContainer | None:
-    """The container with this directory, if it runs."""
+    """Return the container of a directory, if it runs."""
     try:
         run = json.loads((directory / "run.json").read_bytes())
         state = json.loads((directory / "state.json").read_bytes())
@@ -90,7 +90,7 @@ def read(directory: Path, *, real: bool, every: CpuSet) -> ObservedContainer | N
 
 
 def is_alive(pid: int, start: int) -> bool:
-    """Return whether this very process runs, and is not just waiting to be reaped."""
+    """Return whether this very process runs and is not a zombie."""
     with suppress(OSError, IndexError, ValueError):
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
         return fields[0] not in "ZX" and int(fields[19]) == start
@@ -98,7 +98,7 @@ def is_alive(pid: int, start: int) -> bool:
 
 
 def find_wrongs(boxes: Iterable[ObservedContainer]) -> list[tuple[ObservedContainer, ...]]:
-    """Containers, alone or together, that must never be so."""
+    """Return violations by single containers or pairs."""
     claimed = [box for box in boxes if box.assigned]
     wrongs: list[tuple[ObservedContainer, ...]] = [(box,) for box in claimed if box.cpus != box.own]
     for place, one in enumerate(claimed):
@@ -109,7 +109,7 @@ def find_wrongs(boxes: Iterable[ObservedContainer]) -> list[tuple[ObservedContai
 
 
 class CpusetWatcher:
-    """Looks every few moments, in a thread of its own."""
+    """Thread that checks containers continuously."""
 
     def __init__(self, root: Path, *, real: bool, every: CpuSet) -> None:
         self._root, self._real, self._every = root, real, every

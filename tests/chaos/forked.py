@@ -1,4 +1,4 @@
-"""Processes of `plimsoll` that start in a moment: forked from one that has read all the code already.
+"""Processes of `plimsoll` that start quickly: forked from one that has already imported all code.
 
 As a module it is that one: it imports what its arguments name, then forks a `plimsoll` command for every line
 it reads. `Forked` is the test's side of it.
@@ -17,11 +17,11 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from tests.waiting import DEADLINE
+from tests.waiting import DEADLINE, wait_until
 
 
 class Forked:
-    """One command at a time, to be killed and started again at any moment."""
+    """One command at a time that can be killed and restarted."""
 
     def __init__(self, log: Path, *modules: str) -> None:
         self.log = log
@@ -37,14 +37,14 @@ class Forked:
             )
 
     def run(self, command: str) -> None:
-        """Start a command, without waiting until it works."""
+        """Start a command without waiting until it is ready."""
         assert self._mother.stdin is not None
         self._mother.stdin.write(f"{command}\n".encode())
         self._mother.stdin.flush()
         self._pid = int(self.read(rb"pid (\d+)\n"))
 
     def read(self, pattern: bytes) -> bytes:
-        """Return what the first group of a pattern matches in the output, from where the last one ended."""
+        """Return the first group of a pattern in the output after the last match."""
         assert self._mother.stdout is not None
         descriptor = self._mother.stdout.fileno()
         deadline = time.monotonic() + DEADLINE
@@ -66,13 +66,12 @@ class Forked:
         return bool(self._pid) and Path(f"/proc/{self._pid}").exists()
 
     def kill(self) -> None:
-        """kill -9."""
+        """Kill the process with SIGKILL."""
         if not self._pid:
             return
         with suppress(ProcessLookupError):  # it has ended by itself
             os.kill(self._pid, signal.SIGKILL)
-        while Path(f"/proc/{self._pid}").exists():
-            time.sleep(0.001)
+        wait_until(lambda: not Path(f"/proc/{self._pid}").exists())
         self._pid = 0
         self._text = b""
 
@@ -86,7 +85,7 @@ class Forked:
 
 
 def main() -> None:
-    """Fork a command for every line of arguments; end when there are no more."""
+    """Fork a command for every line of arguments until the input ends."""
     for module in ("plimsoll.cli.main", *sys.argv[1:]):
         importlib.import_module(module)
     from plimsoll.cli.main import main as run  # noqa: PLC0415 - for the forked process only

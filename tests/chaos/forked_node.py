@@ -1,20 +1,19 @@
-"""A node agent and a CPU driver that start in a moment."""
+"""Node agent and CPU driver processes that start quickly."""
 
 from __future__ import annotations
 
 import json
 import re
-import time
 import urllib.request
 from pathlib import Path
 from typing import Any
 
 from tests.chaos.forked import Forked
-from tests.waiting import DEADLINE
+from tests.waiting import wait_until
 
 
 class _LogsReady(Forked):
-    """A command that says in its log when it can work."""
+    """Command that logs when it is ready."""
 
     sign: str
 
@@ -24,22 +23,24 @@ class _LogsReady(Forked):
         super().__init__(log, *modules)
 
     def start(self) -> None:
-        """Start, without waiting until it works."""
+        """Start without waiting until it is ready."""
         self._from = self.log.stat().st_size
         self.run(self.command)
 
     def text(self) -> str:
-        """Return what it has said since it was started."""
+        """Return the log since the last start."""
         with self.log.open("rb") as file:
             file.seek(self._from)
             return file.read().decode(errors="replace")
 
     def await_text(self, pattern: str) -> str:
-        deadline = time.monotonic() + DEADLINE
-        while (found := re.search(pattern, self.text())) is None:
-            assert time.monotonic() < deadline, f"no {pattern!r} in:\n{self.text()[-4000:]}"
-            assert self.is_running(), f"it ended:\n{self.text()[-4000:]}"
-            time.sleep(0.02)
+        def search() -> re.Match[str] | None:
+            found = re.search(pattern, self.text())
+            assert found or self.is_running(), f"it ended:\n{self.text()[-4000:]}"
+            return found
+
+        found = wait_until(search, context=lambda: f"no {pattern!r} in:\n{self.text()[-4000:]}")
+        assert found is not None
         return found[0] if not found.groups() else found[1]
 
     def await_ready(self) -> None:
@@ -47,7 +48,7 @@ class _LogsReady(Forked):
 
 
 class ForkedNode(_LogsReady):
-    """One `plimsoll node`, to be killed and started again at any moment."""
+    """`plimsoll node`, which can be killed and restarted."""
 
     sign = " ready nodes=1"
 
@@ -56,7 +57,7 @@ class ForkedNode(_LogsReady):
 
 
 class ForkedCpuDriver(_LogsReady):
-    """One `plimsoll driver cpu`, to be killed and started again at any moment."""
+    """`plimsoll driver cpu`, which can be killed and restarted."""
 
     sign = "INFO plimsoll.driver healthy"
 
@@ -64,7 +65,7 @@ class ForkedCpuDriver(_LogsReady):
         super().__init__(directory / "driver.log", command, "plimsoll.drivers.cpu.process.run")
 
     def describe(self) -> dict[str, Any]:
-        """Return what it says of itself; OSError or ValueError if it says nothing now."""
+        """Return the driver's debug report; OSError or ValueError if it does not respond."""
         address = re.search(r"listening address=(\S+)", self.text())
         if address is None:
             raise OSError("it does not listen yet")

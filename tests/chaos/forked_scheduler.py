@@ -1,4 +1,4 @@
-"""A scheduler that starts in a moment."""
+"""Scheduler process that starts quickly."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tests.chaos.forked import Forked
 
 
 class ForkedScheduler(Forked):
-    """One scheduler, to be killed and started again at any moment."""
+    """`plimsoll scheduler`, which can be killed and restarted."""
 
     def __init__(self, directory: Path, kubeconfig: Path, options: str = "") -> None:
         self._command = f"scheduler --kubeconfig {kubeconfig} --listen= --binds 16 {options}"
@@ -19,5 +19,5 @@ class ForkedScheduler(Forked):
         )
 
     def start(self) -> None:
-        """Start, without waiting until it works."""
+        """Start without waiting until it is ready."""
         self.run(self._command)

@@ -1,4 +1,4 @@
-"""A server that starts in a moment."""
+"""Server process that starts quickly."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.chaos.forked import Forked
 
 
 class ForkedServer(Forked):
-    """One server over one data directory and port, to be killed and started again at any moment."""
+    """`plimsoll server` on one data directory and port, which can be killed and restarted."""
 
     def __init__(self, directory: Path) -> None:
         self.kubeconfig = directory / "kubeconfig"

@@ -1,4 +1,4 @@
-"""A node whose agent is killed again and again: its process, its pods, and what they leave behind."""
+"""Load for a node whose agent is killed repeatedly: its process, its pods and their files."""
 
 from __future__ import annotations
 
@@ -8,9 +8,7 @@ import shlex
 import signal
 import subprocess
 import sys
-import time
 import zlib
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from random import Random
@@ -20,21 +18,13 @@ from plimsoll.client.endpoints import PODS, RESOURCE_CLAIMS
 from plimsoll.errors import ApiError
 from plimsoll.up.local_cluster import LocalCluster
 from tests.node_peers import DriverProcess
-from tests.waiting import DEADLINE
+from tests.waiting import DEADLINE, wait_until
 
 NODE = "chaotic"
 
 
-def wait_until(what: Callable[[], bool], why: Callable[[], object], seconds: float = DEADLINE) -> None:
-    deadline = time.monotonic() + seconds
-    while not what():
-        if time.monotonic() > deadline:
-            raise AssertionError(f"not so after {seconds:g} s: {why()}")
-        time.sleep(0.05)
-
-
 class NodeAgent:
-    """`plimsoll node` with real processes, in a directory of its own."""
+    """`plimsoll node` with real processes, in its own directory."""
 
     def __init__(self, kubeconfig: Path, root: Path, log: Path, *options: str) -> None:
         self.root = root
@@ -56,7 +46,7 @@ class NodeAgent:
             self._process = subprocess.Popen(self._command, stdout=log, stderr=log)
 
     def await_ready(self) -> None:
-        wait_until(lambda: b" ready nodes=1" in self.log.read_bytes(), self.log.read_text)
+        wait_until(lambda: b" ready nodes=1" in self.log.read_bytes(), context=self.log.read_text)
 
     def end(self, number: signal.Signals) -> None:
         if self._process is not None:
@@ -66,7 +56,7 @@ class NodeAgent:
 
 
 class Load:
-    """Pods that come and go, some of them with claims; each writes down when it starts."""
+    """Pods that are created and deleted, some with claims; each records its starts."""
 
     def __init__(self, cluster: LocalCluster, driver: DriverProcess, marks: Path, dice: Random) -> None:
         self.cluster = cluster
@@ -78,7 +68,7 @@ class Load:
         self._count = 0
 
     def add(self) -> None:
-        """One more pod; every other one has a claim."""
+        """Add a pod; every other one has a claim."""
         self._count += 1
         name = f"pod-{self._count}"
         claim = self._claim(name) if self._count % 2 else None
@@ -103,7 +93,7 @@ class Load:
         self.alive[name] = claim
 
     def remove(self) -> None:
-        """One pod less, now and then by force."""
+        """Remove a pod, at times by force."""
         if not self.alive:
             return
         name = self.dice.choice(sorted(self.alive))
@@ -135,10 +125,10 @@ class Load:
     def _patch(self, claim: str, status: dict[str, Any]) -> None:
         self.cluster.client.patch(RESOURCE_CLAIMS, claim, {"status": status}, "default", subresource="status")
 
-    # -- what there is
+    # -- state
 
     def statuses(self) -> dict[str, tuple[str, int]]:
-        """Phase and restarts of all pods in the API."""
+        """Return phase and restarts of all pods in the API."""
         found = {}
         for pod in self.cluster.client.list(PODS, "default"):
             containers = pod["status"].get("containerStatuses") or [{}]
@@ -147,12 +137,12 @@ class Load:
         return found
 
     def starts(self, name: str) -> list[int]:
-        """The process ids with which a pod has started."""
+        """Return the process IDs with which a pod was started."""
         path = self.marks / name
         return [int(line) for line in path.read_text().split()] if path.exists() else []
 
     def kill_all(self) -> None:
-        """After a test that failed: end what it has left."""
+        """Kill the processes left by a failed test."""
         for path in self.marks.iterdir():
             for pid in self.starts(path.name):
                 with suppress(ProcessLookupError):
@@ -166,11 +156,11 @@ class Load:
             found = self.statuses()
             return {n: found.get(n) for n in {*found, *self.alive} if found.get(n) != ("Ready", 0)}
 
-        wait_until(self.is_settled, missing)
+        wait_until(self.is_settled, context=missing)
 
 
 def calls_for(driver: DriverProcess, event: str) -> list[str]:
-    """The UIDs of the claims a driver was asked for, in order."""
+    """Return the UIDs of the claims in calls to a driver, in order."""
     return [str(claim["uid"]) for each in driver.events(event) for claim in each["claims"]]
 
 
@@ -183,7 +173,7 @@ def prepared_on_record(root: Path) -> set[str]:
 
 
 def runs(pid: int) -> bool:
-    """Return whether a process is there and not just waiting to be reaped."""
+    """Return whether a process exists and is not a zombie."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:

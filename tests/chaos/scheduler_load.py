@@ -1,4 +1,4 @@
-"""A cluster and a flow of pods for a scheduler that is killed all the time, and what must hold afterwards.
+"""Cluster and pods for a scheduler that is killed repeatedly, and the invariants that hold afterwards.
 
 Devices of three kinds on every node: plain ones, one that is shared by capacity, and some that charge CPUs of
 their node. Pods want nothing but room, one of these, or the first that is there; some share a claim; some fit
@@ -11,6 +11,7 @@ import asyncio
 import json
 from collections import Counter
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from random import Random
 from typing import Any, TypeVar
@@ -38,6 +39,7 @@ from plimsoll.scheduler.reasons import NodeReason, render
 from plimsoll.scheduler.result import Placement
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
 from plimsoll.scheduler.snapshot.verify import find_overdrafts, verify
+from tests.waiting import until
 
 Tree = dict[str, Any]
 T = TypeVar("T")
@@ -48,7 +50,7 @@ _WEIGHTS = (30, 15, 15, 15, 15, 6, 4)
 
 
 async def insist(call: Callable[[], Awaitable[T]], *fine: int) -> T | None:
-    """Call until the server is there to answer; None if it refuses with one of these codes."""
+    """Call until the server responds; None if it refuses with one of these codes."""
     while True:
         try:
             return await call()
@@ -106,7 +108,7 @@ def _claim(kind: str) -> Tree:
 
 
 async def furnish(client: Client, nodes: int) -> None:
-    """Nodes, devices, classes and templates."""
+    """Create nodes, devices, classes and templates."""
 
     async def make(endpoint: Endpoint, tree: Tree, namespace: str = "") -> None:
         await insist(lambda: client.create(endpoint, tree, namespace), 409)
@@ -140,7 +142,7 @@ def pod_tree(name: str, kind: str, claim: str = "") -> Tree:
 
 @dataclass
 class PodFlow:
-    """Pods that come, and some that go again."""
+    """Pods that are created, and some that are deleted again."""
 
     client: Client
     dice: Random
@@ -148,7 +150,7 @@ class PodFlow:
     deleted: int = 0
 
     async def create(self, count: int) -> None:
-        """So many pods, several at once."""
+        """Create a number of pods, several at once."""
         for first in range(0, count, 10):
             await asyncio.gather(*(self._create() for _ in range(first, min(first + 10, count))))
 
@@ -164,7 +166,7 @@ class PodFlow:
             await insist(lambda tree=tree: self.client.create(PODS, tree, NS), 409)  # type: ignore[misc]
 
     async def delete(self, count: int) -> None:
-        """Some pods that have a node go, and sometimes one that has none."""
+        """Delete some bound pods, and sometimes a pending one."""
         listing = await insist(lambda: self.client.list(PODS, NS))
         assert listing is not None
         trees = [json.loads(raw) for raw in listing.items]
@@ -175,11 +177,11 @@ class PodFlow:
             self.deleted += 1
 
 
-# -- what must hold
+# -- invariants
 
 
 async def look(client: Client) -> Snapshot:
-    """Everything there is, as a scheduler that starts now would see it; pods without a node are in `all`."""
+    """Return all objects as a starting scheduler would see them; pods without a node are in `all`."""
     snapshot = Snapshot()
     for endpoint, view in (
         (NODES, Node),
@@ -193,7 +195,7 @@ async def look(client: Client) -> Snapshot:
 
 
 async def find_problems(client: Client) -> list[str]:
-    """Return what is not as it should be, now that nothing is under way."""
+    """Return the violated invariants when nothing is in progress."""
     pods = [codec.decode(raw, Pod) for raw in (await client.list(PODS)).items]
     snapshot = await look(client)
     for pod in pods:
@@ -227,7 +229,7 @@ def _waiting_problems(pod: Pod, snapshot: Snapshot) -> list[str]:
 
 
 def _bound_problems(pod: Pod, snapshot: Snapshot) -> list[str]:
-    """A pod with a node has its devices there, and is charged for them."""
+    """Check that a bound pod has its devices on its node and is charged for them."""
     name, found, drivers = pod.metadata.name, list[str](), set[str]()
     names = resolve_claim_names(pod)
     if len(names) != len(pod.spec.resource_claims):
@@ -250,7 +252,7 @@ def _bound_problems(pod: Pod, snapshot: Snapshot) -> list[str]:
 
 
 def _leaks(claim: ResourceClaim, uids: set[str]) -> list[str]:
-    """Claims of pods that are gone are gone, or at least hold nothing."""
+    """Check that claims of deleted pods are deleted, or at least deallocated."""
     name, status = claim.metadata.name, claim.status
     found = [f"{name} is reserved for {user.name}" for user in status.reserved_for if user.uid not in uids]
     if status.allocation is not None and not status.reserved_for:
@@ -260,19 +262,13 @@ def _leaks(claim: ResourceClaim, uids: set[str]) -> list[str]:
 
 
 async def settle(client: Client, seconds: float) -> list[str]:
-    """Wait until everything is as it should be; what is not, if that takes too long."""
-    problems = ["nothing was looked at"]
-    try:
-        async with asyncio.timeout(seconds):
-            while problems:
-                await asyncio.sleep(0.3)
-                problems = await find_problems(client)
-    except TimeoutError:
-        pass
-    return problems
+    """Wait until there are no problems and return those that remain after a time."""
+    with suppress(AssertionError):
+        await until(lambda: find_problems(client), lambda problems: not problems, seconds=seconds)
+    return await find_problems(client)
 
 
 async def count_pods(client: Client) -> Counter[str]:
-    """Return how many pods there are, with and without a node."""
+    """Return the number of pods with and without a node."""
     trees = [json.loads(raw) for raw in (await client.list(PODS)).items]
     return Counter("bound" if tree["spec"].get("nodeName") else "waiting" for tree in trees)

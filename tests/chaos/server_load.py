@@ -1,4 +1,4 @@
-"""Writers and followers of a server that is killed all the time, and what they may demand of it.
+"""Writers and watches of a server that is killed repeatedly, and the guarantees they rely on.
 
 A writer knows what was acknowledged: after every lost answer it looks, and finds either that or what it had
 asked for. A follower resumes its watch where it was: what it sees must leave nothing out, and nothing twice.
@@ -23,7 +23,7 @@ LABEL = "chaos"
 
 
 class State(NamedTuple):
-    """An object as a writer knows it; value "" says that there is none."""
+    """Object as a writer knows it; value "" means that it does not exist."""
 
     value: str
     revision: int = 0
@@ -53,7 +53,7 @@ def read(tree: Tree) -> State:
 
 
 class Writer:
-    """Creates, changes and deletes a few objects of its own, one call at a time."""
+    """Client that creates, changes and deletes its own objects, one call at a time."""
 
     def __init__(self, number: int, client: Client, ledger: RevisionLog, dice: Random) -> None:
         self._number = number
@@ -106,7 +106,7 @@ class Writer:
         return state
 
     async def _look(self, name: str, wanted: State) -> None:
-        """Find out what became of a call whose answer was lost."""
+        """Find the result of a call whose response was lost."""
         known, found = self.known[name], await self._get(name)
         if found != known:
             assert found.value == wanted.value, f"{name} is {found}, was {known}, should be {wanted}"
@@ -115,7 +115,7 @@ class Writer:
         self.known[name] = found
 
     async def check(self) -> None:
-        """Everything that was acknowledged is there."""
+        """Check that every acknowledged write is there."""
         for name, known in self.known.items():
             found = await self._get(name)
             assert found == known, f"{name} is {found}, was acknowledged as {known}"
@@ -133,7 +133,7 @@ class Writer:
 
 
 class Follower:
-    """Watches from a revision on, and goes on where it was whenever the connection breaks."""
+    """Watch from a revision that resumes whenever the connection breaks."""
 
     def __init__(self, client: Client, ledger: RevisionLog, *, labels: str = "") -> None:
         self._client = client

@@ -1,4 +1,4 @@
-"""Kills a process that writes a store, again and again, and checks what is left each time.
+"""Repeated kills of a process that writes a store, with a check of the files each time.
 
     python -m tests.chaos.store_kills DIRECTORY KILLS SEED
 
@@ -113,7 +113,7 @@ class Child:
 
 
 def run_child(path: Path, dice: random.Random) -> tuple[list[Write], bool]:
-    """Start a child, kill it, and give what it said; and whether it came to its end by itself."""
+    """Start a child and kill it; return its output, and whether it ended by itself."""
     reader, writer = os.pipe()
     seed = dice.randrange(1 << 30)
     pid = os.fork()
@@ -157,7 +157,7 @@ def run_child(path: Path, dice: random.Random) -> tuple[list[Write], bool]:
 
 
 class Parent:
-    """Knows everything that became durable, and checks each new state against it."""
+    """Record of all durable writes, which checks each new state against it."""
 
     def __init__(self, path: Path, seed: int) -> None:
         self.path = path
@@ -167,27 +167,27 @@ class Parent:
         self.acknowledged = self.ended = 0
 
     def kill_once(self) -> None:
-        said, ended = run_child(self.path, self.dice)
+        writes, ended = run_child(self.path, self.dice)
         self.ended += ended
         store = open_store(self.path)
         try:
-            self.check(store, said)
+            self.check(store, writes)
         finally:
             asyncio.run(store.close())
 
-    def check(self, store: Store, said: list[Write]) -> None:
+    def check(self, store: Store, writes: list[Write]) -> None:
         events = [
             event for resource in RESOURCES for event in store.watch(resource, self.revision).take(100_000)
         ]
         events.sort(key=lambda event: event.revision)
-        issued = {write.revision: write for write in said if write.what == "I"}
+        issued = {write.revision: write for write in writes if write.what == "I"}
         # Issued in this life, one after the other, and none under a revision of an earlier one.
         assert [*issued] == [*range(self.revision + 1, self.revision + 1 + len(issued))]
         durable = {event.revision: _write("I", event) for event in events}
         assert [*durable] == [*range(self.revision + 1, store.revision + 1)], "a gap, or an event twice"
         for revision, write in durable.items():
             assert issued.get(revision) == write, f"{write} is there and was never issued"
-        for write in said:
+        for write in writes:
             if write.what != "I":
                 self.acknowledged += 1
                 assert durable.get(write.revision) == write._replace(what="I"), f"{write} is lost"

@@ -28,10 +28,15 @@ from plimsoll.drivers.cpu.state.claim_allocation import ClaimAllocation
 from plimsoll.drivers.cpu.state.cpu_state import CPUState
 from plimsoll.drivers.plugin import ClaimError
 from plimsoll.errors import ConfigError
-from plimsoll.up.local_cluster import LocalCluster
-from tests.unit.drivers.cpu.machines import make_machine, write_sysfs
+from tests.unit.drivers.cpu.driver_harness import (
+    DriverHarness,
+    pod,
+    running_cluster,
+    template,
+)
+from tests.unit.drivers.cpu.machines import make_machine
 from tests.unit.drivers.cpu.state.fixtures import AllocationSpec, CPUStateFixture, make_claim, uid_of
-from tests.unit.drivers.cpu.test_driver import CLASS, MACHINE, DriverHarness, pod, template, until
+from tests.waiting import until
 
 UNPRIVILEGED_UID = 65534
 
@@ -59,7 +64,7 @@ needs_mounts = pytest.mark.skipif(bool(cannot_mount()), reason=cannot_mount() or
 
 
 class Disk:
-    """A file system of 64 KiB."""
+    """File system of 64 KiB."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -90,25 +95,19 @@ def mounted(directory: Path) -> Iterator[Disk]:
 
 @pytest.fixture
 def harness() -> Iterator[DriverHarness]:
-    directory = Path(tempfile.mkdtemp(prefix="p-", dir="/tmp"))
-    try:
-        write_sysfs(MACHINE, directory)
-        with LocalCluster(scheduler=True, nodes=1) as cluster:
-            cluster.apply(CLASS, template("two", "2"))
-            yield DriverHarness(cluster, directory)
-    finally:
-        shutil.rmtree(directory)
+    with running_cluster(template("two", "2")) as harness:
+        yield harness
 
 
 def messages(harness: DriverHarness, name: str) -> str:
-    """Return the messages of a pod that users see."""
+    """Return the events of a pod."""
     events = harness.cluster.client.list(EVENTS, "default")
     return "\n".join(each["message"] for each in events if each["involvedObject"]["name"] == name)
 
 
 @asynccontextmanager
 async def refused(harness: DriverHarness, driver: CpuDriver, name: str, *texts: str) -> AsyncIterator[None]:
-    """A pod that cannot have its CPUs for as long as this lasts; then it runs."""
+    """Check that a pod does not start while this lasts, and then runs."""
     before = dict(driver.state.allocations)
     await asyncio.to_thread(harness.cluster.apply, pod(name, "two"))
     await until(lambda: all(text in messages(harness, name) for text in texts))
@@ -126,7 +125,7 @@ def run_scenario(harness: DriverHarness, scenario: Callable[[CpuDriver], Any]) -
 
 
 @needs_mounts
-def test_a_cdi_directory_that_is_read_only(harness: DriverHarness) -> None:
+def test_a_read_only_cdi_directory(harness: DriverHarness) -> None:
     async def scenario(driver: CpuDriver) -> None:
         with mounted(harness.settings.cdi) as disk:
             await harness.run(pod("first", "two"))
@@ -154,7 +153,7 @@ def test_a_cdi_directory_that_is_read_only(harness: DriverHarness) -> None:
 
 
 @needs_mounts
-def test_a_full_disk_for_the_record(harness: DriverHarness) -> None:
+def test_a_full_disk_for_the_checkpoint(harness: DriverHarness) -> None:
     with mounted(harness.settings.plugin_dir) as disk:
 
         async def scenario(driver: CpuDriver) -> None:
@@ -184,7 +183,7 @@ def test_a_full_disk_for_the_record(harness: DriverHarness) -> None:
 
 @contextmanager
 def unprivileged() -> Iterator[None]:
-    """Run as an unprivileged user for a while: root may write everywhere."""
+    """Run as an unprivileged user: root may write everywhere."""
     os.seteuid(UNPRIVILEGED_UID)
     try:
         yield
@@ -198,7 +197,7 @@ async def run_process(settings: CpuSettings) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root to change the user")
-def test_directories_of_others() -> None:
+def test_directories_without_permission() -> None:
     root = Path(tempfile.mkdtemp(prefix="p-", dir="/tmp"))
     try:
         root.chmod(0o755)

@@ -1,4 +1,4 @@
-"""kill -9 of the CPU driver, of the agent (its runtime) and of the server at any time, under load.
+"""CPU driver, agent (with its runtime) and server killed at any time, under load.
 
 A CPU is never in containers of two claims; once everything has settled, only a claim's containers run on its
 CPUs; at the end nothing is held.
@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shutil
-import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from random import Random
@@ -21,15 +19,14 @@ from plimsoll.client import Client
 from tests.chaos.cpu_faults import FaultInjector
 from tests.chaos.cpu_load import DriverCluster, PodLoad, running_cluster, until_none
 from tests.chaos.cpuset_watcher import ObservedContainer, find_wrongs
-from tests.smoke.test_up import cannot_pin
+from tests.directories import short_directory
+from tests.smoke.up_process import cannot_pin
 
 
 @pytest.fixture
 def root() -> Iterator[Path]:
-    """Sockets need short paths."""
-    directory = Path(tempfile.mkdtemp(prefix="p-", dir="/tmp"))
-    yield directory
-    shutil.rmtree(directory)
+    with short_directory() as path:
+        yield path
 
 
 #: One of each sort, for tests that have little time.
@@ -90,9 +87,7 @@ async def play(
     assert not cluster.tracebacks()
 
 
-def test_what_must_not_be_is_seen() -> None:
-    """The checker finds every violation."""
-
+def test_the_watcher_detects_violations() -> None:
     def box(pid: int, cpus: str, **assigned: str) -> ObservedContainer:
         claims = tuple((uid, CpuSet.parse(each)) for uid, each in assigned.items())
         return ObservedContainer("pod", "main", pid, 0, claims, CpuSet.parse(cpus))

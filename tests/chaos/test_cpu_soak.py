@@ -1,4 +1,4 @@
-"""Two thousand claims on a large machine: the driver, in a process of its own, grows neither slow nor fat."""
+"""Two thousand claims on a large machine: time and memory of the driver process do not grow."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from plimsoll.up.local_cluster import LocalCluster
 from tests.chaos.forked_node import ForkedCpuDriver
 from tests.unit.drivers.cpu.machines import make_machine, write_sysfs
 from tests.unit.drivers.cpu.stateful.runtime import Runtime, RuntimeVersion
-from tests.waiting import DEADLINE
+from tests.waiting import until
 
 NODE = "large"
 CLAIMS, CONTAINERS, HELD = 2000, 200, 40
@@ -34,14 +34,14 @@ GROWTH = 6.0
 
 
 class Quick(Runtime):
-    """A runtime on a machine where every CPU stays: what is to be set can be."""
+    """Runtime on a machine without hotplug: every cpuset can be set."""
 
     def _settable(self, cpus: str) -> bool:
         return bool(cpus)
 
 
 class Soak:
-    """The cluster, the machine and its runtime, and the node's side of the driver's sockets."""
+    """Cluster, machine and runtime, and the agent's side of the driver's sockets."""
 
     def __init__(self, root: Path, directory: Path, cluster: LocalCluster) -> None:
         topology = make_machine(sockets=2, numa=4, l3=2, cores=16, threads=2)
@@ -64,14 +64,14 @@ class Soak:
         self.held: deque[tuple[ClaimRef, CpuSet]] = deque()
 
     def memory(self) -> float:
-        """Return what the driver's process has of its own, in MiB."""
+        """Return the private memory of the driver process in MiB."""
         status = Path(f"/proc/{self.driver.pid}/status").read_text()
         found = re.search(r"RssAnon:\s*(\d+) kB", status)
         assert found is not None
         return int(found[1]) / 1024
 
     def claim(self, number: int) -> ClaimRef:
-        """A claim that is allocated on one of the eight NUMA nodes."""
+        """Create a claim that is allocated on one of the eight NUMA nodes."""
         client, name = self.cluster.client, f"claim-{number}"
         request = {"name": "cpus", "exactly": {"deviceClassName": "dra.cpu"}}
         tree = {"metadata": {"name": name}, "spec": {"devices": {"requests": [request]}}}
@@ -114,9 +114,7 @@ class Soak:
         return [id for id in self.runtime.boxes if self.runtime.cpus(id) != shared]
 
     async def settle(self) -> None:
-        async with asyncio.timeout(DEADLINE):
-            while self.misplaced():
-                await asyncio.sleep(0.01)
+        await until(lambda: not self.misplaced())
         assert not self.runtime.wrongs, self.runtime.wrongs[:3]
 
     async def run(self, claims: int) -> None:

@@ -1,4 +1,4 @@
-"""The fault proxy does to requests and watches what its faults say."""
+"""Faults of the fault proxy on requests and watches."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from aiohttp import web
 
 from tests.chaos.scheduler_faults.faults import CallKind, Fault, FaultKind, classify_call
 from tests.chaos.scheduler_faults.proxy import FaultProxy
-from tests.waiting import DEADLINE
+from tests.waiting import DEADLINE, until
 
 CLAIM = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims/c/status"
 _BROKEN = (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError, aiohttp.ClientPayloadError)
@@ -61,7 +61,7 @@ async def serve() -> AsyncIterator[tuple[FaultProxy, Upstream, aiohttp.ClientSes
 
 
 async def send(session: aiohttp.ClientSession, address: str, body: str = "x") -> int:
-    """Return the status of the answer, or 0 if the connection broke."""
+    """Return the status of the response, or 0 if the connection broke."""
     try:
         async with session.patch(address + CLAIM, data=body) as answer:
             await answer.read()
@@ -107,8 +107,7 @@ def test_a_delayed_request_outlives_its_sender() -> None:
         gate = asyncio.Event()
         proxy.choose = lambda call: Fault(FaultKind.DELAY_REQUEST, until=gate)
         task = asyncio.create_task(send(session, address, "late"))
-        while not proxy.pending:
-            await asyncio.sleep(0.01)
+        await until(lambda: proxy.pending)
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
         proxy.choose = lambda call: None
@@ -126,8 +125,7 @@ def test_a_reordered_request_lets_others_pass() -> None:
     ) -> None:
         proxy.choose = lambda call: Fault(FaultKind.REORDER) if call.body == b"first" else None
         first = asyncio.create_task(send(session, address, "first"))
-        while not proxy.pending:
-            await asyncio.sleep(0.01)
+        await until(lambda: proxy.pending)
         for number in range(5):
             assert await send(session, address, str(number)) == 200
         assert await first == 200

@@ -1,13 +1,13 @@
-"""A history is judged state by state: what was wrong for one moment only is found, too."""
+"""Check of a history state by state: short violations are found, too."""
 
 from __future__ import annotations
 
 import copy
 
+from tests.chaos.sample_cluster import find_claim, healthy
 from tests.chaos.scheduler_faults.history import CLAIMS, PODS, Change, replay
 from tests.chaos.scheduler_faults.invariants import Rule
 from tests.chaos.scheduler_faults.objects import ClusterObjects, Tree
-from tests.chaos.test_invariants import find_claim, healthy
 
 
 def _begin(objects: ClusterObjects) -> list[Change]:
@@ -19,7 +19,7 @@ def _released(claim: Tree) -> Tree:
     return {**claim, "status": {}}
 
 
-def test_a_device_that_moves_from_claim_to_claim_is_fine() -> None:
+def test_a_device_may_move_between_claims() -> None:
     objects = healthy()
     claim = find_claim(objects, "cores")
     other = copy.deepcopy(claim)
@@ -47,7 +47,7 @@ def test_two_simultaneous_holders_are_found_in_any_order_of_events() -> None:
     assert (finding.first, finding.last) == (50, 52)
 
 
-def test_pods_and_claims_are_judged_together() -> None:
+def test_pods_and_claims_are_checked_together() -> None:
     objects = healthy()
     claim = find_claim(objects, "half-a")
     changes = [*_begin(objects), Change(50, CLAIMS, _released(claim)), Change(51, CLAIMS, claim)]
@@ -62,7 +62,7 @@ def test_pods_and_claims_are_judged_together() -> None:
     assert replay([*changes, gone], objects) == []
 
 
-def test_what_is_wrong_to_the_end_is_said_to_be_so() -> None:
+def test_a_violation_that_lasts_is_reported_as_permanent() -> None:
     objects = healthy()
     pod = copy.deepcopy(objects.pods[0])
     pod["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "3"

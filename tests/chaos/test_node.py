@@ -1,11 +1,9 @@
-"""kill -9 of the agent at any moment: processes go on, nothing is started or prepared twice or leaks."""
+"""Node agent killed at any time: processes keep running, nothing is started or prepared twice or leaks."""
 
 from __future__ import annotations
 
 import os
-import shutil
 import signal
-import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -17,16 +15,16 @@ import pytest
 from plimsoll.node.cgroups import open_cgroups
 from plimsoll.node.cgroups.ownership import owner_of
 from plimsoll.up.local_cluster import LocalCluster
-from tests.chaos.node_load import Load, NodeAgent, calls_for, prepared_on_record, runs, wait_until
+from tests.chaos.node_load import Load, NodeAgent, calls_for, prepared_on_record, runs
+from tests.directories import short_directory
 from tests.node_peers import DriverProcess, make_stubs
+from tests.waiting import wait_until
 
 
 @pytest.fixture
 def root() -> Iterator[Path]:
-    """Sockets need short paths."""
-    directory = Path(tempfile.mkdtemp(prefix="p-", dir="/tmp"))
-    yield directory
-    shutil.rmtree(directory)
+    with short_directory() as path:
+        yield path
 
 
 def play(root: Path, tmp_path: Path, *, pods: int, kills: int, seed: int) -> None:
@@ -80,30 +78,30 @@ def play(root: Path, tmp_path: Path, *, pods: int, kills: int, seed: int) -> Non
 
 
 def check_running(load: Load, root: Path) -> None:
-    """Every pod runs, in the one process it was started with; claims are those of the pods."""
+    """Check that every pod runs in the process it was started with, and that claims are those of the pods."""
     for name in load.alive:
         starts = load.starts(name)
         assert len(starts) == 1, f"{name} was started {len(starts)} times"
         assert runs(starts[0]), f"{name} does not run"
     wanted = {uid for uid in load.alive.values() if uid is not None}
-    wait_until(lambda: prepared_on_record(root) == wanted, lambda: prepared_on_record(root) ^ wanted)
+    wait_until(lambda: prepared_on_record(root) == wanted, context=lambda: prepared_on_record(root) ^ wanted)
     for name in load.gone:
         for pid in load.starts(name):
-            wait_until(lambda pid=pid: not runs(pid), lambda name=name: f"{name} still runs")  # type: ignore[misc]
+            wait_until(lambda pid=pid: not runs(pid), context=lambda name=name: f"{name} still runs")  # type: ignore[misc]
 
 
 def check_gone(load: Load, root: Path) -> None:
-    """Nothing is left of pods that are gone."""
-    wait_until(lambda: load.statuses() == {}, load.statuses)
+    """Check that nothing is left of deleted pods."""
+    wait_until(lambda: load.statuses() == {}, context=load.statuses)
     for name in load.gone:
         for pid in load.starts(name):
-            wait_until(lambda pid=pid: not runs(pid), lambda name=name: f"{name} still runs")  # type: ignore[misc]
-    wait_until(lambda: not prepared_on_record(root), lambda: prepared_on_record(root))
-    wait_until(lambda: not os.listdir(root / "pods"), lambda: os.listdir(root / "pods"))
+            wait_until(lambda pid=pid: not runs(pid), context=lambda name=name: f"{name} still runs")  # type: ignore[misc]
+    wait_until(lambda: not prepared_on_record(root), context=lambda: prepared_on_record(root))
+    wait_until(lambda: not os.listdir(root / "pods"), context=lambda: os.listdir(root / "pods"))
     assert [path.name for path in (root / "cdi").iterdir()] == []
     wait_until(
         lambda: not open_cgroups(f"plimsoll-{root.name}-x", owner=owner_of("chaotic", root)).pods(),
-        lambda: "cgroups of pods",
+        context="cgroups of pods",
     )
     quarantine = root / "quarantine"
     assert not quarantine.exists() or not os.listdir(quarantine)

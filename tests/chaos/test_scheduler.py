@@ -1,4 +1,4 @@
-"""kill -9 of the scheduler and of the server at any time, under load.
+"""Scheduler and server killed at any time, under load.
 
 Afterwards every pod that fits has a node, no device is allocated twice, no node is past its line, nothing
 unused is held, and the ledgers agree.

@@ -1,4 +1,4 @@
-"""Nothing is given twice, whatever fails: random faults under load, judged by the API objects alone."""
+"""Nothing is allocated twice under random faults, checked by the API objects only."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ def check(server: Server, directory: Path, *, seed: int, faults: int, events: Se
     assert report.bound > 20, summary
 
 
-def test_nothing_is_given_twice_under_faults(tmp_path: Path) -> None:
+def test_nothing_is_allocated_twice_under_faults(tmp_path: Path) -> None:
     with run_embedded_server(tmp_path) as server:
         check(server, tmp_path, seed=2, faults=80, events=FEW_EVENTS)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(10, 14))
-def test_nothing_is_given_twice_under_a_thousand_faults(
+def test_nothing_is_allocated_twice_under_a_thousand_faults(
     chaos_server: Server, tmp_path: Path, seed: int
 ) -> None:
     check(chaos_server, tmp_path, seed=seed, faults=250)

@@ -17,7 +17,6 @@ from tests.chaos.scheduler_faults.objects import is_allocated
 from tests.chaos.scheduler_faults.replicas import LEASE_SECONDS
 from tests.chaos.scheduler_faults.script import (
     DEVICES,
-    HELD_SECONDS,
     NS,
     SECONDS,
     HeldRequests,
@@ -27,13 +26,14 @@ from tests.chaos.scheduler_faults.script import (
     is_status_write,
     lose_lease,
     run_script,
-    until,
+    wait_while_held,
 )
 from tests.chaos.scheduler_faults.servers import Server
+from tests.waiting import until
 
 
 def test_allocations_of_a_leader_that_lost_its_lease(chaos_server: Server, tmp_path: Path) -> None:
-    """Four pods are decided by the first leader, four by the next; the first one's writes arrive last."""
+    """Four pods are scheduled by the first leader, four by the next; the first one's writes arrive last."""
     first = [f"first-{number}" for number in range(DEVICES)]
     second = [f"second-{number}" for number in range(DEVICES)]
 
@@ -47,14 +47,14 @@ def test_allocations_of_a_leader_that_lost_its_lease(chaos_server: Server, tmp_p
         for name in second:
             await create_pod(cluster.client, name, urgent=True)
         await lose_lease(cluster, leader, held)
-        await until(lambda: bound(cluster.client, *second), HELD_SECONDS, must=False)
+        await wait_while_held(lambda: bound(cluster.client, *second))
         held.gate.set()
 
     run_script(chaos_server, tmp_path, scenario)
 
 
 def test_a_release_that_arrives_after_its_claim_is_used(chaos_server: Server, tmp_path: Path) -> None:
-    """A binding fails and its claim is to be released; by the time that arrives, the next leader uses it."""
+    """A binding fails and its claim is to be released; when that arrives, the next leader uses the claim."""
 
     async def scenario(cluster: ChaosCluster) -> None:
         leader = cluster.replicas["a"]
@@ -72,7 +72,7 @@ def test_a_release_that_arrives_after_its_claim_is_used(chaos_server: Server, tm
         cluster.proxy.choose = release.choose
         await cluster.replicas["b"].start()
         await cluster.replicas.await_leader(SECONDS, other_than=leader)
-        await until(lambda: bound(cluster.client, "one"), HELD_SECONDS, must=False)
+        await wait_while_held(lambda: bound(cluster.client, "one"))
         release.gate.set()
         await cluster.proxy.drained(SECONDS)
         await create_pod(cluster.client, "two")
@@ -80,10 +80,8 @@ def test_a_release_that_arrives_after_its_claim_is_used(chaos_server: Server, tm
     run_script(chaos_server, tmp_path, scenario, devices=1)
 
 
-def test_a_release_that_conflicts_is_not_made_again_by_a_leader_of_the_past(
-    chaos_server: Server, tmp_path: Path
-) -> None:
-    """The leader is paused while its release is under way, and finds a conflict when it goes on."""
+def test_a_former_leader_does_not_retry_a_conflicting_release(chaos_server: Server, tmp_path: Path) -> None:
+    """The leader is paused during its release, and meets a conflict when it resumes."""
 
     async def scenario(cluster: ChaosCluster) -> None:
         leader = cluster.replicas["a"]
@@ -100,7 +98,7 @@ def test_a_release_that_conflicts_is_not_made_again_by_a_leader_of_the_past(
         leader.pause()
         await cluster.replicas["b"].start()
         await cluster.replicas.await_leader(SECONDS, other_than=leader)
-        await until(lambda: bound(cluster.client, "one"), HELD_SECONDS, must=False)
+        await wait_while_held(lambda: bound(cluster.client, "one"))
         # Anybody may write to a claim: the release finds another version than it was made for.
         await cluster.client.patch(RESOURCE_CLAIMS, "one", {"metadata": {"labels": {"seen": "yes"}}}, NS)
         cluster.proxy.choose = lambda call: None
@@ -113,8 +111,8 @@ def test_a_release_that_conflicts_is_not_made_again_by_a_leader_of_the_past(
     run_script(chaos_server, tmp_path, scenario, devices=1)
 
 
-def test_a_leader_that_was_paused_writes_nothing_more(chaos_server: Server, tmp_path: Path) -> None:
-    """The leader has allocated a claim and is paused; when it goes on, another one leads."""
+def test_a_former_leader_writes_nothing_after_a_pause(chaos_server: Server, tmp_path: Path) -> None:
+    """The leader has allocated a claim and is paused; when it resumes, another one leads."""
 
     async def scenario(cluster: ChaosCluster) -> None:
         leader = cluster.replicas["a"]
@@ -140,7 +138,7 @@ def test_a_leader_that_was_paused_writes_nothing_more(chaos_server: Server, tmp_
         await cluster.proxy.drained(SECONDS)
         await cluster.replicas["b"].start()
         await cluster.replicas.await_leader(SECONDS, other_than=leader)
-        await until(binding.has_caught, HELD_SECONDS, must=False)
+        await wait_while_held(binding.has_caught)
         pid = leader.process.pid
 
         def note(call: Call) -> None:
@@ -158,7 +156,7 @@ def test_a_leader_that_was_paused_writes_nothing_more(chaos_server: Server, tmp_
 
 
 def test_a_binding_that_arrives_after_its_claim_was_released(chaos_server: Server, tmp_path: Path) -> None:
-    """A binding is given up after errors, its device goes to another pod; then the first try arrives."""
+    """A binding fails, its device is allocated to another pod; then the first request arrives."""
 
     async def scenario(cluster: ChaosCluster) -> None:
         late = asyncio.Event()
@@ -180,7 +178,7 @@ def test_a_binding_that_arrives_after_its_claim_was_released(chaos_server: Serve
 
         await until(tried)
         await create_pod(cluster.client, "two", urgent=True)
-        await until(lambda: bound(cluster.client, "two"), HELD_SECONDS, must=False)
+        await wait_while_held(lambda: bound(cluster.client, "two"))
         late.set()
 
     run_script(chaos_server, tmp_path, scenario, devices=1)
@@ -222,7 +220,7 @@ def test_bindings_of_a_leader_that_lost_its_lease(chaos_server: Server, tmp_path
         await held.caught()
         await create_pod(cluster.client, "second", cpu="20", claim=False, urgent=True)
         await lose_lease(cluster, leader, held)
-        await until(lambda: bound(cluster.client, "second"), HELD_SECONDS, must=False)
+        await wait_while_held(lambda: bound(cluster.client, "second"))
         held.gate.set()
 
     run_script(chaos_server, tmp_path, scenario)

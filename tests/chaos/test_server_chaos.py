@@ -1,4 +1,4 @@
-"""kill -9 of the whole server, at any moment, under writers, watchers and informers over HTTP.
+"""Server killed at any time, under writers, watches and informers over HTTP.
 
 No acknowledged write is lost, no revision stands for two writes, watches resume without gaps and without
 repetitions, informers converge to the truth, and every restart finds the store in order.
@@ -22,7 +22,7 @@ from plimsoll.client.informer import EventHandler, Informer
 from plimsoll.client.retries import Backoff
 from tests.chaos.forked_server import ForkedServer
 from tests.chaos.server_load import LABEL, NS, Follower, RevisionLog, Tree, Writer
-from tests.waiting import DEADLINE
+from tests.waiting import DEADLINE, until
 
 WRITERS = 4
 
@@ -133,7 +133,7 @@ async def converge(
     informers: list[Informer[Tree]],
     checkers: list[OrderChecker],
 ) -> None:
-    """All come to know the same, which is what is there."""
+    """Wait until all clients know the state of the server."""
     listing = await client.list(CONFIG_MAPS, NS)
     truth = {}
     for raw in listing.items:
@@ -143,20 +143,21 @@ async def converge(
         name: state.revision for writer in writers for name, state in writer.known.items() if state.value
     }
     assert {name: revision for name, revision in truth.items() if name.startswith("w")} == written
-    while True:
+
+    def is_converged() -> bool:
         known = [follower.objects for follower in followers[:2]]
         known += [one.objects for one in checkers]
         known += [
             {tree["metadata"]["name"]: int(tree["metadata"]["resourceVersion"]) for tree in informer.items()}
             for informer in informers
         ]
-        if all(one == truth for one in known) and followers[2].objects == written:
-            return
-        await asyncio.sleep(0.02)
+        return all(one == truth for one in known) and followers[2].objects == written
+
+    await until(is_converged)
 
 
 def check_followers(ledger: RevisionLog, followers: list[Follower]) -> None:
-    """None has missed what was acknowledged or what another has seen, and none has seen anything twice."""
+    """Check that no watch missed an acknowledged write or an event of another watch, or has duplicates."""
     end = min(follower.revision for follower in followers)
     for follower in followers:
         seen = set(follower.seen)

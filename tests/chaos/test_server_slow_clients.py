@@ -1,5 +1,5 @@
-"""Slow clients do not hurt others: those who never read, those who send a byte now and then, those who only
-connect. Others keep their latency, and the server its memory.
+"""Slow clients that never read, send single bytes or only connect: others keep their latency, and the
+server its memory.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from plimsoll.client import Client
 from plimsoll.client.endpoints import CONFIG_MAPS
 from tests.fuzz.raw_http import RawConnection, trusting
 from tests.smoke.process import ServerProcess
-from tests.waiting import DEADLINE
+from tests.waiting import DEADLINE, until
 
 NS = "default"
 NUMBERS = itertools.count()
@@ -45,7 +45,7 @@ def token(kubeconfig: Path) -> str:
 
 @asynccontextmanager
 async def connections(server: ServerProcess, count: int, first: str) -> AsyncIterator[list[RawConnection]]:
-    """So many connections that have each sent this much."""
+    """Open a number of connections that have each sent this much."""
     clients = [await RawConnection.open(server.port, trusting()) for _ in range(count)]
     head = f"{first}Authorization: Bearer {token(server.kubeconfig)}\r\n"
     for connection in clients:
@@ -56,7 +56,7 @@ async def connections(server: ServerProcess, count: int, first: str) -> AsyncIte
 
 
 async def rounds(client: Client, count: int, size: int = 100) -> list[float]:
-    """Return how long a write and a read of others take, again and again."""
+    """Return the times of repeated writes and reads of other clients."""
     loop = asyncio.get_running_loop()
     taken = []
     for _ in range(count):
@@ -70,7 +70,7 @@ async def rounds(client: Client, count: int, size: int = 100) -> list[float]:
 
 
 def resident(server: ServerProcess) -> int:
-    """Memory of the server in MiB."""
+    """Return the resident memory of the server in MiB."""
     status = Path(f"/proc/{server.pid}/status").read_text()
     found = re.search(r"VmRSS:\s+(\d+) kB", status)
     assert found is not None
@@ -162,8 +162,7 @@ def test_a_watcher_that_never_reads_is_cut_off() -> None:
             await connection.send(head.encode())
             connection.stop_reading()
             async with running.client() as client, asyncio.timeout(DEADLINE):
-                while running._http._watch_limiter.open == 0:
-                    await asyncio.sleep(0.01)
+                await until(lambda: running._http._watch_limiter.open != 0)
                 number = 0
                 while running._http._watch_limiter.open:
                     number += 1

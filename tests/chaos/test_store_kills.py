@@ -1,4 +1,4 @@
-"""kill -9 at any moment: no acknowledged write lost, no revision used twice, watches go on without gaps."""
+"""Store killed at any time: no acknowledged write is lost, no revision used twice, watches have no gaps."""
 
 from __future__ import annotations
 

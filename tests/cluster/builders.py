@@ -1,10 +1,9 @@
-"""Small things the scenarios share."""
+"""Helpers shared by the scenarios."""
 
 from __future__ import annotations
 
-import asyncio
 import json
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Mapping
 from typing import Any
 
 import pytest
@@ -12,7 +11,6 @@ import pytest
 from plimsoll.client import Client, WatchEvent
 from plimsoll.client.endpoints import CONFIG_MAPS
 from plimsoll.errors import ApiError
-from tests.waiting import DEADLINE
 
 
 def config_map(name: str, *, labels: Mapping[str, str] | None = None, **data: str) -> dict[str, Any]:
@@ -42,7 +40,7 @@ def claim(name: str, **metadata: Any) -> dict[str, Any]:
 
 
 async def refused(call: Awaitable[Any]) -> ApiError:
-    """The refusal of a call that must not succeed."""
+    """Return the error of a call that must fail."""
     with pytest.raises(ApiError) as caught:
         await call
     return caught.value
@@ -59,7 +57,7 @@ def seen(event: WatchEvent) -> tuple[str, str]:
 async def take(
     client: Client, namespace: str, count: int, *, endpoint: Any = CONFIG_MAPS, **options: Any
 ) -> list[WatchEvent]:
-    """The first events of a watch, bookmarks left out."""
+    """Return the first events of a watch without bookmarks."""
     events: list[WatchEvent] = []
     if count == 0:
         return events
@@ -69,12 +67,3 @@ async def take(
         if len(events) == count:
             break
     return events
-
-
-async def until(condition: Callable[[], bool], what: str = "condition", seconds: float = DEADLINE) -> None:
-    """Wait for something that other tasks bring about."""
-    loop = asyncio.get_running_loop()
-    deadline = loop.time() + seconds
-    while not condition():
-        assert loop.time() < deadline, f"{what} did not come about in {seconds:g} s"
-        await asyncio.sleep(0.01)

@@ -1,4 +1,4 @@
-"""The servers the suite runs against; each starts once, when the first test asks for it."""
+"""Fixtures: the servers of the suite, each started once when the first test needs it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CONNECTED = ["embedded", *(["kube-apiserver"] if REAL else [])]
 
 @pytest.fixture(scope="session")
 def kube_apiserver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClientConfig]:
-    """A real API server: one that runs already, or one of our own."""
+    """Return a real API server: a running one, or one that is started."""
     if RUNNING:
         yield find_config(RUNNING)
         return

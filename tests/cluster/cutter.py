@@ -1,4 +1,4 @@
-"""A TCP proxy that breaks connections: at once, in the middle of an answer, or by falling silent."""
+"""TCP proxy that breaks connections: at once, during a response, or by becoming silent."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Cutter:
             await asyncio.wait(self._tasks, timeout=0.1)
 
     def cut(self) -> int:
-        """Break every connection now; how many there were."""
+        """Break every connection; return their number."""
         count = 0
         for writer in list(self._open):
             writer.transport.abort()

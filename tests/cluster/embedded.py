@@ -1,4 +1,4 @@
-"""Plimsoll's own server for the tests: in a thread of its own over HTTP, or in the test's own loop."""
+"""Embedded server for the tests: in its own thread over HTTP, or in the test's event loop."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ HISTORY = 500
 
 
 class ServerThread:
-    """A server on a loop of its own."""
+    """Server on its own event loop."""
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
@@ -49,7 +49,7 @@ def run_embedded(directory: Path) -> Iterator[ClientConfig]:
 
 @asynccontextmanager
 async def open_within() -> AsyncIterator[Client]:
-    """A server on the test's own loop, and a client without a network between."""
+    """Run a server on the test's event loop, with a client without a network."""
     server = await start()
     try:
         async with server.client() as client:
@@ -59,7 +59,7 @@ async def open_within() -> AsyncIterator[Client]:
 
 
 async def start() -> RunningServer:
-    """A server that remembers only so much: see `age`."""
+    """Start a server with a short history: see `age`."""
     defaults = Store.open.__func__.__kwdefaults__  # type: ignore[attr-defined]
     usual, defaults["history_events"] = defaults["history_events"], HISTORY
     try:
@@ -69,7 +69,7 @@ async def start() -> RunningServer:
 
 
 async def age(client: Client) -> None:
-    """Write more than the server remembers, so that its first versions are gone."""
+    """Write more than the history holds, so that its first versions are compacted."""
     await client.patch(CONFIG_MAPS, "age", config_map("age"), type="apply")
     for start in range(0, HISTORY + 50, 50):
         patches = [{"data": {"n": f"{start}-{n}"}} for n in range(50)]

@@ -1,4 +1,4 @@
-"""A real kube-apiserver with its etcd, started for the tests and stopped after them."""
+"""A real kube-apiserver with its etcd, started and stopped by the tests."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import shutil
 import socket
 import ssl
 import subprocess
-import time
 import urllib.request
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -18,7 +17,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
 from plimsoll.client import ClientConfig, Material
-from tests.waiting import DEADLINE
+from tests.waiting import wait_until
 
 TOKEN = "admin-of-the-tests"
 _GATES = "DRANodeAllocatableResources=true,DRAListTypeAttributes=true,DRADeviceTaintRules=true"
@@ -28,7 +27,7 @@ _GATES = "DRANodeAllocatableResources=true,DRAListTypeAttributes=true,DRADeviceT
 def run_apiserver(
     assets: Path, directory: Path, gates: str = _GATES, options: Sequence[str] = ()
 ) -> Iterator[ClientConfig]:
-    """The configuration of a server that is ready; raises what its log says if it never becomes so."""
+    """Yield the configuration of a server that is ready; AssertionError with its log if it never is."""
     client, peer, secure = _free_ports(3)
     key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
     (directory / "sa.key").write_bytes(
@@ -90,17 +89,15 @@ def _process(command: list[object], log: Path) -> Iterator[subprocess.Popen[byte
 
 
 def _age(url: str) -> None:
-    """Write a few versions before the server starts: those it will call too old."""
+    """Write a few versions before the server starts, which it will report as too old."""
     put = json.dumps({"key": base64.b64encode(b"/before").decode(), "value": ""}).encode()
-    deadline = time.monotonic() + DEADLINE
+
+    def write() -> bool:
+        with urllib.request.urlopen(f"{url}/v3/kv/put", put, timeout=5):
+            return True
+
     for _ in range(10):
-        while True:
-            try:
-                with urllib.request.urlopen(f"{url}/v3/kv/put", put, timeout=5):
-                    break
-            except OSError:
-                assert time.monotonic() < deadline, "etcd did not start"
-                time.sleep(0.05)
+        wait_until(write, ignore=(OSError,), context="etcd did not start")
 
 
 def _await_ready(url: str, process: subprocess.Popen[bytes], log: Path) -> None:
@@ -108,16 +105,13 @@ def _await_ready(url: str, process: subprocess.Popen[bytes], log: Path) -> None:
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
     request = urllib.request.Request(f"{url}/readyz", headers={"Authorization": f"Bearer {TOKEN}"})
-    deadline = time.monotonic() + DEADLINE
-    while time.monotonic() < deadline and process.poll() is None:
-        try:
-            with urllib.request.urlopen(request, timeout=5, context=context) as answer:
-                if answer.status == 200:
-                    return
-        except OSError:
-            pass
-        time.sleep(0.2)
-    raise AssertionError(f"kube-apiserver did not become ready:\n{log.read_text()[-2000:]}")
+
+    def is_ready() -> bool:
+        assert process.poll() is None, f"kube-apiserver ended:\n{log.read_text()[-2000:]}"
+        with urllib.request.urlopen(request, timeout=5, context=context) as answer:
+            return int(answer.status) == 200
+
+    wait_until(is_ready, ignore=(OSError,), context=lambda: log.read_text()[-2000:])
 
 
 def _free_ports(count: int) -> list[int]:

@@ -1,4 +1,4 @@
-"""One server the suite runs against, and what a test needs of it."""
+"""Server that the suite runs against."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ CutScenario: TypeAlias = Callable[[Client, Client, Cutter, str], Awaitable[None]
 
 
 async def _aged(client: Client) -> None:
-    """Nothing to do: a kube-apiserver calls what was written before it started too old."""
+    """Do nothing: a kube-apiserver reports versions from before its start as too old."""
 
 
 @dataclass(frozen=True)
 class Target:
-    """A server; `config` is None where there is no HTTP in between."""
+    """Server; `config` is None if it is called without HTTP."""
 
     name: str
     open: Callable[[], AbstractAsyncContextManager[Client]]
@@ -34,7 +34,7 @@ class Target:
     age: Callable[[Client], Awaitable[None]] = _aged
 
     def run_scenario(self, scenario: Scenario, seconds: float = DEADLINE) -> None:
-        """Run a test's story with a client and a namespace of its own."""
+        """Run a scenario with a client and its own namespace."""
 
         async def run() -> None:
             async with asyncio.timeout(seconds), self.open() as client:
@@ -43,7 +43,7 @@ class Target:
         asyncio.run(run())
 
     def run_with_cutter(self, scenario: CutScenario, seconds: float = DEADLINE) -> None:
-        """The same with a second client, whose connections a `Cutter` can break."""
+        """Run a scenario with a second client, whose connections a `Cutter` can break."""
         assert self.config is not None
         config = self.config
 

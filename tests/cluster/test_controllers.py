@@ -1,4 +1,4 @@
-"""The controllers, at their own pace, against each server: claims, owners, namespaces, quotas, taints."""
+"""Controllers against each server: claims, owners, namespaces, quotas, taints."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from plimsoll.controllers import ControllerManager
 from plimsoll.errors import ApiError
 from tests.cluster.builders import claim, config_map, names, pod
 from tests.cluster.target import Target
-from tests.waiting import DEADLINE
+from tests.waiting import DEADLINE, until
 
 FINALIZER = "resource.kubernetes.io/delete-protection"
 
@@ -36,14 +36,6 @@ async def running(client: Client, *only: str) -> AsyncIterator[None]:
     finally:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
-
-
-async def eventually(check: Callable[[], Awaitable[Any]], seconds: float = DEADLINE) -> Any:
-    """Return what a check finds, once it finds something."""
-    async with asyncio.timeout(seconds):
-        while not (found := await check()):
-            await asyncio.sleep(0.02)
-        return found
 
 
 async def is_gone(client: Client, endpoint: Any, name: str, namespace: str = "") -> bool:
@@ -91,7 +83,7 @@ def test_a_claim_lives_as_long_as_its_pod(target: Target) -> None:
                 status = (await client.get(PODS, "p", namespace))["status"]
                 return status.get("resourceClaimStatuses")
 
-            ((entry),) = await eventually(recorded)
+            ((entry),) = await until(recorded)
             name = entry["resourceClaimName"]
             assert name.startswith("p-a-")
             metadata = (await client.get(RESOURCE_CLAIMS, name, namespace))["metadata"]
@@ -105,7 +97,7 @@ def test_a_claim_lives_as_long_as_its_pod(target: Target) -> None:
             await allocate(client, namespace, name, made)
             done = {"status": {"phase": "Succeeded"}}
             await client.patch(PODS, "p", done, namespace, subresource="status")
-            await eventually(lambda: is_gone(client, RESOURCE_CLAIMS, name, namespace))
+            await until(lambda: is_gone(client, RESOURCE_CLAIMS, name, namespace))
 
     target.run_scenario(scenario)
 
@@ -122,12 +114,12 @@ def test_a_shared_claim_is_freed_by_the_last_pod(target: Target) -> None:
                 tree = await client.get(RESOURCE_CLAIMS, "c", namespace)
                 return not tree.get("status") and not tree["metadata"].get("finalizers")
 
-            await eventually(freed)
+            await until(freed)
 
     target.run_scenario(scenario)
 
 
-def test_owners_take_what_they_own_along(target: Target) -> None:
+def test_owned_objects_are_garbage_collected(target: Target) -> None:
     async def scenario(client: Client, namespace: str) -> None:
         async def put(name: str, *owners: dict[str, Any]) -> dict[str, Any]:
             tree = config_map(name)
@@ -151,18 +143,18 @@ def test_owners_take_what_they_own_along(target: Target) -> None:
                 async def as_wanted(wanted: list[str] = wanted) -> bool:
                     return await left() == wanted
 
-                await eventually(as_wanted)
+                await until(as_wanted)
 
     target.run_scenario(scenario)
 
 
-def test_a_namespace_takes_its_contents_along(target: Target) -> None:
+def test_namespace_deletion_deletes_its_contents(target: Target) -> None:
     async def scenario(client: Client, namespace: str) -> None:
         await client.create(CONFIG_MAPS, config_map("a"), namespace)
         await client.create(PODS, pod("p"), namespace)
         async with running(client, "namespace-controller"):
             await client.delete(NAMESPACES, namespace)
-            await eventually(lambda: is_gone(client, NAMESPACES, namespace))
+            await until(lambda: is_gone(client, NAMESPACES, namespace))
 
     target.run_scenario(scenario)
 
@@ -187,14 +179,14 @@ def test_a_quota_reports_usage(target: Target) -> None:
 
                 return check
 
-            await eventually(reports({"pods": "1", "requests.cpu": "250m", devices: "1"}))
+            await until(reports({"pods": "1", "requests.cpu": "250m", devices: "1"}))
             await client.delete(RESOURCE_CLAIMS, "c", namespace)
-            await eventually(reports({"pods": "1", "requests.cpu": "250m", devices: "0"}))
+            await until(reports({"pods": "1", "requests.cpu": "250m", devices: "0"}))
 
     target.run_scenario(scenario)
 
 
-def test_a_tainted_device_loses_its_pod(target: Target) -> None:
+def test_a_device_taint_evicts_the_pod(target: Target) -> None:
     async def scenario(client: Client, namespace: str) -> None:
         taint = {"key": "broken", "value": "very", "effect": "NoExecute"}
         rule: dict[str, Any] = {
@@ -216,13 +208,13 @@ def test_a_tainted_device_loses_its_pod(target: Target) -> None:
                 }
                 return tree["metadata"].get("deletionTimestamp") and conditions.get("DisruptionTarget")
 
-            assert await eventually(marked) == "DeletionByDeviceTaintManager"
+            assert await until(marked) == "DeletionByDeviceTaintManager"
 
             async def conditions() -> Any:
                 tree = await client.get(DEVICE_TAINT_RULES, rule["metadata"]["name"])
                 return tree.get("status", {}).get("conditions")
 
-            (condition,) = await eventually(conditions)
+            (condition,) = await until(conditions)
             assert condition["type"] == "EvictionInProgress"
             await client.delete(DEVICE_TAINT_RULES, rule["metadata"]["name"])
 

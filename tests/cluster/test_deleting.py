@@ -1,4 +1,4 @@
-"""delete and deletecollection: preconditions, finalizers, grace, propagation."""
+"""Deletion: preconditions, finalizers, grace periods, propagation."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tests.cluster.builders import config_map, names, pod, refused
 from tests.cluster.target import Target
 
 
-def test_what_is_deleted_is_gone(target: Target) -> None:
+def test_deleted_objects_are_not_found(target: Target) -> None:
     async def scenario(client: Client, namespace: str) -> None:
         made = await client.create(CONFIG_MAPS, config_map("a"), namespace)
         answer = await client.delete(CONFIG_MAPS, "a", namespace)
@@ -61,7 +61,7 @@ def test_finalizers_keep_an_object_until_they_are_gone(target: Target) -> None:
     target.run_scenario(scenario)
 
 
-def test_the_mark_of_deletion_cannot_be_written_by_hand(target: Target) -> None:
+def test_deletion_timestamps_cannot_be_written(target: Target) -> None:
     async def scenario(client: Client, namespace: str) -> None:
         tree = config_map("a")
         tree["metadata"]["deletionTimestamp"] = "2020-01-01T00:00:00Z"

@@ -1,4 +1,4 @@
-"""Informers under churn, with connections that break and versions that are gone."""
+"""Informers under random writes, with broken connections and compacted versions."""
 
 from __future__ import annotations
 
@@ -16,17 +16,18 @@ from plimsoll.client.endpoints import CONFIG_MAPS
 from plimsoll.client.informer import EventHandler, Informer
 from plimsoll.client.retries import Backoff
 from plimsoll.errors import ApiError
-from tests.cluster.builders import config_map, until
+from tests.cluster.builders import config_map
 from tests.cluster.conftest import CONNECTED
 from tests.cluster.cutter import Cutter
 from tests.cluster.target import Target
+from tests.waiting import until
 
 Tree: TypeAlias = dict[str, Any]
 QUICK = Backoff(first=0.01, most=0.1)
 
 
 class Mirror(EventHandler[Tree]):
-    """A copy kept by handling events alone; it fails if an event does not fit what came before."""
+    """Copy of the objects built from events; fails if an event does not fit the former ones."""
 
     def __init__(self) -> None:
         self.objects: dict[str, Tree] = {}
@@ -72,7 +73,7 @@ async def following(informer: Informer[Tree]) -> AsyncIterator[None]:
 
 
 async def churn(client: Client, namespace: str, dice: Random, writes: int) -> None:
-    """Random writes to a few names."""
+    """Write to a few names at random."""
     for n in range(writes):
         name = f"c{dice.randint(0, 9)}"
         try:
@@ -94,9 +95,9 @@ async def state(client: Client, namespace: str) -> dict[str, Tree]:
 
 
 async def caught_up(client: Client, namespace: str, mirror: Mirror) -> None:
-    """The mirror shows what the server has, once a last write has been seen."""
+    """Check that the mirror equals the server's state once a last write has been seen."""
     await client.create(CONFIG_MAPS, config_map("last"), namespace)
-    await until(lambda: "last" in mirror.objects, "the last write")
+    await until(lambda: "last" in mirror.objects, context="the last write")
     assert mirror.objects == await state(client, namespace)
 
 
@@ -171,7 +172,7 @@ def test_broken_connections_lose_nothing(target: Target, seed: int) -> None:
 
 
 @pytest.mark.parametrize("target", CONNECTED, indirect=True)
-def test_a_server_out_of_reach_is_found_again(target: Target) -> None:
+def test_an_informer_reconnects_to_a_server(target: Target) -> None:
     async def scenario(client: Client, cut: Client, cutter: Cutter, namespace: str) -> None:
         mirror = Mirror()
         informer = Informer(cut, CONFIG_MAPS, decode, namespace=namespace, backoff=QUICK)
@@ -180,7 +181,7 @@ def test_a_server_out_of_reach_is_found_again(target: Target) -> None:
             cutter.refusing = True
             cutter.cut()
             await churn(client, namespace, Random(4), 20)
-            await until(lambda: informer.error is not None, "an error")
+            await until(lambda: informer.error is not None, context="an error")
             cutter.refusing = False
             await caught_up(client, namespace, mirror)
             assert informer.error is None
@@ -188,7 +189,7 @@ def test_a_server_out_of_reach_is_found_again(target: Target) -> None:
     target.run_with_cutter(scenario)
 
 
-def test_a_gap_in_the_history_is_bridged_by_listing_again(target: Target) -> None:
+def test_a_gap_in_the_history_causes_a_relist(target: Target) -> None:
     """The informer is made to request a compacted version; missed events are delivered, deletions
     included.
     """
@@ -202,7 +203,7 @@ def test_a_gap_in_the_history_is_bridged_by_listing_again(target: Target) -> Non
         informer.add_handler(mirror)
         async with following(informer):
             before = dict(mirror.objects)
-        # Not running: the world goes on.
+        # The informer does not run while objects change.
         await client.delete(CONFIG_MAPS, "goes", namespace)
         await client.patch(CONFIG_MAPS, "changes", {"data": {"x": "1"}}, namespace)
         await client.delete(CONFIG_MAPS, "returns", namespace)
@@ -211,7 +212,7 @@ def test_a_gap_in_the_history_is_bridged_by_listing_again(target: Target) -> Non
         mirror.log.clear()
         informer._cache.revision = "1"
         async with following(informer):
-            await until(lambda: informer.listings == 2, "another listing")
+            await until(lambda: informer.listings == 2, context="another listing")
             await caught_up(client, namespace, mirror)
         steps = [(kind, name) for kind, name, _ in mirror.log]
         assert sorted(steps) == [

@@ -1,4 +1,4 @@
-"""Leader election over a real lease, with times short enough for a test."""
+"""Leader election with a real lease and short durations."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from contextlib import suppress
 from plimsoll.client import Client
 from plimsoll.client.endpoints import LEASES
 from plimsoll.client.leader_election import Election, LeaseTiming
-from tests.cluster.builders import until
 from tests.cluster.target import Target
+from tests.waiting import until
 
 TIMING = LeaseTiming(lease=2.0, renew=1.0, retry=0.1)
 
 
-def test_one_leads_at_a_time_and_the_next_follows(target: Target) -> None:
+def test_one_leader_at_a_time(target: Target) -> None:
     async def scenario(client: Client, namespace: str) -> None:
         leading: list[str] = []
         history: list[str] = []
@@ -34,7 +34,7 @@ def test_one_leads_at_a_time_and_the_next_follows(target: Target) -> None:
 
         tasks = {name: candidate(name) for name in ("a", "b", "c")}
         for turn in range(3):
-            await until(lambda: len(leading) == 1 and len(history) == turn + 1, "a leader")  # noqa: B023
+            await until(lambda: len(leading) == 1 and len(history) == turn + 1, context="a leader")  # noqa: B023
             lease = await client.get(LEASES, "work", namespace)
             leader = leading[0]
             assert lease["spec"]["holderIdentity"] == leader

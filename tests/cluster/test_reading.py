@@ -1,4 +1,4 @@
-"""get and list: trees and raw objects, pages, selectors, revisions."""
+"""Reads: get and list, trees and raw objects, pages, selectors, revisions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.cluster.builders import config_map, names, pod, refused
 from tests.cluster.target import Target
 
 
-def test_get_gives_what_was_created(target: Target) -> None:
+def test_get_returns_the_created_object(target: Target) -> None:
     async def scenario(client: Client, namespace: str) -> None:
         made = await client.create(CONFIG_MAPS, config_map("a", key="välue"), namespace)
         assert made["metadata"]["uid"]
@@ -25,7 +25,7 @@ def test_get_gives_what_was_created(target: Target) -> None:
     target.run_scenario(scenario)
 
 
-def test_what_is_not_there_is_404_with_its_details(target: Target) -> None:
+def test_a_missing_object_is_404_with_details(target: Target) -> None:
     async def scenario(client: Client, namespace: str) -> None:
         error = await refused(client.get(CONFIG_MAPS, "nope", namespace))
         assert (error.code, error.reason) == (404, "NotFound")
@@ -75,7 +75,7 @@ def test_pages_show_one_revision(target: Target) -> None:
     target.run_scenario(scenario)
 
 
-def test_the_first_page_says_how_many_remain(target: Target) -> None:
+def test_the_first_page_has_the_remaining_item_count(target: Target) -> None:
     async def scenario(client: Client, namespace: str) -> None:
         for n in range(5):
             await client.create(CONFIG_MAPS, config_map(f"c{n}"), namespace)
@@ -172,7 +172,7 @@ def test_cluster_scoped_kinds(target: Target) -> None:
     target.run_scenario(scenario)
 
 
-def test_a_namespace_that_is_not_there(target: Target) -> None:
+def test_a_missing_namespace_lists_nothing_and_refuses_creation(target: Target) -> None:
     async def scenario(client: Client, namespace: str) -> None:
         listing = await client.list(CONFIG_MAPS, f"not-{namespace}")
         assert listing.items == []

@@ -1,4 +1,4 @@
-"""Slices that a driver keeps, on any server: published, adopted without a write, restored, withdrawn."""
+"""Slice publisher on each server: slices are published, adopted without a write, restored, withdrawn."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from plimsoll.drivers.plugin import DevicePool
 from plimsoll.drivers.plugin.slice_publisher import SlicePublisher
 from plimsoll.errors import ApiError
 from tests.cluster.target import Target
-from tests.waiting import DEADLINE
+from tests.waiting import until
 
 DRIVER, NODE = "slices.example.com", "slices-node"
 
@@ -58,9 +58,7 @@ async def keeping(client: Client) -> AsyncIterator[SlicePublisher]:
     task = asyncio.create_task(publisher.run())
     try:
         publisher.set_pools(POOLS)
-        async with asyncio.timeout(DEADLINE):
-            while not publisher.published:
-                await asyncio.sleep(0.02)
+        await until(lambda: publisher.published)
         yield publisher
     finally:
         task.cancel()
@@ -88,9 +86,7 @@ def test_a_driver_keeps_its_slices(target: Target) -> None:
             counters = second.counters
             assert (counters.created, counters.updated, counters.deleted) == (0, 0, 0)
             await client.delete_collection(RESOURCE_SLICES, fields=f"spec.driver={DRIVER}")
-            async with asyncio.timeout(DEADLINE):
-                while counters.created < 7 or not second.published:
-                    await asyncio.sleep(0.05)
+            await until(lambda: not (counters.created < 7 or not second.published))
             assert len(await listed(client)) == 7
         assert await second.withdraw() == ""
         assert await listed(client) == []

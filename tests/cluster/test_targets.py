@@ -12,11 +12,11 @@ from tests.cluster.target import Target
 
 
 @pytest.mark.skipif(not REAL, reason="KUBEBUILDER_ASSETS names no directory with etcd and kube-apiserver")
-def test_the_suite_meets_a_real_kube_apiserver() -> None:
+def test_a_real_kube_apiserver_is_among_the_targets() -> None:
     assert REAL
 
 
-def test_a_target_says_its_version(target: Target) -> None:
+def test_targets_report_their_version(target: Target) -> None:
     async def scenario(client: Client, namespace: str) -> None:
         version = json.loads((await client.call("GET", "/version")).body)
         assert version["major"] == "1"

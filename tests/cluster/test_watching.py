@@ -1,4 +1,4 @@
-"""watch: order, resumption, selectors, bookmarks, initial events, and versions that are gone."""
+"""Watches: order, resumption, selectors, bookmarks, initial events, and compacted versions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.cluster.builders import config_map, refused, seen, take
 from tests.cluster.target import Target
 
 
-def test_events_come_in_the_order_of_the_writes(target: Target) -> None:
+def test_events_are_in_the_order_of_the_writes(target: Target) -> None:
     async def scenario(client: Client, namespace: str) -> None:
         start = (await client.list(CONFIG_MAPS, namespace)).revision
         watching = asyncio.create_task(take(client, namespace, 5, since=start))
@@ -54,7 +54,7 @@ def test_a_watch_resumes_at_any_version(target: Target) -> None:
     target.run_scenario(scenario)
 
 
-def test_a_watch_without_a_version_begins_with_what_there_is(target: Target) -> None:
+def test_a_watch_without_a_version_begins_with_existing_objects(target: Target) -> None:
     async def scenario(client: Client, namespace: str) -> None:
         await client.create(CONFIG_MAPS, config_map("a"), namespace)
         await client.create(CONFIG_MAPS, config_map("b"), namespace)
@@ -65,7 +65,7 @@ def test_a_watch_without_a_version_begins_with_what_there_is(target: Target) -> 
     target.run_scenario(scenario)
 
 
-def test_selectors_turn_changes_into_arrivals_and_departures(target: Target) -> None:
+def test_objects_enter_and_leave_a_selector(target: Target) -> None:
     async def scenario(client: Client, namespace: str) -> None:
         start = (await client.list(CONFIG_MAPS, namespace)).revision
         await client.create(CONFIG_MAPS, config_map("a", labels={"x": "no"}), namespace)
@@ -106,7 +106,7 @@ def test_initial_events_end_with_a_bookmark(target: Target) -> None:
     target.run_scenario(scenario)
 
 
-def test_a_watch_ends_when_its_time_is_up(target: Target) -> None:
+def test_a_watch_ends_after_its_timeout(target: Target) -> None:
     async def scenario(client: Client, namespace: str) -> None:
         start = (await client.list(CONFIG_MAPS, namespace)).revision
         began = asyncio.get_running_loop().time()
@@ -127,7 +127,7 @@ def test_a_version_that_is_gone_is_410(target: Target) -> None:
 
 
 def test_a_version_from_the_future_is_not_served(target: Target) -> None:
-    """Either at once or as an error event: never a stream that pretends."""
+    """An error response or an error event, never a stream."""
 
     async def scenario(client: Client, namespace: str) -> None:
         start = int((await client.list(CONFIG_MAPS, namespace)).revision)
@@ -143,7 +143,7 @@ def test_a_version_from_the_future_is_not_served(target: Target) -> None:
     target.run_scenario(scenario)
 
 
-def test_nonsense_is_refused(target: Target) -> None:
+def test_invalid_watch_options_are_refused(target: Target) -> None:
     async def scenario(client: Client, namespace: str) -> None:
         assert (await refused(take(client, namespace, 1, since="x"))).code >= 400
         assert (await refused(take(client, namespace, 1, labels="a in b"))).code == 400
@@ -154,7 +154,7 @@ def test_nonsense_is_refused(target: Target) -> None:
     target.run_scenario(scenario)
 
 
-def test_many_watchers_see_the_same(target: Target) -> None:
+def test_many_watches_see_the_same_events(target: Target) -> None:
     async def scenario(client: Client, namespace: str) -> None:
         start = (await client.list(CONFIG_MAPS, namespace)).revision
         watching = [asyncio.create_task(take(client, namespace, 20, since=start)) for _ in range(30)]

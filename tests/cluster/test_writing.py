@@ -1,4 +1,4 @@
-"""create, update, patch: what is stored, what is refused, and what a dry run leaves alone."""
+"""Writes: create, update, patch, errors and dry runs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.cluster.builders import claim, config_map, names, pod, refused
 from tests.cluster.target import Target
 
 
-def test_a_name_is_taken_once(target: Target) -> None:
+def test_names_are_unique(target: Target) -> None:
     async def scenario(client: Client, namespace: str) -> None:
         await client.create(CONFIG_MAPS, config_map("a"), namespace)
         error = await refused(client.create(CONFIG_MAPS, config_map("a"), namespace))
@@ -56,7 +56,7 @@ def test_a_dry_run_changes_nothing(target: Target) -> None:
     target.run_scenario(scenario)
 
 
-def test_an_update_of_an_old_state_is_a_conflict(target: Target) -> None:
+def test_a_stale_update_is_a_conflict(target: Target) -> None:
     async def scenario(client: Client, namespace: str) -> None:
         first = await client.create(CONFIG_MAPS, config_map("a", x="1"), namespace)
         second = await client.update(CONFIG_MAPS, {**first, "data": {"x": "2"}}, namespace)
@@ -182,7 +182,7 @@ def test_server_side_apply(target: Target) -> None:
     target.run_scenario(scenario)
 
 
-def test_status_is_a_room_of_its_own(target: Target) -> None:
+def test_spec_and_status_are_written_separately(target: Target) -> None:
     """Writes to the object leave its status alone, writes to the status leave the rest alone."""
 
     async def scenario(client: Client, namespace: str) -> None:
@@ -226,7 +226,7 @@ def test_invalid_objects_are_refused_with_their_fields(target: Target) -> None:
     target.run_scenario(scenario)
 
 
-def test_unknown_fields_are_refused_if_asked(target: Target) -> None:
+def test_unknown_fields_are_refused_on_request(target: Target) -> None:
     async def scenario(client: Client, namespace: str) -> None:
         odd = {**claim("c"), "odd": 1}
         error = await refused(client.create(RESOURCE_CLAIMS, odd, namespace, field_validation="Strict"))

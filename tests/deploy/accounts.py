@@ -1,4 +1,4 @@
-"""The service accounts of the manifests, used against our server and a real one."""
+"""Service accounts of the manifests, on our server and a real one."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SERVERS = ("embedded", "kube-apiserver")
 
 @contextmanager
 def run_server(kind: str, directory: Path) -> Iterator[ClientConfig]:
-    """A server of one of the two kinds; skips where there is none."""
+    """Run a server of one of the two kinds; skip if it is not available."""
     if kind == "embedded":
         with run_embedded(directory) as config:
             yield config
@@ -39,7 +39,7 @@ def run_server(kind: str, directory: Path) -> Iterator[ClientConfig]:
 
 
 async def install(admin: Client, part: str) -> None:
-    """The manifests of a part, as they are."""
+    """Create the manifests of a component unchanged."""
     served = {(each.endpoint.group, each.endpoint.kind): each.endpoint for each in await discover(admin)}
     for tree in objects(part=part):
         group, _, version = str(tree["apiVersion"]).rpartition("/")
@@ -49,7 +49,7 @@ async def install(admin: Client, part: str) -> None:
 
 
 async def account(admin: Client, config: ClientConfig, name: str, *, pod: str = "") -> ClientConfig:
-    """A way in as a service account, by a token that is bound to a pod as a kubelet hands them out."""
+    """Return a client configuration of a service account, with a token bound to a pod."""
     spec: dict[str, Any] = {"audiences": [], "expirationSeconds": 3600}
     if pod:
         uid = (await admin.get(PODS, pod, NAMESPACE))["metadata"]["uid"]

@@ -19,13 +19,15 @@ _HEAD = "# Generated from the Helm chart by `python -m tests.deploy.render`.\n"
 
 
 def values() -> dict[str, Any]:
-    """The chart's own values."""
+    """Return the chart's default values."""
     tree: dict[str, Any] = yaml.safe_load((CHART / "values.yaml").read_text())
     return tree
 
 
 def render(changes: Mapping[str, Any] | None = None) -> dict[str, str]:
-    """The manifests by file, as `cpu-driver/daemonset.yaml`, with some values changed; no empty ones."""
+    """Return the manifests by file, such as `cpu-driver/daemonset.yaml`, with some values changed; no empty
+    ones.
+    """
     directory = CHART / "templates"
     paths = sorted(path for path in directory.rglob("*") if path.is_file())
     files = {path.relative_to(directory).as_posix(): path.read_text() for path in paths}
@@ -41,7 +43,7 @@ def render(changes: Mapping[str, Any] | None = None) -> dict[str, str]:
 
 
 def objects(changes: Mapping[str, Any] | None = None, part: str = "") -> list[dict[str, Any]]:
-    """The same as trees, of all parts or of one: cpu-driver, scheduler, dashboard."""
+    """Return the rendered objects of all components or of one: cpu-driver, scheduler, dashboard."""
     texts = [text for name, text in render(changes).items() if name.startswith(part)]
     return [tree for text in texts for tree in yaml.safe_load_all(text) if tree]
 

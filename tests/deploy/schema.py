@@ -1,4 +1,4 @@
-"""The part of JSON Schema that our values need; anything else in a schema is refused."""
+"""Subset of JSON Schema used by the chart's values; anything else in a schema is refused."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SILENT = {"$schema", "title", "description"}
 
 
 def problems(value: Any, schema: Mapping[str, Any], at: str = "") -> list[str]:
-    """Return what is wrong with a value, as `path: problem`."""
+    """Return the violations of a schema, as `path: problem`."""
     return [line for rule, need in schema.items() for line in _check(value, rule, need, schema, at)]
 
 

@@ -1,4 +1,4 @@
-"""The part of Helm's template language that our chart uses; anything else is refused.
+"""Subset of Helm's template language used by the chart; anything else is refused.
 
 Actions: `if`/`else`/`end`, `with`, `define`, `include`, values of `.`, and pipes of a few functions. Blanks
 are trimmed as Go does it (`{{-`, `-}}`).
@@ -30,7 +30,7 @@ class Block:
 
 
 class Chart:
-    """The templates of a chart, by file name."""
+    """Templates of a chart, by file name."""
 
     def __init__(self, files: Mapping[str, str]) -> None:
         self._defined: dict[str, list[str | Block]] = {}
@@ -151,7 +151,7 @@ def _parse(text: str) -> list[str | Block]:
 
 
 def _pieces(text: str) -> Iterator[str | tuple[str]]:
-    """Text and actions in turn, blanks trimmed where actions say so."""
+    """Yield text and actions in turn, with blanks trimmed where actions request it."""
     start, trim = 0, False
     for found in _ACTION.finditer(text):
         before = text[start : found.start()]

@@ -1,4 +1,4 @@
-"""The chart and the manifests: they say the same, mean something, and ask for no more than is needed."""
+"""Helm chart and manifests: consistent, complete and with minimal permissions."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def schema() -> dict[str, Any]:
 
 
 def driver(changes: dict[str, Any] | None = None) -> list[dict[str, Any]]:
-    """The objects of the driver, with some of its own values changed."""
+    """Return the objects of the driver, with some values changed."""
     return objects({"driver": changes or {}}, "cpu-driver")
 
 
@@ -43,13 +43,13 @@ def one(trees: list[dict[str, Any]], kind: str) -> dict[str, Any]:
     return found
 
 
-def test_the_manifests_are_the_chart_with_its_own_values() -> None:
+def test_manifests_equal_the_chart_with_default_values() -> None:
     made = render()
     paths = [path for path in MANIFESTS.rglob("*") if path.is_file()]
     assert {path.relative_to(MANIFESTS).as_posix(): path.read_text() for path in paths} == made
 
 
-def test_the_renderer_trims_pipes_and_chooses() -> None:
+def test_the_template_renderer() -> None:
     chart = Chart(
         {
             "a": "x:\n  {{- if .a }}\n  y: {{ .a | quote }}\n  {{- else }}\n"
@@ -63,7 +63,7 @@ def test_the_renderer_trims_pipes_and_chooses() -> None:
         Chart({"a": "{{ .c }}"}).render("a", {})
 
 
-def test_the_schema_knows_every_value_and_the_values_fit_it() -> None:
+def test_the_schema_has_every_value_and_accepts_the_defaults() -> None:
     assert problems(values(), schema()) == []
 
     def unknown(tree: dict[str, Any], known: dict[str, Any], at: str) -> list[str]:
@@ -92,7 +92,7 @@ def test_the_schema_knows_every_value_and_the_values_fit_it() -> None:
         ({"kubeletrootdir": "/k"}, "kubeletrootdir"),
     ],
 )
-def test_the_schema_refuses_nonsense(changes: dict[str, Any], where: str) -> None:
+def test_the_schema_refuses_invalid_values(changes: dict[str, Any], where: str) -> None:
     tree = values()
     part = tree["driver"]
     for name, value in changes.items():
@@ -101,7 +101,7 @@ def test_the_schema_refuses_nonsense(changes: dict[str, Any], where: str) -> Non
 
 
 def read_config(tree: dict[str, Any], tmp_path: Path) -> CpuSettings:
-    """The settings that the driver would have, of the manifests' own arguments and file."""
+    """Return the settings of the driver from the arguments and the file of the manifests."""
     config = one(driver(tree), "ConfigMap")
     file = tmp_path / "config.yaml"
     file.write_text(config["data"]["config.yaml"])
@@ -144,14 +144,14 @@ def test_the_driver_reads_what_the_chart_writes(tmp_path: Path) -> None:
     assert changed.bind_address == "127.0.0.1:9000"
 
 
-def test_every_setting_of_a_file_is_in_the_schema_and_the_other_way_round() -> None:
+def test_settings_and_schema_have_the_same_fields() -> None:
     from plimsoll.drivers.cpu.config_file import FLAGS_ONLY, KEYS  # noqa: PLC0415
 
     known = set(schema()["properties"]["driver"]["properties"]["config"]["properties"]) - {"apiVersion"}
     assert known == set(KEYS) - set(FLAGS_ONLY)
 
 
-def test_mounts_follow_the_kubelets_directory_and_everything_mounted_is_there() -> None:
+def test_mounts_follow_the_kubelets_directory() -> None:
     for changes in ({}, {"kubeletRootDir": "/data/kubelet"}, {"config": {"enforcement": "cgroups"}}):
         pod = daemon(changes)["spec"]["template"]["spec"]
         container = pod["containers"][0]
@@ -166,7 +166,7 @@ def test_mounts_follow_the_kubelets_directory_and_everything_mounted_is_there() 
         assert ("cgroups" in mounts) == ("config" in changes)
 
 
-def test_no_more_rights_than_needed() -> None:
+def test_permissions_are_minimal() -> None:
     pod = daemon()["spec"]["template"]["spec"]
     security = pod["containers"][0]["securityContext"]
     assert security["capabilities"] == {"drop": ["ALL"]}
@@ -195,7 +195,7 @@ def granted(role: dict[str, Any]) -> set[tuple[str, str]]:
     return {(res, verb) for rule in role["rules"] for res in rule["resources"] for verb in rule["verbs"]}
 
 
-def test_the_dashboard_only_reads_and_no_secrets() -> None:
+def test_the_dashboard_reads_everything_but_secrets() -> None:
     role = one(objects(part="dashboard"), "ClusterRole")
     assert {verb for _, verb in granted(role)} == {"list", "watch"}
     assert {endpoint.plural for endpoint in (kind.endpoint for kind in KINDS)} == {
@@ -203,7 +203,7 @@ def test_the_dashboard_only_reads_and_no_secrets() -> None:
     }
 
 
-def test_the_scheduler_may_not_touch_what_it_does_not_schedule() -> None:
+def test_the_scheduler_writes_only_scheduling_objects() -> None:
     role = one(objects(part="scheduler"), "ClusterRole")
     rights = granted(role)
     assert {resource for resource, verb in rights if verb in ("create", "update", "patch", "delete")} == {
@@ -250,7 +250,7 @@ def test_the_scheduler_reads_what_the_chart_writes(tmp_path: Path) -> None:
     run_dashboard.make_context("dashboard", page["args"][1:]).close()
 
 
-def test_the_dashboard_behind_something_else() -> None:
+def test_the_dashboard_with_a_host_name_and_a_token() -> None:
     changes = {"dashboard": {"host": "books.example.com", "tokenSecret": "books"}}
     pod = one(objects(changes, "dashboard"), "Deployment")["spec"]["template"]["spec"]
     (page,) = pod["containers"]
@@ -263,7 +263,7 @@ def test_the_dashboard_behind_something_else() -> None:
     ]
 
 
-def test_a_large_cluster_may_be_read_for_minutes_before_the_dashboard_answers() -> None:
+def test_the_dashboard_may_take_minutes_to_start() -> None:
     (page,) = one(objects(part="dashboard"), "Deployment")["spec"]["template"]["spec"]["containers"]
     start = page["startupProbe"]
     assert start["httpGet"]["path"] == "/livez"
@@ -276,7 +276,7 @@ def test_liveness_does_not_depend_on_others_but_readiness_does() -> None:
     assert container["readinessProbe"]["httpGet"]["path"] == "/readyz"
 
 
-def test_nothing_names_a_registry() -> None:
+def test_images_have_no_registry() -> None:
     base = re.findall(r"(?m)^FROM (\S+)", (DEPLOY / "Dockerfile").read_text())
     images = [*base, values()["image"]["repository"]]
     assert all("." not in image.partition("/")[0].partition(":")[0] for image in images)

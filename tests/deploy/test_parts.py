@@ -1,4 +1,4 @@
-"""The accounts of the scheduler and of the dashboard have the rights they need, and no others."""
+"""Permissions of the accounts of scheduler and dashboard: sufficient and minimal."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from plimsoll.scheduler.process.configuration import SchedulerSettings, override
 from plimsoll.scheduler.process.run import SchedulerProcess
 from plimsoll.tools.cluster_state.live import read_live
 from tests.deploy.accounts import NAMESPACE, SERVERS, account, end, install, run_server
-from tests.waiting import DEADLINE
+from tests.waiting import until
 
 DRA = "resource.k8s.io/v1"
 
@@ -28,7 +28,7 @@ def config(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ClientCon
 
 
 async def fill(admin: Client) -> None:
-    """A node with a device, and a pod that wants it."""
+    """Create a node with a device, and a pod that requests it."""
     line = {"cpu": "4", "memory": "8Gi", "pods": "10"}
     node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}}
     made = await admin.create(NODES, node)
@@ -82,9 +82,9 @@ def test_the_scheduler_account_can_schedule_a_pod_with_a_claim(config: ClientCon
                 process = SchedulerProcess(client, settings)
                 task = asyncio.create_task(process.run())
                 try:
-                    async with asyncio.timeout(DEADLINE):
-                        while not (await admin.get(PODS, "p", "default"))["spec"].get("nodeName"):
-                            await asyncio.sleep(0.05)
+                    await until(
+                        lambda: admin.get(PODS, "p", "default"), lambda pod: pod["spec"].get("nodeName")
+                    )
                     claim = await admin.get(RESOURCE_CLAIMS, "c", "default")
                     assert claim["status"]["allocation"]["devices"]["results"][0]["device"] == "d0"
                 finally:

@@ -1,4 +1,4 @@
-"""The rights that the manifests give suffice for the driver, and for nothing else.
+"""Permissions of the driver's account in the manifests: sufficient and minimal.
 
 The driver is the service account of the manifests, by a token that is bound to its pod as a kubelet hands
 them out: against our server, and against a real one, which knows admission policies as well.
@@ -7,8 +7,7 @@ them out: against our server, and against a real one, which knows admission poli
 from __future__ import annotations
 
 import asyncio
-import tempfile
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Iterator
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
@@ -25,15 +24,12 @@ from plimsoll.node.layout import Layout
 from plimsoll.node.machine.file import parse_machine
 from plimsoll.node.process.run import NodeProcess
 from plimsoll.node.process.settings import NodeSettings
-from plimsoll.protocols import rpc
-from plimsoll.protocols.messages import dra_v1
 from plimsoll.up.local_nodes import MACHINE
 from tests.deploy.accounts import NAMESPACE, SERVERS, account, end, install, run_server
-from tests.deploy.render import RELEASE
+from tests.directories import short_directory
+from tests.unit.drivers.cpu.allocated_claims import NAME, NODE, SHARE, allocated_claim, prepare
 from tests.unit.drivers.cpu.machines import make_machine, write_sysfs
-from tests.waiting import DEADLINE
-
-NAME, NODE = f"{RELEASE['Name']}-cpu-driver", "n1"
+from tests.waiting import DEADLINE, until
 
 
 @pytest.fixture(params=SERVERS)
@@ -44,70 +40,22 @@ def server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[str
 
 @pytest.fixture
 def root() -> Iterator[Path]:
-    with tempfile.TemporaryDirectory(prefix="p-", dir="/tmp") as directory:
-        yield Path(directory)
+    with short_directory() as path:
+        yield path
 
 
 async def start_pod(admin: Client) -> None:
-    """A pod of the driver on its node."""
+    """Create a pod of the driver on its node."""
     container = {"name": "driver", "image": "plimsoll"}
     spec = {"nodeName": NODE, "serviceAccountName": NAME, "containers": [container]}
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "driver"}, "spec": spec}
     await admin.create(PODS, pod, NAMESPACE)
 
 
-SHARE = "a671734a-e8e5-11e4-8fde-42010af09327"
-
-
-def allocated_claim(name: str, device: str, node: str = NODE) -> dict[str, Any]:
-    exactly = {"deviceClassName": "dra.cpu", "capacity": {"requests": {"dra.cpu/cpu": "2"}}}
-    return {
-        "apiVersion": "resource.k8s.io/v1",
-        "kind": "ResourceClaim",
-        "metadata": {"name": name, "namespace": "default"},
-        "spec": {"devices": {"requests": [{"name": "cpus", "exactly": exactly}]}},
-        "status": {
-            "allocation": {
-                "devices": {
-                    "results": [
-                        {
-                            "request": "cpus",
-                            "driver": "dra.cpu",
-                            "pool": node,
-                            "device": device,
-                            "consumedCapacity": {"dra.cpu/cpu": "2"},
-                            "shareID": SHARE,
-                        }
-                    ]
-                },
-                "nodeSelector": {
-                    "nodeSelectorTerms": [
-                        {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}
-                    ]
-                },
-            }
-        },
-    }
-
-
 async def add_claim(admin: Client, claim: dict[str, Any]) -> dict[str, Any]:
     made = await admin.create(RESOURCE_CLAIMS, claim)
     made["status"] = claim["status"]
     return await admin.update(RESOURCE_CLAIMS, made, subresource="status")
-
-
-async def prepare(settings: CpuSettings, claim: dict[str, Any], what: str = "Prepare") -> Any:
-    """As a kubelet asks for it."""
-    method = rpc.find_method(dra_v1.DESCRIPTOR, "DRAPlugin", f"Node{what}Resources")
-    meta = claim["metadata"]
-    asked = dra_v1.Claim(namespace=meta["namespace"], name=meta["name"], uid=meta["uid"])
-    request = getattr(dra_v1, f"Node{what}ResourcesRequest")(claims=[asked])
-    channel = rpc.dial(settings.plugin_dir / "dra.sock")
-    try:
-        answer = await rpc.call(channel, method, request, timeout=DEADLINE)
-        return answer.claims[meta["uid"]]
-    finally:
-        await rpc.close(channel)
 
 
 async def slices_of(client: Client, node: str = "") -> list[dict[str, Any]]:
@@ -121,7 +69,7 @@ async def devices_of(client: Client, name: str) -> list[dict[str, Any]]:
 
 
 async def be_silent(admin: Client, client: Client, device: str) -> None:
-    """Check the writes into claims that the account may not make, though it may write their status."""
+    """Check that the account cannot write fields of claims other than its device statuses."""
     far, mixed = allocated_claim("far", device, "n2"), allocated_claim("mixed", device)
     other = {"request": "cpus", "driver": "gpu.example.com", "pool": NODE, "device": "gpu-0"}
     mixed["status"]["allocation"]["devices"]["results"].append(other)
@@ -148,14 +96,7 @@ async def be_silent(admin: Client, client: Client, device: str) -> None:
     )
 
 
-async def until(look: Callable[[], Awaitable[Any]]) -> Any:
-    async with asyncio.timeout(DEADLINE):
-        while not (found := await look()):
-            await asyncio.sleep(0.05)
-    return found
-
-
-def test_the_account_of_the_manifests_can_be_a_driver_and_nothing_else(
+def test_the_driver_account_has_exactly_the_permissions_of_a_driver(
     server: tuple[str, ClientConfig], root: Path
 ) -> None:
     kind, config = server
@@ -247,7 +188,7 @@ def test_the_account_of_the_manifests_can_be_a_driver_and_nothing_else(
         }
 
         async def refused_by_policy() -> str:
-            try:  # a policy is followed a moment after it was written
+            try:  # a policy is effective shortly after it was written
                 await client.create(RESOURCE_SLICES, foreign, dry_run=True)
             except ApiError as error:
                 return str(error)

@@ -1,4 +1,4 @@
-"""Every example does what its page says."""
+"""Examples and their documented output."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PAGES = sorted(path for path in EXAMPLES.rglob("README.md") if path.parent != EX
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: str(path.parent.relative_to(EXAMPLES)))
-def test_an_example_prints_what_its_page_says(page: Path, tmp_path: Path) -> None:
+def test_examples_print_their_documented_output(page: Path, tmp_path: Path) -> None:
     directory = tmp_path / "example"
     shutil.copytree(page.parent, directory)
     assert check_transcripts(page, directory) > 0
@@ -36,9 +36,7 @@ def test_an_output_that_differs_is_noticed(tmp_path: Path, monkeypatch: pytest.M
         check_transcripts(page, tmp_path)
 
 
-def test_what_differs_from_run_to_run_may_be_left_out(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_variable_output_can_be_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PLIMSOLL_GOLDEN", raising=False)
     page = tmp_path / "page.md"
     first = run(["gates"]).partition("\n")[0]

@@ -13,8 +13,9 @@ from typing import Any
 from plimsoll.drivers.cpu.pinning.nri import NriEnforcer
 from plimsoll.protocols.messages import nri
 from plimsoll.protocols.nri.names import NRI_VERSION
+from tests.directories import short_directory
 from tests.unit.drivers.cpu.pinning.builders import FakeCPUState, env, hold, machine, settings
-from tests.unit.drivers.cpu.pinning.runtimes import Scripted, container, directory, sandbox
+from tests.unit.drivers.cpu.pinning.runtimes import Scripted, container, sandbox
 from tests.waiting import DEADLINE
 
 RECORDING = Path(__file__).with_name("nri_conversation.json")
@@ -53,7 +54,7 @@ async def run_conversation(runtime_info: dict[str, str]) -> list[tuple[str, str]
     """Run a conversation; returns each message to the plugin with the bytes it sent in response."""
     messages: list[tuple[str, str]] = []
     a, b = hold("0a", "0-1"), hold("0b", "x=2;y=3", include_shared=True)
-    async with directory() as path:
+    with short_directory() as path:
         runtime = RecordingRuntime(path / "s", **runtime_info)
         cpu_state = FakeCPUState(machine(8), a)
         enforcer = NriEnforcer(

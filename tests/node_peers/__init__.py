@@ -1,4 +1,4 @@
-"""Peers of an agent in processes of their own, made from the public `.proto` files alone.
+"""Peers of an agent in their own processes, built from the public `.proto` files only.
 
 Owns `make_stubs` and `DriverProcess`, which runs `driver.py`: chaos, playbooks and smoke tests share it.
 """
@@ -10,14 +10,13 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from grpc_tools import protoc
 
-from tests.waiting import DEADLINE
+from tests.waiting import DEADLINE, wait_until
 
 _PROTOS = Path(__file__).parents[2] / "src" / "plimsoll" / "protocols" / "proto"
 
@@ -35,12 +34,12 @@ def make_stubs(directory: Path, *names: str) -> Path:
 
 
 class DriverProcess:
-    """`driver.py` as a process. Every start is a new process with the same files."""
+    """`driver.py` as a process; every start uses the same files."""
 
     def __init__(
         self, root: Path, stubs: Path, directory: Path, *options: str, name: str = "peer.example.com"
     ):
-        """`directory`: where its log and the files that configure its behavior and its devices are."""
+        """`directory` has its log and the files that configure its behavior and devices."""
         directory.mkdir(parents=True, exist_ok=True)
         self.name = name
         self._log = directory / "log.jsonl"
@@ -54,7 +53,7 @@ class DriverProcess:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> DriverProcess:
-        """Start it, and wait until it serves."""
+        """Start it and wait until it serves."""
         before = len(self.events("start"))
         with self._errors.open("ab") as errors:
             self._process = subprocess.Popen(self._command, stdout=errors, stderr=errors)
@@ -62,7 +61,7 @@ class DriverProcess:
         return self
 
     def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
-        """End it, in good order or by any other signal; its exit code."""
+        """Stop it with SIGTERM or another signal; return its exit code."""
         process, self._process = self._process, None
         if process is None:
             return 0
@@ -79,7 +78,7 @@ class DriverProcess:
         return self._process is not None and self._process.poll() is None
 
     def behave(self, **how: Any) -> None:
-        """Set its behavior from now on: see `driver.py`; nothing: normal behavior."""
+        """Set its behavior from now on (see `driver.py`); without arguments, normal behavior."""
         _replace(self._behave, how)
 
     def set_health(self, devices: Sequence[dict[str, Any]]) -> None:
@@ -94,14 +93,18 @@ class DriverProcess:
         found = [json.loads(line) for line in lines if line.endswith(b"\n")]
         return [event for event in found if not kinds or event["event"] in kinds]
 
-    def wait(self, fine: Callable[[], Any], seconds: float = DEADLINE) -> None:
-        """Wait until something is true, as long as the process lives; blocks."""
-        deadline = time.monotonic() + seconds
-        while not fine():
-            said = self._errors.read_text(errors="replace")[-2000:]
-            assert self.alive, f"the driver ended: {said}"
-            assert time.monotonic() < deadline, said
-            time.sleep(0.02)
+    def wait(self, condition: Callable[[], object]) -> None:
+        """Block until a condition is true; AssertionError with the log if the process ends before."""
+
+        def log() -> str:
+            return self._errors.read_text(errors="replace")[-2000:]
+
+        def check() -> object:
+            found = condition()
+            assert found or self.alive, f"the driver ended: {log()}"
+            return found
+
+        wait_until(check, context=log)
 
 
 def _replace(path: Path, value: Any) -> None:

@@ -1,4 +1,4 @@
-"""A DRA driver that knows nothing but the public protocols: gRPC and code generated from the `.proto` files.
+"""DRA driver that uses only the public protocols: gRPC and code generated from the `.proto` files.
 
 It runs in a process of its own and imports nothing of ours; `--stubs` is where the generated code is. It
 makes one device for every claim it is asked for, and writes what happens to it as lines of JSON:
@@ -50,7 +50,7 @@ def arguments() -> argparse.Namespace:
 
 
 class Driver:
-    """All services of the driver; gRPC calls from several threads."""
+    """All services of the driver; gRPC calls them from several threads."""
 
     def __init__(self, options: argparse.Namespace) -> None:
         self.options = options
@@ -75,7 +75,7 @@ class Driver:
         return found
 
     def call(self, event: str, version: str, request: Any) -> dict[str, Any]:
-        """Run the common part of every call; return the behavior."""
+        """Run the common part of every call; return the configured behavior."""
         claims = [
             {"namespace": claim.namespace, "name": claim.name, "uid": claim.uid} for claim in request.claims
         ]
@@ -133,7 +133,7 @@ class Driver:
         return Path(self.options.cdi) / f"{self.options.driver}-claim_{uid}.json"
 
     def write_cdi(self, claim: Any) -> str:
-        """The CDI file of a claim, put in place at once; the name of its device."""
+        """Write the CDI file of a claim atomically; return the name of its device."""
         device = {
             "name": claim.uid,
             "containerEdits": {"env": [f"PEER_CLAIM={claim.name}", f"PEER_DEVICE={self.device(claim.uid)}"]},
@@ -163,7 +163,7 @@ class Driver:
         return messages.RegistrationStatusResponse()
 
     def watch(self, version: str, messages: ModuleType, context: Any) -> Any:
-        """The devices' health, now and whenever the file is another one."""
+        """Yield the devices' health, now and whenever the file changes."""
         self.say("watch", version=version)
         before: bytes | None = None
         while context.is_active() and not self.ended.is_set():
@@ -187,7 +187,7 @@ class Driver:
 
 
 def serve(path: Path, *add: Any) -> grpc.Server:
-    """A server on a socket; what a process that is gone has left there is replaced."""
+    """Serve on a socket; a leftover socket file is replaced."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.unlink(missing_ok=True)
     server = grpc.server(ThreadPoolExecutor(16))

@@ -1,1 +1,1 @@
-"""Conversations of a whole agent with its API server, its drivers and its containers."""
+"""Scenarios of a complete agent with its API server, drivers and containers."""

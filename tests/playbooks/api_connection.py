@@ -14,7 +14,9 @@ T = TypeVar("T")
 
 
 class ApiConnection:
-    """A transport. What is under way when it is cut may have reached the server or not."""
+    """Transport that can be cut. A request in progress when it is cut may or may not have reached the
+    server.
+    """
 
     def __init__(self, inner: Transport) -> None:
         self._inner = inner
@@ -67,7 +69,7 @@ class ApiConnection:
 
 
 async def _next(chunks: AsyncIterator[bytes]) -> bytes | None:
-    """The next chunk; None after the last (a task cannot end with StopAsyncIteration)."""
+    """Return the next chunk; None after the last (a task cannot end with StopAsyncIteration)."""
     async for chunk in chunks:
         return chunk
     return None

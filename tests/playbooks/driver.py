@@ -20,7 +20,7 @@ _VERSIONS = ("v1.DRAPlugin", "v1.DRAResourceHealth")
 
 
 class Driver:
-    """One driver, over any number of its processes' lives: what it holds is on its own disk."""
+    """Driver across any number of restarts: its prepared claims are on disk."""
 
     def __init__(self, layout: Layout, name: str = NAME) -> None:
         self.name = name
@@ -53,21 +53,21 @@ class Driver:
 
     @property
     def dead(self) -> bool:
-        """It is not there, and nothing of it either."""
+        """Return whether the driver does not run and has no sockets."""
         return not self._servers and (self._dying is None or self._dying.done())
 
     def device_of(self, claim: str) -> str:
         return self.devices.get(claim, f"dev-{claim}")
 
     def holders(self, claim: str) -> set[str]:
-        """The UIDs of the claims for which it holds the device of a claim."""
+        """Return the UIDs of the claims that hold the device of a claim."""
         device = self.device_of(claim)
         return {uid for uid, name in self.held.items() if self.device_of(name) == device}
 
     def count(self, call: str, claim: str) -> int:
         return sum((call, claim) == each[:2] for each in self.calls)
 
-    # -- life
+    # -- lifecycle
 
     async def come(self) -> None:
         assert not self._servers
@@ -92,7 +92,7 @@ class Driver:
         await self._end(grace=5.0)
 
     async def die(self) -> None:
-        """As by kill -9: connections break."""
+        """Stop as kill -9 does: connections break."""
         await self._end(grace=None)
 
     async def _end(self, grace: float | None) -> None:
@@ -175,7 +175,7 @@ class Driver:
         return self._cdi / f"{self.name}-{uid}.json"
 
     def files(self) -> set[str]:
-        """The UIDs of the claims that have a CDI file."""
+        """Return the UIDs of the claims with a CDI file."""
         found = self._cdi.glob(f"{self.name}-*.json")
         return {path.name.removeprefix(f"{self.name}-").removesuffix(".json") for path in found}
 

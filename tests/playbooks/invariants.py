@@ -2,28 +2,25 @@
 
 from __future__ import annotations
 
-import asyncio
-import time
 from typing import Any
 
 from plimsoll.ledger.node_ledger import pod_key
 from plimsoll.node.containers import ContainerPhase
 from tests.playbooks.node_harness import NodeHarness, Tree
-from tests.waiting import DEADLINE
+from tests.waiting import until
 
 TERMINAL = ("Succeeded", "Failed")
 
 
-async def quiet(harness: NodeHarness, seconds: float = DEADLINE) -> None:
-    """Wait until everything is as it has to be."""
-    deadline = time.monotonic() + seconds
-    while True:
+async def quiet(harness: NodeHarness) -> None:
+    """Wait until nothing is violated."""
+
+    async def find() -> list[str]:
         found = await find_violations(harness)
         assert not harness.wrongs, harness.wrongs
-        if not found:
-            return
-        assert time.monotonic() < deadline, found
-        await asyncio.sleep(0.02)
+        return found
+
+    await until(find, lambda found: not found)
 
 
 async def find_violations(harness: NodeHarness) -> list[str]:
@@ -37,7 +34,7 @@ async def find_violations(harness: NodeHarness) -> list[str]:
 
 
 def _driver(harness: NodeHarness) -> list[str]:
-    """Whatever happens: a driver holds nothing that is not on record, and keeps what containers use."""
+    """Check that the driver has prepared no unrecorded claim, and all claims that containers use."""
     disk, held = harness.recorded(), harness.driver.held
     wrong = [f"the driver holds {name}, which has no record" for uid, name in held.items() if uid not in disk]
     wrong += [
@@ -106,7 +103,7 @@ def _pod(harness: NodeHarness, tree: Tree) -> list[str]:
         if "running" in each.get("state", {})
     }
     if shown != {state.name: f"{own.runtime.name}://{state.id}" for state in states}:
-        wrong.append(f"containers {shown} are said to run, {[state.id for state in states]} do")
+        wrong.append(f"containers {shown} are reported as running, {[state.id for state in states]} do")
     for state in states:
         count = (
             next(

@@ -1,4 +1,4 @@
-"""A machine whose containers are states, and which outlives its agents."""
+"""Simulated machine that outlives its agents."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class Machine(SimulatedRuntime):
         return await super().start_container(id)
 
     async def crash(self, uid: str, code: int) -> None:
-        """All running containers of a pod end by themselves."""
+        """Let all running containers of a pod exit."""
         for state in self.containers(uid):
             if state.phase is ContainerPhase.RUNNING:
                 container = self._containers[state.id]

@@ -14,7 +14,6 @@ import os
 import shutil
 import signal
 import tempfile
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
@@ -43,7 +42,7 @@ from tests.leaks import leaked_tasks
 from tests.playbooks.api_connection import ApiConnection
 from tests.playbooks.driver import Driver
 from tests.playbooks.machine import Machine
-from tests.waiting import DEADLINE
+from tests.waiting import DEADLINE, until
 
 T = TypeVar("T")
 Tree = dict[str, Any]
@@ -78,7 +77,7 @@ QUICK = HeartbeatTiming(renew=0.5, check=0.5, first=0.02, most=0.1)
 
 @dataclass
 class _AgentRun:
-    """One agent, from its start to its end."""
+    """One agent from start to end."""
 
     process: NodeProcess
     line: ApiConnection
@@ -92,7 +91,7 @@ class _AgentRun:
 
 
 class NodeHarness:
-    """See the module; `running` makes one."""
+    """Node with an API server, an agent and a driver; `running` creates one."""
 
     def __init__(self, root: Path, server: RunningServer, **settings: Any) -> None:
         self.layout = Layout(root)
@@ -145,12 +144,12 @@ class NodeHarness:
         return self.machine if self.machine is not None else self._newest().components.runtime
 
     def _newest(self) -> Agent:
-        """The agent that was made last: it may be about to stop."""
+        """Return the agent that was created last: it may be stopping."""
         assert self._agent is not None, "there was no agent yet"
         return self._agent
 
     async def begin_agent(self) -> None:
-        """Start an agent; it need not be ready."""
+        """Start an agent without waiting until it is ready."""
         assert self._agent_run is None
         line = ApiConnection(InProcessTransport(self.server.api.handle, node_user(NODE)))
         if self.away:
@@ -176,14 +175,14 @@ class NodeHarness:
         await ready
 
     async def stop_agent(self) -> None:
-        """In good order."""
+        """Stop the agent gracefully."""
         agent_run, self._agent_run = self._agent_run, None
         assert agent_run is not None
         agent_run.process.stop()
         await asyncio.wait_for(agent_run.task, DEADLINE)
 
     async def kill_agent(self) -> None:
-        """As by kill -9: from this moment on nothing it does reaches the disk or the API."""
+        """Stop the agent as kill -9 does: from now on nothing it does reaches the disk or the API."""
         agent_run, self._agent_run = self._agent_run, None
         assert agent_run is not None
         agent_run.line.cut()
@@ -238,7 +237,7 @@ class NodeHarness:
         while (point and self.hold == point) or self.dead:
             await asyncio.sleep(0.01)
 
-    # -- what must never happen
+    # -- safety checks
 
     def _judge_call(self, call: str, driver: str, ref: ClaimRef, known: ClaimInfo | None) -> None:
         if known is None or ref.uid not in self.recorded():
@@ -255,7 +254,7 @@ class NodeHarness:
                     self.wrongs.append(f"{ref.name} is released while a container of its pod {pod} runs")
 
     def _created(self, state: ContainerInfo) -> None:
-        """A container was made: its claims are ready, and that is on the disk."""
+        """Check that the claims of a new container are ready according to the checkpoint."""
         disk = self.recorded()
         for claim in self._newest().components.claim_cache.claims_of_pod(state.pod):
             entry = disk.get(claim.ref.uid)
@@ -263,11 +262,11 @@ class NodeHarness:
                 self.wrongs.append(f"container {state.name} has claim {claim.ref.name}, which is not ready")
 
     def recorded(self) -> dict[str, Tree]:
-        """The claims on the disk by UID."""
+        """Return the claims in the checkpoint by UID."""
         return {each["uid"]: each for each in _body(self.layout.claims).get("claims", ())}
 
     def admitted(self) -> list[str]:
-        """The UIDs of the pods that were let in, as the disk has it."""
+        """Return the UIDs of the admitted pods in the checkpoint."""
         return [each["uid"] for each in _body(self.layout.admitted).get("pods", ())]
 
     # -- the API
@@ -283,7 +282,7 @@ class NodeHarness:
             self._agent_run.line.restore()
 
     async def make_claim(self, name: str, driver: str = "") -> Tree:
-        """A claim that is allocated."""
+        """Create an allocated claim."""
         tree = {
             "apiVersion": "resource.k8s.io/v1",
             "kind": "ResourceClaim",
@@ -303,7 +302,7 @@ class NodeHarness:
         return self.claims[name]
 
     async def remake_claim(self, name: str) -> None:
-        """Another claim of the same name."""
+        """Replace a claim by another one of the same name."""
         await self.admin.patch(
             RESOURCE_CLAIMS,
             name,
@@ -330,7 +329,7 @@ class NodeHarness:
         namespace: str = "default",
         **spec: Any,
     ) -> Tree:
-        """A pod as a scheduler leaves it: its claims are there, allocated and reserved; then it is bound."""
+        """Create a pod as a scheduler leaves it: with allocated and reserved claims, and bound."""
         container: Tree = {"name": "c", "image": "x", "resources": {}}
         if cpu:
             container["resources"]["requests"] = {"cpu": cpu}
@@ -438,26 +437,16 @@ class NodeHarness:
     # -- waiting
 
     async def until(self, look: Callable[[], T], what: str = "", seconds: float = DEADLINE) -> T:
-        deadline = time.monotonic() + seconds
-        while not (found := look()):
-            assert time.monotonic() < deadline, f"not so in time: {what}; {self.wrongs}"
-            await asyncio.sleep(0.01)
-        return found
+        return await until(look, seconds=seconds, context=lambda: f"{what}; {self.wrongs}")
 
     async def sees(
         self, name: str, fine: Callable[[Tree | None], Any], what: str = "", namespace: str = "default"
     ) -> Tree | None:
-        """Wait until the API has a pod like this."""
-        deadline = time.monotonic() + DEADLINE
-        while True:
-            tree = await self.get(name, namespace)
-            try:
-                if fine(tree):
-                    return tree
-            except (KeyError, IndexError, TypeError):
-                pass  # not written yet
-            assert time.monotonic() < deadline, f"{name} is not {what}: {tree and tree.get('status')}"
-            await asyncio.sleep(0.01)
+        """Wait until the pod in the API is accepted and return it."""
+        not_written = (KeyError, IndexError, TypeError)
+        return await until(
+            lambda: self.get(name, namespace), fine, ignore=not_written, context=f"{name} is not {what}"
+        )
 
     async def runs(self, name: str, namespace: str = "default") -> Tree:
         found = await self.sees(name, is_running, "running", namespace)
@@ -491,7 +480,7 @@ def _body(path: Path) -> Tree:
 
 @asynccontextmanager
 async def running(*, agent: bool = True, driver: bool = True, **settings: Any) -> AsyncIterator[NodeHarness]:
-    """A world; at its end everything is ended, and nothing of it may be left."""
+    """Yield a harness; at the end, stop everything and check that nothing is left."""
     directory = Path(tempfile.mkdtemp(prefix="p-", dir="/tmp"))
     server = await start_server(ServerSettings(durability="normal", controllers=False))
     harness = NodeHarness(directory, server, **settings)

@@ -32,7 +32,7 @@ from typing import Any
 
 from tests.playbooks.invariants import quiet
 from tests.playbooks.node_harness import NodeHarness, running
-from tests.waiting import DEADLINE
+from tests.waiting import DEADLINE, until
 
 Step = Callable[..., Awaitable[Any]]
 _STEPS: list[tuple[re.Pattern[str], Step]] = []
@@ -61,7 +61,7 @@ def says(pattern: str) -> Callable[[Step], Step]:
 
 
 async def perform(harness: NodeHarness, line: str) -> None:
-    """Do one step."""
+    """Run one step."""
     for pattern, step in _STEPS:
         found = pattern.fullmatch(line)
         if found:
@@ -71,7 +71,7 @@ async def perform(harness: NodeHarness, line: str) -> None:
 
 
 def run_script(script: str, **settings: Any) -> None:
-    """Play a conversation, and its end: everything comes back, all pods go, nothing is left."""
+    """Run a script; then end all faults, delete all pods and check that nothing is left."""
 
     async def scenario() -> None:
         async with running(agent=False, driver=False, **settings) as harness:
@@ -90,7 +90,7 @@ def run_script(script: str, **settings: Any) -> None:
 
 
 async def _connected(harness: NodeHarness) -> None:
-    """A driver that came is registered before the next step: calls can be counted."""
+    """Wait until a started driver is registered, so that calls can be counted."""
     if harness.up and harness.driver.up:
         plugins = harness.agent.components.plugins
         assert plugins is not None
@@ -100,7 +100,7 @@ async def _connected(harness: NodeHarness) -> None:
 
 
 async def settle(harness: NodeHarness, *, tidy: bool = False) -> None:
-    """Everything comes back and comes to rest; `tidy`: as when some time has passed."""
+    """End all faults and wait until the invariants hold; `tidy`: also run housekeeping."""
     harness.restore()
     harness.hold = ""
     await _works(harness)
@@ -119,7 +119,7 @@ async def settle(harness: NodeHarness, *, tidy: bool = False) -> None:
 
 
 async def clear(harness: NodeHarness) -> None:
-    """All pods go, and nothing is left of them."""
+    """Delete all pods and check that nothing is left of them."""
     for tree in await harness.pods():
         if not tree["metadata"].get("deletionTimestamp"):
             await harness.delete(tree["metadata"]["name"], namespace=tree["metadata"]["namespace"])
@@ -268,7 +268,7 @@ async def _damaged(harness: NodeHarness, which: str) -> None:
     harness.damaged = True
 
 
-# -- what there is to see
+# -- checks
 
 
 @says(r"(\w+) (runs|waits|is gone|is starting|is leaving|is \w+)")
@@ -293,12 +293,11 @@ async def _sees(harness: NodeHarness, name: str, what: str) -> None:
 
 @says(r"(\w+) says (\w+)(?:: (.*))?")
 async def _events(harness: NodeHarness, name: str, reason: str, text: str | None) -> None:
-    for _ in range(500):
-        found = await harness.events(name)
-        if any(each[0] == reason and (text or "") in each[1] for each in found):
-            return
-        await asyncio.sleep(0.02)
-    raise AssertionError(f"{name} does not say {reason}: {found}")
+    await until(
+        lambda: harness.events(name),
+        lambda found: any(each[0] == reason and (text or "") in each[1] for each in found),
+        context=f"{name} does not say {reason}",
+    )
 
 
 @says(r"(\w+) started (\d+)")

@@ -1,5 +1,6 @@
-"""Every order of prepare, start, crash, restart, release, and of drivers, agents and API servers that come
-and go: the conversations of `conversations.txt`, one test each."""
+"""Scripts of `conversations.txt`, one test each: every order of prepare, start, crash, restart and release,
+with drivers, agents and API servers that stop and start.
+"""
 
 from __future__ import annotations
 

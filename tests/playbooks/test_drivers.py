@@ -1,4 +1,4 @@
-"""Health and slices of drivers, drivers that are late, and the lock on an agent's directory."""
+"""Health and slices of drivers, slow drivers, and the lock on an agent's directory."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from plimsoll.errors import ConfigError
 from plimsoll.node.process.run import NodeProcess
 from tests.playbooks.invariants import quiet
 from tests.playbooks.node_harness import INTERVALS, NODE, NodeHarness, running
+from tests.playbooks.scenarios import run_scenario
 from tests.playbooks.script import clear
-from tests.playbooks.test_room import run_scenario
-from tests.waiting import DEADLINE
+from tests.waiting import until
 
 
 def device(name: str, health: int, message: str = "") -> dict[str, Any]:
@@ -34,7 +34,7 @@ def shown_health(tree: dict[str, Any] | None) -> str:
     return str(found["health"])
 
 
-def test_the_health_of_a_device_is_shown_as_it_changes() -> None:
+def test_device_health_changes_are_reported() -> None:
     async def scenario(harness: NodeHarness) -> None:
         harness.driver.publish_health(device("dev-a", 1))
         await harness.pod("p", "a")
@@ -79,12 +79,10 @@ async def publishers(harness: NodeHarness) -> set[str]:
 
 
 async def only(harness: NodeHarness, *drivers: str) -> None:
-    async with asyncio.timeout(DEADLINE):
-        while await publishers(harness) != set(drivers):
-            await asyncio.sleep(0.02)
+    await until(lambda: publishers(harness), lambda found: found == set(drivers))
 
 
-def test_slices_of_drivers_that_are_gone_are_removed() -> None:
+def test_slices_of_unregistered_drivers_are_removed() -> None:
     async def scenario(harness: NodeHarness) -> None:
         await publish(harness, harness.driver.name)
         await harness.driver.die()
@@ -110,7 +108,7 @@ def test_slices_of_drivers_that_are_gone_are_removed() -> None:
     run_scenario(scenario)
 
 
-def test_a_driver_that_is_late_is_asked_again() -> None:
+def test_a_slow_driver_is_called_again() -> None:
     async def scenario(harness: NodeHarness) -> None:
         harness.driver.gate.clear()
         await harness.pod("p", "a")
@@ -148,8 +146,8 @@ def test_a_second_agent_in_the_same_directory_is_refused() -> None:
     run_scenario(scenario)
 
 
-def test_a_thousand_looks_cost_no_driver_a_call() -> None:
-    """Tidying up, heartbeats and statuses ask drivers for nothing."""
+def test_housekeeping_does_not_call_drivers() -> None:
+    """Housekeeping, heartbeats and statuses do not call drivers."""
 
     async def scenario() -> None:
         async with running() as harness:

@@ -17,13 +17,13 @@ from plimsoll.protocols import rpc
 from plimsoll.protocols.messages import podresources_v1 as v1
 from tests.playbooks.invariants import quiet
 from tests.playbooks.node_harness import NodeHarness
-from tests.playbooks.test_room import run_scenario
+from tests.playbooks.scenarios import run_scenario
 
 _LIST, _GET = (rpc.find_method(v1.DESCRIPTOR, "PodResourcesLister", name) for name in ("List", "Get"))
 
 
 async def list_pods(harness: NodeHarness) -> dict[str, Any]:
-    """All pods by name, over the socket."""
+    """List all pods by name over the socket."""
     channel = rpc.dial(harness.layout.pod_resources)
     try:
         answer = await rpc.call(channel, _LIST, v1.ListPodResourcesRequest(), timeout=5)
@@ -34,7 +34,7 @@ async def list_pods(harness: NodeHarness) -> dict[str, Any]:
 
 
 async def get_pod(harness: NodeHarness, name: str, namespace: str = "default") -> Any:
-    """One pod over the socket, or the text of the error."""
+    """Get one pod over the socket, or the text of the error."""
     channel = rpc.dial(harness.layout.pod_resources)
     try:
         request = v1.GetPodResourcesRequest(pod_name=name, pod_namespace=namespace)
@@ -161,8 +161,8 @@ def test_drivers_and_agents_come_and_go() -> None:
     run_scenario(scenario)
 
 
-def test_while_pods_come_and_go_list_and_get_never_contradict() -> None:
-    """Asked in the same moment, both are of the same moment; and no half of a pod is ever seen."""
+def test_list_and_get_agree_while_pods_change() -> None:
+    """Concurrent calls show the same state, and never a part of a pod."""
 
     async def scenario(harness: NodeHarness) -> None:
         end = asyncio.Event()
@@ -198,7 +198,7 @@ def _devices(pod: Any) -> list[Any]:
 
 
 def _more(found: Any, listed: Any) -> bool:
-    """Its claim was prepared, or released, between the two calls."""
+    """Return whether a claim was prepared or released between the two calls."""
     same = [each.name for each in found.containers] == [each.name for each in listed.containers]
     return found.name == listed.name and same and not (_devices(found) and _devices(listed))
 

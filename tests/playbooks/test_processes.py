@@ -1,22 +1,17 @@
-"""The same conversations where containers are processes: they outlive agents, and end before their claims."""
+"""Scripts with containers as processes: they outlive agents, and end before their claims are released."""
 
 from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from plimsoll.node.containers import ContainerPhase
 from tests.playbooks.invariants import quiet
 from tests.playbooks.node_harness import NodeHarness
+from tests.playbooks.scenarios import PROCESSES, run_scenario
 from tests.playbooks.script import CONVERSATIONS, run_script
-from tests.playbooks.test_room import run_scenario
-
-#: A process that ends with 0 on SIGUSR1; limits are shown as a plan, so that anybody can run this.
-_COMMAND = ("/bin/sh", "-c", "trap 'exit 0' USR1; while :; do sleep 0.05; done")
-PROCESSES: dict[str, Any] = {"runtime": "process", "cgroups": "plan", "images": {"x": _COMMAND}}
 
 PLAYED = [
     "a pod comes and goes",
@@ -56,7 +51,7 @@ async def pid_of(harness: NodeHarness, name: str) -> int:
     return pid
 
 
-def test_processes_have_what_their_claims_give_them_and_are_adopted() -> None:
+def test_processes_have_their_cdi_devices_and_are_adopted() -> None:
     async def scenario(harness: NodeHarness) -> None:
         await harness.pod("p", "a")
         await harness.runs("p")

@@ -1,6 +1,4 @@
-"""Random conversations: the same verbs in any order; from time to time everything settles and has to
-satisfy the invariants.
-"""
+"""Random steps; from time to time all faults end and the invariants must hold."""
 
 from __future__ import annotations
 
@@ -12,15 +10,15 @@ import pytest
 
 from tests.playbooks.invariants import find_violations
 from tests.playbooks.node_harness import NodeHarness, running
+from tests.playbooks.scenarios import PROCESSES
 from tests.playbooks.script import clear, perform, settle
-from tests.playbooks.test_processes import PROCESSES
 from tests.waiting import DEADLINE
 
 CLAIMS = "abcd"
 
 
 class ActionGenerator:
-    """Chooses what happens next."""
+    """Generator of random steps."""
 
     def __init__(self, harness: NodeHarness, dice: Random) -> None:
         self.harness = harness
@@ -101,7 +99,7 @@ class ActionGenerator:
 
 
 def converse(seed: int, rounds: int, steps: int, **settings: Any) -> None:
-    """Rounds of random steps; after each, everything comes back and comes to rest."""
+    """Run rounds of random steps; after each, end all faults and wait until the invariants hold."""
 
     async def scenario() -> None:
         async with running(**settings) as harness:
@@ -133,17 +131,17 @@ async def _nothing_moves(harness: NodeHarness) -> None:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_a_short_conversation(seed: int) -> None:
+def test_random_events(seed: int) -> None:
     converse(seed, rounds=3, steps=12)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(100, 140))
-def test_a_long_conversation(seed: int) -> None:
+def test_random_events_for_long(seed: int) -> None:
     converse(seed, rounds=10, steps=25)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(200, 206))
-def test_a_long_conversation_with_processes(seed: int) -> None:
+def test_random_events_with_processes_for_long(seed: int) -> None:
     converse(seed, rounds=5, steps=20, **PROCESSES)

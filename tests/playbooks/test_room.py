@@ -5,7 +5,7 @@ and its test plan for the kubelet (docs/spec/keps.md).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -19,24 +19,11 @@ from plimsoll.ledger.fit import PodAdmitResult
 from plimsoll.node.admission.admission_handler import AdmissionHandler
 from plimsoll.node.eviction.manager import NodeStats, PodStats, SignalObservation
 from tests.playbooks.invariants import quiet
-from tests.playbooks.node_harness import NODE, NodeHarness, running
-from tests.playbooks.script import clear, settle
-from tests.waiting import DEADLINE
+from tests.playbooks.node_harness import NODE, NodeHarness
+from tests.playbooks.scenarios import run_scenario
 
 REJECTED = "Pod was rejected: "
 GI = 2**30
-
-
-def run_scenario(scenario: Callable[[NodeHarness], Awaitable[None]], **settings: Any) -> None:
-    """A scenario, and its end: everything comes to rest, all pods go, nothing is left."""
-
-    async def whole() -> None:
-        async with running(**settings) as harness, asyncio.timeout(DEADLINE):
-            await scenario(harness)
-            await settle(harness)
-            await clear(harness)
-
-    asyncio.run(whole())
 
 
 def charge(claim: str, cpu: str, **more: Any) -> dict[str, Any]:
@@ -81,8 +68,8 @@ def test_the_second_pod_is_rejected_with_a_reason() -> None:
     run_scenario(scenario)
 
 
-def test_a_pod_that_came_first_to_the_api_but_not_to_the_node() -> None:
-    """TerminationRequest of admission counts, not age: a restart changes nothing."""
+def test_admission_follows_the_order_of_arrival_at_the_node() -> None:
+    """The order of admission counts, not the age: a restart changes nothing."""
 
     async def scenario(harness: NodeHarness) -> None:
         await harness.stop_agent()
@@ -151,7 +138,7 @@ def test_a_pod_deleted_while_it_is_recorded(force: bool) -> None:
 
 
 @pytest.mark.parametrize(("form", "how"), [(Form.V1_36, charge), (Form.V1_37, charge_137)])
-def test_what_claims_charge_counts(form: Form, how: Callable[[str, str], dict[str, Any]]) -> None:
+def test_claim_charges_count_in_admission(form: Form, how: Callable[[str, str], dict[str, Any]]) -> None:
     async def scenario(harness: NodeHarness) -> None:
         await harness.pod("p", "a", cpu="1", status=how("a", "2"))
         tree = await harness.runs("p")
@@ -181,7 +168,7 @@ def test_claims_charge_nothing_while_the_gate_is_off() -> None:
     run_scenario(scenario, gates=Gates.of({"DRANodeAllocatableResources": False}))
 
 
-def test_pools_are_not_overdrawn() -> None:
+def test_claim_pools_are_not_overcommitted() -> None:
     async def scenario(harness: NodeHarness) -> None:
         await harness.pod("p", "a", cpu="2", status=drawn("a", "3", "2"))
         await harness.runs("p")
@@ -205,7 +192,7 @@ def test_pools_are_not_overdrawn() -> None:
     run_scenario(scenario)
 
 
-def test_a_critical_pod_has_room_made_for_it() -> None:
+def test_a_critical_pod_preempts() -> None:
     async def scenario(harness: NodeHarness) -> None:
         await harness.pod("small", "a", cpu="1")
         await harness.pod("plain", "b", cpu="3")
@@ -370,7 +357,7 @@ def test_a_pod_with_charges_cannot_be_resized_in_the_form_of_1_36() -> None:
     run_scenario(scenario, form=Form.V1_36)
 
 
-def test_a_resize_waits_for_room() -> None:
+def test_a_resize_waits_for_resources() -> None:
     async def scenario(harness: NodeHarness) -> None:
         await harness.pod("p", cpu="2")
         await harness.pod("q", cpu="2")
@@ -388,7 +375,9 @@ def test_a_resize_waits_for_room() -> None:
     run_scenario(scenario)
 
 
-def test_a_pod_that_cannot_be_judged_is_refused_and_others_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pod_that_fails_admission_with_an_error_does_not_affect_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     judge = AdmissionHandler.check
 
     def stumble(self: AdmissionHandler, pod: Pod) -> PodAdmitResult:

@@ -1,20 +1,19 @@
-"""A cgroup of a test's own in every hierarchy of the machine, for a kubelet that is one of several."""
+"""Cgroup of a test in every hierarchy of the machine, for a kubelet that is one of several."""
 
 from __future__ import annotations
 
 import os
 import signal
-import time
 from contextlib import suppress
 from pathlib import Path
 
-from tests.waiting import DEADLINE
+from tests.waiting import wait_until
 
 _CONTROLLERS = ("cpu", "cpuset", "memory", "pids")
 
 
 def hierarchies() -> tuple[list[Path], list[Path]]:
-    """Return where cgroups are mounted: those of version 1, and of version 2."""
+    """Return the mount points of cgroups: version 1, and version 2."""
     first, second = [], []
     for line in Path("/proc/mounts").read_text().splitlines():
         _, place, kind, *_ = line.split()
@@ -26,7 +25,7 @@ def hierarchies() -> tuple[list[Path], list[Path]]:
 
 
 class CgroupRoot:
-    """`make` it, give its `path` to a kubelet, `remove` it with all that is in it. Its name is its own."""
+    """Cgroup with a unique name: `make` it, pass its `path` to a kubelet, `remove` it with its contents."""
 
     def __init__(self, name: str) -> None:
         self.path = f"/{name}"
@@ -36,7 +35,7 @@ class CgroupRoot:
         self._others = [place / name for place in second] if first else []
 
     def make(self) -> str:
-        """Return why it cannot be made, or an empty string."""
+        """Return why it cannot be created, or an empty string."""
         if not self._directories:
             return "no cgroups are mounted"
         try:
@@ -61,7 +60,7 @@ class CgroupRoot:
                 (directory / name).write_text((directory.parent / name).read_text())
 
     def processes(self) -> dict[int, str]:
-        """Return who is in it, and in which of its cgroups: `/kubepods/...`."""
+        """Return the processes and their cgroups: `/kubepods/...`."""
         found = {}
         for root in self._directories:
             for directory, _, _ in os.walk(root):
@@ -71,18 +70,22 @@ class CgroupRoot:
         return found
 
     def remove(self) -> None:
-        """End all processes in it, and take it away."""
-        deadline = time.monotonic() + DEADLINE
-        while processes := self.processes():
+        """Kill all processes in it and remove it."""
+
+        def kill() -> dict[int, str]:
+            processes = self.processes()
             for process in processes:
                 with suppress(ProcessLookupError):
                     os.kill(process, signal.SIGKILL)
-            assert time.monotonic() < deadline, f"processes do not end: {processes}"
-            time.sleep(0.05)
-        for root in (*self._directories, *self._others):
-            while root.exists():
+            return processes
+
+        def remaining() -> list[Path]:
+            roots = [root for root in (*self._directories, *self._others) if root.exists()]
+            for root in roots:
                 for directory, _, _ in os.walk(root, topdown=False):
                     with suppress(OSError):
                         Path(directory).rmdir()
-                assert time.monotonic() < deadline, f"{root} cannot be removed"
-                time.sleep(0.01)
+            return roots
+
+        wait_until(kill, lambda found: not found, context="processes that do not end")
+        wait_until(remaining, lambda found: not found, context="cgroups that cannot be removed")

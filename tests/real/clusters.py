@@ -1,4 +1,4 @@
-"""Clusters for a real kubelet: all of it ours, or all of it Kubernetes' own.
+"""Clusters for a real kubelet: all components ours, or all of Kubernetes.
 
 Each has a server, controllers and a scheduler as processes, and kubeconfigs for a node, for the CPU driver
 (with the rights that it has in earnest) and for an administrator.
@@ -34,7 +34,7 @@ _DRIVER = f"system:serviceaccount:{RELEASE['Namespace']}:{RELEASE['Name']}"
 
 @dataclass(frozen=True)
 class RunningCluster:
-    """A cluster that runs: how to be its administrator, and who others are."""
+    """Running cluster: its administrator's configuration, and kubeconfigs of others."""
 
     name: str
     config: ClientConfig
@@ -49,7 +49,7 @@ def cannot_run(cluster: str) -> str:
 
 @contextmanager
 def run_cluster(name: str, directory: Path, node: str) -> Iterator[RunningCluster]:
-    """A cluster that expects a node of this name."""
+    """Run a cluster that expects a node of this name."""
     with (_run_ours if name == "plimsoll" else _run_kubernetes)(directory, node) as cluster:
         yield cluster
 
@@ -115,7 +115,7 @@ def _run_kubernetes(directory: Path, node: str) -> Iterator[RunningCluster]:
 
 
 async def _give_rights(config: ClientConfig) -> None:
-    """Those of the manifests, for a driver that may write cgroups as well."""
+    """Create the permissions of the manifests, for a driver that may write cgroups as well."""
     async with Client.connect(config) as client:
         served = {(each.endpoint.group, each.endpoint.kind): each.endpoint for each in await discover(client)}
         for tree in objects({"config": {"enforcement": "cgroups"}}):

@@ -7,7 +7,7 @@ import signal
 import sys
 import urllib.error
 import urllib.request
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,7 @@ from tests.deploy.render import objects
 from tests.real.clusters import RunningCluster
 from tests.real.kubelet import IMAGE, Process, RealNode, free_ports
 from tests.real.programs import ASSETS
-from tests.waiting import DEADLINE
+from tests.waiting import DEADLINE, until
 
 NS = "default"
 #: Until CPUs are correct, once the driver has been notified.
@@ -48,7 +48,7 @@ def container(name: str, *, claim: str = "", command: list[str] = RUN, **more: A
 
 
 def pod(name: str, *containers: Tree, template: str = "", first: list[Tree] | None = None) -> Tree:
-    """A pod; with a template it has a claim named `cpus`. `first` are its init containers."""
+    """Return a pod; with a template it has a claim named `cpus`. `first` are its init containers."""
     spec: Tree = {"containers": list(containers), "initContainers": first or []}
     spec |= {"automountServiceAccountToken": False, "terminationGracePeriodSeconds": 1}
     if template:
@@ -61,12 +61,12 @@ def neighbour(name: str = "neighbour") -> Tree:
 
 
 def pinned(name: str = "pinned") -> Tree:
-    """Its container `app` has one CPU for itself, its `side` has none."""
+    """Return a pod whose container `app` has an exclusive CPU and whose `side` has none."""
     return pod(name, container("app", claim="cpus"), container("side"), template="one")
 
 
 class DriverHarness:
-    """A node of a cluster, with a driver that can be another one at any time."""
+    """Node of a cluster with a driver that can be replaced."""
 
     def __init__(self, cluster: RunningCluster, node: RealNode) -> None:
         self.cluster, self.node = cluster, node
@@ -77,7 +77,7 @@ class DriverHarness:
     # -- the driver
 
     async def drive(self, *options: object, go: bool = False) -> None:
-        """Start the driver, and wait until it says that all is well. `go`: the Go driver."""
+        """Start the driver and wait until it is healthy. `go`: the Go driver."""
         (port,) = free_ports(1)
         self._url = f"http://127.0.0.1:{port}/healthz"
         node = self.node
@@ -91,11 +91,12 @@ class DriverHarness:
         await self.well()
 
     async def well(self, seconds: float = DEADLINE) -> None:
-        async with asyncio.timeout(seconds):
-            while not await asyncio.to_thread(self._is_well):
-                assert self.driver is not None
-                assert self.driver.alive, self.driver.text()[-3000:]
-                await asyncio.sleep(0.1)
+        async def is_well() -> bool:
+            assert self.driver is not None
+            assert self.driver.alive, self.driver.text()[-3000:]
+            return await asyncio.to_thread(self._is_well)
+
+        await until(is_well, seconds=seconds)
 
     def _is_well(self) -> bool:
         try:
@@ -105,12 +106,12 @@ class DriverHarness:
             return False
 
     async def leave(self, number: signal.Signals = signal.SIGTERM) -> int:
-        """End the driver."""
+        """Stop the driver."""
         driver, self.driver = self.driver, None
         return await asyncio.to_thread(driver.stop, number) if driver is not None else 0
 
     def log_text(self) -> str:
-        """The end of the driver's log."""
+        """Return the end of the driver's log."""
         return self.driver.text()[-3000:] if self.driver is not None else "is not there"
 
     # -- a scenario
@@ -132,11 +133,11 @@ class DriverHarness:
                     return conditions.get("Ready") == "True" and not node["spec"].get("taints")
                 return False
 
-            await until(ready, lambda: f"no node: {self.node.kubelet.text()[-3000:]}")
+            await until(ready, context=lambda: f"no node: {self.node.kubelet.text()[-3000:]}")
 
     @asynccontextmanager
     async def session(self, *options: object) -> AsyncIterator[DriverSession]:
-        """A driver runs and the node is empty; afterwards they are no more."""
+        """Run a driver on an empty node, and clean up."""
         async with Client.connect(self.cluster.config) as client:
             await self.drive(*options)
             session = DriverSession(self, client)
@@ -154,7 +155,7 @@ class DriverHarness:
 
 
 class DriverSession:
-    """One scenario: pods come and go, and are looked at from the machine's side."""
+    """One scenario: creates and deletes pods, and observes their processes."""
 
     def __init__(self, harness: DriverHarness, client: Client) -> None:
         self.harness, self.client = harness, client
@@ -179,7 +180,7 @@ class DriverSession:
             statuses = tree["status"].get("containerStatuses") or ()
             return bool(statuses) and all("running" in each["state"] for each in statuses)
 
-        await until(look, lambda: f"{name} does not run: {self.harness.node.kubelet.text()[-4000:]}")
+        await until(look, context=lambda: f"{name} does not run: {self.harness.node.kubelet.text()[-4000:]}")
 
     async def delete(self, *names: str) -> None:
         """Delete pods and wait until they are gone, and their claims."""
@@ -191,7 +192,7 @@ class DriverSession:
             pods = [codec.decode_tree(raw) for raw in (await self.client.list(PODS, NS)).items]
             return not {each["metadata"]["name"] for each in pods} & set(names)
 
-        await until(gone, lambda: f"{names} do not go: {self.harness.node.kubelet.text()[-3000:]}")
+        await until(gone, context=lambda: f"{names} do not go: {self.harness.node.kubelet.text()[-3000:]}")
 
     async def clear(self) -> None:
         pods = [codec.decode_tree(raw) for raw in (await self.client.list(PODS, NS)).items]
@@ -200,12 +201,12 @@ class DriverSession:
         async def gone() -> bool:
             return not (await self.client.list(RESOURCE_CLAIMS, NS)).items and not self.files()
 
-        await until(gone, lambda: f"claims or files stay: {self.files()}")
+        await until(gone, context=lambda: f"claims or files stay: {self.files()}")
 
     # -- state
 
     async def processes(self, name: str, part: str) -> list[int]:
-        """Processes of a container that runs now."""
+        """Return the processes of a running container."""
         status = (await self.get(name))["status"]
         for each in (*status.get("initContainerStatuses", ()), *status.get("containerStatuses", ())):
             if each["name"] == part and "running" in each["state"]:
@@ -213,9 +214,7 @@ class DriverSession:
         return []
 
     async def cpus(self, name: str, part: str = "app") -> CpuSet | None:
-        """Return where a container may run by what the kernel says; None: it does not run, or is of two
-        minds.
-        """
+        """Return the effective CPUs of a container; None if it does not run or its processes differ."""
         found = set()
         for process in await self.processes(name, part):
             with suppress(OSError):
@@ -235,24 +234,28 @@ class DriverSession:
         return CpuSet.parse(found.pop())
 
     async def settles(self, wanted: Mapping[tuple[str, str], CpuSet], seconds: float = SOON) -> None:
-        """Containers run where they should, within a few seconds."""
+        """Wait until containers have these CPUs."""
         seen: dict[tuple[str, str], CpuSet | None] = {}
 
         async def look() -> bool:
             seen.update({key: await self.cpus(*key) for key in wanted})
             return seen == dict(wanted)
 
-        await until(look, lambda: f"{seen} is not {wanted}; the driver: {self.harness.log_text()}", seconds)
+        await until(
+            look,
+            context=lambda: f"{seen} is not {wanted}; the driver: {self.harness.log_text()}",
+            seconds=seconds,
+        )
 
     async def stays(self, wanted: Mapping[tuple[str, str], CpuSet], seconds: float = 1.0) -> None:
-        """Containers do run where they should, and go on doing so."""
+        """Check that containers have these CPUs and keep them."""
         for _ in range(10):
             seen = {key: await self.cpus(*key) for key in wanted}
             assert seen == dict(wanted)
             await asyncio.sleep(seconds / 10)
 
     async def claim(self, name: str) -> tuple[Tree, Tree]:
-        """The claim of a pod, and the only device it was given."""
+        """Return the claim of a pod and its only device."""
         (status,) = (await self.get(name))["status"]["resourceClaimStatuses"]
         tree = await self.client.get(RESOURCE_CLAIMS, status["resourceClaimName"], NS)
         (result,) = tree["status"]["allocation"]["devices"]["results"]
@@ -262,7 +265,7 @@ class DriverSession:
         return sorted(path.name for path in self.harness.node.cdi.iterdir())
 
     async def events(self, name: str) -> list[str]:
-        """Return what was said about a pod."""
+        """Return the events of a pod."""
         trees = [codec.decode_tree(raw) for raw in (await self.client.list(EVENTS_V1, NS)).items]
         return [each.get("note", "") for each in trees if each["regarding"].get("name") == name]
 
@@ -273,19 +276,10 @@ class DriverSession:
 
 
 def template(name: str, amount: str) -> Tree:
-    """One CPU, or all that a device has."""
+    """Return a claim template for one CPU, or for all of a device."""
     exactly: Tree = {"deviceClassName": "dra.cpu"}
     if amount:
         exactly["capacity"] = {"requests": {"dra.cpu/cpu": amount}}
     requests = [{"name": "cpu", "exactly": exactly}]
     tree: Tree = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaimTemplate"}
     return tree | {"metadata": {"name": name}, "spec": {"spec": {"devices": {"requests": requests}}}}
-
-
-async def until(look: Callable[[], Awaitable[Any]], why: Callable[[], str], seconds: float = DEADLINE) -> Any:
-    """Return what it answers, once that is something; AssertionError with the reason if it never is."""
-    deadline = asyncio.get_running_loop().time() + seconds
-    while not (found := await look()):
-        assert asyncio.get_running_loop().time() < deadline, why()
-        await asyncio.sleep(0.1)
-    return found

@@ -1,4 +1,4 @@
-"""Container images made of this machine's own programs, as tar files in the OCI layout. No registry."""
+"""Container images of this machine's programs, as tar files in the OCI layout, without a registry."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _LAYER = "application/vnd.oci.image.layer.v1.tar"
 
 
 def write_image(path: Path, name: str, programs: Sequence[str], entry: Sequence[str]) -> None:
-    """An image with these programs in /bin, with what they are linked with; `name` has its registry."""
+    """Write an image with these programs and their libraries; `name` includes the registry."""
     layer = _tar(_files(programs))
     machine = {"architecture": _ARCHITECTURES.get(platform.machine(), platform.machine()), "os": "linux"}
     config = {
@@ -47,7 +47,7 @@ def write_image(path: Path, name: str, programs: Sequence[str], entry: Sequence[
 
 
 def _files(programs: Sequence[str]) -> dict[str, str]:
-    """Paths in the image, and where their contents are here."""
+    """Yield paths in the image and on this machine."""
     found = {}
     for program in programs:
         source = shutil.which(program)

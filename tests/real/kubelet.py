@@ -1,4 +1,4 @@
-"""A real kubelet with containerd and runc on this machine, for tests: nothing of the machine is touched.
+"""A real kubelet with containerd and runc on this machine, isolated from it.
 
 They live in a directory and in a mount namespace of their own where `/run`, `/var/lib` and `/var/log` are
 empty, so other kubelets and runtimes of the machine do not notice, and all mounts are gone with the last
@@ -14,9 +14,8 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -26,7 +25,7 @@ import yaml
 from tests.real.cgroup_root import CgroupRoot
 from tests.real.images import write_image
 from tests.real.programs import ASSETS, missing
-from tests.waiting import DEADLINE
+from tests.waiting import wait_until
 
 PROGRAMS = ("kubelet", "containerd", "containerd-shim-runc-v2", "runc", "ctr")
 #: What pods name.
@@ -87,15 +86,6 @@ def cannot_run() -> str:
     return f"no mount namespace: {tried.stderr.strip()}" if tried.returncode else ""
 
 
-def until(fine: Callable[[], Any], what: str, seconds: float = DEADLINE) -> Any:
-    """Return what it answers, once that is something."""
-    deadline = time.monotonic() + seconds
-    while not (found := fine()):
-        assert time.monotonic() < deadline, what
-        time.sleep(0.05)
-    return found
-
-
 def free_ports(count: int) -> list[int]:
     sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
     ports = [each.getsockname()[1] for each in sockets]
@@ -105,7 +95,7 @@ def free_ports(count: int) -> list[int]:
 
 
 class Process:
-    """A program with a log; it can be started again."""
+    """Program with a log that can be restarted."""
 
     def __init__(self, command: Sequence[object], log: Path, env: dict[str, str] | None = None) -> None:
         self.command = [str(word) for word in command]
@@ -128,7 +118,7 @@ class Process:
             self._process = subprocess.Popen(self.command, stdout=log, stderr=log, env=self._env)
 
     def stop(self, number: signal.Signals = signal.SIGTERM, seconds: float = 20.0) -> int:
-        """Its exit code; it is killed if it does not end."""
+        """Stop the program, by force if needed; return its exit code."""
         process, self._process = self._process, None
         if process is None:
             return 0
@@ -144,7 +134,7 @@ class Process:
 
 
 class RealNode:
-    """A node `name` in a short directory. `start` it with the kubeconfig of a cluster."""
+    """Node `name` in a short directory. `start` it with the kubeconfig of a cluster."""
 
     def __init__(self, directory: Path, name: str = "real") -> None:
         self.directory, self.name = directory, name
@@ -208,14 +198,18 @@ class RealNode:
             assert self.containerd.alive, self.containerd.text()[-2000:]
             return self._ctr("version", check=False) == 0
 
-        until(answers, "containerd does not answer")
+        wait_until(answers, context="containerd does not answer")
 
     def stop(self) -> None:
-        """End everything and leave nothing."""
+        """Stop everything and remove all files."""
         self.kubelet.stop()
         self.cgroups.remove()
         with suppress(AssertionError):  # they are killed then
-            until(lambda: not self._shims(), "shims do not end", 5 if self.containerd.alive else 0)
+            wait_until(
+                lambda: not self._shims(),
+                context="shims do not end",
+                seconds=5 if self.containerd.alive else 0,
+            )
         self.containerd.stop()
         for shim in self._shims():
             with suppress(ProcessLookupError):
@@ -230,14 +224,14 @@ class RealNode:
                 path.write_text(before)
 
     def inside(self, *words: object) -> list[str]:
-        """A command in the node's mount namespace."""
+        """Return a command in the node's mount namespace."""
         assert self._holder is not None
         return ["nsenter", f"--mount=/proc/{self._holder.pid}/ns/mnt", "--", *map(str, words)]
 
     # -- state
 
     def processes(self, container: str) -> list[int]:
-        """Those of a container by its id."""
+        """Return the processes of a container by its ID."""
         return sorted(pid for pid, where in self.cgroups.processes().items() if where.endswith(container))
 
     def _shims(self) -> list[int]:
@@ -344,7 +338,7 @@ def _write_program(path: Path, text: str) -> None:
 
 
 def _toml(tree: dict[str, Any], path: str = "") -> str:
-    """Tables of strings, booleans, numbers and lists of strings, which TOML writes as JSON does."""
+    """Format tables of strings, booleans, numbers and lists, which TOML writes as JSON does."""
     lines, tables = [], []
     for key, value in tree.items():
         if isinstance(value, dict):

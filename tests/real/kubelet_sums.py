@@ -23,7 +23,7 @@ _WHOLE = ("cpu", "memory")
 
 
 def sums_of(trees: list[Tree]) -> dict[str, Counter[str]]:
-    """By node, what its pods take of each resource."""
+    """Return the resources taken by the pods of each node."""
     found: dict[str, Counter[str]] = {
         tree["metadata"]["name"]: Counter() for tree in trees if tree["kind"] == "Node"
     }
@@ -73,6 +73,6 @@ def _add(total: Any, more: dict[str, Fraction]) -> None:
 
 
 def amount_of(text: str) -> Fraction:
-    """A quantity without exponents, as API servers write them."""
+    """Parse a quantity without exponents, as API servers write them."""
     number = str(text).rstrip("numkKMGTPEi")
     return Fraction(number) * _FACTORS[str(text)[len(number) :]]

@@ -1,4 +1,4 @@
-"""Machines that run nothing: they take pods, say that they run, and let them go.
+"""Simulated kubelets: pods are bound, reported as running, and deleted.
 
 What a scheduler and kubelets do as far as controllers notice it. A pod is bound to a machine it may be on,
 becomes ready there (or succeeds, if it is one that ends), and is gone once it is deleted.
@@ -64,7 +64,7 @@ class Machines:
                     await self._see(codec.decode_tree(event.raw))
 
     async def _see(self, pod: Tree) -> None:
-        """Take the next step with a pod; what is stale by now is seen again soon."""
+        """Take the next step with a pod; stale objects are retried."""
         with suppress(ApiError):
             name, namespace = pod["metadata"]["name"], pod["metadata"]["namespace"]
             if "deletionTimestamp" in pod["metadata"]:
@@ -112,7 +112,7 @@ class Machines:
 
 
 def _demanded(pod: Tree) -> str:
-    """The one node a pod of a daemon set is meant for."""
+    """Return the node that a pod of a daemon set requires."""
     affinity = (pod["spec"].get("affinity") or {}).get("nodeAffinity") or {}
     required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or {}
     for term in required.get("nodeSelectorTerms", ()):

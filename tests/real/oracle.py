@@ -1,4 +1,4 @@
-"""A real control plane to be predicted: kube-apiserver, kube-scheduler, and the controller that makes claims.
+"""Real control plane for predictions: kube-apiserver, kube-scheduler and the claim controller.
 
 Owns `run_oracle`, which starts them, and `Oracle`: clusters are furnished, pods created one after the other,
 each decided about before the next comes, so that the order is known. A barrier (a pod that wants the last
@@ -7,7 +7,6 @@ node, the last slice and the last class) shows when the scheduler has seen every
 
 from __future__ import annotations
 
-import asyncio
 import subprocess
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager, contextmanager, suppress
@@ -33,7 +32,7 @@ from tests.cluster.kube_apiserver import TOKEN, run_apiserver
 from tests.real.kubelet import Process
 from tests.real.programs import ASSETS
 from tests.real.random_clusters import DRA, NS, Tree
-from tests.waiting import DEADLINE
+from tests.waiting import until
 
 PROGRAMS = ("etcd", "kube-apiserver", "kube-scheduler", "kube-controller-manager", "kubectl")
 ON = "DRANodeAllocatableResources=true"
@@ -67,14 +66,14 @@ class Decision:
 
 
 class Oracle:
-    """A cluster whose pods are decided about by kube-scheduler."""
+    """Cluster scheduled by kube-scheduler."""
 
     def __init__(self, client: Client, kubeconfig: Path) -> None:
         self.client = client
         self.kubeconfig = kubeconfig
 
     async def furnish(self, trees: Iterable[Tree]) -> None:
-        """Nothing is there but these; and the scheduler knows."""
+        """Replace all objects by these and wait until the scheduler has seen them."""
         await self.clear()
         trees = list(trees)
         last = ""
@@ -114,12 +113,15 @@ class Oracle:
                 "resourceClaims": [{"name": "c", "resourceClaimName": _BARRIER}],
             },
         }
+
         # Who is refused because the scheduler has not seen everything yet is not tried again for long.
-        deadline = asyncio.get_running_loop().time() + DEADLINE
-        while not (met := await self.decide(probe)).node:
-            assert asyncio.get_running_loop().time() < deadline, met
-            await self.client.delete(PODS, met.name, NS, grace=0)
-            await asyncio.sleep(0.1)
+        async def decide() -> Decision:
+            decision = await self.decide(probe)
+            if not decision.node:
+                await self.client.delete(PODS, decision.name, NS, grace=0)
+            return decision
+
+        await until(decide, lambda decision: decision.node)
 
     async def decide(self, tree: Tree) -> Decision:
         """Create a pod and wait until it has a node or an Unschedulable condition."""
@@ -127,7 +129,9 @@ class Oracle:
         return await self.look(tree["metadata"]["name"])
 
     async def look(self, name: str) -> Decision:
-        pod = await self._until(name, lambda pod: pod["spec"].get("nodeName") or _refused(pod))
+        pod = await until(
+            lambda: self.client.get(PODS, name, NS), lambda pod: pod["spec"].get("nodeName") or _refused(pod)
+        )
         made = [status.get("resourceClaimName") for status in pod["status"].get("resourceClaimStatuses", ())]
         named = [entry.get("resourceClaimName") for entry in pod["spec"].get("resourceClaims", ())]
         claims = [await self.client.get(RESOURCE_CLAIMS, each, NS) for each in {*made, *named} if each]
@@ -136,15 +140,6 @@ class Oracle:
         return Decision(
             name, node, condition.get("message", ""), condition.get("reason", ""), pod, tuple(claims)
         )
-
-    async def _until(self, name: str, fine: Any) -> Tree:
-        deadline = asyncio.get_running_loop().time() + DEADLINE
-        while True:
-            pod = await self.client.get(PODS, name, NS)
-            if fine(pod):
-                return pod
-            assert asyncio.get_running_loop().time() < deadline, f"nothing was decided about {name}: {pod}"
-            await asyncio.sleep(0.01)
 
     async def nodes_of_pods(self) -> dict[str, str]:
         pods = [read_tree(raw) for raw in (await self.client.list(PODS, NS)).items]
@@ -162,7 +157,7 @@ class Oracle:
                     await self.client.delete(endpoint, name, place, grace=0)
 
     def dump(self) -> bytes:
-        """Return what plain kubectl writes."""
+        """Return the output of plain kubectl."""
         return self.kubectl("get", DUMPED, "-A", "-o", "yaml")
 
     def kubectl(self, *words: str) -> bytes:
@@ -220,7 +215,7 @@ def _programs(directory: Path, config: ClientConfig, gates: str) -> Any:
 
 @asynccontextmanager
 async def run_oracle(directory: Path, gates: str) -> AsyncIterator[Oracle]:
-    """A control plane with these feature gates, and nothing in it."""
+    """Run an empty control plane with these feature gates."""
     (directory / "server").mkdir(parents=True)
     with (
         run_apiserver(ASSETS, directory / "server", gates) as config,

@@ -61,7 +61,7 @@ class Prediction:
 
 
 class Predictor:
-    """A cluster in memory that follows a real one, one pod behind."""
+    """Cluster in memory that follows a real one, one pod behind."""
 
     def __init__(self, dump: Path, name: str) -> None:
         stock = KUBE_SCHEDULERS[name]
@@ -69,7 +69,7 @@ class Predictor:
         self._whatif = Whatif(cluster_state, settings=stock.settings(SchedulerProfile.default()))
 
     def predict(self, tree: Tree) -> Prediction:
-        """Return what a new pod would get; nothing is changed."""
+        """Return the predicted result of a new pod without changing anything."""
         with self._whatif.branch() as trial:
             (pod,) = trial.add(tree)
             cluster = trial._cluster
@@ -102,7 +102,7 @@ class Predictor:
 
 
 def _scores(cluster: MemoryCluster, pod: Pod) -> dict[str, int]:
-    """Every node that would do, with its score, worked out the plain way: all nodes are asked everything."""
+    """Return every feasible node with its score, computed naively for all nodes."""
     snapshot, settings = cluster.cluster_state.snapshot, cluster.settings
     task = read_pod_info(pod, snapshot)
     assert not isinstance(task, NodeReason)
@@ -140,7 +140,7 @@ def _requests_of(claim: ResourceClaim, fit: NodeFit) -> set[str]:
 
 
 def _devices(claims: Any) -> tuple[tuple[str, ...], ...]:
-    """Return what claims were given, in any order."""
+    """Return the devices of claims, sorted."""
     found = []
     for claim in claims:
         allocation = claim.get("status", {}).get("allocation", {})

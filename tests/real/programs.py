@@ -1,4 +1,4 @@
-"""Programs of Kubernetes itself as processes, with their default settings, against our server."""
+"""Kubernetes programs as processes with their default settings, against our server."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Program:
         return self.log.read_text(errors="replace")
 
     def complaints(self, *, away: bool = False) -> list[str]:
-        """Errors and panics in its log; `away`: the server was not there for a while."""
+        """Return errors and panics in its log; `away`: the server was unreachable for a time."""
         found = []
         for line in self.text().splitlines():
             if not re.match(r"E\d{4} |panic:|fatal error:", line) or _USUAL.search(line):

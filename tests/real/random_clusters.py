@@ -1,4 +1,4 @@
-"""Small clusters and batches of pods by chance, the same for the same seed, that an API server takes.
+"""Random small clusters and batches of pods that an API server accepts, reproducible by seed.
 
 Owns `random_story`. Nodes differ in size, labels and taints; devices are CPU pools that are shared by
 capacity, cores and GPUs that charge their node by the device, partitions that draw on counters, NICs with
@@ -138,7 +138,7 @@ class _Generator:
         self._publish(driver, node, where, devices)
 
     def _publish(self, driver: str, pool: str, where: Tree, devices: list[Tree]) -> None:
-        """In one slice or two; sometimes the second one is missing."""
+        """Return the devices in one slice or two; sometimes the second one is missing."""
         cut = self.chance.randint(1, len(devices) - 1) if len(devices) > 1 and self.often(0.25) else 0
         parts = [devices[:cut], devices[cut:]] if cut else [devices]
         count = len(parts) + self.often(0.04)
@@ -151,7 +151,7 @@ class _Generator:
         self._put("ResourceSlice", name, spec={"driver": driver, "pool": head, **where, **rest})
 
     def _charge(self, *amounts: str) -> Tree:
-        """Return what a device charges its node, by the device."""
+        """Return the charges of a device to its node."""
         mapping: Tree = {"cpu": {"allocationMultiplier": self.chance.choice(amounts or ("1", "2", "4"))}}
         if self.often(0.3):
             mapping["memory"] = {"allocationMultiplier": self.chance.choice(("1Gi", "2Gi", "4Gi"))}
@@ -255,7 +255,7 @@ class _Generator:
         self._slice(PARTS, node, where, 2, 1, devices=devices)
 
     def _fabric(self) -> None:
-        """Devices that are at no node's side."""
+        """Return devices that are not local to a node."""
         where: Tree = {"allNodes": True}
         if self.often(0.5):
             wanted = [{"key": "zone", "operator": "In", "values": self.some("abc", 2)}]
@@ -427,7 +427,7 @@ class _Generator:
 
 
 def _keep_within(spec: Tree) -> None:
-    """Containers of a pod with resources of its own ask for little enough that the API takes it."""
+    """Limit container requests to the pod-level resources, as the API requires."""
     for container in (*spec["containers"], *spec.get("initContainers", ())):
         resources = container["resources"]
         resources.pop("limits", None)
@@ -436,7 +436,7 @@ def _keep_within(spec: Tree) -> None:
 
 
 def _again(pod: Tree, name: str) -> Tree:
-    """Another pod like one; templates may be used by many."""
+    """Return another pod like one; templates can be shared."""
     return {**pod, "metadata": {**pod["metadata"], "name": name}}
 
 

@@ -20,8 +20,8 @@ from plimsoll.scheduler.process.configuration import SchedulerSettings
 from plimsoll.scheduler.process.run import SchedulerProcess
 from plimsoll.scheduler.snapshot.verify import verify
 from tests.cluster.kube_apiserver import run_apiserver
+from tests.manifests import DRIVER, NODE_STATUS, claim, device_class, node, pod, resource_slice
 from tests.real.programs import ASSETS, missing
-from tests.smoke.objects import DRIVER, NODE_STATUS, claim, device_class, node, pod, resource_slice
 from tests.waiting import DEADLINE
 
 _MISSING = missing("kube-apiserver", "etcd")
@@ -84,7 +84,7 @@ async def schedule(client: Client, name: str, *claims: str, containers: int = 1,
 
 
 async def requested(process: SchedulerProcess) -> dict[str, int]:
-    """Return what the node's ledger has, once no pod is only assumed."""
+    """Return the requests in the node's ledger, once no pod is only assumed."""
     while process.context.snapshot.assumed:
         await asyncio.sleep(0.05)
     assert verify(process.context.snapshot) == []

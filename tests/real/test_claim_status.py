@@ -1,4 +1,4 @@
-"""Device statuses of claims, kept by a real kube-apiserver and read with a real kubectl."""
+"""Device statuses of claims, stored by a real kube-apiserver and read with kubectl."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 import re
 import shlex
 import subprocess
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ from plimsoll.drivers.plugin.claim_status_writer import MAX_REFUSALS, ClaimStatu
 from tests.cluster.kube_apiserver import TOKEN, run_apiserver
 from tests.real.programs import ASSETS, missing
 from tests.unit.drivers.cpu.machines import make_machine, switch_off
-from tests.waiting import DEADLINE
+from tests.waiting import until
 
 _MISSING = missing("kube-apiserver", "etcd", "kubectl")
 pytestmark = pytest.mark.skipif(bool(_MISSING), reason=_MISSING)
@@ -38,7 +38,7 @@ OFF += ",DRAResourceClaimGranularStatusAuthorization=false"
 
 
 async def add_claim(client: Client, name: str, *grants: CpuAssignment) -> ClaimAllocation:
-    """A claim that has what the grants say, and a device of another driver."""
+    """Create a claim with the granted devices, and a device of another driver."""
     requests = [{"name": "r", "exactly": {"deviceClassName": "any"}}]
     tree = {"metadata": {"name": name}, "spec": {"devices": {"requests": requests}}}
     made = await client.create(RESOURCE_CLAIMS, tree, "default")
@@ -72,12 +72,6 @@ async def reporting(client: Client) -> AsyncIterator[ClaimStatusWriter]:
             await task
 
 
-async def until(true: Callable[[], bool]) -> None:
-    async with asyncio.timeout(DEADLINE):
-        while not true():
-            await asyncio.sleep(0.02)
-
-
 async def device_statuses(client: Client, name: str) -> dict[tuple[str, str], dict[str, Any]]:
     claim = await client.get(RESOURCE_CLAIMS, name, "default")
     return {
@@ -87,7 +81,7 @@ async def device_statuses(client: Client, name: str) -> dict[tuple[str, str], di
 
 
 def ask_kubectl(config: ClientConfig) -> str:
-    """The command of the guide."""
+    """Run the documented command."""
     (line,) = re.findall(r"(?m)^kubectl get resourceclaims .*jsonpath.*$", GUIDE.read_text())
     command = [str(ASSETS / "kubectl"), *shlex.split(line)[1:]]
     command += ["--server", config.server, "--token", TOKEN, "--insecure-skip-tls-verify=true"]
@@ -154,7 +148,7 @@ def test_a_real_server_keeps_device_statuses(tmp_path: Path) -> None:
         asyncio.run(scenario(config))
 
 
-def test_a_real_server_that_keeps_nothing_is_found_out(tmp_path: Path) -> None:
+def test_a_real_server_that_drops_device_statuses_is_detected(tmp_path: Path) -> None:
     async def scenario(config: ClientConfig) -> None:
         async with Client.connect(config) as client, reporting(client) as reporter:
             holding = await add_claim(client, "c", grant("cpudev000", "0", None))

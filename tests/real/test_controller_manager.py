@@ -1,4 +1,4 @@
-"""A real kube-controller-manager at work on our server: what it makes of workloads, and that it finishes."""
+"""A real kube-controller-manager on our server: its workloads converge."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from plimsoll.errors import ApiError
 from tests.real.machines import Machines, Tree
 from tests.real.programs import Program, missing
 from tests.smoke.process import ServerProcess
-from tests.waiting import DEADLINE
+from tests.waiting import until
 
 NAME = "kube-controller-manager"
 pytestmark = pytest.mark.skipif(bool(missing(NAME)), reason=missing(NAME))
@@ -47,7 +47,7 @@ OVERTAKEN = (
 
 @pytest.fixture(scope="module")
 def config(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClientConfig]:
-    """A server without controllers of its own, and the real ones."""
+    """Run a server without controllers, and the real ones."""
     server = ServerProcess(tmp_path_factory.mktemp("controllers"), "--no-controllers", durable=False)
     server.start()
     patience = (
@@ -67,7 +67,7 @@ def config(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClientConfig]:
 
 
 class ControllerHarness:
-    """A namespace on three machines, for one scenario."""
+    """Namespace on three machines for one scenario."""
 
     def __init__(self, client: Client, namespace: str, machines: Machines) -> None:
         self.client = client
@@ -117,7 +117,7 @@ class ControllerHarness:
         await until(none)
 
     async def await_pods(self, endpoint: Endpoint, count: int, image: str = "img:1") -> None:
-        """All pods ready, none of another image, and the status of the workload says so."""
+        """Wait until all pods are ready with the current image and the workload's status agrees."""
 
         async def settled() -> bool:
             pods = await self.ready_pods()
@@ -149,13 +149,6 @@ def run(
 def has_condition(tree: Tree, kind: str) -> bool:
     conditions = (tree.get("status") or {}).get("conditions") or ()
     return any((one["type"], one["status"]) == (kind, "True") for one in conditions)
-
-
-async def until(fine: Callable[[], Awaitable[Any]]) -> None:
-    """Ask until the answer is yes."""
-    async with asyncio.timeout(DEADLINE):
-        while not await fine():
-            await asyncio.sleep(0.05)
 
 
 # -- the scenarios

@@ -1,4 +1,4 @@
-"""A real kube-apiserver takes every kind of device that the CPU driver publishes, and says what it knows.
+"""A real kube-apiserver accepts every kind of device of the CPU driver, with its capabilities detected.
 
 One with the alpha gates, and one as it comes.
 """
@@ -50,7 +50,7 @@ MACHINES = {
 
 
 async def take(client: Client, devices: list[dict[str, Any]], settings: CpuSettings) -> None:
-    """The server takes all slices, and keeps all that is in them."""
+    """Check that the server accepts all slices and keeps all fields."""
     for tree in slices_of(devices, settings):
         kept = await client.create(RESOURCE_SLICES, tree, dry_run=True)
         seen = copy.deepcopy(kept["spec"]["devices"])
@@ -79,7 +79,7 @@ async def publish_all(client: Client, capabilities: ServerCapabilities) -> None:
 def _offline_allocated(
     machine: Topology, settings: CpuSettings, capabilities: ServerCapabilities
 ) -> list[dict[str, Any]]:
-    """Devices whose every second CPU is gone, and one of which all are."""
+    """Return devices with every second CPU offline, and one with all."""
     first = compute_layout(machine, settings)
     off = next(iter(first.domains.values())).cpus | CpuSet(range(0, 24, 2))
     smaller = switch_off(machine, off)
@@ -111,6 +111,6 @@ def test_a_server_with_the_alpha_gates(tmp_path: Path) -> None:
         asyncio.run(look(config, ServerCapabilities(Form.V1_36)))
 
 
-def test_a_server_as_it_comes(tmp_path: Path) -> None:
+def test_a_server_with_default_gates(tmp_path: Path) -> None:
     with run_apiserver(ASSETS, tmp_path, gates="") as config:
         asyncio.run(look(config, ServerCapabilities(None, lists=False)))

@@ -1,4 +1,4 @@
-"""The CPU driver under a real kubelet with containerd and runc: processes run where their claims say.
+"""CPU driver under a real kubelet with containerd and runc: processes run on the CPUs of their claims.
 
 In a cluster that is all ours, and in one that is all Kubernetes' own.
 """
@@ -24,19 +24,11 @@ from plimsoll.protocols.dra import ClaimRef
 from plimsoll.protocols.messages import podresources_v1
 from tests.real import clusters, kubelet
 from tests.real.clusters import CLUSTERS, run_cluster
-from tests.real.driver_harness import (
-    DriverHarness,
-    DriverSession,
-    container,
-    neighbour,
-    pinned,
-    pod,
-    until,
-)
+from tests.real.driver_harness import DriverHarness, DriverSession, container, neighbour, pinned, pod
 from tests.real.kubelet import RealNode
 from tests.real.programs import missing
 from tests.unit.drivers.cpu.machines import make_machine, switch_off, write_sysfs
-from tests.waiting import DEADLINE
+from tests.waiting import DEADLINE, until
 
 pytestmark = [
     pytest.mark.slow,
@@ -64,7 +56,7 @@ def harness(request: pytest.FixtureRequest) -> Iterator[DriverHarness]:
                 node.stop()
 
 
-def test_a_claim_is_for_one_container_and_comes_back(harness: DriverHarness) -> None:
+def test_a_claim_is_exclusive_and_released(harness: DriverHarness) -> None:
     async def scenario() -> None:
         async with harness.session() as session:
             await session.run(neighbour())
@@ -111,7 +103,7 @@ def test_init_containers_and_sidecars_share_the_claim(harness: DriverHarness) ->
             await session.run(neighbour())
             await session.create(pod("several", *parts, template="one", first=first))
             (process, *_) = await until(
-                lambda: session.processes("several", "init"), lambda: "no init container"
+                lambda: session.processes("several", "init"), context="no init container"
             )
             one = await session.claimed("several", "init")
             rest = session.online - one
@@ -127,7 +119,7 @@ def test_init_containers_and_sidecars_share_the_claim(harness: DriverHarness) ->
     asyncio.run(scenario())
 
 
-def test_the_kubelet_reports_of_devices_and_their_health(harness: DriverHarness) -> None:
+def test_the_kubelet_reports_devices_and_their_health(harness: DriverHarness) -> None:
     async def scenario() -> None:
         async with harness.session() as session:
             await session.run(pinned())
@@ -155,12 +147,12 @@ def test_the_kubelet_reports_of_devices_and_their_health(harness: DriverHarness)
                     if one["health"] != "Unknown"
                 ] == [("claim:cpus", f"dra.k8s.io/cpu=claim-{uid}", "Healthy")]
 
-            await until(healthy, lambda: "the health of the device is not in the pod's status")
+            await until(healthy, context="the health of the device is not in the pod's status")
 
     asyncio.run(scenario())
 
 
-def test_containers_read_about_their_devices(harness: DriverHarness) -> None:
+def test_containers_have_device_metadata(harness: DriverHarness) -> None:
     async def scenario() -> None:
         async with harness.session() as session:
             await session.run(pinned())
@@ -205,7 +197,7 @@ def test_the_driver_is_killed_and_comes_back(harness: DriverHarness) -> None:
     asyncio.run(scenario())
 
 
-def test_a_pod_that_demands_the_driver_does_not_start_without(harness: DriverHarness) -> None:
+def test_a_pod_that_requires_the_driver_waits_for_it(harness: DriverHarness) -> None:
     """As docs/deploy.md says."""
     careful = pinned("careful")
     careful["metadata"]["annotations"] = {"required-plugins.noderesource.dev": '["dra.cpu"]'}
@@ -228,7 +220,7 @@ def test_a_pod_that_demands_the_driver_does_not_start_without(harness: DriverHar
                     for text in await session.events("careful")
                 )
 
-            await until(refused, lambda: "the container may start")
+            await until(refused, context="the container may start")
             assert await session.processes("careful", "side") == []
             await harness.drive()
             await session.settles(wanted, seconds=DEADLINE)  # kubelets try again after a while
@@ -253,7 +245,7 @@ def test_containers_and_the_kubelet_are_started_again(harness: DriverHarness) ->
                     now = await session.processes("pinned", part)
                     return bool(now) and not set(now) & set(before)
 
-                await until(another, lambda: "the container is not started again")
+                await until(another, context="the container is not started again")
             await session.stays(wanted)
             assert await session.claimed("pinned") == one
             await asyncio.to_thread(harness.node.kubelet.stop, signal.SIGKILL)
@@ -290,7 +282,7 @@ def test_the_runtime_is_restarted(harness: DriverHarness) -> None:
     asyncio.run(scenario())
 
 
-def test_a_kubelet_that_resizes_a_container_leaves_it_where_it_is(harness: DriverHarness) -> None:
+def test_a_resize_keeps_the_cpus_of_a_container(harness: DriverHarness) -> None:
     """Pods with claims cannot be resized in this version; their neighbours can."""
     small = {"requests": {"cpu": "100m", "memory": "32Mi"}, "limits": {"cpu": "1", "memory": "64Mi"}}
 
@@ -309,7 +301,7 @@ def test_a_kubelet_that_resizes_a_container_leaves_it_where_it_is(harness: Drive
                 status = (await session.get("resized"))["status"]
                 return bool(status["containerStatuses"][0]["resources"]["requests"]["cpu"] == "200m")
 
-            await until(resized, lambda: "the pod is not resized")
+            await until(resized, context="the pod is not resized")
             await session.stays(wanted)
 
     asyncio.run(scenario())
@@ -345,7 +337,7 @@ def test_every_container_keeps_a_cpu(harness: DriverHarness) -> None:
             async def refused() -> bool:
                 return any("and leave no CPU to" in text for text in await session.events("greedy"))
 
-            await until(refused, lambda: "no event explains why the pod does not run")
+            await until(refused, context="no event explains why the pod does not run")
             assert await session.cpus("neighbour") == session.online
             # Without other claims it may have all of them.
             await session.delete("neighbour")
@@ -356,7 +348,7 @@ def test_every_container_keeps_a_cpu(harness: DriverHarness) -> None:
             async def not_started() -> bool:
                 return any("no shared CPUs are left" in text for text in await session.events("neighbour"))
 
-            await until(not_started, lambda: "no event explains why the container is not started")
+            await until(not_started, context="no event explains why the container is not started")
             assert await session.processes("neighbour", "app") == []
             await session.delete("greedy")
             await session.runs("neighbour")
@@ -366,7 +358,7 @@ def test_every_container_keeps_a_cpu(harness: DriverHarness) -> None:
 
 
 @pytest.mark.skipif(bool(missing("dracpu")), reason=missing("dracpu"))
-def test_the_go_driver_takes_over_and_gives_back(harness: DriverHarness) -> None:
+def test_the_go_driver_takes_over_and_hands_back(harness: DriverHarness) -> None:
     async def scenario() -> None:
         async with harness.session() as session:
             await session.run(neighbour(), pinned())
@@ -416,13 +408,13 @@ def test_cpus_that_go_make_the_device_unhealthy(harness: DriverHarness, tmp_path
                 async def reported(wanted: str = wanted) -> bool:
                     return await health(session) == wanted
 
-                await until(reported, lambda: "the health of the device is not in the pod's status")
+                await until(reported, context="the health of the device is not in the pod's status")
 
     asyncio.run(scenario())
 
 
 async def given(session: DriverSession, name: str) -> dict[str, Any]:
-    """Return what a container has got from its claim: CDI files, environment and metadata, without names."""
+    """Return the CDI files, environment and metadata of a container's claim, without names."""
     claim, _ = await session.claim(name)
     words = {claim["metadata"]["uid"]: "UID", claim["metadata"]["name"]: "CLAIM"}
     words[str(session.harness.node.root)] = "ROOT"
@@ -446,7 +438,7 @@ async def given(session: DriverSession, name: str) -> dict[str, Any]:
 
 
 async def listed(root: Path) -> list[Any]:
-    """Return what the kubelet says that pods have."""
+    """Return the kubelet's PodResources of all pods."""
     method = rpc.find_method(podresources_v1.DESCRIPTOR, "PodResourcesLister", "List")
     channel = rpc.dial(root / "pod-resources/kubelet.sock")
     try:

@@ -25,10 +25,10 @@ from plimsoll.drivers.cpu.driver import CpuDriver
 from plimsoll.drivers.cpu.settings import CpuSettings, DeviceMode, GroupBy
 from plimsoll.drivers.cpu.topology import Topology
 from plimsoll.up.local_cluster import LocalCluster
-from tests.real.driver_harness import until
 from tests.real.kubelet import Process, free_ports
 from tests.real.programs import ASSETS, missing
 from tests.unit.drivers.cpu.machines import make_machine, write_sysfs
+from tests.waiting import until
 
 
 def _cannot_run() -> str:
@@ -86,7 +86,7 @@ CASES = [
 
 
 class SliceHarness:
-    """A cluster with one node, on which one driver runs after the other."""
+    """Cluster with one node on which the drivers run one after the other."""
 
     def __init__(self, cluster: LocalCluster, directory: Path) -> None:
         self.cluster, self.directory = cluster, directory
@@ -132,13 +132,13 @@ async def slices_of(client: Client) -> list[dict[str, Any]]:
 
 
 async def published(client: Client) -> list[dict[str, Any]]:
-    """All slices of a pool, once they are there."""
+    """Wait for all slices of a pool and return them."""
     found = await slices_of(client)
     return found if found and len(found) == found[0]["spec"]["pool"]["resourceSliceCount"] else []
 
 
 def plain(slices: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Specs without what only we say, in the order of their first devices."""
+    """Return specs without our additions, in the order of their first devices."""
     specs = [each["spec"] for each in slices]
     for device in (device for spec in specs for device in spec["devices"]):
         for capacity in device.get("capacity", {}).values():
@@ -153,7 +153,7 @@ def plain(slices: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def publish(
     harness: SliceHarness, machine: Topology, mode: str
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """The slices of the Go driver, and what they are once ours has taken over."""
+    """Return the slices of the Go driver, and after our driver has taken over."""
     write_sysfs(machine, harness.directory)
     settings = harness.settings(**MODES[mode])
 
@@ -162,7 +162,7 @@ def publish(
             for each in await slices_of(client):
                 await client.delete(RESOURCE_SLICES, each["metadata"]["name"])
             async with harness.go(settings) as process:
-                there = await until(lambda: published(client), lambda: process.text()[-3000:])
+                there = await until(lambda: published(client), context=lambda: process.text()[-3000:])
             driver = CpuDriver(client, settings)
             await driver.start()
             try:
@@ -170,7 +170,7 @@ def publish(
                 async def ready() -> bool:
                     return driver.ready
 
-                await until(ready, lambda: str(driver.problems()))
+                await until(ready, context=lambda: str(driver.problems()))
                 return there, await slices_of(client)
             finally:
                 await driver.stop()
@@ -186,8 +186,8 @@ def test_both_drivers_publish_the_same(harness: SliceHarness, machine: str, mode
     assert plain(here) == plain(there)
 
 
-def test_siblings_of_four_threads_are_adjacent_only_here(harness: SliceHarness) -> None:
-    """A difference that is meant, and seen: see docs/compat.md."""
+def test_only_plimsoll_keeps_siblings_of_four_threads_adjacent(harness: SliceHarness) -> None:
+    """An intended difference: see docs/compat.md."""
     there, here = publish(harness, make_machine(cores=2, threads=4), "individual")
 
     def cpus(slices: list[dict[str, Any]]) -> list[int]:

@@ -1,4 +1,4 @@
-"""The DRA driver that Kubernetes tests itself with, as a process, at work with our plugins and our server.
+"""Test driver of Kubernetes as a process, with our plugin manager and server.
 
 It registers, publishes its devices, prepares claims that it reads from the server, reports health, is
 restarted and killed.
@@ -22,10 +22,11 @@ from plimsoll.client.endpoints import DEVICE_CLASSES, NODES, RESOURCE_CLAIMS, RE
 from plimsoll.node.claim_info import ClaimRef, DriverFault, PreparedDevice
 from plimsoll.node.layout import Layout
 from plimsoll.node.plugins import PluginManager, PluginTiming
+from tests.manifests import DRIVER, claim, device_class, node
 from tests.real.programs import ASSETS, missing
-from tests.smoke.objects import DRIVER, claim, device_class, node
 from tests.smoke.process import ServerProcess
-from tests.unit.node.plugins.peers import registered, until
+from tests.unit.node.plugins.peers import registered
+from tests.waiting import until
 
 PROGRAM = "dra-test-driver"
 pytestmark = pytest.mark.skipif(bool(missing(PROGRAM)), reason=missing(PROGRAM))
@@ -35,7 +36,7 @@ TIMES = PluginTiming(scan=0.1, gone=1.0)
 
 
 class Driver:
-    """The driver as the administrator of a server, on one node."""
+    """Driver process as the administrator of a server, on one node."""
 
     def __init__(self, server: ServerProcess, layout: Layout) -> None:
         self.log = server.directory / "driver.log"
@@ -97,8 +98,7 @@ async def work(client: Client, driver: Driver, layout: Layout, plugins: PluginMa
     (info,) = plugins.drivers()
     assert (info.name, info.version) == (DRIVER, "v1")
     assert info.endpoint == str(layout.plugins / DRIVER / "dra.sock")
-    while not await slices(client):  # it publishes once it is registered
-        await asyncio.sleep(0.05)
+    await until(lambda: slices(client))  # it publishes once it is registered
 
     one = await allocated(client, "one", "device-00")
     two = await allocated(client, "two", "device-01", SHARE)
@@ -138,7 +138,7 @@ async def work(client: Client, driver: Driver, layout: Layout, plugins: PluginMa
     assert await plugins.unprepare(DRIVER, both) == {one.uid: None, two.uid: None}
 
 
-def test_the_driver_of_kubernetes_itself(tmp_path: Path, layout: Layout) -> None:
+def test_the_kubernetes_test_driver(tmp_path: Path, layout: Layout) -> None:
     server = ServerProcess(tmp_path, durable=False)
     server.start()
     driver = Driver(server, layout)

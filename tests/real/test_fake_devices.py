@@ -1,4 +1,4 @@
-"""A real kube-apiserver takes the files of devices that come along, their classes, and binding conditions."""
+"""A real kube-apiserver accepts the bundled device files, their classes, and binding conditions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from plimsoll.drivers.fake.process import FakeDriverProcess, find_plans
 from plimsoll.drivers.plugin.plugin_server_group import NodePaths
 from tests.cluster.kube_apiserver import run_apiserver
 from tests.real.programs import ASSETS, missing
-from tests.waiting import DEADLINE
+from tests.waiting import until
 
 _MISSING = missing("kube-apiserver", "etcd")
 pytestmark = pytest.mark.skipif(bool(_MISSING), reason=_MISSING)
@@ -39,7 +39,7 @@ BINDING = {
 
 
 async def publish_all(client: Client) -> None:
-    """All that is published is kept as it is, classes too; the form is the one that the server knows."""
+    """Check that published slices and classes are kept unchanged, in the form that the server knows."""
     process = FakeDriverProcess(client, find_plans(BUILT_IN), [NodePaths(NODE, None)])
     await process.start()
     try:
@@ -64,7 +64,7 @@ async def publish_all(client: Client) -> None:
 
 
 async def attach(client: Client) -> None:
-    """Conditions of two devices of a claim are set beside each other."""
+    """Check that conditions of two devices of a claim are set separately."""
     process = FakeDriverProcess(client, parse_drivers(BINDING), [NodePaths(NODE, None)])
     await process.start()
     try:
@@ -90,13 +90,12 @@ async def attach(client: Client) -> None:
         ]
         allocation = {"status": {"allocation": {"devices": {"results": results}}}}
         await client.patch(RESOURCE_CLAIMS, "c", allocation, "default", subresource="status")
-        async with asyncio.timeout(DEADLINE):
-            while True:
-                claim = await client.get(RESOURCE_CLAIMS, "c", "default")
-                devices = claim["status"].get("devices", [])
-                if len(devices) == 2:
-                    break
-                await asyncio.sleep(0.05)
+
+        async def devices_in_status() -> list[Any]:
+            claim = await client.get(RESOURCE_CLAIMS, "c", "default")
+            return list(claim["status"].get("devices", []))
+
+        devices = await until(devices_in_status, lambda found: len(found) == 2)
         for device in devices:
             (condition,) = device["conditions"]
             assert (condition["type"], condition["status"]) == (ATTACHED, "True")
@@ -104,7 +103,7 @@ async def attach(client: Client) -> None:
         await process.end()
 
 
-def test_a_real_server_takes_devices_of_files(tmp_path: Path) -> None:
+def test_a_real_server_accepts_devices_of_device_files(tmp_path: Path) -> None:
     with run_apiserver(ASSETS, tmp_path) as config:
 
         async def scenario() -> None:

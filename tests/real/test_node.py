@@ -1,11 +1,10 @@
-"""Our node agent on a real kube-apiserver, with the rights of a node and not more."""
+"""Node agent on a real kube-apiserver, with the permissions of a node only."""
 
 from __future__ import annotations
 
 import asyncio
 import tempfile
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,24 +21,12 @@ from plimsoll.node.process.settings import NodeSettings
 from plimsoll.node.status.reporter import HeartbeatTiming
 from tests.cluster.kube_apiserver import run_apiserver
 from tests.real.programs import ASSETS, missing
-from tests.waiting import DEADLINE
+from tests.waiting import DEADLINE, until
 
 _MISSING = missing("kube-apiserver", "etcd")
 pytestmark = pytest.mark.skipif(bool(_MISSING), reason=_MISSING)
 NS = "default"
 NAME = "worker-1"
-
-
-async def until(look: Callable[[], Awaitable[Any]], fine: Callable[[Any], Any]) -> Any:
-    deadline = asyncio.get_running_loop().time() + DEADLINE
-    found: Any = None
-    while True:
-        with suppress(ApiError):
-            found = await look()
-            if fine(found):
-                return found
-        assert asyncio.get_running_loop().time() < deadline, found
-        await asyncio.sleep(0.05)
 
 
 def as_node(config: ClientConfig, name: str = NAME) -> Client:
@@ -75,14 +62,16 @@ async def live(admin: Client, config: ClientConfig, settings: NodeSettings) -> N
         assert lease["metadata"]["ownerReferences"][0]["uid"] == node["metadata"]["uid"]
         renewed = lease["spec"]["renewTime"]
         await until(
-            lambda: admin.get(LEASES, NAME, "kube-node-lease"), lambda one: one["spec"]["renewTime"] > renewed
+            lambda: admin.get(LEASES, NAME, "kube-node-lease"),
+            lambda one: one["spec"]["renewTime"] > renewed,
+            ignore=(ApiError,),
         )
 
         await admin.create(PODS, pod("fits", "3"), NS)
-        running = await until(lambda: admin.get(PODS, "fits", NS), phase("Running"))
+        running = await until(lambda: admin.get(PODS, "fits", NS), phase("Running"), ignore=(ApiError,))
         assert running["status"]["containerStatuses"][0]["ready"]
         await admin.create(PODS, pod("too-big", "2"), NS)
-        failed = await until(lambda: admin.get(PODS, "too-big", NS), phase("Failed"))
+        failed = await until(lambda: admin.get(PODS, "too-big", NS), phase("Failed"), ignore=(ApiError,))
         assert failed["status"]["reason"] == "OutOfcpu"
         assert failed["status"]["message"].endswith(
             "Node didn't have enough resource: cpu, requested: 2000, used: 3000, capacity: 4000"
@@ -90,6 +79,7 @@ async def live(admin: Client, config: ClientConfig, settings: NodeSettings) -> N
         await until(
             lambda: admin.list(EVENTS, NS),
             lambda events: any(b"OutOfcpu" in raw for raw in events.items),
+            ignore=(ApiError,),
         )
 
         # What a node may read and what not.
@@ -108,16 +98,19 @@ async def live(admin: Client, config: ClientConfig, settings: NodeSettings) -> N
                 (c["type"], c["status"]) == ("DiskPressure", "True") for c in tree["status"]["conditions"]
             )
 
-        await until(lambda: admin.get(NODES, NAME), pressed)
+        await until(lambda: admin.get(NODES, NAME), pressed, ignore=(ApiError,))
 
         # The Node is deleted.
         await admin.delete(NODES, NAME)
         again = await until(
-            lambda: admin.get(NODES, NAME), lambda one: one["metadata"]["uid"] != node["metadata"]["uid"]
+            lambda: admin.get(NODES, NAME),
+            lambda one: one["metadata"]["uid"] != node["metadata"]["uid"],
+            ignore=(ApiError,),
         )
         await until(
             lambda: admin.get(LEASES, NAME, "kube-node-lease"),
             lambda one: one["metadata"]["ownerReferences"][0]["uid"] == again["metadata"]["uid"],
+            ignore=(ApiError,),
         )
 
         # The agent goes and comes back: who was in is in.
@@ -130,7 +123,7 @@ async def live(admin: Client, config: ClientConfig, settings: NodeSettings) -> N
 
         for name in ("fits", "too-big"):
             await admin.delete(PODS, name, NS)
-        await until(lambda: admin.list(PODS, NS), lambda pods: not pods.items)
+        await until(lambda: admin.list(PODS, NS), lambda pods: not pods.items, ignore=(ApiError,))
     finally:
         process.stop()
         await asyncio.gather(task, return_exceptions=True)

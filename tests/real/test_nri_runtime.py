@@ -1,4 +1,4 @@
-"""The CPU driver's plugin at a runtime made of NRI's own Go library.
+"""CPU driver plugin with a runtime built on NRI's Go library.
 
 The program serves on the socket it is given with the number of pods it is given, each with one container, and
 makes, stops and removes containers by lines on its input.
@@ -15,16 +15,17 @@ from pathlib import Path
 import pytest
 
 from plimsoll.drivers.cpu.pinning.nri import NriEnforcer
+from tests.directories import short_directory
 from tests.real.programs import ASSETS, missing
-from tests.unit.drivers.cpu.pinning.builders import FakeCPUState, hold, machine, settings, until
-from tests.unit.drivers.cpu.pinning.runtimes import directory
+from tests.unit.drivers.cpu.pinning.builders import FakeCPUState, hold, machine, settings
+from tests.waiting import until
 
 PROGRAM = "nri-runtime"
 pytestmark = pytest.mark.skipif(bool(missing(PROGRAM)), reason=missing(PROGRAM))
 
 
 class GoRuntime:
-    """The program as a process."""
+    """Runtime process."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process
@@ -37,7 +38,7 @@ class GoRuntime:
             self.lines.append(line.decode(errors="replace").rstrip())
 
     async def send_command(self, command: str, answer: str) -> str:
-        """Say a line and wait for the line that answers it."""
+        """Send a command line and wait for its response line."""
         assert self._process.stdin is not None
         known = len(self.lines)
         self._process.stdin.write(f"{command}\n".encode())
@@ -63,7 +64,7 @@ async def go_runtime(path: Path, pods: int) -> AsyncIterator[GoRuntime]:
     )
     runtime = GoRuntime(process)
     try:
-        await until(lambda: "ready" in runtime.lines, 20)
+        await until(lambda: "ready" in runtime.lines, seconds=20)
         yield runtime
     finally:
         await runtime.stop()
@@ -71,7 +72,7 @@ async def go_runtime(path: Path, pods: int) -> AsyncIterator[GoRuntime]:
 
 def test_a_go_runtime_and_the_driver_understand_each_other() -> None:
     async def scenario() -> None:
-        async with directory() as path:
+        with short_directory() as path:
             cpu_state = FakeCPUState(machine(4), hold("a", "0-1"))
             enforcer = NriEnforcer(
                 cpu_state,
@@ -84,7 +85,7 @@ def test_a_go_runtime_and_the_driver_understand_each_other() -> None:
             await enforcer.start()
             try:
                 async with go_runtime(path / "s", 3) as runtime:
-                    await until(lambda: enforcer.linked, 20)
+                    await until(lambda: enforcer.linked, seconds=20)
                     await until(lambda: any(line.startswith("sync updates: 3") for line in runtime.lines))
                     assert len(enforcer.containers()) == 3
                     assert (await runtime.send_command("create x", "create")).startswith("create: 2-3 ")
@@ -97,7 +98,7 @@ def test_a_go_runtime_and_the_driver_understand_each_other() -> None:
                 await until(lambda: not enforcer.linked)
                 # It comes back with more containers than one message holds.
                 async with go_runtime(path / "s", 3000):
-                    await until(lambda: enforcer.linked, 20)
+                    await until(lambda: enforcer.linked, seconds=20)
                     assert len(enforcer.containers()) == 3000
             finally:
                 await enforcer.stop()

@@ -1,4 +1,4 @@
-"""Our scheduler on a real kube-apiserver: one with the alpha gates, and one as it comes."""
+"""Our scheduler on a real kube-apiserver: with the alpha gates, and with default gates."""
 
 from __future__ import annotations
 
@@ -29,8 +29,7 @@ from plimsoll.scheduler.process.configuration import SchedulerSettings
 from plimsoll.scheduler.process.run import SchedulerProcess
 from plimsoll.scheduler.snapshot.verify import verify
 from tests.cluster.kube_apiserver import run_apiserver
-from tests.real.programs import ASSETS, missing
-from tests.smoke.objects import (
+from tests.manifests import (
     DRIVER,
     NODE_STATUS,
     claim_template,
@@ -40,7 +39,8 @@ from tests.smoke.objects import (
     pod,
     resource_slice,
 )
-from tests.waiting import DEADLINE
+from tests.real.programs import ASSETS, missing
+from tests.waiting import DEADLINE, until
 
 _MISSING = missing("kube-apiserver", "etcd")
 pytestmark = pytest.mark.skipif(bool(_MISSING), reason=_MISSING)
@@ -50,18 +50,8 @@ MAPPING = {"nodeAllocatableResourceMappings": {"cpu": {"allocationMultiplier": "
 ON = "DRANodeAllocatableResources=true,DRADeviceTaintRules=true"
 
 
-async def until(look: Callable[[], Awaitable[Any]], fine: Callable[[Any], Any]) -> Any:
-    deadline = asyncio.get_running_loop().time() + DEADLINE
-    while True:
-        found = await look()
-        if fine(found):
-            return found
-        assert asyncio.get_running_loop().time() < deadline, found
-        await asyncio.sleep(0.05)
-
-
 async def furnish(client: Client, *, stock: bool) -> None:
-    """Two nodes of eight CPUs with two devices each; charges are said where the server keeps them."""
+    """Create two nodes of eight CPUs with two devices each, with charges where the server keeps them."""
     kind = device_class(DRIVER)
     if stock:
         kind["metadata"]["annotations"] = {CLASS_KEY: json.dumps(MAPPING)}
@@ -84,7 +74,7 @@ async def bound(client: Client, *names: str) -> dict[str, str]:
         pods = [codec.decode_tree(raw) for raw in (await client.list(PODS, NS)).items]
         return {one["metadata"]["name"]: one["spec"].get("nodeName", "") for one in pods}
 
-    return dict(await until(look, lambda found: all(found.get(name) for name in names)))
+    return await until(look, lambda found: all(found.get(name) for name in names))
 
 
 def large(name: str, cpu: str) -> dict[str, Any]:
@@ -133,7 +123,7 @@ async def schedule(client: Client, process: SchedulerProcess, *, stock: bool) ->
 
 
 async def recover(client: Client) -> None:
-    """Another scheduler started on the same objects has the same ledgers and continues."""
+    """Check that another scheduler started on the same objects has the same ledgers and continues."""
     again = SchedulerProcess(client, SchedulerSettings())
     task = asyncio.create_task(again.run())
     try:

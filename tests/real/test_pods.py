@@ -1,4 +1,4 @@
-"""The conversations of a pod's worker, with a real kube-apiserver."""
+"""Pod workers with a real kube-apiserver."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Served:
 
 
 async def add_node(config: ClientConfig) -> None:
-    """A resize is let through only for nodes that the server knows."""
+    """Create the node: a resize is allowed only for known nodes."""
     room = {"cpu": "8", "memory": "16Gi", "pods": "110"}
     status = {"capacity": room, "allocatable": room}
     node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}, "status": status}
@@ -51,6 +51,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 
 @pytest.mark.parametrize("scenario", STORIES, ids=lambda scenario: scenario.__name__)
-def test_with_a_real_server(server: Served, scenario: Callable[..., None], tmp_path: Path) -> None:
+def test_pod_workers_with_a_real_server(
+    server: Served, scenario: Callable[..., None], tmp_path: Path
+) -> None:
     known: dict[str, Any] = {"cluster": server, "tmp_path": tmp_path}
     scenario(**{name: known[name] for name in inspect.signature(scenario).parameters})

@@ -1,4 +1,4 @@
-"""`plimsoll whatif --as` beside the real kube-scheduler 1.36, and all questions on what kubectl dumps.
+"""`plimsoll whatif --as` compared with the real kube-scheduler 1.36, and all commands on kubectl dumps.
 
 Random clusters are furnished on a real control plane, once with DRANodeAllocatableResources and once as it
 comes. Pods are created one by one; what was predicted from a dump taken before they came must be what
@@ -37,7 +37,7 @@ _TOGETHER = ("affinity", "topologySpreadConstraints")
 
 
 @pytest.mark.parametrize("stock", CLUSTERS)
-def test_predictions_come_true(tmp_path: Path, stock: str) -> None:
+def test_predictions_match_the_real_scheduler(tmp_path: Path, stock: str) -> None:
     async def run() -> None:
         async with asyncio.timeout(300), run_oracle(tmp_path / "plane", CLUSTERS[stock]) as oracle:
             for seed in SEEDS:
@@ -83,7 +83,7 @@ async def play(oracle: Oracle, random_cluster: RandomCluster, stock: str, direct
 
 
 def with_mappings(dump: Path, random_cluster: RandomCluster, path: Path) -> Path:
-    """A dump with the slices as they were before a server without the gate dropped their mappings."""
+    """Return a dump with the mappings that a server without the gate dropped from its slices."""
     given = {
         tree["metadata"]["name"]: tree for tree in random_cluster.cluster if tree["kind"] == "ResourceSlice"
     }
@@ -98,7 +98,7 @@ def with_mappings(dump: Path, random_cluster: RandomCluster, path: Path) -> Path
 def check_command(
     before: Path, batch: Path, waiting: list[str], stock: str, turns: list[tuple[Tree, Prediction, Decision]]
 ) -> None:
-    """The whole batch predicted at once: the same, up to the first node that was taken by chance."""
+    """Compare the prediction of the full batch, up to the first node that was chosen at random."""
     without = [word for name in waiting for word in ("--remove", f"Pod/{NS}/{name}")]
     answer = ask(*("whatif", "-f", before, "--add", batch, "--as", stock, "-o", "json"), *without).check()
     assert answer.code in (0, 1), answer.err
@@ -133,7 +133,7 @@ def check_sums(dump: Path) -> None:
 
 
 def uncharged_nodes(trees: list[Tree]) -> set[str]:
-    """Nodes with a pod that shares a claim and has no charge for it in its status."""
+    """Return nodes with a pod that shares a claim and has no charge for it in its status."""
     found = set()
     for pod in (tree for tree in trees if tree["kind"] == "Pod" and tree["spec"].get("nodeName")):
         named = {entry.get("resourceClaimName") for entry in pod["spec"].get("resourceClaims", ())} - {None}
@@ -174,7 +174,7 @@ async def check_questions(dump: Path, batch: Path) -> None:
             assert await visitor.get(f"/api/explain/pod/{NS}/{pod['metadata']['name']}")
 
 
-def test_a_dump_comes_up(tmp_path: Path) -> None:
+def test_a_dump_can_be_restored(tmp_path: Path) -> None:
     """A dump of a real cluster made by kubectl is restored by `plimsoll up -f`."""
 
     async def run() -> None:

@@ -7,7 +7,6 @@ server is killed under it and comes back.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TypeVar
 
@@ -25,8 +24,7 @@ from plimsoll.client.endpoints import (
     RESOURCE_CLAIMS,
     RESOURCE_SLICES,
 )
-from tests.real.programs import Program, missing
-from tests.smoke.objects import (
+from tests.manifests import (
     DRIVER,
     NODE_STATUS,
     Tree,
@@ -37,27 +35,17 @@ from tests.smoke.objects import (
     pod,
     resource_slice,
 )
+from tests.real.programs import Program, missing
 from tests.smoke.process import ServerProcess
-from tests.waiting import DEADLINE
+from tests.waiting import DEADLINE, until
 
 pytestmark = pytest.mark.skipif(bool(missing("kube-scheduler")), reason=missing("kube-scheduler"))
 T = TypeVar("T")
 NS = "default"
 
 
-async def until(look: Callable[[], Awaitable[T]], fine: Callable[[T], bool]) -> T:
-    """Look until it is fine; what was seen then."""
-    deadline = asyncio.get_running_loop().time() + DEADLINE
-    while True:
-        found = await look()
-        if fine(found):
-            return found
-        assert asyncio.get_running_loop().time() < deadline, found
-        await asyncio.sleep(0.05)
-
-
 async def bound(client: Client, *names: str) -> dict[str, str]:
-    """Wait until pods have their nodes; which ones."""
+    """Wait until pods are bound and return their nodes."""
 
     async def look() -> dict[str, str]:
         pods = [codec.decode_tree(raw) for raw in (await client.list(PODS, NS)).items]
@@ -72,7 +60,7 @@ async def claim_of(client: Client, name: str) -> Tree:
 
 
 def mapped_slice(name: str, machine: str, devices: int) -> Tree:
-    """Devices of which each takes two CPUs of its node."""
+    """Return devices that each charge two CPUs to their node."""
     tree = resource_slice(name, machine, devices)
     for device in tree["spec"]["devices"]:
         device["nodeAllocatableResourceMappings"] = {"cpu": {"allocationMultiplier": "2"}}
@@ -80,7 +68,7 @@ def mapped_slice(name: str, machine: str, devices: int) -> Tree:
 
 
 async def furnish(client: Client) -> None:
-    """Two nodes with two devices each."""
+    """Create two nodes with two devices each."""
     await client.create(DEVICE_CLASSES, device_class(DRIVER))
     await client.create(RESOURCE_CLAIM_TEMPLATES, claim_template("t", DRIVER), NS)
     for name in ("n1", "n2"):
@@ -123,7 +111,7 @@ async def find_events(client: Client) -> None:
 
 
 async def hand_down(client: Client) -> None:
-    """A pod that waits gets what another leaves."""
+    """Check that a pending pod gets the devices that another releases."""
     await client.create(PODS, claiming_pod("late", "t"), NS)
 
     async def reasons() -> list[str]:
@@ -136,7 +124,7 @@ async def hand_down(client: Client) -> None:
 
 
 async def outlive(client: Client, server: ServerProcess) -> None:
-    """The server is killed, comes back, and pods are scheduled as before."""
+    """Check that pods are scheduled after the server is killed and restarted."""
     for number in range(2):
         await client.create(PODS, pod(f"before-{number}"), NS)
         await asyncio.to_thread(server.kill)

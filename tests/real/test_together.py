@@ -1,4 +1,4 @@
-"""kube-scheduler and kube-controller-manager, both with their default settings, on our server alone.
+"""kube-scheduler and kube-controller-manager with their default settings on our server.
 
 Our own controllers are off: theirs make claims from templates, replica sets, pods and endpoints. Then the
 server is killed under both and comes back.
@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
-from typing import Any
 
 import pytest
 
@@ -28,8 +27,7 @@ from plimsoll.client.endpoints import (
     SERVICE_ACCOUNTS,
 )
 from plimsoll.errors import ApiError
-from tests.real.programs import Program, missing
-from tests.smoke.objects import (
+from tests.manifests import (
     DRIVER,
     NODE_STATUS,
     Tree,
@@ -39,8 +37,9 @@ from tests.smoke.objects import (
     node,
     resource_slice,
 )
+from tests.real.programs import Program, missing
 from tests.smoke.process import ServerProcess
-from tests.waiting import DEADLINE
+from tests.waiting import DEADLINE, until
 
 NAMES = ("kube-scheduler", "kube-controller-manager")
 pytestmark = pytest.mark.skipif(bool(missing(*NAMES)), reason=missing(*NAMES))
@@ -75,19 +74,6 @@ async def connected(server: ServerProcess) -> AsyncIterator[Client]:
         yield client
 
 
-async def until(fine: Callable[[], Awaitable[Any]]) -> Any:
-    deadline = asyncio.get_running_loop().time() + DEADLINE
-    while True:
-        try:
-            if found := await fine():
-                return found
-        except ApiError as error:
-            if error.code not in (0, 404):
-                raise
-        assert asyncio.get_running_loop().time() < deadline, fine
-        await asyncio.sleep(0.05)
-
-
 def deployment(name: str, replicas: int) -> Tree:
     template = claiming_pod("", "t")
     template = {"metadata": {"labels": {"app": name}}, "spec": template["spec"]}
@@ -117,13 +103,13 @@ async def furnish(client: Client) -> None:
         await client.create(RESOURCE_SLICES, resource_slice(f"{name}-gpu", name, 8))
 
 
-def test_they_work_together_and_outlive_the_server(server: ServerProcess, programs: list[Program]) -> None:
+def test_all_components_survive_a_server_restart(server: ServerProcess, programs: list[Program]) -> None:
     async def scenario() -> None:
         async with connected(server) as client:
-            await until(lambda: client.get(SERVICE_ACCOUNTS, "default", NS))
+            await until(lambda: client.get(SERVICE_ACCOUNTS, "default", NS), ignore=(ApiError,))
             await furnish(client)
             await client.create(DEPLOYMENTS, deployment("first", 3), NS)
-            await until(lambda: placed(client, "first", 3))
+            await until(lambda: placed(client, "first", 3), ignore=(ApiError,))
             for name in NAMES:
                 lease = await client.get(LEASES, name, "kube-system")
                 assert lease["spec"]["holderIdentity"]
@@ -132,9 +118,9 @@ def test_they_work_together_and_outlive_the_server(server: ServerProcess, progra
             await asyncio.to_thread(server.kill)
             await asyncio.to_thread(server.start)
             await client.patch(DEPLOYMENTS, "first", {"spec": {"replicas": 5}}, NS, subresource="scale")
-            await until(lambda: placed(client, "first", 5))
+            await until(lambda: placed(client, "first", 5), ignore=(ApiError,))
             await client.delete(DEPLOYMENTS, "first", NS, propagation="Foreground")
-            await until(lambda: gone(client))
+            await until(lambda: gone(client), ignore=(ApiError,))
 
     asyncio.run(scenario())
     for program in programs:
@@ -144,7 +130,7 @@ def test_they_work_together_and_outlive_the_server(server: ServerProcess, progra
 
 
 async def gone(client: Client) -> bool:
-    """Pods end when their node says so, which is us; claims end with their pods."""
+    """Delete pods as their kubelet and wait for their claims to be deleted."""
     for raw in (await client.list(PODS, NS)).items:
         pod = codec.decode_tree(raw)
         if pod["metadata"].get("deletionTimestamp"):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -10,7 +9,7 @@ from plimsoll.ledger.units import from_units
 from plimsoll.scheduler.process.run import SchedulerProcess
 from plimsoll.scheduler.snapshot.verify import verify
 from plimsoll.up.local_cluster import LocalCluster
-from tests.waiting import DEADLINE
+from tests.waiting import wait_until
 
 Tree = dict[str, Any]
 NS = "default"
@@ -114,10 +113,7 @@ class LedgerCluster(LocalCluster):
         self._until(look, wanted)
 
     def _until(self, look: Callable[[SchedulerProcess], object], wanted: object) -> None:
-        deadline = time.monotonic() + DEADLINE
-        while (found := self.ask(look)) != wanted:
-            assert time.monotonic() < deadline, f"{found} is not {wanted}"
-            time.sleep(0.01)
+        wait_until(lambda: self.ask(look), lambda found: found == wanted, context=f"expected {wanted}")
 
 
 def container(name: str, *claims: str, **requests: str) -> Tree:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ import yaml
 
 from plimsoll.errors import ApiError
 from plimsoll.up.local_cluster import LocalCluster
+from tests.waiting import wait_until
 
 Tree = dict[str, Any]
 USE_CASES = Path(__file__).parents[3] / "shared" / "usecases"
@@ -186,13 +188,13 @@ class UseCaseRun:
     def _compare_events(self) -> None:
         wanted = {self._event(event) for event in self.use_case.result["events"]}
         others = {f"Pod/{name}" for name in self.better}
-        deadline = time.monotonic() + QUICK
-        while True:
-            found = self._events()
-            missing = {event for event in wanted - found if event[0] not in others}
-            if not missing or time.monotonic() > deadline:
-                break
-            time.sleep(0.02)  # they are written in the background
+
+        def is_complete(events: set[Any]) -> bool:
+            return all(event[0] in others for event in wanted - events)
+
+        with suppress(AssertionError):  # they are written in the background
+            wait_until(self._events, is_complete, seconds=QUICK)
+        found = self._events()
         for name in sorted({event[0] for event in wanted ^ found}):
             self._compare(
                 f"events/{name}",

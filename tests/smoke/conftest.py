@@ -1,4 +1,4 @@
-"""A server as a process for the smoke tests, started once, and kubectl where there is one."""
+"""Fixtures: one server process for all smoke tests, and kubectl if available."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
 
 @pytest.fixture(scope="session")
 def admin(server: ServerProcess, tmp_path_factory: pytest.TempPathFactory) -> Kubectl:
-    """kubectl as the administrator."""
+    """Return kubectl as the administrator."""
     program = find_kubectl()
     if not program:
         pytest.skip("no kubectl: set KUBEBUILDER_ASSETS to a directory with one, or install it in the PATH")
@@ -33,7 +33,7 @@ def admin(server: ServerProcess, tmp_path_factory: pytest.TempPathFactory) -> Ku
 
 @pytest.fixture
 def kubectl(admin: Kubectl) -> Kubectl:
-    """The same in a namespace of the test's own."""
+    """Return kubectl in the test's own namespace."""
     name = f"t-{secrets.token_hex(4)}"
     admin("create", "namespace", name)
     return admin.within(name)

@@ -1,4 +1,4 @@
-"""kubectl as a process, against one server."""
+"""kubectl as a process."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.waiting import DEADLINE
 
 
 def find_kubectl() -> str:
-    """The program: from KUBEBUILDER_ASSETS, or from the PATH; empty if there is none."""
+    """Return the path of kubectl from KUBEBUILDER_ASSETS or PATH; empty if there is none."""
     assets = os.environ.get("KUBEBUILDER_ASSETS")
     if assets and (Path(assets) / "kubectl").is_file():
         return str(Path(assets) / "kubectl")
@@ -29,7 +29,7 @@ class Result(NamedTuple):
 
 
 class Kubectl:
-    """Runs commands as one user in one namespace; calling it demands success and gives what was printed."""
+    """Runner of commands as one user in one namespace; a call requires success and returns the output."""
 
     def __init__(self, program: str, kubeconfig: Path, directory: Path, namespace: str = "default") -> None:
         self.kubeconfig = kubeconfig
@@ -49,17 +49,17 @@ class Kubectl:
         return result.out
 
     def refused(self, *arguments: str, given: Any = None) -> str:
-        """Return what a command says that must not succeed."""
+        """Return the error output of a command that must fail."""
         result = self.run(*arguments, given=given)
         assert result.code != 0, f"kubectl {' '.join(arguments)} succeeded:\n{result.out}"
         return result.err
 
     def get(self, *arguments: str) -> Any:
-        """Objects as JSON."""
+        """Return objects as JSON."""
         return json.loads(self("get", *arguments, "-o", "json"))
 
     def run(self, *arguments: str, given: Any = None, editor: str = "") -> Result:
-        """Run a command; `given` (trees) comes on its standard input, `editor` is for `kubectl edit`."""
+        """Run a command; `given` (trees) is its standard input, `editor` is for `kubectl edit`."""
         done = subprocess.run(
             [self._program, "--namespace", self.namespace, *arguments],
             input=manifest(given).encode() if given is not None else None,
@@ -72,7 +72,7 @@ class Kubectl:
         return Result(done.returncode, done.stdout.decode(), done.stderr.decode())
 
     def start(self, *arguments: str) -> subprocess.Popen[str]:
-        """A command that goes on, such as `get -w`; the caller ends it."""
+        """Start a command that keeps running, such as `get -w`; the caller stops it."""
         return subprocess.Popen(
             [self._program, "--namespace", self.namespace, *arguments],
             stdin=subprocess.DEVNULL,
@@ -92,7 +92,7 @@ class Kubectl:
 
 
 def manifest(given: Any) -> str:
-    """One tree or a list of them as a file for -f, or a patch."""
+    """Write one tree or a list of trees to a file for -f, or a patch."""
     return json.dumps(
         {"apiVersion": "v1", "kind": "List", "items": given} if isinstance(given, list) else given
     )

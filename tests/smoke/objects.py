@@ -1,4 +1,4 @@
-"""The objects of the smoke tests, as trees."""
+"""Objects of the smoke tests, as trees."""
 
 from __future__ import annotations
 
@@ -105,14 +105,14 @@ def claim_template(name: str, device_class: str) -> Tree:
 
 
 def claiming_pod(name: str, template: str) -> Tree:
-    """A pod with a claim of its own."""
+    """Return a pod with its own claim."""
     tree = pod(name, resourceClaims=[{"name": "gpu", "resourceClaimTemplateName": template}])
     tree["spec"]["containers"][0]["resources"]["claims"] = [{"name": "gpu"}]
     return tree
 
 
 def owned_config_map(name: str, owner: Tree) -> Tree:
-    """A ConfigMap that belongs to another one, as it was read."""
+    """Return a ConfigMap owned by another one."""
     tree = config_map(name)
     tree["metadata"]["ownerReferences"] = [
         {

@@ -1,4 +1,4 @@
-"""`plimsoll server` as a process of its own: started, killed and started again by tests."""
+"""`plimsoll server` as a process that tests start, kill and restart."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _READY = re.compile(rb"serving the Kubernetes API at https://127\.0\.0\.1:(\d+)"
 
 
 class ServerProcess:
-    """One server over one data directory; it keeps its port when it is started again."""
+    """Server on one data directory; it keeps its port across restarts."""
 
     def __init__(self, directory: Path, *options: str, durable: bool = True) -> None:
         self.directory = directory
@@ -44,7 +44,7 @@ class ServerProcess:
         return find_config(self.kubeconfig)
 
     def start(self) -> None:
-        """Start and wait until the server answers; AssertionError with its log if it does not."""
+        """Start and wait until the server responds; AssertionError with its log if it does not."""
         self.launch()
         self.await_ready()
 
@@ -70,11 +70,11 @@ class ServerProcess:
         self.port = int(found[1])
 
     def stop(self) -> None:
-        """Ask it to stop, and see that it does."""
+        """Stop the server with a signal and wait for its exit."""
         self._end(signal.SIGTERM)
 
     def kill(self) -> None:
-        """kill -9."""
+        """Kill the server with SIGKILL."""
         self._end(signal.SIGKILL)
 
     def _end(self, number: signal.Signals) -> None:
@@ -93,5 +93,5 @@ class ServerProcess:
                 process.stdout.close()
 
     def complaints(self) -> str:
-        """Return what the server wrote to its log."""
+        """Return the server's log."""
         return self.log.read_text(errors="replace") if self.log.exists() else ""

@@ -1,4 +1,4 @@
-"""Commands of `plimsoll` that go on, as processes of their own beside a server of their own."""
+"""Long-running commands of `plimsoll` as processes."""
 
 from __future__ import annotations
 
@@ -6,18 +6,17 @@ import re
 import signal
 import subprocess
 import sys
-import time
 import urllib.request
 from pathlib import Path
 from typing import ClassVar, Self
 
-from tests.waiting import DEADLINE
+from tests.waiting import DEADLINE, wait_until
 
 _LISTENING = re.compile(r'(?:address=|"address": ")([^"\s]+)')
 
 
 class Program:
-    """A running command; what it logs is in a file of its name."""
+    """Running command with its log file."""
 
     command: ClassVar[str]
 
@@ -34,7 +33,7 @@ class Program:
         return self
 
     def run(self) -> tuple[int, str]:
-        """Run to the end; the exit code and what was said on standard error."""
+        """Run to the end; return the exit code and standard error."""
         done = subprocess.run(self._command, capture_output=True, timeout=DEADLINE, check=False)
         return done.returncode, done.stderr.decode()
 
@@ -42,16 +41,20 @@ class Program:
         return self.log.read_text(errors="replace") if self.log.exists() else ""
 
     def await_text(self, pattern: str, count: int = 1) -> re.Match[str]:
-        """Wait until the log says something, so many times."""
-        deadline = time.monotonic() + DEADLINE
-        while True:
+        """Wait until the log contains a pattern a number of times; return the last match."""
+
+        def search() -> list[re.Match[str]]:
             found = list(re.finditer(pattern, self.text()))
-            if len(found) >= count:
-                return found[-1]
-            assert self._process is not None, self.text()
-            assert self._process.poll() is None, f"it ended:\n{self.text()}"
-            assert time.monotonic() < deadline, f"no {pattern!r} in:\n{self.text()}"
-            time.sleep(0.02)
+            if len(found) < count:
+                assert self._process is not None, self.text()
+                assert self._process.poll() is None, f"it ended:\n{self.text()}"
+            return found
+
+        return wait_until(
+            search,
+            lambda found: len(found) >= count,
+            context=lambda: f"no {pattern!r} in:\n{self.text()}",
+        )[-1]
 
     def page(self, path: str) -> str:
         address = self.await_text(_LISTENING.pattern)[1]
@@ -62,7 +65,7 @@ class Program:
         self._end(signal.SIGKILL)
 
     def stop(self) -> int:
-        """SIGTERM; its exit code."""
+        """Send SIGTERM; return the exit code."""
         return self._end(signal.SIGTERM)
 
     def _end(self, number: signal.Signals) -> int:

@@ -1,4 +1,4 @@
-"""The CPU driver as a process beside a server and a node: killed, asked, and taken over."""
+"""CPU driver process with a server and a node: killed, queried and restarted."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import json
 import os
 import shutil
 import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,10 +17,12 @@ from plimsoll.api import codec
 from plimsoll.cli.main import main
 from plimsoll.client import Client
 from plimsoll.client.endpoints import DEVICE_CLASSES, PODS, RESOURCE_CLAIM_TEMPLATES, RESOURCE_SLICES
+from tests.directories import short_directory
 from tests.smoke.process import ServerProcess
 from tests.smoke.programs import NodeProgram, Program, SchedulerProgram
-from tests.smoke.test_up import TEMPLATE, pod, running, until
+from tests.smoke.up_process import TEMPLATE, pod, running
 from tests.unit.drivers.cpu.machines import make_machine, write_sysfs
+from tests.waiting import until
 
 NODE = "metal"
 CAN_DROP = os.geteuid() == 0 and shutil.which("setpriv") is not None
@@ -45,8 +46,8 @@ class DriverProgram(Program):
 
 @pytest.fixture
 def root() -> Iterator[Path]:
-    with tempfile.TemporaryDirectory(prefix="p-", dir="/tmp") as directory:
-        yield Path(directory)
+    with short_directory() as path:
+        yield path
 
 
 @pytest.fixture
@@ -66,7 +67,7 @@ def ask(capsys: pytest.CaptureFixture[str], driver: DriverProgram, *words: str) 
     return int(str(ended.value.code or 0)), capsys.readouterr().out
 
 
-def test_a_driver_is_asked_killed_and_started_again(
+def test_a_driver_prepares_is_killed_and_restarted(
     server: ServerProcess, root: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write_sysfs(make_machine(numa=2, cores=2), root / "host")

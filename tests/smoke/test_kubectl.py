@@ -1,4 +1,4 @@
-"""A real kubectl does its daily work against `plimsoll server`: objects."""
+"""kubectl with `plimsoll server`: objects."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.smoke.kubectl import Kubectl, manifest
-from tests.smoke.objects import (
+from tests.manifests import (
     NODE_STATUS,
     claim,
     claim_template,
@@ -21,11 +20,12 @@ from tests.smoke.objects import (
     pod,
     resource_slice,
 )
+from tests.smoke.kubectl import Kubectl, manifest
 
 
 @pytest.fixture
 def machine(kubectl: Kubectl) -> str:
-    """A node that is ready."""
+    """Create a node that is ready."""
     name = f"n-{secrets.token_hex(4)}"
     kubectl("create", "-f", "-", given=node(name))
     status = manifest({"status": NODE_STATUS})
@@ -68,7 +68,7 @@ def test_apply_moves_from_client_to_server(kubectl: Kubectl) -> None:
     assert kubectl.get("configmap", "c")["data"] == {"a": "2"}
 
 
-def test_create_refuses_what_is_there_or_wrong(kubectl: Kubectl) -> None:
+def test_create_refuses_existing_and_invalid_objects(kubectl: Kubectl) -> None:
     assert kubectl("create", "configmap", "c", "--from-literal=a=1") == "configmap/c created\n"
     assert '"c" already exists' in kubectl.refused("create", "configmap", "c")
     wrong = {**pod("p"), "spec": {"containers": [{"name": "Bad Name", "image": "x"}]}}
@@ -89,7 +89,7 @@ def test_edit(kubectl: Kubectl) -> None:
     assert kubectl.get("configmap", "c")["data"] == {"word": "after"}
 
 
-def test_replace_minds_the_version(kubectl: Kubectl) -> None:
+def test_replace_checks_the_resource_version(kubectl: Kubectl) -> None:
     kubectl("create", "-f", "-", given=config_map("c", a="1"))
     read = kubectl.get("configmap", "c")
     read["data"]["a"] = "2"
@@ -246,7 +246,7 @@ def test_delete_by_name_label_and_force(kubectl: Kubectl, machine: str) -> None:
     assert kubectl("get", "configmaps", "-o", "name") == ""
 
 
-def test_delete_minds_dependents(kubectl: Kubectl) -> None:
+def test_delete_propagates_to_dependents(kubectl: Kubectl) -> None:
     kubectl("create", "-f", "-", given=[config_map(f"owner-{name}") for name in "abc"])
     owners = [kubectl.get("configmap", f"owner-{name}") for name in "abc"]
     kubectl(
@@ -297,7 +297,7 @@ def test_taints_and_cordons(kubectl: Kubectl, machine: str) -> None:
     assert not kubectl.get("node", machine)["spec"].get("unschedulable")
 
 
-def test_drain_minds_budgets(kubectl: Kubectl, machine: str) -> None:
+def test_drain_respects_budgets(kubectl: Kubectl, machine: str) -> None:
     kubectl("create", "-f", "-", given=pod("p", node=machine, labels={"app": "x"}))
     running = '{"status":{"phase":"Running"}}'
     kubectl("patch", "pod", "p", "--subresource=status", "--type=merge", "-p", running)

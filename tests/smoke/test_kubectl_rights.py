@@ -1,4 +1,4 @@
-"""A real kubectl asks `plimsoll server` what there is, and who may do what."""
+"""kubectl with `plimsoll server`: discovery and permissions."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from pathlib import Path
 from plimsoll.apiserver.auth.certificates import CertificateAuthority
 from plimsoll.apiserver.auth.kubeconfig import write_kubeconfig
 from plimsoll.apiserver.auth.users import User
+from tests.manifests import config_map, pod
 from tests.smoke.kubectl import Kubectl
-from tests.smoke.objects import config_map, pod
 from tests.smoke.process import ServerProcess
 
 
@@ -92,7 +92,7 @@ def test_a_client_certificate(kubectl: Kubectl, server: ServerProcess, tmp_path:
     assert "forbidden" in carol.refused("get", "configmaps")
 
 
-def test_a_stranger_is_refused(kubectl: Kubectl, server: ServerProcess, tmp_path: Path) -> None:
+def test_an_unknown_user_is_refused(kubectl: Kubectl, server: ServerProcess, tmp_path: Path) -> None:
     authority = (server.data / "ca.crt").read_bytes()
     write_kubeconfig(tmp_path / "bad", server.url, authority=authority, token="not-a-token")
     stranger = kubectl.using(tmp_path / "bad")

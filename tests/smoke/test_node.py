@@ -1,11 +1,10 @@
-"""The node agent as a process beside a server: pods as local processes, kills, restarts, refusals."""
+"""Node agent process with a server: pods as local processes, kills, restarts, errors."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import os
-import tempfile
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -17,9 +16,10 @@ from plimsoll.cli.main import main
 from plimsoll.client import Client
 from plimsoll.client.endpoints import NODES, PODS
 from plimsoll.errors import ApiError
+from tests.directories import short_directory
 from tests.smoke.process import ServerProcess
 from tests.smoke.programs import NodeProgram
-from tests.waiting import DEADLINE
+from tests.waiting import until, wait_until
 
 NS = "default"
 NAME = "metal"
@@ -37,8 +37,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
 
 @pytest.fixture
 def root() -> Iterator[Path]:
-    with tempfile.TemporaryDirectory(prefix="p-", dir="/tmp") as directory:
-        yield Path(directory)
+    with short_directory() as path:
+        yield path
 
 
 def run_scenario(server: ServerProcess, scenario: Callable[[Client], Awaitable[None]]) -> None:
@@ -49,18 +49,6 @@ def run_scenario(server: ServerProcess, scenario: Callable[[Client], Awaitable[N
     asyncio.run(run())
 
 
-async def until(look: Callable[[], Awaitable[Any]], fine: Callable[[Any], Any]) -> Any:
-    deadline = asyncio.get_running_loop().time() + DEADLINE
-    found: Any = None
-    while True:
-        with suppress(ApiError):
-            found = await look()
-            if fine(found):
-                return found
-        assert asyncio.get_running_loop().time() < deadline, found
-        await asyncio.sleep(0.05)
-
-
 def pod(name: str, node: str, *command: str) -> dict[str, Any]:
     container = {"name": "c", "image": "local", "command": list(command)}
     spec = {"nodeName": node, "terminationGracePeriodSeconds": 5, "containers": [container]}
@@ -69,7 +57,11 @@ def pod(name: str, node: str, *command: str) -> dict[str, Any]:
 
 async def running(client: Client, name: str) -> dict[str, Any]:
     return dict(
-        await until(lambda: client.get(PODS, name, NS), lambda tree: tree["status"].get("phase") == "Running")
+        await until(
+            lambda: client.get(PODS, name, NS),
+            lambda tree: tree["status"].get("phase") == "Running",
+            ignore=(ApiError,),
+        )
     )
 
 
@@ -78,7 +70,7 @@ def is_alive(pid: int) -> bool:
 
 
 def kubeconfig_of(who: str, server: ServerProcess, directory: Path) -> Path:
-    """Credentials with the rights of one node and not more."""
+    """Return the path of credentials with the permissions of one node."""
     path = directory / "own"
     with suppress(SystemExit):
         main(["kubeconfig", who, "--data", str(server.data), "--server", server.url, "--out", str(path)])
@@ -98,6 +90,7 @@ def test_containers_outlive_their_agent(server: ServerProcess, root: Path, tmp_p
             lambda tree: any(
                 (c["type"], c["status"]) == ("Ready", "True") for c in tree["status"]["conditions"]
             ),
+            ignore=(ApiError,),
         )
         script = f"echo $$$$ > {output}.new; mv {output}.new {output}; exec sleep 1000"
         await client.create(PODS, pod("long", NAME, "sh", "-c", script), NS)
@@ -114,13 +107,13 @@ def test_containers_outlive_their_agent(server: ServerProcess, root: Path, tmp_p
 
     async def end(client: Client) -> None:
         await client.delete(PODS, "long", NS)
-        await until(lambda: client.list(PODS, NS), lambda pods: not pods.items)
+        await until(lambda: client.list(PODS, NS), lambda pods: not pods.items, ignore=(ApiError,))
 
     seen: dict[str, str] = {}
     try:
         program.await_text("ready nodes=1")
         run_scenario(server, begin)
-        pid = int(output.read_text())
+        pid = int(wait_until(output.read_text, ignore=(FileNotFoundError,)))
         assert is_alive(pid)
 
         code, text = NodeProgram(tmp_path, own, *options, name="second").run()
@@ -164,7 +157,7 @@ def test_many_simulated_nodes(server: ServerProcess, root: Path, tmp_path: Path)
         await client.create(PODS, pod("simulated", "sim-13", "anything"), NS)
         await running(client, "simulated")
         await client.delete(PODS, "simulated", NS)
-        await until(lambda: client.list(PODS, NS), lambda pods: not pods.items)
+        await until(lambda: client.list(PODS, NS), lambda pods: not pods.items, ignore=(ApiError,))
 
     async def gone(client: Client) -> None:
         assert not (await client.list(NODES, labels="rack=7")).items
@@ -181,10 +174,10 @@ def test_many_simulated_nodes(server: ServerProcess, root: Path, tmp_path: Path)
 
 
 def test_a_directory_that_cannot_be_used_is_one_line(server: ServerProcess, tmp_path: Path) -> None:
-    code, said = NodeProgram(tmp_path, server.kubeconfig, "--name", "bad", "--root", "/proc/x").run()
+    code, output = NodeProgram(tmp_path, server.kubeconfig, "--name", "bad", "--root", "/proc/x").run()
     assert code == 2
-    assert "choose another with --root" in said
-    assert "Traceback" not in said
+    assert "choose another with --root" in output
+    assert "Traceback" not in output
 
 
 @pytest.mark.parametrize(

@@ -1,11 +1,9 @@
-"""A driver made from the public `.proto` files alone, in a process of its own, at work with our plugins."""
+"""Driver built from the public `.proto` files only, in its own process, with the agent's plugin manager."""
 
 from __future__ import annotations
 
 import asyncio
-import shutil
 import signal
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,9 +12,10 @@ import pytest
 from plimsoll.node.claim_info import ClaimRef, DriverFault, PreparedDevice
 from plimsoll.node.layout import Layout
 from plimsoll.node.plugins import HealthStatus, PluginManager, PluginTiming
+from tests.directories import short_directory
 from tests.node_peers import DriverProcess, make_stubs
-from tests.unit.node.plugins.peers import registered, run, until
-from tests.waiting import DEADLINE
+from tests.unit.node.plugins.peers import registered, run
+from tests.waiting import DEADLINE, until
 
 SHARE = "6b0c4c5e-2b6e-4c7d-a2f3-1d2c3b4a5968"
 A, B = ClaimRef("default", "a", "uid-a"), ClaimRef("other", "b", "uid-b")
@@ -30,12 +29,11 @@ def stubs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def root() -> Iterator[Path]:
-    directory = tempfile.mkdtemp(prefix="p-", dir="/tmp")
-    yield Path(directory)
-    shutil.rmtree(directory)
+    with short_directory() as path:
+        yield path
 
 
-def test_it_registers_prepares_and_releases(root: Path, stubs: Path, tmp_path: Path) -> None:
+def test_a_driver_process_registers_prepares_and_releases(root: Path, stubs: Path, tmp_path: Path) -> None:
     cdi = root / "cdi"
     versions = "v1.DRAPlugin,v1beta1.DRAPlugin,v1.DRAResourceHealth"
     driver = DriverProcess(
@@ -93,7 +91,7 @@ def test_it_registers_prepares_and_releases(root: Path, stubs: Path, tmp_path: P
         driver.stop(signal.SIGKILL)
 
 
-def test_it_is_killed_and_comes_back(root: Path, stubs: Path, tmp_path: Path) -> None:
+def test_a_killed_driver_process_registers_again(root: Path, stubs: Path, tmp_path: Path) -> None:
     driver = DriverProcess(root, stubs, tmp_path)
     gone: list[str] = []
 
@@ -128,8 +126,8 @@ def test_it_is_killed_and_comes_back(root: Path, stubs: Path, tmp_path: Path) ->
         driver.stop(signal.SIGKILL)
 
 
-def test_it_is_replaced_in_a_rolling_update_under_load(root: Path, stubs: Path, tmp_path: Path) -> None:
-    """No call fails from the first driver to the second, and none is lost."""
+def test_a_driver_process_is_replaced_in_a_rolling_update(root: Path, stubs: Path, tmp_path: Path) -> None:
+    """No call fails or is lost between the first driver and the second."""
     old = DriverProcess(root, stubs, tmp_path / "old", "--instance=old", "--pool=old")
     new = DriverProcess(root, stubs, tmp_path / "new", "--instance=new", "--pool=new")
     pools: list[str] = []

@@ -1,4 +1,4 @@
-"""The official Python client and lightkube work against `plimsoll server`."""
+"""The official Python client and lightkube with `plimsoll server`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from lightkube.resources.core_v1 import ConfigMap, Namespace, Pod
 from lightkube.resources.resource_v1 import ResourceClaim
 from lightkube.types import CascadeType, PatchType
 
-from tests.smoke.objects import DRIVER, claim, config_map, device_class, pod
+from tests.manifests import DRIVER, claim, config_map, device_class, pod
 from tests.smoke.process import ServerProcess
 
 #: Versions of the official client differ in what they say about their types.
@@ -32,7 +32,7 @@ ApiException: type[Any] = k8s.client.exceptions.ApiException
 
 @pytest.fixture(scope="module")
 def api(server: ServerProcess) -> Iterator[Any]:
-    """The official client's ApiClient."""
+    """Return the official client's ApiClient."""
     config = k8s.client.Configuration()
     k8s.config.load_kube_config(str(server.kubeconfig), client_configuration=config)
     with k8s.client.ApiClient(config) as client:
@@ -48,7 +48,7 @@ def namespace(api: Any) -> str:
 
 
 class TestOfficial:
-    """kubernetes, the client of the project itself."""
+    """kubernetes, the official client."""
 
     def test_create_read_replace_patch_delete(self, api: Any, namespace: str) -> None:
         core = k8s.client.CoreV1Api(api)
@@ -167,7 +167,7 @@ class TestOfficial:
         classes.delete(name=name)
 
     def test_a_lease_held_by_one(self, api: Any, namespace: str) -> None:
-        """Leader election as client libraries do it: who reads first and writes under that version wins."""
+        """Leader election as client libraries do it: the first write under the version that was read wins."""
         coordination = k8s.client.CoordinationV1Api(api)
         now = datetime.now(UTC)
         spec = k8s.client.V1LeaseSpec(
@@ -207,7 +207,7 @@ def light(server: ServerProcess, namespace: str) -> Iterator[lightkube.Client]:
 
 
 class TestLightkube:
-    """lightkube, which is small, typed and built on another HTTP library."""
+    """lightkube, a typed client on another HTTP library."""
 
     def test_create_get_list_patch_delete(self, light: lightkube.Client) -> None:
         made = light.create(

@@ -1,4 +1,4 @@
-"""The scheduler as processes beside a server: pods bound, leaders killed, signals, files and dry runs."""
+"""Scheduler processes with a server: bindings, killed leaders, signals, files and dry runs."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import asyncio
 import json
 import subprocess
 import sys
-import time
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -26,7 +25,7 @@ from plimsoll.client.endpoints import (
     RESOURCE_CLAIMS,
     RESOURCE_SLICES,
 )
-from tests.smoke.objects import (
+from tests.manifests import (
     DRIVER,
     NODE_STATUS,
     claim_template,
@@ -38,7 +37,7 @@ from tests.smoke.objects import (
 )
 from tests.smoke.process import ServerProcess
 from tests.smoke.programs import SchedulerProgram
-from tests.waiting import DEADLINE
+from tests.waiting import DEADLINE, until
 
 NS = "default"
 ALL = ("--scheduler-name", "default-scheduler")
@@ -63,7 +62,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
 
 @pytest.fixture
 def clean(server: ServerProcess) -> ServerProcess:
-    """The server without what a test before has left."""
+    """Return the server without the objects of former tests."""
 
     async def sweep(client: Client) -> None:
         for endpoint in (
@@ -87,16 +86,6 @@ def run_scenario(server: ServerProcess, scenario: Scenario) -> None:
             await scenario(client)
 
     asyncio.run(run())
-
-
-async def until(look: Callable[[], Awaitable[Any]], fine: Callable[[Any], Any]) -> Any:
-    deadline = time.monotonic() + DEADLINE
-    while True:
-        found = await look()
-        if fine(found):
-            return found
-        assert time.monotonic() < deadline, found
-        await asyncio.sleep(0.02)
 
 
 async def furnish(client: Client, *names: str, devices: int = 2) -> None:
@@ -276,10 +265,10 @@ def test_mistakes_are_one_line(
     with pytest.raises(SystemExit) as ended:
         main(["scheduler", *options])
     assert ended.value.code == 2
-    said = capsys.readouterr()
-    assert message in said.err
-    assert said.err.count("\n") == 1
-    assert said.out == ""
+    captured = capsys.readouterr()
+    assert message in captured.err
+    assert captured.err.count("\n") == 1
+    assert captured.out == ""
 
 
 def test_a_port_in_use_is_reported(clean: ServerProcess) -> None:

@@ -1,20 +1,15 @@
-"""`plimsoll up` as a process: a cluster on this machine whose pods really run on the CPUs they claim."""
+"""`plimsoll up` as a process: a cluster on this machine whose pods run on the CPUs they claim."""
 
 from __future__ import annotations
 
-import asyncio
 import os
 import re
 import signal
-import subprocess
-import sys
-import tempfile
 import time
 import urllib.request
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -28,123 +23,23 @@ from plimsoll.client.endpoints import (
     RESOURCE_CLAIM_TEMPLATES,
     RESOURCE_SLICES,
 )
-from plimsoll.client.kubeconfig import find_config
 from plimsoll.errors import ApiError
 from plimsoll.node.cgroups.detect import detect
 from plimsoll.node.cgroups.kernel import LinuxKernel
 from plimsoll.node.cgroups.ownership import default_root
-from tests.waiting import DEADLINE
-
-TEMPLATE = {
-    "apiVersion": "resource.k8s.io/v1",
-    "kind": "ResourceClaimTemplate",
-    "metadata": {"name": "one-cpu"},
-    "spec": {
-        "spec": {
-            "devices": {
-                "requests": [
-                    {
-                        "name": "cpus",
-                        "exactly": {
-                            "deviceClassName": "dra.cpu",
-                            "capacity": {"requests": {"dra.cpu/cpu": "1"}},
-                        },
-                    }
-                ]
-            }
-        }
-    },
-}
-
-
-class Up:
-    """The command, over one directory."""
-
-    def __init__(self, directory: Path, *options: str) -> None:
-        self.data = directory / "data"
-        self.log = directory / "up.log"
-        self._options = ["--data", str(self.data), *options]
-        if "--listen" not in options:
-            self._options += ["--listen", "127.0.0.1:0"]
-        if "--dashboard" not in options:
-            self._options += ["--dashboard", "127.0.0.1:0"]
-        self._process: subprocess.Popen[bytes] | None = None
-
-    def start(self) -> None:
-        self.log.write_text("")
-        command = [sys.executable, "-m", "plimsoll.cli.main", "up", *self._options]
-        with self.log.open("ab") as log:
-            self._process = subprocess.Popen(command, stdout=log, stderr=log)
-        deadline = time.monotonic() + DEADLINE
-        while "Press Ctrl-C" not in self.text():
-            assert self._process.poll() is None, self.text()
-            assert time.monotonic() < deadline, self.text()
-            time.sleep(0.02)
-
-    def text(self) -> str:
-        return self.log.read_text(errors="replace")
-
-    def stop(self, number: signal.Signals = signal.SIGINT) -> int:
-        process, self._process = self._process, None
-        if process is None:
-            return 0
-        process.send_signal(number)
-        try:
-            return process.wait(DEADLINE)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-            raise AssertionError(f"it did not stop:\n{self.text()}") from None
-
-    def run_scenario(self, scenario: Callable[[Client], Awaitable[None]]) -> None:
-        async def run() -> None:
-            async with Client.connect(find_config(self.data / "kubeconfig", environ={})) as client:
-                await scenario(client)
-
-        asyncio.run(run())
+from tests.directories import short_directory
+from tests.smoke.up_process import TEMPLATE, Up, cannot_pin, pod, running
+from tests.waiting import DEADLINE, until
 
 
 @pytest.fixture
 def directory() -> Iterator[Path]:
-    with tempfile.TemporaryDirectory(prefix="p-", dir="/tmp") as name:
-        yield Path(name)
-
-
-def pod(name: str, *, claim: bool = False) -> dict[str, Any]:
-    container: dict[str, Any] = {"name": "main", "image": "any", "command": ["sleep", "1000"]}
-    spec: dict[str, Any] = {"containers": [container], "terminationGracePeriodSeconds": 1}
-    if claim:
-        container["resources"] = {"claims": [{"name": "cpus"}]}
-        spec["resourceClaims"] = [{"name": "cpus", "resourceClaimTemplateName": "one-cpu"}]
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": name, "namespace": "default"},
-        "spec": spec,
-    }
-
-
-async def until(look: Callable[[], Awaitable[Any]]) -> Any:
-    deadline = asyncio.get_running_loop().time() + DEADLINE
-    while True:
-        with suppress(ApiError, KeyError, IndexError):
-            if found := await look():
-                return found
-        assert asyncio.get_running_loop().time() < deadline, "not in time"
-        await asyncio.sleep(0.05)
-
-
-async def running(client: Client, name: str) -> dict[str, Any]:
-    async def look() -> Any:
-        tree = await client.get(PODS, name, "default")
-        return tree if tree["status"]["containerStatuses"][0]["state"].get("running") else None
-
-    found: dict[str, Any] = await until(look)
-    return found
+    with short_directory() as path:
+        yield path
 
 
 def pids(data: Path, uid: str) -> list[int]:
-    """The processes of a pod's containers, by their cgroups."""
+    """Return the processes of a pod's containers, by their cgroups."""
     found = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
@@ -155,13 +50,13 @@ def pids(data: Path, uid: str) -> list[int]:
 
 
 def allowed(pid: int) -> str:
-    """The CPUs the kernel lets a process run on."""
+    """Return the CPUs that a process may run on."""
     found = re.search(r"(?m)^Cpus_allowed_list:\s*(\S+)", Path(f"/proc/{pid}/status").read_text())
     assert found is not None
     return found[1]
 
 
-def test_a_cluster_comes_up_with_devices_and_survives_its_end(directory: Path) -> None:
+def test_a_cluster_starts_with_devices_and_survives_a_restart(directory: Path) -> None:
     up = Up(directory, "--name", "here", "--nodes", "2", "--runtime", "none")
 
     async def look(client: Client) -> None:
@@ -211,7 +106,7 @@ def cannot_limit() -> str:
 
 
 def root_of(up: Up, name: str) -> list[Path]:
-    """The root of a cluster's cgroups, in every hierarchy."""
+    """Return the root of a cluster's cgroups, in every hierarchy."""
     return list(Path("/sys/fs/cgroup").rglob(default_root(name, up.data / "node")))
 
 
@@ -260,8 +155,8 @@ def test_two_clusters_on_one_machine_do_not_touch_each_others_cgroups(directory:
             events = [codec.decode_tree(raw) for raw in (await client.list(EVENTS)).items]
             return {"CgroupsLost", "CgroupsRestored"} <= {each["reason"] for each in events}
 
-        await until(restarted)
-        await until(reported)
+        await until(restarted, ignore=(ApiError, KeyError, IndexError))
+        await until(reported, ignore=(ApiError, KeyError, IndexError))
         await client.create(PODS, pod("newest"))
         await running(client, "newest")
         node = await client.get(NODES, name)
@@ -284,18 +179,6 @@ def test_two_clusters_on_one_machine_do_not_touch_each_others_cgroups(directory:
     assert not list(Path("/sys/fs/cgroup").rglob(f"plimsoll-{name}*"))
     for up in (first, second):
         assert "Traceback" not in up.text(), up.text()
-
-
-def cannot_pin() -> str:
-    """Return why processes cannot be pinned here, or an empty string."""
-    if os.geteuid() != 0:
-        return "needs root"
-    if len(os.sched_getaffinity(0)) < 2:
-        return "needs two CPUs"
-    found = detect(Path("/sys/fs/cgroup"), LinuxKernel())
-    if "cpuset" not in (found.v2 if found.version == 2 else found.v1):
-        return "needs cgroups with cpuset that can be written"
-    return ""
 
 
 @pytest.mark.skipif(bool(cannot_pin()), reason=cannot_pin() or "-")
@@ -321,7 +204,7 @@ def test_only_the_claiming_pod_runs_on_its_cpu(directory: Path) -> None:
         async def grown() -> bool:
             return allowed(other) == every
 
-        await until(grown)
+        await until(grown, ignore=(ApiError, KeyError, IndexError))
 
     try:
         up.start()

@@ -1,4 +1,4 @@
-"""`plimsoll up` at the front door: the demo, files, ports that are taken, and every way to end it."""
+"""`plimsoll up` from the command line: the demo, files, ports in use, and every way to stop it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import time
 import urllib.request
 from collections.abc import Iterator
@@ -21,9 +20,10 @@ import pytest
 
 from plimsoll.client import Client
 from plimsoll.client.endpoints import NODES, PODS
+from tests.directories import short_directory
 from tests.outputs import check_output
-from tests.smoke.test_up import Up
-from tests.waiting import DEADLINE
+from tests.smoke.up_process import Up
+from tests.waiting import DEADLINE, wait_until
 
 COMMAND = [sys.executable, "-m", "plimsoll.cli.main", "up"]
 FREE = ["--listen", "127.0.0.1:0", "--dashboard", "127.0.0.1:0"]
@@ -32,8 +32,8 @@ LIGHT = ["--runtime", "none", "--no-driver"]
 
 @pytest.fixture
 def directory() -> Iterator[Path]:
-    with tempfile.TemporaryDirectory(prefix="p-", dir="/tmp") as name:
-        yield Path(name)
+    with short_directory() as path:
+        yield path
 
 
 def run(*options: object, text: str = "") -> subprocess.CompletedProcess[str]:
@@ -48,7 +48,7 @@ def run(*options: object, text: str = "") -> subprocess.CompletedProcess[str]:
 
 
 def demo_output(text: str) -> str:
-    """Return what is the same on every machine."""
+    """Return the output that is the same on every machine."""
     output = text[text.index("\nOne node, two ledgers") :].removesuffix("stopped\n")
     return re.sub(r" +http://\S+#/pending .*\n", "", output)
 
@@ -65,7 +65,7 @@ def test_the_demo_from_end_to_end_and_again(directory: Path) -> None:
     assert (directory / "data" / "log").stat().st_size > 0
 
 
-def test_what_the_dashboard_shows_after_the_demo(directory: Path) -> None:
+def test_the_dashboard_after_the_demo(directory: Path) -> None:
     up = Up(directory, "--demo", "--runtime", "none")
 
     async def look(client: Client) -> None:
@@ -78,13 +78,13 @@ def test_what_the_dashboard_shows_after_the_demo(directory: Path) -> None:
         up.start()
         address = re.search(r"dashboard    (http://\S+)\n", up.text())
         assert address is not None
-        deadline = time.monotonic() + DEADLINE
-        shown = b""
-        while b'"pending":1' not in shown:  # it follows the cluster, a moment later
-            assert time.monotonic() < deadline, shown
+
+        def overview() -> bytes:
+            assert address is not None
             with urllib.request.urlopen(f"{address[1]}api/overview", timeout=DEADLINE) as answer:
-                shown = answer.read()
-            time.sleep(0.05)
+                return bytes(answer.read())
+
+        wait_until(overview, lambda shown: b'"pending":1' in shown)
         up.run_scenario(look)
     finally:
         code = up.stop()
@@ -125,7 +125,7 @@ def test_an_address_that_is_taken(directory: Path) -> None:
 
 
 def test_the_usual_ports_are_taken_by_another_cluster(directory: Path) -> None:
-    """Without addresses the second one takes others, and keeps them."""
+    """Without given addresses the second cluster takes other ports, and keeps them."""
     urls = []
     with socket.socket() as api, socket.socket() as page:
         for each, port in ((api, 6443), (page, 6480)):
@@ -168,7 +168,7 @@ _AT_TERMINAL = (
 
 
 def at_terminal(directory: Path, keys: bytes, *options: str) -> tuple[int, str]:
-    """Run it at a terminal, press keys when it is ready; exit code and what was on the screen."""
+    """Run the command at a terminal and press keys when it is ready; return exit code and output."""
     terminal, other_end = pty.openpty()
     environment = {name: value for name, value in os.environ.items() if name != "NO_COLOR"}
     # Not `pty.fork`: other threads may hold locks in the copy of this process.
@@ -227,7 +227,7 @@ def test_ctrl_c_twice_ends_it_at_once_and_nothing_is_lost(directory: Path) -> No
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
-def test_other_ways_to_be_asked(directory: Path, number: signal.Signals) -> None:
+def test_signals_stop_the_cluster(directory: Path, number: signal.Signals) -> None:
     up = Up(directory, *LIGHT)
     up.start()
     assert up.stop(number) == 0
@@ -248,7 +248,7 @@ IMPORTS = "import plimsoll.cli.main, plimsoll.up.serve"
 
 @cache
 def python_for_others() -> str:
-    """A Python that everybody may run, or nothing."""
+    """Return a Python that any user can run, or None."""
     for path in (sys.executable, "/usr/bin/python3"):
         try:
             found = subprocess.run(
@@ -269,7 +269,7 @@ def python_for_others() -> str:
 def cannot_be_others() -> str:
     if os.geteuid() != 0:
         return "needs root to change the user"
-    return "" if python_for_others() else "needs a Python that everybody may run"
+    return "" if python_for_others() else "needs a Python that any user can run"
 
 
 def run_unprivileged(*words: str, home: Path) -> subprocess.CompletedProcess[str]:

@@ -1,1 +1,1 @@
-"""Tests of the code's shape rather than of what it does."""
+"""Tests of the structure of code, package and documentation."""

@@ -21,7 +21,7 @@ STUBS = WIRE / "messages"
 
 
 def compile_all() -> tuple[bytes, dict[str, str]]:
-    """The descriptors of all files, and the stubs by module."""
+    """Return the descriptors of all files, and the stubs by module."""
     together = descriptor_pb2.FileDescriptorSet()
     stubs = {}
     with tempfile.TemporaryDirectory() as directory:

@@ -23,7 +23,7 @@ LINK = re.compile(r"\]\(([^)#:]+)(?:#[^)]*)?\)")
 @pytest.mark.parametrize(
     "path", [path for path in DOCUMENTS if steps_of(path.read_text())], ids=lambda path: path.name
 )
-def test_console_blocks_print_what_they_say(path: Path, tmp_path: Path) -> None:
+def test_console_blocks_print_the_shown_output(path: Path, tmp_path: Path) -> None:
     for name in ("src", "examples"):
         (tmp_path / name).symlink_to(ROOT / name)
     check_transcripts(path, tmp_path)
@@ -31,7 +31,7 @@ def test_console_blocks_print_what_they_say(path: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("block", PYTHON.findall((ROOT / "docs" / "python.md").read_text()))
 def test_python_blocks_run(block: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The examples of the reference, over a claim with one mistake."""
+    """Run the examples of the reference on a claim with one mistake."""
     monkeypatch.chdir(ROOT)
     claim = {"kind": "ResourceClaim", "metadata": {"name": "c", "namespace": "n"}, "spec": {"devices": {}}}
     seen: list[str] = []
@@ -45,7 +45,7 @@ def test_python_blocks_run(block: str, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_python_blocks_of_other_pages_run(
     name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """They read the files of examples/, and print something or assert it."""
+    """They read files of examples/, and print or assert something."""
     monkeypatch.chdir(ROOT)
     blocks = PYTHON.findall((ROOT / "docs" / f"{name}.md").read_text())
     assert blocks
@@ -60,5 +60,5 @@ def test_links_lead_somewhere(path: Path) -> None:
         assert (path.parent / target).exists(), f"{path.name} links to {target}"
 
 
-def test_the_documents_have_sessions() -> None:
+def test_documents_have_console_blocks() -> None:
     assert sum(len(steps_of(path.read_text())) for path in DOCUMENTS) >= 3

@@ -49,12 +49,12 @@ START = re.compile(r"(?:^|[|$(&;]\s*|sudo |exec \S+ -- |bin/|kubectl )plimsoll (
 
 
 def _commands(text: str) -> Iterator[list[str]]:
-    """The words of every `plimsoll ...` that a page shows: in blocks, indented or between backquotes."""
-    said = [part for _, block in FENCE.findall(text) for part in _lines(block)]
+    """Yield the words of every `plimsoll ...` on a page: in blocks, indented or in backquotes."""
+    lines = [part for _, block in FENCE.findall(text) for part in _lines(block)]
     without = FENCE.sub("", text)
-    said += [line for line in without.splitlines() if line.startswith("    ")]
-    said += [" ".join(part.split()) for part in INLINE.findall(without)]
-    for line in said:
+    lines += [line for line in without.splitlines() if line.startswith("    ")]
+    lines += [" ".join(part.split()) for part in INLINE.findall(without)]
+    for line in lines:
         for found in START.finditer(line.strip()):
             yield _words(line.strip()[found.end() :])
 
@@ -64,7 +64,7 @@ def _lines(block: str) -> list[str]:
 
 
 def _words(rest: str) -> list[str]:
-    """Up to whatever a shell or a comment makes of the rest."""
+    """Split a command line up to shell syntax or a comment."""
     rest = re.split(r"\s#|\s[|>&;]|<\(|`|\)$|\s{3,}", rest)[0]
     try:
         return shlex.split(rest)
@@ -73,7 +73,7 @@ def _words(rest: str) -> list[str]:
 
 
 def _check(words: list[str]) -> str:
-    """Return what is wrong with a command, or an empty string."""
+    """Return the error in a command, or an empty string."""
     command: click.Command = plimsoll
     path = ["plimsoll"]
     options = _options(command)
@@ -103,16 +103,18 @@ def _options(command: click.Command) -> set[str]:
 @pytest.mark.parametrize("name", NAMES)
 def test_commands_and_options_exist(name: str) -> None:
     text = read(name)
-    wrong = {" ".join(words): said for words in _commands(text) if (said := _check(words))}
-    shown = {words: said for words, said in wrong.items() if f"unknown command '{words.split()[0]}'" in text}
+    wrong = {" ".join(words): error for words in _commands(text) if (error := _check(words))}
+    shown = {
+        words: error for words, error in wrong.items() if f"unknown command '{words.split()[0]}'" in text
+    }
     assert wrong == shown  # a page may show what a mistake looks like
 
 
-def test_a_wrong_option_would_be_found() -> None:
+def test_a_wrong_option_is_detected() -> None:
     page = "`plimsoll audit --nope` and\n```\n$ plimsoll nope -f x\n"
     page += "plimsoll top -f x | plimsoll up --neither\n```\n"
     page += "    plimsoll driver cpu stat -q --quiet --all\n"
-    wrong = [said for words in _commands(page) if (said := _check(words))]
+    wrong = [error for words in _commands(page) if (error := _check(words))]
     assert wrong == [
         "unknown command nope",
         "plimsoll up has no --neither",
@@ -130,14 +132,14 @@ FIXTURES = {"plimsoll_cluster", "plimsoll_session_cluster", "scheduler_faults"}
 
 @cache
 def metrics() -> dict[str, set[str]]:
-    """Every metric of every page that we serve, with its labels."""
+    """Return every served metric with its labels."""
     cluster_state = read_cluster_state(Source((str(ROOT / "examples" / "top" / "cluster.yaml"),)))
-    world = SchedulerContext.create(parse_settings({}))
+    context = SchedulerContext.create(parse_settings({}))
     for thing in cluster_state.objects:
-        world.snapshot.set(thing)
+        context.snapshot.set(thing)
     kubelet = v1.ListPodResourcesResponse().pod_resources
     families = [
-        *_served(world.metrics.expose()),
+        *_served(context.metrics.expose()),
         *_served(_page_of(DashboardService(cluster_state))),
         *NodeMetrics(lambda: ()).collect(),
         *node_metrics("n", kubelet, v1.AllocatableResourcesResponse(), NodeObjects()),
@@ -149,7 +151,7 @@ def metrics() -> dict[str, set[str]]:
         found.setdefault(family.name, set()).update(labels, getattr(family, "_labelnames", ()))
         if family.type == "counter":
             found[f"{family.name}_total"] = found[family.name]
-    for each in vars(world.metrics).values():
+    for each in vars(context.metrics).values():
         if isinstance(each, MetricCounter | Histogram):
             found.setdefault(each.name, set()).update(each.labels)
     return found
@@ -171,8 +173,8 @@ def _unknown(text: str) -> set[str]:
     """Metrics and labels of a text that nothing of ours has. `x_` stands for all that begin so, `x|y` for
     names with another end."""
     wrong = set()
-    for said in METRIC.findall(text):
-        name, _, labels = said.partition("{")
+    for metric in METRIC.findall(text):
+        name, _, labels = metric.partition("{")
         if name in FIXTURES:
             continue
         if name.endswith("_"):
@@ -194,7 +196,7 @@ def test_metrics_exist(name: str) -> None:
     assert not _unknown(read(name))
 
 
-def test_a_wrong_metric_would_be_found() -> None:
+def test_a_wrong_metric_is_detected() -> None:
     page = (
         'plimsoll_nodes_free, plimsoll_node_free{node, zone}, scheduler_pending_pods{queu="x"}, plimsoll_cpu_'
     )
@@ -228,7 +230,8 @@ def test_alert_rules_are_rules() -> None:
         assert rule["annotations"]["summary"], rule
         for label in re.findall(r"\$labels\.(\w+)", rule["annotations"]["summary"]):
             assert any(
-                label in metrics().get(said.partition("{")[0], ()) for said in METRIC.findall(rule["expr"])
+                label in metrics().get(metric.partition("{")[0], ())
+                for metric in METRIC.findall(rule["expr"])
             )
 
 
@@ -261,9 +264,9 @@ PATHS = re.compile(r"(?<![\w./-])((?:image|driver|scheduler|dashboard)\.[a-z]\w*
 @pytest.mark.parametrize("name", ["docs/operate.md", "docs/deploy.md", "deploy/helm/plimsoll/README.md"])
 def test_values_of_the_chart_exist(name: str) -> None:
     text = read(name)
-    said = [*INLINE.findall(text), *(block for _, block in FENCE.findall(text))]
+    parts = [*INLINE.findall(text), *(block for _, block in FENCE.findall(text))]
     paths = {
-        path for part in said for path in PATHS.findall(part) if not path.endswith((".yaml", ".md", ".com"))
+        path for part in parts for path in PATHS.findall(part) if not path.endswith((".yaml", ".md", ".com"))
     }
     assert paths, "the page names values"
     assert {path for path in paths if not _has(path)} == set()
@@ -278,7 +281,7 @@ def test_the_table_of_the_driver_s_values() -> None:
     assert {name for name in names if not _has(f"driver.{name}")} == set()
 
 
-def test_a_wrong_value_would_be_found() -> None:
+def test_a_wrong_value_is_detected() -> None:
     for path in ("driver.config.groupBy", "scheduler.config.wireForm", "image.tag"):
         assert _has(path)
     for path in ("driver.config.groupedBy", "dashboard.replicas", "scheduler.name"):
@@ -292,7 +295,7 @@ DOTTED = re.compile(r"`(plimsoll(?:\.\w+)+)(?:\(|`)")
 
 
 def _is_there(path: str) -> bool:
-    """A module, or a name in one."""
+    """Return whether a module, or a name in one, exists."""
     try:
         import_module(path)
     except ImportError:
@@ -302,12 +305,12 @@ def _is_there(path: str) -> bool:
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name != "CHANGELOG.md"])
-def test_what_is_imported_exists(name: str) -> None:
+def test_imported_names_exist(name: str) -> None:
     text = read(name)
     taken = [(home, re.sub(r" as \w+", "", names)) for home, names in IMPORT.findall(text)]
-    said = {f"{home}.{each}" for home, names in taken for each in re.findall(r"\w+", names)}
-    said |= {path for path in DOTTED.findall(text) if not path.endswith((".md", ".yaml", ".dev"))}
-    assert {path for path in said if not _is_there(path)} == set()
+    paths = {f"{home}.{each}" for home, names in taken for each in re.findall(r"\w+", names)}
+    paths |= {path for path in DOTTED.findall(text) if not path.endswith((".md", ".yaml", ".dev"))}
+    assert {path for path in paths if not _is_there(path)} == set()
 
 
 # -- the pages themselves
@@ -316,7 +319,7 @@ LINK = re.compile(r"\]\(([^)#:\s]*)#([^)\s]+)\)")
 
 
 def _anchors(path: Path) -> set[str]:
-    """The names by which headings are reached, as Markdown viewers make them."""
+    """Return the anchors of headings, as Markdown viewers create them."""
     found = set()
     for heading in re.findall(r"^#+ (.+)$", FENCE.sub("", path.read_text()), re.MULTILINE):
         plain = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading).lower()
@@ -336,14 +339,14 @@ def test_links_into_pages_end_at_a_heading(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_prose_is_no_wider_than_120_letters(name: str) -> None:
+def test_lines_have_at_most_120_characters(name: str) -> None:
     lines = FENCE.sub("", read(name)).splitlines()
     wide = [line for line in lines if len(line) > 120 and not line.startswith(("|", "    ", "<!--"))]
     assert wide == []
 
 
 def test_every_page_is_reached_from_the_front_page() -> None:
-    """In as many steps as it takes."""
+    """In any number of steps."""
     seen: set[Path] = set()
     waiting = [ROOT / "README.md"]
     while waiting:

@@ -1,4 +1,4 @@
-"""Import contracts and the purity of the core, read from the code itself."""
+"""Import contracts and purity of the core."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def package_of(path: Path) -> str:
 
 
 def imports(path: Path) -> Iterator[tuple[str, int]]:
-    """Every module a file imports, with the line; relative imports are resolved."""
+    """Yield every module that a file imports, with the line; relative imports are resolved."""
     for node in ast.walk(parse(path)):
         if isinstance(node, ast.Import):
             for alias in node.names:
@@ -135,7 +135,7 @@ DOUBLES = {"scheduler/scores/kube_balanced.py"}
 
 
 def test_no_float_where_amounts_are_counted() -> None:
-    """CEL has doubles of its own; everything else counts in whole numbers."""
+    """CEL has its own doubles; everything else counts in integers."""
     found = []
     for path in modules():
         file = path.relative_to(SOURCE).as_posix()

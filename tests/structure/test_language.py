@@ -67,7 +67,7 @@ def _find(pattern: re.Pattern[str], path: Path) -> Iterator[str]:
             yield f"{_name(path)}:{line}: {match[0]}: {words[:80]}"
 
 
-def test_docstrings_begin_with_what_a_thing_is() -> None:
+def test_docstrings_do_not_begin_with_a_question_word() -> None:
     assert [
         f"{_name(path)}:{line}: {text.splitlines()[0]}"
         for path in READ
@@ -76,7 +76,7 @@ def test_docstrings_begin_with_what_a_thing_is() -> None:
     ] == []
 
 
-def test_words_are_those_of_the_field() -> None:
+def test_private_words_are_not_used() -> None:
     assert [found for path in READ for found in _find(UNWANTED, path)] == []
 
 

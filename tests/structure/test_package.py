@@ -81,7 +81,7 @@ def test_the_source_archive_has_what_builds_and_tests_it(archives: tuple[Path, P
     assert "tests/structure/test_package.py" in names
 
 
-def test_the_wheel_works_where_the_sources_are_not(archives: tuple[Path, Path], tmp_path: Path) -> None:
+def test_the_wheel_works_without_the_sources(archives: tuple[Path, Path], tmp_path: Path) -> None:
     with zipfile.ZipFile(archives[0]) as wheel:
         wheel.extractall(tmp_path / "site")
     program = (

@@ -1,4 +1,4 @@
-"""The public names: all of them, sorted, documented, and nothing else."""
+"""Public names: complete, sorted and documented."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_all_lists_exactly_the_public_names() -> None:
         _ = plimsoll.nothing_of_this_name  # type: ignore[attr-defined,unused-ignore]
 
 
-def test_names_are_imported_when_they_are_used() -> None:
+def test_public_names_are_imported_lazily() -> None:
     script = "import sys, plimsoll; print(*[m for m in sys.modules if m.startswith('plimsoll.')])"
     loaded = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert loaded.stdout.split() == []
@@ -37,7 +37,7 @@ def test_every_public_name_is_documented() -> None:
         assert inspect.getdoc(value), f"{name} has no docstring"
 
 
-def test_pages_take_nothing_from_the_package_that_is_not_public() -> None:
+def test_pages_import_only_public_names() -> None:
     for page in (*REFERENCE.parent.glob("*.md"), REFERENCE.parents[1] / "README.md"):
         for names in re.findall(r"from plimsoll import (\([^)]*\)|[^\n]*)", page.read_text()):
             taken = set(re.findall(r"\w+", names))

@@ -240,7 +240,7 @@ def read_headers(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
     are not UTF-8.
 
     DIFF: upstream takes the first Authorization header and ignores the others; see
-    test_credentials_that_come_twice_are_refused.
+    test_duplicate_authorization_headers_are_refused.
     """
     headers: dict[str, str] = {}
     for name, value in pairs:

@@ -1,1 +1,1 @@
-"""Chaos test of the scheduler: random faults under load, judged by the API objects alone."""
+"""Chaos test of the scheduler: random faults under load, checked by the API objects only."""

@@ -1,4 +1,4 @@
-"""The chaos test itself: faults of every kind under load, then calm, then the judgment."""
+"""Chaos test: faults of every kind under load, then a time without faults, then the checks."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from tests.chaos.scheduler_faults.random_faults import Mode, RandomFaults
 from tests.chaos.scheduler_faults.replicas import LEASE_SECONDS, NAMES, Replica
 from tests.chaos.scheduler_faults.servers import Server
 from tests.chaos.scheduler_faults.small_cluster import create_cluster
+from tests.waiting import until
 
 #: Everything that can happen, dealt in random order again and again.
 EVENTS = (
@@ -61,7 +62,7 @@ class Report:
     violations: list[str] = field(default_factory=list)
 
     def lines(self) -> list[str]:
-        """Return a summary for people."""
+        """Return a readable summary."""
         return [
             f"seed {self.seed}: {self.counter.total} faults in {self.seconds:.0f} s",
             *self.counter.lines(),
@@ -82,7 +83,7 @@ async def run_chaos(
     events: Sequence[str] = EVENTS,
     patience: float = 120,
 ) -> Report:
-    """Inject so many faults, wait for calm, and report every violation; `patience` is for the calm."""
+    """Inject a number of faults, wait until the cluster settles, and report every violation."""
     began = time.monotonic()
     async with open_cluster(server, directory, create_cluster) as cluster:
         report = Report(seed, cluster.proxy.counter)
@@ -111,7 +112,7 @@ async def run_chaos(
 
 
 class Chaos:
-    """Deals faults until there were enough."""
+    """Injector of faults, until their number is reached."""
 
     def __init__(self, cluster: ChaosCluster, dice: Random, events: Sequence[str] = EVENTS) -> None:
         self._events = events
@@ -121,7 +122,7 @@ class Chaos:
         self._deck: list[str] = []
 
     async def run(self, faults: int) -> None:
-        """Inject at least so many faults, and every kind of event at least once; then be calm."""
+        """Inject at least this number of faults, and every kind at least once."""
         cluster = self._stage
         cluster.proxy.choose = self._random.choose
         dealt = 0
@@ -154,7 +155,7 @@ class Chaos:
         await asyncio.sleep(self._dice.random())
 
     async def _await_work(self) -> None:
-        """Let a leader bind something before the next thing happens."""
+        """Wait until a leader has bound a pod."""
         cluster, written = self._stage, asyncio.Event()
 
         def note(call: Call) -> None:
@@ -190,7 +191,7 @@ class Chaos:
         await replica.start()
 
     async def _pause(self, leader: Replica) -> None:
-        """Stop the leader until its lease is another's, or at least until it is over."""
+        """Stop the leader until another one has its lease, or at least until it has expired."""
         if not leader.process.is_running():
             return
         self._stage.proxy.counter.add(FaultKind.SCHEDULER_PAUSED)
@@ -219,31 +220,31 @@ class Chaos:
 
 
 async def _settle(cluster: ChaosCluster, load: Load, patience: float) -> list[str]:
-    """Wait until nothing unused is held; return what is left on timeout."""
-    problems = ["nothing was read"]
-    with suppress(TimeoutError):
-        async with asyncio.timeout(patience):
-            while problems:
-                await asyncio.sleep(0.5)
-                for tree in await load.list_pods():
-                    if tree["metadata"].get("deletionTimestamp"):
-                        await load.delete(tree, grace=0)
-                objects = await read_objects(cluster.client)
-                problems = [f"at rest: {each}" for each in (*find_violations(objects), *find_leaks(objects))]
-    return problems
+    """Wait until nothing unused is held and return the problems that remain on timeout."""
+
+    async def find_problems() -> list[str]:
+        for tree in await load.list_pods():
+            if tree["metadata"].get("deletionTimestamp"):
+                await load.delete(tree, grace=0)
+        objects = await read_objects(cluster.client)
+        return [f"at rest: {each}" for each in (*find_violations(objects), *find_leaks(objects))]
+
+    with suppress(AssertionError):
+        await until(find_problems, lambda problems: not problems, seconds=patience)
+    return await find_problems()
 
 
 async def _find_leaked_room(cluster: ChaosCluster, load: Load, patience: float) -> list[str]:
-    """Empty the cluster, then use every device of it: whatever was leaked leaves a pod pending."""
+    """Empty the cluster, then allocate every device: leaked devices leave a pod pending."""
     await load.delete_all()
     problems = await _settle(cluster, load, patience)
     names = set(await load.fill())
-    pending = names
-    with suppress(TimeoutError):
-        async with asyncio.timeout(patience):
-            while pending:
-                await asyncio.sleep(0.5)
-                pending = names - {
-                    tree["metadata"]["name"] for tree in await load.list_pods() if node_of(tree)
-                }
-    return problems + [f"pod {name} is pending although all devices are free" for name in sorted(pending)]
+
+    async def pending() -> set[str]:
+        return names - {tree["metadata"]["name"] for tree in await load.list_pods() if node_of(tree)}
+
+    with suppress(AssertionError):
+        await until(pending, lambda found: not found, seconds=patience)
+    return problems + [
+        f"pod {name} is pending although all devices are free" for name in sorted(await pending())
+    ]

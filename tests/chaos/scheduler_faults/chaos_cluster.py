@@ -1,4 +1,4 @@
-"""Everything a chaos test needs, put together: server, proxy, replicas and observer."""
+"""Cluster of a chaos test: server, proxy, replicas and observer."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.chaos.scheduler_faults.servers import Server, token_of
 
 @dataclass
 class ChaosCluster:
-    """One cluster under test; `client` reaches the server without faults."""
+    """Cluster under test; `client` reaches the server without faults."""
 
     server: Server
     client: Client
@@ -60,7 +60,7 @@ async def _cancel(task: asyncio.Task[None]) -> None:
 
 
 def _trusting_context() -> ssl.SSLContext:
-    """Return a context for servers on loopback, whose certificates are of the test's own making."""
+    """Return a context that accepts the test certificates of servers on loopback."""
     context = ssl.create_default_context()
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE

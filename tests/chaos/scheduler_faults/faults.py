@@ -1,4 +1,4 @@
-"""Kinds of faults, calls they happen to, and the count of what was injected."""
+"""Kinds of faults, the calls they affect, and a count of injected faults."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import TypeAlias
 class FaultKind(Enum):
     """Faults of the network, the server and the processes."""
 
-    # -- of one request
+    # -- requests
     DELAY_REQUEST = "request delayed"  #: it reaches the server late, even if its sender has given up
     DELAY_ANSWER = "answer delayed"  #: the server has done it, the sender learns of it late
     LOSE_REQUEST = "request lost"  #: connection closed, the server never sees it
@@ -24,14 +24,14 @@ class FaultKind(Enum):
     REFUSE = "429 with Retry-After"
     ERROR_BEFORE = "5xx without effect"
     ERROR_AFTER = "5xx after the effect"
-    # -- of a watch
+    # -- watches
     WATCH_EXPIRED = "watch expired (410)"
     WATCH_CUT = "watch cut"
     WATCH_STALLED = "watch stalled"
-    # -- of leases
+    # -- leases
     LEASE_STALLED = "lease call stalled"
     LEASE_FAILED = "lease call failed"
-    # -- of processes
+    # -- processes
     SCHEDULER_KILLED = "scheduler killed"
     SCHEDULER_PAUSED = "scheduler paused beyond its lease"
     SERVER_KILLED = "server killed"

@@ -23,7 +23,7 @@ PODS, CLAIMS = "pods", "claims"
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """An object as of a resource version; `deleted` if it went with it."""
+    """Object as of a resource version; `deleted` if that version deleted it."""
 
     revision: int
     kind: str
@@ -33,7 +33,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A violation, and from which resource version to which it was there."""
+    """Violation, with the resource versions between which it lasted."""
 
     violation: Violation
     first: int
@@ -72,7 +72,7 @@ def replay(changes: Iterable[Change], constant: ClusterObjects) -> list[Finding]
 
 
 def _relevant(kind: str, tree: Tree | None) -> Any:
-    """Return the part of an object that the invariants look at."""
+    """Return the part of an object that the invariants read."""
     if tree is None:
         return None
     status = tree.get("status") or {}
@@ -83,7 +83,7 @@ def _relevant(kind: str, tree: Tree | None) -> Any:
 
 
 def write_history(changes: Iterable[Change], path: Path) -> None:
-    """Write the changes in order, one JSON document a line, to look into what led to a violation."""
+    """Write the changes in order, one JSON document per line, to analyze a violation."""
     with path.open("w") as file:
         for change in sorted(changes, key=lambda each: each.revision):
             head = {"revision": change.revision, "kind": change.kind, "deleted": change.deleted}

@@ -1,6 +1,6 @@
 """Invariants of a scheduled cluster: a pure function from API objects to the violations in them.
 
-`find_violations` holds at every moment, whatever is under way: no device is allocated twice, shared capacity
+`find_violations` holds at any time: no device is allocated twice, shared capacity
 and counters are not exceeded, no node is past its allocatable, and every bound pod has its claims.
 `find_leaks` holds once nothing is under way: nothing is kept for pods that are gone.
 """
@@ -40,7 +40,7 @@ FINALIZER = "resource.kubernetes.io/delete-protection"
 
 
 class Rule(Enum):
-    """The invariants, by the thing that is wrong."""
+    """Invariants, named after their violation."""
 
     DEVICE_ALLOCATED_TWICE = "device allocated twice"
     DEVICE_NOT_PUBLISHED = "allocated device is not published"
@@ -71,7 +71,7 @@ class Violation:
 
 
 def find_violations(objects: ClusterObjects) -> list[Violation]:
-    """Return every violation of what must hold at any moment."""
+    """Return every violation of the invariants that hold at any time."""
     charges = _claim_charges(objects)
     return [
         *check_devices(objects.claims, objects.slices),
@@ -84,7 +84,7 @@ def find_violations(objects: ClusterObjects) -> list[Violation]:
 
 
 def check_devices(claims: list[Tree], slices: list[Tree]) -> Iterator[Violation]:
-    """Check that devices, their shared capacity and their counters are within what is published."""
+    """Check that devices, shared capacity and counters are within the published amounts."""
     devices = published_devices(slices)
     held: dict[DeviceKey, list[tuple[str, Tree]]] = defaultdict(list)
     for claim in claims:
@@ -139,7 +139,7 @@ def _check_counters(
 
 
 def _claim_charges(objects: ClusterObjects) -> dict[tuple[str, str], Amounts]:
-    """Return what each allocated claim charges to its node; claims that charge nothing are left out."""
+    """Return the charges of each allocated claim to its node; claims without charges are left out."""
     devices = published_devices(objects.slices)
     classes = {each["metadata"]["name"]: each for each in objects.classes}
     found: dict[tuple[str, str], Amounts] = {}
@@ -219,7 +219,7 @@ def _check_bound_pods(
                 yield Violation(Rule.CHARGES_NOT_RECORDED, what)
 
 
-# -- at rest
+# -- leaks
 
 
 def find_leaks(objects: ClusterObjects) -> list[Violation]:

@@ -1,4 +1,6 @@
-"""Load of the chaos test: pods that come and go, always more than there are devices and room for."""
+"""Load of the chaos test: pods are created and deleted, always more than there are devices and resources
+for.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,7 @@ KINDS = {
 
 @dataclass
 class Load:
-    """Creates and deletes pods until cancelled, and plays the kubelet for those that are deleted."""
+    """Creator and deleter of pods that also acts as the kubelet for deleted ones."""
 
     client: Client
     dice: Random
@@ -97,7 +99,7 @@ class Load:
             await self.delete(tree, grace=0)
 
     async def fill(self) -> list[str]:
-        """Create one pod for each device; if nothing was leaked, all of them find a place."""
+        """Create one pod for each device; if nothing was leaked, all of them are scheduled."""
         names = []
         for kind, count in (
             ("plain", NODE_COUNT * LOCAL),

@@ -1,4 +1,4 @@
-"""Cluster objects as plain JSON trees, and the naive readings of them that the invariants need.
+"""Cluster objects as plain JSON trees, and naive reads of them for the invariants.
 
 Nothing here imports the product: a fault in its quantities, ledger or claim handling must not hide itself.
 """
@@ -23,7 +23,7 @@ POD_ANNOTATION = "plimsoll.dev/claim-charges"
 
 
 class DeviceKey(NamedTuple):
-    """A device by its driver, pool and name."""
+    """Driver, pool and name of a device."""
 
     driver: str
     pool: str
@@ -35,7 +35,7 @@ class DeviceKey(NamedTuple):
 
 @dataclass
 class ClusterObjects:
-    """The objects of a cluster, as lists of the API return them."""
+    """Objects of a cluster, as the API lists them."""
 
     nodes: list[Tree] = field(default_factory=list)
     pods: list[Tree] = field(default_factory=list)
@@ -65,7 +65,7 @@ def node_of(pod: Tree) -> str:
 
 
 def pod_requests(pod: Tree) -> Amounts:
-    """Return what a pod requests: its containers together, or its largest init container, plus overhead."""
+    """Return the requests of a pod: the sum of containers or largest init container, plus overhead."""
     spec = pod["spec"]
     running: Amounts = {}
     peak: Amounts = {}
@@ -98,7 +98,7 @@ def claim_names(pod: Tree) -> list[str | None]:
 
 
 def recorded_charges(pod: Tree) -> dict[str, Amounts]:
-    """Return what a pod's status or annotation says that its claims charge, by claim."""
+    """Return the charges by claim in a pod's status or annotation."""
     entries = (pod.get("status") or {}).get("nodeAllocatableResourceClaimStatuses")
     if not entries:
         entries = json.loads((pod["metadata"].get("annotations") or {}).get(POD_ANNOTATION, "[]"))

@@ -14,12 +14,13 @@ from tests.chaos.scheduler_faults import history
 from tests.chaos.scheduler_faults.history import Change, Finding, replay
 from tests.chaos.scheduler_faults.invariants import Violation, check_devices
 from tests.chaos.scheduler_faults.objects import ClusterObjects, Tree, key_of
+from tests.waiting import until
 
 _KINDS = {history.PODS: PODS, history.CLAIMS: RESOURCE_CLAIMS}
 
 
 async def read_objects(client: Client) -> ClusterObjects:
-    """List all that the invariants look at; the lists are not of one moment."""
+    """List all objects that the invariants read; the lists are not of one revision."""
 
     async def items(endpoint: Endpoint) -> list[Tree]:
         return [json.loads(raw) for raw in (await client.list(endpoint)).items]
@@ -35,7 +36,7 @@ async def read_objects(client: Client) -> ClusterObjects:
 
 @dataclass
 class Observer:
-    """Follows pods and claims until cancelled; nodes, slices and classes stay as they were at the start."""
+    """Watcher of pods and claims; nodes, slices and classes are assumed constant."""
 
     client: Client
     constant: ClusterObjects = field(default_factory=ClusterObjects)
@@ -50,29 +51,30 @@ class Observer:
     _since: dict[str, str] = field(default_factory=dict)
 
     async def begin(self) -> None:
-        """Take the first look; changes are followed from here."""
+        """List the objects; changes are watched from here."""
         self.constant = replace(await read_objects(self.client), pods=[], claims=[])
         for kind in _KINDS:
             await self._list(kind)
 
     async def run(self) -> None:
-        """Follow, across restarts of the server."""
+        """Watch, across restarts of the server."""
         async with asyncio.TaskGroup() as group:
             for kind in _KINDS:
                 group.create_task(self._follow(kind))
 
     async def catch_up(self, seconds: float) -> None:
-        """Wait until all that the server has is known, too; nothing may be written meanwhile."""
-        async with asyncio.timeout(seconds):
-            for kind, endpoint in _KINDS.items():
-                while True:
-                    trees = [json.loads(raw) for raw in (await self.client.list(endpoint)).items]
-                    if _versions(trees) == _versions(list(self._state[kind].values())):
-                        break
-                    await asyncio.sleep(0.1)
+        """Wait until all objects of the server are known; nothing may be written meanwhile."""
+        await until(self._is_current, seconds=seconds)
+
+    async def _is_current(self) -> bool:
+        for kind, endpoint in _KINDS.items():
+            trees = [json.loads(raw) for raw in (await self.client.list(endpoint)).items]
+            if _versions(trees) != _versions(list(self._state[kind].values())):
+                return False
+        return True
 
     def findings(self) -> list[Finding]:
-        """Return the violations of the whole history so far."""
+        """Return the violations in the history so far."""
         return replay(self.changes, self.constant)
 
     async def _list(self, kind: str) -> None:

@@ -52,7 +52,7 @@ class Answer:
 
 
 class FaultProxy:
-    """Forwards to one server; `choose` says what happens to each request that is not a watch."""
+    """Proxy to one server; `choose` returns the fault of each request that is not a watch."""
 
     def __init__(self, upstream: str, context: ssl.SSLContext | bool = True, token: str = "") -> None:
         """`token`: sent to the server with every request; clients send none over plain HTTP."""
@@ -112,11 +112,11 @@ class FaultProxy:
 
     @property
     def pending(self) -> int:
-        """Return how many requests have not reached the server or its answer yet."""
+        """Return the number of requests that have not reached the server or its response yet."""
         return len(self._tasks)
 
     async def drained(self, seconds: float) -> None:
-        """Wait until nothing is held back or under way any more."""
+        """Wait until no request is held or in progress."""
         async with asyncio.timeout(seconds):
             while self._tasks:
                 await asyncio.wait(set(self._tasks), timeout=0.2)
@@ -148,7 +148,7 @@ class FaultProxy:
         return answer.response()
 
     async def _deliver(self, call: Call, target: str, headers: dict[str, str]) -> Answer | None:
-        """Carry out a request and its fault; None closes the connection without an answer."""
+        """Forward a request with its fault; None closes the connection without a response."""
 
         async def send() -> Answer:
             return await self._forward(call, target, headers)

@@ -1,4 +1,4 @@
-"""Random faults: what happens to each request, by a mode that changes every few moments."""
+"""Random faults per request, by a mode that changes from time to time."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ _LONG = 0.2
 
 @dataclass
 class RandomFaults:
-    """Chooses faults; the same seed and the same requests give the same choices."""
+    """Random choice of faults; the same seed and the same requests give the same choices."""
 
     dice: Random
     mode: Mode = Mode.CALM

@@ -1,4 +1,4 @@
-"""Two scheduler replicas behind the fault proxy, restarted when they end as a Deployment would."""
+"""Two scheduler replicas behind the fault proxy, restarted when they exit, as by a Deployment."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from plimsoll.errors import ApiError
 from tests.chaos.forked_scheduler import ForkedScheduler
 from tests.chaos.scheduler_faults.proxy import FaultProxy
 from tests.chaos.scheduler_faults.servers import write_kubeconfig
+from tests.waiting import until
 
 NAMES = ("a", "b")
 LEASE_SECONDS = 3.0
@@ -49,7 +50,7 @@ class Replica:
             await asyncio.to_thread(self.process.start)
 
     async def kill(self) -> None:
-        """kill -9; it stays down until it is started."""
+        """Kill the process; it stays down until it is started."""
         async with self._lock:
             self.wanted = self.paused = False
             await asyncio.to_thread(self.process.kill)
@@ -64,7 +65,7 @@ class Replica:
         self.paused = False
 
     async def supervise(self) -> None:
-        """Start it again whenever it has ended by itself."""
+        """Restart the process whenever it exits."""
         while True:
             await asyncio.sleep(_RESTART_SECONDS)
             async with self._lock:
@@ -77,7 +78,7 @@ class Replica:
 
 @dataclass
 class Replicas:
-    """All replicas, and who leads."""
+    """All replicas, and the leader."""
 
     by_name: dict[str, Replica]
     proxy: FaultProxy
@@ -94,24 +95,21 @@ class Replicas:
         return {}
 
     async def leader(self) -> Replica | None:
-        """Return who holds the lease, if it has a holder that is known."""
+        """Return the replica that holds the lease, if it is known."""
         holder = str((await self.lease()).get("holderIdentity") or "")
         return self.by_name.get(self.proxy.identities.get(holder, ""))
 
     async def await_leader(self, seconds: float, *, other_than: Replica | None = None) -> Replica:
-        """Wait until a replica leads, or another one does."""
-        async with asyncio.timeout(seconds):
-            while True:
-                leader = await self.leader()
-                if leader is not None and leader is not other_than:
-                    return leader
-                await asyncio.sleep(0.1)
+        """Wait until a replica leads, or another than the given one does."""
+        leader = await until(self.leader, lambda found: found not in (None, other_than), seconds=seconds)
+        assert leader is not None
+        return leader
 
     def other(self, replica: Replica) -> Replica:
         return next(each for each in self.by_name.values() if each is not replica)
 
     def problems(self) -> list[str]:
-        """Return what the logs say that should not be there."""
+        """Return unexpected log lines."""
         return [
             f"scheduler {replica.name}: Traceback in {replica.process.log}"
             for replica in self.by_name.values()

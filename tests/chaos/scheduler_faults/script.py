@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from plimsoll.client import Client
 from plimsoll.client.endpoints import DEVICE_CLASSES, PODS, PRIORITY_CLASSES, RESOURCE_CLAIMS, RESOURCE_SLICES
@@ -16,11 +17,11 @@ from tests.chaos.scheduler_faults.objects import Tree, node_of
 from tests.chaos.scheduler_faults.replicas import LEASE_SECONDS, Replica
 from tests.chaos.scheduler_faults.servers import Server
 from tests.chaos.scheduler_faults.small_cluster import create_node
+from tests.waiting import DEADLINE, until
 
 NS = "default"
 DEVICES = 4
-#: However busy the machine is, what is waited for comes sooner.
-SECONDS = 120.0
+SECONDS = DEADLINE
 #: How long a held request waits at most for what is to happen before it; then it lands all the same.
 HELD_SECONDS = 20.0
 
@@ -80,16 +81,10 @@ async def create_pod(
     await client.create(PODS, {"metadata": {"name": name}, "spec": spec}, NS)
 
 
-async def until(look: Callable[[], Awaitable[Any]], seconds: float = SECONDS, *, must: bool = True) -> bool:
-    """Wait until something is so; False if that took too long and it need not be."""
-    try:
-        async with asyncio.timeout(seconds):
-            while not await look():
-                await asyncio.sleep(0.05)
-    except TimeoutError:
-        assert not must, "it did not happen in time"
-        return False
-    return True
+async def wait_while_held(read: Callable[[], Awaitable[object]]) -> None:
+    """Wait until a condition is true, but only as long as requests are held: it need not become true."""
+    with suppress(AssertionError):
+        await until(read, seconds=HELD_SECONDS)
 
 
 async def bound(client: Client, *names: str) -> bool:
@@ -108,7 +103,7 @@ async def settle(cluster: ChaosCluster) -> None:
 
 
 class HeldRequests:
-    """Requests of one client that are held back until they are let go."""
+    """Requests of one client that are held until they are released."""
 
     def __init__(self, client: str, match: Callable[[Call], bool]) -> None:
         self.gate = asyncio.Event()
@@ -141,7 +136,7 @@ def is_deallocation(call: Call) -> bool:
 
 
 async def lose_lease(cluster: ChaosCluster, leader: Replica, *held: HeldRequests) -> Replica:
-    """Let the lease calls of the leader stall until another one leads; its held requests stay held."""
+    """Stall the lease calls of the leader until another one leads; its held requests stay held."""
     stalled = asyncio.Event()
 
     def choose(call: Call) -> Fault | None:

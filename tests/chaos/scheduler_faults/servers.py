@@ -1,4 +1,4 @@
-"""API servers that the chaos test runs on: the embedded one, or a real kube-apiserver."""
+"""API servers of the chaos test: the embedded one, or a real kube-apiserver."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ class Server(Protocol):
     def config(self) -> ClientConfig: ...
 
     def restart(self) -> None:
-        """kill -9, and start again with the same data."""
+        """Kill the server and start it again with the same data."""
 
     def problems(self) -> list[str]:
-        """Return what its log says that should not be there."""
+        """Return unexpected log lines."""
 
 
 class EmbeddedServer:

@@ -1,4 +1,4 @@
-"""A small cluster with every kind of device, for pods that contend for all of it."""
+"""Small cluster with every kind of device, for pods that compete for all of it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _slice(name: str, driver: str, pool: str, count: int, **spec: object) -> Tre
 
 
 def slices() -> list[Tree]:
-    """Return the devices of the cluster: exclusive, shared, charged to the node, and parts of a whole."""
+    """Return the devices of the cluster: exclusive, shared, charged to the node, and partitions."""
     shared = {"name": "shared", "allowMultipleAllocations": True, "capacity": {"units": {"value": "8"}}}
     cores = {"nodeAllocatableResourceMappings": {"cpu": {"allocationMultiplier": "2"}}}
     fabric = [{"name": f"fabric-{number}"} for number in range(EVERYWHERE)]

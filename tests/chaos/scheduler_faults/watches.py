@@ -1,4 +1,4 @@
-"""Watches through the proxy: forwarded event by event, and stalled, cut or expired on demand."""
+"""Watches through the proxy: forwarded event by event, and stalled, cut or expired."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _FAILURES = (aiohttp.ClientError, OSError, asyncio.TimeoutError)
 
 
 def error_status(code: int, reason: str) -> dict[str, Any]:
-    """Return a Status object as servers answer with."""
+    """Return a Status object as servers do."""
     text = f"injected fault {code}"
     head = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure"}
     return {**head, "message": text, "reason": reason, "code": code}
@@ -53,7 +53,7 @@ class Watches:
     # -- faults
 
     def cut(self, client: str, resource: str = "") -> None:
-        """Close watches without a word."""
+        """Close watches without a response."""
         for watch in self._of(client, resource):
             self._counter.add(FaultKind.WATCH_CUT)
             watch.end()
@@ -103,7 +103,7 @@ class Watches:
         url: yarl.URL,
         headers: dict[str, str],
     ) -> web.StreamResponse:
-        """Answer a watch request until either side, or a fault, ends it."""
+        """Forward a watch until either side, or a fault, ends it."""
         if self.expiring.get(client, 0) > 0:
             self.expiring[client] -= 1
             self._counter.add(FaultKind.WATCH_EXPIRED)
@@ -130,7 +130,7 @@ class Watches:
         return web.Response(status=502)
 
     async def _copy(self, watch: _Watch, reply: aiohttp.ClientResponse, response: web.StreamResponse) -> bool:
-        """Copy events; return whether the watch comes to an orderly end."""
+        """Copy events; return whether the watch ends regularly."""
         ended = asyncio.create_task(watch.ended.wait())
         reading: asyncio.Task[bytes] | None = None
         whole = True

@@ -1,4 +1,4 @@
-"""An API in memory with a clock that stands still, and calls to it."""
+"""In-memory API server with a fixed clock, and requests to it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
 
 class ApiHarness:
-    """One API under test."""
+    """API server under test."""
 
     def __init__(self, gates: Gates | None = None) -> None:
         self.store = Store.open(None)
@@ -51,7 +51,7 @@ class ApiHarness:
         user: User = ADMIN,
         **headers: str,
     ) -> tuple[int, Any]:
-        """Send a request; the code and the decoded answer."""
+        """Send a request; return the code and the decoded response."""
         raw = body if isinstance(body, bytes) else b"" if body is None else json.dumps(body).encode()
         named = {name.replace("_", "-"): value for name, value in headers.items()}
         answer = await self.api.handle(ApiRequest(method, path, user, query, named, raw))
@@ -62,7 +62,7 @@ class ApiHarness:
             return answer.status, answer.body
 
     async def watch(self, path: str, count: int, **query: str) -> list[dict[str, Any]]:
-        """The first so many events of a watch."""
+        """Return the first events of a watch."""
         answer: ApiResponse = await self.api.handle(
             ApiRequest("GET", path, ADMIN, [("watch", "1"), *query.items()])
         )
@@ -78,7 +78,7 @@ class ApiHarness:
 
 
 def refused(attempt: Callable[[], object]) -> int:
-    """The code with which something is refused; 0 if it is not."""
+    """Return the error code of a call; 0 if it succeeds."""
     try:
         attempt()
     except ApiError as error:
@@ -87,7 +87,7 @@ def refused(attempt: Callable[[], object]) -> int:
 
 
 def run(scenario: Callable[[ApiHarness], Awaitable[T]], gates: Gates | None = None) -> T:
-    """Run a scenario on a fresh API with the usual namespaces."""
+    """Run a scenario on a new API server with the default namespaces."""
 
     async def play() -> T:
         harness = ApiHarness(gates)

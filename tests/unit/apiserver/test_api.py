@@ -1,4 +1,4 @@
-"""The verbs of the API, one scenario each."""
+"""API verbs, one scenario each."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_generated_names_are_new_and_keep_their_prefix() -> None:
         ({"spec": {"containers": "none"}}, 400),
     ],
 )
-def test_objects_that_cannot_be(change: dict[str, Any], code: int) -> None:
+def test_invalid_objects_are_refused(change: dict[str, Any], code: int) -> None:
     async def scenario(harness: ApiHarness) -> None:
         found, status = await harness.request("POST", PODS, {**pod(), **change})
         assert (found, status["kind"], status["code"]) == (code, "Status", code)
@@ -67,7 +67,7 @@ def test_objects_that_cannot_be(change: dict[str, Any], code: int) -> None:
     run(scenario)
 
 
-def test_objects_need_a_namespace_that_lives() -> None:
+def test_objects_need_an_active_namespace() -> None:
     async def scenario(harness: ApiHarness) -> None:
         path = "/api/v1/namespaces/gone/configmaps"
         code, status = await harness.request("POST", path, config_map())
@@ -81,7 +81,7 @@ def test_objects_need_a_namespace_that_lives() -> None:
     run(scenario)
 
 
-def test_updates_meet_conflicts() -> None:
+def test_stale_updates_are_conflicts() -> None:
     async def scenario(harness: ApiHarness) -> None:
         _, made = await harness.request("POST", MAPS, config_map())
         changed = {**made, "data": {"a": "2"}}
@@ -365,7 +365,7 @@ def test_versions_of_a_group_show_the_same_object() -> None:
     run(scenario)
 
 
-def test_events_have_two_names() -> None:
+def test_events_are_served_in_both_groups() -> None:
     async def scenario(harness: ApiHarness) -> None:
         event = {
             "metadata": {"name": "e"},
@@ -516,7 +516,7 @@ def test_a_watch_ends_in_time_with_a_bookmark(monkeypatch: pytest.MonkeyPatch) -
     run(scenario)
 
 
-def test_null_is_nothing() -> None:
+def test_null_means_absent() -> None:
     async def scenario(harness: ApiHarness) -> None:
         tree = {**config_map(labels=None), "binaryData": None, "data": {"a": "1", "b": None}}
         code, made = await harness.request("POST", MAPS, tree)
@@ -527,7 +527,7 @@ def test_null_is_nothing() -> None:
     run(scenario)
 
 
-def test_patches_leave_an_object_what_it_is() -> None:
+def test_patches_cannot_change_the_identity_of_an_object() -> None:
     async def scenario(harness: ApiHarness) -> None:
         await harness.request("POST", MAPS, config_map())
 
@@ -573,7 +573,7 @@ def test_objects_are_made_and_deleted_in_one_namespace_at_a_time() -> None:
     run(scenario)
 
 
-def test_events_follow_the_rules_of_the_name_they_come_by() -> None:
+def test_events_follow_the_rules_of_the_requested_group() -> None:
     async def scenario(harness: ApiHarness) -> None:
         path = "/apis/events.k8s.io/v1/namespaces/default/events"
         code, status = await harness.request("POST", path, {"metadata": {"name": "e"}, "reason": "R"})

@@ -1,4 +1,4 @@
-"""Limits on connections: sizes, time-outs, numbers, and that honest clients do not notice them."""
+"""Connection limits: sizes, timeouts and numbers, without effect on regular clients."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import json
 import socket
 import ssl
 from asyncio.sslproto import SSLProtocol
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -21,7 +21,7 @@ from plimsoll.apiserver.connections import ServerConnection
 from plimsoll.apiserver.limits import ServerLimits
 from plimsoll.apiserver.process import RunningServer, ServerSettings, start_server
 from tests.fuzz.raw_http import CLOSED, RawConnection, Reply, trusting
-from tests.waiting import DEADLINE
+from tests.waiting import DEADLINE, until
 
 REQUEST = b"GET /version HTTP/1.1\r\nHost: x\r\n"
 MAPS = "/api/v1/namespaces/default/configmaps"
@@ -29,7 +29,7 @@ FIELD = 40_000
 
 
 class ServerHarness:
-    """A running server, and ways to talk to it."""
+    """Running server, and connections to it."""
 
     def __init__(self, running: RunningServer) -> None:
         self.running = running
@@ -52,7 +52,7 @@ class ServerHarness:
         return (await connection.reply()).status
 
     async def enter(self) -> RawConnection:
-        """Connect and authenticate as an honest client does, which tries again when it is dropped."""
+        """Connect and authenticate as a regular client, which retries when it is dropped."""
         async with asyncio.timeout(DEADLINE):
             while True:
                 try:
@@ -62,11 +62,6 @@ class ServerHarness:
                 if await self.version(connection) == 200:
                     return connection
                 await connection.abort()
-
-    async def until(self, condition: Callable[[], bool]) -> None:
-        async with asyncio.timeout(DEADLINE):
-            while not condition():
-                await asyncio.sleep(0.01)
 
 
 @asynccontextmanager
@@ -92,7 +87,7 @@ def fields(count: int, size: int = FIELD) -> bytes:
 
 
 async def ends(connection: RawConnection) -> Reply:
-    """The answer of a connection that is closed then; CLOSED if there was none."""
+    """Return the response of a connection that is then closed; CLOSED if there was none."""
     reply = await connection.reply()
     try:
         while await connection.reader.read(1 << 16):
@@ -151,7 +146,7 @@ def test_a_body_that_arrives_before_its_headers_are_handled_is_answered() -> Non
     async def scenario() -> None:
         async with serving(body=64 * 1024) as served:
             connection = await served.open()
-            await served.until(lambda: bool(served.connections))
+            await until(lambda: bool(served.connections))
             (accepted,) = served.connections
             head = f"POST {MAPS} HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n".encode()
             accepted.data_received(head + served.credentials + b"\r\n")
@@ -199,7 +194,7 @@ def test_trailers_are_bounded(anonymous: bool) -> None:
                 head + credentials + b"\r\n", b"2\r\n{}\r\n0\r\n", *(fields(1) for _ in range(50))
             )
             await ends(connection)
-            await served.until(lambda: not served.connections)
+            await until(lambda: not served.connections)
 
     run_scenario(scenario())
 
@@ -228,7 +223,7 @@ def test_requests_behind_a_watch_are_bounded() -> None:
             assert (await connection.reply(whole=False)).status == 200
             for _ in range(10):
                 await connection.send(REQUEST + fields(1) + b"\r\n")
-            await served.until(lambda: not served.connections)
+            await until(lambda: not served.connections)
             await connection.abort()
 
     run_scenario(scenario())
@@ -257,7 +252,7 @@ def test_an_unauthenticated_client_that_does_not_read_is_closed() -> None:
             assert await served.version(known) == 200
             for connection in served.connections:
                 connection.pause_writing()
-            await served.until(lambda: len(served.connections) == 1)
+            await until(lambda: len(served.connections) == 1)
             assert served.connections[0].authenticated
             for connection in served.connections:
                 connection.resume_writing()
@@ -280,7 +275,7 @@ def test_unread_responses_of_any_size_are_aborted() -> None:
             question = f"GET {MAPS}/large HTTP/1.1\r\nHost: x\r\n".encode() + served.credentials + b"\r\n"
             for _ in range(60):  # 30 MB, more than the kernel keeps for a connection
                 await connection.send(question)
-            await served.until(lambda: not served.connections)
+            await until(lambda: not served.connections)
             await connection.abort()
 
     run_scenario(scenario())
@@ -347,7 +342,7 @@ def test_authenticated_clients_may_be_idle_and_watch() -> None:
 # -- numbers
 
 
-def test_unauthenticated_connections_are_few_and_others_get_in() -> None:
+def test_unauthenticated_connections_are_limited() -> None:
     async def scenario() -> None:
         async with serving(unauthenticated=3) as served:
             known = []
@@ -373,13 +368,13 @@ def test_connections_that_send_nothing_cost_no_tls() -> None:
     async def scenario() -> None:
         async with serving(unauthenticated_per_address=20) as served:
             clients = [socket.create_connection(("127.0.0.1", served.port)) for _ in range(50)]
-            await served.until(lambda: served.acceptor.peers.dropped == 30)
+            await until(lambda: served.acceptor.peers.dropped == 30)
             assert (served.acceptor.peers.quiet, served.acceptor.peers.served) == (20, 0)
             assert not served.connections
             new = await served.enter()
             for client in clients:
                 client.close()
-            await served.until(lambda: not served.acceptor.peers.quiet)
+            await until(lambda: not served.acceptor.peers.quiet)
             await new.close()
 
     run_scenario(scenario())
@@ -393,8 +388,8 @@ def test_a_client_certificate_is_enough(tmp_path: Path) -> None:
             context = trusting()
             context.load_cert_chain(tmp_path / "client.pem")
             connection = await RawConnection.open(served.port, context)
-            await served.until(lambda: len(served.connections) == 1)
-            await served.until(lambda: served.connections[0].authenticated)
+            await until(lambda: len(served.connections) == 1)
+            await until(lambda: served.connections[0].authenticated)
             assert served.acceptor.peers.served == 0
             assert await served.version(connection, anonymous=True) == 200
             await connection.close()
@@ -402,7 +397,7 @@ def test_a_client_certificate_is_enough(tmp_path: Path) -> None:
     run_scenario(scenario())
 
 
-def test_wrong_credentials_are_none() -> None:
+def test_requests_with_wrong_credentials_are_unauthenticated() -> None:
     async def scenario() -> None:
         async with serving() as served:
             connection = await served.open()
@@ -417,7 +412,7 @@ def test_wrong_credentials_are_none() -> None:
 
 
 def test_failed_handshakes_leave_nothing_behind() -> None:
-    """asyncio keeps 256 KiB for each; without a collection of garbage they must be gone."""
+    """asyncio keeps 256 KiB for each; they must be freed without a garbage collection."""
 
     async def scenario() -> None:
         async with serving() as served:
@@ -429,7 +424,7 @@ def test_failed_handshakes_leave_nothing_behind() -> None:
                     client.sendall(sent)
                     await asyncio.sleep(0.02)
                     client.close()
-                await served.until(lambda: not served.acceptor.peers.served)
+                await until(lambda: not served.acceptor.peers.served)
                 await asyncio.sleep(0.1)
                 left = [found for found in gc.get_objects() if isinstance(found, SSLProtocol)]
                 assert not left
@@ -446,8 +441,8 @@ def test_a_server_stops_with_connections_in_every_state() -> None:
             half = [socket.create_connection(("127.0.0.1", served.port)) for _ in range(4)]
             for client in half:
                 client.sendall(b"\x16\x03\x01\x02\x00\x01")
-            await served.until(lambda: served.acceptor.peers.served == 2)
-            await served.until(lambda: served.acceptor.peers.waiting == 2)
+            await until(lambda: served.acceptor.peers.served == 2)
+            await until(lambda: served.acceptor.peers.waiting == 2)
         for client in (quiet, *half):
             client.close()
 

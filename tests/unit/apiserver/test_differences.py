@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.unit.apiserver.build import MAPS, PODS, ApiHarness, config_map, run
 
 
-def test_items_of_a_list_say_what_they_are() -> None:
+def test_list_items_have_kind_and_api_version() -> None:
     async def scenario(harness: ApiHarness) -> None:
         await harness.request("POST", MAPS, config_map())
         _, listed = await harness.request("GET", MAPS)
@@ -24,7 +24,7 @@ def test_a_watch_from_the_future() -> None:
     run(scenario)
 
 
-def test_versions_that_cannot_be() -> None:
+def test_invalid_resource_versions_are_refused() -> None:
     async def scenario(harness: ApiHarness) -> None:
         assert (await harness.request("POST", MAPS, config_map(resourceVersion="5")))[0] == 400
         await harness.request("POST", MAPS, config_map())

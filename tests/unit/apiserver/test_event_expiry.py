@@ -16,7 +16,7 @@ def event(name: str, **more: Any) -> dict[str, Any]:
     return {"metadata": {"name": name}, "involvedObject": about, "reason": "R", "type": "Normal", **more}
 
 
-def test_old_events_go_and_those_seen_again_stay() -> None:
+def test_old_events_expire_unless_they_are_seen_again() -> None:
     async def scenario(harness: ApiHarness) -> None:
         for number in range(450):
             assert (await harness.request("POST", EVENTS, event(f"old-{number}")))[0] == 201

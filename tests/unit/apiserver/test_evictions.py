@@ -1,4 +1,4 @@
-"""Evictions: who goes, who stays, and what a disruption budget is charged."""
+"""Evictions and disruption budgets."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_a_budget_is_charged_once_and_then_refuses() -> None:
     run(scenario)
 
 
-def test_a_budget_not_yet_looked_at_asks_to_wait() -> None:
+def test_an_unobserved_budget_is_a_retry() -> None:
     async def scenario(harness: ApiHarness) -> None:
         await running_pod(harness)
         await budget(harness, disruptionsAllowed=1, observedGeneration=-1)
@@ -82,7 +82,7 @@ def test_a_budget_not_yet_looked_at_asks_to_wait() -> None:
     run(scenario)
 
 
-def test_pods_that_do_no_work_may_go() -> None:
+def test_unready_pods_are_evicted_if_the_budget_always_allows() -> None:
     async def scenario(harness: ApiHarness) -> None:
         await running_pod(harness, ready=False)
         await budget(harness, spec={"unhealthyPodEvictionPolicy": "AlwaysAllow"}, disruptionsAllowed=0)

@@ -1,4 +1,4 @@
-"""The order in which users get a worker."""
+"""Fair queue of users."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Memory that is given back to the system."""
+"""Return of freed memory to the system."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_the_heap_is_trimmed_once_enough_has_been_freed(monkeypatch: pytest.Monk
     asyncio.run(scenario())
 
 
-def test_this_system_can_or_cannot() -> None:
+def test_malloc_trim_on_this_system() -> None:
     trim = find_malloc_trim()
     if trim is not None:
         trim()

@@ -20,14 +20,14 @@ def refusal(*pairs: tuple[str, str]) -> tuple[int, str]:
 
 
 @pytest.mark.parametrize("name", ["Authorization", "authorization", "Impersonate-User", "Impersonate-Uid"])
-def test_credentials_that_come_twice_are_refused(name: str) -> None:
+def test_duplicate_authorization_headers_are_refused(name: str) -> None:
     for second in ("Bearer b", "Bearer a", ""):
         code, message = refusal((name, "Bearer a"), ("Accept", "x"), (name.upper(), second))
         assert code == 400
         assert message == f"the request has more than one {name.upper()} header: send exactly one"
 
 
-def test_of_other_headers_the_first_counts() -> None:
+def test_the_first_of_other_duplicate_headers_is_used() -> None:
     pairs = [("Accept", "a"), ("Impersonate-Group", "g"), ("ACCEPT", "b"), ("Impersonate-Group", "h")]
     assert read_headers(pairs) == {"accept": "a", "impersonate-group": "g"}
 
@@ -39,7 +39,7 @@ def test_headers_are_text() -> None:
     assert read_headers([("X", "ä")]) == {"x": "ä"}
 
 
-def test_over_the_network() -> None:
+def test_duplicate_headers_in_a_request() -> None:
     async def scenario() -> None:
         running = await start_server(ServerSettings(controllers=False))
         try:

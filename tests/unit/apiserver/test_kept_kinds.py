@@ -1,4 +1,4 @@
-"""Kinds that are kept for others, over the API: what depends on who asks and where."""
+"""Kinds without a controller of ours, over the API."""
 
 from __future__ import annotations
 

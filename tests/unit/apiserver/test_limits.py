@@ -17,7 +17,7 @@ EVE = User("eve")
 
 
 def enter(admission: ConcurrencyLimiter, stack: ExitStack, user: User, method: str, times: int) -> int:
-    """Take places until there is none; how many were had."""
+    """Take seats until there is none; return their number."""
     for number in range(times):
         try:
             stack.enter_context(admission.acquire(user, method))
@@ -28,7 +28,7 @@ def enter(admission: ConcurrencyLimiter, stack: ExitStack, user: User, method: s
     return times
 
 
-def test_the_numbers_are_those_of_kubernetes() -> None:
+def test_default_limits_are_those_of_kubernetes() -> None:
     limits = ServerLimits()
     assert (limits.body, limits.reads_in_flight, limits.writes_in_flight) == (3 * 1024 * 1024, 400, 200)
 
@@ -49,7 +49,7 @@ def test_one_user_takes_its_share_and_the_system_always_gets_in() -> None:
     assert not admission._writes._by_user
 
 
-def test_the_refusal_says_when_to_come_back() -> None:
+def test_refusals_have_retry_after() -> None:
     admission = ConcurrencyLimiter(ServerLimits(writes_in_flight=1, reserve=0))
     with admission.acquire(BOB, "POST"), pytest.raises(ApiError) as caught:
         admission.acquire(EVE, "POST")
@@ -81,14 +81,14 @@ def test_watches_are_bounded_for_each_and_for_all() -> None:
     assert watches.open == 0
 
 
-def test_who_belongs_to_the_system() -> None:
+def test_system_users() -> None:
     assert all(map(is_system_user, (ADMIN, CONTROLLERS, SCHEDULER, node_user("n"))))
     assert not any(map(is_system_user, (BOB, ANONYMOUS, User("system:node:n"))))
 
 
 @given(st.lists(st.tuples(st.sampled_from([BOB, EVE, SCHEDULER]), st.booleans()), max_size=40))
-def test_the_count_is_always_right(steps: list[tuple[User, bool]]) -> None:
-    """Against a plain list of who is inside."""
+def test_seats_are_counted_exactly(steps: list[tuple[User, bool]]) -> None:
+    """Compare with a plain list of requests in progress."""
     admission = ConcurrencyLimiter(ServerLimits(writes_in_flight=10, share=50, reserve=20))
     inside: list[tuple[User, ExitStack]] = []
     for user, comes in steps:

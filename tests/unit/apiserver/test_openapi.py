@@ -1,4 +1,4 @@
-"""The OpenAPI documents: kubectl finds what it needs in both versions and encodings."""
+"""OpenAPI documents in both versions and encodings."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def test_kubectl_finds_kind_and_parameters_of_patches(row: Any) -> None:
         assert known[0].endswith(f".{row.kind}")
 
 
-def test_lists_and_maps_say_how_they_merge() -> None:
+def test_lists_and_maps_have_merge_strategies() -> None:
     schemas = tree("/openapi/v3/api/v1")["components"]["schemas"]
     ports = property_of(schemas, "io.k8s.api.core.v1.Container", "ports")
     assert ports["x-kubernetes-list-type"] == "map"
@@ -175,7 +175,7 @@ def test_explain_has_descriptions() -> None:
     assert older["io.k8s.api.resource.v1beta2.Device"]["description"]
 
 
-def test_every_description_is_of_something() -> None:
+def test_every_description_belongs_to_a_field() -> None:
     for name in _descriptions():
         group, version, kind, *field = name.split(".")
         place = f"{group}.{version}"
@@ -223,7 +223,7 @@ def read(data: bytes) -> dict[int, list[Any]]:
     return fields
 
 
-def test_protobuf_holds_what_json_holds() -> None:
+def test_protobuf_equals_json() -> None:
     body = ask("/openapi/v2", PROTOBUF).body
     assert isinstance(body, bytes)
     document = read(body)
@@ -253,17 +253,17 @@ def test_protobuf_holds_what_json_holds() -> None:
     assert names == ["body", "dryRun", "fieldManager", "fieldValidation", "force"]
 
 
-# -- the rest
+# -- other documents
 
 
 @pytest.mark.parametrize("path", ["/openapi", "/openapi/v1", "/openapi/v2/x", "/openapi/v3/apis/nope/v1"])
-def test_what_is_not_there(path: str) -> None:
+def test_unknown_documents_are_404(path: str) -> None:
     with pytest.raises(ApiError) as refused:
         ask(path)
     assert refused.value.code == 404
 
 
-def test_forms_that_are_not_offered() -> None:
+def test_unsupported_media_types_are_refused() -> None:
     for path in ("/openapi/v2", "/openapi/v3", "/openapi/v3/api/v1"):
         with pytest.raises(ApiError) as refused:
             ask(path, "text/html")

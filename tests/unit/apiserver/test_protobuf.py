@@ -1,4 +1,4 @@
-"""The protobuf encoding: known bytes, round trips of every schema, and rejection of everything else."""
+"""Protobuf encoding: known bytes, round trips of every schema, and rejection of everything else."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def envelope(api_version: str, kind: str, raw: bytes) -> bytes:
 
 
 def field(number: int, data: bytes) -> bytes:
-    """A length-delimited field, short enough for one-byte lengths or two."""
+    """Encode a length-delimited field with a length of one or two bytes."""
     length = len(data)
     size = bytes([length]) if length < 128 else bytes([length & 0x7F | 0x80, length >> 7])
     return bytes([number << 3 | 2]) + size + data
@@ -57,8 +57,8 @@ def test_a_binding_as_a_scheduler_writes_it() -> None:
 
 
 def test_a_lease_as_a_node_writes_it() -> None:
-    moment = b"\x08" + wire.varint(1_700_000_000) + b"\x10" + wire.varint(123_456_789)
-    spec = field(1, b"n1") + b"\x10\x28" + field(4, moment)
+    timestamp = b"\x08" + wire.varint(1_700_000_000) + b"\x10" + wire.varint(123_456_789)
+    spec = field(1, b"n1") + b"\x10\x28" + field(4, timestamp)
     tree = decode_body(envelope("coordination.k8s.io/v1", "Lease", field(2, spec)))
     assert tree["spec"] == {
         "holderIdentity": "n1",
@@ -128,7 +128,7 @@ def test_fields_that_json_does_not_nest() -> None:
         ("DeleteOptions", "", {"gracePeriodSeconds": 0, "preconditions": {"uid": "u"}, "dryRun": ["All"]}),
     ],
 )
-def test_there_and_back(kind: str, group: str, tree: dict[str, Any]) -> None:
+def test_objects_survive_a_round_trip(kind: str, group: str, tree: dict[str, Any]) -> None:
     whole = {"apiVersion": f"{group}/v1" if group else "v1", "kind": kind, **tree}
     assert decode_body(encode_body(whole)) == whole
 
@@ -255,7 +255,7 @@ def test_depth_is_bounded_both_ways() -> None:
 
 @SLOW
 @given(st.data())
-def test_every_shape_survives_the_way_there_and_back(data: st.DataObject) -> None:
+def test_every_shape_survives_a_round_trip(data: st.DataObject) -> None:
     row = data.draw(st.sampled_from(RESOURCES))
     version = data.draw(st.sampled_from(row.versions))
     type = schema(row.kind, row.group, version)
@@ -297,7 +297,7 @@ def test_damaged_bytes_end_in_a_tree_or_a_decode_error(data: st.DataObject) -> N
 
 
 @given(st.integers(-(2**63), 2**63 - 1))
-def test_numbers_there_and_back(number: int) -> None:
+def test_numbers_survive_a_round_trip(number: int) -> None:
     (read,) = wire.read_fields(wire.put_number(3, number))
     assert (read[0], wire.signed(wire.number(read[1]), 64)) == (3, number)
     assert wire.varint(number) == naive_varint(number)

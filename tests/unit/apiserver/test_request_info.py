@@ -1,4 +1,4 @@
-"""From paths to resources and verbs."""
+"""Request info: resource and verb of a path."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_routes(method: str, path: str, expected: tuple[str, ...]) -> None:
 
 
 @pytest.mark.parametrize("path", ["/", "/api", "/api/v1", "/apis", "/apis/apps", "/apis/apps/v1", "/healthz"])
-def test_other_paths_are_left_to_others(path: str) -> None:
+def test_other_paths_are_not_resources(path: str) -> None:
     assert parse_request_info("GET", path) is None
 
 
@@ -74,6 +74,6 @@ def test_refusals(method: str, path: str, code: int) -> None:
     ),
     st.booleans(),
 )
-def test_any_path_is_found_refused_or_left_to_others(method: str, parts: list[str], watches: bool) -> None:
+def test_any_path_is_a_resource_refused_or_ignored(method: str, parts: list[str], watches: bool) -> None:
     code = refused(lambda: parse_request_info(method, "/" + "/".join(parts), watches=watches))
     assert code in (0, 404, 405)

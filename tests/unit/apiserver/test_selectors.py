@@ -1,4 +1,4 @@
-"""Label and field selectors: what they accept, refuse and match."""
+"""Label and field selectors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A patched object shares parts with the stored one it was made from: neither changes through the other."""
+"""Patched objects share parts with the stored object: neither changes through the other."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ CASES = [
 
 @pytest.mark.parametrize("form", ["merge", "strategic", "apply"])
 @pytest.mark.parametrize(("path", "tree", "subresource", "patch"), CASES)
-def test_the_stored_object_is_not_changed_on_the_way(
+def test_handlers_do_not_change_stored_objects(
     monkeypatch: pytest.MonkeyPatch, form: str, path: str, tree: Any, subresource: str, patch: Any
 ) -> None:
     seen: list[tuple[bytes, Any]] = []

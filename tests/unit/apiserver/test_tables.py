@@ -1,9 +1,9 @@
-"""Tables: the cells that `kubectl get` prints, for objects in every state and of any shape."""
+"""Table responses: the cells that `kubectl get` prints."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
@@ -11,13 +11,14 @@ from hypothesis import strategies as st
 
 from plimsoll.apiserver.registry.resource import Resource
 from plimsoll.apiserver.registry.resources import RESOURCES, find_resource_by_key
+from plimsoll.apiserver.registry.schema import SchemaType, schema_for
 from plimsoll.apiserver.tables import to_table
 from plimsoll.apiserver.tables.row import format_duration, format_selector
 from plimsoll.errors import ApiError
 from tests.unit.apiserver.registry.sample_objects import trees_of
-from tests.unit.apiserver.registry.test_schema import pod as pod_shape
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
+POD_SCHEMA = cast(SchemaType, schema_for("", "v1", "Pod"))
 HOUR_AGO = "2026-01-01T11:00:00Z"
 MINUTES_AGO = "2026-01-01T11:55:30Z"
 Tree = dict[str, Any]
@@ -37,7 +38,7 @@ def cells(key: str, tree: Any) -> dict[str, Any]:
     return dict(zip(names, table["rows"][0]["cells"], strict=True))
 
 
-# -- the frame
+# -- table metadata
 
 
 def test_a_list_keeps_its_metadata_and_a_single_object_its_version() -> None:
@@ -68,7 +69,7 @@ def test_columns_and_their_priorities() -> None:
     assert [(c["name"], c["type"]) for c in plain] == [("Name", "string"), ("Created At", "date")]
 
 
-def test_what_rows_carry_of_their_objects() -> None:
+def test_objects_included_in_rows() -> None:
     tree = {"kind": "Pod", "metadata": {"name": "a"}, "spec": {}}
     for include, wanted in (
         ("None", None),
@@ -631,7 +632,7 @@ def test_invalid_timestamps_in_tables() -> None:
         assert cells("pods", {"metadata": {"creationTimestamp": never}})["Age"] == "<unknown>"
 
 
-# -- anything at all
+# -- random objects
 
 
 ODD = st.recursive(
@@ -668,6 +669,6 @@ def test_objects_of_any_shape_make_a_row(resource: Resource, tree: Any) -> None:
         assert isinstance(cell, (str, int))
 
 
-@given(trees_of(pod_shape()))
+@given(trees_of(POD_SCHEMA))
 def test_pods_of_their_shape_make_a_row(tree: Any) -> None:
     assert len(to_table(the("pods"), [tree], now=NOW)["rows"]) == 1

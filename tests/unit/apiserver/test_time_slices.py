@@ -1,4 +1,4 @@
-"""Long reads give way to other requests, and lists in pieces are the lists they were."""
+"""Time slices of long reads: they yield to other requests, and chunked lists are complete."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PARTIAL = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 
 
 class Clock:
-    """A clock on which every look at it takes a part of a slice."""
+    """Clock that advances by a part of a slice with every reading."""
 
     def __init__(self, step: float = SLICE_SECONDS / 4) -> None:
         self.step = step
@@ -35,7 +35,7 @@ class Clock:
         return self.now
 
 
-def test_work_gives_way_after_each_slice() -> None:
+def test_work_yields_after_each_slice() -> None:
     async def scenario() -> None:
         clock = Clock(0.0)
         loop_share = EventLoopShare(clock)
@@ -129,8 +129,8 @@ def with_pods(scenario: Callable[[ApiHarness], Awaitable[None]], count: int = 40
     run(run_scenario)
 
 
-def test_long_reads_give_way_to_others() -> None:
-    """Each of these asks the clock at least once for every object, so ten slices at least are used up."""
+def test_long_reads_yield_to_others() -> None:
+    """Each of these reads the clock at least once per object, which uses at least ten slices."""
 
     async def scenario(harness: ApiHarness) -> None:
         loop_share = harness.api.loop_share
@@ -164,7 +164,7 @@ async def drain(answer: ApiResponse) -> None:
 
 
 @pytest.mark.parametrize("accept", ["application/json", "application/yaml", TABLE, PARTIAL])
-def test_a_list_in_pieces_is_the_list(accept: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_chunked_list_equals_the_list(accept: str, monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario(harness: ApiHarness) -> None:
         short = await ask(harness, PODS, accept)
         assert isinstance(short.body, bytes)
@@ -193,7 +193,7 @@ def test_a_protobuf_list_is_the_one_encoded_at_once() -> None:
     with_pods(scenario, 3)
 
 
-def test_a_deleted_collection_leaves_alone_what_was_made_anew_meanwhile() -> None:
+def test_delete_collection_keeps_objects_recreated_meanwhile() -> None:
     async def scenario(harness: ApiHarness) -> None:
         names = [f"m{number}" for number in range(20)]
         for name in names:

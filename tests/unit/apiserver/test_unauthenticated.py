@@ -1,4 +1,4 @@
-"""Accounting of connections without credentials: who is served, who waits, who is dropped."""
+"""Accounting of unauthenticated connections: served, waiting and dropped."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from plimsoll.apiserver.unauthenticated import (
 
 
 class Peer:
-    """A connection that remembers what was done with it."""
+    """Connection that records the actions on it."""
 
     def __init__(self, source: str = "a") -> None:
         self.source = source
@@ -55,7 +55,7 @@ def start(bounds: ServerLimits | None = None) -> tuple[UnauthenticatedConnection
 
 
 def enter(peers: UnauthenticatedConnections, source: str = "a") -> Peer:
-    """A connection whose first byte arrives at once."""
+    """Open a connection whose first byte arrives at once."""
     peer = Peer(source)
     peers.connect(peer)
     if not peer.dropped:
@@ -74,7 +74,7 @@ def test_connections_are_served_up_to_the_limit_and_then_wait() -> None:
     assert (peers.served, peers.waiting, fourth.served) == (1, 0, 0)
 
 
-def test_who_stays_idle_is_evicted_for_who_waits() -> None:
+def test_idle_clients_are_evicted_for_waiting_ones() -> None:
     peers, clock = start()
     idle, busy = enter(peers), enter(peers)
     clock.now += IDLE_SECONDS
@@ -84,7 +84,7 @@ def test_who_stays_idle_is_evicted_for_who_waits() -> None:
     assert (idle.dropped, busy.dropped, waiting.served) == (1, 0, 1)
 
 
-def test_no_pod_is_evicted_without_a_pending_pod() -> None:
+def test_no_client_is_evicted_without_a_waiting_one() -> None:
     peers, clock = start()
     kept = enter(peers)
     clock.now += 1000
@@ -92,7 +92,7 @@ def test_no_pod_is_evicted_without_a_pending_pod() -> None:
     assert (peers.served, kept.dropped) == (1, 0)
 
 
-def test_who_keeps_sending_is_evicted_in_the_end() -> None:
+def test_clients_that_keep_sending_are_evicted_eventually() -> None:
     peers, clock = start(limits(served=1))
     dripping, waiting = enter(peers), enter(peers)
     began = clock.now
@@ -107,7 +107,7 @@ def test_who_keeps_sending_is_evicted_in_the_end() -> None:
     assert (dripping.dropped, waiting.served) == (1, 1)
 
 
-def test_clients_are_not_blamed_for_a_server_that_is_late() -> None:
+def test_a_late_server_does_not_evict_clients() -> None:
     peers, clock = start(limits(served=1))
     served, waiting = enter(peers), enter(peers)
     clock.now += 2 * IDLE_SECONDS
@@ -147,7 +147,7 @@ def test_the_longest_quiet_are_dropped_when_there_are_too_many() -> None:
     assert (peers.quiet, peers.dropped) == (3, 1)
 
 
-def test_one_address_has_a_bound_of_its_own() -> None:
+def test_connections_per_address_are_limited() -> None:
     peers, _ = start(limits(served=2, waiting=100, per_address=4))
     mine = [enter(peers, "a") for _ in range(6)]
     assert [peer.dropped for peer in mine] == [0, 0, 0, 0, 1, 1]
@@ -180,7 +180,7 @@ def test_all_clients_are_disconnected_at_the_end() -> None:
 
 
 class Model:
-    """The same for one address, as plain lists."""
+    """Naive accounting for one address, in plain lists."""
 
     def __init__(self, bounds: ServerLimits) -> None:
         self.bounds = bounds
@@ -224,7 +224,7 @@ class Model:
     st.integers(1, 6),
     st.integers(1, 8),
 )
-def test_the_accounting_against_plain_lists(
+def test_accounting_equals_plain_lists(
     steps: list[tuple[str, int]], served: int, waiting: int, per_address: int
 ) -> None:
     bounds = limits(served, waiting, per_address)

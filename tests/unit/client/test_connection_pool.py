@@ -17,6 +17,7 @@ from plimsoll.client.http import HttpTransport
 from plimsoll.client.transport import Reply, Request
 from plimsoll.errors import InputError, UnreachableError
 from tests.unit.client.wire import ReceivedRequest, chunked, http_response, serving
+from tests.waiting import until
 
 BODY = b'{"kind":"Pod"}'
 
@@ -229,13 +230,11 @@ def test_a_cancelled_call_closes_its_connection() -> None:
         async with serving(never) as wire:
             connections = Connections("127.0.0.1", wire.port, keep=60)
             task = asyncio.create_task(connections.send(b"GET / HTTP/1.1\r\n\r\n", 5, 5, None, "it"))
-            while not wire.requests:
-                await asyncio.sleep(0.001)
+            await until(lambda: wire.requests)
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await task
-            while not wire.ended:
-                await asyncio.sleep(0.001)
+            await until(lambda: wire.ended)
             await connections.close()
 
     asyncio.run(run())
@@ -249,8 +248,7 @@ def test_closing_the_pool_ends_pending_calls() -> None:
         async with serving(never) as wire:
             transport = HttpTransport(ClientConfig(wire.url))
             task = asyncio.create_task(transport.send(Request("POST", "/a", body=b"{}")))
-            while not wire.requests:
-                await asyncio.sleep(0.001)
+            await until(lambda: wire.requests)
             await transport.close()
             with pytest.raises(UnreachableError) as caught:
                 await task

@@ -23,7 +23,7 @@ from plimsoll.client.http import HttpTransport, is_loopback
 from plimsoll.client.transport import Request
 from plimsoll.errors import ConfigError, UnreachableError
 from tests.unit.client.wire import Answer, ReceivedRequest, RecordingServer, chunked, http_response, serving
-from tests.waiting import DEADLINE
+from tests.waiting import until
 
 Scenario = Callable[[RecordingServer, Client], Any]
 OBJECT = b'{"kind":"ConfigMap","metadata":{"name":"a"}}'
@@ -78,8 +78,7 @@ def test_calls_in_flight_are_bounded_but_watches_do_not_count() -> None:
         watches = [client.watch(CONFIG_MAPS, since="1") for _ in range(5)]
         assert [(await anext(watch)).revision for watch in watches] == ["7"] * 5
         held = [asyncio.create_task(client.get(CONFIG_MAPS, "held")) for _ in range(2)]
-        while len(wire.requests) < 7:
-            await asyncio.sleep(0.001)
+        await until(lambda: len(wire.requests) >= 7)
         third = asyncio.create_task(client.get(CONFIG_MAPS, "c"))
         await asyncio.sleep(0.02)
         assert len(wire.requests) == 7
@@ -246,9 +245,7 @@ def test_an_abandoned_watch_is_closed() -> None:
         await anext(watch)
         assert wire.ended == 0
         await watch.aclose()
-        async with asyncio.timeout(DEADLINE):
-            while not wire.ended:
-                await asyncio.sleep(0.001)
+        await until(lambda: wire.ended)
 
     run_scenario(answer, scenario)
 

@@ -18,7 +18,7 @@ from plimsoll.client.endpoints import CONFIG_MAPS
 from plimsoll.client.informer import EventHandler, Informer
 from plimsoll.errors import ApiError, ConfigError, DecodeError, UnreachableError
 from tests.unit.client.fake_api_server import FakeApiServer
-from tests.waiting import DEADLINE
+from tests.waiting import DEADLINE, until
 
 Tree: TypeAlias = dict[str, Any]
 
@@ -313,8 +313,7 @@ def test_a_lagging_handler_slows_the_informer_down() -> None:
             await settle()
             assert len(informer) < 1100
             stuck.gate.set()
-            while stuck.received < 1500:
-                await asyncio.sleep(0.001)
+            await until(lambda: stuck.received >= 1500)
             assert len(informer) == 1500
 
     asyncio.run(scenario())
@@ -538,8 +537,7 @@ def test_an_informer_stopped_during_a_list_starts_it_again() -> None:
         server.remove("c1400")
         gate.set()
         async with running(informer):
-            while len(mirror.objects) < 1499:
-                await asyncio.sleep(0.001)
+            await until(lambda: len(mirror.objects) >= 1499)
             await settle()
             assert mirror.objects == server.objects
             assert informer.faults == 0
@@ -564,8 +562,7 @@ def test_a_handler_that_hangs_is_reported(
         informer = make(server)
         informer.add_handler(Stuck())
         async with running(informer):
-            while "Stuck is 1000 changes behind" not in caplog.text:
-                await asyncio.sleep(0.001)
+            await until(lambda: "Stuck is 1000 changes behind" in caplog.text)
 
     asyncio.run(scenario())
 

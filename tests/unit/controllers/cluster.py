@@ -11,6 +11,7 @@ import itertools
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
+from functools import partial
 from random import Random
 from typing import Any, TypeVar
 
@@ -40,10 +41,11 @@ from plimsoll.client.endpoints import (
     SERVICES,
     Endpoint,
 )
+from plimsoll.client.informer import Informer
 from plimsoll.controllers import ControllerManager, ControllerSettings
 from plimsoll.controllers.controller import process_key
 from plimsoll.errors import ApiError
-from tests.waiting import DEADLINE
+from tests.waiting import until
 
 T = TypeVar("T")
 Tree = dict[str, Any]
@@ -165,21 +167,19 @@ class Cluster:
         """Bring the caches up to date with the store."""
         assert self.controllers is not None
         for informer in self.controllers.informers.all():
-            endpoint = informer.endpoint
-            key = f"{endpoint.plural}.{endpoint.group}" if endpoint.group else endpoint.plural
-            async with asyncio.timeout(DEADLINE):
-                while True:
-                    have = {
-                        (item.metadata.namespace, item.metadata.name): item.metadata.resource_version
-                        for item in informer.items()
-                    }
-                    want = {
-                        (stored.key.namespace, stored.key.name): str(stored.revision)
-                        for stored in self.store.list(key).items
-                    }
-                    if have == want:
-                        break
-                    await asyncio.sleep(0.0002)
+            await until(partial(self._is_current, informer))
+
+    def _is_current(self, informer: Informer[Any]) -> bool:
+        endpoint = informer.endpoint
+        key = f"{endpoint.plural}.{endpoint.group}" if endpoint.group else endpoint.plural
+        have = {
+            (item.metadata.namespace, item.metadata.name): item.metadata.resource_version
+            for item in informer.items()
+        }
+        return have == {
+            (stored.key.namespace, stored.key.name): str(stored.revision)
+            for stored in self.store.list(key).items
+        }
 
     async def step(self, dice: Random | None = None) -> bool:
         """Work on one key; return whether there was one."""

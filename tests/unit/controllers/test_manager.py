@@ -21,7 +21,7 @@ from plimsoll.controllers.namespace import DEFAULT_NAMESPACES
 from plimsoll.errors import ApiError, InputError
 from tests.unit.controllers.cluster import ADMIN, Cluster
 from tests.unit.controllers.new_objects import pod, template
-from tests.waiting import DEADLINE
+from tests.waiting import DEADLINE, until
 
 
 @asynccontextmanager
@@ -33,13 +33,6 @@ async def running(*controllers: ControllerManager) -> AsyncIterator[list[asyncio
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-
-
-async def until(check: Any, seconds: float = DEADLINE) -> Any:
-    async with asyncio.timeout(seconds):
-        while not (found := await check()):
-            await asyncio.sleep(0.002)
-        return found
 
 
 async def make_pod(cluster: Cluster) -> None:

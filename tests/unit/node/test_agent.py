@@ -1,4 +1,4 @@
-"""The node agent as a whole: what the playbooks cannot time exactly."""
+"""Node agent: cases that need exact timing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From a pod to all that is set for it, in both forms and with policies."""
+"""Cgroup planner: from a pod to all cgroup values, in both forms and with policies."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_claims_count_since_1_37_only() -> None:
     assert (old.qos, new.qos) == ("Burstable", "Burstable")
 
 
-def test_charges_in_an_annotation_count_alike() -> None:
+def test_charges_in_an_annotation_are_counted() -> None:
     """Stock clusters have no field for them."""
     text = format_charges_annotation([charge("x", "a", cpu="2")])
     claims = [{"name": "x", "resourceClaimName": "x"}]
@@ -70,7 +70,7 @@ def test_policies_decide_what_is_added() -> None:
     assert quota("ConsumeFrom") == 200_000
 
 
-def test_containers_with_cpus_to_themselves_have_no_quota() -> None:
+def test_containers_with_exclusive_cpus_have_no_quota() -> None:
     two = pod(
         "p",
         container("a", limits={"cpu": "1", "memory": "1Gi"}, cpu="1", memory="1Gi"),
@@ -97,7 +97,7 @@ def test_tiers_are_those_of_the_ledger() -> None:
     assert one.tiers(pods).burstable_shares == 3072
 
 
-def test_all_pods_together_have_what_is_available() -> None:
+def test_the_pods_cgroup_has_allocatable_resources() -> None:
     one = enforcement(huge_page_sizes=("2MB",))
     available = amounts(cpu="3500m", memory="6Gi", hugepages_2Mi="8Mi", hugepages_1Gi="1Gi", pid="900")
     limits = one.root(available)
@@ -106,6 +106,6 @@ def test_all_pods_together_have_what_is_available() -> None:
     assert one.root({}).memory_limit is None
 
 
-def test_a_pod_of_json_rubbish_is_planned() -> None:
+def test_any_pod_json_is_planned() -> None:
     odd = codec.convert(json.loads('{"spec": {"containers": [{}], "overhead": {"cpu": "-5"}}}'), Pod)
     assert enforcement().plan(odd).qos == "BestEffort"

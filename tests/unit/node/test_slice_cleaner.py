@@ -1,4 +1,4 @@
-"""SliceCleaner of drivers that are gone."""
+"""Slice cleaner: slices of unregistered drivers are deleted."""
 
 from __future__ import annotations
 

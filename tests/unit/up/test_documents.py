@@ -13,7 +13,7 @@ import pytest
 from plimsoll.client.endpoints import LEASES, PODS
 from plimsoll.client.kubeconfig import find_config
 from plimsoll.up.local_cluster import LocalCluster
-from tests.cluster.builders import until
+from tests.waiting import until
 
 DOCS = Path(__file__).parents[3] / "docs"
 PYTHON = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -123,7 +123,7 @@ def test_the_examples_for_clients(
                 printed += capsys.readouterr().out
                 return "added web-0" in printed and "1 Pod(" in printed
 
-            await until(has_event, "the informer's words")
+            await until(has_event, context="the informer's words")
             lease = await client.get(LEASES, "my-driver", "kube-system")
             assert lease["spec"]["holderIdentity"] == "pod-1"
             task.cancel()

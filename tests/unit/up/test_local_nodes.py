@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import stat
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +16,7 @@ from plimsoll.node.machine.file import parse_machine
 from plimsoll.node.process.settings import NodeSettings
 from plimsoll.up.local_cluster import LocalCluster
 from plimsoll.up.local_nodes import node_settings
-from tests.waiting import DEADLINE
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.filterwarnings("error")
 
@@ -76,10 +75,7 @@ def test_nodes_report_their_properties(cluster: LocalCluster) -> None:
         return {e["reason"] for e in events if e["involvedObject"]["name"] == "node-0"}
 
     wanted = {"NodeHasSufficientMemory", "NodeHasNoDiskPressure", "NodeHasSufficientPID", "NodeReady"}
-    deadline = time.monotonic() + DEADLINE
-    while not wanted <= reasons():
-        assert time.monotonic() < deadline, reasons()
-        time.sleep(0.02)
+    wait_until(lambda: wanted <= reasons(), context=lambda: reasons())
 
 
 def test_pods_run_and_are_removed_when_deleted(cluster: LocalCluster) -> None:
@@ -213,10 +209,7 @@ def test_processes_do_not_outlive_the_cluster(tmp_path: Path) -> None:
     with LocalCluster(nodes=own) as cluster:
         cluster.apply(tree)
         cluster.wait_for("pods", "p", condition=is_running)
-        deadline = time.monotonic() + DEADLINE
-        while not output.exists():
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
+        wait_until(lambda: output.exists())
         process = Path("/proc") / output.read_text().strip()
         assert process.exists()
     assert not process.exists()

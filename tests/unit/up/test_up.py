@@ -20,7 +20,7 @@ from plimsoll.up.console import Console
 from plimsoll.up.settings import UpSettings
 from plimsoll.up.up import Up, ensure_class
 from tests.unit.drivers.cpu.machines import make_machine, write_sysfs
-from tests.waiting import DEADLINE
+from tests.waiting import DEADLINE, until
 
 
 @pytest.fixture
@@ -96,9 +96,7 @@ def test_one_cluster_for_each_directory(settings: UpSettings) -> None:
         first = Up(settings)
         task = asyncio.create_task(first.run())
         try:
-            async with asyncio.timeout(DEADLINE):
-                while first.driver is None or first.driver.problems():
-                    await asyncio.sleep(0.02)
+            await until(lambda: first.driver is not None and not first.driver.problems())
             with pytest.raises(ConfigError, match=r"the cluster with PID \d+ uses this directory; .*--data"):
                 await asyncio.wait_for(Up(settings).run(), DEADLINE)
         finally:
@@ -176,12 +174,13 @@ def test_a_dump_is_simulated_and_keeps_its_ledgers(settings: UpSettings) -> None
         assert cluster.server is not None
         client = cluster.server.client()
         try:
-            while True:
-                pod = await client.get(PODS, "too-much", "x")
-                assert pod["status"]["phase"] != "Failed", pod["status"]
-                if pod["status"].get("containerStatuses") and pod["status"]["phase"] == "Running":
-                    break
-                await asyncio.sleep(0.02)
+            pod = await until(
+                lambda: client.get(PODS, "too-much", "x"),
+                lambda found: (
+                    found["status"].get("containerStatuses") and found["status"]["phase"] != "Pending"
+                ),
+            )
+            assert pod["status"]["phase"] == "Running", pod["status"]
             full, lost = await client.get(NODES, "full"), await client.get(NODES, "lost")
             assert full["status"]["allocatable"] == {"cpu": "2", "memory": "4Gi", "pods": "10"}
             assert full["status"]["capacity"] == {"cpu": "4", "memory": "8Gi", "pods": "10"}

@@ -4,7 +4,7 @@ Those that Kubernetes creates for its components and users (`cluster-admin`, `ad
 `system:*`), and Plimsoll's own (`plimsoll:*`). They apply regardless of the store, so that the administrator
 cannot be locked out; stored roles and bindings only add to them.
 
-DIFF: Kubernetes stores these roles and lets them be changed; see test_built_in_roles_cannot_be_taken_away.
+DIFF: Kubernetes stores these roles and lets them be changed; see test_built_in_roles_cannot_be_removed.
 """
 
 from __future__ import annotations

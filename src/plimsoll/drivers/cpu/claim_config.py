@@ -14,7 +14,7 @@ DIFF: without a cpuset the driver chooses the CPUs of a device of the whole mach
 (test_machine_mode_without_a_cpuset_is_no_fault).
 
 DIFF: a class may set options of the allocator; the Go driver refuses any configuration of a class
-(test_class_chooses_how_and_claim_overrides).
+(test_the_claims_configuration_overrides_the_classs).
 
 DIFF: unknown keys are refused (test_unknown_keys_are_refused_with_the_fix).
 """

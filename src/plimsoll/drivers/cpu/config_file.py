@@ -7,7 +7,7 @@ valid as flags, are errors that name the fix.
 
 DIFF: node resource mappings are published wherever the API server supports them, unless a file sets
 `publishNodeAllocatableResourceMapping: false`; in the Go driver they are off
-(test_mapping_is_automatic_and_a_file_that_reports_no_is_obeyed).
+(test_mapping_is_automatic_unless_disabled).
 """
 
 from __future__ import annotations

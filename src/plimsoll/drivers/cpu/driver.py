@@ -379,7 +379,7 @@ class CpuDriver(Driver):
         """Write CDI files again that were deleted: without them no container of a claim can start.
 
         DIFF: the Go driver does so when a claim is prepared again, which a node does not do for a container
-        restart (test_cdi_files_that_are_deleted_come_back).
+        restart (test_deleted_cdi_files_are_written_again).
         """
         logged: tuple[str, ...] = ()
         while True:

@@ -7,7 +7,7 @@ the others follow in order of creation; that the admitted pods never exceed the 
 checked against; and that ledger and checkpoint agree.
 
 DIFF: upstream checks running pods again after a restart, in order of creation, and fails those that no longer
-fit (test_who_was_let_in_stays_in).
+fit (test_an_admitted_pod_stays_admitted).
 """
 
 from __future__ import annotations

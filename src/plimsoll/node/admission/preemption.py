@@ -4,7 +4,7 @@ Follows the kubelet: the fewest pods that free what is missing, Guaranteed pods 
 with the smaller requests. Pure. The ledger reports what is missing, including what claims lack.
 
 DIFF: what claims charge counts as freed with their pods; upstream considers only the spec and may preempt
-more pods than needed, or none (test_claims_count_as_freed).
+more pods than needed, or none (test_claim_charges_of_victims_count_as_freed).
 """
 
 from __future__ import annotations

@@ -87,7 +87,7 @@ class ClaimInfoCache:
             return ClaimInfoCache(drivers)
         file, boot = claims_file(layout, now), read_boot_id() if boot is None else boot
         # DIFF: a kubelet with a damaged checkpoint does not start:
-        # test_a_damaged_record_is_set_aside_and_rebuilt.
+        # test_a_damaged_checkpoint_is_quarantined_and_rebuilt.
         return ClaimInfoCache(drivers, restore(layout, file, boot=boot), file, boot)
 
     # -- prepare
@@ -112,8 +112,8 @@ class ClaimInfoCache:
         faults: list[ClaimFault] = []
         for each in wanted:
             # DIFF: claims that were ready before a restart are not prepared again:
-            # test_a_restart_asks_no_driver, unless the machine was rebooted:
-            # test_a_machine_that_was_started_anew.
+            # test_prepared_claims_are_not_prepared_again_after_an_agent_restart, unless the machine was
+            # rebooted: test_claims_are_prepared_again_after_a_reboot.
             claim, to_ask = add_pod(before[each.ref.uid], each, pod)
             faults += self._conflicts(each, to_ask, claims)
             claims[each.ref.uid] = claim
@@ -189,7 +189,7 @@ class ClaimInfoCache:
     ) -> dict[str, dict[str, Devices | DriverFault]]:
         """Call every driver once, concurrently; return results by claim and driver."""
         # DIFF: a kubelet calls one driver after the other, none at all if one is absent, and stops at the
-        # first failure: test_the_rest_is_asked_for_after_a_partial_failure.
+        # first failure: test_after_a_partial_failure_only_failed_claims_are_prepared_again.
 
         async def ask(driver: str, wanted: Collection[ClaimToPrepare]) -> Mapping[str, Devices | DriverFault]:
             return await self._drivers.prepare(driver, [each.ref for each in wanted])

@@ -40,7 +40,7 @@ def claims_of(pod: Pod, container: Container, find: Find) -> tuple[ClaimInfo, ..
 
 
 # DIFF: the kubelet repeats CDI devices that two requests share, in any order:
-# test_cdi_devices_are_given_once_and_in_order.
+# test_cdi_devices_are_unique_and_ordered.
 def cdi_ids(pod: Pod, container: Container, find: Find) -> tuple[str, ...]:
     """Return the CDI device IDs of a container, each once; raise StateError if a claim is not prepared."""
     found: dict[str, None] = {}

@@ -77,7 +77,7 @@ def _size(devices: Devices) -> int:
     return sum(len(text) + 8 for text in texts)
 
 
-# DIFF: the kubelet takes whatever device a driver names: test_devices_of_others_are_refused.
+# DIFF: the kubelet takes whatever device a driver names: test_devices_of_another_driver_are_refused.
 def find_unallocated_device(allocated: Collection[AllocatedDevice], devices: Devices) -> str | None:
     """Return the first device that was not allocated; drivers may omit the share (v1beta1 has none)."""
     known = {(each.pool, each.device, each.share_id) for each in allocated}

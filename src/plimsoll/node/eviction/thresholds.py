@@ -4,7 +4,7 @@ As in the kubelet: hard thresholds that take effect at once, soft ones that take
 the minimum reclaim, and the resource and condition of each signal.
 
 DIFF: disks are only watched if thresholds for them are given; the kubelet evicts pods from a disk that is 90%
-full (test_disks_are_watched_if_asked_for).
+full (test_disk_thresholds_are_optional).
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Checks strings and numbers from plugins, and lists the requested fields that are not supported.
 
 DIFF: upstream passes on whatever a plugin requests; here invalid sets, names, paths and numbers fail the
-container (test_what_would_do_harm_is_refused).
+container (test_harmful_adjustments_are_refused).
 """
 
 from __future__ import annotations

@@ -7,9 +7,9 @@ Unsolicited updates wait for the event in progress, but nothing that waits for a
 another event could wait for them.
 
 DIFF: an event is delivered to all plugins, even if one of them returns an error; upstream stops at the first
-(test_an_error_of_one_plugin_keeps_no_other_from_its_news). DIFF: evictions that plugins request are passed
-on; upstream ignores them (test_evictions). DIFF: OCI hooks, rlimits, namespaces and other adjustments that a
-local process cannot be given are not applied, and a warning reports it
+(test_an_error_of_one_plugin_does_not_keep_events_from_others). DIFF: evictions that plugins request are
+passed on; upstream ignores them (test_evictions). DIFF: OCI hooks, rlimits, namespaces and other adjustments
+that a local process cannot be given are not applied, and a warning reports it
 (test_unsupported_adjustments_are_reported).
 """
 

@@ -70,7 +70,7 @@ def validate_plugin_info(
 
 
 # DIFF: the kubelet accepts any name. Claims and slices can only reference drivers whose names are DNS
-# subdomains of 63 characters, and the name becomes a label of metrics: test_what_is_refused.
+# subdomains of 63 characters, and the name becomes a label of metrics: test_refused_registrations.
 def _name_problem(name: str) -> str:
     if len(name) > _MAX_DRIVER_LENGTH or not _DRIVER.fullmatch(name):
         return (
@@ -81,7 +81,7 @@ def _name_problem(name: str) -> str:
 
 
 # DIFF: the kubelet looks for a relative endpoint in its own working directory, and detects invalid ones only
-# when it calls: test_what_is_refused.
+# when it calls: test_refused_registrations.
 def _endpoint_problem(endpoint: str) -> str:
     if not endpoint.startswith("/") or endpoint.endswith("/") or "\0" in endpoint:
         return f"endpoint {quote(endpoint)} is not the absolute path of a socket"

@@ -287,7 +287,7 @@ class PluginManager:
         self._health.clear(plugin.rank)
         del self._connections[plugin.rank]
         # DIFF: the kubelet aborts calls in progress when a plugin removes its socket, though a plugin that
-        # shuts down gracefully still responds: test_a_driver_that_leaves_may_finish_its_answer.
+        # shuts down gracefully still responds: test_a_driver_that_unregisters_may_finish_its_response.
         task = asyncio.create_task(connection.close_when_idle())
         self._closing[task] = connection
         task.add_done_callback(self._closing.pop)
@@ -302,7 +302,7 @@ class PluginManager:
             self._changed()
 
     # DIFF: the kubelet keeps one list for all plugins of a driver, and clears it when the stream of any of
-    # them ends: test_the_end_of_one_stream_leaves_what_others_say.
+    # them ends: test_the_end_of_one_stream_keeps_the_health_of_other_drivers.
     def _reported(self, rank: int, reports: Sequence[HealthReport] | None) -> None:
         if reports is None:
             changed = self._health.clear(rank)

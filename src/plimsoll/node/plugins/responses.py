@@ -75,7 +75,7 @@ def _find_faults(
 
 
 # DIFF: the kubelet accepts everything, and invalid devices fail containers later, or go unnoticed:
-# test_answers_that_cannot_be_used.
+# test_malformed_responses_are_faults.
 def _read_devices(devices: Sequence[Any]) -> Devices | str:
     """Return the devices of one claim, or an error message."""
     if len(devices) > MAX_DEVICES:

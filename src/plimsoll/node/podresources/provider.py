@@ -5,7 +5,7 @@ CPUs are listed as a container's own if no other container may run on them: driv
 runtime knows what they set.
 
 DIFF: the kubelet lists only CPUs of its own CPU manager; here CPUs that a driver assigned to one container
-alone are listed too (test_cpus_that_one_container_alone_has).
+alone are listed too (test_exclusive_cpus_of_a_container).
 """
 
 from __future__ import annotations

@@ -89,7 +89,7 @@ class PodResourcesServer:
             "GetAllocatableResources": self._get_allocatable,
         }
         # DIFF: a kubelet's socket is 0755, and only its directory keeps others out; here it is 0600
-        # (test_the_socket_belongs_to_its_owner_alone).
+        # (test_only_the_owner_can_open_the_socket).
         self._server = await rpc.serve(
             self.path,
             (

@@ -48,7 +48,7 @@ class ContainerStopper:
         deps = self._deps
         try:
             # DIFF: a kubelet runs the preStop hooks of sidecars at once, while the containers they serve
-            # still run: test_the_hook_of_a_sidecar_waits_for_its_turn.
+            # still run: test_the_stop_hook_of_a_sidecar_runs_after_the_main_containers.
             hook = pre_stop_of(self._pod(), action.name) if first else None
             if hook is not None:
                 container, handler = hook

@@ -17,11 +17,12 @@ DIFF: the root file system of a container is the machine's: readOnlyRootFilesyst
 for the container, its working directory included, except /dev, /proc and what CDI files and hooks mount
 (test_a_read_only_root_file_system).
 
-DIFF: a pod has no image, no root file system and no network namespace (test_images_are_labels).
+DIFF: a pod has no image, no root file system and no network namespace
+(test_images_select_configured_commands).
 
 DIFF: mounts and devices of CDI files and hooks are bind-mounted over existing paths, in a private mount
 namespace of the container, and failures are reported in its message; nothing is created on the machine, no
-OCI hook is run (test_mounts_and_devices_are_seen_inside_only,
+OCI hook is run (test_mounts_and_devices_are_visible_inside_only,
 test_unsupported_process_settings_are_reported).
 """
 

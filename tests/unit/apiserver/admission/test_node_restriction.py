@@ -53,7 +53,7 @@ def node(labels: Any = None, **spec: Any) -> Tree:
     return {"metadata": {"name": "n1", "labels": labels or {}}, "spec": spec}
 
 
-def test_others_are_not_restricted(store: Store) -> None:
+def test_other_users_are_not_restricted(store: Store) -> None:
     assert not refused(store, "create", "nodes", {"metadata": {"name": "any"}}, user=ADMIN)
     restrict_driver(ADMIN, SLICES, {"spec": {"driver": "any"}}, None)
 
@@ -97,7 +97,7 @@ def test_labels_of_a_node(store: Store, key: str, allowed: bool) -> None:
     assert not refused(store, "update", "nodes", labelled, labelled)
 
 
-def test_taints_owners_and_config_are_not_the_nodes_to_change(store: Store) -> None:
+def test_a_node_cannot_change_its_taints_owners_and_config(store: Store) -> None:
     tainted = node(taints=[{"key": "a", "effect": "NoSchedule"}])
     assert "modify taints" in refused(store, "update", "nodes", node(), tainted)
     assert "modify taints" in refused(store, "patch", "nodes", tainted, node(), "status")
@@ -197,7 +197,7 @@ def test_pods_of_the_node(store: Store) -> None:
     assert "unexpected operation" in refused(store, "create", "pods", mine, sub="status")
 
 
-def test_what_a_node_may_not_change_in_the_status_of_its_pods(store: Store) -> None:
+def test_pod_status_fields_that_a_node_cannot_change(store: Store) -> None:
     old: Tree = {
         "metadata": {"name": "mine", "namespace": "x", "labels": {"a": "b"}},
         "spec": {"nodeName": "n1"},
@@ -404,7 +404,9 @@ RESOURCES = st.sampled_from(
     JSON,
     JSON,
 )
-def test_no_write_is_too_odd(verb: str, resource: str, subresource: str, tree: Any, old: Any) -> None:
+def test_any_write_is_allowed_or_refused(
+    verb: str, resource: str, subresource: str, tree: Any, old: Any
+) -> None:
     refused(new_store(), verb, resource, tree, old, subresource)
     with contextlib.suppress(ApiError):
         restrict_driver(driver_user("d"), resource, tree, old)

@@ -139,7 +139,7 @@ def test_runtime_classes_that_are_refused(pod: Tree, runtime: Tree | None, text:
 
 
 @pytest.mark.parametrize("tree", [{}, {"spec": None}, {"spec": []}, {"spec": "x"}, []])
-def test_what_is_no_pod_is_passed_on(tree: Any) -> None:
+def test_other_kinds_are_not_changed(tree: Any) -> None:
     assert admit_priority(tree, None, CLASSES).tree is tree
     assert admit_tolerations(tree).tree is tree
     assert admit_account(tree).tree is tree
@@ -157,7 +157,7 @@ def test_what_is_no_pod_is_passed_on(tree: Any) -> None:
         {"nodeSelector": [], "runtimeClassName": "x"},
     ],
 )
-def test_odd_pods_are_no_trouble(spec: Tree) -> None:
+def test_malformed_pods_cause_no_errors(spec: Tree) -> None:
     for admit in (
         lambda pod: admit_priority(pod, None, CLASSES),
         lambda pod: admit_priority(pod, pod, CLASSES),

@@ -1,4 +1,4 @@
-"""Charging objects to quotas."""
+"""Quota charges of objects."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_a_pod_is_charged() -> None:
     assert after["spec"] == quota["spec"]
 
 
-def test_too_much() -> None:
+def test_exceeding_a_quota_is_refused() -> None:
     quota = _quota({"pods": "3", "requests.cpu": "2"}, {"requests.cpu": "500m"})
     charged = _charge(quota, _pod({"cpu": "1501m"}))
     assert charged.quotas == ()
@@ -65,7 +65,7 @@ def test_too_much() -> None:
     )
 
 
-def test_what_is_limited_must_be_said() -> None:
+def test_limited_resources_must_be_specified() -> None:
     quota = _quota({"requests.cpu": "2", "limits.memory": "1Gi"})
     assert _charge(quota, _pod()).refusal == (
         "failed quota: q: must specify limits.memory for: a; requests.cpu for: a"
@@ -74,7 +74,7 @@ def test_what_is_limited_must_be_said() -> None:
     assert _charge(quota, whole).refusal == ""
 
 
-def test_a_quota_that_was_never_measured() -> None:
+def test_a_quota_without_a_status() -> None:
     quota = _quota({"pods": "1"})
     assert _charge({**quota, "status": {}}, _pod()) == QuotaCharge()
     unknown = {**quota, "status": {"hard": {"pods": "1"}}}
@@ -185,7 +185,7 @@ def test_claims() -> None:
     assert _charge(quota, claim, resource=CLAIMS, extended=named, gates=off) == QuotaCharge()
 
 
-def test_a_class_without_a_name_has_one_all_the_same() -> None:
+def test_a_class_without_an_extended_resource_has_a_default_name() -> None:
     name = "requests.deviceclass.resource.kubernetes.io/gpu"
     quota = _quota({name: "1"})
     unnamed = ExtendedResourceNames({"gpu": ""})
@@ -193,7 +193,7 @@ def test_a_class_without_a_name_has_one_all_the_same() -> None:
     assert _charge(quota, _claim(), resource=CLAIMS) == QuotaCharge()  # there is no such class
 
 
-def test_what_a_pod_pays_for_is_not_charged_to_its_claim() -> None:
+def test_claim_charges_of_the_pod_are_not_counted_twice() -> None:
     named = ExtendedResourceNames({"gpu": "example.com/gpu"})
     pod = decode_view(_pod({"example.com/gpu": "2"}), Pod)
     pods = {"p": msgspec.structs.replace(pod, metadata=ObjectMeta(name="p", uid="uid-p"))}
@@ -230,7 +230,7 @@ def _volume(storage: str = "1Gi", *, wanted: str = "", **status: Any) -> Tree:
     return {"metadata": {"name": "v"}, "spec": spec, "status": status}
 
 
-def test_the_status_of_a_volume_is_charged_and_never_refused() -> None:
+def test_volume_claim_status_is_charged_and_never_refused() -> None:
     quota = _quota({"requests.storage": "1Gi"}, {"requests.storage": "1Gi"})
     growing = _volume("1Gi", allocatedResources={"storage": "3Gi"})
     (after,) = _charge(quota, growing, _volume(), "persistentvolumeclaims", subresource="status").quotas
@@ -239,7 +239,7 @@ def test_the_status_of_a_volume_is_charged_and_never_refused() -> None:
     assert _charge(quota, growing, growing, "persistentvolumeclaims") == QuotaCharge()
 
 
-def test_a_volume_between_two_classes_counts_in_both() -> None:
+def test_a_volume_claim_changing_its_class_counts_in_both() -> None:
     def counts(value: str, volume: Tree) -> bool:
         requirement = {"scopeName": "VolumeAttributesClass", "operator": "In", "values": [value]}
         quota = _quota({"persistentvolumeclaims": "5"}, scopeSelector={"matchExpressions": [requirement]})
@@ -251,7 +251,7 @@ def test_a_volume_between_two_classes_counts_in_both() -> None:
     assert not counts("fourth", volume)
 
 
-def test_all_quotas_are_asked_whether_they_can_be_charged_before_any_is() -> None:
+def test_all_quotas_are_checked_before_any_is_charged() -> None:
     full, strict = _quota({"pods": "0"}), _quota({"requests.cpu": "1"})
     charged = charge_quotas([full, strict], "pods", _pod(), None, QuotaContext(NOW))
     assert charged.refusal == "failed quota: q: must specify requests.cpu for: a"

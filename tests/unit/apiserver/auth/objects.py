@@ -1,4 +1,4 @@
-"""A store in memory with objects in it, for the tests of security."""
+"""In-memory store with objects, for tests of authentication and authorization."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def new_authorizer(store: Store) -> Authorizer:
 
 
 def put(store: Store, resource: str, name: str, tree: dict[str, Any], namespace: str = "") -> dict[str, Any]:
-    """Write an object, whether it is there or not; gives it a uid."""
+    """Create or replace an object, with a UID."""
     metadata = {"uid": f"uid-{name}", **tree.get("metadata", {}), "name": name}
     if namespace:
         metadata["namespace"] = namespace
@@ -58,7 +58,7 @@ def put_binding(
 
 
 def rule(verbs: str, resources: str, groups: str = "", names: str = "") -> dict[str, list[str]]:
-    """`rule("get list", "pods")`."""
+    """Return an RBAC rule: `rule("get list", "pods")`."""
     tree = {"verbs": verbs.split(), "apiGroups": groups.split() or [""], "resources": resources.split()}
     return {**tree, "resourceNames": names.split()} if names else tree
 

@@ -21,7 +21,9 @@ KEY = SigningKey.create()
 
 
 def new_authenticator() -> tuple[Authenticator, str]:
-    """One that knows the administrator's token `letmein`, and a service account with this token."""
+    """Return an authenticator with the administrator's token `letmein` and a service account with this
+    token.
+    """
     store = new_store()
     put(store, "serviceaccounts", "a", {}, "x")
     accounts = ServiceAccountTokens(store, KEY)

@@ -1,4 +1,4 @@
-"""Roles and bindings, built in and stored."""
+"""RBAC authorization with built-in and stored roles."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_administrators_may_do_anything() -> None:
     assert authorizer.allows(Attributes(users.ADMIN, "delete", path="/anything"))
 
 
-def test_a_binding_counts_at_once_and_no_longer_than_it_is_there() -> None:
+def test_a_binding_is_effective_from_creation_to_deletion() -> None:
     store = new_store()
     authorizer = new_authorizer(store)
     assert not may(authorizer, BOB, "get", "pods", "x")
@@ -187,7 +187,7 @@ def test_roles_aggregate_by_label() -> None:
     assert may(authorizer, eve, "get", "widgets", "x", group="example.com")
 
 
-def test_stored_roles_may_aggregate_each_other_in_circles() -> None:
+def test_aggregation_cycles_are_harmless() -> None:
     store = new_store()
     authorizer = new_authorizer(store)
     for name, other in (("a", "b"), ("b", "a")):
@@ -207,7 +207,7 @@ def test_stored_roles_may_aggregate_each_other_in_circles() -> None:
     assert may(authorizer, BOB, "get", "b")
 
 
-def test_built_in_roles_cannot_be_taken_away() -> None:
+def test_built_in_roles_cannot_be_removed() -> None:
     store = new_store()
     authorizer = new_authorizer(store)
     scheduler = users.SCHEDULER
@@ -283,7 +283,7 @@ def test_malformed_objects_grant_nothing_and_are_isolated(tree: dict[str, Any]) 
     assert not may(authorizer, BOB, "delete", "pods", "x")
 
 
-def test_what_is_kept_per_user_is_bounded() -> None:
+def test_the_cache_per_user_is_bounded() -> None:
     authorizer = new_authorizer(new_store())
     for number in range(4100):
         may(authorizer, User(f"u{number}"), "get", "pods")
@@ -291,7 +291,7 @@ def test_what_is_kept_per_user_is_bounded() -> None:
 
 
 def allowed_naively(store: Store, asked: Attributes) -> bool:
-    """Reads all that is stored anew and tries every rule."""
+    """Read all stored objects again and try every rule."""
     grants = [
         grant
         for namespace, grant in RoleIndex(store).grants_of(asked.user)
@@ -339,7 +339,7 @@ QUESTIONS = st.builds(
 
 @settings(max_examples=examples(60), deadline=None)
 @given(st.lists(st.tuples(STEPS, st.lists(QUESTIONS, min_size=1, max_size=4)), max_size=8))
-def test_what_is_kept_answers_as_reading_everything_does(history: list[tuple[Any, list[Attributes]]]) -> None:
+def test_cached_decisions_equal_uncached_ones(history: list[tuple[Any, list[Attributes]]]) -> None:
     store = new_store()
     authorizer = new_authorizer(store)
     for (step, name, namespace, what), questions in history:

@@ -1,13 +1,11 @@
-"""Certificates: the CA, the server's, the clients', and TLS with them."""
+"""Certificates of the CA, the server and clients, and TLS with them."""
 
 from __future__ import annotations
 
 import datetime
 import ssl
 import stat
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from cryptography import x509
@@ -25,11 +23,7 @@ from plimsoll.apiserver.auth.certificates import (
 )
 from plimsoll.apiserver.auth.users import ADMIN, User, driver_user, node_user
 from plimsoll.errors import ConfigError
-
-
-def after(**time: float) -> Callable[[], datetime.datetime]:
-    """A clock that is ahead by this much, or behind."""
-    return lambda: datetime.datetime.now(datetime.UTC) + datetime.timedelta(**time)
+from tests.unit.apiserver.auth.tls import after, client_context, handshake
 
 
 def names_in(path: Path) -> set[str]:
@@ -105,7 +99,7 @@ def test_a_ca_with_another_key_is_reported(tmp_path: Path) -> None:
         CertificateAuthority.load_or_create(tmp_path)
 
 
-def test_a_ca_made_by_half_is_made_again(tmp_path: Path) -> None:
+def test_an_incomplete_ca_is_created_again(tmp_path: Path) -> None:
     """The process may end between writing the key and the certificate."""
     CertificateAuthority.load_or_create(tmp_path)
     (tmp_path / "ca.crt").unlink()
@@ -125,37 +119,8 @@ def test_long_client_certificate_names_are_reported(tmp_path: Path) -> None:
             authority.issue_client(user)
 
 
-def handshake(
-    server: ssl.SSLContext, client: ssl.SSLContext, name: str = "localhost"
-) -> tuple[Any, str | None]:
-    """Both ends of a connection, without a network; the client's certificate and the version."""
-    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
-    near = client.wrap_bio(to_client, to_server, server_hostname=name)
-    far = server.wrap_bio(to_server, to_client, server_side=True)
-    waiting = [near, far]
-    for _ in range(20):
-        for end in list(waiting):
-            try:
-                end.do_handshake()
-                waiting.remove(end)
-            except ssl.SSLWantReadError:
-                pass
-    assert not waiting
-    return far.getpeercert(), far.version()
-
-
-def client_context(
-    authority: CertificateAuthority, pair: CertificatePair | None, directory: Path
-) -> ssl.SSLContext:
-    context = ssl.create_default_context(cadata=authority.certificate.decode())
-    if pair is not None:
-        (directory / "client.pem").write_bytes(pair.certificate + pair.key)
-        context.load_cert_chain(directory / "client.pem")
-    return context
-
-
 @pytest.mark.parametrize("user", [ADMIN, node_user("n1"), driver_user("gpu.example.com"), User("ümlaut, x")])
-def test_a_client_certificate_says_who(tmp_path: Path, user: User) -> None:
+def test_a_client_certificate_identifies_the_user(tmp_path: Path, user: User) -> None:
     authority = CertificateAuthority.load_or_create(tmp_path)
     server = create_ssl_context(*authority.ensure_server_pair(), client_authorities=[authority.certificate])
     peer, version = handshake(server, client_context(authority, authority.issue_client(user), tmp_path))
@@ -163,7 +128,7 @@ def test_a_client_certificate_says_who(tmp_path: Path, user: User) -> None:
     assert certificate_user(peer) == user.as_authenticated()
 
 
-def test_a_client_certificate_is_not_demanded(tmp_path: Path) -> None:
+def test_client_certificates_are_optional(tmp_path: Path) -> None:
     authority = CertificateAuthority.load_or_create(tmp_path)
     server = create_ssl_context(*authority.ensure_server_pair(), client_authorities=[authority.certificate])
     for name in ("localhost", "127.0.0.1", "kubernetes.default.svc"):
@@ -186,7 +151,7 @@ def test_certificates_of_others_are_refused(tmp_path: Path) -> None:
     assert certificate_user(peer) == ADMIN
 
 
-def test_the_certificate_of_a_server_is_none_of_a_client(tmp_path: Path) -> None:
+def test_a_server_certificate_is_refused_as_a_client_certificate(tmp_path: Path) -> None:
     authority = CertificateAuthority.load_or_create(tmp_path)
     server = create_ssl_context(*authority.ensure_server_pair(), client_authorities=[authority.certificate])
     context = client_context(authority, authority.issue_server(["localhost"]), tmp_path)
@@ -212,7 +177,7 @@ def test_old_tls_is_refused(tmp_path: Path) -> None:
     assert context.verify_mode == ssl.CERT_NONE
 
 
-def test_given_certificates_are_looked_at(tmp_path: Path) -> None:
+def test_provided_certificates_are_validated(tmp_path: Path) -> None:
     authority = CertificateAuthority.load_or_create(tmp_path)
     certificate, key = tmp_path / "given.crt", tmp_path / "given.key"
 
@@ -239,7 +204,7 @@ def test_given_certificates_are_looked_at(tmp_path: Path) -> None:
         create_ssl_context(certificate, key, now=after(days=2))
 
 
-def test_a_client_ca_is_looked_at(tmp_path: Path) -> None:
+def test_a_client_ca_is_validated(tmp_path: Path) -> None:
     authority = CertificateAuthority.load_or_create(tmp_path)
     assert read_client_ca(tmp_path / "ca.crt") == authority.certificate
     leaf = tmp_path / "leaf.crt"
@@ -250,7 +215,7 @@ def test_a_client_ca_is_looked_at(tmp_path: Path) -> None:
         create_ssl_context(*authority.ensure_server_pair(), client_authorities=[b"nonsense"])
 
 
-def test_what_certificates_are_for(tmp_path: Path) -> None:
+def test_key_usages_of_certificates(tmp_path: Path) -> None:
     authority = CertificateAuthority.load_or_create(tmp_path)
     root = x509.load_pem_x509_certificate(authority.certificate)
     assert root.extensions.get_extension_for_class(x509.BasicConstraints).value.path_length == 0

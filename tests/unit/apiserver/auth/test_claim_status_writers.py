@@ -46,7 +46,7 @@ def test_only_a_bound_service_account_is_on_a_node(user: User, node: str) -> Non
     assert caller.verb == "patch"
 
 
-def test_rights_are_asked_of_the_authorizer() -> None:
+def test_permissions_come_from_the_authorizer() -> None:
     store = new_store()
     authorizer = new_authorizer(store)
     bind, report = Permission("update", "binding"), Permission("arbitrary-node:update", "driver", "x", "d")

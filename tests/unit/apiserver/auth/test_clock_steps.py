@@ -1,4 +1,4 @@
-"""Starts with a clock that is behind the server's own certificates: a warning, never a refusal."""
+"""Server starts with a clock behind its certificates: a warning, never a refusal."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from plimsoll.apiserver.process import ServerSettings, start_server
 from plimsoll.client import Client
 from plimsoll.client.endpoints import NAMESPACES
 from plimsoll.client.kubeconfig import find_config
-from tests.unit.apiserver.auth.test_certificates import after, client_context, handshake
+from tests.unit.apiserver.auth.tls import after, client_context, handshake
 
 EPOCH = datetime.datetime(1970, 1, 1, 0, 0, 5, tzinfo=datetime.UTC)
 
@@ -91,7 +91,7 @@ def test_a_given_certificate_that_is_not_valid_yet_is_warned_about(
 def test_the_server_starts_although_its_certificates_are_of_the_future(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The clock was two days ahead when the data directory was made, and has been put right since."""
+    """The clock was two days ahead when the data directory was created, and was corrected since."""
     caplog.set_level(logging.WARNING)
 
     async def scenario() -> None:

@@ -1,4 +1,4 @@
-"""Handing out credentials."""
+"""Issuing of credentials."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_a_kubeconfig_is_issued(tmp_path: Path) -> None:
     assert (certificate.not_valid_after_utc - certificate.not_valid_before_utc).days == 7
 
 
-def test_only_a_server_has_something_to_hand_out(tmp_path: Path) -> None:
+def test_credentials_require_a_server_directory(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="is not a data directory of a server"):
         issue_kubeconfig(tmp_path, User("a"), tmp_path / "k", "https://x")
     assert not list(tmp_path.iterdir())

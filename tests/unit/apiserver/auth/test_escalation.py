@@ -121,7 +121,7 @@ def test_the_right_to_bind() -> None:
     assert refused(store, BINDINGS, binding("edit"), namespace="x")
 
 
-def test_what_garbage_collection_changes_grants_nothing() -> None:
+def test_garbage_collection_fields_grant_nothing() -> None:
     store = new_store()
     old = role(rule("*", "*", "*"))
     new = {**old, "metadata": {"name": "new", "finalizers": [], "ownerReferences": [], "managedFields": []}}
@@ -185,8 +185,8 @@ QUESTIONS = [
 
 
 @given(st.lists(RULES, max_size=3), st.lists(RULES, max_size=2))
-def test_what_is_covered_allows_nothing_new(owned: list[PolicyRule], wanted: list[PolicyRule]) -> None:
-    """If nothing is uncovered, no request is allowed by the wanted rules that was not before."""
+def test_covered_rules_allow_nothing_new(owned: list[PolicyRule], wanted: list[PolicyRule]) -> None:
+    """If nothing is uncovered, the requested rules allow no request that was not allowed before."""
     if not list(uncovered(owned, wanted)):
         for question in QUESTIONS:
             if any(rule.allows(question) for rule in wanted):

@@ -28,11 +28,11 @@ def as_(*headers: tuple[str, str], user: User = ADMIN) -> User:
     return impersonate(user, headers, new_authorizer(new_store()))
 
 
-def test_without_the_headers_one_is_oneself() -> None:
+def test_without_headers_the_user_is_unchanged() -> None:
     assert as_(("Accept", "x"), ("X-Impersonate-User", "y")) is ADMIN
 
 
-def test_users_get_the_group_of_all_who_are_known() -> None:
+def test_users_get_the_authenticated_group() -> None:
     assert as_(("Impersonate-User", "eve")) == User("eve", groups=("system:authenticated",))
     named = as_(("impersonate-user", "eve"), ("IMPERSONATE-GROUP", "a"), ("Impersonate-Group", "b"))
     assert named.groups == ("a", "b", "system:authenticated")
@@ -91,7 +91,7 @@ def test_a_user_must_be_named(header: tuple[str, str]) -> None:
         ),
     ],
 )
-def test_one_needs_the_right_to_each_thing(headers: Headers, why: str) -> None:
+def test_each_impersonated_attribute_needs_permission(headers: Headers, why: str) -> None:
     store = new_store()
     authorizer = new_authorizer(store)
     put_role(store, "as", rule("impersonate", "users", names="ok"))
@@ -125,7 +125,7 @@ def test_one_needs_the_right_to_each_thing(headers: Headers, why: str) -> None:
     ),
     st.sampled_from([ADMIN, BOB, ANONYMOUS]),
 )
-def test_no_headers_are_too_odd(headers: Headers, user: User) -> None:
+def test_any_headers_are_accepted_or_refused(headers: Headers, user: User) -> None:
     with contextlib.suppress(ApiError):
         found = as_(*headers, user=user)
         assert found is user or user is ADMIN

@@ -1,4 +1,4 @@
-"""Kubeconfigs handed out."""
+"""Issued kubeconfig files."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from plimsoll.errors import ConfigError
 KUBECTL = shutil.which("kubectl")
 
 
-def test_a_kubeconfig_holds_everything(tmp_path: Path) -> None:
+def test_a_kubeconfig_is_complete(tmp_path: Path) -> None:
     authority = CertificateAuthority.load_or_create(tmp_path)
     client = authority.issue_client(ADMIN)
     path = tmp_path / "deep" / "config"
@@ -43,7 +43,7 @@ def test_a_kubeconfig_holds_everything(tmp_path: Path) -> None:
     assert tree["current-context"] == context["name"]
 
 
-def test_a_kubeconfig_replaces_what_was_there(tmp_path: Path) -> None:
+def test_a_kubeconfig_replaces_an_existing_file(tmp_path: Path) -> None:
     path = tmp_path / "config"
     path.write_text("old")
     path.chmod(0o644)

@@ -1,4 +1,4 @@
-"""Tests of the node graph: the index agrees with reading every object."""
+"""Node graph: the index agrees with reading every object."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def names_of(pod: dict[str, Any]) -> set[tuple[str, str]]:
     return {(reference.resource, reference.name) for reference in pod_references(pod)}
 
 
-def test_everything_a_pod_names() -> None:
+def test_references_of_a_pod() -> None:
     container = {
         "envFrom": [{"secretRef": {"name": "s1"}}, {"configMapRef": {"name": "c1"}}],
         "env": [
@@ -86,7 +86,7 @@ json = st.recursive(
 
 
 @given(json, st.sampled_from(SOURCES))
-def test_no_object_is_too_odd(tree: Any, resource: str) -> None:
+def test_any_object_is_indexed(tree: Any, resource: str) -> None:
     relations = NodeGraph(new_store())
     relations.load()
     relations.observe(ObjectKey(resource, "x", "p"), tree)
@@ -146,10 +146,10 @@ def every(store: Store, resource: str) -> Iterable[tuple[ObjectKey, Any]]:
 
 @settings(max_examples=examples(80), deadline=None)
 @given(st.lists(STEPS, max_size=10), st.integers(0, 10))
-def test_the_index_answers_as_every_object_in_turn(
+def test_the_index_equals_a_scan_of_all_objects(
     steps: list[tuple[str, str, str, dict[str, Any] | None]], first: int
 ) -> None:
-    """The index is loaded at any moment of the history, and followed from then on."""
+    """The index is loaded at any time of the history, and updated from then on."""
     store = new_store()
     relations = NodeGraph(store)
     store.observe(relations.observe)
@@ -179,7 +179,7 @@ def test_a_claim_named_later_concerns_the_node() -> None:
     assert relations.is_related("n", CLAIMS, "x", "p-gpu")
 
 
-def test_others_get_their_turn_while_the_index_is_read() -> None:
+def test_building_the_index_yields_to_other_tasks() -> None:
     store = new_store()
     for number in range(120):
         put(store, "pods", f"p{number}", {"spec": {"nodeName": "n"}}, "x")

@@ -1,4 +1,4 @@
-"""Rules: the index answers as reading every rule does."""
+"""RBAC rule index, compared with reading every rule."""
 
 from __future__ import annotations
 
@@ -52,14 +52,14 @@ QUESTIONS = st.one_of(
 
 
 @given(st.lists(RULES, max_size=5), st.lists(QUESTIONS, min_size=1, max_size=8))
-def test_the_index_answers_as_every_rule_in_turn(rules: list[PolicyRule], asked: list[Attributes]) -> None:
+def test_the_index_equals_a_scan_of_all_rules(rules: list[PolicyRule], asked: list[Attributes]) -> None:
     grants = [RoleGrant(rule) for rule in rules]
     index = GrantIndex(grants)
     for question in asked * 2:  # the second time out of memory
         assert (index.find(question) is not None) == is_allowed_naive(grants, question)
 
 
-def test_answers_are_cache_within_bounds() -> None:
+def test_the_decision_cache_is_bounded() -> None:
     index = GrantIndex([RoleGrant(PolicyRule(("get",), ("",), ("*",)))])
     for number in range(5000):
         assert index.find(Attributes(USER, "get", resource=f"r{number}"))
@@ -98,7 +98,7 @@ def test_a_malformed_rule_grants_nothing(tree: Any) -> None:
     assert not rule.allows(Attributes(USER, "get", resource="pods", name="a"))
 
 
-def test_rules_read_what_they_write() -> None:
+def test_rules_survive_a_round_trip() -> None:
     tree = {"verbs": ["get"], "apiGroups": [""], "resources": ["pods"], "resourceNames": ["a"]}
     assert PolicyRule.from_tree(tree).to_tree() == tree
     assert str(PolicyRule.from_tree(tree)) == (

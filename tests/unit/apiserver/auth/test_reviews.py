@@ -1,4 +1,4 @@
-"""Questions about access."""
+"""Access, rules and token reviews."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def status_of(plural: str, spec: Any, user: User = BOB, namespace: str = "") -> 
     return REVIEWS.review(plural, user, {"spec": spec}, namespace=namespace)["status"]
 
 
-def test_can_i() -> None:
+def test_self_subject_access_reviews() -> None:
     answer = REVIEWS.review("selfsubjectaccessreviews", BOB, {"spec": GET_PODS})
     assert answer["kind"] == "SelfSubjectAccessReview"
     assert answer["apiVersion"] == "authorization.k8s.io/v1"
@@ -57,7 +57,7 @@ def test_can_i() -> None:
     assert status_of("selfsubjectaccessreviews", path)["allowed"] is True
 
 
-def test_can_they() -> None:
+def test_subject_access_reviews() -> None:
     plural = "subjectaccessreviews"
     assert status_of(plural, {**GET_PODS, "user": "bob"}, ADMIN)["allowed"] is True
     assert status_of(plural, {**GET_PODS, "user": "eve"}, ADMIN)["allowed"] is False
@@ -93,7 +93,7 @@ def test_field_selectors_count_for_nodes(selector: Any) -> None:
     assert status_of("selfsubjectaccessreviews", without, node_user("n1"))["allowed"] is False
 
 
-def test_the_list_of_what_one_may() -> None:
+def test_self_subject_rules_reviews() -> None:
     status = status_of("selfsubjectrulesreviews", {"namespace": "x"})
     assert {"verbs": ["get"], "apiGroups": [""], "resources": ["pods"]} in status["resourceRules"]
     assert any("/healthz" in rule["nonResourceURLs"] for rule in status["nonResourceRules"])
@@ -105,7 +105,7 @@ def test_the_list_of_what_one_may() -> None:
         status_of("selfsubjectrulesreviews", {})
 
 
-def test_who_am_i() -> None:
+def test_self_subject_reviews() -> None:
     user = User("eve", "7", ("g",), {"a": ("b",)})
     answer = REVIEWS.review("selfsubjectreviews", user, {}, now="2027-01-01T00:00:00Z")
     assert answer == {
@@ -116,7 +116,7 @@ def test_who_am_i() -> None:
     }
 
 
-def test_whose_token_is_this() -> None:
+def test_token_reviews() -> None:
     status = status_of("tokenreviews", {"token": "letmein"}, ADMIN)
     assert status == {
         "authenticated": True,
@@ -187,7 +187,7 @@ JSON = st.recursive(
 
 
 @given(st.sampled_from(sorted(KINDS)), JSON, st.booleans())
-def test_no_review_is_too_odd(plural: str, tree: Any, wrapped: bool) -> None:
+def test_any_review_is_answered_or_refused(plural: str, tree: Any, wrapped: bool) -> None:
     try:
         REVIEWS.review(plural, BOB, {"spec": tree} if wrapped else tree)
     except ApiError as error:

@@ -1,4 +1,4 @@
-"""Tokens of service accounts."""
+"""Service account tokens."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def claims_of(token: str) -> Any:
     return json.loads(decode_part(token.split(".")[1]))
 
 
-def test_a_token_says_who(accounts: ServiceAccountTokens) -> None:
+def test_a_token_identifies_its_account(accounts: ServiceAccountTokens) -> None:
     answer = accounts.create_token("x", "a", {"spec": {}})
     token = answer["status"]["token"]
     user = accounts.verify(token)
@@ -96,7 +96,7 @@ def test_a_token_says_who(accounts: ServiceAccountTokens) -> None:
     assert answer["metadata"]["name"] == "a"
 
 
-def test_a_token_of_a_pod_says_where_it_runs(accounts: ServiceAccountTokens) -> None:
+def test_a_pod_token_names_its_node(accounts: ServiceAccountTokens) -> None:
     user = accounts.verify(ask(accounts, boundObjectRef=bound("Pod", "p", uid="uid-p")))
     assert user is not None
     extra = {key.partition("/")[2]: values for key, values in user.extra.items()}
@@ -128,7 +128,7 @@ def test_a_pod_may_run_on_a_node_that_is_not_there(store: Store, accounts: Servi
         (bound("Secret", "s"), "secrets", "x"),
     ],
 )
-def test_a_token_ends_with_what_it_is_bound_to(
+def test_a_token_is_invalid_after_its_bound_object_is_deleted(
     store: Store, accounts: ServiceAccountTokens, clock: Clock, reference: Any, resource: str, namespace: str
 ) -> None:
     name = reference["name"] if reference else "a"
@@ -149,7 +149,7 @@ def test_a_token_ends_with_what_it_is_bound_to(
     assert accounts.verify(token) is None
 
 
-def test_the_node_of_a_pod_may_go(store: Store, accounts: ServiceAccountTokens) -> None:
+def test_a_pod_token_outlives_its_node(store: Store, accounts: ServiceAccountTokens) -> None:
     token = ask(accounts, boundObjectRef=bound("Pod", "p"))
     remove(store, "nodes", "n")
     assert accounts.verify(token)
@@ -206,7 +206,7 @@ def test_there_is_no_token_without_an_account(accounts: ServiceAccountTokens) ->
         accounts.create_token("x", "none", {})
 
 
-def test_only_our_own_key_counts(store: Store, accounts: ServiceAccountTokens) -> None:
+def test_tokens_of_another_key_are_refused(store: Store, accounts: ServiceAccountTokens) -> None:
     for key in (SigningKey.create(), RSA_KEY):
         assert accounts.verify(ask(ServiceAccountTokens(store, key, clock=CLOCK))) is None
 
@@ -220,7 +220,7 @@ def test_an_rsa_key_signs_too(store: Store) -> None:
     assert KEY.jwks()["keys"][0]["crv"] == "P-256"
 
 
-def test_the_algorithm_is_not_the_senders_to_choose(accounts: ServiceAccountTokens) -> None:
+def test_the_algorithm_of_the_header_is_not_trusted(accounts: ServiceAccountTokens) -> None:
     _, claims, signature = ask(accounts).split(".")
     for header in ({"alg": "none"}, {"alg": "HS256"}, {"alg": "RS256"}, {}, {"alg": "ES256", "kid": "x"}):
         forged = f"{encode_part(json.dumps(header).encode())}.{claims}.{signature}"
@@ -249,7 +249,7 @@ def test_a_changed_token_is_no_token(data: st.DataObject) -> None:
         st.lists(st.text("abcXYZ019-_.=+/"), max_size=4).map(".".join),
     )
 )
-def test_no_text_is_too_odd_for_a_token(token: str) -> None:
+def test_any_text_is_a_valid_token_or_refused(token: str) -> None:
     assert ServiceAccountTokens(new_store(), KEY).verify(token) is None
 
 
@@ -259,11 +259,11 @@ def test_no_text_is_too_odd_for_a_token(token: str) -> None:
         st.one_of(st.none(), st.integers(), st.text(max_size=5), st.just(ISSUER), st.lists(st.integers())),
     )
 )
-def test_no_claims_are_too_odd(claims: dict[str, Any]) -> None:
+def test_any_jwt_claims_are_accepted_or_refused(claims: dict[str, Any]) -> None:
     assert ServiceAccountTokens(new_store(), KEY, clock=CLOCK).verify(KEY.sign(claims)) is None
 
 
-def test_what_is_remembered_is_bounded(store: Store) -> None:
+def test_the_token_cache_is_bounded(store: Store) -> None:
     accounts = ServiceAccountTokens(store, KEY, clock=CLOCK)
     accounts._token_cache.update({number.to_bytes(32): None for number in range(4096)})  # type: ignore[misc]
     assert accounts.verify(ask(accounts))

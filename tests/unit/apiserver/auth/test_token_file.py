@@ -1,4 +1,4 @@
-"""Bearer tokens in files."""
+"""Static token files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Discovery: one document per group and version, and aggregated."""
+"""Discovery documents, per group and version and aggregated."""
 
 from __future__ import annotations
 
@@ -139,13 +139,13 @@ def test_aggregated_documents_have_entity_tags() -> None:
 @pytest.mark.parametrize(
     "path", ["/api/v2", "/api/v1/pods", "/apis/nope", "/apis/apps/v2", "/apis/apps/v1/deployments"]
 )
-def test_what_is_not_there(path: str) -> None:
+def test_unknown_paths_are_404(path: str) -> None:
     with pytest.raises(ApiError) as refused:
         ask(path)
     assert refused.value.code == 404
 
 
-def test_paths_lead_somewhere() -> None:
+def test_discovered_paths_exist() -> None:
     listed = discovery.list_paths()
     assert {"/api", "/apis", "/openapi/v3", "/version"} <= set(listed)
     for path in listed:

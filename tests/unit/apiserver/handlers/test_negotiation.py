@@ -1,4 +1,4 @@
-"""In which form answers go out and bodies come in."""
+"""Content negotiation of responses and request bodies."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
         (PROTOBUF, PROTOBUF, ""),
     ],
 )
-def test_the_best_form_on_offer(header: str, media: str, table: str) -> None:
+def test_the_preferred_media_type_is_chosen(header: str, media: str, table: str) -> None:
     accepted = negotiate(header)
     assert (accepted.media, accepted.table) == (media, table)
 
@@ -36,7 +36,7 @@ def test_the_best_form_on_offer(header: str, media: str, table: str) -> None:
 @pytest.mark.parametrize(
     "header", ["text/html", "application/cbor", "application/json;q=0", f"{PROTOBUF};as=Table"]
 )
-def test_nothing_on_offer(header: str) -> None:
+def test_no_acceptable_media_type(header: str) -> None:
     with pytest.raises(ApiError) as caught:
         negotiate(header)
     assert caught.value.code == 406

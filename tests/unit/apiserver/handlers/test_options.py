@@ -1,4 +1,4 @@
-"""Parameters of requests, and the forms of bodies and answers."""
+"""Request options: list, write and delete."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_bad_list_options_are_refused(query: dict[str, str]) -> None:
     assert caught.value.code in (400, 422)
 
 
-def test_a_manager_is_the_client_unless_it_says_otherwise() -> None:
+def test_the_field_manager_defaults_to_the_user_agent() -> None:
     assert parse_write_options({}, user_agent="kubectl/v1.36 (linux)").field_manager == "kubectl"
     assert parse_write_options({"fieldManager": "me"}, user_agent="kubectl/v1.36").field_manager == "me"
     assert parse_write_options({}, user_agent="").field_manager == "unknown"

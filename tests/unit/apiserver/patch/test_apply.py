@@ -21,7 +21,7 @@ from plimsoll.apiserver.patch.field_set import iter_paths
 from plimsoll.apiserver.patch.path_elements import sort_key
 from plimsoll.errors import PatchError
 from tests.unit.apiserver.patch.sample_schemas import DEPLOYMENT, POD, THING, things
-from tests.unit.apiserver.patch.test_tracking import LATER, NOW, owned, thing, track
+from tests.unit.apiserver.patch.tracked import LATER, NOW, owned, thing, track
 
 
 def attempt(live: Any, applied: Any, manager: str = "m", **how: Any) -> ApplyResult:
@@ -329,7 +329,7 @@ def paths_of(tree: dict[str, Any], manager: str) -> set[tuple[str, ...]]:
 
 
 @given(st.lists(st.tuples(MANAGERS, things()), min_size=1, max_size=4))
-def test_the_life_of_an_object(steps: Any) -> None:
+def test_random_applies_and_updates(steps: Any) -> None:
     tree: Any = None
     for manager, applied in steps:
         before = tree

@@ -76,13 +76,13 @@ def test_operations_agree_with_sets_of_paths(
 
 
 @given(SETS)
-def test_what_is_read_back_is_the_same(wanted: frozenset[Path]) -> None:
+def test_a_field_set_survives_a_round_trip(wanted: frozenset[Path]) -> None:
     fields = from_paths(sorted(wanted))
     assert parse_field_set(json.loads(json.dumps(fields))) == fields
     assert sort_set(fields) == fields
 
 
-def test_reading_brings_elements_into_their_one_form() -> None:
+def test_parsing_normalizes_elements() -> None:
     assert parse_field_set({'k:{"b": 1, "a":"x"}': {}, "v: 1 ": {".": {}}, "i:+3": {}, "x:new": {}}) == {
         'k:{"a":"x","b":1}': {},
         "v:1": {},
@@ -95,7 +95,7 @@ def test_reading_brings_elements_into_their_one_form() -> None:
 @pytest.mark.parametrize(
     "raw", [[], "x", {"f": {}}, {"fa": {}}, {"f:a": 1}, {"k:[]": {}}, {"k:{": {}}, {"v:": {}}, {"i:x": {}}]
 )
-def test_what_is_no_field_set(raw: Any) -> None:
+def test_malformed_field_sets_are_refused(raw: Any) -> None:
     with pytest.raises(PatchError):
         parse_field_set(raw)
 

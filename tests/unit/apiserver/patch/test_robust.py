@@ -87,7 +87,7 @@ def objects() -> st.SearchStrategy[Any]:
 
 @pytest.mark.parametrize("name", FUNCTIONS)
 @given(st.none() | json_values() | objects(), json_values() | operations() | objects())
-def test_anything_may_be_sent(name: str, tree: Any, patch: Any) -> None:
+def test_any_patch_is_applied_or_refused(name: str, tree: Any, patch: Any) -> None:
     before = copy.deepcopy([tree, patch])
     with suppress(PatchError):
         FUNCTIONS[name](tree, patch)

@@ -134,7 +134,7 @@ def test_mismatching_patches_are_rejected(change: Any) -> None:
         patch(tree, change)
 
 
-def test_what_is_no_patch() -> None:
+def test_malformed_patches_are_refused() -> None:
     changes: list[Any] = [None, [], "x"]
     for change in changes:
         with pytest.raises(PatchError) as caught:
@@ -232,5 +232,5 @@ def test_deleted_items_are_gone_and_the_others_untouched(tree: Any, gone: list[s
         max_leaves=12,
     )
 )
-def test_what_is_new_arrives_plain_in_one_go(value: Any) -> None:
+def test_removal_of_nulls_and_directives_in_one_pass(value: Any) -> None:
     assert _plain_and_undirected(value) == _plain(_undirected(value))

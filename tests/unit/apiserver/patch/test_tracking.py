@@ -3,46 +3,20 @@
 from __future__ import annotations
 
 import copy
-import json
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plimsoll.apiserver.patch import keep_times_if_unchanged, track_update
-from plimsoll.apiserver.patch.field_set import iter_paths
+from plimsoll.apiserver.patch import keep_times_if_unchanged
 from plimsoll.apiserver.patch.managed_fields import _check_entry, _is_well_formed
-from plimsoll.apiserver.patch.path_elements import sort_key
 from plimsoll.apiserver.patch.tracking import ANCIENT, MAX_UPDATE_MANAGERS
 from plimsoll.errors import PatchError
 from tests.unit.apiserver.patch.sample_schemas import CLAIM, DEPLOYMENT, POD, THING, things
+from tests.unit.apiserver.patch.tracked import LATER, NOW, owned, thing, track
 
-NOW = "2026-01-01T00:00:00Z"
-LATER = "2026-01-01T00:00:09Z"
 Path = tuple[str, ...]
-
-
-def track(old: Any, new: Any, manager: str = "m", **how: Any) -> dict[str, Any]:
-    how = {"schema": THING, "api_version": "test/v1", "subresource": "", "now": NOW, **how}
-    before = json.dumps([old, new])
-    tree = track_update(old, new, manager=manager, **how)
-    assert json.dumps([old, new]) == before
-    return tree
-
-
-def thing(**fields: Any) -> dict[str, Any]:
-    return {"apiVersion": "test/v1", "kind": "Thing", "metadata": {"name": "x"}, **fields}
-
-
-def owned(tree: dict[str, Any]) -> dict[str, set[str]]:
-    """Return the last path elements of the fields of each manager."""
-    return {
-        entry["manager"]: {
-            "/".join(step[2:] for step in path) for path in iter_paths(entry["fieldsV1"], sort_key)
-        }
-        for entry in tree["metadata"].get("managedFields", [])
-    }
 
 
 def test_create() -> None:
@@ -86,7 +60,7 @@ def test_changes_move_and_removals_drop() -> None:
     assert owned(tree) == {"two": {"count", "on"}}  # who only removes comes to own nothing
 
 
-def test_nothing_changed_nothing_is_rewritten() -> None:
+def test_an_unchanged_update_keeps_managed_fields() -> None:
     tree = track(None, thing(count=1, items=[{"name": "a"}]))
     same = track(tree, copy.deepcopy(tree), manager="other", now=LATER)
     assert same == tree
@@ -112,7 +86,7 @@ def test_entries_by_version_and_subresource() -> None:
     ]
 
 
-def test_what_a_request_cannot_change_is_not_owned() -> None:
+def test_fields_that_a_request_cannot_change_are_not_owned() -> None:
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "x"}, "spec": {"nodeName": "n"}}
     pod["status"] = {"phase": "Pending"}
     tree = track(None, pod, schema=POD)
@@ -269,7 +243,7 @@ def test_templates_of_deployments() -> None:
 
 
 @given(st.lists(st.tuples(st.sampled_from(["one", "two", "three"]), things()), min_size=1, max_size=5))
-def test_every_field_has_at_most_one_owner_and_no_owner_has_a_field_that_is_gone(steps: Any) -> None:
+def test_owned_fields_exist_and_have_one_updater(steps: Any) -> None:
     tree: Any = None
     for manager, state in steps:
         if tree is not None:

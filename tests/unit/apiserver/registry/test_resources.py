@@ -118,7 +118,7 @@ def test_field_labels(plural: str, group: str, tree: object, label: str, text: s
     assert row.field_value(tree, label) == text
 
 
-def test_labels_that_are_not_there() -> None:
+def test_unknown_field_labels_are_refused() -> None:
     assert the("pods").field_label_path("spec.foo") is None
     assert the("pods").field_label_error("spec.foo") == "field label not supported: spec.foo"
     assert the("nodes").field_label_path("metadata.namespace") is None

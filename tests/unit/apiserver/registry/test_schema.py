@@ -108,7 +108,7 @@ def test_versions_of_one_shape() -> None:
     assert schema_for("resource.k8s.io", "v1", "DeviceTaintRule") is None
 
 
-def test_lists_options_and_what_is_unknown() -> None:
+def test_list_kinds_options_and_unknown_kinds() -> None:
     listed = schema_for("", "v1", "PodList")
     assert listed is not None
     assert listed.fields["items"].type.item is pod()
@@ -119,7 +119,7 @@ def test_lists_options_and_what_is_unknown() -> None:
     assert schema_for("example.com", "v1", "Thing") is None
 
 
-def test_all_of_the_data_can_be_read() -> None:
+def test_all_schema_data_can_be_read() -> None:
     seen: dict[int, SchemaType] = {}
     for row in RESOURCES:
         for version in row.versions:

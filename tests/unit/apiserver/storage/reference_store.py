@@ -30,7 +30,7 @@ class ReferenceStore:
         return self.events[-1].revision if self.events else 0
 
     def state(self, at: int | None = None) -> dict[ObjectKey, tuple[int, int, bytes]]:
-        """Revision, revision of creation and text of every object, as of a revision."""
+        """Return revision, creation revision and text of every object as of a revision."""
         objects: dict[ObjectKey, tuple[int, int, bytes]] = {}
         for event in self.events:
             if at is not None and event.revision > at:

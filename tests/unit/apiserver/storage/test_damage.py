@@ -24,7 +24,7 @@ EVENTS = 40
 
 
 class StoreSample(NamedTuple):
-    """A directory with a store's files, what it holds, and every state that any object was ever in."""
+    """Directory with a store's files, its contents, and every state of every object."""
 
     directory: Path
     contents: Contents
@@ -42,7 +42,7 @@ def read(store: Store) -> Contents:
 
 
 def make(directory: Path, *, crashed: bool) -> StoreSample:
-    """A store with old rows deleted, large objects, and rows of all kinds; perhaps as a kill leaves it."""
+    """Create a store with deleted rows, large objects and rows of all kinds, optionally as left by a kill."""
     states: dict[tuple[ObjectKey, int], bytes] = {}
     dice = random.Random(1)
 
@@ -98,7 +98,7 @@ def open_store(path: Path) -> Contents:
 
 
 def damages(dice: random.Random, size: int) -> Iterator[tuple[str, int, bytes | None]]:
-    """Without end: what is done, where, and the bytes written there (None: cut off)."""
+    """Yield random damage without end: its kind, offset, and the bytes written there (None: truncated)."""
     while True:
         place = dice.randrange(size)
         page = place // PAGE_SIZE * PAGE_SIZE
@@ -120,7 +120,7 @@ def damage(path: Path, place: int, content: bytes | None) -> None:
 
 
 def check_damaged(made: StoreSample, directory: Path, name: str, place: int, content: bytes | None) -> str:
-    """Either the damage is noticed, or nothing is different; gives which."""
+    """Check that damage is either detected or has no effect; return which."""
     path = copy_of(made, directory)
     damage(path.with_name(name), place, content)
     try:
@@ -175,7 +175,7 @@ def test_much_damage_is_noticed_or_harmless(made: StoreSample, tmp_path: Path, n
         check_damaged(made, tmp_path / "copy", name, place, content)
 
 
-def test_what_was_found_is_reported(made: StoreSample, tmp_path: Path) -> None:
+def test_damage_is_reported(made: StoreSample, tmp_path: Path) -> None:
     path = copy_of(made, tmp_path / "copy")
     data = path.read_bytes()
     wal = path.with_name("s-wal")
@@ -203,7 +203,7 @@ def test_what_was_found_is_reported(made: StoreSample, tmp_path: Path) -> None:
 
 
 def test_a_broken_tree_loses_no_row(made: StoreSample, tmp_path: Path) -> None:
-    """The inner pages lead to the rows; without them the rows are still there."""
+    """Rows are found without the inner pages that lead to them."""
     path = copy_of(made, tmp_path / "copy")
     data = path.read_bytes()
     inner = [page for page in range(PAGE_SIZE, len(data), PAGE_SIZE) if data[page] == 5]
@@ -305,7 +305,7 @@ def test_several_damaged_files_have_names_of_their_own(tmp_path: Path) -> None:
 
 
 def test_without_waiting_for_the_disk_a_lost_end_is_no_damage(tmp_path: Path) -> None:
-    """A power cut may take the last writes then; their revisions are not used again."""
+    """A power cut may lose the last writes; their revisions are not used again."""
 
     async def write() -> None:
         store = Store.open(tmp_path / "s", durability="normal")

@@ -38,8 +38,8 @@ def test_a_full_disk_stops_writes_until_there_is_room(tmp_path: Path) -> None:
     asyncio.run(store.close())
 
 
-def test_all_that_rests_upon_a_failed_write_is_taken_back(tmp_path: Path) -> None:
-    """A write that came while the commit before it failed must not be committed alone."""
+def test_writes_that_depend_on_a_failed_write_are_reverted(tmp_path: Path) -> None:
+    """A write made while the commit before it failed must not be committed alone."""
     append = StoreLog.append
     calls: list[list[int]] = []
 
@@ -87,7 +87,7 @@ def test_all_that_rests_upon_a_failed_write_is_taken_back(tmp_path: Path) -> Non
     asyncio.run(store.close())
 
 
-def test_a_feed_that_began_at_a_write_that_failed_misses_nothing(tmp_path: Path) -> None:
+def test_a_watch_started_at_a_failed_write_misses_nothing(tmp_path: Path) -> None:
     async def scenario() -> None:
         store = Store.open(tmp_path / "s")
         with patch.object(StoreLog, "append", side_effect=FULL):
@@ -102,7 +102,7 @@ def test_a_feed_that_began_at_a_write_that_failed_misses_nothing(tmp_path: Path)
     asyncio.run(scenario())
 
 
-def test_closing_says_when_the_last_writes_failed(tmp_path: Path) -> None:
+def test_closing_reports_failed_writes(tmp_path: Path) -> None:
     async def scenario() -> None:
         store = Store.open(tmp_path / "s")
         store.create(POD, {})

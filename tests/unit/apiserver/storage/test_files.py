@@ -1,4 +1,4 @@
-"""Files: who may have them, copies, and what is not ours."""
+"""Store files: locking, copies, and foreign files."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_a_lock_file_that_is_removed_is_made_anew(tmp_path: Path) -> None:
     other.close()
 
 
-def test_a_mark_is_believed_only_whole(tmp_path: Path) -> None:
+def test_a_damaged_mark_is_ignored(tmp_path: Path) -> None:
     lock = StoreLock(tmp_path / "s")
     lock.write_mark(RevisionMark(123, True, 77))
     lock.close()
@@ -84,7 +84,7 @@ def test_an_unreadable_file_is_reported(tmp_path: Path) -> None:
         Store.open(tmp_path / "directory")
 
 
-def test_a_file_that_is_not_ours_is_left_alone(tmp_path: Path) -> None:
+def test_a_foreign_file_is_not_touched(tmp_path: Path) -> None:
     path = tmp_path / "s"
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("CREATE TABLE t (a)")
@@ -96,7 +96,7 @@ def test_a_file_that_is_not_ours_is_left_alone(tmp_path: Path) -> None:
     assert sorted(entry.name for entry in tmp_path.iterdir()) == ["s", "s.lock"]
 
 
-def test_a_newer_format_is_left_alone(tmp_path: Path) -> None:
+def test_a_newer_format_is_not_touched(tmp_path: Path) -> None:
     path = tmp_path / "s"
     close(fill(path))
     with closing(sqlite3.connect(path)) as connection:
@@ -107,7 +107,7 @@ def test_a_newer_format_is_left_alone(tmp_path: Path) -> None:
     assert path.read_bytes() == content
 
 
-def test_a_file_that_is_gone_is_missed(tmp_path: Path) -> None:
+def test_a_deleted_file_is_reported(tmp_path: Path) -> None:
     path = tmp_path / "s"
     close(fill(path))
     path.unlink()
@@ -191,7 +191,7 @@ def test_another_process_can_copy_while_the_store_is_written(tmp_path: Path) -> 
     close(original)
 
 
-def test_a_copy_of_nothing_is_refused(tmp_path: Path) -> None:
+def test_copying_a_missing_store_is_refused(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="does not exist"):
         copy_store(tmp_path / "s", tmp_path / "copy")
     assert list(tmp_path.iterdir()) == []

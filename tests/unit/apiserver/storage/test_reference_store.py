@@ -127,7 +127,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule(work=st.lists(writes, min_size=1, max_size=5))
     def fail(self, work: Sequence[tuple[ObjectKey, str, int]]) -> None:
-        """Writes that cannot be made durable leave nothing behind but a gap in the revisions."""
+        """Check that writes that cannot be made durable leave nothing but a gap in the revisions."""
         self.settle()
 
         async def write() -> None:
@@ -250,7 +250,7 @@ class StoreMachine(RuleBasedStateMachine):
         self.directory.cleanup()
 
     def drain(self, cursor: WatchCursor, resource: str, since: int) -> None:
-        """In the end every cursor has returned all events, or has fallen behind."""
+        """Check that every cursor has returned all events, or has fallen behind."""
         expected = self.reference.since(resource, since)
         events = take(cursor, 100_000)
         if events is None:

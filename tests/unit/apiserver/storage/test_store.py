@@ -36,7 +36,7 @@ async def put(store: Store, key: ObjectKey, value: object) -> int:
     return written.revision
 
 
-def test_refusals_read_as_those_of_kubernetes() -> None:
+def test_errors_have_kubernetes_messages() -> None:
     store = Store.open(None)
     claim = ObjectKey("resourceclaims.resource.k8s.io", "default", "c")
     store.create(POD, {})
@@ -92,7 +92,7 @@ def test_events_decode_and_encode_once() -> None:
     assert repr(deleted) == "Event(DELETED pods/default/a at 3)"
 
 
-def test_only_so_many_events_stay_decoded() -> None:
+def test_the_number_of_decoded_events_is_bounded() -> None:
     store = Store.open(None)
     with patch("plimsoll.apiserver.storage.records.CACHED_EVENTS", 3):
         for number in range(5):
@@ -168,7 +168,7 @@ def test_a_store_outlives_its_event_loop(tmp_path: Path) -> None:
     asyncio.run(again.close())
 
 
-def test_closing_makes_durable_what_is_under_way(tmp_path: Path) -> None:
+def test_closing_commits_pending_writes(tmp_path: Path) -> None:
     async def scenario() -> None:
         store = Store.open(tmp_path / "s")
         cursor = store.watch("pods", 0)

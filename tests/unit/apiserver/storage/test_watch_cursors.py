@@ -103,7 +103,7 @@ def test_one_object_larger_than_the_history_still_reaches_the_feeds() -> None:
     asyncio.run(scenario())
 
 
-def test_many_feeds_are_woken_once_for_many_events(tmp_path: Path) -> None:
+def test_many_watches_are_woken_once_for_many_events(tmp_path: Path) -> None:
     async def scenario() -> None:
         store = Store.open(tmp_path / "s", durability="normal")
         calls = 0

@@ -189,7 +189,7 @@ def test_dropped_shares_of_reports() -> None:
     assert "shareID" not in prepared.tree["status"]["devices"][0]
 
 
-def test_what_is_left_after_dropping_is_validated() -> None:
+def test_remaining_fields_are_validated_after_dropping() -> None:
     alternatives = edit(claim(), {"spec.devices.config": [], "spec.devices.constraints": []})
     assert field_errors(alternatives, gates={"DRAPrioritizedList": False}) == [
         "spec.devices.requests[1] Required"

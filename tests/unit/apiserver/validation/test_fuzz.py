@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import random
 import time
 from collections.abc import Callable
@@ -19,6 +18,7 @@ from plimsoll.api.gates import GATES, Gates
 from plimsoll.apiserver.validation import FieldError, FieldErrorType, PreparedObject, Write, prepare
 from plimsoll.errors import DecodeError
 from tests.sizes import examples
+from tests.unit.apiserver.validation.damage import _damage, _places
 from tests.unit.apiserver.validation.objects import (
     NOW,
     allocated,
@@ -93,53 +93,6 @@ SEEDS: dict[tuple[str, str], Callable[[], dict[str, Any]]] = {
     ("Pod", "status"): _rich_pod,
     ("Pod", "resize"): _rich_pod,
 }
-
-VALUES: list[Any] = [
-    *(None, True, False, 0, 1, -1, 2**63, -(2**63), 2**70, 1.5, float("inf"), object()),
-    *("", "a", "A", "a b", "a/b", "a/b/c", "/", "é", "\ud800", "\x00", "x" * 300, "All", "Exists"),
-    *("1", "-1", "0", "1e999", "500m", "2025-01-01T00:00:00Z", "device.driver == 'x'", "(" * 50),
-    *([], {}, [None], [[]], [{}], {"": None}, {"a": None}, {"name": "x"}, [1, "a"]),
-]
-
-
-def _places(tree: Any) -> list[tuple[Any, Any]]:
-    """Yield every (container, key) of the tree."""
-    found: list[tuple[Any, Any]] = []
-    if isinstance(tree, dict):
-        found += [(tree, key) for key in tree]
-        for value in tree.values():
-            found += _places(value)
-    elif isinstance(tree, list):
-        found += [(tree, place) for place in range(len(tree))]
-        for value in tree:
-            found += _places(value)
-    return found
-
-
-def _damage(tree: dict[str, Any], chance: random.Random) -> dict[str, Any]:
-    tree = copy.deepcopy(tree)
-    for _ in range(chance.randint(1, 4)):
-        places = _places(tree)
-        if not places:
-            break
-        holder, key = chance.choice(places)
-        how = chance.randrange(5)
-        if how == 0:
-            del holder[key]
-        elif how == 1 and isinstance(holder, list):
-            holder.extend([holder[key]] * chance.choice([1, 10, 130]))
-        elif how == 2 and isinstance(holder, dict):
-            holder[chance.choice(["a b", "x" * 200, "", "é", "spec", "name"])] = holder.pop(key)
-        elif how == 3:
-            other, name = chance.choice(places)
-            holder[key] = copy.deepcopy(other[name]) if name in _keys(other) else None
-        else:
-            holder[key] = copy.deepcopy(chance.choice(VALUES))
-    return tree
-
-
-def _keys(holder: Any) -> Any:
-    return holder if isinstance(holder, dict) else range(len(holder))
 
 
 def _write(

@@ -31,7 +31,7 @@ JUNK = st.one_of(
 )
 
 
-def test_every_kind_in_the_table_has_an_object_here() -> None:
+def test_every_kind_has_a_sample_object() -> None:
     assert set(KINDS) == set(KIND_RULES)
 
 
@@ -56,7 +56,7 @@ def test_applying_the_same_manifest_again_changes_nothing(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_writing_changes_nothing_that_was_given(kind: str) -> None:
+def test_input_objects_are_not_modified(kind: str) -> None:
     tree, old = minimal(kind), created(kind)
     before = copy.deepcopy((tree, old))
     write(tree)

@@ -1,4 +1,4 @@
-"""Kinds without a strategy of their own."""
+"""Kinds with the generic strategy."""
 
 from __future__ import annotations
 

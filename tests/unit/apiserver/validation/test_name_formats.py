@@ -204,7 +204,7 @@ def test_formats_are_linear_in_length(text: str) -> None:
     assert name_formats.interface_address(text)
 
 
-# -- what is fine at a glance
+# -- fast path
 
 
 TEXTS = st.text(alphabet="aA0-_./é", max_size=12) | st.sampled_from(["", "a" * 63, "a" * 64, "a" * 254])

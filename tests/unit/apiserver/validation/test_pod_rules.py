@@ -244,7 +244,7 @@ def test_profiles_in_annotations_and_fields() -> None:
     ]
 
 
-# -- what a stored pod has is let be
+# -- stored pods
 
 
 @pytest.mark.parametrize(

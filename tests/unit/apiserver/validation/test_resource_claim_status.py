@@ -160,7 +160,7 @@ def test_admin_access_in_a_new_allocation() -> None:
     assert _status(tree, tree) == []
 
 
-# -- what drivers report
+# -- device status
 
 
 def _reported(**fields: Any) -> dict[str, Any]:

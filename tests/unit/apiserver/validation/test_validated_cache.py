@@ -1,4 +1,4 @@
-"""The cache of validated specs, and reset fields that are not decoded."""
+"""Cache of validated specs, and reset fields that are not decoded."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from plimsoll.apiserver.validation.pod import strategies
 from plimsoll.apiserver.validation.validated_cache import Key, ValidatedCache
 from plimsoll.errors import DecodeError
 from tests.sizes import examples
+from tests.unit.apiserver.validation.damage import _damage
 from tests.unit.apiserver.validation.full_objects import live_pod, make_pod
 from tests.unit.apiserver.validation.objects import (
     NOW,
@@ -28,7 +29,6 @@ from tests.unit.apiserver.validation.objects import (
     running_pod,
     stored,
 )
-from tests.unit.apiserver.validation.test_fuzz import _damage
 
 BAD = required(FieldPath("x"))
 

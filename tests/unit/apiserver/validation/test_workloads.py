@@ -182,7 +182,7 @@ def test_selectors_pick_the_pods_of_the_template(kind: str, selector: Any, error
 
 
 @pytest.mark.parametrize("kind", APPS)
-def test_selectors_stay(kind: str) -> None:
+def test_selectors_are_immutable(kind: str) -> None:
     old = created(kind)
     both = {"spec.selector": {"matchLabels": {"a": "b"}}, "spec.template.metadata.labels": {"a": "b"}}
     errors = field_errors(edit(old, both), old)
@@ -264,7 +264,7 @@ def test_stored_templates_keep_their_exceptions() -> None:
     assert field_errors(edit(old, {"spec.replicas": 3}), old) == []
 
 
-# -- how they change
+# -- updates
 
 
 @pytest.mark.parametrize(
@@ -342,7 +342,7 @@ def test_numbers_are_not_negative() -> None:
         {"spec.template.spec.containers": {}},
     ],
 )
-def test_wrong_types_are_no_workloads(changes: dict[str, Any]) -> None:
+def test_wrong_types_are_refused(changes: dict[str, Any]) -> None:
     with pytest.raises(DecodeError):
         write(minimal("Deployment", changes))
 
@@ -384,7 +384,7 @@ def test_pods_of_a_stateful_set_have_volumes_and_names_of_their_own() -> None:
     ]
 
 
-def test_odd_stateful_sets() -> None:
+def test_invalid_stateful_sets() -> None:
     changes = {
         "spec.podManagementPolicy": "Random",
         "spec.serviceName": "No_Label",
@@ -402,6 +402,6 @@ def test_odd_stateful_sets() -> None:
     ]
 
 
-def test_nothing_at_all_is_refused() -> None:
+def test_an_empty_spec_is_refused() -> None:
     for kind in APPS:
         assert "spec.template.spec.containers Required" in field_errors(minimal(kind, {"spec": {}}))

@@ -1,4 +1,4 @@
-"""The pipeline: decoding, defaults, stored form, and that nothing else changes."""
+"""Write pipeline: decoding, defaults, stored form, and no other changes."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def test_null_is_absent() -> None:
     assert "labels" not in prepared.tree["metadata"]
 
 
-# -- what does not change
+# -- unchanged fields
 
 
 def test_given_trees_are_not_modified() -> None:

@@ -1,4 +1,4 @@
-"""A worker in the test's own process: its questions cross the wire format, but no pipe."""
+"""Worker in the test's process: its queries pass through the wire format, but no pipe."""
 
 from __future__ import annotations
 

@@ -81,7 +81,7 @@ def test_the_object_counts_as_well_as_the_patch() -> None:
     assert is_expensive_write("pods", small, "application/merge-patch+json", stored)
 
 
-def test_more_of_the_same_never_costs_less() -> None:
+def test_cost_is_monotonic() -> None:
     costs = [
         estimate_write(CLAIMS, text(claim("true || " * count + "true")), "", b"")
         for count in range(0, 2000, 100)

@@ -21,6 +21,7 @@ from plimsoll.apiserver.storage import ObjectKey
 from plimsoll.apiserver.workers.pool import WorkerLimits, WorkerPool
 from plimsoll.controllers.bootstrap import bootstrap
 from tests.unit.apiserver.build import ADMIN, PODS, ApiHarness, pod
+from tests.waiting import until
 
 CLAIMS = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims"
 MERGE = "application/merge-patch+json"
@@ -28,7 +29,7 @@ LARGE = [{"name": f"c{number}", "image": "i"} for number in range(2500)]
 
 
 def endless_claim(name: str = "c") -> dict[str, Any]:
-    """A claim that takes minutes to validate."""
+    """Return a claim that takes minutes to validate."""
     term = 'device.driver == "d"'
     for level in range(8):
         term = f"[1].all(v{level}, {term})"
@@ -49,7 +50,7 @@ def endless_claim(name: str = "c") -> dict[str, Any]:
 
 
 class WorkerHarness(ApiHarness):
-    """An API with workers."""
+    """API server with workers."""
 
     def __init__(self, limits: WorkerLimits) -> None:
         super().__init__()
@@ -57,9 +58,14 @@ class WorkerHarness(ApiHarness):
         self.api = Api(self.context, workers=self.pool)
 
     async def created(self, count: int) -> None:
-        """Wait until so many jobs have been given to workers that have started."""
-        while self.pool.jobs < count or len(self.pool.processes) < min(count, self.pool.limits.workers):
-            await asyncio.sleep(0.02)
+        """Wait until a number of jobs has been given to started workers."""
+        await until(
+            lambda: (
+                not (
+                    self.pool.jobs < count or len(self.pool.processes) < min(count, self.pool.limits.workers)
+                )
+            )
+        )
 
 
 def run_scenario(
@@ -88,8 +94,7 @@ def is_alive(pid: int) -> bool:
 
 
 async def gone(pid: int) -> None:
-    while is_alive(pid):
-        await asyncio.sleep(0.02)
+    await until(lambda: not is_alive(pid))
 
 
 def test_an_expensive_request_is_handled_by_a_worker_and_a_cheap_one_is_not() -> None:
@@ -188,8 +193,7 @@ def test_closing_ends_the_work_under_way() -> None:
 def test_idle_workers_end() -> None:
     async def scenario(served: WorkerHarness) -> None:
         assert (await served.request("POST", PODS, pod("large", containers=LARGE)))[0] == 201
-        while served.pool.processes:
-            await asyncio.sleep(0.02)
+        await until(lambda: not served.pool.processes)
         assert served.pool.kills == 0
 
     run_scenario(scenario, replace(WorkerLimits(), idle_timeout=0.01))

@@ -1,4 +1,4 @@
-"""Writes of a worker are atomic, although others write while it works."""
+"""Atomic writes of workers while others write."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def patch(labels: dict[str, str], **metadata: Any) -> ApiRequest:
 
 
 class BeforeCommit:
-    """Does something right before the first so many commits of a worker."""
+    """Hook that runs before the first commits of a worker."""
 
     def __init__(self, action: Callable[[], object], times: int = 1) -> None:
         self._action = action
@@ -61,7 +61,7 @@ def labels_of(harness: ApiHarness) -> dict[str, str]:
     return labels
 
 
-def test_a_patch_is_worked_out_again_when_the_object_changed() -> None:
+def test_a_patch_is_computed_again_when_the_object_changed() -> None:
     harness = make_bench()
     send(harness, "POST", PODS, pod("p"))
     other = BeforeCommit(lambda: asyncio.run(harness.api.handle(patch({"theirs": "1"}))))
@@ -127,7 +127,7 @@ def test_an_object_deleted_meanwhile_is_not_found() -> None:
 
 
 def test_a_quota_is_never_exceeded() -> None:
-    """The last place of a quota goes to another pod after the worker has looked."""
+    """Another pod takes the last of a quota after the worker has read it."""
     harness = make_bench()
     quotas = "/api/v1/namespaces/default/resourcequotas"
     hard, used = {"hard": {"pods": "1"}}, {"used": {"pods": "0"}}

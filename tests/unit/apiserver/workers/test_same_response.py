@@ -1,4 +1,4 @@
-"""A request gets the same answer in a worker as in the event loop, and leaves the same objects behind."""
+"""Responses and stored objects of workers, compared with those of the event loop."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def pods(draw: st.DrawFn) -> dict[str, Any]:
 
 @st.composite
 def calls(draw: st.DrawFn) -> ApiRequest:
-    """Writes, reads and deletions of a few pods, many of them refused."""
+    """Generate writes, reads and deletions of a few pods, many of them refused."""
     tree, name = draw(pods()), draw(NAMES)
     query = draw(
         st.sampled_from([[], [("dryRun", "All")], [("fieldValidation", "Strict")], [("fieldManager", "m")]])
@@ -84,7 +84,7 @@ def two_servers() -> tuple[ApiHarness, ApiHarness]:
 
 
 def answer_both(local: ApiHarness, remote: ApiHarness, request: ApiRequest) -> tuple[int, bytes]:
-    """The one answer of both ways."""
+    """Return the response of both ways after comparing them."""
     response = asyncio.run(local.api.handle(request))
     finish = handle_in_worker(remote, request)
     body = response.body
@@ -104,7 +104,7 @@ def contents(harness: ApiHarness) -> dict[Any, bytes]:
 
 @settings(max_examples=examples(40), deadline=None)
 @given(st.lists(calls(), min_size=1, max_size=6))
-def test_a_worker_answers_as_the_event_loop_does(scenario: list[ApiRequest]) -> None:
+def test_responses_of_workers_equal_those_of_the_event_loop(scenario: list[ApiRequest]) -> None:
     local, remote = two_servers()
     remote.context.new_uid = local.context.new_uid = lambda: "00000000-0000-4000-8000-000000000000"
     for request in scenario:
@@ -133,7 +133,7 @@ def test_a_worker_charges_quotas() -> None:
     assert contents(local) == contents(remote)
 
 
-def test_a_worker_asks_for_rights() -> None:
+def test_a_worker_checks_permissions() -> None:
     """Creating by apply needs another permission than updating, and escalation is rejected."""
     local, remote = two_servers()
     user = User("other")

@@ -116,7 +116,7 @@ def make_machine(
 
 
 def switch_off(topology: Topology, off: CpuSet) -> Topology:
-    """The same machine with CPUs switched off (of machines whose L3 caches have ids)."""
+    """Return the machine with CPUs switched off (for machines whose L3 caches have IDs)."""
     left = [cpu for cpu in topology.cpus if cpu.id not in off]
     lowest = {core: min(cpus - off, default=-1) for core, cpus in topology.cores.items()}
     cpus = tuple(replace(cpu, core=lowest[cpu.core]) for cpu in left)
@@ -182,7 +182,7 @@ def write_sysfs(
 
 @st.composite
 def machines(draw: st.DrawFn) -> Topology:
-    """Machines of every shape, some with CPUs switched off (never all)."""
+    """Generate machines of every shape, some with CPUs switched off (never all)."""
     clusters = draw(st.sampled_from([0, 0, 2]))
     build = functools.partial(
         make_machine,
@@ -206,7 +206,7 @@ def machines(draw: st.DrawFn) -> Topology:
 
 
 def _number(places: list[tuple[int, int, int, int, CoreKind, int]], how: str) -> list[tuple[int, int]]:
-    """(CPU, place) by CPU."""
+    """Yield (CPU, position) by CPU."""
     if how == "packed":
         order = [index for index, place in enumerate(places) for _ in range(place[5])]
     else:
@@ -216,7 +216,7 @@ def _number(places: list[tuple[int, int, int, int, CoreKind, int]], how: str) ->
 
 
 def _keep_first_ids(cpus: list[Cpu]) -> list[Cpu]:
-    """Of caches with the same id the one with the lowest CPU keeps it; the others have numbers of ours."""
+    """Of caches with the same ID, let the one with the lowest CPU keep it and renumber the others."""
     lowest: dict[tuple[int, int], int] = {}
     for cpu in cpus:
         key = (cpu.l3_id, cpu.socket)

@@ -50,10 +50,10 @@ def fault(*configs: Any, request: str = "r", settings: CpuSettings = MACHINE) ->
     return found
 
 
-# -- which configurations count
+# -- selection of configurations
 
 
-def test_a_claim_without_configuration_is_as_the_driver_is_set_up() -> None:
+def test_a_claim_without_configuration_has_the_drivers_defaults() -> None:
     options = AssignOptions(algorithm=Algorithm.DISTRIBUTED)
     assert read(settings=CpuSettings("n", assign=options)) == ClaimConfig(options)
 
@@ -77,9 +77,7 @@ def test_machine_mode_without_a_cpuset_is_no_fault() -> None:
         (("a/b",), "a", False),
     ],
 )
-def test_which_requests_a_configuration_is_for(
-    requests: tuple[str, ...], request_: str, counts: bool
-) -> None:
+def test_configurations_select_requests(requests: tuple[str, ...], request_: str, counts: bool) -> None:
     found = read(config(*requests, cpuset="2-5"), request=request_)
     assert found == ClaimConfig(USUAL, CpuSet([2, 3, 4, 5]) if counts else None)
 
@@ -117,7 +115,7 @@ def test_a_request_has_one_cpuset() -> None:
 
 
 @pytest.mark.parametrize("settings", [NUMA, SINGLE, CpuSettings("n", group_by=GroupBy.SOCKET)])
-def test_a_cpuset_is_passed_over_where_devices_are_no_machine(settings: CpuSettings) -> None:
+def test_a_cpuset_is_ignored_outside_machine_mode(settings: CpuSettings) -> None:
     assert read(config(cpuset="0-1"), config(cpuset="bad"), settings=settings) == ClaimConfig(USUAL)
     assert read(config(source="FromClass", cpuset="0"), settings=settings) == ClaimConfig(USUAL)
 
@@ -129,14 +127,14 @@ def test_an_empty_configuration_of_a_machine(keys: dict[str, Any]) -> None:
     assert read(config(**keys), settings=NUMA) == ClaimConfig(USUAL)
 
 
-def test_a_cpuset_that_is_none() -> None:
+def test_invalid_cpusets_are_refused() -> None:
     found = fault(config(cpuset="2-x"))
     assert found.kind is ConfigFaultKind.BAD_CPUSET
     assert found.text.startswith('opaque config: failed to parse cpuset "2-x": ')
     assert "cpuConfig.cpuset must be a string, not 3" in fault(config(cpuset=3)).text
 
 
-# -- how CPUs are chosen
+# -- CPU selection
 
 
 @pytest.mark.parametrize("settings", [NUMA, MACHINE, SINGLE])
@@ -147,7 +145,7 @@ def test_every_key_in_every_mode(settings: CpuSettings) -> None:
     assert found == ClaimConfig(wanted, None, False)
 
 
-def test_class_chooses_how_and_claim_overrides() -> None:
+def test_the_claims_configuration_overrides_the_classs() -> None:
     of_class = config(source="FromClass", algorithm="distributed", groupSize=4, mix=True)
     of_claim = config(groupSize=2, mix=False)
     for configs in ((of_class, of_claim), (of_claim, of_class)):
@@ -158,7 +156,7 @@ def test_class_chooses_how_and_claim_overrides() -> None:
     )
 
 
-def test_of_two_configurations_of_a_claim_the_later_counts() -> None:
+def test_the_last_configuration_of_a_claim_wins() -> None:
     found = read(config(sorting="spread"), config("r", sorting="packed"), settings=NUMA)
     assert found == ClaimConfig(USUAL)
 
@@ -179,7 +177,7 @@ def test_of_two_configurations_of_a_claim_the_later_counts() -> None:
     ],
 )
 @pytest.mark.parametrize("settings", [NUMA, MACHINE])
-def test_parameters_that_are_none(parameters: Any, says: str, settings: CpuSettings) -> None:
+def test_malformed_parameters_are_refused(parameters: Any, says: str, settings: CpuSettings) -> None:
     assert says in fault(raw(parameters), settings=settings).text
 
 
@@ -204,7 +202,7 @@ def test_unknown_keys_are_refused_with_the_fix() -> None:
         ("mix", {}, "cpuConfig.mix must be true or false, not {}"),
     ],
 )
-def test_values_that_are_none(key: str, value: Any, says: str) -> None:
+def test_invalid_values_are_refused(key: str, value: Any, says: str) -> None:
     assert says in fault(config(**{key: value})).text
     assert says in fault(config(source="FromClass", **{key: value}), settings=NUMA).text
 
@@ -234,7 +232,7 @@ ANY_JSON = st.recursive(
 
 
 @given(ANY_JSON, st.sampled_from([MACHINE, NUMA, SINGLE]), st.sampled_from(["FromClaim", "FromClass", ""]))
-def test_no_parameters_make_it_fail(parameters: Any, settings: CpuSettings, source: str) -> None:
+def test_any_parameters_are_read_or_refused(parameters: Any, settings: CpuSettings, source: str) -> None:
     for tree in (parameters, {"apiVersion": "v1alpha1", "cpuConfig": parameters}):
         found = read(raw(tree, source=source), settings=settings)
         assert isinstance(found, ClaimConfig) or found.text

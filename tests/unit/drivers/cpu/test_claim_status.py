@@ -55,7 +55,7 @@ def assignment(
     return CpuAssignment("r", NODE, device, CpuSet.parse(cpus), share, source)
 
 
-def test_why_a_claim_is_not_ready() -> None:
+def test_reasons_of_claims_that_are_not_ready() -> None:
     both = ClaimAllocation(REF, (assignment(N0, "0-1"), assignment(N1, "4-5")))
     smaller = switch_off(MACHINE, CpuSet([1]))
     first, second = build_device_statuses([both], smaller)
@@ -68,14 +68,14 @@ def test_why_a_claim_is_not_ready() -> None:
         assert ready(report) == (False, "Disputed", "x" * 1000)
 
 
-def test_whose_name_or_devices_are_not_known_is_left_out() -> None:
+def test_claims_without_a_known_name_or_devices_are_left_out() -> None:
     nameless = ClaimAllocation(ClaimRef("", "", "u2"), (assignment("", "2"),), adopted=True)
     admin = ClaimAllocation(REF, (assignment(N0, "", source=AssignmentSource.ADMIN), assignment("", "3")))
     assert build_device_statuses([nameless, admin], MACHINE) == []
 
 
 @pytest.mark.parametrize("shares", [(None, None), SHARES])
-def test_results_that_nothing_distinguishes_are_reported_together(shares: tuple[str | None, ...]) -> None:
+def test_indistinguishable_results_are_reported_together(shares: tuple[str | None, ...]) -> None:
     allocation = ClaimAllocation(REF, (assignment(N0, "0", shares[0]), assignment(N0, "2", shares[1])))
     statuses = [(each.data or {})["cpuset"] for each in build_device_statuses([allocation], MACHINE)]
     assert statuses == (["0,2"] if shares[0] is None else ["0", "2"])

@@ -1,4 +1,4 @@
-"""The driver's settings: keys, flags, their order, and what is refused with which fix."""
+"""Settings of the CPU driver: keys, flags, precedence, and errors with their fixes."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_a_file_overrides_defaults_and_flags_override_the_file(tmp_path: Path) -
     )
 
 
-def test_a_flag_overrides_the_other_way_to_report_it(tmp_path: Path) -> None:
+def test_a_flag_overrides_its_alternative_key(tmp_path: Path) -> None:
     path = write(tmp_path, "reservedCPUCount: 2\npublishNodeAllocatableResourceMapping: false\n")
     assert read_settings(path, {}, hostname="n").reserved == 2
     flags = {"reserved-cpus": "3", "node-allocatable-form": "1.36"}
@@ -82,7 +82,7 @@ def test_a_flag_overrides_the_other_way_to_report_it(tmp_path: Path) -> None:
     assert (found.reserved, found.mapping) == (CpuSet([3]), Mapping.V1_36)
 
 
-def test_flags_of_the_command_line_are_texts() -> None:
+def test_flags_are_parsed_from_strings() -> None:
     flags = {
         "bind-address": ":9000",
         "expose-pcie-roots": "true",
@@ -167,7 +167,7 @@ def test_an_empty_file_and_nulls_change_nothing(tmp_path: Path) -> None:
     assert read(tmp_path, "") == read(tmp_path, "groupBy: null\n") == CpuSettings(node="n")
 
 
-def test_mapping_is_automatic_and_a_file_that_reports_no_is_obeyed(tmp_path: Path) -> None:
+def test_mapping_is_automatic_unless_disabled(tmp_path: Path) -> None:
     key = "publishNodeAllocatableResourceMapping"
     assert read(tmp_path, "").mapping is Mapping.AUTO
     assert read(tmp_path, f"{key}: true").mapping is Mapping.AUTO
@@ -176,7 +176,7 @@ def test_mapping_is_automatic_and_a_file_that_reports_no_is_obeyed(tmp_path: Pat
     assert read(tmp_path, "nodeAllocatableForm: off").mapping is Mapping.OFF
 
 
-# -- what is refused
+# -- errors
 
 REFUSED = [
     ("apiVersion: v2", 'cannot apply FILE: unsupported apiVersion "v2", want "v1alpha1"'),
@@ -257,7 +257,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("text", "says"), REFUSED, ids=[text for text, _ in REFUSED])
-def test_what_a_file_must_not_report(tmp_path: Path, text: str, says: str) -> None:
+def test_invalid_keys_and_values_are_refused(tmp_path: Path, text: str, says: str) -> None:
     assert says in refused(tmp_path, text)
 
 
@@ -283,7 +283,7 @@ def test_group_by_does_not_matter_for_individual_cpus(tmp_path: Path) -> None:
         ("/" + "ü" * 38, "and is using 77"),
     ],
 )
-def test_roots_of_the_kubelet_that_cannot_be(tmp_path: Path, root: str, says: str) -> None:
+def test_invalid_kubelet_roots_are_refused(tmp_path: Path, root: str, says: str) -> None:
     assert says in refused(tmp_path, "", kubelet_root_dir=root)
     assert str(read_settings(None, {"kubelet-root-dir": "/" + "k" * 72}, hostname="n").kubelet_root)
 
@@ -293,15 +293,15 @@ def test_a_machine_without_a_name() -> None:
         read_settings(None, {}, hostname="")
 
 
-# -- the whole
+# -- complete files
 
 
-def test_every_key_has_a_flag_but_for_those_that_have_others() -> None:
+def test_every_key_has_a_flag() -> None:
     assert set(KEYS) - set(FLAGS.values()) == {"overhead", "requestPolicy", "assignment"}
     assert set(FLAGS_ONLY) <= set(KEYS)
 
 
-def test_the_example_names_every_key_and_is_what_has_anyway() -> None:
+def test_the_example_names_every_key_with_its_default() -> None:
     ((_, tree),) = load_documents(EXAMPLE.read_text())
     assert set(tree) == {"apiVersion"} | (set(KEYS) - set(FLAGS_ONLY) - {"hostnameOverride", "reservedCPUs"})
     assert read_settings(EXAMPLE, {}, hostname="n") == CpuSettings(node="n")
@@ -332,7 +332,9 @@ ALL = st.builds(
 
 
 @given(settings=ALL)
-def test_what_is_dumped_can_be_read(tmp_path_factory: pytest.TempPathFactory, settings: CpuSettings) -> None:
+def test_a_dumped_configuration_survives_a_round_trip(
+    tmp_path_factory: pytest.TempPathFactory, settings: CpuSettings
+) -> None:
     dumped = dump_settings(settings)
     flags = {flag: dumped.pop(key) for flag, key in FLAGS.items() if key in FLAGS_ONLY}
     path = write(tmp_path_factory.getbasetemp(), json.dumps(dumped))
@@ -346,9 +348,7 @@ VALUES = st.recursive(
 
 
 @given(tree=st.dictionaries(st.sampled_from([*KEYS, "apiVersion", "x"]), VALUES, max_size=3))
-def test_no_file_makes_it_fail_otherwise(
-    tmp_path_factory: pytest.TempPathFactory, tree: dict[str, Any]
-) -> None:
+def test_any_file_is_read_or_refused(tmp_path_factory: pytest.TempPathFactory, tree: dict[str, Any]) -> None:
     path = write(tmp_path_factory.getbasetemp(), json.dumps(tree))
     with suppress(ConfigError):
         assert isinstance(read_settings(path, {}, hostname="n"), CpuSettings)

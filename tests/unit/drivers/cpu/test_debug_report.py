@@ -1,4 +1,4 @@
-"""The report of a node's CPUs."""
+"""Report of a node's CPUs."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_wide_smt_has_no_sibling_but_siblings() -> None:
     assert rows[0]["siblings"] == "0,2,4,6"
 
 
-def test_what_is_odd_is_reported() -> None:
+def test_anomalies_are_reported() -> None:
     topology = Topology(make_machine().cpus, skipped=(SkippedCpu(9, "why"),), remarks=("odd",))
     own = gather_info(topology, driver={"ready": True, "pool": "1-2", "root": "/x"})["plimsoll"]
     assert own["skipped"] == [{"cpuID": 9, "reason": "why"}]
@@ -105,7 +105,7 @@ def test_caches_with_the_same_id_are_distinguished() -> None:
     assert report["cpuDetails"]["topology"]["numUncoreCache"] == 2
 
 
-def test_settings_that_are_off_are_left_out_of_the_config_and_reported_in_full() -> None:
+def test_disabled_settings_are_left_out_of_the_config() -> None:
     report = gather_info(make_machine(), CpuSettings("n", reserved=2, mapping=Mapping.OFF, pcie_roots=True))
     assert "publishNodeAllocatableResourceMapping" not in report["driverConfig"]
     assert "reservedCPUs" not in report["driverConfig"]
@@ -116,7 +116,7 @@ def test_settings_that_are_off_are_left_out_of_the_config_and_reported_in_full()
 
 @given(machines())
 @settings(max_examples=examples(20), deadline=None)
-def test_reports_can_be_read_back(topology: Topology) -> None:
+def test_reports_survive_a_round_trip(topology: Topology) -> None:
     report = gather_info(topology, CpuSettings("n"))
     text = render_report(report)
     assert text.startswith("---\n")

@@ -1,15 +1,11 @@
-"""The whole driver in a whole cluster: scheduler, node agent and driver, on a machine made of files."""
+"""CPU driver in a cluster: scheduler, node agent and driver, on a fake machine."""
 
 from __future__ import annotations
 
 import asyncio
-import shutil
-import tempfile
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -17,132 +13,29 @@ from plimsoll.api.cpuset import CpuSet
 from plimsoll.client.endpoints import RESOURCE_CLAIMS, RESOURCE_SLICES
 from plimsoll.drivers.cpu import driver as driver_module
 from plimsoll.drivers.cpu.driver import CpuDriver
-from plimsoll.drivers.cpu.settings import CpuSettings, PinEnforcement, PinSettings
+from plimsoll.drivers.cpu.settings import PinEnforcement, PinSettings
 from plimsoll.drivers.cpu.stale_claims import StaleClaimTracker
 from plimsoll.drivers.plugin import Health
-from plimsoll.node.agent import Agent
-from plimsoll.node.containers import ContainerPhase
-from plimsoll.node.runtime.simulated import SimulatedRuntime
-from plimsoll.up.local_cluster import LocalCluster
-from tests.unit.drivers.cpu.machines import make_machine, switch_off, write_sysfs
-from tests.waiting import DEADLINE
-
-MACHINE = make_machine(sockets=1, numa=2, cores=4, threads=1)
-CLASS = """
-apiVersion: resource.k8s.io/v1
-kind: DeviceClass
-metadata: {name: dra.cpu}
-spec: {selectors: [{cel: {expression: 'device.driver == "dra.cpu"'}}]}
-"""
-
-
-def template(name: str, cpus: str) -> str:
-    return f"""
-    apiVersion: resource.k8s.io/v1
-    kind: ResourceClaimTemplate
-    metadata: {{name: {name}}}
-    spec:
-      spec:
-        devices:
-          requests:
-          - name: cpu
-            exactly: {{deviceClassName: dra.cpu, capacity: {{requests: {{dra.cpu/cpu: "{cpus}"}}}}}}
-    """
-
-
-def pod(name: str, claim: str = "", *, beside: bool = False) -> dict[str, Any]:
-    containers: list[dict[str, Any]] = [{"name": "app", "image": "any"}]
-    spec: dict[str, Any] = {"containers": containers, "terminationGracePeriodSeconds": 0}
-    if claim:
-        spec["resourceClaims"] = [{"name": "cpus", "resourceClaimTemplateName": claim}]
-        containers[0]["resources"] = {"claims": [{"name": "cpus"}]}
-    if beside:
-        containers.append({"name": "beside", "image": "any"})
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}
-
-
-def is_running(tree: dict[str, Any]) -> bool:
-    return bool(tree["status"]["phase"] == "Running")
-
-
-class DriverHarness:
-    """A cluster with one node, and what its driver needs."""
-
-    def __init__(self, cluster: LocalCluster, sysfs: Path) -> None:
-        self.cluster = cluster
-        root = cluster.node_root("node-0")
-        self.sysfs = sysfs
-        self.settings = CpuSettings(
-            node="node-0",
-            host_root=sysfs,
-            kubelet_root=root,
-            cdi=root / "cdi",
-            nri=root / "nri" / "nri.sock",
-        )
-
-    @asynccontextmanager
-    async def driver(self, settings: CpuSettings | None = None, **more: Any) -> AsyncIterator[CpuDriver]:
-        async with self.cluster.connect() as client:
-            driver = CpuDriver(client, settings or self.settings, watch_interval=0.05, **more)
-            await driver.start()
-            try:
-                await until(lambda: driver.ready)
-                yield driver
-            finally:
-                await driver.stop()
-
-    def cpus(self) -> dict[str, str]:
-        """Return what the runtime has set, by pod and container."""
-
-        def ask(agent: Any) -> dict[str, str]:
-            runtime = cast(SimulatedRuntime, cast(Agent, agent).components.runtime)
-            inventory = runtime.inventory()
-            names = {each.uid: each.name for each in inventory.pods}
-            return {
-                f"{names[each.spec.pod]}/{each.spec.name}": each.resources.cpus or "-"
-                for each in inventory.containers
-                if each.state.phase is ContainerPhase.RUNNING and each.spec.pod in names
-            }
-
-        return self.cluster.ask_node("node-0", ask)
-
-    async def run(self, *pods: dict[str, Any]) -> None:
-        await asyncio.to_thread(self.cluster.apply, *pods)
-        for each in pods:
-            name = each["metadata"]["name"]
-            await asyncio.to_thread(self.cluster.wait_for, "pods", name, "default", is_running, timeout=20)
-
-    async def end(self, name: str) -> None:
-        await asyncio.to_thread(self.cluster.client.delete, self.cluster.find("pods"), name, "default")
-        await asyncio.to_thread(self.cluster.wait_for, "pods", name, gone=True, timeout=20)
-
-
-async def until(true: Callable[[], bool], timeout: float = DEADLINE) -> None:
-    async with asyncio.timeout(timeout):
-        while not true():
-            await asyncio.sleep(0.02)
+from tests.unit.drivers.cpu.driver_harness import (
+    MACHINE,
+    DriverHarness,
+    is_running,
+    pod,
+    run_scenario,
+    running_cluster,
+    template,
+)
+from tests.unit.drivers.cpu.machines import switch_off, write_sysfs
+from tests.waiting import until
 
 
 @pytest.fixture
 def harness() -> Iterator[DriverHarness]:
-    directory = Path(tempfile.mkdtemp(prefix="p-", dir="/tmp"))
-    try:
-        write_sysfs(MACHINE, directory)
-        with LocalCluster(scheduler=True, nodes=1) as cluster:
-            cluster.apply(CLASS, template("two", "2"), template("most", "4"))
-            yield DriverHarness(cluster, directory)
-    finally:
-        shutil.rmtree(directory)
+    with running_cluster(template("two", "2"), template("most", "4")) as harness:
+        yield harness
 
 
-def run_scenario(scenario: Awaitable[None]) -> None:
-    async def whole() -> None:
-        await scenario
-
-    asyncio.run(whole())
-
-
-def test_claimed_cpus_are_left_by_all_others_and_given_back(harness: DriverHarness) -> None:
+def test_claimed_cpus_are_exclusive_until_released(harness: DriverHarness) -> None:
     async def scenario() -> None:
         async with harness.driver() as driver:
             await harness.run(pod("neighbour"))
@@ -166,7 +59,7 @@ def test_claimed_cpus_are_left_by_all_others_and_given_back(harness: DriverHarne
     run_scenario(scenario())
 
 
-def test_a_driver_that_comes_back_knows_everything(harness: DriverHarness) -> None:
+def test_a_restarted_driver_keeps_its_allocations(harness: DriverHarness) -> None:
     async def scenario() -> None:
         async with harness.driver() as driver:
             await harness.run(pod("neighbour"), pod("pinned", "two"))
@@ -241,7 +134,7 @@ def test_no_claim_is_prepared_while_pinning_is_down(
     run_scenario(scenario())
 
 
-def test_a_claim_that_another_driver_released_is_given_up(harness: DriverHarness) -> None:
+def test_a_claim_released_by_another_driver_is_dropped(harness: DriverHarness) -> None:
     async def scenario() -> None:
         async with harness.driver() as driver:
             await harness.run(pod("pinned", "two"))
@@ -269,7 +162,7 @@ def test_a_claim_that_another_driver_released_is_given_up(harness: DriverHarness
     run_scenario(scenario())
 
 
-def test_cdi_files_that_are_deleted_come_back(harness: DriverHarness) -> None:
+def test_deleted_cdi_files_are_written_again(harness: DriverHarness) -> None:
     async def scenario() -> None:
         async with harness.driver(files_interval=0.05) as driver:
             await harness.run(pod("pinned", "two"))
@@ -287,7 +180,7 @@ def test_cdi_files_that_are_deleted_come_back(harness: DriverHarness) -> None:
     run_scenario(scenario())
 
 
-def test_a_node_that_is_gone_is_noticed(harness: DriverHarness) -> None:
+def test_a_deleted_node_is_noticed(harness: DriverHarness) -> None:
     async def scenario() -> None:
         async with harness.driver() as driver:
             await until(lambda: driver.plugin_server.health_watched)

@@ -33,7 +33,7 @@ def look(
     return [ref.uid for ref in found]
 
 
-def test_a_claim_that_is_gone_and_unused_is_given_up_after_a_while() -> None:
+def test_a_deleted_unused_claim_is_released_after_a_delay() -> None:
     stale = StaleClaimTracker(grace_seconds=300)
     assert look(stale, ["a"], 0.0) == []
     assert look(stale, ["a"], 299.0) == []
@@ -41,7 +41,7 @@ def test_a_claim_that_is_gone_and_unused_is_given_up_after_a_while() -> None:
 
 
 @pytest.mark.parametrize("excuse", ["used", "there"])
-def test_once_seen_in_use_or_allocated_the_wait_begins_again(excuse: str) -> None:
+def test_use_or_allocation_restarts_the_delay(excuse: str) -> None:
     stale = StaleClaimTracker(grace_seconds=300)
     assert look(stale, ["a"], 0.0) == []
     assert look(stale, ["a"], 200.0, **{excuse: frozenset("a")}) == []
@@ -57,7 +57,7 @@ def test_a_claim_without_a_name_stays() -> None:
     assert asyncio.run(stale.update([allocation("a", "")], set(), never, 0.0)) == []
 
 
-def test_what_the_api_shows() -> None:
+def test_claims_as_read_from_the_api() -> None:
     claim = {
         "metadata": {"uid": "a"},
         "status": {"allocation": {"devices": {"results": [{"driver": "dra.cpu"}]}}},

@@ -1,1 +1,1 @@
-"""Drivers whose devices stand in a file."""
+"""Tests of the fake driver."""

@@ -1,4 +1,4 @@
-"""Binding conditions of a claim that are still to be set."""
+"""Binding conditions that a driver has yet to set."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ def test_conditions_become_true(outcome: BindingOutcome, types: tuple[str, ...])
     assert "shareID" not in tree
 
 
-def test_nothing_is_due() -> None:
+def test_no_condition_is_due() -> None:
     assert find_pending_conditions(claim({}), finds()) == ()
     assert find_pending_conditions(allocated(result("two")), finds()) == ()
     assert find_pending_conditions(allocated(result("one")), finds("never")) == ()
     assert find_pending_conditions(allocated(result("one", bindingConditions=[])), finds()) == ()
 
 
-def test_what_is_set_is_not_set_again() -> None:
+def test_conditions_are_set_once() -> None:
     def status(*types: str, **more: Any) -> dict[str, Any]:
         conditions = [{"type": each, "status": "True"} for each in types]
         return {"driver": "d", "pool": "p", "device": "one", "conditions": conditions, **more}

@@ -55,7 +55,7 @@ def test_a_device_is_allocated_to_one_claim() -> None:
     assert str(conflict) == "device gpu-0 is already allocated to claim default/a"
 
 
-def test_partitions_that_overlap() -> None:
+def test_overlapping_partitions_conflict() -> None:
     allocated = [
         DeviceAllocation(claim("a"), "gpu-0-1g-5gb-0"),
         DeviceAllocation(claim("b"), "gpu-0-2g-10gb-1"),
@@ -75,7 +75,7 @@ def test_partitions_that_overlap() -> None:
     assert find_conflict(GPUS, allocated, [DeviceAllocation(claim("c"), "gpu-1")]) is None
 
 
-def test_more_bandwidth_than_there_is() -> None:
+def test_exceeding_shared_capacity_is_a_conflict() -> None:
     def share(name: str, amount: str) -> DeviceAllocation:
         return DeviceAllocation(claim(name), "nic-0", {"bandwidth": Quantity.parse(amount)})
 
@@ -89,7 +89,7 @@ def test_more_bandwidth_than_there_is() -> None:
 
 
 def naive_fits(inventory: FakeInventory, all_of_them: list[DeviceAllocation]) -> bool:
-    """Everything added up afresh."""
+    """Check capacity by adding up everything."""
     for name, device in inventory.devices.items():
         mine = [each for each in all_of_them if each.device == name]
         if not device.multiple and len(mine) > 1:
@@ -119,7 +119,9 @@ def naive_fits(inventory: FakeInventory, all_of_them: list[DeviceAllocation]) ->
         )
     )
 )
-def test_what_is_granted_always_fits(found: tuple[FakeInventory, list[list[tuple[str, int]]]]) -> None:
+def test_accepted_claims_never_exceed_capacity(
+    found: tuple[FakeInventory, list[list[tuple[str, int]]]],
+) -> None:
     inventory, asked = found
     allocated: list[list[DeviceAllocation]] = []
     for number, results in enumerate(asked):

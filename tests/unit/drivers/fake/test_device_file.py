@@ -1,4 +1,4 @@
-"""Files of devices: the ready-made ones, and what is said about broken ones."""
+"""Device files: the bundled ones, and the messages for invalid ones."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ def device(**fields: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("name", BUILT_IN)
-def test_the_files_that_come_along_can_be_published(name: str) -> None:
+def test_bundled_files_can_be_published(name: str) -> None:
     for plan in find_drivers(name):
         assert not check_plan(plan)
         assert plan.device_classes()
 
 
-def test_a_file_is_named_in_three_ways(tmp_path: Path) -> None:
+def test_ways_to_name_a_file(tmp_path: Path) -> None:
     path = tmp_path / "devices.yaml"
     path.write_text(SMALL)
     by_text, by_path, by_name = find_drivers(SMALL), find_drivers(path), find_drivers(str(path))
@@ -158,7 +158,7 @@ def test_text_that_is_not_a_device_file() -> None:
         parse_text("a: 1\n---\nb: 2\n")
 
 
-def test_what_only_the_rules_of_the_api_can_report() -> None:
+def test_api_validation_errors_are_reported() -> None:
     (plan,) = parse_drivers(device(attributes={"no name": 1}))
     (problem,) = check_plan(plan)
     assert problem.startswith("spec.devices[0].attributes")
@@ -166,7 +166,7 @@ def test_what_only_the_rules_of_the_api_can_report() -> None:
     assert any("selectors" in problem for problem in check_plan(plan))
 
 
-# -- anything at all
+# -- random files
 
 WORDS = st.sampled_from(
     [
@@ -211,7 +211,7 @@ FIELDS = [
 
 @settings(max_examples=examples(300))
 @given(st.dictionaries(st.sampled_from(FIELDS), TREES, max_size=4), TREES)
-def test_no_file_does_anything_but_work_or_be_refused(fields: dict[str, Any], other: Any) -> None:
+def test_any_file_is_read_or_refused(fields: dict[str, Any], other: Any) -> None:
     for tree in (other, {"drivers": other}, device(**fields), driver(prepare=other), driver(health=other)):
         try:
             found = parse_drivers(tree)

@@ -114,13 +114,13 @@ def test_partitions_share_the_counters_of_their_device() -> None:
     assert part.tree["capacity"] == {"memory": {"value": "10Gi"}, "compute": {"value": "2"}}
 
 
-def test_a_device_may_be_had_in_partitions_only() -> None:
+def test_a_device_with_partitions_only() -> None:
     halves = [{"profile": "half", "count": 2, "counters": {"m": 1}}]
     inventory = arrange({"name": "gpu-{i}", "whole": False, "counters": {"m": 2}, "partitions": halves})
     assert list(inventory.devices) == ["gpu-0-half-0", "gpu-0-half-1"]
 
 
-def test_counters_that_several_templates_draw_from() -> None:
+def test_counters_shared_by_several_templates() -> None:
     inventory = arrange(
         {"name": "a-{i}", "count": 2, "consumesCounters": [{"counterSet": "link-{i}", "counters": {"m": 1}}]},
         {"name": "b-{i}", "consumesCounters": [{"counterSet": "link-{i}", "counters": {"m": 2}}]},
@@ -177,12 +177,12 @@ def test_node_resources_that_no_api_server_knows() -> None:
 
 @pytest.mark.parametrize("form", [Form.V1_36, Form.V1_37, None])
 @pytest.mark.parametrize("name", ["gpus", "nics", "accelerators"])
-def test_files_that_come_along_are_valid_in_every_form(name: str, form: Form | None) -> None:
+def test_bundled_files_are_valid_in_every_form(name: str, form: Form | None) -> None:
     for plan in find_drivers(name):
         assert check_plan(plan, form) == ()
 
 
-def test_what_containers_get() -> None:
+def test_container_edits_of_a_device() -> None:
     inventory = arrange(
         {
             "name": "gpu-{i}",
@@ -252,7 +252,7 @@ def templates(draw: st.DrawFn, paths: int) -> dict[str, Any]:
     ),
     st.sampled_from([Form.V1_36, Form.V1_37]),
 )
-def test_any_file_makes_slices_that_the_api_takes(found: tuple[dict[str, Any], ...], form: Form) -> None:
+def test_any_file_gives_valid_slices(found: tuple[dict[str, Any], ...], form: Form) -> None:
     (plan,) = parse_drivers({"drivers": [{"name": "x.example.com", "devices": list(found)}]})
     now = datetime.now(UTC)
     names = []

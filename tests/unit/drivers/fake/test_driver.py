@@ -61,7 +61,7 @@ def set_faults(driver: FakeDriver, **orders: Any) -> None:
     driver.apply_control(parse_control({"drivers": [orders]}).faults(driver.name, driver.node))
 
 
-def test_devices_are_injected_with_what_containers_get() -> None:
+def test_devices_are_injected_with_their_container_edits() -> None:
     answer = asyncio.run(gpus().prepare(claim("c", "gpu-0-1g-5gb-3")))
     assert not isinstance(answer, ClaimError)
     (handed,) = answer
@@ -71,7 +71,7 @@ def test_devices_are_injected_with_what_containers_get() -> None:
     assert handed.metadata is None
 
 
-def test_shares_know_what_they_have() -> None:
+def test_shares_have_their_consumed_capacity() -> None:
     driver = FakeDriver(find_drivers("nics")[0], "n")
     amounts = {"bandwidth": Quantity.parse("25G"), "queues": Quantity.parse("2")}
     result = DeviceRequestAllocationResult(
@@ -109,7 +109,7 @@ def test_a_conflicting_claim_fails_until_the_device_is_released() -> None:
     asyncio.run(scenario())
 
 
-def test_what_a_former_run_gave_is_not_given_again() -> None:
+def test_devices_prepared_by_a_former_run_are_not_prepared_again() -> None:
     async def scenario() -> None:
         driver = gpus()
         device = PreparedDevice("n", "gpu-0")
@@ -136,7 +136,7 @@ def test_what_a_former_run_gave_is_not_given_again() -> None:
     [("n", "gpu-9"), ("other", "gpu-0"), ("n", "gpu-1")],
     ids=["unknown", "pool", "absent"],
 )
-def test_a_device_that_is_not_there(pool: str, device: str) -> None:
+def test_an_unknown_device_is_refused(pool: str, device: str) -> None:
     driver = gpus()
     set_faults(driver, absent=["gpu-1*"])
     result = DeviceRequestAllocationResult(request="r", driver=driver.name, pool=pool, device=device)
@@ -144,7 +144,7 @@ def test_a_device_that_is_not_there(pool: str, device: str) -> None:
     assert answer == ClaimError(f"device {pool}/{device} of gpu.example.com is not on node n")
 
 
-def test_calls_take_long_and_fail_as_they_are_reported() -> None:
+def test_calls_are_delayed_and_fail_as_configured() -> None:
     async def scenario() -> None:
         clock = Clock()
         tree = {
@@ -174,7 +174,7 @@ def test_calls_take_long_and_fail_as_they_are_reported() -> None:
     asyncio.run(scenario())
 
 
-def test_what_claims_report_is_filled_in() -> None:
+def test_claim_status_data_is_filled_in() -> None:
     says = {"slot": "{i}", "who": "{namespace}/{claim}", "spare": False, "firmware": 3}
     tree = {
         "drivers": [{"name": "gpu.example.com", "devices": [{"name": "gpu-{i}", "count": 2, "status": says}]}]
@@ -205,7 +205,7 @@ def test_devices_change_and_are_tainted() -> None:
     assert len(driver.pools()[0].devices) == 28
 
 
-def test_health_is_reported_when_its_time_has_come() -> None:
+def test_health_changes_are_reported_at_their_time() -> None:
     async def scenario() -> None:
         tree = {
             "drivers": [

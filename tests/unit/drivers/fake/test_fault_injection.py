@@ -75,7 +75,7 @@ def test_between_two_changes_nothing_changes(rules: list[HealthRule], now: int) 
         ]
 
 
-def test_orders_are_for_some_drivers_on_some_nodes() -> None:
+def test_faults_select_drivers_and_nodes() -> None:
     control = parse_control(
         {
             "drivers": [

@@ -1,4 +1,4 @@
-"""Texts with placeholders: what they become, and what is said of those that become nothing."""
+"""Placeholders in texts: their values, and the messages for invalid ones."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ SUMS = st.lists(st.tuples(st.sampled_from("+-*/%"), PARTS), max_size=6)
 
 
 @given(PARTS, SUMS, st.integers(0, 50), st.integers(0, 50))
-def test_sums_are_what_python_makes_of_them(first: str, rest: list[tuple[str, str]], i: int, j: int) -> None:
+def test_arithmetic_equals_pythons(first: str, rest: list[tuple[str, str]], i: int, j: int) -> None:
     expression = first + "".join(sign + part for sign, part in rest)
     try:
         desired = eval(expression.replace("/", "//"), {"i": i, "j": j})

@@ -1,14 +1,10 @@
-"""An API server, a node's side of the sockets, and drivers between them, on the test's own loop."""
+"""API server, node agent side of the sockets, and drivers, on the test's event loop."""
 
 from __future__ import annotations
 
 import asyncio
-import shutil
-import tempfile
-import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
-from pathlib import Path
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from typing import Any, TypeVar
 
 from plimsoll.api import codec
@@ -18,6 +14,7 @@ from plimsoll.apiserver.in_process import InProcessTransport
 from plimsoll.apiserver.process import RunningServer, ServerSettings, start_server
 from plimsoll.client import Client
 from plimsoll.client.endpoints import NAMESPACES, NODES, RESOURCE_CLAIMS, RESOURCE_SLICES
+from plimsoll.client.retries import Backoff
 from plimsoll.client.transport import Reply, Request, ResponseStream, Transport
 from plimsoll.drivers.plugin import (
     AllocatedClaim,
@@ -28,9 +25,9 @@ from plimsoll.drivers.plugin import (
     InjectedDevice,
     Prepared,
 )
+from plimsoll.drivers.plugin.slice_publisher import SlicePublisher
 from plimsoll.errors import UnreachableError
 from tests.leaks import leaked_tasks
-from tests.waiting import DEADLINE
 
 T = TypeVar("T")
 DRIVER, NODE = "widgets.example.com", "node-1"
@@ -38,7 +35,7 @@ Tree = dict[str, Any]
 
 
 class FlakyTransport:
-    """A connection that can be cut, and that remembers what was written over it."""
+    """Connection that can be cut, and that records writes."""
 
     def __init__(self, inner: Transport) -> None:
         self.inner = inner
@@ -99,7 +96,7 @@ class FlakyTransport:
 
 
 class ClusterFixture:
-    """The server, the driver's client with its wire, and an administrator's."""
+    """API server, the driver's client with its transport, and an administrator's client."""
 
     def __init__(self, server: RunningServer) -> None:
         self.server = server
@@ -129,7 +126,7 @@ class ClusterFixture:
         config: Sequence[Tree] = (),
         annotations: Mapping[str, str] | None = None,
     ) -> ClaimRef:
-        """A claim that has these devices of a driver, and more results."""
+        """Create a claim with these devices of a driver, and further results."""
         exactly = {"deviceClassName": "any"}
         spec = {"devices": {"requests": [{"name": name, "exactly": exactly} for name in ("it", "other")]}}
         made = await self.admin.create(
@@ -160,7 +157,7 @@ async def cluster_fixture(gates: str = "") -> AsyncIterator[ClusterFixture]:
 
 
 class Widgets(Driver):
-    """A driver that does as its attributes say and remembers what it was asked."""
+    """Driver whose attributes control its responses, and that records calls."""
 
     name = DRIVER
 
@@ -187,34 +184,6 @@ class Widgets(Driver):
         return self.refuse
 
 
-@contextmanager
-def short_dir() -> Iterator[Path]:
-    directory = tempfile.mkdtemp(prefix="p-", dir="/tmp")
-    try:
-        yield Path(directory)
-    finally:
-        shutil.rmtree(directory)
-
-
-async def wait_for(read: Callable[[], T], accept: Callable[[T], bool] = bool, seconds: float = DEADLINE) -> T:
-    """Look until it is fine; what was seen then."""
-    deadline = time.monotonic() + seconds
-    while not accept(found := read()):
-        assert time.monotonic() < deadline, found
-        await asyncio.sleep(0.01)
-    return found
-
-
-async def wait_for_async(
-    read: Callable[[], Coroutine[Any, Any, T]], accept: Callable[[T], bool] = bool, seconds: float = 10.0
-) -> T:
-    deadline = time.monotonic() + seconds
-    while not accept(found := await read()):
-        assert time.monotonic() < deadline, found
-        await asyncio.sleep(0.02)
-    return found
-
-
 def run(scenario: Callable[[], Coroutine[Any, Any, None]], seconds: float = 30.0) -> None:
     """Run a scenario that may not hang and may leave no task of the plugin framework running."""
 
@@ -228,3 +197,23 @@ def run(scenario: Callable[[], Coroutine[Any, Any, None]], seconds: float = 30.0
 
 
 __all__ = ["NAMESPACES", "NODES", "RESOURCE_CLAIMS", "RESOURCE_SLICES"]
+
+
+def devices(count: int, **more: Any) -> list[dict[str, Any]]:
+    return [{"name": f"w{number}", **more} for number in range(count)]
+
+
+def publisher(cluster: ClusterFixture, **options: Any) -> SlicePublisher:
+    options = {"settle": 0.01, "backoff": Backoff(first=0.02, most=0.1), **options}
+    return SlicePublisher(cluster.client, DRIVER, NODE, **options)
+
+
+@asynccontextmanager
+async def running(publisher: SlicePublisher) -> AsyncIterator[SlicePublisher]:
+    task = asyncio.create_task(publisher.run())
+    try:
+        yield publisher
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task

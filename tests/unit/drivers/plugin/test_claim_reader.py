@@ -33,7 +33,7 @@ def test_any_api_response_is_a_claim_or_an_error(tree: Any) -> None:
 
 
 @pytest.mark.parametrize("raw", [b"", b"\xff", b"[" * 100_000, b'{"a":' * 100_000])
-def test_what_is_no_json(raw: bytes) -> None:
+def test_invalid_json_is_an_error(raw: bytes) -> None:
     found = decode_claim(raw, REF, DRIVER)
     assert isinstance(found, ClaimError)
     assert found.message.startswith("retrieve claim ns/c: ")

@@ -1,4 +1,4 @@
-"""Entries of claims about their devices: compared and written, held against a plain way to do it."""
+"""Device status entries of claims: comparison and merging, compared with a naive version."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ DRIVER = "widgets.example.com"
 SHARE = "a671734a-e8e5-11e4-8fde-42010af09327"
 
 
-def test_an_entry_is_what_a_server_keeps_of_a_report() -> None:
+def test_entries_equal_the_servers_normalized_form() -> None:
     ready = DeviceCondition("Ready", True, "Pinned")
     status = DeviceStatus(REF, "p", "d", SHARE, {"n": 1}, [ready], {"interfaceName": "eth1"})
     claims, errors = build_entries(DRIVER, [status, DeviceStatus(REF, "p", "a")])
@@ -48,7 +48,7 @@ def test_an_entry_is_what_a_server_keeps_of_a_report() -> None:
     }
 
 
-def test_what_no_server_could_keep_is_left_out_alone() -> None:
+def test_invalid_fields_are_left_out() -> None:
     bad: list[Any] = [["a"], {"o": object()}, "text"]
     statuses = [DeviceStatus(REF, "p", f"d{n}", data=data) for n, data in enumerate(bad)]
     odd: Any = DeviceCondition("Ready", "yes", "R")  # type: ignore[arg-type]
@@ -87,7 +87,7 @@ JUNK: st.SearchStrategy[Any] = st.recursive(
 
 
 @given(st.dictionaries(st.sampled_from(["metadata", "status", "spec"]), JUNK, max_size=3))
-def test_any_claim_can_be_looked_at(tree: dict[str, Any]) -> None:
+def test_any_claim_can_be_compared(tree: dict[str, Any]) -> None:
     current = read_device_statuses(tree, DRIVER)
     assert not current.allocated
     for unallocated in (current, read_device_statuses(_own(tree), DRIVER)):
@@ -97,7 +97,7 @@ def test_any_claim_can_be_looked_at(tree: dict[str, Any]) -> None:
 
 
 def _own(tree: dict[str, Any]) -> dict[str, Any]:
-    """The same with all entries those of the driver."""
+    """Return the same entries, all of the driver."""
     status = tree.get("status")
     devices = status.get("devices") if isinstance(status, dict) else None
     found = devices if isinstance(devices, list) else []
@@ -110,7 +110,7 @@ TYPES = st.sampled_from(["Ready", "Attached", "Warm"])
 
 @st.composite
 def entries(draw: st.DrawFn, times: bool) -> tuple[Tree, ...]:
-    """Entries with unique keys and conditions of unique types."""
+    """Generate entries with unique keys and conditions of unique types."""
     keys = draw(st.lists(st.tuples(st.sampled_from("ab"), st.sampled_from(["", "s1", "s2"])), unique=True))
     found = []
     for device, share in keys:
@@ -136,7 +136,7 @@ def entries(draw: st.DrawFn, times: bool) -> tuple[Tree, ...]:
 
 
 def _naive(entry: Tree) -> set[str]:
-    """All that an entry says, one saying each."""
+    """Return the content of an entry as a set of facts."""
     key = get_device_key(entry)
     facts = {f"{key}"} | {f"{key} {name}={entry[name]}" for name in ("data", "networkData") if name in entry}
     for each in entry.get("conditions", ()):
@@ -154,7 +154,9 @@ def test_comparison_matches_a_naive_model(allocated: tuple[Tree, ...], desired: 
 
 
 @given(entries(True), entries(False))
-def test_times_stay_until_a_condition_changes(allocated: tuple[Tree, ...], desired: tuple[Tree, ...]) -> None:
+def test_transition_times_change_with_the_condition(
+    allocated: tuple[Tree, ...], desired: tuple[Tree, ...]
+) -> None:
     patch = build_patch(REF, ClaimDeviceStatuses("u1", "7", frozenset(), allocated), desired, "now")
     assert patch["metadata"] == {"name": "c", "namespace": "default", "resourceVersion": "7"}
     written = patch["status"].get("devices", [])

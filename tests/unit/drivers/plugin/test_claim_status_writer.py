@@ -34,11 +34,9 @@ from tests.unit.drivers.plugin.fixtures import (
     Widgets,
     cluster_fixture,
     run,
-    wait_for,
-    wait_for_async,
 )
-from tests.unit.drivers.plugin.test_plugin_server import node_fixture
-from tests.waiting import DEADLINE
+from tests.unit.drivers.plugin.node_fixture import node_fixture
+from tests.waiting import DEADLINE, until
 
 READY = DeviceCondition("Ready", True, "Working", "all is well")
 BROKEN = DeviceCondition("Ready", False, "Broken")
@@ -86,7 +84,7 @@ def test_statuses_are_written_once() -> None:
             ref = await cluster.add_claim("c", "w0", "w1")
             async with running_writer(cluster.client) as writer:
                 writer.set_statuses([device_status(ref, "w0", 1, READY), device_status(ref, "w1", 2)])
-                await wait_for(lambda: writer.synced)
+                await until(lambda: writer.synced)
                 first, second = await devices_of(cluster, ref)
                 assert first["data"] == {"value": 1}
                 (condition,) = first["conditions"]
@@ -100,26 +98,26 @@ def test_statuses_are_written_once() -> None:
                 assert (second["device"], second["data"]) == ("w1", {"value": 2})
                 assert writer.counters.written == 1
                 writer.set_statuses([device_status(ref, "w0", 1, READY), device_status(ref, "w1", 3)])
-                await wait_for(lambda: writer.synced)
+                await until(lambda: writer.synced)
                 assert await values_of(cluster, ref) == {"w0": 1, "w1": 3}
                 assert (await devices_of(cluster, ref))[0]["conditions"][0]["lastTransitionTime"] == since
             written = len(cluster.transport.writes)
             async with running_writer(cluster.client) as writer:
                 writer.set_statuses([device_status(ref, "w0", 1, READY), device_status(ref, "w1", 3)])
-                await wait_for(lambda: writer.synced)
+                await until(lambda: writer.synced)
                 assert len(cluster.transport.writes) == written, "a new process finds it as it should be"
                 writer.set_statuses([device_status(ref, "w1", 3)])
-                await wait_for(lambda: writer.synced)
+                await until(lambda: writer.synced)
                 assert await values_of(cluster, ref) == {"w1": 3}
                 writer.set_statuses([])
-                await wait_for(lambda: writer.synced)
+                await until(lambda: writer.synced)
                 assert await devices_of(cluster, ref) == []
                 assert not writer.problems
 
     run(scenario)
 
 
-def test_changes_that_follow_each_other_are_one_write() -> None:
+def test_consecutive_changes_are_one_write() -> None:
     async def scenario() -> None:
         async with cluster_fixture() as cluster:
             ref = await cluster.add_claim("c", "w0")
@@ -127,14 +125,14 @@ def test_changes_that_follow_each_other_are_one_write() -> None:
                 for value in range(50):
                     writer.set_statuses([device_status(ref, "w0", value)])
                     await asyncio.sleep(0)
-                await wait_for(lambda: writer.synced)
+                await until(lambda: writer.synced)
                 assert await values_of(cluster, ref) == {"w0": 49}
                 assert writer.counters.written == 1
 
     run(scenario)
 
 
-def test_shares_of_one_device_are_kept_apart() -> None:
+def test_shares_of_one_device_have_separate_statuses() -> None:
     async def scenario() -> None:
         async with cluster_fixture() as cluster:
             amount = {"consumedCapacity": {f"{DRIVER}/n": "1"}}
@@ -147,14 +145,14 @@ def test_shares_of_one_device_are_kept_apart() -> None:
                 writer.set_statuses(
                     [device_status(ref, "w0", n, share_id=share) for n, share in enumerate(SHARES)]
                 )
-                await wait_for(lambda: writer.synced)
+                await until(lambda: writer.synced)
                 found = {each["shareID"]: each["data"]["value"] for each in await devices_of(cluster, ref)}
                 assert found == {SHARES[0]: 0, SHARES[1]: 1}
                 # One without a share is no device of the claim; the others are still reported.
                 writer.set_statuses(
                     [device_status(ref, "w0", 5), device_status(ref, "w0", 7, share_id=SHARES[1])]
                 )
-                await wait_for(lambda: writer.counters.refused > 0)
+                await until(lambda: writer.counters.refused > 0)
                 (entry,) = await devices_of(cluster, ref)
                 assert (entry["shareID"], entry["data"]) == (SHARES[1], {"value": 7})
                 assert "not allocated from driver" in writer.problems[0]
@@ -196,7 +194,7 @@ def test_statuses_of_others_are_kept() -> None:
             )
             async with running_writer(cluster.client) as writer:
                 writer.set_statuses([device_status(ref, "w0", 1, READY)])
-                await wait_for(lambda: writer.synced)
+                await until(lambda: writer.synced)
                 found = {each["device"]: each for each in await devices_of(cluster, ref)}
                 assert found["x0"] == entries[0]
                 assert [each["type"] for each in found["w0"]["conditions"]] == [
@@ -204,14 +202,14 @@ def test_statuses_of_others_are_kept() -> None:
                     "Ready",
                 ]
                 writer.set_statuses([])
-                await wait_for(lambda: writer.synced)
+                await until(lambda: writer.synced)
                 assert await devices_of(cluster, ref) == entries
                 assert not writer.problems
 
     run(scenario)
 
 
-def test_claims_that_are_gone_replaced_or_deallocated_are_dropped() -> None:
+def test_deleted_replaced_and_deallocated_claims_are_dropped() -> None:
     async def scenario() -> None:
         async with cluster_fixture() as cluster:
             refs = [await cluster.add_claim(name, "w0") for name in ("gone", "other", "free")]
@@ -225,25 +223,25 @@ def test_claims_that_are_gone_replaced_or_deallocated_are_dropped() -> None:
             async with running_writer(cluster.client) as writer:
                 before = len(cluster.transport.writes)
                 writer.set_statuses([device_status(ref, "w0", 1) for ref in refs])
-                await wait_for(lambda: writer.synced)
+                await until(lambda: writer.synced)
                 assert not writer.problems
                 assert len(cluster.transport.writes) == before
                 assert await devices_of(cluster, again) == []
                 assert await devices_of(cluster, free) == []
                 writer.set_statuses([])
-                await wait_for(lambda: writer.synced)
+                await until(lambda: writer.synced)
                 assert not writer._claims, "nothing is remembered for ever"
 
     run(scenario)
 
 
-def test_a_claim_that_is_written_meanwhile_is_read_again() -> None:
+def test_a_conflicting_write_reads_the_claim_again() -> None:
     async def scenario() -> None:
         async with cluster_fixture() as cluster:
             ref = await cluster.add_claim("c", "w0")
 
             class ConflictingTransport(FlakyTransport):
-                """Writes the claim between every read and write of the driver, a few times."""
+                """Transport that writes the claim between reads and writes of the driver, a few times."""
 
                 times = 3
 
@@ -257,7 +255,7 @@ def test_a_claim_that_is_written_meanwhile_is_read_again() -> None:
             client = Client(ConflictingTransport(cluster.transport.inner), attempts=1)
             async with running_writer(client) as writer:
                 writer.set_statuses([device_status(ref, "w0", 1)])
-                await wait_for(lambda: writer.synced)
+                await until(lambda: writer.synced)
                 assert await values_of(cluster, ref) == {"w0": 1}
                 assert writer.counters.failures == 3
                 assert not writer.problems
@@ -272,12 +270,12 @@ def test_latest_status_is_written_after_an_api_outage() -> None:
             async with running_writer(cluster.client) as writer:
                 cluster.transport.disconnect()
                 writer.set_statuses([device_status(ref, "w0", 1)])
-                await wait_for(lambda: writer.counters.failures >= 3)
+                await until(lambda: writer.counters.failures >= 3)
                 assert "connection refused" in writer.problems[0]
                 writer.set_statuses([device_status(ref, "w0", 2)])
-                await wait_for(lambda: writer.counters.failures >= 5)
+                await until(lambda: writer.counters.failures >= 5)
                 cluster.transport.reconnect()
-                await wait_for(lambda: writer.synced)
+                await until(lambda: writer.synced)
                 assert await values_of(cluster, ref) == {"w0": 2}
                 assert not writer.problems
 
@@ -300,14 +298,14 @@ def test_missing_permission_is_logged_once(
             unauthorized = FlakyTransport(InProcessTransport(cluster.server.api.handle, user))
             async with running_writer(Client(unauthorized, attempts=1)) as writer:
                 writer.set_statuses([device_status(ref, "w0", 1) for ref in refs])
-                await wait_for(lambda: writer.counters.refused == 3 * MAX_REFUSALS)
+                await until(lambda: writer.counters.refused == 3 * MAX_REFUSALS)
                 assert writer.synced, "nothing more is tried"
                 assert len(unauthorized.writes) == 3 * MAX_REFUSALS
                 (problem,) = writer.problems
                 assert problem.startswith("claim default/c0 and 2 more: ")
                 assert permission in problem
                 writer.set_statuses([])
-                await wait_for(lambda: writer.synced)
+                await until(lambda: writer.synced)
                 assert not writer.problems
 
     with caplog.at_level(logging.WARNING):
@@ -324,7 +322,7 @@ def test_dropped_status_is_logged_once(caplog: pytest.LogCaptureFixture) -> None
             refs = [await cluster.add_claim(f"c{n}", "w0") for n in range(2)]
             async with running_writer(cluster.client) as writer:
                 writer.set_statuses([device_status(ref, "w0", 1) for ref in refs])
-                await wait_for(lambda: writer.counters.refused == 2 * MAX_REFUSALS)
+                await until(lambda: writer.counters.refused == 2 * MAX_REFUSALS)
                 assert writer.synced
                 (problem,) = writer.problems
                 assert problem.startswith("claim default/c0 and 1 more: ")
@@ -346,11 +344,11 @@ def test_a_rejected_status_does_not_block_other_claims() -> None:
                         device_status(good, "w0", 1),
                     ]
                 )
-                await wait_for(lambda: writer.counters.refused > 0 and writer.counters.written == 1)
+                await until(lambda: writer.counters.refused > 0 and writer.counters.written == 1)
                 assert await values_of(cluster, good) == {"w0": 1}
                 assert "bad" in writer.problems[0]
                 writer.set_statuses([device_status(bad, "w0", 2), device_status(good, "w0", 1)])
-                await wait_for(lambda: writer.synced)
+                await until(lambda: writer.synced)
                 assert await values_of(cluster, bad) == {"w0": 2}
                 assert not writer.problems
 
@@ -391,21 +389,21 @@ def test_status_is_set_from_prepare_to_unprepare() -> None:
             driver = StatusDriver()
             async with node.running(driver) as server:
                 await node.prepare(ref)
-                await wait_for(lambda: server.claim_status_synced)
+                await until(lambda: server.claim_status_synced)
                 assert await statuses_of(cluster, ref) == ["True"]
                 driver.condition = BROKEN
                 server.update_claim_status()
-                await wait_for(lambda: server.claim_status_synced)
+                await until(lambda: server.claim_status_synced)
                 assert await statuses_of(cluster, ref) == ["False"]
                 driver.error = True
                 server.update_claim_status()  # it is logged, and the reported status stays
-                await wait_for(lambda: server.claim_status_synced)
+                await until(lambda: server.claim_status_synced)
                 driver.error = False
             assert await statuses_of(cluster, ref) == ["False"], "device statuses outlive the process"
             async with node.running(driver) as server:
                 driver.condition = READY
                 server.update_claim_status()
-                await wait_for(lambda: server.claim_status_synced)
+                await until(lambda: server.claim_status_synced)
                 assert await statuses_of(cluster, ref) == ["True"]
                 await node.unprepare(ref)
                 # What was just released goes even if the driver ends now.
@@ -421,11 +419,11 @@ def test_status_of_an_earlier_process_is_removed_by_unprepare() -> None:
             ref = await cluster.add_claim("c", "w0")
             async with node.running(StatusDriver()) as server:
                 await node.prepare(ref)
-                await wait_for(lambda: server.claim_status_synced)
+                await until(lambda: server.claim_status_synced)
                 assert await statuses_of(cluster, ref) == ["True"]
             async with node.running(StatusDriver()) as server:  # one that remembers nothing
                 await node.unprepare(ref)
-                await wait_for(lambda: server.claim_status_synced)
+                await until(lambda: server.claim_status_synced)
                 assert await devices_of(cluster, ref) == []
 
     run(scenario)
@@ -446,17 +444,17 @@ def test_data_of_injected_devices_is_checkpointed_and_published() -> None:
             driver.response = hand
             async with node.running(driver) as server:
                 await node.prepare(ref, silent)
-                await wait_for(lambda: server.claim_status_synced)
+                await until(lambda: server.claim_status_synced)
                 assert await values_of(cluster, ref) == {"w0": 3}
                 assert await devices_of(cluster, silent) == []
             written = len(cluster.transport.writes)
             async with node.running(Widgets()) as server:
-                await wait_for(lambda: server.claim_status_synced)
+                await until(lambda: server.claim_status_synced)
                 assert not [
                     path for _, path in cluster.transport.writes[written:] if "resourceclaims" in path
                 ]
                 await node.unprepare(ref, silent)
-                await wait_for_async(lambda: devices_of(cluster, ref), lambda found: not found)
+                await until(lambda: devices_of(cluster, ref), lambda found: not found)
 
     run(scenario)
 
@@ -479,7 +477,7 @@ def test_preparing_does_not_wait_for_status_writes() -> None:
             async with node.running(StatusDriver()) as server:
                 async with asyncio.timeout(DEADLINE):
                     await node.prepare(ref)
-                    await wait_for(lambda: server._status_writer._current_uid == ref.uid)
+                    await until(lambda: server._status_writer._current_uid == ref.uid)
                     await node.unprepare(ref)
                     await node.prepare(ref)
 

@@ -1,4 +1,4 @@
-"""The driver of docs/drivers.md, from one end to the other: server, scheduler, node, driver, container."""
+"""Example driver of docs/drivers.md end to end: server, scheduler, node, driver, container."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -17,7 +15,7 @@ import pytest
 from plimsoll import LocalCluster, node_rows
 from plimsoll.drivers.plugin import DevicePool
 from plimsoll.node.process.settings import NodeSettings
-from tests.waiting import DEADLINE
+from tests.waiting import wait_until
 
 ROOT = Path(__file__).parents[4]
 EXAMPLE = ROOT / "examples" / "widgets.py"
@@ -66,14 +64,6 @@ def load() -> Any:
     return module
 
 
-def wait_for(read: Callable[[], T], seconds: float = DEADLINE) -> T:
-    deadline = time.monotonic() + seconds
-    while not (found := read()):
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-    return found
-
-
 def is_running(pod: Any) -> bool:
     return bool(pod["status"]["phase"] == "Running")
 
@@ -110,7 +100,7 @@ def test_the_tests_in_the_document_pass(tmp_path: Path) -> None:
         names[name](tmp_path / name)
 
 
-def test_what_the_document_takes_of_a_node_is_charged(tmp_path: Path) -> None:
+def test_node_resources_in_the_document_are_charged(tmp_path: Path) -> None:
     text = (ROOT / "docs" / "drivers.md").read_text().partition("## Node resources of a device")[2]
     block = re.search(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
     assert block is not None
@@ -131,7 +121,7 @@ def test_what_the_document_takes_of_a_node_is_charged(tmp_path: Path) -> None:
     assert {row.resource: row.claims for row in after.rows if row.claims} == {"cpu": 500, "memory": 1 << 30}
 
 
-def test_a_pod_gets_a_widget_and_gives_it_back(directory: Path, tmp_path: Path) -> None:
+def test_a_pod_allocates_and_releases_a_widget(directory: Path, tmp_path: Path) -> None:
     widgets = load()
     node = NodeSettings(name="worker", runtime="process", cgroups="plan", listen="")
     device_status = tmp_path / "device-status"
@@ -139,7 +129,7 @@ def test_a_pod_gets_a_widget_and_gives_it_back(directory: Path, tmp_path: Path) 
     with LocalCluster(nodes=node, scheduler=True, drivers=[make]) as cluster:
         cluster.apply(MANIFESTS, POD.replace("STATUS_FILE", str(device_status)))
         pod = cluster.wait_for("pods", "user", condition=is_running, timeout=20)
-        wait_for(device_status.exists)
+        wait_until(device_status.exists)
         assert device_status.read_text() == "large\n"
         name = pod["status"]["resourceClaimStatuses"][0]["resourceClaimName"]
         claim = cluster.client.get("resourceclaims", name, "default")
@@ -157,8 +147,8 @@ def test_a_pod_gets_a_widget_and_gives_it_back(directory: Path, tmp_path: Path) 
         # The widget breaks, and its pod is notified; another one is added and published.
         (directory / "large").write_text("")
         (directory / "new").write_text("new one")
-        wait_for(lambda: "Unhealthy" in health())
-        wait_for(
+        wait_until(lambda: "Unhealthy" in health())
+        wait_until(
             lambda: (
                 [
                     device["name"]
@@ -170,10 +160,10 @@ def test_a_pod_gets_a_widget_and_gives_it_back(directory: Path, tmp_path: Path) 
         )
         cluster.client.delete("pods", "user", "default")
         cluster.wait_for("pods", "user", gone=True, timeout=20)
-        wait_for(lambda: not list(cdi.iterdir()))
+        wait_until(lambda: not list(cdi.iterdir()))
 
 
-def test_a_driver_as_a_program(directory: Path, tmp_path: Path) -> None:
+def test_the_example_runs_as_a_program(directory: Path, tmp_path: Path) -> None:
     code = (
         f"import sys; sys.path.insert(0, {str(EXAMPLE.parent)!r}); from pathlib import Path; import widgets;"
         f"sys.exit(widgets.plugin.run_driver(lambda node: widgets.Widgets(Path({str(directory)!r}), node)))"
@@ -184,9 +174,9 @@ def test_a_driver_as_a_program(directory: Path, tmp_path: Path) -> None:
         command = [sys.executable, "-c", code, *flags, "--cdi", str(root / "cdi"), "--withdraw"]
         process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
         try:
-            (tree,) = wait_for(lambda: cluster.client.list("resourceslices"))
+            (tree,) = wait_until(lambda: cluster.client.list("resourceslices"))
             assert [device["name"] for device in tree["spec"]["devices"]] == ["large", "small"]
-            wait_for((root / "plugins_registry" / "widgets.example.com-reg.sock").exists)
+            wait_until((root / "plugins_registry" / "widgets.example.com-reg.sock").exists)
             process.send_signal(signal.SIGTERM)
             _, log = process.communicate(timeout=20)
         finally:

@@ -1,4 +1,4 @@
-"""Files of a driver: CDI files, the record of prepared claims, device metadata."""
+"""Files of a driver: CDI files, the checkpoint of prepared claims, device metadata."""
 
 from __future__ import annotations
 
@@ -22,9 +22,10 @@ from plimsoll.drivers.plugin.prepared_claim_store import (
     build_record,
 )
 from plimsoll.protocols.cdi import CdiCache, Edits, read_spec
+from tests.directories import short_directory
 from tests.sizes import examples
-from tests.unit.drivers.plugin.fixtures import DRIVER, NODE, Widgets, run, short_dir
-from tests.unit.drivers.plugin.test_plugin_server import node_fixture
+from tests.unit.drivers.plugin.fixtures import DRIVER, NODE, Widgets, run
+from tests.unit.drivers.plugin.node_fixture import node_fixture
 
 REF = ClaimRef("ns", "claim", "11111111-2222-3333-4444-555555555555")
 OTHER = ClaimRef("ns", "other", "22222222-2222-3333-4444-555555555555")
@@ -90,7 +91,7 @@ def test_prepared_claims_are_checkpointed(tmp_path: Path) -> None:
     assert not list((tmp_path / "cdi").iterdir())
 
 
-def test_after_a_start_of_the_machine_the_driver_is_asked_again(tmp_path: Path) -> None:
+def test_after_a_reboot_claims_are_prepared_again(tmp_path: Path) -> None:
     store(tmp_path).add(REF, [injected()])
     (path,) = (tmp_path / "cdi").iterdir()
     path.unlink()
@@ -102,7 +103,7 @@ def test_after_a_start_of_the_machine_the_driver_is_asked_again(tmp_path: Path) 
     assert isinstance(later.get(REF.uid), PreparedClaimRecord)
 
 
-def test_a_file_that_cannot_be_written_leaves_nothing_on_record(tmp_path: Path) -> None:
+def test_a_failed_file_write_leaves_no_checkpoint(tmp_path: Path) -> None:
     (tmp_path / "cdi").write_text("in the way")
     found = store(tmp_path)
     refusal = found.add(REF, [injected()])
@@ -123,7 +124,7 @@ def test_a_checkpoint_that_cannot_be_written_fails_the_claim(tmp_path: Path) -> 
     assert not (tmp_path / "cdi").exists()
 
 
-def test_a_record_that_cannot_be_used_is_put_aside(tmp_path: Path) -> None:
+def test_a_malformed_checkpoint_is_quarantined(tmp_path: Path) -> None:
     store(tmp_path).add(REF, [injected()])
     record = tmp_path / "plugin" / "handed.json"
     for damage in (b"", b"nonsense", record.read_bytes().replace(b"w0", b"w9")):
@@ -148,7 +149,7 @@ def test_any_injected_device_gives_a_record_or_an_error(env: Any, mounts: Any, n
     assert isinstance(claim, (PreparedClaimRecord, ClaimError))
 
 
-def test_the_machines_boot(tmp_path: Path) -> None:
+def test_the_boot_id(tmp_path: Path) -> None:
     assert read_boot_id(tmp_path / "absent") == ""
     (tmp_path / "id").write_text("abc\n")
     assert read_boot_id(tmp_path / "id") == "abc"
@@ -163,7 +164,7 @@ def device(name: str, *requests: str, **more: Any) -> PreparedDevice:
     return PreparedDevice(NODE, name, requests, **more)
 
 
-def test_what_containers_read_about_their_devices(tmp_path: Path) -> None:
+def test_metadata_files_of_containers(tmp_path: Path) -> None:
     files = MetadataFiles(DRIVER, tmp_path / "plugin", tmp_path / "cdi")
     network = {"networkData": {"interfaceName": "eth1"}}
     devices = [
@@ -215,7 +216,7 @@ def test_no_files_for_devices_without_metadata(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_claims_of_templates_are_known_by_their_name_in_the_pod() -> None:
+def test_template_claims_are_identified_by_their_name_in_the_pod() -> None:
     assert container_path("d", REF, "a", "widget") == (
         "/var/run/kubernetes.io/dra-device-attributes/resourceclaimtemplates/widget/a/d-metadata.json"
     )
@@ -224,7 +225,7 @@ def test_claims_of_templates_are_known_by_their_name_in_the_pod() -> None:
     assert tree["metadata"]["generation"] == 4
 
 
-def test_metadata_that_changes_later(tmp_path: Path) -> None:
+def test_metadata_can_be_updated(tmp_path: Path) -> None:
     files = MetadataFiles(DRIVER, tmp_path / "plugin", tmp_path / "cdi")
     files.write(REF, [device("w0", "a/sub", metadata={})], "widget")
     network = {"networkData": {"ips": ["10.0.0.1/24"]}}
@@ -240,7 +241,7 @@ def test_metadata_that_changes_later(tmp_path: Path) -> None:
     assert "decode existing metadata" in str(files.update(REF, "a", []))
 
 
-def test_cdi_files_of_metadata_come_back(tmp_path: Path) -> None:
+def test_cdi_files_of_metadata_are_restored(tmp_path: Path) -> None:
     files = MetadataFiles(DRIVER, tmp_path / "plugin", tmp_path / "cdi")
     for ref in (REF, OTHER):
         files.write(ref, [device("w0", "a/sub", metadata=ATTRIBUTES)], "widget")
@@ -306,9 +307,9 @@ def test_metadata_that_cannot_be_written_fails_the_claim() -> None:
     run(scenario)
 
 
-def test_the_lock_of_two_processes() -> None:
+def test_the_lock_excludes_other_processes() -> None:
     async def scenario() -> None:
-        with short_dir() as directory:
+        with short_directory() as directory:
             first = await acquire_lock(directory / "serialize.lock")
             second = asyncio.create_task(acquire_lock(directory / "serialize.lock"))
             await asyncio.sleep(0.1)

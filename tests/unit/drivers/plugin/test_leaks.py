@@ -1,4 +1,4 @@
-"""Scenarios that leave a task of the plugin framework running fail."""
+"""Detection of framework tasks that a scenario leaves running."""
 
 from __future__ import annotations
 

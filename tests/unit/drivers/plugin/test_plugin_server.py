@@ -1,4 +1,4 @@
-"""A driver between an API server and a node, on real sockets; the node's side is that of our agent."""
+"""Plugin server between an API server and the node agent's plugin manager, on real sockets."""
 
 from __future__ import annotations
 
@@ -6,9 +6,7 @@ import asyncio
 import json
 import logging
 import shutil
-from collections.abc import AsyncIterator, Iterable, Sequence
-from contextlib import asynccontextmanager
-from pathlib import Path
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import grpc.aio
@@ -21,7 +19,6 @@ from plimsoll.drivers.plugin import (
     DevicePool,
     Health,
     InjectedDevice,
-    PluginServer,
     PreparedDevice,
 )
 from plimsoll.errors import ConfigError
@@ -35,66 +32,12 @@ from tests.unit.drivers.plugin.fixtures import (
     NODE,
     RESOURCE_CLAIMS,
     RESOURCE_SLICES,
-    ClusterFixture,
     Widgets,
-    cluster_fixture,
     run,
-    short_dir,
-    wait_for,
-    wait_for_async,
 )
+from tests.unit.drivers.plugin.node_fixture import node_fixture
 from tests.unit.node.plugins.peers import QUICK
-
-
-class NodeFixture:
-    """A node's directories, the agent's side of its sockets, and stations."""
-
-    def __init__(self, cluster: ClusterFixture, directory: Path) -> None:
-        self.cluster = cluster
-        self.root = directory / "r"
-        self.cdi = directory / "cdi"
-        self.plugins = PluginManager(Layout(self.root), times=QUICK)
-
-    async def restart(self) -> None:
-        """As when the agent ends and another begins."""
-        await self.plugins.stop()
-        self.plugins = PluginManager(Layout(self.root), times=QUICK)
-        await self.plugins.start()
-
-    def server(self, driver: Widgets, **options: Any) -> PluginServer:
-        options = {"root": self.root, "cdi": self.cdi, "socket_poll": 0.05, "grace": 5.0, **options}
-        return PluginServer(driver, self.cluster.client, NODE, **options)
-
-    @asynccontextmanager
-    async def running(self, driver: Widgets, **options: Any) -> AsyncIterator[PluginServer]:
-        server = self.server(driver, **options)
-        await server.start()
-        try:
-            assert await server.wait_registered(10) == ""
-            await wait_for(lambda: [each for each in self.plugins.drivers() if each.connected])
-            yield server
-        finally:
-            await server.stop()
-
-    async def prepare(self, *refs: ClaimRef) -> list[Any]:
-        responses = await self.plugins.prepare(DRIVER, refs)
-        return [responses[ref.uid] for ref in refs]
-
-    async def unprepare(self, *refs: ClaimRef) -> list[Any]:
-        responses = await self.plugins.unprepare(DRIVER, refs)
-        return [responses[ref.uid] for ref in refs]
-
-
-@asynccontextmanager
-async def node_fixture(gates: str = "") -> AsyncIterator[NodeFixture]:
-    with short_dir() as directory:
-        async with cluster_fixture(gates) as cluster:
-            found = NodeFixture(cluster, directory)
-            await found.plugins.start()
-            try:
-                yield found
-            finally:
-                await found.plugins.stop()
+from tests.waiting import until
 
 
 def fault(message: str) -> DriverFault:
@@ -104,14 +47,14 @@ def fault(message: str) -> DriverFault:
 # -- registering
 
 
-def test_a_driver_registers_publishes_and_answers() -> None:
+def test_a_driver_registers_publishes_and_prepares() -> None:
     async def scenario() -> None:
         async with node_fixture() as node:
             driver = Widgets()
             async with node.running(driver) as server:
                 assert server.registered
                 assert server.registration_error == ""
-                await wait_for(lambda: server.published)
+                await until(lambda: server.published)
                 ref = await node.cluster.add_claim("c", "w1")
                 (devices,) = await node.prepare(ref)
                 cdi = f"{DRIVER}/claim={ref.uid}-0"
@@ -127,25 +70,25 @@ def test_a_driver_registers_publishes_and_answers() -> None:
                 assert driver.calls == [("prepare", "c"), ("unprepare", "c")]
             assert not server.registration.exists()
             assert not server.endpoint.exists()
-            await wait_for(lambda: not node.plugins.drivers())
+            await until(lambda: not node.plugins.drivers())
             assert len(await node.cluster.slices()) == 1
 
     run(scenario)
 
 
-def test_slices_can_be_taken_along() -> None:
+def test_slices_can_be_deleted_on_stop() -> None:
     async def scenario() -> None:
         async with node_fixture() as node:
             server = node.server(Widgets())
             await server.start()
-            await wait_for(lambda: server.published)
+            await until(lambda: server.published)
             await server.stop(withdraw=True)
             assert await node.cluster.slices() == []
 
     run(scenario)
 
 
-def test_slices_can_be_left_to_others() -> None:
+def test_publishing_can_be_disabled() -> None:
     async def scenario() -> None:
         async with node_fixture() as node, node.running(Widgets(), publish=False) as server:
             server.publish()
@@ -163,11 +106,11 @@ def test_a_plugin_server_restarts() -> None:
             server = node.server(Widgets())
             for _ in range(2):
                 task = asyncio.create_task(server.run())
-                await wait_for(lambda: server.registered and server.published)
+                await until(lambda: server.registered and server.published)
                 await server.stop(withdraw=True)
                 await task
                 assert await node.cluster.slices() == []
-                await wait_for(lambda: not node.plugins.drivers())
+                await until(lambda: not node.plugins.drivers())
 
     run(scenario)
 
@@ -199,15 +142,15 @@ def test_rejected_registration_reports_the_reason() -> None:
     run(scenario)
 
 
-def test_a_node_that_comes_back_finds_the_driver() -> None:
+def test_the_driver_registers_and_publishes_again_after_an_agent_restart() -> None:
     async def scenario() -> None:
         async with node_fixture() as node, node.running(Widgets()) as server:
-            await wait_for(lambda: server.published)
+            await until(lambda: server.published)
             await node.restart()
             # A kubelet that starts takes away all slices of its node.
             await node.cluster.admin.delete_collection(RESOURCE_SLICES)
-            await wait_for(lambda: server.metrics.registrations == 2)
-            await wait_for_async(node.cluster.slices)
+            await until(lambda: server.metrics.registrations == 2)
+            await until(node.cluster.slices)
             ref = await node.cluster.add_claim("c", "w1")
             assert len((await node.prepare(ref))[0]) == 1
             assert server.metrics.sockets_created == 2
@@ -231,23 +174,23 @@ def test_sockets_are_recreated_when_their_directories_are_deleted() -> None:
                         shutil.rmtree(victim)
                     else:
                         victim.unlink()
-                await wait_for(lambda made=made: server.metrics.sockets_created > made)  # type: ignore[misc]
-                await wait_for(lambda: server.registration.exists() and server.endpoint.exists())
+                await until(lambda made=made: server.metrics.sockets_created > made)  # type: ignore[misc]
+                await until(lambda: server.registration.exists() and server.endpoint.exists())
                 node.plugins = PluginManager(Layout(node.root), times=QUICK)
                 await node.plugins.start()
-                await wait_for(lambda: [each for each in node.plugins.drivers() if each.connected])
+                await until(lambda: [each for each in node.plugins.drivers() if each.connected])
                 assert len((await node.prepare(ref))[0]) == 1
 
     run(scenario)
 
 
-def test_a_running_node_finds_the_driver_again_when_sockets_are_deleted() -> None:
+def test_the_driver_registers_again_after_its_sockets_are_deleted() -> None:
     async def scenario() -> None:
         async with node_fixture() as node, node.running(Widgets()) as server:
             ref = await node.cluster.add_claim("c", "w1")
             server.endpoint.unlink()
-            await wait_for(lambda: server.metrics.registrations == 2)
-            await wait_for(lambda: [each for each in node.plugins.drivers() if each.connected])
+            await until(lambda: server.metrics.registrations == 2)
+            await until(lambda: [each for each in node.plugins.drivers() if each.connected])
             assert len((await node.prepare(ref))[0]) == 1
 
     run(scenario)
@@ -262,9 +205,9 @@ def test_a_socket_served_by_another_process_is_not_replaced() -> None:
             # And one taken by another driver is left alone.
             server.registration.unlink()
             other = await rpc.serve(server.registration, [])
-            await wait_for(lambda: "another process is serving on this socket" in server.registration_error)
+            await until(lambda: "another process is serving on this socket" in server.registration_error)
             await other.stop(None)
-            await wait_for(lambda: server.registered)
+            await until(lambda: server.registered)
 
     run(scenario)
 
@@ -281,7 +224,7 @@ def test_a_socket_of_another_process_is_not_removed() -> None:
     run(scenario)
 
 
-def test_names_and_directories_that_cannot_be_used() -> None:
+def test_invalid_names_and_directories_are_refused() -> None:
     async def scenario() -> None:
         async with node_fixture() as node:
             for name in ("", "Upper", "a/b", "x" * 64, "-a", "a..b", "a.-b"):
@@ -311,7 +254,7 @@ def test_two_instances_replace_each_other() -> None:
                 before = await node.prepare(ref)
                 second = node.server(new, instance="new")
                 await second.start()
-                await wait_for(lambda: len([each for each in node.plugins.drivers() if each.connected]) == 2)
+                await until(lambda: len([each for each in node.plugins.drivers() if each.connected]) == 2)
                 await first.stop()
                 assert await node.prepare(ref) == before
                 assert await node.unprepare(ref) == [None]
@@ -383,7 +326,7 @@ def test_results_of_other_drivers_are_ignored() -> None:
     run(scenario)
 
 
-def test_repeated_calls_have_the_same_answer_over_restarts() -> None:
+def test_repeated_calls_have_the_same_response_across_restarts() -> None:
     async def scenario() -> None:
         async with node_fixture() as node:
             driver = Widgets()
@@ -395,7 +338,7 @@ def test_repeated_calls_have_the_same_answer_over_restarts() -> None:
             text = path.read_text()
             path.unlink()
             async with node.running(Widgets()) as server:
-                # The file is back before anybody asks: containers may start again without a call.
+                # The file is restored without a call, so that containers can restart.
                 assert path.read_text() == text
                 assert list(server.prepared_claims) == [ref.uid]
                 assert await node.prepare(ref) == first
@@ -410,7 +353,7 @@ def test_repeated_calls_have_the_same_answer_over_restarts() -> None:
     run(scenario)
 
 
-def test_a_driver_that_raises_has_refused_that_claim_alone(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_error_in_the_driver_fails_only_that_claim(caplog: pytest.LogCaptureFixture) -> None:
     async def scenario() -> None:
         async with node_fixture() as node:
             driver = Widgets()
@@ -461,7 +404,7 @@ def test_a_driver_that_raises_has_refused_that_claim_alone(caplog: pytest.LogCap
         ([InjectedDevice((), NODE, "w0", env={"": "x"})], "invalid environment variable"),
     ],
 )
-def test_answers_of_a_driver_that_cannot_be_used(response: Any, text: str) -> None:
+def test_invalid_responses_of_a_driver_are_errors(response: Any, text: str) -> None:
     async def scenario() -> None:
         async with node_fixture() as node:
             driver = Widgets()
@@ -475,7 +418,7 @@ def test_answers_of_a_driver_that_cannot_be_used(response: Any, text: str) -> No
     run(scenario)
 
 
-def test_calls_are_carried_out_one_at_a_time_and_to_their_end() -> None:
+def test_calls_are_serialized_and_completed() -> None:
     async def scenario() -> None:
         async with node_fixture() as node:
             under_way = most = done = 0
@@ -511,7 +454,7 @@ def test_calls_are_carried_out_one_at_a_time_and_to_their_end() -> None:
     run(scenario)
 
 
-def test_calls_under_way_end_before_the_driver_does() -> None:
+def test_calls_in_progress_finish_before_the_driver_stops() -> None:
     async def scenario() -> None:
         async with node_fixture() as node:
             began, gate = asyncio.Event(), asyncio.Event()
@@ -527,7 +470,7 @@ def test_calls_under_way_end_before_the_driver_does() -> None:
                 call = asyncio.create_task(node.prepare(ref))
                 await began.wait()
                 ending = asyncio.create_task(server.stop())
-                await wait_for(lambda: not server.registration.exists())
+                await until(lambda: not server.registration.exists())
                 gate.set()
                 await ending
                 assert await call == [()]
@@ -535,7 +478,7 @@ def test_calls_under_way_end_before_the_driver_does() -> None:
     run(scenario)
 
 
-def test_claims_are_answered_while_nothing_is_published() -> None:
+def test_claims_are_prepared_while_nothing_is_published() -> None:
     async def scenario() -> None:
         async with node_fixture() as node:
             driver = Widgets(DevicePool("a", [{"name": "Not a name"}]))
@@ -543,13 +486,13 @@ def test_claims_are_answered_while_nothing_is_published() -> None:
                 ref = await node.cluster.add_claim("c", "w0")
                 assert len((await node.prepare(ref))[0]) == 1
                 assert not server.published
-                await wait_for(lambda: server.publish_errors)
+                await until(lambda: server.publish_errors)
                 assert "spec.devices[0].name" in server.publish_errors[0]
 
     run(scenario)
 
 
-def test_claims_while_the_api_is_away() -> None:
+def test_claims_during_an_api_outage() -> None:
     async def scenario() -> None:
         async with node_fixture() as node, node.running(Widgets()):
             ref = await node.cluster.add_claim("c", "w0")
@@ -568,7 +511,7 @@ def test_pools_method_that_raises() -> None:
         async with node_fixture() as node:
             driver = Widgets()
             async with node.running(driver) as server:
-                await wait_for(lambda: server.published)
+                await until(lambda: server.published)
             driver.offer = 5  # type: ignore[assignment]
             async with node.running(driver) as server:
                 assert not server.published
@@ -580,18 +523,18 @@ def test_pools_method_that_raises() -> None:
                 assert len(await node.cluster.slices()) == 1  # of a former run: it was not unprepared
                 driver.offer = [DevicePool(NODE)]
                 server.publish()
-                await wait_for(lambda: server.published)
+                await until(lambda: server.published)
                 assert server.publish_errors == ()
 
     run(scenario)
 
 
-def test_a_driver_that_does_not_know_yet_what_to_publish() -> None:
+def test_a_driver_without_pools_publishes_nothing() -> None:
     async def scenario() -> None:
         async with node_fixture() as node:
             driver = Widgets()
             async with node.running(driver) as server:
-                await wait_for(lambda: server.published)
+                await until(lambda: server.published)
             before = await node.cluster.slices()
             driver.offer = None  # type: ignore[assignment]
             async with node.running(driver) as server:
@@ -600,12 +543,12 @@ def test_a_driver_that_does_not_know_yet_what_to_publish() -> None:
                 assert await node.cluster.slices() == before
                 driver.offer = [DevicePool(NODE)]
                 server.publish()
-                await wait_for(lambda: server.published)
+                await until(lambda: server.published)
 
     run(scenario)
 
 
-def test_both_versions_are_served_alike() -> None:
+def test_both_api_versions_are_served() -> None:
     async def scenario() -> None:
         async with node_fixture() as node:
             driver = Widgets()
@@ -684,7 +627,7 @@ def test_health_is_sent_on_change_and_periodically() -> None:
                     server.publish_health()
                     iterator = aiter(stream)
                     message = await anext(iterator)
-                    while len(message.devices) == 1:  # said before we did
+                    while len(message.devices) == 1:  # sent before the change
                         message = await anext(iterator)
                     assert [each.health for each in message.devices] == [2, 0]
                     assert message.devices[0].health_check_timeout_seconds == 20
@@ -701,7 +644,7 @@ def test_health_service_is_registered_only_if_implemented() -> None:
     async def scenario() -> None:
         async with node_fixture() as node:
             async with node.running(HealthDriver()) as server:
-                await wait_for(lambda: server.health_watched)
+                await until(lambda: server.health_watched)
             async with node.running(Widgets()) as server:
                 await asyncio.sleep(0.05)
                 assert not server.health_watched
@@ -716,7 +659,7 @@ def test_health_method_that_raises() -> None:
             driver = HealthDriver()
             driver.health_values = None  # type: ignore[assignment]
             async with node.running(driver) as server:
-                await wait_for(lambda: server.health_watched)
+                await until(lambda: server.health_watched)
                 driver.health_values = [DeviceHealth(NODE, "w0")]
                 server.publish_health()
                 await asyncio.sleep(0.05)

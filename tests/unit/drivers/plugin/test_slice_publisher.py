@@ -1,18 +1,16 @@
-"""Slices in an API server, kept as wanted whatever happens to them."""
+"""Slice publisher: slices in an API server are kept as desired."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import suppress
 from random import Random
 from typing import Any
 
 import pytest
 
 from plimsoll.client.endpoints import NODES, RESOURCE_SLICES
-from plimsoll.client.retries import Backoff
 from plimsoll.drivers.plugin import DevicePool
 from plimsoll.drivers.plugin.slice_publisher import SlicePublisher, _Written
 from plimsoll.drivers.plugin.slices import parse_slice
@@ -22,40 +20,22 @@ from tests.unit.drivers.plugin.fixtures import (
     NODE,
     ClusterFixture,
     cluster_fixture,
+    devices,
+    publisher,
     run,
-    wait_for,
-    wait_for_async,
+    running,
 )
+from tests.waiting import until
 
 
-def devices(count: int, **more: Any) -> list[dict[str, Any]]:
-    return [{"name": f"w{number}", **more} for number in range(count)]
-
-
-def publisher(cluster: ClusterFixture, **options: Any) -> SlicePublisher:
-    options = {"settle": 0.01, "backoff": Backoff(first=0.02, most=0.1), **options}
-    return SlicePublisher(cluster.client, DRIVER, NODE, **options)
-
-
-@asynccontextmanager
-async def running(publisher: SlicePublisher) -> AsyncIterator[SlicePublisher]:
-    task = asyncio.create_task(publisher.run())
-    try:
-        yield publisher
-    finally:
-        task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task
-
-
-def test_slices_have_what_others_look_for() -> None:
+def test_slices_have_driver_node_and_owner() -> None:
     async def scenario() -> None:
         async with cluster_fixture() as cluster:
             uid = (await cluster.admin.get(NODES, NODE))["metadata"]["uid"]
             async with running(publisher(cluster)) as slices_publisher:
                 assert not slices_publisher.published
                 assert slices_publisher.set_pools([DevicePool("a", devices(200))]) == ()
-                await wait_for(lambda: slices_publisher.published)
+                await until(lambda: slices_publisher.published)
             found = await cluster.slices()
             assert [len(tree["spec"]["devices"]) for tree in found] == [128, 72]
             for index, tree in enumerate(found):
@@ -75,7 +55,7 @@ def test_slices_have_what_others_look_for() -> None:
     run(scenario)
 
 
-def test_slices_of_a_former_run_are_adopted_without_a_single_write() -> None:
+def test_slices_of_a_former_run_are_adopted_without_writes() -> None:
     async def scenario() -> None:
         pools = [
             DevicePool("a", devices(130, capacity={"size": {"value": "1024Mi"}})),
@@ -86,13 +66,13 @@ def test_slices_of_a_former_run_are_adopted_without_a_single_write() -> None:
         async with cluster_fixture() as cluster:
             async with running(publisher(cluster)) as slices_publisher:
                 slices_publisher.set_pools(pools)
-                await wait_for(lambda: slices_publisher.published)
+                await until(lambda: slices_publisher.published)
             before = await cluster.slices()
             assert all(tree["spec"]["devices"][0]["taints"][0]["timeAdded"] for tree in before[2:3])
             cluster.transport.writes.clear()
             async with running(publisher(cluster)) as slices_publisher:
                 slices_publisher.set_pools(pools)
-                await wait_for(lambda: slices_publisher.published)
+                await until(lambda: slices_publisher.published)
                 slices_publisher.set_pools(pools)
                 await asyncio.sleep(0.1)
                 assert slices_publisher.published
@@ -102,23 +82,23 @@ def test_slices_of_a_former_run_are_adopted_without_a_single_write() -> None:
     run(scenario)
 
 
-def test_only_what_changed_is_written() -> None:
+def test_only_changed_slices_are_written() -> None:
     async def scenario() -> None:
         async with cluster_fixture() as cluster, running(publisher(cluster)) as slices_publisher:
             slices_publisher.set_pools([DevicePool("a", devices(300)), DevicePool("b", devices(1))])
-            await wait_for(lambda: slices_publisher.published)
+            await until(lambda: slices_publisher.published)
             cluster.transport.writes.clear()
             changed = devices(300)
             changed[299]["attributes"] = {"model": {"string": "x"}}
             slices_publisher.set_pools([DevicePool("a", changed), DevicePool("b", devices(1))])
-            await wait_for(lambda: slices_publisher.published)
+            await until(lambda: slices_publisher.published)
             # One slice of three: the generation stays, for no mixture can be seen.
             assert len(cluster.transport.writes) == 1
             assert {tree["spec"]["pool"]["generation"] for tree in await cluster.slices()} == {1}
             changed[0]["attributes"] = {"model": {"string": "y"}}
             changed[150]["attributes"] = {"model": {"string": "z"}}
             slices_publisher.set_pools([DevicePool("a", changed), DevicePool("b", devices(1))])
-            await wait_for(lambda: slices_publisher.published)
+            await until(lambda: slices_publisher.published)
             generations = [tree["spec"]["pool"]["generation"] for tree in await cluster.slices()]
             assert generations == [2, 2, 2, 1]
 
@@ -129,9 +109,9 @@ def test_a_pool_that_shrinks_and_one_that_is_removed() -> None:
     async def scenario() -> None:
         async with cluster_fixture() as cluster, running(publisher(cluster)) as slices_publisher:
             slices_publisher.set_pools([DevicePool("a", devices(300)), DevicePool("b", devices(1))])
-            await wait_for(lambda: slices_publisher.published)
+            await until(lambda: slices_publisher.published)
             slices_publisher.set_pools([DevicePool("a", devices(100))])
-            await wait_for(lambda: slices_publisher.published)
+            await until(lambda: slices_publisher.published)
             found = await cluster.slices()
             assert [(tree["spec"]["pool"]["name"], len(tree["spec"]["devices"])) for tree in found] == [
                 ("a", 100)
@@ -146,14 +126,14 @@ def test_hundreds_of_slices_in_two_pools() -> None:
         async with cluster_fixture() as cluster, running(publisher(cluster)) as slices_publisher:
             pools = [DevicePool("a", devices(300), per_slice=1), DevicePool("b", devices(100), per_slice=1)]
             slices_publisher.set_pools(pools)
-            await wait_for(lambda: slices_publisher.published, seconds=25.0)
+            await until(lambda: slices_publisher.published, seconds=25.0)
             assert slices_publisher.counters.created == 400
             found = await cluster.slices()
             names = [tree["spec"]["devices"][0]["name"] for tree in found]
             assert names == [f"w{n}" for n in (*range(300), *range(100))]
             # One goes, and comes again.
             await cluster.admin.delete(RESOURCE_SLICES, found[17]["metadata"]["name"])
-            await wait_for_async(cluster.slices, lambda slices: len(slices) == 400)
+            await until(cluster.slices, lambda slices: len(slices) == 400)
             assert [tree["spec"]["devices"][0]["name"] for tree in await cluster.slices()] == names
 
     run(scenario, 60.0)
@@ -163,20 +143,20 @@ def test_altered_and_deleted_slices_are_restored() -> None:
     async def scenario() -> None:
         async with cluster_fixture() as cluster, running(publisher(cluster)) as slices_publisher:
             slices_publisher.set_pools([DevicePool("a", devices(2))])
-            await wait_for(lambda: slices_publisher.published)
+            await until(lambda: slices_publisher.published)
             (tree,) = await cluster.slices()
             await cluster.admin.delete(RESOURCE_SLICES, tree["metadata"]["name"])
-            (again,) = await wait_for_async(cluster.slices)
+            (again,) = await until(cluster.slices)
             assert again["spec"]["devices"] == tree["spec"]["devices"]
             patch = {"spec": {"devices": [{"name": "bogus"}]}}
             await cluster.admin.patch(RESOURCE_SLICES, again["metadata"]["name"], patch)
-            await wait_for_async(
+            await until(
                 cluster.slices, lambda slices: slices[0]["spec"]["devices"] == tree["spec"]["devices"]
             )
             # All at once, as a kubelet does when it starts.
             await cluster.admin.delete_collection(RESOURCE_SLICES)
-            await wait_for_async(cluster.slices)
-            await wait_for(lambda: slices_publisher.published)
+            await until(cluster.slices)
+            await until(lambda: slices_publisher.published)
 
     run(scenario)
 
@@ -197,13 +177,13 @@ def test_unwanted_slices_are_deleted() -> None:
                 )
             async with running(publisher(cluster)) as slices_publisher:
                 slices_publisher.set_pools([DevicePool("a", devices(1))])
-                await wait_for(lambda: slices_publisher.published)
-                await wait_for_async(cluster.slices, lambda slices: len(slices) == 3)
+                await until(lambda: slices_publisher.published)
+                await until(cluster.slices, lambda slices: len(slices) == 3)
                 # Later ones as well.
                 await cluster.admin.create(
                     RESOURCE_SLICES, {"metadata": {"generateName": "x-"}, "spec": stray}
                 )
-                await wait_for_async(cluster.slices, lambda slices: len(slices) == 3)
+                await until(cluster.slices, lambda slices: len(slices) == 3)
             assert sorted(tree["spec"]["pool"]["name"] for tree in await cluster.slices()) == [
                 "a",
                 "old",
@@ -225,7 +205,7 @@ def test_slices_with_foreign_names_are_replaced() -> None:
             await cluster.admin.create(RESOURCE_SLICES, {"metadata": {"name": "by-hand"}, "spec": spec})
             async with running(publisher(cluster)) as slices_publisher:
                 slices_publisher.set_pools([DevicePool("a", devices(1))])
-                await wait_for(lambda: slices_publisher.published)
+                await until(lambda: slices_publisher.published)
             (tree,) = await cluster.slices()
             assert tree["metadata"]["name"].startswith("00000-")
             assert tree["spec"]["pool"]["generation"] == 5
@@ -233,23 +213,23 @@ def test_slices_with_foreign_names_are_replaced() -> None:
     run(scenario)
 
 
-def test_publishing_waits_while_the_api_is_away() -> None:
+def test_publishing_waits_during_an_api_outage() -> None:
     async def scenario() -> None:
         async with cluster_fixture() as cluster:
             cluster.transport.disconnect()
             async with running(publisher(cluster)) as slices_publisher:
                 slices_publisher.set_pools([DevicePool("a", devices(1))])
-                await wait_for(lambda: slices_publisher.problems)
+                await until(lambda: slices_publisher.problems)
                 assert not slices_publisher.published
                 cluster.transport.reconnect()
-                await wait_for(lambda: slices_publisher.published)
+                await until(lambda: slices_publisher.published)
                 assert not slices_publisher.problems
                 cluster.transport.disconnect()
                 slices_publisher.set_pools([DevicePool("a", devices(2))])
-                await wait_for(lambda: slices_publisher.counters.failures > 1)
+                await until(lambda: slices_publisher.counters.failures > 1)
                 assert "connection refused" in slices_publisher.problems[0]
                 cluster.transport.reconnect()
-                await wait_for(lambda: slices_publisher.published)
+                await until(lambda: slices_publisher.published)
                 assert len((await cluster.slices())[0]["spec"]["devices"]) == 2
 
     run(scenario)
@@ -259,28 +239,28 @@ def test_changes_during_an_api_outage_are_repaired() -> None:
     async def scenario() -> None:
         async with cluster_fixture() as cluster, running(publisher(cluster)) as slices_publisher:
             slices_publisher.set_pools([DevicePool("a", devices(1))])
-            await wait_for(lambda: slices_publisher.published)
+            await until(lambda: slices_publisher.published)
             cluster.transport.disconnect()
             await cluster.admin.delete_collection(RESOURCE_SLICES)
             await asyncio.sleep(0.05)
             cluster.transport.reconnect()
-            await wait_for_async(cluster.slices)
+            await until(cluster.slices)
 
     run(scenario)
 
 
-def test_a_node_that_is_not_there_yet() -> None:
+def test_publishing_waits_for_the_node() -> None:
     async def scenario() -> None:
         async with cluster_fixture() as cluster:
             await cluster.admin.delete(NODES, NODE)
             async with running(publisher(cluster)) as slices_publisher:
                 slices_publisher.set_pools([DevicePool("a", devices(1))])
-                await wait_for(lambda: slices_publisher.problems)
+                await until(lambda: slices_publisher.problems)
                 assert slices_publisher.problems[0].startswith(
                     f'pool "a": retrieve node "{NODE}": nodes "{NODE}" not found'
                 )
                 await cluster.add_node()
-                await wait_for(lambda: slices_publisher.published)
+                await until(lambda: slices_publisher.published)
 
     run(scenario)
 
@@ -289,7 +269,7 @@ def test_a_recreated_node_owns_the_slices() -> None:
     async def scenario() -> None:
         async with cluster_fixture() as cluster, running(publisher(cluster)) as slices_publisher:
             slices_publisher.set_pools([DevicePool("a", devices(200))])
-            await wait_for(lambda: slices_publisher.published)
+            await until(lambda: slices_publisher.published)
             await cluster.admin.delete(NODES, NODE)
             uid = await cluster.add_node()
             # As the garbage collector does: one after the other.
@@ -301,7 +281,7 @@ def test_a_recreated_node_owns_the_slices() -> None:
                 owners = [tree["metadata"]["ownerReferences"][0]["uid"] for tree in slices]
                 return owners == [uid, uid]
 
-            await wait_for_async(cluster.slices, owned)
+            await until(cluster.slices, owned)
 
     run(scenario)
 
@@ -313,17 +293,17 @@ def test_a_malformed_pool_does_not_block_others() -> None:
                 [DevicePool("a", devices(1)), DevicePool("b", [{"name": "x"}, {"name": "x"}])]
             )
             assert [str(error) for error in errors] == ['found duplicate device "x" in pool "b"']
-            await wait_for_async(cluster.slices, lambda slices: len(slices) == 1)
+            await until(cluster.slices, lambda slices: len(slices) == 1)
             assert not slices_publisher.published
             assert slices_publisher.problems == ('found duplicate device "x" in pool "b"',)
             slices_publisher.set_pools([DevicePool("a", devices(1)), DevicePool("b", [{"name": "x"}])])
-            await wait_for(lambda: slices_publisher.published)
+            await until(lambda: slices_publisher.published)
             # What is there stays while its driver does not know better, and is still looked after.
             slices_publisher.set_pools(
                 [DevicePool("a", devices(1)), DevicePool("b", [{"name": "x"}, {"name": "x"}])]
             )
             await cluster.admin.delete_collection(RESOURCE_SLICES)
-            await wait_for_async(cluster.slices, lambda slices: len(slices) == 2)
+            await until(cluster.slices, lambda slices: len(slices) == 2)
 
     run(scenario)
 
@@ -334,12 +314,12 @@ def test_a_rejected_pool_does_not_block_others() -> None:
             slices_publisher.set_pools(
                 [DevicePool("a", [{"name": "Not a name"}]), DevicePool("b", devices(1))]
             )
-            await wait_for_async(cluster.slices, lambda slices: len(slices) == 1)
-            await wait_for(lambda: slices_publisher.counters.failures > 2)
+            await until(cluster.slices, lambda slices: len(slices) == 1)
+            await until(lambda: slices_publisher.counters.failures > 2)
             assert 'pool "a": create resource slice: ' in slices_publisher.problems[0]
             assert "spec.devices[0].name" in slices_publisher.problems[0]
             slices_publisher.set_pools([DevicePool("a", devices(1)), DevicePool("b", devices(1))])
-            await wait_for(lambda: slices_publisher.published)
+            await until(lambda: slices_publisher.published)
 
     run(scenario)
 
@@ -353,7 +333,7 @@ def test_dropped_fields_are_reported_and_not_sent_again() -> None:
             slices_publisher.set_pools(
                 [DevicePool("a", devices(1, taints=[{"key": "worn", "effect": "NoSchedule"}]))]
             )
-            await wait_for(lambda: slices_publisher.published)
+            await until(lambda: slices_publisher.published)
             await asyncio.sleep(0.1)
             assert len(cluster.transport.writes) == 1
             assert slices_publisher.problems == (
@@ -361,7 +341,7 @@ def test_dropped_fields_are_reported_and_not_sent_again() -> None:
                 " probably because these features are disabled: DRADeviceTaints",
             )
             slices_publisher.set_pools([DevicePool("a", devices(1))])
-            await wait_for(lambda: slices_publisher.problems == ())
+            await until(lambda: not slices_publisher.problems)
 
     run(scenario)
 
@@ -370,7 +350,7 @@ def test_restoring_slices_backs_off(caplog: pytest.LogCaptureFixture) -> None:
     async def scenario() -> None:
         async with cluster_fixture() as cluster, running(publisher(cluster)) as slices_publisher:
             slices_publisher.set_pools([DevicePool("a", devices(1))])
-            await wait_for(lambda: slices_publisher.published)
+            await until(lambda: slices_publisher.published)
             with suppress(TimeoutError):
                 async with asyncio.timeout(1.5):
                     while True:
@@ -385,7 +365,7 @@ def test_restoring_slices_backs_off(caplog: pytest.LogCaptureFixture) -> None:
     assert "slices of pool a were changed by another client" in caplog.text
 
 
-def test_written_slice_that_is_never_seen_expires() -> None:
+def test_a_written_slice_that_is_never_observed_expires() -> None:
     """It was written and deleted between two watches: there is no event for it."""
 
     async def scenario() -> None:
@@ -394,7 +374,7 @@ def test_written_slice_that_is_never_seen_expires() -> None:
             running(publisher(cluster, mutation_ttl=0.3)) as slices_publisher,
         ):
             slices_publisher.set_pools([DevicePool("a", devices(1))])
-            await wait_for(lambda: slices_publisher.published)
+            await until(lambda: slices_publisher.published)
             (tree,) = await cluster.slices()
             ghost = {**tree, "metadata": {**tree["metadata"], "uid": "ghost"}}
             ghost["metadata"]["name"] = tree["metadata"]["name"].replace("00000-", "00001-")
@@ -402,12 +382,12 @@ def test_written_slice_that_is_never_seen_expires() -> None:
                 parse_slice(ghost), "ghost", 10**9, slices_publisher._clock()
             )
             slices_publisher.set_pools([DevicePool("a", devices(129))])
-            await wait_for_async(cluster.slices, lambda slices: len(slices) == 2)
+            await until(cluster.slices, lambda slices: len(slices) == 2)
 
     run(scenario)
 
 
-def test_names_that_are_too_long_for_a_slice() -> None:
+def test_long_names_are_truncated_in_slice_names() -> None:
     async def scenario() -> None:
         async with cluster_fixture() as cluster:
             node = "n" * 250
@@ -415,19 +395,19 @@ def test_names_that_are_too_long_for_a_slice() -> None:
             for _ in range(2):
                 async with running(SlicePublisher(cluster.client, "d" * 63, node)) as slices_publisher:
                     slices_publisher.set_pools([DevicePool("a", devices(130))])
-                    await wait_for(lambda: slices_publisher.published)
+                    await until(lambda: slices_publisher.published)
             assert len(cluster.transport.writes) == 2
             assert [tree["metadata"]["name"][:7] for tree in await cluster.slices()] == ["00000-d", "00001-d"]
 
     run(scenario)
 
 
-def test_withdrawing() -> None:
+def test_withdraw_deletes_all_slices() -> None:
     async def scenario() -> None:
         async with cluster_fixture() as cluster:
             async with running(publisher(cluster)) as slices_publisher:
                 slices_publisher.set_pools([DevicePool("a", devices(200))])
-                await wait_for(lambda: slices_publisher.published)
+                await until(lambda: slices_publisher.published)
             assert await slices_publisher.withdraw() == ""
             assert await cluster.slices() == []
             assert await slices_publisher.withdraw() == ""
@@ -439,7 +419,7 @@ def test_withdrawing() -> None:
 
 @pytest.mark.parametrize("seed", range(6))
 def test_slices_converge_to_the_desired_state(seed: int) -> None:
-    """Drivers change their minds, others write and delete, the API goes away, drivers are started anew."""
+    """Pools change, others write and delete slices, the API is unreachable at times, and drivers restart."""
     random = Random(seed)
 
     def random_pools() -> list[DevicePool]:
@@ -502,7 +482,7 @@ def test_slices_converge_to_the_desired_state(seed: int) -> None:
                         pool.name: [max(1, -(-len(pool.devices) // 2))] for pool in desired
                     }
 
-                await wait_for_async(is_desired_state)
-                await wait_for(lambda: slices_publisher.published)
+                await until(is_desired_state)
+                await until(lambda: slices_publisher.published)
 
     run(scenario)

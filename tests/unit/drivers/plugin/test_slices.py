@@ -1,4 +1,4 @@
-"""Pools cut into slices, contents compared, and plans that lead from what is there to what is wanted."""
+"""Division of pools into slices, comparison of contents, and plans from current to desired slices."""
 
 from __future__ import annotations
 
@@ -74,13 +74,13 @@ def test_slices_have_at_most_64_devices_where_one_has_extras(extra: Tree) -> Non
     assert sizes(DevicePool("p", late, counters)) == [1, 80, 20]
 
 
-def test_slices_are_as_small_as_the_author_wants() -> None:
+def test_slice_size_can_be_set() -> None:
     assert sizes(DevicePool("p", devices(5), per_slice=2)) == [2, 2, 1]
     assert sizes(DevicePool("p", devices(3), per_slice=0)) == [1, 1, 1]
     assert sizes(DevicePool("p", devices(130), per_slice=1000)) == [128, 2]
 
 
-def test_counters_come_first_in_slices_of_their_own() -> None:
+def test_counters_are_in_separate_slices_first() -> None:
     counters = [{"name": f"s{n}", "counters": {"x": {"value": "1"}}} for n in range(9)]
     parts = build_slices(DevicePool("p", devices(1), counters))
     assert not isinstance(parts, PoolError)
@@ -88,14 +88,14 @@ def test_counters_come_first_in_slices_of_their_own() -> None:
     assert sizes(DevicePool("p", devices(1), counters)) == [8, 1, 1]
 
 
-def test_views_are_as_good_as_trees() -> None:
+def test_typed_devices_equal_trees() -> None:
     view = Device(name="d0", capacity={"size": DeviceCapacity(value=Quantity.parse("1Gi"))})
     parts = build_slices(DevicePool("p", [view]))
     assert not isinstance(parts, PoolError)
     assert parts[0].content == {"devices": [{"name": "d0", "capacity": {"size": {"value": "1Gi"}}}]}
 
 
-def test_an_author_may_alter_the_devices_afterwards() -> None:
+def test_devices_are_copied() -> None:
     offered = devices(1)
     parts = build_slices(DevicePool("p", offered))
     offered[0]["name"] = "other"
@@ -131,7 +131,7 @@ USE = {"counterSet": "s", "counters": {"x": {"value": "1"}}}
         (DevicePool("p", ["d"]), 'pool "p": a device or counter set without a name'),  # type: ignore[list-item]
     ],
 )
-def test_what_no_server_would_find(pool: DevicePool, text: str) -> None:
+def test_pool_errors_are_reported(pool: DevicePool, text: str) -> None:
     error = build_slices(pool)
     assert isinstance(error, PoolError)
     assert str(error).startswith(text)
@@ -173,7 +173,7 @@ def test_what_no_server_would_find(pool: DevicePool, text: str) -> None:
         ({"somethingNew": {"a": [1]}}, {}, False),
     ],
 )
-def test_contents_that_mean_the_same(desired: Tree, existing: Tree, alike: bool) -> None:
+def test_equivalent_contents_are_equal(desired: Tree, existing: Tree, alike: bool) -> None:
     assert (
         is_same_content({"devices": [{"name": "d", **desired}]}, {"devices": [{"name": "d", **existing}]})
         is alike
@@ -196,21 +196,21 @@ JSON = st.recursive(
 
 
 @given(JSON)
-def test_whatever_a_server_sends_is_seen_somehow(tree: Any) -> None:
+def test_any_server_response_is_read(tree: Any) -> None:
     found = decode_slice(msgspec.json.encode(tree))
     assert isinstance(found.name, str)
     assert found.version >= 0
     plan_slices([DesiredSlice(0, {"devices": []})], [found])
 
 
-def test_revisions_that_are_no_numbers() -> None:
+def test_resource_versions_may_be_any_text() -> None:
     for text in ("", "x", "²", "9" * 10_000, "-1"):
         assert parse_slice({"metadata": {"resourceVersion": text}}).version == 0
     assert parse_slice({"metadata": {"resourceVersion": "42"}}).version == 42
     assert parse_slice({"spec": {"pool": {"generation": 2**63}}}).generation == -1
 
 
-def test_what_is_no_json_is_an_error_that_is_known() -> None:
+def test_invalid_json_is_an_api_error() -> None:
     with pytest.raises(DecodeError):
         decode_slice(b"\xff")
 
@@ -230,7 +230,7 @@ def test_times_of_taints_are_kept() -> None:
     assert keep_taint_times({"sharedCounters": []}, before) == {"sharedCounters": []}
 
 
-def test_gates_that_seem_to_be_off() -> None:
+def test_disabled_feature_gates_are_guessed_from_dropped_fields() -> None:
     desired = {"devices": [{"name": "d", "taints": [1], "allowMultipleAllocations": True}]}
     assert find_dropped_gates(desired, {"devices": [{"name": "d"}]}) == (
         "DRADeviceTaints",
@@ -259,7 +259,7 @@ def test_names_contain_the_index() -> None:
 
 
 class Api:
-    """Apply a plan as a server does, in the simplest way."""
+    """Apply a plan naively, as a server does."""
 
     def __init__(self, slices: Sequence[ExistingSlice]) -> None:
         self.slices = {slice_.name: slice_ for slice_ in slices}
@@ -312,7 +312,7 @@ def existing_slices(draw: st.DrawFn) -> list[ExistingSlice]:
 
 
 @given(existing_slices(), st.lists(CONTENTS, max_size=4))
-def test_a_plan_leads_to_what_is_wanted(there: list[ExistingSlice], contents: list[Tree]) -> None:
+def test_a_plan_leads_to_the_desired_slices(there: list[ExistingSlice], contents: list[Tree]) -> None:
     desired = [DesiredSlice(index, content) for index, content in enumerate(contents)]
     api = Api(there)
     plan = plan_slices(desired, there, owner="me")
@@ -336,7 +336,7 @@ def test_a_plan_leads_to_what_is_wanted(there: list[ExistingSlice], contents: li
             assert api.slices[slice_.name] is slice_
 
 
-def test_what_a_server_keeps_otherwise_counts_as_right() -> None:
+def test_normalized_fields_are_not_differences() -> None:
     desired = [DesiredSlice(0, {"devices": [{"name": "d", "taints": [{"key": "k"}]}]})]
     kept = {"devices": [{"name": "d"}]}
     there = ExistingSlice("00000-x", "u", "1", "p", 1, 1, frozenset(), kept, {})

@@ -63,10 +63,10 @@ def names(pods: Sequence[Pod]) -> list[str]:
     return [each.metadata.name for each in pods]
 
 
-# -- room
+# -- resources
 
 
-def test_pods_are_let_in_while_there_is_room() -> None:
+def test_pods_are_admitted_while_resources_are_available() -> None:
     admission_handler = AdmissionHandler(NODE)
     assert admission_handler.admit(cpu("a", "3")).admit
     answer = admission_handler.admit(cpu("b", "1500m"))
@@ -104,7 +104,7 @@ def test_claims_are_charged_as_the_status_says() -> None:
     assert without.admit(cpu("b", "2")).admit
 
 
-def test_pools_are_not_overdrawn() -> None:
+def test_claim_pools_are_not_overcommitted() -> None:
     admission_handler = AdmissionHandler(NODE)
     assert admission_handler.admit(charged("a", "2", pool("c", "3", "2"))).admit
     assert admission_handler.ledger.requested["cpu"] == 3000
@@ -154,7 +154,7 @@ def expression(value: str) -> Any:
         ({"nodeName": "m"}, "NodeName", "node(s) didn't match the requested node name"),
     ],
 )
-def test_rules_that_have_nothing_to_do_with_room(change: dict[str, Any], reason: str, text: str) -> None:
+def test_node_affinity_and_node_name_are_checked(change: dict[str, Any], reason: str, text: str) -> None:
     answer = AdmissionHandler(labelled()).admit(pod("p", container("c"), **change))
     assert (answer.admit, answer.reason, answer.message) == (
         False,
@@ -175,7 +175,7 @@ def test_taints_and_tolerations() -> None:
     ).admit
 
 
-def test_fine_pods_pass_all_rules() -> None:
+def test_a_pod_that_matches_the_node_is_admitted() -> None:
     assert matches_node(pod("p", affinity=affinity(expression("b"), expression("a"))), labelled())
     assert matches_node(pod("p", nodeSelector={"zone": "a"}), labelled())
     windows = msgspec.structs.replace(
@@ -188,7 +188,7 @@ def port(number: int, **more: Any) -> Any:
     return {"name": "c", "ports": [{"containerPort": 80, "hostPort": number, **more}]}
 
 
-def test_ports_of_the_host() -> None:
+def test_host_port_conflicts_are_refused() -> None:
     admission_handler = AdmissionHandler(labelled())
     assert admission_handler.admit(pod("a", port(80))).admit
     assert admission_handler.admit(pod("b", port(80))).message == (
@@ -205,7 +205,7 @@ def test_ports_of_the_host() -> None:
 # -- a restart
 
 
-def test_who_was_let_in_stays_in(tmp_path: Path) -> None:
+def test_an_admitted_pod_stays_admitted(tmp_path: Path) -> None:
     young, old = cpu("young", "3", at="2025-02-01T00:00:00Z"), cpu("old", "2", at="2025-01-01T00:00:00Z")
     older = cpu("older", "1", at="2024-01-01T00:00:00Z")
     first = AdmissionHandler(NODE, record=record(tmp_path))
@@ -220,7 +220,7 @@ def test_who_was_let_in_stays_in(tmp_path: Path) -> None:
     assert not second.admit(old).admit
 
 
-def test_the_order_is_kept_and_who_is_gone_is_forgotten(tmp_path: Path) -> None:
+def test_the_checkpoint_keeps_the_admission_order_and_drops_deleted_pods(tmp_path: Path) -> None:
     first = AdmissionHandler(NODE, record=record(tmp_path))
     pods = [cpu(name, "1") for name in ("c", "a", "d", "b")]
     for each in pods:
@@ -238,7 +238,7 @@ def test_the_order_is_kept_and_who_is_gone_is_forgotten(tmp_path: Path) -> None:
     assert third.admitted_uids == ("uid-c", "uid-a", "uid-b")
 
 
-def test_a_record_is_not_lost_before_pods_are_listed(tmp_path: Path) -> None:
+def test_the_checkpoint_is_kept_until_pods_are_listed(tmp_path: Path) -> None:
     first = AdmissionHandler(NODE, record=record(tmp_path))
     first.admit(cpu("a", "1"))
     first.save()
@@ -250,7 +250,7 @@ def test_a_record_is_not_lost_before_pods_are_listed(tmp_path: Path) -> None:
     assert set(third.admitted_uids) == {"uid-a", "uid-b"}
 
 
-def test_what_was_given_is_remembered(tmp_path: Path) -> None:
+def test_allocated_resources_survive_a_restart(tmp_path: Path) -> None:
     first = AdmissionHandler(NODE, record=record(tmp_path))
     first.admit(cpu("a", "1"))
     wanted = cpu("a", "3")
@@ -278,7 +278,7 @@ def test_what_was_given_is_remembered(tmp_path: Path) -> None:
         {"pods": [{"uid": "uid-a", "allocation": []}]},
     ],
 )
-def test_records_that_say_something_else(tmp_path: Path, body: Any) -> None:
+def test_checkpoints_of_another_shape_are_ignored(tmp_path: Path, body: Any) -> None:
     record(tmp_path).save(body)
     admission_handler = AdmissionHandler(NODE, record=record(tmp_path))
     for each in admission_handler.restore([cpu("a", "1")]):
@@ -287,14 +287,14 @@ def test_records_that_say_something_else(tmp_path: Path, body: Any) -> None:
     assert admission_handler.ledger.requested["cpu"] == 1000
 
 
-def test_a_damaged_record_is_reported_and_the_node_continues(tmp_path: Path) -> None:
+def test_a_damaged_checkpoint_is_reported_and_the_node_continues(tmp_path: Path) -> None:
     (tmp_path / "admitted.json").write_text("{")
     admission_handler = AdmissionHandler(NODE, record=record(tmp_path))
     assert len(admission_handler.findings) == 1
     assert names(admission_handler.restore([cpu("a", "1")])) == ["a"]
 
 
-def test_a_disk_that_takes_nothing_is_reported_and_tried_again(tmp_path: Path) -> None:
+def test_a_failed_save_is_reported_and_retried(tmp_path: Path) -> None:
     blocked = tmp_path / "directory"
     blocked.write_text("a file")
     admission_handler = AdmissionHandler(
@@ -313,7 +313,7 @@ def test_a_disk_that_takes_nothing_is_reported_and_tried_again(tmp_path: Path) -
 # -- critical pods
 
 
-def test_saves_follow_each_other(tmp_path: Path) -> None:
+def test_saves_are_serialized(tmp_path: Path) -> None:
     """A flush returns only when its change is on disk, and no older checkpoint follows a newer one."""
 
     class Slow(RecordFile):
@@ -348,7 +348,7 @@ def test_saves_follow_each_other(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
-def test_a_critical_pod_has_room_made_for_it() -> None:
+def test_a_critical_pod_preempts() -> None:
     admission_handler = AdmissionHandler(NODE)
     for each in (cpu("a", "1"), cpu("b", "2"), cpu("c", "1")):
         admission_handler.admit(each)
@@ -366,7 +366,7 @@ def test_a_critical_pod_has_room_made_for_it() -> None:
     assert admission_handler.find_victims(stranger) == ()
 
 
-def test_claims_count_as_freed() -> None:
+def test_claim_charges_of_victims_count_as_freed() -> None:
     entry = {"resourceClaimName": "c", "containers": ["c"], "resources": {"cpu": "2"}}
     admission_handler = AdmissionHandler(NODE)
     admission_handler.admit(charged("claims", "1", entry))
@@ -374,7 +374,7 @@ def test_claims_count_as_freed() -> None:
     assert names(admission_handler.find_victims(cpu("boss", "3", priority=CRITICAL))) == ["claims"]
 
 
-def test_all_users_of_a_pool_go_together_if_they_must() -> None:
+def test_all_users_of_a_shared_claim_are_preempted_together() -> None:
     admission_handler = AdmissionHandler(NODE)
     assert admission_handler.admit(charged("a", "1", pool("c", "3", "1"))).admit
     assert admission_handler.admit(charged("b", "1", pool("c", "3", "1"))).admit
@@ -386,7 +386,7 @@ def test_all_users_of_a_pool_go_together_if_they_must() -> None:
     assert len(admission_handler.find_victims(late)) == 1, "one place in the pool is enough"
 
 
-# -- what always holds
+# -- properties
 
 PODS = st.lists(
     st.tuples(st.integers(0, 9), st.integers(0, 3000), st.booleans(), st.integers(0, 2)),
@@ -409,9 +409,7 @@ def build(pods: list[tuple[int, int, bool, int]]) -> list[Pod]:
 
 
 @given(PODS, st.randoms(use_true_random=False))
-def test_who_is_in_never_comes_to_more_than_the_line(
-    pods: list[tuple[int, int, bool, int]], dice: Any
-) -> None:
+def test_admitted_pods_never_exceed_allocatable(pods: list[tuple[int, int, bool, int]], dice: Any) -> None:
     admission_handler = AdmissionHandler(NODE)
     for one in build(pods):
         admission_handler.admit(one)
@@ -429,7 +427,7 @@ def test_who_is_in_never_comes_to_more_than_the_line(
 
 @settings(max_examples=examples(50))
 @given(PODS, st.randoms(use_true_random=False))
-def test_after_a_restart_nothing_depends_on_the_order_of_the_list(
+def test_after_a_restart_the_order_of_the_pod_list_does_not_matter(
     pods: list[tuple[int, int, bool, int]], dice: Any
 ) -> None:
     made = build(pods)

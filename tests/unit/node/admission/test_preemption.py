@@ -35,7 +35,7 @@ def names(victims: tuple[Pod, ...] | None) -> list[str] | None:
     return None if victims is None else [victim.metadata.name for victim in victims]
 
 
-def test_who_may_preempt_whom() -> None:
+def test_preemption_requires_a_critical_pod_of_higher_priority() -> None:
     assert is_critical(BOSS)
     assert not is_critical(pod("x", priority=CRITICAL - 1))
     assert may_preempt(BOSS, pod("x"))
@@ -51,7 +51,7 @@ def test_the_victim_closest_to_the_shortage_is_chosen() -> None:
     assert names(choose_victims(BOSS, candidates, {CPU: 5500})) == ["small", "exact", "big"][::-1]
 
 
-def test_lower_classes_go_first() -> None:
+def test_lower_qos_classes_are_preempted_first() -> None:
     candidates = [
         of("guaranteed", "Guaranteed", cpu=1000),
         of("burstable", "Burstable", cpu=1000),
@@ -68,7 +68,7 @@ def test_no_pod_is_preempted_in_vain() -> None:
     assert choose_victims(BOSS, [], {}) == ()
 
 
-def test_what_is_needed_follows_from_what_is_short() -> None:
+def test_required_amounts_follow_from_the_refusal() -> None:
     cpu = Reason(cause=Cause.INSUFFICIENT, resource="cpu", wanted=4000, had=1000, capacity=8000)
     pool = Reason(cause=Cause.POOL_EXHAUSTED, resource="cpu", claim="c", wanted=3000, had=-1000, capacity=1)
     fine = Reason(cause=Cause.INSUFFICIENT, resource="memory", wanted=1, had=1)
@@ -90,7 +90,9 @@ CANDIDATES = st.lists(
 
 
 @given(CANDIDATES, st.dictionaries(st.sampled_from([CPU, MEMORY, ("pods", "")]), st.integers(1, 8)))
-def test_enough_go_and_none_that_may_stay(candidates: list[Candidate], needs: dict[Need, int]) -> None:
+def test_the_set_of_victims_is_sufficient_and_minimal(
+    candidates: list[Candidate], needs: dict[Need, int]
+) -> None:
     chosen = choose_victims(BOSS, candidates, needs)
     allowed = [each for each in candidates if may_preempt(BOSS, each.pod)]
 

@@ -70,20 +70,20 @@ def judge(before: Pod, after: Pod, ledger: NodeLedger | None = None, **more: Any
 SMALL = pod(one({"cpu": "1", "memory": "1Gi"}))
 
 
-# -- whether
+# -- feasibility
 
 
-def test_nothing_to_do() -> None:
+def test_a_pod_without_changes_needs_no_resize() -> None:
     assert judge(SMALL, SMALL) is None
     # Other spellings of the same amount, and other resources, are no resize.
     assert judge(SMALL, pod(one({"cpu": "1000m", "memory": "1024Mi", "example.com/x": "1"}))) is None
 
 
-def test_room_on_the_node() -> None:
+def test_a_resize_that_fits_is_feasible() -> None:
     assert judge(SMALL, pod(one({"cpu": "8", "memory": "1Gi"}))) == ResizeDecision(ResizeOutcome.ACCEPTED)
 
 
-def test_no_room_now_is_deferred_with_the_kubelets_words() -> None:
+def test_a_resize_that_does_not_fit_now_is_deferred_with_the_kubelets_message() -> None:
     other = pod(one({"cpu": "5"}), uid="other")
     judged = judge(SMALL, pod(one({"cpu": "4", "memory": "1Gi"})), node_ledger(SMALL, other))
     text = "Node didn't have enough resource: cpu, requested: 4000, used: 5000, capacity: 8000"
@@ -97,7 +97,7 @@ def test_more_than_the_node_has_is_infeasible() -> None:
 
 
 def test_shrinking_is_never_deferred() -> None:
-    """Even where the line has fallen below what is promised already."""
+    """Even if allocatable has fallen below the admitted requests."""
     other = pod(one({"cpu": "7"}), uid="other")
     before = pod(one({"cpu": "6", "memory": "1Gi"}))
     after = pod(one({"cpu": "5", "memory": "1Gi"}))
@@ -155,14 +155,14 @@ def test_limits_of_the_pod_cover_claims() -> None:
     assert judged.message.endswith("the limit and DRA overhead for container a")
 
 
-def test_the_class_stays() -> None:
+def test_a_change_of_qos_class_is_infeasible() -> None:
     guaranteed = pod(one({"cpu": "1", "memory": "1Gi"}, {"cpu": "1", "memory": "1Gi"}))
     after = pod(one({"cpu": "1", "memory": "1Gi"}, {"cpu": "2", "memory": "1Gi"}))
     judged = judge(guaranteed, after)
     assert judged == ResizeDecision(ResizeOutcome.INFEASIBLE, "the QoS class cannot be changed by a resize")
 
 
-def test_gates() -> None:
+def test_resize_follows_its_feature_gates() -> None:
     after = pod(one({"cpu": "2", "memory": "1Gi"}))
     off = Gates.parse("InPlacePodVerticalScaling=false,InPlacePodLevelResourcesVerticalScaling=false")
     judged = judge(SMALL, after, node_ledger(SMALL, gates=off))
@@ -176,7 +176,7 @@ def test_gates() -> None:
     )
 
 
-def test_what_is_drawn_from_a_pool_is_settled() -> None:
+def test_amounts_drawn_from_a_claim_cannot_be_resized() -> None:
     item = {"name": "cpu", "quantity": "6", "accountingPolicy": "ConsumeFrom", "drawn": "1"}
     entry = {"resourceClaimName": "x", "containers": ["a"], "mapping": [item]}
 
@@ -194,10 +194,10 @@ def test_what_is_drawn_from_a_pool_is_settled() -> None:
 
 
 @given(st.integers(1, 12), st.integers(1, 12), st.integers(0, 12), st.integers(1, 12), st.booleans())
-def test_a_resize_fits_if_the_sum_does(
+def test_resize_fit_equals_the_naive_sum(
     before: int, after: int, others: int, line: int, charged: bool
 ) -> None:
-    """The naive twin: plain sums of cpu."""
+    """Compare with plain sums of CPU requests."""
     was, now = (pod(one({"cpu": str(cpu)}), charged=charged) for cpu in (before, after))
     ledger = node_ledger(was, pod(one({"cpu": str(others)}), uid="other"), cpu=str(line))
     judged = judge(was, now, ledger)
@@ -239,7 +239,7 @@ def test_events() -> None:
     assert '"error":"why"' in format_resize_event(SMALL, "Infeasible", "why")
 
 
-# -- how
+# -- steps
 
 
 SETTINGS = CgroupSettings(memory_capacity=16 * GI, cgroup_version=1)
@@ -280,7 +280,7 @@ def test_shrinking_updates_precede_growing_ones() -> None:
     assert names(steps(before, after)) == ["b", "a"]
 
 
-def test_cpu_and_memory_may_go_different_ways() -> None:
+def test_cpu_may_grow_while_memory_shrinks() -> None:
     before = pod(one({"cpu": "1", "memory": "2Gi"}, {"cpu": "1", "memory": "2Gi"}))
     after = pod(one({"cpu": "2", "memory": "1Gi"}, {"cpu": "2", "memory": "1Gi"}))
     plan = steps(before, after)
@@ -316,7 +316,7 @@ def test_a_pod_shrinks_when_the_last_container_that_had_more_is_gone() -> None:
     assert plan.rest.plan == CgroupPlanner(SETTINGS).plan(after).pod
 
 
-def test_a_limit_of_the_pod_as_a_whole_is_one_of_its_containers() -> None:
+def test_a_pod_level_limit_applies_to_its_containers() -> None:
     before = pod(one({}, resizePolicy=RESTART), resources={"limits": {"memory": "1Gi"}})
     after = pod(one({}, resizePolicy=RESTART), resources={"limits": {"memory": "2Gi"}})
     plan = steps(before, after)
@@ -350,10 +350,10 @@ _AMOUNT = st.integers(1, 30).map(lambda n: {"cpu": f"{n * 100}m", "memory": f"{n
 
 @settings(max_examples=examples(40), deadline=None)
 @given(st.lists(st.tuples(_AMOUNT, _AMOUNT), min_size=1, max_size=3))
-def test_the_kernel_takes_every_step(
+def test_the_kernel_accepts_every_step(
     tmp_path_factory: pytest.TempPathFactory, sizes: list[tuple[dict[str, str], dict[str, str]]]
 ) -> None:
-    """Steps from any plan to any other, on a stand-in that refuses what cgroup v1 refuses."""
+    """Steps between any two plans, on a fake kernel with the rules of cgroup v1."""
     before = pod(*(one(was, was, name=f"c{i}") for i, (was, _) in enumerate(sizes)))
     after = pod(*(one(now, now, name=f"c{i}") for i, (_, now) in enumerate(sizes)))
     kernel = V1StandIn(tmp_path_factory.mktemp("v1") / "cgroup", ["cpu", "memory"])
@@ -397,7 +397,7 @@ def test_an_allocation_survives_a_round_trip_through_its_file() -> None:
 
 
 @pytest.mark.parametrize("value", [None, 5, [], {"containers": []}, {"containers": {"a": 5}}, {"pod": "x"}])
-def test_what_is_no_allocation_is_refused(value: object) -> None:
+def test_malformed_allocations_are_refused(value: object) -> None:
     with pytest.raises(InputError):
         PodAllocation.from_json(value)
 

@@ -1,4 +1,4 @@
-"""The plans of containers."""
+"""Cgroup plans of containers."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_shares_follow_the_limit_without_claims_where_there_is_no_request() -> N
     assert plan(pod("p", container("a", limits={"cpu": "1"}, cpu="0")), NODE, CLAIM).cpu_shares == 2
 
 
-def test_limits_of_the_whole_pod_stand_in() -> None:
+def test_pod_level_limits_replace_missing_container_limits() -> None:
     whole = {"limits": {"cpu": "3", "memory": "2Gi", "hugepages-2Mi": "4Mi", "hugepages-1Gi": "1Gi"}}
     found = plan(pod("p", container("a", limits={"hugepages-2Mi": "2Mi"}), resources=whole), NODE, CLAIM)
     assert (found.cpu_shares, found.cpu_quota, found.memory_limit) == (3072, 300_000, 2 * GIB)
@@ -115,7 +115,7 @@ def test_order_and_roles() -> None:
     ]
 
 
-def test_settings_must_make_sense() -> None:
+def test_invalid_settings_are_refused() -> None:
     with pytest.raises(InputError, match="memory_capacity must be positive"):
         CgroupSettings(memory_capacity=0)
     with pytest.raises(InputError, match="cfs_period must be positive"):

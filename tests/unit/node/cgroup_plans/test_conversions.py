@@ -1,4 +1,4 @@
-"""Kernel numbers."""
+"""Conversion of resource amounts to cgroup values."""
 
 from __future__ import annotations
 

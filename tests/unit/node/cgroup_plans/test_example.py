@@ -1,4 +1,4 @@
-"""The worked example of docs/qos.md, number for number."""
+"""Worked example of docs/qos.md."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ EXAMPLE = pod(
 
 
 def figures(form: Form, policy: str) -> list[str]:
-    """A column of the table."""
+    """Return a column of the table."""
     settings = CgroupSettings(memory_capacity=64 * GIB, form=form)
     charges = [charge("cpus", "app", policy=policy, cpu="4", memory="4Gi")]
     whole = plan_pod(EXAMPLE, settings, charges)
@@ -59,7 +59,7 @@ COLUMNS = {
 
 
 @pytest.mark.parametrize("title", COLUMNS)
-def test_the_table_is_what_comes_out(title: str) -> None:
+def test_plans_equal_the_documented_table(title: str) -> None:
     rows = [
         [cell.strip() for cell in line.strip("|").split("|")]
         for line in DOCUMENT.read_text().splitlines()

@@ -1,4 +1,4 @@
-"""memory.min, memory.low and memory.high."""
+"""Memory QoS: memory.min, memory.low and memory.high."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_a_container_without_a_request_is_throttled_since_1_37() -> None:
     assert unified(bare)["memory.high"] == str(900 * MIB)
 
 
-def test_claims_put_throttling_off_but_protect_nothing() -> None:
+def test_claims_raise_memory_high_but_not_memory_min() -> None:
     burstable = pod("p", container("a", limits={"memory": "200Mi"}, memory="100Mi"))
     found = unified(burstable, NODE, charge("x", "a", memory="100Mi"))
     assert found == {"memory.low": str(100 * MIB), "memory.high": str(280 * MIB)}
@@ -71,7 +71,7 @@ def test_a_pod_limited_as_a_whole_is_throttled_as_a_whole() -> None:
     assert unified(whole, replace(NODE, pod_level=False))["memory.high"] == str(910 * MIB)
 
 
-def test_switched_off_it_is_taken_back_since_1_37() -> None:
+def test_disabling_memory_qos_resets_memory_high_since_1_37() -> None:
     burstable = pod("p", container("a", limits={"memory": "200Mi"}, memory="100Mi"))
     assert unified(burstable, replace(NODE, memory_qos=False)) == {"memory.high": "max"}
     assert unified(burstable, replace(OLD, memory_qos=False)) == {}
@@ -88,7 +88,9 @@ def test_memory_high_is_exact() -> None:
 
 
 @given(st.integers(0, 2**40), st.integers(0, 2**40))
-def test_memory_high_is_what_floating_point_gives_for_the_usual_factor(request: int, limit: int) -> None:
+def test_memory_high_equals_the_kubelets_float_result_for_the_default_factor(
+    request: int, limit: int
+) -> None:
     assume(request <= limit)
     high = int((request + (limit - request) * 0.9) // 4096 * 4096)
     assert compute_memory_high(request, limit, Fraction(9, 10), 4096) == (high if high > request else None)

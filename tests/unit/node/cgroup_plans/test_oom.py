@@ -1,4 +1,4 @@
-"""oom_score_adj."""
+"""OOM scores (oom_score_adj)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def scores(given_pod: Pod, settings: CgroupSettings = NODE, *charges: ClaimCharg
     return [oom_score_adj(given_pod, c, settings, shares) for c in containers]
 
 
-def test_classes() -> None:
+def test_scores_by_qos_class() -> None:
     both = {"cpu": "1", "memory": "1Gi"}
     assert scores(pod("p", container("a", limits=both, **both))) == [-997]
     assert scores(pod("p", container("a"))) == [1000]
@@ -46,14 +46,14 @@ def test_memory_of_claims_counts_as_requested() -> None:
     assert scores(pod("p", container("a")), NODE, charge("x", "a", memory="2Gi")) == [1000]
 
 
-def test_what_the_pod_requests_beyond_its_containers_is_shared() -> None:
+def test_pod_level_memory_beyond_the_containers_is_shared() -> None:
     whole = {"requests": {"memory": "5Gi"}}
     given_pod = pod("p", container("a", memory="1Gi"), container("b"), resources=whole)
     assert scores(given_pod) == [700, 800]
     assert scores(given_pod, NODE, charge("x", "b", memory="2Gi")) == [800, 700]
 
 
-def test_less_for_the_pod_than_for_its_containers() -> None:
+def test_pod_level_request_below_the_sum_of_its_containers() -> None:
     whole = {"requests": {"memory": "1Gi"}}
     given_pod = pod("p", container("a", memory="2Gi"), container("b", memory="1Gi"), resources=whole)
     assert scores(given_pod, OLD) == [900, 999]

@@ -1,4 +1,4 @@
-"""The plans of pods, sandboxes and QoS tiers."""
+"""Cgroup plans of pods, sandboxes and QoS tiers."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_a_guaranteed_pod_has_everything_set() -> None:
     assert (found.cpu_quota, found.cpu_period, found.memory) == (200_000, 100_000, 128 * MIB)
 
 
-def test_claims_raise_what_a_pod_may_use() -> None:
+def test_claims_raise_the_limits_of_a_pod() -> None:
     claims = [charge("x", "a", cpu="1", memory="100Mi", hugepages_2Mi="4Mi")]
     found = plan_pod(pod("p", container("a", limits=BOTH, **BOTH)), NODE, claims)
     assert (found.cpu_shares, found.cpu_quota, found.memory) == (2048, 200_000, 200 * MIB)
@@ -193,6 +193,6 @@ def test_parents_are_protected_with_their_pods() -> None:
     assert plan_qos_cgroups(running, replace(PROTECTING, cgroup_version=1)).root_unified == {}
 
 
-def test_the_class_written_down_decides_the_tier() -> None:
+def test_the_recorded_qos_class_decides_the_tier() -> None:
     odd = pod("p", container("a", cpu="1"), status={"qosClass": "BestEffort"})
     assert plan_qos_cgroups([odd], NODE).burstable_shares == 2

@@ -1,4 +1,4 @@
-"""A directory that stands in for cgroups, with the kernel's rules: which files there are, what it refuses."""
+"""Directory that behaves as a cgroup file system: its files, and the writes that the kernel refuses."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from fractions import Fraction
 from pathlib import Path
 
+from plimsoll.node.cgroup_plans import PodPlan
 from plimsoll.node.cgroups.kernel import LinuxKernel
 
 V1 = {
@@ -51,7 +52,7 @@ def cpus_of(text: str) -> set[int]:
 
 
 class StandIn(LinuxKernel):
-    """Files below `mount`; `ended` are the processes that were killed, `writes` what was written."""
+    """Fake kernel with files below `mount`; `ended` are the killed processes, `writes` the files written."""
 
     def __init__(self, mount: Path, controllers: Iterable[str], *, immortal: Iterable[int] = ()) -> None:
         self.mount = mount
@@ -64,7 +65,7 @@ class StandIn(LinuxKernel):
         self.immortal = set(immortal)
 
     def put(self, file: Path, text: str) -> None:
-        """Change a file as the kernel does by itself."""
+        """Change a file as the kernel does."""
         file.write_text(text)
 
     def wait(self, seconds: float) -> None:
@@ -121,7 +122,7 @@ class StandIn(LinuxKernel):
 
 
 class V1StandIn(StandIn):
-    """A directory for every controller; `memory_used` is what new memory cgroups use."""
+    """Fake cgroup v1: one directory per controller; `memory_used` is the usage of new memory cgroups."""
 
     def __init__(self, mount: Path, controllers: Iterable[str] = V1, **settings: Iterable[int]) -> None:
         super().__init__(mount, controllers, **settings)
@@ -176,7 +177,7 @@ class V1StandIn(StandIn):
         return None if quota < 0 else Fraction(quota, period)
 
     def _above(self, directory: Path) -> Fraction | None:
-        """The ratio that holds for a cgroup without one of its own: that of the nearest above it."""
+        """Return the ratio of the nearest ancestor that has one."""
         while directory.parent != self.mount:
             directory = directory.parent
             ratio = self._ratio(directory)
@@ -202,7 +203,7 @@ class V1StandIn(StandIn):
 
 
 class V2StandIn(StandIn):
-    """One directory; files follow what the cgroup above hands down."""
+    """Fake cgroup v2: one directory, whose files follow the controllers that the parent delegates."""
 
     def __init__(
         self, mount: Path, controllers: Iterable[str] = V2, *, can_kill: bool = True, crowded: bool = False
@@ -260,3 +261,6 @@ class V2StandIn(StandIn):
                     self.end(int(pid))
         else:
             super().store(file, value)
+
+
+POD = PodPlan(cpu_shares=512, cpu_quota=50_000, cpu_period=100_000, memory=64 << 20)

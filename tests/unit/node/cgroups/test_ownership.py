@@ -1,4 +1,4 @@
-"""Roots of cgroups belong to one data directory each, and show whether its agent runs."""
+"""Ownership of cgroup roots: one data directory each, and whether its agent runs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from plimsoll.node.cgroups.ownership import (
 from plimsoll.node.cgroups.tree import root_parts
 
 
-def test_every_directory_has_a_root_of_its_own(tmp_path: Path) -> None:
+def test_every_data_directory_has_its_own_root(tmp_path: Path) -> None:
     one, two = tmp_path / "one", tmp_path / "two"
     assert default_root("vm", one) != default_root("vm", two)
     assert owner_of("vm", one) != owner_of("vm", two)
@@ -27,7 +27,7 @@ def test_every_directory_has_a_root_of_its_own(tmp_path: Path) -> None:
     assert default_root("vm", one) == f"plimsoll-{owner_of('vm', one)}"
 
 
-def test_a_link_leads_to_the_same_root(tmp_path: Path) -> None:
+def test_a_symbolic_link_to_the_data_directory_has_the_same_root(tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
     (tmp_path / "link").symlink_to("data")
     assert default_root("vm", tmp_path / "link") == default_root("vm", tmp_path / "data")
@@ -78,7 +78,7 @@ def test_the_marker_names_the_owner_of_a_root_and_whether_its_agent_runs(
     hold.release()
 
 
-def test_a_directory_of_another_mount_namespace_is_not_known_to_be_gone(
+def test_a_directory_in_another_mount_namespace_is_not_reported_as_deleted(
     tmp_path: Path, directories: list[Path]
 ) -> None:
     for directory in directories:
@@ -96,7 +96,7 @@ def test_a_root_that_another_process_uses_is_refused(tmp_path: Path, directories
     second.release()
 
 
-def test_a_root_that_was_made_again_is_marked_again(tmp_path: Path, directories: list[Path]) -> None:
+def test_a_recreated_root_is_marked_again(tmp_path: Path, directories: list[Path]) -> None:
     mark = RootMark(tmp_path)
     mark.take(directories)
     shutil.rmtree(directories[0])

@@ -1,11 +1,10 @@
-"""On the cgroups of this machine, where it has some and lets us: what the kernel makes of the values."""
+"""Cgroups of this machine, if it has any that can be used: the effects of the values."""
 
 from __future__ import annotations
 
 import os
 import subprocess
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,7 +14,7 @@ from plimsoll.node.cgroups import Cgroups, open_cgroups
 from plimsoll.node.cgroups.detect import detect
 from plimsoll.node.cgroups.kernel import LinuxKernel
 from plimsoll.node.resources import LinuxResources
-from tests.waiting import DEADLINE
+from tests.waiting import wait_until
 
 MOUNT = Path("/sys/fs/cgroup")
 BOMB = """
@@ -54,19 +53,12 @@ def needs(*controllers: str) -> None:
 
 
 def start(cgroups: Cgroups, pod: str, id: str, script: str) -> subprocess.Popen[str]:
-    """A shell that joins a container and then runs a script."""
+    """Start a shell that joins a container's cgroup and runs a script."""
     joined = "".join(f"echo $$ > {file}; " for file in cgroups.join_files(pod, id))
     return subprocess.Popen(["/bin/sh", "-c", joined + script], stdout=subprocess.PIPE, text=True)
 
 
-def wait_until(true: Callable[[], object], timeout: float = DEADLINE) -> None:
-    end = time.monotonic() + timeout
-    while not true():
-        assert time.monotonic() < end, "it did not come to pass"
-        time.sleep(0.01)
-
-
-def test_a_process_that_joined_runs_where_it_may(cgroups: Cgroups) -> None:
+def test_a_process_in_a_cgroup_runs_on_its_cpus(cgroups: Cgroups) -> None:
     needs("cpuset")
     last = max(os.sched_getaffinity(0))
     cgroups.make_pod("u", "Burstable", POD)
@@ -107,7 +99,7 @@ def test_a_pod_shrinks_after_its_containers_and_grows_before_them(cgroups: Cgrou
     assert cgroups.make_container("u", "c", wide) == ()
 
 
-def test_memory_has_an_end(cgroups: Cgroups) -> None:
+def test_exceeding_the_memory_limit_kills_the_process(cgroups: Cgroups) -> None:
     needs("memory")
     cgroups.make_pod("u", "Burstable", POD)
     cgroups.make_container("u", "c", LinuxResources(memory_limit=16 << 20))
@@ -167,7 +159,7 @@ def test_a_fork_bomb_is_removed(cgroups: Cgroups) -> None:
     assert cgroups.containers("u") == ()
 
 
-def test_leftovers_of_an_agent_that_was_killed(cgroups: Cgroups) -> None:
+def test_cgroups_of_a_killed_agent_are_removed(cgroups: Cgroups) -> None:
     name = f"plimsoll-test-{os.getpid()}"
     cgroups.make_pod("u", "Guaranteed", POD)
     cgroups.make_container("u", "c", LinuxResources())

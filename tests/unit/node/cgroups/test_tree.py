@@ -1,4 +1,4 @@
-"""The tree of cgroups on a directory that stands in for the kernel's, in both versions."""
+"""Cgroup tree on a fake kernel, in both versions."""
 
 from __future__ import annotations
 
@@ -14,9 +14,8 @@ from plimsoll.node.cgroup_plans import PodPlan, QosCgroupPlan
 from plimsoll.node.cgroups import Cgroups, PodUsage, open_cgroups
 from plimsoll.node.resources import LinuxResources
 from tests.sizes import examples
-from tests.unit.node.cgroups.stand_in import StandIn, V1StandIn, V2StandIn
+from tests.unit.node.cgroups.stand_in import POD, StandIn, V1StandIn, V2StandIn
 
-POD = PodPlan(cpu_shares=512, cpu_quota=50_000, cpu_period=100_000, memory=64 << 20)
 SMALL = LinuxResources(cpu_shares=256, cpu_quota=25_000, cpu_period=100_000, memory_limit=32 << 20)
 
 
@@ -31,7 +30,7 @@ def opened(kernel: StandIn, root: str = "plimsoll", owner: str = "plimsoll") -> 
 
 
 def texts(kernel: StandIn, cgroup: str, *names: str) -> list[str]:
-    """Files of a cgroup, wherever they are."""
+    """Return the files of a cgroup in all hierarchies."""
     found = []
     for name in names:
         controller = name.partition(".")[0] if isinstance(kernel, V1StandIn) else ""
@@ -47,7 +46,7 @@ def join(kernel: StandIn, cgroups: Cgroups, pod: str, id: str, pid: int) -> None
 # -- names and values
 
 
-def test_pods_lie_in_the_tier_of_their_class(kernel: StandIn) -> None:
+def test_pod_cgroups_are_in_the_tier_of_their_qos_class(kernel: StandIn) -> None:
     cgroups = opened(kernel)
     assert cgroups.set_up() == ()
     for uid, qos in (("g", "Guaranteed"), ("b", "Burstable"), ("e", "BestEffort")):
@@ -132,7 +131,7 @@ def test_every_level_delegates_controllers(tmp_path: Path) -> None:
     assert cgroups.pids("u") == (4711,)
 
 
-def test_a_crowded_root_is_a_fault_for_each_controller(tmp_path: Path) -> None:
+def test_processes_in_the_root_are_a_fault_for_each_controller(tmp_path: Path) -> None:
     """Processes in the parent cgroup prevent enabling controllers: reported, and nothing is applied."""
     kernel = V2StandIn(tmp_path / "cgroup", crowded=True)
     cgroups = opened(kernel)
@@ -197,7 +196,7 @@ def test_cpus_beyond_the_machine_are_a_fault(tmp_path: Path) -> None:
 def test_quota_and_period_change_in_any_direction(
     changes: list[tuple[int, int]], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """Below a parent that allows exactly as much as each change asks for, none is refused on the way."""
+    """No change is refused below a parent whose limit is exactly what each change needs."""
     kernel = V1StandIn(tmp_path_factory.mktemp("v1") / "cgroup")
     cgroups = opened(kernel)
     cgroups.set_up()
@@ -218,10 +217,10 @@ def test_quota_and_period_change_in_any_direction(
         assert texts(kernel, place, "cpu.cfs_quota_us", "cpu.cfs_period_us") == [str(quota), str(period)]
 
 
-# -- what the machine has not
+# -- missing controllers
 
 
-def test_a_controller_that_is_not_there_is_a_fault_and_a_plan(tmp_path: Path) -> None:
+def test_a_missing_controller_is_a_fault_and_the_value_stays_planned(tmp_path: Path) -> None:
     kernel = V1StandIn(tmp_path / "cgroup", ["cpu", "cpuset"])
     cgroups = opened(kernel)
     assert cgroups.set_up() == ()
@@ -282,7 +281,7 @@ def test_plugins_cannot_reach_other_files(tmp_path: Path, file: str) -> None:
 # -- usage
 
 
-def test_the_working_set_leaves_out_what_can_be_dropped(kernel: StandIn) -> None:
+def test_the_working_set_excludes_inactive_file_cache(kernel: StandIn) -> None:
     cgroups = opened(kernel)
     cgroups.set_up()
     cgroups.make_pod("u", "Burstable", POD)
@@ -315,7 +314,7 @@ def test_the_working_set_leaves_out_what_can_be_dropped(kernel: StandIn) -> None
 # -- ending
 
 
-def test_kill_reaches_everything_inside(kernel: StandIn) -> None:
+def test_kill_reaches_all_nested_cgroups(kernel: StandIn) -> None:
     cgroups = opened(kernel)
     cgroups.set_up()
     cgroups.make_pod("u", "Burstable", POD)
@@ -332,7 +331,7 @@ def test_kill_reaches_everything_inside(kernel: StandIn) -> None:
     assert cgroups.pids("u") == (101,)
 
 
-def test_an_old_kernel_is_killed_by_hand(tmp_path: Path) -> None:
+def test_without_cgroup_kill_processes_are_killed_one_by_one(tmp_path: Path) -> None:
     kernel = V2StandIn(tmp_path / "cgroup", can_kill=False)
     cgroups = opened(kernel)
     cgroups.set_up()
@@ -343,7 +342,7 @@ def test_an_old_kernel_is_killed_by_hand(tmp_path: Path) -> None:
     assert kernel.ended == [7]
 
 
-def test_processes_are_held_while_they_are_killed(tmp_path: Path) -> None:
+def test_processes_are_frozen_while_they_are_killed(tmp_path: Path) -> None:
     kernel = V1StandIn(tmp_path / "cgroup")
     cgroups = opened(kernel)
     cgroups.set_up()
@@ -360,7 +359,7 @@ def test_processes_are_held_while_they_are_killed(tmp_path: Path) -> None:
     assert (kernel.mount / place).read_text() == "THAWED"
 
 
-def test_the_agent_never_ends_itself(kernel: StandIn) -> None:
+def test_the_agent_never_kills_itself(kernel: StandIn) -> None:
     cgroups = opened(kernel)
     cgroups.set_up()
     cgroups.make_pod("u", "Burstable", POD)
@@ -370,7 +369,7 @@ def test_the_agent_never_ends_itself(kernel: StandIn) -> None:
     assert cgroups.pids("u", "c") == ()
 
 
-def test_removal_waits_for_processes_to_go(kernel: StandIn) -> None:
+def test_removal_waits_for_processes_to_exit(kernel: StandIn) -> None:
     cgroups = opened(kernel)
     cgroups.set_up()
     cgroups.make_pod("u", "Burstable", POD)
@@ -414,7 +413,7 @@ def test_leftovers_are_found_and_removed_by_the_next_agent(kernel: StandIn) -> N
     assert after.pods() == ()
 
 
-def test_directories_that_are_no_pods_are_passed_over(kernel: StandIn) -> None:
+def test_directories_that_are_not_pods_are_ignored(kernel: StandIn) -> None:
     cgroups = opened(kernel)
     cgroups.set_up()
     cgroups.make_pod("u", "Burstable", POD)
@@ -428,7 +427,7 @@ def test_directories_that_are_no_pods_are_passed_over(kernel: StandIn) -> None:
     assert cgroups.remove_pod("u")
 
 
-def test_tear_down_leaves_nothing(kernel: StandIn) -> None:
+def test_teardown_removes_all_cgroups(kernel: StandIn) -> None:
     before = set(kernel.mount.rglob("*"))
     cgroups = opened(kernel)
     cgroups.set_up()
@@ -474,7 +473,7 @@ def test_a_root_that_no_agent_made_is_not_touched(kernel: StandIn) -> None:
     assert kernel.writes == []
 
 
-def test_agents_side_by_side(kernel: StandIn) -> None:
+def test_two_agents_on_one_machine_have_separate_roots(kernel: StandIn) -> None:
     agents = [opened(kernel, f"plimsoll/node-{number}", f"n{number}") for number in range(3)]
     for number, agent in enumerate(agents):
         assert agent.set_up() == ()
@@ -505,7 +504,7 @@ def test_names_do_not_lead_out_of_the_root(kernel: StandIn, name: str) -> None:
 
 
 @pytest.mark.parametrize("root", ["", "..", "a/../b", "burstable", "a/besteffort", "podx", "owner.x", "a//b"])
-def test_roots_that_cannot_be(tmp_path: Path, root: str) -> None:
+def test_invalid_root_names_are_refused(tmp_path: Path, root: str) -> None:
     with pytest.raises(InputError):
         open_cgroups(root, want="plan")
 
@@ -513,8 +512,8 @@ def test_roots_that_cannot_be(tmp_path: Path, root: str) -> None:
 # -- plans
 
 
-def test_a_plan_is_what_would_be_written(tmp_path: Path) -> None:
-    """The same calls on a plan and on the stand-in of version 2 come to the same values."""
+def test_a_dry_run_equals_the_values_written(tmp_path: Path) -> None:
+    """The same calls on a dry run and on the fake kernel of version 2 give the same values."""
     kernel = V2StandIn(tmp_path / "cgroup")
     real, plan = opened(kernel), open_cgroups("plimsoll", want="plan")
     assert (real.version, plan.version) == (2, 0)
@@ -538,10 +537,10 @@ def test_a_plan_is_what_would_be_written(tmp_path: Path) -> None:
     assert plan.pods() == ()
 
 
-# -- which version
+# -- versions
 
 
-def test_the_best_version_is_taken(tmp_path: Path) -> None:
+def test_the_best_available_version_is_used(tmp_path: Path) -> None:
     assert open_cgroups("r", mount=tmp_path / "nothing").version == 0
     v1 = V1StandIn(tmp_path / "one")
     assert open_cgroups("r", mount=v1.mount, kernel=v1).version == 1

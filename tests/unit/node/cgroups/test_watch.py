@@ -1,4 +1,4 @@
-"""Cgroups that are removed while the agent runs are detected, created again and reported."""
+"""Watch for removed cgroups: they are created again and reported."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ from plimsoll.node.cgroups import Cgroups, open_cgroups
 from plimsoll.node.cgroups.ownership import RootMark
 from plimsoll.node.cgroups.values import CgroupFault
 from plimsoll.node.cgroups.watch import CgroupWatch
-from tests.unit.node.cgroups.stand_in import StandIn, V1StandIn, V2StandIn
-from tests.unit.node.cgroups.test_tree import POD
+from tests.unit.node.cgroups.stand_in import POD, StandIn, V1StandIn, V2StandIn
 
 
 @pytest.fixture(params=[1, 2])
@@ -25,7 +24,7 @@ def kernel(request: pytest.FixtureRequest, tmp_path: Path) -> StandIn:
 
 
 class Agent:
-    """Stand-in for the agent of a watch."""
+    """Fake agent of a watch."""
 
     def __init__(self, kernel: StandIn, data: Path) -> None:
         self.kernel = kernel
@@ -60,7 +59,7 @@ class Agent:
             shutil.rmtree(directory)
 
 
-def test_nothing_is_reported_while_all_is_there(kernel: StandIn, tmp_path: Path) -> None:
+def test_nothing_is_reported_while_all_cgroups_exist(kernel: StandIn, tmp_path: Path) -> None:
     agent = Agent(kernel, tmp_path)
     agent.cgroups.set_up()
     agent.check()
@@ -68,7 +67,7 @@ def test_nothing_is_reported_while_all_is_there(kernel: StandIn, tmp_path: Path)
     assert (agent.events, agent.problems, agent.watch.losses) == ([], [], 0)
 
 
-def test_a_lost_root_is_made_again_and_reported(kernel: StandIn, tmp_path: Path) -> None:
+def test_a_removed_root_is_recreated_and_reported(kernel: StandIn, tmp_path: Path) -> None:
     agent = Agent(kernel, tmp_path)
     agent.cgroups.set_up()
     agent.check()
@@ -85,7 +84,7 @@ def test_a_lost_root_is_made_again_and_reported(kernel: StandIn, tmp_path: Path)
     assert (agent.watch.losses, agent.watch.restores) == (1, 1)
 
 
-def test_a_lost_pod_is_reported(kernel: StandIn, tmp_path: Path) -> None:
+def test_a_removed_pod_cgroup_is_reported(kernel: StandIn, tmp_path: Path) -> None:
     agent = Agent(kernel, tmp_path)
     agent.cgroups.set_up()
     agent.lost = ("pod a", "pod b", "container c", "container d")
@@ -94,7 +93,7 @@ def test_a_lost_pod_is_reported(kernel: StandIn, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("gone", ["owner.a", "burstable", "besteffort"])
-def test_parts_of_the_root_are_made_again(kernel: StandIn, tmp_path: Path, gone: str) -> None:
+def test_removed_tiers_are_recreated(kernel: StandIn, tmp_path: Path, gone: str) -> None:
     agent = Agent(kernel, tmp_path)
     agent.cgroups.set_up()
     agent.cgroups.make_pod("g", "Guaranteed", POD)
@@ -106,7 +105,7 @@ def test_parts_of_the_root_are_made_again(kernel: StandIn, tmp_path: Path, gone:
     assert agent.watch.restores == 1
 
 
-def test_the_node_is_not_ready_while_cgroups_cannot_be_made(
+def test_the_node_is_not_ready_while_cgroups_cannot_be_created(
     kernel: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     agent = Agent(kernel, tmp_path)
@@ -127,7 +126,9 @@ def test_the_node_is_not_ready_while_cgroups_cannot_be_made(
     assert (agent.watch.losses, agent.watch.restores, agent.watch.problem) == (1, 1, "")
 
 
-def test_the_node_is_not_ready_while_its_root_is_anothers(kernel: StandIn, tmp_path: Path) -> None:
+def test_the_node_is_not_ready_while_its_root_belongs_to_another_agent(
+    kernel: StandIn, tmp_path: Path
+) -> None:
     agent = Agent(kernel, tmp_path)
     other = open_cgroups("plimsoll", mount=kernel.mount, kernel=kernel, owner="b")
     other.set_up()

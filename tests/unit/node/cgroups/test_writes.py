@@ -1,4 +1,4 @@
-"""Conversion of amounts to cgroup files: no input can reach a file of another kind."""
+"""Conversion of resource amounts to writes of cgroup files."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ def test_only_files_of_resource_controllers_are_written(resources: LinuxResource
 
 
 @given(RESOURCES)
-def test_what_is_not_set_is_not_written(resources: LinuxResources) -> None:
-    """The naive twin: one line for every file, by its name."""
+def test_unset_values_are_not_written(resources: LinuxResources) -> None:
+    """Compare with one line per file."""
     expected = {
         "cpu.weight": shares_to_weight(resources.cpu_shares) if resources.cpu_shares else None,
         "memory.max": (resources.memory_limit if (resources.memory_limit or 0) > 0 else "max")
@@ -59,11 +59,11 @@ def test_what_is_not_set_is_not_written(resources: LinuxResources) -> None:
             assert plain.get(file) == (None if value is None else str(value))
 
 
-def test_nothing_set_is_nothing_written() -> None:
+def test_an_empty_plan_writes_nothing() -> None:
     assert v1_writes(LinuxResources()) == v2_writes(LinuxResources()) == ()
 
 
-def test_the_plan_of_a_pod() -> None:
+def test_pod_plan_as_cgroup_files() -> None:
     plan = PodPlan(
         cpu_shares=2,
         cpu_quota=0,

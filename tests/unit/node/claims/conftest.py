@@ -1,4 +1,4 @@
-"""A directory for plays that save thousands of times."""
+"""Fixtures: a directory in memory for tests that save thousands of times."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SHARED_MEMORY = "/dev/shm"
 
 
 def memory_directory() -> str:
-    """A new directory, in memory where possible."""
+    """Return a new directory, in memory if possible."""
     fast = os.path.isdir(SHARED_MEMORY) and os.access(SHARED_MEMORY, os.W_OK)
     return tempfile.mkdtemp(prefix="p-", dir=SHARED_MEMORY if fast else None)
 

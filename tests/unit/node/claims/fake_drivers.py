@@ -1,4 +1,4 @@
-"""Pods, claims and drivers to try a cache of claims with."""
+"""Pods, claims and fake drivers for tests of the claim cache."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def make_claim(
     results: Sequence[DeviceRequestAllocationResult] | None = None,
     namespace: str = "default",
 ) -> ResourceClaim:
-    """A claim that has one device of each driver (GPU if none is named), reserved for pods."""
+    """Return a claim with one device of each driver (GPU by default), reserved for pods."""
     if results is None:
         results = [
             DeviceRequestAllocationResult(request="r", driver=driver, pool="node", device=f"{name}-dev")
@@ -56,7 +56,7 @@ def make_claim(
 
 
 def make_pod(uid: str, *claims: str, containers: Sequence[Container] = ()) -> Pod:
-    """A pod that uses claims by their own names, with one container that names them all."""
+    """Return a pod with one container that uses all of the claims."""
     whole = Container(
         name="c", resources=ResourceRequirements(claims=tuple(ContainerClaim(name=name) for name in claims))
     )
@@ -75,7 +75,7 @@ def cdi_of(driver: str, uid: str) -> str:
 
 @dataclass
 class FakeDrivers:
-    """Drivers that remember what they hold. `hook` is called before and after every call of a driver."""
+    """Drivers that record their prepared claims. `hook` is called before and after every call."""
 
     claims: dict[str, ResourceClaim] = field(default_factory=dict)
     held: dict[str, set[str]] = field(default_factory=dict)
@@ -91,7 +91,7 @@ class FakeDrivers:
         self.claims |= {claim.metadata.uid: claim for claim in claims}
 
     def named(self, *names: str) -> dict[str, ResourceClaim]:
-        """Claims as an agent hands them in: by their names in the pod."""
+        """Return claims by their names in the pod."""
         known = {claim.metadata.name: claim for claim in self.claims.values()}
         return {name: known[name] for name in names if name in known}
 
@@ -147,6 +147,6 @@ class FakeDrivers:
 
 
 def on_disk(layout: Layout) -> dict[str, ClaimInfo]:
-    """The claims that the next agent would find, by UID."""
+    """Return the claims in the checkpoint, by UID."""
     recorded: ClaimCheckpoint | None = claims_file(layout).look().value
     return {claim.ref.uid: claim for claim in recorded.claims} if recorded is not None else {}

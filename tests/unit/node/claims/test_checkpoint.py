@@ -45,7 +45,7 @@ CLAIMS = st.builds(
 
 
 @given(st.lists(CLAIMS, max_size=3, unique_by=lambda claim: claim.ref.uid))
-def test_what_is_written_reads_back(claims: list[ClaimInfo]) -> None:
+def test_a_checkpoint_survives_a_round_trip(claims: list[ClaimInfo]) -> None:
     raw = render(KIND, VERSION, encode_body(map(encode_claim, claims), "b"))
     body, problem = read(raw, KIND, VERSION, {})
     assert problem == ""
@@ -68,7 +68,7 @@ ROW = {"namespace": "n", "name": "c", "uid": "u", "ready": True, "pods": [], "dr
         {"claims": [{**ROW, "drivers": {"d": [{"pool": "p"}]}}]},
     ],
 )
-def test_a_record_of_another_shape_is_set_aside(layout: Layout, body: object) -> None:
+def test_a_checkpoint_of_another_shape_is_quarantined(layout: Layout, body: object) -> None:
     layout.claims.write_bytes(render(KIND, VERSION, body))
     cache = ClaimInfoCache.open(layout, FakeDrivers())
     assert cache.claims() == ()
@@ -77,14 +77,14 @@ def test_a_record_of_another_shape_is_set_aside(layout: Layout, body: object) ->
     assert len(list(layout.quarantine.iterdir())) == 1
 
 
-def test_fields_of_a_later_day_are_no_damage(layout: Layout) -> None:
+def test_unknown_fields_are_accepted(layout: Layout) -> None:
     layout.claims.write_bytes(render(KIND, VERSION, {"claims": [{**ROW, "more": 1}], "other": []}))
     cache = ClaimInfoCache.open(layout, FakeDrivers())
     assert cache.claims() == (ClaimInfo(ClaimRef("n", "c", "u"), ready=True),)
     assert cache.findings == ()
 
 
-def test_a_newer_record_is_kept_for_the_newer_program(layout: Layout) -> None:
+def test_a_newer_checkpoint_version_is_kept(layout: Layout) -> None:
     content = render(KIND, VERSION + 1, {"claims": {}})
     layout.claims.write_bytes(content)
     cache = ClaimInfoCache.open(layout, FakeDrivers(), now=lambda: 0.0)
@@ -101,7 +101,7 @@ def kubelet(layout: Layout, *claims: kubelet_file.KubeletClaim) -> bytes:
     return raw
 
 
-def test_a_kubelets_claims_are_taken_over(layout: Layout) -> None:
+def test_claims_of_a_kubelet_checkpoint_are_adopted(layout: Layout) -> None:
     fake_drivers = FakeDrivers()
     fake_drivers.add(make_claim("a", users=["p"]), make_claim("b", users=["gone"]))
     raw = kubelet(
@@ -147,7 +147,7 @@ def test_a_kubelets_claims_are_taken_over(layout: Layout) -> None:
 
 
 @pytest.mark.parametrize("raw", [b"", b"null", b"{", b'{"Data":"{}","Checksum":1}'])
-def test_a_damaged_record_of_a_kubelet_is_reported(layout: Layout, raw: bytes) -> None:
+def test_a_damaged_kubelet_checkpoint_is_reported(layout: Layout, raw: bytes) -> None:
     layout.kubelet_claims.write_bytes(raw)
     cache = ClaimInfoCache.open(layout, FakeDrivers())
     assert cache.needs_rebuild
@@ -156,20 +156,20 @@ def test_a_damaged_record_of_a_kubelet_is_reported(layout: Layout, raw: bytes) -
     assert layout.kubelet_claims.read_bytes() == raw
 
 
-def test_an_empty_record_of_a_kubelet_is_nothing_to_speak_of(layout: Layout) -> None:
+def test_an_empty_kubelet_checkpoint_is_not_reported(layout: Layout) -> None:
     layout.kubelet_claims.write_bytes(kubelet_file.encode(None))
     cache = ClaimInfoCache.open(layout, FakeDrivers())
     assert (cache.claims(), cache.findings, cache.needs_rebuild) == ((), (), False)
 
 
-def test_a_kubelets_record_that_cannot_be_opened(layout: Layout) -> None:
+def test_an_unreadable_kubelet_checkpoint_is_reported(layout: Layout) -> None:
     layout.kubelet_claims.mkdir()
     (finding,) = ClaimInfoCache.open(layout, FakeDrivers()).findings
     assert "Is a directory" in finding.what
 
 
 @pytest.mark.parametrize("content", [b"", b"{}", b"\x00" * 4096, b"half"])
-def test_a_damaged_record_is_set_aside_and_rebuilt(layout: Layout, content: bytes) -> None:
+def test_a_damaged_checkpoint_is_quarantined_and_rebuilt(layout: Layout, content: bytes) -> None:
     fake_drivers = FakeDrivers()
     fake_drivers.add(
         make_claim("a", users=["p"]), make_claim("b", NIC, users=["p", "q"]), make_claim("c", users=["x"])
@@ -199,7 +199,7 @@ def test_a_damaged_record_is_set_aside_and_rebuilt(layout: Layout, content: byte
     asyncio.run(scenario())
 
 
-def test_rebuilding_continues_in_spite_of_faults(layout: Layout) -> None:
+def test_rebuilding_continues_after_faults(layout: Layout) -> None:
     fake_drivers = FakeDrivers()
     fake_drivers.add(
         make_claim("a", users=["p"]),
@@ -233,7 +233,9 @@ def test_rebuilding_continues_in_spite_of_faults(layout: Layout) -> None:
     asyncio.run(scenario())
 
 
-def test_a_full_disk_is_a_fault_and_nothing_is_used(layout: Layout, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_a_fault_and_no_claim_is_prepared(
+    layout: Layout, monkeypatch: pytest.MonkeyPatch
+) -> None:
     fake_drivers = FakeDrivers()
     fake_drivers.add(make_claim("a", users=["p"]))
     pod = make_pod("p", "a")

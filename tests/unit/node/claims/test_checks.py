@@ -22,11 +22,11 @@ from tests.unit.node.claims.fake_drivers import GPU, NIC, make_claim, make_pod
 replace = msgspec.structs.replace
 
 
-def generated(status: str | None = "made", *, said: bool = True) -> Pod:
-    """A pod whose claim is made from a template."""
+def generated(status: str | None = "made", *, recorded: bool = True) -> Pod:
+    """Return a pod whose claim is generated from a template."""
     pod = make_pod("p")
     reference = PodResourceClaim(name="mine", resource_claim_template_name="t")
-    statuses = (PodResourceClaimStatus(name="mine", resource_claim_name=status),) if said else ()
+    statuses = (PodResourceClaimStatus(name="mine", resource_claim_name=status),) if recorded else ()
     return replace(
         pod,
         spec=replace(pod.spec, resource_claims=(reference,)),
@@ -54,7 +54,7 @@ MADE = make_claim("made", users=["p"])
 @pytest.mark.parametrize(
     ("pod", "claims", "code", "text"),
     [
-        (generated(said=False), {}, "NotCreated", 'pod "default/p": ResourceClaim not created yet'),
+        (generated(recorded=False), {}, "NotCreated", 'pod "default/p": ResourceClaim not created yet'),
         (
             replace(
                 make_pod("p"), spec=replace(make_pod("p").spec, resource_claims=(PodResourceClaim(name="x"),))
@@ -154,30 +154,30 @@ GROUP = ResourceClaimConsumerReference(api_group="scheduling.k8s.io", resource="
         ),
     ],
 )
-def test_claims_that_may_be_used(pod: Pod, claim: ResourceClaim) -> None:
+def test_valid_claims_are_accepted(pod: Pod, claim: ResourceClaim) -> None:
     (wanted,), faults = read_claims(pod, {"mine": claim})
     assert faults == ()
     assert wanted.ref.uid == claim.metadata.uid
 
 
-def test_other_groups_have_no_part_in_it() -> None:
+def test_reservations_for_other_objects_do_not_count() -> None:
     claim = replace(make_claim("a"), status=replace(CLAIM.status, reserved_for=(GROUP,)))
     _, (fault,) = read_claims(make_pod("p", "a"), {"a": claim})
     assert fault.code == "NotReserved"
 
 
-def test_a_claim_that_is_not_needed() -> None:
+def test_an_unneeded_claim_is_skipped() -> None:
     assert read_claims(generated(None), {}) == ((), ())
 
 
-def test_every_claim_is_looked_at() -> None:
+def test_every_claim_is_checked() -> None:
     pod = make_pod("p", "a", "b", "c")
     wanted, faults = read_claims(pod, {"a": CLAIM})
     assert [each.ref.name for each in wanted] == ["a"]
     assert [fault.claim for fault in faults] == ["b", "c"]
 
 
-def test_a_claim_is_wanted_once_with_every_driver_once() -> None:
+def test_claims_and_their_drivers_are_listed_once() -> None:
     results = [
         DeviceRequestAllocationResult(driver=NIC, pool="n", device="x"),
         DeviceRequestAllocationResult(driver=GPU, pool="n", device="x", share_id="s"),

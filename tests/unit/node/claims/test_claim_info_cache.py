@@ -1,4 +1,4 @@
-"""The cache of claims: what pods get, what drivers are asked, what stays on the disk."""
+"""Claim info cache: results for pods, calls to drivers, and the checkpoint."""
 
 from __future__ import annotations
 
@@ -102,7 +102,9 @@ def test_a_shared_claim_is_prepared_once(layout: Layout, fake_drivers: FakeDrive
     asyncio.run(scenario())
 
 
-def test_a_restart_asks_no_driver(layout: Layout, fake_drivers: FakeDrivers) -> None:
+def test_prepared_claims_are_not_prepared_again_after_an_agent_restart(
+    layout: Layout, fake_drivers: FakeDrivers
+) -> None:
     fake_drivers.add(make_claim("a", GPU, NIC, users=["p", "q"]))
 
     async def scenario() -> None:
@@ -120,7 +122,7 @@ def test_a_restart_asks_no_driver(layout: Layout, fake_drivers: FakeDrivers) -> 
     asyncio.run(scenario())
 
 
-def test_a_machine_that_was_started_anew(layout: Layout, fake_drivers: FakeDrivers) -> None:
+def test_claims_are_prepared_again_after_a_reboot(layout: Layout, fake_drivers: FakeDrivers) -> None:
     fake_drivers.add(make_claim("a", GPU, NIC, users=["p"]))
     pod = make_pod("p", "a")
 
@@ -149,7 +151,7 @@ def test_a_machine_that_was_started_anew(layout: Layout, fake_drivers: FakeDrive
     asyncio.run(scenario())
 
 
-def test_answers_are_bounded(layout: Layout, fake_drivers: FakeDrivers) -> None:
+def test_device_lists_of_drivers_are_bounded(layout: Layout, fake_drivers: FakeDrivers) -> None:
     fake_drivers.add(make_claim("a", users=["p"]), make_claim("b", users=["p"]))
     names = tuple(f"v/c={'x' * 500}{number}" for number in range(200))
     fake_drivers.answers[GPU, "uid-a"] = (PreparedDevice("node", "a-dev", (), names),)
@@ -164,7 +166,9 @@ def test_answers_are_bounded(layout: Layout, fake_drivers: FakeDrivers) -> None:
     asyncio.run(scenario())
 
 
-def test_the_rest_is_asked_for_after_a_partial_failure(layout: Layout, fake_drivers: FakeDrivers) -> None:
+def test_after_a_partial_failure_only_failed_claims_are_prepared_again(
+    layout: Layout, fake_drivers: FakeDrivers
+) -> None:
     fake_drivers.add(make_claim("a", GPU, NIC, users=["p"]), make_claim("b", NIC, users=["p"]))
     fake_drivers.faults[("prepare", NIC, "uid-a")] = "refused"
     pod = make_pod("p", "a", "b")
@@ -205,7 +209,9 @@ def test_every_driver_that_may_hold_a_claim_unprepares_it(
     asyncio.run(scenario())
 
 
-def test_a_pod_whose_driver_never_came_can_be_deleted(layout: Layout, fake_drivers: FakeDrivers) -> None:
+def test_a_pod_whose_driver_never_registered_can_be_deleted(
+    layout: Layout, fake_drivers: FakeDrivers
+) -> None:
     fake_drivers.add(make_claim("a", users=["p"]))
     fake_drivers.absent.add(GPU)
 
@@ -221,9 +227,7 @@ def test_a_pod_whose_driver_never_came_can_be_deleted(layout: Layout, fake_drive
     asyncio.run(scenario())
 
 
-def test_a_driver_that_went_away_with_a_claim_is_not_forgotten(
-    layout: Layout, fake_drivers: FakeDrivers
-) -> None:
+def test_unprepare_waits_for_a_driver_that_disconnected(layout: Layout, fake_drivers: FakeDrivers) -> None:
     fake_drivers.add(make_claim("a", users=["p"]))
     fake_drivers.faults["prepare", GPU] = "timeout"
 
@@ -242,7 +246,9 @@ def test_a_driver_that_went_away_with_a_claim_is_not_forgotten(
     asyncio.run(scenario())
 
 
-def test_claims_a_driver_keeps_stay_in_the_cache(layout: Layout, fake_drivers: FakeDrivers) -> None:
+def test_claims_that_a_driver_fails_to_unprepare_stay_in_the_cache(
+    layout: Layout, fake_drivers: FakeDrivers
+) -> None:
     fake_drivers.add(make_claim("a", GPU, NIC, users=["p", "q"]))
 
     async def scenario() -> None:
@@ -268,7 +274,9 @@ def test_claims_a_driver_keeps_stay_in_the_cache(layout: Layout, fake_drivers: F
     asyncio.run(scenario())
 
 
-def test_reconcile_releases_what_vanished_in_one_call(layout: Layout, fake_drivers: FakeDrivers) -> None:
+def test_reconcile_unprepares_claims_of_deleted_pods_in_one_call(
+    layout: Layout, fake_drivers: FakeDrivers
+) -> None:
     names = [f"c{number}" for number in range(5)]
     fake_drivers.add(*(make_claim(name, users=[f"p{name}"]) for name in names))
 
@@ -316,7 +324,7 @@ def device(pool: str = "node", name: str = "d", share: str | None = None) -> Pre
     "answer",
     [device(name="e"), device(pool="other"), device(share="s2"), device(name=""), device(pool="", name="")],
 )
-def test_devices_of_others_are_refused(
+def test_devices_of_another_driver_are_refused(
     layout: Layout, fake_drivers: FakeDrivers, answer: PreparedDevice
 ) -> None:
     mine = DeviceRequestAllocationResult(request="r", driver=GPU, pool="node", device="d", share_id="s1")
@@ -336,7 +344,9 @@ def test_devices_of_others_are_refused(
     asyncio.run(scenario())
 
 
-def test_a_share_may_be_left_unnamed_and_devices_left_out(layout: Layout, fake_drivers: FakeDrivers) -> None:
+def test_share_ids_and_devices_may_be_missing_in_the_response(
+    layout: Layout, fake_drivers: FakeDrivers
+) -> None:
     mine = DeviceRequestAllocationResult(
         driver=GPU, pool="node", device="d", share_id="s1", admin_access=True
     )
@@ -358,7 +368,7 @@ def test_a_share_may_be_left_unnamed_and_devices_left_out(layout: Layout, fake_d
     asyncio.run(scenario())
 
 
-def test_cdi_devices_are_given_once_and_in_order(layout: Layout, fake_drivers: FakeDrivers) -> None:
+def test_cdi_devices_are_unique_and_ordered(layout: Layout, fake_drivers: FakeDrivers) -> None:
     results = [
         DeviceRequestAllocationResult(request=name, driver=GPU, pool="node", device=f"d{name}")
         for name in ("x", "y", "z")
@@ -444,7 +454,7 @@ def test_claims_for_extended_resources_follow_their_mappings(
     asyncio.run(scenario())
 
 
-def test_without_saving_nothing_is_written(layout: Layout, fake_drivers: FakeDrivers) -> None:
+def test_without_a_checkpoint_nothing_is_written(layout: Layout, fake_drivers: FakeDrivers) -> None:
     fake_drivers.add(make_claim("a", users=["p"]))
 
     async def scenario() -> None:
@@ -456,7 +466,7 @@ def test_without_saving_nothing_is_written(layout: Layout, fake_drivers: FakeDri
     asyncio.run(scenario())
 
 
-def test_the_record_can_be_read(layout: Layout, fake_drivers: FakeDrivers) -> None:
+def test_the_checkpoint_is_readable_json(layout: Layout, fake_drivers: FakeDrivers) -> None:
     fake_drivers.add(
         make_claim(
             "a",

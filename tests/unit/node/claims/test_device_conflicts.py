@@ -199,9 +199,7 @@ def test_the_same_name_and_the_same_device_are_both_reported(
     asyncio.run(scenario())
 
 
-def test_two_claims_that_come_at_once_do_not_both_get_a_device(
-    layout: Layout, fake_drivers: FakeDrivers
-) -> None:
+def test_concurrent_claims_do_not_both_get_a_device(layout: Layout, fake_drivers: FakeDrivers) -> None:
     claims = [claim_with(name, result()) for name in "ab"]
     fake_drivers.add(*claims)
 
@@ -260,7 +258,7 @@ def test_a_claim_that_was_not_saved_holds_nothing(layout: Layout, fake_drivers: 
         (result(admin=False), result(admin=False), True),
     ],
 )
-def test_what_conflicts(
+def test_conflicting_devices(
     layout: Layout,
     fake_drivers: FakeDrivers,
     held: DeviceRequestAllocationResult,
@@ -317,7 +315,7 @@ DEVICES = st.frozensets(
 
 
 @given(DEVICES, DEVICES)
-def test_conflicts_are_those_of_all_pairs(
+def test_conflicts_equal_the_naive_pairwise_check(
     mine: frozenset[AllocatedDevice], theirs: frozenset[AllocatedDevice]
 ) -> None:
     wanted = replace(claim_to_prepare(claim_with("b")), exclusive={GPU: mine})

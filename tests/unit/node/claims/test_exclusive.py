@@ -1,4 +1,4 @@
-"""No device is prepared for two claims at once, whatever happens in whatever order."""
+"""Exclusive use of devices: no device is prepared for two claims at once, in any order of events."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from plimsoll.node.claims.faults import HELD, REPLACED
 from plimsoll.node.layout import Layout
 from tests.sizes import examples
 from tests.unit.node.claims.conftest import memory_directory
+from tests.unit.node.claims.crashes import Crash, Disk, Steps, at_once
 from tests.unit.node.claims.fake_drivers import GPU, NIC, FakeDrivers, make_claim, make_pod
-from tests.unit.node.claims.test_playbook import Crash, Disk, Steps, at_once
 
 DRIVERS = (GPU, NIC)
 NAMES = ("a", "b", "c")
@@ -50,7 +50,7 @@ def exclude_each_other(one: DeviceRequestAllocationResult, other: DeviceRequestA
 
 
 class Exclusive(RuleBasedStateMachine):
-    """Claims come and are replaced under their names, with any allocation; pods use them and go."""
+    """Claims are created, replaced under the same name and allocated at random; pods use and release them."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -84,7 +84,7 @@ class Exclusive(RuleBasedStateMachine):
             self.no_device_is_held_twice()
 
     def _do(self, calls: list[Any], crash_at: int) -> list[Any]:
-        """Make calls at the same time; nothing comes back if the agent did not live to see their end."""
+        """Run calls concurrently; None if the agent crashed before they ended."""
 
         async def all_calls() -> list[Any]:
             return list(await asyncio.gather(*calls))

@@ -1,4 +1,4 @@
-"""The kubelet's record: its bytes, and its verdicts."""
+"""Kubelet checkpoint of claims: its encoding, and the errors of a damaged one."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ HEAD = '{"kind":"DRACheckpoint","apiVersion":"checkpoint.dra.kubelet.k8s.io/v1",
 
 
 def wrapped(data: str) -> bytes:
-    """A file with this inside."""
+    """Return a file with this content."""
     return f'{{"Data":{json.dumps(data)},"Checksum":{zlib.crc32(data.encode())}}}'.encode()
 
 
-def test_the_bytes_of_a_file() -> None:
+def test_encoding_equals_the_kubelets_bytes() -> None:
     claims = [
         KubeletClaim(
             uid="u1",
@@ -113,7 +113,7 @@ def test_how_texts_are_written() -> None:
         (b'{"Data":"{}","Checksum":1}', "checkpoint is corrupted"),
     ],
 )
-def test_files_that_a_kubelet_refuses(raw: bytes, error: str) -> None:
+def test_corrupt_checkpoints_are_refused(raw: bytes, error: str) -> None:
     assert decode(raw).error == error
 
 
@@ -143,12 +143,12 @@ def test_files_that_a_kubelet_refuses(raw: bytes, error: str) -> None:
         ),
     ],
 )
-def test_what_a_kubelet_cannot_read_inside(data: str, error: str) -> None:
+def test_malformed_content_is_refused(data: str, error: str) -> None:
     decoded = decode(wrapped(data))
     assert (decoded.error, decoded.claims_error, decoded.claims) == ("", error, None)
 
 
-def test_keys_in_any_case_unknown_keys_and_repeated_ones() -> None:
+def test_key_case_unknown_keys_and_duplicates() -> None:
     data = (
         '{"KIND":"x","extra":{},"claiminfostatelist":[{"claimuid":"u","CLAIMNAME":"n","ClaimName":null,'
         '"podUIDs":{"a":{}},"PodUIDs":{"b":null},"more":[1]}]}'
@@ -157,7 +157,7 @@ def test_keys_in_any_case_unknown_keys_and_repeated_ones() -> None:
     assert decode(wrapped(data)).claims == (claim,)
 
 
-def test_broken_texts_are_replaced() -> None:
+def test_invalid_unicode_is_replaced() -> None:
     assert decode(wrapped('{"ClaimInfoStateList":[{"ClaimName":"\\ud800x"}]}')).claims == (
         KubeletClaim(name="\ufffdx"),
     )
@@ -193,7 +193,7 @@ CLAIMS = st.builds(
 
 
 @given(st.none() | st.lists(CLAIMS, max_size=3).map(tuple))
-def test_what_is_written_reads_back(claims: tuple[KubeletClaim, ...] | None) -> None:
+def test_a_checkpoint_survives_a_round_trip(claims: tuple[KubeletClaim, ...] | None) -> None:
     raw = encode(claims)
     assert decode(raw).claims == claims
     # Any other reader of JSON finds the same.
@@ -206,7 +206,7 @@ def test_what_is_written_reads_back(claims: tuple[KubeletClaim, ...] | None) -> 
 
 
 @given(st.binary(max_size=40) | st.text(max_size=40).map(str.encode))
-def test_nothing_that_a_file_holds_is_too_much(raw: bytes) -> None:
+def test_any_file_content_is_read_or_refused(raw: bytes) -> None:
     decoded = decode(raw)
     assert decoded.error or decoded.claims_error or decoded.claims is None
     assert decode(wrapped(raw.decode("utf-8", "replace"))).error == ""
@@ -238,7 +238,7 @@ PIECES = st.sampled_from(
 
 
 @given(st.lists(PIECES, max_size=8).map("".join) | st.recursive(st.integers(), st.lists).map(json.dumps))
-def test_what_is_json_is_json_for_all(text: str) -> None:
+def test_json_syntax_errors_equal_the_standard_librarys(text: str) -> None:
     try:
         json.loads(text)
     except ValueError:
@@ -247,7 +247,7 @@ def test_what_is_json_is_json_for_all(text: str) -> None:
         assert syntax_error(text.encode()) == ""
 
 
-def test_between_their_words_and_ours() -> None:
+def test_conversion_between_kubelet_and_agent_checkpoints() -> None:
     ref = ClaimRef("default", "a", "u")
     device = PreparedDevice("pool", "d", (), ("v/c=d",), "s")
     theirs = KubeletClaim(

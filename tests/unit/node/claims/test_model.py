@@ -1,5 +1,6 @@
-"""The cache against a naive model: whatever happens in whatever order, nothing leaks and nothing is trusted
-that may not hold."""
+"""Claim cache compared with a naive model: in any order of events, nothing leaks and no claim is used that
+may not be prepared.
+"""
 
 from __future__ import annotations
 
@@ -19,8 +20,8 @@ from plimsoll.node.claims.faults import NOT_SAVED
 from plimsoll.node.layout import Layout
 from tests.sizes import examples
 from tests.unit.node.claims.conftest import memory_directory
+from tests.unit.node.claims.crashes import Crash, Disk, Steps, at_once
 from tests.unit.node.claims.fake_drivers import GPU, NIC, FakeDrivers, make_claim, make_pod, on_disk
-from tests.unit.node.claims.test_playbook import Crash, Disk, Steps, at_once
 
 DRIVERS = (GPU, NIC)
 CLAIMS = {"a": (GPU,), "b": (NIC,), "c": (GPU, NIC), "d": ()}
@@ -29,7 +30,7 @@ KINDS = ("refused", "timeout", "broken", "skipped", "malformed")
 
 
 class FullDisk(Disk):
-    """A disk that may be full; then files cannot be made to last."""
+    """Disk that can be full: then fsync fails."""
 
     full = False
 
@@ -70,7 +71,7 @@ class ClaimCacheMachine(RuleBasedStateMachine):
     def choose(self, specs: tuple[set[str], ...]) -> None:
         self.specs = {pod: tuple(sorted(claims)) for pod, claims in zip(NAMES, specs, strict=True)}
 
-    # -- what drivers see
+    # -- driver calls
 
     def _watch(self, step: str) -> None:
         self.steps.step()
@@ -84,10 +85,10 @@ class ClaimCacheMachine(RuleBasedStateMachine):
             if method == "unprepare":
                 assert claim.pods <= self.leaving, "no driver is asked to unprepare what others use"
 
-    # -- what happens
+    # -- rules
 
     def _do(self, calls: Callable[[], list[Any]], crash_at: int) -> list[Any] | None:
-        """Make calls at the same time; None if the agent did not live to see their end."""
+        """Run calls concurrently; None if the agent crashed before they ended."""
 
         async def all_calls() -> list[Any]:
             return list(await asyncio.gather(*calls()))
@@ -185,7 +186,7 @@ class ClaimCacheMachine(RuleBasedStateMachine):
     def disk_fills_or_empties(self) -> None:
         self.disk.full = not self.disk.full
 
-    # -- what always holds
+    # -- invariants
 
     @invariant()
     def disk_is_memory(self) -> None:

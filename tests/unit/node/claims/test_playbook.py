@@ -1,11 +1,10 @@
-"""Conversations with drivers that are cut short at every point, and taken up again."""
+"""Calls to drivers interrupted at every step and resumed."""
 
 from __future__ import annotations
 
 import asyncio
-import os
 import shutil
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -13,58 +12,8 @@ import pytest
 
 from plimsoll.node.claims.claim_info_cache import ClaimInfoCache
 from plimsoll.node.layout import Layout
+from tests.unit.node.claims.crashes import Crash, Disk, Steps, at_once
 from tests.unit.node.claims.fake_drivers import GPU, NIC, FakeDrivers, make_claim, make_pod, on_disk
-
-
-class Crash(Exception):
-    """The agent ends here."""
-
-
-class Steps:
-    """Counts what an agent does to drivers and files, and ends it at step number `last`."""
-
-    def __init__(self, last: int) -> None:
-        self.last = last
-        self.count = 0
-
-    def step(self, _: str = "") -> None:
-        self.count += 1
-        if self.count == self.last:
-            raise Crash
-
-
-class Disk:
-    """The calls that records make, each of which may be the last. A write cut short leaves half a file."""
-
-    def __init__(self, steps: Steps) -> None:
-        self._steps = steps
-        self._begun = False
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(os, name)
-
-    def write(self, file: int, data: memoryview) -> int:
-        self._begun = not self._begun
-        if not self._begun:
-            return os.write(file, data)
-        self._steps.step()
-        return os.write(file, data[: len(data) // 2])
-
-    def fsync(self, file: int) -> None:
-        """Do nothing: synced data looks no different after a simulated crash."""
-
-    def replace(self, source: Path, target: Path) -> None:
-        self._steps.step()
-        os.replace(source, target)
-        self._steps.step()
-
-
-async def at_once(function: Callable[..., Any], *arguments: Any) -> Any:
-    """As asyncio.to_thread, in steps that can be counted."""
-    await asyncio.sleep(0)
-    result = function(*arguments)
-    await asyncio.sleep(0)
-    return result
 
 
 @pytest.fixture(autouse=True)
@@ -107,7 +56,7 @@ async def do(cache: ClaimInfoCache, fake_drivers: FakeDrivers, line: str) -> Col
 
 
 def verify(cache: ClaimInfoCache, fake_drivers: FakeDrivers, layout: Layout) -> None:
-    """Nothing is forgotten, and nothing is trusted that may not hold."""
+    """Check that no claim is forgotten, and that no claim is ready that may not be prepared."""
     recorded = on_disk(layout)
     assert recorded == {claim.ref.uid: claim for claim in cache.claims()}
     for driver, held in fake_drivers.held.items():
@@ -214,7 +163,7 @@ def test_calls_may_be_cancelled_at_any_step(
     asyncio.run(scenario())
 
 
-def test_changes_that_come_together_are_written_together(
+def test_concurrent_changes_share_a_checkpoint_write(
     directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fake_drivers, steps = FakeDrivers(), Steps(0)
@@ -241,7 +190,7 @@ def test_changes_that_come_together_are_written_together(
     asyncio.run(scenario())
 
 
-def test_a_cancelled_call_does_not_leave_before_its_change_is_made(directory: Path) -> None:
+def test_a_cancelled_call_returns_after_its_change_is_saved(directory: Path) -> None:
     fake_drivers = new_world()
 
     async def scenario() -> None:

@@ -1,4 +1,4 @@
-"""Checkpoint writes of the claim store: a caller always gets an answer."""
+"""Checkpoint writes of the claim store."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ CLAIM = ClaimInfo(ClaimRef("default", "claim", "uid"), pods=frozenset({"pod"}))
 
 
 @pytest.mark.parametrize("steps", [1, 2, 3])
-def test_callers_are_answered_when_the_writer_is_cancelled(tmp_path: Path, steps: int) -> None:
-    """A stopping process cancels all tasks, also a writer that has not run yet."""
+def test_callers_are_released_when_the_writer_is_cancelled(tmp_path: Path, steps: int) -> None:
+    """A stopping process cancels all tasks, also a writer that has not started yet."""
 
     async def stop() -> str:
         store = ClaimStore((), claims_file(Layout(tmp_path), lambda: 0.0))

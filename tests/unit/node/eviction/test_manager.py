@@ -1,4 +1,4 @@
-"""Node pressure: measurements over time, the evicted pod, and the messages."""
+"""Eviction manager: thresholds over time, selection of the pod, and messages."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from plimsoll.node.eviction.manager import (
 from plimsoll.node.eviction.ranking import eviction_request
 from plimsoll.node.eviction.thresholds import MEMORY_PRESSURE, Threshold
 from plimsoll.node.eviction.usage import measure_processes
-from tests.waiting import DEADLINE
+from tests.waiting import until
 
 MI = 1 << 20
 GI = 1 << 30
@@ -77,13 +77,13 @@ def test_a_hard_threshold_counts_at_once_and_the_condition_stays() -> None:
     ]
 
 
-def test_a_soft_threshold_has_to_last() -> None:
+def test_a_soft_threshold_applies_after_its_grace_period() -> None:
     settings = EvictionSettings(thresholds=(SOFT,), transition=300)
     found = follow(settings, (0, 999 * MI), (59, 999 * MI), (60, 999 * MI), (70, 2 * GI), (80, 999 * MI))
     assert found == [(True, False), (True, False), (True, True), (True, False), (True, False)]
 
 
-def test_what_was_met_is_not_over_before_the_minimum_reclaim() -> None:
+def test_a_threshold_stays_met_until_the_minimum_reclaim() -> None:
     threshold = Threshold("memory.available", "100Mi", min_reclaim="400Mi")
     settings = EvictionSettings(thresholds=(threshold,), transition=10)
     found = follow(
@@ -92,7 +92,7 @@ def test_what_was_met_is_not_over_before_the_minimum_reclaim() -> None:
     assert [starving for _, starving in found] == [False, True, True, True, False, False]
 
 
-def test_without_a_transition_period_the_condition_is_what_is_the_case() -> None:
+def test_without_a_transition_period_the_condition_follows_at_once() -> None:
     settings = EvictionSettings(thresholds=(HARD,), transition=0)
     assert follow(settings, (0, 1), (1, GI)) == [(True, True), (False, False)]
 
@@ -107,7 +107,7 @@ def test_signals_that_are_not_measured_are_not_met() -> None:
 def test_a_condition_is_shown_for_the_whole_transition_period(
     steps: list[tuple[int, bool]], period: int
 ) -> None:
-    """The naive twin: shown if there was pressure at some look less than a period ago."""
+    """Compare with the naive rule: shown if there was pressure within the transition period."""
     settings = EvictionSettings(thresholds=(HARD,), transition=period)
     state, now, pressed = ThresholdState(), 0, []
     for pause, short in steps:
@@ -120,7 +120,7 @@ def test_a_condition_is_shown_for_the_whole_transition_period(
         assert bool(observed.starved) == short
 
 
-# -- who
+# -- selection of pods
 
 
 def first(pods: Sequence[Pod], used: dict[str, int], **more: Any) -> tuple[Pod, PodEviction] | None:
@@ -169,7 +169,7 @@ def test_an_unmeasured_pod_is_evicted_first_with_a_short_message() -> None:
     )
 
 
-def test_what_claims_give_is_requested() -> None:
+def test_claim_charges_count_as_requested_memory() -> None:
     entry = {"resourceClaimName": "x", "containers": ["c"], "resources": {"memory": "4Gi"}}
     claimed = pod("claimed", "1Gi", status={"nodeAllocatableResourceClaimStatuses": [entry]})
     greedy = pod("greedy", "1Gi")
@@ -190,14 +190,14 @@ def test_what_claims_give_is_requested() -> None:
         pod("a", annotations={"kubernetes.io/config.mirror": "x"}),
     ],
 )
-def test_critical_pods_stay(spared: Pod) -> None:
+def test_critical_pods_are_not_evicted(spared: Pod) -> None:
     assert first([spared], {"a": 9 * GI}) is None
     chosen = first([spared, pod("b", "1Gi")], {"a": 9 * GI, "b": 1})
     assert chosen is not None
     assert chosen[0].metadata.name == "b"
 
 
-def test_soft_evictions_leave_time() -> None:
+def test_soft_evictions_have_a_grace_period() -> None:
     settings = EvictionSettings(thresholds=(SOFT,), max_grace=30)
     for own, grace in ((None, 30), (10, 10), (90, 30)):
         spec: dict[str, Any] = {} if own is None else {"terminationGracePeriodSeconds": own}
@@ -257,10 +257,10 @@ def test_critical_pods_are_not_evicted_and_others_by_usage_above_request(
         assert all((one.spec.priority or 0) >= (gone.spec.priority or 0) for one in same)
 
 
-# -- who may still come
+# -- admission
 
 
-def test_who_is_let_in_under_pressure() -> None:
+def test_admission_under_pressure() -> None:
     best_effort, burstable = pod("a"), pod("b", "1Gi")
     tolerating = pod("t", tolerations=[{"key": "node.kubernetes.io/memory-pressure", "operator": "Exists"}])
     assert admit_under_pressure((), best_effort).admit
@@ -278,7 +278,7 @@ def test_who_is_let_in_under_pressure() -> None:
 
 
 class Machine:
-    """Pods that use memory; what is evicted frees it."""
+    """Pods that use memory, which eviction frees."""
 
     def __init__(self, used: dict[str, int], capacity: int) -> None:
         self.used = dict(used)
@@ -313,16 +313,13 @@ class Machine:
         )
 
 
-def test_one_pod_at_a_time_until_it_is_enough() -> None:
+def test_one_pod_is_evicted_at_a_time() -> None:
     async def main() -> None:
         machine = Machine({"a": GI, "b": 4 * GI, "d": 2 * GI}, 7 * GI)
         watch = machine.watch()
         task = asyncio.create_task(watch.run())
-        async with asyncio.timeout(DEADLINE):
-            while len(machine.evicted) < 1 or machine.conditions.get(MEMORY_PRESSURE) is None:
-                await asyncio.sleep(0.001)
-            for _ in range(5):
-                await asyncio.sleep(0.002)
+        await until(lambda: machine.evicted and machine.conditions.get(MEMORY_PRESSURE) is not None)
+        await asyncio.sleep(0.01)  # a second eviction would show by now
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
         assert [name for name, _ in machine.evicted] == ["b"]
@@ -349,13 +346,10 @@ def test_a_pod_that_lingers_is_waited_for() -> None:
         watch = machine.watch(termination_timeout=30.0)
         watch._evict = slow
         task = asyncio.create_task(watch.run())
-        async with asyncio.timeout(DEADLINE):
-            while not machine.evicted:
-                await asyncio.sleep(0.001)
-            for _ in range(10):
-                await asyncio.sleep(0.001)
-            machine.pods.remove(ghost)
-            await asyncio.sleep(0.01)
+        await until(lambda: machine.evicted)
+        await asyncio.sleep(0.01)
+        machine.pods.remove(ghost)
+        await asyncio.sleep(0.01)
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
         assert [name for name, _ in machine.evicted] == ["b"]
@@ -388,9 +382,7 @@ def test_an_eviction_that_fails_does_not_end_the_watch(caplog: pytest.LogCapture
         watch = machine.watch()
         watch._evict = evict
         task = asyncio.create_task(watch.run())
-        async with asyncio.timeout(DEADLINE):
-            while not machine.evicted:
-                await asyncio.sleep(0.001)
+        await until(lambda: machine.evicted)
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
         assert failures == 3
@@ -408,7 +400,7 @@ def test_pressure_without_evictable_pods_is_reported() -> None:
     asyncio.run(main())
 
 
-def test_real_processes_with_a_threshold_of_our_own() -> None:
+def test_eviction_of_real_processes() -> None:
     """Of two processes without cgroups, the one that has more resident goes."""
 
     async def main() -> None:

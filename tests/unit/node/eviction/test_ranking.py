@@ -1,4 +1,4 @@
-"""The order of eviction."""
+"""Order of eviction."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def using(used: str | None, memory: str = "0", **spec: Any) -> PodResourceUsage:
 
 
 def order(usages: list[PodResourceUsage], resource: str = "memory", **options: Any) -> list[int]:
-    """The places the usages came from, in the order of eviction."""
+    """Return the indexes of the usages in the order of eviction."""
     ranked = rank_pods(usages, resource, **options)
     return [next(i for i, u in enumerate(usages) if u.pod is s.pod) for s in ranked]
 
@@ -54,7 +54,7 @@ def test_claims_protect_from_eviction() -> None:
     assert (str(candidate.requested), candidate.exceeds_request) == ("5Gi", False)
 
 
-def test_a_pool_that_is_drawn_from_protects_no_more_than_the_request() -> None:
+def test_pool_charges_protect_no_more_than_the_request() -> None:
     greedy = using("3Gi", "1Gi")
     claims = [charge("x", "a", policy="ConsumeFrom", memory="8Gi")]
     assert str(rank_pods([greedy], "memory", charges=lambda pod: claims)[0].requested) == "1Gi"
@@ -66,12 +66,12 @@ def test_inodes_are_ranked_by_inodes() -> None:
     assert order([few, storing], "inodes") == [1, 0]
 
 
-def test_process_ids_go_by_priority_first() -> None:
+def test_process_ids_are_ranked_by_priority_first() -> None:
     usages = [using("5", priority=1), using("9"), using("20"), using(None), using(None, priority=7)]
     assert order(usages, PIDS) == [3, 2, 1, 0, 4]
 
 
-def test_what_a_pod_requests_where_eviction_is_concerned() -> None:
+def test_requested_memory_for_eviction() -> None:
     overhead = {"memory": "28Mi"}
     assert (
         str(eviction_request(pod("p", container("a", memory="100Mi"), overhead=overhead), "memory"))
@@ -85,7 +85,7 @@ def test_what_a_pod_requests_where_eviction_is_concerned() -> None:
 
 
 def precedes(one: EvictionCandidate, other: EvictionCandidate) -> int:
-    """The naive twin: the rules one after the other."""
+    """Compare two usages naively, one rule after the other."""
     if (one.used is None) != (other.used is None):
         return -1 if one.used is None else 1
     if one.exceeds_request != other.exceeds_request:
@@ -109,7 +109,7 @@ _USAGES = st.builds(
 
 
 @given(st.lists(_USAGES, max_size=8))
-def test_the_order_against_the_naive_twin(usages: list[PodResourceUsage]) -> None:
+def test_the_order_equals_the_naive_order(usages: list[PodResourceUsage]) -> None:
     ranked = rank_pods(usages, "memory")
     assert sorted(map(id, (s.pod for s in ranked))) == sorted(id(u.pod) for u in usages)
     unranked = [next(s for s in ranked if s.pod is u.pod) for u in usages]

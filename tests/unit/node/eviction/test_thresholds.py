@@ -1,4 +1,4 @@
-"""Thresholds from a node's settings."""
+"""Eviction thresholds from a node's settings."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from plimsoll.node.machine.machine import EVICTION_HARD
 GI = 1 << 30
 
 
-def test_memory_is_watched_as_the_kubelet_does() -> None:
+def test_default_thresholds_are_those_of_the_kubelet() -> None:
     memory, all_pods = parse_thresholds()
     assert memory == Threshold("memory.available", "100Mi")
     assert all_pods == Threshold(ALLOCATABLE_MEMORY, "100Mi")
     assert memory.is_hard
 
 
-def test_disks_are_watched_if_asked_for() -> None:
+def test_disk_thresholds_are_optional() -> None:
     assert all("fs." not in threshold.signal for threshold in parse_thresholds())
     found = {threshold.signal for threshold in parse_thresholds(EVICTION_HARD)}
     assert "nodefs.available" in found
@@ -39,7 +39,7 @@ def test_soft_thresholds_have_a_grace_period() -> None:
     assert not soft.is_hard
 
 
-def test_shares_are_of_the_capacity() -> None:
+def test_percentages_refer_to_the_capacity() -> None:
     assert Threshold("memory.available", "25%").amount(4 * GI).value() == GI
     assert parse_thresholds({"memory.available": "0%"}) == ()
     assert parse_thresholds({"memory.available": "100%"}) == ()
@@ -58,12 +58,12 @@ def test_shares_are_of_the_capacity() -> None:
         (({}, {}, {}, {"memory.available": "?"}), "minimum reclaim"),
     ],
 )
-def test_what_makes_no_sense_is_refused(arguments: Any, text: str) -> None:
+def test_invalid_thresholds_are_refused(arguments: Any, text: str) -> None:
     with pytest.raises(ConfigError, match=text):
         parse_thresholds(*arguments)
 
 
-def test_memory_comes_first() -> None:
+def test_memory_thresholds_are_ordered_first() -> None:
     thresholds = [Threshold("pid.available", "5"), Threshold("memory.available", "5")]
     assert [t.resource for t in sort_by_urgency(thresholds)] == ["memory", "pids"]
 
@@ -79,6 +79,6 @@ def test_memory_comes_first() -> None:
         ("imagefs.available", "ephemeral-storage", "DiskPressure"),
     ],
 )
-def test_what_a_signal_is_about(signal: str, resource: str, condition: str) -> None:
+def test_resources_and_conditions_of_signals(signal: str, resource: str, condition: str) -> None:
     threshold = Threshold(signal, "1")
     assert (threshold.resource, threshold.condition) == (resource, condition)

@@ -39,11 +39,11 @@ def test_free_and_untouched_memory_is_available(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "MemTotal: x kB", "MemFree: 5 kB", "\0\xff"])
-def test_what_cannot_be_read_is_not_measured(tmp_path: Path, text: str) -> None:
+def test_unreadable_values_are_not_measured(tmp_path: Path, text: str) -> None:
     assert measure_machine(proc(tmp_path, {"meminfo": text, "loadavg": "1 2"})) == {}
 
 
-def test_this_machine(tmp_path: Path) -> None:
+def test_usage_of_this_machine(tmp_path: Path) -> None:
     found = measure_machine(directory=tmp_path)
     assert 0 < found["memory.available"].available <= found["memory.available"].capacity
     assert 0 < found["nodefs.available"].available <= found["nodefs.available"].capacity
@@ -72,7 +72,7 @@ def test_processes_that_are_gone_count_nothing() -> None:
     assert found.containers["b"] == 0
 
 
-def test_a_look_at_everything(tmp_path: Path) -> None:
+def test_a_measurement_includes_all_signals(tmp_path: Path) -> None:
     kernel = V1StandIn(tmp_path / "cgroup")
     cgroups = open_cgroups("r", mount=kernel.mount, kernel=kernel)
     cgroups.set_up()

@@ -41,14 +41,14 @@ def test_more_than_noise_counts() -> None:
     assert describe_changes(before, now) == "memory 8Gi -> 9Gi"
 
 
-def test_numa_nodes_that_come_and_go() -> None:
+def test_added_and_removed_numa_nodes_are_reported() -> None:
     before, now = a_machine(8 * GI, 8 * GI), a_machine(8 * GI, 4 * GI, 4 * GI)
     assert without_noise(before, now) == now
     assert describe_changes(before, now) == "NUMA nodes"
     assert describe_changes(a_machine(8 * GI, 8 * GI), a_machine(8 * GI, 7 * GI)) == ""
 
 
-def test_everything_else_that_the_node_shows_is_named() -> None:
+def test_all_other_differences_are_named() -> None:
     before, now = a_machine(cpu=4), a_machine(cpu=8)
     assert describe_changes(before, now) == "cpu 4 -> 8, CPUs 0-3 -> 0-7"
     assert describe_changes(before, replace(before, kernel="6.1", labels={"a": "b"})) == (
@@ -58,7 +58,7 @@ def test_everything_else_that_the_node_shows_is_named() -> None:
 
 
 @given(st.lists(st.integers(-300, 300), max_size=30))
-def test_memory_is_never_said_to_be_more_than_there_is(steps: list[int]) -> None:
+def test_reported_memory_never_exceeds_the_total(steps: list[int]) -> None:
     real = known = 100 * 4096
     machine = a_machine(known)
     for step in steps:

@@ -58,7 +58,7 @@ def test_a_machine_from_a_file(tmp_path: Path) -> None:
     assert machine.labels == {"topology.kubernetes.io/zone": "a"}
 
 
-def test_little_is_enough() -> None:
+def test_minimal_machine_file() -> None:
     machine = parse_machine({"capacity": {"cpu": "2500m", "memory": "1Gi"}})
     assert machine.cpus == (0, 1, 2)
     assert machine.numa == (NumaNode(id=0, cpus=(0, 1, 2), memory=1 << 30),)
@@ -115,7 +115,7 @@ def test_mistakes_name_their_position(change: dict[str, Any], place: str) -> Non
 
 
 @pytest.mark.parametrize("text", ["", "a: 1\n---\nb: 2", "{", "[]", "- a"])
-def test_files_that_are_no_machine(tmp_path: Path, text: str) -> None:
+def test_malformed_machine_files_are_refused(tmp_path: Path, text: str) -> None:
     path = tmp_path / "m.yaml"
     path.write_text(text)
     with pytest.raises(ConfigError, match=r"m\.yaml"):
@@ -133,7 +133,7 @@ FIELDS = ("capacity", "cpus", "numa", "labels", "taints", "addresses", "pids", "
 
 
 @given(st.dictionaries(st.sampled_from(FIELDS), JSON), st.booleans())
-def test_nothing_else_than_a_config_error(tree: dict[str, Any], whole: bool) -> None:
+def test_any_content_is_read_or_a_config_error(tree: dict[str, Any], whole: bool) -> None:
     with contextlib.suppress(ConfigError):
         parse_machine({**FINE, **tree} if whole else tree)
 

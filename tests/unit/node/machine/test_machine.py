@@ -41,7 +41,7 @@ def shown(line: ResourceList) -> dict[str, str]:
 
 
 def build(root: Path) -> Path:
-    """A machine of eight cpus, one of them off, in two NUMA nodes."""
+    """Return a machine of eight CPUs, one of them offline, in two NUMA nodes."""
     files = {
         "proc/meminfo": "MemTotal:       16000000 kB\nMemFree: 1 kB\nSwapTotal:  1024 kB\n",
         "proc/sys/kernel/pid_max": "4194304\n",
@@ -90,7 +90,7 @@ def test_a_machine_is_read_from_its_files(tmp_path: Path) -> None:
     assert machine.huge_pages == {"2Mi": 1 << 30, "1Gi": 1 << 30}
 
 
-def test_a_machine_that_says_little_is_read_too(tmp_path: Path) -> None:
+def test_missing_files_have_defaults(tmp_path: Path) -> None:
     build(tmp_path)
     for name in ("etc/os-release", "etc/machine-id", "proc/sys/kernel/random/boot_id"):
         (tmp_path / name).unlink()
@@ -103,13 +103,13 @@ def test_a_machine_that_says_little_is_read_too(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["proc/meminfo", "sys/devices/system/cpu/online"])
-def test_a_machine_without_memory_or_cpus_is_none(tmp_path: Path, name: str) -> None:
+def test_a_machine_without_memory_or_cpus_is_refused(tmp_path: Path, name: str) -> None:
     (build(tmp_path) / name).write_text("nonsense")
     with pytest.raises(InputError, match=name):
         read_machine(tmp_path)
 
 
-def test_this_machine_is_one() -> None:
+def test_this_machine_is_read() -> None:
     machine = read_machine()
     assert machine.capacity["cpu"] == Quantity.of(len(machine.cpus))
     assert machine.memory > 0
@@ -125,7 +125,7 @@ def test_lists_of_cpus_read_back(cpus: set[int]) -> None:
 
 
 @pytest.mark.parametrize("text", ["x", "3-1", "1-", "-1", "0-99999999", "1;2", "0-100000"])
-def test_what_is_no_list_of_cpus(text: str) -> None:
+def test_malformed_cpu_lists_are_refused(text: str) -> None:
     with pytest.raises(InputError, match="is not a CPU list"):
         parse_cpus(text)
 
@@ -142,7 +142,7 @@ def test_reserved_cpus_must_be_there_and_leave_some() -> None:
 # -- the line
 
 
-def test_the_line_is_capacity_less_reservations_and_thresholds() -> None:
+def test_allocatable_is_capacity_less_reservations_and_thresholds() -> None:
     machine = Machine(
         capacity=amounts(cpu="4", memory="16Gi", ephemeral_storage="100Gi", pods="110", hugepages_2Mi="1Gi")
     )
@@ -162,7 +162,7 @@ def test_the_line_is_capacity_less_reservations_and_thresholds() -> None:
 
 
 def test_percentages_are_those_of_the_kubelet() -> None:
-    """It counts them in 32 bits: a tenth is a little more than a tenth."""
+    """The kubelet computes them in 32-bit floats."""
     whole = Quantity.parse("264212084Ki")
     assert str(threshold_amount("10%", whole)) == str(int(264212084 * 1024 * 0.10000000149011612))
     line = allocatable(Machine(capacity={"ephemeral-storage": whole}), Reservations())
@@ -183,12 +183,12 @@ def test_percentages_are_those_of_the_kubelet() -> None:
         ("memory.available", ""),
     ],
 )
-def test_what_is_no_threshold(signal: str, text: str) -> None:
+def test_malformed_thresholds_are_refused(signal: str, text: str) -> None:
     with pytest.raises(InputError, match=signal):
         check_threshold(signal, text)
 
 
-def test_whole_cpus_replace_amounts() -> None:
+def test_reserved_cpu_lists_replace_reserved_amounts() -> None:
     machine = Machine(capacity=amounts(cpu="8", memory="8Gi"), cpus=tuple(range(8)))
     reserved = Reservations(
         system=amounts(cpu="500m"), kube=amounts(cpu="1"), cpus=(0, 4), eviction_hard=NO_THRESHOLDS
@@ -207,7 +207,7 @@ THRESHOLDS = st.one_of(st.integers(0, 10**6).map(str), st.integers(0, 100).map(l
     LISTS,
     st.dictionaries(st.sampled_from(["memory.available", "nodefs.available", "pid.available"]), THRESHOLDS),
 )
-def test_the_line_is_never_negative_and_never_above_capacity(
+def test_allocatable_is_between_zero_and_capacity(
     capacity: ResourceList, system: ResourceList, kube: ResourceList, hard: dict[str, str]
 ) -> None:
     line = allocatable(Machine(capacity=capacity), Reservations(system=system, kube=kube, eviction_hard=hard))
@@ -218,7 +218,7 @@ def test_the_line_is_never_negative_and_never_above_capacity(
 def naive(
     capacity: ResourceList, system: ResourceList, kube: ResourceList, hard: dict[str, str]
 ) -> dict[str, int]:
-    """The same in plain numbers."""
+    """Compute the same in plain numbers."""
     signals = {"memory": "memory.available", "ephemeral-storage": "nodefs.available"}
     left = {}
     for name, whole in capacity.items():

@@ -19,7 +19,7 @@ from plimsoll.node.hooks import RuntimeContainer, RuntimeState
 from plimsoll.node.nri import EvictionRequest, NriServer
 from plimsoll.node.resources import LinuxResources
 from plimsoll.protocols.nri import NriEvent, NriPlugin
-from tests.waiting import DEADLINE
+from tests.waiting import DEADLINE, until
 
 POD = SandboxSpec(
     uid="u1",
@@ -54,7 +54,7 @@ def held(
 
 
 class FakeRuntime:
-    """A runtime's side: what it has, and what it was asked to change."""
+    """Runtime side of NRI: its containers, and the requested updates."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -77,7 +77,7 @@ class FakeRuntime:
         return self.faults.get(id)
 
     async def add(self, name: str, index: str, handlers: Mapping[NriEvent, Any], **options: Any) -> NriPlugin:
-        """A connected plugin."""
+        """Connect a plugin."""
         plugin = NriPlugin(name, index, handlers, socket=self.server.socket, **options)
         before = len(self.server.plugins())
         self._serving.append(asyncio.create_task(self._run(plugin)))
@@ -93,12 +93,6 @@ class FakeRuntime:
             task.cancel()
         await asyncio.gather(*self._serving, return_exceptions=True)
         await self.server.stop()
-
-
-async def until(true: Callable[[], bool], seconds: float = DEADLINE) -> None:
-    async with asyncio.timeout(seconds):
-        while not true():
-            await asyncio.sleep(0.001)
 
 
 @asynccontextmanager

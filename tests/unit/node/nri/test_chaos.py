@@ -1,4 +1,4 @@
-"""Plugins that come, go, hang, die and talk nonsense, against a naive account of what must come of it."""
+"""Plugins that connect, disconnect, hang and send garbage, compared with naive expectations."""
 
 from __future__ import annotations
 
@@ -16,14 +16,15 @@ from plimsoll.protocols.mux import encode_frame
 from plimsoll.protocols.nri import NriEvent, NriPlugin, edits
 from plimsoll.protocols.ttrpc import TtrpcFault
 from tests.sizes import examples
-from tests.unit.node.nri.fixtures import POD, RESOURCES, SPEC, FakeRuntime, fake_runtime, held, state, until
+from tests.unit.node.nri.fixtures import POD, RESOURCES, SPEC, FakeRuntime, fake_runtime, held, state
+from tests.waiting import until
 
 KINDS = ["mark", "pin", "error", "hang", "die", "validator", "dead validator", "wild"]
 
 
 @dataclass(eq=False)
 class ConnectedPlugin:
-    """A plugin in the test, and its task."""
+    """Plugin in the test, with its task."""
 
     kind: str
     index: str
@@ -56,12 +57,12 @@ class ConnectedPlugin:
 
     @property
     def falls(self) -> bool:
-        """Return whether it disconnects before the end of a creation."""
+        """Return whether the plugin disconnects before the end of a creation."""
         return self.kind in ("hang", "die", "dead validator")
 
 
 class PluginSet:
-    """The guests that should be there, and what a creation should come to."""
+    """Plugins that should be connected, and the expected result of a creation."""
 
     def __init__(self, here: FakeRuntime) -> None:
         self.here = here
@@ -153,7 +154,7 @@ async def _end(guest: ConnectedPlugin) -> None:
 
 
 async def _noise(here: FakeRuntime, data: bytes) -> None:
-    """A connection that is no plugin's."""
+    """Open a connection that sends no valid registration."""
     reader, writer = await asyncio.open_unix_connection(str(here.server.socket))
     writer.write(data)
     writer.write_eof()
@@ -185,7 +186,7 @@ actions = st.lists(
 
 @settings(deadline=None, max_examples=examples(15))
 @given(actions)
-def test_whatever_plugins_do_containers_are_made_or_refused_for_a_reason(
+def test_misbehaving_plugins_never_leave_a_container_undecided(
     script: list[tuple[Any, ...]],
 ) -> None:
     async def scenario() -> None:

@@ -13,19 +13,19 @@ from plimsoll.protocols.messages import nri
 
 
 @pytest.mark.parametrize("text", ["0", "0-3", "1,3-5", "65535", "7,1"])
-def test_sets(text: str) -> None:
+def test_cpu_lists_are_accepted(text: str) -> None:
     assert is_set(text)
 
 
 @pytest.mark.parametrize(
     "text", ["", "a", "3-1", "1-", "-1", "0,", "65536", "0-99999", "0 1", "0\n", "1--2", "٣"]
 )
-def test_no_sets(text: str) -> None:
+def test_malformed_cpu_lists_are_refused(text: str) -> None:
     assert not is_set(text)
 
 
 @given(st.text("0123456789,-", max_size=8))
-def test_sets_by_hand(text: str) -> None:
+def test_cpu_lists_equal_the_naive_parser(text: str) -> None:
     def naive() -> bool:
         for part in text.split(","):
             ends = part.split("-")
@@ -58,7 +58,7 @@ def test_resources(fields: dict[str, Any], fault: str | None) -> None:
     assert resources_fault(nri.LinuxResources(**fields)) == fault
 
 
-def test_long_texts_are_cut() -> None:
+def test_long_texts_are_truncated() -> None:
     fault = resources_fault(nri.LinuxResources(cpu=nri.LinuxCPU(cpus="x" * 10_000)))
     assert fault is not None
     assert len(fault) < 200
@@ -72,7 +72,7 @@ def test_removals_are_names_too() -> None:
     assert adjustment_fault(nri.ContainerAdjustment(env=[{"key": "-"}])) is not None
 
 
-def test_what_is_not_done_here() -> None:
+def test_unsupported_adjustments_are_named() -> None:
     adjust = nri.ContainerAdjustment(
         hooks={"prestart": [{"path": "/x"}]},
         rlimits=[{"type": "RLIMIT_NOFILE"}],

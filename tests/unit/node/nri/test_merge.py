@@ -1,4 +1,4 @@
-"""The wishes of several plugins, put together."""
+"""Merging of container adjustments of several plugins."""
 
 from __future__ import annotations
 
@@ -56,13 +56,13 @@ CONFLICTS = [
 
 
 @pytest.mark.parametrize(("response", "field"), CONFLICTS, ids=[field for _, field in CONFLICTS])
-def test_two_plugins_cannot_set_the_same(response: nri.CreateContainerResponse, field: str) -> None:
+def test_two_plugins_cannot_set_the_same_field(response: nri.CreateContainerResponse, field: str) -> None:
     creation = ContainerCreation(_container())
     assert creation.add(response, "10-a") is None
     assert creation.add(response, "20-b") == f'plugins "20-b" and "10-a" both tried to set {field}'
 
 
-def test_plugins_see_what_those_before_them_have_set() -> None:
+def test_plugins_see_the_adjustments_of_earlier_plugins() -> None:
     creation = ContainerCreation(_container())
     assert creation.add(edits.pin("1"), "10-a") is None
     assert creation.add(_env(("A", "9"), ("C", "3")), "20-b") is None
@@ -73,7 +73,7 @@ def test_plugins_see_what_those_before_them_have_set() -> None:
     assert owners.compound[NriField.Env].owners == {"A": "20-b", "C": "20-b"}
 
 
-def test_what_is_taken_away_can_be_set_anew() -> None:
+def test_a_removed_field_can_be_set_again() -> None:
     creation = ContainerCreation(_container())
     assert creation.add(_env(("X", "1")), "10-a") is None
     assert creation.add(_env(("-X", ""), ("X", "2")), "20-b") is None
@@ -82,7 +82,7 @@ def test_what_is_taken_away_can_be_set_anew() -> None:
     assert creation.add(_env(("X", "3")), "30-c") == 'plugins "30-c" and "20-b" both tried to set Env X'
 
 
-def test_what_a_container_has_itself_is_free_after_its_removal() -> None:
+def test_a_field_of_the_container_can_be_set_after_its_removal() -> None:
     creation = ContainerCreation(_container())
     assert creation.add(_env(("-A", "")), "10-a") is None
     assert messages.read_env(creation.adjust) == ({}, frozenset({"A"}))
@@ -116,7 +116,7 @@ def test_removed_mounts_and_devices() -> None:
     assert not creation.container.linux.devices
 
 
-def test_arguments_are_replaced_by_who_says_so() -> None:
+def test_arguments_can_be_replaced_with_a_marker() -> None:
     creation = ContainerCreation(_container(args=["a"]))
     assert creation.add(_answer(args=["b"]), "10-a") is None
     assert creation.add(_answer(args=["", "c", "d"]), "20-b") is None
@@ -144,19 +144,19 @@ def test_an_empty_set_of_cpus_changes_nothing() -> None:
         (_answer(linux={"resources": {"unified": {"../x": "1"}}}), "unified: '../x' is not a cgroup file"),
     ],
 )
-def test_what_would_do_harm_is_refused(response: nri.CreateContainerResponse, text: str) -> None:
+def test_harmful_adjustments_are_refused(response: nri.CreateContainerResponse, text: str) -> None:
     fault = ContainerCreation(_container()).add(response, "10-a")
     assert fault is not None
     assert fault.startswith(f'plugin "10-a": {text}')
 
 
-def test_the_container_that_is_made_cannot_be_updated() -> None:
+def test_the_container_being_created_cannot_be_updated() -> None:
     creation = ContainerCreation(_container())
     response = nri.CreateContainerResponse(update=_updates(("c1", edits.cpu_resources("1"))))
     assert creation.add(response, "10-a") == 'plugin "10-a" asked update of "c1" during creation'
 
 
-def test_updates_of_others_are_put_together() -> None:
+def test_updates_of_other_containers_are_merged() -> None:
     changes = ContainerUpdates(Owners())
     assert changes.add(_updates(("x", edits.cpu_resources("1"))), "10-a") is None
     assert (
@@ -242,7 +242,9 @@ def _flat(message: nri.LinuxResources) -> dict[str, Any]:
 
 
 @given(resources, resources)
-def test_putting_is_overwriting(target: nri.LinuxResources, adjustment: nri.LinuxResources) -> None:
+def test_merging_resources_overwrites_set_fields(
+    target: nri.LinuxResources, adjustment: nri.LinuxResources
+) -> None:
     want = _flat(target) | _flat(adjustment)
     set_resources(target, adjustment)
     assert _flat(target) == want
@@ -271,10 +273,10 @@ edit_lists = st.lists(
 
 
 @given(edit_lists)
-def test_variables_come_out_as_one_plugin_after_the_other_would_have_it(
+def test_merged_variables_equal_sequential_application(
     plugins: list[list[tuple[bool, str, str]]],
 ) -> None:
-    """Naively: removals of a plugin first, then what it sets; a conflict if another plugin owns a name."""
+    """Naively: removals of a plugin first, then its settings; a conflict if another plugin owns a name."""
     creation = ContainerCreation(_container())
     env, owner = {"A": "1", "B": "2"}, {}
     for number, wishes in enumerate(plugins):
@@ -305,7 +307,7 @@ texts = st.sampled_from(["", "-", "-x", "x", "/x", "-/x", "../x", "a.b", "0-1", 
 
 
 def _fill(draw: st.DataObject, message: Any, depth: int = 0) -> None:
-    """Set some fields of a message to anything."""
+    """Set some fields of a message to random values."""
     fields = list(message.DESCRIPTOR.fields)
     for field in draw.draw(st.lists(st.sampled_from(fields), max_size=4, unique=True)) if fields else []:
         held = getattr(message, field.name)
@@ -335,7 +337,7 @@ def _scalar(draw: st.DataObject, field: Any) -> Any:
 
 
 @given(st.data())
-def test_whatever_plugins_answer_is_a_container_or_a_reason(draw: st.DataObject) -> None:
+def test_any_responses_are_merged_or_refused(draw: st.DataObject) -> None:
     creation = ContainerCreation(_container())
     for name in ("10-a", "20-b"):
         response = nri.CreateContainerResponse()

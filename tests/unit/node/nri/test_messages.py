@@ -1,4 +1,4 @@
-"""Our values as messages and back."""
+"""Conversion between values and NRI messages."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ values = st.builds(
 
 
 @given(values)
-def test_resources_come_back_as_they_went(resources: LinuxResources) -> None:
+def test_resources_survive_a_round_trip(resources: LinuxResources) -> None:
     message = messages.write_resources(resources)
     again = nri.LinuxResources.FromString(message.SerializeToString())
     assert messages.read_resources(again) == resources

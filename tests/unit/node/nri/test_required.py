@@ -1,4 +1,4 @@
-"""Plugins that must be there."""
+"""Required plugins."""
 
 from __future__ import annotations
 
@@ -28,12 +28,14 @@ CPU = [("10", "cpu")]
         ({ANNOTATION: ""}, ["gpu"], 'validation error: required plugin "gpu" not present'),
     ],
 )
-def test_required(annotations: dict[str, str], always: list[str], fault: str | None) -> None:
+def test_required_plugins_of_an_annotation(
+    annotations: dict[str, str], always: list[str], fault: str | None
+) -> None:
     assert required_fault(annotations, "app", always, CPU) == fault
 
 
 @pytest.mark.parametrize("value", ["cpu", "{a: b}", "[1]", "[", "[" * 10_000, "- &a [*a]"])
-def test_annotations_that_name_nothing(value: str) -> None:
+def test_annotations_without_plugin_names(value: str) -> None:
     fault = required_fault({ANNOTATION: value}, "app", [], CPU)
     assert fault is not None
     assert fault.startswith("invalid required-plugins.noderesource.dev annotation")

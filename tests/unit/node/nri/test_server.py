@@ -1,4 +1,4 @@
-"""NRI plugins over a real socket."""
+"""NRI server over a real socket."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ from plimsoll.protocols.mux import PLUGIN_SERVICE, RUNTIME_SERVICE, Mux
 from plimsoll.protocols.nri import ALL_EVENTS, NriEvent, NriPlugin, edits
 from plimsoll.protocols.nri.events import PLUGIN, RUNTIME
 from plimsoll.protocols.ttrpc import UNIMPLEMENTED, Handler, TtrpcClient, TtrpcFault, TtrpcServer
-from tests.unit.node.nri.fixtures import POD, RESOURCES, SPEC, FakeRuntime, fake_runtime, held, state, until
+from tests.unit.node.nri.fixtures import POD, RESOURCES, SPEC, FakeRuntime, fake_runtime, held, state
+from tests.waiting import until
 
 
 def run(scenario: Callable[[FakeRuntime], Coroutine[Any, Any, None]], **options: Any) -> None:
@@ -51,10 +52,10 @@ async def create(here: FakeRuntime, id: str = "c1") -> AdjustedContainer | Runti
     return await here.server.create(POD, replace(SPEC, id=id), RESOURCES)
 
 
-# -- coming and going
+# -- connections
 
 
-def test_a_start_that_is_broken_off_leaves_no_socket_open() -> None:
+def test_a_cancelled_start_leaves_no_socket_open() -> None:
     async def scenario(here: FakeRuntime) -> None:
         socket = here.server.socket.with_name("2.sock")
         second = NriServer(socket, "r", "1", here.inventory, here.apply)
@@ -166,7 +167,7 @@ def test_a_plugin_that_does_not_register_in_time_is_closed() -> None:
     run(scenario, registration_timeout=0.05)
 
 
-def test_events_that_are_none_are_refused() -> None:
+def test_unknown_event_masks_are_refused() -> None:
     async def scenario(here: FakeRuntime) -> None:
         for events in (1 << 14, -1):
             plugin = NriPlugin("x", "10", {}, socket=here.server.socket, events=events)
@@ -177,7 +178,7 @@ def test_events_that_are_none_are_refused() -> None:
     run(scenario)
 
 
-def test_no_more_plugins_than_there_may_be() -> None:
+def test_the_number_of_plugins_is_limited() -> None:
     async def scenario(here: FakeRuntime) -> None:
         await here.add("x", "10", {})
         fault = await NriPlugin("y", "20", {}, socket=here.server.socket).run()
@@ -187,7 +188,7 @@ def test_no_more_plugins_than_there_may_be() -> None:
     run(scenario, max_plugins=1)
 
 
-def test_a_plugin_that_cannot_take_parts_is_refused() -> None:
+def test_a_plugin_without_chunked_synchronize_is_refused() -> None:
     async def scenario(here: FakeRuntime) -> None:
         here.containers = {f"c{n}": held(f"c{n}", env={"X": "y" * 500_000}) for n in range(20)}
         old = OldPlugin(here.server.socket, split=False)
@@ -202,7 +203,7 @@ def test_a_plugin_that_cannot_take_parts_is_refused() -> None:
 # -- creations
 
 
-def test_adjustments_are_put_together_in_order() -> None:
+def test_adjustments_are_merged_in_plugin_order() -> None:
     async def scenario(here: FakeRuntime) -> None:
         seen: list[Any] = []
         here.containers = {"other": held("other")}
@@ -286,7 +287,7 @@ def test_an_error_fails_the_creation_with_its_text() -> None:
     run(scenario)
 
 
-def test_a_plugin_that_hangs_is_left_out_from_then_on() -> None:
+def test_a_plugin_that_hangs_is_disconnected() -> None:
     async def scenario(here: FakeRuntime) -> None:
         await here.add("a", "10", {NriEvent.CREATE_CONTAINER: hang})
         await here.add("b", "20", {NriEvent.CREATE_CONTAINER: answering(edits.pin("1"))})
@@ -315,7 +316,7 @@ def test_a_validator_that_hangs_fails_the_creation() -> None:
     run(scenario, request_timeout=0.4)
 
 
-def test_validators_see_what_is_to_be_done_and_by_whom() -> None:
+def test_validators_see_adjustments_and_their_owners() -> None:
     async def scenario(here: FakeRuntime) -> None:
         seen: list[Any] = []
         verdict = nri.ValidateContainerAdjustmentResponse()
@@ -340,7 +341,7 @@ def test_validators_see_what_is_to_be_done_and_by_whom() -> None:
     run(scenario)
 
 
-def test_plugins_that_must_be_there() -> None:
+def test_a_missing_required_plugin_fails_the_creation() -> None:
     async def scenario(here: FakeRuntime) -> None:
         assert await create(here) == RuntimeFault(
             "CreateContainerError",
@@ -368,7 +369,7 @@ def test_unsupported_adjustments_are_reported(caplog: pytest.LogCaptureFixture) 
     assert "10-a requested unsupported adjustments: hooks, rlimits" in caplog.text
 
 
-def test_an_answer_that_cannot_be_read_fails_the_creation() -> None:
+def test_a_malformed_response_fails_the_creation() -> None:
     async def scenario(here: FakeRuntime) -> None:
         plugin = OldPlugin(here.server.socket, garbage=True)
         await plugin.start()
@@ -384,7 +385,7 @@ def test_an_answer_that_cannot_be_read_fails_the_creation() -> None:
 # -- the life of a container
 
 
-def test_events_reach_those_that_asked_for_them() -> None:
+def test_events_reach_their_subscribers() -> None:
     async def scenario(here: FakeRuntime) -> None:
         news: list[Any] = []
         some: list[Any] = []
@@ -431,7 +432,7 @@ def test_events_reach_those_that_asked_for_them() -> None:
     run(scenario)
 
 
-def test_an_error_of_one_plugin_keeps_no_other_from_its_news() -> None:
+def test_an_error_of_one_plugin_does_not_keep_events_from_others() -> None:
     async def scenario(here: FakeRuntime) -> None:
         news: list[Any] = []
         refusal = answering(TtrpcFault(2, "not mine"))
@@ -445,7 +446,7 @@ def test_an_error_of_one_plugin_keeps_no_other_from_its_news() -> None:
     run(scenario)
 
 
-def test_an_update_is_what_plugins_make_of_it() -> None:
+def test_plugins_adjust_an_update() -> None:
     async def scenario(here: FakeRuntime) -> None:
         seen: list[Any] = []
         first = nri.UpdateContainerResponse(update=[edits.update("c1", edits.cpu_resources("2"))])
@@ -471,7 +472,7 @@ def test_an_update_is_what_plugins_make_of_it() -> None:
     run(scenario)
 
 
-def test_what_a_container_leaves_is_given_to_others() -> None:
+def test_stopping_a_container_updates_others() -> None:
     async def scenario(here: FakeRuntime) -> None:
         response = nri.StopContainerResponse(update=[edits.update("x", edits.cpu_resources("0-3"))])
         await here.add("a", "10", {NriEvent.STOP_CONTAINER: answering(response)})
@@ -517,7 +518,7 @@ def test_updates_are_applied_and_failures_reported() -> None:
     run(scenario)
 
 
-def test_an_update_waits_for_the_creation_that_is_under_way() -> None:
+def test_an_update_waits_for_a_creation_in_progress() -> None:
     async def scenario(here: FakeRuntime) -> None:
         here.containers = {"a": held("a")}
         entered, leave = asyncio.Event(), asyncio.Event()
@@ -563,8 +564,8 @@ def test_an_update_inside_a_handler_ends_with_the_handler() -> None:
     run(scenario, request_timeout=0.4)
 
 
-def test_an_update_that_meets_an_update_locks_nothing_up() -> None:
-    """A runtime holds a container while hooks are asked about it; a plugin changes the same one meanwhile."""
+def test_concurrent_updates_do_not_deadlock() -> None:
+    """A runtime locks a container during hooks, while a plugin updates the same container."""
 
     async def scenario(here: FakeRuntime) -> None:
         here.containers = {"c1": held("c1")}
@@ -588,7 +589,7 @@ def test_an_update_that_meets_an_update_locks_nothing_up() -> None:
     run(scenario)
 
 
-def test_plugins_see_what_updates_have_made_of_a_container() -> None:
+def test_plugins_see_updated_resources_of_a_container() -> None:
     async def scenario(here: FakeRuntime) -> None:
         news: list[Any] = []
         plugin = await here.add("p", "10", {NriEvent.POST_UPDATE_CONTAINER: answering(None, news)})
@@ -627,7 +628,7 @@ def test_a_plugin_connecting_during_creation_receives_the_container() -> None:
 
 
 class OldPlugin:
-    """A plugin made by hand: answers what it knows, the rest is unimplemented."""
+    """Plugin of an older protocol: responds to the calls it knows, all others are unimplemented."""
 
     def __init__(self, socket: Path, *, split: bool = True, garbage: bool = False) -> None:
         self.socket = socket

@@ -1,4 +1,4 @@
-"""Long synchronisations."""
+"""Splitting of long synchronize messages."""
 
 from __future__ import annotations
 
@@ -14,9 +14,7 @@ names = st.lists(st.text("ab", max_size=300), max_size=12)
 
 
 @given(names, names, st.integers(2, 700))
-def test_parts_are_the_whole_in_order_and_none_is_too_long(
-    pods: list[str], containers: list[str], largest: int
-) -> None:
+def test_parts_are_complete_ordered_and_bounded(pods: list[str], containers: list[str], largest: int) -> None:
     parts = split([nri.PodSandbox(id=n) for n in pods], [nri.Container(id=n) for n in containers], largest)
     alone = [nri.SynchronizeRequest(pods=[nri.PodSandbox(id=n)], more=True) for n in (*pods, *containers)]
     if parts is None:
@@ -37,5 +35,5 @@ def test_parts_are_the_whole_in_order_and_none_is_too_long(
         assert fuller.ByteSize() > largest
 
 
-def test_nothing_is_one_empty_part() -> None:
+def test_an_empty_list_is_one_empty_part() -> None:
     assert split([], []) == [nri.SynchronizeRequest()]

@@ -1,4 +1,4 @@
-"""A plugin's CPUs reach the kernel."""
+"""CPUs set by a plugin, checked in the kernel."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from plimsoll.node.cgroups import Cgroups
 from plimsoll.node.nri import NriServer
 from plimsoll.protocols.messages import nri
 from plimsoll.protocols.nri import NriEvent, NriPlugin, edits
-from tests.unit.node.nri.fixtures import until
 from tests.unit.node.runtime.runtime_harness import a_pod, kernel_cgroups, runtime_harness, shell, state
+from tests.waiting import until
 
 
 def _allowed(pid: int) -> str:
@@ -34,7 +34,7 @@ def cgroups() -> Iterator[Cgroups]:
         assert found.tear_down()
 
 
-def test_a_process_runs_where_a_plugin_wants_it(cgroups: Cgroups) -> None:
+def test_a_process_runs_on_the_cpus_a_plugin_sets(cgroups: Cgroups) -> None:
     cpus = sorted(os.sched_getaffinity(0))
     if len(cpus) < 2:
         pytest.skip("needs two CPUs")

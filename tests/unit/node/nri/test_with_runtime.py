@@ -1,4 +1,4 @@
-"""A runtime, its plugins, and containers from their first to their last day."""
+"""Runtime with plugins, through the lifecycle of containers."""
 
 from __future__ import annotations
 
@@ -16,11 +16,12 @@ from plimsoll.node.runtime import SimulatedRuntime
 from plimsoll.protocols.messages import nri
 from plimsoll.protocols.nri import NriEvent, NriPlugin, edits
 from plimsoll.protocols.ttrpc import TtrpcFault
-from tests.unit.node.nri.fixtures import PLAN, POD, SPEC, until
+from tests.unit.node.nri.fixtures import PLAN, POD, SPEC
+from tests.waiting import until
 
 
 class Pinning:
-    """A plugin that gives each container a CPU of its own, and spare ones to who is left."""
+    """Plugin that gives each container an exclusive CPU, and the remaining CPUs to the others."""
 
     def __init__(self, socket: Path) -> None:
         self.free = ["0", "1"]

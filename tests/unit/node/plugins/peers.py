@@ -1,13 +1,10 @@
-"""Scriptable drivers in the test's own event loop, on real sockets."""
+"""Scriptable drivers in the test's event loop, on real sockets."""
 
 from __future__ import annotations
 
 import asyncio
-import shutil
-import tempfile
-import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -18,8 +15,9 @@ from plimsoll.node.layout import Layout
 from plimsoll.node.plugins import PluginManager, PluginTiming
 from plimsoll.protocols import rpc
 from plimsoll.protocols.messages import dra_v1, dra_v1beta1, health_v1, health_v1alpha1, registration
+from tests.directories import short_directory
 from tests.leaks import leaked_tasks
-from tests.waiting import DEADLINE
+from tests.waiting import DEADLINE, until
 
 T = TypeVar("T")
 DRIVER = "gpu.example.com"
@@ -40,18 +38,9 @@ def device(pool: str = "pool", uid: str = "uid-a") -> tuple[PreparedDevice, ...]
     return (PreparedDevice(pool, "dev-0", ("gpu",), (f"example.com/gpu={uid}",)),)
 
 
-@contextmanager
-def short_directory() -> Iterator[Path]:
-    directory = tempfile.mkdtemp(prefix="p-", dir="/tmp")
-    try:
-        yield Path(directory)
-    finally:
-        shutil.rmtree(directory)
-
-
 @asynccontextmanager
 async def node(times: PluginTiming = QUICK, **options: Any) -> AsyncIterator[tuple[Layout, PluginManager]]:
-    """Plugins on a directory of their own; nothing may be left of them."""
+    """Run a plugin manager in its own directory and check that nothing is left of it."""
     with short_directory() as directory:
         layout = Layout(directory)
         plugins = PluginManager(layout, times=times, **options)
@@ -64,17 +53,8 @@ async def node(times: PluginTiming = QUICK, **options: Any) -> AsyncIterator[tup
             assert not left, left
 
 
-async def until(look: Callable[[], T], fine: Callable[[T], bool] = bool, seconds: float = DEADLINE) -> T:
-    """Look until it is fine; what was seen then."""
-    deadline = time.monotonic() + seconds
-    while not fine(found := look()):
-        assert time.monotonic() < deadline, found
-        await asyncio.sleep(0.01)
-    return found
-
-
 async def registered(plugins: PluginManager, count: int = 1, connected: int | None = None) -> None:
-    """Wait until so many plugins are registered, and so many of them connected."""
+    """Wait until a number of plugins is registered, and a number of them connected."""
     wanted = count if connected is None else connected
     await until(
         lambda: plugins.drivers(),
@@ -83,7 +63,7 @@ async def registered(plugins: PluginManager, count: int = 1, connected: int | No
 
 
 class Peer:
-    """A driver; change its attributes to change what it does."""
+    """Driver whose attributes control its responses."""
 
     def __init__(
         self,
@@ -144,7 +124,7 @@ class Peer:
         self._servers[self.dra] = await rpc.serve(self.dra, handlers)
 
     async def register(self) -> None:
-        """Put up the registration socket."""
+        """Create the registration socket."""
         self.socket.parent.mkdir(parents=True, exist_ok=True)
         methods: Any = {"GetInfo": self._info, "NotifyRegistrationStatus": self._notify}
         handler = rpc.handle(registration.DESCRIPTOR, "Registration", methods)
@@ -156,7 +136,7 @@ class Peer:
         return self
 
     async def stop(self, *paths: Path, grace: float | None = None) -> None:
-        """Stop serving there, or everywhere; the sockets go."""
+        """Stop serving one socket, or all; the sockets are removed."""
         for path in paths or tuple(self._servers):
             server = self._servers.pop(path, None)
             if server is not None:
@@ -235,7 +215,7 @@ class Peer:
 
 
 def run(scenario: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    """A scenario that may not hang, and after which no peer is left."""
+    """Run a scenario with a timeout and check that no peer is left."""
 
     async def bounded() -> None:
         try:

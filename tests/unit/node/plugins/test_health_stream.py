@@ -1,4 +1,4 @@
-"""The stream of health from drivers on real sockets."""
+"""Health streams of drivers on real sockets."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from tests.unit.node.plugins.peers import (
     node,
     registered,
     run,
-    until,
 )
+from tests.waiting import until
 
 
 def report(health: int, message: str = "", device: str = "dev-0", **more: Any) -> dict[str, Any]:
@@ -55,7 +55,7 @@ def test_health_is_followed_in_both_versions(version: str) -> None:
     run(scenario)
 
 
-def test_a_stream_that_ends_is_begun_again() -> None:
+def test_a_stream_that_ends_is_reopened() -> None:
     async def scenario() -> None:
         async with node() as (layout, plugins):
             peer = await Peer(layout, versions=[V1, HEALTH]).start()
@@ -75,7 +75,7 @@ def test_a_stream_that_ends_is_begun_again() -> None:
     run(scenario)
 
 
-def test_what_is_not_said_again_runs_out() -> None:
+def test_health_that_is_not_renewed_expires() -> None:
     async def scenario() -> None:
         now = [0.0]
         async with node(monotonic=lambda: now[0]) as (layout, plugins):
@@ -95,7 +95,7 @@ def test_what_is_not_said_again_runs_out() -> None:
     run(scenario)
 
 
-def test_a_driver_that_has_no_health_after_all_is_not_asked_again() -> None:
+def test_a_driver_without_a_health_service_is_not_called_again() -> None:
     async def scenario() -> None:
         async with node() as (layout, plugins):
             peer = Peer(layout, versions=[V1])
@@ -113,7 +113,7 @@ def test_a_driver_that_has_no_health_after_all_is_not_asked_again() -> None:
     run(scenario)
 
 
-def test_the_end_of_one_stream_leaves_what_others_say() -> None:
+def test_the_end_of_one_stream_keeps_the_health_of_other_drivers() -> None:
     async def scenario() -> None:
         async with node() as (layout, plugins):
             old = await Peer(layout, versions=[V1, HEALTH], instance="old").start()
@@ -131,7 +131,7 @@ def test_the_end_of_one_stream_leaves_what_others_say() -> None:
     run(scenario)
 
 
-def test_a_flood_does_not_drown_the_calls() -> None:
+def test_a_flood_of_health_reports_does_not_block_calls() -> None:
     async def scenario() -> None:
         async with node(QUICK) as (layout, plugins):
             peer = await Peer(layout, versions=[V1, HEALTH]).start()

@@ -1,4 +1,4 @@
-"""The kubelet's metrics of drivers."""
+"""DRA metrics of the kubelet."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Conversations with drivers on real sockets: they come, restart and leave, and calls go to the right one."""
+"""Plugin manager with drivers on real sockets: registration, restarts, and routing of calls."""
 
 from __future__ import annotations
 
@@ -10,16 +10,8 @@ from prometheus_client import generate_latest as page
 
 from plimsoll.node.claim_info import DriverFault
 from plimsoll.node.plugins import DraMetrics, PluginTiming
-from tests.unit.node.plugins.peers import (
-    DRIVER,
-    Peer,
-    claim,
-    device,
-    node,
-    registered,
-    run,
-    until,
-)
+from tests.unit.node.plugins.peers import DRIVER, Peer, claim, device, node, registered, run
+from tests.waiting import until
 
 
 def test_a_driver_registers_prepares_and_releases() -> None:
@@ -58,7 +50,7 @@ def test_a_driver_registers_prepares_and_releases() -> None:
     run(scenario)
 
 
-def test_a_claim_named_twice_is_asked_for_once() -> None:
+def test_a_claim_listed_twice_is_prepared_once() -> None:
     async def scenario() -> None:
         async with node() as (layout, plugins):
             peer = await Peer(layout).start()
@@ -70,7 +62,7 @@ def test_a_claim_named_twice_is_asked_for_once() -> None:
     run(scenario)
 
 
-def test_drivers_that_are_not_there() -> None:
+def test_calls_to_unregistered_drivers_fail() -> None:
     async def scenario() -> None:
         async with node() as (_, plugins):
             for name, text in (
@@ -100,8 +92,8 @@ def test_a_driver_restarts_with_the_same_sockets() -> None:
     run(scenario)
 
 
-def test_a_driver_restarts_without_a_trace_of_it_in_the_registration_directory() -> None:
-    """Only the driver's own socket went and came back: the connection is made again."""
+def test_a_driver_restart_that_the_registration_directory_does_not_show() -> None:
+    """Only the driver's service socket is recreated: the manager reconnects."""
 
     async def scenario() -> None:
         async with node() as (layout, plugins):
@@ -161,7 +153,7 @@ def test_a_driver_disconnects_during_a_call() -> None:
     run(scenario)
 
 
-def test_a_driver_that_leaves_may_finish_its_answer() -> None:
+def test_a_driver_that_unregisters_may_finish_its_response() -> None:
     async def scenario() -> None:
         async with node() as (layout, plugins):
             peer = await Peer(layout).start()
@@ -198,7 +190,7 @@ def test_stopping_ends_calls_under_way() -> None:
     run(scenario)
 
 
-def test_a_caller_that_is_cancelled_is() -> None:
+def test_a_cancelled_call_is_cancelled() -> None:
     async def scenario() -> None:
         async with node() as (layout, plugins):
             peer = await Peer(layout).start()
@@ -214,7 +206,7 @@ def test_a_caller_that_is_cancelled_is() -> None:
     run(scenario)
 
 
-def test_a_driver_that_answers_late() -> None:
+def test_a_late_response_is_a_timeout() -> None:
     async def scenario() -> None:
         registry = CollectorRegistry()
         async with node(PluginTiming(scan=0.02, call=0.4), metrics=DraMetrics(registry)) as (layout, plugins):
@@ -238,7 +230,7 @@ def test_a_driver_that_answers_late() -> None:
     run(scenario)
 
 
-def test_answers_that_are_no_answers() -> None:
+def test_malformed_responses_are_faults() -> None:
     async def scenario() -> None:
         async with node() as (layout, plugins):
             peer = await Peer(layout).start()
@@ -290,7 +282,7 @@ def test_a_missing_driver_is_reported_once() -> None:
     run(scenario)
 
 
-def test_a_driver_that_is_back_in_time_is_not_gone() -> None:
+def test_a_driver_that_returns_in_time_is_not_reported_as_gone() -> None:
     async def scenario() -> None:
         async with node(PluginTiming(scan=0.02, gone=3.0)) as (layout, plugins):
             gone: list[str] = []
@@ -312,7 +304,7 @@ def test_a_driver_that_is_back_in_time_is_not_gone() -> None:
     run(scenario)
 
 
-def test_cleaning_up_ends_when_the_driver_is_back() -> None:
+def test_cleanup_is_cancelled_when_the_driver_returns() -> None:
     async def scenario() -> None:
         async with node() as (layout, plugins):
             ends: list[str] = []
@@ -336,7 +328,7 @@ def test_cleaning_up_ends_when_the_driver_is_back() -> None:
     run(scenario)
 
 
-def test_what_listeners_do_wrong_stays_with_them(caplog: pytest.LogCaptureFixture) -> None:
+def test_errors_of_listeners_are_contained(caplog: pytest.LogCaptureFixture) -> None:
     async def scenario() -> None:
         async with node() as (layout, plugins):
 

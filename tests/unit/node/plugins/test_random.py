@@ -1,4 +1,4 @@
-"""Drivers that appear, disappear and restart at random; calls always reach the plugin of a plain model."""
+"""Drivers that appear, disappear and restart at random, compared with a model."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ import pytest
 from plimsoll.node.claim_info import DriverFault
 from plimsoll.node.layout import Layout
 from plimsoll.node.plugins import PluginManager
-from tests.unit.node.plugins.peers import DRIVER, QUICK, Peer, claim, run, short_directory, until
+from tests.directories import short_directory
+from tests.unit.node.plugins.peers import DRIVER, QUICK, Peer, claim, run
+from tests.waiting import until
 
 
 @dataclass
@@ -25,13 +27,15 @@ class Instance:
 
 
 def serving(instances: list[Instance]) -> Instance | None:
-    """The one that is asked: the newest that is registered and serves; else the newest registered."""
+    """Return the plugin that is called: the newest that is registered and serves, else the newest
+    registered.
+    """
     known = sorted((one for one in instances if one.registers), key=lambda one: (one.serves, one.made))
     return known[-1] if known else None
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_calls_go_where_the_model_says(seed: int) -> None:
+def test_calls_reach_the_plugin_that_the_model_selects(seed: int) -> None:
     chance = random.Random(seed)
 
     async def scenario() -> None:
@@ -64,7 +68,7 @@ def test_calls_go_where_the_model_says(seed: int) -> None:
 
 
 async def agreed(plugins: PluginManager, instances: list[Instance]) -> None:
-    """Wait until the plugins have seen what there is."""
+    """Wait until the plugin manager agrees with the model."""
     wanted = {one.peer.endpoint: one.serves for one in instances if one.registers}
     await until(
         lambda: {info.endpoint: info.connected for info in plugins.drivers()}, lambda found: found == wanted
@@ -72,7 +76,7 @@ async def agreed(plugins: PluginManager, instances: list[Instance]) -> None:
 
 
 async def act(chance: random.Random, step: int, one: Instance) -> None:
-    """One thing happens to one plugin."""
+    """Change one plugin at random."""
     match chance.choice(["register", "register", "leave", "serve", "serve", "fail", "restart"]):
         case "register" if not one.registers:
             await asyncio.sleep(0.02)  # the clock of files ticks that slowly

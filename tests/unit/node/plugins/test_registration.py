@@ -12,20 +12,9 @@ import pytest
 from plimsoll.errors import ConfigError
 from plimsoll.node.layout import Layout
 from plimsoll.node.plugins import PluginManager, PluginTiming
-from tests.unit.node.plugins.peers import (
-    BETA,
-    DRIVER,
-    QUICK,
-    V1,
-    Peer,
-    claim,
-    device,
-    node,
-    registered,
-    run,
-    short_directory,
-    until,
-)
+from tests.directories import short_directory
+from tests.unit.node.plugins.peers import BETA, DRIVER, QUICK, V1, Peer, claim, device, node, registered, run
+from tests.waiting import until
 
 
 def test_an_endpoint_is_not_taken_over() -> None:
@@ -95,9 +84,9 @@ def test_plugins_receive_the_reason_of_a_rejection(options: dict[str, str], text
             peer = Peer(layout, socket="peer.sock", **options)
             await peer.register()
             await until(lambda: len(peer.notified) >= 2)  # and again, after a while
-            said = text.format(socket=peer.socket, name=peer.name, endpoint=peer.endpoint)
-            assert set(peer.notified) == {(False, said)}
-            assert plugins.refused() == {peer.socket: said}
+            message = text.format(socket=peer.socket, name=peer.name, endpoint=peer.endpoint)
+            assert set(peer.notified) == {(False, message)}
+            assert plugins.refused() == {peer.socket: message}
             assert plugins.drivers() == ()
             await peer.stop()
             await until(lambda: not plugins.refused())
@@ -120,7 +109,7 @@ def test_a_plugin_rejecting_the_notification_is_not_registered() -> None:
     run(scenario)
 
 
-def test_a_plugin_that_says_nothing_for_too_long() -> None:
+def test_an_unresponsive_plugin_is_not_registered() -> None:
     async def scenario() -> None:
         async with node(PluginTiming(scan=0.02, info=0.1, retry=0.05)) as (layout, plugins):
             peer = Peer(layout)
@@ -136,7 +125,7 @@ def test_a_plugin_that_says_nothing_for_too_long() -> None:
     run(scenario)
 
 
-def test_an_agent_that_restarts_finds_all_drivers_again() -> None:
+def test_a_restarted_agent_finds_all_drivers() -> None:
     async def scenario() -> None:
         with short_directory() as directory:
             layout = Layout(directory)
@@ -180,7 +169,7 @@ def test_the_newest_socket_wins_after_a_restart() -> None:
     run(scenario)
 
 
-def test_strange_things_in_the_registration_directory() -> None:
+def test_unexpected_files_in_the_registration_directory_are_ignored() -> None:
     async def scenario() -> None:
         async with node() as (layout, plugins):
             directory = layout.registry
@@ -211,7 +200,7 @@ def test_strange_things_in_the_registration_directory() -> None:
     run(scenario)
 
 
-def test_a_socket_whose_path_is_too_long() -> None:
+def test_a_socket_with_a_too_long_path_is_reported() -> None:
     async def scenario() -> None:
         async with node() as (layout, plugins):
             long = layout.registry / ("x" * 90)
@@ -240,13 +229,13 @@ def test_an_unserved_socket_is_retried() -> None:
     run(scenario)
 
 
-def test_directories_that_cannot_be_made(tmp_path: Path) -> None:
+def test_directories_that_cannot_be_created_are_reported(tmp_path: Path) -> None:
     (tmp_path / "root").write_text("a file")
     with pytest.raises(ConfigError, match="plugins_registry: cannot be created: Not a directory"):
         asyncio.run(PluginManager(Layout(tmp_path / "root")).start())
 
 
-def test_the_first_known_version_of_the_plugins_list() -> None:
+def test_the_first_supported_version_is_used() -> None:
     async def scenario() -> None:
         async with node() as (layout, plugins):
             peer = await Peer(layout, versions=["v2.DRAPlugin", BETA, V1]).start()

@@ -27,7 +27,7 @@ from plimsoll.node.plugins.registration import PluginTiming, retry_delay
 from plimsoll.node.plugins.registry import Plugin, Registry
 from plimsoll.node.plugins.sockets import MAX_DEPTH, MAX_ENTRIES, Socket, compare, scan
 from plimsoll.protocols.messages import health_v1, health_v1alpha1
-from tests.unit.node.plugins.peers import short_directory
+from tests.directories import short_directory
 
 DRIVERS = ("a", "b")
 ENDPOINTS = ("/x", "/y", "/z")
@@ -49,8 +49,8 @@ STEPS = st.lists(
 
 
 @given(STEPS)
-def test_the_registry_is_as_a_plain_list(steps: list[tuple[object, ...]]) -> None:
-    """The twin keeps all plugins in one list and works everything out when asked."""
+def test_the_registry_equals_a_plain_list(steps: list[tuple[object, ...]]) -> None:
+    """Compare with a list of all plugins that is searched for every question."""
     registry = Registry()
     plain: dict[int, list[object]] = {}  # rank -> driver, endpoint, connected
     since: dict[str, float] = {}  # driver -> when it was first seen without a connection
@@ -102,7 +102,7 @@ def test_the_registry_is_as_a_plain_list(steps: list[tuple[object, ...]]) -> Non
         assert list(registry.gone(now, 30)) == []
 
 
-def test_waits_double_to_a_limit() -> None:
+def test_backoff_doubles_up_to_a_limit() -> None:
     waits = [retry_delay(failures, PluginTiming()) for failures in range(1, 12)]
     assert waits == [0.5, 1, 2, 4, 8, 16, 32, 64, 122, 122, 122]
     assert retry_delay(10**9, PluginTiming()) == 122
@@ -118,7 +118,7 @@ def bind(path: Path) -> None:
         server.bind(str(path))
 
 
-def test_a_look_sees_sockets_and_nothing_else() -> None:
+def test_a_scan_finds_only_sockets() -> None:
     with short_directory() as directory:
         assert scan(directory / "missing") == {}
         for name in ("b.sock", "a.sock", "sub/c.sock", ".hidden", ".sub/d.sock", "sub/.e"):
@@ -137,7 +137,7 @@ def test_a_look_sees_sockets_and_nothing_else() -> None:
         ]
 
 
-def test_a_look_is_bounded() -> None:
+def test_a_scan_is_bounded() -> None:
     with short_directory() as directory:
         deep = directory
         for _ in range(MAX_DEPTH + 3):
@@ -151,7 +151,7 @@ def test_a_look_is_bounded() -> None:
         assert len(scan(directory)) <= 1
 
 
-def test_a_socket_made_anew_is_another_one_and_its_mode_is_no_matter() -> None:
+def test_a_recreated_socket_is_a_new_one_whatever_its_mode() -> None:
     with short_directory() as directory:
         bind(directory / "s")
         first = scan(directory)
@@ -172,7 +172,7 @@ SEEN = st.dictionaries(
 
 
 @given(SEEN, SEEN)
-def test_changes_lead_from_one_look_to_the_next(
+def test_changes_lead_from_one_scan_to_the_next(
     old: dict[Path, tuple[int, int]], new: dict[Path, tuple[int, int]]
 ) -> None:
     before = {path: Socket(made, path, 1, inode) for path, (made, inode) in old.items()}
@@ -222,7 +222,7 @@ _UNKNOWN = [HealthReport("p", "d1", UNKNOWN_HEALTH, 5.0)]
 def test_health_is_the_newest_report_that_still_holds(
     events: list[tuple[str, int, list[HealthReport]]],
 ) -> None:
-    """The twin keeps every message there ever was, and reads them from the end."""
+    """Compare with a log of all messages that is read from the end."""
     cache = HealthCache()
     reported: list[tuple[float, int, HealthReport]] = []
     now = 0.0
@@ -278,7 +278,7 @@ def test_reports_of_both_versions_are_read() -> None:
 
 
 @given(st.text(max_size=3000))
-def test_messages_are_cut_between_characters(text: str) -> None:
+def test_messages_are_truncated_between_characters(text: str) -> None:
     truncate = truncate_message(text.encode(errors="replace").decode())
     assert len(truncate.encode()) <= MAX_MESSAGE_BYTES
     if len(text.encode(errors="replace")) <= MAX_MESSAGE_BYTES:

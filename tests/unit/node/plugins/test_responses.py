@@ -54,7 +54,7 @@ def test_devices_are_read_in_both_versions() -> None:
     assert read[0].share_id == share
 
 
-def test_errors_skipped_claims_and_strange_ones() -> None:
+def test_errors_missing_claims_and_unknown_claims() -> None:
     response = prepared(a={})
     response.claims["uid-b"].error = "no such device" + "!" * 5000
     found = read_prepared(DRIVER, [*CLAIMS, claim("c"), claim("d")], response)
@@ -106,7 +106,7 @@ def test_errors_skipped_claims_and_strange_ones() -> None:
         ({"share_id": "\x1b[31m"}, r'"\u001b[31m" is not a share ID'),
     ],
 )
-def test_answers_that_cannot_be_used(device: dict[str, Any], text: str) -> None:
+def test_malformed_responses_are_faults(device: dict[str, Any], text: str) -> None:
     found = read_prepared(DRIVER, CLAIMS, prepared(a=device, b={}))
     fault = found["uid-a"]
     assert isinstance(fault, DriverFault)
@@ -117,7 +117,7 @@ def test_answers_that_cannot_be_used(device: dict[str, Any], text: str) -> None:
     assert found["uid-b"] == (PreparedDevice("", ""),)  # the others are not to blame
 
 
-def test_too_many_devices() -> None:
+def test_too_many_devices_are_a_fault() -> None:
     response = dra_v1.NodePrepareResourcesResponse()
     for _ in range(MAX_DEVICES):
         response.claims["uid-a"].devices.add()
@@ -129,7 +129,7 @@ def test_too_many_devices() -> None:
 
 
 @given(st.binary(max_size=200), st.sampled_from([dra_v1, dra_v1beta1]), st.booleans())
-def test_whatever_can_be_parsed_is_answered_for_every_claim(data: bytes, messages: Any, known: bool) -> None:
+def test_any_parsed_response_has_a_result_for_every_claim(data: bytes, messages: Any, known: bool) -> None:
     claims = CLAIMS
     for kind, read in (
         (messages.NodePrepareResourcesResponse, read_prepared),
@@ -158,7 +158,7 @@ _TEXT = st.text(max_size=200) | st.sampled_from(
     ),
     _TEXT,
 )
-def test_any_texts_become_devices_or_a_short_fault(devices: list[tuple[Any, ...]], error: str) -> None:
+def test_any_text_is_a_device_or_a_short_fault(devices: list[tuple[Any, ...]], error: str) -> None:
     def clean(text: str) -> str:
         return text.encode(errors="replace").decode()
 
@@ -191,7 +191,7 @@ def judge(
     return validate_plugin_info(type, name, endpoint, versions, SOCKET)
 
 
-def test_what_is_taken() -> None:
+def test_accepted_registrations() -> None:
     assert judge() == PluginInfo(DRIVER, "/p/dra.sock", V1)
     assert judge(endpoint="") == PluginInfo(DRIVER, SOCKET, V1)
     assert judge(endpoint="/somewhere/else/a b.sock") == PluginInfo(DRIVER, "/somewhere/else/a b.sock", V1)
@@ -221,7 +221,7 @@ def test_what_is_taken() -> None:
         ({"endpoint": "/" + "p" * 107}, "has 108 bytes, at most 107 are possible"),
     ],
 )
-def test_what_is_refused(asked: dict[str, Any], text: str) -> None:
+def test_refused_registrations(asked: dict[str, Any], text: str) -> None:
     refusal = judge(**asked)
     assert isinstance(refusal, RegistrationRefusal)
     assert refusal.message.startswith("RegisterPlugin error -- ")
@@ -230,7 +230,9 @@ def test_what_is_refused(asked: dict[str, Any], text: str) -> None:
 
 
 @given(st.text(max_size=300), st.text(max_size=300), st.text(max_size=300), st.lists(st.text(), max_size=70))
-def test_any_offer_is_judged(type: str, name: str, endpoint: str, versions: list[str]) -> None:
+def test_any_registration_is_accepted_or_refused(
+    type: str, name: str, endpoint: str, versions: list[str]
+) -> None:
     for kind in (type, "DRAPlugin"):
         for driver in (name, DRIVER):
             for services in (versions, [*versions, V1]):
@@ -238,7 +240,7 @@ def test_any_offer_is_judged(type: str, name: str, endpoint: str, versions: list
                 assert isinstance(found, PluginInfo) or len(found.message) < 8192
 
 
-def test_the_newest_health_service_is_taken() -> None:
+def test_the_newest_health_service_is_used() -> None:
     assert choose_health([V1]) == ""
     assert choose_health([HEALTH_V1ALPHA1, V1]) == HEALTH_V1ALPHA1
     assert choose_health([HEALTH_V1ALPHA1, HEALTH_V1]) == HEALTH_V1

@@ -1,13 +1,9 @@
-"""A node of a few lists, and pods to put on it."""
+"""Fake node and pods for tests of PodResources."""
 
 from __future__ import annotations
 
-import shutil
-import tempfile
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from plimsoll.api import codec
@@ -93,7 +89,7 @@ def make_pod(
     status: dict[str, Any] | None = None,
     claims: list[dict[str, Any]] | None = None,
 ) -> Pod:
-    """A pod whose containers name claims; a claim's name inside the pod is its own name."""
+    """Return a pod whose containers use claims; a claim has the same name inside the pod."""
     containers = {"app": []} if containers is None else containers
     names = dict.fromkeys(claim for wanted in containers.values() for claim in wanted)
     tree = {
@@ -119,13 +115,3 @@ def make_pod(
 def make_claim(name: str, *devices: PreparedDevice, driver: str = DRIVER) -> ClaimInfo:
     ref = ClaimRef(NAMESPACE, name, f"uid-{name}")
     return ClaimInfo(ref, drivers={driver: devices}, ready=True)
-
-
-@contextmanager
-def short_directory() -> Iterator[Path]:
-    """A directory whose sockets have paths that the kernel takes."""
-    directory = Path(tempfile.mkdtemp(prefix="p-", dir="/tmp"))
-    try:
-        yield directory
-    finally:
-        shutil.rmtree(directory)

@@ -1,4 +1,4 @@
-"""A monitoring agent in a process of its own, made of nothing but the public proto and gRPC."""
+"""PodResources client in another process, built from the public proto and gRPC only."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from typing import Any
 
 from plimsoll.node.claim_info import PreparedDevice
 from plimsoll.node.podresources import Allocatable, MemoryBlock, PodResourcesServer, RateLimit
+from tests.directories import short_directory
 from tests.waiting import DEADLINE
 
-from .sources import DRIVER, FakeNode, make_claim, make_pod, short_directory
+from .sources import DRIVER, FakeNode, make_claim, make_pod
 
 AGENT = """
 import json, sys
@@ -63,7 +64,7 @@ async def _run(*command: str, directory: Path) -> str:
     return out.decode()
 
 
-def test_an_agent_made_of_the_public_proto_alone() -> None:
+def test_a_client_built_from_the_public_proto() -> None:
     node = FakeNode(of_node=Allocatable((0, 1, 2), (MemoryBlock("memory", 2**33, (0,)),)))
     pod = node.add(make_pod("train", {"app": ["gpus"], "log": []}))
     node.add(make_pod("plain"))

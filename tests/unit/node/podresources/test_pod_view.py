@@ -1,4 +1,4 @@
-"""Views of pods, and their messages."""
+"""Pod views and their messages."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_claims_come_in_the_order_of_the_pod_not_of_the_container() -> None:
     assert [c.claim_name for c in _claims(node, 1)] == ["b", "a", "c"]
 
 
-def test_one_unknown_claim_hides_all_of_a_container() -> None:
+def test_one_unknown_claim_hides_all_claims_of_a_container() -> None:
     node = FakeNode()
     node.add(make_pod("p", {"one": ["a"], "two": ["a", "b"]}))
     node.prepare(make_claim("a"))
@@ -100,7 +100,7 @@ def test_the_claim_of_extended_resources_comes_last() -> None:
     assert [c.claim_name for c in _claims(node, 0, PodResourcesGates(extended=False))] == ["b"]
 
 
-def test_what_a_pod_shares_among_its_containers() -> None:
+def test_cpus_of_the_pod_are_listed_once() -> None:
     node = FakeNode()
     pod = node.add(make_pod("p"))
     node.pod_cpus[pod.metadata.uid] = (4, 5)
@@ -109,7 +109,7 @@ def test_what_a_pod_shares_among_its_containers() -> None:
     assert list(message.containers[0].cpu_ids) == []
 
 
-def test_numbers_that_no_message_can_hold() -> None:
+def test_numbers_beyond_int64_are_left_out() -> None:
     message = build_allocatable_message(Allocatable((1, 2**70), (MemoryBlock("memory", -1, (2**64,)),)))
     assert list(message.cpu_ids) == [1]
     assert message.memory[0].size == 0

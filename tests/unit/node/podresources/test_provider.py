@@ -1,4 +1,4 @@
-"""PodResources provider of an agent."""
+"""PodResources provider of a node agent."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from plimsoll.node.runtime.simulated import SimulatedRuntime
 
 
 class Pinned(SimulatedRuntime):
-    """A runtime whose containers are these."""
+    """Runtime with given containers."""
 
     states: Sequence[ContainerInfo] = ()
 
@@ -65,21 +65,19 @@ class FakeNode:
         ((state("q", "c", "", ContainerPhase.EXITED),), (2, 3)),
     ],
 )
-def test_cpus_that_one_container_alone_has(
-    others: tuple[ContainerInfo, ...], expected: tuple[int, ...]
-) -> None:
+def test_exclusive_cpus_of_a_container(others: tuple[ContainerInfo, ...], expected: tuple[int, ...]) -> None:
     node = FakeNode()
     node.runtime.states = (state("p", "c", "2-3"), *others)
     assert node.pod_resources_provider().cpus_of(pod("p", "c"), Container(name="c")) == expected
 
 
-def test_a_container_that_is_not_pinned_has_no_cpus_of_its_own() -> None:
+def test_an_unpinned_container_has_no_exclusive_cpus() -> None:
     node = FakeNode()
     node.runtime.states = (state("p", "c", ""),)
     assert node.pod_resources_provider().cpus_of(pod("p", "c"), Container(name="c")) == ()
 
 
-def test_pins_are_looked_up_again_when_something_has_changed() -> None:
+def test_pins_are_read_again_after_a_change() -> None:
     node = FakeNode()
     node.runtime.states = (state("p", "c", "2-3"),)
     pod_resources_provider = node.pod_resources_provider()

@@ -1,4 +1,4 @@
-"""Cached responses equal newly built ones."""
+"""Response cache, compared with newly built responses."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_list_get_and_the_naive_reply_agree(
             assert got == build_pod_message(_view(living[-1], node, gates))
 
 
-def test_one_change_makes_one_message() -> None:
+def test_one_change_encodes_one_message() -> None:
     node = FakeNode()
     for number in range(110):
         node.prepare(make_claim(f"c{number}", PreparedDevice("pool", "d")))
@@ -125,7 +125,7 @@ def test_one_change_makes_one_message() -> None:
 
 
 @pytest.mark.parametrize("length", [0, 100, 120, 127, 128, 16_370, 16_383, 16_384, 2_100_000])
-def test_rows_are_fields_of_the_message_around_them(length: int) -> None:
+def test_cached_rows_are_fields_of_the_response(length: int) -> None:
     pod = v1.PodResources(name="n" * length)
     assert frame(pod) == v1.GetPodResourcesResponse(pod_resources=pod).SerializeToString()
     assert (

@@ -1,4 +1,4 @@
-"""PodResources over its socket."""
+"""PodResources server over its socket."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 import os
 import stat
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +21,10 @@ from plimsoll.node.podresources import Allocatable, MemoryBlock, PluginDevices, 
 from plimsoll.protocols import rpc
 from plimsoll.protocols.messages import podresources_v1 as v1
 from plimsoll.protocols.messages import podresources_v1alpha1 as v1alpha1
-from tests.waiting import DEADLINE
+from tests.directories import short_directory
+from tests.waiting import until
 
-from .sources import DRIVER, NAMESPACE, FakeNode, make_claim, make_pod, short_directory
+from .sources import DRIVER, NAMESPACE, FakeNode, make_claim, make_pod
 
 LIST = rpc.find_method(v1.DESCRIPTOR, "PodResourcesLister", "List")
 GET = rpc.find_method(v1.DESCRIPTOR, "PodResourcesLister", "Get")
@@ -32,7 +33,7 @@ LIST_ALPHA = rpc.find_method(v1alpha1.DESCRIPTOR, "PodResourcesLister", "List")
 
 
 class Caller:
-    """A monitoring agent."""
+    """PodResources client."""
 
     def __init__(self, path: Path) -> None:
         self.channel = rpc.dial(path)
@@ -216,7 +217,7 @@ def test_without_their_gates_claims_are_left_out(gate: str) -> None:
     asyncio.run(scenario())
 
 
-def test_calls_over_the_limit_are_turned_away_and_not_counted() -> None:
+def test_calls_over_the_limit_are_refused_and_not_counted() -> None:
     async def scenario() -> None:
         now = 100.0
         node = FakeNode()
@@ -266,7 +267,7 @@ def test_metrics_have_the_names_of_the_kubelet() -> None:
     asyncio.run(scenario())
 
 
-def test_what_pods_can_have() -> None:
+def test_allocatable_resources() -> None:
     async def scenario() -> None:
         blocks = (MemoryBlock("memory", 5, (0, 1)), MemoryBlock("hugepages-2Mi", 2**80))
         node = FakeNode(of_node=Allocatable((0, 1), blocks, (PluginDevices("example.com/nic", ("a",)),)))
@@ -285,7 +286,7 @@ def test_what_pods_can_have() -> None:
     asyncio.run(scenario())
 
 
-def test_the_socket_belongs_to_its_owner_alone() -> None:
+def test_only_the_owner_can_open_the_socket() -> None:
     async def scenario() -> None:
         before = os.umask(0)
         try:
@@ -301,7 +302,7 @@ def test_the_socket_belongs_to_its_owner_alone() -> None:
     asyncio.run(scenario())
 
 
-def test_a_directory_that_cannot_be_had() -> None:
+def test_a_directory_that_cannot_be_created_is_an_error() -> None:
     async def scenario() -> None:
         with short_directory() as directory:
             (directory / "f").write_text("")
@@ -362,7 +363,7 @@ def test_an_internal_error_is_reported_and_counted(caplog: pytest.LogCaptureFixt
     assert "broken" in caplog.text
 
 
-def test_halves_of_characters_are_replaced() -> None:
+def test_unpaired_surrogates_are_replaced() -> None:
     async def scenario() -> None:
         node = FakeNode()
         node.add(make_pod("p", {"app": ["a"]}))
@@ -375,7 +376,7 @@ def test_halves_of_characters_are_replaced() -> None:
     asyncio.run(scenario())
 
 
-def test_the_first_form_has_devices_of_plugins_and_no_sidecars() -> None:
+def test_v1alpha1_has_device_plugin_devices_and_no_sidecars() -> None:
     async def scenario() -> None:
         node = FakeNode()
         pod = node.add(make_pod("p", {"app": []}, sidecars=["log"]))
@@ -388,7 +389,7 @@ def test_the_first_form_has_devices_of_plugins_and_no_sidecars() -> None:
     asyncio.run(scenario())
 
 
-def test_callers_find_the_server_again_after_a_restart() -> None:
+def test_callers_reconnect_after_a_server_restart() -> None:
     async def scenario() -> None:
         node = FakeNode()
         node.add(make_pod("p"))
@@ -398,12 +399,7 @@ def test_callers_find_the_server_again_after_a_restart() -> None:
             await server.stop()
             assert (await refused(caller.all()))[0] == "UNAVAILABLE"
             await server.start()
-            found = None
-            async with asyncio.timeout(DEADLINE):
-                while found is None:
-                    with suppress(grpc.aio.AioRpcError):
-                        found = await caller.all()
-                    await asyncio.sleep(0.02)
+            found = await until(caller.all, ignore=(grpc.aio.AioRpcError,))
             assert [pod.name for pod in found] == ["p"]
 
     asyncio.run(scenario())

@@ -1,4 +1,4 @@
-"""A cluster for all scenarios about pods."""
+"""Fixtures: one cluster for all tests of pod workers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Commands of simulated containers: run as local processes of the test, with its user."""
+"""Commands of simulated containers, run as local processes of the test user."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from plimsoll.node.security.rights import read_rights
 
 
 def beside_us(env: Mapping[str, str] | Callable[[str], Mapping[str, str]]) -> HostCommandRunner:
-    """Commands with an environment, or with that of a container by its id."""
+    """Return a command runner with an environment, or with that of a container by ID."""
     own = compute_credentials(SecurityRequest(), read_rights()).credentials
 
     def find(id: str) -> dict[str, object]:

@@ -1,4 +1,4 @@
-"""A runtime in virtual time: containers that follow a script, and everything that happened to them."""
+"""Runtime in virtual time: scripted containers and a log of their events."""
 
 from __future__ import annotations
 
@@ -27,7 +27,9 @@ FOREVER = float("inf")
 
 @dataclass(frozen=True)
 class Behaviour:
-    """Seconds and exit code of each attempt (the last one repeats), and seconds it takes to heed a stop."""
+    """Duration and exit code of each attempt (the last one repeats), and the seconds until a stop takes
+    effect.
+    """
 
     runs: tuple[tuple[float, int], ...] = ((FOREVER, 0),)
     heeds: float = 0.0
@@ -38,7 +40,7 @@ class Behaviour:
 
 @dataclass(frozen=True)
 class SimulatedEvent:
-    """Something that happened; what: begin, end, stop, sandbox or ending."""
+    """Event of a container; `what` is begin, end, stop, sandbox or ending."""
 
     at: float
     what: str
@@ -50,7 +52,7 @@ class SimulatedEvent:
 
 @dataclass
 class Simulation:
-    """One pod on one machine, from the beginning to the end or to a horizon."""
+    """One pod on one machine, until its end or a time limit."""
 
     pod: Pod
     behaviours: dict[str, Behaviour]
@@ -94,7 +96,7 @@ class Simulation:
         return self
 
     def _pass(self) -> None:
-        """Everything that is due at this moment."""
+        """Apply everything that is due now."""
         while self.news and self.news[0][0] <= self.now:
             self.news.pop(0)[1](self)
             self.reported.append(self.now)
@@ -103,7 +105,7 @@ class Simulation:
                 self._end(id, code)
 
     def _settle(self) -> float | None:
-        """Do what is decided until nothing more is."""
+        """Apply decisions until there are none."""
         for _ in range(50):
             decision = compute_pod_actions(
                 PodState(

@@ -1,4 +1,6 @@
-"""Agents die at every step, machines forget, everything goes wrong in any order: nothing is lost or left."""
+"""Pod workers under crashes of the agent at every step, lost runtimes and random faults: nothing is lost or
+leaked.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,7 @@ import pytest
 from plimsoll.api.core import Pod
 from plimsoll.node.containers import ContainerPhase, RuntimeFault
 from plimsoll.up.local_cluster import LocalCluster
-from tests.unit.node.pods.worker_harness import Node, until
+from tests.unit.node.pods.worker_harness import Node
 from tests.unit.node.pods.worker_helpers import (
     gone,
     is_phase,
@@ -19,6 +21,7 @@ from tests.unit.node.pods.worker_helpers import (
     run_scenario,
     with_claim,
 )
+from tests.waiting import until
 
 # -- the agent dies at every step
 
@@ -55,7 +58,7 @@ def test_a_restarted_agent_resumes(cluster: LocalCluster, step: str) -> None:
         node.log.hook = die
 
         async def live() -> None:
-            """A pod's life, begun anew wherever the agent died."""
+            """Run a pod's lifecycle, resumed wherever the agent crashed."""
             await node.begin(pod)
             await until(lambda: died.is_set() or running(node, 0))
             if not died.is_set():
@@ -96,7 +99,7 @@ async def running(node: Node, attempt: int) -> bool:
 
 
 @pytest.mark.parametrize("policy", ["Always", "OnFailure", "Never"])
-def test_a_machine_that_forgot_everything(cluster: LocalCluster, policy: str) -> None:
+def test_a_runtime_that_lost_all_containers(cluster: LocalCluster, policy: str) -> None:
     async def scenario(node: Node) -> None:
         pod = await with_claim(node, restartPolicy=policy)
         await node.begin(pod)
@@ -123,7 +126,7 @@ def test_a_machine_that_forgot_everything(cluster: LocalCluster, policy: str) ->
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_whatever_happens_nothing_is_left(cluster: LocalCluster, seed: int) -> None:
+def test_nothing_is_leaked_after_random_faults(cluster: LocalCluster, seed: int) -> None:
     dice = Random(seed)
 
     async def scenario(node: Node) -> None:

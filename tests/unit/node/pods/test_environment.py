@@ -1,4 +1,4 @@
-"""The environment of containers: expansion, the downward API, ConfigMaps and Secrets."""
+"""Environment of containers: expansion, the downward API, ConfigMaps and Secrets."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ def test_resources(reference: dict[str, str], value: str) -> None:
     assert env_of(variable, resources={"requests": {"memory": "100Mi"}}) == {"R": value}
 
 
-def test_maps_and_secrets() -> None:
+def test_config_maps_and_secrets() -> None:
     secret = base64.b64encode(b"hush").decode()
     store = Store(cm={"k": "v", "other": "w"}, s={"key": secret})
     env = env_of(
@@ -159,7 +159,7 @@ def test_maps_and_secrets() -> None:
     assert store.asked.count("cm") == 1
 
 
-def test_what_is_missing_is_named() -> None:
+def test_missing_references_are_named() -> None:
     reference = {"name": "cm", "key": "no"}
     assert fault_of({"name": "K", "valueFrom": {"configMapKeyRef": reference}}) == 'configmap "cm" not found'
     text = fault_of({"name": "K", "valueFrom": {"configMapKeyRef": reference}}, store=Store(cm={}))
@@ -169,7 +169,7 @@ def test_what_is_missing_is_named() -> None:
     assert "base64" in fault_of(envFrom=[{"secretRef": {"name": "s"}}], store=Store(s={"k": "?"}))
 
 
-def test_no_process_can_be_given_a_nul() -> None:
+def test_values_with_nul_are_refused() -> None:
     assert "NUL" in fault_of({"name": "A", "value": "a\0b"})
     assert "NUL" in fault_of(command=["a\0b"])
 

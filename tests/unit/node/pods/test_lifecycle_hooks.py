@@ -1,4 +1,4 @@
-"""Probes and hooks of containers that run."""
+"""Probes and lifecycle hooks of running containers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from plimsoll.node.pods.command_runner import HostCommandRunner
 from plimsoll.up.local_cluster import LocalCluster
 from tests.unit.node.pods.local_commands import beside_us
-from tests.unit.node.pods.worker_harness import Node, until
+from tests.unit.node.pods.worker_harness import Node
 from tests.unit.node.pods.worker_helpers import (
     PLAIN,
     condition,
@@ -19,6 +19,7 @@ from tests.unit.node.pods.worker_helpers import (
     is_phase,
     run_scenario,
 )
+from tests.waiting import until
 
 
 async def serve(answers: list[int]) -> tuple[asyncio.Server, int]:
@@ -101,7 +102,7 @@ def test_liveness_and_startup(cluster: LocalCluster) -> None:
     run_scenario(cluster, scenario)
 
 
-def test_a_simulated_node_takes_probes_for_passed(cluster: LocalCluster) -> None:
+def test_probes_always_pass_on_a_simulated_node(cluster: LocalCluster) -> None:
     async def scenario(node: Node) -> None:
         node.deps.skip_probes = True
         every = {f"{kind}Probe": probe(1) for kind in ("readiness", "liveness", "startup")}
@@ -146,7 +147,9 @@ def test_a_start_whose_hook_fails_is_undone(cluster: LocalCluster) -> None:
     run_scenario(cluster, scenario)
 
 
-def test_the_hook_of_a_sidecar_waits_for_its_turn(cluster: LocalCluster, tmp_path: Path) -> None:
+def test_the_stop_hook_of_a_sidecar_runs_after_the_main_containers(
+    cluster: LocalCluster, tmp_path: Path
+) -> None:
     async def scenario(node: Node) -> None:
         node.deps.commands = shell(node)
         node.machine.deaf = {"c"}

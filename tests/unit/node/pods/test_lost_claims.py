@@ -1,4 +1,4 @@
-"""Containers that are restarted after the record of their pod's claims was lost."""
+"""Container restarts after the claim checkpoint was lost."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from functools import partial
 import pytest
 
 from plimsoll.up.local_cluster import LocalCluster
-from tests.unit.node.pods.worker_harness import node_of, until
+from tests.unit.node.pods.worker_harness import node_of
 from tests.unit.node.pods.worker_helpers import gone, is_phase, restarted, with_claim
-from tests.waiting import DEADLINE
+from tests.waiting import DEADLINE, until
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""Whatever containers do, decisions keep their promises: a simulated machine against naive rules."""
+"""Actions of a pod, computed on a simulated machine and compared with naive rules."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def should_restart_naively(pod: Pod, container: Container, code: int, *, init: b
 
 @settings(max_examples=examples(200), deadline=None)
 @given(simulations())
-def test_a_pod_lives_by_the_rules(simulation: Simulation) -> None:
+def test_random_pod_lifecycles_follow_the_rules(simulation: Simulation) -> None:
     pod = simulation.pod
     simulation.run(steps=100)
     trace = simulation.trace
@@ -173,7 +173,7 @@ def check_order_of_starts(pod: Pod, trace: list[SimulatedEvent]) -> None:
 def check_restarts(
     pod: Pod, trace: list[SimulatedEvent], now: float, termination: float, timing: PodTiming
 ) -> None:
-    """Every end of a container is followed by a restart exactly when, and exactly if, it should be."""
+    """Check that a container that ended is restarted exactly if and when it should be."""
     init_names = {c.name for c in pod.spec.init_containers}
     for container in (*pod.spec.init_containers, *pod.spec.containers):
         own = [h for h in trace if h.name == container.name and h.what in ("begin", "end")]
@@ -235,7 +235,7 @@ def check_stops(pod: Pod, simulation: Simulation, termination: float) -> None:
 # -- single cases
 
 
-def test_init_containers_one_by_one_then_the_rest_together() -> None:
+def test_init_containers_run_in_order_then_the_others_together() -> None:
     pod = pod_of(
         Container(name="m1"), Container(name="m2"), inits=(Container(name="i1"), Container(name="i2"))
     )
@@ -249,7 +249,7 @@ def test_init_containers_one_by_one_then_the_rest_together() -> None:
     assert found.actions == tuple(CreateContainer(c, 0) for c in pod.spec.containers)
 
 
-def test_what_comes_after_a_sidecar_waits_for_its_startup_probe() -> None:
+def test_containers_after_a_sidecar_wait_for_its_startup_probe() -> None:
     sidecar = Container(name="s", restart_policy=SIDECAR, startup_probe=Probe())
     pod = pod_of(Container(name="m"), inits=(sidecar,))
     at = PodState(pod=pod, now=5.0, sandbox=SANDBOX, states=(state("s"),))
@@ -276,7 +276,7 @@ def test_crash_loop_message_shows_the_backoff() -> None:
     assert found.waiting["m"].message == "back-off 1m20s restarting failed container=m pod=p_d(u)"
 
 
-def test_a_long_run_is_forgiven() -> None:
+def test_a_long_run_resets_the_backoff() -> None:
     sim = Simulation(
         pod_of(Container(name="m")), {"m": Behaviour(runs=((0.0, 1), (0.0, 1), (601.0, 1), (FOREVER, 0)))}
     )
@@ -285,13 +285,13 @@ def test_a_long_run_is_forgiven() -> None:
     assert begins == [0.0, 0.0, 10.0, 611.0]
 
 
-def test_only_the_attempt_before_the_last_is_kept() -> None:
+def test_only_the_previous_attempt_is_kept() -> None:
     sim = Simulation(pod_of(Container(name="m")), {"m": Behaviour(runs=((0.0, 1),))})
     sim.run(horizon=2000.0)
     assert [s.attempt for s in sim.states.values()] == [7, 8]
 
 
-def test_sidecars_end_after_the_rest_the_last_first() -> None:
+def test_sidecars_stop_last_and_in_reverse_order() -> None:
     inits = (Container(name="s1", restart_policy=SIDECAR), Container(name="s2", restart_policy=SIDECAR))
     pod = pod_of(Container(name="m"), inits=inits, policy="Never")
     sim = Simulation(pod, {"m": Behaviour(runs=((5.0, 0),)), "s1": Behaviour(), "s2": Behaviour(heeds=3.0)})
@@ -302,7 +302,7 @@ def test_sidecars_end_after_the_rest_the_last_first() -> None:
     assert sim.termination.cause is TerminationCause.FINISHED
 
 
-def test_sidecars_are_stopped_in_time_even_if_the_rest_does_not_end() -> None:
+def test_sidecars_are_stopped_within_the_grace_period() -> None:
     pod = pod_of(Container(name="m"), inits=(Container(name="s", restart_policy=SIDECAR),))
     sim = Simulation(pod, {"m": Behaviour(heeds=1e6), "s": Behaviour(heeds=1e6)})
     sim.news.append((1010.0, lambda sim: sim.delete(20)))
@@ -311,7 +311,7 @@ def test_sidecars_are_stopped_in_time_even_if_the_rest_does_not_end() -> None:
     assert ends == {"m": 20.0, "s": 22.0}
 
 
-def test_a_second_deletion_with_less_grace_is_heeded() -> None:
+def test_a_second_deletion_shortens_the_grace_period() -> None:
     pod = pod_of(Container(name="m"))
     sim = Simulation(pod, {"m": Behaviour(heeds=1e6)})
     sim.news.append((1010.0, lambda sim: sim.delete(300)))
@@ -321,7 +321,7 @@ def test_a_second_deletion_with_less_grace_is_heeded() -> None:
     assert sim.trace[-1].at == 1022.0
 
 
-def test_a_vanished_pod_is_killed_soon() -> None:
+def test_a_force_deleted_pod_is_killed() -> None:
     pod = pod_of(Container(name="m"), termination_grace_period_seconds=600)
     sim = Simulation(pod, {"m": Behaviour(heeds=1e6)})
     sim.news.append((1010.0, lambda sim: setattr(sim, "removed", True)))
@@ -329,7 +329,7 @@ def test_a_vanished_pod_is_killed_soon() -> None:
     assert sim.trace[-1] == SimulatedEvent(1012.0, "end", "m", 0, 137)
 
 
-def test_deadline() -> None:
+def test_active_deadline_fails_the_pod() -> None:
     pod = pod_of(Container(name="m"), active_deadline_seconds=30)
     sim = Simulation(pod, {"m": Behaviour()}).run()
     assert sim.termination is not None
@@ -338,7 +338,7 @@ def test_deadline() -> None:
     assert sim.termination.message == "Pod was active on the node longer than the specified deadline"
 
 
-def test_a_lost_sandbox_is_made_anew_and_init_containers_run_again() -> None:
+def test_a_lost_sandbox_is_recreated_and_init_containers_run_again() -> None:
     pod = pod_of(Container(name="m"), Container(name="n"), inits=(Container(name="i"),), policy="OnFailure")
     gone = replace(SANDBOX, running=False)
     states = (
@@ -377,14 +377,14 @@ def test_a_container_of_another_pod_or_an_older_attempt_is_stopped() -> None:
     assert {stop.id for stop in found.stops} == {"m-0", "x-0"}
 
 
-def test_attempts_are_counted_on_from_what_the_api_knows() -> None:
+def test_restart_counts_continue_from_the_pod_status() -> None:
     pod = pod_of(Container(name="m"))
     found = compute_pod_actions(PodState(pod=pod, now=5.0, sandbox=SANDBOX, restarts={"m": 4}))
     assert found.actions == (CreateContainer(pod.spec.containers[0], 5),)
 
 
 @pytest.mark.parametrize("kind", ["liveness", "startup"])
-def test_an_unwell_container_is_stopped_once(kind: str) -> None:
+def test_an_unhealthy_container_is_stopped_once(kind: str) -> None:
     pod = pod_of(Container(name="m"), policy="Never")
     at = PodState(
         pod=pod, now=5.0, sandbox=SANDBOX, states=(state("m"),), probes={"m-0": ProbeResults(failed=kind)}

@@ -1,4 +1,4 @@
-"""Pods are resized while they run."""
+"""In-place resize of running pods."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from plimsoll.node.admission.allocation import PodAllocation
 from plimsoll.node.admission.resize import ACCEPTED, ResizeDecision, ResizeOutcome
 from plimsoll.node.containers import ContainerPhase, RuntimeFault, SandboxSpec
 from plimsoll.up.local_cluster import LocalCluster
-from tests.unit.node.pods.worker_harness import Node, until
+from tests.unit.node.pods.worker_harness import Node
 from tests.unit.node.pods.worker_helpers import (
     condition,
     has_reason,
@@ -19,6 +19,7 @@ from tests.unit.node.pods.worker_helpers import (
     restarted,
     run_scenario,
 )
+from tests.waiting import until
 
 
 class Room:
@@ -90,7 +91,7 @@ def test_a_resize_waits_and_is_then_applied(cluster: LocalCluster) -> None:
     run_scenario(cluster, scenario)
 
 
-def test_a_resize_that_takes_a_restart(cluster: LocalCluster) -> None:
+def test_a_resize_that_requires_a_restart(cluster: LocalCluster) -> None:
     async def scenario(node: Node) -> None:
         room = node.deps.resizer = Room()
         room.answer = ACCEPTED
@@ -133,7 +134,7 @@ def test_a_pod_shrinks_after_the_container_that_had_more_was_restarted(cluster: 
     run_scenario(cluster, scenario)
 
 
-def test_a_resize_that_was_granted_but_not_applied_is_applied_by_the_next_agent(
+def test_a_granted_resize_is_applied_after_an_agent_restart(
     cluster: LocalCluster,
 ) -> None:
     async def scenario(node: Node) -> None:

@@ -1,4 +1,4 @@
-"""Counting of probe results, and the results of handlers."""
+"""Probe results and handlers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.waiting import DEADLINE
 
 
 @given(st.lists(st.booleans(), max_size=20), st.integers(0, 3), st.integers(0, 4))
-def test_what_counts_is_the_last_run_that_was_long_enough(
+def test_the_result_is_the_last_streak_that_met_the_threshold(
     seen: list[bool], success: int, failure: int
 ) -> None:
     probe = Probe(success_threshold=success, failure_threshold=failure)
@@ -64,7 +64,7 @@ def test_connection_refused() -> None:
         assert outcome.text
 
 
-def test_garbage_and_silence_are_failures() -> None:
+def test_malformed_and_missing_responses_are_failures() -> None:
     async def scenario() -> None:
         for text in (b"\xff" * 100_000, b""):
             left = asyncio.Event()
@@ -116,7 +116,7 @@ def test_commands(command: tuple[str, ...], outcome: HandlerResult) -> None:
     assert check(probe, seconds, beside_us({"A": "1"})) == outcome
 
 
-def test_commands_that_cannot_run() -> None:
+def test_commands_that_cannot_run_are_failures() -> None:
     probe = Probe(exec=ExecAction(command=("no-such-command",)))
     assert not check(probe, commands=beside_us({"A": "1"})).ok
     assert not check(probe, commands=HostCommandRunner(lambda id: None, lambda: CONFINEMENT)).ok

@@ -15,8 +15,9 @@ from plimsoll.node.security.capabilities import NAMES, mask_of
 from plimsoll.node.security.policy import OnUnsupported, SecurityPolicy
 from plimsoll.node.security.rights import AgentRights
 from plimsoll.up.local_cluster import LocalCluster
-from tests.unit.node.pods.worker_harness import Node, until
+from tests.unit.node.pods.worker_harness import Node
 from tests.unit.node.pods.worker_helpers import PLAIN, gone, is_phase, run_scenario
+from tests.waiting import until
 
 ROOT = AgentRights(capabilities=mask_of(NAMES))
 TOKEN: dict[str, Any] = {
@@ -52,12 +53,12 @@ async def waits_for(node: Node, reason: str) -> bool:
 
 
 def use(node: Node, mode: OnUnsupported = "refuse") -> None:
-    """Have the node's simulated runtime judge as one with processes."""
+    """Let the node's simulated runtime check security contexts as the process runtime does."""
     node.deps.security = SecurityPolicy(mode, ROOT)
     node.machine.volume_types = frozenset()
 
 
-def test_what_cannot_be_applied_keeps_a_container_from_starting(cluster: LocalCluster) -> None:
+def test_an_unsupported_security_context_prevents_the_start(cluster: LocalCluster) -> None:
     async def scenario(node: Node) -> None:
         use(node)
         options = {
@@ -91,7 +92,7 @@ def test_what_cannot_be_applied_keeps_a_container_from_starting(cluster: LocalCl
     ],
 )
 @pytest.mark.parametrize("mode", ["refuse", "warn"])
-def test_root_is_refused_in_the_kubelets_words(
+def test_run_as_non_root_refuses_root_with_the_kubelets_message(
     cluster: LocalCluster, context: dict[str, Any], text: str, mode: OnUnsupported
 ) -> None:
     async def scenario(node: Node) -> None:
@@ -106,7 +107,7 @@ def test_root_is_refused_in_the_kubelets_words(
     run_scenario(cluster, scenario)
 
 
-def test_a_node_that_only_warns(cluster: LocalCluster) -> None:
+def test_unsupported_fields_can_be_a_warning(cluster: LocalCluster) -> None:
     async def scenario(node: Node) -> None:
         use(node, "warn")
         context = {"runAsUser": 5, "seLinuxOptions": {"level": "s0"}}
@@ -124,7 +125,7 @@ def test_a_node_that_only_warns(cluster: LocalCluster) -> None:
     run_scenario(cluster, scenario)
 
 
-def test_init_containers_and_sidecars_are_judged_too(cluster: LocalCluster) -> None:
+def test_init_containers_and_sidecars_are_checked(cluster: LocalCluster) -> None:
     async def scenario(node: Node) -> None:
         use(node)
         one = {"name": "a", "image": "i", "securityContext": {"runAsUser": 1}, "restartPolicy": "Always"}
@@ -193,7 +194,7 @@ def test_a_pod_is_started_without_the_token_that_admission_added(cluster: LocalC
     run_scenario(cluster, scenario)
 
 
-def test_which_volumes_are_missing() -> None:
+def test_missing_volumes_are_named() -> None:
     volumes: list[dict[str, Any]] = [
         TOKEN,
         {"name": "kube-api-access-mine", "configMap": {"name": "x"}},

@@ -1,4 +1,4 @@
-"""Pod statuses, case by case, and the patch that reports them."""
+"""Pod statuses and the patch that reports them."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def conditions(status: dict[str, Any]) -> dict[str, tuple[str, str, str]]:
     return {c["type"]: (c["status"], c.get("reason", ""), c.get("message", "")) for c in status["conditions"]}
 
 
-def test_before_anything_is_there() -> None:
+def test_status_before_the_sandbox_exists() -> None:
     status = build_status(see(pod_of(), sandbox=None))
     unready = ("False", "ContainersNotReady", "containers with unready status: [m]")
     assert status["phase"] == "Pending"
@@ -104,7 +104,7 @@ def test_initializing() -> None:
     assert done["phase"] == "Pending"
 
 
-def test_an_init_container_that_failed_for_good() -> None:
+def test_an_init_container_that_failed_permanently() -> None:
     pod = pod_of((Container(name="i"),), "Never")
     failed = see(pod, state("i", ContainerPhase.EXITED, exit_code=3))
     assert build_status(failed)["phase"] == "Pending", "not before everything is stopped"
@@ -130,7 +130,7 @@ def test_crash_loop() -> None:
     assert own["ready"] is False
 
 
-def test_the_attempt_before_is_the_last_state() -> None:
+def test_last_state_is_the_previous_attempt() -> None:
     status = build_status(see(pod_of(), state(phase=ContainerPhase.EXITED, exit_code=9), state(attempt=1)))
     (own,) = status["containerStatuses"]
     assert own["lastState"]["terminated"] == {
@@ -143,7 +143,7 @@ def test_the_attempt_before_is_the_last_state() -> None:
 
 
 @pytest.mark.parametrize(("code", "phase"), [(0, "Succeeded"), (1, "Failed")])
-def test_the_end_is_reported_when_nothing_runs(code: int, phase: str) -> None:
+def test_a_final_phase_is_reported_when_no_container_runs(code: int, phase: str) -> None:
     ended = see(
         pod_of(policy="Never"),
         state(phase=ContainerPhase.EXITED, exit_code=code),
@@ -185,7 +185,7 @@ def test_a_final_phase_stays() -> None:
     assert (status["phase"], status["reason"]) == ("Failed", "NodeLost")
 
 
-def test_a_container_that_cannot_be_found() -> None:
+def test_a_lost_container_has_an_unknown_status() -> None:
     before = {"containerStatuses": [{"name": "m", "restartCount": 2, "state": {"running": {}}}]}
     (own,) = build_status(see(pod_of(), before=before))["containerStatuses"]
     assert own["lastState"]["terminated"]["exitCode"] == 137
@@ -250,7 +250,7 @@ def test_a_patch_names_our_fields_only() -> None:
     assert {"$patch": "delete", "type": "PodResizePending"} in patch["status"]["conditions"]
 
 
-def test_nothing_new_is_no_patch() -> None:
+def test_no_patch_without_changes() -> None:
     status = build_status(see(pod_of(), state()))
     assert status_patch("u", merge_reported({}, status), status) is None
 

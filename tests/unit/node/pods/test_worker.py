@@ -1,4 +1,4 @@
-"""Pods live and die on a node with an API server, a runtime and a driver: conversations, in every order."""
+"""Pod worker with an API server, a runtime and a driver, event by event."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from plimsoll.node.pods.pod_state import TerminationRequest
 from plimsoll.node.pods.worker import reject
 from plimsoll.up.local_cluster import LocalCluster
 from tests.unit.node.claims.fake_drivers import make_claim, make_pod
-from tests.unit.node.pods.worker_harness import DRIVER, QUICK, Node, until
+from tests.unit.node.pods.worker_harness import DRIVER, QUICK, Node
 from tests.unit.node.pods.worker_helpers import (
     PLAIN,
     gone,
@@ -25,6 +25,7 @@ from tests.unit.node.pods.worker_helpers import (
     run_scenario,
     with_claim,
 )
+from tests.waiting import until
 
 
 def test_a_pod_runs_and_is_deleted(cluster: LocalCluster) -> None:
@@ -55,7 +56,7 @@ def test_a_pod_runs_and_is_deleted(cluster: LocalCluster) -> None:
     run_scenario(cluster, scenario)
 
 
-def test_what_others_wrote_is_not_touched(cluster: LocalCluster) -> None:
+def test_foreign_status_fields_are_kept(cluster: LocalCluster) -> None:
     async def scenario(node: Node) -> None:
         pod = await with_claim(node)
         charge = {"resourceClaimName": f"claim-{node.serial}", "containers": ["c"], "resources": {"cpu": "1"}}
@@ -96,7 +97,7 @@ def test_a_container_that_crashes_is_restarted_without_a_new_prepare(cluster: Lo
     run_scenario(cluster, scenario)
 
 
-def test_prepare_fails_then_works(cluster: LocalCluster) -> None:
+def test_prepare_is_retried_after_a_failure(cluster: LocalCluster) -> None:
     async def scenario(node: Node) -> None:
         node.gpus.faults = ["no", "not yet"]
         await node.begin(await with_claim(node))
@@ -150,8 +151,8 @@ def test_force_deletion(cluster: LocalCluster) -> None:
     run_scenario(cluster, scenario)
 
 
-def test_the_same_name_again_after_a_force_deletion(cluster: LocalCluster) -> None:
-    """Another pod of the same name is not touched by the worker of the one before."""
+def test_a_pod_of_the_same_name_after_a_force_deletion(cluster: LocalCluster) -> None:
+    """The worker of the former pod does not touch the new one."""
 
     async def scenario(node: Node) -> None:
         node.machine.deaf = {"c"}
@@ -196,7 +197,7 @@ def test_an_eviction(cluster: LocalCluster) -> None:
     run_scenario(cluster, scenario)
 
 
-def test_run_once_to_the_end(cluster: LocalCluster) -> None:
+def test_a_pod_that_never_restarts_succeeds(cluster: LocalCluster) -> None:
     async def scenario(node: Node) -> None:
         annotations = {"plimsoll.dev/run-seconds": "0.05"}
         pod = await node.create({**PLAIN, "restartPolicy": "Never"}, annotations=annotations)
@@ -240,7 +241,7 @@ def test_init_containers_and_sidecars(cluster: LocalCluster) -> None:
     run_scenario(cluster, scenario)
 
 
-def test_faults_of_the_runtime_are_shown_and_overcome(cluster: LocalCluster) -> None:
+def test_runtime_faults_are_reported_and_retried(cluster: LocalCluster) -> None:
     async def scenario(node: Node) -> None:
         node.machine.faults = {
             "sandbox": [RuntimeFault("CreatePodSandboxError", "no sandbox")],
@@ -318,7 +319,7 @@ def test_a_deletion_while_the_server_is_unreachable(cluster: LocalCluster) -> No
     run_scenario(cluster, scenario)
 
 
-def test_a_driver_that_does_not_let_go_is_asked_again(cluster: LocalCluster) -> None:
+def test_a_failed_unprepare_is_retried(cluster: LocalCluster) -> None:
     async def scenario(node: Node) -> None:
         await node.begin(await with_claim(node))
         await until(lambda: is_phase(node, "Running"))
@@ -330,7 +331,7 @@ def test_a_driver_that_does_not_let_go_is_asked_again(cluster: LocalCluster) -> 
     run_scenario(cluster, scenario)
 
 
-def test_a_pod_continues_as_soon_as_its_device_is_released(cluster: LocalCluster) -> None:
+def test_a_pod_resumes_when_its_device_is_released(cluster: LocalCluster) -> None:
     async def scenario(node: Node) -> None:
         node.deps.timing = replace(QUICK, retry_first=3600.0, retry_max=3600.0)
         device = [DeviceRequestAllocationResult(request="gpu", driver=DRIVER, pool="pool", device="gpu-0")]

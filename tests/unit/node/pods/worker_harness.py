@@ -28,7 +28,6 @@ from plimsoll.node.pods.worker import PodWorker
 from plimsoll.node.pods.writer import PodEvents, StatusWriter
 from plimsoll.node.runtime.simulated import SimulatedRuntime
 from plimsoll.up.local_cluster import LocalCluster
-from tests.waiting import DEADLINE
 
 DRIVER = "gpu.example.com"
 #: Everything quick; real crash loops are tried in virtual time.
@@ -66,7 +65,7 @@ class Log:
 
 @dataclass
 class Machine(SimulatedRuntime):
-    """A runtime that survives its agents. `deaf` containers do not heed a stop before they are killed."""
+    """Runtime that outlives its agents. `deaf` containers ignore the stop signal until they are killed."""
 
     log: Log = field(default_factory=Log)
     deaf: set[str] = field(default_factory=set)
@@ -117,7 +116,7 @@ class Machine(SimulatedRuntime):
         self.log.add(f"stopped {state.name}")
 
     async def crash(self, uid: str, name: str, code: int) -> None:
-        """A container ends by itself."""
+        """Let a container exit."""
         state = self.latest(uid, name)
         await self._end(state.id, code)
         self.log.add(f"crashed {name}")
@@ -163,7 +162,7 @@ class FakeGpuDriver:
 
 @dataclass
 class ApiConnection:
-    """The line to the API server, which can be cut."""
+    """Connection to the API server, which can be cut."""
 
     inner: HttpTransport
     cut: bool = False
@@ -185,7 +184,7 @@ class ApiConnection:
 
 @dataclass
 class Node:
-    """The parts of an agent, and one worker at a time."""
+    """Components of an agent, and one worker at a time."""
 
     client: Client
     line: ApiConnection
@@ -228,7 +227,7 @@ class Node:
         return codec.decode(codec.encode(made), Pod)
 
     async def create_claim(self, pod: Pod, name: str) -> None:
-        """A claim that is allocated and reserved for a pod."""
+        """Create a claim that is allocated and reserved for a pod."""
         request = {"name": "gpu", "exactly": {"deviceClassName": "gpus"}}
         claim = {
             "apiVersion": "resource.k8s.io/v1",
@@ -278,7 +277,7 @@ class Node:
         return self.worker
 
     async def crash(self) -> None:
-        """The agent is gone from one moment to the next; the machine goes on."""
+        """Let the agent crash; the machine keeps running."""
         assert self.watching is not None
         self.watching.cancel()
         await asyncio.gather(self.watching, return_exceptions=True)
@@ -294,11 +293,11 @@ class Node:
         return any(state.phase is ContainerPhase.RUNNING for state in self.machine.containers())
 
     def forget(self) -> None:
-        """The machine was started anew and knows nothing."""
+        """Let the machine lose all containers, as after a reboot."""
         self.machine = self.deps.runtime = Machine(log=self.log)
 
     def kill(self) -> None:
-        """From inside a step: nothing of the agent gets any further than this."""
+        """Let the agent crash inside a step."""
         assert self.worker is not None
         assert self.watching is not None
         worker = self.worker
@@ -328,20 +327,6 @@ class Node:
             if tree["metadata"]["resourceVersion"] != revision:
                 revision = tree["metadata"]["resourceVersion"]
                 self.worker.update(codec.decode(codec.encode(tree), Pod))
-
-
-async def until(condition: Callable[[], Any], seconds: float = DEADLINE) -> Any:
-    """Wait for something to be true; it may be a coroutine function."""
-    loop = asyncio.get_running_loop()
-    deadline = loop.time() + seconds
-    while True:
-        found = condition()
-        if asyncio.iscoroutine(found):
-            found = await found
-        if found:
-            return found
-        assert loop.time() < deadline, "it never came true"
-        await asyncio.sleep(0.005)
 
 
 @asynccontextmanager

@@ -8,8 +8,8 @@ from typing import Any
 
 from plimsoll.client.endpoints import EVENTS
 from plimsoll.up.local_cluster import LocalCluster
-from tests.unit.node.pods.worker_harness import Node, node_of, until
-from tests.waiting import DEADLINE
+from tests.unit.node.pods.worker_harness import Node, node_of
+from tests.waiting import DEADLINE, until
 
 PLAIN = {"containers": [{"name": "c", "image": "i"}], "terminationGracePeriodSeconds": 1}
 WITH_CLAIM = {
@@ -29,7 +29,7 @@ def run_scenario(cluster: LocalCluster, scenario: Callable[[Node], Awaitable[Non
 
 
 def check_nothing_is_leaked(node: Node) -> None:
-    """A pod that is gone left nothing behind."""
+    """Check that a deleted pod left nothing behind."""
     if node.worker is not None and node.worker.finished:
         assert node.machine.sandboxes() == []
         assert node.machine.containers() == []

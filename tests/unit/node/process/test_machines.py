@@ -32,7 +32,7 @@ def test_a_file_is_read_again_when_it_changes(tmp_path: Path) -> None:
         source.read()
 
 
-def test_a_machine_that_was_given_does_not_change() -> None:
+def test_a_fixed_machine_does_not_change() -> None:
     machine = parse_machine({"capacity": {"cpu": 4, "memory": "8Gi"}})
     source = MachineSource(NodeSettings(name="n", machine=machine))
     assert source.read() == machine

@@ -1,4 +1,4 @@
-"""A node's own rights suffice for all that its agent does, and for nothing that concerns others."""
+"""Permissions of a node: sufficient for its agent, and nothing of other nodes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def cluster() -> Iterator[LocalCluster]:
 
 @pytest.fixture(scope="module")
 def node(cluster: LocalCluster) -> BlockingClient:
-    """The client of the node `mine`."""
+    """Return the client of the node `mine`."""
     server, loop = cluster._running(), cluster._loop
     assert loop is not None
     return BlockingClient(server.client(node_user("mine")), loop, cluster.find)
@@ -70,12 +70,12 @@ def refused(call: Any) -> bool:
     return caught.value.code == 403
 
 
-def test_claims_of_its_own_pods(node: BlockingClient) -> None:
+def test_a_node_reads_claims_of_its_own_pods_only(node: BlockingClient) -> None:
     assert node.get(CLAIMS, "of-mine", "default")["metadata"]["name"] == "of-mine"
     assert refused(lambda: node.get(CLAIMS, "of-other", "default"))
 
 
-def test_slices_of_its_own(cluster: LocalCluster, node: BlockingClient) -> None:
+def test_a_node_writes_its_own_slices_only(cluster: LocalCluster, node: BlockingClient) -> None:
     assert len(node.list(SLICES, fields="spec.nodeName=mine")) == 1
     assert refused(lambda: node.list(SLICES))
     path = "/apis/resource.k8s.io/v1/resourceslices"
@@ -85,7 +85,7 @@ def test_slices_of_its_own(cluster: LocalCluster, node: BlockingClient) -> None:
     assert [one["spec"]["nodeName"] for one in cluster.client.list(SLICES)] == ["other"]
 
 
-def test_statuses_and_ends_of_its_own_pods(cluster: LocalCluster, node: BlockingClient) -> None:
+def test_a_node_updates_and_deletes_its_own_pods_only(cluster: LocalCluster, node: BlockingClient) -> None:
     patch = {"status": {"message": "hello"}}
     assert (
         node.patch("pods", "on-mine", patch, "default", subresource="status")["status"]["message"] == "hello"
@@ -98,7 +98,7 @@ def test_statuses_and_ends_of_its_own_pods(cluster: LocalCluster, node: Blocking
     cluster.wait_for("pods", "on-mine", gone=True)
 
 
-def test_events_and_its_own_node(node: BlockingClient) -> None:
+def test_a_node_writes_events_and_its_own_node_only(node: BlockingClient) -> None:
     event = {
         "metadata": {"name": "e"},
         "involvedObject": {"kind": "Node", "name": "mine", "apiVersion": "v1", "namespace": ""},

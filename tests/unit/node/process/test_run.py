@@ -1,11 +1,10 @@
-"""Agents as a process: events, readiness and shutdown."""
+"""Node agent process: events, readiness and shutdown."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-import tempfile
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -26,7 +25,8 @@ from plimsoll.node.process.metrics import NodeMetrics
 from plimsoll.node.process.run import NodeProcess, own_addresses
 from plimsoll.node.process.settings import NodeSettings
 from plimsoll.node.status.reporter import HeartbeatTiming, NodeStatusReporter
-from tests.waiting import DEADLINE
+from tests.directories import short_directory
+from tests.waiting import DEADLINE, until
 
 MACHINE = parse_machine({"capacity": {"cpu": 8, "memory": "32Gi"}})
 FAST = HeartbeatTiming(renew=0.05, check=0.05, first=0.01, most=0.05)
@@ -34,9 +34,8 @@ FAST = HeartbeatTiming(renew=0.05, check=0.05, first=0.01, most=0.05)
 
 @pytest.fixture
 def directory() -> Iterator[Path]:
-    """A short path: sockets have to fit."""
-    with tempfile.TemporaryDirectory(prefix="p-", dir="/tmp") as path:
-        yield Path(path)
+    with short_directory() as path:
+        yield path
 
 
 class RecordingAgent:
@@ -114,12 +113,6 @@ def settings(directory: Path, **more: Any) -> NodeSettings:
 def a_pod(name: str, node: str = "") -> dict[str, Any]:
     spec: dict[str, Any] = {"containers": [{"name": "c", "image": "x"}]}
     return {"metadata": {"name": name}, "spec": {**spec, **({"nodeName": node} if node else {})}}
-
-
-async def until(look: Callable[[], Any]) -> None:
-    async with asyncio.timeout(DEADLINE):
-        while not look():
-            await asyncio.sleep(0.01)
 
 
 @pytest.mark.parametrize("ready", [False, True])
@@ -229,7 +222,7 @@ def test_two_agents_on_one_directory(directory: Path) -> None:
     asyncio.run(scene())
 
 
-def test_who_leaves_takes_the_node_away(directory: Path) -> None:
+def test_a_leaving_node_is_deleted(directory: Path) -> None:
     async def scene() -> None:
         async with cluster() as server:
             admin = server.client()
@@ -312,12 +305,12 @@ def test_an_address_that_is_taken(directory: Path) -> None:
     asyncio.run(scene())
 
 
-def test_addresses_of_our_own() -> None:
+def test_detected_node_addresses() -> None:
     assert [a.address for a in own_addresses("https://127.0.0.1:6443")] == ["127.0.0.1"]
     assert own_addresses("https://no.such.host.invalid") == ()
 
 
-def test_counts_of_no_agents() -> None:
+def test_metrics_without_agents() -> None:
     async def scene() -> None:
         pieces = [piece async for piece in NodeMetrics(lambda: ()).expose()]
         assert b"kubelet_desired_pods 0.0" in pieces[0]

@@ -50,7 +50,7 @@ log: {format: json, verbose: true}
 """
 
 
-def test_a_file_says_everything(tmp_path: Path) -> None:
+def test_all_settings_from_a_file(tmp_path: Path) -> None:
     path = tmp_path / "node.yaml"
     path.write_text(TEXT)
     found = read_settings(path)
@@ -74,7 +74,7 @@ def test_a_file_says_everything(tmp_path: Path) -> None:
     assert found.checked().is_bare
 
 
-def test_nothing_said_is_something_that_works() -> None:
+def test_default_settings() -> None:
     found = read_settings(None)
     assert found.names == (host_name(),)
     assert (found.root, found.runtime, found.listen, found.is_bare) == (ROOT, "process", LISTEN, False)
@@ -85,7 +85,7 @@ def test_nothing_said_is_something_that_works() -> None:
     assert parse_settings({"podResources": {"unlimited": True}}).pod_resources is None
 
 
-def test_flags_go_before_the_file() -> None:
+def test_flags_override_the_file() -> None:
     found = override(
         parse_settings({"name": "a", "labels": {"x": "1", "y": "2"}, "listen": "127.0.0.1:1"}),
         name="b",
@@ -171,7 +171,7 @@ def test_mistakes_in_flags_name_them(flags: dict[str, Any], place: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["a: 1\n---\nb: 2", "{", "[]"])
-def test_files_that_are_no_settings(tmp_path: Path, text: str) -> None:
+def test_malformed_settings_files_are_refused(tmp_path: Path, text: str) -> None:
     path = tmp_path / "node.yaml"
     path.write_text(text)
     with pytest.raises(ConfigError, match=r"node\.yaml"):

@@ -1,13 +1,11 @@
-"""A place to run containers in: directories, cgroups, hooks that remember, and pods to ask for."""
+"""Directories, cgroups, recording hooks and pods for tests of runtimes."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import os
-import shutil
-import tempfile
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -25,7 +23,8 @@ from plimsoll.node.security.context import SecurityRequest
 from plimsoll.node.security.credentials import compute_credentials
 from plimsoll.node.security.rights import read_rights
 from plimsoll.protocols.cdi import CdiCache
-from tests.waiting import DEADLINE
+from tests.directories import short_directory
+from tests.waiting import DEADLINE, until
 
 #: What a container gets that asks for nothing.
 PLAIN = compute_credentials(SecurityRequest(), read_rights()).credentials
@@ -132,7 +131,7 @@ class RecordingHooks(RuntimeHooks):
 
 
 class RuntimeHarness:
-    """One agent's directory, and the runtimes that come and go in it."""
+    """Directory of one agent, and the runtimes that use it."""
 
     def __init__(self, root: Path, cgroups: Cgroups | None = None) -> None:
         self.layout = Layout(root)
@@ -158,22 +157,10 @@ class RuntimeHarness:
         self.changed.append(uid)
         self.woken.set()
 
-    async def until(self, condition: Callable[[], bool]) -> None:
-        await until(condition)
-
-
-@contextlib.contextmanager
-def short_directory() -> Iterator[Path]:
-    root = Path(tempfile.mkdtemp(prefix="p-", dir="/tmp"))
-    try:
-        yield root
-    finally:
-        shutil.rmtree(root, ignore_errors=True)
-
 
 @contextlib.asynccontextmanager
 async def runtime_harness(cgroups: Cgroups | None = None) -> AsyncIterator[RuntimeHarness]:
-    """A yard in which nothing is left at the end: what still runs is killed."""
+    """Yield a harness and kill all remaining processes at the end."""
     with short_directory() as root:
         harness = RuntimeHarness(root, cgroups)
         try:
@@ -184,21 +171,12 @@ async def runtime_harness(cgroups: Cgroups | None = None) -> AsyncIterator[Runti
                     await runtime.remove_sandbox(sandbox.uid)
 
 
-async def until(condition: Callable[[], bool], patience: float = DEADLINE) -> None:
-    """Wait for something to become true."""
-    for _ in range(int(patience / 0.005)):
-        if condition():
-            return
-        await asyncio.sleep(0.005)
-    raise AssertionError("it did not come true in time")
-
-
 def state(runtime: ProcessRuntime, id: str = "c1") -> ContainerInfo:
     return next(found for found in runtime.containers() if found.id == id)
 
 
 async def run(runtime: ProcessRuntime, spec: ContainerSpec) -> ContainerInfo:
-    """Create and start a container in its pod, which is made if need be."""
+    """Create and start a container, and its pod sandbox if there is none."""
     assert await runtime.run_sandbox(a_pod(spec.pod)) is None
     assert await runtime.create(spec) is None
     assert await runtime.start_container(spec.id) is None
@@ -211,7 +189,7 @@ async def ended(runtime: ProcessRuntime, id: str = "c1") -> ContainerInfo:
 
 
 def lines(state: ContainerInfo) -> list[str]:
-    """A container's output, without times and marks."""
+    """Return a container's output without timestamps and tags."""
     path = Path(state.log)
     if not path.exists():
         return []
@@ -228,7 +206,7 @@ def alive(pid: int) -> bool:
 
 
 def kernel_cgroups(name: str) -> Cgroups | None:
-    """Cgroups of this machine that can hold processes and CPUs, if it has and gives them."""
+    """Return usable cgroups of this machine, if there are any."""
     if os.getuid() != 0:
         return None
     cgroups = open_cgroups(f"plimsoll-test-{os.getpid()}-{name}")

@@ -1,4 +1,4 @@
-"""Agents that die, and what the next one finds."""
+"""Adoption of containers by the next agent after a crash."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from plimsoll.node.containers import ContainerInfo, ContainerPhase
 from plimsoll.node.hooks import AdjustedContainer
 from plimsoll.node.resources import LinuxResources
 from plimsoll.node.runtime import ProcessRuntime, shims
+from tests.waiting import until
 
 from .runtime_harness import (
     RecordingHooks,
@@ -34,7 +35,6 @@ from .runtime_harness import (
     runtime_harness,
     shell,
     state,
-    until,
 )
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="needs Linux with pidfd")
@@ -74,11 +74,11 @@ def test_processes_survive_kill_9_and_are_adopted() -> None:
             os.mkfifo(harness.layout.root / "go")
             agent = an_agent(harness, 5)
             assert agent.stdout is not None
-            said = [agent.stdout.readline().split() for _ in range(5)]
+            reported = [agent.stdout.readline().split() for _ in range(5)]
             agent.kill()
             agent.wait()
             agent.stdout.close()
-            pids = {id: int(pid) for id, pid in said}
+            pids = {id: int(pid) for id, pid in reported}
             assert all(alive(pid) for pid in pids.values())
             hooks = RecordingHooks()
             async with harness.runtime(hooks) as runtime:
@@ -135,7 +135,7 @@ def test_an_unobserved_container_exit() -> None:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_killed_at_any_point(seed: int) -> None:
-    """Whenever the agent dies, the next one knows every process, and no process but those."""
+    """Wherever the agent is killed, the next one knows every process and no other."""
 
     async def scenario() -> None:
         dice = random.Random(seed)
@@ -148,14 +148,14 @@ def test_killed_at_any_point(seed: int) -> None:
             await asyncio.sleep(dice.random() * 0.6)
             agent.kill()
             agent.wait()
-            said = ["c0", *(line.split()[0] for line in agent.stdout.read().splitlines() if " " in line)]
+            reported = ["c0", *(line.split()[0] for line in agent.stdout.read().splitlines() if " " in line)]
             agent.stdout.close()
             async with harness.runtime() as runtime:
                 assert runtime.findings == []
                 found = {c.id: c for c in runtime.containers()}
-                assert {id for id in said if id in found} == set(said)
-                assert len(found) <= len(said) + 1
-                assert all(found[id].phase is ContainerPhase.RUNNING for id in said)
+                assert {id for id in reported if id in found} == set(reported)
+                assert len(found) <= len(reported) + 1
+                assert all(found[id].phase is ContainerPhase.RUNNING for id in reported)
                 running = {c.pid for c in found.values() if c.phase is ContainerPhase.RUNNING}
                 assert running == _processes_of(harness)
                 for c in found.values():
@@ -171,7 +171,7 @@ def test_killed_at_any_point(seed: int) -> None:
 
 
 def _processes_of(harness: RuntimeHarness) -> set[int]:
-    """First processes of containers, as the machine has them: children of our shims."""
+    """Return the first processes of containers: children of our shims."""
     root = os.fsencode(harness.layout.root) + b"/pods/"
     found = set()
     for name in filter(str.isdigit, os.listdir("/proc")):
@@ -182,7 +182,7 @@ def _processes_of(harness: RuntimeHarness) -> set[int]:
     return found
 
 
-def test_a_shim_that_was_killed() -> None:
+def test_a_killed_shim_ends_its_container() -> None:
     async def scenario() -> None:
         hooks = RecordingHooks()
         async with runtime_harness() as harness:
@@ -252,7 +252,7 @@ def test_a_reused_pid_is_left_alone() -> None:
     asyncio.run(scenario())
 
 
-def test_after_a_restart_of_the_machine() -> None:
+def test_state_after_a_reboot() -> None:
     async def scenario() -> None:
         async with runtime_harness() as harness:
             async with harness.runtime() as runtime:
@@ -318,7 +318,7 @@ def test_damaged_files(name: str, data: bytes) -> None:
     asyncio.run(scenario())
 
 
-def test_halves_of_containers_and_strangers_are_cleaned() -> None:
+def test_incomplete_and_foreign_containers_are_removed() -> None:
     async def scenario() -> None:
         async with runtime_harness() as harness:
             async with harness.runtime() as runtime:
@@ -342,7 +342,7 @@ def test_halves_of_containers_and_strangers_are_cleaned() -> None:
     asyncio.run(scenario())
 
 
-def test_what_was_applied_is_known_to_the_next_agent() -> None:
+def test_applied_resources_survive_an_agent_restart() -> None:
     async def scenario() -> None:
         async with runtime_harness() as harness:
             hooks = RecordingHooks()
@@ -362,8 +362,8 @@ def test_what_was_applied_is_known_to_the_next_agent() -> None:
     asyncio.run(scenario())
 
 
-def test_a_shim_that_is_still_on_its_way() -> None:
-    """The agent may die between starting a shim and the shim's first word."""
+def test_a_starting_shim_is_found_by_the_next_agent() -> None:
+    """The agent may be killed between starting a shim and the shim's first message."""
 
     async def scenario() -> None:
         async with runtime_harness() as harness:
@@ -376,13 +376,13 @@ def test_a_shim_that_is_still_on_its_way() -> None:
             (container.directory / "spec.json").write_text(json.dumps(spec))
             record = json.loads((container.directory / "state.json").read_text())
             (container.directory / "state.json").write_text(json.dumps({**record, "started": True}))
-            pid, said = shims.spawn(
+            pid, reported = shims.spawn(
                 program,
                 container.directory / "spec.json",
                 container.directory / "lock",
                 container.directory / "shim.err",
             )
-            os.close(said)  # no listener is left
+            os.close(reported)  # no listener is left
             async with harness.runtime() as runtime:
                 assert state(runtime).phase is ContainerPhase.RUNNING
                 assert shim_of(state(runtime)) == pid
@@ -442,7 +442,7 @@ def test_a_shim_that_cannot_start(monkeypatch: pytest.MonkeyPatch) -> None:
     asyncio.run(scenario())
 
 
-def test_in_cgroups_of_the_kernel() -> None:
+def test_adoption_with_kernel_cgroups() -> None:
     cgroups = kernel_cgroups("adopt")
     if cgroups is None:
         pytest.skip("needs root and cgroups that can be written")

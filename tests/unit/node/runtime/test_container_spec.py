@@ -1,4 +1,4 @@
-"""A container as its spec, CDI files and hooks want it together."""
+"""Container spec combined from the pod, CDI files and hooks."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _env = st.dictionaries(_names, st.sampled_from(["1", "2", ""]))
 
 
 @given(_env, st.lists(st.tuples(_names, st.sampled_from("xyz"))), _env, st.frozensets(_names))
-def test_the_later_word_counts(
+def test_later_edits_override_earlier_ones(
     own: dict[str, str], edits: list[tuple[str, str]], hooks: dict[str, str], unset: frozenset[str]
 ) -> None:
     resolved = combine(
@@ -32,7 +32,7 @@ def test_the_later_word_counts(
         assert resolved.spec.env.get(name) == expected
 
 
-def test_edits_and_adjustments_side_by_side() -> None:
+def test_cdi_edits_and_nri_adjustments_are_combined() -> None:
     edits = Edits(
         mounts=(Mount(host_path="/a", container_path="/b", type="bind", options=("ro",)),),
         device_nodes=(

@@ -1,4 +1,4 @@
-"""Processes have the credentials that their security context names: read from /proc, and tried."""
+"""Credentials of processes, read from /proc and tried."""
 
 from __future__ import annotations
 
@@ -19,19 +19,9 @@ from plimsoll.node.security.context import SecurityRequest
 from plimsoll.node.security.credentials import ProcessCredentials, compute_credentials
 from plimsoll.node.security.rights import read_rights
 from plimsoll.protocols.cdi import CdiSpec, CdiSpecDevice, Edits, Mount, write_spec
+from tests.waiting import until
 
-from .runtime_harness import (
-    a_container,
-    a_pod,
-    alive,
-    ended,
-    lines,
-    run,
-    runtime_harness,
-    shell,
-    state,
-    until,
-)
+from .runtime_harness import a_container, a_pod, alive, ended, lines, run, runtime_harness, shell, state
 
 RIGHTS = read_rights()
 needs_root = pytest.mark.skipif(not RIGHTS.can_switch_user, reason="needs root")
@@ -77,7 +67,7 @@ async def started(runtime: ProcessRuntime, given: ProcessCredentials, **changes:
 
 
 def observe(given: ProcessCredentials) -> dict[str, str]:
-    """The status of a container's first process."""
+    """Return the status of a container's first process."""
     found: dict[str, str] = {}
 
     async def scenario() -> None:
@@ -89,7 +79,7 @@ def observe(given: ProcessCredentials) -> dict[str, str]:
 
 
 @needs_root
-def test_nothing_named_is_root_with_containerds_capabilities() -> None:
+def test_default_credentials_are_root_with_containerds_capabilities() -> None:
     status = observe(credentials())
     own = DEFAULT & RIGHTS.capabilities
     assert numbers(status["Uid"]) == [0] * 4
@@ -238,7 +228,7 @@ def test_commands_run_as_the_container_does() -> None:
 
 
 @needs_root
-def test_an_image_that_pauses_has_credentials_too() -> None:
+def test_the_pause_image_has_credentials() -> None:
     async def scenario() -> None:
         async with runtime_harness() as harness, harness.runtime() as runtime:
             spec = a_container(image="pause", credentials=credentials(RESTRICTED))
@@ -272,8 +262,8 @@ def test_the_container_of_a_user_dies_with_its_shim() -> None:
     asyncio.run(scenario())
 
 
-def test_what_cannot_be_set_keeps_the_command_from_running() -> None:
-    """Whatever the agent may do, no process is in a group with this number."""
+def test_credentials_that_cannot_be_set_prevent_the_start() -> None:
+    """A group ID that no process can have."""
     given = ProcessCredentials(uid=RIGHTS.uid, gid=RIGHTS.gid, groups=(2**32 - 1,), switch=True)
 
     async def scenario() -> None:

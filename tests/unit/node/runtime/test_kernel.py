@@ -13,6 +13,7 @@ from plimsoll.node.cgroups import Cgroups
 from plimsoll.node.containers import ContainerPhase, RuntimeFault
 from plimsoll.node.hooks import AdjustedContainer
 from plimsoll.node.resources import LinuxResources
+from tests.waiting import until
 
 from .runtime_harness import (
     RecordingHooks,
@@ -26,7 +27,6 @@ from .runtime_harness import (
     runtime_harness,
     shell,
     state,
-    until,
 )
 
 
@@ -83,7 +83,7 @@ def test_cpusets_are_applied_and_changed_while_it_runs(cgroups: Cgroups, cpus: l
     asyncio.run(scenario())
 
 
-def test_a_set_that_cannot_be_given_is_a_fault(cgroups: Cgroups, cpus: list[int]) -> None:
+def test_an_unavailable_cpuset_is_a_fault(cgroups: Cgroups, cpus: list[int]) -> None:
     async def scenario() -> None:
         hooks = RecordingHooks()
         hooks.adjust = lambda container, resources: AdjustedContainer(resources=LinuxResources(cpus="4000"))
@@ -119,7 +119,7 @@ def test_out_of_memory(cgroups: Cgroups) -> None:
     asyncio.run(scenario())
 
 
-def test_nothing_is_left(cgroups: Cgroups) -> None:
+def test_no_cgroups_are_left(cgroups: Cgroups) -> None:
     async def scenario() -> None:
         async with runtime_harness(cgroups) as harness, harness.runtime() as runtime:
             for number in range(5):
@@ -146,7 +146,7 @@ def evict(cgroups: Cgroups, pod: str) -> None:
             os.rmdir(directory)
 
 
-def test_processes_go_back_into_cgroups_that_were_removed(cgroups: Cgroups) -> None:
+def test_processes_rejoin_recreated_cgroups(cgroups: Cgroups) -> None:
     async def scenario() -> None:
         async with runtime_harness(cgroups) as harness, harness.runtime() as runtime:
             await run(runtime, shell("setsid sleep 1000 & sleep 1000", plan=a_plan(memory_limit=64 << 20)))
@@ -170,7 +170,9 @@ def test_processes_go_back_into_cgroups_that_were_removed(cgroups: Cgroups) -> N
     asyncio.run(scenario())
 
 
-def test_a_container_that_cannot_go_back_is_killed(cgroups: Cgroups, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_container_that_cannot_rejoin_its_cgroup_is_killed(
+    cgroups: Cgroups, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def scenario() -> None:
         async with runtime_harness(cgroups) as harness, harness.runtime() as runtime:
             await run(runtime, shell("sleep 1000"))
@@ -185,7 +187,7 @@ def test_a_container_that_cannot_go_back_is_killed(cgroups: Cgroups, monkeypatch
     asyncio.run(scenario())
 
 
-def test_without_a_cgroup_to_join_nothing_runs(cgroups: Cgroups) -> None:
+def test_without_its_cgroup_a_container_does_not_start(cgroups: Cgroups) -> None:
     async def scenario() -> None:
         async with runtime_harness(cgroups) as harness, harness.runtime() as runtime:
             await run(runtime, shell("sleep 1000", id="c0"))

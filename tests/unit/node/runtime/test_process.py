@@ -1,4 +1,4 @@
-"""Containers as real processes: output, ends, signals, trees, hooks, CDI."""
+"""Process runtime: output, exits, signals, process trees, hooks and CDI."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from plimsoll.node.containers import ContainerPhase, ContainerSpec, RuntimeFault
 from plimsoll.node.hooks import AdjustedContainer, DeviceEdit, MountEdit
 from plimsoll.node.resources import LinuxResources
 from plimsoll.protocols.cdi import CdiSpec, CdiSpecDevice, DeviceNode, Edits, Mount, write_spec
-from tests.waiting import DEADLINE
+from tests.waiting import DEADLINE, until
 
 from .runtime_harness import (
     RecordingHooks,
@@ -30,7 +30,6 @@ from .runtime_harness import (
     runtime_harness,
     shell,
     state,
-    until,
     with_attempt,
 )
 
@@ -70,7 +69,7 @@ def test_output_and_exit_code() -> None:
         ("kill -TERM $$", 143, 15, "Error"),
     ],
 )
-def test_ends(text: str, code: int, number: int, reason: str) -> None:
+def test_exit_codes_and_signals(text: str, code: int, number: int, reason: str) -> None:
     async def scenario() -> None:
         async with runtime_harness() as harness, harness.runtime() as runtime:
             await run(runtime, shell(text))
@@ -80,7 +79,7 @@ def test_ends(text: str, code: int, number: int, reason: str) -> None:
     asyncio.run(scenario())
 
 
-def test_what_a_command_sees() -> None:
+def test_environment_of_a_command() -> None:
     async def scenario() -> None:
         async with (
             runtime_harness() as harness,
@@ -104,7 +103,7 @@ def test_what_a_command_sees() -> None:
     asyncio.run(scenario())
 
 
-def test_working_directory_and_its_absence() -> None:
+def test_working_directory() -> None:
     async def scenario() -> None:
         async with runtime_harness() as harness, harness.runtime() as runtime:
             await run(runtime, shell("pwd", working_dir="/usr"))
@@ -146,7 +145,7 @@ def test_commands_that_cannot_be_started(command: tuple[str, ...], text: str) ->
     asyncio.run(scenario())
 
 
-def test_text_that_is_none_is_refused() -> None:
+def test_invalid_unicode_is_refused() -> None:
     async def scenario() -> None:
         async with runtime_harness() as harness, harness.runtime() as runtime:
             await runtime.run_sandbox(a_pod())
@@ -160,7 +159,7 @@ def test_text_that_is_none_is_refused() -> None:
     asyncio.run(scenario())
 
 
-def test_images_are_labels() -> None:
+def test_images_select_configured_commands() -> None:
     async def scenario() -> None:
         async with (
             runtime_harness() as harness,
@@ -271,7 +270,7 @@ time.sleep(float(sys.argv[1]))
 
 
 @pytest.mark.parametrize("how", ["by itself", "stopped", "killed"])
-def test_trees_go_with_their_first_process(how: str) -> None:
+def test_child_processes_end_with_the_first_process(how: str) -> None:
     async def scenario() -> None:
         async with runtime_harness() as harness, harness.runtime() as runtime:
             seconds = "0.3" if how == "by itself" else "1000"
@@ -290,7 +289,7 @@ def test_trees_go_with_their_first_process(how: str) -> None:
     asyncio.run(scenario())
 
 
-def test_floods_of_output() -> None:
+def test_large_output_is_rotated() -> None:
     async def scenario() -> None:
         async with runtime_harness() as harness, harness.runtime(log_bytes=200_000, log_files=3) as runtime:
             text = (
@@ -310,7 +309,7 @@ def test_floods_of_output() -> None:
     asyncio.run(scenario())
 
 
-def test_long_lines_are_cut_and_can_be_put_together_again() -> None:
+def test_long_lines_are_split_and_marked() -> None:
     async def scenario() -> None:
         async with runtime_harness() as harness, harness.runtime() as runtime:
             await run(runtime, shell("head -c 40000 /dev/zero | tr '\\0' x; echo; echo; printf '\\377\\n'"))
@@ -377,7 +376,7 @@ def test_hooks_and_cdi_in_order() -> None:
     asyncio.run(scenario())
 
 
-def test_a_refusal_leaves_nothing() -> None:
+def test_a_refused_container_leaves_nothing() -> None:
     async def scenario() -> None:
         hooks = RecordingHooks()
         async with runtime_harness() as harness, harness.runtime(hooks) as runtime:
@@ -407,7 +406,7 @@ def test_a_refusal_leaves_nothing() -> None:
     asyncio.run(scenario())
 
 
-def test_a_sandbox_that_is_made_anew() -> None:
+def test_a_recreated_sandbox() -> None:
     async def scenario() -> None:
         hooks = RecordingHooks()
         async with runtime_harness() as harness, harness.runtime(hooks) as runtime:
@@ -434,7 +433,7 @@ def test_a_sandbox_that_is_made_anew() -> None:
 
 
 @pytest.mark.parametrize("name", ["../x", "a/b", "..", ".", "", "a\0b", "x" * 300])
-def test_names_do_not_lead_out_of_their_directory(name: str) -> None:
+def test_names_cannot_escape_the_state_directory(name: str) -> None:
     async def scenario() -> None:
         async with runtime_harness() as harness, harness.runtime() as runtime:
             assert isinstance(await runtime.run_sandbox(a_pod(name)), RuntimeFault)
@@ -515,7 +514,7 @@ def can_mount() -> bool:
 
 
 @pytest.mark.skipif(not can_mount(), reason="needs CAP_SYS_ADMIN for mount namespaces")
-def test_mounts_and_devices_are_seen_inside_only() -> None:
+def test_mounts_and_devices_are_visible_inside_only() -> None:
     async def scenario() -> None:
         hooks = RecordingHooks()
         async with runtime_harness() as harness, harness.runtime(hooks) as runtime:
@@ -609,7 +608,7 @@ def _cpu(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def test_a_caller_that_gives_up_leaves_nothing_half_done() -> None:
+def test_a_cancelled_caller_leaves_a_consistent_state() -> None:
     async def scenario() -> None:
         async with runtime_harness() as harness, harness.runtime() as runtime:
             await runtime.run_sandbox(a_pod())
@@ -619,12 +618,12 @@ def test_a_caller_that_gives_up_leaves_nothing_half_done() -> None:
                 await asyncio.sleep(delay)
                 task.cancel()
                 await asyncio.gather(task, return_exceptions=True)
-                await until(lambda id=id: any(found.id == id for found in runtime.containers()))  # type: ignore[misc]
+                await until(lambda: any(found.id == id for found in runtime.containers()))  # noqa: B023
                 task = asyncio.create_task(runtime.start_container(id))
                 await asyncio.sleep(delay)
                 task.cancel()
                 await asyncio.gather(task, return_exceptions=True)
-                await until(lambda id=id: state(runtime, id).phase is ContainerPhase.RUNNING)  # type: ignore[misc]
+                await until(lambda: state(runtime, id).phase is ContainerPhase.RUNNING)  # noqa: B023
                 await runtime.stop_container(id, 0)
                 assert state(runtime, id).signal == signal.SIGKILL
 

@@ -1,4 +1,4 @@
-"""The parts of a shim that are functions of values: logs, lines, names of errors."""
+"""Functions of the shim: logs, lines and error names."""
 
 from __future__ import annotations
 
@@ -13,13 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from plimsoll.node.runtime import confinement, shim, shims
+from tests.directories import short_directory
 from tests.sizes import examples
-
-from .runtime_harness import short_directory
 
 
 def naive_log(data: bytes) -> list[tuple[bytes, bytes]]:
-    """(mark, text), taken byte by byte."""
+    """Split output byte by byte into (tag, text)."""
     result, line = [], b""
     for at in range(len(data)):
         byte = data[at : at + 1]
@@ -47,7 +46,7 @@ _chunks = st.lists(
 
 @settings(max_examples=examples(60))
 @given(_chunks)
-def test_lines_come_out_the_same_however_they_came_in(chunks: list[bytes]) -> None:
+def test_log_lines_do_not_depend_on_chunk_boundaries(chunks: list[bytes]) -> None:
     with short_directory() as directory:
         log = shim.ContainerLog(str(directory / "log"), 1 << 30, 1)
         for chunk in chunks:
@@ -61,7 +60,7 @@ def test_lines_come_out_the_same_however_they_came_in(chunks: list[bytes]) -> No
 
 
 @given(st.lists(st.integers(1, 400), max_size=30), st.integers(100, 500), st.integers(1, 4))
-def test_logs_stay_within_their_bounds(sizes: list[int], limit: int, files: int) -> None:
+def test_logs_are_bounded(sizes: list[int], limit: int, files: int) -> None:
     with short_directory() as directory:
         log = shim.ContainerLog(str(directory / "log"), limit, files)
         written = []
@@ -79,14 +78,14 @@ def test_logs_stay_within_their_bounds(sizes: list[int], limit: int, files: int)
     assert kept or not written
 
 
-def test_a_log_without_room_does_not_stop_anything(tmp_path: Path) -> None:
+def test_a_full_disk_does_not_stop_the_container(tmp_path: Path) -> None:
     log = shim.ContainerLog(str(tmp_path / "absent" / "log"), 1000, 2)
     log.feed(b"stdout", b"lost\n")
     log.close()
     assert log.lost > 0
 
 
-def test_it_imports_nothing_of_ours_and_little_else() -> None:
+def test_the_shim_imports_few_modules() -> None:
     for source, beside in (
         (shims.SOURCE, {"confinement", "plimsoll.node.runtime.confinement"}),
         (shims.CONFINEMENT, set()),
@@ -165,7 +164,7 @@ def test_a_missing_mount_permission_is_reported(tmp_path: Path) -> None:
         confinement.mount_all({"credentials": locked}, Refusing())
 
 
-def test_memory_that_ended_is_read_from_the_cgroup(tmp_path: Path) -> None:
+def test_oom_kills_are_read_from_the_cgroup(tmp_path: Path) -> None:
     for version, name, other in (
         ("v1", "memory.oom_control", "oom_kill_disable 0\nunder_oom 0\n"),
         ("v2", "memory.events", "low 0\noom 1\n"),

@@ -1,4 +1,4 @@
-"""Containers that are states only."""
+"""Simulated runtime."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ from plimsoll.node.hooks import AdjustedContainer
 from plimsoll.node.resources import LinuxResources
 from plimsoll.node.runtime import SimulatedRuntime
 from plimsoll.node.runtime.simulated import EXIT_CODE, RUN_SECONDS, Script, script_of
+from tests.waiting import until
 
-from .runtime_harness import RecordingHooks, a_container, a_plan, a_pod, until
+from .runtime_harness import RecordingHooks, a_container, a_plan, a_pod
 
 
 class Clock:
@@ -60,13 +61,13 @@ def test_annotations(annotations: dict[str, str], role: ContainerRole, script: S
 
 
 @given(st.text(max_size=50), st.text(max_size=50), st.sampled_from(ContainerRole))
-def test_whatever_annotations_say(seconds: str, code: str, role: ContainerRole) -> None:
+def test_any_annotation_is_accepted(seconds: str, code: str, role: ContainerRole) -> None:
     script = script_of({RUN_SECONDS: seconds, EXIT_CODE: code}, "a", role)
     assert script.seconds is None or script.seconds >= 0
     assert 0 <= script.exit_code <= 255
 
 
-def test_a_life() -> None:
+def test_container_lifecycle() -> None:
     async def scenario() -> None:
         hooks, clock = RecordingHooks(), Clock()
         runtime = SimulatedRuntime(hooks, clock)
@@ -106,7 +107,7 @@ def test_a_life() -> None:
     asyncio.run(scenario())
 
 
-def test_stopping_is_no_news_but_ends_it() -> None:
+def test_stopping_ends_a_container_without_an_event() -> None:
     async def scenario() -> None:
         runtime = SimulatedRuntime()
         changed: list[str] = []
@@ -204,7 +205,7 @@ def test_hooks_change_this_and_others() -> None:
     asyncio.run(scenario())
 
 
-def test_thousands_of_pods_are_cheap() -> None:
+def test_memory_of_thousands_of_pods() -> None:
     async def scenario() -> float:
         runtime = SimulatedRuntime()
         ended: list[str] = []

@@ -1,4 +1,4 @@
-"""State on disk, commands and CPU lists."""
+"""State directory of the runtime, command lines and CPU lists."""
 
 from __future__ import annotations
 
@@ -26,9 +26,10 @@ from plimsoll.node.runtime.state_dir import (
     remove_tree,
     save,
 )
+from tests.directories import short_directory
 from tests.sizes import examples
 
-from .runtime_harness import a_container, a_plan, a_pod, short_directory
+from .runtime_harness import a_container, a_plan, a_pod
 
 _texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=6)
 _maybe = st.none() | st.integers(0, 2**40)
@@ -74,7 +75,7 @@ _records = st.builds(
 
 @settings(max_examples=examples(50))
 @given(_records)
-def test_records_are_read_as_they_were_written(record: ContainerRecord) -> None:
+def test_container_records_survive_a_round_trip(record: ContainerRecord) -> None:
     with short_directory() as directory:
         save(directory / "state.json", record)
         assert load(directory / "state.json", ContainerRecord) == record
@@ -82,7 +83,7 @@ def test_records_are_read_as_they_were_written(record: ContainerRecord) -> None:
         assert [path.name for path in directory.iterdir()] == ["state.json"]
 
 
-def test_pods_are_read_as_they_were_written(tmp_path: Path) -> None:
+def test_pod_records_survive_a_round_trip(tmp_path: Path) -> None:
     pod = a_pod(labels={"a": "b"}, annotations={"c": "d"})
     record = PodRecord(spec=pod, running=True, created_at=1.5, ip="10.0.0.1")
     save(tmp_path / "sandbox.json", record)
@@ -91,7 +92,7 @@ def test_pods_are_read_as_they_were_written(tmp_path: Path) -> None:
 
 
 @given(st.binary(max_size=60) | st.sampled_from([b"", b"{}", b"null", b"[" * 10_000, b'{"pid": "x"}']))
-def test_whatever_a_file_contains(data: bytes) -> None:
+def test_any_file_content_is_read_or_refused(data: bytes) -> None:
     with short_directory() as directory:
         (directory / "file").write_bytes(data)
         for kind in (ContainerRecord, PodRecord, RunRecord, ExitRecord):
@@ -99,7 +100,7 @@ def test_whatever_a_file_contains(data: bytes) -> None:
             assert isinstance(found, (NodeFinding, kind))
 
 
-def test_files_that_are_none(tmp_path: Path) -> None:
+def test_malformed_files_are_refused(tmp_path: Path) -> None:
     assert load(tmp_path / "absent", ExitRecord) is None
     (tmp_path / "directory").mkdir()
     (tmp_path / "link").symlink_to("/etc/passwd")
@@ -159,7 +160,7 @@ def test_states(run: RunRecord | None, exit: ExitRecord | None) -> None:
     assert state.log == "/f/log"
 
 
-def test_directories_go_whatever_is_in_them(tmp_path: Path) -> None:
+def test_directories_are_removed_with_any_content(tmp_path: Path) -> None:
     top = tmp_path / "top"
     outside = tmp_path / "outside"
     outside.mkdir()
@@ -234,7 +235,7 @@ def test_stop_signals(name: str, number: int) -> None:
 
 
 @given(st.text(max_size=12))
-def test_any_text_is_some_signal(name: str) -> None:
+def test_any_stop_signal_text_has_a_signal(name: str) -> None:
     assert 0 < stop_signal(name) < 65
 
 
@@ -259,5 +260,5 @@ def test_lists_of_cpus(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "0-70000", "99999999", "1-", "-1", "a", "٣"])
-def test_lists_that_are_none(text: str) -> None:
+def test_malformed_cpu_lists_are_refused(text: str) -> None:
     assert cpus_in(text) is None

@@ -53,7 +53,7 @@ def test_without_a_context_the_user_is_the_agents() -> None:
         assert applied({}, {"supplementalGroupsPolicy": policy}).groups == (0,)
 
 
-def test_the_container_is_removed_before_the_pod() -> None:
+def test_container_settings_override_the_pods() -> None:
     pod = {"runAsUser": 1, "runAsGroup": 2, "supplementalGroups": [5, 4], "fsGroup": 3}
     assert applied({}, pod) == ProcessCredentials(uid=1, gid=2, groups=(2, 3, 4, 5), capabilities=DEFAULT)
     found = applied({"runAsUser": 7, "runAsGroup": None}, pod)
@@ -134,7 +134,7 @@ def test_fields_that_are_refused(container: Tree, pod: Tree, path: str) -> None:
         (dict.fromkeys((*BOTH, *CONTAINER_ONLY)), dict.fromkeys((*BOTH, *POD_ONLY))),
     ],
 )
-def test_fields_that_ask_for_what_every_process_has(container: Tree, pod: Tree) -> None:
+def test_fields_with_default_values_are_accepted(container: Tree, pod: Tree) -> None:
     assert applied(container, pod) == applied()
 
 
@@ -144,7 +144,7 @@ def test_user_namespaces_are_refused() -> None:
         assert [each.path for each in found.unsupported] == paths
 
 
-def test_the_other_switches() -> None:
+def test_no_new_privileges_and_read_only_root() -> None:
     assert applied({"allowPrivilegeEscalation": False}).no_new_privs
     assert applied({"readOnlyRootFilesystem": True}).read_only_root
     profile = {"seccompProfile": {"type": "RuntimeDefault"}}
@@ -322,7 +322,7 @@ def naive(container: Tree, pod: Tree, rights: AgentRights) -> tuple[Tree, set[st
 
 
 @given(_containers, _pods, _rights)
-def test_the_same_as_the_naive_rules(container: Tree, pod: Tree, rights: AgentRights) -> None:
+def test_credentials_equal_the_naive_rules(container: Tree, pod: Tree, rights: AgentRights) -> None:
     found = judge(container, pod, rights)
     credentials, left_out, violation = naive(container, pod, rights)
     own = found.credentials

@@ -1,4 +1,4 @@
-"""The RuntimeDefault profile: what the program does, run by a small interpreter of BPF."""
+"""RuntimeDefault seccomp profile, run by a small BPF interpreter."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ REFUSED_BY_DEFAULT = {
 
 
 def run(program: bytes, machine: str, number: int, arguments: Sequence[int] = ()) -> str | int:
-    """Do what the kernel does with a program: its verdict on one system call."""
+    """Run a BPF program as the kernel does and return its verdict on one system call."""
     padded = [*arguments, 0, 0, 0, 0, 0, 0][:6]
     data = struct.pack("=iIQ6Q", number, MACHINES.get(machine, 0x40000003), 0, *padded)
     accumulator, at = 0, 0
@@ -48,7 +48,9 @@ def run(program: bytes, machine: str, number: int, arguments: Sequence[int] = ()
 
 @pytest.mark.parametrize("machine", list(MACHINES))
 @given(number=st.integers(0, 600), capabilities=st.integers(0, EVERY), argument=st.integers(0, 2**64 - 1))
-def test_the_program_is_the_table(machine: str, number: int, capabilities: int, argument: int) -> None:
+def test_the_bpf_program_equals_the_table(
+    machine: str, number: int, capabilities: int, argument: int
+) -> None:
     place = list(MACHINES).index(machine)
     found = run(build_filter(machine, capabilities), machine, number, [argument])
     admin = bool(capabilities & mask_of(("SYS_ADMIN",)))

@@ -1,4 +1,4 @@
-"""The Node and its Lease as an agent writes them."""
+"""Node and Lease objects of an agent."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ FACTS = NodeDescription(
 FINE = {type: ConditionState(type == "Ready") for type in CONDITIONS}
 
 
-def test_a_new_node_says_everything_at_once() -> None:
+def test_a_new_node_is_complete() -> None:
     node = new_node(FACTS, FINE, NOW)
     assert node["metadata"]["name"] == "n"
     assert node["metadata"]["labels"] == {
@@ -75,12 +75,12 @@ def test_a_new_node_says_everything_at_once() -> None:
     assert {c["lastHeartbeatTime"] for c in status["conditions"]} == {"2023-11-14T22:13:20Z"}
 
 
-def test_a_long_name_is_no_label() -> None:
+def test_a_too_long_name_is_not_a_label() -> None:
     labels = labels_of(replace(FACTS, name="a" * 64))
     assert labels["kubernetes.io/hostname"] == "metal"
 
 
-def test_times_alone_are_no_change() -> None:
+def test_timestamps_alone_are_not_a_change() -> None:
     known = desired_status(FACTS, FINE, {}, NOW)
     assert not has_changed(desired_status(FACTS, FINE, known, NOW + 999), known)
     respelt = {**known, "allocatable": {**known["allocatable"], "memory": "7168Mi"}}
@@ -104,12 +104,12 @@ def change(known: dict[str, Any], **fields: Any) -> dict[str, Any]:
         {"nodeInfo": None, "capacity": None},
     ],
 )
-def test_everything_else_is_a_change(fields: dict[str, Any]) -> None:
+def test_any_other_field_is_a_change(fields: dict[str, Any]) -> None:
     known = desired_status(FACTS, FINE, {}, NOW)
     assert has_changed(desired_status(FACTS, FINE, known, NOW), {**known, **fields})
 
 
-def test_a_condition_keeps_its_time_until_it_changes() -> None:
+def test_a_condition_keeps_its_transition_time() -> None:
     known = desired_status(FACTS, FINE, {}, NOW)
     later = desired_status(FACTS, {**FINE, "MemoryPressure": ConditionState(True)}, known, NOW + 60)
     times = {c["type"]: (c["status"], c["lastTransitionTime"]) for c in later["conditions"]}
@@ -118,7 +118,7 @@ def test_a_condition_keeps_its_time_until_it_changes() -> None:
     assert {c["lastHeartbeatTime"] for c in later["conditions"]} == {"2023-11-14T22:14:20Z"}
 
 
-def test_what_others_added_stays() -> None:
+def test_foreign_labels_and_fields_are_kept() -> None:
     known = desired_status(FACTS, FINE, {}, NOW)
     known["capacity"] |= {"example.com/gpu": "4", "hugepages-1Gi": "1Gi"}
     known["allocatable"] |= {"example.com/gpu": "1", "hugepages-1Gi": "1Gi"}
@@ -131,7 +131,7 @@ def test_what_others_added_stays() -> None:
     assert patch["addresses"][0] == {"$patch": "replace"}
 
 
-def test_features_that_are_no_more_are_taken_back() -> None:
+def test_removed_features_are_withdrawn() -> None:
     known = desired_status(FACTS, FINE, {}, NOW)
     plain = replace(FACTS, features=())
     desired = desired_status(plain, FINE, known, NOW)
@@ -139,7 +139,7 @@ def test_features_that_are_no_more_are_taken_back() -> None:
     assert status_patch(desired, known)["status"]["declaredFeatures"] is None
 
 
-def test_labels_of_a_node_that_was_there() -> None:
+def test_labels_of_an_existing_node_are_updated() -> None:
     right = {"metadata": {"labels": {**labels_of(FACTS), "rack": "mine", "other": "x"}}}
     assert label_patch(FACTS, right) is None
     wrong = {"metadata": {"labels": {"kubernetes.io/os": "windows", "rack": "mine"}}}
@@ -165,7 +165,7 @@ def test_a_lease_belongs_to_its_node() -> None:
     assert again["spec"]["renewTime"] == "2023-11-14T22:13:21.500000Z"
 
 
-def test_words_for_events() -> None:
+def test_event_messages() -> None:
     assert condition_event("Ready", True) == "NodeReady"
     assert condition_event("Ready", False) == "NodeNotReady"
     assert condition_event("MemoryPressure", True) == "NodeHasInsufficientMemory"

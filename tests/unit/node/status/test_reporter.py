@@ -1,9 +1,9 @@
-"""The status of a node in the API: registered, renewed, registered again."""
+"""Node status reporter: registration, renewal, and registration after deletion."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from typing import Any
@@ -22,7 +22,7 @@ from plimsoll.errors import ApiError, UnreachableError
 from plimsoll.node.machine.file import parse_machine
 from plimsoll.node.machine.machine import Machine, NumaNode
 from plimsoll.node.status.reporter import HeartbeatTiming, NodeStatusReporter
-from tests.waiting import DEADLINE
+from tests.waiting import DEADLINE, until
 
 MACHINE = parse_machine({"capacity": {"cpu": 8, "memory": "32Gi"}})
 FAST = HeartbeatTiming(renew=0.05, check=0.05, first=0.01, most=0.05)
@@ -46,20 +46,6 @@ async def running(status_reporter: NodeStatusReporter) -> AsyncIterator[NodeStat
         task.cancel()
         with suppress(asyncio.CancelledError):
             await task
-
-
-async def until(look: Callable[[], Any]) -> Any:
-    async with asyncio.timeout(DEADLINE):
-        while True:
-            found = look()
-            if asyncio.iscoroutine(found):
-                try:
-                    found = await found
-                except ApiError:
-                    found = None
-            if found:
-                return found
-            await asyncio.sleep(0.01)
 
 
 def make(server: RunningServer, name: str = "n1", **options: Any) -> NodeStatusReporter:
@@ -94,13 +80,13 @@ def test_a_node_registers_as_itself() -> None:
                     found = await server.client().get(LEASES, "n1", "kube-node-lease")
                     return bool(found["spec"]["renewTime"] > before)
 
-                await until(renewed)
+                await until(renewed, ignore=(ApiError,))
                 assert status_reporter.failures == 0
 
     asyncio.run(scene())
 
 
-def test_a_node_that_is_there_is_taken_over() -> None:
+def test_an_existing_node_is_adopted() -> None:
     async def scene() -> None:
         async with cluster() as server:
             admin = server.client()
@@ -139,17 +125,17 @@ def test_a_node_that_is_deleted_comes_back_with_its_lease() -> None:
                 await asyncio.wait_for(status_reporter.registered.wait(), DEADLINE)
                 first = status_reporter.uid
                 await admin.delete(NODES, "n1")
-                await until(lambda: status_reporter.uid not in ("", first))
+                await until(lambda: status_reporter.uid not in ("", first), ignore=(ApiError,))
 
                 async def owned() -> bool:
                     lease = await admin.get(LEASES, "n1", "kube-node-lease")
                     return bool(lease["metadata"]["ownerReferences"][0]["uid"] == status_reporter.uid)
 
-                await until(owned)
+                await until(owned, ignore=(ApiError,))
                 await asyncio.sleep(0.2)  # the garbage collector has looked at it
-                await until(owned)
+                await until(owned, ignore=(ApiError,))
                 await admin.delete(LEASES, "n1", "kube-node-lease")
-                await until(owned)
+                await until(owned, ignore=(ApiError,))
             assert status_reporter.registrations == 2
 
     asyncio.run(scene())
@@ -188,7 +174,7 @@ def test_a_watch_delivers_a_deletion_at_once() -> None:
                 first = status_reporter.uid
                 await admin.delete(NODES, "n1")
                 status_reporter.on_node_event(None)
-                await until(lambda: status_reporter.uid not in ("", first))
+                await until(lambda: status_reporter.uid not in ("", first), ignore=(ApiError,))
                 # Late watch events of the old Node change nothing.
                 status_reporter.on_node_event(node)
                 assert status_reporter.uid != first
@@ -236,13 +222,13 @@ def test_conditions_and_machines_are_written_at_once() -> None:
                 async def pressed() -> bool:
                     return (await condition("MemoryPressure"))[0] == "True"
 
-                await until(pressed)
+                await until(pressed, ignore=(ApiError,))
                 status_reporter.set_ready("the runtime is down")
 
                 async def unready() -> bool:
                     return await condition("Ready") == ("False", "the runtime is down")
 
-                await until(unready)
+                await until(unready, ignore=(ApiError,))
                 bigger = replace(MACHINE, capacity={**MACHINE.capacity, "cpu": Quantity.of(16)})
                 status_reporter.set_machine(bigger)
                 assert seen[-1].status.allocatable["cpu"] == Quantity.of(16), "the ledger need not wait"
@@ -250,12 +236,12 @@ def test_conditions_and_machines_are_written_at_once() -> None:
                 async def grown() -> bool:
                     return bool((await admin.get(NODES, "n1"))["status"]["allocatable"]["cpu"] == "16")
 
-                await until(grown)
+                await until(grown, ignore=(ApiError,))
 
     asyncio.run(scene())
 
 
-def test_only_a_machine_that_has_changed_is_said_to_have(caplog: pytest.LogCaptureFixture) -> None:
+def test_only_actual_changes_are_reported(caplog: pytest.LogCaptureFixture) -> None:
     async def scene() -> None:
         async with cluster() as server:
             status_reporter = make(server)
@@ -297,7 +283,7 @@ def test_a_machine_that_changes_is_noticed() -> None:
                         status["capacity"].get("hugepages-2Mi") == "1Gi"
                     )
 
-                await until(has_pages)
+                await until(has_pages, ignore=(ApiError,))
                 machines.clear()
                 await asyncio.sleep(0.15)
                 assert await has_pages(), "a machine that cannot be read stays as it was"
@@ -306,7 +292,7 @@ def test_a_machine_that_changes_is_noticed() -> None:
 
 
 class FlakyTransport(InProcessTransport):
-    """A server that is away now and then."""
+    """Transport to a server that is unreachable at times."""
 
     def __init__(self, handle: Any, user: Any) -> None:
         super().__init__(handle, user)
@@ -320,7 +306,7 @@ class FlakyTransport(InProcessTransport):
         return await super().send(request)
 
 
-def test_a_server_that_is_away_is_waited_for() -> None:
+def test_the_reporter_waits_for_an_unreachable_server() -> None:
     async def scene() -> None:
         async with cluster() as server:
             transport = FlakyTransport(server.api.handle, node_user("n1"))
@@ -328,17 +314,17 @@ def test_a_server_that_is_away_is_waited_for() -> None:
             client = Client(transport, attempts=1)
             status_reporter = NodeStatusReporter(client, "n1", MACHINE, timing=FAST)
             async with running(status_reporter):
-                await until(lambda: status_reporter.failures >= 3)
+                await until(lambda: status_reporter.failures >= 3, ignore=(ApiError,))
                 assert not status_reporter.registered.is_set()
                 transport.away = False
                 await asyncio.wait_for(status_reporter.registered.wait(), DEADLINE)
                 transport.away = True
                 before = status_reporter.failures
-                await until(lambda: status_reporter.failures >= before + 4)
+                await until(lambda: status_reporter.failures >= before + 4, ignore=(ApiError,))
                 status_reporter.set_condition("DiskPressure", True)
                 transport.away = False
                 renewals = status_reporter.renewals
-                await until(lambda: status_reporter.renewals > renewals)
+                await until(lambda: status_reporter.renewals > renewals, ignore=(ApiError,))
 
                 async def pressed() -> bool:
                     node = await server.client().get(NODES, "n1")
@@ -347,24 +333,24 @@ def test_a_server_that_is_away_is_waited_for() -> None:
                         for c in node["status"]["conditions"]
                     )
 
-                await until(pressed)
+                await until(pressed, ignore=(ApiError,))
 
     asyncio.run(scene())
 
 
-def test_a_status_is_due_now_and_then() -> None:
+def test_status_is_reported_periodically() -> None:
     async def scene() -> None:
         async with cluster() as server:
             quiet = make(server, "quiet")
             due = make(server, "due", timing=replace(FAST, report=0.0))
             async with running(quiet), running(due):
-                await until(lambda: due.reports >= 3 and quiet.renewals >= 4)
+                await until(lambda: due.reports >= 3 and quiet.renewals >= 4, ignore=(ApiError,))
             assert quiet.reports == 0, "nothing has changed"
 
     asyncio.run(scene())
 
 
-def test_leaving_takes_the_rights_of_an_administrator() -> None:
+def test_deleting_the_node_requires_administrator_rights() -> None:
     async def scene() -> None:
         async with cluster() as server:
             own = make(server)
@@ -388,7 +374,7 @@ def test_a_node_cannot_register_as_another() -> None:
             client = server.client(node_user("n1"))
             status_reporter = NodeStatusReporter(client, "n2", MACHINE, timing=FAST)
             async with running(status_reporter):
-                await until(lambda: status_reporter.failures >= 2)
+                await until(lambda: status_reporter.failures >= 2, ignore=(ApiError,))
                 assert not status_reporter.registered.is_set()
 
     asyncio.run(scene())

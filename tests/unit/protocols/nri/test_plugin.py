@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
-import tempfile
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,14 +14,14 @@ from plimsoll.protocols.mux import PLUGIN_SERVICE, RUNTIME_SERVICE, Mux
 from plimsoll.protocols.nri import NriEvent, NriPlugin, edits
 from plimsoll.protocols.nri.events import NOTIFICATIONS, PLUGIN, RUNTIME
 from plimsoll.protocols.ttrpc import CLOSED, TtrpcClient, TtrpcFault, TtrpcServer
+from tests.directories import short_directory
 from tests.waiting import DEADLINE
 
 
 @pytest.fixture
 def directory() -> Iterator[Path]:
-    path = Path(tempfile.mkdtemp(prefix="p-", dir="/tmp"))
-    yield path
-    shutil.rmtree(path)
+    with short_directory() as path:
+        yield path
 
 
 class Runtime:

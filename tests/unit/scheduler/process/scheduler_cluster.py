@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import asdict
 from typing import Any
@@ -21,12 +20,12 @@ from plimsoll.client.endpoints import (
 from plimsoll.client.leader_election import LeaseTiming
 from plimsoll.scheduler.process.configuration import LeaderElection, SchedulerSettings
 from plimsoll.scheduler.process.run import SchedulerProcess
-from tests.smoke.objects import (
+from tests.manifests import (
     Tree,
     pod,
     resource_slice,
 )
-from tests.waiting import DEADLINE
+from tests.waiting import DEADLINE, until
 
 NS = "default"
 
@@ -96,24 +95,13 @@ class SchedulerCluster:
         tree["spec"]["containers"][0]["resources"]["requests"]["cpu"] = cpu
         return await self.admin.create(PODS, tree, NS)
 
-    async def until(self, look: Callable[[], Awaitable[Any]], fine: Callable[[Any], Any]) -> Any:
-        deadline = time.monotonic() + DEADLINE
-        while True:
-            found = await look()
-            if fine(found):
-                return found
-            assert time.monotonic() < deadline, found
-            await asyncio.sleep(0.01)
-
     async def bound(self, name: str) -> str:
-        tree = await self.until(
-            lambda: self.admin.get(PODS, name, NS), lambda one: one["spec"].get("nodeName")
-        )
+        tree = await until(lambda: self.admin.get(PODS, name, NS), lambda one: one["spec"].get("nodeName"))
         return str(tree["spec"]["nodeName"])
 
     async def condition_of(self, name: str) -> Tree:
         """Return the condition of a pending pod."""
-        tree = await self.until(
+        tree = await until(
             lambda: self.admin.get(PODS, name, NS), lambda one: one["status"].get("conditions")
         )
         (condition,) = tree["status"]["conditions"]
@@ -131,13 +119,6 @@ async def scheduler_cluster(*, controllers: bool = True) -> AsyncIterator[Schedu
     finally:
         await row.close()
         await server.stop()
-
-
-def _constantly(value: object) -> Callable[[], Awaitable[object]]:
-    async def answer() -> object:
-        return value
-
-    return answer
 
 
 def elected(seconds: float = 2.0, timing: LeaseTiming = SHORT_LEASE) -> SchedulerSettings:

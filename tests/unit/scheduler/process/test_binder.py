@@ -39,7 +39,7 @@ from tests.unit.scheduler.process.binding_cluster import (
     refusal,
     run_scenario,
 )
-from tests.waiting import DEADLINE
+from tests.waiting import until
 
 STEPS = {
     "add_finalizer": BindStep.FINALIZER,
@@ -463,9 +463,7 @@ def test_bindings_run_side_by_side_up_to_their_limit() -> None:
             bindings.start(placement)
         assert len(bindings) == 8
         assert bindings.is_full
-        async with asyncio.timeout(DEADLINE):
-            while running < 3:
-                await asyncio.sleep(0.01)
+        await until(lambda: running >= 3)
         await asyncio.sleep(0.01)  # a fourth would show by now
         go.set()
         assert await bindings.drain(20) == 0

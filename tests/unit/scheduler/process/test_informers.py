@@ -27,7 +27,7 @@ from plimsoll.scheduler.result import Placement
 from plimsoll.scheduler.snapshot.verify import verify
 from plimsoll.up.local_cluster import LocalCluster
 from tests.build import claim, container, exactly, node, pod
-from tests.waiting import DEADLINE
+from tests.waiting import until
 
 
 @pytest.fixture
@@ -232,10 +232,8 @@ def test_informers_wait_for_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
         context = SchedulerContext.create(SchedulerSettings())
         async with cluster.connect() as client:
             running = asyncio.create_task(context.informers.run(client))
-            async with asyncio.timeout(DEADLINE):
-                while not context.informers.synced:
-                    assert not running.done()
-                    await asyncio.sleep(0.01)
+            await until(lambda: context.informers.synced or running.done())
+            assert not running.done()
             running.cancel()
             await asyncio.gather(running, return_exceptions=True)
 

@@ -30,7 +30,7 @@ from plimsoll.scheduler.process import context as context_module
 from plimsoll.scheduler.process.run import SchedulerProcess
 from plimsoll.scheduler.queue import QueueState
 from plimsoll.scheduler.snapshot.verify import verify
-from tests.smoke.objects import (
+from tests.manifests import (
     DRIVER,
     Tree,
     claim,
@@ -45,11 +45,10 @@ from tests.unit.scheduler.process.scheduler_cluster import (
     NS,
     QUICK,
     SchedulerCluster,
-    _constantly,
     elected,
     scheduler_cluster,
 )
-from tests.waiting import DEADLINE
+from tests.waiting import DEADLINE, until
 
 
 async def furnish(row: SchedulerCluster) -> None:
@@ -71,12 +70,12 @@ def test_pods_are_bound_and_the_ledgers_agree() -> None:
             assert {await row.bound("g0"), await row.bound("g1")} == {"n1", "n2"}
             assert {await row.bound("p0"), await row.bound("p1")} == {"n1", "n2"}
             snapshot = process.context.snapshot
-            await row.until(_constantly(None), lambda _: not snapshot.assumed)
+            await until(lambda: not snapshot.assumed)
             assert verify(snapshot) == []
             assert sorted(ledger.requested["cpu"] for ledger in snapshot.ledgers if ledger) == [2100, 2100]
             assert process.context.queue.in_flight() == len(process.context.queue) == 0
             await row.stop(process)
-            events = await row.until(lambda: row.admin.list(EVENTS, NS), lambda found: len(found.items) >= 4)
+            events = await until(lambda: row.admin.list(EVENTS, NS), lambda found: len(found.items) >= 4)
             assert sum(b'"Scheduled"' in raw for raw in events.items) == 4
 
     asyncio.run(scenario())
@@ -104,11 +103,11 @@ def test_the_reason_of_an_attempt_replaces_the_report_about_a_missing_claim() ->
             process = await row.start(replace(QUICK, named_seconds=3600))
             await row.pod("p", resourceClaims=[{"name": "c", "resourceClaimName": "late"}])
             queue, handler = process.context.queue, process.failure_handler
-            await row.until(_constantly(None), lambda _: queue.lengths()["gated"] == 1)
+            await until(lambda: queue.lengths()["gated"] == 1)
             await row.admin.create(RESOURCE_CLAIMS, claim("late", "missing"), NS)
             condition = await row.condition_of("p")
             assert "device class missing does not exist" in condition["message"]
-            await row.until(_constantly(None), lambda _: not len(handler.condition_writer))
+            await until(lambda: not len(handler.condition_writer))
             later = process.context.now() + 7_200_000
             with patch.object(type(process.context), "now", lambda _: later):
                 handler.report_due()
@@ -142,12 +141,12 @@ def test_lower_priority_pods_are_preempted() -> None:
                 PRIORITY_CLASSES, {"metadata": {"name": "high"}, "value": 1000, "description": ""}
             )
             await row.pod("high", "3", priorityClassName="high")
-            tree = await row.until(
+            tree = await until(
                 lambda: row.admin.get(PODS, "high", NS), lambda one: one["status"].get("nominatedNodeName")
             )
             assert tree["status"]["nominatedNodeName"] == "n1"
             # The nomination and the eviction are written side by side.
-            victim = await row.until(
+            victim = await until(
                 lambda: row.admin.get(PODS, "low", NS), lambda one: one["metadata"].get("deletionTimestamp")
             )
             reasons = [each.get("reason") for each in victim["status"]["conditions"]]
@@ -196,7 +195,7 @@ def test_devices_of_deleted_pods_are_released_at_startup() -> None:
             await row.admin.create(RESOURCE_CLAIMS, claim("c", DRIVER), NS)
             await _allocate(row, "c", "n1", {"metadata": {"name": "ghost", "uid": "missing"}})
             await row.start()
-            await row.until(
+            await until(
                 lambda: row.admin.get(RESOURCE_CLAIMS, "c", NS),
                 lambda one: not one.get("status", {}).get("allocation"),
             )
@@ -242,7 +241,7 @@ def test_shutdown_waits_for_bindings_with_a_limit(monkeypatch: pytest.MonkeyPatc
 
             monkeypatch.setattr(process.writer, "bind", slowly)
             await row.pod("p")
-            await row.until(_constantly(None), lambda _: process.loop and process.loop.in_flight)
+            await until(lambda: process.loop and process.loop.in_flight)
             process.stop()
             await asyncio.sleep(0.05)
             gate.set()
@@ -256,7 +255,7 @@ def test_shutdown_waits_for_bindings_with_a_limit(monkeypatch: pytest.MonkeyPatc
 
             monkeypatch.setattr(again.writer, "bind", never)
             await row.pod("q")
-            await row.until(_constantly(None), lambda _: again.loop and again.loop.in_flight)
+            await until(lambda: again.loop and again.loop.in_flight)
             began = time.monotonic()
             await row.stop(again)
             assert time.monotonic() - began < 5
@@ -272,7 +271,7 @@ def test_a_standby_takes_over_from_the_leader() -> None:
         async with scheduler_cluster() as row:
             await row.node("n1", cpu="32")
             first = await row.start(elected(timing=LONG_LEASE), "first")
-            await row.until(_constantly(None), lambda _: first.leading)
+            await until(lambda: first.leading)
             second = await row.start(elected(), "second")
             await row.pod("a")
             await row.bound("a")
@@ -289,7 +288,7 @@ def test_a_standby_takes_over_from_the_leader() -> None:
             await row.bound("c")
             assert third.leading
             snapshot = third.context.snapshot
-            await row.until(_constantly(None), lambda _: len(snapshot.pod_keys()) == 3)
+            await until(lambda: len(snapshot.pod_keys()) == 3)
             assert verify(snapshot) == []
 
     asyncio.run(scenario())
@@ -300,7 +299,7 @@ def test_losing_the_lease_ends_the_process(monkeypatch: pytest.MonkeyPatch) -> N
         async with scheduler_cluster() as row:
             await row.node("n1")
             process = await row.start(elected(), "ours")
-            await row.until(_constantly(None), lambda _: process.leading)
+            await until(lambda: process.leading)
             begun = asyncio.Event()
 
             async def hang(*arguments: Any) -> None:
@@ -313,7 +312,7 @@ def test_losing_the_lease_ends_the_process(monkeypatch: pytest.MonkeyPatch) -> N
             lease = await row.admin.get(LEASES, "plimsoll-scheduler", "kube-system")
             lease["spec"] |= {"holderIdentity": "theirs", "leaseDurationSeconds": 1}
             await _insist(row.admin, lease)
-            await row.until(_constantly(None), lambda _: not process.leading)
+            await until(lambda: not process.leading)
             with pytest.raises(LeaseLostError):
                 await row.stop(process)
             assert len(process.context.snapshot.assumed) == 1, "it may still land"
@@ -346,9 +345,7 @@ def test_the_scheduler_waits_for_the_server() -> None:
             client.call = refuse  # type: ignore[method-assign]
             process = SchedulerProcess(client, replace(QUICK, listen="127.0.0.1:0"))
             task = asyncio.create_task(process.run())
-            await row.until(
-                _constantly(None), lambda _: "no response" in process.context.informers.sync_problem()
-            )
+            await until(lambda: "no response" in process.context.informers.sync_problem())
             allowed = True
             await process.ready(DEADLINE)
             assert process.context.informers.sync_problem() == ""
@@ -377,10 +374,10 @@ def test_a_device_that_must_be_made_ready_first_is_waited_for() -> None:
                 found = await row.admin.list(RESOURCE_CLAIMS, NS)
                 return [decode_tree(raw) for raw in found.items]
 
-            (held,) = await row.until(
+            (held,) = await until(
                 claims, lambda all: [c for c in all if c.get("status", {}).get("allocation")]
             )
-            events = await row.until(
+            events = await until(
                 lambda: row.admin.list(EVENTS, NS),
                 lambda found: [raw for raw in found.items if b"waiting for binding conditions" in raw],
             )
@@ -433,7 +430,7 @@ def test_a_claim_is_released_once_and_its_pod_is_held_meanwhile(monkeypatch: pyt
             await row.admin.patch(NODES, "n2", {"metadata": {"labels": {"kubernetes.io/hostname": "n2"}}})
             made = await row.admin.create(PODS, tree, NS)
             key = made["metadata"]["uid"]
-            await row.until(_constantly(None), lambda _: calls)
+            await until(lambda: calls)
             for number in range(3):  # things that would wake it
                 await row.admin.patch(NODES, "n2", {"metadata": {"labels": {"round": str(number)}}})
                 await asyncio.sleep(0.05)

@@ -15,16 +15,16 @@ from plimsoll.errors import ApiError
 from plimsoll.scheduler.process.api_writer import FENCE_KEY
 from plimsoll.scheduler.process.run import SchedulerProcess
 from plimsoll.scheduler.snapshot.verify import find_overdrafts, verify
-from tests.smoke.objects import DRIVER, claim_template, claiming_pod, device_class
+from tests.manifests import DRIVER, claim_template, claiming_pod, device_class
 from tests.unit.scheduler.process.scheduler_cluster import (
     LONG_LEASE,
     NS,
     QUICK,
     SchedulerCluster,
-    _constantly,
     elected,
     scheduler_cluster,
 )
+from tests.waiting import until
 
 Late = list[Callable[[], Awaitable[Any]]]
 
@@ -81,7 +81,7 @@ def test_a_delayed_write_of_the_previous_leader_is_refused(
             await make_devices(row, 2)
             settings = elected() if elect else QUICK
             first = await row.start(settings, "first")
-            await row.until(_constantly(None), lambda _: first.leading)
+            await until(lambda: first.leading)
             late = await hold_back(first, monkeypatch, method)
             if method == "unreserve":
 
@@ -91,16 +91,16 @@ def test_a_delayed_write_of_the_previous_leader_is_refused(
                 monkeypatch.setattr(first.writer, "bind", refuse)
             for name in ("a", "b"):
                 await row.admin.create(PODS, claiming_pod(name, "t"), NS)
-            await row.until(_constantly(None), lambda _: len(late) == 2)
+            await until(lambda: len(late) == 2)
             await row.kill(first)
             # Others want the same devices.
             for name in ("c", "d"):
                 await row.admin.create(PODS, claiming_pod(name, "t"), NS)
             second = await row.start(settings, "second")
-            await row.until(_constantly(None), lambda _: len(second.context.snapshot.pod_keys()) == 2)
+            await until(lambda: len(second.context.snapshot.pod_keys()) == 2)
             codes = await deliver(first, late)
             assert codes == [409, 409]
-            await row.until(_constantly(None), lambda _: not second.context.snapshot.assumed)
+            await until(lambda: not second.context.snapshot.assumed)
             assert await allocated(row) == ["gpu-0", "gpu-1"]
             assert verify(second.context.snapshot) == []
             assert find_overdrafts(second.context.snapshot) == []
@@ -115,10 +115,10 @@ def test_a_binding_that_landed_before_the_fence_counts(monkeypatch: pytest.Monke
         async with scheduler_cluster() as row:
             await row.node("n1", cpu="2")
             first = await row.start(elected(), "first")
-            await row.until(_constantly(None), lambda _: first.leading)
+            await until(lambda: first.leading)
             late = await hold_back(first, monkeypatch, "bind")
             await row.pod("a", cpu="2")
-            await row.until(_constantly(None), lambda _: late)
+            await until(lambda: late)
             await row.kill(first)
             second = SchedulerProcess(row.server.client(), elected(), identity="second")
             refresh = second.context.informers.refresh_allocations
@@ -131,7 +131,7 @@ def test_a_binding_that_landed_before_the_fence_counts(monkeypatch: pytest.Monke
             task = asyncio.create_task(second.run())
             await row.pod("b", cpu="2")
             await row.bound("a")
-            await row.until(_constantly(None), lambda _: second.context.queue.lengths()["unschedulable"])
+            await until(lambda: second.context.queue.lengths()["unschedulable"])
             pods = [await row.admin.get(PODS, name, NS) for name in ("a", "b")]
             assert [tree["spec"].get("nodeName") for tree in pods] == ["n1", None]
             second.stop()
@@ -146,11 +146,11 @@ def test_a_released_lease_needs_no_fence() -> None:
             await row.node("n1", cpu="2")
             await row.pod("large", cpu="4")
             first = await row.start(elected(), "first")
-            await row.until(_constantly(None), lambda _: first.context.queue.lengths()["unschedulable"])
+            await until(lambda: first.context.queue.lengths()["unschedulable"])
             fence = (await row.admin.get(PODS, "large", NS))["metadata"]["annotations"][FENCE_KEY]
             await row.stop(first)
             second = await row.start(elected(), "second")
-            await row.until(_constantly(None), lambda _: second.context.queue.lengths()["unschedulable"])
+            await until(lambda: second.context.queue.lengths()["unschedulable"])
             assert second._election is not None
             assert second._election.was_released
             tree = await row.admin.get(PODS, "large", NS)
@@ -166,7 +166,7 @@ def test_caches_that_lag_behind_are_brought_up_to_date(monkeypatch: pytest.Monke
         async with scheduler_cluster() as row:
             await row.node("n1", cpu="2")
             first = await row.start(elected(timing=LONG_LEASE), "first")
-            await row.until(_constantly(None), lambda _: first.leading)
+            await until(lambda: first.leading)
             second = await row.start(elected(timing=LONG_LEASE), "second")
             (pods,) = [each for each in second.context.informers.informers if each.endpoint.plural == "pods"]
 
@@ -182,7 +182,7 @@ def test_caches_that_lag_behind_are_brought_up_to_date(monkeypatch: pytest.Monke
             assert not second.leading
             assert not second.context.snapshot.pod_keys(), "the watch has not delivered it"
             await row.stop(first)
-            await row.until(_constantly(None), lambda _: second._scheduling.is_set())
+            await until(lambda: second._scheduling.is_set())
             assert len(second.context.snapshot.pod_keys()) == 1
 
     asyncio.run(scenario())
@@ -209,7 +209,7 @@ def test_a_takeover_that_was_interrupted_does_not_release_the_lease(monkeypatch:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
             second = await row.start(elected(), "second")
-            await row.until(_constantly(None), lambda _: second.context.queue.lengths()["unschedulable"])
+            await until(lambda: second.context.queue.lengths()["unschedulable"])
             assert second._election is not None
             assert not second._election.was_released
             assert FENCE_KEY in (await row.admin.get(PODS, "large", NS))["metadata"]["annotations"]

@@ -17,7 +17,7 @@ from plimsoll.tools.cluster_state.missing_kinds import summarize_gaps
 from tests.dumps import big_cluster, objects_of
 from tests.unit.tools.cluster_state.beta_versions import to_beta
 from tests.unit.tools.cluster_state.fake_api_server import FakeApiServer
-from tests.waiting import DEADLINE
+from tests.waiting import DEADLINE, until
 
 Tree = dict[str, Any]
 
@@ -140,12 +140,6 @@ def test_no_answer_is_one_error() -> None:
 
 
 # -- watching
-
-
-async def until(true: Callable[[], bool]) -> None:
-    async with asyncio.timeout(DEADLINE):
-        while not true():
-            await asyncio.sleep(0.01)
 
 
 def follow(

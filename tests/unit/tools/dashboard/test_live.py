@@ -21,7 +21,7 @@ from plimsoll.tools.dashboard.event_stream import MOST_NODES, EventStream, chang
 from tests.dumps import big_cluster
 from tests.unit.tools.cluster_state.fake_api_server import FakeApiServer
 from tests.unit.tools.dashboard.pages import DashboardClient, Tree, visiting
-from tests.waiting import DEADLINE
+from tests.waiting import DEADLINE, until
 
 NODE: Tree = {
     "apiVersion": "v1",
@@ -269,8 +269,7 @@ def test_a_page_that_does_not_read_is_disconnected() -> None:
         await reader.readline()
         names = {f"node-{number:060d}" for number in range(MOST_NODES)}
         async with asyncio.timeout(DEADLINE):
-            while not len(notices):
-                await asyncio.sleep(0.01)
+            await until(lambda: len(notices))
             while len(notices):
                 notices.publish(2, ChangeScope(set(names), False, {"Pod"}))
                 await asyncio.sleep(0.001)

@@ -8,8 +8,7 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -30,19 +29,11 @@ from plimsoll.tools.doctor.repairs import RemoveCgroupRoot
 from plimsoll.up.local_cluster import LocalCluster
 from tests.sizes import examples
 from tests.unit.node.plugins.peers import Peer
-from tests.waiting import DEADLINE
+from tests.waiting import wait_until
 
 from .node_dir import CLAIM, DRIVER, GONE, NODE, POD, NodeDir, bad, of, temporary_node_dir
 
 SOURCE = Path(__file__).parents[4] / "src"
-
-
-def until(condition: Callable[[], Any], seconds: float = DEADLINE) -> Any:
-    deadline = time.monotonic() + seconds
-    while not (found := condition()):
-        assert time.monotonic() < deadline, "it did not come true in time"
-        time.sleep(0.02)
-    return found
 
 
 def pod(name: str, node: str = NODE) -> dict[str, Any]:
@@ -205,7 +196,7 @@ def test_leftovers_of_a_killed_agent_are_repaired(node_dir: NodeDir) -> None:
             for run in runs.values():
                 for pid, start in ((run["pid"], run["pid_start"]), (run["shim"], run["shim_start"])):
                     shims.send(pid, start, signal.SIGKILL)
-            assert until(tree.tear_down)
+            assert wait_until(tree.tear_down)
 
 
 def read_run(layout: Layout, uid: str) -> dict[str, Any]:

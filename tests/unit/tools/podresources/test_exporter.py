@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import urllib.request
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +32,7 @@ from plimsoll.tools.podresources.process import (
     serve_exporter,
 )
 from plimsoll.up.local_cluster import LocalCluster
-from tests.waiting import DEADLINE
+from tests.waiting import DEADLINE, until
 
 from .kubelets import ALLOCATABLE, LISTED, PLAIN, TRAIN, always, claim, device, kubelet, limited
 
@@ -287,7 +287,7 @@ def test_with_the_api_pods_have_uids_and_free_devices_are_shown() -> None:
             assert (await _scraped(exporter))["api_synced"] == {row(): 0}
             following = asyncio.create_task(cluster.run())
             try:
-                await _until(lambda: cluster.synced)
+                await until(lambda: cluster.synced)
                 found = await _scraped(exporter)
                 assert found["api_synced"] == {row(): 1}
                 assert row(**GPU, device="gpu-2") in found["device_info"]
@@ -305,12 +305,6 @@ def test_with_the_api_pods_have_uids_and_free_devices_are_shown() -> None:
         local.apply(SLICE)
         (pod,) = local.apply(POD_YAML, namespace="ml")
         asyncio.run(scenario(path, local, pod["metadata"]["uid"]))
-
-
-async def _until(done: Callable[[], bool]) -> None:
-    async with asyncio.timeout(DEADLINE):
-        while not done():
-            await asyncio.sleep(0.01)
 
 
 def test_the_page() -> None:

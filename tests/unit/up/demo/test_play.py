@@ -23,7 +23,7 @@ from plimsoll.up.settings import UpSettings
 from plimsoll.up.up import Up
 from tests.outputs import check_output
 from tests.unit.drivers.cpu.machines import make_machine, write_sysfs
-from tests.waiting import DEADLINE
+from tests.waiting import DEADLINE, until
 
 
 @pytest.fixture
@@ -88,8 +88,7 @@ def test_an_interrupted_demo_starts_over(settings: UpSettings) -> None:
             assert cluster.server is not None
             play = Play(cluster.server.client(), Console(output), pause=0.5)
             task = asyncio.create_task(play.run())
-            while "2. One ledger" not in output.getvalue():
-                await asyncio.sleep(0.01)
+            await until(lambda: "2. One ledger" in output.getvalue())
             task.cancel()
             with suppress(asyncio.CancelledError):
                 await task

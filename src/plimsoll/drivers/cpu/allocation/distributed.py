@@ -53,7 +53,7 @@ def _distribute(
             tables, free, count, group, sorting, numas, used if tables.quirks else found
         )
         # DIFF: where the kubelet would loop forever, the distribution is used as found
-        # (test_what_the_kubelet_does_not_return_from_is_dealt_out).
+        # (test_allocations_that_the_kubelet_never_finishes_succeed).
         result = result or _take_distribution(tables, free, count, group, sorting, numas, found)
         if result is not None and not found.best:
             result.log.append((StepKind.CUT_SHORT, 0, 0))

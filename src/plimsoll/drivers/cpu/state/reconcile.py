@@ -6,7 +6,8 @@ withheld until the claim is released. The environment of a container is never tr
 authors can set it.
 
 DIFF: a contradiction makes one claim disputed; in the Go driver it makes all of Synchronize fail, or is not
-noticed (test_a_disputed_claim_is_refused_until_it_is_released, test_a_container_with_other_cpus).
+noticed (test_a_disputed_claim_is_refused_until_it_is_released,
+test_a_container_with_other_cpus_disputes_its_claim).
 """
 
 from __future__ import annotations

@@ -90,7 +90,7 @@ def _apply_defaults(rows: Sequence[CpuRow]) -> tuple[list[CpuRow], tuple[str, ..
     """Apply defaults for attributes missing on all CPUs: one socket, one node, one core per CPU.
 
     DIFF: the Go driver skips all CPUs of such a machine and publishes no device; kernels without NUMA and
-    many virtual machines are like that (test_what_no_cpu_reports_is_the_simplest_that_can_be).
+    many virtual machines are like that (test_missing_topology_has_the_simplest_defaults).
     """
     changed = list(rows)
     remarks = []

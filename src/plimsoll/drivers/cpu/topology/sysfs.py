@@ -144,7 +144,7 @@ def _read_l3(files: SysFiles, cpu: int) -> tuple[int, CpuSet | None]:
     """Read the ID of a CPU's L3 cache, -1 if it has none, and the CPUs that share it.
 
     DIFF: the Go driver skips a CPU whose cache files are missing or unreadable; here it only has no L3 cache
-    (test_cache_files_never_cost_a_cpu).
+    (test_malformed_cache_files_do_not_lose_cpus).
     """
     directory = f"{CPUS}/cpu{cpu}/cache"
     try:
@@ -204,7 +204,7 @@ def _read_kinds(files: SysFiles, remarks: list[str]) -> Callable[[int], CoreKind
 
     DIFF: low-power efficient cores (`cpu_lowpower`) are e-cores, too, not p-cores
     (test_low_power_cores_are_efficient); an invalid list loses the core types, not the topology
-    (test_a_broken_list_of_efficient_cores_costs_a_remark).
+    (test_a_malformed_list_of_efficient_cores_is_reported).
     """
     efficient = EMPTY
     hybrid = False
@@ -227,7 +227,7 @@ def _read_roots(files: SysFiles, remarks: list[str]) -> dict[str, CpuSet]:
     """Read the PCIe roots and their local CPUs.
 
     DIFF: on every architecture, not on x86 alone, and a root with an invalid file is omitted with a remark
-    instead of stopping the driver (test_pcie_roots_that_report_nothing_are_left_out).
+    instead of stopping the driver (test_pcie_roots_without_cpus_are_left_out).
     """
     try:
         entries = files.names("devices")

@@ -1,6 +1,6 @@
-"""The kubelet's choice of CPUs, written down as plainly as possible: sets, every combination, no shortcuts.
+"""Naive version of the kubelet's CPU selection: sets, every combination, no shortcuts.
 
-What it never returns from is `ENDLESS` here.
+`ENDLESS` stands for selections that the kubelet never finishes.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ Of: TypeAlias = Callable[[Cpu], int]
 
 
 class NoProgress(Exception):
-    """Nothing is taken in a whole turn."""
+    """Raised when a full round takes no CPU."""
 
 
 def choose(topology: Topology, available: set[int], count: int, options: AssignOptions) -> set[int] | str:
-    """CPUs, or the text of an error."""
+    """Return the selected CPUs, or the text of an error."""
     try:
         if options.algorithm is Algorithm.PACKED:
             return packed(topology, available, count, options.sorting, options.align_l3)
@@ -32,7 +32,7 @@ def choose(topology: Topology, available: set[int], count: int, options: AssignO
 
 
 class FreeCpus:
-    """CPUs that are free, and those taken of them."""
+    """Free CPUs, and those already taken of them."""
 
     def __init__(self, topology: Topology, available: set[int], count: int) -> None:
         self.machine = list(topology.cpus)
@@ -52,7 +52,7 @@ class FreeCpus:
         self.needed -= len(cpus)
 
     def sort(self, what: Of, within: Of | None = None, key: int = 0) -> list[int]:
-        """Ids of what free CPUs are in, by how many free CPUs it has, then by id."""
+        """Sort IDs by their number of free CPUs, then by ID."""
         ids = {what(cpu) for cpu in self.free if within is None or within(cpu) == key}
         return sorted(ids, key=lambda key: (len(members(self.free, what, key)), key))
 
@@ -190,7 +190,7 @@ def distributed(
 def find_distribution(
     numas: list[int], free: dict[int, int], count: int, size: int, group: int
 ) -> tuple[list[int], list[int]] | None:
-    """The NUMA nodes to take from, and those for the rest, as memory holds them in the end."""
+    """Return the NUMA nodes to take from and those for the remainder, as the kubelet's slices hold them."""
     best = math.inf
     kept: GoSlice | None = None
     kept_rest: list[int] = []
@@ -239,7 +239,7 @@ def find_rest(choices: list[int], left: dict[int, int], missing: int, group: int
 
 
 class GoSlice:
-    """A growing list, by Go's rules: an item is written in place if there is room, else to a copy."""
+    """Growing list by Go's rules: an item is appended in place if there is capacity, else to a copy."""
 
     def __init__(self, memory: list[int] | None = None, length: int = 0) -> None:
         self.memory = [] if memory is None else memory

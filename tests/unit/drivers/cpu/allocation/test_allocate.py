@@ -1,4 +1,4 @@
-"""CPUs for requests, on machines one can follow by hand."""
+"""CPU selection for requests, on small machines."""
 
 from __future__ import annotations
 
@@ -61,11 +61,11 @@ def take(
         (9, "0-15", replace(EVEN, group_size=2), "0-4,8-11"),  # no groups of two: packed
     ],
 )
-def test_choices(count: int, available: str, options: AssignOptions, cpus: str) -> None:
+def test_allocation_choices(count: int, available: str, options: AssignOptions, cpus: str) -> None:
     assert take(count, available, options) == cpus
 
 
-def test_refusals_have_numbers_and_the_kubelets_words() -> None:
+def test_refusals_have_numbers_and_the_kubelets_message() -> None:
     answer = assign(MACHINE, CpuSet.parse("0-2,99"), 4)
     assert answer == InsufficientCpus(requested=4, available=4)
     assert take(4, "0-2,99") == "not enough cpus available to satisfy request: requested=4, available=4"
@@ -106,7 +106,7 @@ def test_full_cores_of_several_sizes() -> None:
     assert refused == InsufficientCpus(3, 4, ShortageReason.CORES, 1)
 
 
-def test_explanations_report_what_was_taken() -> None:
+def test_explanations_name_the_allocated_cpus() -> None:
     def lines(count: int, available: str, options: AssignOptions) -> list[str]:
         answer = assign(MACHINE, CpuSet.parse(available), count, options)
         assert isinstance(answer, Assigned)
@@ -135,7 +135,7 @@ def test_reserved_cpus_by_number() -> None:
         reserve(MACHINE, 17)
 
 
-def test_tables_are_made_once_and_go_with_their_topology() -> None:
+def test_tables_are_cached_per_topology() -> None:
     machine = make_machine(cores=2)
     assert get_tables(machine) is get_tables(machine)
     assert get_tables(machine) is not get_tables(machine, quirks=False)
@@ -146,7 +146,7 @@ def test_tables_are_made_once_and_go_with_their_topology() -> None:
     assert key not in _CACHE
 
 
-def test_no_cpus_at_all() -> None:
+def test_allocation_without_cpus() -> None:
     nothing = Topology(())
     assert assign(nothing, EMPTY, 0) == Assigned(EMPTY)
     assert assign(nothing, CpuSet([1]), 1) == InsufficientCpus(1, 1)

@@ -1,4 +1,4 @@
-"""The fast choice of CPUs and the plain one answer alike, on every machine."""
+"""CPU selection compared with the naive version of the kubelet's, on random machines."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.unit.drivers.cpu.allocation import naive
 
 @st.composite
 def odd_machines(draw: st.DrawFn) -> Topology:
-    """Machines of every shape: uneven nodes and cores, caches across nodes, core ids that repeat."""
+    """Generate machines of any shape: uneven nodes and cores, caches across nodes, repeated core IDs."""
     nodes = draw(st.integers(1, 6))
     per_socket = draw(st.sampled_from([1, 1, 2, nodes]))
     sockets_per_node = draw(st.sampled_from([1, 1, 1, 2])) if per_socket == 1 else 1
@@ -72,7 +72,7 @@ def requests(draw: st.DrawFn) -> tuple[Topology, set[int], int, AssignOptions]:
 
 @given(requests())
 @settings(max_examples=examples(150), deadline=None)
-def test_the_fast_and_the_plain_choice_agree(
+def test_the_optimized_and_the_naive_allocation_agree(
     request: tuple[Topology, set[int], int, AssignOptions],
 ) -> None:
     topology, available, count, options = request
@@ -89,7 +89,9 @@ def test_the_fast_and_the_plain_choice_agree(
 def test_assigned_cpus_were_available(
     request: tuple[Topology, set[int], int, AssignOptions], quirks: bool
 ) -> None:
-    """Also where the kubelet's own answer is not, or never comes; what can be met is not refused."""
+    """Also where the kubelet's result is not valid or never returns; requests that can be met are not
+    refused.
+    """
     topology, available, count, options = request
     answer = assign(topology, CpuSet(available), count, replace(options, quirks=quirks))
     known = available & set(topology.all)
@@ -126,11 +128,11 @@ def test_full_cores_are_full(request: tuple[Topology, set[int], int, AssignOptio
     assert chosen == {cpu for core in cores if core <= chosen for cpu in core}
 
 
-# -- what the kubelet's memory does to sets of nodes
+# -- shared memory of the kubelet's sets
 
 
 def even_machine(nodes: int, cores: int) -> Topology:
-    """A socket for each NUMA node, one thread for each core."""
+    """Return a machine with one socket per NUMA node and one thread per core."""
     cpus = (Cpu(at, at, at // cores, at // cores) for at in range(nodes * cores))
     return Topology(tuple(cpus))
 
@@ -147,8 +149,8 @@ def counts(answer: Assigned | InsufficientCpus, nodes: int, cores: int) -> list[
 DISTRIBUTED = AssignOptions(Algorithm.DISTRIBUTED)
 
 
-def test_four_of_six_nodes_are_mixed_up_as_in_the_kubelet() -> None:
-    """Sets of four share memory with those that begin with the same three: the last one tried stays."""
+def test_four_of_six_numa_nodes_are_ordered_as_in_the_kubelet() -> None:
+    """Sets of four share memory with those that begin with the same three: the last one tried remains."""
     topology = even_machine(6, 8)
     free = offer([6, 6, 6, 6, 6, 6], 8)
     found = assign(topology, free, 24, replace(DISTRIBUTED, quirks=False))
@@ -157,8 +159,8 @@ def test_four_of_six_nodes_are_mixed_up_as_in_the_kubelet() -> None:
     assert counts(used, 6, 8) == [6, 6, 6, 0, 0, 6]
 
 
-def test_what_the_kubelet_does_not_return_from_is_dealt_out() -> None:
-    """5, 6, 7 and 7 free, 22 in pairs: the last node has a CPU left, but no pair."""
+def test_allocations_that_the_kubelet_never_finishes_succeed() -> None:
+    """5, 6, 7 and 7 free CPUs, 22 in pairs: the last node has one CPU left, but no pair."""
     topology = even_machine(4, 8)
     free = offer([5, 6, 7, 7], 8)
     options = replace(DISTRIBUTED, group_size=2)
@@ -173,7 +175,7 @@ def test_what_the_kubelet_does_not_return_from_is_dealt_out() -> None:
 
 @pytest.mark.parametrize("count", [1, 2, 7, 12, 13, 31, 32])
 def test_distribution_is_even(count: int) -> None:
-    """As many from each of as few nodes as are needed, give or take one."""
+    """The same number of CPUs, give or take one, from each of as few nodes as needed."""
     answer = assign(even_machine(4, 8), offer([8, 8, 8, 8], 8), count, DISTRIBUTED)
     taken = [number for number in counts(answer, 4, 8) if number]
     assert len(taken) == -(-count // 8)

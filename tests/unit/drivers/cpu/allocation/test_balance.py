@@ -1,4 +1,4 @@
-"""Sets of NUMA nodes: found by bounds, the same as by trying all."""
+"""Bounded search for sets of NUMA nodes, compared with exhaustive search."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.unit.drivers.cpu.allocation import naive
 
 @st.composite
 def found_distributions(draw: st.DrawFn) -> tuple[list[int], int, int, int]:
-    """Free CPUs of each node, how many are wanted, of how many nodes, in which groups."""
+    """Generate free CPUs per node, the requested number, the number of nodes, and group sizes."""
     most = draw(st.sampled_from([3, 6, 20, 64]))
     free = draw(st.lists(st.integers(1, most), min_size=1, max_size=7))
     if draw(st.booleans()):
@@ -40,25 +40,27 @@ def check_deal(free: list[int], count: int, size: int, group: int) -> None:
 
 @given(found_distributions())
 @settings(max_examples=examples(200), deadline=None)
-def test_bounds_find_what_trying_all_finds(distribution: tuple[list[int], int, int, int]) -> None:
+def test_bounded_search_equals_exhaustive_search(distribution: tuple[list[int], int, int, int]) -> None:
     check_deal(*distribution)
 
 
 @pytest.mark.slow
 @given(found_distributions())
 @settings(max_examples=5000, deadline=None)
-def test_bounds_find_what_trying_all_finds_at_length(distribution: tuple[list[int], int, int, int]) -> None:
+def test_bounded_search_equals_exhaustive_search_at_length(
+    distribution: tuple[list[int], int, int, int],
+) -> None:
     check_deal(*distribution)
 
 
 @pytest.mark.parametrize(
     ("length", "kept"), [(1, 1), (2, 2), (3, 3), (4, 3), (5, 5), (6, 5), (8, 5), (9, 9), (16, 9), (17, 17)]
 )
-def test_how_much_of_a_set_is_its_own(length: int, kept: int) -> None:
+def test_number_of_unshared_elements_of_a_go_slice(length: int, kept: int) -> None:
     assert count_unshared(length) == kept
 
 
-def test_later_sets_are_written_over_earlier_ones() -> None:
+def test_overwritten_sets_are_emulated() -> None:
     assert emulate_overwritten((0, 1, 2, 4), 7) == (0, 1, 2, 6)
     assert emulate_overwritten((0, 1, 2), 7) == (0, 1, 2)
     assert emulate_overwritten((0, 1, 2, 3, 4, 5), 8) == (0, 1, 2, 3, 4, 7)
@@ -78,8 +80,8 @@ HARD = [
 
 
 @pytest.mark.parametrize(("free", "count", "size", "group"), HARD)
-def test_sixteen_nodes_are_soon_tried(free: list[int], count: int, size: int, group: int) -> None:
-    """Well below the limit on tries, which is what bounds the time."""
+def test_sixteen_numa_nodes_are_searched_quickly(free: list[int], count: int, size: int, group: int) -> None:
+    """The number of tries is far below the limit."""
     assert find_distribution(free, count, size, group, budget=20_000) == find_distribution(
         free, count, size, group
     )
@@ -87,7 +89,7 @@ def test_sixteen_nodes_are_soon_tried(free: list[int], count: int, size: int, gr
 
 @given(found_distributions(), st.integers(0, 5))
 @settings(max_examples=examples(100), deadline=None)
-def test_a_search_that_is_cut_short_still_deals(
+def test_an_aborted_search_still_allocates(
     distribution: tuple[list[int], int, int, int], budget: int
 ) -> None:
     free, count, size, group = distribution
@@ -104,8 +106,8 @@ def test_a_search_that_is_cut_short_still_deals(
     assert sum(left[node] // group for node in rest) >= missing
 
 
-def test_many_nodes_come_to_an_end() -> None:
-    """32 nodes with one, two or three CPUs to spare each: the most sets that look different."""
+def test_the_search_over_many_numa_nodes_ends() -> None:
+    """32 nodes with one, two or three CPUs to spare each: the largest number of different sets."""
     free = [62 + int(spare) for spare in "11002111020110201010101201120210"]
     found = find_distribution(free, 1670, 27, 1, budget=2_000)
     assert found is not None

@@ -1,4 +1,4 @@
-"""Devices as slices: cut as the driver cuts them, checked by our own API, offered to our own allocator."""
+"""Devices in slices, validated by the API server's rules and offered to the allocator."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def slices_of(devices: list[Tree], settings: CpuSettings) -> list[Tree]:
 
 
 def publish(topology: Topology, form: Form | None = None, **options: Any) -> list[Tree]:
-    """The devices of a machine, after our own API has found nothing wrong with them."""
+    """Return the devices of a machine after validating them."""
     settings = CpuSettings(node=NODE, **options)
     devices = make_devices(topology, compute_layout(topology, settings), settings, form)
     assert_valid(devices, settings)
@@ -51,7 +51,7 @@ def assert_valid(devices: list[Tree], settings: CpuSettings) -> None:
 
 
 def ask(devices: list[Tree], amount: str | None, *, count: int = 1, **settings: Any) -> AllocationOutcome:
-    """Return what our allocator answers to a request of an amount of CPUs."""
+    """Return the allocator's result for a request of an amount of CPUs."""
     trees = slices_of(devices, CpuSettings(node=NODE, **settings))
     capacity: Tree = {} if amount is None else {"capacity": {"dra.cpu/cpu": amount}}
     request = exactly(count=count, **capacity)
@@ -59,5 +59,5 @@ def ask(devices: list[Tree], amount: str | None, *, count: int = 1, **settings: 
 
 
 def attributes(device: Tree) -> Tree:
-    """Attributes without their types."""
+    """Return attributes without their types."""
     return {name: next(iter(value.values())) for name, value in device["attributes"].items()}

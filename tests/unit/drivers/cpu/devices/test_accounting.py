@@ -1,4 +1,4 @@
-"""A claim of N CPUs charges N to its node: with our server and our scheduler, in both forms and modes."""
+"""Charges of CPU claims to their node, with the embedded server and scheduler, in both forms and modes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from plimsoll.drivers.cpu.devices import compute_layout, make_devices
 from plimsoll.drivers.cpu.settings import CpuSettings, DeviceMode, GroupBy
 from plimsoll.up.local_cluster import LocalCluster
 from tests.build import NODE
-from tests.smoke.objects import NODE_STATUS, node, pod
+from tests.manifests import NODE_STATUS, node, pod
 from tests.unit.drivers.cpu.devices.publish import slices_of
 from tests.unit.drivers.cpu.machines import make_machine
 

@@ -43,10 +43,10 @@ SERVER = make_machine(sockets=2, numa=1, l3=2, cores=2, threads=2, roots=2)
 POLICY = {"default": "8", "validRange": {"min": "1", "step": "1"}}
 
 
-# -- what each kind of device says
+# -- attributes
 
 
-def test_a_numa_node() -> None:
+def test_device_of_a_numa_node() -> None:
     first, second = publish(SERVER)
     assert first == {
         "name": "cpudevnuma000",
@@ -64,19 +64,19 @@ def test_a_numa_node() -> None:
     assert attributes(second)["dra.cpu/socketID"] == attributes(second)["dra.net/numaNode"] == 1
 
 
-def test_a_socket() -> None:
+def test_device_of_a_socket() -> None:
     device = publish(SERVER, group_by=GroupBy.SOCKET)[1]
     assert device["name"] == "cpudevsocket001"
     assert attributes(device) == {"dra.cpu/numCPUs": 8, "dra.cpu/smtEnabled": True, "dra.cpu/socketID": 1}
 
 
-def test_the_machine() -> None:
+def test_device_of_the_machine() -> None:
     (device,) = publish(SERVER, group_by=GroupBy.MACHINE)
     assert device["capacity"]["dra.cpu/cpu"]["value"] == "16"
     assert attributes(device) == {"dra.cpu/numCPUs": 16, "dra.cpu/smtEnabled": True}
 
 
-def test_an_l3_cache() -> None:
+def test_device_of_an_l3_cache() -> None:
     device = publish(SERVER, group_by=GroupBy.L3)[3]
     assert device["name"] == "cpudevl3003"
     assert attributes(device) == {
@@ -90,14 +90,14 @@ def test_an_l3_cache() -> None:
     }
 
 
-def test_a_pcie_root() -> None:
+def test_device_of_a_pcie_root() -> None:
     device = publish(SERVER, group_by=GroupBy.PCIE)[1]
     assert device["name"] == "cpudevpci0000-10"
     assert attributes(device)["resource.kubernetes.io/pcieRoot"] == ["pci0000:10", "pci0000:11"]
     assert attributes(device)["resource.kubernetes.io/numaNode"] == 1
 
 
-def test_a_cpu() -> None:
+def test_device_of_a_cpu() -> None:
     device = publish(SERVER, mode=DeviceMode.INDIVIDUAL)[9]
     assert device == {
         "name": "cpudev009",
@@ -128,7 +128,7 @@ def test_without_smt() -> None:
     assert attributes(publish(make_machine(cores=2))[0])["dra.cpu/smtEnabled"] is False
 
 
-def test_numbers_are_those_of_cpus_that_can_be_claimed() -> None:
+def test_attributes_count_allocatable_cpus() -> None:
     device = publish(SERVER, reserved=CpuSet([0, 8]))[0]
     assert attributes(device)["dra.cpu/numCPUs"] == 6
     assert device["capacity"]["dra.cpu/cpu"]["value"] == "6"
@@ -145,7 +145,7 @@ def test_numbers_are_those_of_cpus_that_can_be_claimed() -> None:
         ({"mode": DeviceMode.INDIVIDUAL}, ["pci0000:00", "pci0000:01"]),
     ],
 )
-def test_pcie_roots_are_a_list_and_only_if_wanted(options: dict[str, Any], roots: list[str]) -> None:
+def test_pcie_roots_are_an_optional_list(options: dict[str, Any], roots: list[str]) -> None:
     name = "resource.kubernetes.io/pcieRoot"
     assert name not in publish(SERVER, **options)[0]["attributes"]
     assert publish(SERVER, pcie_roots=True, **options)[0]["attributes"][name] == {"strings": roots}
@@ -156,7 +156,7 @@ def test_cpus_without_pcie_roots_report_nothing() -> None:
     assert "resource.kubernetes.io/pcieRoot" not in device["attributes"]
 
 
-def test_more_pcie_roots_than_the_api_takes() -> None:
+def test_more_pcie_roots_than_the_api_allows() -> None:
     machine = make_machine(cores=2, roots=60)
     device = publish(machine, pcie_roots=True)[0]  # which our API finds valid
     assert len(device["attributes"]["resource.kubernetes.io/pcieRoot"]["strings"]) == 38
@@ -177,14 +177,14 @@ def test_more_pcie_roots_than_the_api_takes() -> None:
         (256, True, [64, 64, 64, 64]),
     ],
 )
-def test_slices_are_cut_at_128_devices_and_at_64_with_lists(cpus: int, roots: bool, sizes: list[int]) -> None:
+def test_slices_have_at_most_128_devices_or_64_with_lists(cpus: int, roots: bool, sizes: list[int]) -> None:
     machine = make_machine(cores=cpus, roots=1)
     settings = CpuSettings(NODE, mode=DeviceMode.INDIVIDUAL, pcie_roots=roots)
     devices = publish(machine, mode=DeviceMode.INDIVIDUAL, pcie_roots=roots)
     assert [len(tree["spec"]["devices"]) for tree in slices_of(devices, settings)] == sizes
 
 
-def test_with_roots_wanted_slices_are_small_even_if_there_are_none() -> None:
+def test_slices_with_pcie_roots_enabled_have_at_most_64_devices() -> None:
     assert per_slice(CpuSettings(NODE, pcie_roots=True), []) == 64
 
 
@@ -218,7 +218,7 @@ def test_the_policy_can_be_left_out() -> None:
 
 
 @pytest.mark.parametrize(("amount", "taken"), [("1", "2"), ("2", "2"), ("3", "4"), ("8", "8")])
-def test_full_cores_are_a_matter_of_the_policy(amount: str, taken: str) -> None:
+def test_full_cores_follow_the_policy(amount: str, taken: str) -> None:
     devices = publish(SERVER, assign=AssignOptions(full_cores=True))
     assert devices[0]["capacity"]["dra.cpu/cpu"]["requestPolicy"] == {
         "default": "8",
@@ -228,7 +228,7 @@ def test_full_cores_are_a_matter_of_the_policy(amount: str, taken: str) -> None:
     assert str(result.consumed_capacity["dra.cpu/cpu"]) == taken
 
 
-def test_a_device_of_one_core_has_no_room_for_a_step() -> None:
+def test_a_device_of_one_core_has_a_fixed_amount() -> None:
     (device,) = publish(make_machine(cores=1, threads=2), assign=AssignOptions(full_cores=True))
     policy = {"default": "2", "validRange": {"min": "2", "max": "2"}}
     assert device["capacity"]["dra.cpu/cpu"]["requestPolicy"] == policy
@@ -236,7 +236,7 @@ def test_a_device_of_one_core_has_no_room_for_a_step() -> None:
     assert str(result.consumed_capacity["dra.cpu/cpu"]) == "2"
 
 
-# -- what is charged to the node
+# -- charges
 
 
 def test_charges_of_groups_in_both_forms() -> None:
@@ -262,7 +262,7 @@ def test_nothing_is_charged_without_a_form() -> None:
     assert not {"nodeAllocatableResourceMappings", "nodeAllocatableResources"} & set(publish(SERVER)[0])
 
 
-def test_overheads_are_for_the_form_that_has_room() -> None:
+def test_overheads_are_published_where_the_form_has_fields() -> None:
     overhead = CpuOverhead(Quantity.parse("100m"), Quantity.parse("10m"))
     device = publish(SERVER, Form.V1_37, overhead=overhead)[0]
     warnings_for = {"perPod": "100m", "perContainer": "10m"}
@@ -275,7 +275,7 @@ def test_overheads_are_for_the_form_that_has_room() -> None:
     assert check_form(CpuSettings(NODE), None) == ()
 
 
-def test_what_the_server_drops_is_reported() -> None:
+def test_fields_dropped_by_the_server_are_reported() -> None:
     def warnings_for(capabilities: ServerCapabilities, **options: Any) -> list[str]:
         return [
             finding.what
@@ -291,7 +291,7 @@ def test_what_the_server_drops_is_reported() -> None:
     assert "drops the 1.36 form" in warnings_for(ServerCapabilities(), mapping=Mapping.V1_36)[0]
 
 
-def test_without_lists_a_single_root_is_a_text() -> None:
+def test_without_lists_a_single_root_is_a_string() -> None:
     settings = CpuSettings(NODE, group_by=GroupBy.PCIE)
     for roots, value in ((1, {"string": "pci0000:00"}), (2, None)):
         machine = make_machine(cores=2, roots=roots)
@@ -312,7 +312,7 @@ def test_without_lists_a_single_root_is_a_text() -> None:
 def _lose(
     settings: CpuSettings, off: set[int], allocated: dict[str, CpuSet]
 ) -> tuple[Topology, list[dict[str, Any]]]:
-    """Devices of the server after CPUs went off while claims hold some."""
+    """Return the devices of the server after CPUs went offline while claims hold some."""
     smaller = switch_off(SERVER, CpuSet(off))
     layout = compute_layout(smaller, settings, earlier=compute_layout(SERVER, settings), allocated=allocated)
     offline_allocated = {name: cpus - smaller.all for name, cpus in allocated.items() if cpus - smaller.all}
@@ -347,7 +347,7 @@ def test_a_device_without_cpus_stays_with_a_taint_while_it_is_allocated() -> Non
     assert len(smaller.all) == 8
 
 
-def test_a_cpu_that_is_gone_and_allocated_keeps_its_device_and_attributes() -> None:
+def test_an_offline_allocated_cpu_keeps_its_device_and_attributes() -> None:
     settings = CpuSettings(NODE, mode=DeviceMode.INDIVIDUAL)
     _, devices = _lose(settings, {4, 5}, {"cpudev008": CpuSet([4])})
     names = [device["name"] for device in devices]
@@ -359,7 +359,7 @@ def test_a_cpu_that_is_gone_and_allocated_keeps_its_device_and_attributes() -> N
     assert per_slice(settings, devices) == 64
 
 
-def test_a_device_known_by_its_name_alone_is_published_too() -> None:
+def test_a_device_known_only_by_name_is_published() -> None:
     settings = CpuSettings(NODE, mode=DeviceMode.INDIVIDUAL)
     smaller = switch_off(SERVER, CpuSet([4]))
     offline_allocated = {"cpudev008": CpuSet([4])}
@@ -370,7 +370,7 @@ def test_a_device_known_by_its_name_alone_is_published_too() -> None:
     assert devices[-1]["taints"]
 
 
-def test_a_server_without_taints_is_not_reported_of_devices_without_cpus() -> None:
+def test_devices_without_cpus_are_not_published_to_a_server_without_taints() -> None:
     settings = CpuSettings(NODE, mode=DeviceMode.INDIVIDUAL)
     smaller = switch_off(SERVER, CpuSet([4]))
     layout = compute_layout(smaller, settings, earlier=compute_layout(SERVER, settings))
@@ -403,7 +403,7 @@ def test_health_reports_which_cpus_are_offline() -> None:
     assert {(each.health, each.message) for each in none} == {(Health.UNHEALTHY, "no link to the runtime")}
 
 
-# -- what the node says
+# -- node checks
 
 
 @pytest.mark.parametrize(
@@ -443,7 +443,7 @@ OPTIONS = st.fixed_dictionaries(
 
 
 @given(machines(), OPTIONS, st.sampled_from([None, Form.V1_36, Form.V1_37]), st.data())
-def test_our_api_takes_every_device_of_every_machine(
+def test_the_api_server_accepts_the_devices_of_any_machine(
     machine: Topology, options: dict[str, Any], form: Form | None, data: st.DataObject
 ) -> None:
     settings = replace(CpuSettings(NODE), **options)

@@ -1,4 +1,4 @@
-"""Devices and the CPUs that can be claimed under them, on machines of every shape."""
+"""Device groups and their allocatable CPUs, on machines of every shape."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def test_nothing_is_published_if_all_is_reserved(mode: GroupBy | None) -> None:
 # -- reserved CPUs and the floor of the shared pool
 
 
-def test_reserved_cpus_by_number_lie_together() -> None:
+def test_reserved_cpus_by_count_are_adjacent() -> None:
     found = compute_layout(SERVER, settings(reserved=2))
     assert str(found.reserved) == "0,16"
     assert str(found.domains["cpudevnuma000"].cpus) == "1-3,17-19"
@@ -148,31 +148,31 @@ def test_reserved_cpus_that_are_offline_are_not_missed() -> None:
     assert compute_layout(machine, settings(reserved=CpuSet([5]))).warnings == ()
 
 
-def test_more_reserved_than_there_are() -> None:
+def test_more_reserved_cpus_than_the_machine_has() -> None:
     found = compute_layout(SERVER, settings(reserved=33))
     assert found.domains == {}
     assert "33 CPUs must be reserved, the machine has 32" in texts(found)
 
 
-def test_the_always_shared_cpus_lies_together_next_to_the_reserved_cpus() -> None:
+def test_always_shared_cpus_are_adjacent_to_the_reserved_cpus() -> None:
     found = compute_layout(SERVER, settings(reserved=CpuSet([0, 16]), min_shared=2))
     assert str(found.always_shared) == "1,17"
     assert str(found.domains["cpudevnuma000"].cpus) == "2-3,18-19"
 
 
-def test_the_always_shared_cpus_by_list_and_number() -> None:
+def test_always_shared_cpus_by_list_and_count() -> None:
     found = compute_layout(SERVER, settings(shared=CpuSet([4, 20]), min_shared=3))
     assert CpuSet([4, 20]) <= found.always_shared
     assert len(found.always_shared) == 3
 
 
-def test_a_always_shared_cpus_larger_than_the_machine() -> None:
+def test_more_always_shared_cpus_than_the_machine_has() -> None:
     found = compute_layout(make_machine(cores=4), settings(min_shared=9))
     assert found.domains == {}
     assert "minSharedCPUs is 9, but only 4 CPUs" in texts(found)
 
 
-def test_a_always_shared_cpus_as_large_as_the_machine() -> None:
+def test_all_cpus_always_shared() -> None:
     found = compute_layout(make_machine(cores=4), settings(min_shared=4))
     assert "all 4 CPUs that are not reserved are kept for the shared pool" in texts(found)
 
@@ -183,7 +183,7 @@ def test_shared_cpus_that_are_reserved_stay_reserved() -> None:
     assert "CPUs 0 are in sharedCPUs and reserved" in texts(found)
 
 
-def test_cpus_that_claims_have_are_neither_always_shared_cpus_nor_reserved_by_number() -> None:
+def test_allocated_cpus_are_neither_always_shared_nor_reserved_by_count() -> None:
     allocated = {"cpudevnuma000": CpuSet.parse("0-3,16-19")}
     found = compute_layout(SERVER, settings(reserved=2, min_shared=2), allocated=allocated)
     assert not (found.reserved | found.always_shared) & allocated["cpudevnuma000"]
@@ -197,7 +197,7 @@ def test_reserving_cpus_by_list_that_claims_have_is_reported() -> None:
     assert "CPUs 0 are reserved and allocated to claims" in texts(found)
 
 
-# -- whole cores
+# -- full cores
 
 
 def test_full_cores_only() -> None:
@@ -263,7 +263,7 @@ def test_cache_names_are_stable_when_their_lowest_cpu_goes_offline() -> None:
     }
 
 
-def test_the_always_shared_cpus_stays_and_is_filled_up() -> None:
+def test_always_shared_cpus_are_stable_and_replenished() -> None:
     options = settings(min_shared=2)
     first = compute_layout(SERVER, options)
     assert str(first.always_shared) == "0,16"
@@ -275,7 +275,7 @@ def test_the_always_shared_cpus_stays_and_is_filled_up() -> None:
     assert not again.always_shared & allocated["cpudevnuma000"]
 
 
-def test_reserved_cpus_by_number_stay() -> None:
+def test_reserved_cpus_by_count_are_stable() -> None:
     first = compute_layout(SERVER, settings(reserved=2))
     smaller = switch_off(SERVER, CpuSet([0]))
     assert compute_layout(smaller, settings(reserved=2), earlier=first).reserved == first.reserved
@@ -307,7 +307,7 @@ OPTIONS = st.fixed_dictionaries(
 
 
 @given(machines(), OPTIONS)
-def test_every_cpu_is_somewhere_and_nowhere_twice(machine: Topology, options: dict[str, object]) -> None:
+def test_every_cpu_is_in_exactly_one_group(machine: Topology, options: dict[str, object]) -> None:
     chosen = settings(**options)
     found = compute_layout(machine, chosen)
     parts = [
@@ -338,8 +338,8 @@ def _broken(machine: Topology, left: CpuSet) -> list[CpuSet]:
 
 
 @given(machines(), OPTIONS)
-def test_a_naive_grouping_agrees(machine: Topology, options: dict[str, object]) -> None:
-    """CPU by CPU: what it has in common with the others of its device."""
+def test_groups_equal_the_naive_grouping(machine: Topology, options: dict[str, object]) -> None:
+    """Compare CPU by CPU: the properties it shares with the other CPUs of its device."""
     chosen = replace(settings(**options), assign=AssignOptions())
     found = compute_layout(machine, chosen)
     groups: dict[object, set[int]] = {}
@@ -362,7 +362,7 @@ def _common(cpu: Cpu, chosen: CpuSettings) -> object:
 
 
 @given(machines(), OPTIONS, st.data())
-def test_names_mean_the_same_while_cpus_change(
+def test_device_names_are_stable_while_cpus_change(
     machine: Topology, options: dict[str, object], data: st.DataObject
 ) -> None:
     chosen = settings(**options)
@@ -379,10 +379,10 @@ def test_names_mean_the_same_while_cpus_change(
 
 
 @given(machines(), OPTIONS, st.data())
-def test_every_amount_that_the_policy_allows_can_be_had_in_full_cores(
+def test_every_amount_the_policy_allows_is_available_in_full_cores(
     machine: Topology, options: dict[str, object], data: st.DataObject
 ) -> None:
-    """Claim after claim until nothing is left: whatever was taken before, whole cores make up the amount."""
+    """Claim after claim until nothing is left: full cores always make up the amount."""
     chosen = replace(settings(**options), mode=DeviceMode.GROUPED, assign=FULL)
     for domain in compute_layout(machine, chosen).domains.values():
         free, left = domain.cpus, domain.capacity

@@ -1,4 +1,4 @@
-"""The machine as one slice describes it."""
+"""Machine description in a slice."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from plimsoll.drivers.cpu.topology import Topology
 from plimsoll.drivers.plugin import DevicePool
 from plimsoll.drivers.plugin.slices import DesiredSlice, parse_slice, plan_slices
 from tests.unit.drivers.cpu.machines import machines, make_machine
-from tests.unit.drivers.plugin.fixtures import cluster_fixture, wait_for
-from tests.unit.drivers.plugin.test_slice_publisher import devices, publisher, running
+from tests.unit.drivers.plugin.fixtures import cluster_fixture, devices, publisher, running
+from tests.waiting import until
 
 SETTINGS = CpuSettings("n")
 
@@ -70,29 +70,29 @@ def test_one_slice_describes_the_machine() -> None:
     async def scenario() -> None:
         async with cluster_fixture() as cluster, running(publisher(cluster)) as slices_publisher:
             slices_publisher.set_pools([DevicePool("a", devices(200), annotations={ANNOTATION: "one"})])
-            await wait_for(lambda: slices_publisher.published)
+            await until(lambda: slices_publisher.published)
             first, second = await cluster.slices()
             assert first["metadata"]["annotations"] == {ANNOTATION: "one"}
             assert "annotations" not in second["metadata"]
 
             first["metadata"]["annotations"] = {"theirs": "x"}
             await cluster.admin.update(RESOURCE_SLICES, first)
-            await wait_for(lambda: slices_publisher.counters.updated >= 1)
+            await until(lambda: slices_publisher.counters.updated >= 1)
             first, second = await cluster.slices()
             assert first["metadata"]["annotations"] == {"theirs": "x", ANNOTATION: "one"}
             # The devices are the same: the pool generation stays.
             assert first["spec"]["pool"]["generation"] == second["spec"]["pool"]["generation"] == 1
 
             slices_publisher.set_pools([DevicePool("a", devices(200), annotations={ANNOTATION: "two"})])
-            await wait_for(lambda: slices_publisher.published)
+            await until(lambda: slices_publisher.published)
             first, _ = await cluster.slices()
             assert first["metadata"]["annotations"][ANNOTATION] == "two"
 
     asyncio.run(scenario())
 
 
-def test_annotations_that_are_not_kept_are_not_fought_for() -> None:
-    """A webhook may take them off: the slice is as good as it gets, until something else is to be said."""
+def test_dropped_annotations_are_not_written_again() -> None:
+    """A webhook may remove them: the slice is not written again until something else changes."""
     desired = DesiredSlice(0, {"devices": []}, {ANNOTATION: "one"})
     tree = {
         "metadata": {"name": "00000-d-n-x", "uid": "u", "resourceVersion": "3"},

@@ -72,7 +72,7 @@ def test_what_is_left_of_the_probe_is_what_the_server_keeps() -> None:
 
 
 class Refusing:
-    """A client whose every call is refused."""
+    """Client whose every call is refused."""
 
     def __init__(self, code: int) -> None:
         self.code = code

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,6 @@ from plimsoll.drivers.cpu.state.claim_allocation import ClaimAllocation, CpuAssi
 from plimsoll.drivers.cpu.topology.topology import Topology
 from plimsoll.protocols.dra import ClaimRef
 from tests.unit.drivers.cpu.machines import make_machine
-from tests.waiting import DEADLINE
 
 
 def cpus(text: str) -> CpuSet:
@@ -23,7 +21,7 @@ def cpus(text: str) -> CpuSet:
 
 
 def hold(uid: str, text: str, *, namespace: str = "default", **more: Any) -> ClaimAllocation:
-    """A claim of one request, or of several: `a=0-1;b=2`."""
+    """Return a claim with one request, or with several: `a=0-1;b=2`."""
     assignments = []
     for part in text.split(";"):
         request, _, value = part.rpartition("=")
@@ -107,9 +105,3 @@ def settings(directory: Path, **pin: Any) -> CpuSettings:
         cdi=directory / "cdi",
         nri=directory / "nri" / "nri.sock",
     )
-
-
-async def until(true: Callable[[], bool], seconds: float = DEADLINE) -> None:
-    async with asyncio.timeout(seconds):
-        while not true():
-            await asyncio.sleep(0.002)

@@ -1,42 +1,31 @@
-"""Two runtimes for tests of pinning: our own side of NRI, and a scripted one."""
+"""Two runtimes for tests of pinning: the NRI server of the node agent, and a scripted one."""
 
 from __future__ import annotations
 
 import asyncio
-import shutil
-import tempfile
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from plimsoll.api.cpuset import CpuSet
 from plimsoll.drivers.cpu.pinning.nri import NriEnforcer
-from plimsoll.node.containers import ContainerInfo, ContainerPhase, ContainerSpec, RuntimeFault, SandboxSpec
-from plimsoll.node.hooks import AdjustedContainer, RuntimeContainer, RuntimeState
+from plimsoll.node.containers import ContainerInfo, ContainerPhase, RuntimeFault, SandboxSpec
+from plimsoll.node.hooks import RuntimeContainer, RuntimeState
 from plimsoll.node.nri import NriServer
 from plimsoll.node.resources import LinuxResources
 from plimsoll.protocols.messages import nri
 from plimsoll.protocols.mux import PLUGIN_SERVICE, RUNTIME_SERVICE, Mux
 from plimsoll.protocols.nri.events import PLUGIN, RUNTIME
 from plimsoll.protocols.ttrpc import TtrpcClient, TtrpcFault, TtrpcServer
-from tests.unit.drivers.cpu.pinning.builders import FakeCPUState, settings, until
+from tests.directories import short_directory
+from tests.unit.drivers.cpu.pinning.builders import FakeCPUState, settings
 from tests.unit.node.nri.fixtures import POD, SPEC, state
-from tests.waiting import DEADLINE
-
-
-@asynccontextmanager
-async def directory() -> AsyncIterator[Path]:
-    path = Path(tempfile.mkdtemp(prefix="p-", dir="/tmp"))
-    try:
-        yield path
-    finally:
-        shutil.rmtree(path)
+from tests.waiting import DEADLINE, until
 
 
 class OwnRuntime:
-    """Containers behind our own NRI server, without processes: only what they may run on is kept."""
+    """Containers behind the node agent's NRI server, without processes: only their cpusets are kept."""
 
     def __init__(self, path: Path, **options: Any) -> None:
         self.socket = path
@@ -79,12 +68,12 @@ class OwnRuntime:
         return replace(POD, uid=f"uid-{name}", name=name)
 
     async def add(self, id: str, env: Iterable[str] = (), *, pod: str = "", **resources: Any) -> str:
-        """A container that is made and started as a runtime does it; why it is not, or nothing."""
+        """Create and start a container as a runtime does; return the error, or an empty text."""
         created = await self.begin(id, env, pod=pod, **resources)
         return created or await self.finish(id)
 
     async def begin(self, id: str, env: Iterable[str] = (), *, pod: str = "", **resources: Any) -> str:
-        """Only until the plugins have been asked."""
+        """Run only the plugin calls of a creation."""
         sandbox = self.pod(pod or id)
         if sandbox.uid not in self.pods:
             self.pods[sandbox.uid] = sandbox
@@ -118,7 +107,7 @@ class OwnRuntime:
         return self.pods[self.held[id].spec.pod]
 
     async def update(self, id: str, **resources: Any) -> str:
-        """As a kubelet changes a container."""
+        """Update a container as a kubelet does."""
         answer = await self.server.update(self._pod_of(id), self._state(id), LinuxResources(**resources))
         if isinstance(answer, RuntimeFault):
             return answer.message
@@ -150,10 +139,10 @@ def with_own(
     runtime: dict[str, Any] | None = None,
     **options: Any,
 ) -> None:
-    """Run a scenario with our own runtime and a connected enforcer."""
+    """Run a scenario with the node agent's NRI server and a connected enforcer."""
 
     async def whole() -> None:
-        async with directory() as path:
+        with short_directory() as path:
             own = OwnRuntime(path / "nri" / "nri.sock", **(runtime or {}))
             enforcer = NriEnforcer(
                 state,
@@ -194,7 +183,7 @@ def sandbox(name: str) -> nri.PodSandbox:
 
 
 class Scripted:
-    """A runtime that does as the test says; by default one before NRI 0.12, with StateChange only."""
+    """Runtime that does what the test says; by default one before NRI 0.12, with StateChange only."""
 
     def __init__(
         self, path: Path, *, name: str = "cri-o", release: str = "1.30.0", version: str = ""
@@ -274,7 +263,7 @@ class Scripted:
         return await self.call("CreateContainer", request)
 
     async def news(self, event: Any, id: str, *, pod: str = "", **more: Any) -> None:
-        """StateChange, as before NRI 0.12."""
+        """Send StateChange, as before NRI 0.12."""
         message = nri.StateChangeEvent(event=event, pod=sandbox(pod or id))
         message.container.CopyFrom(container(id, pod=pod, **more))
         answer = await self.call("StateChange", message)
@@ -323,7 +312,7 @@ def with_script(
     """Run a scenario with a scripted runtime; it is configured, but not yet synchronized."""
 
     async def whole() -> None:
-        async with directory() as path:
+        with short_directory() as path:
             script = Scripted(path / "s", **(runtime or {}))
             enforcer = NriEnforcer(
                 state,
@@ -347,19 +336,3 @@ def with_script(
 
 def overlap(runtime: OwnRuntime, one: str, two: str) -> CpuSet:
     return CpuSet.parse(runtime.cpus(one)) & CpuSet.parse(runtime.cpus(two))
-
-
-__all__ = [
-    "AdjustedContainer",
-    "ContainerSpec",
-    "OwnRuntime",
-    "Scripted",
-    "apply_desired",
-    "changes",
-    "container",
-    "directory",
-    "overlap",
-    "sandbox",
-    "with_own",
-    "with_script",
-]

@@ -1,4 +1,4 @@
-"""Directorys that stand in for cpusets, with the kernel's rules about what lies within what."""
+"""Directories that behave as cpusets, with the kernel's rules about parents and children."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ CPUS = "cpuset.cpus"
 
 
 class V1(V1StandIn):
-    """A cpuset lies within the one above it, and holds those below it; both are refused otherwise."""
+    """Cpusets of cgroup v1: subsets of their parent, and supersets of their children; other writes are
+    refused.
+    """
 
     def refuse(self, file: Path, value: str) -> int:
         refused = super().refuse(file, value)
@@ -24,7 +26,7 @@ class V1(V1StandIn):
         return 0
 
     def add(self, path: str, cpus: str = "0-3", *, quota: int = -1, procs: str = "7") -> Path:
-        """A cgroup in all hierarchies, with those above it."""
+        """Create a cgroup and its ancestors in all hierarchies."""
         for controller in self.controllers:
             directory = self.mount / controller
             for part in path.split("/"):
@@ -40,7 +42,7 @@ class V1(V1StandIn):
 
 
 class V2(V2StandIn):
-    """A cpuset that is not set is that of the one above; what is in force is what both allow."""
+    """Cpusets of cgroup v2: inherited if not set; the effective cpuset is what both levels allow."""
 
     def read(self, file: Path) -> str | None:
         if file.name == "cpuset.cpus.effective" and (file.parent / CPUS).exists():

@@ -11,7 +11,7 @@ from plimsoll.drivers.cpu.pinning.audit import Audit, CpusetObserver, Expected, 
 from plimsoll.drivers.cpu.pinning.counters import Counters
 from plimsoll.drivers.cpu.pinning.nri import NriEnforcer
 from plimsoll.drivers.cpu.pinning.plan import DesiredCpuset, PinFaultReason
-from tests.unit.drivers.cpu.pinning.builders import FakeCPUState, cpus, env, hold, machine, until, view
+from tests.unit.drivers.cpu.pinning.builders import FakeCPUState, cpus, env, hold, machine, view
 from tests.unit.drivers.cpu.pinning.runtimes import (
     OwnRuntime,
     Scripted,
@@ -21,12 +21,13 @@ from tests.unit.drivers.cpu.pinning.runtimes import (
     with_script,
 )
 from tests.unit.drivers.cpu.pinning.stand_in import CPUS, V1, V2
+from tests.waiting import until
 
 A = hold("a", "0-1")
 
 
 class Subject:
-    """One that remembers what it was asked to give again."""
+    """Audit subject that records repairs."""
 
     def __init__(self, expected: dict[str, tuple[Any, DesiredCpuset]], *, pushes: bool = True) -> None:
         self.counters = Counters()
@@ -41,7 +42,7 @@ class Subject:
         self.recheck_delay += containers
 
 
-def test_a_process_may_keep_itself_to_fewer_cpus() -> None:
+def test_a_process_with_fewer_cpus_is_not_a_difference() -> None:
     expected = {"c": (view("c"), DesiredCpuset(cpus("0-1")))}
     assert compare(expected, {"c": ObservedCpuset(cpus("0"), is_container=False)}) == {}
     assert compare(expected, {"c": ObservedCpuset(cpus("0-1"), is_container=True)}) == {}
@@ -54,7 +55,7 @@ def test_a_process_may_keep_itself_to_fewer_cpus() -> None:
     assert compare(expected, {}) == {}
 
 
-def test_cgroups_are_looked_at_in_both_versions(tmp_path: Path) -> None:
+def test_cgroups_of_both_versions_are_audited(tmp_path: Path) -> None:
     for files in (V1(tmp_path / "1", ("cpuset",)), V2(tmp_path / "2", ("cpuset",))):
         files.write(files.add("kubepods/poduid-c/c") / CPUS, "1-2")
         files.add("kubepods/poduid-c/other")
@@ -64,7 +65,7 @@ def test_cgroups_are_looked_at_in_both_versions(tmp_path: Path) -> None:
         }
 
 
-def test_processes_are_looked_at_where_there_are_no_cgroups(tmp_path: Path) -> None:
+def test_without_cgroups_processes_are_audited(tmp_path: Path) -> None:
     proc = tmp_path / "proc"
     for pid, group, allowed in (
         ("7", "0::/x/c.scope", "1-2"),
@@ -79,7 +80,7 @@ def test_processes_are_looked_at_where_there_are_no_cgroups(tmp_path: Path) -> N
     assert {id: str(observed.cpus) for id, observed in found.items()} == {"c": "1-2"}
 
 
-def test_differences_are_counted_and_given_again(tmp_path: Path) -> None:
+def test_differences_are_counted_and_repaired(tmp_path: Path) -> None:
     files = V1(tmp_path, ("cpuset",))
     directory = files.add("kubepods/poduid-c/c")
     subject = Subject({"c": (view("c"), DesiredCpuset(cpus("0-1")))})
@@ -117,7 +118,7 @@ def test_a_change_under_way_is_no_difference(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
-def test_where_the_runtime_does_not_do_it_the_cgroup_is_written(tmp_path: Path) -> None:
+def test_without_runtime_updates_the_cgroup_is_written(tmp_path: Path) -> None:
     files = V1(tmp_path, ("cpuset",))
     directory = files.add("kubepods/poduid-c/c")
     subject = Subject({"c": (view("c"), DesiredCpuset(cpus("0-1")))}, pushes=False)
@@ -129,7 +130,7 @@ def test_where_the_runtime_does_not_do_it_the_cgroup_is_written(tmp_path: Path) 
     asyncio.run(scenario())
 
 
-def test_with_nri_what_others_wrote_is_pushed_again(tmp_path: Path) -> None:
+def test_with_nri_foreign_writes_are_repaired(tmp_path: Path) -> None:
     files = V1(tmp_path, ("cpuset",))
 
     async def scenario(runtime: OwnRuntime, enforcer: NriEnforcer, state: FakeCPUState) -> None:
@@ -150,7 +151,7 @@ def test_with_nri_what_others_wrote_is_pushed_again(tmp_path: Path) -> None:
     with_own(scenario, FakeCPUState(machine(4), A), observer=CpusetObserver(tmp_path, tmp_path, files))
 
 
-def test_with_an_old_runtime_it_is_reported_with_the_next_event(tmp_path: Path) -> None:
+def test_with_an_old_runtime_the_repair_is_sent_with_the_next_event(tmp_path: Path) -> None:
     files = V1(tmp_path, ("cpuset",))
     files.add("kubepods/poduid-own/own")
 
@@ -162,7 +163,7 @@ def test_with_an_old_runtime_it_is_reported_with_the_next_event(tmp_path: Path) 
     with_script(scenario, FakeCPUState(machine(4), A), observer=CpusetObserver(tmp_path, tmp_path, files))
 
 
-def test_audits_go_on_by_themselves(tmp_path: Path) -> None:
+def test_audits_run_periodically(tmp_path: Path) -> None:
     async def scenario(runtime: OwnRuntime, enforcer: NriEnforcer, state: FakeCPUState) -> None:
         await until(lambda: enforcer.counters.audits > 2)
 

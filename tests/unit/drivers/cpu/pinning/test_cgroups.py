@@ -1,9 +1,7 @@
-"""Pinning without a runtime: pods from the API, cpusets on directories that stand in for them."""
+"""Pinning without a runtime: pods from the API, cpusets in fake cgroup directories."""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,123 +16,12 @@ from plimsoll.drivers.cpu.pinning.plan import PinFaultReason
 from plimsoll.drivers.cpu.pinning.pods import claim_names, read_pod_containers
 from plimsoll.protocols.dra import ClaimRef
 from tests.unit.drivers.cpu.machines import switch_off
-from tests.unit.drivers.cpu.pinning.builders import FakeCPUState, cpus, hold, machine, settings, until
+from tests.unit.drivers.cpu.pinning.builders import FakeCPUState, cpus, hold, machine
+from tests.unit.drivers.cpu.pinning.cgroup_harness import Pods, place, pod, run_enforcer
 from tests.unit.drivers.cpu.pinning.stand_in import CPUS, V1, V2
-from tests.waiting import DEADLINE
+from tests.waiting import until
 
 A, B = hold("a", "0-1"), hold("b", "x=2;y=3")
-
-
-def pod(
-    name: str,
-    containers: dict[str, Any],
-    *,
-    init: dict[str, Any] | None = None,
-    claims: dict[str, str] | None = None,
-    phase: str = "Running",
-    states: dict[str, str] | None = None,
-    annotations: dict[str, str] | None = None,
-) -> Pod:
-    """A pod; containers are names with the claims they use, `claims` their names in the API."""
-
-    def written(one: dict[str, Any]) -> list[dict[str, Any]]:
-        return [
-            {
-                "name": key,
-                "resources": {
-                    "claims": [dict(zip(("name", "request"), use.split("/"), strict=False)) for use in uses]
-                },
-            }
-            for key, uses in one.items()
-        ]
-
-    def statuses(one: dict[str, Any]) -> list[dict[str, Any]]:
-        return [
-            {
-                "name": key,
-                "containerID": f"containerd://{name}-{key}",
-                "state": {(states or {}).get(key, "running"): {}},
-            }
-            for key in one
-        ]
-
-    tree = {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {
-            "name": name,
-            "namespace": "default",
-            "uid": f"uid-{name}",
-            "annotations": annotations or {},
-        },
-        "spec": {
-            "containers": written(containers),
-            "initContainers": written(init or {}),
-            "resourceClaims": [
-                {"name": key, "resourceClaimName": value} for key, value in (claims or {}).items()
-            ],
-        },
-        "status": {
-            "phase": phase,
-            "containerStatuses": statuses(containers),
-            "initContainerStatuses": statuses(init or {}),
-        },
-    }
-    return codec.decode(codec.encode(tree), Pod)
-
-
-class Pods:
-    """Pods as a test says."""
-
-    def __init__(self, *known: Pod) -> None:
-        self.known = list(known)
-        self.error = ""
-        self.on_change: Callable[[], None] = lambda: None
-        self.running = False
-
-    def pods(self) -> Iterable[Pod]:
-        return list(self.known)
-
-    async def start(self) -> None:
-        self.running = True
-
-    async def stop(self) -> None:
-        self.running = False
-
-
-def run_enforcer(
-    tmp_path: Path,
-    scenario: Callable[[CgroupEnforcer, V1, Pods], Coroutine[Any, Any, None]],
-    state: FakeCPUState,
-    *known: Pod,
-    files: Any = None,
-    interval: float = 60.0,
-    **pin: Any,
-) -> None:
-    stand_in = files or V1(tmp_path / "cg", ("cpuset", "cpu"))
-
-    async def whole() -> None:
-        pods = Pods(*known)
-        enforcer = CgroupEnforcer(
-            state,
-            lambda: state.topology,
-            settings(tmp_path, **pin),
-            pods,
-            stand_in.mount,
-            files=stand_in,
-            interval=interval,
-        )
-        try:
-            async with asyncio.timeout(DEADLINE):
-                await scenario(enforcer, stand_in, pods)
-        finally:
-            await enforcer.stop()
-
-    asyncio.run(whole())
-
-
-def place(files: V1 | V2, name: str, container: str) -> Path:
-    return files.add(f"kubepods/pod{f'uid-{name}'}/{name}-{container}")
 
 
 @pytest.fixture(params=[1, 2])
@@ -149,7 +36,7 @@ def now(files: V1 | V2, directory: Path) -> str:
     return files.read(directory / name) or ""
 
 
-# -- what pods say
+# -- claims of pods
 
 
 def test_claims_of_containers_by_their_names() -> None:
@@ -171,7 +58,7 @@ def test_claims_of_containers_by_their_names() -> None:
     assert views["app"].id == "p-app"
 
 
-def test_claims_of_other_drivers_and_namespaces_are_none() -> None:
+def test_claims_of_other_drivers_and_namespaces_are_ignored() -> None:
     far = hold("a", "0-1", namespace="far")
     one = pod("p", {"app": ["mine", "gpu", "unknown"]}, claims={"mine": "name-a", "gpu": "gpu-1"})
     assert next(iter(read_pod_containers(one, {"a": far}).containers.values())).claims == {}
@@ -224,7 +111,7 @@ def test_static_pods_have_another_uid_on_their_node() -> None:
     assert found.unknown_container("x").pod_uid == "uid-p"
 
 
-# -- what becomes of it
+# -- pinning
 
 
 def test_containers_are_pinned(tmp_path: Path, files: V1 | V2) -> None:
@@ -263,7 +150,7 @@ def test_the_pool_shrinks_and_grows(tmp_path: Path, files: V1 | V2) -> None:
     run_enforcer(tmp_path, scenario, state, pod("q", {"app": []}), files=files)
 
 
-def test_shared_containers_leave_before_others_come(tmp_path: Path) -> None:
+def test_shared_containers_are_moved_before_exclusive_ones_are_pinned(tmp_path: Path) -> None:
     state = FakeCPUState(machine(4))
 
     async def scenario(enforcer: CgroupEnforcer, files: V1, pods: Pods) -> None:
@@ -283,7 +170,7 @@ def test_shared_containers_leave_before_others_come(tmp_path: Path) -> None:
     run_enforcer(tmp_path, scenario, state, pod("z", {"app": []}))
 
 
-def test_nothing_is_written_where_nothing_is_to_be_changed(tmp_path: Path) -> None:
+def test_unchanged_cpusets_are_not_written(tmp_path: Path) -> None:
     async def scenario(enforcer: CgroupEnforcer, files: V1, pods: Pods) -> None:
         place(files, "p", "app")
         await enforcer.apply()
@@ -294,7 +181,7 @@ def test_nothing_is_written_where_nothing_is_to_be_changed(tmp_path: Path) -> No
     run_enforcer(tmp_path, scenario, FakeCPUState(machine(4), A), pod("p", {"app": []}))
 
 
-def test_what_others_write_is_reported_and_set_right(tmp_path: Path, files: V1 | V2) -> None:
+def test_foreign_writes_are_reported_and_repaired(tmp_path: Path, files: V1 | V2) -> None:
     async def scenario(enforcer: CgroupEnforcer, _: Any, pods: Pods) -> None:
         changed: list[int] = []
         enforcer.on_change = lambda: changed.append(1)
@@ -325,7 +212,7 @@ def test_an_empty_pool_leaves_containers_as_they_are(tmp_path: Path) -> None:
     run_enforcer(tmp_path, scenario, state, pod("q", {"app": []}))
 
 
-def test_what_cannot_be_written_is_a_fault_and_tried_again(tmp_path: Path) -> None:
+def test_a_failed_write_is_a_fault_and_retried(tmp_path: Path) -> None:
     async def scenario(enforcer: CgroupEnforcer, files: V1, pods: Pods) -> None:
         shared = place(files, "q", "app")
         (shared / CPUS).chmod(0o600)
@@ -341,7 +228,7 @@ def test_what_cannot_be_written_is_a_fault_and_tried_again(tmp_path: Path) -> No
     run_enforcer(tmp_path, scenario, FakeCPUState(machine(4), A), pod("q", {"app": []}))
 
 
-def test_a_container_that_ends_meanwhile_is_no_fault(tmp_path: Path) -> None:
+def test_a_container_that_ends_during_pinning_is_not_a_fault(tmp_path: Path) -> None:
     async def scenario(enforcer: CgroupEnforcer, files: V1, pods: Pods) -> None:
         shared = place(files, "q", "app")
         (shared / "cgroup.procs").write_text("")
@@ -361,7 +248,7 @@ def test_pods_that_have_ended_are_left_alone(tmp_path: Path) -> None:
     run_enforcer(tmp_path, scenario, FakeCPUState(machine(4), A), pod("q", {"app": []}, phase="Succeeded"))
 
 
-def test_quotas_are_lifted_of_containers_and_of_pods_that_have_no_others(
+def test_quotas_are_lifted_for_exclusive_containers_and_pods_that_have_only_those(
     tmp_path: Path, files: V1 | V2
 ) -> None:
     def quota(directory: Path) -> str:
@@ -417,7 +304,7 @@ def test_offline_cpus_are_not_written(tmp_path: Path) -> None:
     run_enforcer(tmp_path, scenario, state, pod("p", {"app": ["c"]}, claims={"c": "name-a"}))
 
 
-def test_why_it_cannot_work_is_reported(tmp_path: Path) -> None:
+def test_link_errors_are_reported(tmp_path: Path) -> None:
     async def scenario(enforcer: CgroupEnforcer, files: V1, pods: Pods) -> None:
         pods.error = "the pods of this node are not listed yet"
         assert await enforcer.apply() == ()
@@ -433,7 +320,7 @@ def test_why_it_cannot_work_is_reported(tmp_path: Path) -> None:
     run_enforcer(tmp_path, scenario, FakeCPUState(machine(4)))
 
 
-def test_claims_that_are_known_by_their_uid_alone_are_read_from_processes(tmp_path: Path) -> None:
+def test_claims_known_only_by_uid_are_read_from_the_process_environment(tmp_path: Path) -> None:
     unnamed = replace(A, ref=ClaimRef("", "", "a"), adopted=True)
     for pid, env_claims in (("7", "DRA_CPUSET_a=0-1"), ("8", "DRA_CPUSET_a=?"), ("9", "DRA_CPUSET_z=0")):
         (tmp_path / "host/proc" / pid).mkdir(parents=True)
@@ -455,7 +342,7 @@ def test_claims_that_are_known_by_their_uid_alone_are_read_from_processes(tmp_pa
     )
 
 
-def test_it_follows_by_itself(tmp_path: Path) -> None:
+def test_the_enforcer_follows_pod_changes(tmp_path: Path) -> None:
     state = FakeCPUState(machine(4), A)
 
     async def scenario(enforcer: CgroupEnforcer, files: V1, pods: Pods) -> None:

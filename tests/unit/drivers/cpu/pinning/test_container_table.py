@@ -44,7 +44,7 @@ A = hold("a", "0-1")
 # -- single rules
 
 
-def test_what_a_container_has_is_compared_as_sets() -> None:
+def test_cpusets_are_compared_as_sets() -> None:
     desired = DesiredCpuset(cpus("0-2"), mems="0-1", lift_quota=True)
     assert matches_desired(view("c", cpus="0,1,2", mems="0,1"), desired)
     assert matches_desired(view("c", cpus="0-2", mems="0-1", quota=-1), desired)
@@ -56,7 +56,7 @@ def test_what_a_container_has_is_compared_as_sets() -> None:
     assert matches_desired(apply_desired(view("c", quota=5000), desired), desired)
 
 
-def test_an_exclusive_container_waits_for_those_that_cannot_leave() -> None:
+def test_an_exclusive_container_waits_for_containers_that_cannot_be_moved() -> None:
     """The pool is empty, and a shared container runs."""
     state = FakeCPUState(machine(2))
     table = ContainerTable()
@@ -67,7 +67,7 @@ def test_an_exclusive_container_waits_for_those_that_cannot_leave() -> None:
     assert found.reason is PinFaultReason.OVERLAPPING
 
 
-def test_a_container_of_unknown_cpus_counts_as_being_everywhere() -> None:
+def test_a_container_with_unknown_cpus_may_use_all() -> None:
     table = ContainerTable()
     table.reset({}, [view("s")])
     state = FakeCPUState(machine(4), A)
@@ -104,7 +104,7 @@ def test_an_owner_outlives_its_containers_but_not_its_sandboxes() -> None:
     table.forget_sandbox("unknown")
 
 
-def test_answers_of_another_time_change_nothing() -> None:
+def test_stale_responses_change_nothing() -> None:
     table, state = ContainerTable(), FakeCPUState(machine(4), A)
     table.reset({}, [view("s", cpus="0-3")])
     (old,) = table.list_changes(snapshot(state))
@@ -120,7 +120,7 @@ def test_answers_of_another_time_change_nothing() -> None:
 
 @dataclass
 class Real:
-    """A container as it really is."""
+    """Actual state of a container."""
 
     view: ContainerView
     cpus: CpuSet
@@ -135,7 +135,7 @@ class Making:
 
 
 class Runtime(RuleBasedStateMachine):
-    """Events in any order."""
+    """Random events of a runtime."""
 
     @initialize(count_=st.integers(3, 8), can_defer=st.booleans(), include_shared=st.booleans())
     def begin(self, count_: int, can_defer: bool, include_shared: bool) -> None:

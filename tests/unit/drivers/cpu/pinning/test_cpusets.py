@@ -1,4 +1,4 @@
-"""Writing cpusets by the kernel's rules, on directories that stand in for both versions."""
+"""Writes of cpusets, in fake cgroup directories of both versions."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ def open_v2(mount: Path) -> tuple[V2, Cpusets]:
     return files, Cpusets(found, files)
 
 
-# -- where cpusets are
+# -- mounts
 
 
-def test_no_cpusets_are_reported(tmp_path: Path) -> None:
+def test_missing_cpuset_support_is_reported(tmp_path: Path) -> None:
     assert find_hierarchy(tmp_path / "none", LinuxFiles()) == f"{tmp_path}/none: no cpusets are mounted here"
     V2(tmp_path / "two", ("cpu",))
     text = find_hierarchy(tmp_path / "two", LinuxFiles())
@@ -61,7 +61,7 @@ def test_v1_sets_and_reads_back(tmp_path: Path) -> None:
     assert cpusets.mems(directory) == "0"
 
 
-def test_v1_widens_those_above_first(tmp_path: Path) -> None:
+def test_v1_widens_ancestors_first(tmp_path: Path) -> None:
     files, cpusets = open_v1(tmp_path)
     directory = files.add(f"{POD}/c1", "0")
     assert cpusets.set(directory, cpus("2-3")) == ""
@@ -72,7 +72,7 @@ def test_v1_widens_those_above_first(tmp_path: Path) -> None:
     ]
 
 
-def test_v1_takes_along_what_is_inside(tmp_path: Path) -> None:
+def test_v1_updates_nested_cgroups(tmp_path: Path) -> None:
     files, cpusets = open_v1(tmp_path)
     directory = files.add(f"{POD}/c1")
     whole, part = files.add(f"{POD}/c1/whole"), files.add(f"{POD}/c1/part")
@@ -90,7 +90,7 @@ def test_v1_takes_along_what_is_inside(tmp_path: Path) -> None:
     st.sets(st.integers(0, 3), min_size=1),
     st.sets(st.integers(0, 3), min_size=1),
 )
-def test_v1_every_set_can_follow_every_other(
+def test_v1_any_cpuset_can_follow_any_other(
     tmp_path_factory: pytest.TempPathFactory, steps: list[set[int]], inner: set[int], deeper: set[int]
 ) -> None:
     files, cpusets = open_v1(tmp_path_factory.mktemp("v1"), "cpuset")
@@ -130,7 +130,7 @@ def test_v2_sets_and_reads_back(tmp_path: Path) -> None:
     assert cpusets.quota(directory) == 0
 
 
-def test_v2_has_controllers_enabled(tmp_path: Path) -> None:
+def test_v2_enables_controllers(tmp_path: Path) -> None:
     files, cpusets = open_v2(tmp_path)
     directory = files.add(f"{POD}/c1", hand_down=False)
     assert not (directory / CPUS).exists()
@@ -138,7 +138,7 @@ def test_v2_has_controllers_enabled(tmp_path: Path) -> None:
     assert cpusets.cpus(directory) == "1"
 
 
-def test_v2_widens_those_above_that_are_set(tmp_path: Path) -> None:
+def test_v2_widens_ancestors_with_a_cpuset(tmp_path: Path) -> None:
     files, cpusets = open_v2(tmp_path)
     directory = files.add(f"{POD}/c1")
     files.write(directory.parent / CPUS, "0-1")
@@ -147,14 +147,14 @@ def test_v2_widens_those_above_that_are_set(tmp_path: Path) -> None:
     assert (directory.parent.parent / CPUS).read_text() == ""
 
 
-def test_v2_processes_next_to_containers_are_a_reason(tmp_path: Path) -> None:
+def test_v2_processes_in_the_parent_are_an_error(tmp_path: Path) -> None:
     files, cpusets = open_v2(tmp_path)
     directory = files.add(f"{POD}/c1", hand_down=False)
     (directory.parent / "cgroup.procs").write_text("9")
     assert "cgroup.subtree_control" in cpusets.set(directory, cpus("1"))
 
 
-def test_what_is_not_in_force_is_reported(tmp_path: Path) -> None:
+def test_a_cpuset_that_is_not_effective_is_reported(tmp_path: Path) -> None:
     files, cpusets = open_v2(tmp_path)
     directory = files.add(f"{POD}/c1")
     assert "is '0-3' after '9' was written" in cpusets.set(directory, cpus("9"))
@@ -163,7 +163,7 @@ def test_what_is_not_in_force_is_reported(tmp_path: Path) -> None:
 # -- both
 
 
-def test_no_empty_set_is_written(tmp_path: Path) -> None:
+def test_an_empty_cpuset_is_never_written(tmp_path: Path) -> None:
     for files, cpusets in (open_v1(tmp_path / "1"), open_v2(tmp_path / "2")):
         directory = files.add(f"{POD}/c1")
         files.writes.clear()
@@ -171,13 +171,13 @@ def test_no_empty_set_is_written(tmp_path: Path) -> None:
         assert files.writes == []
 
 
-def test_a_cgroup_that_is_gone_is_a_reason(tmp_path: Path) -> None:
+def test_a_missing_cgroup_is_an_error(tmp_path: Path) -> None:
     for files, cpusets in (open_v1(tmp_path / "1"), open_v2(tmp_path / "2")):
         directory = files.add(f"{POD}/c1")
         assert "No such file" in cpusets.set(directory.with_name("gone"), cpus("1"))
 
 
-def test_files_are_never_made(tmp_path: Path) -> None:
+def test_files_are_never_created(tmp_path: Path) -> None:
     files = LinuxFiles()
     assert files.write(tmp_path / "new", "x") != 0
     assert not (tmp_path / "new").exists()
@@ -190,7 +190,7 @@ def test_files_are_never_made(tmp_path: Path) -> None:
     assert files.subdirectories(tmp_path) == ("in",)
 
 
-# -- where containers are
+# -- container cgroups
 
 
 @pytest.mark.parametrize(
@@ -205,7 +205,7 @@ def test_files_are_never_made(tmp_path: Path) -> None:
         ("podless.service", "less.service"),
     ],
 )
-def test_names_of_pods(name: str, uid: str) -> None:
+def test_pod_names_of_cgroups(name: str, uid: str) -> None:
     assert pod_part(name) == uid
 
 
@@ -222,11 +222,11 @@ def test_names_of_pods(name: str, uid: str) -> None:
         ("strange", "strange"),
     ],
 )
-def test_names_of_containers(name: str, id: str) -> None:
+def test_container_ids_of_cgroups(name: str, id: str) -> None:
     assert container_id(name, {"abc123", "web-0-app-1"}) == id
 
 
-def test_layouts_of_kubelets_and_of_our_own_agent(tmp_path: Path) -> None:
+def test_cgroup_layouts_of_kubelets_and_of_the_node_agent(tmp_path: Path) -> None:
     for number, (pod, container) in enumerate(
         (
             ("kubepods/burstable/podu-1", "c1"),

@@ -1,4 +1,6 @@
-"""Conversations with runtimes over real sockets: our own NRI server, and scripts of old and odd ones."""
+"""NRI enforcer with runtimes over real sockets: the node agent's NRI server, and scripts of old and unusual
+ones.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +15,9 @@ from plimsoll.errors import StoreError
 from plimsoll.protocols.messages import nri
 from plimsoll.protocols.nri import NriEvent
 from plimsoll.protocols.ttrpc import UNIMPLEMENTED, UNKNOWN, TtrpcFault
+from tests.directories import short_directory
 from tests.unit.drivers.cpu.machines import switch_off
-from tests.unit.drivers.cpu.pinning.builders import FakeCPUState, env, hold, machine, settings, until
+from tests.unit.drivers.cpu.pinning.builders import FakeCPUState, env, hold, machine, settings
 from tests.unit.drivers.cpu.pinning.runtimes import (
     STOPPED,
     OwnRuntime,
@@ -22,13 +25,12 @@ from tests.unit.drivers.cpu.pinning.runtimes import (
     apply_desired,
     changes,
     container,
-    directory,
     overlap,
     sandbox,
     with_own,
     with_script,
 )
-from tests.waiting import DEADLINE
+from tests.waiting import DEADLINE, until
 
 A, B = hold("a", "0-1"), hold("b", "2")
 NEW = {"name": "containerd", "release": "v2.4.0", "version": "v0.12.1"}
@@ -37,7 +39,7 @@ NEW = {"name": "containerd", "release": "v2.4.0", "version": "v0.12.1"}
 # -- with our own runtime
 
 
-def test_containers_get_their_cpus_when_they_are_made() -> None:
+def test_containers_get_their_cpus_at_creation() -> None:
     async def scenario(runtime: OwnRuntime, enforcer: NriEnforcer, state: FakeCPUState) -> None:
         assert await runtime.add("shared") == ""
         assert runtime.cpus("shared") == "2-3"
@@ -51,7 +53,7 @@ def test_containers_get_their_cpus_when_they_are_made() -> None:
     with_own(scenario, FakeCPUState(machine(4), A))
 
 
-def test_the_pool_shrinks_when_cpus_are_claimed_and_grows_when_they_come_back() -> None:
+def test_the_shared_pool_shrinks_and_grows_with_claims() -> None:
     async def scenario(runtime: OwnRuntime, enforcer: NriEnforcer, state: FakeCPUState) -> None:
         await runtime.add("shared")
         assert runtime.cpus("shared") == "0-3"
@@ -68,7 +70,7 @@ def test_the_pool_shrinks_when_cpus_are_claimed_and_grows_when_they_come_back() 
     with_own(scenario, FakeCPUState(machine(4)))
 
 
-def test_a_unprepared_claim_is_refused_with_the_text() -> None:
+def test_an_unprepared_claim_is_refused_with_a_message() -> None:
     async def scenario(runtime: OwnRuntime, enforcer: NriEnforcer, state: FakeCPUState) -> None:
         assert await runtime.add("own", env(A)) == 'claim "a" is not prepared by this driver'
         assert enforcer.containers() == ()
@@ -105,7 +107,7 @@ def test_a_second_pod_is_refused_until_the_first_is_gone() -> None:
     with_own(scenario, FakeCPUState(machine(4), A))
 
 
-def test_pods_may_share_a_claim_if_that_is_wanted() -> None:
+def test_pods_may_share_a_claim_if_configured() -> None:
     async def scenario(runtime: OwnRuntime, enforcer: NriEnforcer, state: FakeCPUState) -> None:
         await runtime.add("one", env(A), pod="p")
         assert await runtime.add("two", env(A), pod="q") == ""
@@ -114,7 +116,7 @@ def test_pods_may_share_a_claim_if_that_is_wanted() -> None:
     with_own(scenario, FakeCPUState(machine(4), A), pin={"across_pods": True})
 
 
-def test_a_runtime_that_comes_back_is_looked_at_again() -> None:
+def test_containers_are_synchronized_after_a_runtime_restart() -> None:
     async def scenario(runtime: OwnRuntime, enforcer: NriEnforcer, state: FakeCPUState) -> None:
         seen: list[bool] = []
         enforcer.on_change = lambda: seen.append(enforcer.linked)
@@ -140,7 +142,7 @@ def test_a_runtime_that_comes_back_is_looked_at_again() -> None:
     with_own(scenario, FakeCPUState(machine(4), A))
 
 
-def test_the_state_is_asked_about_all_containers() -> None:
+def test_all_containers_are_passed_to_the_cpu_state() -> None:
     async def scenario(runtime: OwnRuntime, enforcer: NriEnforcer, state: FakeCPUState) -> None:
         assert state.witnessed == [()]
         assert enforcer.findings == (NodeFinding(FindingSeverity.WARNING, "strange"),)
@@ -150,7 +152,7 @@ def test_the_state_is_asked_about_all_containers() -> None:
     with_own(scenario, state)
 
 
-def test_a_state_that_fails_is_reported_and_pinning_continues() -> None:
+def test_an_error_of_the_cpu_state_is_reported_and_pinning_continues() -> None:
     class Broken(FakeCPUState):
         def check_containers(self, containers: Any) -> Any:
             raise StoreError("disk full")
@@ -162,7 +164,7 @@ def test_a_state_that_fails_is_reported_and_pinning_continues() -> None:
     with_own(scenario, Broken(machine(4), A))
 
 
-def test_an_update_that_fails_is_tried_again_and_crowds_out() -> None:
+def test_a_failed_update_is_retried_and_blocks_exclusive_containers() -> None:
     async def scenario(runtime: OwnRuntime, enforcer: NriEnforcer, state: FakeCPUState) -> None:
         await runtime.add("stubborn")
         runtime.broken.add("stubborn")
@@ -179,7 +181,7 @@ def test_an_update_that_fails_is_tried_again_and_crowds_out() -> None:
     with_own(scenario, FakeCPUState(machine(4)))
 
 
-def test_a_container_that_is_being_made_is_changed_as_soon_as_it_is() -> None:
+def test_a_container_in_creation_is_updated_once_created() -> None:
     async def scenario(runtime: OwnRuntime, enforcer: NriEnforcer, state: FakeCPUState) -> None:
         assert await runtime.begin("shared") == ""
         making = runtime._making
@@ -209,7 +211,7 @@ def test_offline_cpus_leave_containers() -> None:
     with_own(scenario, FakeCPUState(machine(4), A))
 
 
-def test_memory_nodes_and_quota_go_along() -> None:
+def test_memory_nodes_and_quota_are_set_with_the_cpus() -> None:
     async def scenario(runtime: OwnRuntime, enforcer: NriEnforcer, state: FakeCPUState) -> None:
         await runtime.add("own", env(A), cpu_quota=150_000, cpu_period=100_000)
         await runtime.add("shared", cpu_quota=50_000, cpu_period=100_000)
@@ -221,7 +223,7 @@ def test_memory_nodes_and_quota_go_along() -> None:
     with_own(scenario, FakeCPUState(machine(4), A), pin={"mems": True, "lift_quota": True})
 
 
-def test_quota_and_memory_nodes_are_repaired_when_the_runtime_reports_of_them() -> None:
+def test_quota_and_memory_nodes_are_repaired_on_update_events() -> None:
     async def scenario(script: Scripted, enforcer: NriEnforcer, state: FakeCPUState) -> None:
         limited = container("own", env(A), cpus="0-1")
         limited.linux.resources.cpu.quota.value = 150_000
@@ -234,7 +236,7 @@ def test_quota_and_memory_nodes_are_repaired_when_the_runtime_reports_of_them() 
     with_script(scenario, FakeCPUState(machine(4), A), pin={"mems": True, "lift_quota": True})
 
 
-def test_a_plugin_that_changes_the_cpus_too_fails_the_container() -> None:
+def test_a_conflicting_plugin_fails_the_container() -> None:
     async def scenario(script: Scripted, enforcer: NriEnforcer, state: FakeCPUState) -> None:
         await script.synchronize()
         assert script.mask & NriEvent.VALIDATE_CONTAINER_ADJUSTMENT.bit
@@ -258,7 +260,7 @@ def test_a_plugin_that_changes_the_cpus_too_fails_the_container() -> None:
     with_script(scenario, FakeCPUState(machine(4), A), runtime=NEW)
 
 
-def test_a_plugin_that_dies_while_a_container_is_made_fails_it() -> None:
+def test_a_plugin_that_disconnects_during_creation_fails_the_container() -> None:
     async def scenario(runtime: OwnRuntime, enforcer: NriEnforcer, state: FakeCPUState) -> None:
         assert runtime.server.plugins()[0].validator
 
@@ -274,7 +276,7 @@ def test_a_plugin_that_dies_while_a_container_is_made_fails_it() -> None:
     with_own(scenario, FakeCPUState(machine(4), A), runtime={"request_timeout": 0.1})
 
 
-def test_only_runtimes_that_know_validation_are_asked_for_it() -> None:
+def test_validation_is_requested_only_from_runtimes_that_support_it() -> None:
     for env_claims, expected in (
         ({"name": "containerd", "release": "v2.2.0"}, True),
         ({"name": "containerd", "release": "v2.0.0"}, False),
@@ -290,7 +292,7 @@ def test_only_runtimes_that_know_validation_are_asked_for_it() -> None:
         with_script(scenario, FakeCPUState(machine(4)), runtime=env_claims)
 
 
-def test_validation_can_be_left_out() -> None:
+def test_validation_can_be_disabled() -> None:
     async def scenario(script: Scripted, enforcer: NriEnforcer, state: FakeCPUState) -> None:
         assert not script.mask & NriEvent.VALIDATE_CONTAINER_ADJUSTMENT.bit
 
@@ -300,7 +302,7 @@ def test_validation_can_be_left_out() -> None:
 # -- with a script: the initial synchronization
 
 
-def test_synchronize_changes_what_is_not_as_it_should_be() -> None:
+def test_synchronize_repairs_cpusets() -> None:
     async def scenario(script: Scripted, enforcer: NriEnforcer, state: FakeCPUState) -> None:
         assert script.registered[0].plugin_name == "dra.cpu"
         assert script.registered[0].plugin_idx == "00"
@@ -331,7 +333,7 @@ def test_synchronize_changes_what_is_not_as_it_should_be() -> None:
     with_script(scenario, FakeCPUState(machine(4), A))
 
 
-def test_containers_that_have_ended_are_none() -> None:
+def test_exited_containers_are_ignored() -> None:
     async def scenario(script: Scripted, enforcer: NriEnforcer, state: FakeCPUState) -> None:
         ended = container("ended", cpus="0-3")
         ended.state = STOPPED
@@ -353,7 +355,7 @@ def test_synchronize_in_parts() -> None:
     with_script(scenario, FakeCPUState(machine(4), A))
 
 
-def test_labels_report_whose_a_container_is_where_the_pod_is_not_known() -> None:
+def test_labels_identify_a_container_of_an_unknown_pod() -> None:
     async def scenario(script: Scripted, enforcer: NriEnforcer, state: FakeCPUState) -> None:
         stray = container("x", env(A), cpus="0-1")
         for name, value in (("uid", "uid-x"), ("namespace", "default"), ("name", "x")):
@@ -368,7 +370,7 @@ def test_labels_report_whose_a_container_is_where_the_pod_is_not_known() -> None
 # -- old runtimes: no updates at any time
 
 
-def test_old_runtimes_are_reported_with_the_next_event() -> None:
+def test_old_runtimes_receive_updates_with_the_next_event() -> None:
     async def scenario(script: Scripted, enforcer: NriEnforcer, state: FakeCPUState) -> None:
         await script.synchronize(container("s", cpus="0-3"))
         assert not enforcer.pushes
@@ -395,7 +397,7 @@ def test_old_runtimes_are_reported_with_the_next_event() -> None:
     with_script(scenario, FakeCPUState(machine(4)))
 
 
-def test_old_runtimes_report_by_state_changes() -> None:
+def test_old_runtimes_report_state_changes() -> None:
     async def scenario(script: Scripted, enforcer: NriEnforcer, state: FakeCPUState) -> None:
         await script.synchronize()
         await script.created("own", env(A), pod="p")
@@ -410,7 +412,7 @@ def test_old_runtimes_report_by_state_changes() -> None:
     with_script(scenario, FakeCPUState(machine(4), A))
 
 
-def test_on_old_runtimes_nothing_is_made_next_to_a_container_that_is_just_being_made() -> None:
+def test_on_old_runtimes_creation_waits_for_containers_in_creation() -> None:
     async def scenario(script: Scripted, enforcer: NriEnforcer, state: FakeCPUState) -> None:
         await script.synchronize()
         assert apply_desired(await script.create("s")) == "0-3"
@@ -426,7 +428,7 @@ def test_on_old_runtimes_nothing_is_made_next_to_a_container_that_is_just_being_
     with_script(scenario, FakeCPUState(machine(4)))
 
 
-def test_a_claim_waits_for_containers_that_are_just_being_made() -> None:
+def test_a_claim_waits_for_containers_in_creation() -> None:
     async def scenario(script: Scripted, enforcer: NriEnforcer, state: FakeCPUState) -> None:
         await script.synchronize()
         assert apply_desired(await script.create("s")) == "0-3"
@@ -457,7 +459,7 @@ def test_a_claim_waits_for_containers_that_are_just_being_made() -> None:
     with_script(gone, FakeCPUState(machine(4)), runtime=NEW, apply_timeout=60)
 
 
-def test_updates_can_be_forced_and_forbidden() -> None:
+def test_updates_can_be_enabled_and_disabled() -> None:
     async def forced(script: Scripted, enforcer: NriEnforcer, state: FakeCPUState) -> None:
         await script.synchronize(container("s", cpus="0-3"))
         state.hold(A)
@@ -489,7 +491,7 @@ def test_shrinking_comes_before_growing() -> None:
     with_script(scenario, FakeCPUState(switch_off(machine(4), CpuSet([1])), A), runtime=NEW)
 
 
-def test_what_fails_is_reported_again_until_it_is_done() -> None:
+def test_failed_updates_are_sent_until_they_succeed() -> None:
     async def scenario(script: Scripted, enforcer: NriEnforcer, state: FakeCPUState) -> None:
         await script.synchronize(container("s", cpus="0-3"), container("t", cpus="0-3"))
         script.failing.add("s")
@@ -503,7 +505,7 @@ def test_what_fails_is_reported_again_until_it_is_done() -> None:
     with_script(scenario, FakeCPUState(machine(4)), runtime=NEW)
 
 
-def test_a_runtime_that_never_answers_does_not_block_for_long() -> None:
+def test_an_unresponsive_runtime_does_not_block() -> None:
     async def scenario(script: Scripted, enforcer: NriEnforcer, state: FakeCPUState) -> None:
         await script.synchronize(container("s", cpus="0-3"))
         script.stuck = asyncio.Event()
@@ -520,7 +522,7 @@ def test_a_runtime_that_never_answers_does_not_block_for_long() -> None:
     with_script(scenario, FakeCPUState(machine(4)), runtime=NEW, apply_timeout=0.02, call_timeout=0.05)
 
 
-def test_a_runtime_without_the_call_is_reported_with_events() -> None:
+def test_a_runtime_without_update_containers_receives_updates_with_events() -> None:
     async def scenario(script: Scripted, enforcer: NriEnforcer, state: FakeCPUState) -> None:
         await script.synchronize(container("s", cpus="0-3"))
         script.refusing = TtrpcFault(UNIMPLEMENTED, "no such method")
@@ -532,7 +534,7 @@ def test_a_runtime_without_the_call_is_reported_with_events() -> None:
     with_script(scenario, FakeCPUState(machine(4)), runtime=NEW)
 
 
-def test_a_runtime_that_refuses_is_asked_again() -> None:
+def test_a_refused_update_is_retried() -> None:
     async def scenario(script: Scripted, enforcer: NriEnforcer, state: FakeCPUState) -> None:
         await script.synchronize(container("s", cpus="0-3"))
         script.refusing = TtrpcFault(UNKNOWN, "busy")
@@ -544,7 +546,7 @@ def test_a_runtime_that_refuses_is_asked_again() -> None:
     with_script(scenario, FakeCPUState(machine(4)), runtime=NEW)
 
 
-def test_changes_that_meet_are_settled_by_asking_again() -> None:
+def test_concurrent_changes_are_resolved_by_a_retry() -> None:
     async def scenario(script: Scripted, enforcer: NriEnforcer, state: FakeCPUState) -> None:
         await script.synchronize(container("s", cpus="0-3"))
         script.stuck = asyncio.Event()
@@ -563,7 +565,7 @@ def test_changes_that_meet_are_settled_by_asking_again() -> None:
     with_script(scenario, FakeCPUState(machine(4)), runtime=NEW)
 
 
-def test_what_was_reported_with_an_event_is_confirmed() -> None:
+def test_updates_sent_with_an_event_are_confirmed() -> None:
     async def scenario(script: Scripted, enforcer: NriEnforcer, state: FakeCPUState) -> None:
         assert await script.synchronize(container("s", cpus="0-3")) == {"s": "2-3"}
         await until(lambda: [changes(request) for request in script.updates] == [{"s": "2-3"}])
@@ -573,7 +575,7 @@ def test_what_was_reported_with_an_event_is_confirmed() -> None:
     with_script(scenario, FakeCPUState(machine(4), A), runtime=NEW)
 
 
-def test_many_changes_at_once_are_few_calls() -> None:
+def test_concurrent_changes_are_batched() -> None:
     async def scenario(script: Scripted, enforcer: NriEnforcer, state: FakeCPUState) -> None:
         await script.synchronize(*(container(f"c{n}", cpus="0-3") for n in range(50)))
         script.updates.clear()
@@ -585,7 +587,7 @@ def test_many_changes_at_once_are_few_calls() -> None:
     with_script(scenario, FakeCPUState(machine(4)), runtime=NEW)
 
 
-def test_events_of_unknown_containers_do_no_harm() -> None:
+def test_events_of_unknown_containers_are_ignored() -> None:
     async def scenario(script: Scripted, enforcer: NriEnforcer, state: FakeCPUState) -> None:
         await script.synchronize()
         empty = nri.StopContainerRequest()
@@ -598,7 +600,7 @@ def test_events_of_unknown_containers_do_no_harm() -> None:
     with_script(scenario, FakeCPUState(machine(4)))
 
 
-def test_a_lost_runtime_ends_the_waiting() -> None:
+def test_a_disconnected_runtime_ends_pending_waits() -> None:
     async def scenario(script: Scripted, enforcer: NriEnforcer, state: FakeCPUState) -> None:
         await script.synchronize(container("s", cpus="0-3"))
         script.stuck = asyncio.Event()
@@ -613,9 +615,9 @@ def test_a_lost_runtime_ends_the_waiting() -> None:
     with_script(scenario, FakeCPUState(machine(4)), runtime=NEW, apply_timeout=10.0)
 
 
-def test_without_a_runtime_there_is_a_reason_and_nothing_fails() -> None:
+def test_without_a_runtime_the_problem_is_reported() -> None:
     async def whole() -> None:
-        async with directory() as path:
+        with short_directory() as path:
             state = FakeCPUState(machine(4))
             enforcer = NriEnforcer(
                 state, lambda: state.topology, settings(path), shortest=0.001, longest=0.01

@@ -63,7 +63,7 @@ def test_claims_are_read_from_the_environment() -> None:
     assert env_claims == ContainerEnv({"u-1": cpus("0-1,4"), "u-2": cpus("3")})
 
 
-def test_requests_are_read_next_to_their_claim_only() -> None:
+def test_requests_require_their_claim() -> None:
     env_claims = read_env(
         [
             "DRA_CPUSET_u=0-3",
@@ -91,14 +91,14 @@ def test_requests_are_read_next_to_their_claim_only() -> None:
         ),
     ],
 )
-def test_a_malformed_environment_fails_in_the_go_drivers_words(entry: str, text: str) -> None:
+def test_a_malformed_environment_fails_with_the_go_drivers_message(entry: str, text: str) -> None:
     fault = read_env(["A=b", entry])
     assert isinstance(fault, PinFault)
     assert fault.reason is PinFaultReason.MALFORMED
     assert fault.message == text
 
 
-def test_sets_that_no_machine_has_are_refused_and_cost_nothing() -> None:
+def test_huge_cpusets_are_refused_quickly() -> None:
     for value in ("0-999999999999", "0," * 40_000 + "1", "9" * 300):
         fault = read_env([f"DRA_CPUSET_u={value}"])
         assert isinstance(fault, PinFault)
@@ -110,19 +110,19 @@ def test_sets_that_no_machine_has_are_refused_and_cost_nothing() -> None:
         st.one_of(st.text(), st.text().map("DRA_CPUSET_u=".__add__), st.text().map("DRA_CPUSET".__add__))
     )
 )
-def test_whatever_an_environment_reports_nothing_raises(entries: list[str]) -> None:
+def test_any_environment_is_read_without_an_error(entries: list[str]) -> None:
     env_claims = read_env(entries)
     assert env_claims.message if isinstance(env_claims, PinFault) else isinstance(env_claims.claims, dict)
 
 
-# -- who gets what
+# -- desired cpusets
 
 
-def test_without_claims_the_shared_pool() -> None:
+def test_a_container_without_claims_gets_the_shared_pool() -> None:
     assert want(view("c"), FakeCPUState(machine(6), A, reserved="5")) == DesiredCpuset(cpus("2-4"))
 
 
-def test_with_a_claim_its_cpus_and_no_others() -> None:
+def test_a_container_with_a_claim_gets_only_its_cpus() -> None:
     found = want(view("c", A), FakeCPUState(machine(6), A))
     assert (found.cpus, found.exclusive, found.mems, found.lift_quota) == (
         cpus("0-1"),
@@ -150,12 +150,12 @@ def test_the_claims_own_mix_wins() -> None:
     assert want(view("c", yes, no), state).cpus == cpus("0-3")
 
 
-def test_mix_with_nothing_shared_is_what_is_claimed() -> None:
+def test_mix_without_shared_cpus_is_the_claims_cpus() -> None:
     whole = hold("a", "0-3")
     assert want(view("c", whole), FakeCPUState(machine(4), whole), include_shared=True).cpus == cpus("0-3")
 
 
-def test_requests_are_kept_apart_if_asked_for() -> None:
+def test_requests_are_separate_if_configured() -> None:
     state = FakeCPUState(machine(6), B)
     picks = view("c", B, requests={"b": frozenset({"y"})})
     assert want(picks, state).cpus == cpus("2-3")
@@ -167,7 +167,7 @@ def test_requests_are_kept_apart_if_asked_for() -> None:
     assert want(foreign, state, per_request_cpus=True).cpus == cpus("2-3")
 
 
-def test_requests_of_an_adopted_holding_are_not_known() -> None:
+def test_requests_of_an_adopted_allocation_are_unknown() -> None:
     old = replace(B, adopted=True)
     picks = view("c", B, requests={"b": frozenset({"y"})})
     assert want(picks, FakeCPUState(machine(6), old), per_request_cpus=True).cpus == cpus("2-3")
@@ -208,19 +208,19 @@ def test_an_empty_pool_is_a_fault_and_never_an_empty_set() -> None:
     assert str(fault) == "default/c/c: no shared CPUs are left for containers without exclusive CPUs"
 
 
-def test_a_driver_without_any_cpus_has_no_report() -> None:
+def test_without_cpus_the_desired_cpuset_is_empty() -> None:
     assert want(view("c"), FakeCPUState(machine(4), reserved="0-3")) == DesiredCpuset(EMPTY)
 
 
-def test_claims_without_cpus_give_none() -> None:
+def test_claims_without_cpus_have_no_effect() -> None:
     admin = ClaimAllocation(A.ref, ())
     assert want(view("c", admin), FakeCPUState(machine(4), admin)).cpus == cpus("0-3")
 
 
-# -- who gets nothing
+# -- refused containers
 
 
-def test_a_unprepared_claim_is_refused() -> None:
+def test_an_unprepared_claim_is_refused() -> None:
     fault = refused(view("c", A), FakeCPUState(machine(4)))
     assert fault.message == 'claim "a" is not prepared by this driver'
 
@@ -236,7 +236,7 @@ def test_a_claim_in_dispute_is_refused() -> None:
     assert "two say otherwise" in fault.message
 
 
-def test_a_claim_of_another_pod_is_refused_unless_that_is_wanted() -> None:
+def test_a_claim_of_another_pod_is_refused_unless_configured() -> None:
     state, owners = FakeCPUState(machine(4), A), {"a": "uid-other"}
     fault = refused(view("c", A), state, owners)
     assert fault.message == 'claimUID "a" already bound to pod "uid-other"'
@@ -251,14 +251,14 @@ def test_a_claim_of_another_namespace_is_refused() -> None:
     assert want(view("c", unknown), FakeCPUState(machine(4), unknown)).cpus == cpus("0-1")
 
 
-def test_every_reason_has_words() -> None:
+def test_every_reason_has_a_message() -> None:
     for reason in PinFaultReason:
         fault = PinFault(reason, "id", "ns/pod/c", "uid", cpus("1"), cpus("2"), "other", "why")
         assert fault.message
         assert str(fault).startswith("ns/pod/c: ")
 
 
-# -- those that run already
+# -- running containers
 
 
 def test_a_running_container_with_a_lost_claim_is_moved_to_the_shared_pool() -> None:
@@ -268,7 +268,7 @@ def test_a_running_container_with_a_lost_claim_is_moved_to_the_shared_pool() -> 
     assert decision.fault.reason is PinFaultReason.UNKNOWN
 
 
-def test_a_running_container_keeps_the_claims_that_are_good() -> None:
+def test_a_running_container_keeps_its_valid_claims() -> None:
     decision = decide(view("c", A, B), snapshot(FakeCPUState(machine(6), B)))
     assert decision.desired is not None
     assert decision.desired.cpus == cpus("2-3")
@@ -276,7 +276,7 @@ def test_a_running_container_keeps_the_claims_that_are_good() -> None:
     assert decision.fault.claim == "a"
 
 
-def test_a_running_container_keeps_what_it_has_if_the_right_cpus_are_unknown() -> None:
+def test_a_running_container_keeps_its_cpus_if_the_correct_ones_are_unknown() -> None:
     whole = hold("a", "0-3")
     for container, state in (
         (view("c", A), FakeCPUState(machine(4), hold("a", "2-3"))),
@@ -314,7 +314,7 @@ def test_a_late_container_of_a_released_claim_gets_the_shared_cpus() -> None:
     assert decision.fault.reason is PinFaultReason.UNKNOWN
 
 
-def test_a_late_container_keeps_what_it_has_while_the_claim_is_disputed() -> None:
+def test_a_late_container_keeps_its_cpus_while_the_claim_is_disputed() -> None:
     state = FakeCPUState(machine(4), replace(A, disputed="why"))
     decision = decide(view("one", A), replace(snapshot(state), owners={"a": "uid-other"}))
     assert decision.desired is None
@@ -322,7 +322,7 @@ def test_a_late_container_keeps_what_it_has_while_the_claim_is_disputed() -> Non
     assert decision.fault.reason is PinFaultReason.DISPUTED
 
 
-def test_a_snapshot_never_shares_what_is_allocated() -> None:
+def test_allocated_cpus_are_never_shared() -> None:
     class Torn(FakeCPUState):
         @property
         def shared(self) -> CpuSet:
@@ -372,20 +372,20 @@ def _said(text: str) -> CpuSet:
 
 
 def _right(container: ContainerView, state: FakeCPUState) -> ContainerView:
-    """Return where 9999 stands, and the CPU state."""
+    """Return the position of 9999, and the CPU state."""
     return replace(
         container,
         claims={
             uid: state.allocations[uid].assigned
-            if said == CpuSet([9999]) and uid in state.allocations
-            else said
-            for uid, said in container.claims.items()
+            if named == CpuSet([9999]) and uid in state.allocations
+            else named
+            for uid, named in container.claims.items()
         },
     )
 
 
 @given(cpu_states(), containers(), st.booleans(), st.booleans(), st.booleans())
-def test_exclusive_cpus_are_exclusive_whatever_there_is(
+def test_exclusive_cpus_are_exclusive_for_any_containers(
     state: FakeCPUState, others: list[ContainerView], include_shared: bool, mems: bool, running: bool
 ) -> None:
     at = snapshot(state, include_shared=include_shared, mems=mems)
@@ -423,6 +423,6 @@ def test_an_admitted_container_keeps_its_cpuset(state: FakeCPUState, others: lis
             assert decision.fault is not None
 
 
-def test_the_environment_of_a_holding_is_read_back() -> None:
+def test_the_environment_of_an_allocation_survives_a_round_trip() -> None:
     env_claims = read_env(env(A, B))
     assert env_claims == ContainerEnv({"a": cpus("0-1"), "b": cpus("2-3")})

@@ -1,15 +1,15 @@
-"""The pods of a node, from an API server in this process."""
+"""Pods of a node, from an API server in this process."""
 
 from __future__ import annotations
 
 from plimsoll.client.endpoints import NODES, PODS
 from plimsoll.drivers.cpu.pinning.pods import NodePods
-from tests.smoke.objects import node, pod
+from tests.manifests import node, pod
 from tests.unit.apiserver.build import ApiHarness, run
-from tests.unit.drivers.cpu.pinning.builders import until
+from tests.waiting import until
 
 
-def test_the_pods_of_this_node_are_followed() -> None:
+def test_pods_of_the_node_are_watched() -> None:
     async def scenario(harness: ApiHarness) -> None:
         client = harness.client
         for name in ("node-a", "node-b"):

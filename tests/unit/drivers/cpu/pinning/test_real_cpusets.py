@@ -1,4 +1,4 @@
-"""On the cpusets of this machine, where it has some and lets us: processes really move."""
+"""Pinning with the cpusets of this machine, if they can be used."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from plimsoll.drivers.cpu.pinning.cgroups import CgroupEnforcer
 from plimsoll.drivers.cpu.pinning.cpusets import Hierarchy, find_hierarchy
 from plimsoll.drivers.cpu.pinning.plan import ContainerView, PinFaultReason
 from tests.unit.drivers.cpu.pinning.builders import FakeCPUState, hold, machine, settings
-from tests.unit.drivers.cpu.pinning.test_cgroups import Pods, pod
+from tests.unit.drivers.cpu.pinning.cgroup_harness import Pods, pod
 
 MOUNT = Path("/sys/fs/cgroup")
 
@@ -28,7 +28,7 @@ def affinity(pid: int) -> CpuSet:
 
 
 class Tree:
-    """Cgroups below a root of ours, each with a process."""
+    """Cgroups below a test root, each with a process."""
 
     def __init__(self, hierarchy: Hierarchy) -> None:
         self.root = hierarchy.root / f"plimsoll-pin-{os.getpid()}"
@@ -82,7 +82,7 @@ def tree() -> Iterator[Tree]:
         here.end()
 
 
-def test_processes_run_where_they_should_and_go_back(tree: Tree, tmp_path: Path) -> None:
+def test_processes_are_pinned_and_released(tree: Tree, tmp_path: Path) -> None:
     count = max(os.sched_getaffinity(0)) + 1
     topology = machine(count)
     own = hold("a", "0")

@@ -1,4 +1,4 @@
-"""Open problems of the Go driver that are solved by how CPUs are chosen, each named after its number."""
+"""Open problems of the Go driver that CPU selection solves, named after their numbers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def cpus(answer: Assigned | InsufficientCpus) -> str:
 
 
 def test_problem_1_core_ids_unique_only_inside_a_socket() -> None:
-    """2 sockets x 4 cores x 2 threads, 1-3,8-11 free, 4 CPUs: not 5 and 13, which are of the other socket."""
+    """2 sockets x 4 cores x 2 threads, 1-3,8-11 free, 4 CPUs: not 5 and 13, which are in the other socket."""
     machine = make_machine(sockets=2, cores=4, threads=2, core_ids="repeat")
     assert [str(core) for core in machine.cores.values()][:5] == ["0,8", "1,9", "2,10", "3,11", "4,12"]
     assert {cpu.core_id for cpu in machine.cpus} == {0, 1, 2, 3}
@@ -35,7 +35,7 @@ def test_problem_1_core_ids_unique_only_inside_a_socket() -> None:
 
 
 def test_problem_1_even_with_core_ids_that_repeat_nothing_else_is_taken() -> None:
-    """Whatever a machine calls its cores, what is handed out is what is free."""
+    """Whatever the core IDs of a machine are, allocated CPUs were free."""
     rows = [
         {"cpu": cpu, "core": cpu % 4, "socket": cpu // 4 % 2, "numa": cpu // 4 % 2, "uncore": cpu // 4 % 2}
         for cpu in range(16)
@@ -51,7 +51,7 @@ def test_problem_1_even_with_core_ids_that_repeat_nothing_else_is_taken() -> Non
 
 
 def test_problem_2_siblings_of_four_threads() -> None:
-    """A core of four threads is taken whole, and single threads of a core that is in use already."""
+    """A core of four threads is taken as a unit, and single threads from a core that is already in use."""
     machine = make_machine(cores=4, threads=4)
     assert cpus(assign(machine, machine.all, 4)) == "0,4,8,12"
     plain = AssignOptions(align_l3=False)
@@ -86,7 +86,7 @@ def test_problem_3_uneven_cores_never_give_what_is_not_free() -> None:
 
 
 def test_problem_3_cores_are_counted_as_they_are() -> None:
-    """Without the kubelet's quirks cores of two threads are whole with two."""
+    """Without the kubelet's quirks, cores of two threads are full with two."""
     real = AssignOptions(align_l3=False, quirks=False)
     free = HYBRID.all - CpuSet.parse("0,8-11")
     assert cpus(assign(HYBRID, free, 4, real)) == "2-5"

@@ -16,14 +16,16 @@ from plimsoll.protocols.dra import ClaimRef
 from tests.unit.drivers.cpu.machines import make_machine
 from tests.unit.drivers.cpu.state.fixtures import (
     MACHINE,
+    NICS,
+    ROOT,
     AllocationSpec,
     Container,
     CPUStateFixture,
     make_claim,
+    make_rooted,
     opaque,
     uid_of,
 )
-from tests.unit.drivers.cpu.state.test_affinity import NICS, ROOT, make_rooted
 
 N0 = "cpudevnuma000"
 MACHINE_DEVICE = "cpudevmachine"
@@ -99,7 +101,7 @@ def test_problem_12_a_cpu_that_was_skipped_can_neither_be_claimed_nor_counted(
 
 
 def test_issue_258_claims_survive_a_restart(fixture: CPUStateFixture) -> None:
-    """A claim whose container has not been made yet, or is between two runs, keeps its CPUs."""
+    """A claim whose container has not been created yet, or is restarting, keeps its CPUs."""
     allocation = prepared(fixture.open(), make_claim(1, AllocationSpec(N0, "2")))
     again = fixture.open()
     assert again.check_containers([]) == ()  # the runtime knows of no container
@@ -132,7 +134,7 @@ def test_issues_235_and_239_a_container_that_restarts_finds_its_cpus(
 
 
 def test_issue_188_cpus_are_allocated_from_prepare_to_unprepare(fixture: CPUStateFixture) -> None:
-    """Nothing between them gives CPUs away: no container's end, no restart, no CPU that goes offline."""
+    """No event in between releases CPUs: no container exit, no restart, no CPU that goes offline."""
     state = fixture.open()
     claim = make_claim(1, AllocationSpec(N0, "2"))
     allocation = prepared(state, claim)
@@ -174,7 +176,7 @@ def test_issue_229_an_external_allocator_names_the_cpus(fixture: CPUStateFixture
 
 
 def test_issue_164_single_cpus_are_named_without_a_device_for_each(fixture: CPUStateFixture) -> None:
-    """Any CPUs of the one device of a machine, in two lines of configuration."""
+    """Any CPUs of the machine's single device, in two lines of configuration."""
     fixture.extra |= MACHINE
     state = fixture.open()
     allocation = prepared(

@@ -1,4 +1,4 @@
-"""Open problems of the Go driver that lie in what is published and in what can be set."""
+"""Open problems of the Go driver that published devices and settings solve."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_problem_12_skipped_cpus_are_not_counted() -> None:
 
 
 def test_issue_104_full_l3_claims() -> None:
-    """A request without an amount takes a whole cache, and no other claim gets a CPU of it."""
+    """A request without an amount takes a full cache, and no other claim gets a CPU of it."""
     settings = CpuSettings(NODE, group_by=GroupBy.L3)
     devices = publish(SERVER, group_by=GroupBy.L3)
     assert [attributes(device)["dra.cpu/cacheL3ID"] for device in devices] == [0, 1, 2, 3]
@@ -103,7 +103,7 @@ def test_issue_45_full_physical_cores() -> None:
 
 
 def test_issue_290_more_than_32_cpus_are_claimed_from_a_group() -> None:
-    """A claim has at most 32 results, which is the API's limit for single CPUs; of a group it is one."""
+    """A claim has at most 32 results, which limits single CPUs; a group is one result."""
     machine = make_machine(cores=40)
     single = publish(machine, mode=DeviceMode.INDIVIDUAL)
     assert len(picked(ask(single, None, count=32, mode=DeviceMode.INDIVIDUAL))[0]) == 32
@@ -136,7 +136,7 @@ def test_issue_299_legacy_attributes_are_still_there() -> None:
 
 
 def test_issue_114_a_nic_and_its_cpus_lie_together() -> None:
-    """The standard attribute is what both drivers have in common, so the scheduler can match it."""
+    """Both drivers publish the standard attribute, so the scheduler can match it."""
     cpus = [convert(tree, ResourceSlice) for tree in slices_of(publish(SERVER), CpuSettings(NODE))]
     name = "resource.kubernetes.io/numaNode"
     nics = resource_slice(
@@ -156,7 +156,7 @@ def test_issue_114_a_nic_and_its_cpus_lie_together() -> None:
 
 
 def test_issue_316_an_external_allocator_is_reported_the_topology() -> None:
-    """Every CPU's place is in its device; of a group it is what its CPUs have in common."""
+    """The position of every CPU is in its device; a group has the properties that its CPUs share."""
     (cpu, *_) = [attributes(device) for device in publish(SERVER, mode=DeviceMode.INDIVIDUAL)][-1:]
     last = SERVER.cpus[-1]
     assert (cpu["dra.cpu/cpuID"], cpu["dra.cpu/socketID"]) == (last.id, last.socket)

@@ -14,7 +14,8 @@ from plimsoll.drivers.cpu.pinning.plan import PinFaultReason
 from plimsoll.protocols.messages import nri
 from plimsoll.protocols.nri import NriEvent
 from tests.unit.drivers.cpu.machines import make_machine
-from tests.unit.drivers.cpu.pinning.builders import FakeCPUState, env, hold, machine, until
+from tests.unit.drivers.cpu.pinning.builders import FakeCPUState, env, hold, machine
+from tests.unit.drivers.cpu.pinning.cgroup_harness import Pods, place, pod, run_enforcer
 from tests.unit.drivers.cpu.pinning.runtimes import (
     OwnRuntime,
     Scripted,
@@ -27,7 +28,7 @@ from tests.unit.drivers.cpu.pinning.runtimes import (
     with_script,
 )
 from tests.unit.drivers.cpu.pinning.stand_in import CPUS, V1
-from tests.unit.drivers.cpu.pinning.test_cgroups import Pods, place, pod, run_enforcer
+from tests.waiting import until
 
 A, B = hold("a", "0-1"), hold("b", "2")
 
@@ -225,7 +226,7 @@ def test_issue_109_containers_made_while_disconnected() -> None:
 
 
 def test_issue_279_shared_containers_are_updated_without_a_lock_up() -> None:
-    """Never from a handler, never where the runtime may lock up, and then with the next event."""
+    """Never from a handler if the runtime may deadlock, but with the next event."""
 
     async def old(script: Scripted, enforcer: NriEnforcer, state: FakeCPUState) -> None:
         await script.synchronize(container("s", cpus="2-3"))
@@ -276,7 +277,7 @@ def test_issues_235_and_239_a_container_that_restarts() -> None:
 
 
 def test_seen_live_shared_containers_get_their_cpus_back() -> None:
-    """Two CPUs: a claimed container on 0, its sidecar and another pod on 1, and back after it is gone."""
+    """Two CPUs: a claimed container on 0, its sidecar and another pod on 1, and back after it is deleted."""
 
     async def scenario(runtime: OwnRuntime, enforcer: NriEnforcer, state: FakeCPUState) -> None:
         await runtime.add("other")

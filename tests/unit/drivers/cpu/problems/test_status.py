@@ -1,9 +1,10 @@
-"""Open problems of the Go driver that device statuses of claims solve, in a whole cluster."""
+"""Open problems of the Go driver that device statuses of claims solve, in a full cluster."""
 
 from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -14,15 +15,26 @@ from plimsoll.client.endpoints import RESOURCE_CLAIMS
 from plimsoll.drivers.cpu import driver as driver_module
 from plimsoll.drivers.cpu.driver import CpuDriver
 from plimsoll.errors import ApiError
-from tests.unit.drivers.cpu import test_driver as stage
+from tests.unit.drivers.cpu.driver_harness import (
+    MACHINE,
+    DriverHarness,
+    pod,
+    run_scenario,
+    running_cluster,
+    template,
+)
 from tests.unit.drivers.cpu.machines import switch_off, write_sysfs
-from tests.unit.drivers.cpu.test_driver import MACHINE, DriverHarness, pod, run_scenario, template, until
+from tests.waiting import until
 
-harness = stage.harness
+
+@pytest.fixture
+def harness() -> Iterator[DriverHarness]:
+    with running_cluster(template("two", "2"), template("most", "4")) as harness:
+        yield harness
 
 
 def seen(harness: DriverHarness) -> dict[str, dict[str, Any]]:
-    """Return what a control plane sees of claims: by the pod that uses each, its one device."""
+    """Return the device of each claim as a control plane sees it, by pod."""
     found = {}
     for claim in harness.cluster.client.list(RESOURCE_CLAIMS):
         status = claim.get("status", {})

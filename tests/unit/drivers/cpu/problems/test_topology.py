@@ -1,4 +1,4 @@
-"""Open problems of the Go driver that reading the machine rightly solves."""
+"""Open problems of the Go driver that reading the topology correctly solves."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ from tests.waiting import DEADLINE
 
 
 def test_problem_1_core_ids_unique_only_inside_a_socket(tmp_path: Path) -> None:
-    """2 sockets x 4 cores x 2 threads, NUMA 0 with 1-3,8-11 free, 4 CPUs asked: none of the other socket."""
+    """2 sockets x 4 cores x 2 threads, NUMA 0 with 1-3,8-11 free, 4 CPUs requested: none of the other
+    socket.
+    """
     write_sysfs(make_machine(sockets=2, cores=4, threads=2, core_ids="repeat"), tmp_path)
     topology = read_topology(tmp_path)
     assert {cpu.core_id for cpu in topology.cpus} == {0, 1, 2, 3}  # what the machine says, and is published

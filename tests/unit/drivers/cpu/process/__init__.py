@@ -1,1 +1,1 @@
-"""Drivers as processes."""
+"""Tests of driver processes."""

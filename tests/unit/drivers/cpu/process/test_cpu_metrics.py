@@ -1,4 +1,4 @@
-"""Metrics of the CPU driver: the Go driver's to the letter, and ours."""
+"""Metrics of the CPU driver: those of the Go driver unchanged, and our own."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def page(metrics: CpuMetrics) -> str:
     return asyncio.run(read())
 
 
-def test_the_go_drivers_metrics_are_there_to_the_letter() -> None:
+def test_metrics_of_the_go_driver_exist_unchanged() -> None:
     lines = page(CpuMetrics(lambda: STATE)).splitlines()
     assert [line for line in GO.splitlines() if line not in lines] == []
     for operation in ("prepare", "unprepare"):
@@ -66,7 +66,7 @@ def test_the_go_drivers_metrics_are_there_to_the_letter() -> None:
     ]
 
 
-def test_what_happens_is_counted_and_the_rest_is_asked_for() -> None:
+def test_counters_and_gauges() -> None:
     now = [STATE]
     metrics = CpuMetrics(lambda: now[0])
     metrics.prepared("success", 0.02)
@@ -105,7 +105,7 @@ def test_what_happens_is_counted_and_the_rest_is_asked_for() -> None:
     assert "dra_cpu_allocated_cpus 0.0" in page(metrics)
 
 
-def test_every_metric_is_listed_as_it_is_reported() -> None:
+def test_the_metric_list_equals_the_exposed_metrics() -> None:
     families = {
         family.name: family
         for family in text_string_to_metric_families(page(CpuMetrics(lambda: STATE)))

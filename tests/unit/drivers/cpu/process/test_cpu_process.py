@@ -1,4 +1,4 @@
-"""The CPU driver as a process: start, health, shutdown, under faults of its peers."""
+"""CPU driver process: start, health and shutdown, with faults of its peers."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ import asyncio
 import json
 import logging
 import shutil
-import tempfile
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -32,9 +31,10 @@ from plimsoll.protocols import rpc
 from plimsoll.protocols.messages import registration
 from plimsoll.up.local_nodes import MACHINE
 from tests.deploy.accounts import end
-from tests.deploy.test_rights import allocated_claim, prepare
+from tests.directories import short_directory
+from tests.unit.drivers.cpu.allocated_claims import allocated_claim, prepare
 from tests.unit.drivers.cpu.machines import make_machine, write_sysfs
-from tests.waiting import DEADLINE
+from tests.waiting import DEADLINE, until
 
 NODE = "n1"
 BRISK = ProcessTimeouts(registration=0.2, poll=0.02)
@@ -42,12 +42,12 @@ BRISK = ProcessTimeouts(registration=0.2, poll=0.02)
 
 @pytest.fixture
 def root() -> Iterator[Path]:
-    with tempfile.TemporaryDirectory(prefix="p-", dir="/tmp") as directory:
-        yield Path(directory)
+    with short_directory() as path:
+        yield path
 
 
 def settings_in(root: Path) -> CpuSettings:
-    """A driver on a machine of 8 CPUs, one of them reserved, beside the agent of a node."""
+    """Return settings of a driver on a machine of 8 CPUs, one of them reserved, with a node agent."""
     write_sysfs(make_machine(numa=2, cores=4), root / "host")
     layout = Layout(root / "node")
     return CpuSettings(
@@ -96,12 +96,6 @@ async def driver_in(
     task.result()
 
 
-async def until(fine: Callable[[], Any]) -> None:
-    async with asyncio.timeout(DEADLINE):
-        while not fine():
-            await asyncio.sleep(0.01)
-
-
 async def get(process: CpuDriverProcess, path: str) -> tuple[int, str]:
     assert process.pages is not None
     async with (
@@ -143,7 +137,7 @@ def test_health_reports_the_real_state(root: Path) -> None:
     asyncio.run(scenario())
 
 
-def test_gauges_and_pages_are_right_after_a_restart(root: Path) -> None:
+def test_gauges_and_pages_after_a_restart(root: Path) -> None:
     async def scenario() -> None:
         settings = settings_in(root)
         async with cluster() as server, node_in(server, root):
@@ -277,7 +271,7 @@ def test_a_stop_request_during_startup_is_honored(root: Path) -> None:
     asyncio.run(scenario())
 
 
-def test_a_machine_that_cannot_be_read_ends_the_start_with_a_reason(root: Path) -> None:
+def test_an_unreadable_machine_fails_the_start_with_a_message(root: Path) -> None:
     async def scenario() -> None:
         settings = settings_in(root)
         shutil.rmtree(root / "host")

@@ -1,4 +1,4 @@
-"""The example of a cluster with GPUs runs as it stands."""
+"""GPU cluster of the examples."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 EXAMPLE = Path(__file__).parents[5] / "examples" / "gpu_cluster.py"
 
 
-def test_the_gpu_cluster_allocates_what_it_has() -> None:
+def test_the_gpu_example_allocates_its_devices() -> None:
     head, *lines = list(runpy.run_path(str(EXAMPLE))["schedule_jobs"]())
     assert head.split()[:3] == ["POD", "PROFILE", "NODE"]
     rows = [line.split(maxsplit=3) for line in lines]

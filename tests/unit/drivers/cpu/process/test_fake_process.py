@@ -1,4 +1,4 @@
-"""Drivers of a file as a process: control files, restarts, nodes without sockets, binding conditions."""
+"""Fake driver process: control files, restarts, nodes without sockets, binding conditions."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from plimsoll.drivers.plugin.plugin_server_group import NodePaths
 from plimsoll.errors import ConfigError, InputError
 from plimsoll.tools.device_file_check import require_valid_plan
 from plimsoll.up.local_cluster import LocalCluster
-from tests.waiting import DEADLINE
+from tests.waiting import wait_until
 
 Tree = dict[str, Any]
 GPU_POD = """
@@ -43,7 +43,7 @@ spec:
 
 
 def small(**fields: Any) -> Tree:
-    """A file with one driver of two devices."""
+    """Return a device file with one driver of two devices."""
     device = {"name": "gpu-{i}", "count": 2, **fields.pop("device", {})}
     return {"drivers": [{"name": "gpu.example.com", "devices": [device], **fields}]}
 
@@ -57,15 +57,8 @@ def devices_of(cluster: LocalCluster, driver: str = "gpu.example.com") -> list[s
     return sorted(device["name"] for each in slices for device in each["spec"].get("devices", ()))
 
 
-def wait_until(condition: Callable[[], bool], seconds: float = DEADLINE) -> None:
-    until = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < until, "not in time"
-        time.sleep(0.02)
-
-
 class Started:
-    """A process of drivers on the loop of a cluster."""
+    """Driver process on the event loop of a cluster."""
 
     def __init__(self, cluster: LocalCluster, process: FakeDriverProcess) -> None:
         self.cluster, self.process = cluster, process
@@ -116,7 +109,7 @@ def test_a_control_file_is_read_again_when_it_changes(
         assert "ignoring invalid control file" in caplog.text
 
 
-def test_a_control_file_that_cannot_be_used_at_the_start(tmp_path: Path) -> None:
+def test_an_invalid_control_file_fails_the_start(tmp_path: Path) -> None:
     control = tmp_path / "control.yaml"
     control.write_text("driver: []")
     with (
@@ -127,7 +120,7 @@ def test_a_control_file_that_cannot_be_used_at_the_start(tmp_path: Path) -> None
         pass
 
 
-def test_what_the_api_would_refuse_is_reported_at_the_start() -> None:
+def test_invalid_devices_are_reported_at_the_start() -> None:
     with (
         LocalCluster(nodes=["n"]) as cluster,
         pytest.raises(
@@ -138,7 +131,7 @@ def test_what_the_api_would_refuse_is_reported_at_the_start() -> None:
         pass
 
 
-def test_a_driver_that_starts_again_knows_what_it_gave() -> None:
+def test_a_restarted_driver_knows_its_prepared_claims() -> None:
     with LocalCluster(nodes=["n"], scheduler=True) as cluster:
         with started(cluster, small()):
             cluster.apply(GPU_POD)
@@ -158,7 +151,7 @@ def test_a_driver_that_starts_again_knows_what_it_gave() -> None:
             assert driver.allocated == {}
 
 
-def test_node_resources_in_the_form_that_is_asked_for() -> None:
+def test_node_resources_in_the_configured_form() -> None:
     tree = small(device={"nodeResources": {"memory": "1Gi"}})
     for form, field in (
         (Form.V1_36, "nodeAllocatableResourceMappings"),
@@ -196,17 +189,17 @@ def test_a_pod_waits_for_its_devices_to_be_attached() -> None:
 
 
 @pytest.mark.parametrize(
-    ("outcome", "said"),
+    ("outcome", "message"),
     [
         ("fail", "device binding failed: claim=p-dev-"),
         ("never", "waiting for binding conditions for device on node n"),
     ],
 )
-def test_devices_that_are_not_attached_keep_their_pod_waiting(outcome: str, said: str) -> None:
+def test_devices_that_are_not_attached_keep_their_pod_waiting(outcome: str, message: str) -> None:
     with LocalCluster(nodes=["n"], scheduler=True, drivers=binding(outcome=outcome)) as cluster:
         cluster.apply(GPU_POD)
         wait_until(
-            lambda: any(said in e.get("message", "") for e in cluster.client.list("events", "default"))
+            lambda: any(message in e.get("message", "") for e in cluster.client.list("events", "default"))
         )
         pod = cluster.client.get("pods", "p", "default")
         assert not pod["spec"].get("nodeName")
@@ -230,7 +223,7 @@ def test_drivers_outlast_an_agent() -> None:
 
 
 class OneDevice(Driver):
-    """The smallest driver there is."""
+    """Minimal driver."""
 
     name = "one.example.com"
 
@@ -244,7 +237,7 @@ class OneDevice(Driver):
         return [InjectedDevice((result.request,), self.node, result.device) for result in claim.results]
 
 
-def test_drivers_of_the_kit() -> None:
+def test_python_drivers_run_in_a_local_cluster() -> None:
     with LocalCluster(nodes=["a", "b"], drivers=[OneDevice, small()]) as cluster:
         slices = cluster.client.list("resourceslices")
         assert sorted((each["spec"]["driver"], each["spec"]["nodeName"]) for each in slices) == [
@@ -261,7 +254,7 @@ def test_drivers_of_the_kit() -> None:
         assert devices_of(cluster, "one.example.com") == ["it"]
 
 
-def test_drivers_that_cannot_be() -> None:
+def test_invalid_drivers_are_refused() -> None:
     with pytest.raises(InputError, match="set nodes="):
         LocalCluster(drivers="gpus")
     with pytest.raises(InputError, match="use a device file"):
@@ -292,14 +285,14 @@ def test_nodes_without_sockets_have_devices_too() -> None:
 
 
 @pytest.mark.plimsoll(nodes=["n"], scheduler=True, drivers="nics")
-def test_the_fixture_has_drivers(plimsoll_cluster: LocalCluster) -> None:
+def test_the_pytest_fixture_starts_drivers(plimsoll_cluster: LocalCluster) -> None:
     assert devices_of(plimsoll_cluster, "nic.example.com") == ["nic-0", "nic-1"]
 
 
 # -- the command
 
 
-def test_files_and_nodes_of_the_command() -> None:
+def test_command_line_files_and_nodes() -> None:
     assert [plan.name for plan in find_plans(["gpus", "nics"])] == ["gpu.example.com", "nic.example.com"]
     with pytest.raises(ConfigError, match=r"duplicate driver name gpu\.example\.com"):
         find_plans(["gpus", "gpus"])
@@ -328,7 +321,7 @@ def test_the_command_reports_errors(tmp_path: Path, capsys: pytest.CaptureFixtur
 @pytest.mark.parametrize(
     ("root", "message"), [("/dev/null/below", "Not a directory"), ("/" + "x" * 100, "at most 107 bytes")]
 )
-def test_a_root_that_cannot_be_used(root: str, message: str) -> None:
+def test_an_unusable_root_directory_is_reported(root: str, message: str) -> None:
     with LocalCluster(nodes=["n"]) as cluster:
         node_paths = [NodePaths("n", Path(root))]
         process = FakeDriverProcess(
@@ -338,7 +331,7 @@ def test_a_root_that_cannot_be_used(root: str, message: str) -> None:
             cluster._wait(process.start())
 
 
-def test_the_command_serves_until_it_is_asked_to_stop(tmp_path: Path) -> None:
+def test_the_command_serves_until_a_signal(tmp_path: Path) -> None:
     with LocalCluster(nodes=["n"], scheduler=True) as cluster:
         command = [sys.executable, "-m", "plimsoll.cli.main", "driver", "fake", "gpus", "--node", "n"]
         command += ["--kubeconfig", str(cluster.kubeconfig), "--root", str(cluster.node_root("n"))]

@@ -1,4 +1,4 @@
-"""Devices of a file from one end to the other: published, allocated, handed to containers, and given back."""
+"""Devices of a device file end to end: published, allocated, injected and released."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def cluster() -> Iterator[LocalCluster]:
 
 @pytest.fixture
 def space(cluster: LocalCluster) -> Iterator[str]:
-    """A namespace; its pods are gone, and their claims released, when the test ends."""
+    """Yield a namespace and delete its pods at the end."""
     name = cluster.new_namespace()
     yield name
     cluster.control_drivers({})
@@ -48,7 +48,7 @@ def request(device_class: str, name: str = "dev", expression: str = "", **more: 
 
 
 def pod_with(cluster: LocalCluster, space: str, name: str, *requests: Tree) -> None:
-    """A pod with a claim of its own."""
+    """Return a pod with its own claim."""
     cluster.apply(
         {
             "apiVersion": "resource.k8s.io/v1",
@@ -92,7 +92,7 @@ def cdi_files(cluster: LocalCluster, uid: str) -> list[Path]:
     return sorted(directory.glob(f"*{uid}*"))
 
 
-def test_a_partition_and_its_way_back(cluster: LocalCluster, space: str) -> None:
+def test_a_partition_is_allocated_and_released(cluster: LocalCluster, space: str) -> None:
     profile = 'device.attributes["gpu.example.com"].profile == "2g.10gb"'
     pod_with(cluster, space, "p", request("partition.gpu.example.com", expression=profile))
     claim = claim_of(cluster, space, running(cluster, space, "p"))
@@ -115,8 +115,8 @@ def test_a_partition_and_its_way_back(cluster: LocalCluster, space: str) -> None
     assert claim["metadata"]["uid"] not in driver.allocated
 
 
-def test_partitions_that_overlap_are_never_given_at_once(cluster: LocalCluster, space: str) -> None:
-    """More is asked for than there is; whatever is allocated fits together, and the rest waits."""
+def test_overlapping_partitions_are_never_allocated_together(cluster: LocalCluster, space: str) -> None:
+    """More is requested than available; allocated devices do not overlap, and the other pods stay pending."""
     profiles = [
         "1g.5gb",
         "2g.10gb",
@@ -208,7 +208,7 @@ def test_host_memory_of_an_accelerator_is_charged_to_the_pod(cluster: LocalClust
     assert ledger["memory"] == (3 * 1024 + 64) * 1024**2  # the pod's overhead is part of it
 
 
-def test_a_prepare_that_fails_is_seen_and_gets_over_it(cluster: LocalCluster, space: str) -> None:
+def test_a_failed_prepare_is_reported_and_retried(cluster: LocalCluster, space: str) -> None:
     cluster.control_drivers(
         "drivers: [{name: gpu.example.com, prepare: {failFirst: 1, message: warming up}}]"
     )
@@ -239,7 +239,7 @@ def test_health_is_in_the_status_of_the_pod(cluster: LocalCluster, space: str) -
     cluster.wait_for("pods", "p", space, is_health("Healthy"))
 
 
-def test_devices_vanish_and_come_back(cluster: LocalCluster, space: str) -> None:
+def test_devices_disappear_and_return(cluster: LocalCluster, space: str) -> None:
     def devices() -> int:
         slices = cluster.client.list("resourceslices", fields="spec.driver=gpu.example.com")
         return sum(len(each["spec"].get("devices", ())) for each in slices)

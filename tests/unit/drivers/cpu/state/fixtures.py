@@ -1,9 +1,9 @@
-"""Fixtures for CPU state tests: claims as values, and CPU states opened on a directory."""
+"""Fixtures for CPU state tests: claims, and CPU states opened on a directory."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +11,20 @@ import msgspec
 
 from plimsoll.api.codec import decode
 from plimsoll.api.cpuset import CpuSet
-from plimsoll.api.resource import ResourceClaim
+from plimsoll.api.resource import ResourceClaim, ResourceSlice
 from plimsoll.drivers.cpu.devices.groups import compute_layout
 from plimsoll.drivers.cpu.settings import DRIVER_NAME, CpuSettings, DeviceMode, GroupBy
+from plimsoll.drivers.cpu.state.cdi import CpuClaimCdiFile
+from plimsoll.drivers.cpu.state.claim_allocation import (
+    ClaimAllocation,
+    CpuAssignment,
+)
 from plimsoll.drivers.cpu.state.cpu_state import CPUState, read_allocated_cpus
+from plimsoll.drivers.cpu.state.prepare import PrepareContext
 from plimsoll.drivers.cpu.topology import Topology
 from plimsoll.drivers.plugin.driver import AllocatedClaim
 from plimsoll.protocols.dra import ClaimRef
+from tests.unit.drivers.cpu.machines import make_machine
 
 NODE = "node-a"
 
@@ -28,7 +35,7 @@ def uid_of(number: int) -> str:
 
 @dataclass(frozen=True)
 class AllocationSpec:
-    """One allocation result; an amount makes it one of many CPUs."""
+    """One allocation result; with an amount, one of many CPUs."""
 
     device: str
     amount: str | None = None
@@ -62,7 +69,9 @@ def make_claim(
     allocated: bool = True,
     namespace: str = "default",
 ) -> AllocatedClaim:
-    """A claim as the kit hands it over. `config` is the cpuConfig of all of it."""
+    """Return a claim as the plugin server passes it to a driver. `config` is its cpuConfig for all
+    requests.
+    """
     uid = uid_of(uid) if isinstance(uid, int) else uid
     given = list(configs)
     if config is not None:
@@ -131,7 +140,7 @@ class CPUStateFixture:
         return self.settings.cdi / f"dra.k8s.io-cpu_claim-{uid}.json"
 
     def write_foreign(self, uid: str | int, cpus: str) -> str:
-        """A file as the Go driver writes it."""
+        """Write a CDI file as the Go driver does."""
         uid = uid_of(uid) if isinstance(uid, int) else uid
         tree = {
             "cdiVersion": "0.8.0",
@@ -147,3 +156,56 @@ class CPUStateFixture:
 INDIVIDUAL: dict[str, Any] = {"mode": DeviceMode.INDIVIDUAL}
 MACHINE: dict[str, Any] = {"group_by": GroupBy.MACHINE}
 SOCKET: dict[str, Any] = {"group_by": GroupBy.SOCKET}
+
+
+def cpus(text: str) -> CpuSet:
+    return CpuSet.parse(text)
+
+
+def scene_of(offline: str = "", **extra: Any) -> PrepareContext:
+    topology = make_machine(sockets=2, cores=4, offline=cpus(offline))
+    settings = CpuSettings(node=NODE, kubelet_root=Path("/nowhere"), cdi=Path("/nowhere"), **extra)
+    return PrepareContext(settings, topology, compute_layout(topology, settings))
+
+
+def allocated(uid: str, text: str, **more: Any) -> ClaimAllocation:
+    assignment = CpuAssignment("a", NODE, "cpudevnuma000", cpus(text))
+    return ClaimAllocation(ClaimRef("default", f"name-{uid}", uid), (assignment,), **more)
+
+
+def record(*allocations: ClaimAllocation) -> dict[str, ClaimAllocation]:
+    return {allocation.ref.uid: allocation for allocation in allocations}
+
+
+def files(**contents: str) -> dict[str, CpuClaimCdiFile]:
+    return {uid: CpuClaimCdiFile(uid, cpus(text)) for uid, text in contents.items()}
+
+
+ROOT, NUMA = "resource.kubernetes.io/pcieRoot", "resource.kubernetes.io/numaNode"
+
+
+def make_rooted() -> Topology:
+    """Return two NUMA nodes of four CPUs, of which two each are near one PCIe root."""
+    plain = make_machine(sockets=2, cores=4)
+    return replace(plain, cpus=tuple(replace(c, pcie_roots=(f"pci0000:{c.id // 2}0",)) for c in plain.cpus))
+
+
+def slice_of(
+    generation: int = 1, driver: str = "nic.example.com", **devices: dict[str, Any]
+) -> ResourceSlice:
+    tree = {
+        "spec": {
+            "driver": driver,
+            "pool": {"name": "node-a", "generation": generation, "resourceSliceCount": 1},
+            "devices": [{"name": name, "attributes": given} for name, given in devices.items()],
+        }
+    }
+    return decode(msgspec.json.encode(tree), ResourceSlice)
+
+
+NICS = slice_of(
+    eth0={ROOT: {"string": "pci0000:10"}, NUMA: {"int": 0}},
+    eth1={ROOT: {"strings": ["pci0000:20", "pci0000:30"]}, NUMA: {"int": 1}},
+    bare={},
+    far={ROOT: {"string": "pci0000:f0"}, NUMA: {"int": 7}},
+)

@@ -2,48 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
-import msgspec
 import pytest
 
-from plimsoll.api.codec import decode
 from plimsoll.api.cpuset import CpuSet
-from plimsoll.api.resource import ResourceSlice
 from plimsoll.drivers.cpu.state.affinity import find_affinity, needs_affinity
-from plimsoll.drivers.cpu.topology import Topology
 from plimsoll.drivers.plugin.driver import AllocatedClaim
-from tests.unit.drivers.cpu.machines import make_machine
-from tests.unit.drivers.cpu.state.fixtures import AllocationSpec, make_claim
-
-ROOT, NUMA = "resource.kubernetes.io/pcieRoot", "resource.kubernetes.io/numaNode"
-
-
-def make_rooted() -> Topology:
-    """Two NUMA nodes of four CPUs; of each, the first two are near one PCIe root, the others near another."""
-    plain = make_machine(sockets=2, cores=4)
-    return replace(plain, cpus=tuple(replace(c, pcie_roots=(f"pci0000:{c.id // 2}0",)) for c in plain.cpus))
-
-
-def slice_of(
-    generation: int = 1, driver: str = "nic.example.com", **devices: dict[str, Any]
-) -> ResourceSlice:
-    tree = {
-        "spec": {
-            "driver": driver,
-            "pool": {"name": "node-a", "generation": generation, "resourceSliceCount": 1},
-            "devices": [{"name": name, "attributes": given} for name, given in devices.items()],
-        }
-    }
-    return decode(msgspec.json.encode(tree), ResourceSlice)
-
-
-NICS = slice_of(
-    eth0={ROOT: {"string": "pci0000:10"}, NUMA: {"int": 0}},
-    eth1={ROOT: {"strings": ["pci0000:20", "pci0000:30"]}, NUMA: {"int": 1}},
-    bare={},
-    far={ROOT: {"string": "pci0000:f0"}, NUMA: {"int": 7}},
+from tests.unit.drivers.cpu.state.fixtures import (
+    NICS,
+    NUMA,
+    ROOT,
+    AllocationSpec,
+    make_claim,
+    make_rooted,
+    slice_of,
 )
 
 
@@ -86,19 +59,19 @@ def test_cpus_near_a_device(claim: AllocatedClaim, affinity: str) -> None:
         constraints(),
     ],
 )
-def test_claims_that_are_tied_to_nothing(claim: AllocatedClaim) -> None:
+def test_claims_without_match_attribute_constraints(claim: AllocatedClaim) -> None:
     assert not needs_affinity(claim)
     assert find_affinity(claim, [NICS], make_rooted()) == {}
 
 
-def test_two_ties_of_one_request() -> None:
+def test_two_constraints_of_one_request() -> None:
     others = [AllocationSpec("eth0", request="a", driver="nic.example.com")]
     both = [{"matchAttribute": NUMA}, {"matchAttribute": ROOT}]
     claim = make_claim(1, AllocationSpec("cpudevnuma000", "2"), *others, constraints=both)
     assert find_affinity(claim, [NICS], make_rooted()) == {"cpus": CpuSet([2, 3])}
 
 
-def test_subrequests_are_tied_by_their_parent() -> None:
+def test_subrequests_have_the_constraints_of_their_parent() -> None:
     others = [AllocationSpec("eth0", request="nic/fast", driver="nic.example.com")]
     constraint = {"matchAttribute": ROOT, "requests": ["cpus", "nic"]}
     claim = make_claim(

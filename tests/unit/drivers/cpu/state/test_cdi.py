@@ -1,4 +1,4 @@
-"""CDI files of claims: the Go driver's, byte for byte in what they say, and reading whatever lies there."""
+"""CDI files of claims: equal to the Go driver's, and tolerant reading."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def make_holding(
     return ClaimAllocation(ClaimRef("default", "c", UID), assignments, per_request=per_request)
 
 
-def test_the_file_is_that_of_the_go_driver(tmp_path: Path) -> None:
+def test_the_cdi_file_equals_the_go_drivers(tmp_path: Path) -> None:
     assert write_file(tmp_path, make_holding("2-3", "10-11")) is None
     path = tmp_path / f"dra.k8s.io-cpu_claim-{UID}.json"
     assert [path] == list(tmp_path.iterdir())
@@ -54,7 +54,7 @@ def test_the_file_is_that_of_the_go_driver(tmp_path: Path) -> None:
     }
 
 
-def test_a_file_reads_back(tmp_path: Path) -> None:
+def test_a_cdi_file_survives_a_round_trip(tmp_path: Path) -> None:
     allocation = make_holding("2-3", "10-11", per_request=True)
     assert write_file(tmp_path, allocation) is None
     found, faults = read_files(tmp_path)
@@ -67,7 +67,7 @@ def test_a_file_reads_back(tmp_path: Path) -> None:
     assert read_files(tmp_path) == ({}, ())
 
 
-def test_requests_apart(tmp_path: Path) -> None:
+def test_separate_requests_have_separate_devices(tmp_path: Path) -> None:
     assert write_file(tmp_path, make_holding("2-3", "10-11", per_request=True)) is None
     directories = CdiCache([tmp_path])
     one = directories.edits([f"dra.k8s.io/cpu=claim-{UID}_b"])
@@ -95,7 +95,7 @@ def test_requests_without_cpus_have_no_device() -> None:
 
 
 @pytest.mark.parametrize("uid", ["", "a/b", "../x", "a\n", "x" * 300, "ü", "a=b", "-"])
-def test_uids_that_are_none(uid: str) -> None:
+def test_invalid_uids_are_refused(uid: str) -> None:
     assert validate_uid(uid)
 
 
@@ -143,7 +143,7 @@ def test_hostile_names(tmp_path: Path) -> None:
     assert all(file.fault and not file.cpus for file in files.values())
 
 
-def test_a_directory_that_is_none(tmp_path: Path) -> None:
+def test_a_missing_directory_has_no_files(tmp_path: Path) -> None:
     assert read_files(tmp_path / "missing") == ({}, ())
     (tmp_path / "file").write_text("")
     files, faults = read_files(tmp_path / "file")

@@ -1,4 +1,4 @@
-"""The record of holdings reads back as it was written, and nothing else is taken for one."""
+"""Checkpoint of CPU allocations."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ allocations = st.builds(
 
 
 @given(st.lists(allocations, max_size=4))
-def test_a_body_reads_back(given_holdings: list[ClaimAllocation]) -> None:
+def test_a_checkpoint_survives_a_round_trip(given_holdings: list[ClaimAllocation]) -> None:
     by_uid = {allocation.ref.uid: allocation for allocation in given_holdings}
     body = json.loads(json.dumps(encode_allocations(by_uid)))
     assert decode_allocations(body) == by_uid
@@ -112,7 +112,7 @@ GOOD: dict[str, Any] = {
         (("claims",), GOOD["claims"] * 2),
     ],
 )
-def test_bodies_that_are_none(path: tuple[Any, ...], value: Any) -> None:
+def test_malformed_checkpoints_are_refused(path: tuple[Any, ...], value: Any) -> None:
     body: Any = {"body": copy.deepcopy(GOOD)}
     decode_allocations(body["body"])
     place: Any = body
@@ -123,7 +123,7 @@ def test_bodies_that_are_none(path: tuple[Any, ...], value: Any) -> None:
         decode_allocations(body["body"])
 
 
-def test_the_record_is_in_the_directory_of_the_driver(tmp_path: Path) -> None:
+def test_the_checkpoint_is_in_the_driver_directory(tmp_path: Path) -> None:
     file = open_checkpoint(CpuSettings(node="n", kubelet_root=tmp_path))
     file.save(GOOD)
     assert (tmp_path / "plugins" / "dra.cpu" / "cpus.json").is_file()

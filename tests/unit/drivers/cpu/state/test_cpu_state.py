@@ -35,7 +35,7 @@ N0, N1 = "cpudevnuma000", "cpudevnuma001"
 
 @pytest.fixture
 def fixture(tmp_path: Path) -> CPUStateFixture:
-    """Two NUMA nodes: 0-3 and 8-11, 4-7 and 12-15."""
+    """Return two NUMA nodes: 0-3 and 8-11, 4-7 and 12-15."""
     return CPUStateFixture(tmp_path, make_machine(sockets=2, cores=4, threads=2))
 
 
@@ -58,7 +58,7 @@ def ref_of(number: int) -> ClaimRef:
 # -- prepare and release
 
 
-def test_a_claim_takes_cpus_and_gives_them_back(fixture: CPUStateFixture) -> None:
+def test_a_claim_allocates_and_releases_cpus(fixture: CPUStateFixture) -> None:
     state = fixture.open()
     everything, revision = state.shared, state.revision
     allocation = prepared(state, make_claim(1, AllocationSpec(N0, "2")))
@@ -73,7 +73,7 @@ def test_a_claim_takes_cpus_and_gives_them_back(fixture: CPUStateFixture) -> Non
     assert not fixture.open().allocations
 
 
-def test_answers_carry_requests_and_shares(fixture: CPUStateFixture) -> None:
+def test_responses_have_requests_and_shares(fixture: CPUStateFixture) -> None:
     state = fixture.open()
     claim = make_claim(
         1,
@@ -89,7 +89,7 @@ def test_answers_carry_requests_and_shares(fixture: CPUStateFixture) -> None:
     ]
 
 
-def test_devices_of_requests_apart(fixture: CPUStateFixture) -> None:
+def test_separate_requests_have_separate_devices(fixture: CPUStateFixture) -> None:
     fixture.extra["pin"] = PinSettings(per_request_cpus=True)
     state = fixture.open()
     allocation = prepared(state, make_claim(1, AllocationSpec(N0, "2", "a"), AllocationSpec(N0, "1", "b/x")))
@@ -123,7 +123,7 @@ def test_claims_without_cpus_succeed_and_leave_nothing(fixture: CPUStateFixture)
     assert state.release(ref_of(2)) is None
 
 
-def test_a_claim_is_answered_the_same_again(fixture: CPUStateFixture) -> None:
+def test_preparing_a_claim_again_gives_the_same_response(fixture: CPUStateFixture) -> None:
     state = fixture.open()
     claim = make_claim(1, AllocationSpec(N0, "2"))
     first = prepared(state, claim)
@@ -138,7 +138,7 @@ def test_a_claim_is_answered_the_same_again(fixture: CPUStateFixture) -> None:
     assert "another allocation" in refusal(state, make_claim(1, AllocationSpec(N0, "3")))
 
 
-def test_claims_do_not_overlap_until_nothing_is_left(fixture: CPUStateFixture) -> None:
+def test_claims_do_not_overlap_until_cpus_run_out(fixture: CPUStateFixture) -> None:
     state = fixture.open()
     taken = [prepared(state, make_claim(n, AllocationSpec(N0, "3"))).cpus for n in range(2)]
     assert len(union(taken)) == 6
@@ -156,11 +156,11 @@ def test_unused_claims_are_released(fixture: CPUStateFixture) -> None:
 
 
 @pytest.mark.parametrize("uid", ["", "../../etc/passwd", "a b", "x" * 300])
-def test_uids_that_are_none(fixture: CPUStateFixture, uid: str) -> None:
+def test_invalid_uids_are_refused(fixture: CPUStateFixture, uid: str) -> None:
     assert "cannot be prepared" in refusal(fixture.open(), make_claim(uid, AllocationSpec(N0, "2")))
 
 
-def test_the_shared_pool_is_asked_for(fixture: CPUStateFixture) -> None:
+def test_the_last_shared_cpus_are_allocated_only_if_unused(fixture: CPUStateFixture) -> None:
     state = fixture.open()
     both = make_claim(1, AllocationSpec(N0, "8"), AllocationSpec(N1, "8"))
     state.shared_pool_in_use = lambda: True
@@ -179,7 +179,7 @@ def test_shared_cpus_are_reported_to_claims_with_shared_cpus(fixture: CPUStateFi
     assert "DRA_SHARED_CPUSET" not in fixture.file(2).read_text()
 
 
-def test_why(fixture: CPUStateFixture) -> None:
+def test_explanation_of_an_allocation(fixture: CPUStateFixture) -> None:
     state = fixture.open()
     assert state.explain("x") == ["claim x has no CPUs"]
     prepared(state, make_claim(1, AllocationSpec(N0, "2", share="s")))
@@ -195,7 +195,7 @@ def test_why(fixture: CPUStateFixture) -> None:
 # -- restarts
 
 
-def test_holdings_are_the_same_after_a_restart(fixture: CPUStateFixture) -> None:
+def test_allocations_survive_a_restart(fixture: CPUStateFixture) -> None:
     state = fixture.open()
     prepared(
         state,
@@ -209,7 +209,7 @@ def test_holdings_are_the_same_after_a_restart(fixture: CPUStateFixture) -> None
     assert read_allocated_cpus(fixture.settings) == state.by_device
 
 
-def test_files_come_back_after_the_machine_was_started_again(fixture: CPUStateFixture) -> None:
+def test_files_are_written_again_after_a_reboot(fixture: CPUStateFixture) -> None:
     state = fixture.open()
     allocation = prepared(state, make_claim(1, AllocationSpec(N0, "2")))
     content = fixture.file(1).read_bytes()
@@ -218,7 +218,7 @@ def test_files_come_back_after_the_machine_was_started_again(fixture: CPUStateFi
     assert fixture.file(1).read_bytes() == content
 
 
-def test_a_damaged_record_is_rebuilt_from_the_files(fixture: CPUStateFixture) -> None:
+def test_a_damaged_checkpoint_is_rebuilt_from_the_files(fixture: CPUStateFixture) -> None:
     state = fixture.open()
     claim = make_claim(1, AllocationSpec(N0, "2", "a"), AllocationSpec(N1, "1", "b"))
     before = prepared(state, claim)
@@ -234,7 +234,7 @@ def test_a_damaged_record_is_rebuilt_from_the_files(fixture: CPUStateFixture) ->
     assert fixture.open().allocations == {uid_of(1): after}
 
 
-def test_a_claim_of_the_go_driver_is_taken_over(fixture: CPUStateFixture) -> None:
+def test_a_claim_of_the_go_driver_is_adopted(fixture: CPUStateFixture) -> None:
     uid = fixture.write_foreign(1, "2-3")
     content = fixture.file(1).read_bytes()
     state = fixture.open()
@@ -274,7 +274,7 @@ def test_a_disputed_claim_is_refused_until_it_is_released(fixture: CPUStateFixtu
     assert str(prepared(again, claim).cpus) == "0,8"
 
 
-def test_a_container_with_other_cpus(fixture: CPUStateFixture) -> None:
+def test_a_container_with_other_cpus_disputes_its_claim(fixture: CPUStateFixture) -> None:
     state = fixture.open()
     claim = make_claim(1, AllocationSpec(N0, "2"))
     allocation = prepared(state, claim)
@@ -322,11 +322,11 @@ def test_a_changed_mode_keeps_what_is_allocated(fixture: CPUStateFixture) -> Non
 
 
 class Killed(BaseException):
-    """The process ended here."""
+    """Simulated end of the process."""
 
 
 def steps(monkeypatch: pytest.MonkeyPatch, fail: Callable[[], None], at: int, *, after: bool) -> list[int]:
-    """Let the `at`-th step that touches the disk fail, before or after it was carried out."""
+    """Let the `at`-th disk operation fail, before or after it was carried out."""
     count = [0]
 
     def wrap(real: Callable[..., Any]) -> Callable[..., Any]:
@@ -356,7 +356,9 @@ def break_disk() -> None:
 
 
 def check(fixture: CPUStateFixture, state: CPUState) -> None:
-    """No CPU has two owners, and every CDI file that a container could use belongs to a held claim."""
+    """Check that no CPU has two owners, and that every CDI file that a container could use belongs to a
+    claim.
+    """
     fine = [allocation for allocation in state.allocations.values() if not allocation.disputed]
     assert len(fine) == len(state.allocations), "nothing here should make a dispute"
     assert len(union(h.cpus for h in fine)) == sum(len(h.cpus) for h in fine)
@@ -393,7 +395,7 @@ def set_up(fixture: CPUStateFixture, name: str) -> CPUState:
 
 
 @pytest.mark.parametrize(("name", "after"), list(cases()))
-def test_a_process_that_ends_at_any_step(tmp_path: Path, name: str, after: bool) -> None:
+def test_a_crash_at_any_step_leaks_nothing(tmp_path: Path, name: str, after: bool) -> None:
     for at in range(200):
         fixture = CPUStateFixture(tmp_path / str(at), make_machine(sockets=2, cores=4, threads=2))
         state = set_up(fixture, name)
@@ -422,7 +424,7 @@ def test_a_process_that_ends_at_any_step(tmp_path: Path, name: str, after: bool)
 
 
 @pytest.mark.parametrize(("name", "after"), list(cases()))
-def test_a_disk_that_fails_at_any_step(tmp_path: Path, name: str, after: bool) -> None:
+def test_a_disk_failure_at_any_step_leaks_nothing(tmp_path: Path, name: str, after: bool) -> None:
     for at in range(200):
         fixture = CPUStateFixture(tmp_path / str(at), make_machine(sockets=2, cores=4, threads=2))
         state = set_up(fixture, name)
@@ -447,7 +449,7 @@ def test_a_disk_that_fails_at_any_step(tmp_path: Path, name: str, after: bool) -
     raise AssertionError("no end")
 
 
-def test_nothing_is_prepared_while_the_record_cannot_be_saved(
+def test_nothing_is_prepared_while_the_checkpoint_cannot_be_saved(
     fixture: CPUStateFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     state = fixture.open()
@@ -464,7 +466,7 @@ def test_nothing_is_prepared_while_the_record_cannot_be_saved(
     assert not fixture.file(1).exists()
 
 
-def test_a_failed_file_undoes_the_record(fixture: CPUStateFixture) -> None:
+def test_a_failed_file_write_reverts_the_checkpoint(fixture: CPUStateFixture) -> None:
     state = fixture.open()
     assert not fixture.settings.cdi.exists()
     fixture.settings.cdi.write_text("no directory")
@@ -488,7 +490,7 @@ def test_a_file_that_cannot_be_removed_keeps_the_cpus(fixture: CPUStateFixture) 
     assert state.release(ref_of(1)) is None
 
 
-def test_readers_keep_what_they_have_read(fixture: CPUStateFixture) -> None:
+def test_snapshots_are_immutable(fixture: CPUStateFixture) -> None:
     state = fixture.open()
     before = state.allocations
     prepared(state, make_claim(1, AllocationSpec(N0, "2")))
@@ -497,7 +499,7 @@ def test_readers_keep_what_they_have_read(fixture: CPUStateFixture) -> None:
         state.allocations["x"] = replace(state.allocations[uid_of(1)])  # type: ignore[index]
 
 
-def test_requests_that_no_device_can_be_named_after(fixture: CPUStateFixture) -> None:
+def test_request_names_that_are_invalid_in_cdi_are_refused(fixture: CPUStateFixture) -> None:
     fixture.extra["pin"] = PinSettings(per_request_cpus=True)
     state = fixture.open()
     assert "invalid CDI Spec" in refusal(state, make_claim(1, AllocationSpec(N0, "2", "a b")))
@@ -515,7 +517,7 @@ def test_claims_from_many_threads(fixture: CPUStateFixture) -> None:
     assert fixture.open().allocations == state.allocations
 
 
-def test_what_another_driver_prepared_meanwhile_is_not_given_again(fixture: CPUStateFixture) -> None:
+def test_cpus_prepared_by_another_driver_are_not_allocated(fixture: CPUStateFixture) -> None:
     one, two = fixture.open(), fixture.open()
     first = prepared(one, make_claim(1, AllocationSpec(N0, "3")))
     second = prepared(two, make_claim(2, AllocationSpec(N0, "3")))

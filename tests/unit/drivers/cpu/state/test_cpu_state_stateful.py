@@ -65,7 +65,7 @@ class Naive:
         self.assigned, self.contested, self.disputed = {}, {}, set()
 
     def look(self, usable: set[int]) -> None:
-        """Compare record and files."""
+        """Compare the checkpoint with the files."""
         for uid, named in self.files.items():
             if uid not in self.assigned:
                 self.assigned[uid] = set(named)
@@ -248,7 +248,7 @@ class CPUStateMachine(RuleBasedStateMachine):
             uid for uid, cpus in self.model.assigned.items() if cpus & off
         }
 
-    # -- what always holds
+    # -- invariants
 
     @invariant()
     def it_is_as_the_model_says(self) -> None:

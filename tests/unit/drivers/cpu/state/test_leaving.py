@@ -18,8 +18,16 @@ from plimsoll.drivers.cpu.state.reconcile import reconcile
 from plimsoll.drivers.plugin import ClaimError
 from plimsoll.protocols.dra import ClaimRef
 from tests.unit.drivers.cpu.machines import make_machine
-from tests.unit.drivers.cpu.state.fixtures import NODE, AllocationSpec, make_claim
-from tests.unit.drivers.cpu.state.test_reconcile import allocated, cpus, files, record, scene_of
+from tests.unit.drivers.cpu.state.fixtures import (
+    NODE,
+    AllocationSpec,
+    allocated,
+    cpus,
+    files,
+    make_claim,
+    record,
+    scene_of,
+)
 
 MACHINE = make_machine(cores=4)
 CLAIM = make_claim(1, AllocationSpec("cpudevnuma000", "2"))
@@ -40,7 +48,7 @@ def open_state(settings: CpuSettings, released_elsewhere: Iterable[str] = ()) ->
 
 
 def leave(settings: CpuSettings) -> None:
-    """Another driver releases the claim of the record, and gives its CPUs to another one."""
+    """Let another driver release a checkpointed claim and allocate its CPUs again."""
     settings.plugin_dir.mkdir(parents=True)
     assert isinstance(open_state(settings).prepare(CLAIM), ClaimAllocation)
     assert cdi.remove_file(settings.cdi, UID) is None
@@ -51,7 +59,7 @@ def leave(settings: CpuSettings) -> None:
     )
 
 
-def test_a_claim_that_leaves_disputes_no_other_and_its_file_stays_away() -> None:
+def test_a_leaving_claim_disputes_no_other_and_its_file_is_not_rewritten() -> None:
     found = reconcile(record(allocated("x", "0-1")), files(y="0-1"), scene_of(), {"x"})
     assert found.allocations["x"] == allocated("x", "0-1")
     assert not found.allocations["y"].disputed

@@ -111,7 +111,7 @@ def test_shares_of_one_device_in_one_request_are_kept_apart() -> None:
     assert not found.assignments[0].cpus & found.assignments[1].cpus
 
 
-def test_results_of_other_drivers_are_passed_over() -> None:
+def test_results_of_other_drivers_are_ignored() -> None:
     claim = make_claim(1, AllocationSpec("gpu-0", driver="gpu.example.com"), AllocationSpec(N0, "2"))
     claim = replace(claim, results=claim.claim.status.allocation.devices.results)  # type: ignore[union-attr]
     assert len(plan(claim, scene_of()).assignments) == 1
@@ -138,7 +138,7 @@ def test_administrative_access_takes_no_cpus() -> None:
         ("1500m", 'CPU capacity for device "cpudevnuma000" must be a whole number, got 1500m'),
     ],
 )
-def test_amounts_that_are_none(amount: str | None, text: str) -> None:
+def test_invalid_amounts_are_refused(amount: str | None, text: str) -> None:
     assert refused(make_claim(1, AllocationSpec(N0, amount)), scene_of()).message == text
 
 
@@ -161,7 +161,7 @@ def test_no_allocation() -> None:
     assert fault.message == "claim default/claim-0001 has no allocation"
 
 
-def test_more_than_is_free() -> None:
+def test_more_cpus_than_free_are_refused() -> None:
     fault = refused(make_claim(1, AllocationSpec(N0, "3")), scene_of(allocated="0-2,8-10"))
     assert fault.why is PrepareErrorReason.NOT_ENOUGH
     assert (fault.requested, fault.available) == (3, 2)
@@ -170,7 +170,7 @@ def test_more_than_is_free() -> None:
     assert huge.why is PrepareErrorReason.NOT_ENOUGH
 
 
-def test_a_cpu_of_others() -> None:
+def test_a_cpu_of_another_claim_is_refused() -> None:
     context = scene_of(allocated="0", **INDIVIDUAL)
     fault = refused(make_claim(1, AllocationSpec("cpudev000")), context)
     assert fault.message == "claim default/claim-0001 has overlapping device assignment with other claims"
@@ -178,7 +178,7 @@ def test_a_cpu_of_others() -> None:
     assert twice.why is PrepareErrorReason.OVERLAP
 
 
-# -- what the claim's configuration says
+# -- claim configuration
 
 
 def test_options_of_the_claim() -> None:
@@ -202,7 +202,7 @@ def test_mix_of_the_claim() -> None:
     assert plan(claim, scene_of()).include_shared is True
 
 
-def test_a_configuration_that_cannot_be_used() -> None:
+def test_an_invalid_configuration_is_refused() -> None:
     fault = refused(make_claim(1, AllocationSpec(N0, "2"), config={"sorting": "random"}), scene_of())
     assert fault.why is PrepareErrorReason.CONFIG
     assert "sorting" in fault.message
@@ -261,7 +261,7 @@ def test_shared_cpus_cannot_be_named() -> None:
     assert str(context.layout.always_shared) in fault.message
 
 
-def test_cpus_that_are_not_understood_cannot_be_named() -> None:
+def test_cpus_without_topology_cannot_be_named() -> None:
     topology = replace(TWO, skipped=(SkippedCpu(77, "no core_id"),))
     fault = refused(cpuset_claim("2,77"), scene_of(topology, **MACHINE))
     assert fault.why is PrepareErrorReason.CPUSET_UNKNOWN
@@ -271,7 +271,7 @@ def test_cpus_that_are_not_understood_cannot_be_named() -> None:
 # -- the shared pool
 
 
-def test_the_last_shared_cpu() -> None:
+def test_the_last_shared_cpu_is_not_allocated() -> None:
     claim, context = make_claim(1, AllocationSpec(N0, "8"), AllocationSpec(N1, "8")), scene_of()
     assert len(plan(claim, context).cpus) == 16  # no container shares CPUs
     fault = refused(claim, context, shared_pool_in_use=True)
@@ -280,7 +280,7 @@ def test_the_last_shared_cpu() -> None:
     assert len(plan(make_claim(1, AllocationSpec(N0, "8")), context, shared_pool_in_use=True).cpus) == 8
 
 
-def test_the_minimum_is_always_left() -> None:
+def test_the_minimum_of_shared_cpus_is_kept() -> None:
     # The floor is kept by the domains; here a claim has held it since before it was set.
     context = scene_of(min_shared=2)
     allocated = scene_of(allocated=str(context.layout.always_shared), min_shared=2)
@@ -306,7 +306,7 @@ def test_near_cpus_are_preferred() -> None:
 
 @given(machines(), st.data())
 @hypothesis_settings(max_examples=examples(60), deadline=None)
-def test_preferring_changes_nothing_but_the_choice(topology: Topology, data: st.DataObject) -> None:
+def test_a_preference_changes_only_the_choice(topology: Topology, data: st.DataObject) -> None:
     ids = sorted(topology.all)
     available = CpuSet(data.draw(st.lists(st.sampled_from(ids), unique=True)))
     affinity = CpuSet(data.draw(st.lists(st.sampled_from(ids), unique=True)))
@@ -326,7 +326,7 @@ def test_preferring_changes_nothing_but_the_choice(topology: Topology, data: st.
 # -- again
 
 
-def test_the_same_allocation_again() -> None:
+def test_preparing_the_same_allocation_again() -> None:
     context = scene_of()
     claim = make_claim(1, AllocationSpec(N0, "2", "a"), AllocationSpec(N0, "2", "b", share="s"))
     allocation = ClaimAllocation(claim.ref, plan(claim, context).assignments)
@@ -362,7 +362,7 @@ def test_other_single_cpus_are_refused() -> None:
     assert fault.message == expected
 
 
-# -- taken over
+# -- adopted CPUs
 
 
 def adopted(cpus: str) -> ClaimAllocation:
@@ -371,7 +371,7 @@ def adopted(cpus: str) -> ClaimAllocation:
     return ClaimAllocation(ClaimRef("", "", "x"), assignments, adopted=True)
 
 
-def test_cpus_taken_over_are_dealt_out() -> None:
+def test_adopted_cpus_are_distributed_to_requests() -> None:
     claim = make_claim(
         1, AllocationSpec(N0, "2", "a"), AllocationSpec(N0, "1", "b"), AllocationSpec(N1, "1", "c")
     )
@@ -382,7 +382,7 @@ def test_cpus_taken_over_are_dealt_out() -> None:
     assert found.assignments[2].cpus == CpuSet([5])
 
 
-def test_requests_that_the_file_distinguishes_stay_as_they_were() -> None:
+def test_requests_in_an_adopted_file_keep_their_cpus() -> None:
     claim = make_claim(1, AllocationSpec(N0, "2", "a"), AllocationSpec(N0, "2", "b"))
     requests = {"a": CpuSet([1, 3]), "b": CpuSet([0, 2])}
     found = match_adopted(claim, adopted("0-3"), scene_of(), requests)
@@ -393,14 +393,14 @@ def test_requests_that_the_file_distinguishes_stay_as_they_were() -> None:
 @pytest.mark.parametrize(
     ("cpus", "text"), [("0-2", "CPUs 2 belong to no request"), ("0,5", "2 of device cpudevnuma000")]
 )
-def test_cpus_taken_over_must_fit_the_allocation(cpus: str, text: str) -> None:
+def test_adopted_cpus_must_match_the_allocation(cpus: str, text: str) -> None:
     found = match_adopted(make_claim(1, AllocationSpec(N0, "2")), adopted(cpus), scene_of())
     assert isinstance(found, PrepareError)
     assert found.why is PrepareErrorReason.UNFIT
     assert text in found.message
 
 
-def test_cpus_taken_over_may_be_shared_by_now() -> None:
+def test_adopted_cpus_may_be_in_the_shared_pool() -> None:
     context = scene_of(min_shared=2)
     always_shared = context.layout.always_shared
     device = N0 if always_shared <= TWO.numa[0] else N1

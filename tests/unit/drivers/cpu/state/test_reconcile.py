@@ -1,9 +1,6 @@
-"""Reconciliation of record, CDI files and running containers, in every combination."""
+"""Reconciliation of checkpoint, CDI files and running containers, in every combination."""
 
 from __future__ import annotations
-
-from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -12,10 +9,8 @@ from hypothesis import strategies as st
 
 from plimsoll.api.cpuset import EMPTY, CpuSet, union
 from plimsoll.common.checkpoint import FindingSeverity
-from plimsoll.drivers.cpu.devices.groups import compute_layout
-from plimsoll.drivers.cpu.settings import CpuSettings
 from plimsoll.drivers.cpu.state.cdi import CpuClaimCdiFile
-from plimsoll.drivers.cpu.state.claim_allocation import AssignmentSource, ClaimAllocation, CpuAssignment
+from plimsoll.drivers.cpu.state.claim_allocation import AssignmentSource
 from plimsoll.drivers.cpu.state.prepare import PrepareContext
 from plimsoll.drivers.cpu.state.reconcile import (
     apply_conflict,
@@ -24,39 +19,15 @@ from plimsoll.drivers.cpu.state.reconcile import (
     find_misplaced,
     reconcile,
 )
-from plimsoll.protocols.dra import ClaimRef
 from tests.sizes import examples
 from tests.unit.drivers.cpu.machines import make_machine
-from tests.unit.drivers.cpu.state.fixtures import NODE, Container
+from tests.unit.drivers.cpu.state.fixtures import Container, allocated, cpus, files, record, scene_of
 
 #: CPUs 0-3 are NUMA node 0, 4-7 are node 1.
 SMALL = make_machine(sockets=2, cores=4)
 
 
-def cpus(text: str) -> CpuSet:
-    return CpuSet.parse(text)
-
-
-def scene_of(offline: str = "", **extra: Any) -> PrepareContext:
-    topology = make_machine(sockets=2, cores=4, offline=cpus(offline))
-    settings = CpuSettings(node=NODE, kubelet_root=Path("/nowhere"), cdi=Path("/nowhere"), **extra)
-    return PrepareContext(settings, topology, compute_layout(topology, settings))
-
-
-def allocated(uid: str, text: str, **more: Any) -> ClaimAllocation:
-    assignment = CpuAssignment("a", NODE, "cpudevnuma000", cpus(text))
-    return ClaimAllocation(ClaimRef("default", f"name-{uid}", uid), (assignment,), **more)
-
-
-def record(*allocations: ClaimAllocation) -> dict[str, ClaimAllocation]:
-    return {allocation.ref.uid: allocation for allocation in allocations}
-
-
-def files(**said: str) -> dict[str, CpuClaimCdiFile]:
-    return {uid: CpuClaimCdiFile(uid, cpus(text)) for uid, text in said.items()}
-
-
-def test_sources_that_agree() -> None:
+def test_consistent_sources() -> None:
     found = reconcile(record(allocated("x", "0-1")), files(x="0-1"), scene_of())
     assert found.allocations == record(allocated("x", "0-1"))
     assert not found.findings
@@ -80,7 +51,7 @@ def test_a_broken_file_that_contradicts_nothing_is_written_again(named: str) -> 
 
 
 @pytest.mark.parametrize("fault", ["", "says two things"])
-def test_a_file_with_other_cpus_makes_a_dispute(fault: str) -> None:
+def test_a_file_with_other_cpus_is_a_dispute(fault: str) -> None:
     other = {"x": CpuClaimCdiFile("x", cpus("1-2"), fault=fault)}
     found = reconcile(record(allocated("x", "0-1")), other, scene_of())
     allocation = found.allocations["x"]
@@ -97,7 +68,7 @@ def test_a_file_with_other_cpus_makes_a_dispute(fault: str) -> None:
     assert not reconcile(found.allocations, {}, scene_of()).rewrite
 
 
-def test_a_file_alone_is_taken_over() -> None:
+def test_a_file_without_a_checkpoint_is_adopted() -> None:
     found = reconcile({}, files(x="2-5"), scene_of())
     allocation = found.allocations["x"]
     assert allocation.adopted
@@ -113,20 +84,20 @@ def test_a_file_alone_is_taken_over() -> None:
 
 
 @pytest.mark.parametrize(
-    ("context", "said", "why"),
+    ("context", "in_file", "why"),
     [
         (scene_of(reserved=CpuSet([0])), "0-1", "CPUs 0 are reserved"),
         (scene_of(offline="1"), "0-1", "CPUs 1 are offline"),
         (scene_of(), "3,900", "CPUs 900 are offline"),
     ],
 )
-def test_a_file_with_cpus_that_no_claim_can_have(context: PrepareContext, said: str, why: str) -> None:
-    allocation = reconcile({}, files(x=said), context).allocations["x"]
+def test_a_file_with_unallocatable_cpus_is_disputed(context: PrepareContext, in_file: str, why: str) -> None:
+    allocation = reconcile({}, files(x=in_file), context).allocations["x"]
     assert why in allocation.disputed
-    assert allocation.cpus == cpus(said)
+    assert allocation.cpus == cpus(in_file)
 
 
-def test_a_broken_file_alone() -> None:
+def test_a_broken_file_without_a_checkpoint() -> None:
     named = {"x": CpuClaimCdiFile("x", cpus("1-2"), fault="says two things")}
     allocation = reconcile({}, named, scene_of()).allocations["x"]
     assert allocation.cpus == cpus("1-2")
@@ -146,7 +117,7 @@ def test_claims_that_overlap_are_all_disputed() -> None:
     assert all(allocation.disputed for allocation in mixed.allocations.values())
 
 
-def test_claims_of_the_record_keep_cpus_that_are_reserved_or_offline_by_now() -> None:
+def test_checkpointed_claims_keep_cpus_that_became_reserved_or_offline() -> None:
     context = scene_of(offline="1", reserved=CpuSet([0]))
     found = reconcile(record(allocated("x", "0-1")), files(x="0-1"), context)
     assert found.allocations == record(allocated("x", "0-1"))
@@ -158,7 +129,7 @@ def test_claims_of_the_record_keep_cpus_that_are_reserved_or_offline_by_now() ->
 # -- running containers
 
 
-def test_a_container_that_agrees() -> None:
+def test_a_consistent_container() -> None:
     seen = [Container("ns/pod/c", {"x": cpus("0-1")}), Container("ns/pod/d", {})]
     assert compare_containers(record(allocated("x", "0-1")), seen, scene_of()) == ({}, ())
 
@@ -170,7 +141,7 @@ def test_a_container_with_an_unknown_claim_is_not_trusted() -> None:
     assert "not trusted" in findings[0].fix
 
 
-def test_a_container_with_other_cpus_makes_a_dispute() -> None:
+def test_a_container_with_other_cpus_is_a_dispute() -> None:
     allocation = allocated("x", "0-1")
     conflicts, findings = compare_containers(
         record(allocation), [Container("ns/p/c", {"x": cpus("1-2")})], scene_of()
@@ -189,8 +160,8 @@ def test_a_container_of_another_namespace_cannot_dispute() -> None:
     assert "not trusted" in findings[0].what
 
 
-def test_a_container_takes_no_cpus_of_others() -> None:
-    """Neither those of other claims, nor those that its claim could never have had, nor the last one."""
+def test_a_container_cannot_take_cpus_of_other_claims() -> None:
+    """Nor CPUs that its claim could never have had, nor the last one."""
     allocations = record(allocated("x", "0-1"), allocated("y", "2"))
     liar = Container("default/p/c", {"x": cpus("0-900")})
     conflicts, _ = compare_containers(allocations, [liar], scene_of())
@@ -211,14 +182,14 @@ sets = st.lists(st.integers(0, 9), min_size=1, max_size=3).map(CpuSet)
     st.lists(st.tuples(uids, sets), max_size=4),
 )
 @hypothesis_settings(max_examples=examples(200), deadline=None)
-def test_nothing_that_a_source_names_is_given_away(
-    known: dict[str, CpuSet], said: dict[str, tuple[CpuSet, str]], env_cpus: list[tuple[str, CpuSet]]
+def test_cpus_named_by_any_source_are_not_allocated(
+    known: dict[str, CpuSet], in_file: dict[str, tuple[CpuSet, str]], env_cpus: list[tuple[str, CpuSet]]
 ) -> None:
     context = scene_of()
     before = {uid: allocated(uid, str(text)) for uid, text in known.items()}
-    present = {uid: CpuClaimCdiFile(uid, text, fault=fault) for uid, (text, fault) in said.items()}
+    present = {uid: CpuClaimCdiFile(uid, text, fault=fault) for uid, (text, fault) in in_file.items()}
     found = reconcile(before, present, context)
-    for uid in known.keys() | said.keys():
+    for uid in known.keys() | in_file.keys():
         named = known.get(uid, EMPTY) | (present[uid].cpus if uid in present else EMPTY)
         assert found.allocations[uid].cpus == named
     fine = [allocation for allocation in found.allocations.values() if not allocation.disputed]
@@ -227,7 +198,7 @@ def test_nothing_that_a_source_names_is_given_away(
         assert not allocation.cpus & others
         # A container may still start on these CPUs.
         assert known.get(allocation.ref.uid, allocation.assigned) == allocation.assigned
-        assert allocation.ref.uid not in said or said[allocation.ref.uid][0] <= allocation.assigned
+        assert allocation.ref.uid not in in_file or in_file[allocation.ref.uid][0] <= allocation.assigned
     again = reconcile(found.allocations, present, context)
     assert again.allocations == found.allocations
     containers = [Container(f"default/p/{n}", {uid: text}) for n, (uid, text) in enumerate(env_cpus)]

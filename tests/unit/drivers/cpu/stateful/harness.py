@@ -16,7 +16,6 @@ runtime has set. Guarantees, checked after every verb:
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import shutil
@@ -46,6 +45,7 @@ from tests.unit.drivers.cpu.machines import make_machine, switch_off, write_sysf
 from tests.unit.drivers.cpu.state.fixtures import NODE, AllocationSpec, make_claim, uid_of
 from tests.unit.drivers.cpu.stateful.model import DAMAGED, Model
 from tests.unit.drivers.cpu.stateful.runtime import Runtime, RuntimeVersion
+from tests.waiting import until
 
 WHOLE = make_machine(sockets=2, cores=2, threads=2)  # CPUs 0-7; 0, 1, 4, 5 are node 0
 PATIENCE = 5.0
@@ -76,7 +76,7 @@ class Api:
 
 
 class PluginServer:
-    """Stands in for the kit's: claims come by calls, and nothing is published."""
+    """Fake plugin server: claims are prepared by direct calls, and nothing is published."""
 
     registered, published, watched = True, True, True
     registration_error = ""
@@ -116,7 +116,7 @@ def quick_enforcer(state: Any, topology: Any, settings: CpuSettings, client: Any
 
 
 class StatefulHarness:
-    """Make one, `open` it, `close` it."""
+    """Node with a driver; call `open` first and `close` last."""
 
     def __init__(
         self, age: RuntimeVersion = RuntimeVersion.NEW, topology: Topology = WHOLE, **extra: Any
@@ -143,10 +143,10 @@ class StatefulHarness:
             driver_module, make_enforcer=quick_enforcer, LINK_SECONDS=0.02, **self.parts()
         )
 
-    # -- the frame
+    # -- setup
 
     def parts(self) -> dict[str, Any]:
-        """Return what stands in for parts of the driver."""
+        """Return replacements for components of the driver."""
         return {"PluginServer": lambda *parts, **more: PluginServer(self)}
 
     @property
@@ -186,15 +186,10 @@ class StatefulHarness:
             shutil.rmtree(self.root)
 
     async def until(self, true: Callable[[], bool], what: Callable[[], object] = lambda: "") -> None:
-        try:
-            async with asyncio.timeout(PATIENCE):
-                while not true():
-                    await asyncio.sleep(0.001)
-        except TimeoutError:
-            raise AssertionError(f"waited in vain: {what()}") from None
+        await until(true, seconds=PATIENCE, context=what)
 
     async def connected(self) -> None:
-        """The driver is connected as often as there is one."""
+        """Wait until the driver is connected, if there is one."""
         if self.driver is not None and self.runtime.up:
             driver = self.driver
             await self.until(lambda: driver.enforcer.linked and self.runtime.linked > 0, lambda: "a link")
@@ -229,7 +224,7 @@ class StatefulHarness:
         await self.until(lambda: set(driver.topology.all) == self.model.online and self.looked_after(driver))
 
     def looked_after(self, driver: CpuDriver) -> bool:
-        """Return whether the driver has looked at its files since it began: it does so every while."""
+        """Return whether the driver has checked its files since its start: it does so periodically."""
         return cast(PluginServer, driver.plugin_server).looks > 0
 
     async def stop_driver(self) -> None:
@@ -246,7 +241,7 @@ class StatefulHarness:
             await self.until(lambda: not self.runtime.peers, lambda: "a plugin that left")
 
     def snapshot(self) -> tuple[object, ...]:
-        """All that must survive a restart."""
+        """Return all state that must survive a restart."""
         assert self.driver is not None
         files = {path.name: path.read_bytes() for path in self.settings.cdi.glob("*")}
         record = self.settings.checkpoint_path
@@ -266,7 +261,7 @@ class StatefulHarness:
         return claim
 
     async def call_prepare(self, claim: AllocatedClaim) -> Sequence[PreparedDevice] | ClaimError:
-        """As the node asks; directly."""
+        """Call Prepare directly, as the node does."""
         assert self.driver is not None
         return await self.driver.prepare(claim)
 
@@ -275,7 +270,7 @@ class StatefulHarness:
         return await self.driver.unprepare(ref)
 
     async def prepare(self, claim: AllocatedClaim) -> ClaimError | set[int]:
-        """Ask the driver; the CPUs of the claim as its CDI file has them."""
+        """Prepare a claim and return its CPUs as in its CDI file."""
         assert self.driver is not None
         uid = claim.ref.uid
         strangers = self.linked and uid not in self.model.assigned and self.model.strangers
@@ -347,7 +342,7 @@ class StatefulHarness:
             assert len(self.model.shared - cpus) >= self.settings.min_shared
 
     def device(self, name: str) -> set[int]:
-        """The CPUs that a device stands for, by its name."""
+        """Return the CPUs of a device by its name."""
         if name.startswith("cpudevnuma"):
             return {cpu.id for cpu in self.whole.cpus if cpu.numa == int(name.removeprefix("cpudevnuma"))}
         if self.settings.mode is DeviceMode.INDIVIDUAL:
@@ -407,7 +402,7 @@ class StatefulHarness:
             return None
 
     def env(self, uids: Iterable[str]) -> list[str] | None:
-        """Return what the runtime puts into a container that is to have claims."""
+        """Return the environment of a container with claims, as the runtime sets it."""
         found = []
         for uid in uids:
             cpus = self.file(uid)
@@ -417,7 +412,7 @@ class StatefulHarness:
         return found
 
     async def create(self, id: str, pod: str, uids: Iterable[str] = (), *, finish: bool = True) -> str:
-        """Make a container as kubelet and runtime do; why it is not made."""
+        """Create a container as kubelet and runtime do; return the error, or an empty text."""
         env = self.env(uids)
         if env is None:
             return "unresolvable CDI devices"
@@ -444,7 +439,7 @@ class StatefulHarness:
         return problem
 
     def in_the_way(self, env_claims: dict[str, set[int]], pod: str) -> bool:
-        """Return whether some container may keep a new one from being made."""
+        """Return whether some container may prevent the creation of a new one."""
         for box in self.runtime.boxes.values():
             if box.env_claims.keys() & env_claims.keys() and box.pod != pod:
                 return True
@@ -477,7 +472,7 @@ class StatefulHarness:
     # -- the machine
 
     def _set_machine(self, topology: Topology) -> None:
-        """All files of the machine change at once."""
+        """Change all files of the machine at once."""
         self._machines += 1
         place = self.root / f"host-{self._machines}"
         write_sysfs(topology, place)
@@ -508,7 +503,7 @@ class StatefulHarness:
         self.model.files[uid] = set(DAMAGED)
 
     def alter_file(self, uid: str, cpus: set[int]) -> None:
-        """As another driver would write it, with other CPUs, or for a claim of its own."""
+        """Write a CDI file as another driver would, with other CPUs or for its own claim."""
         env = f"DRA_CPUSET_{uid}={CpuSet(cpus)}"
         tree = {
             "cdiVersion": "0.8.0",
@@ -527,10 +522,10 @@ class StatefulHarness:
             record.unlink(missing_ok=True)
         self.model.amnesia = True
 
-    # -- what must be
+    # -- checks
 
     async def check(self) -> None:
-        """Everything is as promised, as soon as that is due."""
+        """Check all guarantees, as soon as they are due."""
         assert not self.runtime.wrongs, self.runtime.wrongs
         self.check_files()
         if self.driver is None:
@@ -562,7 +557,7 @@ class StatefulHarness:
                     model.conflicts[uid] = more
 
     def misplaced(self) -> list[str]:
-        """Containers that are not where they should be."""
+        """Return the containers that have wrong CPUs."""
         found = []
         for box in self.runtime.boxes.values():
             desired = self.model.compute_desired(box.env_claims)
@@ -574,7 +569,7 @@ class StatefulHarness:
         return found
 
     def refused(self) -> bool:
-        """Return whether the driver thinks that some change has still to be made that can be."""
+        """Return whether the driver has pending updates that can be applied."""
         assert self.driver is not None
         return any(
             fault.reason is PinFaultReason.REFUSED and not self.runtime.is_stubborn(fault.container)

@@ -30,7 +30,7 @@ class Model:
     #: Whether the record on the disk is gone or damaged.
     amnesia: bool = False
 
-    # -- what follows
+    # -- derived state
 
     @property
     def usable(self) -> set[int]:
@@ -48,7 +48,7 @@ class Model:
         return self.usable - self.allocated
 
     def cpus(self, uid: str) -> set[int]:
-        """All that is kept from others for a claim."""
+        """Return all CPUs that are reserved for a claim."""
         return self.assigned[uid] | self.contested.get(uid, set()) | self.conflicts.get(uid, set())
 
     @property
@@ -57,7 +57,7 @@ class Model:
 
     @property
     def strangers(self) -> bool:
-        """Return whether there are files of claims that are not known."""
+        """Return whether there are files of unknown claims."""
         return any(uid not in self.assigned and cpus != DAMAGED for uid, cpus in self.files.items())
 
     def compute_desired(self, env_claims: dict[str, set[int]]) -> set[int] | None:
@@ -78,7 +78,7 @@ class Model:
         return own & self.online | (self.shared if self.include_shared else set())
 
     def to_claim_error(self, env_claims: dict[str, set[int]]) -> str:
-        """Return why a container must not be made, as far as it does not depend on others."""
+        """Return why a container must not be created, as far as it does not depend on others."""
         for uid, cpus in env_claims.items():
             if uid not in self.assigned:
                 return "unknown"
@@ -92,7 +92,7 @@ class Model:
             return "offline"
         return ""
 
-    # -- what happens
+    # -- events
 
     def assignment(self, uid: str, cpus: Iterable[int]) -> None:
         self.assigned[uid] = set(cpus)
@@ -108,7 +108,7 @@ class Model:
         self.disputed.discard(uid)
 
     def restart(self) -> None:
-        """Record and files are read and compared."""
+        """Read and compare the checkpoint and the files."""
         self.conflicts = {}
         if self.amnesia:
             self.assigned, self.contested, self.disputed = {}, {}, set()

@@ -74,7 +74,7 @@ class FakeContainer:
 
 @dataclass
 class Peer:
-    """A plugin."""
+    """Connected plugin."""
 
     mux: Mux
     client: TtrpcClient
@@ -113,7 +113,7 @@ class Runtime:
         self._turn = asyncio.Lock()
         self._listener: asyncio.Server | None = None
 
-    # -- coming and going
+    # -- connections
 
     @property
     def up(self) -> bool:
@@ -129,7 +129,7 @@ class Runtime:
         self._listener = await asyncio.start_unix_server(self._accept, str(self.path))
 
     async def stop(self) -> None:
-        """Its containers go on."""
+        """Stop the runtime; its containers keep running."""
         if self._listener is not None:
             self._listener.close()
             self._listener = None
@@ -226,7 +226,7 @@ class Runtime:
             message.linux.resources.cpu.quota.value = box.quota
         return message
 
-    # -- what plugins want
+    # -- plugin requests
 
     async def _on_update(self, request: nri.UpdateContainersRequest) -> Any:
         if not self.age.pushes:
@@ -245,7 +245,7 @@ class Runtime:
         return nri.UpdateContainersResponse(failed=failed)
 
     def _apply(self, updates: Iterable[nri.ContainerUpdate], *, env_claims: bool = False) -> list[Any]:
-        """Change containers, as far as the kernel does it; those that are not there are passed over."""
+        """Update containers as the kernel allows; unknown containers are ignored."""
         failed = []
         for update in updates:
             cpus = update.linux.resources.cpu.cpus
@@ -291,11 +291,11 @@ class Runtime:
                 self.wrongs.append(f"{event.method}: {answer.message}")
 
     async def create(self, id: str, pod: str, env: Iterable[str] = (), *, cpus: str = "") -> str:
-        """A container that is made and started; why it is not, or nothing."""
+        """Create and start a container; return the error, or an empty text."""
         return await self.begin(id, pod, env, cpus=cpus) or await self.finish(id)
 
     async def begin(self, id: str, pod: str, env: Iterable[str] = (), *, cpus: str = "") -> str:
-        """Only until plugins have been asked."""
+        """Run only the plugin calls of a creation."""
         async with self._turn:
             if pod not in self.pods:
                 self.pods.add(pod)
@@ -311,7 +311,9 @@ class Runtime:
             return ""
 
     async def _ask(self, box: FakeContainer) -> tuple[str, set[str]]:
-        """Return what plugins say to a new container; why it fails, and others that could not be changed."""
+        """Return the plugins' responses to a new container: why it fails, and others that could not be
+        updated.
+        """
         asked = [peer for peer in self.peers if peer.ready]
         setter: Peer | None = None
         failed: set[str] = set()
@@ -348,7 +350,7 @@ class Runtime:
         return "", failed
 
     def _look(self, box: FakeContainer, failed: set[str]) -> None:
-        """A container with claims is alone on their CPUs from the beginning."""
+        """Check that a container with claims is alone on their CPUs from the start."""
         if not self.linked:
             return
         for other in self.boxes.values():
@@ -366,7 +368,7 @@ class Runtime:
                 self.wrongs.append(f"{box.id} was made with {sorted(own)}, {other.id} is on {sorted(both)}")
 
     async def finish(self, id: str) -> str:
-        """It is made, and starts."""
+        """Finish the creation and start the container."""
         async with self._turn:
             box = self.boxes[id]
             box.created = True
@@ -383,7 +385,7 @@ class Runtime:
         await self._container_changed(NriEvent.REMOVE_CONTAINER, box.pod, box)
 
     async def update(self, id: str, *, cpus: str = "", quota: int = 0) -> str:
-        """As a kubelet changes a container."""
+        """Update a container as a kubelet does."""
         async with self._turn:
             box = self.boxes[id]
             desired = nri.LinuxResources(cpu=nri.LinuxCPU(cpus=cpus))
@@ -416,7 +418,7 @@ class Runtime:
             return ""
 
     async def end(self, id: str) -> None:
-        """It stops, whatever the reason, and is removed."""
+        """Stop and remove a container."""
         async with self._turn:
             box = self.boxes.pop(id)
             await self._stop(box)
@@ -443,12 +445,10 @@ class Runtime:
     # -- state
 
     def is_stubborn(self, id: str) -> bool:
-        """Return whether changes of a container may not come to pass, or not in time."""
+        """Return whether updates of a container may fail, or be late."""
         return self.refuses or self.forgets or id in self.failing or self.slow > 0
 
     def cpus(self, id: str) -> set[int]:
-        """Return what a container really may run on: the kernel leaves out CPUs that are off, but never
-        all.
-        """
+        """Return the effective CPUs of a container: the kernel leaves out offline CPUs, but never all."""
         box = self.boxes[id]
         return set(CpuSet.parse(box.cpus)) & self.online() or self.online()

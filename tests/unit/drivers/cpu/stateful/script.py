@@ -54,7 +54,7 @@ STORIES = _read()
 
 
 class ScriptRun:
-    """A world, and what the text calls things."""
+    """A harness, and the objects by their names in the script."""
 
     def __init__(self, harness: StatefulHarness) -> None:
         self.harness = harness
@@ -88,7 +88,7 @@ def says(pattern: str) -> Callable[[Step], Step]:
 
 
 def run_script(script: str) -> None:
-    """Run a scenario to its end: everything comes back, all pods go, all claims too, and nothing is left."""
+    """Run a scenario to its end: faults end, all pods and claims are deleted, and nothing is left."""
     lines = [line.strip() for line in script.splitlines() if line.strip()]
     options: dict[str, Any] = {}
     while lines and lines[0].startswith("with "):
@@ -231,7 +231,7 @@ async def _update(script_run: ScriptRun, id: str, cpus: str) -> None:
     await script_run.harness.runtime.update(id, cpus=cpus)
 
 
-# -- who comes and goes
+# -- restarts
 
 
 @says(r"driver (goes|is killed|comes|restarts|is killed and comes)")
@@ -306,7 +306,7 @@ async def _checkpoint(script_run: ScriptRun, what: str) -> None:
     script_run.harness.lose_record(damage=what == "damaged")
 
 
-# -- what there is to see
+# -- checks
 
 
 @says(r"(\w+/\w+) runs on (\S+)")

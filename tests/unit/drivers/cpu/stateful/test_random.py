@@ -1,6 +1,6 @@
-"""The whole driver in any order of events, against a naive model and what the runtime has set.
+"""CPU driver under random events, compared with a naive model and the runtime's state.
 
-`make test-slow` plays longer, and more.
+`make test-slow` runs longer sequences, and more of them.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ Pick: TypeAlias = Callable[[Random], Any]
 
 @dataclass(frozen=True)
 class Action:
-    """Something that can happen: how often, when, and with which values."""
+    """Possible event: its weight, its condition and its values."""
 
     weight: int
     name: str
@@ -86,7 +86,7 @@ def some_of(few: int, most: int) -> Pick:
 
 
 class ProcessKilled(Exception):
-    """The process ends here."""
+    """Simulated end of the process."""
 
 
 #: Where it may end; a claim that is released goes from the file first.
@@ -95,7 +95,7 @@ DEATHS = ("before record", "after record", "before file", "after file")
 
 @contextmanager
 def dying(at: str) -> Iterator[None]:
-    """The process ends before or after it has saved its record, or written or removed a CDI file."""
+    """Kill the process before or after it saves its checkpoint, or writes or removes a CDI file."""
     when, what = at.split()
     with contextlib.ExitStack() as stack:
         places = [(RecordFile, "save")] if what == "record" else [(cdi, "write_file"), (cdi, "remove_file")]
@@ -115,7 +115,7 @@ def _die(work: Callable[..., Any], when: str) -> Callable[..., Any]:
 
 @contextmanager
 def failing(what: str, text: str) -> Iterator[None]:
-    """The next time a record is to be saved, or a CDI file to be written, it is not."""
+    """Let the next save of a checkpoint, or write of a CDI file, fail."""
     failures = iter([True])
     save, write = RecordFile.save, cdi.write_file
 
@@ -136,7 +136,7 @@ def failing(what: str, text: str) -> Iterator[None]:
 
 
 class Node:
-    """A node, and what can happen there. `env_claims` is what did."""
+    """Node with its possible events. `env_claims` are the events that happened."""
 
     def __init__(self, dice: Random) -> None:
         self.dice = dice
@@ -179,7 +179,7 @@ class Node:
         return self.harness.model
 
     def claim(self, device: int, amount: int, second: bool) -> AllocatedClaim | None:
-        """A claim as the scheduler might have allocated it."""
+        """Return a claim as the scheduler might have allocated it."""
         assert self.harness.driver is not None
         domains = sorted(self.harness.driver.state.layout.domains)
         if not domains:
@@ -246,7 +246,7 @@ class Node:
 
     @happens(8, when=lambda self: self.up and self.model.assigned, number=some, twice=maybe)
     def unprepare(self, number: int, twice: bool) -> None:
-        """Unprepare in order: no container uses the claim any more."""
+        """Unprepare in order: no container uses the claim anymore."""
         uid = self.pick(number)
         for box in list(self.harness.runtime.boxes.values()):
             if uid in box.env_claims and box.created:
@@ -283,7 +283,7 @@ class Node:
         finish=of(0, 1, 2, 3),
     )
     def create_with_claims(self, number: int, second: bool, unknown_container: int, finish: int) -> None:
-        """Mostly of the pod that the claim is for."""
+        """Create a container, usually in the pod that the claim is reserved for."""
         uids = [self.pick(number)]
         if second:
             uids = list(dict.fromkeys([*uids, self.pick(number + 1)]))
@@ -325,7 +325,7 @@ class Node:
 
     @happens(3, number=some, finish=maybe)
     def restart_container(self, number: int, finish: bool) -> None:
-        """The same pod and claims, a new id; without a new prepare."""
+        """Create a container of the same pod and claims with a new ID, without a new Prepare."""
         if box := self.pick_box(number):
             old = self.harness.runtime.boxes[box]
             self.run(self.harness.runtime.end(box))
@@ -342,11 +342,11 @@ class Node:
         if pods:
             self.run(self.harness.runtime.remove_pod(pods[pod % len(pods)]))
 
-    # -- coming and going
+    # -- restarts
 
     @happens(2, when=lambda self: self.up, kill=maybe)
     def restart_driver(self, kill: bool) -> None:
-        """Restart the driver; its state is the same before and after, byte for byte."""
+        """Restart the driver and check that its state is unchanged, byte for byte."""
         tampered = self.model.amnesia or self.model.files != self.model.assigned
         before = self.harness.snapshot()
         self.run(self.harness.kill_driver() if kill else self.harness.stop_driver())
@@ -383,7 +383,7 @@ class Node:
         self.run(self.harness.runtime.hang_up())
         self.run(self.harness.connected())
 
-    # -- moods of the runtime
+    # -- runtime faults
 
     @happens(1, refuses=maybe)
     def runtime_refuses_changes(self, refuses: bool) -> None:
@@ -435,7 +435,7 @@ class Node:
 
     @happens(1, when=lambda self: self.linked, what=of("record", "file"), device=some, amount=of(1, 2, 3))
     def the_disk_fails_while_preparing(self, what: str, device: int, amount: int) -> None:
-        """StatefulHarness.prepare sees to it that nothing is left of it."""
+        """StatefulHarness.prepare checks that nothing is left."""
         claim = self.claim(device, amount, False)
         recorded = (
             self.harness.settings.checkpoint_path.exists() and not self.model.amnesia
@@ -484,7 +484,7 @@ class Node:
         self.run(harness.start_driver())
         self.run(harness.connected())
 
-    # -- several things at once
+    # -- concurrent events
 
     @happens(
         3,
@@ -545,11 +545,11 @@ def run_random(seed: int, steps: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(32))
-def test_any_order_of_events(seed: int) -> None:
+def test_random_events(seed: int) -> None:
     run_random(seed, 40)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(1000, 1200))
-def test_any_order_of_events_for_long(seed: int) -> None:
+def test_random_events_for_long(seed: int) -> None:
     run_random(seed, 150)

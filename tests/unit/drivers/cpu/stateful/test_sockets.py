@@ -24,7 +24,7 @@ from tests.unit.node.plugins.peers import QUICK
 
 
 class SocketHarness(StatefulHarness):
-    """A node whose driver is asked over sockets."""
+    """Node whose driver is called over sockets."""
 
     def __init__(self, cluster: ClusterFixture, age: RuntimeVersion) -> None:
         super().__init__(age)
@@ -68,7 +68,7 @@ class SocketHarness(StatefulHarness):
         await self.connected()
 
     async def add_claim(self, *asked: AllocationSpec) -> AllocatedClaim:
-        """A claim in the API, with devices."""
+        """Create a claim in the API, with devices."""
         self.count += 1
         name = f"claim-{self.count}"
         results = [replace(each, request="it").tree() | {"pool": NODE} for each in asked]
@@ -167,11 +167,11 @@ def _play(seed: int, steps: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_a_node_with_all_its_sockets(seed: int) -> None:
+def test_random_events_with_real_sockets(seed: int) -> None:
     _play(seed, 25)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(100, 120))
-def test_a_node_with_all_its_sockets_for_long(seed: int) -> None:
+def test_random_events_with_real_sockets_for_long(seed: int) -> None:
     _play(seed, 150)

@@ -1,4 +1,6 @@
-"""Claims are prepared in threads while events of the runtime are handled on the loop, and neither suffers."""
+"""Concurrency of the CPU driver: claims are prepared in threads while runtime events are handled on the
+loop.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,7 @@ WHOLE = make_machine(sockets=2, cores=4, threads=2)
 
 
 def _run(*works: Callable[[], None]) -> None:
-    """All at once, until the first of them is done; what fails in any of them fails here."""
+    """Run all concurrently until the first ends; an error in any of them is raised."""
     over = threading.Event()
     interval = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)  # as often as can be
@@ -52,7 +54,7 @@ def _run(*works: Callable[[], None]) -> None:
 
 
 def test_prepare_source_and_hotplug_at_once(tmp_path: Path) -> None:
-    """Every reader sees one consistent state: nothing is held twice, and nothing held is shared."""
+    """Every reader sees one consistent state: no CPU is allocated twice, and no allocated CPU is shared."""
     fixture = CPUStateFixture(tmp_path, WHOLE)
     state = fixture.open()
     stored: dict[str, ClaimAllocation] = {}
@@ -93,8 +95,8 @@ def test_prepare_source_and_hotplug_at_once(tmp_path: Path) -> None:
     assert dict(fixture.open().allocations) == dict(state.allocations)
 
 
-def test_asking_whether_the_pool_is_in_use_while_containers_change() -> None:
-    """That is asked by the thread that prepares."""
+def test_the_pool_is_read_while_containers_change() -> None:
+    """The thread that prepares reads it."""
     table = ContainerTable()
     views = [ContainerView(f"c{number}", claims={"a": CpuSet([0])}) for number in range(50)]
 
@@ -115,7 +117,7 @@ def _ask(table: ContainerTable) -> None:
 
 
 def test_many_claims_and_containers_at_once() -> None:
-    """Claims of several pods, containers and updates in one moment; at the end all are where they belong."""
+    """Claims of several pods, containers and updates at once; at the end all containers have their CPUs."""
 
     async def scenario() -> None:
         harness = StatefulHarness(RuntimeVersion.NEW)

@@ -1,4 +1,4 @@
-"""Overlays: what a file says instead of sysfs."""
+"""Topology overlays: files that replace sysfs."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def test_hidden_nodes_leave_one_node(root: Path) -> None:
         ("{", "create sysfs overlay: parse sysfs overlay: "),
     ],
 )
-def test_overlays_that_cannot_be_meant(text: str, says: str, tmp_path: Path) -> None:
+def test_invalid_overlays_are_refused(text: str, says: str, tmp_path: Path) -> None:
     file = tmp_path / "overlay.yaml"
     file.write_text(text)
     with pytest.raises(InputError) as refused:

@@ -1,4 +1,4 @@
-"""Topology position of CPUs, whatever a machine reports."""
+"""Topology position of CPUs, for any input."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ def part_naively(peers: dict[int, CpuSet | None]) -> list[list[int]]:
 
 
 @given(st.dictionaries(st.integers(0, 7), st.none() | SETS, min_size=1))
-def test_parts_are_those_of_the_naive_way(peers: dict[int, CpuSet | None]) -> None:
+def test_placement_equals_the_naive_placement(peers: dict[int, CpuSet | None]) -> None:
     assert split_by_peers(peers) == part_naively(peers)
 
 
 @given(st.dictionaries(st.integers(0, 7), SETS, min_size=1))
-def test_parts_are_those_of_the_naive_way_when_every_cpu_names_itself(peers: dict[int, CpuSet]) -> None:
+def test_placement_without_siblings_equals_the_naive_placement(peers: dict[int, CpuSet]) -> None:
     named: dict[int, CpuSet | None] = {cpu: peers[cpu] | CpuSet([cpu]) for cpu in peers}
     assert split_by_peers(named) == part_naively(named)
 
@@ -68,8 +68,8 @@ def test_every_row_is_placed_or_skipped_and_numbers_are_unique(rows: list[CpuRow
         assert len({by_id[cpu].l3_id for cpu in sharers}) == 1
 
 
-def test_cores_that_deny_each_other_are_two() -> None:
-    """ARM machines with old kernels: no clusters, and core_id starts anew in each."""
+def test_contradictory_cores_are_two_cores() -> None:
+    """ARM machines with old kernels: no clusters, and core_id restarts in each."""
     rows = [CpuRow(cpu, 0, cpu % 2, 0, cores=CpuSet([cpu])) for cpu in range(4)]
     assert [cpu.core for cpu in place_cpus(rows).cpus] == [0, 1, 2, 3]
     unsaid = [CpuRow(cpu, 0, cpu % 2, 0) for cpu in range(4)]
@@ -86,7 +86,7 @@ def test_a_cache_has_the_id_that_one_of_its_cpus_knows() -> None:
 
 
 def test_caches_with_the_same_id_are_several() -> None:
-    """Some virtual machines give the caches of every socket the same ids."""
+    """Some virtual machines give the caches of every socket the same IDs."""
     rows = [CpuRow(cpu, cpu // 2, cpu, 0, l3_id=3, sharers=CpuSet([cpu & 2, cpu | 1])) for cpu in range(4)]
     assert [cpu.l3 for cpu in place_cpus(rows).cpus] == [3, 3, 65538, 65538]
     assert [cpu.l3_id for cpu in place_cpus(rows).cpus] == [3, 3, 3, 3]

@@ -1,4 +1,4 @@
-"""Topologies read from directories that stand in for sysfs, and from this machine's own."""
+"""Topologies read from fake sysfs directories, and from this machine."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CPUS = "sys/devices/system/cpu"
 
 @given(machines())
 @settings(max_examples=examples(20), deadline=None)
-def test_what_is_written_is_read(topology: Topology) -> None:
+def test_a_written_topology_is_read_back(topology: Topology) -> None:
     with tempfile.TemporaryDirectory(prefix="p-") as directory:
         write_sysfs(topology, Path(directory))
         assert read_topology(Path(directory), pcie=True) == topology
@@ -77,14 +77,14 @@ def test_this_machine() -> None:
         assert min(cores) in topology.cores
 
 
-def test_pcie_roots_are_read_when_asked_for(tmp_path: Path) -> None:
+def test_pcie_roots_are_read_on_request(tmp_path: Path) -> None:
     topology = make_machine(numa=2, cores=2, roots=2)
     write_sysfs(topology, tmp_path)
     assert [cpu.pcie_roots for cpu in read_topology(tmp_path).cpus] == [()] * 4
     assert read_topology(tmp_path, pcie=True).cpus[3].pcie_roots == ("pci0000:10", "pci0000:11")
 
 
-def test_pcie_roots_that_report_nothing_are_left_out(tmp_path: Path) -> None:
+def test_pcie_roots_without_cpus_are_left_out(tmp_path: Path) -> None:
     topology = make_machine(numa=2, cores=2, roots=1)
     write_sysfs(topology, tmp_path)
     devices = tmp_path / "sys/devices"
@@ -116,7 +116,7 @@ def test_a_hybrid_machine_whose_efficient_cores_are_off_is_still_hybrid(tmp_path
     assert {cpu.kind for cpu in read_topology(tmp_path).cpus} == {CoreKind.PERFORMANCE}
 
 
-def test_a_broken_list_of_efficient_cores_costs_a_remark(tmp_path: Path) -> None:
+def test_a_malformed_list_of_efficient_cores_is_reported(tmp_path: Path) -> None:
     topology = make_machine(cores=2, efficient=2)
     write_sysfs(topology, tmp_path)
     (tmp_path / "sys/devices/cpu_atom/cpus").write_text("2-?\n")
@@ -140,16 +140,14 @@ def test_a_broken_list_of_efficient_cores_costs_a_remark(tmp_path: Path) -> None
         (None, True),
     ],
 )
-def test_smt_is_what_the_kernel_reports_else_it_is_counted(
-    control: str | None, smt: bool, tmp_path: Path
-) -> None:
+def test_smt_is_read_from_the_kernel_or_counted(control: str | None, smt: bool, tmp_path: Path) -> None:
     write_sysfs(make_machine(cores=2, threads=2), tmp_path)
     file = tmp_path / CPUS / "smt/control"
     file.unlink() if control is None else file.write_text(control + "\n")
     assert read_topology(tmp_path).smt is smt
 
 
-def test_smt_is_off_if_no_core_has_two_threads_and_the_kernel_reports_nothing(tmp_path: Path) -> None:
+def test_smt_is_off_without_sibling_threads(tmp_path: Path) -> None:
     write_sysfs(make_machine(cores=2, threads=2, offline=[2, 3]), tmp_path)
     shutil.rmtree(tmp_path / CPUS / "smt")
     assert not read_topology(tmp_path).smt
@@ -214,13 +212,13 @@ def test_a_cpu_without_a_node_is_skipped_where_others_have_one(tmp_path: Path) -
     assert read_topology(tmp_path).skipped == (SkippedCpu(1, "could not determine NUMA node for CPU 1"),)
 
 
-def test_of_two_nodes_the_one_that_lists_the_cpu_is_its(tmp_path: Path) -> None:
+def test_the_numa_node_that_lists_a_cpu_wins(tmp_path: Path) -> None:
     write_sysfs(make_machine(numa=2, cores=2), tmp_path)
     (tmp_path / CPUS / "cpu3/node0").mkdir()
     assert read_topology(tmp_path).by_id[3].numa == 1
 
 
-def test_what_no_cpu_reports_is_the_simplest_that_can_be(tmp_path: Path) -> None:
+def test_missing_topology_has_the_simplest_defaults(tmp_path: Path) -> None:
     write_sysfs(make_machine(cores=3), tmp_path, nodes="none", siblings="")
     for cpu in range(3):
         for name in ("physical_package_id", "core_id"):
@@ -235,7 +233,7 @@ def test_what_no_cpu_reports_is_the_simplest_that_can_be(tmp_path: Path) -> None
     assert not read.skipped
 
 
-def test_cache_files_never_cost_a_cpu(tmp_path: Path) -> None:
+def test_malformed_cache_files_do_not_lose_cpus(tmp_path: Path) -> None:
     write_sysfs(make_machine(cores=6), tmp_path)
     cpus = tmp_path / CPUS
     shutil.rmtree(cpus / "cpu0/cache")
@@ -250,7 +248,7 @@ def test_cache_files_never_cost_a_cpu(tmp_path: Path) -> None:
     assert not read.skipped
 
 
-def test_huge_numbers_of_caches_become_small_ones_of_ours(tmp_path: Path) -> None:
+def test_huge_cache_ids_are_renumbered(tmp_path: Path) -> None:
     write_sysfs(make_machine(l3=2, cores=2), tmp_path)
     for cpu in (2, 3):
         (tmp_path / CPUS / f"cpu{cpu}/cache/index3/id").write_text(f"{1 << 40}\n")
@@ -259,7 +257,7 @@ def test_huge_numbers_of_caches_become_small_ones_of_ours(tmp_path: Path) -> Non
     assert [cpu.l3 for cpu in read.cpus] == [0, 0, 65538, 65538]
 
 
-def test_offline_cpus_are_those_that_are_there(tmp_path: Path) -> None:
+def test_offline_cpus_are_present_cpus(tmp_path: Path) -> None:
     write_sysfs(make_machine(cores=4, offline=[1]), tmp_path)
     (tmp_path / CPUS / "possible").write_text("0-239\n")
     assert read_topology(tmp_path).offline == CpuSet([1])
@@ -281,7 +279,7 @@ def test_offline_cpus_are_those_that_are_there(tmp_path: Path) -> None:
         ("7\n", "{}: none of 1 online CPUs can be used: could not read socket_id for cpu 7 from sysfs"),
     ],
 )
-def test_a_machine_that_reports_nothing_is_refused(online: str | None, says: str, tmp_path: Path) -> None:
+def test_a_machine_without_topology_is_refused(online: str | None, says: str, tmp_path: Path) -> None:
     write_sysfs(make_machine(cores=2), tmp_path)
     file = tmp_path / CPUS / "online"
     file.unlink() if online is None else file.write_text(online)
@@ -312,7 +310,7 @@ TEXTS = st.one_of(
 
 @given(st.data())
 @settings(max_examples=examples(80), deadline=None)
-def test_whatever_sysfs_reports_nothing_breaks(data: st.DataObject) -> None:
+def test_any_sysfs_content_is_read_or_refused(data: st.DataObject) -> None:
     with tempfile.TemporaryDirectory(prefix="p-") as directory:
         root = write_sysfs(make_machine(numa=2, cores=1, threads=2, efficient=1, roots=1), Path(directory))
         files = sorted(str(path.relative_to(root)) for path in (root / "sys").rglob("*") if path.is_file())

@@ -1,4 +1,4 @@
-"""Topologies as values."""
+"""Topology values."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.sizes import examples
 from tests.unit.drivers.cpu.machines import machines, make_machine, switch_off
 
 
-def test_rows() -> None:
+def test_topology_rows() -> None:
     rows = [
         {"cpu": 3, "core": 1, "socket": 0, "numa": 1, "uncore": 5},
         {"cpu": 1, "core": 1, "socket": 0, "numa": 1, "uncore": 5},
@@ -29,7 +29,7 @@ def test_rows() -> None:
 
 @given(machines())
 @settings(max_examples=examples(30), deadline=None)
-def test_groups_are_parts_of_all(topology: Topology) -> None:
+def test_groups_partition_the_cpus(topology: Topology) -> None:
     for groups in (topology.cores, topology.sockets, topology.numa):
         assert sum(len(cpus) for cpus in groups.values()) == len(topology.all)
         assert list(groups) == sorted(groups)
@@ -40,6 +40,6 @@ def test_groups_are_parts_of_all(topology: Topology) -> None:
     assert not topology.all & topology.offline
 
 
-def test_switching_off_moves_cores_to_their_lowest_cpu_that_is_on() -> None:
+def test_cores_are_named_after_their_lowest_online_cpu() -> None:
     whole = make_machine(cores=2, threads=2)
     assert switch_off(whole, CpuSet([0])) == make_machine(cores=2, threads=2, offline=[0])

@@ -1,4 +1,4 @@
-"""CPUs that come and go."""
+"""Watch for topology changes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ WHOLE = make_machine(sockets=2, cores=2, threads=2)
 
 
 class Reader:
-    """Answers in turn, the last one for ever; a text is an InputError."""
+    """Topologies in turn, the last one repeated; a text is an InputError."""
 
     def __init__(self, *answers: Topology | str) -> None:
         self.answers = list(answers)
@@ -43,7 +43,7 @@ def test_a_cpu_that_is_switched_off_and_on_again(tmp_path: Path) -> None:
         notified: list[Topology] = []
         for step in (switch_off(WHOLE, CpuSet([2])), WHOLE, switch_off(WHOLE, CpuSet([0, 5]))):
             write_sysfs(step, tmp_path)
-            while not notified or notified[-1] != step:  # a look between two files may see less for a moment
+            while not notified or notified[-1] != step:  # a read between two files may see less
                 notified.append(await asyncio.wait_for(anext(changes), DEADLINE))
         await changes.aclose()  # type: ignore[attr-defined]
         return notified
@@ -53,7 +53,7 @@ def test_a_cpu_that_is_switched_off_and_on_again(tmp_path: Path) -> None:
     assert all(before != after for before, after in itertools.pairwise(notified))
 
 
-def test_nothing_is_reported_or_read_while_nothing_happens(tmp_path: Path) -> None:
+def test_nothing_is_read_without_changes(tmp_path: Path) -> None:
     write_sysfs(WHOLE, tmp_path)
     machine = MachineReader(tmp_path)
     reader = Reader(WHOLE)
@@ -70,13 +70,13 @@ def test_nothing_is_reported_or_read_while_nothing_happens(tmp_path: Path) -> No
     assert reader.reads == settled + 1  # now and then it is read all the same
 
 
-def test_without_a_glance_every_look_reads() -> None:
+def test_without_a_quick_check_every_scan_reads() -> None:
     less = switch_off(WHOLE, CpuSet([1]))
     watch = TopologyWatch(Reader(WHOLE, WHOLE, WHOLE, less, less, WHOLE))
     assert [watch.check() for _ in range(4)] == [None, None, less, WHOLE]
 
 
-def test_what_is_known_already_is_the_measure() -> None:
+def test_changes_are_relative_to_the_known_topology() -> None:
     less = switch_off(WHOLE, CpuSet([1]))
     assert TopologyWatch(Reader(less), known=WHOLE).check() == less
     assert TopologyWatch(Reader(less), known=less).check() is None
@@ -85,7 +85,7 @@ def test_what_is_known_already_is_the_measure() -> None:
     assert watch.current == less
 
 
-def test_a_change_that_is_not_read_twice_waits() -> None:
+def test_a_change_is_reported_once_it_is_read_twice() -> None:
     half, less = switch_off(WHOLE, CpuSet([1])), switch_off(WHOLE, CpuSet([1, 3]))
     watch = TopologyWatch(Reader(half, less, less, less), known=WHOLE)
     assert watch.check() is None
@@ -114,8 +114,8 @@ def test_unreadable_files_keep_the_known_topology(tmp_path: Path) -> None:
     assert changed.offline == CpuSet([7])
 
 
-def test_files_that_come_late_are_seen(tmp_path: Path) -> None:
-    """The kernel says that a CPU is online before its directory is complete."""
+def test_files_that_appear_late_are_noticed(tmp_path: Path) -> None:
+    """The kernel reports a CPU as online before its directory is complete."""
     write_sysfs(WHOLE, tmp_path)
     late = tmp_path / "sys/devices/system/cpu/cpu7/topology/core_id"
     tree = late.read_text()
@@ -170,7 +170,7 @@ def test_the_task_ends_when_it_is_cancelled(tmp_path: Path) -> None:
 @given(st.lists(st.integers(0, 3), max_size=30))
 @settings(max_examples=examples(50), deadline=None)
 def test_reported_changes_add_up(steps: list[int]) -> None:
-    """Whatever happens between checks: the last reported state is the current one."""
+    """For any changes between checks, the last reported state is the current one."""
     shapes = [WHOLE, *(switch_off(WHOLE, CpuSet([cpu])) for cpu in (1, 2, 3))]
     now = [WHOLE]
     watch = TopologyWatch(lambda: now[0], fingerprint=lambda: str(now[0].all), known=WHOLE)
