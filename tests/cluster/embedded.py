@@ -13,7 +13,7 @@ from plimsoll.apiserver.storage import Store
 from plimsoll.client import Client, ClientConfig
 from plimsoll.client.endpoints import CONFIG_MAPS
 from plimsoll.client.kubeconfig import find_config
-from tests.cluster.builders import config_map
+from tests.manifests import config_map
 
 #: As a kube-apiserver alone: no controllers.
 SETTINGS = ServerSettings(controllers=False)

@@ -19,8 +19,9 @@ from plimsoll.client.endpoints import (
 )
 from plimsoll.controllers import ControllerManager
 from plimsoll.errors import ApiError
-from tests.cluster.builders import claim, config_map, names, pod
+from tests.cluster.calls import names
 from tests.cluster.target import Target
+from tests.manifests import DRIVER, claim, config_map, pod
 from tests.waiting import DEADLINE, until
 
 FINALIZER = "resource.kubernetes.io/delete-protection"
@@ -57,7 +58,7 @@ def with_claims(tree: dict[str, Any], **entries: dict[str, str]) -> dict[str, An
 async def allocate(client: Client, namespace: str, name: str, user: dict[str, Any], **result: Any) -> None:
     """Allocate a claim as a scheduler does."""
     await client.patch(RESOURCE_CLAIMS, name, {"metadata": {"finalizers": [FINALIZER]}}, namespace)
-    device = {"request": "r", "driver": "cpu.example.com", "pool": namespace, "device": "d", **result}
+    device = {"request": "gpu", "driver": DRIVER, "pool": namespace, "device": "d", **result}
     consumer = {"resource": "pods", "name": user["metadata"]["name"], "uid": user["metadata"]["uid"]}
     status = {"allocation": {"devices": {"results": [device]}}, "reservedFor": [consumer]}
     await client.patch(RESOURCE_CLAIMS, name, {"status": status}, namespace, subresource="status")
@@ -165,7 +166,7 @@ def test_a_quota_reports_usage(target: Target) -> None:
         tree["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "250m"}}
         await client.create(PODS, tree, namespace)
         await client.create(RESOURCE_CLAIMS, claim("c"), namespace)
-        devices = "cpu.example.com.deviceclass.resource.k8s.io/devices"
+        devices = f"{DRIVER}.deviceclass.resource.k8s.io/devices"
         hard = {"pods": "5", "requests.cpu": "2", devices: "4"}
         async with running(client, "resourcequota-controller"):
             await client.create(
@@ -191,7 +192,7 @@ def test_a_device_taint_evicts_the_pod(target: Target) -> None:
         taint = {"key": "broken", "value": "very", "effect": "NoExecute"}
         rule: dict[str, Any] = {
             "metadata": {"name": f"rule-{namespace}"},
-            "spec": {"deviceSelector": {"driver": "cpu.example.com", "pool": namespace}, "taint": taint},
+            "spec": {"deviceSelector": {"driver": DRIVER, "pool": namespace}, "taint": taint},
         }
         async with running(client, "device-taint-eviction-controller"):
             await client.create(RESOURCE_CLAIMS, claim("c"), namespace)

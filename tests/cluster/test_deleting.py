@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from plimsoll.client import Client
 from plimsoll.client.endpoints import CONFIG_MAPS, NODES, PODS
-from tests.cluster.builders import config_map, names, pod, refused
+from tests.cluster.calls import names, refused
 from tests.cluster.target import Target
+from tests.manifests import config_map, pod
 
 
 def test_deleted_objects_are_not_found(target: Target) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from plimsoll.client import Client, ClientConfig, Endpoint, Impersonation, Material
 from plimsoll.client.endpoints import NAMESPACES, SECRETS
-from tests.cluster.builders import refused
+from tests.cluster.calls import refused
 from tests.cluster.conftest import CONNECTED
 from tests.cluster.target import Target
 

@@ -16,10 +16,10 @@ from plimsoll.client.endpoints import CONFIG_MAPS
 from plimsoll.client.informer import EventHandler, Informer
 from plimsoll.client.retries import Backoff
 from plimsoll.errors import ApiError
-from tests.cluster.builders import config_map
 from tests.cluster.conftest import CONNECTED
 from tests.cluster.cutter import Cutter
 from tests.cluster.target import Target
+from tests.manifests import config_map
 from tests.waiting import until
 
 Tree: TypeAlias = dict[str, Any]

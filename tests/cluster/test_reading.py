@@ -6,8 +6,9 @@ import json
 
 from plimsoll.client import Client
 from plimsoll.client.endpoints import CONFIG_MAPS, NAMESPACES, NODES, PODS, Endpoint
-from tests.cluster.builders import config_map, names, pod, refused
+from tests.cluster.calls import names, refused
 from tests.cluster.target import Target
+from tests.manifests import config_map, pod
 
 
 def test_get_returns_the_created_object(target: Target) -> None:

@@ -8,8 +8,9 @@ import json
 from plimsoll.client import Client, WatchEvent
 from plimsoll.client.endpoints import CONFIG_MAPS
 from plimsoll.errors import ApiError
-from tests.cluster.builders import config_map, refused, seen, take
+from tests.cluster.calls import refused, seen, take
 from tests.cluster.target import Target
+from tests.manifests import config_map
 
 
 def test_events_are_in_the_order_of_the_writes(target: Target) -> None:

@@ -11,8 +11,9 @@ import pytest
 from plimsoll.client import Client
 from plimsoll.client.endpoints import CONFIG_MAPS, NODES, PODS, RESOURCE_CLAIMS
 from plimsoll.errors import ApiError, InputError
-from tests.cluster.builders import claim, config_map, names, pod, refused
+from tests.cluster.calls import names, refused
 from tests.cluster.target import Target
+from tests.manifests import DRIVER, claim, config_map, pod
 
 
 def test_names_are_unique(target: Target) -> None:
@@ -192,7 +193,7 @@ def test_spec_and_status_are_written_separately(target: Target) -> None:
         changed = {**made, "status": status}
         kept = await client.update(RESOURCE_CLAIMS, changed, namespace)
         assert kept.get("status", {}) == {}
-        results = [{"request": "r", "driver": "cpu.example.com", "pool": "pool", "device": "d"}]
+        results = [{"request": "gpu", "driver": DRIVER, "pool": "pool", "device": "d"}]
         full = {**status, "allocation": {"devices": {"results": results}}}
         changed = {**kept, "status": full, "metadata": {**kept["metadata"], "labels": {"a": "b"}}}
         done = await client.update(RESOURCE_CLAIMS, changed, namespace, subresource="status")

@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plimsoll.api import codec
 from plimsoll.api.core import Pod
 from plimsoll.node.cgroup_plans.oom import is_critical_pod
 from plimsoll.node.eviction.manager import (
@@ -29,6 +28,8 @@ from plimsoll.node.eviction.manager import (
 from plimsoll.node.eviction.ranking import eviction_request
 from plimsoll.node.eviction.thresholds import MEMORY_PRESSURE, Threshold
 from plimsoll.node.eviction.usage import measure_processes
+from tests import build
+from tests.build import container
 from tests.waiting import until
 
 MI = 1 << 20
@@ -37,13 +38,11 @@ HARD = Threshold("memory.available", "100Mi")
 SOFT = Threshold("memory.available", "1Gi", grace=60)
 
 
-def pod(uid: str, memory: str = "", **spec: Any) -> Pod:
+def pod(uid: str, memory: str = "", **fields: Any) -> Pod:
     requests = {"memory": memory} if memory else {}
-    full = {"containers": [{"name": "c", "resources": {"requests": requests}}], **spec}
-    status = full.pop("status", {})
-    annotations = full.pop("annotations", {})
-    metadata = {"name": uid, "namespace": "n", "uid": uid, "generation": 7, "annotations": annotations}
-    return codec.convert({"metadata": metadata, "spec": full, "status": status}, Pod)
+    fields.setdefault("containers", [container("c", **requests)])
+    metadata = {"generation": 7, "annotations": fields.pop("annotations", {})}
+    return build.pod(uid, namespace="n", uid=uid, metadata=metadata, **fields)
 
 
 def free(memory: int, pods: dict[str, int] | None = None, capacity: int = 8 * GI) -> NodeStats:

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from plimsoll.api import codec
 from plimsoll.api.core import Container, Pod
 from plimsoll.node.claim_info import ClaimInfo, ClaimRef, PreparedDevice
 from plimsoll.node.podresources.pod_view import claim_names
 from plimsoll.node.podresources.source import Allocatable, MemoryBlock, PluginDevices, PodResourcesSource
+from tests.build import container, pod, sidecar
 
 DRIVER = "gpu.example.com"
 NAMESPACE = "default"
@@ -91,25 +91,16 @@ def make_pod(
 ) -> Pod:
     """Return a pod whose containers use claims; a claim has the same name inside the pod."""
     containers = {"app": []} if containers is None else containers
-    names = dict.fromkeys(claim for wanted in containers.values() for claim in wanted)
-    tree = {
-        "metadata": {"name": name, "namespace": namespace, "uid": uid or f"uid-{name}"},
-        "spec": {
-            "initContainers": [
-                *({"name": one} for one in inits),
-                *({"name": one, "restartPolicy": "Always"} for one in sidecars),
-            ],
-            "containers": [
-                {"name": one, "resources": {"claims": [{"name": claim} for claim in wanted]}}
-                for one, wanted in containers.items()
-            ],
-            "resourceClaims": claims
-            if claims is not None
-            else [{"name": claim, "resourceClaimName": claim} for claim in names],
-        },
-        "status": status or {},
-    }
-    return codec.convert(tree, Pod)
+    references: dict[str, Any] = {} if claims is None else {"resourceClaims": claims}
+    return pod(
+        name,
+        *(container(one, *used) for one, used in containers.items()),
+        init=[*map(container, inits), *map(sidecar, sidecars)],
+        namespace=namespace,
+        uid=uid or None,
+        status=status,
+        **references,
+    )
 
 
 def make_claim(name: str, *devices: PreparedDevice, driver: str = DRIVER) -> ClaimInfo:

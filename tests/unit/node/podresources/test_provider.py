@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from plimsoll.api import codec
 from plimsoll.api.core import Container, Pod, ResourceList
 from plimsoll.api.quantity import Quantity
 from plimsoll.node.claims.claim_info_cache import ClaimInfoCache
@@ -16,6 +15,7 @@ from plimsoll.node.machine.machine import Machine, NumaNode, Reservations
 from plimsoll.node.podresources.provider import PodResourcesProvider
 from plimsoll.node.podresources.source import MemoryBlock
 from plimsoll.node.runtime.simulated import SimulatedRuntime
+from tests.build import container, pod
 
 
 class Pinned(SimulatedRuntime):
@@ -31,12 +31,8 @@ def state(pod: str, name: str, cpus: str, phase: ContainerPhase = ContainerPhase
     return ContainerInfo(id=f"{pod}-{name}", pod=pod, name=name, attempt=0, phase=phase, cpus=cpus)
 
 
-def pod(uid: str, *containers: str) -> Pod:
-    tree = {
-        "metadata": {"name": uid, "namespace": "default", "uid": uid},
-        "spec": {"containers": [{"name": name} for name in containers]},
-    }
-    return codec.convert(tree, Pod)
+def pod_of(uid: str, *containers: str) -> Pod:
+    return pod(uid, *map(container, containers), uid=uid)
 
 
 CAPACITY: ResourceList = {"cpu": Quantity.of(8), "memory": Quantity.of(1 << 30)}
@@ -68,13 +64,13 @@ class FakeNode:
 def test_exclusive_cpus_of_a_container(others: tuple[ContainerInfo, ...], expected: tuple[int, ...]) -> None:
     node = FakeNode()
     node.runtime.states = (state("p", "c", "2-3"), *others)
-    assert node.pod_resources_provider().cpus_of(pod("p", "c"), Container(name="c")) == expected
+    assert node.pod_resources_provider().cpus_of(pod_of("p", "c"), Container(name="c")) == expected
 
 
 def test_an_unpinned_container_has_no_exclusive_cpus() -> None:
     node = FakeNode()
     node.runtime.states = (state("p", "c", ""),)
-    assert node.pod_resources_provider().cpus_of(pod("p", "c"), Container(name="c")) == ()
+    assert node.pod_resources_provider().cpus_of(pod_of("p", "c"), Container(name="c")) == ()
 
 
 def test_pins_are_read_again_after_a_change() -> None:
@@ -82,11 +78,11 @@ def test_pins_are_read_again_after_a_change() -> None:
     node.runtime.states = (state("p", "c", "2-3"),)
     pod_resources_provider = node.pod_resources_provider()
     before = pod_resources_provider.revision()
-    assert pod_resources_provider.cpus_of(pod("p", "c"), Container(name="c")) == (2, 3)
+    assert pod_resources_provider.cpus_of(pod_of("p", "c"), Container(name="c")) == (2, 3)
     node.runtime.states = (state("p", "c", "4"),)
     pod_resources_provider.invalidate()
     assert pod_resources_provider.revision() != before
-    assert pod_resources_provider.cpus_of(pod("p", "c"), Container(name="c")) == (4,)
+    assert pod_resources_provider.cpus_of(pod_of("p", "c"), Container(name="c")) == (4,)
 
 
 def test_allocatable_excludes_reserved_cpus_and_lists_memory_by_numa_node() -> None:

@@ -11,6 +11,7 @@ from plimsoll.apiserver.auth.users import node_user
 from plimsoll.client.blocking import BlockingClient
 from plimsoll.errors import ApiError
 from plimsoll.up.local_cluster import LocalCluster
+from tests.manifests import DRIVER, claim, pod, resource_slice
 
 SLICES, CLAIMS, EVENTS = "resourceslices", "resourceclaims", "events"
 
@@ -19,7 +20,10 @@ SLICES, CLAIMS, EVENTS = "resourceslices", "resourceclaims", "events"
 def cluster() -> Iterator[LocalCluster]:
     with LocalCluster(nodes=["mine", "other"]) as running:
         for node in ("mine", "other"):
-            running.apply(slice_of(node, "gpu.example.com"), claim(f"of-{node}"), pod(f"on-{node}", node))
+            name = f"of-{node}"
+            claims = [{"name": name, "resourceClaimName": name}]
+            user = pod(f"on-{node}", node=node, resourceClaims=claims)
+            running.apply(resource_slice(f"{node}-{DRIVER}", node), claim(name), user)
         yield running
 
 
@@ -29,39 +33,6 @@ def node(cluster: LocalCluster) -> BlockingClient:
     server, loop = cluster._running(), cluster._loop
     assert loop is not None
     return BlockingClient(server.client(node_user("mine")), loop, cluster.find)
-
-
-def slice_of(node: str, driver: str) -> dict[str, Any]:
-    pool = {"name": node, "generation": 1, "resourceSliceCount": 1}
-    return {
-        "apiVersion": "resource.k8s.io/v1",
-        "kind": "ResourceSlice",
-        "metadata": {"name": f"{node}-{driver}"},
-        "spec": {"driver": driver, "nodeName": node, "pool": pool, "devices": [{"name": "d"}]},
-    }
-
-
-def claim(name: str) -> dict[str, Any]:
-    request = {"name": "r", "exactly": {"deviceClassName": "c"}}
-    return {
-        "apiVersion": "resource.k8s.io/v1",
-        "kind": "ResourceClaim",
-        "metadata": {"name": name},
-        "spec": {"devices": {"requests": [request]}},
-    }
-
-
-def pod(name: str, node: str) -> dict[str, Any]:
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": name},
-        "spec": {
-            "nodeName": node,
-            "resourceClaims": [{"name": "c", "resourceClaimName": f"of-{node}"}],
-            "containers": [{"name": "c", "image": "x", "resources": {"claims": [{"name": "c"}]}}],
-        },
-    }
 
 
 def refused(call: Any) -> bool:

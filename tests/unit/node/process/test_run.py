@@ -26,6 +26,7 @@ from plimsoll.node.process.run import NodeProcess, own_addresses
 from plimsoll.node.process.settings import NodeSettings
 from plimsoll.node.status.reporter import HeartbeatTiming, NodeStatusReporter
 from tests.directories import short_directory
+from tests.manifests import pod
 from tests.waiting import DEADLINE, until
 
 MACHINE = parse_machine({"capacity": {"cpu": 8, "memory": "32Gi"}})
@@ -110,11 +111,6 @@ def settings(directory: Path, **more: Any) -> NodeSettings:
     )
 
 
-def a_pod(name: str, node: str = "") -> dict[str, Any]:
-    spec: dict[str, Any] = {"containers": [{"name": "c", "image": "x"}]}
-    return {"metadata": {"name": name}, "spec": {**spec, **({"nodeName": node} if node else {})}}
-
-
 @pytest.mark.parametrize("ready", [False, True])
 def test_a_process_can_be_cancelled_at_any_time(directory: Path, ready: bool) -> None:
     async def scene() -> None:
@@ -139,7 +135,7 @@ def test_an_agent_receives_all_pods_and_then_each_change(directory: Path) -> Non
         async with cluster() as server:
             admin = server.client()
             for name, node in (("a", "n"), ("b", "n"), ("other", "m"), ("waiting", "")):
-                await admin.create(PODS, a_pod(name, node), "default")
+                await admin.create(PODS, pod(name, node=node), "default")
             process = NodeProcess(server.client(node_user("n")), settings(directory), make=RecordingAgent)
             async with running(process):
                 on_node_event = process.agent().on_node_event  # type: ignore[attr-defined]
@@ -159,8 +155,8 @@ def test_many_nodes_share_one_watch(directory: Path) -> None:
     async def scene() -> None:
         async with cluster() as server:
             admin = server.client()
-            await admin.create(PODS, a_pod("a", "n-1"), "default")
-            await admin.create(PODS, a_pod("free"), "default")
+            await admin.create(PODS, pod("a", node="n-1"), "default")
+            await admin.create(PODS, pod("free"), "default")
             process = NodeProcess(
                 admin,
                 settings(directory, count=3),
@@ -254,8 +250,8 @@ def test_pages(directory: Path) -> None:
             own = settings(directory, listen="127.0.0.1:0")
             process = NodeProcess(server.client(node_user("n")), own)
             async with running(process), aiohttp.ClientSession() as web:
-                await server.client().create(PODS, a_pod("a", "n"), "default")
-                big = a_pod("big", "n")
+                await server.client().create(PODS, pod("a", node="n"), "default")
+                big = pod("big", node="n")
                 big["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "9"}}
                 await server.client().create(PODS, big, "default")
                 await until(

@@ -1,9 +1,9 @@
-"""Helpers shared by the scenarios."""
+"""Calls to servers: expected errors, names of objects, and first events of a watch."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable
 from typing import Any
 
 import pytest
@@ -11,32 +11,6 @@ import pytest
 from plimsoll.client import Client, WatchEvent
 from plimsoll.client.endpoints import CONFIG_MAPS
 from plimsoll.errors import ApiError
-
-
-def config_map(name: str, *, labels: Mapping[str, str] | None = None, **data: str) -> dict[str, Any]:
-    metadata: dict[str, Any] = {"name": name}
-    if labels:
-        metadata["labels"] = dict(labels)
-    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}
-
-
-def pod(name: str, **metadata: Any) -> dict[str, Any]:
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": name, **metadata},
-        "spec": {"containers": [{"name": "main", "image": "example.org/main:1"}]},
-    }
-
-
-def claim(name: str, **metadata: Any) -> dict[str, Any]:
-    request = {"name": "r", "exactly": {"deviceClassName": "cpu.example.com"}}
-    return {
-        "apiVersion": "resource.k8s.io/v1",
-        "kind": "ResourceClaim",
-        "metadata": {"name": name, **metadata},
-        "spec": {"devices": {"requests": [request]}},
-    }
 
 
 async def refused(call: Awaitable[Any]) -> ApiError:

@@ -1,4 +1,4 @@
-"""Objects of the smoke tests, as trees."""
+"""Builders of JSON objects as clients send them; `tests.build` has typed ones as servers return them."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ def pod(name: str, *, node: str = "", labels: dict[str, str] | None = None, **sp
         metadata["labels"] = labels
     container: Tree = {"name": "main", "image": "example.org/main:1", "ports": [{"containerPort": 80}]}
     container["resources"] = {"requests": {"cpu": "100m", "memory": "16Mi"}}
-    whole: Tree = {"containers": [container], **spec}
+    full: Tree = {"containers": [container], **spec}
     if node:
-        whole["nodeName"] = node
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": whole}
+        full["nodeName"] = node
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": full}
 
 
 def node(name: str) -> Tree:
@@ -86,7 +86,7 @@ def _claim_spec(device_class: str) -> Tree:
     return {"devices": {"requests": [{"name": "gpu", "exactly": {"deviceClassName": device_class}}]}}
 
 
-def claim(name: str, device_class: str) -> Tree:
+def claim(name: str, device_class: str = DRIVER) -> Tree:
     return {
         "apiVersion": "resource.k8s.io/v1",
         "kind": "ResourceClaim",
