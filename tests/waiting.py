@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar, overload
 
 T = TypeVar("T")
@@ -13,6 +13,9 @@ T = TypeVar("T")
 #: Seconds after which a condition counts as never true. A test waits only as long as it must, so that this
 #: is reached by failures alone; a busy machine may need most of it.
 DEADLINE = 120.0
+
+#: Seconds between the first two reads.
+_FIRST_PAUSE = 0.005
 
 _Context = Callable[[], object] | str
 _Errors = tuple[type[Exception], ...]
@@ -26,6 +29,7 @@ async def until(
     seconds: float = ...,
     context: _Context = ...,
     ignore: _Errors = ...,
+    pause: float = ...,
 ) -> T: ...
 @overload
 async def until(
@@ -35,6 +39,7 @@ async def until(
     seconds: float = ...,
     context: _Context = ...,
     ignore: _Errors = ...,
+    pause: float = ...,
 ) -> T: ...
 async def until(
     read: Callable[[], Any],
@@ -43,16 +48,18 @@ async def until(
     seconds: float = DEADLINE,
     context: _Context = "",
     ignore: _Errors = (),
+    pause: float = _FIRST_PAUSE,
 ) -> Any:
     """Read until the value is accepted and return it.
 
     `read` may be a coroutine function. Errors of the `ignore` types count as a value that is not accepted.
-    After `seconds`, raise AssertionError with the last value and the context.
+    `pause` is the time between the first two reads, which grows. After `seconds`, raise AssertionError with the
+    last value and the context.
     """
     found: Any = None
     try:
         async with asyncio.timeout(seconds):
-            for pause in _pauses():
+            while True:
                 try:
                     found = read()
                     if inspect.isawaitable(found):
@@ -62,6 +69,7 @@ async def until(
                 except ignore as error:
                     found = error
                 await asyncio.sleep(pause)
+                pause = _longer(pause)
     except TimeoutError as error:
         raise AssertionError(_describe(seconds, found, context)) from error
 
@@ -73,11 +81,12 @@ def wait_until(
     seconds: float = DEADLINE,
     context: _Context = "",
     ignore: _Errors = (),
+    pause: float = _FIRST_PAUSE,
 ) -> T:
     """Do as `until` does, and block."""
     deadline = time.monotonic() + seconds
     found: object = None
-    for pause in _pauses():
+    while True:
         try:
             found = value = read()
             if accept(value):
@@ -85,17 +94,14 @@ def wait_until(
         except ignore as error:
             found = error
         if time.monotonic() > deadline:
-            break
+            raise AssertionError(_describe(seconds, found, context))
         time.sleep(pause)
-    raise AssertionError(_describe(seconds, found, context))
+        pause = _longer(pause)
 
 
-def _pauses() -> Iterator[float]:
-    """Yield pauses between reads: short ones first, because most conditions are true soon."""
-    pause = 0.0002
-    while True:
-        yield pause
-        pause = min(pause * 1.5, 0.05)
+def _longer(pause: float) -> float:
+    """Return the next pause: short ones come first, because most conditions are true soon."""
+    return min(pause * 1.5, 0.05)
 
 
 def _describe(seconds: float, found: object, context: _Context) -> str:

@@ -130,7 +130,7 @@ def test_a_pod_deleted_while_it_is_recorded(force: bool) -> None:
         gate.set()
         await harness.gone("p")
         await quiet(harness)
-        assert uid not in admission_handler
+        await harness.until(lambda: uid not in admission_handler)
         await harness.pod("q", cpu="3")
         await harness.runs("q")
 

@@ -167,7 +167,7 @@ class Cluster:
         """Bring the caches up to date with the store."""
         assert self.controllers is not None
         for informer in self.controllers.informers.all():
-            await until(partial(self._is_current, informer))
+            await until(partial(self._is_current, informer), pause=0.0002)
 
     def _is_current(self, informer: Informer[Any]) -> bool:
         endpoint = informer.endpoint
