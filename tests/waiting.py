@@ -53,7 +53,7 @@ async def until(
     """Read until the value is accepted and return it.
 
     `read` may be a coroutine function. Errors of the `ignore` types count as a value that is not accepted.
-    `pause` is the time between the first two reads, which grows. After `seconds`, raise AssertionError with the
+    `pause` is the time between the first two reads. After `seconds`, raise AssertionError with the
     last value and the context.
     """
     found: Any = None
