@@ -54,7 +54,7 @@ def negotiate(header: str, *, streams: bool = False) -> AcceptedMediaType:
     """Return the media type of the response; ApiError 406 if none is supported.
 
     DIFF: clients that accept both protobuf and JSON get JSON, the stored form, whichever they prefer
-    (test_the_best_form_on_offer).
+    (test_the_preferred_media_type_is_chosen).
     """
     if not header or header == JSON:
         return AcceptedMediaType()

@@ -89,7 +89,7 @@ class ResponseBuilder:
         if accepted.partial:
             api_version, kind = f"meta.k8s.io/{accepted.partial}", "PartialObjectMetadataList"
             raws = await _render_each(raws, lambda raw: _metadata_only(raw, accepted.partial), time_slice)
-        # DIFF: each item has its apiVersion and kind (test_items_of_a_list_say_what_they_are).
+        # DIFF: each item has its apiVersion and kind (test_list_items_have_kind_and_api_version).
         head = {"kind": kind, "apiVersion": api_version, "metadata": metadata}
         return _finish_list(head, "items", raws, accepted, time_slice)
 

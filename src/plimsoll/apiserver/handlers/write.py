@@ -162,7 +162,7 @@ class WriteHandler:
 
     def _create(self, job: _WriteJob, tree: Tree) -> WriteResult:
         info, metadata = job.info, tree["metadata"]
-        # DIFF: 400; upstream responds with 500 (test_versions_that_cannot_be).
+        # DIFF: 400; upstream responds with 500 (test_invalid_resource_versions_are_refused).
         if _has_version(metadata):
             raise bad_request("resourceVersion should not be set on objects to be created")
         if info.verb != "create":  # by PUT or apply: needs the create permission too

@@ -64,13 +64,13 @@ def test_encoding_equals_the_kubelets_bytes() -> None:
 
 
 @pytest.mark.parametrize(("claims", "checksum"), [(None, 4010664294), ((), 2361995144)])
-def test_the_bytes_of_an_empty_file(claims: tuple[()] | None, checksum: int) -> None:
+def test_encoding_of_an_empty_checkpoint(claims: tuple[()] | None, checksum: int) -> None:
     inside = quote_json(f"{HEAD}{'null' if claims is None else '[]'}}}")
     assert encode(claims) == f'{{"Data":{inside},"Checksum":{checksum}}}'.encode()
     assert decode(encode(claims)).claims == claims
 
 
-def test_how_texts_are_written() -> None:
+def test_strings_are_encoded_as_go_does() -> None:
     assert quote_json('a"\\\b\f\n\r\t\x00\x1f\x7f/é\u2029\U0001f600\ud800') == (
         r'"a\"\\\b\f\n\r\t\u0000\u001f' + "\x7f/é" + r"\u2029" + "\U0001f600" + r'\ufffd"'
     )
