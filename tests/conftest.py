@@ -23,25 +23,6 @@ for _profile, _fixed in (("default", False), ("ci", True)):
 settings.load_profile("ci" if os.environ.get("CI") else "default")
 
 
-@pytest.hookimpl(tryfirst=True)  # xdist reads the marks in the same hook
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Run the tests that share a browser, a cluster or a server on one worker (``--dist loadgroup``)."""
-    for item in items:
-        directory = str(item.path.relative_to(item.config.rootpath).parent)
-        if directory == "tests/browser":
-            item.add_marker(pytest.mark.xdist_group("browser"))
-        elif _shares_fixture(item):
-            item.add_marker(pytest.mark.xdist_group(item.nodeid.partition("::")[0]))
-
-
-def _shares_fixture(item: pytest.Item) -> bool:
-    """Return whether an item uses a fixture of this suite that outlives a test."""
-    if not isinstance(item, pytest.Function):
-        return False
-    fixtures = [found[-1] for found in item._fixtureinfo.name2fixturedefs.values()]
-    return any(fixture.baseid and fixture.scope != "function" for fixture in fixtures)
-
-
 @pytest.fixture(autouse=True)
 def screen(monkeypatch: pytest.MonkeyPatch) -> None:
     """Texts are laid out for a screen of one size, wherever the tests run."""
