@@ -299,7 +299,7 @@ def test_damaged_files(name: str, data: bytes) -> None:
                 await until(lambda: not alive(damaged.pid))
                 if name == "sandbox.json":
                     assert set(found) == {"c3"}
-                    assert not alive(other.pid)
+                    await until(lambda: not alive(other.pid))
                     assert not harness.layout.pod("pod-1").exists()
                 elif name == "state.json":
                     assert set(found) == {"c2", "c3"}
