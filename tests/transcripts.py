@@ -72,10 +72,14 @@ def _settle(output: str, expected: str) -> str:
 
 def run(arguments: list[str]) -> str:
     """Run a command of ours in this process; what it printed."""
-    said = io.StringIO()
-    with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said), contextlib.suppress(SystemExit):
+    output = io.StringIO()
+    with (
+        contextlib.redirect_stdout(output),
+        contextlib.redirect_stderr(output),
+        contextlib.suppress(SystemExit),
+    ):
         main(arguments)
-    return "".join(f"{line.rstrip()}\n" for line in said.getvalue().splitlines())
+    return "".join(f"{line.rstrip()}\n" for line in output.getvalue().splitlines())
 
 
 def _read(block: str) -> Iterator[Step]:

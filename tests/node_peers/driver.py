@@ -63,7 +63,7 @@ class Driver:
         self._lock = threading.Lock()
         self._log = os.open(options.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644) if options.log else 1
 
-    def say(self, event: str, **more: Any) -> None:
+    def log(self, event: str, **more: Any) -> None:
         line = json.dumps({"event": event, "pid": os.getpid(), "time": time.time(), **more})
         os.write(self._log, line.encode() + b"\n")
 
@@ -80,7 +80,7 @@ class Driver:
             {"namespace": claim.namespace, "name": claim.name, "uid": claim.uid} for claim in request.claims
         ]
         behaviour = self.behaviour()
-        self.say(event, version=version, claims=claims, instance=self.options.instance)
+        self.log(event, version=version, claims=claims, instance=self.options.instance)
         if any(claim.name in behaviour.get("crash", ()) for claim in request.claims):
             os._exit(9)
         time.sleep(behaviour.get("delay", 0))
@@ -147,7 +147,7 @@ class Driver:
         return f"{self.options.driver}/claim={claim.uid}"
 
     def info(self, messages: ModuleType) -> Any:
-        self.say("info")
+        self.log("info")
         return messages.PluginInfo(
             type="DRAPlugin",
             name=self.options.driver,
@@ -157,14 +157,14 @@ class Driver:
 
     def notified(self, messages: ModuleType, status: Any) -> Any:
         if status.plugin_registered:
-            self.say("registered")
+            self.log("registered")
         else:
-            self.say("refused", error=status.error)
+            self.log("refused", error=status.error)
         return messages.RegistrationStatusResponse()
 
     def watch(self, version: str, messages: ModuleType, context: Any) -> Any:
         """Yield the devices' health, now and whenever the file changes."""
-        self.say("watch", version=version)
+        self.log("watch", version=version)
         before: bytes | None = None
         while context.is_active() and not self.ended.is_set():
             try:
@@ -247,12 +247,12 @@ def main() -> None:
             services.append(health_service(driver, version, *generated(f"health_{version}")))
     claims = serve(driver.endpoint, *services)
     registration = serve(driver.registration, registration_service(driver, *generated("registration")))
-    driver.say("start", modules=sorted({name.partition(".")[0] for name in sys.modules}))
+    driver.log("start", modules=sorted({name.partition(".")[0] for name in sys.modules}))
     driver.ended.wait()
     driver.registration.unlink(missing_ok=True)
     registration.stop(1).wait()
     claims.stop(30).wait()
-    driver.say("stop")
+    driver.log("stop")
 
 
 if __name__ == "__main__":

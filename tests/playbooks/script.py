@@ -52,7 +52,7 @@ def _read() -> dict[str, str]:
 CONVERSATIONS = _read()
 
 
-def says(pattern: str) -> Callable[[Step], Step]:
+def on_step(pattern: str) -> Callable[[Step], Step]:
     def note(step: Step) -> Step:
         _STEPS.append((re.compile(pattern), step))
         return step
@@ -138,7 +138,7 @@ async def clear(harness: NodeHarness) -> None:
 # -- the driver
 
 
-@says("driver (comes|goes|dies|restarts)")
+@on_step("driver (comes|goes|dies|restarts)")
 async def _driver(harness: NodeHarness, what: str) -> None:
     if what in ("goes", "restarts"):
         await harness.driver.go()
@@ -148,33 +148,33 @@ async def _driver(harness: NodeHarness, what: str) -> None:
         await harness.driver.come()
 
 
-@says(r"driver refuses (\w+)")
+@on_step(r"driver refuses (\w+)")
 async def _refuses(harness: NodeHarness, claim: str) -> None:
     harness.driver.refuses.add(claim)
 
 
-@says(r"driver breaks off (at|after) (\w+)")
+@on_step(r"driver breaks off (at|after) (\w+)")
 async def _breaks_off(harness: NodeHarness, when: str, claim: str) -> None:
     harness.driver.crashes[claim] = "before" if when == "at" else "after"
 
 
-@says("driver is dead")
+@on_step("driver is dead")
 async def _dead(harness: NodeHarness) -> None:
     await harness.until(lambda: harness.driver.dead, "the driver is dead")
 
 
-@says("driver works")
+@on_step("driver works")
 async def _works(harness: NodeHarness) -> None:
     harness.driver.refuses.clear()
     harness.driver.crashes.clear()
 
 
-@says("driver falls silent")
+@on_step("driver falls silent")
 async def _silent(harness: NodeHarness) -> None:
     harness.driver.gate.clear()
 
 
-@says("driver speaks")
+@on_step("driver speaks")
 async def _speaks(harness: NodeHarness) -> None:
     harness.driver.gate.set()
 
@@ -182,7 +182,7 @@ async def _speaks(harness: NodeHarness) -> None:
 # -- the agent
 
 
-@says("agent (starts|begins|stops|is killed|restarts|gets ready)")
+@on_step("agent (starts|begins|stops|is killed|restarts|gets ready)")
 async def _agent(harness: NodeHarness, what: str) -> None:
     if what in ("stops", "restarts"):
         await harness.stop_agent()
@@ -196,19 +196,19 @@ async def _agent(harness: NodeHarness, what: str) -> None:
         await harness.ready()
 
 
-@says("agent is killed (before the call|after the answer)")
+@on_step("agent is killed (before the call|after the answer)")
 async def _killed_at(harness: NodeHarness, when: str) -> None:
     await harness.until(harness.held_up.is_set, f"a call, {when}")
     await harness.kill_agent()
 
 
-@says("calls stop (before the call|after the answer)")
+@on_step("calls stop (before the call|after the answer)")
 async def _stop_at(harness: NodeHarness, when: str) -> None:
     harness.held_up.clear()
     harness.hold = when.split(maxsplit=1)[0]
 
 
-@says("calls go on")
+@on_step("calls go on")
 async def _calls_go_on(harness: NodeHarness) -> None:
     harness.hold = ""
 
@@ -216,12 +216,12 @@ async def _calls_go_on(harness: NodeHarness) -> None:
 # -- the API
 
 
-@says("api (goes|comes)")
+@on_step("api (goes|comes)")
 async def _api(harness: NodeHarness, what: str) -> None:
     harness.cut() if what == "goes" else harness.restore()
 
 
-@says(r"pod (\w+)(?: with ([\w,]+))?(?: cpu (\S+))?( never)?")
+@on_step(r"pod (\w+)(?: with ([\w,]+))?(?: cpu (\S+))?( never)?")
 async def _pod(
     harness: NodeHarness, name: str, claims: str | None, cpu: str | None, never: str | None
 ) -> None:
@@ -229,17 +229,17 @@ async def _pod(
     await harness.pod(name, *(claims.split(",") if claims else ()), cpu=cpu or "", **spec)
 
 
-@says(r"pod (\w+) (is deleted|is forced off)")
+@on_step(r"pod (\w+) (is deleted|is forced off)")
 async def _deleted(harness: NodeHarness, name: str, how: str) -> None:
     await harness.delete(name, force=how == "is forced off")
 
 
-@says(r"claim (\w+) is made anew")
+@on_step(r"claim (\w+) is made anew")
 async def _anew(harness: NodeHarness, name: str) -> None:
     await harness.remake_claim(name)
 
 
-@says(r"claim (\w+) gets the device of (\w+)")
+@on_step(r"claim (\w+) gets the device of (\w+)")
 async def _gets_device(harness: NodeHarness, claim: str, other: str) -> None:
     harness.driver.devices[claim] = harness.driver.device_of(other)
 
@@ -247,13 +247,13 @@ async def _gets_device(harness: NodeHarness, claim: str, other: str) -> None:
 # -- containers
 
 
-@says("starts (wait|go on)")
+@on_step("starts (wait|go on)")
 async def _starts(harness: NodeHarness, what: str) -> None:
     assert harness.machine is not None
     harness.machine.gate.clear() if what == "wait" else harness.machine.gate.set()
 
 
-@says(r"(\w+) (crashes|exits)")
+@on_step(r"(\w+) (crashes|exits)")
 async def _crashes(harness: NodeHarness, name: str, what: str) -> None:
     await harness.crash(name, 0 if what == "exits" else 1)
 
@@ -261,7 +261,7 @@ async def _crashes(harness: NodeHarness, name: str, what: str) -> None:
 # -- the disk
 
 
-@says("(claims|admitted) (?:are|is) damaged")
+@on_step("(claims|admitted) (?:are|is) damaged")
 async def _damaged(harness: NodeHarness, which: str) -> None:
     path = harness.layout.claims if which == "claims" else harness.layout.admitted
     path.write_bytes(path.read_bytes()[:-20].replace(b"checksum", b"checksun"))
@@ -271,7 +271,7 @@ async def _damaged(harness: NodeHarness, which: str) -> None:
 # -- checks
 
 
-@says(r"(\w+) (runs|waits|is gone|is starting|is leaving|is \w+)")
+@on_step(r"(\w+) (runs|waits|is gone|is starting|is leaving|is \w+)")
 async def _sees(harness: NodeHarness, name: str, what: str) -> None:
     if what == "runs":
         await harness.runs(name)
@@ -291,7 +291,7 @@ async def _sees(harness: NodeHarness, name: str, what: str) -> None:
         await harness.ended(name, what.split()[1])
 
 
-@says(r"(\w+) says (\w+)(?:: (.*))?")
+@on_step(r"(\w+) says (\w+)(?:: (.*))?")
 async def _events(harness: NodeHarness, name: str, reason: str, text: str | None) -> None:
     await until(
         lambda: harness.events(name),
@@ -300,25 +300,25 @@ async def _events(harness: NodeHarness, name: str, reason: str, text: str | None
     )
 
 
-@says(r"(\w+) started (\d+)")
+@on_step(r"(\w+) started (\d+)")
 async def _started(harness: NodeHarness, name: str, count: str) -> None:
     uid = await harness.uid(name)
     await harness.until(lambda: harness.starts(uid) >= int(count), f"{name} started {count}")
     assert harness.starts(uid) == int(count)
 
 
-@says(r"(\w+) (asked|released) (\d+)( or more)?")
+@on_step(r"(\w+) (asked|released) (\d+)( or more)?")
 async def _counts(harness: NodeHarness, claim: str, call: str, count: str, more: str | None) -> None:
     method = "prepare" if call == "asked" else "unprepare"
     await harness.until(lambda: harness.driver.count(method, claim) >= int(count), f"{claim} {call} {count}")
     assert more or harness.driver.count(method, claim) == int(count), harness.driver.calls
 
 
-@says("pause")
+@on_step("pause")
 async def _pause(harness: NodeHarness) -> None:
     await asyncio.sleep(0.3)
 
 
-@says("quiet")
+@on_step("quiet")
 async def _quiet(harness: NodeHarness) -> None:
     await quiet(harness)

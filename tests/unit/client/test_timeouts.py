@@ -60,7 +60,7 @@ async def say_nothing(reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     await asyncio.sleep(NEVER)
 
 
-def say(*pieces: bytes, every: float = 0.0, then: float = NEVER) -> Talk:
+def send(*pieces: bytes, every: float = 0.0, then: float = NEVER) -> Talk:
     """Answer a request with some bytes, with pauses between them."""
 
     async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -75,10 +75,10 @@ def say(*pieces: bytes, every: float = 0.0, then: float = NEVER) -> Talk:
 
 SILENT: dict[str, Talk] = {
     "nothing": say_nothing,
-    "half a head": say(HEAD[:40]),
-    "no body": say(HEAD),
-    "half a body": say(HEAD + b'{"kind":'),
-    "half a chunk": say(HEAD.replace(b"Content-Length: 30", b"Transfer-Encoding: chunked") + b"5\r\nab"),
+    "half a head": send(HEAD[:40]),
+    "no body": send(HEAD),
+    "half a body": send(HEAD + b'{"kind":'),
+    "half a chunk": send(HEAD.replace(b"Content-Length: 30", b"Transfer-Encoding: chunked") + b"5\r\nab"),
 }
 
 
@@ -124,7 +124,7 @@ def test_a_slow_response_does_not_time_out(compression: bool) -> None:
     pieces = [HEAD[:10], HEAD[10:], *(body[at : at + 5] for at in range(0, 30, 5))]
 
     async def scenario() -> None:
-        async with serving(say(*pieces, every=0.4)) as server:
+        async with serving(send(*pieces, every=0.4)) as server:
             transport = HttpTransport(ClientConfig(server.url, compression=compression))
             try:
                 reply = await transport.send(Request("GET", "/api", timeout=NEVER, idle_timeout=2.0))
@@ -139,7 +139,7 @@ def test_the_complete_response_has_a_timeout() -> None:
     """Single bytes now and then do not extend the timeout."""
 
     async def scenario() -> None:
-        async with serving(say(HEAD, *[b" "] * 29, every=0.1)) as server:
+        async with serving(send(HEAD, *[b" "] * 29, every=0.1)) as server:
             transport = HttpTransport(ClientConfig(server.url, compression=False))
             try:
                 with pytest.raises(UnreachableError, match=r"no response within 0\.5 s"):
@@ -157,7 +157,7 @@ def test_a_watch_does_not_time_out() -> None:
     chunk = b"%x\r\n%b\r\n" % (len(event), event)
 
     async def scenario() -> None:
-        async with serving(say(head, b"", chunk, every=0.5)) as server:
+        async with serving(send(head, b"", chunk, every=0.5)) as server:
             config = ClientConfig(server.url).interactive(0.2)
             async with Client.connect(config) as client, aclosing(client.watch(PODS)) as events:
                 assert (await anext(events)).type == "ADDED"
@@ -212,7 +212,7 @@ def test_a_long_retry_after_is_not_waited_for() -> None:
     )
 
     async def scenario() -> None:
-        async with serving(say(head % len(body) + body)) as server:
+        async with serving(send(head % len(body) + body)) as server:
             async with Client.connect(ClientConfig(server.url).interactive(30.0)) as client:
                 with pytest.raises(ApiError, match="come later"):
                     await client.call("GET", "/api")

@@ -165,7 +165,7 @@ def test_the_last_configuration_of_a_claim_wins() -> None:
 
 
 @pytest.mark.parametrize(
-    ("parameters", "says"),
+    ("parameters", "expected"),
     [
         (None, "failed to unmarshal opaque config: must be an object, not None"),
         ([1], "failed to unmarshal opaque config: must be an object, not [1]"),
@@ -177,8 +177,8 @@ def test_the_last_configuration_of_a_claim_wins() -> None:
     ],
 )
 @pytest.mark.parametrize("settings", [NUMA, MACHINE])
-def test_malformed_parameters_are_refused(parameters: Any, says: str, settings: CpuSettings) -> None:
-    assert says in fault(raw(parameters), settings=settings).text
+def test_malformed_parameters_are_refused(parameters: Any, expected: str, settings: CpuSettings) -> None:
+    assert expected in fault(raw(parameters), settings=settings).text
 
 
 def test_unknown_keys_are_refused_with_the_fix() -> None:
@@ -190,7 +190,7 @@ def test_unknown_keys_are_refused_with_the_fix() -> None:
 
 
 @pytest.mark.parametrize(
-    ("key", "value", "says"),
+    ("key", "value", "expected"),
     [
         ("algorithm", "fast", "cpuConfig.algorithm must be one of packed, distributed, not 'fast'"),
         ("sorting", 1, "cpuConfig.sorting must be one of packed, spread, not 1"),
@@ -202,9 +202,9 @@ def test_unknown_keys_are_refused_with_the_fix() -> None:
         ("mix", {}, "cpuConfig.mix must be true or false, not {}"),
     ],
 )
-def test_invalid_values_are_refused(key: str, value: Any, says: str) -> None:
-    assert says in fault(config(**{key: value})).text
-    assert says in fault(config(source="FromClass", **{key: value}), settings=NUMA).text
+def test_invalid_values_are_refused(key: str, value: Any, expected: str) -> None:
+    assert expected in fault(config(**{key: value})).text
+    assert expected in fault(config(source="FromClass", **{key: value}), settings=NUMA).text
 
 
 def test_the_configuration_of_an_allocated_claim() -> None:

@@ -256,9 +256,9 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(("text", "says"), REFUSED, ids=[text for text, _ in REFUSED])
-def test_invalid_keys_and_values_are_refused(tmp_path: Path, text: str, says: str) -> None:
-    assert says in refused(tmp_path, text)
+@pytest.mark.parametrize(("text", "expected"), REFUSED, ids=[text for text, _ in REFUSED])
+def test_invalid_keys_and_values_are_refused(tmp_path: Path, text: str, expected: str) -> None:
+    assert expected in refused(tmp_path, text)
 
 
 def test_a_missing_file(tmp_path: Path) -> None:
@@ -271,7 +271,7 @@ def test_group_by_does_not_matter_for_individual_cpus(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("root", "says"),
+    ("root", "expected"),
     [
         ("", "cannot validate config: invalid kubeletRootDir: must not be empty"),
         ("var/lib", 'cannot validate config: invalid kubeletRootDir "var/lib": must be an absolute path'),
@@ -283,8 +283,8 @@ def test_group_by_does_not_matter_for_individual_cpus(tmp_path: Path) -> None:
         ("/" + "ü" * 38, "and is using 77"),
     ],
 )
-def test_invalid_kubelet_roots_are_refused(tmp_path: Path, root: str, says: str) -> None:
-    assert says in refused(tmp_path, "", kubelet_root_dir=root)
+def test_invalid_kubelet_roots_are_refused(tmp_path: Path, root: str, expected: str) -> None:
+    assert expected in refused(tmp_path, "", kubelet_root_dir=root)
     assert str(read_settings(None, {"kubelet-root-dir": "/" + "k" * 72}, hostname="n").kubelet_root)
 
 

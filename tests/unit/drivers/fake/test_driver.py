@@ -175,9 +175,11 @@ def test_calls_are_delayed_and_fail_as_configured() -> None:
 
 
 def test_claim_status_data_is_filled_in() -> None:
-    says = {"slot": "{i}", "who": "{namespace}/{claim}", "spare": False, "firmware": 3}
+    status = {"slot": "{i}", "who": "{namespace}/{claim}", "spare": False, "firmware": 3}
     tree = {
-        "drivers": [{"name": "gpu.example.com", "devices": [{"name": "gpu-{i}", "count": 2, "status": says}]}]
+        "drivers": [
+            {"name": "gpu.example.com", "devices": [{"name": "gpu-{i}", "count": 2, "status": status}]}
+        ]
     }
     answer = asyncio.run(FakeDriver(parse_drivers(tree)[0], "n").prepare(claim("c", "gpu-1")))
     assert not isinstance(answer, ClaimError)

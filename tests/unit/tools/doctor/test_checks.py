@@ -104,11 +104,11 @@ def test_machines() -> None:
     found = levels_of(machine.check(replace(PLAIN, machine=short)))
     assert found["machine.memory"] is found["machine.pids"] is Level.WARNING
     assert found["machine.swap"] is Level.INFO
-    said = replace(PLAIN, machine=replace(fine, declared=a_machine(8, "1Gi")))
-    promise = [f for f in machine.check(said) if f.id == "machine.promise"]
+    declared = replace(PLAIN, machine=replace(fine, declared=a_machine(8, "1Gi")))
+    promise = [f for f in machine.check(declared) if f.id == "machine.promise"]
     assert [f.subject for f in promise] == ["cpu", "cpus"]
     assert promise[0].evidence == "the machine file declares 8, the machine has 4"
-    assert not any(f.level.is_bad for f in machine.check(replace(said, runtime="none")))
+    assert not any(f.level.is_bad for f in machine.check(replace(declared, runtime="none")))
     honest = replace(PLAIN, machine=replace(fine, declared=a_machine(2, "1Gi")))
     assert levels_of(machine.check(honest))["machine.promise"] is Level.OK
     assert levels_of(machine.check(replace(PLAIN, machine=MachineFacts(real_error="no")))) == {

@@ -407,7 +407,7 @@ def test_health_reports_which_cpus_are_offline() -> None:
 
 
 @pytest.mark.parametrize(
-    ("reserved", "allocatable", "says"),
+    ("reserved", "allocatable", "expected"),
     [
         (2, "14", ""),
         (2, "13500m", ""),
@@ -417,10 +417,10 @@ def test_health_reports_which_cpus_are_offline() -> None:
         (0, "14", "some CPUs are never allocated"),
     ],
 )
-def test_reserved_cpus_are_compared_with_the_node(reserved: int, allocatable: str, says: str) -> None:
+def test_reserved_cpus_are_compared_with_the_node(reserved: int, allocatable: str, expected: str) -> None:
     layout = compute_layout(SERVER, CpuSettings(NODE, reserved=reserved))
     found = check_against_node(SERVER, layout.reserved, allocatable)
-    assert [says in finding.what for finding in found] == ([True] if says else [])
+    assert [expected in finding.what for finding in found] == ([True] if expected else [])
     if found:
         assert f"({reserved} reserved)" in found[0].what
         assert found[0].fix

@@ -50,7 +50,7 @@ def test_a_broken_file_that_contradicts_nothing_is_written_again(named: str) -> 
     assert "no JSON" in found.findings[0].what
 
 
-@pytest.mark.parametrize("fault", ["", "says two things"])
+@pytest.mark.parametrize("fault", ["", "has two contents"])
 def test_a_file_with_other_cpus_is_a_dispute(fault: str) -> None:
     other = {"x": CpuClaimCdiFile("x", cpus("1-2"), fault=fault)}
     found = reconcile(record(allocated("x", "0-1")), other, scene_of())
@@ -98,10 +98,10 @@ def test_a_file_with_unallocatable_cpus_is_disputed(context: PrepareContext, in_
 
 
 def test_a_broken_file_without_a_checkpoint() -> None:
-    named = {"x": CpuClaimCdiFile("x", cpus("1-2"), fault="says two things")}
+    named = {"x": CpuClaimCdiFile("x", cpus("1-2"), fault="has two contents")}
     allocation = reconcile({}, named, scene_of()).allocations["x"]
     assert allocation.cpus == cpus("1-2")
-    assert "says two things" in allocation.disputed
+    assert "has two contents" in allocation.disputed
     nothing = reconcile({}, {"x": CpuClaimCdiFile("x", EMPTY, fault="no JSON", path="/cdi/x")}, scene_of())
     assert not nothing.allocations
     assert nothing.findings[0].fix == "remove /cdi/x"

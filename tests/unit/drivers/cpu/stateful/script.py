@@ -79,7 +79,7 @@ class ScriptRun:
         return self.harness.driver
 
 
-def says(pattern: str) -> Callable[[Step], Step]:
+def on_step(pattern: str) -> Callable[[Step], Step]:
     def note(step: Step) -> Step:
         _STEPS.append((re.compile(pattern), step))
         return step
@@ -172,7 +172,7 @@ async def _leave(driver: CpuDriver) -> None:
 # -- claims
 
 
-@says(r"prepare (\w) (\d+)(?: of (\w+))?(?: is refused: (.*))?")
+@on_step(r"prepare (\w) (\d+)(?: of (\w+))?(?: is refused: (.*))?")
 async def _prepare(
     script_run: ScriptRun, name: str, count: str, device: str | None, refusal: str | None
 ) -> None:
@@ -184,13 +184,13 @@ async def _prepare(
         assert refusal in answer.message, answer.message
 
 
-@says(r"unprepare (\w)")
+@on_step(r"unprepare (\w)")
 async def _unprepare(script_run: ScriptRun, name: str) -> None:
     assert await script_run.harness.unprepare(script_run.uid(name)) is None
     script_run.asked.pop(name, None)
 
 
-@says(r"claim (\w) is deleted")
+@on_step(r"claim (\w) is deleted")
 async def _deleted(script_run: ScriptRun, name: str) -> None:
     claim = script_run.asked[name]
     script_run.harness.api.claims.pop(claim.ref.name)
@@ -200,7 +200,7 @@ async def _deleted(script_run: ScriptRun, name: str) -> None:
 # -- containers
 
 
-@says(r"(create|begin) ((\w+)/\w+)(?: with ([\w,]+))?(?: is refused: (.*))?")
+@on_step(r"(create|begin) ((\w+)/\w+)(?: with ([\w,]+))?(?: is refused: (.*))?")
 async def _create(
     script_run: ScriptRun, what: str, id: str, pod: str, claims: str | None, refusal: str | None
 ) -> None:
@@ -211,22 +211,22 @@ async def _create(
         assert refusal in problem, problem or "it was made"
 
 
-@says(r"finish (\w+/\w+)")
+@on_step(r"finish (\w+/\w+)")
 async def _finish(script_run: ScriptRun, id: str) -> None:
     await script_run.harness.runtime.finish(id)
 
 
-@says(r"end (\w+/\w+)")
+@on_step(r"end (\w+/\w+)")
 async def _end_container(script_run: ScriptRun, id: str) -> None:
     await script_run.harness.runtime.end(id)
 
 
-@says(r"pod (\w+) goes")
+@on_step(r"pod (\w+) goes")
 async def _pod_goes(script_run: ScriptRun, pod: str) -> None:
     await script_run.harness.runtime.remove_pod(pod)
 
 
-@says(r"update (\w+/\w+) to (\S+)")
+@on_step(r"update (\w+/\w+) to (\S+)")
 async def _update(script_run: ScriptRun, id: str, cpus: str) -> None:
     await script_run.harness.runtime.update(id, cpus=cpus)
 
@@ -234,7 +234,7 @@ async def _update(script_run: ScriptRun, id: str, cpus: str) -> None:
 # -- restarts
 
 
-@says(r"driver (goes|is killed|comes|restarts|is killed and comes)")
+@on_step(r"driver (goes|is killed|comes|restarts|is killed and comes)")
 async def _driver(script_run: ScriptRun, what: str) -> None:
     harness = script_run.harness
     if what in ("goes", "restarts"):
@@ -246,7 +246,7 @@ async def _driver(script_run: ScriptRun, what: str) -> None:
         await harness.connected()
 
 
-@says(r"runtime (goes|comes|restarts|refuses|obeys)")
+@on_step(r"runtime (goes|comes|restarts|refuses|obeys)")
 async def _runtime(script_run: ScriptRun, what: str) -> None:
     harness = script_run.harness
     if what in ("refuses", "obeys"):
@@ -260,7 +260,7 @@ async def _runtime(script_run: ScriptRun, what: str) -> None:
         await harness.connected()
 
 
-@says(r"another driver (comes|goes)")
+@on_step(r"another driver (comes|goes)")
 async def _another(script_run: ScriptRun, what: str) -> None:
     if what == "goes":
         assert script_run.other is not None
@@ -272,7 +272,7 @@ async def _another(script_run: ScriptRun, what: str) -> None:
     await script_run.harness.until(lambda: other.enforcer.linked and script_run.harness.runtime.linked == 2)
 
 
-@says(r"another prepares (\w) (\d+)")
+@on_step(r"another prepares (\w) (\d+)")
 async def _another_prepares(script_run: ScriptRun, name: str, count: str) -> None:
     assert script_run.other is not None
     claim = script_run.claim(name, count, None)
@@ -287,12 +287,12 @@ async def _another_prepares(script_run: ScriptRun, name: str, count: str) -> Non
 # -- the machine, and the disk
 
 
-@says(r"online (\S+)")
+@on_step(r"online (\S+)")
 async def _online(script_run: ScriptRun, cpus: str) -> None:
     await script_run.harness.switch(set(script_run.harness.whole.all) - set(CpuSet.parse(cpus)))
 
 
-@says(r"file of (\w) (?:is (lost|damaged)|says (\S+))")
+@on_step(r"file of (\w) (?:is (lost|damaged)|says (\S+))")
 async def _file(script_run: ScriptRun, name: str, what: str | None, cpus: str | None) -> None:
     harness, uid = script_run.harness, script_run.uid(name)
     if cpus:
@@ -301,7 +301,7 @@ async def _file(script_run: ScriptRun, name: str, what: str | None, cpus: str | 
         (harness.lose_file if what == "lost" else harness.damage_file)(uid)
 
 
-@says(r"record is (lost|damaged)")
+@on_step(r"record is (lost|damaged)")
 async def _checkpoint(script_run: ScriptRun, what: str) -> None:
     script_run.harness.lose_record(damage=what == "damaged")
 
@@ -309,13 +309,13 @@ async def _checkpoint(script_run: ScriptRun, what: str) -> None:
 # -- checks
 
 
-@says(r"(\w+/\w+) runs on (\S+)")
+@on_step(r"(\w+/\w+) runs on (\S+)")
 async def _runs(script_run: ScriptRun, id: str, cpus: str) -> None:
     runtime, desired = script_run.harness.runtime, set(CpuSet.parse(cpus))
     await script_run.harness.until(lambda: runtime.cpus(id) == desired, lambda: sorted(runtime.cpus(id)))
 
 
-@says(r"(\w+/\w+) is gone")
+@on_step(r"(\w+/\w+) is gone")
 async def _container_gone(script_run: ScriptRun, id: str) -> None:
     assert id not in script_run.harness.runtime.boxes
     await script_run.harness.until(
@@ -323,12 +323,12 @@ async def _container_gone(script_run: ScriptRun, id: str) -> None:
     )
 
 
-@says(r"(\w) has (\S+)")
+@on_step(r"(\w) has (\S+)")
 async def _has(script_run: ScriptRun, name: str, cpus: str) -> None:
     assert str(script_run.driver.state.allocations[script_run.uid(name)].assigned) == cpus
 
 
-@says(r"(\w) is (gone|disputed|not disputed)")
+@on_step(r"(\w) is (gone|disputed|not disputed)")
 async def _state(script_run: ScriptRun, name: str, what: str) -> None:
     allocations, uid = script_run.driver.state.allocations, script_run.uid(name)
     if what == "gone":
@@ -337,12 +337,12 @@ async def _state(script_run: ScriptRun, name: str, what: str) -> None:
         assert bool(allocations[uid].disputed) == (what == "disputed"), allocations[uid]
 
 
-@says(r"shared is (\S+)")
+@on_step(r"shared is (\S+)")
 async def _shared(script_run: ScriptRun, cpus: str) -> None:
     assert str(script_run.driver.state.shared) == ("" if cpus == "empty" else cpus)
 
 
-@says(r"the driver says (.*)")
+@on_step(r"the driver says (.*)")
 async def _says(script_run: ScriptRun, text: str) -> None:
     found = [finding.what for finding in script_run.driver.findings]
     found += [str(fault) for fault in script_run.driver.enforcer.faults()]

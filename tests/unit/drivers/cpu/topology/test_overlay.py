@@ -112,7 +112,7 @@ def test_hidden_nodes_leave_one_node(root: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "says"),
+    ("text", "expected"),
     [
         ("/sys/a: 1", 'create sysfs overlay: parse sysfs overlay: value for "/sys/a" must be a string'),
         ("/sys/a: [x]", 'create sysfs overlay: parse sysfs overlay: value for "/sys/a" must be a string'),
@@ -137,12 +137,12 @@ def test_hidden_nodes_leave_one_node(root: Path) -> None:
         ("{", "create sysfs overlay: parse sysfs overlay: "),
     ],
 )
-def test_invalid_overlays_are_refused(text: str, says: str, tmp_path: Path) -> None:
+def test_invalid_overlays_are_refused(text: str, expected: str, tmp_path: Path) -> None:
     file = tmp_path / "overlay.yaml"
     file.write_text(text)
     with pytest.raises(InputError) as refused:
         read_overlay(file)
-    assert str(refused.value).startswith(f"{file}: {says}")
+    assert str(refused.value).startswith(f"{file}: {expected}")
 
 
 def test_no_file_and_an_empty_one(tmp_path: Path) -> None:

@@ -268,7 +268,7 @@ def test_offline_cpus_are_present_cpus(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("online", "says"),
+    ("online", "expected"),
     [
         (None, "could not get online CPUs: open {}: no such file or directory"),
         ("all of them\n", 'could not get online CPUs: {}: parsing "all of them": invalid syntax'),
@@ -279,13 +279,13 @@ def test_offline_cpus_are_present_cpus(tmp_path: Path) -> None:
         ("7\n", "{}: none of 1 online CPUs can be used: could not read socket_id for cpu 7 from sysfs"),
     ],
 )
-def test_a_machine_without_topology_is_refused(online: str | None, says: str, tmp_path: Path) -> None:
+def test_a_machine_without_topology_is_refused(online: str | None, expected: str, tmp_path: Path) -> None:
     write_sysfs(make_machine(cores=2), tmp_path)
     file = tmp_path / CPUS / "online"
     file.unlink() if online is None else file.write_text(online)
     with pytest.raises(InputError) as refused:
         read_topology(tmp_path)
-    assert str(refused.value).startswith(says.format(file))
+    assert str(refused.value).startswith(expected.format(file))
 
 
 def test_numbers_and_lists() -> None:
