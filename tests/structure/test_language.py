@@ -29,6 +29,8 @@ UNWANTED = re.compile(
     r"purse|hopeless|sieve|aftermath|happenings?)\b",
     re.IGNORECASE,
 )
+#: Words that sentences of tests may have, but not the sources.
+UNWANTED_IN_SOURCE = re.compile(r"\b(say|says|said|saying|beside|moments?)\b", re.IGNORECASE)
 #: The semantics are in docs/spec, by the titles of their sections; KEPs have numbers.
 DEAD_REFERENCE = re.compile(r"\b(sections? \d+|document 00\d)\b", re.IGNORECASE)
 
@@ -78,6 +80,10 @@ def test_docstrings_do_not_begin_with_a_question_word() -> None:
 
 def test_private_words_are_not_used() -> None:
     assert [found for path in READ for found in _find(UNWANTED, path)] == []
+
+
+def test_sources_describe_instead_of_speaking() -> None:
+    assert [found for path in MODULES for found in _find(UNWANTED_IN_SOURCE, path)] == []
 
 
 def test_references_lead_into_this_repository() -> None:

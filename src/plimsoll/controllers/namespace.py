@@ -98,8 +98,8 @@ def plan_finalization(
 
     `tree` is the full namespace object.
 
-    DIFF: while pods are left, the conditions say so (test_conditions_count_remaining_pods); upstream
-    says that all content is removed until the last pod is gone.
+    DIFF: while pods are left, the conditions count them (test_conditions_count_remaining_pods); upstream
+    reports that all content is removed until the last pod is gone.
     """
     actions: list[Action] = []
     conditions = _conditions(namespace.status.conditions, content, now)

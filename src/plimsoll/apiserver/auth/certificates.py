@@ -110,7 +110,7 @@ class CertificateAuthority:
         issued before and after are valid for holders of either.
         """
         _log.warning(
-            "the system clock says %s, but %s is valid only from %s on: has the clock stepped back? The "
+            "the system clock is %s, but %s is valid only from %s on: has the clock stepped back? The "
             "certificate is reissued with the same key and an earlier start; kubeconfigs issued before "
             "work again once the clock is right",
             self._now().isoformat(timespec="seconds"),
@@ -243,7 +243,7 @@ def check_server_certificate(
         raise ConfigError(f"{certificate} expired on {leaf.not_valid_after_utc.date()}: renew it")
     if leaf.not_valid_before_utc > today:
         _log.warning(
-            "%s is valid only from %s on, and the system clock says %s: clients refuse it until then; check "
+            "%s is valid only from %s on, and the system clock is %s: clients refuse it until then; check "
             "the clock",
             certificate,
             leaf.not_valid_before_utc.isoformat(),

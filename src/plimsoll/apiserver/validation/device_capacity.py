@@ -2,7 +2,7 @@
 
 - DIFF: a step that is not positive is rejected; Kubernetes 1.36 panics on a step of zero and accepts a
   negative one (test_step_must_be_positive).
-- DIFF: a negative min and a requestPolicy without any field are rejected, as KEP-5075 says; Kubernetes 1.36
+- DIFF: a negative min and a requestPolicy without any field are rejected, as in KEP-5075; Kubernetes 1.36
   accepts them (test_min_must_not_be_negative, test_a_request_policy_must_not_be_empty).
 """
 

@@ -133,7 +133,7 @@ def _validate_constraint(
 ) -> FieldErrors:
     """Validate a constraint.
 
-    DIFF: a constraint with both attributes is rejected, as KEP-5075 says; Kubernetes 1.36 ignores
+    DIFF: a constraint with both attributes is rejected, as in KEP-5075; Kubernetes 1.36 ignores
     distinctAttribute then (test_a_constraint_has_one_attribute).
     """
     yield from validate_request_references(constraint.requests, names, path.child("requests"))

@@ -1,7 +1,7 @@
 """Garbage collection of one object, by the state of its owners (as kube-controller-manager).
 
 * If one owner is solid, the object stays; references to absent owners are removed.
-* If all owners are absent, the object is deleted, in the background unless its finalizers say otherwise.
+* If all owners are absent, the object is deleted, in the background unless its finalizers forbid that.
 * If no owner is solid and one is in foreground deletion, the object is deleted, in the foreground if it has
   dependents itself, so that a tree is removed before its root.
 * If it is in foreground deletion, its finalizer is removed when no dependent blocks it.

@@ -91,7 +91,7 @@ def check(facts: NodeFacts) -> Iterator[DoctorFinding]:
         yield ok("cdi.missing", "claims", f"all of their {found.names} CDI devices are defined")
     yield from _check_files(facts)
     shown = ", ".join(map(str, found.directories))
-    yield ok("cdi.folders", shown, f"{found.devices} usable devices")
+    yield ok("cdi.directories", shown, f"{found.devices} usable devices")
 
 
 def _check_files(facts: NodeFacts) -> Iterator[DoctorFinding]:

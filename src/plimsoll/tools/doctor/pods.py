@@ -116,13 +116,13 @@ def _temporary(layout: Layout, pods: Sequence[PodDir], cdi: Sequence[Path]) -> I
 def check(facts: NodeFacts) -> Iterator[DoctorFinding]:
     found = facts.pods
     if facts.is_kubelet:
-        yield ok("pods.folders", str(facts.layout.pods), f"{len(found.pods)} pods")
+        yield ok("pods.directories", str(facts.layout.pods), f"{len(found.pods)} pods")
         return
     if found.error:
-        yield error("pods.folders", str(facts.layout.pods), found.error, "run the doctor as root")
+        yield error("pods.directories", str(facts.layout.pods), found.error, "run the doctor as root")
     elif found.more:
         text = f"it has more than {len(found.pods) + len(found.strange)} entries; the rest was not checked"
-        yield warning("pods.folders", str(facts.layout.pods), text, "find out what creates them")
+        yield warning("pods.directories", str(facts.layout.pods), text, "find out what creates them")
     for entry in found.strange:
         yield _check_strange(facts, entry)
     yield from _check_pods(facts)
@@ -133,7 +133,7 @@ def check(facts: NodeFacts) -> Iterator[DoctorFinding]:
         yield note("pods.quarantine", str(entry.path), text, "inspect it, then remove it")
     containers = [each for pod in found.pods for each in pod.containers]
     text = f"{len(found.pods)} pods, {len(containers)} containers, {sum(c.alive for c in containers)} running"
-    yield ok("pods.folders", str(facts.layout.pods), text)
+    yield ok("pods.directories", str(facts.layout.pods), text)
 
 
 def _check_strange(facts: NodeFacts, entry: FileEntry) -> DoctorFinding:

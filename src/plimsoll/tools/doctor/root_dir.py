@@ -129,7 +129,7 @@ def _check_directory(facts: NodeFacts) -> Iterator[DoctorFinding]:
     entry, subject = facts.root.entry, str(facts.layout.root)
     if entry.kind == "absent":
         yield note(
-            "root.folder",
+            "root.directory",
             subject,
             "does not exist yet",
             "the agent creates it; or pass another one with --root",
@@ -137,7 +137,7 @@ def _check_directory(facts: NodeFacts) -> Iterator[DoctorFinding]:
         return
     if entry.kind != "directory":
         fix = "pass the directory itself with --root, or move this away"
-        yield error("root.folder", subject, f"it is a {entry.kind}, not a directory", fix)
+        yield error("root.directory", subject, f"it is a {entry.kind}, not a directory", fix)
         return
     owner, mode = user_name(entry.uid), f"{entry.mode:04o}"
     if entry.uid not in (0, facts.uid):
@@ -152,7 +152,7 @@ def _check_directory(facts: NodeFacts) -> Iterator[DoctorFinding]:
         count = len(facts.root.agents)
         fix = "examine one of them with --root"
         yield note("root.agents", subject, f"{count} agent directories below it: {names}", fix)
-    yield ok("root.folder", subject, f"used by {facts.whose}; owner {owner}, mode {mode}")
+    yield ok("root.directory", subject, f"used by {facts.whose}; owner {owner}, mode {mode}")
 
 
 def _check_agent(facts: NodeFacts) -> Iterator[DoctorFinding]:

@@ -248,7 +248,7 @@ KNOWN = RecordFacts(pods={POD: "ns/p"})
 
 def check_pod(facts: NodeFacts, pod: PodDir, **changes: Any) -> dict[str, Any]:
     judged = pods.check(replace(facts, records=KNOWN, pods=PodFacts(pods=(pod,)), **changes))
-    return {f.id: (f.level, f.repair) for f in judged if f.id != "pods.folders"}
+    return {f.id: (f.level, f.repair) for f in judged if f.id != "pods.directories"}
 
 
 def test_processes_of_unknown_pods() -> None:
@@ -258,7 +258,7 @@ def test_processes_of_unknown_pods() -> None:
     assert check_pod(RUNS, a_directory(**ALIVE)) == {"pods.unknown": (Level.INFO, None)}
     unsure = replace(KNOWN, admitted=RecordFact(problem="damaged"))
     facts = replace(PLAIN, records=unsure, pods=PodFacts(pods=(a_directory(**ALIVE),)))
-    assert levels_of(pods.check(facts)) == {"pods.folders": Level.OK}
+    assert levels_of(pods.check(facts)) == {"pods.directories": Level.OK}
 
 
 def test_pods_that_have_ended_keep_their_directories_until_the_api_forgets_them() -> None:

@@ -54,7 +54,7 @@ def test_a_healthy_node_is_not_changed(node_dir: NodeDir) -> None:
 
 def test_a_node_that_does_not_exist_yet(node_dir: NodeDir) -> None:
     report = node_dir.examine(root=node_dir.directory / "new")
-    assert of(report, "root.folder")[0].level is Level.INFO
+    assert of(report, "root.directory")[0].level is Level.INFO
     assert bad(report) == []
     assert not (node_dir.directory / "new").exists()
 
@@ -78,7 +78,7 @@ def put_odd(node_dir: NodeDir, path: Path, kind: str) -> None:
 def test_a_root_that_is_not_a_directory(node_dir: NodeDir, kind: str) -> None:
     path = node_dir.directory / "other"
     path.write_bytes(b"") if kind == "file" else path.symlink_to(node_dir.layout.root)
-    (found, *_) = of(node_dir.examine(root=path), "root.folder")
+    (found, *_) = of(node_dir.examine(root=path), "root.directory")
     assert (found.level, found.evidence) == (Level.ERROR, f"it is a {kind}, not a directory")
 
 

@@ -152,7 +152,7 @@ def _validate_claim_name(name: str, claims: Holder[str], path: FieldPath) -> Fie
 def _validate_entry(entry: NodeAllocatableClaimStatus, path: FieldPath) -> FieldErrors:
     """Validate an entry of the 1.36 form: quantities by resource.
 
-    DIFF: `containers` may be empty and is a set, as KEP-5517 says
+    DIFF: `containers` may be empty and is a set, as in KEP-5517
     (test_containers_of_a_charge_are_optional_and_unique); upstream 1.36 requires at least one name.
     """
     yield from validate_unique(entry.containers, path.child("containers"))

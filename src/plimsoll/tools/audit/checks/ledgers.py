@@ -305,7 +305,7 @@ _REPORTED_ELSEWHERE = (Cause.DEVICE_NOT_IN_POOL, Cause.DEVICE_NOT_OF_DRIVER, Cau
 def find_ledger_differences(facts: AuditFacts) -> Iterator[CheckProblem]:
     for number, each in enumerate(_differences(facts)):
         yield CheckProblem(
-            "Books/snapshot",
+            "Ledgers/snapshot",
             f"{each.where}: charged {each.recorded}, recomputed {each.computed}",
             key=str(number),
         )
@@ -419,7 +419,7 @@ CHECKS = (
     ),
     Check(
         "PLM008",
-        "books-differ",
+        "ledgers-differ",
         AuditSeverity.ERROR,
         "the ledgers do not match the objects",
         "The ledgers were computed incrementally and from scratch, with different results. This is a bug in "
