@@ -311,7 +311,7 @@ def _check_fits(given: Row, want: Row, profile: AccountingProfile) -> str | None
 def _check_budget(given: Row, want: Row, profile: AccountingProfile) -> str | None:
     pod = codec.convert(given["pod"], Pod)
     budget = {name: Quantity.parse(text) for name, text in given["requests_with_pod_level"].items()}
-    options = resources_options(Gates.all_on(), profile)
+    options = resources_options(Gates.default(), profile)
     charges = tuple(charged_claim.charge for charged_claim in read_charged_claims(pod))
     reasons: list[Reason] = []
     if pod.spec.resources is not None and pod.spec.resources.requests:

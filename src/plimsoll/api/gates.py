@@ -1,14 +1,16 @@
 """Feature gates, with their dependencies and aliases (docs/spec/api.md, "Dropping of gated fields").
 
-All gates are enabled by default, including alpha gates, because the KEPs describe the system with them; each
-can be disabled, and inconsistent sets are rejected.
+Upstream's gates are all enabled by default, including alpha gates, because the KEPs describe the system with
+them. Plimsoll's own gates, which choose between the KEPs' text and upstream's behavior, have defaults of
+their own. Each gate can be switched, and inconsistent sets are rejected.
 
-DIFF: upstream defaults alpha gates to off and locks some gates on; here every gate is on and can be disabled
-(test_every_gate_is_on_and_switchable).
+DIFF: upstream defaults alpha gates to off and locks some gates on; here every upstream gate is on and can be
+disabled (test_every_upstream_gate_is_on_and_switchable).
 """
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
@@ -21,8 +23,9 @@ class Gate:
 
     name: str
     about: str
-    upstream_default: bool
+    upstream_default: bool | None  #: None: a gate of Plimsoll's own
     needs: tuple[str, ...] = ()
+    default: bool = True
 
 
 _DRA = ("DynamicResourceAllocation",)
@@ -61,6 +64,13 @@ GATES: tuple[Gate, ...] = (
     ),
     Gate("KubeletPodResourcesGet", "Get in the PodResources API", True),
     Gate("KubeletPodResourcesDynamicResources", "claims in the PodResources API", True, _DRA),
+    Gate(
+        "SharedClaimCharges",
+        "pods share claims under AddPerClaim; the node is charged once",
+        None,
+        (*_DRA, "DRANodeAllocatableResources"),
+        default=False,
+    ),
 )
 
 #: Names under which a gate was known in earlier drafts.
@@ -68,17 +78,24 @@ ALIASES: Mapping[str, str] = {"DRANativeResources": "DRANodeAllocatableResources
 
 _BY_NAME = {gate.name: gate for gate in GATES}
 _NAMES = frozenset(_BY_NAME)
+_DEFAULT_ON = frozenset(gate.name for gate in GATES if gate.default)
 
 
 @dataclass(frozen=True, slots=True)
 class Gates:
     """A consistent set of enabled gates."""
 
-    on: frozenset[str] = _NAMES
+    on: frozenset[str] = _DEFAULT_ON
+
+    @staticmethod
+    def default() -> Gates:
+        return _DEFAULT
 
     @staticmethod
     def all_on() -> Gates:
-        return _ALL_ON
+        """Return `default()`. Deprecated name."""
+        warnings.warn("Gates.all_on is now Gates.default", DeprecationWarning, stacklevel=2)
+        return _DEFAULT
 
     @staticmethod
     def upstream() -> Gates:
@@ -87,7 +104,7 @@ class Gates:
 
     @staticmethod
     def of(switches: Mapping[str, bool], start: Gates | None = None) -> Gates:
-        """Return all gates enabled (or `start`) with these settings applied.
+        """Return the default gates (or `start`) with these settings applied.
 
         Disabling a gate disables the gates that require it, unless one of those was explicitly enabled: that
         is a GateError, as is an unknown name or an alias that contradicts its gate.
@@ -99,7 +116,7 @@ class Gates:
                 raise GateError(f"unknown feature gate {given!r}; known gates: {', '.join(sorted(_NAMES))}")
             if asked.setdefault(name, value) != value:
                 raise GateError(f"feature gate {name} is both enabled and disabled (also called {given})")
-        on = set((start or _ALL_ON).on)
+        on = set((start or _DEFAULT).on)
         on |= {name for name, value in asked.items() if value}
         on -= {name for name, value in asked.items() if not value}
         while broken := [g for g in GATES if g.name in on and not on.issuperset(g.needs)]:
@@ -131,4 +148,4 @@ class Gates:
         return ((gate, gate.name in self.on) for gate in GATES)
 
 
-_ALL_ON = Gates()
+_DEFAULT = Gates()

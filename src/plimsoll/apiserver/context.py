@@ -34,7 +34,7 @@ class ApiContext:
     authorizer: Authorizer
     authenticator: Authenticator
     service_accounts: ServiceAccountTokens
-    gates: Gates = field(default_factory=Gates.all_on)
+    gates: Gates = field(default_factory=Gates.default)
     now: Callable[[], datetime] = _now
     new_uid: Callable[[], str] = _new_uid
 
@@ -54,4 +54,4 @@ class ApiContext:
         accounts = ServiceAccountTokens(store, key or SigningKey.create())
         authenticator = Authenticator(tokens or StaticTokens(), accounts)
         rights = Authorizer(store)
-        return ApiContext(store, rights, authenticator, accounts, gates or Gates.all_on(), now, new_uid)
+        return ApiContext(store, rights, authenticator, accounts, gates or Gates.default(), now, new_uid)

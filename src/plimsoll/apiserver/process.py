@@ -68,7 +68,7 @@ class ServerSettings:
     authority: Path | None = None
     client_ca: Path | None = None
     token_file: Path | None = None
-    gates: Gates = field(default_factory=Gates.all_on)
+    gates: Gates = field(default_factory=Gates.default)
     durability: Durability = "full"
     controllers: bool = True
     start_empty: bool = False

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from plimsoll.cli.options import FILE, OutputFormat, Where, cluster_options, output_options_and, write_report
+from plimsoll.cli.options import FILE, OutputFormat, Where, ledger_options, output_options_and, write_report
 
 if TYPE_CHECKING:
     from plimsoll.tools.audit import AuditReport, AuditSeverity
@@ -23,7 +23,7 @@ _LEVELS = ["error", "warning", "info", "never"]
 
 
 @click.command(name="audit")
-@cluster_options
+@ledger_options
 @output_options_and("sarif", "junit")
 @click.option(
     "--fail-on",

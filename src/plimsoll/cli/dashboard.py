@@ -9,11 +9,11 @@ from pathlib import Path
 
 import click
 
-from plimsoll.cli.options import FILE, Where, cluster_options
+from plimsoll.cli.options import FILE, Where, ledger_options
 
 
 @click.command(name="dashboard")
-@cluster_options
+@ledger_options
 @click.option(
     "--listen",
     default="127.0.0.1:6480",
@@ -48,6 +48,7 @@ def run_dashboard(
     kubectl get nodes,pods,resourceslices,resourceclaims,deviceclasses -A -o yaml > dump.yaml
     plimsoll dashboard -f dump.yaml
     """
+    from plimsoll.api.gates import Gates
     from plimsoll.tools.dashboard.process import DashboardSettings, serve_dashboard
 
     source = where.source()
@@ -60,6 +61,7 @@ def run_dashboard(
         token_file=token_file,
         cluster_state=cluster_state,
         cluster=None if cluster_state is not None else source.config,
+        gates=Gates.parse(where.gates),
         namespace=where.namespace,
     )
 

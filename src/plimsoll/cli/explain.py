@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from plimsoll.cli.options import OutputFormat, Progress, Where, cluster_options, output_options, write_report
+from plimsoll.cli.options import OutputFormat, Progress, Where, ledger_options, output_options, write_report
 
 if TYPE_CHECKING:
     from plimsoll.tools.report import Report
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 @click.argument("subject", required=False, metavar="[POD | claim/NAME]")
 @click.option("--node", default="", metavar="NAME", help="Explain one node, with every failed rule.")
 @click.option("--all", "-v", "unfolded", is_flag=True, help="Show all groups and all node names.")
-@cluster_options
+@ledger_options
 @output_options
 def run_explain(subject: str | None, node: str, unfolded: bool, where: Where, form: OutputFormat) -> None:
     """Explain why a pod is pending or where it was placed, down to devices and numbers, with the nearest fix.

@@ -1,6 +1,6 @@
 """Options that several commands share, and the output of results.
 
-`cluster_options` (`-f`, `--kubeconfig`, `--context`, `-n`, as in kubectl), `output_options`
+`cluster_options` (`-f`, `--kubeconfig`, `--context`, `-n`, as in kubectl), `ledger_options`, `output_options`
 (`-o table|wide|json|yaml`, `--color`) and `write_report`. Colors and progress (on standard error) are for
 terminals only. In all modules of `cli`, dependencies are imported when a command runs, so that other commands
 start quickly.
@@ -19,7 +19,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
@@ -55,6 +55,7 @@ class Where:
     context: str = ""
     namespace: str = ""  #: as given; "" if not given
     request_timeout: float | None = None  #: seconds; 0: no timeout, None: the default
+    gates: str = ""  #: feature gates of the cluster's scheduler, as given
 
     def source(self) -> Source:
         """Return the files, or the cluster of a kubeconfig; raises if neither is found."""
@@ -89,12 +90,14 @@ class Where:
         origin = self.source().origin
         return f"namespace {self.namespace} of {origin}" if namespaced and self.namespace else origin
 
-    def cluster_state(self, **options: Any) -> ClusterState:
+    def cluster_state(self) -> ClusterState:
         """Read the cluster state with a progress line; warn on standard error about missing kinds."""
+        from plimsoll.api.gates import Gates
         from plimsoll.tools.cluster_state import read_cluster_state
 
+        gates = Gates.parse(self.gates)
         with Progress() as progress:
-            cluster_state = read_cluster_state(self.source(), tick=progress.tick, **options)
+            cluster_state = read_cluster_state(self.source(), gates, tick=progress.tick)
         _settle_memory()
         _warn_missing(cluster_state.objects.gaps)
         return cluster_state
@@ -161,7 +164,7 @@ def data_dir_option(help: str, **settings: Any) -> Callable[[F], F]:
 
 def feature_gates_option(default: str | None = "") -> Callable[[F], F]:
     """Add `--feature-gates` to a command, as `gates`."""
-    text = "Enable or disable feature gates (all are enabled by default)."
+    text = "Enable or disable feature gates (`plimsoll gates` lists them)."
     return click.option("--feature-gates", "gates", default=default, metavar="NAME=BOOL,...", help=text)
 
 
@@ -216,6 +219,18 @@ def cluster_options(command: F) -> F:
             return command(*given, where=where, **rest)
 
     return with_where  # type: ignore[return-value]
+
+
+def ledger_options(command: F) -> F:
+    """Add `cluster_options`, and the options of a command that computes ledgers, as `where`."""
+
+    @feature_gates_option()
+    @cluster_options
+    @wraps(command)
+    def with_gates(*given: Any, gates: str, where: Where, **rest: Any) -> Any:
+        return command(*given, where=replace(where, gates=gates), **rest)
+
+    return with_gates  # type: ignore[return-value]
 
 
 class DurationParam(_Seconds):

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import click
 
-from plimsoll.cli.options import OutputFormat, Where, cluster_options, output_options, write_report
+from plimsoll.cli.options import OutputFormat, Where, ledger_options, output_options, write_report
 
 
 @click.command(name="policies")
@@ -18,7 +18,7 @@ from plimsoll.cli.options import OutputFormat, Where, cluster_options, output_op
     metavar="N",
     help="Number of nodes and of pods to show; 0 shows all.",
 )
-@cluster_options
+@ledger_options
 @output_options
 def run_policies(limit: int, where: Where, form: OutputFormat) -> None:
     """Compare the charges of a cluster under the four accounting policies.

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from plimsoll.cli.options import OutputFormat, Progress, Where, cluster_options, output_options, write_report
+from plimsoll.cli.options import OutputFormat, Progress, Where, ledger_options, output_options, write_report
 
 if TYPE_CHECKING:
     from plimsoll.tools.report import Report
@@ -60,7 +60,7 @@ _AROUND = 9
     help="Number of rows; 0 shows all. [default: what fits the terminal, all in a pipe]",
 )
 @click.option("-w", "--watch", is_flag=True, help="Watch for changes until interrupted.")
-@cluster_options
+@ledger_options
 @output_options
 def run_top(
     view: str,
@@ -125,6 +125,7 @@ def _watch(where: Where, form: OutputFormat, what: str, asked: dict[str, Any]) -
 
 
 async def _follow(where: Where, form: OutputFormat, what: str, asked: dict[str, Any]) -> None:
+    from plimsoll.api.gates import Gates
     from plimsoll.client import Client
     from plimsoll.tools.cluster_state import ClusterObjects, ClusterState
     from plimsoll.tools.colors import printable
@@ -133,7 +134,7 @@ async def _follow(where: Where, form: OutputFormat, what: str, asked: dict[str, 
 
     source = where.source()
     assert source.config is not None
-    cluster_state = ClusterState(ClusterObjects(), origin=source.origin)
+    cluster_state = ClusterState(ClusterObjects(), Gates.parse(where.gates), origin=source.origin)
     writer = _Writer(form, f"plimsoll top {what}, {source.origin}; Ctrl-C ends")
     progress = Progress()
     progress.tick("reading the cluster", 0, 0)

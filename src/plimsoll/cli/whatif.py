@@ -16,7 +16,7 @@ from plimsoll.cli.options import (
     OutputFormat,
     Progress,
     Where,
-    cluster_options,
+    ledger_options,
     output_options,
     write_report,
 )
@@ -26,7 +26,7 @@ STOCK = ("kube-1.36", "kube-1.36-default", "kube-1.37")
 
 
 @click.command(name="whatif")
-@cluster_options
+@ledger_options
 @click.option("--dump", "dumps", multiple=True, metavar="FILE", help="Same as -f.")
 @click.option(
     "--add",

@@ -71,8 +71,9 @@ class NodeLedger:
     def __init__(
         self, node: Node | None = None, gates: Gates | None = None, profile: AccountingProfile | None = None
     ) -> None:
-        self.profile = profile or AccountingProfile.default()
-        self.options = resources_options(gates or Gates.all_on(), self.profile)
+        gates = gates or Gates.default()
+        self.profile = profile or AccountingProfile.for_gates(gates)
+        self.options = resources_options(gates, self.profile)
         self.requested: dict[str, int] = {}
         self.non_zero: dict[str, int] = {CPU: 0, MEMORY: 0}
         self._entries: dict[str, LedgerEntry] = {}

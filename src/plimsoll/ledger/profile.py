@@ -29,10 +29,11 @@ The default profile follows KEP-5517; `AccountingProfile.upstream_1_36()` behave
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from plimsoll.api.forms import Form
+from plimsoll.api.gates import Gates
 
 
 class SharingCheck(Enum):
@@ -65,6 +66,11 @@ class AccountingProfile:
     @staticmethod
     def default() -> AccountingProfile:
         return _DEFAULT
+
+    @staticmethod
+    def for_gates(gates: Gates) -> AccountingProfile:
+        """Return Plimsoll's rules as the feature gates select them."""
+        return replace(_DEFAULT, share_per_claim=gates.enabled("SharedClaimCharges"))
 
     @staticmethod
     def upstream_1_36() -> AccountingProfile:

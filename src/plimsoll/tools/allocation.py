@@ -166,7 +166,7 @@ class AllocationQuery:
     nodes: Sequence[str] = ()
     together: bool = False
     preference: Preference = Preference.FIRST
-    gates: Gates = field(default_factory=Gates.all_on)
+    gates: Gates = field(default_factory=Gates.default)
     limits: SearchLimits = field(default_factory=SearchLimits)
     namespace: str = ""
 

@@ -56,7 +56,7 @@ def check_object(tree: Mapping[str, Any], now: datetime, gates: Gates | None = N
     metadata = given.get("metadata")
     if is_namespaced(kind) and isinstance(metadata, Mapping) and not metadata.get("namespace"):
         given["metadata"] = {**metadata, "namespace": "default"}
-    write = Write(kind, "create", given, now, gates=gates or Gates.all_on(), namespace_labels=_ADMIN_ACCESS)
+    write = Write(kind, "create", given, now, gates=gates or Gates.default(), namespace_labels=_ADMIN_ACCESS)
     try:
         prepared: PreparedObject = prepare(write)
     except DecodeError as error:

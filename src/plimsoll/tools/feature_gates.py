@@ -23,5 +23,5 @@ def as_json(gates: Gates) -> list[dict[str, Any]]:
     ]
 
 
-def _word(on: bool) -> str:
-    return "on" if on else "off"
+def _word(on: bool | None) -> str:
+    return "-" if on is None else "on" if on else "off"

@@ -86,7 +86,7 @@ def check_expression(expression: str, gates: Gates | None = None) -> None:
 
 
 def _environment(gates: Gates | None) -> Environment:
-    gates = gates or Gates.all_on()
+    gates = gates or Gates.default()
     return Environment(
         "stored", gates.enabled("DRAConsumableCapacity"), gates.enabled("DRAListTypeAttributes")
     )

@@ -65,7 +65,7 @@ class LocalCluster:
         feature_gates: str = "",
         port: int = 0,
     ) -> None:
-        """Create a cluster. `feature_gates` is NAME=BOOL,...; all are enabled by default.
+        """Create a cluster. `feature_gates` is NAME=BOOL,...
 
         Without a data directory all data is kept in memory. With `scheduler`, pods with the schedulerName
         default-scheduler or plimsoll are scheduled, unless its settings specify other names. With

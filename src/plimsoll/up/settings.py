@@ -36,7 +36,7 @@ class UpSettings:
     #: Settings of the CPU driver; node and directories are filled in.
     cpu: CpuSettings = field(default_factory=lambda: CpuSettings(node=""))
     leave_running: bool = False
-    gates: Gates = field(default_factory=Gates.all_on)
+    gates: Gates = field(default_factory=Gates.default)
     log_format: str = "text"
     verbose: bool = False  #: also log to the terminal, with debug messages
 

@@ -171,7 +171,7 @@ class Up:
         try:
             server = await start_server(
                 ServerSettings(
-                    data=settings.data / "server", host=settings.host, port=port, gates=settings.gates
+                    data=settings.data / "server", host=settings.host, port=port, gates=self.settings.gates
                 )
             )
         except OSError as error:
@@ -354,7 +354,9 @@ class Up:
         self._report("dashboard")
         port = self._ports.choose(DASHBOARD, host, wanted)
         check_free(host, port, "--dashboard")
-        dashboard = Dashboard(server.client(), host=host, port=port, origin=server.url)
+        dashboard = Dashboard(
+            server.client(), host=host, port=port, origin=server.url, gates=self.settings.gates
+        )
         await dashboard.start()
         self.dashboard = dashboard
         self._ports.keep(DASHBOARD, urlsplit(dashboard.url).port or port)

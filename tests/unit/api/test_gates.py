@@ -8,10 +8,12 @@ from plimsoll.api.gates import GATES, Gates
 from plimsoll.errors import GateError
 
 
-def test_every_gate_is_on_and_switchable() -> None:
+def test_every_upstream_gate_is_on_and_switchable() -> None:
     for gate in GATES:
-        assert Gates.all_on().enabled(gate.name)
+        assert Gates.default().enabled(gate.name) == gate.default
+        assert gate.default or gate.upstream_default is None
         assert not Gates.of({gate.name: False}).enabled(gate.name)
+        assert Gates.of({gate.name: True}).enabled(gate.name)
 
 
 def test_upstream_defaults_leave_alpha_off() -> None:
@@ -40,7 +42,7 @@ def test_contradictions_are_refused() -> None:
     with pytest.raises(GateError, match="unknown feature gate 'Nope'"):
         Gates.of({"Nope": True})
     with pytest.raises(GateError, match="unknown"):
-        Gates.all_on().enabled("Nope")
+        Gates.default().enabled("Nope")
 
 
 def test_reads_the_command_line_form() -> None:

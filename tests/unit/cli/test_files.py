@@ -131,7 +131,7 @@ def test_stored_objects_that_validation_rejects_are_reported() -> None:
         "spec": {"devices": {"requests": [{"name": "r", "exactly": {"deviceClassName": "g", "count": -1}}]}},
     }
     found = ParsedObject(claim, "https://c, resourceclaims")
-    report = check_all([found], datetime(2026, 1, 1, tzinfo=UTC), Gates.all_on(), "https://c")
+    report = check_all([found], datetime(2026, 1, 1, tzinfo=UTC), Gates.default(), "https://c")
     assert list(report.lines()) == [
         "ResourceClaim team/c:",
         "  spec.devices.requests[0].exactly.count: must be larger than zero (got -1)",

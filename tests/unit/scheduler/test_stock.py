@@ -43,7 +43,7 @@ STOCK = SchedulerProfile(device_order=DeviceOrder.FIRST, scoring=Scoring.STOCK, 
 
 
 def make_snapshot(*objects: Any) -> Snapshot:
-    return snapshot_of(*objects, gates=Gates.all_on(), profile=AccountingProfile.upstream_1_36())
+    return snapshot_of(*objects, gates=Gates.default(), profile=AccountingProfile.upstream_1_36())
 
 
 def decide(wanting: Any, snapshot: Snapshot, settings: SchedulerProfile = STOCK) -> str:

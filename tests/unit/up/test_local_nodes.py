@@ -169,7 +169,7 @@ def test_unknown_nodes(cluster: LocalCluster) -> None:
 
 
 def test_names_and_settings() -> None:
-    gates = Gates.all_on()
+    gates = Gates.default()
     named = node_settings(["a", "b"], gates)
     assert [each.names for each in named] == [("a",), ("b",)]
     (many,) = node_settings(1000, gates)

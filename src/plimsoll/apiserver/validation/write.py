@@ -40,7 +40,7 @@ from plimsoll.apiserver.validation.write_context import WriteContext, WriteStrat
 from plimsoll.common.deprecation import warn_renamed
 from plimsoll.errors import InputError
 
-_ALL_ON = Gates.all_on()
+_ALL_ON = Gates.default()
 
 #: DIFF: validation of one object stops after this many errors; upstream reports all of them
 #: (test_errors_are_reported_up_to_a_limit).

@@ -117,7 +117,7 @@ class WorkerPool:
 
     def __init__(self, limits: WorkerLimits | None = None, gates: Gates | None = None) -> None:
         self.limits = limits or WorkerLimits()
-        self._gates = gates or Gates.all_on()
+        self._gates = gates or Gates.default()
         self._queue = FairQueue(
             self.limits.workers,
             per_user=self.limits.workers_per_user,

@@ -51,7 +51,7 @@ UNCOUNTED = frozenset(
         "selfsubjectrulesreviews.authorization.k8s.io",
     )
 )
-_ALL_ON = Gates.all_on()
+_ALL_ON = Gates.default()
 _OF_PODS = frozenset((PODS, *(side + name for side in ("", REQUESTS, LIMITS) for name in STANDARD_RESOURCES)))
 _OF_VOLUMES = (VOLUME_CLAIMS, STORAGE)
 _OF_CLASSES = tuple(OF_STORAGE_CLASS + name for name in _OF_VOLUMES)

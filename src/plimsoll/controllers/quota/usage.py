@@ -56,7 +56,7 @@ BARE = frozenset(("configmaps", "resourcequotas", "replicationcontrollers", "sec
 
 ONE = Quantity.of(1, Format.DECIMAL_SI)
 NONE = Quantity.of(0, Format.DECIMAL_SI)
-_ALL_ON = Gates.all_on()
+_ALL_ON = Gates.default()
 _EXTENDED_CLAIM = "resource.kubernetes.io/extended-resource-claim"
 _OLD_STORAGE_CLASS = "volume.beta.kubernetes.io/storage-class"
 _LONGEST = 10**12  # seconds: beyond any timestamp

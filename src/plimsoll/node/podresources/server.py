@@ -68,7 +68,7 @@ class PodResourcesServer:
     ) -> None:
         self.path = path
         self.metrics = EndpointMetrics()
-        self._gates = PodResourcesGates.of(gates or Gates.all_on())
+        self._gates = PodResourcesGates.of(gates or Gates.default())
         self._responses = ResponseCache(source, self._gates, active_only=active_only)
         self._registry = registry
         self._tokens = None if limit is None else TokenBucket(limit.per_second, limit.burst, clock=clock)

@@ -140,7 +140,7 @@ class _AgentBuilder:
         if not self.bare:
             record = RecordFile(self.layout.admitted, KIND, self.layout.quarantine)
         self.admission_handler = AdmissionHandler(
-            self.status_reporter.node, gates=settings.gates, profile=profile_of(settings.form), record=record
+            self.status_reporter.node, gates=settings.gates, profile=choose_profile(settings), record=record
         )
 
     def build(
@@ -334,9 +334,9 @@ class _AgentBuilder:
         )
 
 
-def profile_of(form: Form) -> AccountingProfile:
-    """Return Plimsoll's profile with the form's rules for resized pods."""
-    return replace(AccountingProfile.default(), form=form)
+def choose_profile(settings: NodeSettings) -> AccountingProfile:
+    """Return the accounting rules of the gates, with the form's rules for resized pods."""
+    return replace(AccountingProfile.for_gates(settings.gates), form=settings.form)
 
 
 def _page_sizes(machine: Machine) -> tuple[str, ...]:

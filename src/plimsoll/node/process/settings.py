@@ -81,7 +81,7 @@ class NodeSettings:
     pod_resources: RateLimit | None = field(default_factory=RateLimit)  #: rate limit; None: unlimited
     cgroup_root: str = ""  #: "": derived from the node and its directory
     cgroups: Literal["auto", "v1", "v2", "plan"] = "auto"
-    gates: Gates = field(default_factory=Gates.all_on)
+    gates: Gates = field(default_factory=Gates.default)
     #: Release whose rules apply to claims; in 1.36 they do not count in cgroups.
     form: Form = Form.V1_37
     timing: HeartbeatTiming = field(default_factory=HeartbeatTiming)

@@ -142,7 +142,7 @@ class _NodeFile(Config, frozen=True, kw_only=True):
     nri: _NriFile = _NriFile()
     pod_resources: _RateLimitFile = _RateLimitFile()
     cgroups: _CgroupsFile = _CgroupsFile()
-    gates: FeatureGates = field(default=Gates.all_on(), name="featureGates")
+    gates: FeatureGates = field(default=Gates.default(), name="featureGates")
     form: Literal["1.36", "1.37"] = "1.37"
     heartbeat: _HeartbeatFile = _HeartbeatFile()
     leave: bool = False

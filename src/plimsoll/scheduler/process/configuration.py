@@ -78,7 +78,7 @@ class SchedulerSettings(Config, frozen=True, kw_only=True):
     api_version: str = ""
     profiles: Annotated[tuple[SchedulerProfile, ...], Meta(min_length=1)] = (SchedulerProfile(name=NAME),)
     queue: Annotated[QueueSettings, _read_queue] = _QUEUE
-    gates: FeatureGates = field(default=Gates.all_on(), name="featureGates")
+    gates: FeatureGates = field(default=Gates.default(), name="featureGates")
     #: Form in which charges are written: detected (auto), or fixed.
     wire_form: Literal["auto", "1.36", "1.37", "draft", "annotation"] = "auto"
     #: Concurrent bindings, and how long they may take after a stop request.

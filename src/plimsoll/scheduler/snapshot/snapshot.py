@@ -43,8 +43,8 @@ class Snapshot:
     """
 
     def __init__(self, gates: Gates | None = None, profile: AccountingProfile | None = None) -> None:
-        self.gates = gates or Gates.all_on()
-        self.profile = profile or AccountingProfile.default()
+        self.gates = gates or Gates.default()
+        self.profile = profile or AccountingProfile.for_gates(self.gates)
         self.options = resources_options(self.gates, self.profile)
         self.features = Features.of(self.gates)
         # -- nodes

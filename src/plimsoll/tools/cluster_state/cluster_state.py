@@ -39,8 +39,8 @@ class ClusterState:
         messages.
         """
         self.objects = ClusterObjects() if objects is None else objects
-        self.gates = gates or Gates.all_on()
-        self.profile = profile or AccountingProfile.default()
+        self.gates = gates or Gates.default()
+        self.profile = profile or AccountingProfile.for_gates(self.gates)
         self.origin = origin
 
     @cached_property

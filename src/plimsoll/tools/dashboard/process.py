@@ -7,9 +7,10 @@ import gc
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
+from plimsoll.api.gates import Gates
 from plimsoll.client import Client, ClientConfig
 from plimsoll.client.http import is_loopback
 from plimsoll.common.addresses import read_address
@@ -29,6 +30,7 @@ class DashboardSettings:
     token_file: Path | None = None
     cluster_state: ClusterState | None = None
     cluster: ClientConfig | None = None
+    gates: Gates = field(default_factory=Gates.default)  #: feature gates of the cluster's scheduler
     namespace: str = ""  #: namespace to show if listing all namespaces is forbidden
 
 
@@ -68,6 +70,7 @@ async def serve_dashboard(
             namespace=settings.namespace,
             names=settings.names,
             token=token,
+            gates=settings.gates,
         )
         stack.push_async_callback(dashboard.stop)
         started, _ = await run_until(stopped.wait(), dashboard.start())

@@ -15,6 +15,7 @@ from typing import Any
 from aiohttp import web
 
 from plimsoll.api import codec
+from plimsoll.api.gates import Gates
 from plimsoll.client import Client
 from plimsoll.common.tasks import cancel_tasks
 from plimsoll.errors import ApiError, ConfigError, DecodeError, InputError, PlimsollError
@@ -48,12 +49,13 @@ class Dashboard:
         namespace: str = "",
         names: Iterable[str] = (),
         token: str = "",
+        gates: Gates | None = None,
         query_timeout: float = QUERY_TIMEOUT,
     ) -> None:
         """`origin` is the address of the client's cluster, for display; `names` are additional host names.
 
         Port 0 selects a free port. If the client may not list all namespaces, `namespace` is shown. With a
-        `token`, requests must present it.
+        `token`, requests must present it. `gates` are the feature gates of the client's cluster.
         """
         self.url = ""
         self._host, self._port = host, port
@@ -64,7 +66,7 @@ class Dashboard:
             self.service = DashboardService(shown, query_timeout=query_timeout)
         else:
             self.service = DashboardService(
-                ClusterState(ClusterObjects(), origin=origin), live=True, query_timeout=query_timeout
+                ClusterState(ClusterObjects(), gates, origin=origin), live=True, query_timeout=query_timeout
             )
             self._follower = Follower(shown, self.service.on_change, namespace)
             self.service.read_errors = self._list_read_errors

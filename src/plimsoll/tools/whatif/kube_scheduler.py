@@ -44,7 +44,7 @@ KUBE_SCHEDULERS: Mapping[str, KubeScheduler] = {
         KubeScheduler(
             "kube-1.36",
             "1.36 with DRANodeAllocatableResources enabled: claims are charged to nodes",
-            Gates.all_on(),
+            Gates.default(),
             AccountingProfile.upstream_1_36(),
         ),
         KubeScheduler(
@@ -56,7 +56,7 @@ KUBE_SCHEDULERS: Mapping[str, KubeScheduler] = {
         KubeScheduler(
             "kube-1.37",
             "1.37.0-rc.1 with DRANodeAllocatableResources enabled",
-            Gates.all_on(),
+            Gates.default(),
             AccountingProfile.upstream_1_37(),
         ),
     )

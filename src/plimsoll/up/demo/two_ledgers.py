@@ -64,7 +64,7 @@ def simulate_separate_ledgers(
         if isinstance(result, Placement):
             for object_ in _bound(pod, result, cluster_state.objects):
                 cluster_state.set(object_)
-    (row,) = node_rows(ClusterState(cluster_state.objects, Gates.all_on()), names=[node])
+    (row,) = node_rows(ClusterState(cluster_state.objects, Gates.default()), names=[node])
     return SeparateLedgers(nodes, row.row(resource))
 
 

@@ -214,5 +214,5 @@ def running_pod(**status: Any) -> Tree:
         "resourceClaimStatuses": [{"name": "cpus", "resourceClaimName": "train-cpus-x7k2p"}],
         **status,
     }
-    set_pod_defaults(tree, Gates.all_on())
+    set_pod_defaults(tree, Gates.default())
     return tree

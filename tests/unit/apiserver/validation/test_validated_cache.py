@@ -34,7 +34,7 @@ BAD = required(FieldPath("x"))
 
 
 def key(text: bytes = b"a", gates: Gates | None = None) -> Key:
-    return text, b"", gates or Gates.all_on()
+    return text, b"", gates or Gates.default()
 
 
 class Counted:

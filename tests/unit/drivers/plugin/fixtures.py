@@ -146,7 +146,7 @@ class ClusterFixture:
 @asynccontextmanager
 async def cluster_fixture(gates: str = "") -> AsyncIterator[ClusterFixture]:
     server = await start_server(
-        ServerSettings(controllers=False, gates=Gates.parse(gates) if gates else Gates.all_on())
+        ServerSettings(controllers=False, gates=Gates.parse(gates) if gates else Gates.default())
     )
     try:
         found = ClusterFixture(server)

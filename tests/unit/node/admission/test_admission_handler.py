@@ -104,6 +104,16 @@ def test_claims_are_charged_as_the_status_says() -> None:
     assert without.admit(cpu("b", "2")).admit
 
 
+def test_a_shared_claim_counts_once_with_its_gate() -> None:
+    entry = {"resourceClaimName": "c", "containers": ["c"], "resources": {"cpu": "2"}}
+    sharing = AdmissionHandler(NODE, gates=Gates.of({"SharedClaimCharges": True}))
+    assert sharing.admit(charged("a", "1", entry)).admit
+    assert sharing.admit(charged("b", "1", entry)).admit, "1 + 1 + 2 of 4 CPUs"
+    plain = AdmissionHandler(NODE)
+    assert plain.admit(charged("a", "1", entry)).admit
+    assert plain.admit(charged("b", "1", entry)).reason == "OutOfcpu"
+
+
 def test_claim_pools_are_not_overcommitted() -> None:
     admission_handler = AdmissionHandler(NODE)
     assert admission_handler.admit(charged("a", "2", pool("c", "3", "2"))).admit
