@@ -29,10 +29,17 @@ class Gate:
 
 
 _DRA = ("DynamicResourceAllocation",)
+_CHARGES = (*_DRA, "DRANodeAllocatableResources")
 
 GATES: tuple[Gate, ...] = (
     Gate("DynamicResourceAllocation", "resource claims in pods", True),
     Gate("DRANodeAllocatableResources", "devices charge node resources; the unified ledger", False, _DRA),
+    Gate(
+        "DRANodeAllocatableResourcesQoS",
+        "claims count in QoS classes, CPU weights and memory protection",
+        False,
+        _CHARGES,
+    ),
     Gate("DRAConsumableCapacity", "devices shared by many claims, capacity requests", True, _DRA),
     Gate("DRAPartitionableDevices", "shared counters, per-device node selection", True, _DRA),
     Gate("DRAPrioritizedList", "firstAvailable requests", True, _DRA),

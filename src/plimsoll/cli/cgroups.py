@@ -8,7 +8,14 @@ import sys
 
 import click
 
-from plimsoll.cli.options import OutputFormat, Where, cluster_options, output_options, write_report
+from plimsoll.cli.options import (
+    OutputFormat,
+    Where,
+    cluster_options,
+    feature_gates_option,
+    output_options,
+    write_report,
+)
 
 
 @click.command(name="cgroups")
@@ -37,6 +44,7 @@ from plimsoll.cli.options import OutputFormat, Where, cluster_options, output_op
     help="Memory of the machine. [default: the Node's capacity, else this machine's]",
 )
 @click.option("--memory-qos", is_flag=True, help="Apply memory QoS (feature gate MemoryQoS).")
+@feature_gates_option()
 @cluster_options
 @output_options
 def show_cgroups(
@@ -45,6 +53,7 @@ def show_cgroups(
     cgroup_version: str,
     memory: str,
     memory_qos: bool,
+    gates: str,
     where: Where,
     form: OutputFormat,
 ) -> None:
@@ -58,6 +67,7 @@ def show_cgroups(
     plimsoll cgroups -f pods.yaml --memory 16Gi
     kubectl get pods -o yaml --field-selector spec.nodeName=worker-1 | plimsoll cgroups -f -
     """
+    from plimsoll.api.gates import Gates
     from plimsoll.tools.cgroups import CgroupPlanSettings, show_plan
 
     settings = CgroupPlanSettings(
@@ -65,6 +75,7 @@ def show_cgroups(
         version=1 if cgroup_version == "1" else 2,
         memory=memory,
         memory_qos=memory_qos,
+        gates=Gates.parse(gates),
         node=node,
         namespace=where.namespace,
     )

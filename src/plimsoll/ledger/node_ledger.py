@@ -49,6 +49,7 @@ def resources_options(gates: Gates, profile: AccountingProfile) -> PodResourcesO
     return PodResourcesOptions(
         form=profile.form,
         count_claims=gates.enabled("DRANodeAllocatableResources"),
+        claims_in_qos=gates.enabled("DRANodeAllocatableResourcesQoS"),
         use_status=gates.enabled("InPlacePodVerticalScaling"),
         in_place_pod_level=gates.enabled("InPlacePodLevelResourcesVerticalScaling"),
         skip_pod_level=not gates.enabled("PodLevelResources"),

@@ -38,6 +38,7 @@ class PodResourcesOptions:
 
     form: Form = Form.V1_36
     count_claims: bool = False  #: claim charges (useDRANodeAllocatableResourceClaimStatus)
+    claims_in_qos: bool = False  #: claim charges count in QoS classes, too
     use_status: bool = False  #: what the node reports for a resized pod (useStatusResources)
     in_place_pod_level: bool = False  #: the same for pod-level resources
     exclude_overhead: bool = False

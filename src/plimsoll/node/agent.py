@@ -271,8 +271,10 @@ class Agent:
         """Admit a pod if no pressure condition forbids it and the ledger has room."""
         eviction_manager = self.components.eviction_manager
         if eviction_manager is not None:
-            form = self.components.cgroup_planner.settings.form
-            result = admit_under_pressure(eviction_manager.conditions, pod, form=form)
+            settings = self.components.cgroup_planner.settings
+            result = admit_under_pressure(
+                eviction_manager.conditions, pod, form=settings.form, claims_in_qos=settings.claims_raise_qos
+            )
             if not result.admit:
                 return result
         return self.admission_handler.admit(pod)

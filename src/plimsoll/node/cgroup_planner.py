@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from plimsoll.api.core import Pod, ResourceList
 from plimsoll.api.quantity import ZERO
 from plimsoll.ledger.charges import read_charges
-from plimsoll.ledger.qos import pod_qos
 from plimsoll.node.cgroup_plans import (
     CgroupSettings,
     ContainerPlan,
@@ -48,6 +47,9 @@ class CgroupPlanner:
 
     `exclusive` names the containers of a pod that have exclusive CPUs: a quota would only throttle them, so
     it is removed from them and from their pod.
+
+    DIFF: the kubelet knows the CPUs of its own CPU manager only; here those of claims are exclusive too
+    (test_the_quota_is_lifted_once_a_container_has_exclusive_cpus).
     """
 
     def __init__(
@@ -62,7 +64,7 @@ class CgroupPlanner:
         exclusive = self._exclusive(pod)
         containers = plan_containers(pod, self.settings, charges, exclusive)
         return PodCgroupPlans(
-            qos=pod_qos(pod, self.settings.form, pod_level=self.settings.pod_level),
+            qos=self.settings.qos_of(pod, charges),
             pod=plan_pod(pod, self.settings, charges, exclusive),
             sandbox=plan_sandbox(pod, self.settings, charges, exclusive),
             containers={plan.name: plan for plan in containers},

@@ -13,6 +13,7 @@ from typing import Any, Literal
 from plimsoll.api import codec
 from plimsoll.api.core import Node, Pod
 from plimsoll.api.forms import Form, find_pod_problem
+from plimsoll.api.gates import Gates
 from plimsoll.api.quantity import ZERO, Quantity
 from plimsoll.errors import InputError
 from plimsoll.node.cgroup_planner import CgroupPlanner, PodCgroupPlans
@@ -39,6 +40,7 @@ class CgroupPlanSettings:
     version: Literal[1, 2] = 2
     memory: str = ""  #: memory of the machine; "": see above
     memory_qos: bool = False
+    gates: Gates = field(default_factory=Gates.all_on)
     node: str = ""  #: only pods of this node; "": all pods, on the only node
     namespace: str = ""  #: namespace to show; QoS cgroups include all pods
 
@@ -171,6 +173,9 @@ def _settings(node: Node | None, settings: CgroupPlanSettings) -> CgroupSettings
     return CgroupSettings(
         memory_capacity=memory.value(),
         form=Form(settings.form),
+        count_claims=settings.gates.enabled("DRANodeAllocatableResources"),
+        claims_in_qos=settings.gates.enabled("DRANodeAllocatableResourcesQoS"),
+        pod_level=settings.gates.enabled("PodLevelResources"),
         memory_qos=settings.memory_qos,
         allocatable_memory=allocatable.value(),
         cgroup_version=settings.version,

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 
 from plimsoll.api.core import Pod, ResourceRequirements
-from plimsoll.api.forms import Form
+from plimsoll.api.forms import ClaimCharge, Form
 from plimsoll.api.quantity import ZERO
 from plimsoll.ledger.qos import BEST_EFFORT, BURSTABLE, GUARANTEED, pod_qos, qos_class
 from tests.build import container, pod, sidecar
-from tests.unit.ledger.samples import pods
+from tests.unit.ledger.samples import charge, charged_pods, pods
 
 BOTH = {"cpu": "1", "memory": "1Gi"}
 
@@ -54,9 +54,42 @@ def test_empty_pod_level_resources_count_in_1_36_only(empty: dict[str, Any]) -> 
     assert qos_class(given_pod.spec, pod_level=False) == GUARANTEED
 
 
-def test_claims_never_change_the_class() -> None:
-    status = {"nodeAllocatableResourceClaimStatuses": [{"resourceClaimName": "x", "resources": BOTH}]}
-    assert qos_class(pod("p", container("a"), status=status).spec, Form.V1_37) == BEST_EFFORT
+def charged(*containers: Any, resources: Any = BOTH, **fields: Any) -> Pod:
+    entry = {"resourceClaimName": "x", "containers": ["a"], "resources": resources}
+    return pod("p", *containers, status={"nodeAllocatableResourceClaimStatuses": [entry], **fields})
+
+
+def test_claims_do_not_change_the_class_unless_they_count() -> None:
+    given_pod = charged(container("a"))
+    assert qos_class(given_pod.spec, Form.V1_37) == BEST_EFFORT
+    assert pod_qos(given_pod, Form.V1_37) == BEST_EFFORT
+
+
+@pytest.mark.parametrize("resources", [{"cpu": "1"}, {"memory": "1Gi"}, BOTH])
+def test_claims_make_a_best_effort_pod_burstable(resources: dict[str, str]) -> None:
+    assert pod_qos(charged(container("a"), resources=resources), claims=True) == BURSTABLE
+    recorded = charged(container("a"), resources=resources, qosClass=BEST_EFFORT)
+    assert pod_qos(recorded, claims=True) == BURSTABLE
+
+
+@pytest.mark.parametrize("resources", [{"cpu": "0"}, {"hugepages-2Mi": "2Mi"}, {"ephemeral-storage": "1Gi"}])
+def test_only_cpu_and_memory_of_claims_count(resources: dict[str, str]) -> None:
+    assert pod_qos(charged(container("a"), resources=resources), claims=True) == BEST_EFFORT
+
+
+def test_a_pool_that_containers_draw_nothing_from_does_not_count() -> None:
+    drawn = charge("x", "a", policy="ConsumeFrom", cpu="4")
+    assert pod_qos(pod("p", container("a")), claims=True, charges=[drawn]) == BEST_EFFORT
+    excess = charge("x", "a", policy="Max", cpu="4")
+    assert pod_qos(pod("p", container("a")), claims=True, charges=[excess]) == BURSTABLE
+
+
+@given(charged_pods())
+def test_claims_change_no_other_class(found: tuple[Pod, tuple[ClaimCharge, ...]]) -> None:
+    given_pod, charges = found
+    before = pod_qos(given_pod, Form.V1_37)
+    after = pod_qos(given_pod, Form.V1_37, claims=True, charges=charges)
+    assert after == before or (before, after) == (BEST_EFFORT, BURSTABLE)
 
 
 def test_the_recorded_class_wins() -> None:

@@ -83,6 +83,17 @@ def test_containers_with_exclusive_cpus_have_no_quota() -> None:
     assert plan.pod.cpu_shares == 2048
 
 
+def test_a_pod_with_claims_only_is_burstable_with_their_weight() -> None:
+    """DRANodeAllocatableResourcesQoS: the class, the pod, its container and the tier agree."""
+    only = pod("p", container("a"), status={**CLAIMED, "qosClass": "BestEffort"})
+    off, on = enforcement(), enforcement(claims_in_qos=True)
+    plan = on.plan(only)
+    assert (off.plan(only).qos, off.plan(only).pod.cpu_shares) == ("BestEffort", 2)
+    assert (plan.qos, plan.pod.cpu_shares, plan.containers["a"].cpu_shares) == ("Burstable", 2048, 2048)
+    assert (plan.pod.cpu_quota, plan.pod.memory) == (None, None), "claims create no limits"
+    assert (off.tiers([only]).burstable_shares, on.tiers([only]).burstable_shares) == (2, 2048)
+
+
 def test_every_container_has_a_plan_in_the_order_they_start() -> None:
     plan = enforcement().plan(pod("p", container("c"), init=(container("a"), sidecar("b"))))
     assert list(plan.containers) == ["a", "b", "c"]

@@ -260,7 +260,7 @@ class AdmissionHandler:
         self._dirty = True
 
     def _candidates(self) -> list[Candidate]:
-        form = self.ledger.profile.form
+        options = self.ledger.options
         found = []
         for entry in self.ledger.entries.values():
             frees: dict[Need, int] = {(name, ""): amount for name, amount in entry.units.items()}
@@ -272,7 +272,8 @@ class AdmissionHandler:
                 if state.consumers == {pod_key(entry.pod)}:  # the pool is freed with its last consumer
                     pool_amount = to_unit(hold.resource, hold.total)
                     frees[hold.resource, ""] = frees.get((hold.resource, ""), 0) + pool_amount
-            found.append(Candidate(entry.pod, pod_qos(entry.pod, form), frees))
+            qos = pod_qos(entry.pod, options.form, claims=options.claims_in_qos)
+            found.append(Candidate(entry.pod, qos, frees))
         return found
 
     def _find_victims_by_trial(self, pod: Pod) -> tuple[Pod, ...]:

@@ -47,8 +47,8 @@ from plimsoll.ledger.node_ledger import NodeLedger
 from plimsoll.ledger.placement import compute_demand
 from plimsoll.ledger.pod_level_budget import find_budget_violations
 from plimsoll.ledger.pools import draw_from_pools
-from plimsoll.ledger.qos import qos_class
-from plimsoll.ledger.requests import without_status
+from plimsoll.ledger.qos import BEST_EFFORT, claimed_qos, qos_class
+from plimsoll.ledger.requests import PodResourcesOptions, without_status
 from plimsoll.ledger.verdict import Cause, Reason
 from plimsoll.node.admission.allocation import RESIZABLE, PodAllocation
 from plimsoll.node.cgroup_planner import PodCgroupPlans
@@ -144,10 +144,15 @@ def _infeasible_reason(pod: Pod, before: Pod, ledger: NodeLedger, form: Form) ->
     charged_claims = read_charged_claims(pod, ledger.profile) if options.count_claims else ()
     if charged_claims and form is Form.V1_36:
         return "pods with node allocatable resource claims cannot be resized"
-    pod_level = not options.skip_pod_level
-    if qos_class(pod.spec, form, pod_level=pod_level) != qos_class(before.spec, form, pod_level=pod_level):
+    if _qos_of(pod, form, options) != _qos_of(before, form, options):
         return "the QoS class cannot be changed by a resize"
     return _changed_draw(pod, before, charged_claims, ledger)
+
+
+def _qos_of(pod: Pod, form: Form, options: PodResourcesOptions) -> str:
+    """Return the QoS class of a pod's resources and claims, whatever its status shows."""
+    qos = qos_class(pod.spec, form, pod_level=not options.skip_pod_level)
+    return claimed_qos(pod) if qos == BEST_EFFORT and options.claims_in_qos else qos
 
 
 def _changed_draw(pod: Pod, before: Pod, charged_claims: Iterable[ChargedClaim], ledger: NodeLedger) -> str:

@@ -94,8 +94,7 @@ def plan_container(
     extra = shares.of(container.name)
     runtime = runtime_resources(
         settings,
-        # Without a request the limit stands for it, but never what claims add to the limit.
-        cpu_request=container.resources.requests.get("cpu", _limit(pod, container, "cpu", {}, settings)),
+        cpu_request=_cpu_request(pod, container, extra, settings),
         cpu_limit=_limit(pod, container, "cpu", extra, settings),
         memory_limit=_limit(pod, container, "memory", extra, settings),
         unlimited=exclusive,
@@ -107,7 +106,7 @@ def plan_container(
         cpu_quota=runtime.cpu_quota,
         cpu_period=runtime.cpu_period,
         memory_limit=runtime.memory_limit,
-        unified={**runtime.unified, **container_memory(pod, container, extra, settings)},
+        unified={**runtime.unified, **container_memory(pod, container, shares, settings)},
         oom_score_adj=oom_score_adj(pod, container, settings, shares),
         huge_pages=_huge_pages(pod, container, extra, settings),
     )
@@ -134,6 +133,21 @@ def runtime_resources(
         memory_limit=memory_limit.value(),
         unified={OOM_GROUP: "1"} if together else {},
     )
+
+
+def _cpu_request(pod: Pod, container: Container, extra: Amounts, settings: CgroupSettings) -> Quantity:
+    """Return the CPU request that determines the weight of a container.
+
+    DIFF: with DRANodeAllocatableResourcesQoS the CPUs of its claims count, as in the cgroup of its pod;
+    upstream weighs containers by their spec alone (test_claims_count_in_the_weight_of_their_containers).
+    """
+    claimed = extra.get("cpu", ZERO) if settings.claims_raise_qos else ZERO
+    own = container.resources
+    if "cpu" in own.requests:
+        return own.requests["cpu"] + claimed
+    # Without a request the limit stands for it. A pod-level limit covers the claims already.
+    limit = _limit(pod, container, "cpu", {}, settings)
+    return limit if limit and not own.limits.get("cpu", ZERO) else limit + claimed
 
 
 def _limit(pod: Pod, container: Container, name: str, extra: Amounts, settings: CgroupSettings) -> Quantity:

@@ -13,8 +13,8 @@ from fractions import Fraction
 from plimsoll.api.core import Container, Pod
 from plimsoll.api.forms import Form
 from plimsoll.api.quantity import ZERO
-from plimsoll.ledger.amounts import Amounts
-from plimsoll.ledger.qos import GUARANTEED, pod_qos
+from plimsoll.ledger.claim_shares import ClaimShares
+from plimsoll.ledger.qos import GUARANTEED
 from plimsoll.ledger.requests import has_pod_level_resources
 from plimsoll.node.cgroup_plans.settings import CgroupSettings, MemoryReservationPolicy
 
@@ -32,24 +32,27 @@ def compute_memory_high(request: int, limit: int, factor: Fraction, page_size: i
 
 def protect_memory(pod: Pod, request: int, settings: CgroupSettings) -> dict[str, str]:
     """Return memory.min for Guaranteed pods, memory.low for others."""
-    qos = pod_qos(pod, settings.form, pod_level=settings.pod_level)
-    return {MIN if qos == GUARANTEED else LOW: str(request)}
+    # Claims never make a pod Guaranteed, so that its charges do not matter here.
+    return {MIN if settings.qos_of(pod, ()) == GUARANTEED else LOW: str(request)}
 
 
 def container_memory(
-    pod: Pod, container: Container, extra: Amounts, settings: CgroupSettings
+    pod: Pod, container: Container, shares: ClaimShares, settings: CgroupSettings
 ) -> dict[str, str]:
-    """Return the memory entries of a container; `extra` are the amounts of its claims.
+    """Return the memory entries of a container; `shares` are the amounts that claims add.
 
-    The request in the spec is protected. Throttling is relative to the limit including claims.
+    The request is protected, with the container's part of its claims if they count for QoS. Throttling is
+    relative to the limit including claims.
     """
+    extra = shares.of(container.name)
     if not settings.enforces_memory_qos:
         # Since 1.37 an earlier throttle is taken back where the feature was switched off.
         later = settings.form is not Form.V1_36 and settings.cgroup_version == 2
         return {HIGH: "max"} if later else {}
     request = container.resources.requests.get("memory", ZERO).value()
-    if request and settings.reservation is MemoryReservationPolicy.TIERED:
-        found = protect_memory(pod, request, settings)
+    claimed = shares.memory.get(container.name, 0) if settings.claims_raise_qos else 0
+    if request + claimed > 0 and settings.reservation is MemoryReservationPolicy.TIERED:
+        found = protect_memory(pod, request + claimed, settings)
     else:
         found = {MIN: "0", LOW: "0"}
     limit = container.resources.limits.get("memory", ZERO).value()
@@ -57,7 +60,7 @@ def container_memory(
         if limit and "memory" in extra:
             limit = (container.resources.limits["memory"] + extra["memory"]).value()
         high = compute_memory_high(
-            request, limit or settings.allocatable_memory, settings.throttling, settings.page_size
+            request + claimed, limit or settings.allocatable_memory, settings.throttling, settings.page_size
         )
         if high is not None:
             found[HIGH] = str(high)

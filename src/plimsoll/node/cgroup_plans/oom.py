@@ -2,7 +2,8 @@
 
 docs/spec/accounting.md, "Kubelet" and "Changes in 1.37": Guaranteed and node-critical pods are killed last,
 BestEffort pods first, and a Burstable container is safer the larger its share of the machine's memory
-request. Since 1.37 memory from claims counts as requested, divided among the containers of a claim.
+request. Since 1.37 memory from claims counts as requested, divided among the containers of a claim; with the
+gate DRANodeAllocatableResourcesQoS a pod that has cpu or memory from claims only is Burstable.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from plimsoll.api.forms import Form
 from plimsoll.api.quantity import ZERO
 from plimsoll.ledger.claim_shares import NO_SHARES, ClaimShares, divide_toward_zero
 from plimsoll.ledger.containers import is_sidecar
-from plimsoll.ledger.qos import BEST_EFFORT, GUARANTEED, pod_qos
+from plimsoll.ledger.qos import BEST_EFFORT, GUARANTEED
 from plimsoll.ledger.requests import PodResourcesOptions, aggregate_container_requests, has_pod_level_requests
 from plimsoll.node.cgroup_plans.settings import CgroupSettings
 
@@ -41,7 +42,7 @@ def oom_score_adj(
     pod: Pod, container: Container, settings: CgroupSettings, shares: ClaimShares = NO_SHARES
 ) -> int:
     """Compute the score of a container; `shares` are the amounts that claims add."""
-    qos = pod_qos(pod, settings.form, pod_level=settings.pod_level)
+    qos = settings.qos_of(pod, shares.charges())
     if is_node_critical_pod(pod) or qos == GUARANTEED:
         return GUARANTEED_OOM_SCORE_ADJ
     if qos == BEST_EFFORT:

@@ -3,7 +3,7 @@
 The values that the kubelet sets on the pod's cgroup (docs/spec/accounting.md, "Kubelet" and "Changes in
 1.37"): shares for its requests, quota and memory for its limits if every container declares one, huge pages
 as requested, and memory protection. A BestEffort pod gets the minimum shares and no limits, regardless of
-claims.
+claims, unless they make it Burstable (`ledger/qos.py`).
 
 DIFF: memory.high of a pod counts what claims give, as that of containers does; upstream throttles such a pod
 below its limit (test_pod_memory_high_counts_claims).
@@ -18,7 +18,7 @@ from plimsoll.api.core import Pod
 from plimsoll.api.forms import ClaimCharge, Form
 from plimsoll.api.quantity import ZERO
 from plimsoll.ledger.amounts import Amounts
-from plimsoll.ledger.qos import BEST_EFFORT, GUARANTEED, pod_qos
+from plimsoll.ledger.qos import BEST_EFFORT, GUARANTEED
 from plimsoll.ledger.requests import (
     has_pod_level_resources,
     list_limit_uses,
@@ -68,7 +68,7 @@ def plan_pod(
     given = read_claim_shares(pod, settings, charges).charges()
     requests = pod_requests(pod, settings.options, given)
     limits = pod_limits(pod, settings.options, given)
-    qos = pod_qos(pod, settings.form, pod_level=settings.pod_level)
+    qos = settings.qos_of(pod, given)
     quota: int | None = milli_cpu_to_quota(limits.get("cpu", ZERO).milli(), settings.cfs_period)
     if not settings.cfs_quota or exclusive:
         quota = UNLIMITED

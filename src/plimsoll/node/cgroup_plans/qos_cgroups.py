@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from plimsoll.api.core import Pod
 from plimsoll.api.forms import ClaimCharge, Form
 from plimsoll.api.quantity import ZERO
-from plimsoll.ledger.qos import BEST_EFFORT, BURSTABLE, GUARANTEED, pod_qos
+from plimsoll.ledger.qos import BEST_EFFORT, BURSTABLE, GUARANTEED
 from plimsoll.ledger.requests import pod_requests
 from plimsoll.node.cgroup_plans import memory
 from plimsoll.node.cgroup_plans.containers import read_claim_shares
@@ -40,10 +40,10 @@ def plan_qos_cgroups(
     cpu = 0
     requested = {GUARANTEED: 0, BURSTABLE: 0}
     for pod in pods:
-        qos = pod_qos(pod, settings.form, pod_level=settings.pod_level)
+        given = read_claim_shares(pod, settings, charges(pod) if charges else None).charges()
+        qos = settings.qos_of(pod, given)
         if qos == BEST_EFFORT:
             continue
-        given = read_claim_shares(pod, settings, charges(pod) if charges else None).charges()
         if qos == BURSTABLE:
             cpu += pod_requests(pod, settings.options, given).get("cpu", ZERO).milli()
         # Memory counts pod-level resources regardless of the gate, as upstream does.

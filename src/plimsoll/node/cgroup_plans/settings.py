@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 from fractions import Fraction
 
-from plimsoll.api.forms import Form
+from plimsoll.api.core import Pod
+from plimsoll.api.forms import ClaimCharge, Form
 from plimsoll.errors import InputError
+from plimsoll.ledger.qos import pod_qos
 from plimsoll.ledger.requests import PodResourcesOptions
 
 
@@ -29,6 +32,7 @@ class CgroupSettings:
     memory_capacity: int  #: bytes of memory the machine has
     form: Form = Form.V1_37
     count_claims: bool = True  #: the gate DRANodeAllocatableResources; 1.36 ignores claims either way
+    claims_in_qos: bool = False  #: the gate DRANodeAllocatableResourcesQoS; requires that claims count
     pod_level: bool = True  #: the gate PodLevelResources
     memory_qos: bool = False  #: the gate MemoryQoS; requires cgroup v2
     reservation: MemoryReservationPolicy = MemoryReservationPolicy.NONE
@@ -50,6 +54,17 @@ class CgroupSettings:
     def claims_count(self) -> bool:
         """True if claims affect this node."""
         return self.count_claims and self.form is not Form.V1_36
+
+    @property
+    def claims_raise_qos(self) -> bool:
+        """True if claims affect QoS classes, the CPU weight of containers and their memory protection."""
+        return self.claims_in_qos and self.claims_count
+
+    def qos_of(self, pod: Pod, charges: Iterable[ClaimCharge] | None = None) -> str:
+        """Return the QoS class that this node enforces; `charges` default to those the pod carries."""
+        return pod_qos(
+            pod, self.form, pod_level=self.pod_level, claims=self.claims_raise_qos, charges=charges
+        )
 
     @property
     def enforces_memory_qos(self) -> bool:

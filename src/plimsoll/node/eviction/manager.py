@@ -231,7 +231,9 @@ def _format_consumption(what: str, name: str, used: Quantity, request: Quantity,
     return f"{what} {name} was using {used}, request is {request}, has larger consumption of {resource}. "
 
 
-def admit_under_pressure(conditions: Sequence[str], pod: Pod, *, form: Form = Form.V1_36) -> PodAdmitResult:
+def admit_under_pressure(
+    conditions: Sequence[str], pod: Pod, *, form: Form = Form.V1_36, claims_in_qos: bool = False
+) -> PodAdmitResult:
     """Check whether a node with these pressure conditions admits another pod.
 
     Critical pods are always admitted; others only if memory is the only pressure, and BestEffort pods only if
@@ -239,7 +241,8 @@ def admit_under_pressure(conditions: Sequence[str], pod: Pod, *, form: Form = Fo
     """
     if not conditions or is_critical_pod(pod):
         return PodAdmitResult(True)
-    tolerates = pod_qos(pod, form) != BEST_EFFORT or is_tolerated(pod.spec.tolerations, _MEMORY_TAINT)
+    qos = pod_qos(pod, form, claims=claims_in_qos)
+    tolerates = qos != BEST_EFFORT or is_tolerated(pod.spec.tolerations, _MEMORY_TAINT)
     if tolerates and tuple(conditions) == (MEMORY_PRESSURE,):
         return PodAdmitResult(True)
     return PodAdmitResult(False, EVICTED, f"The node had condition: [{' '.join(conditions)}]. ")

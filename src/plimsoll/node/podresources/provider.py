@@ -10,14 +10,14 @@ alone are listed too (test_exclusive_cpus_of_a_container).
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 
 from plimsoll.api.core import Container, Pod
 from plimsoll.node.claim_info import ClaimInfo
 from plimsoll.node.claims.claim_info_cache import ClaimInfoCache
-from plimsoll.node.containers import ContainerInfo, ContainerPhase, Runtime
-from plimsoll.node.machine.machine import Machine, Reservations, parse_cpus
+from plimsoll.node.containers import Runtime
+from plimsoll.node.exclusive_cpus import exclusive_cpus
+from plimsoll.node.machine.machine import Machine, Reservations
 from plimsoll.node.podresources.source import Allocatable, MemoryBlock, PodResourcesSource
 
 
@@ -72,20 +72,6 @@ class PodResourcesProvider(PodResourcesSource):
         machine = self._machine()
         cpus = tuple(cpu for cpu in machine.cpus if cpu not in self._reservations.cpus)
         return Allocatable(cpus=cpus, memory=tuple(_memory_blocks(machine)))
-
-
-def exclusive_cpus(states: Iterable[ContainerInfo]) -> dict[tuple[str, str], tuple[int, ...]]:
-    """Return the CPUs of containers that are pinned to CPUs no other container may use, by pod and name."""
-    pinned: dict[tuple[str, str], tuple[int, ...]] = {}
-    users: Counter[int] = Counter()
-    for state in states:
-        if state.phase is ContainerPhase.EXITED:
-            continue
-        if not state.cpus:
-            return {}  # an unpinned container may run on any CPU
-        cpus = pinned[state.pod, state.name] = parse_cpus(state.cpus)
-        users.update(cpus)
-    return {key: cpus for key, cpus in pinned.items() if all(users[cpu] == 1 for cpu in cpus)}
 
 
 def _memory_blocks(machine: Machine) -> list[MemoryBlock]:

@@ -168,6 +168,19 @@ async def build_container_spec(
     )
 
 
+async def lift_cpu_quota(pod: Pod, spec: ContainerSpec, deps: WorkerDependencies) -> RuntimeFault | None:
+    """Remove the CPU quota of a created container and its pod if hooks gave the container exclusive CPUs.
+
+    Hooks assign CPUs while a container is created, and its plan is older.
+    """
+    plans = deps.plans.plan(pod)
+    plan = plans.containers[spec.name]
+    if plan.cpu_quota == spec.plan.cpu_quota:
+        return None
+    fault = await deps.runtime.update_sandbox(sandbox_spec(pod, plans))  # first: no child may have more
+    return fault or await deps.runtime.update(spec.id, plan)
+
+
 def check_security(
     pod: Pod, container: Container, deps: WorkerDependencies
 ) -> ProcessCredentials | RuntimeFault | None:

@@ -325,6 +325,9 @@ class PodWorker:
         if fault is not None:
             self._fail(name, fault)
             return
+        fault = await steps.lift_cpu_quota(self._allocated_pod(), spec, self.deps)
+        if fault is not None:  # it runs as it is, with its quota
+            self._emit_warning(fault.reason, f"The CPU quota was not removed: {fault.message}", name)
         if action.ended_at is not None:
             known = self._backoffs.get(name)
             self._backoffs[name] = next_backoff(known, action.ended_at, self.deps.clock(), self.deps.timing)

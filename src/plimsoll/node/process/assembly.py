@@ -36,6 +36,7 @@ from plimsoll.node.claims.claim_info_cache import ClaimInfoCache
 from plimsoll.node.components import Components
 from plimsoll.node.eviction.manager import EvictionManager, EvictionSettings, NodeStats
 from plimsoll.node.eviction.usage import measure_node
+from plimsoll.node.exclusive_cpus import containers_with_claimed_cpus
 from plimsoll.node.layout import Layout
 from plimsoll.node.machine.machine import Machine
 from plimsoll.node.nri import NriServer
@@ -161,11 +162,13 @@ class _AgentBuilder:
                 memory_capacity=max(1, machine.memory),
                 form=settings.form,
                 count_claims=settings.gates.enabled("DRANodeAllocatableResources"),
+                claims_in_qos=settings.gates.enabled("DRANodeAllocatableResourcesQoS"),
                 pod_level=settings.gates.enabled("PodLevelResources"),
                 allocatable_memory=self.status_reporter.facts.allocatable_amounts["memory"].value(),
                 cgroup_version=cgroups.version or 2,
                 huge_page_sizes=_page_sizes(machine),
-            )
+            ),
+            exclusive=lambda pod: containers_with_claimed_cpus(pod, runtime.containers()),
         )
         pod_resources_provider = PodResourcesProvider(
             lambda: self._agent().pods(),

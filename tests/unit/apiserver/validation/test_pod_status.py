@@ -208,6 +208,45 @@ def test_a_status_write_cannot_touch_the_spec() -> None:
     assert prepared.tree["status"]["qosClass"] == "Burstable"
 
 
+# -- QoS class
+
+
+def _claiming_pod() -> dict[str, Any]:
+    """Return a pod that gets everything from its claims."""
+    tree = edit(running_pod(), {"spec.initContainers": [], "status.resourceClaimStatuses": []})
+    claims = tree["spec"]["containers"][0]["resources"]["claims"]
+    return edit(
+        tree,
+        {"spec.containers.0.resources": {"claims": claims}, "status.qosClass": "BestEffort", CHARGES: []},
+    )
+
+
+def test_the_class_follows_the_charges() -> None:
+    old = _claiming_pod()
+    charged = run(edit(old, {CHARGES: [ENTRY]}), old, "status")
+    assert charged.errors == ()
+    assert charged.tree["status"]["qosClass"] == "Burstable"
+    cleared = run(edit(charged.tree, {CHARGES: []}), charged.tree, "status")
+    assert (cleared.errors, cleared.tree["status"]["qosClass"]) == ((), "BestEffort")
+    kept = run(edit(charged.tree, {"status.phase": "Running"}), charged.tree, "status")
+    assert (kept.errors, kept.tree["status"]["qosClass"]) == ((), "Burstable")
+
+
+def test_nobody_else_changes_the_class() -> None:
+    old = _claiming_pod()
+    wrong = {CHARGES: [ENTRY], "status.qosClass": "Guaranteed"}
+    assert _status(wrong, old) == ["status.qosClass Invalid"]
+    charged = run(edit(old, {CHARGES: [ENTRY]}), old, "status").tree
+    assert _status({"status.qosClass": "BestEffort"}, charged) == ["status.qosClass Invalid"]
+
+
+def test_the_class_does_not_follow_the_charges_without_its_gate() -> None:
+    old = _claiming_pod()
+    gates = {"DRANodeAllocatableResourcesQoS": False}
+    written = run(edit(old, {CHARGES: [ENTRY]}), old, "status", gates=gates)
+    assert (written.errors, written.tree["status"]["qosClass"]) == ((), "BestEffort")
+
+
 # -- resize
 
 

@@ -384,6 +384,16 @@ def test_claim_charges_of_victims_count_as_freed() -> None:
     assert names(admission_handler.find_victims(cpu("boss", "3", priority=CRITICAL))) == ["claims"]
 
 
+@pytest.mark.parametrize(("counts", "victim"), [(True, "plain"), (False, "claims")])
+def test_pods_with_claims_only_are_no_longer_preempted_first(counts: bool, victim: str) -> None:
+    entry = {"resourceClaimName": "c", "containers": ["c"], "resources": {"cpu": "2"}}
+    gates = Gates.of({"DRANodeAllocatableResourcesQoS": counts})
+    admission_handler = AdmissionHandler(NODE, gates=gates)
+    assert admission_handler.admit(charged("claims", "0", entry)).admit
+    assert admission_handler.admit(cpu("plain", "2")).admit
+    assert names(admission_handler.find_victims(cpu("boss", "2", priority=CRITICAL))) == [victim]
+
+
 def test_all_users_of_a_shared_claim_are_preempted_together() -> None:
     admission_handler = AdmissionHandler(NODE)
     assert admission_handler.admit(charged("a", "1", pool("c", "3", "1"))).admit

@@ -44,6 +44,48 @@ def test_a_container_without_limits_stays_unlimited_but_gets_its_huge_pages() ->
     assert found.huge_pages == {"2MB": 8 << 20, "1GB": 0}
 
 
+QOS = CgroupSettings(memory_capacity=64 * GIB, claims_in_qos=True)
+
+
+def test_claims_count_in_the_weight_of_their_containers() -> None:
+    """Two CPUs of the claim on top of the request, or of the limit that stands for it."""
+    for own, shares in (
+        (container("a"), 2048),
+        (container("a", cpu="1"), 3072),
+        (container("a", limits={"cpu": "3"}), 5120),
+        (container("a", limits={"cpu": "3"}, cpu="1"), 3072),
+        (container("a", cpu="0"), 2048),
+    ):
+        assert plan(pod("p", own), QOS, CLAIM).cpu_shares == shares
+    assert plan(pod("p", container("b", cpu="1")), QOS, CLAIM).cpu_shares == 1024
+    assert plan(pod("p", container("a", cpu="1")), NODE, CLAIM).cpu_shares == 1024, "the gate is off"
+    old = CgroupSettings(memory_capacity=64 * GIB, form=Form.V1_36, claims_in_qos=True)
+    assert plan(pod("p", container("a", cpu="1")), old, CLAIM).cpu_shares == 1024
+
+
+def test_a_pod_level_limit_contains_the_cpus_of_claims() -> None:
+    whole = pod("p", container("a"), resources={"limits": {"cpu": "4"}})
+    assert plan(whole, QOS, CLAIM).cpu_shares == plan(whole, QOS).cpu_shares == 4096
+
+
+def test_a_container_with_claims_only_is_killed_after_best_effort_ones() -> None:
+    only = pod("p", container("a"), container("b"))
+    first, second = plan_containers(only, QOS, (charge("x", "a", cpu="2", memory="16Gi"),))
+    assert (first.oom_score_adj, second.oom_score_adj) == (750, 999)
+    assert {each.oom_score_adj for each in plan_containers(only, NODE, (CLAIM,))} == {1000}
+    cpu = plan_containers(only, QOS, (charge("x", "a", cpu="2"),))
+    assert {each.oom_score_adj for each in cpu} == {999}
+
+
+@given(charged_pods())
+def test_no_container_loses_weight_by_its_claims(found: tuple[Pod, tuple[ClaimCharge, ...]]) -> None:
+    given_pod, charges = found
+    before, after = (plan_containers(given_pod, settings, charges) for settings in (NODE, QOS))
+    for was, now in zip(before, after, strict=True):
+        assert now.cpu_shares >= was.cpu_shares
+        assert (now.cpu_quota, now.memory_limit) == (was.cpu_quota, was.memory_limit), "limits are the same"
+
+
 def test_claims_are_ignored_in_1_36_and_where_they_are_switched_off() -> None:
     limited = pod("p", container("a", limits={"cpu": "2", "memory": "1Gi"}))
     off = CgroupSettings(memory_capacity=64 * GIB, count_claims=False)

@@ -64,6 +64,18 @@ def test_claims_raise_memory_high_but_not_memory_min() -> None:
     assert unified(guaranteed, NODE, charge("x", "a", memory="1Gi")) == {"memory.min": str(100 * MIB)}
 
 
+def test_the_part_of_a_claim_is_protected_where_claims_count_for_qos() -> None:
+    """The two containers share the claim: each has half of it."""
+    node = replace(NODE, claims_in_qos=True)
+    own = {"limits": {"memory": "200Mi"}, "memory": "100Mi"}
+    both = pod("p", container("a", **own), container("b", **own))
+    found = unified(both, node, charge("x", "a", "b", memory="100Mi"))
+    # from 150Mi nine tenths of the way to the limit with the whole claim
+    assert found == {"memory.low": str(150 * MIB), "memory.high": str(285 * MIB)}
+    bare = unified(pod("p", container("a")), node, charge("x", "a", memory="100Mi"))
+    assert bare["memory.low"] == str(100 * MIB)
+
+
 def test_a_pod_limited_as_a_whole_is_throttled_as_a_whole() -> None:
     whole = pod("p", container("a", memory="100Mi"), resources={"limits": {"memory": "200Mi"}})
     assert "memory.high" not in unified(whole)

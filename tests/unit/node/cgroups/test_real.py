@@ -9,11 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from plimsoll.node.cgroup_plans import PodPlan, QosCgroupPlan
+from plimsoll.node.cgroup_planner import CgroupPlanner
+from plimsoll.node.cgroup_plans import CgroupSettings, PodPlan, QosCgroupPlan
 from plimsoll.node.cgroups import Cgroups, open_cgroups
 from plimsoll.node.cgroups.detect import detect
 from plimsoll.node.cgroups.kernel import LinuxKernel
-from plimsoll.node.resources import LinuxResources
+from plimsoll.node.resources import LinuxResources, resources_from_plan
+from tests import build
 from tests.waiting import wait_until
 
 MOUNT = Path("/sys/fs/cgroup")
@@ -80,6 +82,37 @@ def test_values_reach_the_kernel(cgroups: Cgroups) -> None:
     for file, value in cgroups.plan().items():
         assert (MOUNT / file).read_text().strip() == value
     assert cgroups.unapplied() == {}
+
+
+def test_a_pod_with_claims_only_gets_their_weight(cgroups: Cgroups) -> None:
+    """DRANodeAllocatableResourcesQoS in the kernel: tier, pod and container have the weight of the claim, and
+    the process its OOM score; without the gate all have the least.
+    """
+    needs("cpu")
+    entry = {"resourceClaimName": "x", "containers": ["c"], "mapping": [{"name": "cpu", "quantity": "4"}]}
+    only = build.pod(
+        "p", build.container("c"), uid="u", status={"nodeAllocatableResourceClaimStatuses": [entry]}
+    )
+    found = {}
+    for counts in (False, True):
+        planner = CgroupPlanner(
+            CgroupSettings(memory_capacity=8 << 30, claims_in_qos=counts, cgroup_version=cgroups.version)
+        )
+        plans = planner.plan(only)
+        assert cgroups.apply_tiers(planner.tiers([only])) == ()
+        assert cgroups.make_pod("u", plans.qos, plans.pod) == ()
+        assert cgroups.make_container("u", "c", resources_from_plan(plans.containers["c"])) == ()
+        name = "cpu.shares" if cgroups.version == 1 else "cpu.weight"
+        values = {file: int((MOUNT / file).read_text()) for file in cgroups.plan() if file.endswith(name)}
+        (own,) = (value for file, value in values.items() if file.endswith(f"/c/{name}"))
+        (whole,) = (value for file, value in values.items() if file.endswith(f"podu/{name}"))
+        (tier,) = (value for file, value in values.items() if file.endswith(f"burstable/{name}"))
+        least = 2 if cgroups.version == 1 else 1
+        found[counts] = [value == least for value in (tier, whole, own)]
+        if counts:
+            assert own == whole == tier == (4096 if cgroups.version == 1 else 157)
+        assert cgroups.remove_pod("u")
+    assert found == {False: [True] * 3, True: [False] * 3}
 
 
 def test_a_pod_shrinks_after_its_containers_and_grows_before_them(cgroups: Cgroups) -> None:

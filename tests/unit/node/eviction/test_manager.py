@@ -268,6 +268,10 @@ def test_admission_under_pressure() -> None:
     assert refused.message == "The node had condition: [MemoryPressure]. "
     assert admit_under_pressure(("MemoryPressure",), burstable).admit
     assert admit_under_pressure(("MemoryPressure",), tolerating).admit
+    entry = {"resourceClaimName": "x", "containers": ["c"], "resources": {"memory": "1Gi"}}
+    claiming = pod("q", status={"nodeAllocatableResourceClaimStatuses": [entry]})
+    assert not admit_under_pressure(("MemoryPressure",), claiming).admit
+    assert admit_under_pressure(("MemoryPressure",), claiming, claims_in_qos=True).admit
     assert not admit_under_pressure(("MemoryPressure", "DiskPressure"), burstable).admit
     assert not admit_under_pressure(("PIDPressure",), tolerating).admit
     assert admit_under_pressure(("PIDPressure",), pod("x", priority=2_000_000_000)).admit

@@ -31,11 +31,11 @@ from plimsoll.apiserver.validation.metadata import reset_for_status
 from plimsoll.apiserver.validation.object_trees import Tree, copy_tree, subtree
 from plimsoll.apiserver.validation.pod.claims import is_mirror
 from plimsoll.apiserver.validation.pod.containers import is_sidecar
+from plimsoll.apiserver.validation.pod.qos import compute_qos
 from plimsoll.apiserver.validation.pod.update import specs_equal
 from plimsoll.ledger.charges import read_charges
 from plimsoll.ledger.messages import format_reason
 from plimsoll.ledger.pod_level_budget import find_budget_violations
-from plimsoll.ledger.qos import qos_class
 from plimsoll.ledger.requests import PodResourcesOptions
 
 _CONTAINER_VIEW = view_of("core.v1.Container")
@@ -103,9 +103,8 @@ def find_resize_error(old_tree: Tree, old: View) -> FieldError | None:
 
 
 def _validate_resources(tree: Tree, old_tree: Tree, pod: View, old: View, gates: Gates) -> FieldErrors:
-    pod_level = gates.enabled("PodLevelResources")
-    was = old.status.qos_class or qos_class(old.spec, pod_level=pod_level)
-    if was != qos_class(pod.spec, pod_level=pod_level):
+    was = old.status.qos_class or compute_qos(old, gates)
+    if was != compute_qos(pod, gates):
         yield invalid(_SPEC, old.status.qos_class, "the QoS class cannot be changed by a resize")
     yield from _validate_node_support(old)
     if _has_pod_level(pod) or _has_pod_level(old):

@@ -46,8 +46,9 @@ def keep_generations(status: Tree, old: Tree) -> None:
             condition["observedGeneration"] = generation
 
 
-def validate_status(pod: View, old: View) -> FieldErrors:
-    status, before = pod.status, old.status
+def validate_status(pod: View, old: View, qos: str) -> FieldErrors:
+    """Validate a written status; `qos` is the only QoS class that it may have."""
+    status = pod.status
     for index, condition in enumerate(status.conditions):
         at = _STATUS.child("conditions").index(index)
         if condition.observed_generation < 0:
@@ -57,7 +58,7 @@ def validate_status(pod: View, old: View) -> FieldErrors:
     yield from _validate_nomination(pod, old)
     if status.observed_generation < 0:
         yield invalid(_STATUS.child("observedGeneration"), status.observed_generation, _NOT_NEGATIVE)
-    if status.qos_class != before.qos_class:
+    if status.qos_class != qos:
         yield invalid(_STATUS.child("qosClass"), status.qos_class, IMMUTABLE)
     yield from _validate_transitions(pod, old)
     yield from _validate_addresses(pod, old)

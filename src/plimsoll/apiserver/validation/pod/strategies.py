@@ -27,6 +27,7 @@ from plimsoll.apiserver.validation.pod.claims import (
     validate_pod_spec,
 )
 from plimsoll.apiserver.validation.pod.prepare_create import prepare_new_pod
+from plimsoll.apiserver.validation.pod.qos import qos_after_status_write
 from plimsoll.apiserver.validation.pod.resize import find_resize_error, keep_resources_only, validate_resize
 from plimsoll.apiserver.validation.pod.spec import (
     PodValidationOptions,
@@ -122,17 +123,18 @@ def _prepare_status(write: WriteContext[View]) -> None:
         if name in old_meta:
             meta[name] = copy_tree(old_meta[name])
     status, old_status = write.tree.setdefault("status", {}), subtree(write.old_tree, "status")
-    if not status.get("qosClass") and "qosClass" in old_status:
-        status["qosClass"] = old_status["qosClass"]
     keep_generations(status, old_status)
     write.drop_disabled_fields("Pod", "status")
+    qos = qos_after_status_write(write)
+    if qos and status.get("qosClass", "") in ("", old_status.get("qosClass")):
+        status["qosClass"] = qos
 
 
 def _validate_status(write: WriteContext[View]) -> FieldErrors:
     pod = write.new
     yield from validate_metadata_update(write.metadata, write.old_metadata)
     yield from _validate_annotations(write, pod, options_for_stored_pod(write.old))
-    yield from validate_status(pod, write.old)
+    yield from validate_status(pod, write.old, qos_after_status_write(write))
     yield from validate_pod_status(pod)
 
 
