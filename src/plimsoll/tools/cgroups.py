@@ -40,7 +40,7 @@ class CgroupPlanSettings:
     version: Literal[1, 2] = 2
     memory: str = ""  #: memory of the machine; "": see above
     memory_qos: bool = False
-    gates: Gates = field(default_factory=Gates.all_on)
+    gates: Gates = field(default_factory=Gates.default)
     node: str = ""  #: only pods of this node; "": all pods, on the only node
     namespace: str = ""  #: namespace to show; QoS cgroups include all pods
 

@@ -67,8 +67,7 @@ def test_claims_raise_memory_high_but_not_memory_min() -> None:
 def test_the_part_of_a_claim_is_protected_where_claims_count_for_qos() -> None:
     """The two containers share the claim: each has half of it."""
     node = replace(NODE, claims_in_qos=True)
-    own = {"limits": {"memory": "200Mi"}, "memory": "100Mi"}
-    both = pod("p", container("a", **own), container("b", **own))
+    both = pod("p", *(container(name, limits={"memory": "200Mi"}, memory="100Mi") for name in "ab"))
     found = unified(both, node, charge("x", "a", "b", memory="100Mi"))
     # from 150Mi nine tenths of the way to the limit with the whole claim
     assert found == {"memory.low": str(150 * MIB), "memory.high": str(285 * MIB)}
