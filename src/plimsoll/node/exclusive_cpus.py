@@ -34,8 +34,8 @@ def exclusive_cpus(states: Iterable[ContainerInfo]) -> dict[tuple[str, str], tup
 def containers_with_claimed_cpus(pod: Pod, states: Iterable[ContainerInfo]) -> frozenset[str]:
     """Return the names of a pod's containers that have exclusive CPUs from their claims.
 
-    The kubelet sets no CPU quota for containers with exclusive CPUs: it would throttle them on CPUs that
-    nobody else may use.
+    The kubelet sets no CPU quota for containers with exclusive CPUs: it would throttle them on CPUs that are
+    not shared.
     """
     charges = read_charges(pod)
     if not charges:

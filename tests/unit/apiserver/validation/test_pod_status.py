@@ -232,7 +232,7 @@ def test_the_class_follows_the_charges() -> None:
     assert (kept.errors, kept.tree["status"]["qosClass"]) == ((), "Burstable")
 
 
-def test_nobody_else_changes_the_class() -> None:
+def test_clients_do_not_change_the_class() -> None:
     old = _claiming_pod()
     wrong = {CHARGES: [ENTRY], "status.qosClass": "Guaranteed"}
     assert _status(wrong, old) == ["status.qosClass Invalid"]
