@@ -45,6 +45,7 @@ class ChargeRule(Enum):
     CONSUME_FROM = AccountingPolicy.CONSUME_FROM.value  #: an entire pool, or (negative) a pod's draw from it
     PER_POD = "perPod"
     PER_CONTAINER = "perContainer"
+    SHARED = "shared"  #: negative: the repeated charges of a claim that several pods use
     HELD = "held by the claim"  #: negative: the part of a pod-level request that is charged at claim level
 
 
@@ -93,6 +94,18 @@ class LedgerEntry:
     def lines(self) -> tuple[LedgerLine, ...]:
         """Charges one by one; the counted ones add up to `units`."""
         return tuple(_lines(self.pod, self.charged_claims, self.options, self.profile))
+
+    def amounts_of_claim(self, claim: str) -> dict[str, Quantity]:
+        """Return what a claim adds to this pod by AddPerClaim or Max, beyond a pod-level request."""
+        found: dict[str, Quantity] = {}
+        for line in self.lines:
+            if line.claim == claim and line.counted and line.rule in _ONCE_PER_CLAIM:
+                add_amounts(found, {line.resource: line.amount})
+        return found
+
+
+#: Rules that count a claim once, however many containers of a pod refer to it.
+_ONCE_PER_CLAIM = (ChargeRule.ADD_PER_CLAIM, ChargeRule.MAX)
 
 
 def compute_node_amounts(

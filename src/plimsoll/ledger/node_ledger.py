@@ -2,8 +2,9 @@
 
 Totals are integers, as in kube-scheduler's NodeInfo. Each pod has an entry, recorded when it is added;
 removing the pod subtracts that entry, so adding and removing are exact inverses in any order. A claim-level
-charge (a pool) is recorded while the claim has a consumer. `verify()` recomputes everything from the recorded
-objects. KEP-5517, "Scheduler Internal Cache Update"; docs/spec/accounting.md, "Scheduler".
+charge (a pool) is recorded while the claim has a consumer. A claim that several pods use although it must not
+be shared is counted once: the totals are reduced by the repeated charges. `verify()` recomputes everything
+from the recorded objects. KEP-5517, "Scheduler Internal Cache Update"; docs/spec/accounting.md, "Scheduler".
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from dataclasses import dataclass, replace
 
 from plimsoll.api.core import Node, Pod
 from plimsoll.api.gates import Gates
-from plimsoll.api.quantity import ZERO
+from plimsoll.api.quantity import ZERO, Quantity
 from plimsoll.errors import LedgerError
 from plimsoll.ledger.claim_state import ClaimLevelCharge, ClaimState, ConsumerShare
 from plimsoll.ledger.claims import ChargedClaim, effective_policy, read_charged_claims
@@ -29,7 +30,17 @@ from plimsoll.ledger.policy import is_claim_level
 from plimsoll.ledger.pools import ClaimPool, draw_from_pools, record_draws
 from plimsoll.ledger.profile import AccountingProfile
 from plimsoll.ledger.requests import PodResourcesOptions
-from plimsoll.ledger.units import CPU, MEMORY, PODS, Units, add_units, is_accounted, to_units
+from plimsoll.ledger.units import (
+    CPU,
+    MEMORY,
+    PODS,
+    Units,
+    add_units,
+    from_units,
+    is_accounted,
+    to_units,
+    units_to_nano,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +76,8 @@ class NodeLedger:
     """Ledger of one node."""
 
     __slots__ = (
-        "_claims", "_entries", "_names", "allocatable", "name", "node", "non_zero", "options", "profile",
-        "requested",
+        "_claims", "_entries", "_names", "_repeated", "allocatable", "name", "node", "non_zero", "options",
+        "profile", "requested",
     )  # fmt: skip
 
     def __init__(
@@ -80,6 +91,7 @@ class NodeLedger:
         self._entries: dict[str, LedgerEntry] = {}
         self._claims: dict[str, ClaimState] = {}
         self._names: dict[tuple[str, str], str] = {}
+        self._repeated: dict[str, Units] = {}
         self.set_node(node or Node())
 
     def set_node(self, node: Node) -> None:
@@ -110,6 +122,11 @@ class NodeLedger:
         """Claims in use, by the ledger's key (the UID if known)."""
         return self._claims
 
+    @property
+    def repeated_charges(self) -> Mapping[str, Units]:
+        """Charges that pods repeat for the same claim, by claim: part of their entries, not of the totals."""
+        return self._repeated
+
     def claim_state(self, namespace: str, name: str, uid: str = "") -> ClaimState | None:
         """Return the state of a claim in use on this node."""
         return self._claims.get(self._key(namespace, name, uid))
@@ -123,6 +140,11 @@ class NodeLedger:
                 rule = ChargeRule(effective_policy(holding.policy).value)
                 whole = holding.pool.allocated
                 yield LedgerLine(resource, whole, rule, state.namespace, "", state.name, holding.devices)
+        for key, units in self._repeated.items():
+            state = self._claims[key]
+            for resource, amount in units.items():
+                repeated = -from_units(resource, amount)
+                yield LedgerLine(resource, repeated, ChargeRule.SHARED, state.namespace, "", state.name)
 
     def headroom(self) -> dict[str, int]:
         """Return allocatable minus charged, for each resource that is allocatable or charged."""
@@ -182,7 +204,7 @@ class NodeLedger:
         copy.node, copy.name, copy.allocatable = self.node, self.name, self.allocatable
         copy.requested, copy.non_zero = dict(self.requested), dict(self.non_zero)
         copy._entries, copy._claims = dict(self._entries), dict(self._claims)
-        copy._names = dict(self._names)
+        copy._names, copy._repeated = dict(self._names), dict(self._repeated)
         return copy
 
     def without(self, pod: Pod) -> NodeLedger:
@@ -280,6 +302,8 @@ class NodeLedger:
         add_units(self.requested, entry.units)
         add_units(self.non_zero, entry.non_zero)
         self._entries[pod] = entry
+        for key in dict.fromkeys(entry.claims):
+            self._update_repeated(key)
         return entry
 
     def _unrecord(self, entry: LedgerEntry) -> None:
@@ -296,6 +320,34 @@ class NodeLedger:
                 del self._claims[key]
                 if self._names.get((state.namespace, state.name)) == key:
                     del self._names[state.namespace, state.name]
+            self._update_repeated(key)
+
+    def _update_repeated(self, key: str) -> None:
+        """Update the totals after the consumers of a claim have changed."""
+        state = self._claims.get(key)
+        shared = state is not None and len(state.consumers) > 1 and self.profile.charge_shared_once
+        before = self._repeated.pop(key, {})
+        after = self._find_repeated(state) if state is not None and shared else {}
+        if after:
+            self._repeated[key] = after
+        for units, sign in ((before, 1), (after, -1)):
+            add_units(self.requested, units, sign)
+            add_units(self.non_zero, {n: u for n, u in units.items() if n in (CPU, MEMORY)}, sign)
+
+    def _find_repeated(self, state: ClaimState) -> Units:
+        """Return what the pods of a claim are charged for it, without the largest charge."""
+        totals: dict[str, Quantity] = {}
+        largest: dict[str, Quantity] = {}
+        for pod in state.consumers:
+            for name, amount in self._entries[pod].amounts_of_claim(state.name).items():
+                if is_accounted(name):
+                    totals[name] = totals.get(name, ZERO) + amount
+                    largest[name] = max(largest.get(name, ZERO), amount)
+        # Rounded down: entries are rounded up, and the totals must not fall below what one pod is charged.
+        units = {
+            name: (totals[name] - largest[name]).nano // units_to_nano(name, 1) for name in sorted(totals)
+        }
+        return {name: amount for name, amount in units.items() if amount > 0}
 
     def _resolve_draws(self, entry: LedgerEntry, keys: tuple[str, ...]) -> LedgerEntry:
         """Return the entry with its claim keys, and its draws from pools recorded in its charges."""

@@ -126,10 +126,7 @@ class NodeDevices:
         self.taint_masks: dict[tuple[DeviceTaint, ...], int] = {}
         self._programs = programs
         self._signature: tuple[object, ...] | None = None
-        # Selectors are compiled in the "stored" environment, which always has list values.
-        # DIFF: Kubernetes 1.36 fails on any list value if the gate is off; 1.37 and Plimsoll do not.
-        # Test: test_list_values_never_break_a_selector
-        self._environment = Environment("stored", features.consumable_capacity, list_attributes=True)
+        self._environment = selector_environment(features)
         self._selections: dict[tuple[tuple[str, ...], tuple[str, ...]], DeviceSelection] = {}
         self._tables: dict[str, AttributeTable] = {}
         self._consumptions: dict[tuple[object, ...], list[Consumption | CapacityRefusal | CapacityFault]] = {}
@@ -324,6 +321,13 @@ class NodeDevices:
                             failures[offset + position] = SelectorFailure(of_class, index, failure)
                 offset += count
         return alive & passed
+
+
+def selector_environment(features: Features) -> Environment:
+    """Return the CEL environment of stored selectors, which always has list values."""
+    # DIFF: Kubernetes 1.36 fails on any list value if the gate is off; 1.37 and Plimsoll do not.
+    # Test: test_list_values_never_break_a_selector
+    return Environment("stored", features.consumable_capacity, list_attributes=True)
 
 
 def bit_numbers(mask: int) -> list[int]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from plimsoll.api.resource import CounterSet, Device, ResourcePool, ResourceSliceSpec
 from plimsoll.apiserver.validation.device_attributes import has_lists
 from plimsoll.apiserver.validation.devices import validate_counters, validate_device
@@ -89,8 +91,13 @@ def _validate_devices(spec: ResourceSliceSpec, old: ResourceSliceSpec | None) ->
     def validate_one(device: Device, path: FieldPath) -> FieldErrors:
         return validate_device(device, before.get(device.name), path, selects_nodes=selects_nodes)
 
-    limit = DEVICES_MAX_WITH_EXTRAS if any(map(_has_extras, devices)) else DEVICES_MAX
+    limit = max_devices(devices)
     return validate_set(devices, limit, validate_one, lambda device: device.name, _SPEC.child("devices"))
+
+
+def max_devices(devices: Iterable[Device]) -> int:
+    """Return how many devices a slice with such devices can have."""
+    return DEVICES_MAX_WITH_EXTRAS if any(map(_has_extras, devices)) else DEVICES_MAX
 
 
 def _has_extras(device: Device) -> bool:

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, TypeVar
 
+from plimsoll.allocator.allocation_check import PublishedDevice
+from plimsoll.allocator.devices.slices import SliceView
 from plimsoll.api.core import Node, Pod
 from plimsoll.api.identity import DeviceId, PoolId
 from plimsoll.api.pod_claims import resolve_claim_names
@@ -165,6 +167,23 @@ class AuditFacts:
         pool = self.pools.get(id.pool_id)
         found = pool.devices.get(id.device) if pool is not None else None
         return None if found is None else found[1]
+
+    def find_device(self, id: DeviceId) -> PublishedDevice | None:
+        """Return a device as currently published, with the slice that selectors are evaluated on."""
+        pool = self.pools.get(id.pool_id)
+        found = pool.devices.get(id.device) if pool is not None else None
+        if found is None:
+            return None
+        view, positions = self._views.get(found[0].metadata.name, (None, {}))
+        if view is None:
+            view = SliceView(found[0])
+            positions = {device.name: index for index, device in reversed([*enumerate(view.devices)])}
+            self._views[found[0].metadata.name] = view, positions
+        return PublishedDevice(view, positions[id.device])
+
+    @cached_property
+    def _views(self) -> dict[str, tuple[SliceView | None, dict[str, int]]]:
+        return {}
 
     @cached_property
     def held(self) -> dict[DeviceId, list[HeldDevice]]:

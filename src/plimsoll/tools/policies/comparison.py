@@ -291,7 +291,7 @@ def _pod_rows(
 
 
 def _pool_rows(ledger: NodeLedger, ledgers: Mapping[str, NodeLedger]) -> Iterator[PodCharges]:
-    """Yield rows for pools that several pods draw from."""
+    """Yield rows for claims of several pods: pools they draw from, and (negative) charges they repeat."""
     totals: dict[tuple[str, str, str], dict[str, int]] = {}
     for column, column_ledger in ledgers.items():
         for state in column_ledger.claims.values():
@@ -299,6 +299,10 @@ def _pool_rows(ledger: NodeLedger, ledgers: Mapping[str, NodeLedger]) -> Iterato
                 if is_accounted(resource):
                     key = (state.namespace, state.name, resource)
                     totals.setdefault(key, {})[column] = holding.units(resource)
+        for claim, units in column_ledger.repeated_charges.items():
+            state = column_ledger.claims[claim]
+            for resource, amount in units.items():
+                totals.setdefault((state.namespace, state.name, resource), {})[column] = -amount
     for (namespace, claim, resource), held in totals.items():
         charged = {column: held.get(column, 0) for column in ledgers}
         total = max(held.values())

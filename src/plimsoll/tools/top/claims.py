@@ -25,6 +25,7 @@ from plimsoll.tools.top.device_holders import DeviceHolder, holder_of
 from plimsoll.tools.top.nodes import entry_holders, format_amount, resource_order
 
 FREE, ALLOCATED, RESERVED, DELETED = "free", "allocated", "reserved", "being deleted"
+_ADDED = ChargeRule.ADD_PER_CLAIM
 STATES = (FREE, ALLOCATED, RESERVED, DELETED)
 
 
@@ -172,6 +173,11 @@ def _find_charges(
         nodes.append(ledger.name)
         for resource, rule, amount in _by_pods(ledger, name, places[place]):
             total[resource, rule] = total.get((resource, rule), 0) + amount
+        for key, units in ledger.repeated_charges.items():
+            if (ledger.claims[key].namespace, ledger.claims[key].name) == (namespace, name):
+                for resource, amount in units.items():
+                    is_max = (resource, ChargeRule.MAX.value) in total
+                    total[resource, (ChargeRule.MAX if is_max else _ADDED).value] -= amount
         state = ledger.claim_state(namespace, name, claim.metadata.uid)
         for resource, holding in state.claim_level_charges.items() if state is not None else ():
             if is_accounted(resource):

@@ -9,7 +9,7 @@ Columns by rule:
 
     requests   container and pod requests, less what they draw from the pool of a claim (ConsumeFrom)
                and less what is charged to a claim instead
-    claims     what claims add by their policies, and pools of claims
+    claims     what claims add by their policies, and pools of claims; a claim of several pods once
     overhead   pod overhead of runtime classes, and per-pod and per-container overhead of devices
 
 See KEP-5517, "Scheduler Internal Cache Update" (docs/spec/keps.md).
@@ -40,6 +40,7 @@ _COLUMNS = {
     ChargeRule.ADD_PER_CLAIM: CLAIMS,
     ChargeRule.ADD_PER_REFERENCE: CLAIMS,
     ChargeRule.MAX: CLAIMS,
+    ChargeRule.SHARED: CLAIMS,
     ChargeRule.OVERHEAD: OVERHEAD,
     ChargeRule.PER_POD: OVERHEAD,
     ChargeRule.PER_CONTAINER: OVERHEAD,
@@ -100,7 +101,8 @@ class ResourceHolder:
     """Pod or claim that holds an amount of a node's resource, and the rule by which it is charged.
 
     The pool of a claim has no pod: it belongs to all pods that draw from it. A negative amount is what a pod
-    draws from such a pool instead of the node.
+    draws from such a pool instead of the node, or (without a pod) what several pods are charged for the same
+    claim and the node is not.
     """
 
     resource: str
@@ -186,6 +188,9 @@ def _claims_and_overhead(ledger: NodeLedger) -> dict[str, list[int]]:
                     column[index] += amount
     for resource, amount in _pool_charges(ledger):
         total.setdefault(resource, [0, 0, 0])[CLAIMS] += amount
+    for units in ledger.repeated_charges.values():
+        for resource, amount in units.items():
+            total[resource][CLAIMS] -= amount
     return total
 
 
@@ -293,6 +298,13 @@ def holders(cluster_state: ClusterState, node: str, resource: str = "") -> list[
                 found.append(
                     ResourceHolder(name, amount, rule, state.namespace, "", state.name, holding.devices)
                 )
+    for key, units in ledger.repeated_charges.items():
+        state = ledger.claims[key]
+        rule = ChargeRule.SHARED.value
+        found += [
+            ResourceHolder(name, -amount, rule, state.namespace, "", state.name)
+            for name, amount in units.items()
+        ]
     kept = [each for each in found if each.amount and resource in ("", each.resource)]
     return sorted(kept, key=_biggest_first)
 

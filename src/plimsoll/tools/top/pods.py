@@ -108,6 +108,10 @@ def rows_on(cluster_state: ClusterState, ledger: NodeLedger) -> Iterator[PodRow]
                 d for holding in state.claim_level_charges.values() for d in holding.devices
             )
             yield PodRow(state.namespace, "", ledger.name, pool_charges, "", (state.name,), tuple(devices))
+    for key, units in ledger.repeated_charges.items():
+        state = ledger.claims[key]
+        repeated = {resource: (0, -amount, 0) for resource, amount in units.items()}
+        yield PodRow(state.namespace, "", ledger.name, repeated, "", (state.name,))
 
 
 def _uncharged_row(cluster_state: ClusterState, pod: Pod) -> PodRow:

@@ -93,8 +93,14 @@ def claim(
     klass: str = "any",
     status: Tree | None = None,
 ) -> Tree:
-    """Return an allocated claim that is reserved for these pods; without results it is not allocated."""
-    exactly = {"allocationMode": "ExactCount", "count": max(1, len(results)), "deviceClassName": klass}
+    """Return an allocated claim that is reserved for these pods; without results it is not allocated.
+
+    It requests what the results have: their number, and the capacity that the first share consumes.
+    """
+    exactly: Tree = {"allocationMode": "ExactCount", "count": max(1, len(results)), "deviceClassName": klass}
+    consumed = next((each["consumedCapacity"] for each in results if "consumedCapacity" in each), None)
+    if consumed is not None:
+        exactly["capacity"] = {"requests": dict(consumed)}
     spec = {"devices": {"requests": [{"name": "r", "exactly": exactly}]}}
     tree = api_object(V1, "ResourceClaim", name, "work", spec=spec, status={})
     if owner:

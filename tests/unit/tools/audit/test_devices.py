@@ -79,7 +79,7 @@ def test_partitions_that_exceed_a_counter() -> None:
     claims = [claim("c", result("h0")), claim("d", result("h1"))]
     finding = only("PLM022", *partitions("60Gi"), *claims)
     assert finding.subject == "Pool/gpu.example.com/n1"
-    assert finding.message == "counter card/memory: 80Gi consumed of 60Gi, 20Gi too much"
+    assert finding.message == "counter card/memory: 80Gi consumed of 60Gi, 20Gi over"
     assert found("PLM022", *partitions("80Gi"), *claims) == []
     assert found("PLM022", *partitions("60Gi"), claims[0]) == []
     assert found("PLM022", *partitions("60Gi"), claims[0], claim("d", result("h1", adminAccess=True))) == []
@@ -87,7 +87,7 @@ def test_partitions_that_exceed_a_counter() -> None:
 
 def test_shares_that_exceed_the_capacity() -> None:
     finding = only("PLM023", CPUS, claim("c", share("6", "s")), claim("d", share("3", "t")))
-    assert finding.message == "capacity dra.cpu/cpu: 9 consumed of 8, 1 too much"
+    assert finding.message == "capacity dra.cpu/cpu: 9 consumed of 8, 1 over"
     assert finding.evidence[0] == "ResourceClaim/work/c consumes 6"
     assert found("PLM023", CPUS, claim("c", share("6", "s")), claim("d", share("2", "t"))) == []
 

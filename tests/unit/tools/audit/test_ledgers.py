@@ -48,7 +48,7 @@ def test_requests_fit_and_claims_do_not() -> None:
     )
     assert finding.severity is AuditSeverity.ERROR
     assert finding.subject == "Node/n1"
-    assert finding.message == "cpu: 10 charged, 8 allocatable, 2 past the line"
+    assert finding.message == "cpu: 10 charged, 8 allocatable, 2 over"
     assert finding.evidence[0].startswith("requests 4, claims 6: requests alone fit")
     assert finding.evidence[1] == "Pod/work/p holds 6 by claim c"
     assert finding.fix.endswith("kubectl delete pod -n work q")  # the smallest that is enough
@@ -68,7 +68,7 @@ def test_requests_alone_may_be_past_the_line() -> None:
 
 def test_too_many_pods() -> None:
     finding = only("PLM001", node(pods="1"), pod("p", "1"), pod("q", "1"))
-    assert finding.message == "pods: 2 on the node, 1 allocatable"
+    assert finding.message == "pods: 2 on the node, 1 allocatable, 1 over"
 
 
 def test_extended_resources_past_their_line_are_a_warning() -> None:
@@ -101,7 +101,7 @@ def test_a_node_past_its_line_once_claims_are_counted() -> None:
     )
     finding = only("PLM002", *trees)
     assert finding.severity is AuditSeverity.ERROR
-    assert finding.message == "cpu: 4 charged and 5 taken by claims that are not charged, of 8"
+    assert finding.message == "cpu: 4 charged and 5 taken by claims that are not charged, of 8: 1 over"
     assert found("PLM001", *trees) == []
 
 

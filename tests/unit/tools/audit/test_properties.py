@@ -93,6 +93,70 @@ def test_a_cluster_filled_by_the_scheduler_has_no_errors(
         assert {each.id for each in found} <= {"PLM004", "PLM053"}
 
 
+NUMA = "resource.kubernetes.io/numaNode"
+#: Requests of claims, most of which a node can serve.
+WANTED = st.one_of(
+    st.builds(lambda n: {"deviceClassName": "gpu", "count": n}, st.integers(1, 2)),
+    st.builds(lambda n: {"deviceClassName": "half", "count": n}, st.integers(1, 3)),
+    st.builds(
+        lambda n: {"deviceClassName": "cpu", "capacity": {"requests": {"dra.cpu/cpu": f"{n}00m"}}},
+        st.integers(1, 60),
+    ),
+    st.just({"deviceClassName": "gpu", "allocationMode": "All"}),
+    st.builds(
+        lambda n: {
+            "deviceClassName": "gpu",
+            "selectors": [
+                {"cel": {"expression": f'device.attributes["resource.kubernetes.io"].numaNode == {n}'}}
+            ],
+        },
+        st.integers(0, 2),
+    ),
+)
+CONSTRAINTS = st.sampled_from([[], [{"matchAttribute": NUMA}], [{"distinctAttribute": NUMA}]])
+
+
+def described(requests: list[Tree], constraints: list[Tree], alternatives: bool) -> Tree:
+    """Return the spec of a claim: one request per body, or one request with all of them as alternatives."""
+    named = [{"name": f"r{number}", **body} for number, body in enumerate(requests)]
+    if alternatives:
+        return {"devices": {"requests": [{"name": "r", "firstAvailable": named}]}}
+    exact = [{"name": each["name"], "exactly": requests[number]} for number, each in enumerate(named)]
+    return {"devices": {"requests": exact, "constraints": constraints}}
+
+
+@settings(max_examples=examples(40))
+@given(
+    sizes=st.lists(st.integers(2, 8), min_size=1, max_size=3),
+    asked=st.lists(
+        st.tuples(
+            st.lists(WANTED, min_size=1, max_size=3),
+            CONSTRAINTS,
+            st.booleans(),
+            st.integers(0, 3),
+            st.one_of(st.none(), st.integers(1, 8)),
+        ),
+        max_size=8,
+    ),
+)
+def test_allocations_of_the_scheduler_violate_nothing(
+    sizes: list[int], asked: list[tuple[list[Tree], list[Tree], bool, int, int | None]]
+) -> None:
+    """Counts, selectors, constraints, capacity, nodes and pod-level requests hold for whatever is placed."""
+    with Whatif(cluster_state(standing(sizes))) as whatif:
+        for number, (requests, constraints, alternatives, cpu, budget) in enumerate(asked):
+            spec = {"spec": described(requests, constraints, alternatives)}
+            made = pod(f"p{number}", str(cpu), on="", phase="Pending", template=f"t{number}")
+            if budget is not None and budget >= cpu:
+                made["spec"]["resources"] = {"requests": {"cpu": str(budget)}}
+            del made["metadata"]["uid"]
+            whatif.add(api_object(V1, "ResourceClaimTemplate", f"t{number}", "work", spec=spec), made)
+        whatif.schedule()
+        found = audit(whatif.cluster_state, now=NOW, live=True).findings
+        # A claim may be repeated in the requests, hold all CPUs, or spread over NUMA nodes.
+        assert {each.id for each in found} <= {"PLM004", "PLM050", "PLM053"}, found
+
+
 #: Allocations that a claim may have, from any scheduler.
 GIVEN = st.one_of(
     st.builds(

@@ -11,13 +11,7 @@ from collections.abc import Iterator
 from plimsoll.api.core import Pod
 from plimsoll.api.node_selection import selector_matches
 from plimsoll.api.pod_claims import is_owned_by, is_reserved_for, owner_pod, resolve_claim_names
-from plimsoll.api.resource import (
-    ALL,
-    MAX_ALLOCATION_RESULTS,
-    DeviceRequest,
-    ResourceClaim,
-    ResourceClaimConsumerReference,
-)
+from plimsoll.api.resource import ResourceClaim, ResourceClaimConsumerReference
 from plimsoll.api.timestamps import parse_time
 from plimsoll.controllers.pod_utils import find_condition, is_done, is_finished, is_pod
 from plimsoll.tools.audit.facts import AuditFacts, subject_of
@@ -28,8 +22,6 @@ from plimsoll.tools.columns import format_count
 GRACE_SECONDS = 300.0
 #: A pod bound less than this many seconds ago may be newer than the claims that were read.
 SETTLE_SECONDS = 30.0
-#: Maximum number of reservations of a claim, and the number from which it is reported.
-RESERVED_MAX, RESERVED_MANY = 256, 231
 
 
 # -- reservations
@@ -211,49 +203,6 @@ def find_claims_elsewhere(facts: AuditFacts) -> Iterator[CheckProblem]:
             )
 
 
-# -- limits
-
-
-def find_limits(facts: AuditFacts) -> Iterator[CheckProblem]:
-    for claim in facts.claims.values():
-        reserved = len(claim.status.reserved_for)
-        if reserved >= RESERVED_MANY:
-            full = reserved >= RESERVED_MAX
-            yield CheckProblem(
-                subject_of(claim),
-                f"is reserved for {reserved} of at most {RESERVED_MAX} pods",
-                (
-                    "the next pod that uses it stays pending"
-                    if full
-                    else f"{RESERVED_MAX - reserved} reservations left",
-                ),
-                "spread the pods over several claims",
-                "reservedFor",
-                AuditSeverity.WARNING if full else AuditSeverity.INFO,
-            )
-        yield from _too_many(claim, claim.spec.devices.requests)
-    for template in facts.templates.values():
-        yield from _too_many(template, template.spec.spec.devices.requests)
-
-
-def _too_many(thing: object, requests: tuple[DeviceRequest, ...]) -> Iterator[CheckProblem]:
-    """Yield a problem if a claim requests more devices than a claim can have; the smallest subrequest
-    counts.
-    """
-    wanted = 0
-    for request in requests:
-        choices = [request.exactly] if request.exactly is not None else request.first_available
-        wanted += min((each.count for each in choices if each.allocation_mode != ALL), default=0)
-    if wanted > MAX_ALLOCATION_RESULTS:
-        yield CheckProblem(
-            subject_of(thing),
-            f"requests {wanted} devices, a claim can have {MAX_ALLOCATION_RESULTS}: it cannot be allocated",
-            (),
-            "request fewer devices, or one device with capacity (CPUs in grouped mode)",
-            "results",
-        )
-
-
 CHECKS = (
     Check(
         "PLM040",
@@ -315,17 +264,5 @@ CHECKS = (
         "delete the pod; its controller recreates it and the scheduler selects a matching node",
         find_claims_elsewhere,
         ("pods", "resourceclaims", "nodes"),
-    ),
-    Check(
-        "PLM045",
-        "claim-limits",
-        AuditSeverity.WARNING,
-        "a claim is at or above its limits",
-        "A claim can be reserved for 256 pods and can have 32 devices. Further pods stay pending; a claim "
-        "for more devices cannot be allocated (64 CPUs as separate devices do not fit, one device of 64 "
-        "does).",
-        "use several claims, or devices with capacity",
-        find_limits,
-        ("resourceclaims",),
     ),
 )

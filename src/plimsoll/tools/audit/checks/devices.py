@@ -137,7 +137,7 @@ def _overdrawn(
         evidence.append(f"and {len(parts) - MAX_LISTED} more devices")
     return CheckProblem(
         f"Pool/{pool.id}",
-        f"counter {'/'.join(counter)}: {total} consumed of {available}, {total - available} too much",
+        f"counter {'/'.join(counter)}: {total} consumed of {available}, {total - available} over",
         tuple(evidence),
         key="/".join(counter),
     )
@@ -161,7 +161,7 @@ def find_capacity_overdrawn(facts: AuditFacts) -> Iterator[CheckProblem]:
             parts = sorted(held, key=lambda each: _by_amount(each, name))
             yield CheckProblem(
                 f"Device/{id}",
-                f"capacity {name}: {total} consumed of {available}, {total - available} too much",
+                f"capacity {name}: {total} consumed of {available}, {total - available} over",
                 tuple(
                     f"ResourceClaim/{each.name} consumes {each.result.consumed_capacity.get(name, ZERO)}"
                     for each in parts[:MAX_LISTED]

@@ -60,13 +60,14 @@ def _overcommit(facts: AuditFacts, ledger: NodeLedger, resource: str, by: int) -
     if resource == PODS:
         line = ledger.allocatable[PODS]
         return CheckProblem(
-            subject, f"pods: {len(ledger)} on the node, {line} allocatable", (), key=PODS, severity=severity,
+            subject, f"pods: {len(ledger)} on the node, {line} allocatable, {by} over", key=PODS,
+            severity=severity,
             fix=f"move {by} pods: kubectl get pods -A --field-selector spec.nodeName={ledger.name}",
         )  # fmt: skip
     row = node_row_of(ledger).row(resource)
     message = (
         f"{resource}: {format_amount(resource, row.used)} charged, {format_amount(resource, row.line)} "
-        f"allocatable, {format_amount(resource, by)} past the line"
+        f"allocatable, {format_amount(resource, by)} over"
     )
     parts = [
         f"{word} {format_amount(resource, amount)}"
@@ -134,7 +135,7 @@ def find_nodes_past_line_uncounted(facts: AuditFacts) -> Iterator[CheckProblem]:
             f"Node/{name}",
             f"{resource}: {format_amount(resource, booked)} charged and "
             f"{what}{format_amount(resource, missing)} taken by claims that are not charged, "
-            f"of {format_amount(resource, line)}",
+            f"of {format_amount(resource, line)}: {format_amount(resource, booked + missing - line)} over",
             tuple(map(_describe_uncounted, sorted(found, key=_largest_first))),
             key=resource,
             severity=AuditSeverity.ERROR if sure else AuditSeverity.WARNING,

@@ -1,0 +1,288 @@
+"""Checks of allocations against their claims: number of devices, selectors, constraints, capacity, node.
+
+The rules are those of the search (`allocator/allocation_check.py`). See docs/spec/allocator.md, "Search",
+"Constraints" and "Consumable capacity".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from plimsoll.allocator.allocation_check import (
+    AlternativesMixed,
+    ConstraintBroken,
+    ConsumedTooLittle,
+    CountMismatch,
+    CountViolation,
+    PublishedDevice,
+    SelectorUnmet,
+    UnknownRequest,
+    Violation,
+    find_misplaced_devices,
+    find_violations,
+)
+from plimsoll.api.core import Node, Pod
+from plimsoll.api.node_selection import NAME_FIELD, selector_matches
+from plimsoll.api.resource import ResourceClaim
+from plimsoll.cel import ProgramCache
+from plimsoll.tools.audit.facts import AuditFacts, subject_of
+from plimsoll.tools.audit.findings import AuditSeverity, Check, CheckProblem
+from plimsoll.tools.columns import format_count
+
+#: Devices of a constraint listed by name.
+MAX_LISTED = 6
+
+
+def _violations(facts: AuditFacts) -> tuple[tuple[ResourceClaim, Violation], ...]:
+    """Return the violations of all allocated claims, computed once for all checks."""
+
+    def compute() -> tuple[tuple[ResourceClaim, Violation], ...]:
+        programs, features = ProgramCache(), facts.cluster_state.snapshot.features
+        return tuple(
+            (claim, violation)
+            for claim in facts.claims.values()
+            for violation in find_violations(claim, facts.find_device, facts.classes, features, programs)
+        )
+
+    return facts.compute_once("allocation violations", compute)
+
+
+def _users(facts: AuditFacts, claim: ResourceClaim) -> tuple[str, ...]:
+    pods = facts.users.get(claim.metadata.key, [])
+    return tuple(
+        f"used by Pod/{pod.metadata.full_name} on {pod.spec.node_name or 'no node'}" for pod in pods[:3]
+    )
+
+
+# -- number of devices
+
+
+def find_wrong_counts(facts: AuditFacts) -> Iterator[CheckProblem]:
+    for claim, violation in _violations(facts):
+        if isinstance(violation, CountMismatch | UnknownRequest | AlternativesMixed):
+            message = _describe_count(violation)
+            yield CheckProblem(subject_of(claim), message, _users(facts, claim), key=violation.request)
+
+
+def _describe_count(violation: CountViolation) -> str:
+    match violation:
+        case UnknownRequest(request, allocated):
+            return f"holds {format_count(allocated, 'device')} for request {request}, which it does not have"
+        case AlternativesMixed(request, subrequests):
+            names = " and ".join(subrequests)
+            return f"holds devices of {names}: request {request} can be served by one of them"
+        case CountMismatch(request, allocated, None):
+            return f"holds {allocated} devices for request {request}: at least 1 is missing"
+        case CountMismatch(request, allocated, int(requested)):
+            difference = allocated - requested
+            text = f"{difference} over" if difference > 0 else f"{-difference} missing"
+            return f"holds {format_count(allocated, 'device')} for request {request} of {requested}: {text}"
+    raise AssertionError(violation)
+
+
+# -- selectors and constraints
+
+
+def find_selectors_unmet(facts: AuditFacts) -> Iterator[CheckProblem]:
+    for claim, violation in _violations(facts):
+        if not isinstance(violation, SelectorUnmet):
+            continue
+        of_class = violation.device_class
+        source = f"class {of_class}" if of_class else f"request {violation.request}"
+        outcome = f"fails: {violation.error}" if violation.error else "does not match it"
+        yield CheckProblem(
+            subject_of(claim),
+            f"holds device {violation.device.device} for request {violation.request}, "
+            f"but selector {violation.index} of {source} {outcome}",
+            (
+                f"selector: {' '.join(violation.expression.split())}",
+                f"device {violation.device}",
+                *_users(facts, claim),
+            ),
+            key=f"{violation.device}/{source}/{violation.index}",
+            severity=AuditSeverity.WARNING if of_class else None,
+        )
+
+
+def find_constraints_broken(facts: AuditFacts) -> Iterator[CheckProblem]:
+    for claim, violation in _violations(facts):
+        if isinstance(violation, ConstraintBroken):
+            yield CheckProblem(
+                subject_of(claim),
+                _describe_constraint(violation),
+                (*_describe_values(violation), *_users(facts, claim)),
+                key=str(violation.index),
+            )
+
+
+def _describe_constraint(violation: ConstraintBroken) -> str:
+    constraint = violation.constraint
+    missing = sum(values is None for _, values in violation.values)
+    devices = format_count(len(violation.values), "device")
+    distinct = len({value for _, values in violation.values for value in values or ()})
+    if constraint.match_attribute is not None:
+        rule = f"matchAttribute {constraint.match_attribute}"
+        problem = f"{devices} with {format_count(distinct, 'different value')} instead of 1 in common"
+    else:
+        rule = f"distinctAttribute {constraint.distinct_attribute}"
+        problem = f"{devices} with only {format_count(distinct, 'different value')}"
+    if missing:
+        problem = f"{missing} of {devices} without the attribute"
+    return f"violates constraint {violation.index} ({rule}): {problem}"
+
+
+def _describe_values(violation: ConstraintBroken) -> Iterator[str]:
+    for id, values in violation.values[:MAX_LISTED]:
+        text = "not set" if values is None else ", ".join(map(str, values)) or "not comparable"
+        yield f"device {id}: {text}"
+    if len(violation.values) > MAX_LISTED:
+        yield f"and {len(violation.values) - MAX_LISTED} more"
+
+
+# -- capacity
+
+
+def find_consumed_too_little(facts: AuditFacts) -> Iterator[CheckProblem]:
+    for claim, violation in _violations(facts):
+        if not isinstance(violation, ConsumedTooLittle):
+            continue
+        consumed, needed, requested = violation.consumed, violation.needed, violation.requested
+        source = "the default of the device"
+        if requested is not None:
+            source = "requested" if requested == needed else f"{requested} requested, rounded by the policy"
+        yield CheckProblem(
+            subject_of(claim),
+            f"consumes {consumed} of capacity {violation.capacity} of device {violation.device.device}, "
+            f"but needs {needed} ({source}): {needed - consumed} missing",
+            (
+                f"device {violation.device}, request {violation.request}",
+                "the missing amount can be allocated to other claims",
+                *_users(facts, claim),
+            ),
+            key=f"{violation.device}/{violation.capacity}/{violation.share}",
+            severity=None if requested is not None and consumed < requested else AuditSeverity.WARNING,
+        )
+
+
+# -- nodes
+
+
+def find_devices_of_other_nodes(facts: AuditFacts) -> Iterator[CheckProblem]:
+    for claim in facts.claims.values():
+        for node, pod in _nodes_of(facts, claim):
+            misplaced = [*find_misplaced_devices(claim, node, facts.find_device)]
+            if not misplaced:
+                continue
+            evidence = []
+            for id in misplaced[:MAX_LISTED]:
+                device = facts.find_device(id)
+                assert device is not None
+                evidence.append(f"device {id} is {_describe_location(device)}")
+            if pod is not None:
+                evidence.append(f"used by Pod/{pod.metadata.full_name} on {node.metadata.name}")
+            names = ", ".join(id.device for id in misplaced)
+            yield CheckProblem(
+                subject_of(claim),
+                f"holds {format_count(len(misplaced), 'device')} that node {node.metadata.name} "
+                f"cannot use: {names}",
+                tuple(evidence),
+                key=node.metadata.name,
+            )
+
+
+def _nodes_of(facts: AuditFacts, claim: ResourceClaim) -> Iterator[tuple[Node, Pod | None]]:
+    """Yield the nodes where a claim is used, or else those that its allocation names.
+
+    A pod on a node that the allocation does not select is reported by PLM044.
+    """
+    allocation = claim.status.allocation
+    if allocation is None:
+        return
+    selector = allocation.node_selector
+    found: dict[str, Pod | None] = {}
+    for pod in facts.users.get(claim.metadata.key, []):
+        if pod.spec.node_name:
+            found.setdefault(pod.spec.node_name, pod)
+    if not found and selector is not None:
+        for term in selector.node_selector_terms:
+            for field in term.match_fields:
+                if field.key == NAME_FIELD and field.operator == "In":
+                    found.update(dict.fromkeys(field.values))
+    for name, user in found.items():
+        node = facts.nodes.get(name)
+        if node is not None and (selector is None or selector_matches(selector, node) is True):
+            yield node, user
+
+
+def _describe_location(device: PublishedDevice) -> str:
+    spec = device.view.slice.spec
+    source = device.device if spec.per_device_node_selection else spec
+    return f"on node {source.node_name}" if source.node_name else "on nodes with other labels"
+
+
+_NEEDS = ("resourceclaims", "resourceslices")
+CHECKS = (
+    Check(
+        "PLM030",
+        "device-count-wrong",
+        AuditSeverity.ERROR,
+        "a claim holds another number of devices than it requests",
+        "The allocation has more or fewer devices for a request than its count, devices of two subrequests "
+        "of a prioritized list, or devices for a request that the claim does not have. No scheduler does "
+        "this: the status was changed manually or by another component. For allocation mode All only a "
+        "request without any device is reported, because devices may be added later.",
+        "delete the pods of the claim, so that it is allocated again",
+        find_wrong_counts,
+        ("resourceclaims",),
+    ),
+    Check(
+        "PLM031",
+        "selector-unmet",
+        AuditSeverity.ERROR,
+        "a claim holds a device that its selectors do not match",
+        "A selector of the request or of its DeviceClass is evaluated for every allocated device. The spec "
+        "of a claim cannot be changed: the device was allocated manually, or the driver publishes other "
+        "attributes than before. A warning if the selector is of the class, which may have been changed "
+        "after the allocation.",
+        "delete the pods of the claim, so that it is allocated again",
+        find_selectors_unmet,
+        (*_NEEDS, "deviceclasses"),
+    ),
+    Check(
+        "PLM032",
+        "constraint-broken",
+        AuditSeverity.ERROR,
+        "the devices of a claim violate one of its constraints",
+        "With matchAttribute all devices must have a value of the attribute in common, with "
+        "distinctAttribute no two may have one. Devices without the attribute satisfy neither. The claim "
+        "was allocated manually, or the driver publishes other attributes than before.",
+        "delete the pods of the claim, so that it is allocated again",
+        find_constraints_broken,
+        _NEEDS,
+    ),
+    Check(
+        "PLM033",
+        "consumed-too-little",
+        AuditSeverity.ERROR,
+        "a share consumes less of a device's capacity than its claim needs",
+        "A share consumes what is requested, rounded up by the request policy, or the default of the device. "
+        "This one consumes less: the remainder is available to other claims, so that the device may be "
+        "overcommitted, and charges by capacity are too small. A warning if only the rounding or the default "
+        "is missing: the request policy may have been changed after the allocation.",
+        "delete the pods of the claim, so that it is allocated again",
+        find_consumed_too_little,
+        _NEEDS,
+    ),
+    Check(
+        "PLM034",
+        "device-of-other-node",
+        AuditSeverity.ERROR,
+        "a claim holds a device that the node of its pod cannot use",
+        "The slice of the device belongs to another node or to nodes with other labels, although the "
+        "allocation names the node of the pod. The driver on that node cannot prepare the device, and it is "
+        "not available on the node that has it.",
+        "delete the pods of the claim, so that it is allocated again",
+        find_devices_of_other_nodes,
+        (*_NEEDS, "nodes"),
+    ),
+)

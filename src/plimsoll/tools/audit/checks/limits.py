@@ -1,0 +1,269 @@
+"""Checks of the limits of the API: devices and reservations of a claim, and the sizes of lists.
+
+An API server refuses objects beyond the limits; a dump may contain them. A claim at a limit is worth knowing:
+the next device or pod does not fit. See docs/spec/api.md, "Limits".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from plimsoll.allocator import AllocationFault
+from plimsoll.api.resource import (
+    ALL,
+    MAX_ALLOCATION_RESULTS,
+    DeviceClass,
+    DeviceRequest,
+    DeviceSubRequest,
+    ExactDeviceRequest,
+    ResourceClaim,
+    ResourceClaimSpec,
+    ResourceSlice,
+)
+from plimsoll.apiserver.validation.claim_configuration import CONFIGURATIONS_MAX, REQUESTS_MAX
+from plimsoll.apiserver.validation.device_capacity import VALUES_MAX
+from plimsoll.apiserver.validation.device_selectors import SELECTORS_MAX
+from plimsoll.apiserver.validation.devices import (
+    CONDITIONS_MAX,
+    CONSUMPTIONS_MAX,
+    COUNTERS_MAX,
+    KEYS_MAX,
+    TAINTS_MAX,
+)
+from plimsoll.apiserver.validation.resource_claim_status import CONSUMERS_MAX
+from plimsoll.apiserver.validation.resource_claims import ALTERNATIVES_MAX, CONSTRAINTS_MAX
+from plimsoll.apiserver.validation.resource_slices import COUNTER_SETS_MAX, max_devices
+from plimsoll.tools.audit.facts import AuditFacts, subject_of
+from plimsoll.tools.audit.findings import AuditSeverity, Check, CheckProblem
+
+#: Number of reservations from which a claim is reported.
+RESERVED_MANY = 231
+_FEWER = "request fewer devices, or one device with capacity (CPUs in grouped mode)"
+
+
+def find_limits(facts: AuditFacts) -> Iterator[CheckProblem]:
+    for claim in facts.claims.values():
+        yield from _check_reservations(claim)
+        if claim.status.allocation is not None:
+            yield from _check_results(claim)
+        else:
+            yield from _check_requested(facts, claim, claim.spec)
+    for template in facts.templates.values():
+        yield from _check_requested(facts, template, template.spec.spec)
+
+
+# -- reservations and devices
+
+
+def _check_reservations(claim: ResourceClaim) -> Iterator[CheckProblem]:
+    reserved = len(claim.status.reserved_for)
+    if reserved < RESERVED_MANY:
+        return
+    rest = CONSUMERS_MAX - reserved
+    message = f"is reserved for {reserved} of at most {CONSUMERS_MAX} pods"
+    if rest < 0:
+        message, left, severity = f"{message}, {-rest} over", "", AuditSeverity.ERROR
+    elif not rest:
+        left, severity = "the next pod that uses it stays pending", AuditSeverity.WARNING
+    else:
+        left, severity = f"{rest} reservations left", AuditSeverity.INFO
+    evidence = (left,) if left else ()
+    fix = "spread the pods over several claims"
+    yield CheckProblem(subject_of(claim), message, evidence, fix, "reservedFor", severity)
+
+
+def _check_results(claim: ResourceClaim) -> Iterator[CheckProblem]:
+    held = len(claim.allocation_results)
+    if held >= MAX_ALLOCATION_RESULTS:
+        yield _describe_devices(claim, "holds", held, "no API server stores such an allocation")
+
+
+def _check_requested(facts: AuditFacts, thing: object, spec: ResourceClaimSpec) -> Iterator[CheckProblem]:
+    """Yield a problem if a claim or template requests as many devices as a claim can have, or more.
+
+    The smallest subrequest of a prioritized list counts, and for allocation mode All the devices of each
+    node; the node with the fewest counts.
+    """
+    fixed = sum(_smallest(request) for request in spec.devices.requests)
+    all_devices = [body for request in spec.devices.requests if (body := _only_all(request)) is not None]
+    counts = _count_all(facts, all_devices) if all_devices and fixed <= MAX_ALLOCATION_RESULTS else {}
+    if not counts:
+        # A template is not a claim yet: it is reported only if its claims cannot be allocated.
+        is_claim = isinstance(thing, ResourceClaim)
+        if fixed > MAX_ALLOCATION_RESULTS or (is_claim and fixed == MAX_ALLOCATION_RESULTS):
+            yield _describe_devices(thing, "requests", fixed, "it cannot be allocated")
+        return
+    node = min(counts, key=lambda name: (counts[name], name))
+    wanted = fixed + counts[node]
+    if wanted > MAX_ALLOCATION_RESULTS:
+        where = "every node" if len(counts) > 1 else f"node {node}"
+        yield _describe_devices(
+            thing,
+            "requests",
+            wanted,
+            f"it cannot be allocated on {where}",
+            f"all matching devices of node {node}",
+        )
+
+
+def _smallest(request: DeviceRequest) -> int:
+    choices = [request.exactly] if request.exactly is not None else request.first_available
+    return min((0 if each.allocation_mode == ALL else each.count or 1 for each in choices), default=0)
+
+
+def _only_all(request: DeviceRequest) -> ExactDeviceRequest | DeviceSubRequest | None:
+    """Return a request for all devices, unless other subrequests can serve it."""
+    choices = [request.exactly] if request.exactly is not None else request.first_available
+    return choices[0] if len(choices) == 1 and choices[0].allocation_mode == ALL else None
+
+
+def _count_all(facts: AuditFacts, bodies: list[ExactDeviceRequest | DeviceSubRequest]) -> dict[str, int]:
+    """Return how many devices match requests for all devices, by node; only nodes that have some."""
+    counts: dict[str, int] = {}
+    inventory = facts.cluster_state.snapshot.inventory
+    for name, node in facts.nodes.items():
+        devices_of_node = inventory.devices_for(node)
+        if isinstance(devices_of_node, AllocationFault):
+            continue
+        total = 0
+        for body in bodies:
+            device_class = facts.classes.get(body.device_class_name)
+            if device_class is None:
+                return {}
+            total += devices_of_node.select(
+                tuple(each.cel.expression for each in device_class.spec.selectors if each.cel is not None),
+                tuple(each.cel.expression for each in body.selectors if each.cel is not None),
+            ).mask.bit_count()
+        if total:
+            counts[name] = total
+    return counts
+
+
+def _describe_devices(
+    thing: object, verb: str, count: int, consequence: str, evidence: str = ""
+) -> CheckProblem:
+    over = count - MAX_ALLOCATION_RESULTS
+    message = f"{verb} {count} of at most {MAX_ALLOCATION_RESULTS} devices"
+    if over > 0:
+        message += f", {over} over: {consequence}"
+    severity = AuditSeverity.INFO
+    if over > 0:
+        severity = AuditSeverity.ERROR if verb == "holds" else AuditSeverity.WARNING
+    found = (evidence,) if evidence else () if over > 0 else ("no further device fits into the claim",)
+    return CheckProblem(subject_of(thing), message, found, _FEWER, "results", severity)
+
+
+# -- lists
+
+
+class _ListLength(NamedTuple):
+    """Length of a list and its limit; the path is joined only for a message."""
+
+    path: tuple[str, ...]
+    length: int
+    limit: int
+
+
+def find_lists_too_long(facts: AuditFacts) -> Iterator[CheckProblem]:
+    for claim in facts.claims.values():
+        yield from _check_lists(claim, _claim_lists(claim))
+    for template in facts.templates.values():
+        yield from _check_lists(template, _spec_lists(template.spec.spec, "spec.spec.devices"))
+    for device_class in facts.classes.values():
+        yield from _check_lists(device_class, _class_lists(device_class))
+    for each in facts.slices:
+        yield from _check_lists(each, _slice_lists(each))
+
+
+def _check_lists(thing: object, lists: Iterator[_ListLength]) -> Iterator[CheckProblem]:
+    for parts, length, limit in lists:
+        if length > limit:
+            path = "".join(parts)
+            yield CheckProblem(
+                subject_of(thing),
+                f"{path} has {length} entries of at most {limit}, {length - limit} over",
+                key=path,
+            )
+
+
+def _claim_lists(claim: ResourceClaim) -> Iterator[_ListLength]:
+    yield from _spec_lists(claim.spec, "spec.devices")
+    allocation = claim.status.allocation
+    if allocation is not None:
+        path = ("status.allocation.devices.config",)
+        yield _ListLength(path, len(allocation.devices.config), 2 * CONFIGURATIONS_MAX)
+
+
+def _spec_lists(spec: ResourceClaimSpec, root: str) -> Iterator[_ListLength]:
+    claim = spec.devices
+    yield _ListLength((root, ".requests"), len(claim.requests), REQUESTS_MAX)
+    yield _ListLength((root, ".constraints"), len(claim.constraints), CONSTRAINTS_MAX)
+    yield _ListLength((root, ".config"), len(claim.config), CONFIGURATIONS_MAX)
+    for index, constraint in enumerate(claim.constraints):
+        path = (root, f".constraints[{index}].requests")
+        yield _ListLength(path, len(constraint.requests), REQUESTS_MAX)
+    for index, config in enumerate(claim.config):
+        yield _ListLength((root, f".config[{index}].requests"), len(config.requests), REQUESTS_MAX)
+    for index, request in enumerate(claim.requests):
+        path = (root, f".requests[{index}]")
+        yield _ListLength((*path, ".firstAvailable"), len(request.first_available), ALTERNATIVES_MAX)
+        if request.exactly is not None:
+            yield _ListLength((*path, ".exactly.selectors"), len(request.exactly.selectors), SELECTORS_MAX)
+        for number, alternative in enumerate(request.first_available):
+            own = (*path, f".firstAvailable[{number}].selectors")
+            yield _ListLength(own, len(alternative.selectors), SELECTORS_MAX)
+
+
+def _class_lists(device_class: DeviceClass) -> Iterator[_ListLength]:
+    yield _ListLength(("spec.selectors",), len(device_class.spec.selectors), SELECTORS_MAX)
+    yield _ListLength(("spec.config",), len(device_class.spec.config), CONFIGURATIONS_MAX)
+
+
+def _slice_lists(each: ResourceSlice) -> Iterator[_ListLength]:
+    spec = each.spec
+    found = spec.devices or ()
+    yield _ListLength(("spec.devices",), len(found), max_devices(found))
+    yield _ListLength(("spec.sharedCounters",), len(spec.shared_counters or ()), COUNTER_SETS_MAX)
+    for counter_set in spec.shared_counters or ():
+        path = ("spec.sharedCounters[", counter_set.name, "].counters")
+        yield _ListLength(path, len(counter_set.counters), COUNTERS_MAX)
+    for device in found:
+        path = ("spec.devices[", device.name, "]")
+        keys = len(device.attributes) + len(device.capacity)
+        yield _ListLength((*path, ".attributes and capacity"), keys, KEYS_MAX)
+        yield _ListLength((*path, ".taints"), len(device.taints), TAINTS_MAX)
+        yield _ListLength((*path, ".consumesCounters"), len(device.consumes_counters), CONSUMPTIONS_MAX)
+        yield _ListLength((*path, ".bindingConditions"), len(device.binding_conditions), CONDITIONS_MAX)
+        for name, entry in device.capacity.items():
+            if entry.request_policy is not None:
+                own = (*path, ".capacity[", name, "].requestPolicy.validValues")
+                yield _ListLength(own, len(entry.request_policy.valid_values), VALUES_MAX)
+
+
+CHECKS = (
+    Check(
+        "PLM045",
+        "claim-limits",
+        AuditSeverity.WARNING,
+        "a claim is at or above its limits",
+        "A claim can be reserved for 256 pods and can have 32 devices. Further pods stay pending; a claim "
+        "for more devices cannot be allocated (64 CPUs as separate devices do not fit, one device of 64 "
+        "does). Info if a claim has all the devices it can have; an error if it has more, which no API "
+        "server stores.",
+        "use several claims, or devices with capacity",
+        find_limits,
+        ("resourceclaims",),
+    ),
+    Check(
+        "PLM047",
+        "list-too-long",
+        AuditSeverity.ERROR,
+        "a list in a claim, template, class or slice has more entries than the API allows",
+        "Requests, subrequests, selectors, constraints and configurations of a claim are limited, and so are "
+        "the devices of a slice with their attributes, capacities, counters and taints. No API server "
+        "accepts the object: the dump was written by hand or by a generator.",
+        "split the object",
+        find_lists_too_long,
+    ),
+)

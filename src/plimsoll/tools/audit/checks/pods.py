@@ -1,0 +1,135 @@
+"""Checks of what pods are charged for claims: claims of several pods, and pod-level requests.
+
+KEP-5517, "Inter-Pod Sharing" and "Integration with Pod Level Resources" (docs/spec/keps.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from plimsoll.ledger.claims import ChargedClaim
+from plimsoll.ledger.node_ledger import pod_key
+from plimsoll.ledger.placement import is_shareable
+from plimsoll.ledger.pod_level_budget import find_budget_violations
+from plimsoll.ledger.units import is_accounted, to_unit
+from plimsoll.ledger.verdict import Cause, Reason
+from plimsoll.tools.audit.charges import AuditedClaim, charged_claims
+from plimsoll.tools.audit.facts import AuditFacts, subject_of
+from plimsoll.tools.audit.findings import AuditSeverity, Check, CheckProblem
+from plimsoll.tools.columns import format_count
+from plimsoll.tools.top.nodes import format_amount
+
+#: Pods listed by name.
+MAX_LISTED = 6
+
+
+# -- claims of several pods
+
+
+def find_claims_of_several_pods(facts: AuditFacts) -> Iterator[CheckProblem]:
+    users: dict[tuple[str, str], list[AuditedClaim]] = {}
+    for each in charged_claims(facts):
+        users.setdefault(each.claim.metadata.key, []).append(each)
+    profile = facts.cluster_state.profile
+    for found in users.values():
+        charges = [charge for each in found for charge in (each.recorded, each.priced)]
+        charged = next((charge for charge in charges if isinstance(charge, ChargedClaim)), None)
+        if len(found) < 2 or charged is None or is_shareable(charged, profile):
+            continue
+        amounts = {
+            name: to_unit(name, charge.quantity)
+            for name, charge in charged.charge.resources.items()
+            if charge.quantity is not None and is_accounted(name)
+        }
+        text = ", ".join(f"{name} {format_amount(name, amount)}" for name, amount in sorted(amounts.items()))
+        repeated = ", ".join(
+            f"{name} {format_amount(name, amount * (len(found) - 1))} over"
+            for name, amount in sorted(amounts.items())
+        )
+        nodes = sorted({each.pod.spec.node_name for each in found})
+        evidence = [
+            f"used by Pod/{each.pod.metadata.full_name} on {each.pod.spec.node_name}"
+            for each in found[:MAX_LISTED]
+        ]
+        if len(found) > MAX_LISTED:
+            evidence.append(f"and {len(found) - MAX_LISTED} more")
+        evidence.append(f"if every pod is charged for it: {repeated}; Plimsoll counts it once per node")
+        first, *others = found
+        last = (others or [first])[-1].pod.metadata
+        yield CheckProblem(
+            subject_of(first.claim),
+            f"charges {text} to {' and '.join(nodes)} and is used by {format_count(len(found), 'pod')}, "
+            f"{len(found) - 1} over: a claim that charges its node can be used by 1",
+            tuple(evidence),
+            f"delete all but one of the pods: kubectl delete pod -n {last.namespace} {last.name}",
+        )
+
+
+# -- pod-level requests
+
+
+def find_pod_level_exceeded(facts: AuditFacts) -> Iterator[CheckProblem]:
+    snapshot = facts.cluster_state.snapshot
+    for pod in facts.bound:
+        place = snapshot.row_of(pod.spec.node_name)
+        if pod.spec.resources is None or place is None:
+            continue
+        ledger = snapshot.ledger(place)
+        entry = ledger.entries.get(pod_key(pod))
+        if entry is None:
+            continue
+        charges = tuple(charged.charge for charged in entry.charged_claims)
+        for reason in find_budget_violations(pod, charges, ledger.options, ledger.profile.budget_limits):
+            evidence = []
+            for charge in charges:
+                amount = charge.resources.get(reason.resource)
+                if amount is not None and amount.quantity is not None:
+                    evidence.append(f"claim {charge.claim} charges {reason.resource} {amount.quantity}")
+            evidence.append(f"on node {pod.spec.node_name}, which is charged the pod-level request")
+            yield CheckProblem(
+                subject_of(pod), _describe_budget(reason), tuple(evidence), key=_budget_key(reason)
+            )
+
+
+def _describe_budget(reason: Reason) -> str:
+    name = reason.resource
+    wanted, capacity = reason.wanted or 0, reason.capacity or 0
+    needed, had = format_amount(name, wanted), format_amount(name, capacity)
+    over = format_amount(name, wanted - capacity)
+    what = "request" if reason.cause is Cause.POD_LEVEL_REQUEST else "limit"
+    who = f"container {reason.container}" if reason.container else "its containers"
+    return f"{name}: {who} and claims need {needed}, the pod-level {what} is {had}: {over} over"
+
+
+def _budget_key(reason: Reason) -> str:
+    return "/".join(part for part in (reason.resource, reason.container) if part)
+
+
+CHECKS = (
+    Check(
+        "PLM009",
+        "pod-level-exceeded",
+        AuditSeverity.ERROR,
+        "containers and claims of a pod exceed its pod-level request",
+        "A pod-level request covers everything in the pod, claims included, and the node is charged exactly "
+        "the pod-level request. If containers and claims need more, the node is charged too little. A "
+        "scheduler that counts claims does not schedule such a pod.",
+        "raise the pod-level request, or reduce the requests of the containers",
+        find_pod_level_exceeded,
+        ("pods", "nodes"),
+    ),
+    Check(
+        "PLM046",
+        "claim-of-several-pods",
+        AuditSeverity.ERROR,
+        "several pods use a claim that charges its node",
+        "The accounting policies AddPerClaim and Max charge a claim to its pod; they do not define what "
+        "several pods pay, and no scheduler lets a second pod use such a claim. These pods were bound "
+        "without the scheduler, or the claim did not charge its node yet. kube-scheduler and the kubelet "
+        "count the claim once for every pod, Plimsoll once per node. Claims with ConsumeFrom or "
+        "AddPerReference can be shared.",
+        "delete all but one of the pods, or set the accounting policy ConsumeFrom",
+        find_claims_of_several_pods,
+        ("pods", "nodes", "resourceclaims"),
+    ),
+)
