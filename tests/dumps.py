@@ -85,11 +85,11 @@ def objects_of(trees: Iterable[Tree]) -> ClusterObjects:
     return make_cluster_state(trees).objects
 
 
-def make_cluster_state(trees: Iterable[Tree]) -> ClusterState:
+def make_cluster_state(trees: Iterable[Tree], *, assume_mapping: bool = False) -> ClusterState:
     """A cluster state of these objects, by way of a file."""
     with tempfile.TemporaryDirectory() as directory:
         path = write_dump(trees, Path(directory) / "dump.json", "json")
-        return read_cluster_state(Source((str(path),)))
+        return read_cluster_state(Source((str(path),)), assume_mapping=assume_mapping)
 
 
 # -- what was made up

@@ -8,7 +8,9 @@ import pytest
 
 from plimsoll.tools.dashboard import Dashboard
 from tests.browser.chromium import Page
-from tests.browser.dashboards import open_page
+from tests.browser.clusters import cpu_share, device_class, node, pinned, pod, resource_slice
+from tests.browser.dashboards import DashboardRunner, open_page
+from tests.dumps import make_cluster_state
 
 
 @pytest.mark.parametrize(
@@ -52,6 +54,38 @@ def test_every_page(page: Page, dump: Dashboard, path: str, title: str, texts: l
     page.wait(f"document.title === {title + ' - Plimsoll'!r}")
     for text in texts:
         page.wait(f"document.querySelector('main').innerText.replace(/\\s+/g, ' ').includes({text!r})")
+
+
+def test_claims_that_are_not_counted(page: Page, runner: DashboardRunner) -> None:
+    mapped = cpu_share(16)
+    plain = {key: value for key, value in mapped.items() if key != "nodeAllocatableResourceMappings"}
+    things = [
+        node("n1"),
+        device_class("cpu", "dra.cpu"),
+        resource_slice("dra.cpu", "n1", [plain]),
+        pod("web", "n1", cpu="4350m"),
+        pod("train", "n1", cpu="1", claims=("train",)),
+        pinned("train", "n1", 6),
+    ]
+    shown = runner.dump(make_cluster_state(things))
+    past = "n1: cpu 10.35 of 8 with them, 2.35 past the line"
+    open_page(page, shown, "")
+    for text in (
+        "0 nodes past their line of 1; 1 more with claims that are not counted",
+        "Not counted: 1 claim of dra.cpu takes cpu 5 of node n1 without a mapping.",
+        past,
+        "2.65 free of 8, 5 not counted",
+    ):
+        page.wait(f"document.querySelector('main').innerText.replace(/\\s+/g, ' ').includes({text!r})")
+    open_page(page, shown, "nodes/n1")
+    for text in (past, "2.35 past the line with claims that are not counted.", "not counted 5"):
+        page.wait(f"document.querySelector('main').innerText.replace(/\\s+/g, ' ').includes({text!r})")
+    open_page(page, shown, "claims")
+    page.wait_text("cpu 5 not counted", "main")
+    counted = runner.dump(make_cluster_state(things, assume_mapping=True))
+    open_page(page, counted, "")
+    page.wait_text("claims for cpu of dra.cpu are counted", "main")
+    page.wait_text("2.35 past", "main")
 
 
 def test_unknown_url(page: Page, dump: Dashboard) -> None:

@@ -63,6 +63,7 @@ def run_dashboard(
         cluster=None if cluster_state is not None else source.config,
         gates=Gates.parse(where.gates),
         namespace=where.namespace,
+        assume_mapping=where.assume_mapping,
     )
 
     def ready(url: str) -> None:

@@ -56,6 +56,7 @@ class Where:
     namespace: str = ""  #: as given; "" if not given
     request_timeout: float | None = None  #: seconds; 0: no timeout, None: the default
     gates: str = ""  #: feature gates of the cluster's scheduler, as given
+    assume_mapping: bool = False  #: count claims for node resources whose driver publishes no mapping
 
     def source(self) -> Source:
         """Return the files, or the cluster of a kubeconfig; raises if neither is found."""
@@ -97,9 +98,13 @@ class Where:
 
         gates = Gates.parse(self.gates)
         with Progress() as progress:
-            cluster_state = read_cluster_state(self.source(), gates, tick=progress.tick)
+            cluster_state = read_cluster_state(
+                self.source(), gates, tick=progress.tick, assume_mapping=self.assume_mapping
+            )
         _settle_memory()
         _warn_missing(cluster_state.objects.gaps)
+        if cluster_state.assumed_mappings is not None:
+            click.echo(f"note: --assume-mapping: {cluster_state.assumed_mappings.describe()}", err=True)
         return cluster_state
 
     def objects(self, *plurals: str, **options: Any) -> list[ParsedObject]:
@@ -225,12 +230,17 @@ def ledger_options(command: F) -> F:
     """Add `cluster_options`, and the options of a command that computes ledgers, as `where`."""
 
     @feature_gates_option()
+    @click.option(
+        "--assume-mapping",
+        is_flag=True,
+        help="Count claims for CPUs, memory and huge pages of nodes whose driver publishes no mapping.",
+    )
     @cluster_options
     @wraps(command)
-    def with_gates(*given: Any, gates: str, where: Where, **rest: Any) -> Any:
-        return command(*given, where=replace(where, gates=gates), **rest)
+    def with_ledgers(*given: Any, gates: str, assume_mapping: bool, where: Where, **rest: Any) -> Any:
+        return command(*given, where=replace(where, gates=gates, assume_mapping=assume_mapping), **rest)
 
-    return with_gates  # type: ignore[return-value]
+    return with_ledgers  # type: ignore[return-value]
 
 
 class DurationParam(_Seconds):

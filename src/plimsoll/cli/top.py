@@ -134,7 +134,12 @@ async def _follow(where: Where, form: OutputFormat, what: str, asked: dict[str, 
 
     source = where.source()
     assert source.config is not None
-    cluster_state = ClusterState(ClusterObjects(), Gates.parse(where.gates), origin=source.origin)
+    cluster_state = ClusterState(
+        ClusterObjects(),
+        Gates.parse(where.gates),
+        origin=source.origin,
+        assume_mapping=where.assume_mapping,
+    )
     writer = _Writer(form, f"plimsoll top {what}, {source.origin}; Ctrl-C ends")
     progress = Progress()
     progress.tick("reading the cluster", 0, 0)

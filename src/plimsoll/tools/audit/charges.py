@@ -11,17 +11,15 @@ from dataclasses import dataclass
 
 from plimsoll.api.core import Pod
 from plimsoll.api.forms import ResourceCharge
-from plimsoll.api.identity import DeviceId
 from plimsoll.api.pod_claims import resolve_claim_names
-from plimsoll.api.quantity import ZERO, Quantity
+from plimsoll.api.quantity import Quantity
 from plimsoll.api.resource import ResourceClaim
 from plimsoll.ledger.claims import ChargedClaim, read_charged_claims
 from plimsoll.ledger.placement import charge_claims
-from plimsoll.ledger.requests import is_pod_level_resource
-from plimsoll.ledger.units import to_unit
 from plimsoll.ledger.verdict import Reason
+from plimsoll.tools import uncounted
 from plimsoll.tools.audit.facts import AuditFacts
-from plimsoll.tools.audit.node_resources import taken_by
+from plimsoll.tools.uncounted import UncountedClaim
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,27 +33,6 @@ class AuditedClaim:
     any_recorded: bool  #: True if any charge is recorded with the pod
 
 
-@dataclass(frozen=True, slots=True)
-class UncountedClaim:
-    """Node resources that a claim takes and that neither requests nor charges account for, in ledger
-    units.
-    """
-
-    node: str
-    claim: ResourceClaim
-    pods: tuple[Pod, ...]
-    resource: str
-    taken: int
-    mirrored: int  #: requests of the containers that use it
-    sure: bool
-    why: str
-    priced: bool = False  #: there is a mapping, but no recorded charge
-
-    @property
-    def missing(self) -> int:
-        return self.taken - self.mirrored
-
-
 def charged_claims(facts: AuditFacts) -> tuple[AuditedClaim, ...]:
     """Return every allocated claim of every bound pod."""
     return facts.compute_once("charged_claims", lambda: tuple(_price(facts)))
@@ -63,7 +40,9 @@ def charged_claims(facts: AuditFacts) -> tuple[AuditedClaim, ...]:
 
 def uncounted_claims(facts: AuditFacts) -> tuple[UncountedClaim, ...]:
     """Return all node resources that claims take without being charged, by claim."""
-    return facts.compute_once("uncounted_claims", lambda: tuple(_find_uncounted(facts)))
+    return facts.compute_once(
+        "uncounted_claims", lambda: tuple(uncounted.uncounted_claims(facts.cluster_state))
+    )
 
 
 def _price(facts: AuditFacts) -> Iterator[AuditedClaim]:
@@ -83,76 +62,6 @@ def _price(facts: AuditFacts) -> Iterator[AuditedClaim]:
                 continue
             priced = next(iter(charge_claims(pod, {name: claim}, {}, charge_context)), None)
             yield AuditedClaim(pod, claim, recorded.get(name), priced, bool(recorded))
-
-
-def _find_uncounted(facts: AuditFacts) -> Iterator[UncountedClaim]:
-    pods: dict[tuple[str, str], list[AuditedClaim]] = {}
-    for each in charged_claims(facts):
-        meta = each.claim.metadata
-        pods.setdefault((meta.namespace, meta.name), []).append(each)
-    for users in pods.values():
-        yield from _uncounted(facts, users)
-
-
-def _uncounted(facts: AuditFacts, users: list[AuditedClaim]) -> Iterator[UncountedClaim]:
-    """Yield what one claim takes without being charged; `users` are the pods that use it."""
-    claim, pods = users[0].claim, tuple(user.pod for user in users)
-    taken: dict[str, tuple[Quantity, bool, str]] = {}
-    for result in claim.allocation_results:
-        device = facts.device(DeviceId.of(result))
-        for guess in taken_by(result, device) if device is not None else ():
-            before = taken.get(guess.resource, (ZERO, True, ""))[0]
-            taken[guess.resource] = (before + guess.amount, guess.sure, guess.why)
-    counted = {resource for user in users for resource in _resources(user)}
-    for resource, (amount, sure, why) in taken.items():
-        whole = to_unit(resource, amount)
-        requested = sum(requested_with_claim(user.pod, claim.metadata.name, resource) for user in users)
-        if resource not in counted and whole > requested:
-            priced = any(
-                isinstance(u.priced, ChargedClaim) and resource in u.priced.charge.resources for u in users
-            )
-            yield UncountedClaim(
-                pods[0].spec.node_name, claim, pods, resource, whole, requested, sure, why, priced
-            )
-
-
-def _resources(user: AuditedClaim) -> set[str]:
-    """Return the resources a claim is charged for."""
-    charged_claim = user.recorded if user.any_recorded else user.priced
-    return set(charged_claim.charge.resources) if isinstance(charged_claim, ChargedClaim) else set()
-
-
-def requested_with_claim(pod: Pod, claim: str, resource: str) -> int:
-    """Return what the containers that use a claim request of a resource; all containers if none references
-    it.
-
-    A pod-level request counts in full: it covers everything its containers use.
-    """
-    if pod.spec.resources is not None and is_pod_level_resource(resource):
-        whole = pod.spec.resources.requests.get(resource)
-        if whole is not None:
-            return to_unit(resource, whole)
-    return sum(to_unit(resource, amount) for _, amount in requests_with_claim(pod, claim, resource))
-
-
-def requests_with_claim(pod: Pod, claim: str, resource: str) -> list[tuple[str, Quantity]]:
-    """Return the containers that use a claim, or all if none references it, with their requests of a
-    resource.
-    """
-    names = resolve_claim_names(pod)
-    containers = [*pod.spec.init_containers, *pod.spec.containers]
-    using = {
-        container.name
-        for container in containers
-        for reference in container.resources.claims
-        if names.get(reference.name) == claim
-    }
-    found = []
-    for container in containers:
-        amount = container.resources.requests.get(resource)
-        if amount is not None and (not using or container.name in using):
-            found.append((container.name, amount))
-    return found
 
 
 def amounts_of(

@@ -13,12 +13,13 @@ from typing import Any, TypeVar
 
 from plimsoll.api.core import Node, Pod
 from plimsoll.api.gates import Gates
-from plimsoll.api.resource import ResourceClaim
+from plimsoll.api.resource import DeviceClass, ResourceClaim, ResourceSlice
 from plimsoll.common.deprecation import warn_renamed
 from plimsoll.common.gc_pause import without_collection
 from plimsoll.errors import InputError
 from plimsoll.ledger.profile import AccountingProfile
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
+from plimsoll.tools.cluster_state.assumed_mappings import AssumedMappings
 from plimsoll.tools.cluster_state.objects import ClusterObjects
 
 T = TypeVar("T", Pod, ResourceClaim)
@@ -34,14 +35,27 @@ class ClusterState:
         profile: AccountingProfile | None = None,
         *,
         origin: str = "",
+        assume_mapping: bool = False,
     ) -> None:
         """Create the state of an empty cluster if no objects are given. `origin` names the source in
-        messages.
+        messages. With `assume_mapping`, devices that are node resources without a mapping get one.
         """
         self.objects = ClusterObjects() if objects is None else objects
         self.gates = gates or Gates.default()
         self.profile = profile or AccountingProfile.for_gates(self.gates)
         self.origin = origin
+        #: Mappings that drivers do not publish; None if none are assumed.
+        self.assumed_mappings: AssumedMappings | None = None
+        if assume_mapping:
+            self._assume_mappings()
+
+    def _assume_mappings(self) -> None:
+        mappings = self.assumed_mappings = AssumedMappings()
+        for device_class in self.objects.all(DeviceClass):
+            mappings.add_class(device_class)
+        self.objects = self.objects.copy()
+        for slice in self.objects.all(ResourceSlice):
+            self.objects.set(mappings.add_slice(slice))
 
     @cached_property
     def snapshot(self) -> Snapshot:
@@ -55,21 +69,40 @@ class ClusterState:
 
     def copy(self) -> ClusterState:
         """Return an independent copy."""
-        return ClusterState(self.objects.copy(), self.gates, self.profile, origin=self.origin)
+        made = ClusterState(self.objects.copy(), self.gates, self.profile, origin=self.origin)
+        made.assumed_mappings = None if self.assumed_mappings is None else self.assumed_mappings.copy()
+        return made
 
     # -- updates
 
     def set(self, thing: Any) -> None:
         """Add or replace an object."""
-        self.objects.set(thing)
-        if "snapshot" in self.__dict__:
-            self.snapshot.set(thing)
+        mappings = self.assumed_mappings
+        if mappings is not None and isinstance(thing, ResourceSlice):
+            thing = mappings.add_slice(thing)
+        self._set(thing)
+        if mappings is not None and isinstance(thing, DeviceClass) and mappings.add_class(thing):
+            self._set_slices(mappings)
 
     def remove(self, thing: Any) -> None:
         """Remove an object."""
         self.objects.remove(thing)
         if "snapshot" in self.__dict__:
             self.snapshot.remove(thing)
+        mappings = self.assumed_mappings
+        if mappings is not None and isinstance(thing, ResourceSlice):
+            mappings.remove_slice(thing.metadata.name)
+        if mappings is not None and isinstance(thing, DeviceClass) and mappings.remove_class(thing):
+            self._set_slices(mappings)
+
+    def _set(self, thing: Any) -> None:
+        self.objects.set(thing)
+        if "snapshot" in self.__dict__:
+            self.snapshot.set(thing)
+
+    def _set_slices(self, mappings: AssumedMappings) -> None:
+        for slice in mappings.all_slices():
+            self._set(slice)
 
     # -- lookups
 

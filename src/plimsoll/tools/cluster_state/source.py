@@ -35,13 +35,17 @@ def read_cluster_state(
     gates: Gates | None = None,
     profile: AccountingProfile | None = None,
     tick: ProgressCallback = no_progress,
+    *,
+    assume_mapping: bool = False,
 ) -> ClusterState:
-    """Read the cluster state of a source once."""
+    """Read the cluster state of a source once. With `assume_mapping`, devices that are node resources without
+    a mapping get one.
+    """
     if source.files or source.config is None:
         objects = read_files(source.files, tick)
     else:
         objects = asyncio.run(_read(source.config, source.namespace, tick))
-    return ClusterState(objects, gates, profile, origin=source.origin)
+    return ClusterState(objects, gates, profile, origin=source.origin, assume_mapping=assume_mapping)
 
 
 async def _read(config: ClientConfig, namespace: str, tick: ProgressCallback) -> ClusterObjects:

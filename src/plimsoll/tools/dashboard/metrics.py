@@ -1,7 +1,7 @@
 """`show_metrics`: node, pool, pod and claim metrics in Prometheus text format, from the rows the page shows.
 
 Series: five per node for each of cpu, memory and huge page sizes plus one, three per pool, and about a dozen
-more; see docs/dashboard.md, "Metrics".
+more; what is not counted only where there is some; see docs/dashboard.md, "Metrics".
 """
 
 from __future__ import annotations
@@ -46,9 +46,25 @@ def _lines(cluster_state: ClusterState, nodes: NodeRowCache, devices: DeviceCach
         for labels, row in rows:
             amount = getattr(row, column)
             yield f"plimsoll_node_{name}{labels} {_cores(amount) if row.resource == 'cpu' else amount}\n"
+    yield _head(
+        "plimsoll_node_uncounted",
+        "What claims take of a node without being charged. cpu in cores, other resources in bytes.",
+    )
+    for labels, row in rows:
+        if row.uncounted:
+            amount = _cores(row.uncounted) if row.resource == "cpu" else row.uncounted
+            yield f"plimsoll_node_uncounted{labels} {amount}\n"
     yield _head("plimsoll_node_past_line", "Number of overcommitted resources of a node.")
     for node in node_rows:
         yield f'plimsoll_node_past_line{{node="{_escape(node.name)}"}} {len(node.past)}\n'
+    yield _head(
+        "plimsoll_node_past_line_uncounted",
+        "Number of resources of a node that are overcommitted only if uncounted claims are counted.",
+    )
+    for node in node_rows:
+        if node.past_uncounted:
+            count = len(node.past_uncounted)
+            yield f'plimsoll_node_past_line_uncounted{{node="{_escape(node.name)}"}} {count}\n'
     pools = devices.pools(cluster_state)
     for name, column, help in _POOLS:
         yield _head(f"plimsoll_pool_devices{name}", help)

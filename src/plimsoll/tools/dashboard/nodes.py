@@ -15,15 +15,17 @@ from plimsoll.api.core import Node, Pod
 from plimsoll.api.pod_claims import resolve_claim_names
 from plimsoll.api.resource import ResourceClaim
 from plimsoll.errors import ApiError
+from plimsoll.tools.amounts import format_amount, resource_order
 from plimsoll.tools.cluster_state import ClusterState
 from plimsoll.tools.cluster_state.missing_kinds import summarize_gaps
 from plimsoll.tools.dashboard.changes import ChangeScope
 from plimsoll.tools.dashboard.devices import DeviceCache, DeviceCount, newest_slices
 from plimsoll.tools.dashboard.topology import cpus_of_claim, read_topology
 from plimsoll.tools.top.devices import device_rows
-from plimsoll.tools.top.nodes import NodeRow, ResourceRow, format_amount, holders, node_rows, resource_order
+from plimsoll.tools.top.nodes import NodeRow, ResourceRow, holders, node_rows
+from plimsoll.tools.top.uncounted_notes import note_uncounted
 
-COLUMNS = ("line", "requests", "claims", "overhead", "free")
+COLUMNS = ("line", "requests", "claims", "overhead", "free", "uncounted")
 #: Device counts; the rest is unavailable.
 STATES = ("all", "free", "partly", "taken")
 
@@ -80,6 +82,7 @@ def overview(cluster_state: ClusterState, nodes: NodeRowCache, devices: DeviceCa
             "nodes": len(rows),
             "nodesReady": sum(node_row.ready for node_row in rows),
             "nodesPast": sum(bool(node_row.past) for node_row in rows),
+            "nodesPastUncounted": sum(bool(node_row.past_uncounted) for node_row in rows),
             "pods": len(cluster_state.pods),
             "pending": len(cluster_state.pending),
             "claims": len(cluster_state.objects.all(ResourceClaim)),
@@ -94,11 +97,15 @@ def overview(cluster_state: ClusterState, nodes: NodeRowCache, devices: DeviceCa
             for name in resources
         },
         "gaps": summarize_gaps(cluster_state.objects.gaps),
+        "notCounted": note_uncounted(cluster_state, rows).as_json(),
+        "assumedMapping": (
+            None if cluster_state.assumed_mappings is None else cluster_state.assumed_mappings.describe()
+        ),
     }
 
 
-def _amounts(row: ResourceRow) -> tuple[int, int, int, int, int]:
-    return row.line, row.requests, row.claims, row.overhead, row.free
+def _amounts(row: ResourceRow) -> tuple[int, ...]:
+    return row.line, row.requests, row.claims, row.overhead, row.free, row.uncounted
 
 
 def _closed(node_row: NodeRow, resource: str) -> int:
@@ -120,7 +127,7 @@ def all_nodes(cluster_state: ClusterState, nodes: NodeRowCache, devices: DeviceC
     rows, counts = nodes.rows(cluster_state), devices.counts(cluster_state)
     resources = sorted({row.resource for node_row in rows for row in node_row.rows}, key=resource_order)
     columns: dict[str, dict[str, list[int]]] = {
-        name: {column: [0] * len(rows) for column in COLUMNS[:-1]} for name in resources
+        name: {column: [0] * len(rows) for column in COLUMNS if column != "free"} for name in resources
     }
     for index, node_row in enumerate(rows):
         for row in node_row.rows:
@@ -129,6 +136,7 @@ def all_nodes(cluster_state: ClusterState, nodes: NodeRowCache, devices: DeviceC
             column["requests"][index] = row.requests
             column["claims"][index] = row.claims
             column["overhead"][index] = row.overhead
+            column["uncounted"][index] = row.uncounted
     names = [node_row.name for node_row in rows]
     return {
         "names": names,
@@ -188,6 +196,7 @@ def one_node(cluster_state: ClusterState, name: str) -> dict[str, Any]:
         ],
         "claims": [_claim(claim, pods) for claim in claims],
         "topology": read_topology(cluster_state, name, claims),
+        "notCounted": note_uncounted(cluster_state, found).as_json(),
     }
 
 

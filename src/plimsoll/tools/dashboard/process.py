@@ -32,6 +32,7 @@ class DashboardSettings:
     cluster: ClientConfig | None = None
     gates: Gates = field(default_factory=Gates.default)  #: feature gates of the cluster's scheduler
     namespace: str = ""  #: namespace to show if listing all namespaces is forbidden
+    assume_mapping: bool = False  #: of a cluster; a cluster state has its own setting
 
 
 async def serve_dashboard(
@@ -71,6 +72,7 @@ async def serve_dashboard(
             names=settings.names,
             token=token,
             gates=settings.gates,
+            assume_mapping=settings.assume_mapping,
         )
         stack.push_async_callback(dashboard.stop)
         started, _ = await run_until(stopped.wait(), dashboard.start())

@@ -51,11 +51,13 @@ class Dashboard:
         token: str = "",
         gates: Gates | None = None,
         query_timeout: float = QUERY_TIMEOUT,
+        assume_mapping: bool = False,
     ) -> None:
         """`origin` is the address of the client's cluster, for display; `names` are additional host names.
 
         Port 0 selects a free port. If the client may not list all namespaces, `namespace` is shown. With a
-        `token`, requests must present it. `gates` are the feature gates of the client's cluster.
+        `token`, requests must present it. `gates` are the feature gates of the client's cluster. With
+        `assume_mapping`, devices of that cluster that are node resources without a mapping get one.
         """
         self.url = ""
         self._host, self._port = host, port
@@ -66,7 +68,9 @@ class Dashboard:
             self.service = DashboardService(shown, query_timeout=query_timeout)
         else:
             self.service = DashboardService(
-                ClusterState(ClusterObjects(), gates, origin=origin), live=True, query_timeout=query_timeout
+                ClusterState(ClusterObjects(), gates, origin=origin, assume_mapping=assume_mapping),
+                live=True,
+                query_timeout=query_timeout,
             )
             self._follower = Follower(shown, self.service.on_change, namespace)
             self.service.read_errors = self._list_read_errors

@@ -29,6 +29,7 @@ from plimsoll.tools.explain.text import FixKind, StatementKind, pluralize
 from plimsoll.tools.explain.tree import Statement
 from plimsoll.tools.explain.verdict import ClaimExplanation, ExplainVerdict, ExplanationSection
 from plimsoll.tools.top.nodes import holders
+from plimsoll.tools.top.uncounted_notes import note_uncounted
 
 
 def explain_claim(
@@ -63,6 +64,7 @@ def _explain_allocated(cluster_state: ClusterState, claim: ResourceClaim) -> Cla
     notes = []
     if claim.metadata.deletion_timestamp is not None:
         notes.append("the claim is being deleted; its devices are released when no pod uses it")
+    notes += note_uncounted(cluster_state, claims={claim.metadata.key}).notes()
     held = pluralize(len(results), "device")
     fixes: tuple[Fix, ...] = ()
     if existing:

@@ -29,6 +29,7 @@ from plimsoll.ledger.messages import format_reason as render_charge
 from plimsoll.ledger.verdict import Cause, Reason
 from plimsoll.scheduler.devices.exact import DeviceMessage
 from plimsoll.scheduler.reasons import NodeReason
+from plimsoll.tools.amounts import format_amount
 from plimsoll.tools.explain.attributes import attributes_read, value_text
 from plimsoll.tools.explain.claim_users import holders_of, pods_using
 from plimsoll.tools.explain.node_reasons import describe_shortage, measure_shortage
@@ -37,7 +38,6 @@ from plimsoll.tools.explain.pod_view import PodView
 from plimsoll.tools.explain.requests import RequestSelectors, find_request_selectors
 from plimsoll.tools.explain.text import StatementKind, pluralize
 from plimsoll.tools.explain.tree import Statement
-from plimsoll.tools.top.nodes import format_amount
 
 #: Devices listed by name.
 MAX_NAMED = 3

@@ -16,10 +16,12 @@ from plimsoll.scheduler.filters.filter import Filter
 from plimsoll.scheduler.filters.node_affinity import required_selector
 from plimsoll.scheduler.filters.node_declared_features import needed_features
 from plimsoll.scheduler.filters.taint_toleration import NO_EXECUTE, NO_SCHEDULE
+from plimsoll.tools.amounts import format_amount
 from plimsoll.tools.explain.pod_view import PodView, RuleExplainer
 from plimsoll.tools.explain.text import StatementKind, join_names
 from plimsoll.tools.explain.tree import Statement
-from plimsoll.tools.top.nodes import ResourceHolder, format_amount, holders, node_row_of
+from plimsoll.tools.top.nodes import ResourceHolder, holders, node_row_of
+from plimsoll.tools.uncounted import uncounted_on
 
 #: Holders of a resource listed by name.
 MAX_NAMED = 3
@@ -258,6 +260,12 @@ def describe_holders(view: PodView, row: int, resource: str) -> Iterator[Stateme
     if rest:
         amount = format_amount(resource, sum(holder.amount for holder in rest))
         yield Statement(StatementKind.MORE_HOLDERS, {"count": len(rest), "amount": f"{amount} {resource}"})
+    uncounted = sum(
+        each.missing for each in uncounted_on(view.cluster_state, row) if each.resource == resource
+    )
+    if uncounted:
+        amount = format_amount(resource, uncounted)
+        yield Statement(StatementKind.UNCOUNTED, {"amount": f"{amount} {resource}"})
 
 
 def describe_holder(holder: ResourceHolder) -> Statement:

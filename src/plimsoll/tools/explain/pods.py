@@ -38,6 +38,7 @@ from plimsoll.tools.explain.scheduled import explain_scheduled
 from plimsoll.tools.explain.text import pluralize
 from plimsoll.tools.explain.tree import NodeGroup, Statement
 from plimsoll.tools.explain.verdict import ExplainVerdict, ExplanationSection, NodeExplanation, PodExplanation
+from plimsoll.tools.top.uncounted_notes import notes_about_nodes
 
 #: Well-known scheduler names; others may exist.
 SCHEDULERS = frozenset({"", "default-scheduler", "plimsoll"})
@@ -60,13 +61,15 @@ def explain_pod(
             pod.metadata.full_name, ExplainVerdict.ENDED, f"the pod has terminated: {pod.status.phase}"
         )
     if pod.spec.node_name:
-        return explain_scheduled(cluster_state, pod, settings)
+        explanation = explain_scheduled(cluster_state, pod, settings)
+        return amend(explanation, notes=notes_about_nodes(cluster_state, (pod.spec.node_name,)))
     explanation = _explain_pending(cluster_state, pod, settings, 10**9 if unfolded else STATES)
     is_unknown = _has_unknown_scheduler(cluster_state, pod)
     notes = (
         *_scheduler_notes(cluster_state, pod, is_unknown),
         *explanation.notes,
         *_scheduler_message(pod, explanation),
+        *notes_about_nodes(cluster_state, (explanation.node, *(fix.node for fix in explanation.fixes))),
     )
     fixes = (fix_scheduler(cluster_state, pod), *explanation.fixes) if is_unknown else explanation.fixes
     return amend(explanation, notes=notes, fixes=fixes, unfolded=unfolded)
@@ -247,4 +250,5 @@ def explain_node(
             results.append((rule.rule.value, message, explainer.explain(row, [row])))
     fits = not any(message for _, message, _ in results)
     fixes = () if fits else fixes_on(view, row)
-    return NodeExplanation(pod.metadata.full_name, node, fits, tuple(results), fixes)
+    notes = notes_about_nodes(cluster_state, (node,))
+    return NodeExplanation(pod.metadata.full_name, node, fits, tuple(results), fixes, notes)

@@ -25,6 +25,7 @@ from plimsoll.scheduler.preemption.simulated_node import NodeSimulation
 from plimsoll.scheduler.profile import SchedulerProfile
 from plimsoll.scheduler.reasons import NodeReason, render
 from plimsoll.scheduler.scores import score_nodes
+from plimsoll.tools.amounts import format_amount
 from plimsoll.tools.cluster_state import ClusterState
 from plimsoll.tools.explain.attempt import AttemptRecorder
 from plimsoll.tools.explain.devices import describe_refusal
@@ -32,7 +33,7 @@ from plimsoll.tools.explain.pod_view import PodView
 from plimsoll.tools.explain.text import StatementKind, pluralize
 from plimsoll.tools.explain.tree import Statement
 from plimsoll.tools.explain.verdict import ExplainVerdict, ExplanationSection, PodExplanation
-from plimsoll.tools.top.nodes import ResourceHolder, format_amount, holders, node_row_of
+from plimsoll.tools.top.nodes import ResourceHolder, holders, node_rows
 
 
 def explain_scheduled(cluster_state: ClusterState, pod: Pod, settings: SchedulerProfile) -> PodExplanation:
@@ -50,7 +51,7 @@ def explain_scheduled(cluster_state: ClusterState, pod: Pod, settings: Scheduler
         sections.append(ExplanationSection("devices", devices))
     charges = tuple(_charges(cluster_state, ledger, pod)) or (_no_charges(),)
     sections.append(ExplanationSection(f"charged on node {node}", charges))
-    sections.append(ExplanationSection(f"free on node {node}", tuple(_headroom(ledger, pod))))
+    sections.append(ExplanationSection(f"free on node {node}", tuple(_headroom(cluster_state, ledger, pod))))
     comparison = _compare_nodes(cluster_state, pod, claims, row, settings)
     if comparison is not None:
         sections.append(comparison)
@@ -189,14 +190,19 @@ def _no_charges() -> Statement:
     )
 
 
-def _headroom(ledger: NodeLedger, pod: Pod) -> Iterator[Statement]:
+def _headroom(cluster_state: ClusterState, ledger: NodeLedger, pod: Pod) -> Iterator[Statement]:
     entry = ledger.entries.get(pod_key(pod))
-    for usage in node_row_of(ledger).rows:
-        if (entry is not None and usage.resource in entry.units) or usage.resource in ("cpu", "memory"):
-            facts = {"resource": usage.resource, "free": format_amount(usage.resource, usage.free)}
-            yield Statement(
-                StatementKind.HEADROOM, facts | {"line": format_amount(usage.resource, usage.line)}
-            )
+    for usage in node_rows(cluster_state, names=[ledger.name])[0].rows:
+        name = usage.resource
+        uncounted = f", {format_amount(name, usage.uncounted)} not counted" if usage.uncounted else ""
+        if (entry is not None and name in entry.units) or name in ("cpu", "memory") or usage.uncounted:
+            facts = {
+                "resource": name,
+                "free": format_amount(name, usage.free),
+                "line": format_amount(name, usage.line),
+                "uncounted": uncounted,
+            }
+            yield Statement(StatementKind.HEADROOM, facts)
 
 
 # -- comparison with other nodes

@@ -25,6 +25,7 @@ class StatementKind(Enum):
     HOLDER_POD = "pod {pod} holds {amount} ({rule})"
     HOLDER_CLAIM = "claim {claim} holds {amount} ({rule}, pod {pod})"
     HOLDER_POOL = "claim {claim} holds {amount} ({rule}, a pool)"
+    UNCOUNTED = "claims hold {amount} that is not counted"
     MORE_HOLDERS = "{count} others hold {amount}"
     CORDONED = "node is unschedulable (kubectl cordon)"
     TAINT = "taint {taint} is not tolerated"
@@ -101,7 +102,7 @@ class StatementKind(Enum):
     # -- placed
     CHARGE = "{resource} {amount}  {rule}{source}"
     COVERED = "{resource} {amount}  covered by the pod-level request, claim {claim}"
-    HEADROOM = "{resource}: {free} of {line} free"
+    HEADROOM = "{resource}: {free} of {line} free{uncounted}"
     DEVICE = "request {request}: {device}{share}"
     ALTERNATIVE = "subrequest {number} of {count}"
     EARLIER = "earlier subrequest {name}: {why}"

@@ -119,11 +119,14 @@ class NodeExplanation:
     fits: bool
     rules: tuple[tuple[str, str, tuple[Statement, ...]], ...]  #: rule, reason ("" if it passes), details
     fixes: tuple[Fix, ...] = ()
+    notes: tuple[str, ...] = ()
 
     def lines(self, paint: Paint, *, wide: bool = False) -> Iterator[str]:
         word = paint.green("fits") if self.fits else paint.red("does not fit")
         yield f"{paint.bold(f'pod {self.subject}')} {word} on node {self.node}"
         yield from fix_lines(self.fixes, paint)
+        for note in self.notes:
+            yield from fold(paint.yellow, note, "note: ", paint.width)
         yield ""
         width = max((len(rule) for rule, _, _ in self.rules), default=0)
         for rule, message, branches in self.rules:
@@ -140,6 +143,7 @@ class NodeExplanation:
             "fits": self.fits,
             "fix": self.fixes[0].text if self.fixes else None,
             "fixes": [fix.as_json() for fix in self.fixes],
+            "notes": list(self.notes),
             "rules": [
                 {
                     "rule": rule,

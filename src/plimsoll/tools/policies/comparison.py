@@ -24,6 +24,7 @@ from plimsoll.ledger.placement import charge_claims, check_charged_claims, is_sh
 from plimsoll.ledger.policy_conflicts import find_policy_conflicts
 from plimsoll.ledger.units import PODS, Units, add_units, is_accounted, to_unit
 from plimsoll.ledger.verdict import Cause, Reason
+from plimsoll.tools.amounts import resource_order
 from plimsoll.tools.cluster_state import ClusterState
 from plimsoll.tools.policies.report import (
     AS_IS,
@@ -36,7 +37,6 @@ from plimsoll.tools.policies.report import (
     PolicyRefusal,
 )
 from plimsoll.tools.policies.shapes import shape_of
-from plimsoll.tools.top.nodes import resource_order
 
 #: Shortages are shown by the node rows.
 _SHORTAGES = (Cause.INSUFFICIENT, Cause.TOO_MANY_PODS)

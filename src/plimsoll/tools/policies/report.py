@@ -10,10 +10,10 @@ from typing import Any
 from plimsoll.api.forms import AccountingPolicy
 from plimsoll.ledger.messages import format_reason
 from plimsoll.ledger.verdict import Reason
+from plimsoll.tools.amounts import format_amount, format_short, resource_order
 from plimsoll.tools.colors import Paint
 from plimsoll.tools.columns import format_count
-from plimsoll.tools.top.nodes import format_amount, resource_order
-from plimsoll.tools.top.table import Cell, Table, format_short
+from plimsoll.tools.top.table import Cell, Table
 
 AS_IS = "as it is"
 POLICIES = (

@@ -4,10 +4,11 @@ START HERE: `nodes.py` (per-node numbers). `devices.py`, `pools.py`, `claims.py`
 `namespaces.py` compute the rows of the other views; `top.py` turns rows into reports.
 """
 
+from plimsoll.tools.amounts import format_amount
 from plimsoll.tools.top.claims import ClaimRow, claim_rows
 from plimsoll.tools.top.devices import DeviceRow, device_rows
 from plimsoll.tools.top.namespaces import NamespaceRow, namespace_rows
-from plimsoll.tools.top.nodes import NodeRow, ResourceHolder, ResourceRow, format_amount, holders, node_rows
+from plimsoll.tools.top.nodes import NodeRow, ResourceHolder, ResourceRow, holders, node_rows
 from plimsoll.tools.top.pods import PodRow, pod_rows
 from plimsoll.tools.top.pools import PoolRow, pool_rows
 

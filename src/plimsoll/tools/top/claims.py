@@ -20,9 +20,11 @@ from plimsoll.ledger.messages import format_reason
 from plimsoll.ledger.node_ledger import NodeLedger
 from plimsoll.ledger.units import is_accounted, to_unit
 from plimsoll.ledger.verdict import Reason
+from plimsoll.tools.amounts import format_amount, resource_order
 from plimsoll.tools.cluster_state import ClusterState
 from plimsoll.tools.top.device_holders import DeviceHolder, holder_of
-from plimsoll.tools.top.nodes import entry_holders, format_amount, resource_order
+from plimsoll.tools.top.nodes import entry_holders
+from plimsoll.tools.uncounted import uncounted_of
 
 FREE, ALLOCATED, RESERVED, DELETED = "free", "allocated", "reserved", "being deleted"
 _ADDED = ChargeRule.ADD_PER_CLAIM
@@ -67,6 +69,7 @@ class ClaimRow:
     inside: tuple[str, ...] = ()  #: resources covered by pod-level requests of its pods
     reserved_for: tuple[str, ...] = ()
     cpus: Mapping[DeviceId, str] = field(default_factory=dict)  #: CPUs that drivers report as pinned
+    uncounted: tuple[tuple[str, int], ...] = ()  #: resources it takes without being charged, in ledger units
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -91,6 +94,7 @@ class ClaimRow:
             "problem": None if self.problem is None else format_reason(self.problem),
             "insidePodLevelRequests": list(self.inside),
             "reservedFor": list(self.reserved_for),
+            "notCounted": {name: format_amount(name, amount) for name, amount in self.uncounted},
         }
 
 
@@ -128,6 +132,7 @@ def claim_row(cluster_state: ClusterState, claim: ResourceClaim) -> ClaimRow:
         inside,
         tuple(user.name for user in claim.status.reserved_for),
         _cpus(claim),
+        () if booked else tuple((each.resource, each.missing) for each in uncounted_of(cluster_state, claim)),
     )
 
 

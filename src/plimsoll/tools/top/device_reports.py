@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from plimsoll.ledger.messages import format_reason
+from plimsoll.tools.amounts import format_short
 from plimsoll.tools.colors import Paint
 from plimsoll.tools.columns import format_count
 from plimsoll.tools.top import claims as claim_words
@@ -15,7 +16,8 @@ from plimsoll.tools.top.claims import ClaimChargeRow, ClaimRow
 from plimsoll.tools.top.device_holders import DeviceHolder
 from plimsoll.tools.top.devices import BLOCKED, FREE, PARTLY, SHARED, STALE, STATES, TAINTED, TAKEN, DeviceRow
 from plimsoll.tools.top.pools import PoolRow
-from plimsoll.tools.top.table import Cell, Table, format_short
+from plimsoll.tools.top.table import Cell, Table
+from plimsoll.tools.top.uncounted_notes import UncountedNote
 
 _COLOURS = {
     FREE: "green",
@@ -199,6 +201,7 @@ class ClaimsReport:
     rows: tuple[ClaimRow, ...]
     limit: int = 0
     alone: bool = False
+    uncounted: UncountedNote = field(default_factory=UncountedNote)
 
     def lines(self, paint: Paint, *, wide: bool = False) -> Iterator[str]:
         if not self.rows:
@@ -206,6 +209,7 @@ class ClaimsReport:
             return
         if self.alone:
             yield from _claim_lines(self.rows[0], paint)
+            yield from self.uncounted.lines(paint)
             return
         states = Counter(row.state for row in self.rows)
         shown_text = ", ".join(f"{states[state]:,} {state}" for state in claim_words.STATES if states[state])
@@ -229,10 +233,14 @@ class ClaimsReport:
         yield from not_shown(len(self.rows) - len(shown), "claim")
         if any(row.charges and not row.booked for row in shown):
             yield "(...) would be charged: no scheduled pod uses the claim."
+        if self.uncounted:
+            yield ""
+            yield from self.uncounted.lines(paint)
 
     def as_json(self) -> dict[str, Any]:
         shown = self.rows[: self.limit] if self.limit else self.rows
-        return {"claims": [row.as_json() for row in shown], "notShown": len(self.rows) - len(shown)}
+        extra = {"notCounted": self.uncounted.as_json()} if self.uncounted else {}
+        return {"claims": [row.as_json() for row in shown], "notShown": len(self.rows) - len(shown), **extra}
 
 
 def _claim_lines(row: ClaimRow, paint: Paint) -> Iterator[str]:
@@ -248,9 +256,9 @@ def _claim_lines(row: ClaimRow, paint: Paint) -> Iterator[str]:
         yield f"  charges    {text}"
     if row.problem is not None:
         yield paint.red(f"  charges    cannot be computed: {format_reason(row.problem)}")
-    elif not row.charges and not row.inside:
+    elif not row.charges and not row.inside and not row.uncounted:
         yield "  charges    nothing to its node"
-    elif not row.booked:
+    elif row.charges and not row.booked:
         yield "  (...)      would be charged: no scheduled pod uses the claim"
 
 
@@ -261,6 +269,8 @@ def charges_of(row: ClaimRow) -> Iterator[str]:
         yield text if row.booked else f"({text})"
     for resource in row.inside:
         yield f"{resource} in pod-level request"
+    for resource, amount in row.uncounted:
+        yield f"{resource} {format_short(resource, amount)} not counted"
 
 
 def _charge(charge: ClaimChargeRow) -> str:

@@ -13,8 +13,8 @@ from typing import Any
 from plimsoll.api.identity import DeviceId
 from plimsoll.api.resource import ResourceClaim
 from plimsoll.ledger.claims import find_requested_class
+from plimsoll.tools.amounts import format_amount, resource_order
 from plimsoll.tools.cluster_state import ClusterState
-from plimsoll.tools.top.nodes import format_amount, resource_order
 from plimsoll.tools.top.pods import pod_rows
 
 

@@ -6,21 +6,24 @@ Nodes past their line are listed first.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from plimsoll.ledger.units import CPU, MEMORY
+from plimsoll.tools.amounts import format_amount, format_short, percent, resource_order
 from plimsoll.tools.colors import PLAIN, Paint
 from plimsoll.tools.columns import format_count
 from plimsoll.tools.top.device_reports import device_table
 from plimsoll.tools.top.devices import DeviceRow
-from plimsoll.tools.top.nodes import NodeRow, ResourceHolder, ResourceRow, format_amount, resource_order
-from plimsoll.tools.top.table import BAR, Cell, Table, format_short, percent
+from plimsoll.tools.top.nodes import NodeRow, ResourceHolder, ResourceRow
+from plimsoll.tools.top.table import BAR, Cell, Table
+from plimsoll.tools.top.uncounted_notes import UncountedNote
 
 #: Resources shown by default; others if requested, held by claims, or past their line.
 USUAL = (CPU, MEMORY)
 SORTS = ("name", "free", "used", "claims")
 _HEADINGS = (">ALLOCATABLE", ">REQUESTS", ">CLAIMS", ">OVERHEAD", ">FREE", ">USED")
+NOT_COUNTED = ">NOT COUNTED"
 _BAR = 10
 _HOLDERS = 8
 
@@ -32,6 +35,7 @@ class NodesReport:
     nodes: tuple[NodeRow, ...]  #: in display order
     resources: tuple[str, ...] = ()  #: only these
     limit: int = 0  #: number of nodes to show; 0: all
+    uncounted: UncountedNote = field(default_factory=UncountedNote)
 
     @property
     def shown(self) -> tuple[NodeRow, ...]:
@@ -55,21 +59,27 @@ class NodesReport:
         left = len(self.nodes) - len(self.shown)
         if left:
             yield f"{format_count(left, 'more node')} not shown; --limit 0 shows all."
+        if self.uncounted:
+            yield ""
+            yield from self.uncounted.lines(paint)
 
     def _table(self, paint: Paint, wide: bool, bars: bool) -> Table:
         """Build the table, with bars if they fit; on a terminal the node name is shown in its first row
         only.
         """
-        table = Table(("NODE", "RESOURCE", *_HEADINGS, *(("",) if bars else ())))
+        extra = (NOT_COUNTED,) if self.uncounted else ()
+        table = Table(("NODE", "RESOURCE", *_HEADINGS, *extra, *(("",) if bars else ())))
         groups = [
-            (label_of(node), "red" if node.past else "bold", self._rows(node, wide)) for node in self.shown
+            (label_of(node), "red" if node.past or node.past_uncounted else "bold", self._rows(node, wide))
+            for node in self.shown
         ]
         if len(self.nodes) > 1:
             groups.append((f"all {format_count(len(self.nodes), 'node')}", "bold", self._totals(wide)))
         for name, color, rows in groups:
             for index, row in enumerate(rows):
                 shown_text = name if index == 0 or not paint.color else ""
-                table.add(Cell(shown_text, color), row.resource, *cells_of(row, bars))
+                cells = cells_of(row, bars, uncounted=bool(self.uncounted))
+                table.add(Cell(shown_text, color), row.resource, *cells)
         return table
 
     def _rows(self, node: NodeRow, wide: bool) -> list[ResourceRow]:
@@ -77,7 +87,9 @@ class NodesReport:
             return [node.row(name) for name in self.resources]
         if wide:
             return list(node.rows)
-        return [row for row in node.rows if row.resource in USUAL or row.claims or row.free < 0]
+        return [
+            row for row in node.rows if row.resource in USUAL or row.claims or row.free < 0 or row.uncounted
+        ]
 
     def _totals(self, wide: bool) -> list[ResourceRow]:
         shown_text = {row.resource for node in self.shown for row in self._rows(node, wide)}
@@ -92,6 +104,7 @@ class NodesReport:
             ],
             "pastLine": [node.name for node in self.past],
             "notShown": len(self.nodes) - len(self.shown),
+            **({"notCounted": self.uncounted.as_json()} if self.uncounted else {}),
         }
 
 
@@ -103,6 +116,7 @@ class NodeReport:
     holders: tuple[ResourceHolder, ...]
     devices: tuple[DeviceRow, ...]
     resources: tuple[str, ...] = ()
+    uncounted: UncountedNote = field(default_factory=UncountedNote)
 
     def lines(self, paint: Paint, *, wide: bool = False) -> Iterator[str]:
         node = self.node
@@ -117,10 +131,14 @@ class NodeReport:
                 past = format_short(row.resource, -row.free)
                 yield paint.red(f"{row.resource} is past its line by {past}")
         yield ""
-        table = Table(("RESOURCE", *_HEADINGS, *(("",) if paint.color else ())))
+        extra = (NOT_COUNTED,) if self.uncounted else ()
+        table = Table(("RESOURCE", *_HEADINGS, *extra, *(("",) if paint.color else ())))
         for row in self._rows():
-            table.add(row.resource, *cells_of(row, paint.color))
+            table.add(row.resource, *cells_of(row, paint.color, uncounted=bool(self.uncounted)))
         yield from table.lines(paint, wide=True)
+        if self.uncounted:
+            yield ""
+            yield from self.uncounted.lines(paint)
         for name in sorted({holder.resource for holder in self.holders}, key=resource_order):
             yield ""
             yield from self._holder_lines(name, paint, wide)
@@ -147,6 +165,16 @@ class NodeReport:
                 (holder.claim if holder.pod else f"{holder.namespace}/{holder.claim}") or "-",
                 [f"{each.pool}/{each.device}" for each in holder.devices] or "-",
             )
+        for each in self.uncounted.claims if len(shown) == len(held) else ():
+            if each.resource == resource:
+                table.add(
+                    format_short(resource, each.missing),
+                    percent(each.missing, line),
+                    "not counted",
+                    ", ".join(pod.metadata.full_name for pod in each.pods),
+                    each.claim.metadata.name,
+                    [f"{result.pool}/{result.device}" for result in each.claim.allocation_results] or "-",
+                )
         yield from table.lines(paint, wide=wide)
         if len(held) > len(shown):
             rest = sum(holder.amount for holder in held[len(shown) :])
@@ -158,6 +186,7 @@ class NodeReport:
             **node_json(self.node, self.resources or None),
             "holders": [holder.as_json() for holder in self.holders],
             "devices": [row.as_json() for row in self.devices],
+            **({"notCounted": self.uncounted.as_json()} if self.uncounted else {}),
         }
 
 
@@ -177,7 +206,7 @@ def sort_nodes(nodes: Iterable[NodeRow], sort: str, resources: Sequence[str] = (
         # Per mille of the line, as integers for reproducible order.
         share = row.free * 1000 // row.line if row.line > 0 else -1
         by = {"name": 0, "free": -share, "used": share, "claims": -row.claims}[sort]
-        return not node.past, by, node.name
+        return not node.past, not node.past_uncounted, by, node.name
 
     return sorted(nodes, key=key)
 
@@ -187,8 +216,9 @@ def totals_of(nodes: Iterable[NodeRow]) -> list[ResourceRow]:
     sums: dict[str, list[int]] = {}
     for node in nodes:
         for row in node.rows:
-            total = sums.setdefault(row.resource, [0, 0, 0, 0, 0])
-            for index, amount in enumerate((row.line, row.requests, row.claims, row.overhead, row.free)):
+            total = sums.setdefault(row.resource, [0] * 6)
+            amounts = (row.line, row.requests, row.claims, row.overhead, row.free, row.uncounted)
+            for index, amount in enumerate(amounts):
                 total[index] += amount
     return [ResourceRow(name, *sums[name]) for name in sorted(sums, key=resource_order)]
 
@@ -220,13 +250,16 @@ def _overcommit_lines(past: list[NodeRow], of: int, paint: Paint) -> Iterator[st
     yield ""
 
 
-def cells_of(row: ResourceRow, bar: bool) -> list[str | Cell]:
-    """Return the cells of a row, with a bar if wanted."""
+def cells_of(row: ResourceRow, bar: bool, *, uncounted: bool = False) -> list[str | Cell]:
+    """Return the cells of a row, with a bar and with what is not counted if wanted."""
     name = row.resource
     color = "red" if row.free < 0 else ""
     amounts = [format_short(name, each) for each in (row.line, row.requests, row.claims, row.overhead)]
     cells: list[str | Cell] = [*amounts, Cell(format_short(name, row.free), color)]
     cells.append(Cell(percent(row.used, row.line), color))
+    if uncounted:
+        hidden = "red" if row.hidden_excess else ""
+        cells.append(Cell(format_short(name, row.uncounted) if row.uncounted else "-", hidden))
     if bar:
         cells.append(Cell(bar_of(row), BAR))
     return cells
@@ -250,5 +283,6 @@ def node_json(node: NodeRow, resources: Sequence[str] | None = None) -> dict[str
         "pods": format_amount("pods", node.pods),
         "podLine": format_amount("pods", node.pod_line),
         "pastLine": list(node.past),
+        **({"pastLineUncounted": list(node.past_uncounted)} if node.past_uncounted else {}),
         "resources": [row.as_json() for row in node.rows if resources is None or row.resource in resources],
     }

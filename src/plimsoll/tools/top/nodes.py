@@ -17,6 +17,7 @@ See KEP-5517, "Scheduler Internal Cache Update" (docs/spec/keps.md).
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -25,12 +26,13 @@ from plimsoll.api.forms import AccountingPolicy
 from plimsoll.api.identity import DeviceId
 from plimsoll.api.quantity import INT64_MAX, ZERO, Quantity
 from plimsoll.errors import InputError
-from plimsoll.ledger.amounts import is_huge_page
 from plimsoll.ledger.claims import effective_policy
 from plimsoll.ledger.entries import ChargeRule, LedgerEntry, LedgerLine
 from plimsoll.ledger.node_ledger import NodeLedger
-from plimsoll.ledger.units import PODS, STANDARD_RESOURCES, from_units, is_accounted, to_unit, units_to_nano
+from plimsoll.ledger.units import PODS, is_accounted, to_unit, units_to_nano
+from plimsoll.tools.amounts import format_amount, resource_order
 from plimsoll.tools.cluster_state import ClusterState
+from plimsoll.tools.uncounted import UncountedClaim, uncounted_on
 
 REQUESTS, CLAIMS, OVERHEAD = range(3)
 _COLUMNS = {
@@ -49,7 +51,10 @@ _COLUMNS = {
 
 @dataclass(frozen=True, slots=True)
 class ResourceRow:
-    """One resource of a node, in ledger units; negative `free` means past the line."""
+    """One resource of a node, in ledger units; negative `free` means past the line.
+
+    `uncounted` is what claims take in addition without being charged.
+    """
 
     resource: str
     line: int
@@ -57,12 +62,19 @@ class ResourceRow:
     claims: int
     overhead: int
     free: int
+    uncounted: int = 0
 
     @property
     def used(self) -> int:
         return self.requests + self.claims + self.overhead
 
+    @property
+    def hidden_excess(self) -> int:
+        """Amount past the line that only shows if uncounted claims are counted; 0 if there is none."""
+        return max(0, self.uncounted - self.free) if self.uncounted and self.free >= 0 else 0
+
     def as_json(self) -> dict[str, str]:
+        extra = {"notCounted": format_amount(self.resource, self.uncounted)} if self.uncounted else {}
         return {
             "resource": self.resource,
             "allocatable": format_amount(self.resource, self.line),
@@ -70,6 +82,7 @@ class ResourceRow:
             "claims": format_amount(self.resource, self.claims),
             "overhead": format_amount(self.resource, self.overhead),
             "free": format_amount(self.resource, self.free),
+            **extra,
         }
 
 
@@ -88,6 +101,11 @@ class NodeRow:
     def past(self) -> tuple[str, ...]:
         """Resources of which more is charged than allocatable."""
         return tuple(row.resource for row in self.rows if row.free < 0)
+
+    @property
+    def past_uncounted(self) -> tuple[str, ...]:
+        """Resources past their line only if uncounted claims are counted."""
+        return tuple(row.resource for row in self.rows if row.hidden_excess)
 
     def row(self, resource: str) -> ResourceRow:
         """Return the row of a resource; all zero if the node does not have it."""
@@ -125,18 +143,6 @@ class ResourceHolder:
         }
 
 
-def format_amount(resource: str, units: int) -> str:
-    """Format an amount in ledger units as a Kubernetes quantity."""
-    return str(units) if resource == PODS else str(from_units(resource, units))
-
-
-def resource_order(resource: str) -> tuple[int, str]:
-    """Return the sort key of a resource: cpu, memory, ephemeral-storage, huge pages, then by name."""
-    if resource in STANDARD_RESOURCES:
-        return STANDARD_RESOURCES.index(resource), ""
-    return (len(STANDARD_RESOURCES) if is_huge_page(resource) else len(STANDARD_RESOURCES) + 1), resource
-
-
 # -- node rows
 
 
@@ -148,19 +154,24 @@ def node_rows(cluster_state: ClusterState, *, names: Iterable[str] | None = None
     for name in wanted:
         index = snapshot.row_of(name)
         if index is not None:
-            nodes.append(node_row_of(snapshot.ledger(index)))
+            nodes.append(node_row_of(snapshot.ledger(index), uncounted_on(cluster_state, index)))
     return nodes
 
 
-def node_row_of(ledger: NodeLedger) -> NodeRow:
-    """Return the row of one ledger."""
+def node_row_of(ledger: NodeLedger, uncounted: Iterable[UncountedClaim] = ()) -> NodeRow:
+    """Return the row of one ledger; `uncounted` are the claims that it does not count."""
     columns = _claims_and_overhead(ledger)
+    missing: Counter[str] = Counter()
+    for each in uncounted:
+        missing[each.resource] += each.missing
     rows = []
     charged = (name for name, amount in ledger.requested.items() if amount)
-    for name in sorted({*ledger.allocatable, *charged, *columns} - {PODS}, key=resource_order):
+    for name in sorted({*ledger.allocatable, *charged, *columns, *missing} - {PODS}, key=resource_order):
         _, claims, overhead = columns.get(name, (0, 0, 0))
         line, taken = ledger.allocatable.get(name, 0), ledger.requested.get(name, 0)
-        rows.append(ResourceRow(name, line, taken - claims - overhead, claims, overhead, line - taken))
+        rows.append(
+            ResourceRow(name, line, taken - claims - overhead, claims, overhead, line - taken, missing[name])
+        )
     node = ledger.node
     return NodeRow(
         ledger.name,

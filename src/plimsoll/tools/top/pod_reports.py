@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from plimsoll.ledger.units import CPU, MEMORY
+from plimsoll.tools.amounts import format_short, resource_order
 from plimsoll.tools.colors import Paint
 from plimsoll.tools.columns import format_count
 from plimsoll.tools.top.device_reports import not_shown
 from plimsoll.tools.top.namespaces import NamespaceRow
-from plimsoll.tools.top.nodes import resource_order
 from plimsoll.tools.top.pods import PodRow
-from plimsoll.tools.top.table import Cell, Table, format_short
+from plimsoll.tools.top.table import Cell, Table
 
 Amounts = Mapping[str, tuple[int, int, int]]
 

@@ -17,8 +17,9 @@ from plimsoll.ledger.entries import make_entry
 from plimsoll.ledger.node_ledger import NodeLedger, pod_key
 from plimsoll.ledger.qos import pod_qos
 from plimsoll.ledger.units import is_accounted, to_unit
+from plimsoll.tools.amounts import format_amount, resource_order
 from plimsoll.tools.cluster_state import ClusterState
-from plimsoll.tools.top.nodes import entry_columns, format_amount, resource_order
+from plimsoll.tools.top.nodes import entry_columns
 
 
 @dataclass(frozen=True, slots=True)

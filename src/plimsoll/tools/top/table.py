@@ -1,7 +1,6 @@
 """`Table`: text table that is laid out first and colored afterwards, fitted to the terminal width.
 
-The last column may be a list of words, shortened with a count of the rest. `format_short` formats amounts for
-people: cores, and binary units with one digit.
+The last column may be a list of words, shortened with a count of the rest.
 """
 
 from __future__ import annotations
@@ -10,12 +9,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 
-from plimsoll.ledger.units import CPU, PODS, is_extended_resource
 from plimsoll.tools.colors import Paint
-from plimsoll.tools.top.nodes import format_amount
 
 _GAP = "  "
-_UNITS = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
 #: Minimum width of the last column.
 _LEAST = 18
 #: Color of a usage bar: each kind of mark has its own.
@@ -90,34 +86,3 @@ def _fit(cell: str | Cell | Sequence[str], room: int | None) -> str:
             return shown
     extra = f", +{len(cell) - 1} more" if len(cell) > 1 else ""
     return cell[0][: room - 3 - len(extra)] + "..." + extra
-
-
-def format_short(resource: str, units: int) -> str:
-    """Format an amount for people: exact for cores and counts, one decimal for bytes."""
-    if resource == CPU:
-        cores, milli = divmod(abs(units), 1000)
-        text = f"{cores}.{milli:03d}".rstrip("0").rstrip(".") if milli else str(cores)
-        return f"-{text}" if units < 0 else text
-    if resource == PODS or is_extended_resource(resource) or "/" in resource:
-        return format_amount(resource, units)
-    return short_bytes(units)
-
-
-def short_bytes(units: int) -> str:
-    """Format bytes with one decimal of the largest binary unit, truncated rather than rounded up."""
-    size, unit = abs(units), 0
-    while size >= 1024 ** (unit + 1) and unit < len(_UNITS) - 1:
-        unit += 1
-    integer, rest = divmod(size, 1024**unit)
-    tenth = rest * 10 // 1024**unit if integer < 1000 else 0
-    text = f"{integer}.{tenth}" if tenth else str(integer)
-    return f"{'-' if units < 0 else ''}{text}{_UNITS[unit]}"
-
-
-def percent(part: int, total: int) -> str:
-    """Format usage as a percentage; "over" if something is used of a resource the node does not have."""
-    if part < 0 or (total <= 0 and part == 0):
-        return "-"
-    if total <= 0:
-        return "over"
-    return f"{part * 100 // total}%"

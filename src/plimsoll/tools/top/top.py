@@ -16,6 +16,7 @@ from plimsoll.tools.top.nodes import holders, node_rows
 from plimsoll.tools.top.pod_reports import NamespacesReport, PodsReport
 from plimsoll.tools.top.pods import pod_rows
 from plimsoll.tools.top.pools import pool_rows
+from plimsoll.tools.top.uncounted_notes import note_uncounted
 
 #: Kinds that a view needs in addition to nodes and pods.
 _SHOWN = {"claims": "resourceclaims", "devices": "resourceslices", "pools": "resourceslices"}
@@ -52,8 +53,12 @@ def top(
         return _top_pods(cluster_state, namespace, name, resources, limit)
     if what == "claims":
         if name:
-            return ClaimsReport((claim_row(cluster_state, cluster_state.claim(name, namespace)),), alone=True)
-        return ClaimsReport(tuple(claim_rows(cluster_state, namespace)), limit)
+            claim = cluster_state.claim(name, namespace)
+            note = note_uncounted(cluster_state, claims={claim.metadata.key})
+            return ClaimsReport((claim_row(cluster_state, claim),), alone=True, uncounted=note)
+        rows = tuple(claim_rows(cluster_state, namespace))
+        shown = {(row.namespace, row.claim) for row in rows}
+        return ClaimsReport(rows, limit, uncounted=note_uncounted(cluster_state, claims=shown))
     if what == "devices":
         devices = device_rows(cluster_state)
         wanted = [row for row in devices if name in str(row.id) or name == row.node]
@@ -86,7 +91,7 @@ def _top_nodes(cluster_state: ClusterState, resources: tuple[str, ...], sort: st
     for resource in resources:
         if nodes and resource not in known:
             raise InputError(_missing("resource", resource, known))
-    return NodesReport(tuple(nodes), resources, limit)
+    return NodesReport(tuple(nodes), resources, limit, note_uncounted(cluster_state, nodes))
 
 
 def _top_node(cluster_state: ClusterState, name: str, resources: tuple[str, ...]) -> NodeReport:
@@ -96,7 +101,8 @@ def _top_node(cluster_state: ClusterState, name: str, resources: tuple[str, ...]
     held = holders(cluster_state, name)
     if resources:
         held = [each for each in held if each.resource in resources]
-    return NodeReport(nodes[0], tuple(held), tuple(device_rows(cluster_state, name)), resources)
+    devices = tuple(device_rows(cluster_state, name))
+    return NodeReport(nodes[0], tuple(held), devices, resources, note_uncounted(cluster_state, nodes))
 
 
 def _top_pods(

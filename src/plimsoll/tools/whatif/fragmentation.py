@@ -20,7 +20,7 @@ from plimsoll.ledger.units import CPU, MEMORY, PODS
 from plimsoll.scheduler.devices import DynamicResourcesFilter, NodeFit, node_state
 from plimsoll.scheduler.pod_info import PodInfo
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
-from plimsoll.tools.top.nodes import format_amount, resource_order
+from plimsoll.tools.amounts import format_amount, resource_order
 from plimsoll.tools.whatif.totals import FreeByNode
 
 #: Node states evaluated per class.

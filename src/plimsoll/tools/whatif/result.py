@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from plimsoll.tools.top.nodes import format_amount
+from plimsoll.tools.amounts import format_amount
+from plimsoll.tools.top.uncounted_notes import UncountedNote
 from plimsoll.tools.whatif.exhaustive import Proof
 from plimsoll.tools.whatif.fragmentation import Fragmentation
 from plimsoll.tools.whatif.outcome import (
@@ -72,6 +73,7 @@ class WhatifResult:
     more: tuple[ExtraCapacity, ...] = ()
     proof: Proof | None = None
     predictions: list[Prediction] = field(default_factory=list)
+    uncounted: UncountedNote = field(default_factory=UncountedNote)  #: after the changes
 
     @property
     def all_placed(self) -> bool:
@@ -118,6 +120,7 @@ class WhatifResult:
             "exhaustive": None if self.proof is None else _proof(self.proof),
             "as": {each.name: self._prediction(each) for each in self.predictions},
             "passedBy": list(self.passed_by),
+            **({"notCounted": self.uncounted.as_json()} if self.uncounted else {}),
         }
 
     def _prediction(self, prediction: Prediction) -> dict[str, Any]:

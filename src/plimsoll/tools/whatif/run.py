@@ -11,6 +11,7 @@ from collections.abc import Callable
 from plimsoll.scheduler.profile import SchedulerProfile
 from plimsoll.tools.cluster_state import ClusterState
 from plimsoll.tools.cluster_state.files import ProgressCallback, no_progress
+from plimsoll.tools.top.uncounted_notes import note_uncounted
 from plimsoll.tools.whatif.fragmentation import find_fragments
 from plimsoll.tools.whatif.kube_scheduler import OURS, find_kube_scheduler
 from plimsoll.tools.whatif.outcome import Name, compare_states, stem_of
@@ -69,6 +70,7 @@ def run_whatif(
             passed_by=tuple(after.passed_by),
             more=_more(after, added, {pending.pod for pending in outcome.pending}),
             proof=proof,
+            uncounted=note_uncounted(after.cluster_state),
         )
         look(after.cluster_state)
     for kube_scheduler in kube_schedulers:

@@ -9,10 +9,9 @@ from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from textwrap import wrap
 
+from plimsoll.tools.amounts import format_short, resource_order
 from plimsoll.tools.colors import Paint
 from plimsoll.tools.columns import format_table
-from plimsoll.tools.top.nodes import resource_order
-from plimsoll.tools.top.table import format_short
 from plimsoll.tools.whatif.exhaustive import Proof, ProofVerdict
 from plimsoll.tools.whatif.fragmentation import Fragmentation
 from plimsoll.tools.whatif.outcome import EvictedPod, Name, PodPlacement, PodPlacements, full_name, stem_of
@@ -34,6 +33,7 @@ def format_report(report: WhatifResult, paint: Paint, *, wide: bool = False) -> 
     for section in (
         _pending(report, paint),
         _pods(report, paint, wide),
+        report.uncounted.lines(paint),
         _evicted(report, paint, wide),
         *(_prediction(report, each, paint, wide) for each in report.predictions),
         _proof(report.proof, paint, wide) if report.proof is not None else (),

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
+from plimsoll.tools.amounts import format_amount, resource_order
 from plimsoll.tools.cluster_state import ClusterState
-from plimsoll.tools.top.nodes import format_amount, resource_order
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from textwrap import wrap
 
+from plimsoll.tools.amounts import format_amount
 from plimsoll.tools.colors import Paint
-from plimsoll.tools.top.nodes import ResourceRow, format_amount
+from plimsoll.tools.top.nodes import ResourceRow
 from plimsoll.up.demo.two_ledgers import SeparateLedgers
 
 DATABASE, WEB = "database", "web"

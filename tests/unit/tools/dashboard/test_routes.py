@@ -22,6 +22,7 @@ def test_the_overview() -> None:
             "nodes": 3,
             "nodesReady": 3,
             "nodesPast": 0,
+            "nodesPastUncounted": 0,
             "pods": 15,
             "pending": 3,
             "claims": 7,
@@ -60,6 +61,7 @@ def test_nodes_are_explained_column_by_column() -> None:
                     "requests": row.requests,
                     "claims": row.claims,
                     "overhead": row.overhead,
+                    "uncounted": row.uncounted,
                 }
         assert found["devices"] == {
             "cpu.example.com": {"all": [1] * 3, "free": [0] * 3, "partly": [1] * 3, "taken": [0] * 3},

@@ -10,13 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plimsoll.errors import InputError
+from plimsoll.tools.amounts import format_short, percent, short_bytes
 from plimsoll.tools.cluster_state import ClusterObjects, ClusterState, Source, read_cluster_state
 from plimsoll.tools.cluster_state.objects import Gap
 from plimsoll.tools.colors import PLAIN, Paint
 from plimsoll.tools.report import Report
 from plimsoll.tools.top.node_reports import NodesReport, bar_of
 from plimsoll.tools.top.nodes import ResourceRow
-from plimsoll.tools.top.table import Cell, Table, format_short, percent, short_bytes
+from plimsoll.tools.top.table import Cell, Table
 from plimsoll.tools.top.top import VIEWS, top
 from tests.dumps import USECASES, big_cluster, make_cluster_state, usecase_dump
 from tests.outputs import GOLDEN_DIR, check_json_fields, check_output

@@ -15,13 +15,15 @@ from msgspec.structs import replace
 from plimsoll.api.forms import Form, device_forms, read_device, read_device_class
 from plimsoll.api.forms.statuses import status_form
 from plimsoll.api.identity import DeviceId
-from plimsoll.api.resource import Device, DeviceClass
+from plimsoll.api.resource import Device
 from plimsoll.ledger.claims import ChargedClaim, charge_results, find_requested_class
 from plimsoll.ledger.units import PODS, is_accounted
 from plimsoll.tools.audit.charges import AuditedClaim, amounts_of, charged_claims, format_amounts
 from plimsoll.tools.audit.facts import AuditFacts, subject_of
 from plimsoll.tools.audit.findings import AuditSeverity, Check, CheckProblem
-from plimsoll.tools.audit.node_resources import NodeResourceGuess, guess_node_resources
+from plimsoll.tools.cluster_state.assumed_mappings import may_serve
+from plimsoll.tools.cluster_state.node_resources import NodeResourceGuess, guess_node_resources
+from plimsoll.tools.top.uncounted_notes import AnnotationSuggestion, annotation_value
 
 #: Combinations of equally named devices tried to explain a charge.
 _COMBINATIONS = 256
@@ -76,7 +78,7 @@ def find_mappings_missing(facts: AuditFacts) -> Iterator[CheckProblem]:
             tally.add(facts, id, node)
     charging = [each for each in facts.classes.values() if read_device_class(each).charges]
     for (driver, resource), tally in sorted(tallies.items()):
-        if any(_may_serve(each, driver) for each in charging):
+        if any(may_serve(each, driver) for each in charging):
             continue
         first = tally.guess
         assert first is not None
@@ -85,15 +87,24 @@ def find_mappings_missing(facts: AuditFacts) -> Iterator[CheckProblem]:
             f"Driver/{driver}",
             f"{verb} {resource} of nodes ({first.why}), but its devices have no mapping to {resource}",
             (tally.describe(),),
-            key=resource,
-            severity=AuditSeverity.WARNING if first.sure else AuditSeverity.INFO,
+            _suggest_annotation(facts, driver, first),
+            resource,
+            AuditSeverity.WARNING if first.sure else AuditSeverity.INFO,
         )
 
 
-def _may_serve(device_class: DeviceClass, driver: str) -> bool:
-    """Return whether a class may select devices of a driver, judging by its selectors' text."""
-    texts = [selector.cel.expression for selector in device_class.spec.selectors if selector.cel is not None]
-    return not texts or any(driver in text for text in texts)
+def _suggest_annotation(facts: AuditFacts, driver: str, guess: NodeResourceGuess) -> str:
+    """Return the fix with the annotation of the class that selects the driver's devices; "" if none does."""
+    serving = [
+        name for name, each in facts.classes.items() if each.spec.selectors and may_serve(each, driver)
+    ]
+    if not serving:
+        return ""
+    suggestion = AnnotationSuggestion(serving[0], annotation_value([guess]), driver)
+    return (
+        "enable the driver's mappings and the feature gate DRANodeAllocatableResources, or annotate "
+        f"its DeviceClass: {suggestion.command}"
+    )
 
 
 # -- equal device names of two drivers

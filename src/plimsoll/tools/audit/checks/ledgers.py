@@ -6,11 +6,12 @@ KEP-5517 is about this problem: pod requests and claims accounted separately on 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from plimsoll.api.core import Pod
 from plimsoll.api.forms import AccountingPolicy
 from plimsoll.api.identity import DeviceId
+from plimsoll.api.resource import ResourceClaim
 from plimsoll.ledger.claims import ChargedClaim
 from plimsoll.ledger.messages import format_reason
 from plimsoll.ledger.node_ledger import Discrepancy, NodeLedger
@@ -18,20 +19,21 @@ from plimsoll.ledger.requests import is_pod_level_resource
 from plimsoll.ledger.units import PODS, is_extended_resource, to_unit
 from plimsoll.ledger.verdict import Cause, Reason
 from plimsoll.scheduler.snapshot.verify import verify
+from plimsoll.tools.amounts import format_amount
 from plimsoll.tools.audit.charges import (
     AuditedClaim,
-    UncountedClaim,
     amounts_of,
     charged_claims,
     format_amounts,
-    requests_with_claim,
     uncounted_claims,
 )
 from plimsoll.tools.audit.checks.drivers import is_of_other_driver
 from plimsoll.tools.audit.facts import AuditFacts, subject_of
 from plimsoll.tools.audit.findings import AuditSeverity, Check, CheckProblem
-from plimsoll.tools.audit.node_resources import taken_by
-from plimsoll.tools.top.nodes import ResourceHolder, format_amount, holders, node_row_of
+from plimsoll.tools.cluster_state.node_resources import taken_by
+from plimsoll.tools.top.nodes import ResourceHolder, holders, node_row_of
+from plimsoll.tools.top.uncounted_notes import suggest_annotations
+from plimsoll.tools.uncounted import UncountedClaim, requests_with_claim
 
 #: Holders of a node listed by name.
 _HOLDERS = 6
@@ -137,6 +139,7 @@ def find_nodes_past_line_uncounted(facts: AuditFacts) -> Iterator[CheckProblem]:
             f"{what}{format_amount(resource, missing)} taken by claims that are not charged, "
             f"of {format_amount(resource, line)}: {format_amount(resource, booked + missing - line)} over",
             tuple(map(_describe_uncounted, sorted(found, key=_largest_first))),
+            _fix_uncounted(found),
             key=resource,
             severity=AuditSeverity.ERROR if sure else AuditSeverity.WARNING,
         )  # fmt: skip
@@ -157,9 +160,21 @@ def find_claims_not_counted(facts: AuditFacts) -> Iterator[CheckProblem]:
                 else f"the device has {uncounted.why} and no mapping to {uncounted.resource}",
                 *(f"used by Pod/{pod.metadata.full_name}" for pod in uncounted.pods[:3]),
             ),
+            _fix_uncounted([uncounted]),
             key=uncounted.resource,
             severity=AuditSeverity.WARNING if uncounted.sure else AuditSeverity.INFO,
         )
+
+
+def _fix_uncounted(found: Iterable[UncountedClaim]) -> str:
+    """Return the fix with the annotations that would count these claims; "" if there are none."""
+    commands = [each.command for each in suggest_annotations(found)]
+    if not commands:
+        return ""
+    return (
+        "let the driver publish mappings, request in the pod what the claim takes, or annotate the "
+        f"DeviceClass: {'; '.join(commands)}"
+    )
 
 
 def _largest_first(uncounted: UncountedClaim) -> tuple[int, str]:
@@ -244,6 +259,8 @@ def find_charges_not_recorded(facts: AuditFacts) -> Iterator[CheckProblem]:
     for each in charged_claims(facts):
         if each.recorded is not None or not isinstance(each.priced, ChargedClaim):
             continue
+        if is_assumed(facts, each.claim):
+            continue  # nobody could record it: the mapping exists only here
         amounts = format_amounts(amounts_of(each.priced))
         name = each.claim.metadata.name
         if each.any_recorded:
@@ -263,6 +280,13 @@ def find_charges_not_recorded(facts: AuditFacts) -> Iterator[CheckProblem]:
             ),
             key=name,
         )
+
+
+def is_assumed(facts: AuditFacts, claim: ResourceClaim) -> bool:
+    """Return whether the mappings of a claim's devices are assumed (`--assume-mapping`)."""
+    mappings = facts.cluster_state.assumed_mappings
+    drivers = {result.driver for result in claim.allocation_results}
+    return mappings is not None and drivers <= mappings.drivers.keys()
 
 
 def _devices(charged_claim: ChargedClaim) -> str:

@@ -27,7 +27,7 @@ from plimsoll.errors import InputError
 from plimsoll.ledger.units import CPU, from_units
 from plimsoll.tools.audit.facts import AuditFacts, subject_of
 from plimsoll.tools.audit.findings import AuditSeverity, Check, CheckProblem
-from plimsoll.tools.audit.node_resources import SURE, guess_node_resources
+from plimsoll.tools.cluster_state.node_resources import KNOWN_DRIVERS, guess_node_resources
 
 _NUMA_NAMES = ("numaNode", "numaNodeID", "numa")
 #: Differences below one CPU (in milli) are due to rounding.
@@ -239,7 +239,7 @@ def find_cpu_mismatches(facts: AuditFacts) -> Iterator[CheckProblem]:
                 driver,
                 None if cpus.sure else AuditSeverity.INFO,
             )
-        elif driver in SURE and line - usable >= _ONE_CPU:
+        elif driver in KNOWN_DRIVERS and line - usable >= _ONE_CPU:
             yield CheckProblem(
                 f"Node/{name}",
                 f"the kubelet has {_cpu(line)} CPUs allocatable, {driver} manages {_cpu(cpus.managed)}: "
@@ -249,7 +249,7 @@ def find_cpu_mismatches(facts: AuditFacts) -> Iterator[CheckProblem]:
                 f"reserved CPUs should both leave {_cpu(usable)}",
                 driver,
             )
-        elif driver in SURE and usable - line >= _ONE_CPU:
+        elif driver in KNOWN_DRIVERS and usable - line >= _ONE_CPU:
             spare = usable - line // _ONE_CPU * _ONE_CPU
             yield CheckProblem(
                 f"Node/{name}",
@@ -275,7 +275,7 @@ def find_shared_pools_empty(facts: AuditFacts) -> Iterator[CheckProblem]:
         line = node.status.allocatable[CPU].milli() if node and CPU in node.status.allocatable else 0
         if not cpus.managed or cpus.held < cpus.managed or cpus.shared:
             continue
-        if driver not in SURE and line - cpus.managed >= _ONE_CPU:
+        if driver not in KNOWN_DRIVERS and line - cpus.managed >= _ONE_CPU:
             continue  # it manages some of the CPUs, and there are others
         without = [pod for pod in by_node.get(name, []) if not _has_cpus_of(facts, pod, driver)]
         if without:

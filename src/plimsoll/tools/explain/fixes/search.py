@@ -25,13 +25,14 @@ from plimsoll.scheduler.preemption.budgets import DisruptionBudgets
 from plimsoll.scheduler.preemption.node_filter import NodeFilter
 from plimsoll.scheduler.preemption.victims import Victims, select_victims_quickly
 from plimsoll.scheduler.reasons import NodeReason, Rule
+from plimsoll.tools.amounts import format_amount
 from plimsoll.tools.explain.fixes.fix import Fix, FixStep
 from plimsoll.tools.explain.fixes.steps import propose_change, with_pod
 from plimsoll.tools.explain.node_reasons import may_charge_more
 from plimsoll.tools.explain.pod_view import PodView
 from plimsoll.tools.explain.text import FixKind, pluralize
 from plimsoll.tools.explain.tree import NodeGroup
-from plimsoll.tools.top.nodes import ResourceHolder, format_amount, holders
+from plimsoll.tools.top.nodes import ResourceHolder, holders
 
 #: Nodes tried per group, and in total.
 NODES_PER_GROUP = 2

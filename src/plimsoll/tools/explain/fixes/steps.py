@@ -41,6 +41,7 @@ from plimsoll.scheduler.filters.volume_zone import VolumeZoneMessage
 from plimsoll.scheduler.pod_info import PodInfo
 from plimsoll.scheduler.reasons import NodeReason, Rule
 from plimsoll.scheduler.topology.affinity_terms import read_terms
+from plimsoll.tools.amounts import format_amount
 from plimsoll.tools.explain.attributes import DRIVER, attributes_read, value_text
 from plimsoll.tools.explain.claim_users import pods_using
 from plimsoll.tools.explain.fixes.fix import FixStep
@@ -56,7 +57,6 @@ from plimsoll.tools.explain.pod_reasons import selector_text
 from plimsoll.tools.explain.pod_view import PodView
 from plimsoll.tools.explain.requests import find_request_selectors
 from plimsoll.tools.explain.text import FixKind
-from plimsoll.tools.top.nodes import format_amount
 
 #: Prefix of taints of unhealthy nodes, which pods should not tolerate.
 _CONDITION_TAINTS = "node.kubernetes.io/"

@@ -13,7 +13,13 @@ export function used(row) {
 
 /** Return whether a node has or uses any of a resource (it may report huge page sizes as 0). */
 export function isPresent(row) {
-  return Boolean(row.line || used(row));
+  return Boolean(row.line || used(row) || row.uncounted);
+}
+
+/** Return the amount past the line that only shows if uncounted claims are counted; 0 if there is none. */
+export function hiddenExcess(row) {
+  const free = row.line - used(row);
+  return row.uncounted && free >= 0 ? Math.max(0, row.uncounted - free) : 0;
 }
 
 /** Describe a bar as text, for screen readers and tooltips. */
@@ -23,7 +29,8 @@ export function describeBar(resource, row) {
   const usage = parts.length ? parts.join(", ") : "nothing used";
   const free = row.line - used(row);
   const end = free < 0 ? `${amount(resource, -free)} PAST THE LINE` : `${amount(resource, free)} free`;
-  return `${resource}: ${usage}; ${end}; line ${textOf("line")}`;
+  const uncounted = row.uncounted > 0 ? `; ${amount(resource, row.uncounted)} not counted` : "";
+  return `${resource}: ${usage}; ${end}; line ${textOf("line")}${uncounted}`;
 }
 
 /** The bar without text. */
@@ -54,6 +61,7 @@ export function Bar({ resource, row }) {
         ? html`<b class="past-text">${amount(resource, -free)} past</b>`
         : html`<b>${amount(resource, free)}</b> free`}
       <span class="of"> of ${amount(resource, row.line)}</span>
+      ${row.uncounted > 0 && html`<span class=${hiddenExcess(row) ? "past-text" : "muted"}>, ${amount(resource, row.uncounted)} not counted</span>`}
     </span>
   </span>`;
 }
@@ -87,8 +95,10 @@ export function LedgerCard({ resource, row }) {
     <span role="img" aria-label=${describeBar(resource, row)} title=${describeBar(resource, row)}><${Track} row=${row} /></span>
     <dl class="numbers">
       ${PARTS.map((key) => html`<div><dt><span class=${`swatch seg-${key}`}></span>${key}</dt><dd title=${exact(key)}>${amount(resource, row[key])}</dd></div>`)}
+      ${row.uncounted > 0 && html`<div><dt>not counted</dt><dd title=${exact("uncounted")}>${amount(resource, row.uncounted)}</dd></div>`}
       <div class="share-of"><dt class="unseen">total</dt><dd>${percent(used(row), row.line)}<span class="unseen"> used</span></dd></div>
     </dl>
+    ${hiddenExcess(row) > 0 && html`<p class="closed past-text">${amount(resource, hiddenExcess(row))} past the line with claims that are not counted.</p>`}
     ${row.closed > 0 && html`<p class="closed" title=${exact("closed")}>${amount(resource, row.closed)} of the free amount is on unschedulable nodes.</p>`}
   </section>`;
 }

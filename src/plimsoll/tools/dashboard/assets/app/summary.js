@@ -32,14 +32,16 @@ export function Summary({ data }) {
     ${gaps.length > 0 &&
     html`<div class="notice is-warning"><${Icon} name="warn" /><div><b>Some resources could not be read;</b> numbers may be too low.
       <ul>${gaps.map((gap) => html`<li>${gap}</li>`)}</ul></div></div>`}
+    <${NotCounted} of=${data.notCounted} />
+    ${data.assumedMapping && html`<div class="notice"><div>Assumed mapping: ${data.assumedMapping}.</div></div>`}
     <div class="tiles">
       ${counts.nodesPast != null &&
       html`<${Tile}
-        href=${to([], { show: counts.nodesPast ? "past" : "" })}
-        tone=${counts.nodesPast ? "bad" : "good"}
+        href=${to([], { show: counts.nodesPast ? "past" : counts.nodesPastUncounted ? "uncounted" : "" })}
+        tone=${counts.nodesPast ? "bad" : counts.nodesPastUncounted ? "warn" : "good"}
         number=${count(counts.nodesPast)}
         what=${counts.nodesPast === 1 ? "node past its line" : "nodes past their line"}
-        note=${`of ${count(counts.nodes)}`}
+        note=${`of ${count(counts.nodes)}${counts.nodesPastUncounted ? `; ${count(counts.nodesPastUncounted)} more with claims that are not counted` : ""}`}
       />`}
       <${Tile} href="#/pending" tone=${counts.pending ? "warn" : "good"} number=${count(counts.pending)} what=${counts.pending === 1 ? "pod pending" : "pods pending"} note=${`of ${count(counts.pods)}`} />
       <${Tile}
@@ -54,6 +56,15 @@ export function Summary({ data }) {
     </div>
     ${counts.pending > 0 && html`<${PendingFew} of=${pending.data} number=${counts.pending} />`}
   </section>`;
+}
+
+/** Claims that take node resources without a mapping, and the annotation that counts them. */
+export function NotCounted({ of }) {
+  if (!of || !of.claims.length) return null;
+  return html`<div class="notice is-warning not-counted" role="status"><${Icon} name="warn" /><div><b>Not counted:</b> ${of.text}.
+    ${of.pastLineText.length > 0 && html`<ul>${of.pastLineText.map((one) => html`<li class="past-text">${one}</li>`)}</ul>`}
+    ${of.annotations.length > 0 &&
+    html`<details><summary>Count them: start with --assume-mapping, or apply</summary><pre><code>${of.annotations.map((one) => one.yaml).join("\n---\n")}</code></pre></details>`}</div></div>`;
 }
 
 /** The first pending pods. Placeholders keep the layout stable until they are loaded. */

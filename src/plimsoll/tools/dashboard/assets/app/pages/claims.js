@@ -26,7 +26,8 @@ function Devices({ of }) {
 /** Charges of a claim to its node. */
 function Charges({ of }) {
   if (of.problem) return html`<${Badge} tone="bad">error<//><span class="under">${of.problem}</span>`;
-  if (!of.charges.length) return html`<span class="muted">nothing</span>`;
+  const uncounted = Object.entries(of.notCounted || {}).map(([resource, text]) => html`<span class="block">${resource} <b>${shorten(resource, text)}</b> <${Badge} tone="warn">not counted<//></span>`);
+  if (!of.charges.length) return uncounted.length ? uncounted : html`<span class="muted">nothing</span>`;
   return html`${of.charges.map((one) => html`<span class="block" title=${`${one.amount} by ${one.rule}`}>${one.resource} <b>${shorten(one.resource, one.amount)}</b>${one.rule === "perPod" && html` <span class="muted">per pod</span>`}${one.drawn != null && html` <span class="muted">${one.drawn} drawn</span>`}</span>`)}
     ${!of.booked && html`<span class="under">not charged yet</span>`}`;
 }

@@ -4,6 +4,7 @@ import { useApi } from "../store.js";
 import { links } from "../router.js";
 import { Badge, ClaimLink, Head, InlineList, Loadable, PodLink } from "../components.js";
 import { LedgerCard, Legend, isPresent } from "../bars.js";
+import { NotCounted } from "../summary.js";
 import { Table } from "../table.js";
 import { Topology } from "../topology.js";
 import { DeviceTable } from "../devices.js";
@@ -50,6 +51,7 @@ function NodeDetails({ data }) {
   const resources = [...new Set((data.holders || []).map((row) => row.resource))];
   return html`${(data.taints || []).length > 0 &&
     html`<p class="taints">Taints: ${data.taints.map((taint) => html`<code>${typeof taint === "string" ? taint : `${taint.key}${taint.value ? `=${taint.value}` : ""}:${taint.effect}`}</code> `)}</p>`}
+    <${NotCounted} of=${data.notCounted} />
     <section aria-labelledby="node-ledger">
       <div class="section-head"><h2 id="node-ledger">Ledger</h2><${Legend} /></div>
       <div class="cards">${(data.rows || []).filter(isPresent).map((row) => html`<${LedgerCard} key=${row.resource} resource=${row.resource} row=${row} />`)}</div>

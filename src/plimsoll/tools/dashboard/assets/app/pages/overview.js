@@ -22,12 +22,14 @@ export function computeRows(nodes) {
     let past = 0;
     let fullest = 0;
     let claims = false;
+    let hidden = 0;
     const free = {};
     for (const resource of nodes.resources) {
       const column = nodes.columns[resource];
       const line = column.line[i];
       const used = column.requests[i] + column.claims[i] + column.overhead[i];
       if (used > line) past += 1;
+      else if (used + column.uncounted[i] > line) hidden += 1;
       if (column.claims[i]) claims = true;
       free[resource] = line - used;
       const share = line > 0 ? used / line : used > 0 ? 2 : 0;
@@ -36,7 +38,7 @@ export function computeRows(nodes) {
     const devices = { all: 0, free: 0, partly: 0, taken: 0 };
     for (const one of Object.values(nodes.devices || {})) for (const key of Object.keys(devices)) devices[key] += one[key][i];
     const down = nodes.ready[i] === false || nodes.unschedulable[i] === true;
-    return { i, name, past, fullest, claims, free, devices, down, pods: nodes.pods[i] };
+    return { i, name, past, hidden, fullest, claims, free, devices, down, pods: nodes.pods[i] };
   });
   return rows;
 }
@@ -44,6 +46,7 @@ export function computeRows(nodes) {
 const FILTERS = {
   "": ["All nodes", () => true],
   past: ["Past the line", (row) => row.past > 0],
+  uncounted: ["Past the line with claims not counted", (row) => row.hidden > 0],
   full: ["Nearly full (90% or more)", (row) => row.fullest >= FULL],
   claims: ["With claims", (row) => row.claims],
   devices: ["With available devices", (row) => row.devices.free + row.devices.partly > 0],
@@ -66,7 +69,7 @@ export function filterAndSort(rows, { q, show, sort }) {
   else if (sort.startsWith("free:")) {
     const resource = sort.slice(5);
     found.sort((a, b) => (a.free[resource] ?? Infinity) - (b.free[resource] ?? Infinity) || name(a, b));
-  } else found.sort((a, b) => b.past - a.past || b.fullest - a.fullest || name(a, b));
+  } else found.sort((a, b) => b.past - a.past || b.hidden - a.hidden || b.fullest - a.fullest || name(a, b));
   return found;
 }
 
@@ -80,7 +83,7 @@ export function Overview({ query }) {
 
 /** Return the resources that at least one node has or uses. */
 function present(data) {
-  return data.resources.filter((name) => ["line", "requests", "claims", "overhead"].some((key) => data.columns[name][key].some(Boolean)));
+  return data.resources.filter((name) => ["line", "requests", "claims", "overhead", "uncounted"].some((key) => data.columns[name][key].some(Boolean)));
 }
 
 function Nodes({ data, query }) {
@@ -144,8 +147,8 @@ function NodeRow({ data, row, resources, devices, grid, focus }) {
     html`<span role="cell" class="node-devices"><${DeviceCount} of=${row.devices} /></span>`}
     ${resources.map((resource) => {
       const column = data.columns[resource];
-      const one = { line: column.line[row.i], requests: column.requests[row.i], claims: column.claims[row.i], overhead: column.overhead[row.i] };
-      return html`<span role="cell" class="bar-cell"><span class="bar-name" aria-hidden="true">${resource}</span>${one.line || one.requests || one.claims || one.overhead ? html`<${Bar} resource=${resource} row=${one} />` : html`<span class="muted">none</span>`}</span>`;
+      const one = { line: column.line[row.i], requests: column.requests[row.i], claims: column.claims[row.i], overhead: column.overhead[row.i], uncounted: column.uncounted[row.i] };
+      return html`<span role="cell" class="bar-cell"><span class="bar-name" aria-hidden="true">${resource}</span>${one.line || one.requests || one.claims || one.overhead || one.uncounted ? html`<${Bar} resource=${resource} row=${one} />` : html`<span class="muted">none</span>`}</span>`;
     })}
   </div>`;
 }

@@ -1,0 +1,112 @@
+"""Recognition of devices that are node resources without a mapping: CPUs, memory, huge pages.
+
+The only place that decides it; the claims of such devices are "not counted" (`tools/uncounted.py`), or
+counted on request (`assumed_mappings.py`). Drivers of node resources are known by name (`KNOWN_DRIVERS`), or
+declared by a DeviceClass with managesNodeAllocatableResources. For other drivers, the names of driver,
+capacities and attributes are a hint only, and findings are worded accordingly. A capacity called memory is no
+hint: GPUs have their own memory.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from plimsoll.api.quantity import ZERO, Quantity
+from plimsoll.api.resource import Device, DeviceAttribute, DeviceRequestAllocationResult
+from plimsoll.ledger.units import CPU, MEMORY
+
+#: Drivers that allocate node resources.
+KNOWN_DRIVERS: Mapping[str, str] = {"dra.cpu": CPU, "dra.memory": MEMORY}
+_CPU_CAPACITIES = frozenset({"cpu", "cpus"})
+_MEMORY_CAPACITIES = frozenset({"memory", "size"})
+#: Words in the name of a driver, such as cpu.example.com.
+_DRIVER_WORDS = {"cpu": CPU, "cpus": CPU, "memory": MEMORY, "hugepages": MEMORY}
+_HUGE_PAGES = "hugepages-"
+_ONE = Quantity.of(1)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeResourceGuess:
+    """Amount of a node resource that a device represents or seems to represent."""
+
+    resource: str
+    amount: Quantity
+    sure: bool
+    why: str  #: evidence
+    capacity: str = ""  #: capacity that holds the amount
+
+
+def guess_node_resources(driver: str, device: Device) -> Iterator[NodeResourceGuess]:
+    """Yield the node resource that an entire device represents, if any."""
+    known = KNOWN_DRIVERS.get(driver, "")
+    named = known or _named_resource(driver)
+    for name, entry in device.capacity.items():
+        resource = _capacity_resource(name, named, device)
+        if resource:
+            yield NodeResourceGuess(resource, entry.value or ZERO, bool(known), f"capacity {name}", name)
+            return
+    for name, attribute in device.attributes.items():
+        last = _last_part(name)
+        count = attribute.int_value or 0
+        if last == "cpuid":
+            yield NodeResourceGuess(CPU, _ONE, bool(known), f"attribute {name}")
+            return
+        if last == "numcpus" and count > 0:
+            yield NodeResourceGuess(CPU, Quantity.of(count), bool(known), f"attribute {name}")
+            return
+    if known == CPU:
+        yield NodeResourceGuess(CPU, _ONE, True, f"driver {driver}")
+
+
+def taken_by(
+    result: DeviceRequestAllocationResult, device: Device, declared: bool = False
+) -> Iterator[NodeResourceGuess]:
+    """Yield the node resources an allocation takes: its share, or the entire device.
+
+    `declared`: its class declares that its devices are node resources, so that there is no doubt.
+    """
+    if result.admin_access:
+        return
+    for guess in guess_node_resources(result.driver, device):
+        consumed = result.consumed_capacity.get(guess.capacity)
+        amount = guess.amount if consumed is None else consumed
+        if consumed is None and device.allow_multiple_allocations and result.consumed_capacity:
+            continue  # a share of something else
+        yield replace(guess, amount=amount, sure=guess.sure or declared)
+
+
+def _last_part(name: str) -> str:
+    return name.rpartition("/")[2].lower()
+
+
+def _named_resource(driver: str) -> str:
+    """Return the resource that the name of a driver suggests."""
+    words = re.split(r"[.\-]", driver.lower())
+    return next((_DRIVER_WORDS[word] for word in words if word in _DRIVER_WORDS), "")
+
+
+def _capacity_resource(name: str, named: str, device: Device) -> str:
+    last = _last_part(name)
+    if last in _CPU_CAPACITIES:
+        return CPU
+    if last.startswith(_HUGE_PAGES):
+        return _HUGE_PAGES + _page_size(last.removeprefix(_HUGE_PAGES))
+    if named == MEMORY and last in _MEMORY_CAPACITIES:
+        size = _huge_page_size(device.attributes)
+        return _HUGE_PAGES + size if size else MEMORY
+    return ""
+
+
+def _huge_page_size(attributes: Mapping[str, DeviceAttribute]) -> str:
+    """Return the page size of a device of huge pages (attributes hugeTLB and pageSize); "" for others."""
+    by_name = {_last_part(name): attribute for name, attribute in attributes.items()}
+    huge, size = by_name.get("hugetlb"), by_name.get("pagesize")
+    if huge is None or huge.bool_value is not True or size is None or not size.string_value:
+        return ""
+    return _page_size(size.string_value.lower())
+
+
+def _page_size(text: str) -> str:
+    return text.replace("ki", "Ki").replace("mi", "Mi").replace("gi", "Gi")

@@ -1,0 +1,192 @@
+"""Notes about claims that are not counted, with the annotation that counts them; the same in all tools."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence, Set
+from dataclasses import dataclass
+from typing import Any
+
+from plimsoll.api.codec import encode
+from plimsoll.api.forms import CLASS_KEY, Form, write_device
+from plimsoll.api.resource import Device
+from plimsoll.tools.amounts import format_amount, format_short, resource_order
+from plimsoll.tools.cluster_state import ClusterState
+from plimsoll.tools.cluster_state.assumed_mappings import suggested_rule
+from plimsoll.tools.cluster_state.node_resources import NodeResourceGuess
+from plimsoll.tools.colors import Paint
+from plimsoll.tools.columns import format_count
+from plimsoll.tools.top.nodes import NodeRow, node_rows
+from plimsoll.tools.uncounted import UncountedClaim, uncounted_claims
+
+OPTION = "--assume-mapping"
+#: Nodes and classes listed by name.
+_LISTED = 3
+
+
+@dataclass(frozen=True, slots=True)
+class AnnotationSuggestion:
+    """Annotation of a DeviceClass by which its claims are counted."""
+
+    device_class: str
+    value: str
+    driver: str
+
+    def yaml_lines(self) -> list[str]:
+        return [
+            "apiVersion: resource.k8s.io/v1",
+            "kind: DeviceClass",
+            "metadata:",
+            f"  name: {self.device_class}",
+            "  annotations:",
+            f"    {CLASS_KEY}: '{self.value}'",
+        ]
+
+    @property
+    def command(self) -> str:
+        return f"kubectl annotate deviceclass {self.device_class} {CLASS_KEY}='{self.value}'"
+
+    def as_json(self) -> dict[str, str]:
+        return {
+            "deviceClass": self.device_class,
+            "driver": self.driver,
+            "annotation": self.value,
+            "yaml": "\n".join(self.yaml_lines()),
+        }
+
+
+def suggest_annotations(found: Iterable[UncountedClaim]) -> list[AnnotationSuggestion]:
+    """Return the annotations that would count these claims, by class."""
+    guesses: dict[tuple[str, str], dict[str, NodeResourceGuess]] = {}
+    for each in found:
+        if each.device_class and not each.priced:
+            by_resource = guesses.setdefault((each.device_class, each.driver), {})
+            by_resource.setdefault(each.resource, each.guess)
+    return [
+        AnnotationSuggestion(name, annotation_value(by_resource.values()), driver)
+        for (name, driver), by_resource in sorted(guesses.items())
+    ]
+
+
+def annotation_value(guesses: Iterable[NodeResourceGuess]) -> str:
+    """Return the annotation of a class that maps such devices."""
+    rules = {guess.resource: suggested_rule(guess) for guess in guesses}
+    device = write_device(Device(), rules, Form.V1_36).view
+    mappings = device.node_allocatable_resource_mappings
+    return encode({"nodeAllocatableResourceMappings": mappings}).decode()
+
+
+@dataclass(frozen=True, slots=True)
+class UncountedNote:
+    """What is not counted on some nodes: claims, and nodes that are past their line because of them."""
+
+    claims: tuple[UncountedClaim, ...] = ()
+    nodes: tuple[NodeRow, ...] = ()  #: those with uncounted claims
+
+    def __bool__(self) -> bool:
+        return bool(self.claims)
+
+    @property
+    def past(self) -> list[NodeRow]:
+        """Nodes past their line only if these claims are counted."""
+        return [node for node in self.nodes if node.past_uncounted]
+
+    def summary(self) -> str:
+        """Return one line: how much is not counted, on how many nodes, of which drivers."""
+        total: Counter[str] = Counter()
+        for each in self.claims:
+            total[each.resource] += each.missing
+        amounts = [f"{name} {format_short(name, total[name])}" for name in sorted(total, key=resource_order)]
+        drivers = sorted({each.driver for each in self.claims})
+        claims = {each.claim.metadata.key for each in self.claims}
+        one = len(claims) == 1
+        verb = "take" if all(each.sure for each in self.claims) else "seem to take"
+        nodes = sorted({each.node for each in self.claims})
+        where = f"node {nodes[0]}" if len(nodes) == 1 else format_count(len(nodes), "node")
+        return (
+            f"{format_count(len(claims), 'claim')} of {', '.join(drivers)} "
+            f"{verb.replace('take', 'takes').replace('seem ', 'seems ') if one else verb} "
+            f"{', '.join(amounts)} of {where} without a mapping"
+        )
+
+    def past_lines(self) -> Iterator[str]:
+        """Yield the nodes past their line with these claims."""
+        for node in self.past[:_LISTED]:
+            for name in node.past_uncounted:
+                row = node.row(name)
+                yield (
+                    f"{node.name}: {name} {format_short(name, row.used + row.uncounted)} of "
+                    f"{format_short(name, row.line)} with them, "
+                    f"{format_short(name, row.hidden_excess)} past the line"
+                )
+        if len(self.past) > _LISTED:
+            yield f"and {format_count(len(self.past) - _LISTED, 'more node')}"
+
+    def lines(self, paint: Paint) -> Iterator[str]:
+        """Yield the note, nodes past their line, and how to count the claims; nothing if there are none."""
+        if not self.claims:
+            return
+        yield paint.yellow(f"Not counted: {self.summary()}.")
+        for line in self.past_lines():
+            yield paint.red(f"  {line}")
+        suggestions = suggest_annotations(self.claims)
+        if not suggestions:
+            yield f"{OPTION} counts them."
+            return
+        yield f"{OPTION} counts them here; this counts them everywhere (kubectl apply --server-side -f):"
+        for suggestion in suggestions[:_LISTED]:
+            yield from (f"  {line}" for line in suggestion.yaml_lines())
+
+    def notes(self) -> tuple[str, ...]:
+        """Return the note as single lines, without YAML."""
+        if not self.claims:
+            return ()
+        commands = "".join(f"; or: {each.command}" for each in suggest_annotations(self.claims)[:_LISTED])
+        return (f"not counted: {self.summary()}", *self.past_lines(), f"{OPTION} counts them{commands}")
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "claims": [uncounted_json(each) for each in self.claims],
+            "pastLine": [node.name for node in self.past],
+            "text": self.summary() if self.claims else "",
+            "pastLineText": list(self.past_lines()),
+            "annotations": [each.as_json() for each in suggest_annotations(self.claims)],
+        }
+
+
+def uncounted_json(each: UncountedClaim) -> dict[str, Any]:
+    return {
+        "namespace": each.claim.metadata.namespace,
+        "name": each.claim.metadata.name,
+        "node": each.node,
+        "resource": each.resource,
+        "amount": format_amount(each.resource, each.missing),
+        "driver": each.driver,
+        "deviceClass": each.device_class or None,
+        "sure": each.sure,
+    }
+
+
+def note_uncounted(
+    cluster_state: ClusterState,
+    nodes: Sequence[NodeRow] | None = None,
+    *,
+    claims: Set[tuple[str, str]] | None = None,
+) -> UncountedNote:
+    """Return what is not counted: in the cluster, or on some nodes, or of some claims."""
+    rows = node_rows(cluster_state) if nodes is None else nodes
+    affected = tuple(row for row in rows if any(each.uncounted for each in row.rows))
+    names = {row.name for row in affected}
+    if not names:
+        return UncountedNote()
+    found = uncounted_claims(cluster_state, names)
+    if claims is not None:
+        found = [each for each in found if each.claim.metadata.key in claims]
+        names = {each.node for each in found}
+    return UncountedNote(tuple(found), tuple(row for row in affected if row.name in names))
+
+
+def notes_about_nodes(cluster_state: ClusterState, names: Iterable[str]) -> tuple[str, ...]:
+    """Return what is not counted on some nodes, for explanations that name them."""
+    known = sorted({name for name in names if name})
+    return note_uncounted(cluster_state, node_rows(cluster_state, names=known)).notes() if known else ()

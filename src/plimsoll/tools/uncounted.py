@@ -1,0 +1,246 @@
+"""Claims that take node resources without being counted: no mapping, or no recorded charge.
+
+A driver that allocates CPUs, memory or huge pages without publishing mappings hides what its claims take from
+every ledger (KEP-5517, "Motivation"; docs/spec/keps.md). All tools show these amounts as "not counted", from
+here. The amounts are computed by the ledger's own rules under the policy Max, so that what pods request for
+their claims is not counted twice, and equal what `--assume-mapping` adds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from plimsoll.api.core import Pod
+from plimsoll.api.forms import ClaimCharge, ResourceCharge, read_device_class
+from plimsoll.api.pod_claims import resolve_claim_names
+from plimsoll.api.quantity import ZERO, Quantity
+from plimsoll.api.resource import ResourceClaim
+from plimsoll.ledger.claims import (
+    ChargeContext,
+    ChargedClaim,
+    charge_claim,
+    find_referring_containers,
+    find_requested_class,
+)
+from plimsoll.ledger.entries import LedgerEntry, compute_node_amounts
+from plimsoll.ledger.node_ledger import NodeLedger
+from plimsoll.ledger.requests import is_pod_level_resource
+from plimsoll.ledger.units import is_accounted, to_unit
+from plimsoll.tools.cluster_state import ClusterState
+from plimsoll.tools.cluster_state.assumed_mappings import POLICY
+from plimsoll.tools.cluster_state.node_resources import NodeResourceGuess, taken_by
+
+
+@dataclass(frozen=True, slots=True)
+class UncountedClaim:
+    """Node resources that a claim takes and that neither requests nor charges account for, in ledger
+    units.
+    """
+
+    node: str
+    claim: ResourceClaim
+    pods: tuple[Pod, ...]
+    resource: str
+    taken: int
+    missing: int  #: what is not counted
+    guess: NodeResourceGuess
+    device_class: str = ""  #: class it was requested by
+    driver: str = ""
+    priced: bool = False  #: there is a mapping, but no recorded charge
+
+    @property
+    def mirrored(self) -> int:
+        """Part of the amount that its pods request."""
+        return self.taken - self.missing
+
+    @property
+    def sure(self) -> bool:
+        return self.guess.sure
+
+    @property
+    def why(self) -> str:
+        """Evidence that the device is a node resource."""
+        return self.guess.why
+
+
+@dataclass(frozen=True, slots=True)
+class _Taken:
+    """Amount of a resource that a claim takes."""
+
+    amount: Quantity
+    guess: NodeResourceGuess
+    device_class: str
+    driver: str
+
+
+def uncounted_claims(cluster_state: ClusterState, nodes: Iterable[str] | None = None) -> list[UncountedClaim]:
+    """Return everything that is not counted, or what is not counted on some nodes, by node and claim."""
+    snapshot = cluster_state.snapshot
+    found = []
+    for name in sorted((node.metadata.name for node in cluster_state.nodes) if nodes is None else nodes):
+        row = snapshot.row_of(name)
+        if row is not None:
+            found += uncounted_on(cluster_state, row)
+    return found
+
+
+def uncounted_of(cluster_state: ClusterState, claim: ResourceClaim) -> list[UncountedClaim]:
+    """Return what is not counted of one claim, on the nodes of its pods."""
+    snapshot = cluster_state.snapshot
+    users = (snapshot.find_pod(key) for key in snapshot.claim_users(*claim.metadata.key))
+    rows = {found[0] for found in users if found is not None}
+    return [
+        each
+        for row in sorted(rows)
+        for each in uncounted_on(cluster_state, row)
+        if each.claim.metadata.key == claim.metadata.key
+    ]
+
+
+def uncounted_on(cluster_state: ClusterState, row: int) -> list[UncountedClaim]:
+    """Return what is not counted on a node, by claim."""
+    snapshot = cluster_state.snapshot
+    ledger = snapshot.ledger(row)
+    users: dict[tuple[str, str], list[LedgerEntry]] = {}
+    for entry in ledger.entries.values():
+        for name in dict.fromkeys(resolve_claim_names(entry.pod).values()):
+            users.setdefault((entry.pod.metadata.namespace, name), []).append(entry)
+    if not users:
+        return []
+    context = snapshot.charge_context(row)
+    found: list[UncountedClaim] = []
+    added: dict[str, list[ChargedClaim]] = {}  #: uncounted charges so far, by pod UID
+    for key, entries in sorted(users.items()):
+        claim = snapshot.claim(*key)
+        if claim is None or claim.status.allocation is None:
+            continue
+        taken = _list_taken(claim, context, entries)
+        if not taken:
+            continue
+        missing = (
+            _missing_of_one(claim, taken, entries[0], added)
+            if len(entries) == 1
+            else _missing_of_several(claim, taken, entries)
+        )
+        found += _describe(claim, taken, missing, entries, ledger, context)
+    return found
+
+
+def _describe(
+    claim: ResourceClaim,
+    taken: Mapping[str, _Taken],
+    missing: Mapping[str, int],
+    entries: Sequence[LedgerEntry],
+    ledger: NodeLedger,
+    context: ChargeContext,
+) -> Iterator[UncountedClaim]:
+    allocation = claim.status.allocation
+    priced = None if allocation is None else charge_claim(claim, allocation, (), context)
+    known = priced.charge.resources if isinstance(priced, ChargedClaim) else {}
+    pods = tuple(entry.pod for entry in entries)
+    for resource, each in taken.items():
+        if missing.get(resource, 0) > 0:
+            amount = to_unit(resource, each.amount)
+            yield UncountedClaim(
+                ledger.name, claim, pods, resource, amount, missing[resource], each.guess,
+                each.device_class, each.driver, resource in known,
+            )  # fmt: skip
+
+
+def _list_taken(
+    claim: ResourceClaim, context: ChargeContext, entries: Iterable[LedgerEntry]
+) -> dict[str, _Taken]:
+    """Return what a claim takes of resources that it is not charged for."""
+    name = claim.metadata.name
+    charged = {
+        resource
+        for entry in entries
+        for charged_claim in entry.charged_claims
+        if charged_claim.claim == name and entry.options.count_claims
+        for resource in charged_claim.charge.resources
+    }
+    found: dict[str, _Taken] = {}
+    for result in claim.allocation_results:
+        device = context.devices.find(result, context.node)
+        if device is None:
+            continue
+        class_name = find_requested_class(claim, result.request)
+        device_class = context.classes.get(class_name)
+        declared = device_class is not None and read_device_class(device_class).manages
+        for guess in taken_by(result, device, declared):
+            if guess.resource in charged or not is_accounted(guess.resource):
+                continue
+            before = found.get(guess.resource)
+            amount = (ZERO if before is None else before.amount) + guess.amount
+            found[guess.resource] = _Taken(amount, guess, class_name, result.driver)
+    return found
+
+
+def _missing_of_one(
+    claim: ResourceClaim,
+    taken: Mapping[str, _Taken],
+    entry: LedgerEntry,
+    added: dict[str, list[ChargedClaim]],
+) -> dict[str, int]:
+    """Return what a claim of one pod would add to its node under the policy Max."""
+    pod, name = entry.pod, claim.metadata.name
+    before = added.setdefault(pod.metadata.uid or pod.metadata.full_name, [])
+    containers = find_referring_containers(pod, resolve_claim_names(pod), name, entry.profile)
+    resources = {resource: ResourceCharge(each.amount, policy=POLICY) for resource, each in taken.items()}
+    charged_claim = ChargedClaim(ClaimCharge(name, containers, resources), claim.metadata.uid)
+    options = replace(entry.options, count_claims=True)
+    known = [*entry.charged_claims, *before] if entry.options.count_claims else list(before)
+    without = compute_node_amounts(pod, known, options, entry.profile)
+    with_it = compute_node_amounts(pod, [*known, charged_claim], options, entry.profile)
+    before.append(charged_claim)
+    return {
+        resource: to_unit(resource, with_it.get(resource, ZERO))
+        - to_unit(resource, without.get(resource, ZERO))
+        for resource in taken
+    }
+
+
+def _missing_of_several(
+    claim: ResourceClaim, taken: Mapping[str, _Taken], entries: Sequence[LedgerEntry]
+) -> dict[str, int]:
+    """Return what a claim takes in excess of the requests of the containers of all its pods."""
+    name = claim.metadata.name
+    return {
+        resource: to_unit(resource, each.amount)
+        - sum(requested_with_claim(entry.pod, name, resource) for entry in entries)
+        for resource, each in taken.items()
+    }
+
+
+def requested_with_claim(pod: Pod, claim: str, resource: str) -> int:
+    """Return what the containers that use a claim request of a resource; all containers if none references
+    it.
+
+    A pod-level request counts in full: it covers everything its containers use.
+    """
+    if pod.spec.resources is not None and is_pod_level_resource(resource):
+        whole = pod.spec.resources.requests.get(resource)
+        if whole is not None:
+            return to_unit(resource, whole)
+    return sum(to_unit(resource, amount) for _, amount in requests_with_claim(pod, claim, resource))
+
+
+def requests_with_claim(pod: Pod, claim: str, resource: str) -> list[tuple[str, Quantity]]:
+    """Return the containers that use a claim, or all if none references it, with their requests of a
+    resource.
+    """
+    names = resolve_claim_names(pod)
+    containers = [*pod.spec.init_containers, *pod.spec.containers]
+    using = {
+        container.name
+        for container in containers
+        for reference in container.resources.claims
+        if names.get(reference.name) == claim
+    }
+    found = []
+    for container in containers:
+        amount = container.resources.requests.get(resource)
+        if amount is not None and (not using or container.name in using):
+            found.append((container.name, amount))
+    return found
