@@ -78,7 +78,7 @@ def annotation_value(guesses: Iterable[NodeResourceGuess]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class UncountedNote:
-    """What is not counted on some nodes: claims, and nodes that are past their line because of them."""
+    """Uncounted claims of some nodes, and the nodes that are past their line because of them."""
 
     claims: tuple[UncountedClaim, ...] = ()
     nodes: tuple[NodeRow, ...] = ()  #: those with uncounted claims

@@ -260,7 +260,7 @@ def find_charges_not_recorded(facts: AuditFacts) -> Iterator[CheckProblem]:
         if each.recorded is not None or not isinstance(each.priced, ChargedClaim):
             continue
         if is_assumed(facts, each.claim):
-            continue  # nobody could record it: the mapping exists only here
+            continue  # it cannot be recorded: the cluster has no such mapping
         amounts = format_amounts(amounts_of(each.priced))
         name = each.claim.metadata.name
         if each.any_recorded:
