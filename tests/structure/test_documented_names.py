@@ -133,7 +133,10 @@ FIXTURES = {"plimsoll_cluster", "plimsoll_session_cluster", "scheduler_faults"}
 @cache
 def metrics() -> dict[str, set[str]]:
     """Return every served metric with its labels."""
-    cluster_state = read_cluster_state(Source((str(ROOT / "examples" / "top" / "cluster.yaml"),)))
+    cluster_state, uncounted = (
+        read_cluster_state(Source((str(ROOT / "examples" / "top" / name),)))
+        for name in ("cluster.yaml", "uncounted.yaml")
+    )
     context = SchedulerContext.create(parse_settings({}))
     for thing in cluster_state.objects:
         context.snapshot.set(thing)
@@ -141,6 +144,7 @@ def metrics() -> dict[str, set[str]]:
     families = [
         *_served(context.metrics.expose()),
         *_served(_page_of(DashboardService(cluster_state))),
+        *_served(_page_of(DashboardService(uncounted))),
         *NodeMetrics(lambda: ()).collect(),
         *node_metrics("n", kubelet, v1.AllocatableResourcesResponse(), NodeObjects()),
         *health_metrics("n", ExporterHealth(synced=True)),

@@ -75,7 +75,12 @@ def cpu_row(cluster_state: ClusterState, name: str = "n1") -> ResourceRow:
         (DRIVER, device("d", cpuID=3), 1000, "cpu"),
         (DRIVER, device("d", numCPUs=4), 4000, "cpu"),
         (DRIVER, device("d", coreID=3), 1000, "cpu"),
-        ("cpus.example.com", device("d", fields={"attributes": {"cpus.example.com/cpuID": {"int": 3}}}), 1000, "cpu"),
+        (
+            "cpus.example.com",
+            device("d", fields={"attributes": {"cpus.example.com/cpuID": {"int": 3}}}),
+            1000,
+            "cpu",
+        ),
         ("any.example.com", device("d", capacity={"cpus": "2500m"}), 2500, "cpu"),
         ("any.example.com", device("d", capacity={"hugepages-2Mi": "64Mi"}), 64 * 2**20, "hugepages-2Mi"),
         ("dra.memory", device("d", capacity={"size": "4Gi"}), 4 * 2**30, "memory"),
