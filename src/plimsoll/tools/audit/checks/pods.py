@@ -13,11 +13,11 @@ from plimsoll.ledger.placement import is_shareable
 from plimsoll.ledger.pod_level_budget import find_budget_violations
 from plimsoll.ledger.units import is_accounted, to_unit
 from plimsoll.ledger.verdict import Cause, Reason
+from plimsoll.tools.amounts import format_amount
 from plimsoll.tools.audit.charges import AuditedClaim, charged_claims
 from plimsoll.tools.audit.facts import AuditFacts, subject_of
 from plimsoll.tools.audit.findings import AuditSeverity, Check, CheckProblem
 from plimsoll.tools.columns import format_count
-from plimsoll.tools.top.nodes import format_amount
 
 #: Pods listed by name.
 MAX_LISTED = 6
