@@ -58,14 +58,15 @@ def schedule_one(
 ) -> Placement | FitError:
     """Find the best node for a pod and devices for its claims, or return why no node fits.
 
-    Cached results are not used with an observer, so that it receives all steps.
+    Cached results are not used with an observer that needs all steps.
     """
     if observer is not None:
         observer.on_start()
     cache = snapshot.index(UnschedulableCache)
     # With devices first, allocating a device may make another choice fit.
     is_cacheable = settings.device_order is DeviceOrder.JOINT
-    cached = cache.get(pod_info, snapshot) if is_cacheable and observer is None else None
+    uses_cache = is_cacheable and (observer is None or not observer.needs_all_steps)
+    cached = cache.get(pod_info, snapshot) if uses_cache else None
     if cached is not None:
         return cached
 
@@ -117,11 +118,14 @@ def build_filters(
     for kind in FILTERS:
         rule = kind.pre_filter(pod_info, snapshot)
         if observer is not None:
-            observer.on_pre_filter(kind.rule)
+            observer.on_pre_filter(kind.rule, rule)
         if isinstance(rule, NodeReason):
             return rule
         if rule is not None:
             filters.append(rule)
     if pod_info.claims:
-        filters.append(DynamicResourcesFilter(pod_info, snapshot, new_id, settings))
+        devices = DynamicResourcesFilter(pod_info, snapshot, new_id, settings)
+        filters.append(devices)
+        if observer is not None:
+            observer.on_pre_filter(devices.rule, devices)
     return filters

@@ -55,12 +55,19 @@ class FilterResult:
         if self._observer is not None:
             self._observer.on_node_excluded(row, reasons)
 
+    def search(self, devices: DynamicResourcesFilter, row: int) -> NodeFit | tuple[NodeReason, ...]:
+        """Search devices on one node."""
+        answer = devices.search(row)
+        if self._observer is not None:
+            self._observer.on_device_search(row, isinstance(answer, NodeFit))
+        return answer
+
     def search_all(self) -> NodeReason | None:
         """Search devices on every feasible node; return the first error, which ends the attempt."""
         if self.devices is None:
             return None
         for row in np.flatnonzero(self.feasible).tolist():
-            answer = self.devices.search(row)
+            answer = self.search(self.devices, row)
             if not isinstance(answer, NodeFit):
                 for reason in answer:
                     if reason.code is VerdictCode.ERROR:

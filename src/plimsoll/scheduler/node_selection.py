@@ -61,7 +61,7 @@ def select_node(
         fit = NO_CLAIMS
         if devices is not None:
             searched += 1
-            answer = devices.search(row)
+            answer = filter_result.search(devices, row)
             if not isinstance(answer, NodeFit):
                 filter_result.exclude(row, answer)
                 continue

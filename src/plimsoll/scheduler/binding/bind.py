@@ -32,12 +32,13 @@ from plimsoll.scheduler.binding.binding_conditions import (
     has_binding_conditions,
 )
 from plimsoll.scheduler.binding.pod_conditions import BindError, format_bind_error
-from plimsoll.scheduler.binding.result import BindFailure, BindStep, BindSuccess
+from plimsoll.scheduler.binding.result import BindFailure, BindPoint, BindStep, BindSuccess
 from plimsoll.scheduler.binding.writer import FINALIZER, BindingWriter, retry_until_answered
 from plimsoll.scheduler.result import Placement
 
 T = TypeVar("T")
 OnClaim = Callable[[ResourceClaim], None]
+OnPoint = Callable[[BindPoint, BindFailure | None], None]
 #: Returns a device of these claims that other claims hold, too, or "".
 FindConflict = Callable[[Sequence[ResourceClaim]], str]
 
@@ -54,21 +55,33 @@ async def bind_pod(
     *,
     find_conflict: FindConflict = lambda claims: "",
     timeout_ms: int = BINDING_TIMEOUT_MS,
+    on_point: OnPoint = lambda point, failed: None,
 ) -> BindSuccess | BindFailure:
     """Write a placement to the API; on failure undo what was written.
 
-    `on_claim` receives every claim in a response, so that the snapshot is current at once.
+    `on_claim` receives every claim in a response, so that the snapshot is current at once; `on_point` is
+    called at the end of each extension point.
     """
     binding = BindTransaction(placement.pod_info.pod, writer, on_claim)
-    failed = await _write(binding, placement, find_conflict, timeout_ms)
+    entries = build_status_entries(placement.charged_claims)
+    failed = await _pre_bind(binding, placement, entries, find_conflict, timeout_ms)
+    on_point(BindPoint.PRE_BIND, failed)
+    if failed is None:
+        failed = await binding.bind(placement.node, entries)
+        on_point(BindPoint.BIND, failed)
     if failed is None:
         return BindSuccess(placement.node, tuple(hold.claim for hold in binding.holds))
     settled = await binding.undo()
+    on_point(BindPoint.UNRESERVE, None if settled else failed)
     return replace(failed, settled=settled and failed.settled)
 
 
-async def _write(
-    binding: BindTransaction, placement: Placement, find_conflict: FindConflict, timeout_ms: int
+async def _pre_bind(
+    binding: BindTransaction,
+    placement: Placement,
+    entries: Sequence[ClaimCharge],
+    find_conflict: FindConflict,
+    timeout_ms: int,
 ) -> BindFailure | None:
     claims = placement.pod_info.claims
     if len(claims) == 1:
@@ -79,12 +92,10 @@ async def _write(
     failed = next((each for each in outcomes if isinstance(each, BindFailure)), None)
     if failed is not None:
         return failed
-    entries = build_status_entries(placement.charged_claims)
     return (
         await binding.write_charges(entries)
         or await binding.wait_for_devices(timeout_ms)
         or binding.check_device_conflicts(find_conflict)
-        or await binding.bind(placement.node, entries)
     )
 
 

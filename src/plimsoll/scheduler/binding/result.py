@@ -20,6 +20,14 @@ class BindStep(Enum):
     BINDING = "binding"
 
 
+class BindPoint(Enum):
+    """Extension points of a binding, as kube-scheduler names them."""
+
+    PRE_BIND = "PreBind"
+    BIND = "Bind"
+    UNRESERVE = "Unreserve"
+
+
 @dataclass(frozen=True, slots=True)
 class BindSuccess:
     """Pod was bound; claims as the API has them now."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -18,12 +19,13 @@ from plimsoll.api.resource import ResourceClaim
 from plimsoll.common.tasks import start_task
 from plimsoll.errors import LeaseLostError
 from plimsoll.scheduler.binding.bind import BINDING_TIMEOUT_MS, OnClaim, bind_pod
-from plimsoll.scheduler.binding.result import BindFailure, BindStep, BindSuccess
+from plimsoll.scheduler.binding.result import BindFailure, BindPoint, BindStep, BindSuccess
 from plimsoll.scheduler.binding.writer import BindingWriter, retry_until_answered
 from plimsoll.scheduler.result import Placement
 
 LOG = logging.getLogger("plimsoll.scheduler")
 
+OnPoint = Callable[[Placement, BindPoint, float, BindFailure | None], None]
 OnFinished = Callable[[Placement, BindSuccess | BindFailure], None]
 
 
@@ -37,16 +39,20 @@ class PodBinder:
         done: OnFinished,
         *,
         find_conflict: Callable[[str, Sequence[ResourceClaim]], str] = lambda node, claims: "",
+        on_point: OnPoint = lambda placement, point, seconds, failed: None,
         limit: int = 128,
         timeout_ms: int = BINDING_TIMEOUT_MS,
+        clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         """Create a binder; `find_conflict` returns a device on the node that other claims also hold, or
-        "".
+        "". `on_point` receives the duration of each extension point.
         """
         self._writer = writer
         self._on_claim = on_claim
         self._done = done
         self._find_conflict = find_conflict
+        self._on_point = on_point
+        self._clock = clock
         self._limit = max(1, limit)
         self._timeout_ms = timeout_ms
         self._queued: deque[Placement] = deque()
@@ -93,6 +99,7 @@ class PodBinder:
                     self._on_claim,
                     find_conflict=partial(self._find_conflict, placement.node),
                     timeout_ms=self._timeout_ms,
+                    on_point=self._measure(placement),
                 )
             except LeaseLostError:
                 return  # the next leader resumes it
@@ -103,6 +110,18 @@ class PodBinder:
             if not self._queued:
                 return
             placement = self._queued.popleft()
+
+    def _measure(self, placement: Placement) -> Callable[[BindPoint, BindFailure | None], None]:
+        """Return a receiver of the points of one binding, which measures the time between them."""
+        last = self._clock()
+
+        def on_point(point: BindPoint, failed: BindFailure | None) -> None:
+            nonlocal last
+            now = self._clock()
+            self._on_point(placement, point, now - last, failed)
+            last = now
+
+        return on_point
 
     async def _fence_after_error(self, placement: Placement, error: Exception) -> BindSuccess | BindFailure:
         """Fence the objects of a binding that failed unexpectedly, so that no write of it can land later."""

@@ -112,15 +112,19 @@ class FailureHandler:
         self._releasing.add(claim.metadata.uid)
         self._spawn(self._release(claim, attempt.pod, on_released), "releasing a claim")
 
-    def handle_unschedulable(self, attempt: QueuedPodInfo, fit_error: FitError) -> None:
-        """Report an unschedulable pod, and try preemption unless one of its claims is released."""
+    def handle_unschedulable(self, attempt: QueuedPodInfo, fit_error: FitError) -> bool:
+        """Report an unschedulable pod, and try preemption unless one of its claims is released.
+
+        Return whether it can be scheduled soon: after the release, or on a nominated node.
+        """
         pod = attempt.pod
         if find_releasable_claim(fit_error) is not None:
             message = f"{render_fit_error(fit_error)} {Deallocation.DONE.value}"
             self._report(pod, failure_reason(fit_error), message)
-            return
+            return True
         message, nominated = self._preempt(pod, fit_error)
         self._report(pod, failure_reason(fit_error), message, nominated)
+        return bool(nominated)
 
     def handle_error(self, attempt: QueuedPodInfo, error: str) -> None:
         """Report an error that is not a scheduling failure."""

@@ -17,6 +17,8 @@ from dataclasses import dataclass
 from functools import partial
 
 from plimsoll.common.structured_log import log_event
+from plimsoll.ledger.verdict import VerdictCode
+from plimsoll.scheduler.binding.recovery import find_releasable_claim
 from plimsoll.scheduler.binding.result import BindFailure, BindSuccess
 from plimsoll.scheduler.devices import needs_capacity
 from plimsoll.scheduler.events import make_release_event, node_capacity
@@ -24,9 +26,15 @@ from plimsoll.scheduler.process.binder import PodBinder
 from plimsoll.scheduler.process.context import SchedulerContext
 from plimsoll.scheduler.process.failure_handler import FailureHandler
 from plimsoll.scheduler.process.metrics import ERROR, UNSCHEDULABLE
-from plimsoll.scheduler.process.plugin_timer import SUCCESS, PluginTimer
+from plimsoll.scheduler.process.plugin_timer import (
+    POST_FILTER,
+    RESERVE,
+    SUCCESS,
+    PluginTimer,
+    record_point,
+)
 from plimsoll.scheduler.queue import QueuedPodInfo
-from plimsoll.scheduler.reasons import NodeReason
+from plimsoll.scheduler.reasons import NodeReason, Rule
 from plimsoll.scheduler.result import FitError, Placement
 
 LOG = logging.getLogger("plimsoll.scheduler")
@@ -35,7 +43,7 @@ LOG = logging.getLogger("plimsoll.scheduler")
 _BATCH_SECONDS = 0.004
 #: Longest wait without an event (seconds).
 _MAX_WAIT_SECONDS = 1.0
-UNRESOLVED, FAILURE = "Unschedulable", "ScheduleAttemptFailure"
+FAILURE = "ScheduleAttemptFailure"
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,10 +144,10 @@ class SchedulingLoop:
         if context.snapshot.find_pod(attempt.key) is not None:
             context.queue.done(attempt.key, context.now())  # already assumed or bound
             return
-        timer = self._timer.start()
+        timer = self._timer.start(has_claims=bool(attempt.pod.spec.resource_claims))
         outcome = context.schedule(attempt.pod, timer)
         if timer is not None:
-            timer.finish(attempt.pod.spec.scheduler_name)
+            timer.finish(attempt.pod.spec.scheduler_name, outcome)
         if isinstance(outcome, NodeReason):
             context.queue.hold(attempt.pod, outcome, context.now())
             self._failure_handler.report_later(attempt.pod, outcome)
@@ -155,9 +163,16 @@ class SchedulingLoop:
             context.metrics.failed(UNSCHEDULABLE, profile, self._clock() - started)
             context.metrics.refused(attempt.key, outcome.rules, profile)
             start = self._clock()
-            self._failure_handler.handle_unschedulable(attempt, outcome)
-            point = context.metrics.extension_point.at("PostFilter", UNRESOLVED, profile)
-            point.observe(self._clock() - start)
+            nominated = self._failure_handler.handle_unschedulable(attempt, outcome)
+            rule = Rule.PREEMPTION if find_releasable_claim(outcome) is None else Rule.DEVICES
+            record_point(
+                context.metrics,
+                POST_FILTER,
+                rule.value,
+                profile,
+                self._clock() - start,
+                SUCCESS if nominated else VerdictCode.UNSCHEDULABLE.value,
+            )
 
     def _mark_unschedulable(self, attempt: QueuedPodInfo, outcome: FitError) -> None:
         """Move a pod to the unschedulable pods, until an event can help it."""
@@ -172,7 +187,11 @@ class SchedulingLoop:
 
     def _assume_and_bind(self, attempt: QueuedPodInfo, placement: Placement, started: float) -> None:
         context, key = self._context, attempt.key
+        start = self._clock()
         context.snapshot.assume(placement)
+        if placement.pod_info.claims:
+            profile, seconds = attempt.pod.spec.scheduler_name, self._clock() - start
+            record_point(context.metrics, RESERVE, Rule.DEVICES.value, profile, seconds)
         context.nominations.drop(key)
         context.metrics.cleared(key)
         self._failure_handler.forget(key)
@@ -203,7 +222,6 @@ class SchedulingLoop:
         now, seconds = context.now(), self._clock() - binding.started
         waited = (now - attempt.queued_at) / 1000
         context.metrics.scheduled(attempt.pod.spec.scheduler_name, seconds, waited, attempt.attempts)
-        context.metrics.extension_point.at("Bind", SUCCESS, attempt.pod.spec.scheduler_name).observe(seconds)
         self._failure_handler.on_bound(placement)
         log_event(
             LOG,

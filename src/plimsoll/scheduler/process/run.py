@@ -40,6 +40,7 @@ from plimsoll.scheduler.process.debug_pages import show_ledger, show_queue
 from plimsoll.scheduler.process.event_recorder import SchedulerEventRecorder
 from plimsoll.scheduler.process.failure_handler import FailureHandler
 from plimsoll.scheduler.process.loop import SchedulingLoop
+from plimsoll.scheduler.process.plugin_timer import record_binding
 from plimsoll.scheduler.process.takeover import recover_bindings, take_over
 
 LOG = logging.getLogger("plimsoll.scheduler")
@@ -217,6 +218,7 @@ class SchedulerProcess:
             self._on_claim_written,
             on_finished,
             find_conflict=partial(find_device_conflict, self.context.snapshot),
+            on_point=partial(record_binding, self.context.metrics),
             limit=self.settings.binds,
         )
 

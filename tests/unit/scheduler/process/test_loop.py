@@ -34,8 +34,9 @@ class FakeFailureHandler:
     def on_bound(self, placement: Placement) -> None:
         self.calls.append(("scheduled", placement.pod_info.pod.metadata.name))
 
-    def handle_unschedulable(self, attempt: QueuedPodInfo, fit_error: FitError) -> None:
+    def handle_unschedulable(self, attempt: QueuedPodInfo, fit_error: FitError) -> bool:
         self.calls.append(("refused", attempt.pod.metadata.name))
+        return False
 
     def handle_error(self, attempt: QueuedPodInfo, error: str) -> None:
         self.calls.append((error, attempt.pod.metadata.name))

@@ -3,17 +3,32 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
+from typing import Any
 
 from prometheus_client.parser import text_string_to_metric_families
 
+from plimsoll.api.core import Pod
+from plimsoll.scheduler.binding.result import BindFailure, BindPoint, BindStep
 from plimsoll.scheduler.cycle import schedule_one
 from plimsoll.scheduler.process.context import new_id
 from plimsoll.scheduler.process.metrics import UNSCHEDULABLE, Metrics
-from plimsoll.scheduler.process.plugin_timer import PluginTimer
+from plimsoll.scheduler.process.plugin_timer import PluginTimer, record_binding
 from plimsoll.scheduler.profile import SchedulerProfile
 from plimsoll.scheduler.reasons import Rule
+from plimsoll.scheduler.result import Placement
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
-from tests.build import charging_device, claim, exactly, node, pod, resource_slice
+from tests.build import (
+    CLASS,
+    charging_device,
+    claim,
+    device,
+    device_class,
+    exactly,
+    node,
+    pod,
+    resource_slice,
+)
 from tests.unit.scheduler.snapshots import pod_info_of, snapshot_of
 
 LENGTHS = {"active": 1, "backoff": 2, "unschedulable": 3, "gated": 4}
@@ -114,23 +129,87 @@ def test_past_the_line_is_shown_as_such() -> None:
     )
 
 
+PLUGIN = "scheduler_plugin_execution_duration_seconds_{}{{extension_point={},plugin={},status={}}}"
+POINT = (
+    "scheduler_framework_extension_point_duration_seconds_count{{extension_point={},profile={},status={}}}"
+)
+
+
 def test_plugin_durations_are_sampled() -> None:
+    timer = PluginTimer(Metrics(snapshot_of(), lambda: LENGTHS), interval=3)
+    started = [timer.start(has_claims=False) is timer for _ in range(7)]
+    assert started == [True, False, False, True, False, False, True]
+    assert [timer.start(has_claims=True) is timer for _ in range(3)] == [True, True, True]
+
+
+class StepClock:
+    """Clock that advances by one second per reading."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        self.now += 1.0
+        return self.now
+
+
+def measure(*pods: Pod, objects: Sequence[Any]) -> dict[str, float]:
+    """Return the metrics after one attempt per pod, where every step takes a second."""
+    snapshot = snapshot_of(*objects)
+    metrics = Metrics(snapshot, lambda: LENGTHS)
+    timer = PluginTimer(metrics, interval=1, clock=StepClock())
+    for each in pods:
+        timer.start(has_claims=True)
+        pod_info = pod_info_of(each, snapshot)
+        outcome = schedule_one(pod_info, snapshot, SchedulerProfile.default(), new_id, observer=timer)
+        timer.finish("plimsoll", outcome)
+    return scrape(metrics)
+
+
+def test_device_searches_are_part_of_the_filter_duration() -> None:
+    nodes = [node(f"n{number}") for number in range(3)]
+    slices = [
+        resource_slice([device("d")], node=each.metadata.name, pool=each.metadata.name) for each in nodes
+    ]
+    page = measure(
+        pod("p", cpu="1", claims=["c"]),
+        objects=[*nodes, *slices, device_class(), claim("c", exactly("r", device_class=CLASS))],
+    )
+    assert page[PLUGIN.format("count", "Filter", "DynamicResources", "Success")] == 1
+    assert page[PLUGIN.format("sum", "Filter", "DynamicResources", "Success")] == 2, "candidates, one search"
+    assert page[POINT.format("Filter", "plimsoll", "Success")] == 1
+
+
+def test_failed_attempts_have_the_status_of_the_plugin_that_rejected() -> None:
+    page = measure(
+        pod("small", cpu="1", claims=["c"]),
+        pod("large", cpu="100"),
+        objects=[node("n1"), device_class(), claim("c", exactly("r", device_class=CLASS))],
+    )
+    unresolvable = "UnschedulableAndUnresolvable"
+    assert page[PLUGIN.format("count", "Filter", "NodeResourcesFit", "Success")] == 1
+    assert page[PLUGIN.format("count", "Filter", "NodeResourcesFit", unresolvable)] == 1
+    rejected = [
+        key for key in page if "_count{extension_point=Filter,plugin=DynamicResources,status=U" in key
+    ]
+    assert len(rejected) == 1
+    assert page[PLUGIN.format("count", "PreFilter", "NodePorts", "Skip")] == 2
+    assert POINT.format("Filter", "plimsoll", "Success") not in page
+    assert page[POINT.format("PreFilter", "plimsoll", "Success")] == 2
+
+
+def test_bindings_are_measured_by_extension_point() -> None:
     snapshot = snapshot_of(node("n1"), claim("c", exactly("r")))
     metrics = Metrics(snapshot, lambda: LENGTHS)
-    probe = PluginTimer(metrics, interval=3)
-    assert [probe.start() is probe for _ in range(7)] == [True, False, False, True, False, False, True]
-    for each in (pod("p", cpu="1"), pod("q", cpu="1", claims=["c"])):
-        schedule_one(
-            pod_info_of(each, snapshot), snapshot, SchedulerProfile.default(), new_id, observer=probe
-        )
-        probe.finish("plimsoll")
+    plain = Placement(pod_info_of(pod("p"), snapshot), 0, "n1", {}, ())
+    claiming = Placement(pod_info_of(pod("q", claims=["c"]), snapshot), 0, "n1", {}, ())
+    failed = BindFailure(BindStep.BINDING, "refused")
+    for placement in (plain, claiming):
+        record_binding(metrics, placement, BindPoint.PRE_BIND, 0.5, None)
+        record_binding(metrics, placement, BindPoint.BIND, 0.1, failed)
+        record_binding(metrics, placement, BindPoint.UNRESERVE, 0.2, None)
     page = scrape(metrics)
-    plugin = (
-        "scheduler_plugin_execution_duration_seconds_count{{extension_point={},plugin={},status=Success}}"
-    )
-    assert page[plugin.format("Filter", "NodeResourcesFit")] == 2
-    assert page[plugin.format("Filter", "DynamicResources")] == 1
-    assert page[plugin.format("Score", "NodeResourcesFit")] >= 1
-    name = "scheduler_framework_extension_point_duration_seconds_count"
-    point = name + "{{extension_point={},profile=plimsoll,status=Success}}"
-    assert page[point.format("PreFilter")] == page[point.format("Filter")] == 2
+    assert page[PLUGIN.format("count", "PreBind", "DynamicResources", "Success")] == 1
+    assert page[PLUGIN.format("sum", "PreBind", "DynamicResources", "Success")] == 0.5
+    assert page[PLUGIN.format("count", "Bind", "DefaultBinder", "Error")] == 2
+    assert page[PLUGIN.format("count", "Unreserve", "DynamicResources", "Success")] == 1
