@@ -48,6 +48,7 @@ from plimsoll.apiserver.handlers.scale import apply_scale, to_scale
 from plimsoll.apiserver.handlers.selectable_fields import SelectableFieldCache
 from plimsoll.apiserver.handlers.watch import WatchHandler
 from plimsoll.apiserver.handlers.write import WriteHandler, WriteResult
+from plimsoll.apiserver.metrics import RequestMetrics
 from plimsoll.apiserver.request import ApiRequest, ApiResponse
 from plimsoll.apiserver.request_info import RequestInfo, parse_request_info
 from plimsoll.apiserver.status import (
@@ -93,14 +94,21 @@ class Api:
         self._eviction = EvictionHandler(context, self._deleter)
         self._binding = BindingHandler(context)
         self._responses = ResponseBuilder(context)
-        self._nonresource = NonResourceHandler(context)
+        self.metrics = RequestMetrics(context.store)
+        self._nonresource = NonResourceHandler(context, self.metrics)
         self._reviews = ReviewHandler(context.authorizer, context.authenticator)
         context.store.observe(lambda key, tree: field_cache.forget(key) if tree is None else None)
         context.store.observe(context.authorizer.observe)
 
     async def handle(self, request: ApiRequest) -> ApiResponse:
         """Handle a request; errors become Status responses."""
-        return await self._answer(request, self._handle)
+        start = self.metrics.start(request)
+        response = ApiResponse(500, b"")
+        try:
+            response = await self._answer(request, self._handle)
+        finally:
+            self.metrics.finish(request, request.info, response, start)
+        return response
 
     async def handle_authorized(self, request: ApiRequest) -> ApiResponse:
         """Handle a request that has been authorized already, in this process and not in a worker."""
@@ -140,7 +148,7 @@ class Api:
 
     async def _handle(self, request: ApiRequest) -> ApiResponse:
         query = first_values(request.query)
-        info = _route(request, query)
+        info = request.info = _route(request, query)
         if info is None:
             attributes = Attributes(request.user, request.method.lower(), path=request.path)
             self._authorize(attributes)

@@ -10,6 +10,7 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from plimsoll.apiserver.auth.users import User
+from plimsoll.apiserver.request_info import RequestInfo
 
 
 @dataclass(slots=True)
@@ -22,6 +23,7 @@ class ApiRequest:
     query: Sequence[tuple[str, str]] = ()
     headers: Mapping[str, str] = field(default_factory=dict)
     body: bytes = b""
+    info: RequestInfo | None = None  #: what the path names, once it is resolved
 
     def header(self, name: str) -> str:
         return self.headers.get(name, "")

@@ -50,7 +50,7 @@ def list_paths() -> tuple[str, ...]:
     for group, versions in group_versions().items():
         if group:
             found += [f"/apis/{group}", *(f"/apis/{group}/{version}" for version in versions)]
-    found += ["/healthz", "/livez", "/openapi/v2", "/openapi/v3", "/readyz", "/version"]
+    found += ["/healthz", "/livez", "/metrics", "/openapi/v2", "/openapi/v3", "/readyz", "/version"]
     return tuple(sorted(found))
 
 

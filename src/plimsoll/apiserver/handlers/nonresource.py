@@ -1,4 +1,4 @@
-"""Non-resource paths: health, version, discovery, OpenAPI and the service account issuer."""
+"""Non-resource paths: health, metrics, version, discovery, OpenAPI and the service account issuer."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from plimsoll.api import codec
 from plimsoll.apiserver import openapi
 from plimsoll.apiserver.context import ApiContext
 from plimsoll.apiserver.handlers import discovery
+from plimsoll.apiserver.metrics import CONTENT_TYPE, RequestMetrics
 from plimsoll.apiserver.request import ApiRequest, ApiResponse
 from plimsoll.apiserver.request_info import split_path
 from plimsoll.apiserver.status import method_not_supported, path_not_found
@@ -18,8 +19,9 @@ _HEALTH = ("healthz", "livez", "readyz")
 class NonResourceHandler:
     """Handler of the paths that name no resource."""
 
-    def __init__(self, context: ApiContext) -> None:
+    def __init__(self, context: ApiContext, metrics: RequestMetrics) -> None:
         self._context = context
+        self._metrics = metrics
 
     def handle(self, request: ApiRequest, query: Mapping[str, str]) -> ApiResponse:
         parts = split_path(request.path)
@@ -30,6 +32,8 @@ class NonResourceHandler:
         head = parts[0]
         if head in _HEALTH:
             return self._health(parts, query)
+        if head == "metrics" and len(parts) == 1:
+            return ApiResponse(200, self._metrics.expose(), CONTENT_TYPE)
         if head == "version" and len(parts) == 1:
             return ApiResponse(200, codec.encode(discovery.build_version()))
         if parts in (["openid", "v1", "jwks"], [".well-known", "openid-configuration"]):

@@ -1,0 +1,159 @@
+"""Prometheus metrics of the API server, under kube-apiserver's names.
+
+Requests by verb, resource and code, their duration, requests in flight and open watches; objects by resource;
+figures of the store. Requests that are refused before they reach the API (without credentials, or beyond the
+limits of a client) are not counted, as in kube-apiserver.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import AsyncGenerator, Callable, Iterator
+
+from prometheus_client import CollectorRegistry, PlatformCollector, ProcessCollector, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from plimsoll.apiserver.request import ApiRequest, ApiResponse
+from plimsoll.apiserver.request_info import RequestInfo
+from plimsoll.apiserver.storage import Store
+from plimsoll.common.counters import Histogram, MetricCounter, gauge
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+_VERBS = {"create": "POST", "update": "PUT"}
+_APPLY = "application/apply-patch+"
+_READS = frozenset({"GET", "HEAD"})
+#: kube-apiserver's buckets.
+_SECONDS = (
+    0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 1.25, 1.5, 2, 3, 4, 5, 6, 8, 10, 15, 20, 30, 45, 60,
+)  # fmt: skip
+_TARGET = ("verb", "dry_run", "group", "version", "resource", "subresource", "scope", "component")
+_LONG_RUNNING = ("verb", "group", "version", "resource", "subresource", "scope", "component")
+
+
+class RequestMetrics(Collector):
+    """Metrics of the requests to one API; `expose` renders them with those of its store."""
+
+    def __init__(self, store: Store, clock: Callable[[], float] = time.perf_counter) -> None:
+        self._store = store
+        self.clock = clock
+        self._in_flight = {"readOnly": 0, "mutating": 0}
+        self._watches: Counter[tuple[str, ...]] = Counter()
+        self.requests = MetricCounter(
+            "apiserver_request_total",
+            "Number of requests, by verb, dry run value, group, version, resource, subresource, "
+            "scope, component and HTTP status code.",
+            (*_TARGET, "code"),
+        )
+        self.duration = Histogram(
+            "apiserver_request_duration_seconds",
+            "Duration of requests in seconds, by verb, dry run value, group, version, resource, "
+            "subresource, scope and component.",
+            _SECONDS,
+            _TARGET,
+        )
+        self.registry = CollectorRegistry(auto_describe=False)
+        self.registry.register(self)
+        ProcessCollector(registry=self.registry)
+        PlatformCollector(registry=self.registry)
+
+    def start(self, request: ApiRequest) -> float:
+        """Count a request that is in flight; return the time for `finish`."""
+        self._in_flight[_kind(request)] += 1
+        return self.clock()
+
+    def finish(
+        self, request: ApiRequest, info: RequestInfo | None, response: ApiResponse, start: float
+    ) -> None:
+        """Record the response to a request; for a watch, also count it until it ends."""
+        self._in_flight[_kind(request)] -= 1
+        labels = _labels(request, info)
+        self.requests.add(*labels, str(response.status))
+        if info is None or info.verb != "watch":
+            self.duration.at(*labels).observe(self.clock() - start)
+        elif not isinstance(response.body, bytes):
+            verb, _, *rest = labels
+            response.body = self._count_watch(response.body, (verb, *rest))
+
+    async def _count_watch(
+        self, frames: AsyncGenerator[bytes, None], labels: tuple[str, ...]
+    ) -> AsyncGenerator[bytes, None]:
+        self._watches[labels] += 1
+        try:
+            async for frame in frames:
+                yield frame
+        finally:
+            self._watches[labels] -= 1
+            await frames.aclose()
+
+    def expose(self) -> bytes:
+        """Return the metrics page."""
+        return generate_latest(self.registry)
+
+    def collect(self) -> Iterator[Metric]:
+        yield self.requests.family()
+        yield self.duration.family()
+        yield gauge(
+            "apiserver_current_inflight_requests",
+            "Number of requests that are being processed, by kind.",
+            "request_kind",
+            self._in_flight,
+        )
+        watches = GaugeMetricFamily(
+            "apiserver_longrunning_requests", "Number of open watches.", labels=_LONG_RUNNING
+        )
+        for labels, count in self._watches.items():
+            watches.add_metric(labels, count)
+        yield watches
+        counts = self._store.counts()
+        yield gauge(
+            "apiserver_storage_objects",
+            "Number of stored objects, by resource.",
+            "resource",
+            {resource: count for resource, (count, _) in counts.items()},
+        )
+        yield gauge(
+            "apiserver_resource_size_estimate_bytes",
+            "Size of the stored objects, by resource.",
+            "resource",
+            {resource: size for resource, (_, size) in counts.items()},
+        )
+        yield from self._store_figures()
+
+    def _store_figures(self) -> Iterator[Metric]:
+        stats = self._store.stats()
+        yield GaugeMetricFamily("plimsoll_store_revision", "Newest revision.", value=stats.revision)
+        yield GaugeMetricFamily(
+            "plimsoll_store_undurable_revisions",
+            "Revisions that are not on disk yet.",
+            value=stats.revision - stats.durable,
+        )
+        yield GaugeMetricFamily("plimsoll_store_events", "Events kept for watches.", value=stats.events)
+        yield GaugeMetricFamily(
+            "plimsoll_store_event_bytes", "Size of the events kept for watches.", value=stats.event_bytes
+        )
+        yield GaugeMetricFamily("plimsoll_store_file_bytes", "Size of the database.", value=stats.file_bytes)
+        yield CounterMetricFamily("plimsoll_store_commits", "Commits to disk.", value=stats.commits)
+        yield CounterMetricFamily("plimsoll_store_commit_failures", "Failed commits.", value=stats.failures)
+
+
+def _kind(request: ApiRequest) -> str:
+    return "readOnly" if request.method in _READS else "mutating"
+
+
+def _labels(request: ApiRequest, info: RequestInfo | None) -> tuple[str, ...]:
+    """Return the values of the target's labels; unknown methods share one value, so that they are bounded."""
+    if info is None:
+        method = (
+            request.method if request.method in ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE") else "other"
+        )
+        return (method, "", "", "", "", "", "", "apiserver")
+    verb = _VERBS.get(info.verb, info.verb.upper())
+    if info.verb == "patch" and request.header("content-type").startswith(_APPLY):
+        verb = "APPLY"
+    dry_run = "All" if any(name == "dryRun" for name, _ in request.query) else ""
+    scope = "resource" if info.name or info.verb == "create" else "namespace" if info.namespace else "cluster"
+    return (
+        verb, dry_run, info.group, info.version, info.plural, info.subresource, scope, "apiserver",
+    )  # fmt: skip

@@ -1,0 +1,95 @@
+"""Metrics of the API server: names, labels and values."""
+
+from __future__ import annotations
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from plimsoll.apiserver.auth.users import ADMIN, User
+from plimsoll.apiserver.request import ApiRequest
+from tests.unit.apiserver.build import PODS, ApiHarness, pod, run
+
+NODES = "/api/v1/nodes"
+
+
+async def scrape(harness: ApiHarness) -> dict[str, float]:
+    """Return the page as Prometheus reads it, without empty labels."""
+    code, page = await harness.request("GET", "/metrics")
+    assert code == 200
+    found = {}
+    for family in text_string_to_metric_families(page.decode()):
+        for sample in family.samples:
+            labels = ",".join(f"{name}={value}" for name, value in sorted(sample.labels.items()) if value)
+            found[f"{sample.name}{{{labels}}}"] = sample.value
+    return found
+
+
+def labels(verb: str, scope: str, code: int = 0, resource: str = "pods", more: str = "") -> str:
+    shown = f"code={code}," if code else ""
+    return f"{{{shown}component=apiserver,{more}resource={resource},scope={scope},verb={verb},version=v1}}"
+
+
+def test_requests_are_counted_by_verb_resource_and_code() -> None:
+    async def scenario(harness: ApiHarness) -> None:
+        await harness.request("POST", PODS, pod())
+        await harness.request("POST", PODS, pod())
+        await harness.request("POST", PODS, pod("dry"), query=[("dryRun", "All")])
+        await harness.request("GET", f"{PODS}/p")
+        await harness.request("GET", f"{PODS}/missing")
+        await harness.request("GET", PODS)
+        await harness.request("GET", "/api/v1/pods")
+        await harness.request("GET", "/apis/nothing/v1/things")
+        page = await scrape(harness)
+        total = "apiserver_request_total"
+        assert page[total + labels("POST", "resource", 201)] == 1
+        assert page[total + labels("POST", "resource", 409)] == 1
+        assert page[total + labels("POST", "resource", 201, more="dry_run=All,")] == 1
+        assert page[total + labels("GET", "resource", 200)] == 1
+        assert page[total + labels("GET", "resource", 404)] == 1
+        assert page[total + labels("LIST", "namespace", 200)] == 1
+        assert page[total + labels("LIST", "cluster", 200)] == 1
+        assert page[total + "{code=404,component=apiserver,verb=GET}"] == 1
+        assert page["apiserver_request_duration_seconds_count" + labels("GET", "resource")] == 2
+        assert page["apiserver_storage_objects{resource=pods}"] == 1
+        assert page["apiserver_current_inflight_requests{request_kind=readOnly}"] == 1, "the scrape"
+
+    run(scenario)
+
+
+def test_applies_are_told_from_patches() -> None:
+    async def scenario(harness: ApiHarness) -> None:
+        path, query = f"{PODS}/p", [("fieldManager", "test")]
+        kind = "application/apply-patch+yaml"
+        code, _ = await harness.request("PATCH", path, pod(), query=query, content_type=kind)
+        assert code == 201
+        merge = {"metadata": {"labels": {"a": "b"}}}
+        await harness.request("PATCH", path, merge, content_type="application/merge-patch+json")
+        page = await scrape(harness)
+        assert page["apiserver_request_total" + labels("APPLY", "resource", 201)] == 1
+        assert page["apiserver_request_total" + labels("PATCH", "resource", 200)] == 1
+
+    run(scenario)
+
+
+def test_watches_count_while_they_are_open() -> None:
+    async def scenario(harness: ApiHarness) -> None:
+        await harness.request("POST", PODS, pod())
+        name = "apiserver_longrunning_requests" + labels("WATCH", "namespace")
+        answer = await harness.api.handle(ApiRequest("GET", PODS, ADMIN, [("watch", "1")]))
+        assert not isinstance(answer.body, bytes)
+        await anext(answer.body)
+        assert (await scrape(harness))[name] == 1
+        await answer.body.aclose()
+        page = await scrape(harness)
+        assert page[name] == 0
+        assert page["apiserver_request_total" + labels("WATCH", "namespace", 200)] == 1
+        assert page["apiserver_current_inflight_requests{request_kind=mutating}"] == 0
+
+    run(scenario)
+
+
+def test_the_page_needs_permission() -> None:
+    async def scenario(harness: ApiHarness) -> None:
+        code, _ = await harness.request("GET", "/metrics", user=User("somebody"))
+        assert code == 403
+
+    run(scenario)
