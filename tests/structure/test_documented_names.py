@@ -18,6 +18,8 @@ import yaml
 from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
+from plimsoll.apiserver.metrics import RequestMetrics
+from plimsoll.apiserver.storage import Store
 from plimsoll.cli.main import plimsoll
 from plimsoll.common.counters import Histogram, MetricCounter
 from plimsoll.drivers.cpu.process.metrics import SPECS
@@ -146,6 +148,7 @@ def metrics() -> dict[str, set[str]]:
         *_served(_page_of(DashboardService(cluster_state))),
         *_served(_page_of(DashboardService(uncounted))),
         *NodeMetrics(lambda: ()).collect(),
+        *RequestMetrics(Store.open(None)).collect(),
         *node_metrics("n", kubelet, v1.AllocatableResourcesResponse(), NodeObjects()),
         *health_metrics("n", ExporterHealth(synced=True)),
     ]

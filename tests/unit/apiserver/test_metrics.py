@@ -55,7 +55,7 @@ def test_requests_are_counted_by_verb_resource_and_code() -> None:
     run(scenario)
 
 
-def test_applies_are_told_from_patches() -> None:
+def test_applies_and_patches_have_different_verbs() -> None:
     async def scenario(harness: ApiHarness) -> None:
         path, query = f"{PODS}/p", [("fieldManager", "test")]
         kind = "application/apply-patch+yaml"
@@ -89,7 +89,7 @@ def test_watches_count_while_they_are_open() -> None:
 
 def test_the_page_needs_permission() -> None:
     async def scenario(harness: ApiHarness) -> None:
-        code, _ = await harness.request("GET", "/metrics", user=User("somebody"))
+        code, _ = await harness.request("GET", "/metrics", user=User("jane"))
         assert code == 403
 
     run(scenario)

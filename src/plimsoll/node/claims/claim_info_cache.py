@@ -145,7 +145,7 @@ class ClaimInfoCache:
         for each in wanted:
             results = responses.get(each.ref.uid, {})
             after[each.ref.uid] = apply_prepare_responses(
-                before[each.ref.uid], claims[each.ref.uid], each, results
+                before[each.ref.uid], claims[each.ref.uid], each, results, rebuilding=self.needs_rebuild
             )
             faults += [
                 from_driver_fault(PREPARE, each.ref, a)

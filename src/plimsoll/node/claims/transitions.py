@@ -93,17 +93,20 @@ def apply_prepare_responses(
     claim: ClaimInfo,
     wanted: ClaimToPrepare,
     answers: Mapping[str, Devices | DriverFault],
+    *,
+    rebuilding: bool = False,
 ) -> ClaimInfo:
     """Return a claim after its drivers were called; `before` is its state from before the call.
 
-    A driver that is absent has not been called, and need not unprepare the claim.
+    A driver that is absent has not been called, and need not unprepare the claim, unless the checkpoint was
+    lost: then it may have prepared the claim earlier.
     """
     drivers, pending = dict(claim.drivers), set(claim.pending)
     for driver, answer in answers.items():
         if not isinstance(answer, DriverFault):
             drivers[driver] = answer
             pending.discard(driver)
-        elif answer.kind == "absent" and (before is None or driver not in before.pending):
+        elif answer.kind == "absent" and not rebuilding and (before is None or driver not in before.pending):
             pending.discard(driver)
     changed = replace(claim, drivers=drivers, pending=frozenset(pending))
     return replace(changed, ready=not pending and _confirmed_drivers(changed) >= frozenset(wanted.drivers))

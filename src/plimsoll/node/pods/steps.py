@@ -88,9 +88,19 @@ def _prepare_fault(message: str, waits_for: frozenset[str] = frozenset()) -> Run
     return RuntimeFault(PREPARE_FAILED, text, waits_for)
 
 
-async def release_claims(uid: str, deps: WorkerDependencies) -> RuntimeFault | None:
+async def release_claims(pod: Pod, deps: WorkerDependencies) -> RuntimeFault | None:
     """Release a pod's claims, after its containers are gone."""
-    start = time.monotonic()
+    start, uid = time.monotonic(), pod.metadata.uid
+    if (
+        deps.claim_cache.needs_rebuild
+        and resolve_claim_names(pod)
+        and not deps.claim_cache.claims_of_pod(uid)
+    ):
+        # The checkpoint was lost, and this pod ends before the cache is rebuilt. Once the pod is gone,
+        # nothing tells which claims drivers still hold for it.
+        claims = await read_claims(pod, deps)
+        if not isinstance(claims, RuntimeFault):
+            await deps.claim_cache.prepare(pod, claims)
     faults = await deps.claim_cache.unprepare(uid)
     deps.observe("UnprepareResources", time.monotonic() - start, bool(faults))
     if not faults:

@@ -379,7 +379,7 @@ class PodWorker:
             if state.phase is ContainerPhase.CREATED:
                 await self.deps.runtime.remove_container(state.id)
         await self.deps.runtime.stop_sandbox(self.uid)
-        fault = await steps.release_claims(self.uid, self.deps)
+        fault = await steps.release_claims(self.pod, self.deps)
         if fault is not None:
             LOG.warning("pod %s: %s", format_pod(self.pod), fault.message)
             self._termination_failure = record_failure(

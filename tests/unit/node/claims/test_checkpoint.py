@@ -233,6 +233,24 @@ def test_rebuilding_continues_after_faults(layout: Layout) -> None:
     asyncio.run(scenario())
 
 
+def test_claims_of_an_absent_driver_are_unprepared_after_a_lost_checkpoint(layout: Layout) -> None:
+    fake_drivers = FakeDrivers()
+    fake_drivers.add(make_claim("a", users=["p"]))
+    fake_drivers.absent.add(GPU)
+    layout.claims.write_bytes(b"damaged")
+
+    async def scenario() -> None:
+        cache = ClaimInfoCache.open(layout, fake_drivers)
+        assert [fault.code for fault in await cache.rebuild([(make_pod("p", "a"), fake_drivers.named("a"))])]
+        assert [fault.code for fault in await cache.unprepare("p")] == ["absent"], "it may hold the claim"
+        fake_drivers.absent.clear()
+        fake_drivers.calls.clear()
+        assert await cache.unprepare("p") == ()
+        assert fake_drivers.calls == [("unprepare", GPU, ("uid-a",))]
+
+    asyncio.run(scenario())
+
+
 def test_a_full_disk_is_a_fault_and_no_claim_is_prepared(
     layout: Layout, monkeypatch: pytest.MonkeyPatch
 ) -> None:

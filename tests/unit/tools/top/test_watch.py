@@ -10,25 +10,30 @@ import pytest
 from plimsoll.errors import InputError
 from plimsoll.tools.cluster_state import ClusterObjects, ClusterState
 from plimsoll.tools.top import watch
+from tests.waiting import until
+
+#: Minimum seconds between two outputs.
+PACE = 0.02
 
 
-def run_watch(monkeypatch: pytest.MonkeyPatch, *pauses: float, fails: bool = False) -> int:
-    """Return the number of outputs if a change comes after each of these pauses."""
+def run_watch(monkeypatch: pytest.MonkeyPatch, *bursts: int, fails: bool = False) -> int:
+    """Return the number of outputs for these bursts of changes, each after the output of the one before."""
+    shown: list[int] = []
 
     async def follow_live(client: Any, cluster_state: ClusterState, changed: Any, **_: Any) -> None:
-        for pause in pauses:
-            await asyncio.sleep(pause)
-            changed()
-        await asyncio.sleep(0.1)
+        for number, burst in enumerate(bursts, 1):
+            for _change in range(burst):
+                changed()
+            await until(lambda: len(shown), lambda count, number=number: count >= number)
+        await asyncio.sleep(3 * PACE)  # for an output too many
         raise InputError("pods cannot be read") if fails else asyncio.CancelledError
 
-    shown = []
     monkeypatch.setattr(watch, "follow_live", follow_live)
     cluster_state = ClusterState(ClusterObjects())
 
     async def run() -> None:
         no_reader: Any = None
-        await watch.follow(no_reader, cluster_state, lambda: shown.append(1), pace=0.02)
+        await watch.follow(no_reader, cluster_state, lambda: shown.append(1), pace=PACE)
 
     with pytest.raises(InputError if fails else asyncio.CancelledError):
         asyncio.run(run())
@@ -36,12 +41,12 @@ def run_watch(monkeypatch: pytest.MonkeyPatch, *pauses: float, fails: bool = Fal
 
 
 def test_a_burst_is_shown_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert run_watch(monkeypatch, *[0.0] * 500) == 1
+    assert run_watch(monkeypatch, 500) == 1
 
 
 def test_a_change_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert run_watch(monkeypatch, 0.0, 0.08) == 2
+    assert run_watch(monkeypatch, 1, 1) == 2
 
 
 def test_the_cause_of_the_end_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert run_watch(monkeypatch, 0.0, fails=True) == 1
+    assert run_watch(monkeypatch, 1, fails=True) == 1
