@@ -26,6 +26,11 @@ from plimsoll.node.security.policy import SecurityPolicy
 class ClaimManager(Protocol):
     """Claims of this node: `claims.claim_info_cache.ClaimInfoCache`."""
 
+    @property
+    def needs_rebuild(self) -> bool:
+        """True while the checkpoint is lost and not rebuilt."""
+        ...
+
     async def prepare(self, pod: Pod, claims: Mapping[str, ResourceClaim]) -> tuple[ClaimFault, ...]: ...
 
     async def unprepare(self, pod_uid: str) -> tuple[ClaimFault, ...]: ...

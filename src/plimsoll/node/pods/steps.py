@@ -97,7 +97,7 @@ async def release_claims(pod: Pod, deps: WorkerDependencies) -> RuntimeFault | N
         and not deps.claim_cache.claims_of_pod(uid)
     ):
         # The checkpoint was lost, and this pod ends before the cache is rebuilt. Once the pod is gone,
-        # nothing tells which claims drivers still hold for it.
+        # its claims are unknown, and drivers would hold them forever.
         claims = await read_claims(pod, deps)
         if not isinstance(claims, RuntimeFault):
             await deps.claim_cache.prepare(pod, claims)

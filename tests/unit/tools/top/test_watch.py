@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import Any
 
 import pytest
@@ -20,11 +21,14 @@ def run_watch(monkeypatch: pytest.MonkeyPatch, *bursts: int, fails: bool = False
     """Return the number of outputs for these bursts of changes, each after the output of the one before."""
     shown: list[int] = []
 
+    def are_shown(count: int) -> bool:
+        return len(shown) >= count
+
     async def follow_live(client: Any, cluster_state: ClusterState, changed: Any, **_: Any) -> None:
         for number, burst in enumerate(bursts, 1):
             for _change in range(burst):
                 changed()
-            await until(lambda: len(shown), lambda count, number=number: count >= number)
+            await until(partial(are_shown, number))
         await asyncio.sleep(3 * PACE)  # for an output too many
         raise InputError("pods cannot be read") if fails else asyncio.CancelledError
 
