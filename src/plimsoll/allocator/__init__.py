@@ -8,6 +8,7 @@ shareID, distinctAttribute) and docs/spec/allocator.md.
     devices/             pools of slices, the devices of a node, and their usage
     request_matching.py  requests of the claims and their candidate devices
     search/              the search for devices
+    availability.py      devices that can be allocated now, for tools that count them
     results.py           allocation results
     reasons/             reasons of a refusal
     state.py             allocated devices of a cluster

@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from plimsoll.allocator.availability import FREE, PARTLY, SHARED, TAKEN
 from plimsoll.api.identity import PoolId
 from plimsoll.api.resource import ResourceSlice
 from plimsoll.tools.cluster_state import ClusterState
 from plimsoll.tools.dashboard.changes import ChangeScope
-from plimsoll.tools.top.devices import FREE, PARTLY, SHARED, TAKEN, DeviceRow
+from plimsoll.tools.top.devices import DeviceRow
 from plimsoll.tools.top.pools import PoolRow, inspect_pools
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator, Sequence
 
 from plimsoll.allocator import AllocationFault, DeviceId, Refusal, SearchAborted
+from plimsoll.allocator.availability import find_availability
 from plimsoll.allocator.devices.capacity import ABOVE_MAX, NO_VALID_VALUE, OFF_STEP, SHORT, UNDEFINED
 from plimsoll.allocator.devices.node_devices import DeviceEntry, NodeDevices, bit_numbers
 from plimsoll.allocator.devices.usage import DeviceUsage
@@ -334,8 +335,9 @@ def describe_cluster_devices(
 ) -> Statement:
     """Count the matching and the free devices of all nodes; `elsewhere` are nodes removed by other rules."""
     matching: set[DeviceId] = set()
-    taken: set[DeviceId] = set()
+    available: set[DeviceId] = set()
     excluded: set[DeviceId] = set()
+    unavailable: dict[str, set[DeviceId]] = {rule: set() for rule in _UNAVAILABLE}
     device_count = 0
     for row in view.snapshot.rows():
         devices = view.snapshot.inventory.devices_for(view.node(row))
@@ -345,14 +347,15 @@ def describe_cluster_devices(
         mask = devices.select(selectors.class_selectors, selectors.selectors).mask
         if not mask:
             continue
-        held = DeviceUsage(devices, view.snapshot.state).taken
-        for number in bit_numbers(mask):
-            device = devices.entries[number].id
-            matching.add(device)
-            if held >> number & 1:
-                taken.add(device)
-            elif row in elsewhere:
-                excluded.add(device)
+        usage = DeviceUsage(devices, view.snapshot.state)
+        found = find_availability(claim, view.snapshot.classes, devices, usage)
+        here = None if isinstance(found, AllocationFault) else found.get(selectors.name)
+        matching |= _ids(devices, mask)
+        if here is None:
+            continue  # the claim has a fault, which another statement describes
+        for rule, ids in unavailable.items():
+            ids |= _ids(devices, getattr(here, rule))
+        (excluded if row in elsewhere else available).update(_ids(devices, here.available))
     facts: dict[str, object] = {
         "request": selectors.name,
         "claim": claim.metadata.full_name,
@@ -365,7 +368,25 @@ def describe_cluster_devices(
             facts["unusable"] = sum(len(slice.spec.devices or ()) for slice in slices)
             kind = StatementKind.NOWHERE_USABLE if facts["unusable"] else StatementKind.NOWHERE_AT_ALL
         return Statement(kind, facts)
+    # A device for several nodes may be excluded by the rules of some only.
+    excluded -= available
+    free = available | excluded
     tail = f", {len(excluded)} of them on nodes excluded by other rules" if excluded else ""
-    facts |= {"matching": pluralize(len(matching), "device"), "all": len(matching)}
-    facts |= {"taken": len(taken), "free": len(matching - taken), "tail": tail}
+    facts |= {"matching": pluralize(len(matching), "device matches", "devices match"), "all": len(matching)}
+    counts = {rule: len(ids - free) for rule, ids in unavailable.items()}
+    parts = [f", {counts[rule]} {text}" for rule, text in _UNAVAILABLE.items() if counts[rule] and text]
+    facts |= {**counts, "unavailable": "".join(parts), "free": len(free), "tail": tail}
     return Statement(StatementKind.EVERYWHERE, facts)
+
+
+#: Rules of `RequestAvailability` and their words; what is allocated is always counted.
+_UNAVAILABLE = {
+    "taken": "",
+    "blocked": "blocked by counters of other partitions",
+    "short": "without the requested capacity",
+    "tainted": "tainted",
+}
+
+
+def _ids(devices: NodeDevices, mask: int) -> set[DeviceId]:
+    return {devices.entries[number].id for number in bit_numbers(mask)}

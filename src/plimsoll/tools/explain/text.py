@@ -87,7 +87,7 @@ class StatementKind(Enum):
     TOGETHER = "each request alone can be allocated, together they cannot"
     STUCK = "when {held}:"
     POOL = "pool {pool} is {standing}: {why}"
-    EVERYWHERE = "request {request}: {matching} match, {taken} allocated, {free} free{tail}"
+    EVERYWHERE = "request {request}: {matching}, {taken} allocated{unavailable}, {free} free{tail}"
     NOWHERE = "request {request}: none of {devices} devices matches"
     NOWHERE_USABLE = "request {request}: no usable device; {unusable} are in incomplete pools"
     NOWHERE_AT_ALL = "request {request}: no ResourceSlice publishes any devices"

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from plimsoll.allocator.availability import BLOCKED, FREE, PARTLY, SHARED, TAINTED, TAKEN
 from plimsoll.ledger.messages import format_reason
 from plimsoll.tools.amounts import format_short
 from plimsoll.tools.colors import Paint
@@ -14,7 +15,7 @@ from plimsoll.tools.columns import format_count
 from plimsoll.tools.top import claims as claim_words
 from plimsoll.tools.top.claims import ClaimChargeRow, ClaimRow
 from plimsoll.tools.top.device_holders import DeviceHolder
-from plimsoll.tools.top.devices import BLOCKED, FREE, PARTLY, SHARED, STALE, STATES, TAINTED, TAKEN, DeviceRow
+from plimsoll.tools.top.devices import STALE, STATES, DeviceRow
 from plimsoll.tools.top.pools import PoolRow
 from plimsoll.tools.top.table import Cell, Table
 from plimsoll.tools.top.uncounted_notes import UncountedNote

@@ -23,6 +23,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from plimsoll.allocator.availability import BLOCKED, FREE, PARTLY, SHARED, TAINTED, TAKEN, device_state
 from plimsoll.allocator.devices.capacity import capacity_value
 from plimsoll.allocator.devices.node_devices import DeviceEntry, NodeDevices
 from plimsoll.allocator.devices.pools import PoolStatus
@@ -32,13 +33,12 @@ from plimsoll.allocator.devices.usage import DeviceUsage
 from plimsoll.allocator.input_errors import AllocationFault
 from plimsoll.api.identity import DeviceId
 from plimsoll.api.quantity import ZERO, Format, Quantity
-from plimsoll.api.resource import Device, DeviceCapacity, ResourceSlice
+from plimsoll.api.resource import Device, ResourceSlice
 from plimsoll.errors import InputError
 from plimsoll.tools.cluster_state import ClusterState
 from plimsoll.tools.top.device_holders import DeviceHolder, DeviceHolders
 
-FREE, TAKEN, PARTLY, SHARED = "free", "taken", "partly", "shared"
-BLOCKED, TAINTED, STALE = "blocked", "tainted", "stale"
+STALE = "stale"
 STATES = (FREE, PARTLY, SHARED, TAKEN, BLOCKED, TAINTED, STALE)
 #: States of devices that are not held and cannot be allocated at present.
 UNAVAILABLE = frozenset({BLOCKED, TAINTED, STALE})
@@ -126,7 +126,8 @@ def rows_of(
             continue
         device = entry.device
         holders = known.of(entry.id)
-        state, why = _state(devices, usage, number)
+        state = device_state(devices, usage, number)
+        why = _reason(devices, usage, number, state)
         holding = [holder for holder in holders if not holder.admin]
         if state == TAKEN and sum(not holder.share for holder in holding) and len(holding) > 1:
             why = f"allocated {len(holding)} times"
@@ -143,22 +144,13 @@ def rows_of(
         )
 
 
-def _state(devices: NodeDevices, usage: DeviceUsage, number: int) -> tuple[str, str]:
+def _reason(devices: NodeDevices, usage: DeviceUsage, number: int, state: str) -> str:
+    """Describe why a device is blocked or tainted."""
     entry = devices.entries[number]
-    flag = 1 << number
-    if usage.taken & flag:
-        return TAKEN, ""
-    if usage.shared & flag:
-        capacity = entry.device.capacity
-        if not fits_minimal_share(capacity, usage.free(number)):
-            return TAKEN, ""
-        return (PARTLY if capacity else SHARED), ""
-    if usage.blocked & flag:
-        return BLOCKED, _short_of(devices, usage, entry)
-    taint = find_untolerated_taint(entry.device.taints, ())
-    if taint is not None:
-        return TAINTED, f"{taint.key}:{taint.effect}"
-    return FREE, ""
+    if state == BLOCKED:
+        return _short_of(devices, usage, entry)
+    taint = find_untolerated_taint(entry.device.taints, ()) if state == TAINTED else None
+    return "" if taint is None else f"{taint.key}:{taint.effect}"
 
 
 def _short_of(devices: NodeDevices, usage: DeviceUsage, entry: DeviceEntry) -> str:
@@ -175,24 +167,6 @@ def _short_of(devices: NodeDevices, usage: DeviceUsage, entry: DeviceEntry) -> s
                 left = Quantity(max(0, usage.available[counter]), form)
                 lacks.append(f"{group}/{name}: needs {Quantity(amount, form)}, {left} left")
     return ", ".join(lacks) or "counters of its pool are overdrawn"
-
-
-def fits_minimal_share(capacity: Mapping[str, DeviceCapacity], free: Iterable[int]) -> bool:
-    """Return whether one more minimal share fits, given the request policies."""
-    return all(_least(entry) <= left for entry, left in zip(capacity.values(), free, strict=True))
-
-
-def _least(entry: DeviceCapacity) -> int:
-    """Return the smallest amount of a capacity that a share can consume, in nano units."""
-    policy = entry.request_policy
-    if policy is None or not (policy.valid_range or policy.valid_values):
-        return 1 if capacity_value(entry) > ZERO else 0
-    allowed = [*policy.valid_values]
-    if policy.valid_range is not None:
-        allowed.append(policy.valid_range.min or Quantity(1))
-    if policy.default is not None:
-        allowed.append(policy.default)
-    return min(amount.nano for amount in allowed)
 
 
 def _capacity(entry: DeviceEntry, usage: DeviceUsage, number: int) -> dict[str, tuple[Quantity, Quantity]]:

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any
 
+from plimsoll.allocator.availability import FREE, PARTLY, SHARED, TAKEN
 from plimsoll.allocator.devices.inventory import Inventory
 from plimsoll.allocator.devices.node_devices import NodeDevices
 from plimsoll.allocator.devices.pools import PoolStatus
@@ -21,18 +22,7 @@ from plimsoll.api.identity import DeviceId, PoolId
 from plimsoll.api.quantity import Format, Quantity
 from plimsoll.tools.cluster_state import ClusterState
 from plimsoll.tools.top.device_holders import DeviceHolders
-from plimsoll.tools.top.devices import (
-    FREE,
-    PARTLY,
-    SHARED,
-    STALE,
-    TAKEN,
-    UNAVAILABLE,
-    DeviceRow,
-    missing_rows,
-    rows_of,
-    stale_rows,
-)
+from plimsoll.tools.top.devices import STALE, UNAVAILABLE, DeviceRow, missing_rows, rows_of, stale_rows
 
 #: Total and remaining amount.
 Stock = tuple[Quantity, Quantity]

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from plimsoll.allocator import AllocationFault
-from plimsoll.allocator.devices.node_devices import NodeDevices
+from plimsoll.allocator.availability import is_allocatable
 from plimsoll.allocator.devices.usage import DeviceUsage
 from plimsoll.api import codec
 from plimsoll.api.core import Pod
@@ -26,7 +26,6 @@ from plimsoll.tools.whatif.totals import FreeByNode
 #: Node states evaluated per class.
 STATES_MAX = 256
 CLASSES_MAX = 16
-_EXCLUDING_EFFECTS = frozenset({"NoSchedule", "NoExecute"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,21 +139,10 @@ def _free_devices(snapshot: Snapshot, row: int) -> tuple[dict[str, int], bool]:
         return {}, False
     usage = DeviceUsage(devices, snapshot.state)
     found: dict[str, int] = {}
-    for number in _allocatable_devices(devices, usage):
-        driver = devices.entries[number].id.driver
-        found[driver] = found.get(driver, 0) + 1
-    return found, bool(devices.entries)
-
-
-def _allocatable_devices(devices: NodeDevices, usage: DeviceUsage) -> Iterator[int]:
     for number, entry in enumerate(devices.entries):
-        if (usage.taken | usage.blocked) >> number & 1:
-            continue
-        if any(taint.effect in _EXCLUDING_EFFECTS for taint in entry.device.taints):
-            continue
-        if entry.shareable and any(left <= 0 for left in usage.free(number)):
-            continue
-        yield number
+        if is_allocatable(devices, usage, number):
+            found[entry.id.driver] = found.get(entry.id.driver, 0) + 1
+    return found, bool(devices.entries)
 
 
 # -- the largest claim

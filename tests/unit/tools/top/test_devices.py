@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from plimsoll.allocator.availability import fits_minimal_share
 from plimsoll.allocator.devices.capacity import Consumption, capacity_value, consume
 from plimsoll.api import codec
 from plimsoll.api.core import Node
@@ -16,7 +17,7 @@ from plimsoll.api.quantity import Quantity
 from plimsoll.api.resource import DeviceCapacity, DeviceTaintRule, ResourceClaim, ResourceSlice
 from plimsoll.tools.cluster_state import ClusterObjects, ClusterState
 from plimsoll.tools.top import claim_rows, device_rows, pool_rows
-from plimsoll.tools.top.devices import STALE, UNAVAILABLE, fits_minimal_share
+from plimsoll.tools.top.devices import STALE, UNAVAILABLE
 from tests.dumps import make_cluster_state
 from tests.sizes import examples
 
