@@ -99,6 +99,12 @@ class NodeSimulation:
                     self._allocate(uid, self._before[uid])
         self._refresh()
 
+    def release_claims(self, claims: Iterable[ResourceClaim]) -> None:
+        """Release the devices of claims."""
+        for claim in claims:
+            self._allocate(claim.metadata.uid, None)
+        self._refresh()
+
     # -- other pods
 
     def add_pod(self, pod_info: PodInfo, fit: NodeFit | None = None) -> None:

@@ -7,7 +7,7 @@ with thousands of pods are both cheap.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 
@@ -37,6 +37,10 @@ class DomainColumn:
     def __len__(self) -> int:
         """Return the number of domains, including those that no longer have a node."""
         return len(self._values)
+
+    def domains(self) -> Iterable[tuple[str, int]]:
+        """Return the values of the label with their domain numbers."""
+        return self._values.items()
 
     def set_node(self, row: int, node: Node | None) -> None:
         """Apply the addition, change or removal (None) of a node."""

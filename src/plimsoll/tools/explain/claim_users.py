@@ -12,9 +12,11 @@ from plimsoll.tools.cluster_state import ClusterState
 
 
 def holders_of(cluster_state: ClusterState, devices: Collection[DeviceId]) -> dict[DeviceId, ResourceClaim]:
-    """Return the first claim that holds each of the devices."""
+    """Return the first claim that holds each of the devices, unused claims first."""
     found: dict[DeviceId, ResourceClaim] = {}
-    for claim in cluster_state.objects.all(ResourceClaim):
+    unused = {claim.metadata.key for claim in unused_claims(cluster_state)}
+    claims = cluster_state.objects.all(ResourceClaim)
+    for claim in sorted(claims, key=lambda claim: claim.metadata.key not in unused):
         allocation = claim.status.allocation
         for result in allocation.devices.results if allocation is not None else ():
             device = DeviceId.of(result)
@@ -35,6 +37,29 @@ def pods_using(
     if but is not None:
         names.discard(but.metadata.name)
     return tuple(f"{namespace}/{name}" for name in sorted(names))
+
+
+def unused_claims(cluster_state: ClusterState) -> list[ResourceClaim]:
+    """Return the allocated claims that no existing pod uses or is reserved for, by name.
+
+    Pods that have terminated do not count. Consumers of other kinds do: whether they exist is unknown.
+    """
+    pods = cluster_state.pods
+    alive = {pod.metadata.uid for pod in pods}
+    used = {
+        (pod.metadata.namespace, name)
+        for pod in pods
+        if pod.spec.resource_claims or pod.status.extended_resource_claim_status is not None
+        for name in resolve_claim_names(pod).values()
+    }
+    found = [
+        claim
+        for claim in cluster_state.objects.all(ResourceClaim)
+        if claim.status.allocation is not None
+        and claim.metadata.key not in used
+        and not any(user.resource != "pods" or user.uid in alive for user in claim.status.reserved_for)
+    ]
+    return sorted(found, key=lambda claim: claim.metadata.key)
 
 
 def users_of(cluster_state: ClusterState, namespace: str, claim: str) -> list[Pod]:

@@ -32,7 +32,7 @@ from plimsoll.scheduler.devices.exact import DeviceMessage
 from plimsoll.scheduler.reasons import NodeReason
 from plimsoll.tools.amounts import format_amount
 from plimsoll.tools.explain.attributes import attributes_read, value_text
-from plimsoll.tools.explain.claim_users import holders_of, pods_using
+from plimsoll.tools.explain.claim_users import holders_of, pods_using, unused_claims
 from plimsoll.tools.explain.node_reasons import describe_shortage, measure_shortage
 from plimsoll.tools.explain.pod_reasons import terms_text
 from plimsoll.tools.explain.pod_view import PodView
@@ -301,9 +301,12 @@ def _describe_holders(
         DeviceUsage(devices, view.snapshot.state).taken
         & devices.select(selectors.class_selectors, selectors.selectors).mask
     )
-    wanted = [devices.entries[row].id for row in bit_numbers(taken)[:MAX_NAMED]]
-    for device, claim in sorted(holders_of(view.cluster_state, wanted).items()):
-        yield Statement(StatementKind.TAKEN_BY, {"device": device, "claim": claim.metadata.full_name})
+    unused = {claim.metadata.key for claim in unused_claims(view.cluster_state)}
+    held = holders_of(view.cluster_state, {devices.entries[row].id for row in bit_numbers(taken)})
+    in_order = sorted(held.items(), key=lambda item: (item[1].metadata.key not in unused, item[0]))
+    for device, claim in in_order[:MAX_NAMED]:
+        kind = StatementKind.TAKEN_UNUSED if claim.metadata.key in unused else StatementKind.TAKEN_BY
+        yield Statement(kind, {"device": device, "claim": claim.metadata.full_name})
 
 
 def _describe_conflict(removal: Removal, conflict: ConstraintConflict) -> Statement:

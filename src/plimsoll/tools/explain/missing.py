@@ -6,9 +6,10 @@ from difflib import get_close_matches
 
 from plimsoll.api.core import Pod
 from plimsoll.api.resource import DeviceClass, ResourceClaim, ResourceClaimTemplate
+from plimsoll.api.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
 from plimsoll.scheduler.filters.volume_binding import VolumeBindingMessage
 from plimsoll.scheduler.filters.volume_zone import VolumeZoneMessage
-from plimsoll.scheduler.filters.volumes import VolumeMessage
+from plimsoll.scheduler.filters.volumes import VolumeMessage, volume_claims
 from plimsoll.scheduler.pod_claims import ClaimMessage
 from plimsoll.scheduler.reasons import NodeReason
 from plimsoll.tools.cluster_state import ClusterState
@@ -21,7 +22,6 @@ _VOLUMES = {
     VolumeBindingMessage.CLAIM_LOST: 'restore volume "{volume}" of claim "{claim}", or use another claim',
     VolumeBindingMessage.CLAIM_DELETED: 'wait until claim "{claim}" is deleted, then recreate it',
     VolumeBindingMessage.CLAIM_NOT_OWNED: "delete claim {claim}: it was created for another pod",
-    VolumeBindingMessage.CLAIM_UNBOUND: "bind the pod's volume claims (matching volume or provisioner)",
     VolumeBindingMessage.CLAIM_WAITS_FOR_CONSUMER: (
         'let kube-scheduler schedule the pod, or bind claim "{claim}" manually'
     ),
@@ -52,6 +52,8 @@ def fix_missing(cluster_state: ClusterState, pod: Pod, reason: NodeReason) -> Fi
 
 def _step(cluster_state: ClusterState, pod: Pod, reason: NodeReason) -> FixStep | None:
     facts, namespace = reason.facts, pod.metadata.namespace
+    if reason.message is VolumeBindingMessage.CLAIM_UNBOUND:
+        return FixStep(FixKind.VOLUME, {"text": _unbound_text(cluster_state, pod)})
     if reason.message in _VOLUMES:
         return FixStep(FixKind.VOLUME, {"text": _VOLUMES[reason.message].format_map(facts)})
     match reason.message:
@@ -75,9 +77,36 @@ def _step(cluster_state: ClusterState, pod: Pod, reason: NodeReason) -> FixStep 
         case ClaimMessage.CLASS_MISSING:
             name = str(facts["device_class"])
             known = [each.metadata.name for each in cluster_state.objects.all(DeviceClass)]
-            near = near_text(name, known) or _all_text(known)
-            return FixStep(FixKind.CREATE_CLASS, {"device_class": name, "near": near}, name)
+            nearest = nearest_name(name, known)
+            if nearest:
+                return FixStep(FixKind.USE_CLASS, {"device_class": name, "near": nearest}, name)
+            return FixStep(FixKind.CREATE_CLASS, {"device_class": name, "near": _all_text(known)}, name)
     return None
+
+
+def _unbound_text(cluster_state: ClusterState, pod: Pod) -> str:
+    """Name the unbound volume claims of a pod, and what each needs."""
+    texts = []
+    for used in volume_claims(pod):
+        claim = cluster_state.objects.find(PersistentVolumeClaim, pod.metadata.namespace, used.name)
+        if claim is not None and not claim.bound:
+            texts.append(f'bind PersistentVolumeClaim "{used.name}": {_volume_source(cluster_state, claim)}')
+    return "; ".join(texts) or "bind the volume claims of the pod"
+
+
+def _volume_source(cluster_state: ClusterState, claim: PersistentVolumeClaim) -> str:
+    """Describe where the volume of an unbound claim should come from."""
+    name, volume = claim.storage_class, claim.spec.volume_name
+    if volume:
+        found = cluster_state.objects.find(PersistentVolume, "", volume)
+        return f'volume "{volume}" {"is not bound to it" if found is not None else "does not exist"}'
+    if not name:
+        return "it has no storage class, and no PersistentVolume is bound to it"
+    known = [each.metadata.name for each in cluster_state.objects.all(StorageClass)]
+    if name not in known:
+        near = nearest_name(name, known)
+        return f'StorageClass "{name}" does not exist' + (f' (similar: "{near}")' if near else "")
+    return f'the provisioner of StorageClass "{name}" has not created a volume'
 
 
 def _template(cluster_state: ClusterState, pod: Pod) -> FixStep:
@@ -101,6 +130,18 @@ def _names(
     return [
         each.metadata.name for each in cluster_state.objects.all(kind) if each.metadata.namespace == namespace
     ]
+
+
+def nearest_name(name: str, known: list[str]) -> str:
+    """Return the existing name that is most similar, regardless of case; "" if none is."""
+    plain = {each.lower(): each for each in sorted(known)}
+    lower = name.lower()
+    close = get_close_matches(lower, list(plain), 1)
+    if close:
+        return plain[close[0]]
+    # A part of a name, such as gpu for gpu.example.com, if only one has it.
+    parts = [each for each in plain if lower in each or each in lower]
+    return plain[parts[0]] if len(parts) == 1 else ""
 
 
 def near_text(name: str, known: list[str]) -> str:

@@ -141,6 +141,10 @@ class TopologySpreadExplainer(RuleExplainer):
             (constraint, spread.columns[number].ids, spread.sums(number), _least(spread, number))
             for number, constraint in enumerate(constraints)
         ]
+        self._fewest = {
+            constraint.topology_key: _fewest_text(spread, number)
+            for number, constraint in enumerate(constraints)
+        }
 
     def _broken(self, row: int) -> tuple[SpreadConstraint, int | None, int] | None:
         """Return the first violated constraint, the pods in the node's domain (None: no domain), and the
@@ -155,6 +159,23 @@ class TopologySpreadExplainer(RuleExplainer):
                 return constraint, had, least
         return None
 
+    def facts(self, row: int) -> dict[str, object] | None:
+        """Return the numbers of the violated constraint; None if it is a missing label."""
+        broken = self._broken(row)
+        if broken is None or broken[1] is None:
+            return None
+        constraint, had, least = broken
+        key = constraint.topology_key
+        return {
+            "key": key,
+            "value": self.view.node(row).metadata.labels[key],
+            "had": had,
+            "least": least,
+            "fewest": self._fewest[key],
+            "skew": constraint.max_skew,
+            "needed": (had or 0) + constraint.own - least,
+        }
+
     def key(self, row: int) -> Hashable:
         broken = self._broken(row)
         return broken is not None and (broken[0].topology_key, broken[1] is None)
@@ -167,12 +188,9 @@ class TopologySpreadExplainer(RuleExplainer):
         broken = self._broken(row)
         if broken is None:
             return ()
-        constraint, had, least = broken
-        key = constraint.topology_key
-        if had is None:
-            return (Statement(StatementKind.SPREAD_LABEL, {"key": key}),)
-        value = self.view.node(row).metadata.labels[key]
-        facts = {"key": key, "value": value, "had": had, "least": least, "skew": constraint.max_skew}
+        facts = self.facts(row)
+        if facts is None:
+            return (Statement(StatementKind.SPREAD_LABEL, {"key": broken[0].topology_key}),)
         return (Statement(StatementKind.SPREAD, facts),)
 
 
@@ -181,6 +199,17 @@ def _least(spread: SpreadState, number: int) -> int:
     present = spread.present(number)
     enough = int(present.sum()) >= spread.constraints[number].min_domains
     return int(spread.sums(number)[present].min(initial=INT32_MAX)) if enough else 0
+
+
+def _fewest_text(spread: SpreadState, number: int) -> str:
+    """Name the domains with the fewest matching pods; or that there are too few domains."""
+    constraint, column = spread.constraints[number], spread.columns[number]
+    key, present, sums = constraint.topology_key, spread.present(number), spread.sums(number)
+    count, least = int(present.sum()), _least(spread, number)
+    if count < constraint.min_domains:
+        return f"a missing domain ({count} of minDomains {constraint.min_domains} exist)"
+    names = [name for name, domain in column.domains() if present[domain] and int(sums[domain]) == least]
+    return f"{key}={join_names(sorted(names), 3)}"
 
 
 # -- inter-pod affinity

@@ -37,9 +37,7 @@ class StatementKind(Enum):
     VOLUME_USED = "claim {claim} is used by pod {pod} on node {node}"
     DISK = "a disk of the pod is mounted by another pod on the node"
     VOLUME_COUNT = "no more volumes of its drivers can be attached to the node"
-    SPREAD = (
-        "{key}={value} has {had} matching pods, the domain with the fewest has {least}; maxSkew is {skew}"
-    )
+    SPREAD = "{key}={value} has {had} matching pods, {fewest} {least}; maxSkew is {skew}"
     SPREAD_LABEL = "the node has no label {key}"
     AFFINITY = "requires a pod with {selector} in the same {key}"
     AFFINITY_NONE = "no pod with {selector} runs anywhere"
@@ -56,6 +54,7 @@ class StatementKind(Enum):
     NEAREST_BARE = "nearest {device}: has none of the attributes in the selector"
     TAKEN = "{count} already allocated"
     TAKEN_BY = "{device} to claim {claim}"
+    TAKEN_UNUSED = "{device} to claim {claim}, which no pod uses"
     PICKED = "{count} used by other requests of this pod"
     CAPACITY_SHORT = "{count} short of {name}: needs {wanted}, at most {had} available ({device})"
     CAPACITY_UNDEFINED = "{count} without capacity {name} (such as {device})"
@@ -124,6 +123,8 @@ class FixKind(Enum):
     WAIT_DELETION = "wait until claim {claim} is deleted, then recreate it; it is held by {why}"
     RENAME_OWNER = "claim {claim} belongs to {owner}: delete it, and the controller creates one for this pod"
     CREATE_CLASS = "create DeviceClass {device_class}{near}"
+    USE_CLASS = "use DeviceClass {near}: DeviceClass {device_class} does not exist"
+    RELAX_SPREAD = "{key}={value} has {had} matching pods, {fewest} {least}: make room in {fewest}, or raise maxSkew to {needed}"  # noqa: E501
     NAME_SCHEDULER = "set spec.schedulerName to a running scheduler (used by other pods: {names})"
     TOLERATE = "tolerate taint {taint} (node {node})"
     HEAL_NODE = "node {node} has taint {taint}: repair the node"
@@ -147,7 +148,8 @@ class FixKind(Enum):
     )
     TOLERATE_DEVICE = "request {request}: tolerate device taint {taint} ({device})"
     ADD_DEVICES = "add devices: request {request} needs {wanted}, node {node} has {had} that match"
-    RUN_DRIVER = "request {request}: no device of node {node} matches class {device_class}; check that its driver runs there"  # noqa: E501
+    RUN_DRIVER = "request {request}: no device of node {node} matches class {device_class}; check driver {driver}, which has run there"  # noqa: E501
+    NO_CLASS_DEVICES = "request {request}: no device of the cluster matches class {device_class}: install its driver, or use another class"  # noqa: E501
     NO_DRIVER = "no ResourceSlice publishes devices for request {request}: check that the driver is running"
     COMPLETE_POOL = "pool {pool} is {standing} ({why}): wait for its driver, or restart it"
     REMOVE_CLAIM = "delete claim {claim}, which no pod uses and which holds {devices}"

@@ -19,7 +19,7 @@ from plimsoll.ledger.units import PODS, from_units
 from plimsoll.scheduler.filters.taint_toleration import UNSCHEDULABLE
 from plimsoll.tools.cluster_state import ClusterState
 from plimsoll.tools.explain.fixes.fix import Fix, FixStep
-from plimsoll.tools.explain.fixes.steps import tolerating, with_raised_budget
+from plimsoll.tools.explain.fixes.steps import tolerating, with_raised_budget, with_skew
 from plimsoll.tools.explain.text import FixKind
 
 
@@ -52,6 +52,11 @@ def _apply(cluster_state: ClusterState, pod: Pod, node: str, step: FixStep) -> P
             for each in subject:
                 _remove(cluster_state, each)
             return pod
+        case FixKind.REMOVE_CLAIM:
+            cluster_state.remove(subject)
+            return pod
+        case FixKind.RELAX_SPREAD:
+            return with_skew(pod, subject)
         case FixKind.SHRINK | FixKind.SHRINK_POD:
             (container,) = pod.spec.containers
             smaller = replace(container, resources=replace(container.resources, requests=subject))

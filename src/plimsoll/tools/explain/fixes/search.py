@@ -11,12 +11,13 @@ from collections.abc import Iterator, Sequence
 
 from msgspec.structs import replace
 
-from plimsoll.allocator import Refusal
+from plimsoll.allocator import AllocationFault, DeviceId, Refusal
 from plimsoll.allocator.devices.capacity import SHORT
 from plimsoll.allocator.reasons.refusal import CapacityShortage
 from plimsoll.allocator.reasons.refusal import RefusalRule as DeviceRule
 from plimsoll.api.core import Pod
 from plimsoll.api.policy import PodDisruptionBudget
+from plimsoll.api.resource import ResourceClaim
 from plimsoll.ledger.units import CPU, MEMORY, from_units
 from plimsoll.ledger.verdict import Cause, Reason
 from plimsoll.scheduler.devices import DynamicResourcesFilter, NodeFit
@@ -26,6 +27,7 @@ from plimsoll.scheduler.preemption.node_filter import NodeFilter
 from plimsoll.scheduler.preemption.victims import Victims, select_victims_quickly
 from plimsoll.scheduler.reasons import NodeReason, Rule
 from plimsoll.tools.amounts import format_amount
+from plimsoll.tools.explain.claim_users import unused_claims
 from plimsoll.tools.explain.fixes.fix import Fix, FixStep
 from plimsoll.tools.explain.fixes.steps import propose_change, with_pod
 from plimsoll.tools.explain.node_reasons import may_charge_more
@@ -37,6 +39,8 @@ from plimsoll.tools.top.nodes import ResourceHolder, holders
 #: Nodes tried per group, and in total.
 NODES_PER_GROUP = 2
 MAX_NODES = 12
+#: Unused claims tried per node.
+MAX_CLAIMS = 16
 #: Fixes reported.
 MAX_FIXES = 3
 #: Rules changed per node.
@@ -92,6 +96,9 @@ def _fixes_for_node(view: PodView, row: int) -> Iterator[Fix]:
         shrunk = _shrink(view, pod_info, row, reasons)
         if shrunk is not None:
             yield Fix((*steps, shrunk), node, proven=True)
+        released = _release(view, node_filter, row, reasons)
+        if released:
+            yield Fix((*steps, *released), node, proven=True)
         removal = _removal(view, node_filter, row, reasons)
         if removal is not None:
             yield Fix((*steps, removal), node, proven=True)
@@ -114,6 +121,35 @@ def _explained(
     if reasons[0].rule is not Rule.DEVICES:
         return reasons
     return DynamicResourcesFilter(pod_info, view.snapshot, settings=view.settings).filter_node(row) or reasons
+
+
+def _release(
+    view: PodView, node_filter: NodeFilter, row: int, reasons: Sequence[NodeReason]
+) -> tuple[FixStep, ...]:
+    """Return the steps that delete unused claims without which the pod fits: one if that suffices."""
+    if not any(isinstance(reason.cause, Refusal) for reason in reasons):
+        return ()
+    devices = view.snapshot.inventory.devices_for(view.node(row))
+    if isinstance(devices, AllocationFault):
+        return ()
+    unused = [
+        claim
+        for claim in unused_claims(view.cluster_state)
+        if any(DeviceId.of(result).pool_id in devices.index for result in claim.allocation_results)
+    ][:MAX_CLAIMS]
+    for claims in [*([claim] for claim in unused), unused] if unused else ():
+        with node_filter.simulate(row) as simulation:
+            simulation.release_claims(claims)
+            fits = isinstance(node_filter.run(row), NodeFit)
+        if fits:
+            return tuple(_delete_claim(claim) for claim in claims)
+    return ()
+
+
+def _delete_claim(claim: ResourceClaim) -> FixStep:
+    devices = ", ".join(str(DeviceId.of(result)) for result in claim.allocation_results[:3])
+    facts = {"claim": claim.metadata.full_name, "devices": devices}
+    return FixStep(FixKind.REMOVE_CLAIM, facts, claim)
 
 
 def _removal(

@@ -35,6 +35,7 @@ from plimsoll.ledger.units import from_units
 from plimsoll.ledger.verdict import Cause, Reason
 from plimsoll.scheduler.filters.inter_pod_affinity import InterPodAffinityMessage
 from plimsoll.scheduler.filters.node_declared_features import needed_features
+from plimsoll.scheduler.filters.pod_topology_spread import PodTopologySpreadFilter
 from plimsoll.scheduler.filters.taint_toleration import UNSCHEDULABLE
 from plimsoll.scheduler.filters.volume_binding import VolumeBindingMessage
 from plimsoll.scheduler.filters.volume_zone import VolumeZoneMessage
@@ -53,9 +54,9 @@ from plimsoll.tools.explain.node_reasons import (
     unmet_requirements,
     untolerated_taints,
 )
-from plimsoll.tools.explain.pod_reasons import selector_text
+from plimsoll.tools.explain.pod_reasons import TopologySpreadExplainer, selector_text
 from plimsoll.tools.explain.pod_view import PodView
-from plimsoll.tools.explain.requests import find_request_selectors
+from plimsoll.tools.explain.requests import RequestSelectors, find_request_selectors
 from plimsoll.tools.explain.text import FixKind
 
 #: Prefix of taints of unhealthy nodes, which pods should not tolerate.
@@ -96,6 +97,8 @@ def propose_change(
         missing = needed_features(pod_info.pod).difference(view.node(row).status.declared_features)
         wanted = {"node": view.name(row), "wanted": tuple(sorted(missing))}
         return ProposedChange((FixStep(FixKind.UPGRADE_NODE, wanted),))
+    if rule is Rule.SPREAD:
+        return _propose_for_spread(view, pod_info, row)
     if reasons[0].message is InterPodAffinityMessage.AFFINITY:
         return _propose_for_affinity(view, pod_info, row)
     if reasons[0].message in (VolumeBindingMessage.AFFINITY, VolumeZoneMessage.ZONE):
@@ -181,6 +184,40 @@ def _propose_for_affinity(view: PodView, pod_info: PodInfo, row: int) -> Propose
     assert affinity is not None, "the rule has read it"
     alone = replace(spec, affinity=replace(affinity, pod_affinity=None))
     return ProposedChange(steps, with_pod(pod_info, replace(pod_info.pod, spec=alone)))
+
+
+def _propose_for_spread(view: PodView, pod_info: PodInfo, row: int) -> ProposedChange | None:
+    """Propose room in the domain with the fewest pods, or a larger skew."""
+    rule = PodTopologySpreadFilter.pre_filter(pod_info, view.snapshot)
+    if not isinstance(rule, PodTopologySpreadFilter):
+        return None
+    explainer = TopologySpreadExplainer(PodView(view.cluster_state, pod_info, view.settings), rule, [row])
+    facts = explainer.facts(row)
+    if facts is None:
+        return None
+    change = SkewChange(str(facts["key"]), facts["skew"], facts["needed"])
+    pod = with_skew(pod_info.pod, change)
+    return ProposedChange((FixStep(FixKind.RELAX_SPREAD, facts, change),), with_pod(pod_info, pod))
+
+
+@dataclass(frozen=True, slots=True)
+class SkewChange:
+    """Change of maxSkew of the constraints with a topology key."""
+
+    key: str
+    skew: object
+    needed: object
+
+
+def with_skew(pod: Pod, change: SkewChange) -> Pod:
+    """Return the pod with a larger maxSkew."""
+    raised = tuple(
+        replace(each, max_skew=change.needed)
+        if each.topology_key == change.key and each.max_skew == change.skew
+        else each
+        for each in pod.spec.topology_spread_constraints
+    )
+    return replace(pod, spec=replace(pod.spec, topology_spread_constraints=raised))
 
 
 # -- charges
@@ -359,8 +396,7 @@ def _propose_for_selector(
             entry = devices.entries[number]
             values = attributes_read(expression, entry.id.driver, entry.device)
             if of_class and values == [(DRIVER, entry.id.driver)]:  # a device of another driver is not near
-                facts = {**_lack(view, request, row), "device_class": selectors.device_class}
-                return ProposedChange((FixStep(FixKind.RUN_DRIVER, facts, request),))
+                return ProposedChange((_propose_driver(view, request, row, selectors),))
             shown = "".join(f" has {name}={value_text(value)}" for name, value in values[:1])
             shown += "".join(f", {name}={value_text(value)}" for name, value in values[1:])
     facts = {"request": request.request, "device": last.device, "attributes": shown}
@@ -377,6 +413,36 @@ def _propose_for_selector(
         ),
     )
     return ProposedChange((FixStep(FixKind.RELAX_SELECTOR, facts, changed.claims),), changed)
+
+
+def _propose_driver(view: PodView, request: RequestRefusal, row: int, selectors: RequestSelectors) -> FixStep:
+    """Return the step for a node without devices of a class: its driver, other nodes, or another class."""
+    facts = {**_lack(view, request, row), "device_class": selectors.device_class}
+    former = [driver for driver in _drivers_seen(view, row) if _names(selectors.class_selectors, driver)]
+    if former:
+        return FixStep(FixKind.RUN_DRIVER, facts | {"driver": former[0]}, request)
+    for other in view.snapshot.rows():
+        devices = view.snapshot.inventory.devices_for(view.node(other))
+        if not isinstance(devices, AllocationFault) and devices.select(selectors.class_selectors, ()).mask:
+            return FixStep(FixKind.ADD_DEVICES, facts, request)
+    return FixStep(FixKind.NO_CLASS_DEVICES, facts, request)
+
+
+def _names(expressions: Sequence[str], driver: str) -> bool:
+    return any(driver in expression for expression in expressions)
+
+
+def _drivers_seen(view: PodView, row: int) -> list[str]:
+    """Return the drivers that run or have run on a node: they have slices or allocated devices there."""
+    node = view.name(row)
+    published = {each.spec.driver for each in view.snapshot.all(ResourceSlice) if each.spec.node_name == node}
+    allocated = {
+        result.driver
+        for claim in view.snapshot.all(ResourceClaim)
+        for result in claim.allocation_results
+        if result.pool == node
+    }
+    return sorted(published | allocated)
 
 
 def _changed(pod_info: PodInfo, request: RequestRefusal, change: Callable[[_Request], _Request]) -> PodInfo:
