@@ -25,7 +25,7 @@ OTHERS = {
     "claim-missing": "create",
     "claim-not-made": "controller",
     "claim-of-another": "delete",
-    "class-missing": "create",
+    "class-missing": "use DeviceClass gpu.example.com",
     "no-driver": "publish",
     "pool-incomplete": "driver",
     "selector-broken": "correct",
