@@ -1,8 +1,8 @@
 """Availability of devices by the allocator's rules, for tools that count or list them.
 
-`device_state` describes a device without regard to a request; `find_availability` returns which of the devices
-that match a request can be allocated to it now, each alone, and what excludes the others. Both use the same
-masks as the search, so that a device that is counted as available can be allocated.
+`device_state` describes a device without regard to a request; `find_availability` returns which of the
+devices that match a request can be allocated to it now, each alone, and what excludes the others. Both use
+the same masks as the search, so that a device that is counted as available can be allocated.
 """
 
 from __future__ import annotations
