@@ -335,7 +335,7 @@ class _RecordingWriter:
         self.error = error
         self.writes: list[tuple[ClaimCharge, ...]] = []
 
-    async def write_charges(self, pod: Pod, entries: Sequence[ClaimCharge]) -> Pod:
+    async def write_charges(self, pod: Pod, entries: Sequence[ClaimCharge], node: str = "") -> Pod:
         self.writes.append(tuple(entries))
         if self.error:
             raise ApiError(422, "Invalid", self.error)

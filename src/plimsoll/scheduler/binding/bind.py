@@ -62,7 +62,7 @@ async def bind_pod(
     `on_claim` receives every claim in a response, so that the snapshot is current at once; `on_point` is
     called at the end of each extension point.
     """
-    binding = BindTransaction(placement.pod_info.pod, writer, on_claim)
+    binding = BindTransaction(placement.pod_info.pod, writer, on_claim, placement.node)
     entries = build_status_entries(placement.charged_claims)
     failed = await _pre_bind(binding, placement, entries, find_conflict, timeout_ms)
     on_point(BindPoint.PRE_BIND, failed)
@@ -118,8 +118,9 @@ class ClaimHold:
 class BindTransaction:
     """State of one pod's binding in progress."""
 
-    def __init__(self, pod: Pod, writer: BindingWriter, on_claim: OnClaim) -> None:
+    def __init__(self, pod: Pod, writer: BindingWriter, on_claim: OnClaim, node: str = "") -> None:
         self.pod = pod
+        self.node = node
         self.writer = writer
         self.on_claim = on_claim
         self.consumer = consumer_of(pod)
@@ -265,7 +266,9 @@ class BindTransaction:
         return replace(failed, final=_is_missing(error))
 
     async def _write_or_clear_charges(self, pod: Pod, entries: Sequence[ClaimCharge]) -> Pod:
-        return await (self.writer.write_charges(pod, entries) if entries else self.writer.clear_charges(pod))
+        if not entries:
+            return await self.writer.clear_charges(pod)
+        return await self.writer.write_charges(pod, entries, self.node)
 
     async def _write_pod(self, write: Callable[..., Awaitable[Pod]], *args: object) -> InputError | None:
         """Write to the pod at its current version, unless it gets bound; return the error.

@@ -42,8 +42,8 @@ class BindingWriter(Protocol):
     async def fence_claim(self, claim: ResourceClaim) -> ResourceClaim | None:
         """Give a claim a new resourceVersion, so that earlier conditional writes are refused; None: gone."""
 
-    async def write_charges(self, pod: Pod, entries: Sequence[ClaimCharge]) -> Pod:
-        """Write the claim charges of a pod, if it is unchanged; return its new version."""
+    async def write_charges(self, pod: Pod, entries: Sequence[ClaimCharge], node: str) -> Pod:
+        """Write the claim charges of a pod for a node, if it is unchanged; return its new version."""
 
     async def clear_charges(self, pod: Pod) -> Pod:
         """Remove the claim charges of a pod, if it is unchanged; return its new version."""

@@ -57,6 +57,7 @@ class ApiWriter:
         *,
         claims: Endpoint = RESOURCE_CLAIMS,
         claim_waiters: ClaimWaiters | None = None,
+        reads_new_form: Callable[[str], bool] = lambda node: False,
         random: Random | None = None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
@@ -70,6 +71,7 @@ class ApiWriter:
         self._sleep = sleep
         self._now = now
         self._new_id = new_id
+        self._reads_new_form = reads_new_form
         self._charges = ChargeWriter(charge_form, self._patch_pod_status)
         self.claim_waiters = claim_waiters or ClaimWaiters(self.read_claim, now=now)
 
@@ -129,8 +131,8 @@ class ApiWriter:
 
     # -- pods
 
-    async def write_charges(self, pod: Pod, entries: Sequence[ClaimCharge]) -> Pod:
-        return await self._charges.write(pod, entries)
+    async def write_charges(self, pod: Pod, entries: Sequence[ClaimCharge], node: str) -> Pod:
+        return await self._charges.write(pod, entries, newest_first=self._reads_new_form(node))
 
     async def clear_charges(self, pod: Pod) -> Pod:
         return await self._charges.clear(pod)

@@ -71,11 +71,17 @@ class ChargeWriter:
         self._clock = clock
         self._dropped: dict[Form, float] = {}  # forms that the server drops, and when that was seen
 
-    async def write(self, pod: Pod, entries: Sequence[ClaimCharge]) -> Pod:
-        """Write charges to the status of a pod; return the pod as the server has it."""
-        for form in self._choose_forms(entries):
+    async def write(self, pod: Pod, entries: Sequence[ClaimCharge], *, newest_first: bool = False) -> Pod:
+        """Write charges to the status of a pod; return the pod as the server has it.
+
+        With `newest_first` the 1.37 form is preferred: the node reads it, and pods with such charges can be
+        resized.
+        """
+        for form in self._choose_forms(entries, newest_first):
             found = await self._write_form(pod, entries, form)
             if found is None:
+                if newest_first and form is Form.V1_37:
+                    self._dropped[form] = self._clock()
                 continue
             pod = found
             if any(charge.resources for charge in read_status(pod.status)):
@@ -86,8 +92,11 @@ class ChargeWriter:
             self._dropped[form] = self._clock()
         return pod
 
-    def _choose_forms(self, entries: Sequence[ClaimCharge]) -> Iterable[Form]:
-        """Return the forms to try in order; the first is the oldest one that can express the entries."""
+    def _choose_forms(self, entries: Sequence[ClaimCharge], newest_first: bool) -> Iterable[Form]:
+        """Return the forms to try in order.
+
+        The first is the 1.37 form if it is preferred, else the oldest one that can express the entries.
+        """
         if self.form is ChargeForm.ANNOTATION:
             return ()
         if self.form is not ChargeForm.AUTO:
@@ -95,7 +104,7 @@ class ChargeWriter:
             lossy = form is not Form.V1_37 and bool(write_status(_NO_STATUS, entries, form).losses)
             return (Form.V1_37, form) if lossy else (form,)
         lossy = bool(write_status(_NO_STATUS, entries, Form.V1_36).losses)
-        forms = (Form.V1_37, Form.V1_36) if lossy else (Form.V1_36, Form.V1_37)
+        forms = (Form.V1_37, Form.V1_36) if lossy or newest_first else (Form.V1_36, Form.V1_37)
         now = self._clock()
         return [form for form in forms if now - self._dropped.get(form, -RETRY_SECONDS) >= RETRY_SECONDS]
 

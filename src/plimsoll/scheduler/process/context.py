@@ -22,6 +22,10 @@ from plimsoll.scheduler.result import FitError, Placement
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
 
 
+#: Feature that kubelets declare if they read claim charges in the 1.37 form.
+NEW_FORM_FEATURE = "DRANodeAllocatableResources"
+
+
 def new_id() -> str:
     """Return a new UID, for shares of devices."""
     return str(uuid4())
@@ -91,6 +95,11 @@ class SchedulerContext:
         for queue, some in (("active", count - backoff), ("backoff", backoff)):
             if some:
                 self.metrics.incoming.add(queue, event, count=some)
+
+    def reads_new_form(self, node: str) -> bool:
+        """Return whether the kubelet of a node reads claim charges in the 1.37 form."""
+        row = self.snapshot.row_of(node)
+        return row is not None and NEW_FORM_FEATURE in self.snapshot.node(row).status.declared_features
 
     def schedule(self, pod: Pod, observer: CycleObserver | None = None) -> Placement | FitError | NodeReason:
         """Run a scheduling attempt with the profile of a pod."""

@@ -68,7 +68,8 @@ class SchedulerProcess:
         self._client = client
         self._dedicated = dedicated
         guarded = client.guarded(self._check_lease)
-        self.writer = ApiWriter(guarded, ChargeForm(settings.wire_form))
+        form = ChargeForm(settings.wire_form)
+        self.writer = ApiWriter(guarded, form, reads_new_form=self.context.reads_new_form)
         self.recorder = SchedulerEventRecorder(
             client,
             controller=settings.profiles[0].name,
