@@ -37,8 +37,9 @@ GATES: tuple[Gate, ...] = (
     Gate(
         "DRANodeAllocatableResourcesQoS",
         "claims count in QoS classes, CPU weights and memory protection",
-        False,
+        None,
         _CHARGES,
+        default=False,
     ),
     Gate("DRAConsumableCapacity", "devices shared by many claims, capacity requests", True, _DRA),
     Gate("DRAPartitionableDevices", "shared counters, per-device node selection", True, _DRA),

@@ -21,7 +21,6 @@ from plimsoll.scheduler.reasons import NodeReason
 from plimsoll.scheduler.result import FitError, Placement
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
 
-
 #: Feature that kubelets declare if they read claim charges in the 1.37 form.
 NEW_FORM_FEATURE = "DRANodeAllocatableResources"
 

@@ -221,29 +221,31 @@ def _claiming_pod() -> dict[str, Any]:
     )
 
 
+QOS = {"DRANodeAllocatableResourcesQoS": True}
+
+
 def test_the_class_follows_the_charges() -> None:
     old = _claiming_pod()
-    charged = run(edit(old, {CHARGES: [ENTRY]}), old, "status")
+    charged = run(edit(old, {CHARGES: [ENTRY]}), old, "status", gates=QOS)
     assert charged.errors == ()
     assert charged.tree["status"]["qosClass"] == "Burstable"
-    cleared = run(edit(charged.tree, {CHARGES: []}), charged.tree, "status")
+    cleared = run(edit(charged.tree, {CHARGES: []}), charged.tree, "status", gates=QOS)
     assert (cleared.errors, cleared.tree["status"]["qosClass"]) == ((), "BestEffort")
-    kept = run(edit(charged.tree, {"status.phase": "Running"}), charged.tree, "status")
+    kept = run(edit(charged.tree, {"status.phase": "Running"}), charged.tree, "status", gates=QOS)
     assert (kept.errors, kept.tree["status"]["qosClass"]) == ((), "Burstable")
 
 
 def test_clients_do_not_change_the_class() -> None:
     old = _claiming_pod()
     wrong = {CHARGES: [ENTRY], "status.qosClass": "Guaranteed"}
-    assert _status(wrong, old) == ["status.qosClass Invalid"]
-    charged = run(edit(old, {CHARGES: [ENTRY]}), old, "status").tree
-    assert _status({"status.qosClass": "BestEffort"}, charged) == ["status.qosClass Invalid"]
+    assert _status(wrong, old, gates=QOS) == ["status.qosClass Invalid"]
+    charged = run(edit(old, {CHARGES: [ENTRY]}), old, "status", gates=QOS).tree
+    assert _status({"status.qosClass": "BestEffort"}, charged, gates=QOS) == ["status.qosClass Invalid"]
 
 
 def test_the_class_does_not_follow_the_charges_without_its_gate() -> None:
     old = _claiming_pod()
-    gates = {"DRANodeAllocatableResourcesQoS": False}
-    written = run(edit(old, {CHARGES: [ENTRY]}), old, "status", gates=gates)
+    written = run(edit(old, {CHARGES: [ENTRY]}), old, "status")
     assert (written.errors, written.tree["status"]["qosClass"]) == ((), "BestEffort")
 
 

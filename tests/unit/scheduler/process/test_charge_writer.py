@@ -118,6 +118,18 @@ def test_ordinary_charges_are_written_to_the_status_only() -> None:
         assert POD_KEY not in pod.metadata.annotations
 
 
+def test_the_newest_form_is_preferred_for_nodes_that_read_it() -> None:
+    for version, newest in (("1.36", False), ("1.37", True), ("embedded", True)):
+        server = Server(version)
+        writer = ChargeWriter(ChargeForm.AUTO, server.patch_status)
+        for _ in range(2):
+            pod = asyncio.run(writer.write(server.pod, (PLAIN,), newest_first=True))
+            assert read_status(pod.status) == (PLAIN,)
+            (entry,) = pod.status.node_allocatable_resource_claim_statuses
+            assert bool(entry.mapping) == newest
+        assert server.calls == (2 if newest else 3), "a dropped form is not tried again at once"
+
+
 def test_an_unreferenced_claim_is_charged_in_the_annotation() -> None:
     server = Server("1.36")
     pod = write(server, ChargeWriter(ChargeForm.AUTO, server.patch_status), PLAIN, UNREFERENCED)
