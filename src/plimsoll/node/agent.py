@@ -94,6 +94,9 @@ class Agent:
                         components.slice_cleaner.remove_orphaned(self._connected_drivers), "slice_cleaner"
                     )
                 await components.plugins.start()
+            if components.device_manager is not None:
+                components.device_manager.on_change = self._on_devices_changed
+                await components.device_manager.start()
             if components.pod_resources is not None:
                 await components.pod_resources.start()
         except BaseException:
@@ -101,6 +104,7 @@ class Agent:
             raise
         for finding in (
             *components.claim_cache.findings,
+            *(components.device_manager.findings if components.device_manager is not None else ()),
             *components.admission_handler.findings,
             *components.runtime.findings,
         ):
@@ -124,7 +128,12 @@ class Agent:
         self._workers.clear()
         await components.worker_deps.writer.stop()
         await components.worker_deps.events.stop()
-        for part in (components.pod_resources, components.plugins, components.nri):
+        for part in (
+            components.pod_resources,
+            components.device_manager,
+            components.plugins,
+            components.nri,
+        ):
             if part is not None:
                 await part.stop()
         await components.runtime.stop()
@@ -349,6 +358,14 @@ class Agent:
         """Let workers whose claims wait for the devices of unprepared claims retry without back-off."""
         for worker in self._workers.values():
             worker.claims_released(uids)
+
+    def _on_devices_changed(self) -> None:
+        """Handle devices of device plugins that were added, removed or released, or changed their health."""
+        assert self.components.device_manager is not None
+        self.status_reporter.set_plugin_resources(self.components.device_manager.resources())
+        self.components.pod_resources_provider.invalidate()
+        for worker in self._workers.values():
+            worker.devices_changed()
 
     def _notify_workers(self) -> None:
         self._housekeeping.on_drivers_changed()

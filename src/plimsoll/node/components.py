@@ -11,6 +11,7 @@ from plimsoll.node.cgroups.ownership import RootMark
 from plimsoll.node.cgroups.watch import CgroupWatch
 from plimsoll.node.claims.claim_info_cache import ClaimInfoCache
 from plimsoll.node.containers import Runtime
+from plimsoll.node.device_plugins import DeviceManager
 from plimsoll.node.eviction.manager import EvictionManager
 from plimsoll.node.nri import NriServer
 from plimsoll.node.plugins import PluginManager
@@ -35,6 +36,7 @@ class Components:
     pod_resources_provider: PodResourcesProvider
     mark: RootMark  #: ownership mark on the root cgroup
     plugins: PluginManager | None = None
+    device_manager: DeviceManager | None = None
     slice_cleaner: SliceCleaner | None = None
     nri: NriServer | None = None
     pod_resources: PodResourcesServer | None = None

@@ -14,6 +14,7 @@ from plimsoll.common.checkpoint import NodeFinding
 from plimsoll.node.cgroup_plans.containers import ContainerPlan
 from plimsoll.node.cgroup_plans.pods import PodPlan, SandboxPlan
 from plimsoll.node.security.credentials import ProcessCredentials
+from plimsoll.protocols.cdi import Edits
 
 
 class ContainerPhase(StrEnum):
@@ -51,6 +52,9 @@ class ContainerSpec:
     working_dir: str = ""
     env: Mapping[str, str] = field(default_factory=dict)
     cdi: tuple[str, ...] = ()
+    #: Mounts and device nodes of device plugins.
+    edits: Edits = field(default_factory=Edits)
+    annotations: Mapping[str, str] = field(default_factory=dict)
     #: Signal that asks the container to terminate, if it is not SIGTERM.
     stop_signal: str = ""
     #: Identity of its processes; a runtime that starts processes requires it.

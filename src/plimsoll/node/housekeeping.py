@@ -82,6 +82,8 @@ class Housekeeping:
                 await components.runtime.remove_sandbox(sandbox.uid)
         known = {*self._workers, *(state.uid for state in components.runtime.sandboxes())}
         faults = await components.claim_cache.reconcile(known)
+        if components.device_manager is not None:
+            await components.device_manager.reconcile(known)
         for fault in faults:
             _log.warning("%s: claim %s: %s", self._name, fault.claim, fault.message)
         failed = "; ".join(fault.message for fault in faults)

@@ -51,6 +51,11 @@ class Layout:
         return self.root / "pod-resources" / "kubelet.sock"
 
     @property
+    def device_plugins(self) -> Path:
+        """Directory of device plugins: the node's registration socket, and their own sockets."""
+        return self.root / "device-plugins"
+
+    @property
     def kubelet_claims(self) -> Path:
         """The kubelet's checkpoint of prepared claims, if this was a kubelet's root directory."""
         return self.root / "dra_manager_state"
@@ -61,6 +66,11 @@ class Layout:
     def claims(self) -> Path:
         """Checkpoint of prepared claims."""
         return self.root / "claims.json"
+
+    @property
+    def devices(self) -> Path:
+        """Checkpoint of the devices of device plugins."""
+        return self.root / "devices.json"
 
     @property
     def admitted(self) -> Path:

@@ -16,6 +16,7 @@ from plimsoll.node.cgroups.values import PodUsage
 from plimsoll.node.claim_info import ClaimInfo
 from plimsoll.node.claims.faults import ClaimFault
 from plimsoll.node.containers import Runtime
+from plimsoll.node.device_plugins.devices import PluginDeviceAllocation
 from plimsoll.node.pods.backoff import PodTiming
 from plimsoll.node.pods.environment import ApiObjectReader, DownwardNodeInfo
 from plimsoll.node.pods.handlers import CommandRunner
@@ -40,6 +41,18 @@ class ClaimManager(Protocol):
     def claims_of_container(self, pod: Pod, container: Container) -> tuple[ClaimInfo, ...] | None: ...
 
     def claims_of_pod(self, uid: str) -> tuple[ClaimInfo, ...]: ...
+
+
+class DeviceAllocator(Protocol):
+    """Devices of device plugins: `device_plugins.manager.DeviceManager`."""
+
+    async def allocate(self, pod: Pod) -> str: ...
+
+    def of_container(self, uid: str, container: str) -> tuple[PluginDeviceAllocation, ...]: ...
+
+    async def announce_start(self, uid: str, container: str) -> str: ...
+
+    async def release(self, uid: str) -> None: ...
 
 
 class PodPlanner(Protocol):
@@ -92,6 +105,8 @@ class WorkerDependencies:
     facts: Callable[[], DownwardNodeInfo] = DownwardNodeInfo
     health: Callable[[str, str, str], ReportedHealth | None] = lambda driver, pool, device: None
     resizer: Resizer | None = None
+    #: Devices of device plugins; None: the node has no socket for them.
+    devices: DeviceAllocator | None = None
     #: Runner of the commands of probes and hooks; None: they fail.
     commands: CommandRunner | None = None
     #: Check of security contexts; None: nothing runs in the containers, and everything is accepted.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from functools import reduce
 
 from plimsoll.api import codec
 from plimsoll.api.core import Container, Pod
@@ -29,11 +30,14 @@ from plimsoll.node.pods.volumes import (
 )
 from plimsoll.node.pods.writer import WARNING
 from plimsoll.node.security.credentials import ProcessCredentials
+from plimsoll.protocols.cdi import Edits
 
 #: Reason of the event for a container started without unsupported fields of its security context.
 UNSUPPORTED_SECURITY = "UnsupportedSecurityContext"
 PREPARE_FAILED = "FailedPrepareDynamicResources"
 SANDBOX_FAILED = "FailedCreatePodSandBox"
+#: The kubelet's reason for a pod whose devices cannot be allocated.
+DEVICES_FAILED = "UnexpectedAdmissionError"
 
 
 async def read_claims(pod: Pod, deps: WorkerDependencies) -> dict[str, ResourceClaim] | RuntimeFault:
@@ -88,8 +92,22 @@ def _prepare_fault(message: str, waits_for: frozenset[str] = frozenset()) -> Run
     return RuntimeFault(PREPARE_FAILED, text, waits_for)
 
 
+async def allocate_devices(pod: Pod, deps: WorkerDependencies) -> RuntimeFault | None:
+    """Allocate the devices of device plugins that a pod has not yet got."""
+    problem = await deps.devices.allocate(pod) if deps.devices is not None else ""
+    return RuntimeFault(DEVICES_FAILED, problem) if problem else None
+
+
+async def announce_start(uid: str, container: str, deps: WorkerDependencies) -> RuntimeFault | None:
+    """Announce the start of a container to the device plugins that require it."""
+    problem = await deps.devices.announce_start(uid, container) if deps.devices is not None else ""
+    return RuntimeFault(CONFIG_ERROR, problem) if problem else None
+
+
 async def release_claims(pod: Pod, deps: WorkerDependencies) -> RuntimeFault | None:
-    """Release a pod's claims, after its containers are gone."""
+    """Release a pod's devices and claims, after its containers are gone."""
+    if deps.devices is not None:
+        await deps.devices.release(pod.metadata.uid)
     start, uid = time.monotonic(), pod.metadata.uid
     if (
         deps.claim_cache.needs_rebuild
@@ -160,9 +178,16 @@ async def build_container_spec(
             return fault
         if not _is_prepared(pod, container, deps):
             return RuntimeFault(CONFIG_ERROR, _format_unknown_claim(pod, container))
+    fault = await allocate_devices(pod, deps)  # again, if the sandbox is older than their checkpoint
+    if fault is not None:
+        return fault
+    devices = deps.devices.of_container(uid, container.name) if deps.devices is not None else ()
     plan = deps.plans.plan(pod).containers.get(container.name)
     if plan is None:
         return RuntimeFault(CONFIG_ERROR, f"container {container.name} has no plan")
+    fault = await announce_start(uid, container.name, deps)
+    if fault is not None:
+        return fault
     return ContainerSpec(
         id=deps.new_id(),
         pod=uid,
@@ -171,8 +196,11 @@ async def build_container_spec(
         image=container.image,
         command=environment.command,
         working_dir=container.working_dir,
-        env=environment.env,
-        cdi=deps.claim_cache.cdi_ids(pod, container),
+        # The pod's own variables win, as with a kubelet.
+        env={**{k: v for each in devices for k, v in each.env.items()}, **environment.env},
+        cdi=(*deps.claim_cache.cdi_ids(pod, container), *(id for each in devices for id in each.cdi)),
+        edits=reduce(Edits.plus, (each.edits for each in devices), Edits()),
+        annotations={k: v for each in devices for k, v in each.annotations.items()},
         credentials=credentials,
         plan=plan,
     )

@@ -130,6 +130,14 @@ class PodWorker:
         if waiting:
             self._wake.set()
 
+    def devices_changed(self) -> None:
+        """Retry at once the steps that wait for devices of device plugins."""
+        waiting = [name for name, failure in self._failures.items() if failure.reason == steps.DEVICES_FAILED]
+        for name in waiting:
+            del self._failures[name]
+        if waiting:
+            self._wake.set()
+
     def terminate(self, request: TerminationRequest) -> None:
         """Request the termination of the pod as Failed (an eviction). The first request counts."""
         if self._termination_request is None:
@@ -301,6 +309,8 @@ class PodWorker:
         fault = steps.check_volumes(pod, self.deps)
         if fault is None:
             fault = await steps.prepare_claims(pod, self.deps)
+        if fault is None:
+            fault = await steps.allocate_devices(pod, self.deps)
         if fault is None:
             if self._is_terminating():
                 return

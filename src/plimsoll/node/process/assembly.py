@@ -34,6 +34,8 @@ from plimsoll.node.cgroups.watch import CgroupWatch
 from plimsoll.node.claim_info import ClaimRef, Devices, DriverFault
 from plimsoll.node.claims.claim_info_cache import ClaimInfoCache
 from plimsoll.node.components import Components
+from plimsoll.node.containers import ContainerPhase
+from plimsoll.node.device_plugins import DeviceManager
 from plimsoll.node.eviction.manager import EvictionManager, EvictionSettings, NodeStats
 from plimsoll.node.eviction.usage import measure_node
 from plimsoll.node.exclusive_cpus import containers_with_claimed_cpus
@@ -156,6 +158,7 @@ class _AgentBuilder:
         plugins = None
         if not self.bare:
             plugins = PluginManager(self.layout, times=intervals.plugins, metrics=DraMetrics(self.registry))
+        device_manager = None if self.bare else DeviceManager(self.layout)
         claim_cache = ClaimInfoCache.open(self.layout, plugins or _NoDrivers(), save=not self.bare)
         cgroup_planner = CgroupPlanner(
             CgroupSettings(
@@ -177,6 +180,8 @@ class _AgentBuilder:
             runtime,
             lambda: self.status_reporter.machine,
             settings.reservations,
+            devices=device_manager,
+            memory_nodes=lambda: _memory_nodes(runtime),
         )
         worker_deps = WorkerDependencies(
             runtime=runtime,
@@ -190,6 +195,7 @@ class _AgentBuilder:
             timing=intervals.pods,
             facts=self._facts,
             resizer=ResizeManager(self.admission_handler),
+            devices=device_manager,
             usage=cgroups.usage,
             skip_probes=settings.runtime == "none",
         )
@@ -211,6 +217,7 @@ class _AgentBuilder:
                 worker_deps=worker_deps,
                 pod_resources_provider=pod_resources_provider,
                 plugins=plugins,
+                device_manager=device_manager,
                 slice_cleaner=self._slice_cleaner() if plugins is not None else None,
                 nri=self._nri(runtime),
                 pod_resources=self._pod_resources(pod_resources_provider),
@@ -340,6 +347,15 @@ class _AgentBuilder:
 def choose_profile(settings: NodeSettings) -> AccountingProfile:
     """Return the accounting rules of the gates, with the form's rules for resized pods."""
     return replace(AccountingProfile.for_gates(settings.gates), form=settings.form)
+
+
+def _memory_nodes(runtime: SimulatedRuntime | ProcessRuntime) -> dict[tuple[str, str], str]:
+    """Return the NUMA nodes that containers get their memory from, by pod and name, where hooks set them."""
+    return {
+        (container.state.pod, container.state.name): container.resources.mems
+        for container in runtime.inventory().containers
+        if container.resources.mems and container.state.phase is not ContainerPhase.EXITED
+    }
 
 
 def _page_sizes(machine: Machine) -> tuple[str, ...]:

@@ -1,7 +1,7 @@
 """A container combined from its spec, CDI files and hooks.
 
-The order is: the pod's environment, then CDI edits, then hooks; later values win. Hooks see what CDI files
-have added, as NRI plugins do in other runtimes.
+The order is: the spec with what device plugins inject, then CDI edits, then hooks; later values win. Hooks
+see what CDI files have added, as NRI plugins do in other runtimes.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ async def resolve_container(
     hooks: RuntimeHooks,
 ) -> ResolvedContainer | SpecRefusal:
     """Resolve a container: apply CDI files and hooks."""
-    edits = await _edits(cdi, spec.cdi)
+    edits = await _edits(cdi, spec.cdi, spec.edits)
     if isinstance(edits, RuntimeFault):
         return SpecRefusal(edits)
     seen = replace(spec, env={**spec.env, **edits.variables})
@@ -59,7 +59,7 @@ async def resolve_container(
         return SpecRefusal(adjusted)
     names = tuple(dict.fromkeys((*spec.cdi, *adjusted.cdi)))
     if names != spec.cdi:
-        edits = await _edits(cdi, names)
+        edits = await _edits(cdi, names, spec.edits)
         if isinstance(edits, RuntimeFault):
             return SpecRefusal(edits, hooks_called=True)
     return combine(replace(spec, cdi=names), edits, adjusted)
@@ -89,7 +89,7 @@ def combine(spec: ContainerSpec, edits: Edits, adjusted: AdjustedContainer) -> R
         mounts=(*mounts_of(edits), *adjusted.mounts),
         devices=(*devices_of(edits), *adjusted.devices),
         gids=tuple(dict.fromkeys(gid for gid in edits.additional_gids if gid)),
-        annotations=adjusted.annotations,
+        annotations={**spec.annotations, **adjusted.annotations},
         others=adjusted.others,
         notes=tuple(notes),
     )
@@ -115,15 +115,16 @@ async def cancel_creation(
     return changes
 
 
-async def _edits(cdi: CdiCache | None, names: Sequence[str]) -> Edits | RuntimeFault:
+async def _edits(cdi: CdiCache | None, names: Sequence[str], first: Edits) -> Edits | RuntimeFault:
+    """Return the edits of a container: its own, then those of CDI files."""
     if not names:
-        return Edits()
+        return first
     if cdi is None:
         return _unresolved(
             [CdiFault("unresolvable", name, "this node has no CDI directories") for name in names]
         )
     found = await asyncio.to_thread(cdi.edits, names)
-    return found if isinstance(found, Edits) else _unresolved(found)
+    return first.plus(found) if isinstance(found, Edits) else _unresolved(found)
 
 
 def _unresolved(faults: Sequence[CdiFault]) -> RuntimeFault:

@@ -88,6 +88,8 @@ class NodeDescription:
     name: str
     machine: Machine
     allocatable_amounts: ResourceList  #: allocatable to pods
+    #: Capacity and allocatable number of the extended resources of device plugins.
+    plugin_resources: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     labels: Mapping[str, str] = field(default_factory=dict)
     taints: tuple[Taint, ...] = ()
     addresses: tuple[NodeAddress, ...] = ()
@@ -139,6 +141,8 @@ def desired_status(
     """Return the desired status, given the current one."""
     machine = facts.machine
     capacity, allocatable_amounts = _amounts(machine.capacity), _amounts(facts.allocatable_amounts)
+    for name, (total, healthy) in facts.plugin_resources.items():
+        capacity[name], allocatable_amounts[name] = str(total), str(healthy)
     for name, amount in branch(known, "capacity").items():
         if name not in capacity and is_extended_resource(name):  # added by another component
             allocatable_amounts[name] = amount

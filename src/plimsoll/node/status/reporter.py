@@ -189,12 +189,20 @@ class NodeStatusReporter:
         if not changes:
             return
         _log.info("%s: machine changed: %s", self.name, changes)
+        self._on_facts_changed()
+
+    def set_plugin_resources(self, resources: Mapping[str, tuple[int, int]]) -> None:
+        """Set capacity and allocatable number of the extended resources of device plugins."""
+        if resources != self._facts.plugin_resources:
+            self._facts = replace(self._facts, plugin_resources=dict(resources))
+            self._on_facts_changed()
+
+    def _on_facts_changed(self) -> None:
+        """Report the node, and let others use its new resources before the API has them."""
         self._wake.set()
         if self._changed is not None and self._known is not None:
-            status = {
-                **_status(self._known),
-                **desired_status(self._facts, self._conditions, {}, self._clock()),
-            }
+            known = _status(self._known)
+            status = {**known, **desired_status(self._facts, self._conditions, known, self._clock())}
             self._changed(codec.convert({**self._known, "status": status}, Node))
 
     def set_runtime(self, text: str) -> None:

@@ -67,6 +67,40 @@ def test_exclusive_cpus_of_a_container(others: tuple[ContainerInfo, ...], expect
     assert node.pod_resources_provider().cpus_of(pod_of("p", "c"), Container(name="c")) == expected
 
 
+def blocks(*nodes: int) -> tuple[MemoryBlock, ...]:
+    return MemoryBlock("hugepages-2Mi", 4 << 20, nodes), MemoryBlock("memory", 1 << 30, nodes)
+
+
+@pytest.mark.parametrize(
+    ("pinned", "expected"),
+    [
+        ({("p", "c"): "1"}, blocks(1)),
+        ({("p", "c"): "0-1"}, blocks(0, 1)),
+        ({("p", "other"): "1"}, ()),
+        ({}, ()),  # where its memory comes from is not known
+    ],
+)
+def test_memory_of_claims_on_pinned_numa_nodes(
+    pinned: dict[tuple[str, str], str], expected: tuple[MemoryBlock, ...]
+) -> None:
+    amounts = {"memory": "1Gi", "hugepages-2Mi": "4Mi", "cpu": "2"}
+    entry = {"resourceClaimName": "x", "containers": ["c"], "resources": amounts}
+    charged = pod("p", container("c"), uid="p", status={"nodeAllocatableResourceClaimStatuses": [entry]})
+    claims = ClaimInfoCache(None)  # type: ignore[arg-type]  # no driver is asked
+    node = FakeNode()
+    provider = PodResourcesProvider(
+        lambda: (),
+        lambda _: True,
+        claims,
+        node.runtime,
+        lambda: node.machine,
+        node.reservations,
+        memory_nodes=lambda: pinned,
+    )
+    assert provider.memory_of(charged, Container(name="c")) == expected
+    assert provider.memory_of(pod_of("p", "c"), Container(name="c")) == ()
+
+
 def test_an_unpinned_container_has_no_exclusive_cpus() -> None:
     node = FakeNode()
     node.runtime.states = (state("p", "c", ""),)

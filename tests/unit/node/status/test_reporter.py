@@ -241,6 +241,29 @@ def test_conditions_and_machines_are_written_at_once() -> None:
     asyncio.run(scene())
 
 
+def test_resources_of_device_plugins_are_added_to_those_of_others() -> None:
+    async def scene() -> None:
+        async with cluster() as server:
+            admin, seen = server.client(), list[Node]()
+            status_reporter = make(server, changed=seen.append)
+            async with running(status_reporter):
+                await asyncio.wait_for(status_reporter.registered.wait(), DEADLINE)
+                other = {"status": {"capacity": {"example.com/other": "3"}}}
+                status_reporter.on_node_event(await admin.patch(NODES, "n1", other, subresource="status"))
+                status_reporter.set_plugin_resources({"example.com/fpga": (2, 1)})
+                found = seen[-1].status.allocatable
+                assert found["example.com/fpga"] == Quantity.of(1)
+                assert found["example.com/other"] == Quantity.of(3)
+
+                async def reported() -> Any:
+                    status = (await admin.get(NODES, "n1"))["status"]
+                    return [status[kind].get("example.com/fpga") for kind in ("capacity", "allocatable")]
+
+                await until(reported, lambda found: found == ["2", "1"], ignore=(ApiError,))
+
+    asyncio.run(scene())
+
+
 def test_only_actual_changes_are_reported(caplog: pytest.LogCaptureFixture) -> None:
     async def scene() -> None:
         async with cluster() as server:
