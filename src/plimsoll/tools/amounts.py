@@ -1,13 +1,15 @@
 """Texts of amounts and shares, the same in all tools: 9.85 (cpu), 31.2Gi (memory), 85%.
 
-`format_short` is for people: in tables, messages and the dashboard. `format_amount` is the exact Kubernetes
-quantity, for JSON and YAML output and for values to apply.
+`format_short` is for people: tables, messages and the dashboard (`assets/app/format.js` has the same rules).
+`format_exact` is for values to apply, and for amounts that `format_short` cannot tell apart. `format_amount`
+is the canonical Kubernetes quantity, for JSON and YAML output. Shares are truncated, as in kubectl describe.
 """
 
 from __future__ import annotations
 
+from plimsoll.api.quantity import Quantity
 from plimsoll.ledger.amounts import is_huge_page
-from plimsoll.ledger.units import CPU, PODS, STANDARD_RESOURCES, from_units, is_extended_resource
+from plimsoll.ledger.units import CPU, PODS, STANDARD_RESOURCES, from_units, is_extended_resource, to_unit
 
 _UNITS = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
 
@@ -31,7 +33,7 @@ def format_short(resource: str, units: int) -> str:
         text = f"{cores}.{milli:03d}".rstrip("0").rstrip(".") if milli else str(cores)
         return f"-{text}" if units < 0 else text
     if resource == PODS or is_extended_resource(resource) or "/" in resource:
-        return format_amount(resource, units)
+        return str(units)
     return short_bytes(units)
 
 
@@ -53,3 +55,33 @@ def percent(part: int, total: int) -> str:
     if total <= 0:
         return "over"
     return f"{part * 100 // total}%"
+
+
+def format_exact(resource: str, units: int) -> str:
+    """Format an amount without loss: 9.85 for cpu, 1.5Gi, or 20324Mi where one decimal is not enough."""
+    if resource == CPU:
+        return format_short(resource, units)
+    exact = format_amount(resource, units)
+    short = format_short(resource, units)
+    return short if Quantity.parse(short) == Quantity.parse(exact) else exact
+
+
+def format_distinct(resource: str, *amounts: int) -> tuple[str, ...]:
+    """Format amounts that are compared with each other: exactly if different ones would look the same."""
+    texts = tuple(format_short(resource, amount) for amount in amounts)
+    if len(set(texts)) == len(set(amounts)):
+        return texts
+    return tuple(format_exact(resource, amount) for amount in amounts)
+
+
+def format_resource(resource: str, quantity: Quantity) -> str:
+    """Format a quantity of a resource as `format_short` does."""
+    return format_short(resource, to_unit(resource, quantity))
+
+
+def format_quantity(quantity: Quantity) -> str:
+    """Format a quantity of a capacity or counter: as Kubernetes does, but 9.85 instead of 9850m."""
+    text = str(quantity)
+    if not text.endswith("m"):
+        return text
+    return format_short(CPU, quantity.milli())

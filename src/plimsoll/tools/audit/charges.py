@@ -18,6 +18,7 @@ from plimsoll.ledger.claims import ChargedClaim, read_charged_claims
 from plimsoll.ledger.placement import charge_claims
 from plimsoll.ledger.verdict import Reason
 from plimsoll.tools import uncounted
+from plimsoll.tools.amounts import format_resource
 from plimsoll.tools.audit.facts import AuditFacts
 from plimsoll.tools.uncounted import UncountedClaim
 
@@ -82,9 +83,9 @@ def format_amounts(
     parts = []
     for name, (quantity, per_pod, per_container) in sorted(amounts.items()):
         if quantity is not None:
-            parts.append(f"{name} {quantity}")
+            parts.append(f"{name} {format_resource(name, quantity)}")
         if per_pod is not None:
-            parts.append(f"{name} {per_pod} per pod")
+            parts.append(f"{name} {format_resource(name, per_pod)} per pod")
         if per_container is not None:
-            parts.append(f"{name} {per_container} per container")
+            parts.append(f"{name} {format_resource(name, per_container)} per container")
     return ", ".join(parts) or "nothing"

@@ -15,6 +15,7 @@ from plimsoll.errors import ApiError
 from plimsoll.tools.cluster_state import ClusterState
 from plimsoll.tools.dashboard.changes import ChangeScope
 from plimsoll.tools.dashboard.devices import DeviceCache
+from plimsoll.tools.pod_status import pod_status
 from plimsoll.tools.top.claims import claim_row, claim_state
 from plimsoll.tools.top.devices import DeviceRow, device_rows
 from plimsoll.tools.top.namespaces import namespace_rows
@@ -150,6 +151,7 @@ def list_pods(cluster_state: ClusterState, query: ListQuery) -> tuple[Tree, list
             "name": pod.metadata.name,
             "node": pod.spec.node_name or None,
             "phase": pod.status.phase or "Pending",
+            "status": pod_status(pod),
             "why": "" if pod.spec.node_name else scheduler_message(pod),
         }
         for pod in shown

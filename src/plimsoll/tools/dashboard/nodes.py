@@ -15,12 +15,13 @@ from plimsoll.api.core import Node, Pod
 from plimsoll.api.pod_claims import resolve_claim_names
 from plimsoll.api.resource import ResourceClaim
 from plimsoll.errors import ApiError
-from plimsoll.tools.amounts import format_amount, resource_order
+from plimsoll.tools.amounts import format_exact, resource_order
 from plimsoll.tools.cluster_state import ClusterState
 from plimsoll.tools.cluster_state.missing_kinds import summarize_gaps
 from plimsoll.tools.dashboard.changes import ChangeScope
 from plimsoll.tools.dashboard.devices import DeviceCache, DeviceCount, newest_slices
 from plimsoll.tools.dashboard.topology import cpus_of_claim, read_topology
+from plimsoll.tools.pod_status import pod_status
 from plimsoll.tools.top.devices import device_rows
 from plimsoll.tools.top.nodes import NodeRow, ResourceRow, holders, node_rows
 from plimsoll.tools.top.uncounted_notes import note_uncounted
@@ -116,7 +117,7 @@ def _closed(node_row: NodeRow, resource: str) -> int:
 
 
 def _with_texts(resource: str, numbers: Mapping[str, int]) -> dict[str, Any]:
-    return {**numbers, "text": {name: format_amount(resource, amount) for name, amount in numbers.items()}}
+    return {**numbers, "text": {name: format_exact(resource, amount) for name, amount in numbers.items()}}
 
 
 # -- all nodes
@@ -186,12 +187,17 @@ def one_node(cluster_state: ClusterState, name: str) -> dict[str, Any]:
             for row in node_row.rows
         ],
         "holders": [
-            {**each.as_json(), "amount": each.amount, "text": format_amount(each.resource, each.amount)}
+            {**each.as_json(), "amount": each.amount, "text": format_exact(each.resource, each.amount)}
             for each in holders(cluster_state, name)
         ],
         "devices": [row.as_json() for row in device_rows(cluster_state, name)],
         "pods": [
-            {"namespace": pod.metadata.namespace, "name": pod.metadata.name, "phase": pod.status.phase}
+            {
+                "namespace": pod.metadata.namespace,
+                "name": pod.metadata.name,
+                "phase": pod.status.phase,
+                "status": pod_status(pod),
+            }
             for pod in pods
         ],
         "claims": [_claim(claim, pods) for claim in claims],

@@ -16,7 +16,7 @@ from plimsoll.scheduler.filters.filter import Filter
 from plimsoll.scheduler.filters.node_affinity import required_selector
 from plimsoll.scheduler.filters.node_declared_features import needed_features
 from plimsoll.scheduler.filters.taint_toleration import NO_EXECUTE, NO_SCHEDULE
-from plimsoll.tools.amounts import format_amount
+from plimsoll.tools.amounts import format_distinct, format_short
 from plimsoll.tools.explain.pod_view import PodView, RuleExplainer
 from plimsoll.tools.explain.text import StatementKind, join_names
 from plimsoll.tools.explain.tree import Statement
@@ -221,17 +221,19 @@ def describe_shortage(view: PodView, reason: Reason, row: int) -> Statement:
     name = reason.resource
     usage = node_row_of(ledger).row(name)
     wanted, own = reason.wanted or 0, view.pod_info.requests.get(name, 0)
-    facts: dict[str, object] = {"resource": name, "wanted": format_amount(name, wanted)}
+    facts: dict[str, object] = {"resource": name, "wanted": format_short(name, wanted)}
     charged = wanted > own and bool(view.pod_info.claims)
     if charged:
-        facts |= {"own": format_amount(name, own), "charged": format_amount(name, wanted - own)}
-    facts["line"] = format_amount(name, usage.line)
+        facts |= {"own": format_short(name, own), "charged": format_short(name, wanted - own)}
+    facts["line"] = format_short(name, usage.line)
     if not usage.line:
         return Statement(StatementKind.NO_RESOURCE, facts)
     if wanted > usage.line:
+        facts["wanted"], facts["line"] = format_distinct(name, wanted, usage.line)
         return Statement(StatementKind.TOO_SMALL_WITH_CLAIMS if charged else StatementKind.TOO_SMALL, facts)
-    for column in ("requests", "claims", "overhead", "free"):
-        facts[column] = format_amount(name, getattr(usage, column))
+    for column in ("requests", "claims", "overhead"):
+        facts[column] = format_short(name, getattr(usage, column))
+    facts["wanted"], facts["free"] = format_distinct(name, wanted, usage.free)
     kind = StatementKind.SHORT_WITH_CLAIMS if charged else StatementKind.SHORT
     if kind is StatementKind.SHORT and may_charge_more(view, row, name):
         kind = StatementKind.SHORT_BEFORE_CLAIMS
@@ -258,19 +260,19 @@ def describe_holders(view: PodView, row: int, resource: str) -> Iterator[Stateme
         yield describe_holder(holder)
     rest = found[MAX_NAMED:]
     if rest:
-        amount = format_amount(resource, sum(holder.amount for holder in rest))
+        amount = format_short(resource, sum(holder.amount for holder in rest))
         yield Statement(StatementKind.MORE_HOLDERS, {"count": len(rest), "amount": f"{amount} {resource}"})
     uncounted = sum(
         each.missing for each in uncounted_on(view.cluster_state, row) if each.resource == resource
     )
     if uncounted:
-        amount = format_amount(resource, uncounted)
+        amount = format_short(resource, uncounted)
         yield Statement(StatementKind.UNCOUNTED, {"amount": f"{amount} {resource}"})
 
 
 def describe_holder(holder: ResourceHolder) -> Statement:
     facts: dict[str, object] = {
-        "amount": f"{format_amount(holder.resource, holder.amount)} {holder.resource}",
+        "amount": f"{format_short(holder.resource, holder.amount)} {holder.resource}",
         "rule": holder.rule,
         "pod": f"{holder.namespace}/{holder.pod}",
     }

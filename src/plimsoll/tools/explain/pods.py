@@ -38,6 +38,7 @@ from plimsoll.tools.explain.scheduled import explain_scheduled
 from plimsoll.tools.explain.text import pluralize
 from plimsoll.tools.explain.tree import NodeGroup, Statement
 from plimsoll.tools.explain.verdict import ExplainVerdict, ExplanationSection, NodeExplanation, PodExplanation
+from plimsoll.tools.pod_status import pod_status
 from plimsoll.tools.top.uncounted_notes import notes_about_nodes
 
 #: Well-known scheduler names; others may exist.
@@ -58,7 +59,7 @@ def explain_pod(
     settings = settings or SchedulerProfile.default()
     if pod.has_terminated:
         return PodExplanation(
-            pod.metadata.full_name, ExplainVerdict.ENDED, f"the pod has terminated: {pod.status.phase}"
+            pod.metadata.full_name, ExplainVerdict.ENDED, f"the pod has terminated: {pod_status(pod)}"
         )
     if pod.spec.node_name:
         explanation = explain_scheduled(cluster_state, pod, settings)

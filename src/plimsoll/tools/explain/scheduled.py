@@ -25,7 +25,7 @@ from plimsoll.scheduler.preemption.simulated_node import NodeSimulation
 from plimsoll.scheduler.profile import SchedulerProfile
 from plimsoll.scheduler.reasons import NodeReason, render
 from plimsoll.scheduler.scores import score_nodes
-from plimsoll.tools.amounts import format_amount
+from plimsoll.tools.amounts import format_quantity, format_short
 from plimsoll.tools.cluster_state import ClusterState
 from plimsoll.tools.explain.attempt import AttemptRecorder
 from plimsoll.tools.explain.devices import describe_refusal
@@ -33,6 +33,7 @@ from plimsoll.tools.explain.pod_view import PodView
 from plimsoll.tools.explain.text import StatementKind, pluralize
 from plimsoll.tools.explain.tree import Statement
 from plimsoll.tools.explain.verdict import ExplainVerdict, ExplanationSection, PodExplanation
+from plimsoll.tools.pod_status import pod_status
 from plimsoll.tools.top.nodes import ResourceHolder, holders, node_rows
 
 
@@ -55,8 +56,7 @@ def explain_scheduled(cluster_state: ClusterState, pod: Pod, settings: Scheduler
     comparison = _compare_nodes(cluster_state, pod, claims, row, settings)
     if comparison is not None:
         sections.append(comparison)
-    what = "; being deleted" if pod.metadata.deletion_timestamp is not None else ""
-    summary = f"bound to node {node} ({pod.status.phase or 'no phase yet'}{what})"
+    summary = f"bound to node {node} ({pod_status(pod)})"
     return PodExplanation(name, ExplainVerdict.PLACED, summary, node, sections=tuple(sections))
 
 
@@ -83,7 +83,8 @@ def describe_device(claim: ResourceClaim, result: DeviceRequestAllocationResult)
     """Describe one device of a claim and the share of it."""
     share = ""
     if result.consumed_capacity:
-        amounts = ", ".join(f"{amount} {name}" for name, amount in sorted(result.consumed_capacity.items()))
+        consumed = sorted(result.consumed_capacity.items())
+        amounts = ", ".join(f"{format_quantity(amount)} {name}" for name, amount in consumed)
         share = f", a share with {amounts}"
     elif result.share_id is not None:
         share = ", a share"
@@ -177,7 +178,7 @@ def describe_charge(holder: ResourceHolder) -> Statement:
         source += f" and {len(holder.devices) - 3} more" if len(holder.devices) > 3 else ""
     facts: Mapping[str, Any] = {
         "resource": holder.resource,
-        "amount": format_amount(holder.resource, holder.amount),
+        "amount": format_short(holder.resource, holder.amount),
         "rule": holder.rule,
         "source": source,
     }
@@ -194,12 +195,12 @@ def _headroom(cluster_state: ClusterState, ledger: NodeLedger, pod: Pod) -> Iter
     entry = ledger.entries.get(pod_key(pod))
     for usage in node_rows(cluster_state, names=[ledger.name])[0].rows:
         name = usage.resource
-        uncounted = f", {format_amount(name, usage.uncounted)} not counted" if usage.uncounted else ""
+        uncounted = f", {format_short(name, usage.uncounted)} not counted" if usage.uncounted else ""
         if (entry is not None and name in entry.units) or name in ("cpu", "memory") or usage.uncounted:
             facts = {
                 "resource": name,
-                "free": format_amount(name, usage.free),
-                "line": format_amount(name, usage.line),
+                "free": format_short(name, usage.free),
+                "line": format_short(name, usage.line),
                 "uncounted": uncounted,
             }
             yield Statement(StatementKind.HEADROOM, facts)

@@ -1,7 +1,7 @@
 """Texts of explanations: one format string for each kind of statement.
 
-All other modules of `explain` produce values only. Lists are joined with commas, quantities are written in
-Kubernetes notation.
+All other modules of `explain` produce values only. Lists are joined with commas, amounts are written as in
+all tools (`tools/amounts.py`).
 """
 
 from __future__ import annotations
@@ -9,6 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from enum import Enum
 from typing import Any, TypeGuard
+
+from plimsoll.api.quantity import Quantity
+from plimsoll.tools.amounts import format_quantity
 
 
 class StatementKind(Enum):
@@ -186,6 +189,8 @@ def join_names(names: Sequence[str], most: int = 5) -> str:
 
 def _text(fact: object) -> str:
     # Devices and pools are tuples, too, but with a text of their own.
+    if isinstance(fact, Quantity):
+        return format_quantity(fact)
     return join_names([str(each) for each in fact]) if _is_list(fact) else str(fact)
 
 

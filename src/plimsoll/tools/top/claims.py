@@ -26,9 +26,11 @@ from plimsoll.tools.top.device_holders import DeviceHolder, holder_of
 from plimsoll.tools.top.nodes import entry_holders
 from plimsoll.tools.uncounted import uncounted_of
 
-FREE, ALLOCATED, RESERVED, DELETED = "free", "allocated", "reserved", "being deleted"
+#: States as kubectl get prints them.
+PENDING, DELETED = "pending", "deleted"
+_HELD = ("allocated", "allocated,reserved")
+STATES = (PENDING, *_HELD, DELETED, *(f"{DELETED},{state}" for state in _HELD))
 _ADDED = ChargeRule.ADD_PER_CLAIM
-STATES = (FREE, ALLOCATED, RESERVED, DELETED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +61,8 @@ class ClaimRow:
 
     namespace: str
     claim: str
-    state: str  #: free, allocated (not reserved), reserved, being deleted
-    node: str  #: "" if it is free, or usable on several nodes
+    state: str  #: one of `STATES`
+    node: str  #: "" if it is pending, or usable on several nodes
     devices: tuple[tuple[DeviceId, DeviceHolder], ...] = ()
     classes: tuple[str, ...] = ()
     charges: tuple[ClaimChargeRow, ...] = ()
@@ -137,11 +139,12 @@ def claim_row(cluster_state: ClusterState, claim: ResourceClaim) -> ClaimRow:
 
 
 def claim_state(claim: ResourceClaim) -> str:
-    if claim.metadata.deletion_timestamp is not None:
-        return DELETED
+    """Return the state of a claim as kubectl get prints it."""
+    is_deleted = claim.metadata.deletion_timestamp is not None
     if claim.status.allocation is None:
-        return FREE
-    return RESERVED if claim.status.reserved_for else ALLOCATED
+        return DELETED if is_deleted else PENDING
+    held = _HELD[bool(claim.status.reserved_for)]
+    return f"{DELETED},{held}" if is_deleted else held
 
 
 def _classes(claim: ResourceClaim) -> Iterator[str]:

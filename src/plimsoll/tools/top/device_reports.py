@@ -9,7 +9,7 @@ from typing import Any
 
 from plimsoll.allocator.availability import BLOCKED, FREE, PARTLY, SHARED, TAINTED, TAKEN
 from plimsoll.ledger.messages import format_reason
-from plimsoll.tools.amounts import format_short
+from plimsoll.tools.amounts import format_quantity, format_short
 from plimsoll.tools.colors import Paint
 from plimsoll.tools.columns import format_count
 from plimsoll.tools.top import claims as claim_words
@@ -31,10 +31,10 @@ _COLOURS = {
 }
 
 
-_STATES = {
-    claim_words.FREE: Cell(claim_words.FREE, "dim"),
-    claim_words.DELETED: Cell("deleting", "red"),
-}
+def _state_cell(state: str) -> Cell:
+    if state.startswith(claim_words.DELETED):
+        return Cell(state, "red")
+    return Cell(state, "dim" if state == claim_words.PENDING else "")
 
 
 def not_shown(left: int, word: str) -> Iterator[str]:
@@ -101,7 +101,7 @@ def _left(row: DeviceRow) -> Iterator[str]:
     """Yield the remaining capacities of a shareable device."""
     if row.shareable and row.state != STALE:
         for name, (total, used) in row.capacity.items():
-            yield f"{_plain(name)} {total - used} of {total}"
+            yield f"{_plain(name)} {format_quantity(total - used)} of {format_quantity(total)}"
 
 
 def _why(row: DeviceRow) -> list[str] | str:
@@ -114,7 +114,7 @@ def _why(row: DeviceRow) -> list[str] | str:
 
 def _holder(holder: DeviceHolder) -> str:
     """Format a holder: `ns/claim (memory 4Gi)`."""
-    inside = [f"{_plain(name)} {amount}" for name, amount in holder.consumed]
+    inside = [f"{_plain(name)} {format_quantity(amount)}" for name, amount in holder.consumed]
     if holder.admin:
         inside.append("admin access")
     extra = f" ({' '.join(inside)})" if inside else ""
@@ -184,7 +184,10 @@ class PoolsReport:
         if wide:
             cells += [str(row.partitions), str(row.generation), f"{row.slices}/{row.expected}"]
         left = [f"{_plain(name)} {rest} of {total}" for name, (total, rest) in row.shares.items()]
-        left += [f"{group}/{name} {rest} of {total}" for (group, name), (total, rest) in row.counters.items()]
+        left += [
+            f"{group}/{name} {format_quantity(rest)} of {format_quantity(total)}"
+            for (group, name), (total, rest) in row.counters.items()
+        ]
         return [*cells, left or "-"]
 
     def as_json(self) -> dict[str, Any]:
@@ -221,7 +224,7 @@ class ClaimsReport:
         for row in shown:
             table.add(
                 f"{row.namespace}/{row.claim}",
-                _STATES.get(row.state, row.state),
+                _state_cell(row.state),
                 row.node or "-",
                 row.reserved_for or "-",
                 [*charges_of(row)] or "-",
@@ -281,7 +284,7 @@ def _charge(charge: ClaimChargeRow) -> str:
 
 def _devices(row: ClaimRow) -> Iterator[str]:
     for device, holder in row.devices:
-        parts = [f"{_plain(name)} {amount}" for name, amount in holder.consumed]
+        parts = [f"{_plain(name)} {format_quantity(amount)}" for name, amount in holder.consumed]
         if holder.admin:
             parts.append("admin access")
         cpus = row.cpus.get(device)

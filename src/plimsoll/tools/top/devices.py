@@ -35,6 +35,7 @@ from plimsoll.api.identity import DeviceId
 from plimsoll.api.quantity import ZERO, Format, Quantity
 from plimsoll.api.resource import Device, ResourceSlice
 from plimsoll.errors import InputError
+from plimsoll.tools.amounts import format_quantity
 from plimsoll.tools.cluster_state import ClusterState
 from plimsoll.tools.top.device_holders import DeviceHolder, DeviceHolders
 
@@ -165,7 +166,8 @@ def _short_of(devices: NodeDevices, usage: DeviceUsage, entry: DeviceEntry) -> s
                 group, name = pool.names[counter - pool.first]
                 form = formats.get((group, name), Format.DECIMAL_SI)
                 left = Quantity(max(0, usage.available[counter]), form)
-                lacks.append(f"{group}/{name}: needs {Quantity(amount, form)}, {left} left")
+                needed = format_quantity(Quantity(amount, form))
+                lacks.append(f"{group}/{name}: needs {needed}, {format_quantity(left)} left")
     return ", ".join(lacks) or "counters of its pool are overdrawn"
 
 

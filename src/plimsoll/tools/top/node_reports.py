@@ -24,6 +24,7 @@ USUAL = (CPU, MEMORY)
 SORTS = ("name", "free", "used", "claims")
 _HEADINGS = (">ALLOCATABLE", ">REQUESTS", ">CLAIMS", ">OVERHEAD", ">FREE", ">USED")
 NOT_COUNTED = ">NOT COUNTED"
+READY = "Ready"
 _BAR = 10
 _HOLDERS = 8
 
@@ -125,7 +126,7 @@ class NodeReport:
             if node.pod_line
             else format_count(node.pods, "pod")
         )
-        yield f"{paint.bold(node.name)}: {', '.join(status_of(node))}, {pods}"
+        yield f"{paint.bold(node.name)}: {status_of(node)}, {pods}"
         for row in node.rows:
             if row.free < 0:
                 past = format_short(row.resource, -row.free)
@@ -227,13 +228,15 @@ def totals_of(nodes: Iterable[NodeRow]) -> list[ResourceRow]:
 
 
 def label_of(node: NodeRow) -> str:
-    """Return the node name with its status if it is not ready or cordoned."""
-    odd = [word for word in status_of(node) if word != "ready"]
-    return f"{node.name} ({', '.join(odd)})" if odd else node.name
+    """Return the node name, with its status if that is not Ready."""
+    status = status_of(node)
+    return node.name if status == READY else f"{node.name} ({status})"
 
 
-def status_of(node: NodeRow) -> list[str]:
-    return ["ready" if node.ready else "not ready", *(["cordoned"] if node.unschedulable else [])]
+def status_of(node: NodeRow) -> str:
+    """Return the status of a node as kubectl get prints it."""
+    status = READY if node.ready else "NotReady"
+    return f"{status},SchedulingDisabled" if node.unschedulable else status
 
 
 def _overcommit_lines(past: list[NodeRow], of: int, paint: Paint) -> Iterator[str]:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from textwrap import wrap
 
-from plimsoll.tools.amounts import format_amount
+from plimsoll.tools.amounts import format_short
 from plimsoll.tools.colors import Paint
 from plimsoll.tools.top.nodes import ResourceRow
 from plimsoll.up.demo.two_ledgers import SeparateLedgers
@@ -125,4 +125,4 @@ def _command(paint: Paint, command: str, what: str) -> str:
 
 
 def _cpus(units: int) -> str:
-    return format_amount("cpu", units)
+    return format_short("cpu", units)

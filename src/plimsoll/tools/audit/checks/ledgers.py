@@ -19,7 +19,7 @@ from plimsoll.ledger.requests import is_pod_level_resource
 from plimsoll.ledger.units import PODS, is_extended_resource, to_unit
 from plimsoll.ledger.verdict import Cause, Reason
 from plimsoll.scheduler.snapshot.verify import verify
-from plimsoll.tools.amounts import format_amount
+from plimsoll.tools.amounts import format_short
 from plimsoll.tools.audit.charges import (
     AuditedClaim,
     amounts_of,
@@ -68,11 +68,11 @@ def _overcommit(facts: AuditFacts, ledger: NodeLedger, resource: str, by: int) -
         )  # fmt: skip
     row = node_row_of(ledger).row(resource)
     message = (
-        f"{resource}: {format_amount(resource, row.used)} charged, {format_amount(resource, row.line)} "
-        f"allocatable, {format_amount(resource, by)} over"
+        f"{resource}: {format_short(resource, row.used)} charged, {format_short(resource, row.line)} "
+        f"allocatable, {format_short(resource, by)} over"
     )
     parts = [
-        f"{word} {format_amount(resource, amount)}"
+        f"{word} {format_short(resource, amount)}"
         for word, amount in (("requests", row.requests), ("claims", row.claims), ("overhead", row.overhead))
         if amount
     ]
@@ -87,7 +87,7 @@ def _overcommit(facts: AuditFacts, ledger: NodeLedger, resource: str, by: int) -
     evidence += [_describe_holder(each) for each in found[:_HOLDERS]]
     if len(found) > _HOLDERS:
         rest = sum(each.amount for each in found[_HOLDERS:])
-        evidence.append(f"{len(found) - _HOLDERS} others hold {format_amount(resource, rest)}")
+        evidence.append(f"{len(found) - _HOLDERS} others hold {format_short(resource, rest)}")
     return CheckProblem(subject, message, tuple(evidence), _move(found, by), resource, severity)
 
 
@@ -100,7 +100,7 @@ def _describe_holder(holder: ResourceHolder) -> str:
         who, by = f"ResourceClaim/{holder.namespace}/{holder.claim}", f"as a pool ({holder.rule})"
     elif holder.claim and holder.rule != AccountingPolicy.ADD_PER_CLAIM.value:
         by += f" ({holder.rule})"
-    return f"{who} holds {format_amount(holder.resource, holder.amount)} {by}"
+    return f"{who} holds {format_short(holder.resource, holder.amount)} {by}"
 
 
 def _move(found: list[ResourceHolder], by: int) -> str:
@@ -135,9 +135,9 @@ def find_nodes_past_line_uncounted(facts: AuditFacts) -> Iterator[CheckProblem]:
         what = "" if sure else "what looks like "
         yield CheckProblem(
             f"Node/{name}",
-            f"{resource}: {format_amount(resource, booked)} charged and "
-            f"{what}{format_amount(resource, missing)} taken by claims that are not charged, "
-            f"of {format_amount(resource, line)}: {format_amount(resource, booked + missing - line)} over",
+            f"{resource}: {format_short(resource, booked)} charged and "
+            f"{what}{format_short(resource, missing)} taken by claims that are not charged, "
+            f"of {format_short(resource, line)}: {format_short(resource, booked + missing - line)} over",
             tuple(map(_describe_uncounted, sorted(found, key=_largest_first))),
             _fix_uncounted(found),
             key=resource,
@@ -147,9 +147,9 @@ def find_nodes_past_line_uncounted(facts: AuditFacts) -> Iterator[CheckProblem]:
 
 def find_claims_not_counted(facts: AuditFacts) -> Iterator[CheckProblem]:
     for uncounted in uncounted_claims(facts):
-        taken = format_amount(uncounted.resource, uncounted.taken)
+        taken = format_short(uncounted.resource, uncounted.taken)
         verb = "takes" if uncounted.sure else "seems to take"
-        asked = format_amount(uncounted.resource, uncounted.mirrored)
+        asked = format_short(uncounted.resource, uncounted.mirrored)
         yield CheckProblem(
             subject_of(uncounted.claim),
             f"{verb} {uncounted.resource} {taken} of node {uncounted.node}, is not charged, "
@@ -182,9 +182,9 @@ def _largest_first(uncounted: UncountedClaim) -> tuple[int, str]:
 
 
 def _describe_uncounted(uncounted: UncountedClaim) -> str:
-    amount = format_amount(uncounted.resource, uncounted.missing)
+    amount = format_short(uncounted.resource, uncounted.missing)
     requested_text = (
-        f", {format_amount(uncounted.resource, uncounted.mirrored)} of it requested"
+        f", {format_short(uncounted.resource, uncounted.mirrored)} of it requested"
         if uncounted.mirrored
         else ""
     )
@@ -223,11 +223,11 @@ def _mirrored(
     if total != whole and not same:
         return
     who = same[0] if same else " and ".join(name for name, _ in asked)
-    text = format_amount(resource, whole)
+    text = format_short(resource, whole)
     yield CheckProblem(
         subject_of(pod),
         f"{resource} {text} of claim {each.claim.metadata.name} seems to be copied into the requests: "
-        f"{format_amount(resource, 2 * whole)} is charged instead of {text}",
+        f"{format_short(resource, 2 * whole)} is charged instead of {text}",
         (
             f"claim {each.claim.metadata.full_name} charges {resource} {text} "
             f"({charged_claim.policy(resource).value})",

@@ -13,7 +13,7 @@ from plimsoll.ledger.placement import is_shareable
 from plimsoll.ledger.pod_level_budget import find_budget_violations
 from plimsoll.ledger.units import is_accounted, to_unit
 from plimsoll.ledger.verdict import Cause, Reason
-from plimsoll.tools.amounts import format_amount
+from plimsoll.tools.amounts import format_short
 from plimsoll.tools.audit.charges import AuditedClaim, charged_claims
 from plimsoll.tools.audit.facts import AuditFacts, subject_of
 from plimsoll.tools.audit.findings import AuditSeverity, Check, CheckProblem
@@ -41,9 +41,9 @@ def find_claims_of_several_pods(facts: AuditFacts) -> Iterator[CheckProblem]:
             for name, charge in charged.charge.resources.items()
             if charge.quantity is not None and is_accounted(name)
         }
-        text = ", ".join(f"{name} {format_amount(name, amount)}" for name, amount in sorted(amounts.items()))
+        text = ", ".join(f"{name} {format_short(name, amount)}" for name, amount in sorted(amounts.items()))
         repeated = ", ".join(
-            f"{name} {format_amount(name, amount * (len(found) - 1))} over"
+            f"{name} {format_short(name, amount * (len(found) - 1))} over"
             for name, amount in sorted(amounts.items())
         )
         nodes = sorted({each.pod.spec.node_name for each in found})
@@ -94,8 +94,8 @@ def find_pod_level_exceeded(facts: AuditFacts) -> Iterator[CheckProblem]:
 def _describe_budget(reason: Reason) -> str:
     name = reason.resource
     wanted, capacity = reason.wanted or 0, reason.capacity or 0
-    needed, had = format_amount(name, wanted), format_amount(name, capacity)
-    over = format_amount(name, wanted - capacity)
+    needed, had = format_short(name, wanted), format_short(name, capacity)
+    over = format_short(name, wanted - capacity)
     what = "request" if reason.cause is Cause.POD_LEVEL_REQUEST else "limit"
     who = f"container {reason.container}" if reason.container else "its containers"
     return f"{name}: {who} and claims need {needed}, the pod-level {what} is {had}: {over} over"

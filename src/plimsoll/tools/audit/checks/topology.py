@@ -24,7 +24,8 @@ from plimsoll.api.resource import (
     ResourceClaim,
 )
 from plimsoll.errors import InputError
-from plimsoll.ledger.units import CPU, from_units
+from plimsoll.ledger.units import CPU
+from plimsoll.tools.amounts import format_short
 from plimsoll.tools.audit.facts import AuditFacts, subject_of
 from plimsoll.tools.audit.findings import AuditSeverity, Check, CheckProblem
 from plimsoll.tools.cluster_state.node_resources import KNOWN_DRIVERS, guess_node_resources
@@ -263,7 +264,7 @@ def find_cpu_mismatches(facts: AuditFacts) -> Iterator[CheckProblem]:
 
 
 def _cpu(milli: int) -> str:
-    return str(from_units(CPU, milli))
+    return format_short(CPU, milli)
 
 
 def find_shared_pools_empty(facts: AuditFacts) -> Iterator[CheckProblem]:

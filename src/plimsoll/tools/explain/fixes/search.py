@@ -26,7 +26,7 @@ from plimsoll.scheduler.preemption.budgets import DisruptionBudgets
 from plimsoll.scheduler.preemption.node_filter import NodeFilter
 from plimsoll.scheduler.preemption.victims import Victims, select_victims_quickly
 from plimsoll.scheduler.reasons import NodeReason, Rule
-from plimsoll.tools.amounts import format_amount
+from plimsoll.tools.amounts import format_exact, format_short
 from plimsoll.tools.explain.claim_users import unused_claims
 from plimsoll.tools.explain.fixes.fix import Fix, FixStep
 from plimsoll.tools.explain.fixes.steps import propose_change, with_pod
@@ -199,7 +199,7 @@ def _shortage_text(view: PodView, row: int, shortage: Reason) -> str:
     least = shortage.wanted == view.pod_info.requests.get(shortage.resource, 0) and may_charge_more(
         view, row, shortage.resource
     )
-    amount = format_amount(shortage.resource, (shortage.wanted or 0) - (shortage.had or 0))
+    amount = format_short(shortage.resource, (shortage.wanted or 0) - (shortage.had or 0))
     return f"{'at least ' if least else ''}{amount} {shortage.resource}"
 
 
@@ -215,7 +215,7 @@ def _holders_text(view: PodView, row: int, shortage: Reason, victims: Sequence[P
 
 
 def _holder_text(holder: ResourceHolder) -> str:
-    amount = format_amount(holder.resource, holder.amount)
+    amount = format_short(holder.resource, holder.amount)
     if holder.claim:
         return f"claim {holder.namespace}/{holder.claim} holds {amount}"
     return f"pod {holder.namespace}/{holder.pod} requests {amount}"
@@ -242,8 +242,8 @@ def _shrink(view: PodView, pod_info: PodInfo, row: int, reasons: Sequence[NodeRe
     if not isinstance(answer, NodeFit):
         return None
     facts = {
-        "had": format_amount(name, left),
-        "wanted": format_amount(name, own),
+        "had": format_exact(name, left),
+        "wanted": format_exact(name, own),
         "resource": name,
         "node": view.name(row),
     }
@@ -268,7 +268,7 @@ def _new_node(view: PodView, groups: Sequence[NodeGroup]) -> Fix | None:
                 unpriced |= shortage.wanted == view.pod_info.requests.get(
                     shortage.resource, 0
                 )  # claims were not evaluated
-    texts = tuple(f"{format_amount(name, amount)} {name}" for name, amount in sorted(amounts.items()))
+    texts = tuple(f"{format_short(name, amount)} {name}" for name, amount in sorted(amounts.items()))
     texts += tuple(f"label {key}={value}" for key, value in sorted(view.pod.spec.node_selector.items()))
     if view.pod_info.unallocated_claims:
         texts += (f"the devices of its claims{' and what they charge' if unpriced else ''}",)

@@ -42,7 +42,7 @@ from plimsoll.scheduler.filters.volume_zone import VolumeZoneMessage
 from plimsoll.scheduler.pod_info import PodInfo
 from plimsoll.scheduler.reasons import NodeReason, Rule
 from plimsoll.scheduler.topology.affinity_terms import read_terms
-from plimsoll.tools.amounts import format_amount
+from plimsoll.tools.amounts import format_exact
 from plimsoll.tools.explain.attributes import DRIVER, attributes_read, value_text
 from plimsoll.tools.explain.claim_users import pods_using
 from plimsoll.tools.explain.fixes.fix import FixStep
@@ -231,8 +231,8 @@ def _propose_for_charge(view: PodView, pod_info: PodInfo, row: int, reason: Reas
             facts = {
                 "what": "request" if request else "limit",
                 "resource": name,
-                "capacity": format_amount(name, reason.capacity or 0),
-                "wanted": format_amount(name, reason.wanted or 0),
+                "capacity": format_exact(name, reason.capacity or 0),
+                "wanted": format_exact(name, reason.wanted or 0),
             }
             raised = with_pod(pod_info, with_raised_budget(pod_info.pod, reason))
             return ProposedChange((FixStep(FixKind.RAISE_BUDGET, facts, reason),), raised)

@@ -1,5 +1,5 @@
-// Number formatting. Amounts are integers (milli-CPUs, bytes, counts) and are shortened here; exact quantities come
-// from the server as text and are shown where space allows.
+// Number formatting, with the rules of tools/amounts.py. Amounts are integers (milli-CPUs, bytes, counts) and are
+// shortened here; exact quantities come from the server as text and are shown where space allows.
 
 const grouped = new Intl.NumberFormat("en-US");
 const BINARY = ["", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
@@ -8,29 +8,18 @@ export function isBytes(resource) {
   return resource === "memory" || resource === "ephemeral-storage" || resource.startsWith("hugepages-");
 }
 
-/** Round to about three significant digits. */
-function short(value) {
-  const size = Math.abs(value);
-  // Small amounts are not rounded to 0.
-  if (size > 0 && size < 0.01) return String(Number(value.toPrecision(1)));
-  const digits = size >= 100 ? 0 : size >= 10 ? 1 : 2;
-  const rounded = Number(value.toFixed(digits));
-  return size >= 1000 ? grouped.format(rounded) : String(rounded);
-}
-
 /** Format an amount of a resource: cpu 3500 is 3.5, memory 34359738368 is 32Gi. */
 export function amount(resource, units) {
   if (units == null) return "-";
-  if (resource === "cpu") return short(units / 1000);
-  if (!isBytes(resource)) return count(units);
+  if (resource === "cpu") return String(Math.round(units) / 1000);
+  if (!isBytes(resource)) return String(units);
+  const size = Math.abs(units);
   let power = 0;
-  let value = units;
-  // A value that rounds to 1024 is 1 of the next unit.
-  while (Math.abs(value) >= 1023.5 && power < BINARY.length - 1) {
-    value /= 1024;
-    power += 1;
-  }
-  return short(value) + BINARY[power];
+  while (size >= 1024 ** (power + 1) && power < BINARY.length - 1) power += 1;
+  const whole = Math.floor(size / 1024 ** power);
+  // Truncated to one decimal, as in the terminal.
+  const tenth = whole < 1000 ? Math.floor(((size % 1024 ** power) * 10) / 1024 ** power) : 0;
+  return `${units < 0 ? "-" : ""}${whole}${tenth ? `.${tenth}` : ""}${BINARY[power]}`;
 }
 
 /** Shorten a Kubernetes quantity: 55360Mi is 54.1Gi, 1500m is 1.5. */
@@ -51,9 +40,9 @@ export function plural(value, one, many = `${one}s`) {
 }
 
 export function percent(part, whole) {
-  if (!whole) return part ? "over" : "-";
-  const value = (100 * part) / whole;
-  return `${value > 0 && value < 1 ? "<1" : Math.round(value)}%`;
+  if (part < 0 || (whole <= 0 && part === 0)) return "-";
+  if (whole <= 0) return "over";
+  return `${Math.floor((100 * part) / whole)}%`;
 }
 
 /** Natural order of names: n2 before n10. */

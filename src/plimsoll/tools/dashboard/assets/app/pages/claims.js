@@ -7,8 +7,9 @@ import { Pager, Table } from "../table.js";
 import { plural, shorten } from "../format.js";
 
 const LIMIT = 50;
-const STATES = ["free", "allocated", "reserved", "being deleted"];
-const TONES = { free: "warn", "being deleted": "warn" };
+/** States as kubectl get prints them. */
+const STATES = ["pending", "allocated", "allocated,reserved", "deleted", "deleted,allocated", "deleted,allocated,reserved"];
+const toneOf = (state) => (state === "pending" || state.startsWith("deleted") ? "warn" : "");
 
 /** One allocated device of a claim and the consumed capacity. */
 function AllocatedDevice({ of }) {
@@ -56,7 +57,7 @@ export function Claims({ query }) {
           keyOf=${(r) => `${r.namespace}/${r.name}`}
           columns=${[
             { title: "Claim", value: (r) => `${r.namespace}/${r.name}`, cell: (r) => html`<${ClaimLink} namespace=${r.namespace} name=${r.name} />` },
-            { title: "State", value: (r) => r.state, cell: (r) => html`<${Badge} tone=${TONES[r.state] || ""}>${r.state}<//>` },
+            { title: "State", value: (r) => r.state, cell: (r) => html`<${Badge} tone=${toneOf(r.state)}>${r.state}<//>` },
             { title: "Node", value: (r) => r.node || "", cell: (r) => html`<${NodeLink} name=${r.node} />` },
             { title: "Devices", cell: (r) => html`<${Devices} of=${r.devices} />` },
             { title: "Charges", cell: (r) => html`<${Charges} of=${r} />` },

@@ -22,10 +22,10 @@ function badConditions(data) {
   return (data.conditions || []).filter((one) => one.status !== (one.type === "Ready" ? "True" : "False"));
 }
 
-/** Badges of a node that is cordoned, not ready, or has bad conditions. */
+/** Badges of a node that is SchedulingDisabled, NotReady, or has bad conditions. */
 function StatusBadges({ data }) {
-  return html`${data.unschedulable && html`<${Badge} tone="warn">cordoned<//>`}
-    ${badConditions(data).map((one) => html`<${Badge} tone="bad">${one.type === "Ready" ? "not ready" : one.type}<//>`)}`;
+  return html`${data.unschedulable && html`<${Badge} tone="warn">SchedulingDisabled<//>`}
+    ${badConditions(data).map((one) => html`<${Badge} tone="bad">${one.type === "Ready" ? "NotReady" : one.type}<//>`)}`;
 }
 
 /** Format the number of devices by state: "2 taken, 35 free". */
@@ -99,7 +99,7 @@ function NodeDetails({ data }) {
           keyOf=${(row) => `${row.namespace}/${row.name}`}
           columns=${[
             { title: "Pod", value: (r) => `${r.namespace}/${r.name}`, cell: (r) => html`<${PodLink} namespace=${r.namespace} name=${r.name} />` },
-            { title: "Phase", value: (r) => r.phase, cell: (r) => r.phase },
+            { title: "Status", value: (r) => r.status, cell: (r) => r.status },
           ]}
         />
       </section>

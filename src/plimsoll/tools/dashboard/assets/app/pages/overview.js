@@ -50,7 +50,7 @@ const FILTERS = {
   full: ["Nearly full (90% or more)", (row) => row.fullest >= FULL],
   claims: ["With claims", (row) => row.claims],
   devices: ["With available devices", (row) => row.devices.free + row.devices.partly > 0],
-  down: ["Not ready or cordoned", (row) => row.down],
+  down: ["NotReady or SchedulingDisabled", (row) => row.down],
 };
 
 function sorts(resources) {
@@ -140,8 +140,8 @@ function NodeRow({ data, row, resources, devices, grid, focus }) {
   return html`<div class=${cx("node-row", row.past > 0 && "is-past")} role="presentation" style=${grid}>
     <span role="rowheader" class="node-name">
       <a href=${to(["nodes", row.name])} title=${row.name} ...${focus}>${row.name}</a>
-      ${data.ready[row.i] === false && html`<${Badge} tone="bad">not ready<//>`}
-      ${data.unschedulable[row.i] && html`<${Badge} tone="warn">cordoned<//>`}
+      ${data.ready[row.i] === false && html`<${Badge} tone="bad">NotReady<//>`}
+      ${data.unschedulable[row.i] && html`<${Badge} tone="warn">SchedulingDisabled<//>`}
     </span>
     ${devices &&
     html`<span role="cell" class="node-devices"><${DeviceCount} of=${row.devices} /></span>`}
