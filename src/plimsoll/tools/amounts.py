@@ -75,8 +75,8 @@ def format_distinct(resource: str, *amounts: int) -> tuple[str, ...]:
 
 
 def format_resource(resource: str, quantity: Quantity) -> str:
-    """Format a quantity of a resource as `format_short` does."""
-    return format_short(resource, to_unit(resource, quantity))
+    """Format a quantity of a resource as `format_exact` does."""
+    return format_exact(resource, to_unit(resource, quantity))
 
 
 def format_quantity(quantity: Quantity) -> str:

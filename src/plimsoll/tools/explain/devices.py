@@ -30,14 +30,13 @@ from plimsoll.ledger.messages import format_reason as render_charge
 from plimsoll.ledger.verdict import Cause, Reason
 from plimsoll.scheduler.devices.exact import DeviceMessage
 from plimsoll.scheduler.reasons import NodeReason
-from plimsoll.tools.amounts import format_distinct
 from plimsoll.tools.explain.attributes import attributes_read, value_text
 from plimsoll.tools.explain.claim_users import holders_of, pods_using, unused_claims
 from plimsoll.tools.explain.node_reasons import describe_shortage, measure_shortage
 from plimsoll.tools.explain.pod_reasons import terms_text
 from plimsoll.tools.explain.pod_view import PodView
 from plimsoll.tools.explain.requests import RequestSelectors, find_request_selectors
-from plimsoll.tools.explain.text import StatementKind, pluralize
+from plimsoll.tools.explain.text import AmountFact, StatementKind, compared_amounts, pluralize
 from plimsoll.tools.explain.tree import Statement
 
 #: Devices listed by name.
@@ -147,19 +146,18 @@ def _describe_charge(view: PodView, reason: Reason, row: int) -> Statement:
             pods = pods_using(view.cluster_state, reason.namespace, reason.claim, view.pod)
             return Statement(StatementKind.CLAIM_USED, {"claim": full, "pods": pods or ("another pod",)})
         case Cause.POOL_EXHAUSTED:
-            facts = _distinct(reason, "had", "capacity", "wanted")
+            facts = _amounts(reason, "had", "capacity", "wanted")
             return Statement(StatementKind.POOL_EXHAUSTED, {"claim": reason.claim, "resource": name, **facts})
         case Cause.POD_LEVEL_REQUEST | Cause.POD_LEVEL_LIMIT:
-            facts = _distinct(reason, "capacity", "wanted")
+            facts = _amounts(reason, "capacity", "wanted")
             what = "request" if reason.cause is Cause.POD_LEVEL_REQUEST else "limit"
             return Statement(StatementKind.POD_LEVEL, {"what": what, "resource": name, **facts})
     return Statement(StatementKind.TEXT, {"text": render_charge(reason)})
 
 
-def _distinct(reason: Reason, *parts: str) -> dict[str, str]:
-    """Format the amounts of a reason."""
-    texts = format_distinct(reason.resource, *(getattr(reason, part) or 0 for part in parts))
-    return dict(zip(parts, texts, strict=True))
+def _amounts(reason: Reason, *parts: str) -> dict[str, AmountFact]:
+    """Return the amounts of a reason as facts."""
+    return compared_amounts(reason.resource, **{part: getattr(reason, part) or 0 for part in parts})
 
 
 def describe_refusal(view: PodView, refusal: Refusal, row: int) -> Iterator[Statement]:
@@ -272,8 +270,8 @@ def _describe_removal(
         case ConstraintConflict():
             return _describe_conflict(removal, detail)
         case BudgetShortage(line, resource, amount, left):
-            texts = dict(zip(("wanted", "had"), format_distinct(resource, amount, left), strict=True))
-            return Statement(StatementKind.BUDGET, facts | {"resource": resource, "line": line, **texts})
+            amounts = compared_amounts(resource, wanted=amount, had=left)
+            return Statement(StatementKind.BUDGET, facts | {"resource": resource, "line": line, **amounts})
         case TaintRefusal(taint):
             value = f"={taint.value}" if taint.value else ""
             return Statement(

@@ -16,9 +16,8 @@ from plimsoll.scheduler.filters.filter import Filter
 from plimsoll.scheduler.filters.node_affinity import required_selector
 from plimsoll.scheduler.filters.node_declared_features import needed_features
 from plimsoll.scheduler.filters.taint_toleration import NO_EXECUTE, NO_SCHEDULE
-from plimsoll.tools.amounts import format_distinct, format_short
 from plimsoll.tools.explain.pod_view import PodView, RuleExplainer
-from plimsoll.tools.explain.text import StatementKind, join_names
+from plimsoll.tools.explain.text import AmountFact, StatementKind, compared_amounts, join_names
 from plimsoll.tools.explain.tree import Statement
 from plimsoll.tools.top.nodes import ResourceHolder, holders, node_row_of
 from plimsoll.tools.uncounted import uncounted_on
@@ -221,19 +220,19 @@ def describe_shortage(view: PodView, reason: Reason, row: int) -> Statement:
     name = reason.resource
     usage = node_row_of(ledger).row(name)
     wanted, own = reason.wanted or 0, view.pod_info.requests.get(name, 0)
-    facts: dict[str, object] = {"resource": name, "wanted": format_short(name, wanted)}
+    facts: dict[str, object] = {"resource": name, "wanted": AmountFact(name, wanted)}
     charged = wanted > own and bool(view.pod_info.claims)
     if charged:
-        facts |= {"own": format_short(name, own), "charged": format_short(name, wanted - own)}
-    facts["line"] = format_short(name, usage.line)
+        facts |= {"own": AmountFact(name, own), "charged": AmountFact(name, wanted - own)}
+    facts["line"] = AmountFact(name, usage.line)
     if not usage.line:
         return Statement(StatementKind.NO_RESOURCE, facts)
     if wanted > usage.line:
-        facts["wanted"], facts["line"] = format_distinct(name, wanted, usage.line)
+        facts |= compared_amounts(name, wanted=wanted, line=usage.line)
         return Statement(StatementKind.TOO_SMALL_WITH_CLAIMS if charged else StatementKind.TOO_SMALL, facts)
     for column in ("requests", "claims", "overhead"):
-        facts[column] = format_short(name, getattr(usage, column))
-    facts["wanted"], facts["free"] = format_distinct(name, wanted, usage.free)
+        facts[column] = AmountFact(name, getattr(usage, column))
+    facts |= compared_amounts(name, wanted=wanted, free=usage.free)
     kind = StatementKind.SHORT_WITH_CLAIMS if charged else StatementKind.SHORT
     if kind is StatementKind.SHORT and may_charge_more(view, row, name):
         kind = StatementKind.SHORT_BEFORE_CLAIMS
@@ -260,19 +259,19 @@ def describe_holders(view: PodView, row: int, resource: str) -> Iterator[Stateme
         yield describe_holder(holder)
     rest = found[MAX_NAMED:]
     if rest:
-        amount = format_short(resource, sum(holder.amount for holder in rest))
-        yield Statement(StatementKind.MORE_HOLDERS, {"count": len(rest), "amount": f"{amount} {resource}"})
+        amount = AmountFact(resource, sum(holder.amount for holder in rest), is_named=True)
+        yield Statement(StatementKind.MORE_HOLDERS, {"count": len(rest), "amount": amount})
     uncounted = sum(
         each.missing for each in uncounted_on(view.cluster_state, row) if each.resource == resource
     )
     if uncounted:
-        amount = format_short(resource, uncounted)
-        yield Statement(StatementKind.UNCOUNTED, {"amount": f"{amount} {resource}"})
+        amount = AmountFact(resource, uncounted, is_named=True)
+        yield Statement(StatementKind.UNCOUNTED, {"amount": amount})
 
 
 def describe_holder(holder: ResourceHolder) -> Statement:
     facts: dict[str, object] = {
-        "amount": f"{format_short(holder.resource, holder.amount)} {holder.resource}",
+        "amount": AmountFact(holder.resource, holder.amount, is_named=True),
         "rule": holder.rule,
         "pod": f"{holder.namespace}/{holder.pod}",
     }

@@ -30,7 +30,7 @@ from plimsoll.tools.cluster_state import ClusterState
 from plimsoll.tools.explain.attempt import AttemptRecorder
 from plimsoll.tools.explain.devices import describe_refusal
 from plimsoll.tools.explain.pod_view import PodView
-from plimsoll.tools.explain.text import StatementKind, pluralize
+from plimsoll.tools.explain.text import AmountFact, StatementKind, pluralize
 from plimsoll.tools.explain.tree import Statement
 from plimsoll.tools.explain.verdict import ExplainVerdict, ExplanationSection, PodExplanation
 from plimsoll.tools.pod_status import pod_status
@@ -178,7 +178,7 @@ def describe_charge(holder: ResourceHolder) -> Statement:
         source += f" and {len(holder.devices) - 3} more" if len(holder.devices) > 3 else ""
     facts: Mapping[str, Any] = {
         "resource": holder.resource,
-        "amount": format_short(holder.resource, holder.amount),
+        "amount": AmountFact(holder.resource, holder.amount),
         "rule": holder.rule,
         "source": source,
     }
@@ -199,8 +199,8 @@ def _headroom(cluster_state: ClusterState, ledger: NodeLedger, pod: Pod) -> Iter
         if (entry is not None and name in entry.units) or name in ("cpu", "memory") or usage.uncounted:
             facts = {
                 "resource": name,
-                "free": format_short(name, usage.free),
-                "line": format_short(name, usage.line),
+                "free": AmountFact(name, usage.free),
+                "line": AmountFact(name, usage.line),
                 "uncounted": uncounted,
             }
             yield Statement(StatementKind.HEADROOM, facts)

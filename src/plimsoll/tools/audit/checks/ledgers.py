@@ -19,7 +19,7 @@ from plimsoll.ledger.requests import is_pod_level_resource
 from plimsoll.ledger.units import PODS, is_extended_resource, to_unit
 from plimsoll.ledger.verdict import Cause, Reason
 from plimsoll.scheduler.snapshot.verify import verify
-from plimsoll.tools.amounts import format_short
+from plimsoll.tools.amounts import format_distinct, format_short
 from plimsoll.tools.audit.charges import (
     AuditedClaim,
     amounts_of,
@@ -67,10 +67,8 @@ def _overcommit(facts: AuditFacts, ledger: NodeLedger, resource: str, by: int) -
             fix=f"move {by} pods: kubectl get pods -A --field-selector spec.nodeName={ledger.name}",
         )  # fmt: skip
     row = node_row_of(ledger).row(resource)
-    message = (
-        f"{resource}: {format_short(resource, row.used)} charged, {format_short(resource, row.line)} "
-        f"allocatable, {format_short(resource, by)} over"
-    )
+    used, allocatable = format_distinct(resource, row.used, row.line)
+    message = f"{resource}: {used} charged, {allocatable} allocatable, {format_short(resource, by)} over"
     parts = [
         f"{word} {format_short(resource, amount)}"
         for word, amount in (("requests", row.requests), ("claims", row.claims), ("overhead", row.overhead))

@@ -13,7 +13,7 @@ from plimsoll.ledger.placement import is_shareable
 from plimsoll.ledger.pod_level_budget import find_budget_violations
 from plimsoll.ledger.units import is_accounted, to_unit
 from plimsoll.ledger.verdict import Cause, Reason
-from plimsoll.tools.amounts import format_short
+from plimsoll.tools.amounts import format_distinct, format_short
 from plimsoll.tools.audit.charges import AuditedClaim, charged_claims
 from plimsoll.tools.audit.facts import AuditFacts, subject_of
 from plimsoll.tools.audit.findings import AuditSeverity, Check, CheckProblem
@@ -94,7 +94,7 @@ def find_pod_level_exceeded(facts: AuditFacts) -> Iterator[CheckProblem]:
 def _describe_budget(reason: Reason) -> str:
     name = reason.resource
     wanted, capacity = reason.wanted or 0, reason.capacity or 0
-    needed, had = format_short(name, wanted), format_short(name, capacity)
+    needed, had = format_distinct(name, wanted, capacity)
     over = format_short(name, wanted - capacity)
     what = "request" if reason.cause is Cause.POD_LEVEL_REQUEST else "limit"
     who = f"container {reason.container}" if reason.container else "its containers"

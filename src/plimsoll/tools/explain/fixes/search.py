@@ -26,7 +26,7 @@ from plimsoll.scheduler.preemption.budgets import DisruptionBudgets
 from plimsoll.scheduler.preemption.node_filter import NodeFilter
 from plimsoll.scheduler.preemption.victims import Victims, select_victims_quickly
 from plimsoll.scheduler.reasons import NodeReason, Rule
-from plimsoll.tools.amounts import format_exact, format_short
+from plimsoll.tools.amounts import format_exact, format_quantity, format_short
 from plimsoll.tools.explain.claim_users import unused_claims
 from plimsoll.tools.explain.fixes.fix import Fix, FixStep
 from plimsoll.tools.explain.fixes.steps import propose_change, with_pod
@@ -190,7 +190,7 @@ def _short_text(view: PodView, row: int, reasons: Sequence[NodeReason]) -> str:
     shares = [each.detail for request in requests for each in request.removals]
     for detail in shares:
         if isinstance(detail, CapacityShortage) and detail.rule == SHORT:
-            return f"{detail.wanted - detail.had} of {detail.name} short on {node}; "
+            return f"{format_quantity(detail.wanted - detail.had)} of {detail.name} short on {node}; "
     missing = sum(max(request.wanted, 1) - min(request.left, request.wanted) for request in requests)
     return f"{pluralize(missing, 'device')} short on {node}; " if missing else f"node {node}: "
 
@@ -268,7 +268,7 @@ def _new_node(view: PodView, groups: Sequence[NodeGroup]) -> Fix | None:
                 unpriced |= shortage.wanted == view.pod_info.requests.get(
                     shortage.resource, 0
                 )  # claims were not evaluated
-    texts = tuple(f"{format_short(name, amount)} {name}" for name, amount in sorted(amounts.items()))
+    texts = tuple(f"{format_exact(name, amount)} {name}" for name, amount in sorted(amounts.items()))
     texts += tuple(f"label {key}={value}" for key, value in sorted(view.pod.spec.node_selector.items()))
     if view.pod_info.unallocated_claims:
         texts += (f"the devices of its claims{' and what they charge' if unpriced else ''}",)
