@@ -254,7 +254,7 @@ FAULTS: dict[str, tuple[Callable[[Cluster], None], str, AuditSeverity, str, str]
     ),
     "pod-level request": (
         shrink_the_pod_level_request, "PLM009", ERROR, "Pod/work/budget",
-        "cpu: its containers and claims need 5, the pod-level request is 3500m: 1500m over",
+        "cpu: its containers and claims need 5, the pod-level request is 3.5: 1.5 over",
     ),
     "consumed below requested": (
         consume_less_than_requested, "PLM033", ERROR, "ResourceClaim/work/cpus",
@@ -262,8 +262,8 @@ FAULTS: dict[str, tuple[Callable[[Cluster], None], str, AuditSeverity, str, str]
     ),
     "consumed below the rounded request": (
         consume_less_than_the_policy_demands, "PLM033", WARNING, "ResourceClaim/work/cpus",
-        f"consumes 500m of capacity {KEY} of device cpus, but needs 1 (500m requested, rounded by the "
-        "policy): 500m missing",
+        f"consumes 0.5 of capacity {KEY} of device cpus, but needs 1 (0.5 requested, rounded by the "
+        "policy): 0.5 missing",
     ),
     "matchAttribute": (
         break_match_attribute, "PLM032", ERROR, "ResourceClaim/work/pair",
@@ -332,7 +332,7 @@ FAULTS: dict[str, tuple[Callable[[Cluster], None], str, AuditSeverity, str, str]
         "spec.devices.constraints has 35 entries of at most 32, 3 over",
     ),
     "past the line": (
-        overload_a_node, "PLM001", ERROR, "Node/n1", "cpu: 24350m charged, 16 allocatable, 8350m over",
+        overload_a_node, "PLM001", ERROR, "Node/n1", "cpu: 24.35 charged, 16 allocatable, 8.35 over",
     ),
 }  # fmt: skip
 

@@ -117,7 +117,7 @@ def test_lists_are_returned_page_by_page() -> None:
         rows = [row.as_json() for row in claim_rows(small())]
         assert (await visitor.get("/api/claims"))["items"] == rows
         assert (await visitor.get("/api/claims?offset=3&limit=2"))["items"] == rows[3:5]
-        assert (await visitor.get("/api/claims?state=free"))["total"] == 1
+        assert (await visitor.get("/api/claims?state=pending"))["total"] == 1
         assert (await visitor.get("/api/claims?namespace=other"))["total"] == 0
         assert [each["namespace"] for each in (await visitor.get("/api/namespaces"))["items"]] == ["work"]
         bound = await visitor.get("/api/pods?state=running&limit=5")
@@ -307,8 +307,8 @@ def test_metrics_have_the_same_numbers() -> None:
         # As documented: a cluster of 5,000 nodes with one pool each has 70,000 series.
         nodes, pools, others = 3, 6, 5
         assert len(lines) == nodes * (2 * 5 + 1) + 3 * pools + others
-        assert lines['plimsoll_claims{state="reserved"}'] == "6"
-        assert lines['plimsoll_claims{state="free"}'] == "1"
+        assert lines['plimsoll_claims{state="allocated,reserved"}'] == "6"
+        assert lines['plimsoll_claims{state="pending"}'] == "1"
 
     visit(small(), scenario)
 

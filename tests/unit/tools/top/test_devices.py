@@ -240,11 +240,11 @@ def test_a_device_is_free_if_any_request_fits(policy: Any, free: int) -> None:
 @pytest.mark.parametrize(
     ("made", "state"),
     [
-        (claim("c"), "free"),
+        (claim("c"), "pending"),
         (claim("c", {"device": "a"}), "allocated"),
         (
             claim("c", {"device": "a"}, reservedFor=[{"resource": "pods", "name": "x", "uid": "x"}]),
-            "reserved",
+            "allocated,reserved",
         ),
     ],
 )

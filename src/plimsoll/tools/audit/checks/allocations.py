@@ -25,6 +25,7 @@ from plimsoll.api.core import Node, Pod
 from plimsoll.api.node_selection import NAME_FIELD, selector_matches
 from plimsoll.api.resource import ResourceClaim
 from plimsoll.cel import ProgramCache
+from plimsoll.tools.amounts import format_quantity
 from plimsoll.tools.audit.facts import AuditFacts, subject_of
 from plimsoll.tools.audit.findings import AuditSeverity, Check, CheckProblem
 from plimsoll.tools.columns import format_count
@@ -147,13 +148,17 @@ def find_consumed_too_little(facts: AuditFacts) -> Iterator[CheckProblem]:
         if not isinstance(violation, ConsumedTooLittle):
             continue
         consumed, needed, requested = violation.consumed, violation.needed, violation.requested
+        missing = format_quantity(needed - consumed)
         source = "the default of the device"
         if requested is not None:
-            source = "requested" if requested == needed else f"{requested} requested, rounded by the policy"
+            source = "requested"
+            if requested != needed:
+                source = f"{format_quantity(requested)} requested, rounded by the policy"
         yield CheckProblem(
             subject_of(claim),
-            f"consumes {consumed} of capacity {violation.capacity} of device {violation.device.device}, "
-            f"but needs {needed} ({source}): {needed - consumed} missing",
+            f"consumes {format_quantity(consumed)} of capacity {violation.capacity} "
+            f"of device {violation.device.device}, "
+            f"but needs {format_quantity(needed)} ({source}): {missing} missing",
             (
                 f"device {violation.device}, request {violation.request}",
                 "the missing amount can be allocated to other claims",

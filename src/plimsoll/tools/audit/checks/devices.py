@@ -14,6 +14,7 @@ from plimsoll.allocator.devices.taints import tolerates
 from plimsoll.api.identity import DeviceId
 from plimsoll.api.quantity import ZERO, Quantity
 from plimsoll.api.resource import Device, DeviceTaint, ResourceClaim, ResourceSlice
+from plimsoll.tools.amounts import format_quantity
 from plimsoll.tools.audit.facts import AuditFacts, HeldDevice, PoolFacts, subject_of
 from plimsoll.tools.audit.findings import AuditSeverity, Check, CheckProblem
 from plimsoll.tools.columns import format_count
@@ -132,12 +133,13 @@ def _overdrawn(
     evidence = []
     for name, amount in sorted(parts, key=lambda part: (-part[1].nano, part[0]))[:MAX_LISTED]:
         claims = sorted({each.name for each in facts.held[DeviceId(*pool.id, name)]})
-        evidence.append(f"device {name} consumes {amount}: ResourceClaim/{', ResourceClaim/'.join(claims)}")
+        holders = ", ".join(f"ResourceClaim/{claim}" for claim in claims)
+        evidence.append(f"device {name} consumes {format_quantity(amount)}: {holders}")
     if len(parts) > MAX_LISTED:
         evidence.append(f"and {len(parts) - MAX_LISTED} more devices")
     return CheckProblem(
         f"Pool/{pool.id}",
-        f"counter {'/'.join(counter)}: {total} consumed of {available}, {total - available} over",
+        f"counter {'/'.join(counter)}: {_describe_excess(total, available)}",
         tuple(evidence),
         key="/".join(counter),
     )
@@ -161,14 +163,20 @@ def find_capacity_overdrawn(facts: AuditFacts) -> Iterator[CheckProblem]:
             parts = sorted(held, key=lambda each: _by_amount(each, name))
             yield CheckProblem(
                 f"Device/{id}",
-                f"capacity {name}: {total} consumed of {available}, {total - available} over",
+                f"capacity {name}: {_describe_excess(total, available)}",
                 tuple(
-                    f"ResourceClaim/{each.name} consumes {each.result.consumed_capacity.get(name, ZERO)}"
+                    f"ResourceClaim/{each.name} consumes "
+                    + format_quantity(each.result.consumed_capacity.get(name, ZERO))
                     for each in parts[:MAX_LISTED]
                 )
                 + ((f"and {len(parts) - MAX_LISTED} more",) if len(parts) > MAX_LISTED else ()),
                 key=name,
             )
+
+
+def _describe_excess(total: Quantity, available: Quantity) -> str:
+    over = format_quantity(total - available)
+    return f"{format_quantity(total)} consumed of {format_quantity(available)}, {over} over"
 
 
 def _by_amount(each: HeldDevice, name: str) -> tuple[int, str]:
@@ -183,16 +191,15 @@ def find_capacity_off_policy(facts: AuditFacts) -> Iterator[CheckProblem]:
                 continue
             for name, amount in sorted(result.consumed_capacity.items()):
                 entry = device.capacity.get(name)
+                consumed = f"consumes {format_quantity(amount)} of capacity {name}"
                 if entry is None:
-                    message = (
-                        f"consumes {amount} of capacity {name}, which device {result.device} does not have"
-                    )
+                    message = f"{consumed}, which device {result.device} does not have"
                 else:
                     refusal = check_policy(name, amount, entry.request_policy)
                     if refusal is None:
                         continue
                     why = _describe_refusal(refusal)
-                    message = f"consumes {amount} of capacity {name} of {result.device}: {why}"
+                    message = f"{consumed} of {result.device}: {why}"
                 where = str(DeviceId.of(result))
                 yield CheckProblem(
                     subject_of(claim), message, (f"device {where}",), key=f"{where}/{name}/{result.share_id}"
@@ -200,12 +207,13 @@ def find_capacity_off_policy(facts: AuditFacts) -> Iterator[CheckProblem]:
 
 
 def _describe_refusal(refusal: CapacityRefusal) -> str:
+    had = format_quantity(refusal.had)
     match refusal.rule:
         case "above-max":
-            return f"at most {refusal.had} is allowed"
+            return f"at most {had} is allowed"
         case "off-step":
-            return f"not a multiple of the step {refusal.had}"
-    return f"not a valid value; the largest is {refusal.had}"
+            return f"not a multiple of the step {had}"
+    return f"not a valid value; the largest is {had}"
 
 
 # -- missing and tainted devices

@@ -13,7 +13,7 @@ from plimsoll.ledger.placement import is_shareable
 from plimsoll.ledger.pod_level_budget import find_budget_violations
 from plimsoll.ledger.units import is_accounted, to_unit
 from plimsoll.ledger.verdict import Cause, Reason
-from plimsoll.tools.amounts import format_distinct, format_short
+from plimsoll.tools.amounts import format_distinct, format_resource, format_short
 from plimsoll.tools.audit.charges import AuditedClaim, charged_claims
 from plimsoll.tools.audit.facts import AuditFacts, subject_of
 from plimsoll.tools.audit.findings import AuditSeverity, Check, CheckProblem
@@ -84,7 +84,8 @@ def find_pod_level_exceeded(facts: AuditFacts) -> Iterator[CheckProblem]:
             for charge in charges:
                 amount = charge.resources.get(reason.resource)
                 if amount is not None and amount.quantity is not None:
-                    evidence.append(f"claim {charge.claim} charges {reason.resource} {amount.quantity}")
+                    text = format_resource(reason.resource, amount.quantity)
+                    evidence.append(f"claim {charge.claim} charges {reason.resource} {text}")
             evidence.append(f"on node {pod.spec.node_name}, which is charged the pod-level request")
             yield CheckProblem(
                 subject_of(pod), _describe_budget(reason), tuple(evidence), key=_budget_key(reason)
