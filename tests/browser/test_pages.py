@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from plimsoll.tools.amounts import format_short, percent
 from plimsoll.tools.dashboard import Dashboard
 from tests.browser.chromium import Page
 from tests.browser.clusters import cpu_share, device_class, node, pinned, pod, resource_slice
@@ -29,14 +30,14 @@ from tests.dumps import make_cluster_state
                 "1 partly of 1",
                 "2.5 past",
                 "shop/giant",
-                "cordoned",
-                "not ready",
+                "SchedulingDisabled",
+                "NotReady",
             ],
         ),
         ("nodes/past-1", "Node past-1", ["2.5 past the line", "shop/web-1", "ledger-claim"]),
         ("devices", "Devices", ["gpu-0-whole", "blocked", "eth1", "partly"]),
         ("pools", "Pools", ["complete", "gpu-0/memory", "40Gi of 80Gi left"]),
-        ("claims", "Claims", ["shop/trading", "CPUs 2-5,34-37", "cpu 8", "free"]),
+        ("claims", "Claims", ["shop/trading", "CPUs 2-5,34-37", "cpu 8", "pending", "allocated,reserved"]),
         ("pending", "Pending pods", ["shop/nowhere", "3 pods pending", "Insufficient cpu"]),
         ("namespaces", "Namespaces", ["shop", "24 + 28 + 0 = 52"]),
         ("audit", "Audit", ["PLM001", "Node/past-1", "Fix"]),
@@ -227,7 +228,7 @@ def test_pending_pods_expand_in_place(page: Page, dump: Dashboard) -> None:
 def test_audit_findings_are_searched(page: Page, dump: Dashboard) -> None:
     open_page(page, dump, "audit?severity=error")
     page.wait("document.querySelectorAll('.check').length === 1")
-    assert "requests 6500m, claims 4" in page.text(".evidence")
+    assert "requests 6.5, claims 4" in page.text(".evidence")
     assert page.eval("document.querySelector('.subject a').getAttribute('href')") == "#/nodes/past-1"
     open_page(page, dump, "audit?q=no-such-thing")
     page.wait_text("No findings match the filter.")
@@ -267,18 +268,28 @@ def test_pools_are_searched_and_link_to_their_devices(page: Page, dump: Dashboar
 def test_number_formats(page: Page, dump: Dashboard) -> None:
     open_page(page, dump, "")
     amounts = [("cpu", 3500), ("cpu", -1), ("cpu", 128000), ("cpu", 5000000), ("memory", 32 * 2**30)]
-    amounts += [("memory", 1), ("memory", 2**40 - 1), ("gpus", 5000)]
+    amounts += [
+        ("memory", 1),
+        ("memory", -(2**40 - 1)),
+        ("hugepages-2Mi", 20324 * 2**20),
+        ("example.com/gpu", 5000),
+    ]
     arguments = json.dumps(amounts)
     texts = page.eval(f"import('/assets/app/format.js').then(f => {arguments}.map(a => f.amount(...a)))")
-    assert texts == ["3.5", "-0.001", "128", "5,000", "32Gi", "1", "1Ti", "5,000"]
+    assert texts == [format_short(*each) for each in amounts]
+    shares = [(1, 400), (399, 400), (5, 4), (0, 4), (0, 0), (1, 0), (-1, 4)]
+    texts = page.eval(
+        f"import('/assets/app/format.js').then(f => {json.dumps(shares)}.map(s => f.percent(...s)))"
+    )
+    assert texts == [percent(*each) for each in shares]
     texts = page.eval(
         "import('/assets/app/format.js').then(f => [f.ranges([5, 0, 1, 2]), f.ranges([]),"
-        "f.percent(1, 400), f.percent(1, 0), f.plural(1, 'pod'), f.plural(2, 'pod')])"
+        "f.plural(1, 'pod'), f.plural(2, 'pod')])"
     )
-    assert texts == ["0-2,5", "", "<1%", "over", "1 pod", "2 pods"]
+    assert texts == ["0-2,5", "", "1 pod", "2 pods"]
     short = [["memory", "55360Mi"], ["cpu", "22500m"], ["gpus", "12"], ["memory", "none"]]
     texts = page.eval(f"import('/assets/app/format.js').then(f => {short}.map(a => f.shorten(...a)))")
-    assert texts == ["54.1Gi", "22.5", "12", "none"]
+    assert texts == ["54Gi", "22.5", "12", "none"]
     sizes = ["1", "1500m", "7500M", "2Ki", "1e3", "-4G", "500u", "nonsense", ""]
     expected = [1, 1.5, 7.5e9, 2048, 1000, -4e9, 0.0005, 0, 0]
     assert page.eval(f"import('/assets/app/format.js').then(f => {sizes!r}.map(f.sizeOf))") == pytest.approx(

@@ -22,7 +22,7 @@ export function amount(resource, units) {
   return `${units < 0 ? "-" : ""}${whole}${tenth ? `.${tenth}` : ""}${BINARY[power]}`;
 }
 
-/** Shorten a Kubernetes quantity: 55360Mi is 54.1Gi, 1500m is 1.5. */
+/** Shorten a Kubernetes quantity: 55400Mi is 54.1Gi, 1500m is 1.5. */
 export function shorten(resource, text) {
   if (!isQuantity(text)) return String(text);
   const size = sizeOf(text);
