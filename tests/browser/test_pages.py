@@ -6,7 +6,8 @@ import json
 
 import pytest
 
-from plimsoll.tools.amounts import format_short, percent
+from plimsoll.api.quantity import Quantity
+from plimsoll.tools.amounts import format_quantity, format_short, percent
 from plimsoll.tools.dashboard import Dashboard
 from tests.browser.chromium import Page
 from tests.browser.clusters import cpu_share, device_class, node, pinned, pod, resource_slice
@@ -290,6 +291,9 @@ def test_number_formats(page: Page, dump: Dashboard) -> None:
     short = [["memory", "55360Mi"], ["cpu", "22500m"], ["gpus", "12"], ["memory", "none"]]
     texts = page.eval(f"import('/assets/app/format.js').then(f => {short}.map(a => f.shorten(...a)))")
     assert texts == ["54Gi", "22.5", "12", "none"]
+    quantities = ["9850m", "-500m", "4", "10G", "2Gi", "5u"]
+    texts = page.eval(f"import('/assets/app/format.js').then(f => {quantities}.map(f.quantity))")
+    assert texts == [format_quantity(Quantity.parse(each)) for each in quantities]
     sizes = ["1", "1500m", "7500M", "2Ki", "1e3", "-4G", "500u", "nonsense", ""]
     expected = [1, 1.5, 7.5e9, 2048, 1000, -4e9, 0.0005, 0, 0]
     assert page.eval(f"import('/assets/app/format.js').then(f => {sizes!r}.map(f.sizeOf))") == pytest.approx(

@@ -183,7 +183,10 @@ class PoolsReport:
         cells.append(str(row.unavailable))
         if wide:
             cells += [str(row.partitions), str(row.generation), f"{row.slices}/{row.expected}"]
-        left = [f"{_plain(name)} {rest} of {total}" for name, (total, rest) in row.shares.items()]
+        left = [
+            f"{_plain(name)} {format_quantity(rest)} of {format_quantity(total)}"
+            for name, (total, rest) in row.shares.items()
+        ]
         left += [
             f"{group}/{name} {format_quantity(rest)} of {format_quantity(total)}"
             for (group, name), (total, rest) in row.counters.items()

@@ -2,7 +2,7 @@
 import { html, cx } from "./ui.js";
 import { ClaimLink, InlineList, NodeLink } from "./components.js";
 import { Table } from "./table.js";
-import { sizeOf } from "./format.js";
+import { quantity, sizeOf } from "./format.js";
 
 const TONES = { free: "good", taken: "", partly: "info", shared: "info", blocked: "warn", tainted: "warn", stale: "bad" };
 const SHADES = 6;
@@ -17,7 +17,7 @@ export function Share({ name, capacity, holders = [] }) {
   const total = sizeOf(capacity.whole);
   const used = sizeOf(capacity.used);
   const parts = holders.filter((one) => one.consumed && one.consumed[name]);
-  const label = `${name}: ${capacity.used} of ${capacity.whole} used${parts.map((one) => `, ${one.namespace}/${one.claim} ${one.consumed[name]}`).join("")}`;
+  const label = `${name}: ${quantity(capacity.used)} of ${quantity(capacity.whole)} used${parts.map((one) => `, ${one.namespace}/${one.claim} ${quantity(one.consumed[name])}`).join("")}`;
   const width = (size) => ({ width: `${total > 0 ? Math.min(100, (100 * size) / total).toFixed(2) : 0}%` });
   return html`<div class="share" role="img" aria-label=${label} title=${label}>
     <span class="share-name">${name}</span>
@@ -26,7 +26,7 @@ export function Share({ name, capacity, holders = [] }) {
         ? parts.map((one, i) => html`<span class=${`share-part shade-${i % SHADES}`} style=${width(sizeOf(one.consumed[name]))}></span>`)
         : used > 0 && html`<span class="share-part shade-0" style=${width(used)}></span>`}
     </span>
-    <span class="share-text">${capacity.used}<span class="of"> of ${capacity.whole}</span></span>
+    <span class="share-text">${quantity(capacity.used)}<span class="of"> of ${quantity(capacity.whole)}</span></span>
   </div>`;
 }
 
@@ -35,13 +35,13 @@ export function Counter({ of }) {
   const total = sizeOf(of.whole);
   const left = sizeOf(of.left);
   const name = of.set ? `${of.set}/${of.counter}` : of.counter;
-  const label = `${name}: ${of.left} of ${of.whole} left`;
+  const label = `${name}: ${quantity(of.left)} of ${quantity(of.whole)} left`;
   return html`<div class="share" role="img" aria-label=${label} title=${label}>
     <span class="share-name">${name}</span>
     <span class="share-track" aria-hidden="true">
       <span class="share-part shade-3" style=${{ width: `${total > 0 ? Math.max(0, Math.min(100, 100 - (100 * left) / total)).toFixed(2) : 0}%` }}></span>
     </span>
-    <span class=${cx("share-text", left < 0 && "past-text")}>${of.left}<span class="of"> of ${of.whole} left</span></span>
+    <span class=${cx("share-text", left < 0 && "past-text")}>${quantity(of.left)}<span class="of"> of ${quantity(of.whole)} left</span></span>
   </div>`;
 }
 
@@ -52,7 +52,7 @@ function Holders({ of }) {
       (one) => html`<li key=${one.shareID || `${one.namespace}/${one.claim}/${one.request}`}>
         <${ClaimLink} namespace=${one.namespace} name=${one.claim} />
         ${one.adminAccess && html` <span class="badge">admin access</span>`}
-        ${Object.entries(one.consumed || {}).map(([name, text]) => html` <span class="muted">${name} ${text}</span>`)}
+        ${Object.entries(one.consumed || {}).map(([name, text]) => html` <span class="muted">${name} ${quantity(text)}</span>`)}
       </li>`,
     )}
   </ul>`;
@@ -66,10 +66,10 @@ function Capacity({ of }) {
   const bars = of.shareable || capacity.some(([, one]) => sizeOf(one.used) > 0);
   return html`${bars
     ? capacity.map(([name, one]) => html`<${Share} key=${name} name=${name} capacity=${one} holders=${of.holders} />`)
-    : html`<span class="sizes">${capacity.map(([name, one], i) => html`${i > 0 && ", "}<span class="muted">${name}</span> ${one.whole}`)}</span>`}
+    : html`<span class="sizes">${capacity.map(([name, one], i) => html`${i > 0 && ", "}<span class="muted">${name}</span> ${quantity(one.whole)}`)}</span>`}
   ${counters.length > 0 &&
-  html`<div class="draws" title=${counters.map((one) => `${one.set}/${one.counter} ${one.draws}`).join(", ")}>
-    <span class="muted">partition, consumes</span> <${InlineList} items=${counters} most=${FEW_COUNTERS} draw=${(one) => html`<span>${one.counter} ${one.draws}</span>`} />
+  html`<div class="draws" title=${counters.map((one) => `${one.set}/${one.counter} ${quantity(one.draws)}`).join(", ")}>
+    <span class="muted">partition, consumes</span> <${InlineList} items=${counters} most=${FEW_COUNTERS} draw=${(one) => html`<span>${one.counter} ${quantity(one.draws)}</span>`} />
   </div>`}`;
 }
 

@@ -29,6 +29,11 @@ export function shorten(resource, text) {
   return amount(resource, resource === "cpu" ? size * 1000 : size);
 }
 
+/** Format a quantity of a capacity or counter: 9850m is 9.85, others stay. */
+export function quantity(text) {
+  return /^-?[0-9]+m$/.test(text) ? amount("cpu", Number(text.slice(0, -1))) : String(text);
+}
+
 /** Format a count: 5000 is 5,000. */
 export function count(value) {
   return typeof value === "number" ? grouped.format(value) : "-";

@@ -4,7 +4,7 @@ import { useApi } from "../store.js";
 import { replaceQuery } from "../router.js";
 import { Badge, Choice, ClaimLink, Head, InlineList, Loadable, NodeLink, Ref, Search } from "../components.js";
 import { Pager, Table } from "../table.js";
-import { plural, shorten } from "../format.js";
+import { plural, quantity, shorten } from "../format.js";
 
 const LIMIT = 50;
 /** States as kubectl get prints them. */
@@ -13,7 +13,7 @@ const toneOf = (state) => (state === "pending" || state.startsWith("deleted") ? 
 
 /** One allocated device of a claim and the consumed capacity. */
 function AllocatedDevice({ of }) {
-  const parts = [of.cpus && `CPUs ${of.cpus}`, of.adminAccess && "admin access", ...Object.entries(of.consumed || {}).map(([name, text]) => `${name} ${text}`)].filter(Boolean);
+  const parts = [of.cpus && `CPUs ${of.cpus}`, of.adminAccess && "admin access", ...Object.entries(of.consumed || {}).map(([name, text]) => `${name} ${quantity(text)}`)].filter(Boolean);
   return html`<span class="block">${of.device}${parts.length > 0 && html` <span class="muted">${parts.join(", ")}</span>`}</span>`;
 }
 
