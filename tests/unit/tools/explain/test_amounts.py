@@ -27,13 +27,10 @@ def test_compared_amounts_are_told_apart() -> None:
 
 def test_numbers_of_a_shortage_can_be_added_up() -> None:
     """The numbers in JSON output are the ledger's, whatever the text rounds."""
-    objects = [
-        node("n", cpu="8", memory="20324Mi"),
-        pod("held", cpu="1", memory="5001Mi", node="n"),
-        pod("big", cpu="1", memory="16001Mi"),
-    ]
-    cluster_state = make_cluster_state(objects)
-    report = explain_pod(cluster_state, objects[-1])
+    big = pod("big", cpu="1", memory="16001Mi")
+    held = pod("held", cpu="1", memory="5001Mi", node="n")
+    cluster_state = make_cluster_state([node("n", cpu="8", memory="20324Mi"), held, big])
+    report = explain_pod(cluster_state, big)
     (group,) = report.as_json()["groups"]
     numbers = {key: Quantity.parse(group["numbers"][key]) for key in ("wanted", "free", "line", "requests")}
     assert numbers["line"] - numbers["requests"] == numbers["free"] == Quantity.parse("15323Mi")
