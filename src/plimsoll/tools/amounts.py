@@ -1,7 +1,7 @@
 """Texts of amounts and shares, the same in all tools: 9.85 (cpu), 31.2Gi (memory), 85%.
 
 `format_short` is for people: tables, messages and the dashboard (`assets/app/format.js` has the same rules).
-`format_exact` is for values to apply, for amounts that `format_short` cannot tell apart, and for numbers of
+`format_exact` is for values to apply, for amounts that look the same in `format_short`, and for numbers of
 explanations in JSON. `format_amount` is the canonical Kubernetes quantity, for other JSON and YAML output.
 Shares are truncated, as in kubectl describe.
 """

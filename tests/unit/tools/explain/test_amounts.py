@@ -20,7 +20,7 @@ def test_an_amount_is_short_in_the_text_and_exact_in_json() -> None:
     assert statement.as_json()["numbers"] == {"amount": "20324Mi memory"}
 
 
-def test_compared_amounts_are_told_apart() -> None:
+def test_compared_amounts_have_different_texts() -> None:
     facts = compared_amounts("memory", wanted=20325 * Mi, free=20324 * Mi)
     assert {name: str(fact) for name, fact in facts.items()} == {"wanted": "20325Mi", "free": "20324Mi"}
 
