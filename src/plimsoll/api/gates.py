@@ -41,6 +41,7 @@ GATES: tuple[Gate, ...] = (
         _CHARGES,
         default=False,
     ),
+    Gate("DRANodeAllocatableResourcesQuota", "quotas count what claims charge", False, _CHARGES),
     Gate("DRAConsumableCapacity", "devices shared by many claims, capacity requests", True, _DRA),
     Gate("DRAPartitionableDevices", "shared counters, per-device node selection", True, _DRA),
     Gate("DRAPrioritizedList", "firstAvailable requests", True, _DRA),

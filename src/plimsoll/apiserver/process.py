@@ -42,7 +42,7 @@ from plimsoll.apiserver.storage.log import Durability
 from plimsoll.apiserver.workers.pool import WorkerLimits, WorkerPool
 from plimsoll.client import Client
 from plimsoll.common.tasks import cancel_tasks, stop_on_signals
-from plimsoll.controllers import ControllerManager
+from plimsoll.controllers import ControllerManager, ControllerSettings
 from plimsoll.controllers.bootstrap import bootstrap
 from plimsoll.errors import ConfigError
 
@@ -166,7 +166,12 @@ async def _assemble(settings: ServerSettings, directory: Path, store: Store) -> 
     server.run_in_background(context.authorizer.warm_up(), "node authorizer graph")
     server.run_in_background(run_event_expiry(context), "event expiry")
     if settings.controllers:
-        server.run_in_background(ControllerManager(server.client(CONTROLLERS)).run(), "controllers")
+        server.run_in_background(
+            ControllerManager(
+                server.client(CONTROLLERS), settings=ControllerSettings(gates=settings.gates)
+            ).run(),
+            "controllers",
+        )
     return server
 
 

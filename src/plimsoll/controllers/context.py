@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
+from plimsoll.api.gates import Gates
 from plimsoll.client.client import Client
 from plimsoll.client.discovery import Served
 from plimsoll.client.endpoints import Endpoint
@@ -42,6 +43,8 @@ class ControllerSettings:
     sync_timeout: float = 30.0
     #: Workers per controller.
     workers: int = 8
+    #: Feature gates of the API server, which admits by the same rules.
+    gates: Gates = field(default_factory=Gates.default)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,6 +14,7 @@ from functools import partial
 from typing import Any
 
 from plimsoll.api.core import Pod
+from plimsoll.api.gates import Gates
 from plimsoll.api.kinds import resource_key
 from plimsoll.api.meta import Wire
 from plimsoll.api.quantity import Quantity
@@ -48,11 +49,13 @@ from plimsoll.controllers.quota.usage import (
     compute_usage,
     count_usage,
     find_requesting_pod,
-    pod_usage,
+    pod_usage_with_claims,
 )
 from plimsoll.controllers.shared_informers import ObjectIndex
 from plimsoll.controllers.work_queue import WorkQueue
 from plimsoll.ledger.amounts import add_amounts
+from plimsoll.ledger.charges import read_charges
+from plimsoll.ledger.node_ledger import pod_key
 
 #: Seconds for which a quota must be unchanged before its usage is lowered.
 SETTLED_AFTER = 1.0
@@ -70,6 +73,7 @@ class NamespaceObjects:
         default_factory=dict
     )  #: `plural.group` -> number of objects, for every kind
     extended: ExtendedResourceNames = field(default_factory=ExtendedResourceNames)
+    gates: Gates = field(default_factory=Gates.default)
 
     def measured(self) -> Iterator[tuple[str, Sequence[Wire]]]:
         """Yield the objects that count for more than their number, by kind."""
@@ -85,8 +89,19 @@ class NamespaceObjects:
             owner = find_requesting_pod(claim)
             if owner is not None:
                 made.setdefault(owner.uid, []).append(claim)
+        charged: dict[str, list[Pod]] = {}
+        for pod in self.pods if self.gates.enabled("DRANodeAllocatableResourcesQuota") else ():
+            for charge in read_charges(pod):
+                charged.setdefault(charge.claim, []).append(pod)
+
+        def find_consumers(pod: Pod, claim: str) -> Iterator[Pod]:
+            """Yield the pods that are older: each pod counts what it adds to theirs."""
+            return (other for other in charged.get(claim, ()) if _age(other) < _age(pod))
+
         return QuotaContext(
             datetime.fromtimestamp(now, UTC),
+            gates=self.gates,
+            find_consumers=find_consumers,
             extended=self.extended,
             find_pod=pods.get,
             find_claims=lambda uid: made.get(uid, ()),
@@ -219,8 +234,12 @@ class ResourceQuotaController:
             return False
         if old.status.extended_resource_claim_status != new.status.extended_resource_claim_status:
             return False
-        now = datetime.fromtimestamp(self._context.clock.now(), UTC)
-        return pod_usage(old, now) == pod_usage(new, now)
+        if old.status.qos_class != new.status.qos_class:
+            return False
+        context = QuotaContext(
+            datetime.fromtimestamp(self._context.clock.now(), UTC), self._context.settings.gates
+        )
+        return pod_usage_with_claims(old, context) == pod_usage_with_claims(new, context)
 
     def _on_class(self, old: Any, new: Any) -> None:
         self._extended = None
@@ -259,7 +278,12 @@ class ResourceQuotaController:
             services=find(SERVICES),
             counts={kind: len(index.find(namespace)) for kind, index in self._by_namespace.items()},
             extended=self._extended,
+            gates=self._context.settings.gates,
         )
+
+
+def _age(pod: Pod) -> tuple[str, str]:
+    return pod.metadata.creation_timestamp or "", pod_key(pod)
 
 
 def _key(endpoint: Endpoint) -> str:

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from plimsoll.api import codec
+from plimsoll.api.core import PodStatus
+from plimsoll.api.gates import Gates
 from plimsoll.api.quantity import Quantity
 from plimsoll.api.quota import CountedService, CountedVolumeClaim, ResourceQuota
 from plimsoll.api.resource import DeviceClass, ResourceClaim
@@ -50,6 +54,49 @@ def sized(name: str = "p", cpu: str = "1", memory: str = "1Gi", **fields: Any) -
 
 
 # -- pods
+
+
+def charged(name: str, *entries: Any, **fields: Any) -> Any:
+    found = sized(name, **fields)
+    status = codec.convert({"nodeAllocatableResourceClaimStatuses": list(entries)}, PodStatus)
+    return msgspec.structs.replace(found, status=status)
+
+
+def test_quotas_count_what_claims_charge() -> None:
+    entry = {"resourceClaimName": "x", "containers": ["c"]}
+    amounts = {"cpu": "2", "memory": "3Gi", "hugepages-2Mi": "8Mi"}
+    pods = [charged("p", {**entry, "resources": amounts}), sized("q")]
+    of = quota("requests.cpu", "cpu", "requests.memory", "requests.hugepages-2Mi", "limits.cpu", "pods")
+    on, off = (
+        used(of, NamespaceObjects(pods=pods, gates=Gates.of({"DRANodeAllocatableResourcesQuota": counts})))
+        for counts in (True, False)
+    )
+    assert on == {
+        "requests.cpu": "4",
+        "cpu": "4",
+        "requests.memory": "5Gi",
+        "requests.hugepages-2Mi": "16Mi",
+        "limits.cpu": "10",
+        "pods": "2",
+    }
+    assert (off["requests.cpu"], off["requests.memory"], off["limits.cpu"]) == ("2", "2Gi", "8")
+
+
+@pytest.mark.parametrize("number", [1, 2, 5])
+def test_a_pool_counts_once_for_all_its_pods(number: int) -> None:
+    pool = {
+        "resourceClaimName": "x",
+        "containers": ["c"],
+        "resources": {"cpu": "20"},
+        "accountingPolicies": {"cpu": "ConsumeFrom"},
+        "drawn": {"cpu": "1"},
+    }
+    pods = [charged(f"p{i}", pool) for i in range(number)]
+    assert used(quota("requests.cpu"), NamespaceObjects(pods=pods)) == {"requests.cpu": "20"}
+    replace = msgspec.structs.replace
+    ended = [replace(each, status=replace(each.status, phase="Failed")) for each in pods]
+    rest = NamespaceObjects(pods=[*ended, charged("z", pool)])
+    assert used(quota("requests.cpu"), rest) == {"requests.cpu": "20"}, "the first that is left counts"
 
 
 def test_pods_count_by_requests_and_limits() -> None:

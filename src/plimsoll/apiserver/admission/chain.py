@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from plimsoll.api import codec
-from plimsoll.api.core import Pod
 from plimsoll.api.resource import DeviceClass, ResourceClaim
+from plimsoll.apiserver.admission.claim_charges import StoredClaims
 from plimsoll.apiserver.admission.node_restriction import restrict_driver, restrict_node
 from plimsoll.apiserver.admission.plugins import admit_pod, check_namespace, check_single_default
 from plimsoll.apiserver.admission.quota import charge_quotas
@@ -24,7 +24,6 @@ from plimsoll.apiserver.storage import ObjectKey, StoredObject
 from plimsoll.apiserver.validation.priority_classes import SYSTEM_CLASSES
 from plimsoll.controllers.quota.usage import (
     CLAIMS,
-    PODS,
     ExtendedResourceNames,
     QuotaContext,
     find_requesting_pod,
@@ -114,14 +113,13 @@ class AdmissionChain:
         return admitted.tree
 
     def _quota_context(self, info: RequestInfo) -> QuotaContext:
-        """Return the objects that the usage of an object depends on; only claims depend on others."""
+        """Return the objects that the usage depends on; only pods and claims depend on others."""
         now, gates = self._context.now(), self._context.gates
+        claims = StoredClaims(self._store, info.namespace, gates)
         if info.resource.key != CLAIMS:
-            return QuotaContext(now, gates)
-
-        def find_pod(name: str) -> Pod | None:
-            stored = self._store.get(ObjectKey(PODS, info.namespace, name))
-            return None if stored is None else codec.decode(stored.raw, Pod)
+            return QuotaContext(
+                now, gates, find_consumers=claims.find_consumers, expected_claims=claims.charge_allocated
+            )
 
         def find_claims(uid: str) -> Iterator[ResourceClaim]:
             for stored in self._store.list(CLAIMS, info.namespace).items:
@@ -131,7 +129,7 @@ class AdmissionChain:
                     yield claim
 
         classes = (codec.convert_fast(tree, DeviceClass) for tree in self._list(_DEVICE_CLASSES))
-        return QuotaContext(now, gates, ExtendedResourceNames.of(classes), find_pod, find_claims)
+        return QuotaContext(now, gates, ExtendedResourceNames.of(classes), claims.find_pod, find_claims)
 
     def _find(self, resource: str, namespace: str, name: str) -> Tree | None:
         stored = self._store.get(ObjectKey(resource, namespace, name))

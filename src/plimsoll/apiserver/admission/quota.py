@@ -3,6 +3,11 @@
 `charge_quotas` checks a write against the quotas of its namespace and returns those that have to be stored
 along with it. As in Kubernetes, the status of a quota counts (`hard`, `used`), so one whose usage was never
 computed limits nothing.
+
+With the gate DRANodeAllocatableResourcesQuota the charges of claims count too. They are known when a
+scheduler writes them to a pod's status, before it binds the pod: that write is refused if it exceeds a quota,
+so that the pod stays pending. A new pod is refused if its claims are allocated already and their charges
+would exceed one.
 """
 
 from __future__ import annotations
@@ -16,6 +21,7 @@ from plimsoll.api.meta import Object, Wire
 from plimsoll.api.quantity import ZERO, Quantity
 from plimsoll.api.quota import ResourceQuota
 from plimsoll.apiserver.validation.object_trees import Tree, subtree
+from plimsoll.apiserver.validation.pod.charges import has_same_charges
 from plimsoll.apiserver.validation.write_context import decode_view
 from plimsoll.controllers.quota.scopes import (
     UNCOUNTED,
@@ -25,7 +31,14 @@ from plimsoll.controllers.quota.scopes import (
     matching_resources,
     scope_requirements,
 )
-from plimsoll.controllers.quota.usage import PODS, VIEW_TYPES, VOLUME_CLAIMS, QuotaContext, compute_usage
+from plimsoll.controllers.quota.usage import (
+    PODS,
+    VIEW_TYPES,
+    VOLUME_CLAIMS,
+    QuotaContext,
+    compute_usage,
+    pod_usage_with_claims,
+)
 from plimsoll.ledger.amounts import add_amounts
 from plimsoll.ledger.requests import has_pod_level_resources
 
@@ -55,12 +68,15 @@ def charge_quotas(
     """
     if not quotas or resource in UNCOUNTED:
         return QuotaCharge()
+    charges_written = (resource, subresource) == (PODS, "status")
+    if charges_written and (not context.counts_claims or old is None or has_same_charges(tree, old)):
+        return QuotaCharge()
     item, before = _measured_view(resource, tree), None if old is None else _measured_view(resource, old)
     if not _is_charged(resource, item, before, subresource):
         return QuotaCharge()
     views = ((quota, decode_view(quota, ResourceQuota)) for quota in quotas)
     found = [(stored, quota) for stored, quota in views if _applies(quota, resource, item, context)]
-    for _, quota in found:
+    for _, quota in () if charges_written else found:
         refusal = _check_chargeable(quota, resource, item, context)
         if refusal:
             return QuotaCharge((), refusal)
@@ -70,16 +86,21 @@ def charge_quotas(
         return QuotaCharge((), f"quota usage is negative for resource(s): {','.join(negative)}")
     last = {} if before is None else compute_usage(resource, before, context)
     growth = {name: amount - last.get(name, ZERO) for name, amount in usage.items()}
+    expected = _expected_usage(item, context) if before is None else {}
+    # A status reports facts and is not rejected. Charges are no facts before their pod is bound.
+    is_bound = isinstance(item, Pod) and bool(item.spec.node_name)
+    reports_facts = subresource == "status" and (is_bound or not charges_written)
     charged = []
     for stored, quota in found:
         is_known = before is not None and _applies(quota, resource, before, context)
         hard, used = quota.status.hard or {}, quota.status.used or {}
         amounts = filter_usage(growth if is_known else usage, hard)
         requested = {name: amount for name, amount in amounts.items() if amount.sign() > 0}
-        over = [name for name in requested if used.get(name, ZERO) + requested[name] > hard[name]]
-        if over and subresource != "status":  # a status reports facts and is not rejected
+        asked = requested | filter_usage(expected, hard)
+        over = [name for name in asked if used.get(name, ZERO) + asked[name] > hard[name]]
+        if over and not reports_facts:
             text = (
-                f"exceeded quota: {quota.metadata.name}, requested: {_list(requested, over)}, "
+                f"exceeded quota: {quota.metadata.name}, requested: {_list(asked, over)}, "
                 f"used: {_list(used, over)}, limited: {_list(hard, over)}"
             )
             return QuotaCharge((), text)
@@ -91,6 +112,18 @@ def charge_quotas(
     return QuotaCharge(tuple(charged))
 
 
+def _expected_usage(item: Wire, context: QuotaContext) -> dict[str, Quantity]:
+    """Return what a new pod will count for once its charges are written, as far as its claims are allocated.
+
+    Only compared with the quota: the write of the charges is what counts.
+    """
+    if not isinstance(item, Pod) or not context.counts_claims:
+        return {}
+    charged_claims = context.expected_claims(item)
+    found = pod_usage_with_claims(item, context, charged_claims) if charged_claims else {}
+    return {name: amount for name, amount in found.items() if amount.sign() > 0}
+
+
 def _measured_view(resource: str, tree: Tree) -> Wire:
     """Return the parts of an object that quotas measure; of most kinds only the object counts."""
     view = VIEW_TYPES.get(resource)
@@ -100,7 +133,7 @@ def _measured_view(resource: str, tree: Tree) -> Wire:
 def _is_charged(resource: str, item: Wire, before: Wire | None, subresource: str) -> bool:
     """Return whether this kind of write can increase usage."""
     if subresource:
-        return (resource, subresource) in ((PODS, "resize"), (VOLUME_CLAIMS, "status"))
+        return (resource, subresource) in ((PODS, "resize"), (PODS, "status"), (VOLUME_CLAIMS, "status"))
     if before is None:
         return True
     if isinstance(item, Pod) and isinstance(before, Pod):

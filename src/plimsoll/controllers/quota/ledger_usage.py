@@ -10,12 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from plimsoll.api.forms import Form
 from plimsoll.api.quantity import Quantity
 from plimsoll.api.resource import ResourceClaim
+from plimsoll.controllers.quota.claim_charges import limits_with_claims
 from plimsoll.controllers.quota.usage import COUNT_PODS, ONE, PODS, claim_usage
 from plimsoll.ledger.amounts import Amounts, add_amounts, is_huge_page
-from plimsoll.ledger.claim_shares import compute_claim_shares
 from plimsoll.ledger.entries import ChargeRule, LedgerEntry, LedgerLine
 from plimsoll.ledger.node_ledger import NodeLedger
 from plimsoll.ledger.requests import pod_limits
@@ -56,12 +55,9 @@ def _requests(line: LedgerLine) -> Iterator[tuple[str, Quantity]]:
 
 
 def _limits(entry: LedgerEntry, count_claims: bool) -> dict[str, Quantity]:
-    if count_claims:
-        options = replace(entry.options, form=Form.V1_37)
-        shares = compute_claim_shares(
-            entry.pod, (charged_claim.charge for charged_claim in entry.charged_claims)
-        )
-        limits = pod_limits(entry.pod, options, shares.charges())
-    else:
-        limits = pod_limits(entry.pod, replace(entry.options, count_claims=False))
+    limits = (
+        limits_with_claims(entry)
+        if count_claims
+        else pod_limits(entry.pod, replace(entry.options, count_claims=False))
+    )
     return {f"limits.{name}": limits[name] for name in STANDARD_RESOURCES if name in limits}

@@ -16,6 +16,7 @@ from plimsoll.api.resource import ResourceClaim
 from plimsoll.apiserver.admission.quota import QuotaCharge, charge_quotas
 from plimsoll.apiserver.validation.write_context import decode_view
 from plimsoll.controllers.quota.usage import ExtendedResourceNames, QuotaContext
+from plimsoll.ledger.claims import read_charged_claims
 from tests.unit.apiserver.validation.objects import NOW, Tree
 
 CLAIMS = "resourceclaims.resource.k8s.io"
@@ -84,6 +85,75 @@ def test_a_quota_without_a_status() -> None:
 def test_negative_amounts() -> None:
     refusal = _charge(_quota({"requests.cpu": "1"}), _pod({"cpu": "-1"})).refusal
     assert refusal == "quota usage is negative for resource(s): cpu,requests.cpu"
+
+
+ENTRY = {"resourceClaimName": "c", "containers": ["a"], "resources": {"cpu": "4", "memory": "1Gi"}}
+
+
+def _charged(tree: Tree, *entries: Tree, **spec: Any) -> Tree:
+    status = {**tree["status"], "nodeAllocatableResourceClaimStatuses": list(entries)}
+    return {**tree, "spec": {**tree["spec"], **spec}, "status": status}
+
+
+def test_charges_are_checked_when_they_are_written() -> None:
+    """They are written before the pod is bound; afterwards they are facts."""
+    quota = _quota({"pods": "3", "requests.cpu": "5", "limits.memory": "1Gi"}, {"requests.cpu": "1"})
+    old = _pod({"cpu": "1"})
+    (after,) = _charge(quota, _charged(old, ENTRY), old, subresource="status").quotas
+    assert after["status"]["used"] == {"pods": "0", "requests.cpu": "5", "limits.memory": "0"}
+    full = _quota({"pods": "3", "requests.cpu": "5"}, {"requests.cpu": "2"})
+    refusal = _charge(full, _charged(old, ENTRY), old, subresource="status").refusal
+    assert refusal == (
+        "exceeded quota: q, requested: requests.cpu=4, used: requests.cpu=2, limited: requests.cpu=5"
+    )
+    bound = _charged(old, ENTRY, nodeName="n")
+    (after,) = _charge(full, bound, {**old, "spec": bound["spec"]}, subresource="status").quotas
+    assert after["status"]["used"]["requests.cpu"] == "6"
+
+
+def test_claims_add_to_existing_limits() -> None:
+    quota = _quota({"limits.memory": "3Gi", "limits.cpu": "3"}, {"limits.memory": "1Gi"})
+    old = _pod({"cpu": "1"}, {"memory": "1Gi"})
+    (after,) = _charge(quota, _charged(old, ENTRY), old, subresource="status").quotas
+    assert after["status"]["used"] == {"limits.memory": "2Gi", "limits.cpu": "0"}
+
+
+def test_other_writes_of_a_status_are_not_charged() -> None:
+    full = _quota({"requests.cpu": "1"}, {"requests.cpu": "9"})
+    old = _charged(_pod({"cpu": "1"}), ENTRY)
+    running = {**old, "status": {**old["status"], "phase": "Running"}}
+    assert _charge(full, running, old, subresource="status") == QuotaCharge()
+    assert _charge(full, _charged(old), old, subresource="status") == QuotaCharge(), "they are given back"
+    gates = Gates.of({"DRANodeAllocatableResourcesQuota": False})
+    raised = _charged(old, {**ENTRY, "resources": {"cpu": "40"}})
+    assert _charge(full, raised, old, subresource="status", gates=gates) == QuotaCharge()
+    assert _charge(full, raised, old, subresource="status").refusal
+
+
+def test_a_pool_counts_once() -> None:
+    """The first pod counts the pool, the others what they do not draw from it."""
+    pool = {**ENTRY, "resources": {"cpu": "8"}, "accountingPolicies": {"cpu": "ConsumeFrom"}}
+    first = _charged(_pod({"cpu": "3"}), {**pool, "drawn": {"cpu": "3"}})
+    other = decode_view({**first, "metadata": {"name": "other", "namespace": "d", "uid": "o"}}, Pod)
+    quota = _quota({"requests.cpu": "10"}, {"requests.cpu": "3"})
+    (after,) = _charge(quota, first, _pod({"cpu": "3"}), subresource="status").quotas
+    assert after["status"]["used"] == {"requests.cpu": "8"}
+    found = _charge(
+        quota, first, _pod({"cpu": "3"}), subresource="status", find_consumers=lambda pod, claim: [other]
+    )
+    assert found == QuotaCharge(), "nothing is added"
+
+
+def test_charges_of_allocated_claims_are_expected_at_creation() -> None:
+    pod = _pod({"cpu": "1"})
+    expected = read_charged_claims(decode_view(_charged(pod, ENTRY), Pod))
+    quota = _quota({"requests.cpu": "5"}, {"requests.cpu": "1"})
+    refusal = _charge(quota, pod, expected_claims=lambda pod: expected).refusal
+    assert refusal == (
+        "exceeded quota: q, requested: requests.cpu=5, used: requests.cpu=1, limited: requests.cpu=5"
+    )
+    (after,) = _charge(_quota({"requests.cpu": "6"}), pod, expected_claims=lambda pod: expected).quotas
+    assert after["status"]["used"] == {"requests.cpu": "1"}, "the charges count when they are written"
 
 
 @pytest.mark.parametrize(

@@ -9,12 +9,10 @@ from __future__ import annotations
 
 from plimsoll.api.gates import Gates
 from plimsoll.apiserver.registry.schema_view import View
-from plimsoll.apiserver.validation.equality import trees_equal
 from plimsoll.apiserver.validation.object_trees import subtree
+from plimsoll.apiserver.validation.pod.charges import has_same_charges
 from plimsoll.apiserver.validation.write_context import WriteContext
 from plimsoll.ledger.qos import BEST_EFFORT, claimed_qos, qos_class
-
-_CHARGES = ("nodeAllocatableResourceClaimStatuses", "nativeResourceClaimStatus")
 
 
 def compute_qos(pod: View, gates: Gates) -> str:
@@ -27,11 +25,10 @@ def compute_qos(pod: View, gates: Gates) -> str:
 
 def qos_after_status_write(write: WriteContext[View]) -> str:
     """Return the class that a pod has after a write of its status."""
-    old, new = subtree(write.old_tree, "status"), subtree(write.tree, "status")
-    before = old.get("qosClass", "")
+    before = subtree(write.old_tree, "status").get("qosClass", "")
     if not isinstance(before, str):
         return ""
-    unchanged = all(trees_equal(old.get(name), new.get(name)) for name in _CHARGES)
+    unchanged = has_same_charges(write.tree, write.old_tree)
     if unchanged or not write.gates.enabled("DRANodeAllocatableResourcesQoS"):
         return before
     return compute_qos(write.new, write.gates)
