@@ -35,7 +35,8 @@ spec:
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[LocalCluster]:
-    with LocalCluster(scheduler=True, nodes=1) as running:
+    gates = "DRANodeAllocatableResourcesQuota=true,DRANodeAllocatableResourcesQoS=true"
+    with LocalCluster(scheduler=True, nodes=1, feature_gates=gates) as running:
         running.apply(OBJECTS)
         yield running
 
@@ -133,8 +134,7 @@ def test_a_pod_whose_claim_is_allocated_is_refused_at_creation(cluster: LocalClu
 
 
 def test_claims_do_not_count_without_the_gate() -> None:
-    gates = "DRANodeAllocatableResourcesQuota=false"
-    with LocalCluster(scheduler=True, nodes=1, feature_gates=gates) as cluster:
+    with LocalCluster(scheduler=True, nodes=1) as cluster:
         cluster.apply(OBJECTS)
         namespace = cluster.new_namespace()
         quota(cluster, namespace, requests_cpu="2")
