@@ -112,7 +112,8 @@ def test_fixes_link_to_a_what_if(page: Page, dump: Dashboard) -> None:
 def test_drain_a_node(page: Page, dump: Dashboard) -> None:
     open_page(page, dump, "nodes/gpu-1")
     page.click(".aside")
-    page.wait_text("7 pods would be pending (now 3).", f"{RESULT} .verdict-notice")
+    page.wait_text("0 of 4 evicted pods scheduled, 4 pending.", f"{RESULT} .verdict-notice")
+    assert "Side effects: 3 pods pending before and after (" in page.text(".verdict-notice")
     assert page.eval("document.querySelector('.advanced').open")  # a field is set
     evicted = rows(page, "Pods that would be evicted")
     assert len(evicted) == 4

@@ -90,7 +90,8 @@ def run_whatif_command(
     """Change a cluster in memory, schedule it, and show the difference. Nothing is written to the cluster.
 
     Without a change, it shows where pending pods would be scheduled. Added objects without a namespace get
-    the one of -n, or default. Exit code 0: every pod is scheduled; 1: some pods are pending.
+    the one of -n, or default. Exit code 0: every added or evicted pod (without either: every pending pod) is
+    scheduled; 1: some of them are not.
 
     \b
     plimsoll whatif -f dump.yaml --add job.yaml --replicas 50

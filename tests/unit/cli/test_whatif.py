@@ -25,14 +25,14 @@ def ask(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, 
 def test_exit_code_1_if_pods_stay_pending(capsys: pytest.CaptureFixture[str]) -> None:
     code, out, err = ask(capsys, "-f", CLUSTER, "--add", TRAINING)
     assert (code, err) == (1, "")
-    assert out.startswith("3 of 4 pods scheduled, 1 pending\n")
+    assert out.startswith("3 of 4 added pods scheduled, 1 pending\n")
 
 
 def test_exit_code_0_if_all_pods_are_scheduled(capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ("--dump", CLUSTER, "--add", TRAINING, "--add-nodes", "1", "--like", "node-2")
     code, out, _ = ask(capsys, *arguments)
     assert code == 0
-    assert out.startswith("all 4 pods are scheduled\n")
+    assert out.startswith("all 4 added pods are scheduled\n")
 
 
 @pytest.mark.parametrize("output", ["json", "yaml"])
@@ -50,7 +50,7 @@ def test_from_standard_input(capsys: pytest.CaptureFixture[str], monkeypatch: py
     text = io.TextIOWrapper(io.BytesIO(Path(TRAINING).read_bytes()))
     monkeypatch.setattr("sys.stdin", text)
     code, out, _ = ask(capsys, "-f", CLUSTER, "--add", "-")
-    assert (code, out.splitlines()[0]) == (1, "3 of 4 pods scheduled, 1 pending")
+    assert (code, out.splitlines()[0]) == (1, "3 of 4 added pods scheduled, 1 pending")
 
 
 @pytest.mark.parametrize(

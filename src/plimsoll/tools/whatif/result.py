@@ -22,6 +22,7 @@ from plimsoll.tools.whatif.outcome import (
 )
 from plimsoll.tools.whatif.plan import WhatifPlan
 from plimsoll.tools.whatif.totals import ClusterTotals, NodeChange
+from plimsoll.tools.whatif.verdict import WhatifVerdict
 
 ABSENT = PodPlacement(gone=True)
 
@@ -66,6 +67,7 @@ class WhatifResult:
     states: tuple[PodPlacements, PodPlacements]
     difference: StateDifference
     outcome: WhatifOutcome
+    verdict: WhatifVerdict
     fragments: tuple[Fragmentation, Fragmentation]
     evicted: tuple[EvictedPod, ...] = ()
     nodes: tuple[NodeChange, ...] = ()
@@ -77,14 +79,16 @@ class WhatifResult:
 
     @property
     def all_placed(self) -> bool:
-        return not self.after.pending
+        """Whether every pod that the plan asks about is scheduled."""
+        return self.verdict.all_scheduled
 
     def concerned(self) -> list[Name]:
-        """Return the pods to report: changed, pending or newly scheduled ones."""
+        """Return the pods to report: those asked about, then others that change or are newly scheduled."""
         names = {move.pod for move in self.difference.moves}
         names |= {each.pod for each in self.outcome.placed} | {each.pod for each in self.outcome.pending}
         names |= {each.pod for each in self.evicted}
-        return sorted(names, key=by_number)
+        asked = self.verdict.asked
+        return sorted(names, key=lambda name: (name not in asked, by_number(name)))
 
     def as_json(self) -> dict[str, Any]:
         before, after = self.states
@@ -92,6 +96,8 @@ class WhatifResult:
         charges = {each.pod: each.charges for each in self.outcome.placed}
         return {
             "allPlaced": self.all_placed,
+            "verdict": self.verdict.as_json(),
+            "sideEffects": self.verdict.side_effects_as_json(),
             "changes": list(self.plan.describe()),
             "before": self.before.as_json(),
             "after": self.after.as_json(),

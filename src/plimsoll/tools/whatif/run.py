@@ -19,6 +19,7 @@ from plimsoll.tools.whatif.plan import WhatifPlan
 from plimsoll.tools.whatif.report import WhatifReport
 from plimsoll.tools.whatif.result import ExtraCapacity, Overcommit, Prediction
 from plimsoll.tools.whatif.totals import changed_nodes, free_by_node, sum_totals
+from plimsoll.tools.whatif.verdict import judge
 from plimsoll.tools.whatif.whatif import Whatif, WhatifOperations
 
 #: Kinds of added pods whose extra capacity is counted, and the maximum count.
@@ -51,6 +52,7 @@ def run_whatif(
         fragments_before = find_fragments(before.cluster_state.snapshot, free_before)
     with whatif.branch() as after:
         added = plan.apply(after)
+        displaced = {each.pod for each in after.evicted}
         proof = after.prove(steps=plan.steps, tick=tick) if plan.exhaustive else None
         outcome = after.schedule(preempt=plan.preempt, tick=tick)
         state_after = after.state()
@@ -64,6 +66,14 @@ def run_whatif(
             states=(state_before, state_after),
             difference=compare_states(state_before, state_after),
             outcome=outcome,
+            verdict=judge(
+                now,
+                (state_before, state_after),
+                added=added,
+                displaced=displaced,
+                drains=bool(plan.drain),
+                evicted=after.evicted,
+            ),
             fragments=(fragments_before, find_fragments(after.cluster_state.snapshot, free_after)),
             evicted=after.evicted,
             nodes=changed_nodes(free_before, free_after),

@@ -11,7 +11,7 @@ from textwrap import wrap
 
 from plimsoll.tools.amounts import format_short, resource_order
 from plimsoll.tools.colors import Paint
-from plimsoll.tools.columns import format_table
+from plimsoll.tools.columns import format_count, format_table
 from plimsoll.tools.whatif.exhaustive import Proof, ProofVerdict
 from plimsoll.tools.whatif.fragmentation import Fragmentation
 from plimsoll.tools.whatif.outcome import EvictedPod, Name, PodPlacement, PodPlacements, full_name, stem_of
@@ -33,6 +33,7 @@ def format_report(report: WhatifResult, paint: Paint, *, wide: bool = False) -> 
     for section in (
         _pending(report, paint),
         _pods(report, paint, wide),
+        _side_effects(report, paint),
         report.uncounted.lines(paint),
         _evicted(report, paint, wide),
         *(_prediction(report, each, paint, wide) for each in report.predictions),
@@ -47,15 +48,13 @@ def format_report(report: WhatifResult, paint: Paint, *, wide: bool = False) -> 
 
 
 def _headline(report: WhatifResult, paint: Paint) -> str:
-    tried = len(report.outcome.placed) + len(report.outcome.pending)
-    waiting = len(report.outcome.pending)
-    if not tried:
-        return paint.bold("no pending pods")
-    if not waiting:
-        scheduled = "the pod is" if tried == 1 else f"all {tried} pods are"
-        return paint.bold(paint.green(f"{scheduled} scheduled"))
-    text = f"{len(report.outcome.placed)} of {tried} pods scheduled, {waiting} pending"
-    return paint.bold(paint.red(text))
+    verdict = report.verdict
+    text = verdict.text()
+    if verdict.pending:
+        text = paint.red(text)
+    elif verdict.scheduled:
+        text = paint.green(text)
+    return paint.bold(text)
 
 
 def _wrapped(head: str, text: str, paint: Paint, indent: str = "  ") -> Iterator[str]:
@@ -78,18 +77,47 @@ def _groups(names: Iterable[Name]) -> list[tuple[str, list[Name]]]:
 
 
 def _pending(report: WhatifResult, paint: Paint) -> Iterator[str]:
-    by_reason: dict[str, list[Name]] = {}
-    for pending in report.outcome.pending:
-        by_reason.setdefault(pending.why, []).append(pending.pod)
-    if by_reason:
+    if report.verdict.pending:
         yield paint.bold("PENDING")
-    for why, names in by_reason.items():
-        called = [text for text, _ in _groups(names)]
-        shown = ", ".join(called[:NODES]) + (
-            f" and {len(called) - NODES} more" if len(called) > NODES else ""
-        )
-        yield from _wrapped("  ", shown, paint, "    ")
-        yield from _wrapped("    ", why, paint, "    ")
+        yield from _by_reason(report, report.verdict.pending, paint, "  ")
+
+
+def _by_reason(report: WhatifResult, names: Iterable[Name], paint: Paint, indent: str) -> Iterator[str]:
+    """Yield pending pods with the same reason, and the reason."""
+    by_reason: dict[str, list[Name]] = {}
+    for name in names:
+        by_reason.setdefault(report.states[1][name].why, []).append(name)
+    for why, found in by_reason.items():
+        yield from _wrapped(indent, _listed(found), paint, f"{indent}  ")
+        if why:
+            yield from _wrapped(f"{indent}  ", why, paint, f"{indent}  ")
+
+
+def _listed(names: Iterable[Name]) -> str:
+    called = [text for text, _ in _groups(names)]
+    return ", ".join(called[:NODES]) + (f" and {len(called) - NODES} more" if len(called) > NODES else "")
+
+
+def _side_effects(report: WhatifResult, paint: Paint) -> Iterator[str]:
+    """Yield what happens to pods that were not asked about."""
+    verdict = report.verdict
+    groups = (
+        (verdict.preempted, "preempted", False),
+        (verdict.newly_pending, "pending that would be scheduled without the change", True),
+        (verdict.newly_scheduled, "scheduled that would be pending without the change", False),
+        (verdict.still_pending, "pending before and after", True),
+    )
+    if not any(names for names, _, _ in groups):
+        return
+    yield paint.bold("SIDE EFFECTS")
+    for names, label, reasons in groups:
+        if names and not reasons:
+            yield from _wrapped(
+                "  ", f"{format_count(len(names), 'pod')} {label}: {_listed(names)}", paint, "    "
+            )
+        elif names:
+            yield f"  {format_count(len(names), 'pod')} {label}:"
+            yield from _by_reason(report, names, paint, "    ")
 
 
 def _pods(report: WhatifResult, paint: Paint, wide: bool) -> Iterator[str]:

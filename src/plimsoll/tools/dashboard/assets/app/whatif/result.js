@@ -47,19 +47,27 @@ function Sums({ title, of, about }) {
   </div>`;
 }
 
-/** One-sentence result and the changes of the request. */
+/** Side effects on pods that were not asked about, with the words of the command line. */
+const SIDE_EFFECTS = [
+  ["preempted", "preempted"],
+  ["newlyPending", "pending that would be scheduled without the change"],
+  ["newlyScheduled", "scheduled that would be pending without the change"],
+  ["stillPending", "pending before and after"],
+];
+
+/** Answer about the pods that were asked about, side effects, and the changes of the request. */
 function Verdict({ of, about }) {
-  const pending = of.after ? of.after.pending : 0;
-  const before = of.before ? of.before.pending : 0;
+  const verdict = of.verdict || { text: "", allScheduled: of.allPlaced };
+  const effects = SIDE_EFFECTS.map(([key, label]) => [(of.sideEffects || {})[key] || [], label]).filter(([pods]) => pods.length);
   const row = about && (of.pods || []).find((one) => one.pod === about);
   const added = (of.pods || []).filter((row) => row.before && row.before.exists === false).length;
   const changes = [...(of.changes || []), ...(added ? [`${plural(added, "pod")} added`] : [])];
-  const more = before && pending !== before ? ` (now ${count(before)})` : "";
-  return html`<div class=${cx("notice verdict-notice", of.allPlaced ? "is-good" : "is-warning")}>
-    <${Icon} name=${of.allPlaced ? "ok" : "warn"} />
+  return html`<div class=${cx("notice verdict-notice", verdict.allScheduled ? "is-good" : "is-warning")}>
+    <${Icon} name=${verdict.allScheduled ? "ok" : "warn"} />
     <div>
-      <b>${of.allPlaced ? "All pods would be scheduled." : `${plural(pending, "pod")} would be pending${more}.`}</b>
+      <b>${verdict.text.charAt(0).toUpperCase()}${verdict.text.slice(1)}.</b>
       ${row && html` ${about} ${row.after.node ? html`would be scheduled to <${NodeLink} name=${row.after.node} />.` : "would still be pending."}`}
+      ${effects.length > 0 && html`<p class="small">Side effects: ${effects.map(([pods, label]) => `${plural(pods.length, "pod")} ${label} (${pods.slice(0, 3).join(", ")}${pods.length > 3 ? ` and ${count(pods.length - 3)} more` : ""})`).join("; ")}.</p>`}
       <p class="small">${changes.length ? `Changes: ${changes.join("; ")}.` : "No changes: the result of scheduling all pending pods."}</p>
     </div>
   </div>`;

@@ -1,0 +1,147 @@
+"""`WhatifVerdict`: the answer to what was asked, and the side effects on other pods.
+
+A plan asks about the pods that it adds or evicts. If it does neither (more nodes, another policy, nothing at
+all), it asks about the pods that are pending. Everything else that changes is a side effect.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from plimsoll.tools.whatif.outcome import (
+    EvictedPod,
+    EvictionReason,
+    Name,
+    PodPlacement,
+    PodPlacements,
+    by_number,
+    full_name,
+)
+
+_ABSENT = PodPlacement(gone=True)
+
+
+class AskedPods(Enum):
+    """Pods that a plan asks about."""
+
+    ADDED = "added"
+    EVICTED = "evicted"
+    BOTH = "added and evicted"
+    PENDING = "pending"
+
+
+@dataclass(frozen=True, slots=True)
+class WhatifVerdict:
+    """Placement of the pods that were asked about, then the side effects; each list by name."""
+
+    about: AskedPods
+    scheduled: tuple[Name, ...] = ()
+    pending: tuple[Name, ...] = ()
+    deleted: tuple[Name, ...] = ()  #: evicted, and not recreated because they have no controller
+    preempted: tuple[Name, ...] = ()  #: others that would run without the change
+    newly_pending: tuple[Name, ...] = ()  #: others that would be scheduled without the change
+    newly_scheduled: tuple[Name, ...] = ()  #: others that would be pending without the change
+    still_pending: tuple[Name, ...] = ()  #: others, pending with and without the change
+
+    @property
+    def all_scheduled(self) -> bool:
+        return not self.pending and not self.deleted
+
+    @property
+    def asked(self) -> frozenset[Name]:
+        return frozenset((*self.scheduled, *self.pending, *self.deleted))
+
+    def text(self) -> str:
+        """Return the answer in one line."""
+        word = "" if self.about is AskedPods.PENDING else f"{self.about.value} "
+        asked, scheduled = len(self.asked), len(self.scheduled)
+        if not asked:
+            return "no pods evicted" if self.about is AskedPods.EVICTED else "no pending pods"
+        for names, state in ((self.scheduled, "scheduled"), (self.deleted, "deleted")):
+            if len(names) == asked:
+                return f"the {word}pod is {state}" if asked == 1 else f"all {asked} {word}pods are {state}"
+        rest = [(len(self.pending), "pending"), (len(self.deleted), "deleted")]
+        others = "".join(f", {count} {state}" for count, state in rest if count)
+        return f"{scheduled} of {asked} {word}pod{'s' if asked > 1 else ''} scheduled{others}"
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "about": self.about.value,
+            "text": self.text(),
+            "allScheduled": self.all_scheduled,
+            "scheduled": _names(self.scheduled),
+            "pending": _names(self.pending),
+            "deleted": _names(self.deleted),
+        }
+
+    def side_effects_as_json(self) -> dict[str, list[str]]:
+        return {
+            "preempted": _names(self.preempted),
+            "newlyPending": _names(self.newly_pending),
+            "newlyScheduled": _names(self.newly_scheduled),
+            "stillPending": _names(self.still_pending),
+        }
+
+
+def judge(
+    now: Mapping[Name, str],
+    states: tuple[PodPlacements, PodPlacements],
+    *,
+    added: Collection[Name],
+    displaced: Collection[Name],
+    drains: bool,
+    evicted: Iterable[EvictedPod],
+) -> WhatifVerdict:
+    """Answer a plan from the states without and with it.
+
+    `added` and `displaced` are the pods that the plan adds and evicts, `evicted` those evicted in the end.
+    """
+    before, after = states
+    if added or displaced or drains:
+        asked = {*added, *displaced}
+        kind = AskedPods.ADDED if not displaced else AskedPods.EVICTED if not added else AskedPods.BOTH
+        about = AskedPods.EVICTED if not asked else kind
+    else:
+        asked = {name for name, node in now.items() if not node and name in after}
+        about = AskedPods.PENDING
+    preempted = {
+        each.pod
+        for each in evicted
+        if each.because is EvictionReason.PREEMPTED
+        and each.pod not in asked
+        and before.get(each.pod, _ABSENT).node
+    }
+    others = {*before, *after} - asked - preempted
+    gone = {name for name in asked if after.get(name, _ABSENT).gone}
+    return WhatifVerdict(
+        about,
+        scheduled=_ordered(name for name in asked - gone if after[name].node),
+        pending=_ordered(name for name in asked - gone if not after[name].node),
+        deleted=_ordered(gone),
+        preempted=_ordered(preempted),
+        newly_pending=_ordered(
+            name for name in others if _is_pending(after, name) and not _is_pending(before, name)
+        ),
+        newly_scheduled=_ordered(
+            name for name in others if _is_pending(before, name) and after.get(name, _ABSENT).node
+        ),
+        still_pending=_ordered(
+            name for name in others if _is_pending(before, name) and _is_pending(after, name)
+        ),
+    )
+
+
+def _is_pending(state: PodPlacements, name: Name) -> bool:
+    placement = state.get(name, _ABSENT)
+    return not placement.gone and not placement.node
+
+
+def _ordered(names: Iterable[Name]) -> tuple[Name, ...]:
+    return tuple(sorted(names, key=by_number))
+
+
+def _names(names: Iterable[Name]) -> list[str]:
+    return [full_name(name) for name in names]
