@@ -12,6 +12,7 @@ from typing import Any
 
 from plimsoll.api.gates import Gates
 from plimsoll.api.kinds import is_namespaced
+from plimsoll.apiserver.registry.schema import find_strict_errors
 from plimsoll.apiserver.validation import PreparedObject, Write, prepare
 from plimsoll.errors import DecodeError, InputError
 from plimsoll.tools.cluster_state.manifests import ParsedObject
@@ -61,7 +62,8 @@ def check_object(tree: Mapping[str, Any], now: datetime, gates: Gates | None = N
         prepared: PreparedObject = prepare(write)
     except DecodeError as error:
         return CheckResult(True, (str(error),))
-    return CheckResult(True, tuple(str(problem) for problem in prepared.errors), prepared.warnings)
+    warnings = (*prepared.warnings, *find_strict_errors(tree))
+    return CheckResult(True, tuple(str(problem) for problem in prepared.errors), warnings)
 
 
 @dataclass(frozen=True, slots=True)

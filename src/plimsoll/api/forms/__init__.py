@@ -30,7 +30,7 @@ from plimsoll.api.forms.annotations import (
     read_pod,
 )
 from plimsoll.api.forms.classes import read_class, write_class
-from plimsoll.api.forms.devices import device_forms, read_device, write_device
+from plimsoll.api.forms.devices import MAPPING_FIELDS, device_forms, read_device, write_device
 from plimsoll.api.forms.internal import (
     POLICIES,
     AccountingPolicy,
@@ -45,6 +45,7 @@ from plimsoll.api.forms.statuses import read_status, status_form, write_status
 
 __all__ = [
     "CLASS_KEY",
+    "MAPPING_FIELDS",
     "POD_KEY",
     "POLICIES",
     "AccountingPolicy",

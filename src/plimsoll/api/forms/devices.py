@@ -20,6 +20,8 @@ from plimsoll.api.resource import (
 )
 
 ONE = Quantity.of(1)
+#: Fields of a device with its mappings, one per form.
+MAPPING_FIELDS = ("nodeAllocatableResources", "nodeAllocatableResourceMappings", "nativeResourceMappings")
 
 
 def device_forms(device: Device) -> tuple[Form, ...]:

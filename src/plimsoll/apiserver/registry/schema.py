@@ -8,11 +8,14 @@ The types are in `schema_types`, the file format in `schema_files`, the checks i
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import lru_cache
+from typing import Any
 
 from plimsoll.apiserver.registry.descriptions import data_files
 from plimsoll.apiserver.registry.schema_check import FieldReport, check_fields, check_json
 from plimsoll.apiserver.registry.schema_files import is_top_level_kind, list_of, read_type
+from plimsoll.apiserver.registry.schema_match import matches_schema
 from plimsoll.apiserver.registry.schema_types import SchemaField, SchemaType
 
 __all__ = [
@@ -21,6 +24,7 @@ __all__ = [
     "SchemaType",
     "check_fields",
     "check_json",
+    "find_strict_errors",
     "package_of",
     "schema_for",
 ]
@@ -49,3 +53,18 @@ def schema_for(group: str, version: str, kind: str) -> SchemaType | None:
         found = read_type(package, item)
         return list_of(found) if found else None
     return None
+
+
+def find_strict_errors(tree: Mapping[str, Any]) -> list[str]:
+    """Return what the server warns about when an object is written, and rejects under strict validation.
+
+    These are unknown fields (`unknown field "spec.foo"`), which have no effect; none without a schema.
+    """
+    version, kind = tree.get("apiVersion"), tree.get("kind")
+    if not isinstance(version, str) or not isinstance(kind, str):
+        return []
+    group, _, short = version.rpartition("/")
+    schema = schema_for(group, short, kind)
+    if schema is None or matches_schema(tree, schema):
+        return []
+    return check_fields(tree, schema).strict_errors

@@ -24,6 +24,7 @@ from plimsoll.common.gc_pause import without_collection
 from plimsoll.common.input_limits import Bounds, check_density, default_bounds
 from plimsoll.errors import DecodeError, InputError
 from plimsoll.tools.cluster_state import versions
+from plimsoll.tools.cluster_state.ignored_fields import find_ignored_fields, find_ignored_fields_in_json
 from plimsoll.tools.cluster_state.kinds import BY_NAME, KINDS, StateKind
 from plimsoll.tools.cluster_state.manifests import ParsedObject, parse_objects, read_sources
 from plimsoll.tools.cluster_state.missing_kinds import find_gaps
@@ -97,6 +98,7 @@ class _Reader:
         kind = _kind_of(found.kind, found.tree.get("apiVersion"))
         if kind is not None:
             self._store(kind, _decode_parsed(found, kind, self._timestamp))
+            self.objects.set_ignored_fields(found.name, find_ignored_fields(kind, found.tree))
 
     def _add_raw(self, raw: msgspec.Raw, head: _Header, source: str, text: bytes, place: str) -> None:
         kind = _kind_of(head.kind, head.api_version)
@@ -105,9 +107,12 @@ class _Reader:
         try:
             if head.metadata.uid and (not kind.versioned or _same_shape(head.api_version)):
                 self._store(kind, require_name(codec.decode(raw, kind.view)))
+                ignored = find_ignored_fields_in_json(kind, raw, head.api_version)
+                self.objects.set_ignored_fields(head.metadata.name, ignored)
                 return
             given = {**codec.decode_tree(raw), "apiVersion": head.api_version, "kind": head.kind}
             self._store(kind, _read_tree(given, kind, self._timestamp))
+            self.objects.set_ignored_fields(head.metadata.name, find_ignored_fields(kind, given))
         except DecodeError as error:
             line = text.count(b"\n", 0, max(text.find(raw), 0)) + 1
             where = f"{source}, document 1, line {line}{place}"

@@ -23,6 +23,7 @@ from plimsoll.errors import ApiError, DecodeError, InputError, UnreachableError,
 from plimsoll.tools.cluster_state import versions
 from plimsoll.tools.cluster_state.cluster_state import ClusterState
 from plimsoll.tools.cluster_state.files import ProgressCallback, no_progress, require_name
+from plimsoll.tools.cluster_state.ignored_fields import find_ignored_fields_in_json
 from plimsoll.tools.cluster_state.kinds import KINDS, StateKind
 from plimsoll.tools.cluster_state.objects import ClusterObjects, Gap, key_of
 
@@ -85,6 +86,8 @@ async def _read(
                     for raw in page.items:
                         try:
                             things.append(place.decode(raw))
+                            ignored = find_ignored_fields_in_json(kind, raw, place.endpoint.api_version)
+                            objects.set_ignored_fields(things[-1].metadata.name, ignored)
                         except DecodeError as error:
                             undecodable.append(str(error))
                 if page.more:

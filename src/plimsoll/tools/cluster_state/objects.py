@@ -36,6 +36,8 @@ class ClusterObjects:
     def __init__(self, things: Iterable[Any] = (), gaps: Iterable[Gap] = ()) -> None:
         self._kinds: dict[type[Any], dict[Key, Any]] = {}
         self.gaps: list[Gap] = list(gaps)
+        #: Messages about ignored fields of mappings, by name of the ResourceSlice.
+        self.ignored_fields: dict[str, tuple[str, ...]] = {}
         for thing in things:
             self.set(thing)
 
@@ -49,6 +51,11 @@ class ClusterObjects:
     def set(self, thing: Any) -> None:
         self._kinds.setdefault(type(thing), {})[key_of(thing)] = thing
 
+    def set_ignored_fields(self, name: str, messages: tuple[str, ...]) -> None:
+        """Record which fields of the mappings of a ResourceSlice are ignored."""
+        if messages:
+            self.ignored_fields[name] = messages
+
     def remove(self, thing: Any) -> None:
         self._kinds.get(type(thing), {}).pop(key_of(thing), None)
 
@@ -61,5 +68,6 @@ class ClusterObjects:
 
     def copy(self) -> ClusterObjects:
         made = ClusterObjects(gaps=self.gaps)
+        made.ignored_fields = dict(self.ignored_fields)
         made._kinds = {kind: dict(things) for kind, things in self._kinds.items()}
         return made

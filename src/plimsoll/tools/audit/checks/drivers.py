@@ -5,6 +5,7 @@ One finding per driver rather than per slice: the fix is one change in one place
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -12,7 +13,7 @@ from itertools import islice, pairwise, product
 
 from msgspec.structs import replace
 
-from plimsoll.api.forms import Form, device_forms, read_device, read_device_class
+from plimsoll.api.forms import DeviceRule, Form, device_forms, read_device, read_device_class
 from plimsoll.api.forms.statuses import status_form
 from plimsoll.api.identity import DeviceId
 from plimsoll.api.resource import Device
@@ -282,6 +283,36 @@ def find_mixed_forms(facts: AuditFacts) -> Iterator[CheckProblem]:
         )
 
 
+# -- ignored fields
+
+
+def find_ignored_fields(facts: AuditFacts) -> Iterator[CheckProblem]:
+    """Find fields of mappings that the server ignores too, with the amounts that remain."""
+    for each in facts.slices:
+        for text in facts.cluster_state.objects.ignored_fields.get(each.metadata.name, ()):
+            match = _DEVICE_PATH.search(text)
+            number = int(match[1]) if match is not None else -1
+            devices = each.spec.devices or ()
+            evidence: tuple[str, ...] = ()
+            if 0 <= number < len(devices):
+                charged = ", ".join(
+                    f"{resource} {_describe_rule(rule)}"
+                    for resource, rule in read_device(devices[number]).items()
+                )
+                evidence = (f"device {devices[number].name} charges {charged or 'nothing'}",)
+            yield CheckProblem(subject_of(each), f"{text} is ignored", evidence, key=text)
+
+
+_DEVICE_PATH = re.compile(r"spec\.devices\[(\d+)\]")
+
+
+def _describe_rule(rule: DeviceRule) -> str:
+    if not rule.mapped:
+        return "nothing"
+    amount = "1" if rule.multiplier is None else str(rule.multiplier)
+    return f"{amount} per unit of {rule.capacity_key}" if rule.capacity_key else f"{amount} per device"
+
+
 CHECKS = (
     Check(
         "PLM010",
@@ -356,5 +387,19 @@ CHECKS = (
         "correct the resource name in the driver's slices",
         find_uncounted_resources,
         ("resourceslices", "nodes"),
+    ),
+    Check(
+        "PLM016",
+        "mapping-field-ignored",
+        AuditSeverity.ERROR,
+        "a mapping has a field that does not belong to its form",
+        "The three forms of a mapping have different fields: capacityKey and allocationMultiplier in 1.36, "
+        "mapping and overhead in 1.37, quantityFrom in the draft. A field of another form is unknown, and "
+        "unknown fields are ignored: an API server warns about them, or rejects them under strict "
+        "validation. A mapping without its amount charges 1 per device. kube-apiserver drops unknown fields, "
+        "so that they are found in manifests, and in clusters of plimsoll up.",
+        "write the mapping in one form; plimsoll convert shows slices in another form",
+        find_ignored_fields,
+        ("resourceslices",),
     ),
 )

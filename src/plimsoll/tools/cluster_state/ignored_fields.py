@@ -1,0 +1,37 @@
+"""Fields of device mappings that do not belong to their form, found while a ResourceSlice is read.
+
+Typed objects do not have unknown fields, so that nothing would tell that part of a mapping is ignored. The
+rule is the one by which the API server warns about unknown fields, or rejects them under strict validation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from plimsoll.api import codec
+from plimsoll.api.forms import MAPPING_FIELDS
+from plimsoll.api.resource import ResourceSlice
+from plimsoll.apiserver.registry.schema import find_strict_errors
+from plimsoll.tools.cluster_state.kinds import StateKind
+
+_NAMES = tuple(name.encode() for name in MAPPING_FIELDS)
+
+
+def find_ignored_fields(kind: StateKind, tree: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return messages about ignored fields of the mappings of an object; only slices have mappings."""
+    if kind.view is not ResourceSlice:
+        return ()
+    return tuple(text for text in find_strict_errors(tree) if any(name in text for name in MAPPING_FIELDS))
+
+
+def find_ignored_fields_in_json(
+    kind: StateKind, raw: bytes | msgspec.Raw, api_version: str
+) -> tuple[str, ...]:
+    """Return the same for an object as JSON; slices without mappings are not decoded."""
+    if kind.view is not ResourceSlice or not any(name in bytes(raw) for name in _NAMES):
+        return ()
+    head = {"apiVersion": api_version, "kind": kind.endpoint.kind}
+    return find_ignored_fields(kind, {**codec.decode_tree(raw), **head})
