@@ -1,7 +1,7 @@
 """Fields of device mappings that do not belong to their form, found while a ResourceSlice is read.
 
-Typed objects do not have unknown fields, so that nothing would tell that part of a mapping is ignored. The
-rule is the one by which the API server warns about unknown fields, or rejects them under strict validation.
+Typed objects do not have unknown fields, so they do not show that part of a mapping is ignored. The rule is
+the one by which the API server warns about unknown fields, or rejects them under strict validation.
 """
 
 from __future__ import annotations

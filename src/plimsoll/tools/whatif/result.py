@@ -79,7 +79,7 @@ class WhatifResult:
 
     @property
     def all_placed(self) -> bool:
-        """Whether every pod that the plan asks about is scheduled."""
+        """Return whether every pod that the plan asks about is scheduled."""
         return self.verdict.all_scheduled
 
     def concerned(self) -> list[Name]:
