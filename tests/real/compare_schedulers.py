@@ -2,8 +2,8 @@
 
 For every pod of a random cluster, kube-scheduler decides about a copy of it first; the copy is withdrawn, and
 Plimsoll decides about the pod in the same state. So each pair of decisions has the same cluster before it,
-however the two differed earlier. An independent checker (`placement_checker.py`) reads the objects after
-every placement:
+however the two differed earlier. Then all pods are created at once for Plimsoll, and both decide about those
+that it refuses. An independent checker (`placement_checker.py`) reads the objects after every placement:
 
 - after a placement of Plimsoll it must find nothing;
 - a pod that kube-scheduler places must be placed by Plimsoll, unless the checker finds a fault in the
@@ -19,7 +19,6 @@ import argparse
 import asyncio
 import sys
 import tempfile
-from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
@@ -57,6 +56,8 @@ class Comparison:
     both: int = 0
     neither: int = 0
     only_ours: int = 0
+    together: int = 0  #: pods created at once
+    together_placed: int = 0
     #: Pods that only kube-scheduler places, by the fault in its placement.
     refused_by_rule: list[str] = field(default_factory=list)
     #: Pods that only kube-scheduler places, without a fault: a defect of Plimsoll.
@@ -69,15 +70,13 @@ class Comparison:
         return bool(self.missed or self.faults)
 
     def lines(self) -> Iterator[str]:
-        yield f"{self.clusters} clusters, {self.pods} pods"
+        yield f"{self.clusters} clusters, {self.pods} pairs of decisions"
+        yield f"  created at once for Plimsoll: {self.together}, placed: {self.together_placed}"
         yield f"  placed by both: {self.both}, by neither: {self.neither}, only by Plimsoll: {self.only_ours}"
-        rules = Counter(text.partition(": ")[2].split(" ")[0] for text in self.refused_by_rule)
-        listed = ", ".join(f"{rule} {count}" for rule, count in sorted(rules.items()))
-        yield f"  only by kube-scheduler, with a fault: {len(self.refused_by_rule)}" + (
-            f" ({listed})" if listed else ""
-        )
+        yield f"  only by kube-scheduler, with a fault: {len(self.refused_by_rule)}"
         yield f"  only by kube-scheduler, without a fault: {len(self.missed)}"
         yield f"  faults in placements of Plimsoll: {len(self.faults)}"
+        yield from (f"RULE {text}" for text in self.refused_by_rule)
         yield from (f"MISSED {text}" for text in self.missed)
         yield from (f"FAULT {text}" for text in self.faults)
 
@@ -91,11 +90,33 @@ class SchedulerComparison:
         self._copies = 0
 
     async def compare(self, random_cluster: RandomCluster, result: Comparison) -> None:
-        await self._oracle.furnish(random_cluster.cluster)
         result.clusters += 1
-        for tree in (*random_cluster.first, *random_cluster.batch):
+        pods = [*random_cluster.first, *random_cluster.batch]
+        await self._oracle.furnish(random_cluster.cluster)
+        for tree in pods:
+            await self._compare_pod(random_cluster.seed, tree, result)
+        await self._oracle.furnish(random_cluster.cluster)
+        for tree in await self._place_together(random_cluster.seed, pods, result):
             await self._compare_pod(random_cluster.seed, tree, result)
         await self._oracle.clear()
+
+    async def _place_together(self, seed: int, pods: list[Tree], result: Comparison) -> list[Tree]:
+        """Create all pods at once for Plimsoll; withdraw and return those that it refuses."""
+        copies = [self._copy(tree, "ours", {"schedulerName": "plimsoll"}) for tree in pods]
+        for copy in copies:
+            await self._client.create(PODS, copy, NS)
+        decisions = [await self._oracle.look(copy["metadata"]["name"]) for copy in copies]
+        # A pod may be placed after others; what counts is the last state.
+        nodes = await self._oracle.nodes_of_pods()
+        result.together += len(pods)
+        refused = []
+        for tree, decision in zip(pods, decisions, strict=True):
+            if not nodes[decision.name]:
+                await self._withdraw(decision)
+                refused.append(tree)
+        result.together_placed += len(pods) - len(refused)
+        result.faults += [f"seed {seed}, all at once: {text}" for text in find_faults(await self._objects())]
+        return refused
 
     async def _compare_pod(self, seed: int, tree: Tree, result: Comparison) -> None:
         result.pods += 1
@@ -116,7 +137,9 @@ class SchedulerComparison:
         if not theirs.node:
             result.neither += 1
         elif fault:
-            result.refused_by_rule.append(f"{where}: {fault}")
+            result.refused_by_rule.append(
+                f"{where}: kube-scheduler {theirs.node}: {fault}; Plimsoll: {ours.why}"
+            )
         else:
             result.missed.append(f"{where}: kube-scheduler {theirs.node}, Plimsoll {ours.why}")
 
