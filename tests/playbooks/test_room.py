@@ -21,6 +21,7 @@ from plimsoll.node.eviction.manager import NodeStats, PodStats, SignalObservatio
 from tests.playbooks.invariants import quiet
 from tests.playbooks.node_harness import NODE, NodeHarness
 from tests.playbooks.scenarios import run_scenario
+from tests.waiting import until
 
 REJECTED = "Pod was rejected: "
 GI = 2**30
@@ -263,6 +264,8 @@ def test_eviction_under_memory_pressure() -> None:
         )
         disruption = {c["type"]: c.get("reason") for c in status["conditions"]}["DisruptionTarget"]
         assert disruption == "TerminationByKubelet"
+        met = ("EvictionThresholdMet", "Attempting to reclaim memory")
+        await until(lambda: harness.events(NODE), lambda events: met in events)
         await quiet(harness)
         assert list(harness.driver.held.values()) == ["a"]
         node = await harness.admin.get(NODES, NODE)

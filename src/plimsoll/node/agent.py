@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine, Iterable, Sequence
 from typing import Any
 
 from plimsoll.api.core import Pod
@@ -25,6 +25,7 @@ from plimsoll.common.tasks import at_most, cancel_tasks
 from plimsoll.errors import ConfigError
 from plimsoll.ledger.fit import PodAdmitResult
 from plimsoll.ledger.node_ledger import pod_key
+from plimsoll.ledger.qos import BURSTABLE, GUARANTEED
 from plimsoll.node.admission.admission_handler import is_terminal
 from plimsoll.node.admission.preemption import CONDITION_REASON, MESSAGE, REASON
 from plimsoll.node.cgroups.values import CgroupFault
@@ -332,9 +333,8 @@ class Agent:
             self.admission_handler.remove(uid)
             self.components.pod_resources_provider.invalidate()
             self._qos_cgroups_changed.set()
-            for other in self._workers.values():
-                if other.has_deferred_resize:
-                    other.notify()
+            for other in order_deferred_resizes(self._workers.values()):
+                other.notify()
             await self.admission_handler.flush()
             await worker.done.wait()
         finally:
@@ -424,3 +424,16 @@ class Agent:
 def _log_task_failure(task: asyncio.Task[None]) -> None:
     if not task.cancelled() and task.exception() is not None:
         _log.error("%s ended: %s", task.get_name(), task.exception(), exc_info=task.exception())
+
+
+def order_deferred_resizes(workers: Iterable[PodWorker]) -> list[PodWorker]:
+    """Return the pods with a deferred resize in the order in which they are checked again, as a kubelet does:
+    by priority, then by QoS class, the oldest deferral first.
+    """
+    ranks = {GUARANTEED: 0, BURSTABLE: 1}
+
+    def rank(worker: PodWorker) -> tuple[int, int, float]:
+        pod = worker.pod
+        return -pod.priority, ranks.get(pod.status.qos_class, len(ranks)), worker.deferred_since or 0.0
+
+    return sorted((worker for worker in workers if worker.deferred_since is not None), key=rank)

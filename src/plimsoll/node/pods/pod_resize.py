@@ -46,6 +46,7 @@ class PodResize:
         #: Last step, to be applied after the restarts.
         self._rest: ResizeStep | None = None
         self._decision: ResizeDecision | None = None
+        self._deferred_since: float | None = None
         self._applied = _applied(pod)
 
     @property
@@ -54,9 +55,9 @@ class PodResize:
         return dict(self._applied.containers)
 
     @property
-    def has_deferred_resize(self) -> bool:
-        """True while the resize is deferred until other pods release resources."""
-        return self._decision is not None and self._decision.outcome is ResizeOutcome.DEFERRED
+    def deferred_since(self) -> float | None:
+        """Time since which the resize is deferred until other pods release resources; None if it is not."""
+        return self._deferred_since
 
     def invalidate(self) -> None:
         """Require a new check because something it depends on may have changed."""
@@ -119,13 +120,17 @@ class PodResize:
     async def _check_resize(self, pod: Pod, resizer: Resizer) -> bool:
         decision = await resizer.check(pod)
         if decision is None or decision.accepted:
-            self._decision = None
+            self._decision = self._deferred_since = None
             self._parts.events.emit(pod, "ResizeStarted", format_resize_event(pod, "started"))
             return True
         if decision != self._decision:
             text = format_resize_event(pod, decision.outcome.value, decision.message)
             self._parts.events.emit(pod, f"Resize{decision.outcome.value}", text, type=WARNING)
         self._decision = decision
+        if decision.outcome is not ResizeOutcome.DEFERRED:
+            self._deferred_since = None
+        elif self._deferred_since is None:
+            self._deferred_since = self._parts.clock()
         self.conditions = (pending_condition(pod, decision),)
         if decision.outcome is ResizeOutcome.DEFERRED:
             self.retry_at = self._parts.clock() + self._parts.timing.retry_max

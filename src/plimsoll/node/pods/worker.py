@@ -145,9 +145,9 @@ class PodWorker:
             self._wake.set()
 
     @property
-    def has_deferred_resize(self) -> bool:
-        """True while its resize is deferred until other pods release resources."""
-        return self._resize.has_deferred_resize
+    def deferred_since(self) -> float | None:
+        """Time since which its resize is deferred until other pods release resources; None if it is not."""
+        return self._resize.deferred_since
 
     @property
     def termination(self) -> Termination | None:

@@ -311,6 +311,7 @@ class _AgentBuilder:
                 pod_level=gates.enabled("PodLevelResources"),
             ),
             clock=time.time,
+            reclaiming=lambda text: self._node_event("Warning", "EvictionThresholdMet", text),
         )
 
     async def _measure(self, cgroups: Cgroups) -> NodeStats:
