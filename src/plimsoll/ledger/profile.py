@@ -23,8 +23,6 @@ The default profile follows KEP-5517; `AccountingProfile.upstream_1_36()` behave
 - DIFF: in clusters without the fields, charges are defined in annotations of classes and recorded in
   annotations of pods; upstream has neither (test_a_class_charges_by_its_annotation,
   test_charges_in_an_annotation_are_counted).
-- DIFF: a claim that several pods of a node use in spite of this is charged to the node once; upstream
-  charges it for every pod (test_a_claim_of_two_pods_is_charged_once).
 - DIFF: a device that is allocated with admin access charges nothing: it is observed, not used; upstream
   charges it like any other (test_admin_access_charges_nothing).
 """
@@ -62,7 +60,7 @@ class AccountingProfile:
     charge_admin_access: bool = False  #: charge devices that are allocated with admin access
     annotations: bool = True  #: read annotations of classes and pods, for clusters without the fields
     sharing: SharingCheck = SharingCheck.BY_EITHER
-    charge_shared_once: bool = True  #: count a claim of several pods once, even if it must not be shared
+    charge_shared_once: bool = False  #: count a claim of several pods once, even if it must not be shared
     share_per_claim: bool = False  #: pods may share AddPerClaim claims; the node is charged once
     budget_limits: bool = False  #: pod-level limits must cover claims too, as in 1.37
 
@@ -101,7 +99,6 @@ _UPSTREAM_1_36 = AccountingProfile(
     distinct_containers=False,
     policies=False,
     keep_assumed_charges=False,
-    charge_shared_once=False,
     charge_admin_access=True,
     annotations=False,
     sharing=SharingCheck.BY_CONSUMERS,
@@ -113,7 +110,6 @@ _UPSTREAM_1_37 = AccountingProfile(
     distinct_containers=False,
     policies=False,
     keep_assumed_charges=False,
-    charge_shared_once=False,
     charge_admin_access=True,
     annotations=False,
     sharing=SharingCheck.BY_RESERVATION,

@@ -92,10 +92,11 @@ def test_a_pool_counts_once_for_all_its_pods(number: int) -> None:
         "drawn": {"cpu": "1"},
     }
     pods = [charged(f"p{i}", pool) for i in range(number)]
-    assert used(quota("requests.cpu"), NamespaceObjects(pods=pods)) == {"requests.cpu": "20"}
+    gates = Gates.of({"DRANodeAllocatableResourcesQuota": True})
+    assert used(quota("requests.cpu"), NamespaceObjects(pods=pods, gates=gates)) == {"requests.cpu": "20"}
     replace = msgspec.structs.replace
     ended = [replace(each, status=replace(each.status, phase="Failed")) for each in pods]
-    rest = NamespaceObjects(pods=[*ended, charged("z", pool)])
+    rest = NamespaceObjects(pods=[*ended, charged("z", pool)], gates=gates)
     assert used(quota("requests.cpu"), rest) == {"requests.cpu": "20"}, "the first that is left counts"
 
 

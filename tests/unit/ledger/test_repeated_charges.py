@@ -20,6 +20,8 @@ from plimsoll.ledger.units import to_units
 from tests.build import container, node, pod
 from tests.sizes import examples
 
+COUNTED_ONCE = AccountingProfile(charge_shared_once=True)
+
 
 def charge(amount: str = "4", policy: str = "", name: str = "c") -> ChargedClaim:
     return ChargedClaim(
@@ -42,7 +44,7 @@ def user(name: str, cpu: str = "1", **spec: Any) -> Pod:
     ],
 )
 def test_a_claim_of_two_pods_is_charged_once(policy: str, expected: int) -> None:
-    ledger = NodeLedger(node())
+    ledger = NodeLedger(node(), profile=COUNTED_ONCE)
     one, two = user("p"), user("q", "2")
     ledger.add(one, [charge(policy=policy)])
     before = dict(ledger.requested)
@@ -56,7 +58,7 @@ def test_a_claim_of_two_pods_is_charged_once(policy: str, expected: int) -> None
 
 
 def test_the_remaining_pod_is_charged_when_the_other_goes() -> None:
-    ledger = NodeLedger(node())
+    ledger = NodeLedger(node(), profile=COUNTED_ONCE)
     ledger.add(user("p"), [charge()])
     ledger.add(user("q"), [charge()])
     (line,) = [line for line in ledger.lines() if line.rule is ChargeRule.SHARED]
@@ -74,7 +76,7 @@ def test_upstream_charges_a_claim_for_every_pod() -> None:
 
 def test_pod_level_requests_count_in_full() -> None:
     """A pod-level request is reserved for its pod, whatever claims are within it."""
-    ledger = NodeLedger(node())
+    ledger = NodeLedger(node(), profile=COUNTED_ONCE)
     for name in ("p", "q"):
         ledger.add(user(name, resources={"requests": {"cpu": "5"}}), [charge()])
     assert ledger.requested["cpu"] == 10_000
@@ -94,7 +96,7 @@ AMOUNTS = st.sampled_from(["1", "2", "1500u", "2500m", "3"])
 )
 def test_the_totals_have_each_claim_once(users: list[tuple[str, dict[str, str]]], removed: set[int]) -> None:
     """At least the largest charge of each claim counts; rounding adds less than a unit per pod and claim."""
-    ledger = NodeLedger(node())
+    ledger = NodeLedger(node(), profile=COUNTED_ONCE)
     pods = [user(f"p{number}", cpu) for number, (cpu, _) in enumerate(users)]
     for one, (_, claims) in zip(pods, users, strict=True):
         ledger.add(one, [charge(amount, name=name) for name, amount in claims.items()])

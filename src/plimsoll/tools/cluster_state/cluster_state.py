@@ -7,6 +7,7 @@ that schedules. Nothing is ever written to a cluster.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from difflib import get_close_matches
 from functools import cached_property
 from typing import Any, TypeVar
@@ -42,7 +43,9 @@ class ClusterState:
         """
         self.objects = ClusterObjects() if objects is None else objects
         self.gates = gates or Gates.default()
-        self.profile = profile or AccountingProfile.for_gates(self.gates)
+        # DIFF: a claim that several pods of a node use although it must not be shared is counted once: its
+        # devices exist once. Upstream counts it for every pod (test_a_claim_of_two_pods_is_charged_once).
+        self.profile = profile or replace(AccountingProfile.for_gates(self.gates), charge_shared_once=True)
         self.origin = origin
         #: Mappings that drivers do not publish; None if none are assumed.
         self.assumed_mappings: AssumedMappings | None = None

@@ -19,6 +19,7 @@ from msgspec.structs import replace as with_fields
 
 from plimsoll.api.core import Pod
 from plimsoll.api.meta import Wire
+from plimsoll.api.quantity import ZERO, Quantity
 from plimsoll.errors import InputError
 from plimsoll.tools.cluster_state.files import decode_object
 from plimsoll.tools.cluster_state.kinds import BY_NAME
@@ -164,7 +165,24 @@ def _read_pod(found: ParsedObject, namespace: str) -> Pod:
         raise InputError(
             f"{found.where}: Pod {pod.metadata.name}: spec.containers: at least one container is required"
         )
+    for path, amount in _amounts(pod):
+        if amount < ZERO:
+            raise InputError(f"{found.where}: Pod {pod.metadata.name}: {path}: {amount} must not be negative")
     return _named(pod, pod.metadata.name)
+
+
+def _amounts(pod: Pod) -> Iterator[tuple[str, Quantity]]:
+    """Yield the requested amounts of a pod with their fields."""
+    spec = pod.spec
+    requests = [("spec.overhead", spec.overhead)]
+    if spec.resources is not None:
+        requests.append(("spec.resources.requests", spec.resources.requests))
+    for group, containers in (("initContainers", spec.init_containers), ("containers", spec.containers)):
+        for index, each in enumerate(containers):
+            requests.append((f"spec.{group}[{index}].resources.requests", each.resources.requests))
+    for path, amounts in requests:
+        for name, amount in amounts.items():
+            yield f"{path}.{name}", amount
 
 
 def _check_name(found: ParsedObject) -> None:

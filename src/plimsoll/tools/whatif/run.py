@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from plimsoll.api.core import Node
 from plimsoll.scheduler.profile import SchedulerProfile
 from plimsoll.tools.cluster_state import ClusterState
 from plimsoll.tools.cluster_state.files import ProgressCallback, no_progress
@@ -73,6 +74,7 @@ def run_whatif(
                 displaced=displaced,
                 drains=bool(plan.drain),
                 evicted=after.evicted,
+                nodes={node.metadata.name for node in after.cluster_state.objects.all(Node)},
             ),
             fragments=(fragments_before, find_fragments(after.cluster_state.snapshot, free_after)),
             evicted=after.evicted,

@@ -94,8 +94,9 @@ def judge(
     displaced: Collection[Name],
     drains: bool,
     evicted: Iterable[EvictedPod],
+    nodes: Collection[str],
 ) -> WhatifVerdict:
-    """Answer a plan from the states without and with it.
+    """Answer a plan from the states without and with it; `nodes` are the nodes with it.
 
     `added` and `displaced` are the pods that the plan adds and evicts, `evicted` those evicted in the end.
     """
@@ -118,8 +119,9 @@ def judge(
     gone = {name for name in asked if after.get(name, _ABSENT).gone}
     return WhatifVerdict(
         about,
-        scheduled=_ordered(name for name in asked - gone if after[name].node),
-        pending=_ordered(name for name in asked - gone if not after[name].node),
+        # An added pod may name a node that does not exist: it will never run.
+        scheduled=_ordered(name for name in asked - gone if after[name].node in nodes),
+        pending=_ordered(name for name in asked - gone if after[name].node not in nodes),
         deleted=_ordered(gone),
         preempted=_ordered(preempted),
         newly_pending=_ordered(
