@@ -20,6 +20,7 @@ import pytest
 import yaml
 
 from plimsoll.tools.cluster_state import Source, read_cluster_state
+from tests.directories import short_directory
 from tests.questions.asking import COMMANDS, ask
 from tests.real.kubelet_sums import amount_of, sums_of
 from tests.real.oracle import ON, PROGRAMS, Decision, Oracle, run_oracle
@@ -188,9 +189,10 @@ def test_a_dump_can_be_restored(tmp_path: Path) -> None:
             (tmp_path / "dump.yaml").write_bytes(oracle.dump())
 
     asyncio.run(run())
-    words: list[Any] = ["up", "--data", tmp_path / "data", "-f", tmp_path / "dump.yaml", "--once"]
-    words += ["--runtime", "none", "--no-driver", "--listen", "127.0.0.1:0", "--dashboard", "127.0.0.1:0"]
-    command = [sys.executable, "-m", "plimsoll.cli.main", *map(str, words)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    with short_directory() as directory:
+        words: list[Any] = ["up", "--data", directory / "data", "-f", tmp_path / "dump.yaml", "--once"]
+        words += ["--runtime", "none", "--no-driver", "--listen", "127.0.0.1:0", "--dashboard", "127.0.0.1:0"]
+        command = [sys.executable, "-m", "plimsoll.cli.main", *map(str, words)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "Traceback" not in done.stdout + done.stderr
