@@ -29,7 +29,7 @@ The default profile follows KEP-5517; `AccountingProfile.upstream_1_36()` behave
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import Enum
 
 from plimsoll.api.forms import Form
@@ -71,7 +71,7 @@ class AccountingProfile:
     @staticmethod
     def for_gates(gates: Gates) -> AccountingProfile:
         """Return Plimsoll's rules as the feature gates select them."""
-        return replace(_DEFAULT, share_per_claim=gates.enabled("SharedClaimCharges"))
+        return _SHARING if gates.enabled("SharedClaimCharges") else _DEFAULT
 
     @staticmethod
     def upstream_1_36() -> AccountingProfile:
@@ -90,6 +90,7 @@ class AccountingProfile:
 
 
 _DEFAULT = AccountingProfile()
+_SHARING = AccountingProfile(share_per_claim=True)
 _UPSTREAM_1_36 = AccountingProfile(
     name="upstream-1.36",
     exact_devices=False,

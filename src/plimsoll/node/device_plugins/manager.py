@@ -2,9 +2,10 @@
 
 Plugins register on a socket of the node and stream the devices of one extended resource each. Their number is
 the node's capacity, the healthy ones are allocatable. Containers that limit the resource get devices before
-their pod's sandbox is created, and keep them until the pod has released everything. Guarantees that a device
-belongs to one pod at a time, also across restarts of the agent, and that an unregistered plugin keeps no pod
-from terminating.
+their pod's sandbox is created, and keep them until the pod has released everything. A device belongs to one
+pod at a time, also across restarts of the agent. If the checkpoint is lost, the devices of running containers
+are unknown until they are created again, as with a kubelet. An unregistered plugin keeps no pod from
+terminating.
 
 DIFF: a pod whose devices cannot be allocated waits and is retried; a kubelet fails it with
 UnexpectedAdmissionError (test_a_pod_waits_for_its_devices).
