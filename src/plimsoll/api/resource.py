@@ -46,9 +46,15 @@ class CapacityRequestPolicyRange(Wire, frozen=True):
 
 
 class CapacityRequestPolicy(Wire, frozen=True):
+    """`zero_consumption` and `request_policy_name` are ideas of KEP-5075, "Future Possibilities":
+    `api/request_policies.py` replaces them.
+    """
+
     default: Quantity | None = None
     valid_values: tuple[Quantity, ...] = ()
     valid_range: CapacityRequestPolicyRange | None = None
+    zero_consumption: bool | None = None
+    request_policy_name: str | None = None
 
 
 class DeviceCapacity(Wire, frozen=True):
@@ -127,6 +133,7 @@ class Device(Wire, frozen=True):
     name: str = ""
     attributes: dict[str, DeviceAttribute] = {}
     capacity: dict[str, DeviceCapacity] = {}
+    request_policies: dict[str, CapacityRequestPolicy] = {}
     consumes_counters: tuple[DeviceCounterConsumption, ...] = ()
     node_name: str | None = None
     node_selector: NodeSelector | None = None

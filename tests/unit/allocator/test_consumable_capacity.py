@@ -436,3 +436,32 @@ def test_the_documented_devices_are_read() -> None:
     assert entry.request_policy is not None
     assert entry.request_policy.valid_range is not None
     assert str(entry.request_policy.valid_range.step) == "8"
+
+
+# -- request policies without consumption, and by name
+
+
+def test_zero_consumption_lets_any_number_of_claims_share_a_capacity() -> None:
+    slices = one(capacity={"mem": capacity("4", zeroConsumption=True)})
+    free = claim("c", exactly())
+    outcome = attempt(slices, free, free, free)
+    assert picked(outcome) == [["d0"]] * 3
+    assert consumed(outcome) == [{"mem": "0"}] * 3
+    assert isinstance(attempt(slices, claim("c", exactly(capacity={"mem": "1"}))), Refusal)
+
+
+def test_capacities_share_a_policy_by_name() -> None:
+    steps = {"default": "2", "validRange": {"min": "2", "step": "2"}}
+    named = {"in": capacity("8", requestPolicyName="steps"), "out": capacity("6", requestPolicyName="steps")}
+    slices = one(capacity=named, requestPolicies={"steps": steps})
+    plain = one(capacity={"in": capacity("8", **steps), "out": capacity("6", **steps)})
+    for requests in ({}, {"in": "3"}, {"in": "3", "out": "5"}):
+        wanted = claim("c", exactly(capacity=requests))
+        assert consumed(attempt(slices, wanted)) == consumed(attempt(plain, wanted))
+    assert isinstance(attempt(slices, claim("c", exactly(capacity={"out": "7"}))), Refusal)
+    assert consumed(attempt(slices, claim("c", exactly(capacity={"in": "3"})))) == [{"in": "4", "out": "2"}]
+
+
+def test_a_policy_of_unknown_name_consumes_the_full_capacity() -> None:
+    slices = one(capacity={"mem": capacity("4", requestPolicyName="gone")})
+    assert consumed(attempt(slices, claim("c", exactly()))) == [{"mem": "4"}]

@@ -14,6 +14,7 @@ import msgspec
 
 from plimsoll.api.codec import encode
 from plimsoll.api.identity import PoolId
+from plimsoll.api.request_policies import resolve_request_policies
 from plimsoll.api.resource import Device, DeviceTaintRule, ResourceSlice
 from plimsoll.cel import Selector, SelectorMatches, flatten, match_all
 from plimsoll.cel.static.environment import Environment
@@ -52,7 +53,7 @@ class SliceView:
 
     def __init__(self, slice: ResourceSlice, devices: tuple[Device, ...] | None = None) -> None:
         self.slice = slice
-        self.devices = devices if devices is not None else slice.spec.devices or ()
+        self.devices = resolve_request_policies(slice.spec.devices or () if devices is None else devices)
         self.pool = PoolId(slice.spec.driver, slice.spec.pool.name)
         #: Whether it has counters instead of devices.
         self.is_counters = bool(slice.spec.shared_counters)

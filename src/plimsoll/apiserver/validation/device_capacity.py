@@ -1,5 +1,8 @@
 """Validation of device capacities and their request policies (docs/spec/api.md, "ResourceSlice"; KEP-5075).
 
+`zeroConsumption`, `requestPolicyName` and the `requestPolicies` of a device are ideas of KEP-5075, "Future
+Possibilities"; no version of Kubernetes has them (docs/allocation.md).
+
 - DIFF: a step that is not positive is rejected; Kubernetes 1.36 panics on a step of zero and accepts a
   negative one (test_step_must_be_positive).
 - DIFF: a negative min and a requestPolicy without any field are rejected, as in KEP-5075; Kubernetes 1.36
@@ -8,18 +11,28 @@
 
 from __future__ import annotations
 
+from plimsoll.api.names import LABEL_MAX
 from plimsoll.api.quantity import ZERO, Quantity
-from plimsoll.api.resource import CapacityRequestPolicy, CapacityRequestPolicyRange, DeviceCapacity
+from plimsoll.api.resource import (
+    CapacityRequestPolicy,
+    CapacityRequestPolicyRange,
+    Device,
+    DeviceCapacity,
+)
 from plimsoll.apiserver.validation.field_errors import (
     FieldErrors,
     FieldPath,
     forbidden,
     invalid,
+    not_found,
     required,
+    validate_map,
     validate_set,
 )
+from plimsoll.apiserver.validation.name_formats import validate_label
 
 VALUES_MAX = 10
+POLICIES_MAX = 8
 
 
 def validate_exclusive_capacity(capacity: DeviceCapacity, path: FieldPath) -> FieldErrors:
@@ -28,16 +41,61 @@ def validate_exclusive_capacity(capacity: DeviceCapacity, path: FieldPath) -> Fi
         yield forbidden(path.child("requestPolicy"), "needs allowMultipleAllocations: true on the device")
 
 
-def validate_shared_capacity(capacity: DeviceCapacity, path: FieldPath) -> FieldErrors:
+def validate_shared_capacity(device: Device, capacity: DeviceCapacity, path: FieldPath) -> FieldErrors:
     """Validate a capacity of a device that several claims can share."""
-    if capacity.request_policy is not None:
-        at = path.child("requestPolicy")
-        yield from _validate_policy(capacity.request_policy, capacity.value or ZERO, at)
+    policy = capacity.request_policy
+    if policy is None:
+        return
+    at = path.child("requestPolicy")
+    name = policy.request_policy_name
+    if name is None:
+        yield from _validate_policy(policy, capacity.value or ZERO, at)
+    elif policy != CapacityRequestPolicy(request_policy_name=name):
+        yield forbidden(at, "must have nothing else if it has a requestPolicyName")
+    elif name not in device.request_policies:
+        yield not_found(at.child("requestPolicyName"), name, "must be one of the device's requestPolicies")
+
+
+def validate_request_policies(device: Device, path: FieldPath) -> FieldErrors:
+    """Validate the request policies that capacities of a device refer to by name."""
+    if device.request_policies and not device.allow_multiple_allocations:
+        yield forbidden(path, "needs allowMultipleAllocations: true on the device")
+        return
+
+    def validate_named(entry: tuple[str, CapacityRequestPolicy], at: FieldPath) -> FieldErrors:
+        name, policy = entry
+        values = [
+            capacity.value or ZERO
+            for capacity in device.capacity.values()
+            if capacity.request_policy is not None and capacity.request_policy.request_policy_name == name
+        ]
+        if policy.request_policy_name is not None:
+            yield forbidden(at.child("requestPolicyName"), "must not refer to another policy")
+        elif not values:
+            yield invalid(at, name, "must be the requestPolicyName of at least one capacity")
+        else:
+            # A policy that suits the smallest capacity suits all of them.
+            yield from _validate_policy(policy, min(values), at)
+
+    yield from validate_map(
+        {name: (name, policy) for name, policy in device.request_policies.items()},
+        POLICIES_MAX,
+        LABEL_MAX,
+        validate_label,
+        validate_named,
+        path,
+    )
 
 
 def _validate_policy(policy: CapacityRequestPolicy, value: Quantity, at: FieldPath) -> FieldErrors:
-    if policy == CapacityRequestPolicy():
-        yield required(at, "must have default, validValues or validRange")
+    if policy.zero_consumption:
+        if policy != CapacityRequestPolicy(zero_consumption=True):
+            yield forbidden(at, "must not have default, validValues or validRange with zeroConsumption")
+        return
+    if policy.zero_consumption is not None:
+        yield invalid(at.child("zeroConsumption"), False, "must be true or left out")
+    if policy in (CapacityRequestPolicy(), CapacityRequestPolicy(zero_consumption=False)):
+        yield required(at, "must have default, validValues, validRange, zeroConsumption or requestPolicyName")
     if policy.valid_values and policy.valid_range is not None:
         yield forbidden(at, "must have validValues or validRange, not both")
     elif policy.valid_values or policy.valid_range is not None:

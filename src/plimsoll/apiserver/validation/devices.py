@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from plimsoll.api.names import LABEL_MAX
 from plimsoll.api.resource import Counter, Device, DeviceCounterConsumption
 from plimsoll.apiserver.validation.device_attributes import count_values, is_plain, validate_attribute
 from plimsoll.apiserver.validation.device_capacity import (
     validate_exclusive_capacity,
+    validate_request_policies,
     validate_shared_capacity,
 )
 from plimsoll.apiserver.validation.device_taints import validate_taint
@@ -68,10 +70,14 @@ def validate_device(
         None,
         _LONGEST_KEY,
         validate_qualified_name,
-        validate_shared_capacity if device.allow_multiple_allocations else validate_exclusive_capacity,
+        partial(validate_shared_capacity, device)
+        if device.allow_multiple_allocations
+        else validate_exclusive_capacity,
         path.child("capacity"),
         lambda capacity: capacity.request_policy is None,
     )
+    if device.request_policies:
+        yield from validate_request_policies(device, path.child("requestPolicies"))
     if device.taints and (old is None or not semantic_equal(old.taints, device.taints)):
         yield from validate_list(device.taints, TAINTS_MAX, validate_taint, path.child("taints"))
     if device.consumes_counters:

@@ -65,7 +65,11 @@ _DEVICE_FORMS = tuple(
 )
 _LISTS = tuple(f"spec.devices[].attributes{{}}.{name}" for name in ("bools", "ints", "strings", "versions"))
 _PER_DEVICE_NODES = tuple(f"spec.devices[].{name}" for name in ("nodeName", "nodeSelector", "allNodes"))
-_SHARING = ("spec.devices[].allowMultipleAllocations", "spec.devices[].capacity{}.requestPolicy")
+_SHARING = (
+    "spec.devices[].allowMultipleAllocations",
+    "spec.devices[].capacity{}.requestPolicy",
+    "spec.devices[].requestPolicies",
+)
 _BINDING = ("spec.devices[].bindingConditions", "spec.devices[].bindingFailureConditions")
 
 _SLICE = (

@@ -128,6 +128,7 @@ def _build_partition(
         attributes={**full.attributes, "profile": ("string", "{profile}"), "parent": ("string", "{parent}")}
         | dict(own.attributes),
         capacity=own.capacity,
+        request_policies={**full.request_policies, **own.request_policies},
         multiple=own.multiple,
         node_resources=own.node_resources,
         taints=(*full.taints, *own.taints),
@@ -188,7 +189,8 @@ def _build_device(
         if plan.policy is not None:
             if not shape.multiple:
                 raise ConfigError(f"{at}.requestPolicy: needs allowMultipleAllocations: true on the device")
-            entry["requestPolicy"] = _fill_policy(plan.policy, variables, f"{at}.requestPolicy")
+            policy = _find_policy(plan.policy, shape, f"{at}.requestPolicy")
+            entry["requestPolicy"] = _fill_policy(policy, variables, f"{at}.requestPolicy")
         tree.setdefault("capacity", {})[key] = entry
     if consumes:
         tree["consumesCounters"] = [
@@ -329,6 +331,20 @@ def _fill_strings(tree: Mapping[str, Any], variables: Mapping[str, Value], where
         else:
             found[key] = _fill(value, variables, f"{where}.{key}") if isinstance(value, str) else value
     return found
+
+
+def _find_policy(policy: Mapping[str, Any], shape: DeviceShape, where: str) -> Mapping[str, Any]:
+    """Return a request policy in the form that every API server stores."""
+    name = policy.get("requestPolicyName")
+    if name is not None:
+        if name not in shape.request_policies:
+            raise ConfigError(f"{where}.requestPolicyName: {name!r} is not one of the requestPolicies")
+        policy = shape.request_policies[name]
+        if "requestPolicyName" in policy:
+            raise ConfigError(f"requestPolicies.{name}.requestPolicyName: must not refer to another policy")
+    if policy.get("zeroConsumption"):
+        return {"default": "0", "validValues": ["0"]}
+    return policy
 
 
 def _fill_policy(tree: Any, variables: Mapping[str, Value], where: str) -> Any:

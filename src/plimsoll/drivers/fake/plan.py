@@ -141,6 +141,8 @@ class DeviceShape:
 
     attributes: Mapping[str, Attribute] = field(default_factory=dict)
     capacity: Mapping[str, Annotated[CapacityPlan, _read_capacity]] = field(default_factory=dict)
+    #: By name, for capacities with a requestPolicyName.
+    request_policies: Mapping[str, RequestPolicyTree] = field(default_factory=dict)
     multiple: bool = field(default=False, metadata={"name": "allowMultipleAllocations"})
     node_resources: Mapping[str, Annotated[NodeResource, _read_resource]] = field(default_factory=dict)
     taints: _Rules[DeviceTaintPlan] = ()

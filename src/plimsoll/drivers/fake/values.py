@@ -159,6 +159,8 @@ class _RequestPolicy(Config, frozen=True, kw_only=True, omit_defaults=True):
     default: Amount | None = None
     valid_values: Annotated[tuple[Amount, ...], Meta(min_length=1)] | None = None
     valid_range: _ValidRange | None = None
+    zero_consumption: bool = False
+    request_policy_name: str = ""
 
 
 def _read_tree(value: Any, kind: type[Config]) -> dict[str, Any]:
@@ -176,7 +178,11 @@ def _read_device_node(value: Any) -> dict[str, Any]:
 
 
 def _read_request_policy(value: Any) -> dict[str, Any]:
-    return _read_tree(value, _RequestPolicy)
+    tree = _read_tree(value, _RequestPolicy)
+    for name in ("zeroConsumption", "requestPolicyName"):
+        if name in tree and len(tree) > 1:
+            raise DecodeError("must be the only field of the request policy", name)
+    return tree
 
 
 #: Mappings with the keys of CDI or of the API.

@@ -16,6 +16,7 @@ from plimsoll.allocator.devices.slices import SliceView
 from plimsoll.api.core import Node, Pod
 from plimsoll.api.identity import DeviceId, PoolId
 from plimsoll.api.pod_claims import resolve_claim_names
+from plimsoll.api.request_policies import resolve_request_policies
 from plimsoll.api.resource import (
     Device,
     DeviceClass,
@@ -158,7 +159,7 @@ class AuditFacts:
                 pool.old.append(each)
                 continue
             pool.slices.append(each)
-            for device in spec.devices or ():
+            for device in resolve_request_policies(spec.devices or ()):
                 pool.devices.setdefault(device.name, (each, device))
         return dict(sorted(found.items()))
 

@@ -142,6 +142,46 @@ def test_a_request_policy_must_not_be_empty() -> None:
     assert field_errors(shared_slice({"default": "1"})) == []
 
 
+@pytest.mark.parametrize(
+    ("policy", "errors"),
+    [
+        ({"zeroConsumption": True}, []),
+        ({"zeroConsumption": True, "default": "0"}, [" Forbidden"]),
+        ({"zeroConsumption": True, "validRange": {"min": "1"}}, [" Forbidden"]),
+        ({"zeroConsumption": False, "default": "1"}, [".zeroConsumption Invalid"]),
+        ({"zeroConsumption": False}, [" Required", ".zeroConsumption Invalid"]),
+        ({"requestPolicyName": "other"}, [".requestPolicyName NotFound"]),
+    ],
+)
+def test_zero_consumption_excludes_other_fields(policy: dict[str, Any], errors: list[str]) -> None:
+    assert field_errors(shared_slice(policy)) == [f"{POLICY}{error}" for error in errors]
+
+
+def _named(policies: dict[str, Any], *, shared: bool = True, **own: Any) -> list[str]:
+    """Return the errors of a device with two capacities, of 10 and 4, that use the policy `steps`."""
+    policy = {"requestPolicyName": "steps", **own}
+    capacity = {name: {"value": value, "requestPolicy": policy} for name, value in (("a", "10"), ("b", "4"))}
+    fields = {"requestPolicies": policies, "capacity": capacity, "allowMultipleAllocations": shared}
+    return field_errors(_device(fields))
+
+
+def test_a_named_policy_must_suit_every_capacity_that_uses_it() -> None:
+    at = f"{AT}.requestPolicies"
+    assert _named({"steps": _range(min="1", max="4")}) == []
+    assert _named({"steps": {"zeroConsumption": True}}) == []
+    assert _named({"steps": _range(min="1", max="5")}) == [f"{at}[steps].validRange.max Invalid"]
+    assert _named({"steps": {}}) == [f"{at}[steps] Required"]
+    assert _named({"steps": {"requestPolicyName": "steps"}}) == [f"{at}[steps].requestPolicyName Forbidden"]
+    assert _named({"steps": _range(min="1"), "spare": _range(min="1")}) == [f"{at}[spare] Invalid"]
+    assert _named({"steps": _range(min="1")}, default="1") == [
+        f"{AT}.capacity[a].requestPolicy Forbidden",
+        f"{AT}.capacity[b].requestPolicy Forbidden",
+    ]
+    assert f"{at} Forbidden" in _named({"steps": _range(min="1")}, shared=False)
+    many = {f"p{i}": _range(min="1") for i in range(9)}
+    assert f"{at} TooMany" in _named({"steps": _range(min="1"), **many})
+
+
 @pytest.mark.parametrize("field", ["nodeAllocatableResourceMappings", "nativeResourceMappings"])
 def test_pods_cannot_be_mapped(field: str) -> None:
     mapping = {"quantityFrom": {"perInstanceQuantity": "1"}} if field.startswith("native") else {}

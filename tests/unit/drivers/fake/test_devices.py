@@ -13,6 +13,7 @@ from plimsoll.api.forms import Form
 from plimsoll.api.quantity import ZERO
 from plimsoll.drivers.fake.device_file import find_drivers, parse_drivers
 from plimsoll.drivers.fake.devices import FakeInventory, fill_edits, make_devices
+from plimsoll.errors import InputError
 from plimsoll.tools.check import check_object
 from plimsoll.tools.device_file_check import check_plan, slice_trees
 from tests.sizes import examples
@@ -91,6 +92,49 @@ def test_shared_capacity_with_its_policy() -> None:
         "max": "10G",
         "step": "1G",
     }
+
+
+def test_request_policies_are_published_in_the_plain_form() -> None:
+    template = {
+        "name": "nic-{i}",
+        "allowMultipleAllocations": True,
+        "requestPolicies": {"steps": {"default": "{i+1}G", "validRange": {"min": "1G", "step": "1G"}}},
+        "capacity": {
+            "in": {"value": "10G", "requestPolicy": {"requestPolicyName": "steps"}},
+            "out": {"value": "5G", "requestPolicy": {"requestPolicyName": "steps"}},
+            "sessions": {"value": "1", "requestPolicy": {"zeroConsumption": True}},
+        },
+    }
+    tree = arrange(template).devices["nic-0"].tree
+    steps = {"default": "1G", "validRange": {"min": "1G", "step": "1G"}}
+    assert {name: entry["requestPolicy"] for name, entry in tree["capacity"].items()} == {
+        "in": steps,
+        "out": steps,
+        "sessions": {"default": "0", "validValues": ["0"]},
+    }
+    assert "requestPolicies" not in tree
+
+
+@pytest.mark.parametrize(
+    ("policies", "policy", "error"),
+    [
+        ({}, {"requestPolicyName": "x"}, "requestPolicyName: 'x' is not one of the requestPolicies"),
+        ({"x": {"requestPolicyName": "y"}}, {"requestPolicyName": "x"}, "must not refer to another policy"),
+        ({}, {"zeroConsumption": True, "default": 1}, "must be the only field"),
+        ({}, {"zeroConsumption": "yes"}, "zeroConsumption"),
+    ],
+)
+def test_request_policies_that_are_invalid(
+    policies: dict[str, Any], policy: dict[str, Any], error: str
+) -> None:
+    template = {
+        "name": "nic-{i}",
+        "allowMultipleAllocations": True,
+        "requestPolicies": policies,
+        "capacity": {"in": {"value": "10G", "requestPolicy": policy}},
+    }
+    with pytest.raises(InputError, match=error):
+        arrange(template)
 
 
 def test_partitions_share_the_counters_of_their_device() -> None:

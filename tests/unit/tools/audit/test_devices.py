@@ -116,6 +116,12 @@ def test_an_amount_that_the_policy_does_not_allow(policy: Tree, amount: str, exp
     assert found("PLM024", policed(policy), claim("c", share("4"))) == []
 
 
+def test_an_amount_of_a_capacity_with_zero_consumption() -> None:
+    finding = only("PLM024", policed({"zeroConsumption": True}), claim("c", share("3")))
+    assert finding.message.endswith("not a valid value; the largest is 0")
+    assert found("PLM024", policed({"zeroConsumption": True}), claim("c", share("0"))) == []
+
+
 def test_a_missing_capacity() -> None:
     finding = only("PLM024", slice_of(device("cpus"), driver="dra.cpu"), claim("c", share("4")))
     assert "which device cpus does not have" in finding.message

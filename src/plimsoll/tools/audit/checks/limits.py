@@ -22,7 +22,7 @@ from plimsoll.api.resource import (
     ResourceSlice,
 )
 from plimsoll.apiserver.validation.claim_configuration import CONFIGURATIONS_MAX, REQUESTS_MAX
-from plimsoll.apiserver.validation.device_capacity import VALUES_MAX
+from plimsoll.apiserver.validation.device_capacity import POLICIES_MAX, VALUES_MAX
 from plimsoll.apiserver.validation.device_selectors import SELECTORS_MAX
 from plimsoll.apiserver.validation.devices import (
     CONDITIONS_MAX,
@@ -235,6 +235,7 @@ def _slice_lists(each: ResourceSlice) -> Iterator[_ListLength]:
         yield _ListLength((*path, ".taints"), len(device.taints), TAINTS_MAX)
         yield _ListLength((*path, ".consumesCounters"), len(device.consumes_counters), CONSUMPTIONS_MAX)
         yield _ListLength((*path, ".bindingConditions"), len(device.binding_conditions), CONDITIONS_MAX)
+        yield _ListLength((*path, ".requestPolicies"), len(device.request_policies), POLICIES_MAX)
         for name, entry in device.capacity.items():
             if entry.request_policy is not None:
                 own = (*path, ".capacity[", name, "].requestPolicy.validValues")
