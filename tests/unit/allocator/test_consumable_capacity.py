@@ -453,7 +453,7 @@ def test_zero_consumption_lets_any_number_of_claims_share_a_capacity() -> None:
 def test_capacities_share_a_policy_by_name() -> None:
     steps = {"default": "2", "validRange": {"min": "2", "step": "2"}}
     named = {"in": capacity("8", requestPolicyName="steps"), "out": capacity("6", requestPolicyName="steps")}
-    slices = one(capacity=named, requestPolicies={"steps": steps})
+    slices = one(capacity=named, fields={"requestPolicies": {"steps": steps}})
     plain = one(capacity={"in": capacity("8", **steps), "out": capacity("6", **steps)})
     for requests in ({}, {"in": "3"}, {"in": "3", "out": "5"}):
         wanted = claim("c", exactly(capacity=requests))
