@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from plimsoll.api import codec
+from plimsoll.api.resource import ResourceSlice
 from plimsoll.client.client import Client
 from plimsoll.client.discovery import discover
 from plimsoll.client.endpoints import Endpoint
@@ -44,6 +45,14 @@ class _ListTarget:
         if isinstance(tree, versions.Unconvertible):
             raise DecodeError(tree.why)
         return require_name(codec.convert_fast(tree, self.kind.view))
+
+    def read(self, raw: bytes, objects: ClusterObjects) -> Any:
+        """Decode an object; record in `objects` which of its fields are ignored."""
+        thing = self.decode(raw)
+        if self.kind.view is ResourceSlice:
+            ignored = find_ignored_fields_in_json(self.kind, raw, self.endpoint.api_version)
+            objects.set_ignored_fields(thing.metadata.name, ignored)
+        return thing
 
 
 async def read_live(
@@ -85,9 +94,7 @@ async def _read(
                 with without_collection():
                     for raw in page.items:
                         try:
-                            things.append(place.decode(raw))
-                            ignored = find_ignored_fields_in_json(kind, raw, place.endpoint.api_version)
-                            objects.set_ignored_fields(things[-1].metadata.name, ignored)
+                            things.append(place.read(raw, objects))
                         except DecodeError as error:
                             undecodable.append(str(error))
                 if page.more:
@@ -183,7 +190,7 @@ class _Follower(Informer[Any]):
         super().__init__(
             client,
             place.endpoint,
-            place.decode,
+            lambda raw: place.read(raw, cluster_state.objects),
             namespace=place.namespace,
             optional=not place.kind.needed,
         )

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from plimsoll.api.resource import ResourceSlice
+
 T = TypeVar("T")
 Key = tuple[str, str]
 
@@ -55,9 +57,13 @@ class ClusterObjects:
         """Record which fields of the mappings of a ResourceSlice are ignored."""
         if messages:
             self.ignored_fields[name] = messages
+        else:
+            self.ignored_fields.pop(name, None)
 
     def remove(self, thing: Any) -> None:
         self._kinds.get(type(thing), {}).pop(key_of(thing), None)
+        if isinstance(thing, ResourceSlice):
+            self.ignored_fields.pop(thing.metadata.name, None)
 
     def all(self, kind: type[T]) -> list[T]:
         """Return the objects of a kind in insertion order."""

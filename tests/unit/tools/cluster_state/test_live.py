@@ -204,6 +204,31 @@ def test_changes_arrive_and_watches_reconnect() -> None:
     follow(api_server, cluster_state, scenario)
 
 
+def test_ignored_fields_of_mappings_are_followed() -> None:
+    trees = big_cluster(2, pending=1)
+    api_server = FakeApiServer(trees)
+    cluster_state = ClusterState(read(api_server))
+    slice = next(tree for tree in trees if tree["kind"] == "ResourceSlice")
+    name = slice["metadata"]["name"]
+    mapping = {"nodeAllocatableResourceMappings": {"cpu": {"quantityFrom": {"capacity": "cpu"}}}}
+    device = {**slice["spec"]["devices"][0], **mapping}
+    mixed = {**slice, "spec": {**slice["spec"], "devices": [device]}}
+
+    async def scenario(changes: list[int]) -> None:
+        await until(lambda: bool(changes))
+        assert cluster_state.objects.ignored_fields == {}
+        api_server.emit("MODIFIED", mixed)
+        await until(lambda: name in cluster_state.objects.ignored_fields)
+        api_server.emit("MODIFIED", slice)
+        await until(lambda: name not in cluster_state.objects.ignored_fields)
+        api_server.emit("MODIFIED", mixed)
+        await until(lambda: name in cluster_state.objects.ignored_fields)
+        api_server.emit("DELETED", mixed)
+        await until(lambda: name not in cluster_state.objects.ignored_fields)
+
+    follow(api_server, cluster_state, scenario)
+
+
 def test_objects_deleted_between_list_and_watch_are_removed() -> None:
     trees = big_cluster(2, pending=1)
     api_server = FakeApiServer(trees)
