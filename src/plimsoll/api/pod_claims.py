@@ -1,4 +1,8 @@
-"""ResourceClaims of a pod: their names, owner and reservations."""
+"""ResourceClaims of a pod: their names, owner and reservations.
+
+KEP-5004: for the extended resources of a pod that device classes serve, the scheduler creates one claim,
+which the pod owns and names in `status.extendedResourceClaimStatus`.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +10,15 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from plimsoll.api.core import Pod, PodResourceClaim
+from plimsoll.api.meta import OwnerReference
 from plimsoll.api.resource import DeviceSubRequest, ExactDeviceRequest, ResourceClaim
 from plimsoll.api.storage import PersistentVolumeClaim
 
 _SCHEDULING = "scheduling.k8s.io"
+#: Annotation, "true" on the claim that the scheduler creates for the extended resources of a pod.
+EXTENDED_RESOURCE_CLAIM = "resource.kubernetes.io/extended-resource-claim"
+#: Prefix of the extended resource that every DeviceClass has implicitly.
+DEVICE_CLASS_RESOURCE = "deviceclass.resource.kubernetes.io/"
 
 
 class ClaimName(NamedTuple):
@@ -46,6 +55,20 @@ def resolve_claim_names(pod: Pod) -> dict[str, str]:
     if extended is not None and extended.resource_claim_name:
         names[""] = extended.resource_claim_name
     return names
+
+
+def uses_claims(pod: Pod) -> bool:
+    """Return whether a pod has claims: in its spec, or for its extended resources."""
+    return bool(pod.spec.resource_claims) or pod.status.extended_resource_claim_status is not None
+
+
+def find_requesting_pod(claim: ResourceClaim) -> OwnerReference | None:
+    """Return the pod whose extended resources a claim was created for."""
+    if claim.metadata.annotations.get(EXTENDED_RESOURCE_CLAIM) != "true":
+        return None
+    owner = next((owner for owner in claim.metadata.owner_references if owner.controller), None)
+    is_pod = owner is not None and (owner.api_version, owner.kind) == ("v1", "Pod")
+    return owner if is_pod else None
 
 
 def owner_pod(claim: ResourceClaim) -> tuple[str, str] | None:

@@ -17,6 +17,7 @@ from plimsoll.api.core import Pod
 from plimsoll.api.gates import Gates
 from plimsoll.api.kinds import resource_key
 from plimsoll.api.meta import Wire
+from plimsoll.api.pod_claims import find_requesting_pod
 from plimsoll.api.quantity import Quantity
 from plimsoll.api.quota import CountedService, CountedVolumeClaim, ResourceQuota
 from plimsoll.api.resource import ResourceClaim
@@ -48,7 +49,6 @@ from plimsoll.controllers.quota.usage import (
     QuotaContext,
     compute_usage,
     count_usage,
-    find_requesting_pod,
     pod_usage_with_claims,
 )
 from plimsoll.controllers.shared_informers import ObjectIndex

@@ -13,6 +13,7 @@ from functools import lru_cache
 from typing import TypeAlias
 
 from plimsoll.api.names import label_key
+from plimsoll.api.pod_claims import DEVICE_CLASS_RESOURCE
 from plimsoll.api.quantity import Format, Quantity
 from plimsoll.ledger.amounts import Amounts, is_huge_page
 
@@ -37,6 +38,11 @@ def is_extended_resource(name: str) -> bool:
     if "/" not in name or _NATIVE in name or name.startswith(_REQUESTS):
         return False
     return not label_key(_REQUESTS + name)
+
+
+def is_dra_extended_resource(name: str) -> bool:
+    """Return whether device classes can serve a resource: an extended one, or the implicit one of a class."""
+    return is_extended_resource(name) or name.startswith(DEVICE_CLASS_RESOURCE)
 
 
 @lru_cache(maxsize=4096)

@@ -18,7 +18,7 @@ from plimsoll.scheduler.filters import FILTERS
 from plimsoll.scheduler.filters.filter import Filter
 from plimsoll.scheduler.node_selection import NominationCheck, select_node
 from plimsoll.scheduler.observer import CycleObserver
-from plimsoll.scheduler.pod_claims import PRE_ENQUEUE_REASONS, read_pod_info
+from plimsoll.scheduler.pod_claims import PRE_ENQUEUE_REASONS, STALE_CLAIM, read_pod_info
 from plimsoll.scheduler.pod_info import PodInfo
 from plimsoll.scheduler.profile import DeviceOrder, SchedulerProfile
 from plimsoll.scheduler.reasons import NodeReason
@@ -62,6 +62,8 @@ def schedule_one(
     """
     if observer is not None:
         observer.on_start()
+    if pod_info.stale_claim is not None:
+        return FitError(pod_info, len(snapshot), ((STALE_CLAIM, len(snapshot)),))
     cache = snapshot.index(UnschedulableCache)
     # With devices first, allocating a device may make another choice fit.
     is_cacheable = settings.device_order is DeviceOrder.JOINT

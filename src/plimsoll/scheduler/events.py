@@ -13,7 +13,7 @@ from enum import Enum
 from typing import Any, TypeAlias
 
 from plimsoll.api.core import Namespace, Node, Pod
-from plimsoll.api.pod_claims import resolve_claim_names
+from plimsoll.api.pod_claims import find_requesting_pod, resolve_claim_names, uses_claims
 from plimsoll.api.policy import PodDisruptionBudget
 from plimsoll.api.resource import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
 from plimsoll.api.storage import (
@@ -57,7 +57,8 @@ class NodeUpdate(Enum):
     LABELS = "labels"
     TAINTS = "taints"
     SCHEDULABLE = "schedulable"  #: the node was uncordoned
-    ALLOCATABLE = "allocatable"  #: the allocatable amount of a resource grew
+    #: The allocatable amount of a resource grew, or a node leaves an extended resource to devices now.
+    ALLOCATABLE = "allocatable"
     FEATURES = "features"  #: the declared features changed
 
 
@@ -155,7 +156,7 @@ class ClusterEvent:
     @property
     def releases_devices(self) -> bool:
         """True if a removed pod's devices are free at once; those of a bound pod stay allocated to claims."""
-        return bool(self.old.spec.resource_claims) and not self.old.spec.node_name
+        return uses_claims(self.old) and not self.old.spec.node_name
 
     @property
     def claims(self) -> list[tuple[str, str]]:
@@ -215,7 +216,10 @@ def _classify_node(old: Node | None, new: Node | None, capacity: NodeCapacity | 
     if old.status.declared_features != new.status.declared_features:
         updates.add(NodeUpdate.FEATURES)
     before, after = old.status.allocatable, new.status.allocatable
-    if before != after and any(name not in before or before[name] < have for name, have in after.items()):
+    if before != after and (
+        any(name not in before or before[name] < have for name, have in after.items())
+        or any("/" in name and (name not in after or after[name].is_zero()) for name in before)
+    ):
         updates.add(NodeUpdate.ALLOCATABLE)
     return ClusterEvent(EventKind.NODE_CHANGED, old, new, frozenset(updates)) if updates else None
 
@@ -291,6 +295,8 @@ def _classify_claim(
     after = None if new is None else new.status.allocation
     if before is not None and before != after:
         return ClusterEvent(EventKind.CLAIM_FREED, old, new)
+    if old is not None and new is None and find_requesting_pod(old) is not None:
+        return ClusterEvent(EventKind.CLAIM_FREED, old)  # its pod may be scheduled again
     if new is None:
         return None
     if old is None or _claim_view(old) != _claim_view(new):

@@ -79,8 +79,9 @@ def select_node(
         points = score_points([count_points(pod_info.claims, fit.allocations) for _, _, fit in found])
         totals = [total + ranked * each for total, each in zip(totals, points, strict=True)]
     _, row, fit = found[totals.index(max(totals))]
-    name = snapshot.node(row).metadata.name
-    return Placement(pod_info, row, name, fit.allocations, fit.charged_claims, feasible, searched)
+    node = snapshot.node(row)
+    at_node, name = pod_info.at_node(node), node.metadata.name
+    return Placement(at_node, row, name, fit.allocations, fit.charged_claims, feasible, searched)
 
 
 def _has_lists(pod_info: PodInfo) -> bool:

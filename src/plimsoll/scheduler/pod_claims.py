@@ -13,6 +13,8 @@ from plimsoll.api.core import Pod
 from plimsoll.api.forms import read_device_class
 from plimsoll.api.pod_claims import claim_for_entry, device_requests, is_owned_by
 from plimsoll.api.resource import ResourceClaim
+from plimsoll.scheduler.extended_resource_index import ExtendedResourceClaims, ExtendedResourceClasses
+from plimsoll.scheduler.extended_resources import build_claim, without_claim
 from plimsoll.scheduler.pod_info import PodInfo
 from plimsoll.scheduler.reasons import NodeReason, ReasonMessage, Rule, SharedMessage
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
@@ -27,10 +29,13 @@ class ClaimMessage(ReasonMessage):
     NOT_CREATED = 'pod "{pod}": ResourceClaim not created yet'
     NOT_OWNED = "ResourceClaim {claim} was not created for Pod {pod} (Pod is not owner)"
     DELETED = 'resourceclaim "{claim}" is being deleted'
+    STALE = "cannot schedule extended resource claim"
     CLASS_MISSING = "request {request}: device class {device_class} does not exist"
 
 
 _reason = partial(NodeReason.unresolvable, Rule.DEVICES)
+#: Reason for a pod whose earlier binding left a claim for extended resources.
+STALE_CLAIM = _reason(ClaimMessage.STALE)
 #: Maximum number of consumers of a claim.
 RESERVED_MAX = 256
 #: Reasons that keep a pod out of the active queue until its claim changes.
@@ -47,16 +52,45 @@ PRE_ENQUEUE_REASONS = frozenset(
 
 def read_pod_info(pod: Pod, snapshot: Snapshot) -> PodInfo | NodeReason:
     """Return a pod with its claims, or the reason why it cannot be scheduled yet."""
-    if not pod.spec.resource_claims or not snapshot.gates.enabled("DynamicResourceAllocation"):
+    if not snapshot.gates.enabled("DynamicResourceAllocation"):
         return PodInfo(pod, (), snapshot.options)
-    claims = find_claims(pod, snapshot)
-    if isinstance(claims, NodeReason):
-        return claims
+    claims: tuple[ResourceClaim, ...] = ()
+    if pod.spec.resource_claims:
+        found = find_claims(pod, snapshot)
+        if isinstance(found, NodeReason):
+            return found
+        claims = found
     for claim in claims:
         problem = _in_use(claim, pod, snapshot) or _unusable_class(claim, snapshot)
         if problem is not None:
             return problem
-    return PodInfo(pod, claims, snapshot.options)
+    if not snapshot.gates.enabled("DRAExtendedResource"):
+        return PodInfo(pod, claims, snapshot.options)
+    return _read_extended_resources(pod, claims, snapshot)
+
+
+def _read_extended_resources(
+    pod: Pod, claims: tuple[ResourceClaim, ...], snapshot: Snapshot
+) -> PodInfo | NodeReason:
+    """Return a pod with its claims and the one for its extended resources that device classes serve."""
+    stale_claim = snapshot.index(ExtendedResourceClaims).find(pod)
+    classes = snapshot.index(ExtendedResourceClasses).serving(pod)
+    if not classes:
+        unclaimed = without_claim(pod)
+        return PodInfo(unclaimed, claims, snapshot.options, stored=pod, stale_claim=stale_claim)
+    claimed, claim = build_claim(pod, classes)
+    if claim is not None:
+        if (problem := _unusable_class(claim, snapshot)) is not None:
+            return problem
+        claims = (*claims, claim)
+    return PodInfo(
+        claimed,
+        claims,
+        snapshot.options,
+        stored=pod,
+        extended_classes=classes,
+        stale_claim=stale_claim,
+    )
 
 
 def find_claims(pod: Pod, snapshot: Snapshot) -> tuple[ResourceClaim, ...] | NodeReason:

@@ -6,20 +6,58 @@ from collections.abc import Mapping
 from functools import cached_property
 
 from plimsoll.api.codec import encode
-from plimsoll.api.core import Pod
+from plimsoll.api.core import Node, Pod
 from plimsoll.api.resource import ResourceClaim
 from plimsoll.ledger.node_ledger import pod_key
 from plimsoll.ledger.requests import PodResourcesOptions, pod_requests
 from plimsoll.ledger.units import to_units
+from plimsoll.scheduler.extended_resources import build_claim, is_in_memory, provided_by
 
 
 class PodInfo:
-    """Pod with its distinct claims, in the order of its spec, and derived values."""
+    """Pod with its distinct claims, in the order of its spec, and derived values.
 
-    def __init__(self, pod: Pod, claims: tuple[ResourceClaim, ...], options: PodResourcesOptions) -> None:
+    The claim for extended resources that device classes serve comes last. It exists only in memory, and the
+    status of `pod` refers to it; `stored` is the pod as the API server has it. A node that advertises such a
+    resource itself needs another claim, or none (`at_node`).
+    """
+
+    def __init__(
+        self,
+        pod: Pod,
+        claims: tuple[ResourceClaim, ...],
+        options: PodResourcesOptions,
+        *,
+        stored: Pod | None = None,
+        extended_classes: Mapping[str, str] | None = None,
+        stale_claim: ResourceClaim | None = None,
+    ) -> None:
         self.pod = pod
         self.claims = claims
         self.options = options
+        self.stored = stored or pod
+        #: Device classes by the extended resource that they serve for the pod.
+        self.extended_classes = extended_classes or {}
+        #: Claim for extended resources that an interrupted binding left; it must be deleted first.
+        self.stale_claim = stale_claim
+        self._variants: dict[frozenset[str], PodInfo] = {}
+
+    def at_node(self, node: Node) -> PodInfo:
+        """Return the pod with the claims that it needs on a node."""
+        provided = self.provided_by(node)
+        if not provided:
+            return self
+        known = self._variants.get(provided)
+        if known is None:
+            classes = {n: each for n, each in self.extended_classes.items() if n not in provided}
+            pod, claim = build_claim(self.pod, classes)
+            claims = (*(each for each in self.claims if not is_in_memory(each)), *((claim,) if claim else ()))
+            known = self._variants[provided] = PodInfo(pod, claims, self.options, stored=self.stored)
+        return known
+
+    def provided_by(self, node: Node) -> frozenset[str]:
+        """Return the extended resources that a node provides instead of device classes."""
+        return provided_by(node, self.extended_classes) if self.extended_classes else frozenset()
 
     @cached_property
     def key(self) -> str:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from plimsoll.api import codec
 from plimsoll.api.core import Pod
+from plimsoll.api.pod_claims import find_requesting_pod
 from plimsoll.api.quantity import Quantity
 from plimsoll.api.quota import CountedService, CountedVolumeClaim, ResourceQuota
 from plimsoll.api.resource import DeviceClass, ResourceClaim
@@ -21,7 +22,6 @@ from plimsoll.controllers.quota.usage import (
     VOLUME_CLAIMS,
     ExtendedResourceNames,
     QuotaContext,
-    find_requesting_pod,
 )
 from plimsoll.controllers.resource_quota import NamespaceObjects, measure
 from tests.unit.controllers.makers import Tree, claim_tree, metadata, owner, pod_tree

@@ -327,15 +327,6 @@ def test_a_small_pod_is_no_reason_to_prefer_a_node_in_use() -> None:
     assert sorted(chosen) == ["n0", "n1", "n2", "n3"]
 
 
-def test_extended_resources_are_those_of_nodes() -> None:
-    served = device_class(extendedResourceName="example.com/gpu")
-    wanted = pod("p", requests={"example.com/gpu": "1"})
-    bare = snapshot_of(node("n"), resource_slice([device("d")], "n"), served)
-    assert reason_texts(place_pod(wanted, bare)) == {"Insufficient example.com/gpu": 1}
-    having = snapshot_of(node("n", extended={"example.com/gpu": "1"}), served)
-    assert isinstance(place_pod(wanted, having), Placement)
-
-
 def test_declared_features_invalidate_cached_results() -> None:
     """A change of any field that a rule reads invalidates its results."""
     before = node("n")

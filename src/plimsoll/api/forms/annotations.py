@@ -29,6 +29,7 @@ from plimsoll.api.forms.devices import device_forms, read_device
 from plimsoll.api.forms.internal import POLICIES, ClaimCharge, ClassPolicy, DeviceRule, ResourceCharge
 from plimsoll.api.forms.statuses import read_entry, read_status
 from plimsoll.api.meta import Wire
+from plimsoll.api.pod_claims import uses_claims
 from plimsoll.api.quantity import Quantity
 from plimsoll.api.resource import (
     Device,
@@ -224,7 +225,7 @@ def read_pod(pod: Pod) -> tuple[ClaimCharge, ...]:
     computed anew; `find_pod_problem` returns the error. It is read only if the pod has claims.
     """
     charges = read_status(pod.status)
-    if not pod.metadata.annotations or not _has_claims(pod):
+    if not pod.metadata.annotations or not uses_claims(pod):
         return charges
     text = pod.metadata.annotations.get(POD_KEY)
     annotated = None if text is None else read_charges_annotation(text)
@@ -265,10 +266,6 @@ def find_pod_problem(pod: Pod) -> AnnotationProblem | None:
     text = pod.metadata.annotations.get(POD_KEY)
     found = None if text is None else read_charges_annotation(text)
     return found if isinstance(found, AnnotationProblem) else None
-
-
-def _has_claims(pod: Pod) -> bool:
-    return bool(pod.spec.resource_claims) or pod.status.extended_resource_claim_status is not None
 
 
 def read_charges_annotation(text: str) -> tuple[ClaimCharge, ...] | AnnotationProblem:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from plimsoll.api import codec
+from plimsoll.api.pod_claims import find_requesting_pod
 from plimsoll.api.resource import DeviceClass, ResourceClaim
 from plimsoll.apiserver.admission.claim_charges import StoredClaims
 from plimsoll.apiserver.admission.node_restriction import restrict_driver, restrict_node
@@ -26,7 +27,6 @@ from plimsoll.controllers.quota.usage import (
     CLAIMS,
     ExtendedResourceNames,
     QuotaContext,
-    find_requesting_pod,
 )
 from plimsoll.errors import ApiError
 

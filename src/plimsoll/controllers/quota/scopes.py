@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from plimsoll.api.core import Pod, PodAffinity
 from plimsoll.api.gates import Gates
 from plimsoll.api.meta import Wire
+from plimsoll.api.pod_claims import DEVICE_CLASS_RESOURCE
 from plimsoll.api.quantity import Quantity
 from plimsoll.api.quota import (
     CountedVolumeClaim,
@@ -21,7 +22,6 @@ from plimsoll.controllers.quota.usage import (
     BARE,
     CLAIMS,
     COUNT,
-    DEVICE_CLASS,
     DEVICES_OF_CLASS,
     LIMITS,
     OF_STORAGE_CLASS,
@@ -82,7 +82,7 @@ def matches_resource(resource: str, name: str, context: QuotaContext) -> bool:
 
 def _is_extended(name: str) -> bool:
     foreign = "/" in name and "kubernetes.io/" not in name
-    return name.startswith(REQUESTS) and (foreign or name.startswith(REQUESTS + DEVICE_CLASS))
+    return name.startswith(REQUESTS) and (foreign or name.startswith(REQUESTS + DEVICE_CLASS_RESOURCE))
 
 
 def matching_resources(resource: str, hard: Iterable[str], context: QuotaContext) -> list[str]:

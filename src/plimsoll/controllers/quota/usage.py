@@ -14,7 +14,8 @@ from datetime import datetime, timedelta
 
 from plimsoll.api.core import Pod
 from plimsoll.api.gates import Gates
-from plimsoll.api.meta import OwnerReference, Wire
+from plimsoll.api.meta import Wire
+from plimsoll.api.pod_claims import DEVICE_CLASS_RESOURCE, find_requesting_pod
 from plimsoll.api.quantity import ZERO, Format, Quantity
 from plimsoll.api.quota import CountedService, CountedVolumeClaim
 from plimsoll.api.resource import (
@@ -31,7 +32,7 @@ from plimsoll.ledger.amounts import Amounts, add_amounts, is_huge_page, raise_am
 from plimsoll.ledger.claims import ChargedClaim, read_charged_claims
 from plimsoll.ledger.profile import AccountingProfile
 from plimsoll.ledger.requests import PodResourcesOptions, pod_limits, pod_requests
-from plimsoll.ledger.units import STANDARD_RESOURCES, is_extended_resource
+from plimsoll.ledger.units import STANDARD_RESOURCES, is_dra_extended_resource
 
 PODS = "pods"
 CLAIMS = "resourceclaims.resource.k8s.io"
@@ -50,7 +51,6 @@ COUNT = "count/"
 COUNT_PODS, COUNT_CLAIMS = COUNT + PODS, COUNT + CLAIMS
 REQUESTS, LIMITS = "requests.", "limits."
 #: Prefix of the implicit extended resources of device classes.
-DEVICE_CLASS = "deviceclass.resource.kubernetes.io/"
 DEVICES_OF_CLASS = ".deviceclass.resource.k8s.io/devices"
 STORAGE = "requests.storage"
 OF_STORAGE_CLASS = ".storageclass.storage.k8s.io/"
@@ -60,7 +60,6 @@ BARE = frozenset(("configmaps", "resourcequotas", "replicationcontrollers", "sec
 ONE = Quantity.of(1, Format.DECIMAL_SI)
 NONE = Quantity.of(0, Format.DECIMAL_SI)
 _ALL_ON = Gates.default()
-_EXTENDED_CLAIM = "resource.kubernetes.io/extended-resource-claim"
 _OLD_STORAGE_CLASS = "volume.beta.kubernetes.io/storage-class"
 _LONGEST = 10**12  # seconds: beyond any timestamp
 
@@ -85,8 +84,8 @@ class ExtendedResourceNames:
 
     def serve(self, resource: str) -> bool:
         """Return whether an extended resource is backed by an existing device class."""
-        if resource.startswith(DEVICE_CLASS):
-            return resource.removeprefix(DEVICE_CLASS) in self.names
+        if resource.startswith(DEVICE_CLASS_RESOURCE):
+            return resource.removeprefix(DEVICE_CLASS_RESOURCE) in self.names
         return bool(resource) and resource in self.names.values()
 
 
@@ -198,7 +197,7 @@ def _format_usage(amounts: PodAmounts) -> dict[str, Quantity]:
     for name, amount in amounts.requests.items():
         if name in STANDARD_RESOURCES or is_huge_page(name):
             usage[name] = usage[REQUESTS + name] = amount
-        elif is_extended_resource(name) or name.startswith(DEVICE_CLASS):
+        elif is_dra_extended_resource(name):
             usage[REQUESTS + name] = amount
     limits = amounts.limits
     return usage | {LIMITS + name: limits[name] for name in STANDARD_RESOURCES if name in limits}
@@ -257,7 +256,7 @@ def _extended_usage(claim: ResourceClaim, context: QuotaContext) -> dict[str, Qu
         if class_name in ("", name):
             continue
         extended = context.extended.names.get(class_name)
-        raise_amounts(usage, {REQUESTS + DEVICE_CLASS + class_name: amount})
+        raise_amounts(usage, {REQUESTS + DEVICE_CLASS_RESOURCE + class_name: amount})
         raise_amounts(usage, {REQUESTS + extended: amount} if extended else {})
     counted = _counted_for_pod(claim, context)
     rest = {name: amount - counted.get(name, ZERO) for name, amount in usage.items()}
@@ -282,15 +281,6 @@ def _counted_for_pod(claim: ResourceClaim, context: QuotaContext) -> Amounts:
 
 def _creation_order(claim: ResourceClaim) -> tuple[str, str]:
     return claim.metadata.creation_timestamp or "", claim.metadata.name
-
-
-def find_requesting_pod(claim: ResourceClaim) -> OwnerReference | None:
-    """Return the pod whose extended resources a claim was created for."""
-    if claim.metadata.annotations.get(_EXTENDED_CLAIM) != "true":
-        return None
-    owner = next((owner for owner in claim.metadata.owner_references if owner.controller), None)
-    is_pod = owner is not None and (owner.api_version, owner.kind) == ("v1", "Pod")
-    return owner if is_pod else None
 
 
 # -- volumes and services

@@ -10,16 +10,13 @@ from collections.abc import Callable, Iterator
 
 from plimsoll.api.core import Container, Pod
 from plimsoll.errors import StateError
-from plimsoll.ledger.units import is_extended_resource
+from plimsoll.ledger.units import is_dra_extended_resource
 from plimsoll.node.claim_info import ClaimInfo
 from plimsoll.node.claims.checks import EXTENDED, named_claims
 from plimsoll.node.claims.faults import ClaimFault
 
 #: Lookup of the claim that a pod uses under this ResourceClaim name.
 Find = Callable[[Pod, str], ClaimInfo | None]
-
-#: Prefix of extended resources that name a device class.
-_BY_CLASS = "deviceclass.resource.kubernetes.io/"
 
 
 def claims_of(pod: Pod, container: Container, find: Find) -> tuple[ClaimInfo, ...] | None:
@@ -87,7 +84,7 @@ def _asks_for(container: Container, resource: str) -> bool:
     amount = container.resources.requests.get(resource)
     if amount is None or amount.is_zero():
         return False
-    return is_extended_resource(resource) or resource.startswith(_BY_CLASS)
+    return is_dra_extended_resource(resource)
 
 
 def _is_mapped(pod: Pod, container: Container) -> bool:

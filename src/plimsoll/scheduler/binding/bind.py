@@ -17,35 +17,41 @@ See KEP-5517, "Reserve" to "PreBind Stage", and docs/spec/accounting.md, "Schedu
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, replace
-from typing import TypeVar
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from plimsoll.api.core import Pod
 from plimsoll.api.forms import ClaimCharge, read_pod
-from plimsoll.api.resource import AllocationResult, ResourceClaim, ResourceClaimConsumerReference
-from plimsoll.errors import ApiError, InputError, UnreachableError
+from plimsoll.api.pod_claims import find_requesting_pod
+from plimsoll.api.resource import AllocationResult, ResourceClaim
+from plimsoll.errors import InputError
 from plimsoll.ledger.status import build_status_entries
+from plimsoll.scheduler.binding.attempts import (
+    MAX_ATTEMPTS,
+    ClaimHold,
+    OnClaim,
+    is_conflict,
+    is_missing,
+    make_failure,
+)
 from plimsoll.scheduler.binding.binding_conditions import (
     DeviceBindingFailure,
     check_binding_conditions,
     has_binding_conditions,
 )
-from plimsoll.scheduler.binding.pod_conditions import BindError, format_bind_error
+from plimsoll.scheduler.binding.extended_claim import ExtendedClaimSteps
+from plimsoll.scheduler.binding.pod_conditions import BindError
 from plimsoll.scheduler.binding.result import BindFailure, BindPoint, BindStep, BindSuccess
-from plimsoll.scheduler.binding.writer import FINALIZER, BindingWriter, retry_until_answered
+from plimsoll.scheduler.binding.writer import FINALIZER, BindingWriter
+from plimsoll.scheduler.extended_resources import is_in_memory, rename_charges
 from plimsoll.scheduler.result import Placement
 
-T = TypeVar("T")
-OnClaim = Callable[[ResourceClaim], None]
 OnPoint = Callable[[BindPoint, BindFailure | None], None]
 #: Returns a device of these claims that other claims hold, too, or "".
 FindConflict = Callable[[Sequence[ResourceClaim]], str]
 
 #: Time for devices to become ready, counted from their allocation.
 BINDING_TIMEOUT_MS = 600_000
-#: Attempts of a write on conflicts and server errors.
-MAX_ATTEMPTS = 5
 
 
 async def bind_pod(
@@ -62,12 +68,11 @@ async def bind_pod(
     `on_claim` receives every claim in a response, so that the snapshot is current at once; `on_point` is
     called at the end of each extension point.
     """
-    binding = BindTransaction(placement.pod_info.pod, writer, on_claim, placement.node)
-    entries = build_status_entries(placement.charged_claims)
-    failed = await _pre_bind(binding, placement, entries, find_conflict, timeout_ms)
+    binding = BindTransaction(placement.pod_info.stored, writer, on_claim, placement.node)
+    failed = await _pre_bind(binding, placement, find_conflict, timeout_ms)
     on_point(BindPoint.PRE_BIND, failed)
     if failed is None:
-        failed = await binding.bind(placement.node, entries)
+        failed = await binding.bind(placement.node, binding.entries)
         on_point(BindPoint.BIND, failed)
     if failed is None:
         return BindSuccess(placement.node, tuple(hold.claim for hold in binding.holds))
@@ -79,7 +84,6 @@ async def bind_pod(
 async def _pre_bind(
     binding: BindTransaction,
     placement: Placement,
-    entries: Sequence[ClaimCharge],
     find_conflict: FindConflict,
     timeout_ms: int,
 ) -> BindFailure | None:
@@ -92,8 +96,11 @@ async def _pre_bind(
     failed = next((each for each in outcomes if isinstance(each, BindFailure)), None)
     if failed is not None:
         return failed
+    binding.entries = _status_entries(placement, binding.created)
+    built = placement.pod_info.pod.status.extended_resource_claim_status
     return (
-        await binding.write_charges(entries)
+        await binding.write_claim_status(binding.claim_status(built))
+        or await binding.write_charges(binding.entries)
         or await binding.wait_for_devices(timeout_ms)
         or binding.check_device_conflicts(find_conflict)
     )
@@ -104,29 +111,32 @@ async def _take_claim(
 ) -> BindFailure | None:
     if claim.status.allocation is not None:
         return await binding.reserve(claim)
-    return await binding.allocate(claim, placement.allocations[claim.metadata.name])
+    allocation = placement.allocations[claim.metadata.name]
+    if is_in_memory(claim):
+        created = await binding.create_claim(claim)
+        if isinstance(created, BindFailure):
+            return created
+        claim = created
+    return await binding.allocate(claim, allocation)
 
 
-@dataclass(slots=True)
-class ClaimHold:
-    """Claim that is reserved for the pod; `allocated_here` if this binding allocated it."""
+def _status_entries(placement: Placement, created: ResourceClaim | None) -> tuple[ClaimCharge, ...]:
+    """Return the charges for the pod's status, with the name of the claim that was created."""
+    charged = placement.charged_claims
+    for claim in placement.pod_info.claims:
+        if created is not None and is_in_memory(claim):
+            charged = rename_charges(charged, claim, created.metadata.name)
+    return build_status_entries(charged)
 
-    claim: ResourceClaim
-    allocated_here: bool
 
-
-class BindTransaction:
+class BindTransaction(ExtendedClaimSteps):
     """State of one pod's binding in progress."""
 
     def __init__(self, pod: Pod, writer: BindingWriter, on_claim: OnClaim, node: str = "") -> None:
-        self.pod = pod
-        self.node = node
-        self.writer = writer
-        self.on_claim = on_claim
-        self.consumer = consumer_of(pod)
-        self.holds: list[ClaimHold] = []
+        super().__init__(pod, writer, on_claim, node)
+        #: Charges of the claims, once all claims have their names.
+        self.entries: tuple[ClaimCharge, ...] = ()
         self._charged = False
-        self._uncertain = False  # a write without a definite response: it may still be in flight
 
     # -- claims
 
@@ -146,16 +156,16 @@ class BindTransaction:
                 self.holds.append(ClaimHold(self._observe(written), allocated_here=True))
                 return None
             except InputError as error:
-                failed = _failure(step, error_kind, error, claim=name, error=error)
+                failed = make_failure(step, error_kind, error, claim=name, error=error)
                 if not self._is_uncertain(error):
                     return failed
             # The claim was changed by another writer, or the outcome of our write is unknown.
             fresh = await self._settle_claim(claim)
             if fresh is None or fresh.metadata.deletion_timestamp is not None:
-                return _failure(step, BindError.CLAIM_GONE, failed.cause, claim=name)
+                return make_failure(step, BindError.CLAIM_GONE, failed.cause, claim=name)
             if fresh.status.allocation is not None:
                 return self._adopt_allocation(fresh, allocation, step)
-            if failed.cause is None or not _is_conflict(failed.cause) or attempt == MAX_ATTEMPTS:
+            if failed.cause is None or not is_conflict(failed.cause) or attempt == MAX_ATTEMPTS:
                 return failed
             claim = fresh
         raise AssertionError("the last attempt returns")
@@ -170,7 +180,7 @@ class BindTransaction:
             or not self._has_reserved(claim)
             or _device_ids(written) != _device_ids(allocation)
         ):
-            return _failure(step, BindError.CLAIM_TAKEN, None, claim=claim.metadata.full_name)
+            return make_failure(step, BindError.CLAIM_TAKEN, None, claim=claim.metadata.full_name)
         self.holds.append(ClaimHold(claim, allocated_here=True))
         return None
 
@@ -186,12 +196,12 @@ class BindTransaction:
         if isinstance(fresh, BindFailure):
             return fresh
         if allocated_here and not self._has_reserved(fresh):
-            return _failure(BindStep.RESERVATION, BindError.CLAIM_RELEASED, None, claim=name)
+            return make_failure(BindStep.RESERVATION, BindError.CLAIM_RELEASED, None, claim=name)
         self.holds.append(ClaimHold(fresh, allocated_here=allocated_here))
         if fresh.status.allocation is None:
-            return _failure(BindStep.RESERVATION, BindError.CLAIM_RELEASED, None, claim=name)
+            return make_failure(BindStep.RESERVATION, BindError.CLAIM_RELEASED, None, claim=name)
         if allocation is not None and _device_ids(fresh.status.allocation) != _device_ids(allocation):
-            return _failure(BindStep.RESERVATION, BindError.CLAIM_TAKEN, None, claim=name)
+            return make_failure(BindStep.RESERVATION, BindError.CLAIM_TAKEN, None, claim=name)
         return None
 
     async def _add_consumer(self, claim: ResourceClaim) -> ResourceClaim | BindFailure:
@@ -199,12 +209,14 @@ class BindTransaction:
             return self._observe(await self._retry(self.writer.reserve, claim, self.consumer))
         except InputError as error:
             name = claim.metadata.full_name
-            failed = _failure(BindStep.RESERVATION, BindError.ADD_RESERVATION, error, claim=name, error=error)
+            failed = make_failure(
+                BindStep.RESERVATION, BindError.ADD_RESERVATION, error, claim=name, error=error
+            )
             if not self._is_uncertain(error):
                 return failed
         fresh = await self._settle_claim(claim)
         if fresh is None:
-            return _failure(BindStep.RESERVATION, BindError.CLAIM_GONE, failed.cause, claim=name)
+            return make_failure(BindStep.RESERVATION, BindError.CLAIM_GONE, failed.cause, claim=name)
         return fresh if self._has_reserved(fresh) else failed
 
     async def _confirm_reservation(self, claim: ResourceClaim) -> ResourceClaim | BindFailure:
@@ -212,9 +224,11 @@ class BindTransaction:
         try:
             fresh = await self._retry(self.writer.fence_claim, claim)
         except InputError as error:
-            return _failure(BindStep.RESERVATION, BindError.ADD_RESERVATION, error, claim=name, error=error)
+            return make_failure(
+                BindStep.RESERVATION, BindError.ADD_RESERVATION, error, claim=name, error=error
+            )
         if fresh is None:
-            return _failure(BindStep.RESERVATION, BindError.CLAIM_GONE, None, claim=name)
+            return make_failure(BindStep.RESERVATION, BindError.CLAIM_GONE, None, claim=name)
         return self._observe(fresh)
 
     async def wait_for_devices(self, timeout_ms: int) -> BindFailure | None:
@@ -226,14 +240,14 @@ class BindTransaction:
             try:
                 fresh = await self._retry(self.writer.wait_for, hold.claim, _is_decided, timeout_ms)
             except InputError as error:
-                return _failure(BindStep.CONDITIONS, BindError.BINDING, error, error=error)
+                return make_failure(BindStep.CONDITIONS, BindError.BINDING, error, error=error)
             if fresh is None:
-                return _failure(
+                return make_failure(
                     BindStep.CONDITIONS, BindError.CLAIM_GONE, None, claim=hold.claim.metadata.full_name
                 )
             hold.claim = self._observe(fresh)
             if fresh.status.allocation is None:
-                return _failure(
+                return make_failure(
                     BindStep.CONDITIONS, BindError.CLAIM_RELEASED, None, claim=hold.claim.metadata.full_name
                 )
             verdict = check_binding_conditions(fresh)
@@ -241,15 +255,15 @@ class BindTransaction:
                 hold.allocated_here = True  # failed devices are always released
             if isinstance(verdict, DeviceBindingFailure):
                 fields = {"reason": verdict.reason, "message": verdict.message}
-                return _failure(BindStep.CONDITIONS, BindError.DEVICES_FAILED, None, name=name, **fields)
+                return make_failure(BindStep.CONDITIONS, BindError.DEVICES_FAILED, None, name=name, **fields)
             if not verdict:
-                return _failure(BindStep.CONDITIONS, BindError.DEVICES_LATE, None, name=name)
+                return make_failure(BindStep.CONDITIONS, BindError.DEVICES_LATE, None, name=name)
         return None
 
     def check_device_conflicts(self, find_conflict: FindConflict) -> BindFailure | None:
         """Fail if another claim holds one of the devices."""
         device = find_conflict([hold.claim for hold in self.holds])
-        return _failure(BindStep.BINDING, BindError.DEVICE_HELD, None, device=device) if device else None
+        return make_failure(BindStep.BINDING, BindError.DEVICE_HELD, None, device=device) if device else None
 
     # -- the pod
 
@@ -262,39 +276,13 @@ class BindTransaction:
         if error is None or self.pod.spec.node_name:
             return None  # `bind` handles a pod that turned out to be bound
         pod = self.pod.metadata.full_name
-        failed = _failure(BindStep.CHARGES, BindError.CHARGES, error, pod=pod, error=error)
-        return replace(failed, final=_is_missing(error))
+        failed = make_failure(BindStep.CHARGES, BindError.CHARGES, error, pod=pod, error=error)
+        return replace(failed, final=is_missing(error))
 
     async def _write_or_clear_charges(self, pod: Pod, entries: Sequence[ClaimCharge]) -> Pod:
         if not entries:
             return await self.writer.clear_charges(pod)
         return await self.writer.write_charges(pod, entries, self.node)
-
-    async def _write_pod(self, write: Callable[..., Awaitable[Pod]], *args: object) -> InputError | None:
-        """Write to the pod at its current version, unless it gets bound; return the error.
-
-        A 404 means that the pod is gone, or that another one has its name.
-        """
-        for _ in range(MAX_ATTEMPTS):
-            try:
-                self.pod = await self._retry(write, self.pod, *args)
-                return None
-            except InputError as error:
-                failure = error
-            if not self._is_uncertain(failure):
-                return failure
-            fresh = await self._settle_pod()
-            if fresh is None:
-                return self._not_found_error()
-            bound = fresh.spec.node_name != self.pod.spec.node_name
-            self.pod = fresh
-            if bound or not _is_conflict(failure):
-                return failure
-        return failure
-
-    def _not_found_error(self) -> ApiError:
-        meta = self.pod.metadata
-        return ApiError(404, "NotFound", f'pod "{meta.name}" with UID {meta.uid} not found')
 
     async def bind(self, node: str, entries: Sequence[ClaimCharge]) -> BindFailure | None:
         """Bind the pod; succeeds if it is on this node already."""
@@ -303,14 +291,14 @@ class BindTransaction:
                 await self._retry(self.writer.bind, self.pod, node, entries)
                 return None
             except InputError as error:
-                failed = _failure(BindStep.BINDING, BindError.BINDING, error, error=error)
+                failed = make_failure(BindStep.BINDING, BindError.BINDING, error, error=error)
                 if not self._is_uncertain(error):
-                    return replace(failed, final=_is_missing(error))
+                    return replace(failed, final=is_missing(error))
             before = self.pod
             fresh = await self._settle_pod()
             if fresh is None:
                 gone = self._not_found_error()
-                failed = _failure(BindStep.BINDING, BindError.BINDING, failed.cause, error=gone)
+                failed = make_failure(BindStep.BINDING, BindError.BINDING, failed.cause, error=gone)
                 return replace(failed, final=True)
             self.pod = fresh
             if fresh.spec.node_name == node:
@@ -322,11 +310,14 @@ class BindTransaction:
             if (
                 attempt == MAX_ATTEMPTS
                 or failed.cause is None
-                or not _is_conflict(failed.cause)
+                or not is_conflict(failed.cause)
                 or fresh.metadata.deletion_timestamp is not None
                 or fresh.metadata.resource_version == before.metadata.resource_version
             ):
                 return failed  # the conflict is not about the version: retrying is useless
+            refused = await self.write_claim_status(self._wanted_status)
+            if refused is not None:
+                return refused
             if self._charged and read_pod(fresh) != tuple(entries):
                 refused = await self.write_charges(entries)
                 if refused is not None:
@@ -338,13 +329,17 @@ class BindTransaction:
     async def undo(self) -> bool:
         """Undo what was written, in reverse order; return whether all of it is gone."""
         settled = await self._clear_charges() if self._charged else True
+        if self.created is not None:
+            failed = await self.write_claim_status(None)
+            settled = (failed is None or failed.final) and settled
         for hold in reversed(self.holds):
-            settled = await self.release(hold) and settled
-        return settled
+            if self.created is None or hold.claim.metadata.uid != self.created.metadata.uid:
+                settled = await self.release(hold) and settled
+        return await self.delete_created() and settled
 
     async def _clear_charges(self) -> bool:
         error = await self._write_pod(self.writer.clear_charges)
-        return error is None or _is_missing(error)
+        return error is None or is_missing(error)
 
     async def release(self, hold: ClaimHold) -> bool:
         """Remove the pod from a claim's consumers, and the allocation if it was made for this pod.
@@ -369,7 +364,7 @@ class BindTransaction:
                 )
                 return True
             except InputError as error:
-                if _is_missing(error) and not self._uncertain:
+                if is_missing(error) and not self._uncertain:
                     return True
                 if not self._is_uncertain(error):
                     return False
@@ -379,77 +374,8 @@ class BindTransaction:
             claim = fresh
         return False
 
-    # -- retries
-
-    async def _retry(self, call: Callable[..., Awaitable[T]], *args: object, **named: object) -> T:
-        """Repeat a call until there is a response, and a few times on server errors."""
-        attempt = 0
-        while True:
-            attempt += 1
-            try:
-                return await call(*args, **named)
-            except ApiError as error:
-                unanswered = isinstance(error, UnreachableError)
-                overloaded = error.code == 429 or error.code >= 500
-                if unanswered or error.code >= 500:
-                    self._uncertain = True
-                if not unanswered and not (overloaded and attempt < MAX_ATTEMPTS):
-                    raise
-                await self.writer.pause(attempt, error)
-
-    async def _settle_claim(self, claim: ResourceClaim) -> ResourceClaim | None:
-        """Return the claim at a version at which no earlier write can be applied; None if it is gone.
-
-        Waits as long as necessary: until then the devices must not be given to other pods.
-        """
-        fresh = await retry_until_answered(self.writer, self.writer.read_claim, claim)
-        version = claim.metadata.resource_version
-        if fresh is not None and self._uncertain and fresh.metadata.resource_version == version:
-            fresh = await retry_until_answered(self.writer, self.writer.fence_claim, claim)
-        return None if fresh is None else self._observe(fresh)
-
-    async def _settle_pod(self) -> Pod | None:
-        """Return the pod at a version at which no earlier write can be applied; None if it is gone."""
-        fresh = await retry_until_answered(self.writer, self.writer.read_pod, self.pod)
-        version = self.pod.metadata.resource_version
-        if fresh is not None and self._uncertain and fresh.metadata.resource_version == version:
-            fresh = await retry_until_answered(self.writer, self.writer.fence_pod, self.pod)
-        return fresh
-
-    def _is_uncertain(self, error: InputError) -> bool:
-        """Return whether the outcome of a write is known only by reading the object again."""
-        if self._uncertain or not isinstance(error, ApiError):
-            return True
-        return error.code == 409 or error.code >= 500
-
-    def _observe(self, claim: ResourceClaim) -> ResourceClaim:
-        self.on_claim(claim)
-        return claim
-
-    def _has_reserved(self, claim: ResourceClaim) -> bool:
-        return any(each.uid == self.consumer.uid for each in claim.status.reserved_for)
-
 
 # -- helpers
-
-
-def consumer_of(pod: Pod) -> ResourceClaimConsumerReference:
-    """Return the `reservedFor` entry of a pod."""
-    return ResourceClaimConsumerReference(resource="pods", name=pod.metadata.name, uid=pod.metadata.uid)
-
-
-def _is_conflict(error: InputError) -> bool:
-    return isinstance(error, ApiError) and error.code == 409
-
-
-def _is_missing(error: InputError) -> bool:
-    return isinstance(error, ApiError) and error.code == 404
-
-
-def _failure(
-    step: BindStep, error_kind: BindError, cause: InputError | None, **fields: object
-) -> BindFailure:
-    return BindFailure(step, format_bind_error(error_kind, **fields), cause=cause)
 
 
 def _device_ids(allocation: AllocationResult) -> list[tuple[str, str, str, str, str | None]]:
@@ -463,5 +389,10 @@ def _is_decided(claim: ResourceClaim) -> bool:
 
 
 async def release_claim(claim: ResourceClaim, pod: Pod, writer: BindingWriter, on_claim: OnClaim) -> bool:
-    """Deallocate a claim that is reserved for no other pod; return whether it succeeded."""
-    return await BindTransaction(pod, writer, on_claim).release(ClaimHold(claim, allocated_here=True))
+    """Deallocate a claim that is reserved for no other pod, or delete it if it was created for extended
+    resources; return whether it succeeded.
+    """
+    binding = BindTransaction(pod, writer, on_claim)
+    if find_requesting_pod(claim) is not None:
+        return await binding.delete_claim(claim)
+    return await binding.release(ClaimHold(claim, allocated_here=True))

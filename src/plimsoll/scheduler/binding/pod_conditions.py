@@ -35,6 +35,12 @@ class BindError(Enum):
     CLAIM_GONE = "claim {claim} got deleted in the meantime"
     CLAIM_TAKEN = "claim {claim} got allocated elsewhere in the meantime"
     CLAIM_RELEASED = "claim {claim} got deallocated elsewhere in the meantime"
+    CREATE = "create claim for extended resources {claim}: {error}"
+    CLAIM_STATUS = "update pod {pod} ExtendedResourceClaimStatus: {error}"
+    CLAIM_STATUS_DROPPED = (
+        "update pod {pod} ExtendedResourceClaimStatus: the API server does not store it; "
+        "is its feature gate DRAExtendedResource off?"
+    )
     CHARGES = "updating pod {pod} NodeAllocatableResourceClaimStatuses: {error}"
     DEVICES_FAILED = 'device binding failed: claim={name}, reason={reason}, message="{message}"'
     DEVICES_LATE = "device binding timeout: claim={name}"
@@ -53,6 +59,7 @@ class Deallocation(Enum):
     NONE = "no new claims to deallocate"
     KEPT = "still not schedulable"
     DONE = "deallocation of ResourceClaim completed"
+    DELETED = "deletion of ResourceClaim completed"
 
 
 def format_bind_error(error_kind: BindError, **fields: object) -> str:

@@ -117,16 +117,19 @@ def plan_recovery(claims: Iterable[ResourceClaim], pods: Iterable[Pod]) -> Recov
 
 
 def find_releasable_claim(fit_error: FitError) -> ResourceClaim | None:
-    """Return a claim of an unschedulable pod that can be deallocated, because no other pod uses it.
+    """Return a claim of an unschedulable pod that can be released, because no other pod uses it.
 
-    Either its devices are on nodes where the pod cannot run: the next attempt can choose others, as in
-    kube-scheduler, which deallocates such a claim before it preempts. Or it is reserved for the pod by an
-    interrupted binding, and the pod does not fit for other reasons.
+    A claim for extended resources that an interrupted binding left is deleted, as in kube-scheduler. Another
+    claim is deallocated. Either its devices are on nodes where the pod cannot run: the next attempt can
+    choose others, as in kube-scheduler, which deallocates such a claim before it preempts. Or it is reserved
+    for the pod by an interrupted binding, and the pod does not fit for other reasons.
 
     DIFF: kube-scheduler deallocates only the former, so that the devices of a pod whose binding was
     interrupted are unavailable while it is pending
     (test_an_unschedulable_pod_releases_its_reservations).
     """
+    if fit_error.pod_info.stale_claim is not None:
+        return fit_error.pod_info.stale_claim
     elsewhere = any(reason.message is DeviceMessage.CLAIM_ELSEWHERE for reason, _ in fit_error.reasons)
     pod = fit_error.pod_info.pod
     names = set(resolve_claim_names(pod).values())

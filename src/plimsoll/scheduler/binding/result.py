@@ -12,9 +12,11 @@ from plimsoll.errors import InputError
 class BindStep(Enum):
     """Steps of a binding, in order."""
 
+    CREATION = "creation"
     FINALIZER = "finalizer"
     ALLOCATION = "allocation"
     RESERVATION = "reservation"
+    CLAIM_STATUS = "claim status"
     CHARGES = "charges"
     CONDITIONS = "conditions"
     BINDING = "binding"

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol, TypeVar
 
-from plimsoll.api.core import Pod
+from plimsoll.api.core import ExtendedResourceClaimStatus, Pod
 from plimsoll.api.forms import ClaimCharge
 from plimsoll.api.resource import AllocationResult, ResourceClaim, ResourceClaimConsumerReference
 from plimsoll.errors import ApiError
@@ -22,6 +22,21 @@ FINALIZER = "resource.kubernetes.io/delete-protection"
 
 class BindingWriter(Protocol):
     """Writes of a binding. Each is made once; errors and lost responses raise ApiError."""
+
+    def name_claim(self, claim: ResourceClaim) -> ResourceClaim:
+        """Return a claim for extended resources with a new name and `FINALIZER`, to be created."""
+
+    async def create_claim(self, claim: ResourceClaim) -> ResourceClaim:
+        """Create a claim for extended resources under its name."""
+
+    async def find_claim(self, claim: ResourceClaim) -> ResourceClaim | None:
+        """Return the current claim of this name, whatever its UID; None if there is none."""
+
+    async def remove_finalizer(self, claim: ResourceClaim) -> ResourceClaim:
+        """Remove `FINALIZER`, if the claim is unchanged; other finalizers stay."""
+
+    async def delete_claim(self, claim: ResourceClaim) -> None:
+        """Delete a claim."""
 
     async def add_finalizer(self, claim: ResourceClaim) -> ResourceClaim:
         """Add `FINALIZER`; other finalizers stay."""
@@ -44,6 +59,9 @@ class BindingWriter(Protocol):
 
     async def write_charges(self, pod: Pod, entries: Sequence[ClaimCharge], node: str) -> Pod:
         """Write the claim charges of a pod for a node, if it is unchanged; return its new version."""
+
+    async def write_claim_status(self, pod: Pod, status: ExtendedResourceClaimStatus | None) -> Pod:
+        """Write or (None) remove the claim for extended resources in a pod's status, if it is unchanged."""
 
     async def clear_charges(self, pod: Pod) -> Pod:
         """Remove the claim charges of a pod, if it is unchanged; return its new version."""

@@ -93,10 +93,11 @@ def try_node(
 
     `ledger` replaces that of the node.
     """
+    node = snapshot.node(row)
+    pod_info = pod_info.at_node(node)
     if not pod_info.claims:
         return NO_CLAIMS
     settings = settings or SchedulerProfile.default()
-    node = snapshot.node(row)
     ledger = ledger or snapshot.ledger(row)
     usable = {c.metadata.name: c for c in pod_info.claims if is_usable_on(c, node)}
     if len(usable) < len(pod_info.claims):

@@ -14,7 +14,7 @@ from plimsoll.allocator import AllocationFault
 from plimsoll.allocator.devices.usage import DeviceUsage
 from plimsoll.api.core import NodeSelector, Pod
 from plimsoll.api.node_selection import NAME_FIELD
-from plimsoll.api.pod_claims import resolve_claim_names
+from plimsoll.api.pod_claims import resolve_claim_names, uses_claims
 from plimsoll.api.resource import ResourceClaim
 from plimsoll.ledger.columns import Column, Mask
 from plimsoll.ledger.verdict import Reason
@@ -158,7 +158,9 @@ class DynamicResourcesFilter(Filter):
         """Return the node state that determines a result for the resource signature, if it is known."""
         if len(self.pod_info.unallocated_claims) < len(self.pod_info.claims):
             return None
-        return node_state(self.snapshot, row)
+        state = node_state(self.snapshot, row)
+        provided = self.pod_info.provided_by(self.snapshot.node(row))
+        return (state[0], state[1], (state[2], provided)) if state is not None and provided else state
 
     def _search_missing(self, removed: Mask) -> None:
         """Search all of these nodes that have no cached result."""
@@ -206,7 +208,7 @@ class DynamicResourcesFilter(Filter):
 
     @classmethod
     def named_objects(cls, pod: Pod) -> Iterator[NamedObject]:
-        for name in _claim_names(pod) if pod.spec.resource_claims else ():
+        for name in _claim_names(pod) if uses_claims(pod) else ():
             yield EventKind.CLAIM_CHANGED, pod.metadata.namespace, name
 
 

@@ -46,7 +46,7 @@ class SearchCache(SnapshotIndex):
         self._results.clear()
 
     def object_changed(self, old: Any, new: Any) -> None:
-        if isinstance(new, DeviceClass):
+        if isinstance(old, DeviceClass) or isinstance(new, DeviceClass):
             self._results.clear()  # results depend on device classes
 
     def clear(self) -> None:

@@ -5,8 +5,8 @@ claims may charge under Max or ConsumeFrom cannot be checked by the pod's spec, 
 depends on the devices (docs/spec/accounting.md, "Accounting policies"). For pods with claims they are
 delegated to the device search, which comes last.
 
-DIFF: an extended resource that only a DeviceClass provides is insufficient on all nodes; upstream creates a
-claim for it (test_extended_resources_are_those_of_nodes).
+An extended resource that a DeviceClass serves is left to the device search on nodes that do not advertise it
+themselves (`extended_resources`).
 """
 
 from __future__ import annotations
@@ -14,13 +14,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, ClassVar
 
 import numpy as np
 
 from plimsoll.api.core import Node, Pod
 from plimsoll.api.forms import AccountingPolicy, read_device, read_device_class
-from plimsoll.api.pod_claims import device_requests
+from plimsoll.api.pod_claims import DEVICE_CLASS_RESOURCE, device_requests
 from plimsoll.api.resource import DeviceClass, ResourceClaim, ResourceSlice
 from plimsoll.ledger.claims import effective_policy
 from plimsoll.ledger.columns import Mask, NodeColumns
@@ -29,6 +30,7 @@ from plimsoll.ledger.requests import is_pod_level_resource, pod_requests
 from plimsoll.ledger.units import CPU, PODS, STANDARD_RESOURCES, to_units
 from plimsoll.ledger.verdict import Cause, Reason
 from plimsoll.scheduler.events import ClusterEvent, EventKind, NodeCapacity, NodeUpdate, PodUpdate
+from plimsoll.scheduler.extended_resources import served_resources
 from plimsoll.scheduler.filters.filter import Filter
 from plimsoll.scheduler.filters.queueing_hint import WaitingPod
 from plimsoll.scheduler.pod_info import PodInfo
@@ -45,8 +47,6 @@ class NodeResourcesMessage(ReasonMessage):
     TOO_MANY_PODS = "Too many pods"
 
 
-#: Prefix of the extended resource that every DeviceClass has implicitly.
-_CLASS_RESOURCE = "deviceclass.resource.kubernetes.io/"
 _DELEGATED = (AccountingPolicy.MAX, AccountingPolicy.CONSUME_FROM)
 
 
@@ -105,20 +105,36 @@ def delegated_resources(pod_info: PodInfo, snapshot: Snapshot) -> Collection[str
     return skip
 
 
+def unchecked_resources(pod_info: PodInfo, node: Node, delegated: Collection[str]) -> frozenset[str]:
+    """Return the resources left to the device search on a node; `delegated` only with claims there."""
+    at_node = pod_info.at_node(node)
+    return frozenset((*(delegated if at_node.claims else ()), *served_resources(at_node.pod)))
+
+
 @dataclass(frozen=True, slots=True)
 class FitsRequests(NodeQuery):
-    """Query whether a node has headroom for requests and for one more pod."""
+    """Query whether a node has headroom for requests and for one more pod.
+
+    Requests for `served` resources are met by devices on nodes that have none of the resource.
+    """
 
     requests: tuple[tuple[str, int], ...]
+    served: tuple[tuple[str, int], ...] = ()
     dtype: ClassVar[type[np.generic]] = np.bool_
 
     def evaluate_row(self, columns: NodeColumns, row: int) -> int:
         if columns.free(PODS)[row] < 1:
             return False
-        return all(bool(columns.free(name)[row] >= wanted) for name, wanted in self.requests)
+        return all(bool(columns.free(name)[row] >= wanted) for name, wanted in self.requests) and all(
+            bool(columns.allocatable(name)[row] == 0 or columns.free(name)[row] >= wanted)
+            for name, wanted in self.served
+        )
 
     def evaluate(self, columns: NodeColumns, rows: Rows) -> Mask:
-        return columns.fits_requests(dict(self.requests), rows=rows)
+        mask = columns.fits_requests(dict(self.requests), rows=rows)
+        for name, wanted in self.served:
+            mask &= (columns.allocatable(name)[rows] == 0) | (columns.free(name)[rows] >= wanted)
+        return mask
 
 
 class NodeResourcesFilter(Filter):
@@ -140,26 +156,52 @@ class NodeResourcesFilter(Filter):
 
     def __init__(self, pod_info: PodInfo, snapshot: Snapshot) -> None:
         super().__init__(pod_info, snapshot)
+        #: Resources that are left to the device search, on nodes where the pod has claims.
         self.skip = delegated_resources(pod_info, snapshot)
+        #: Extended resources that devices serve: on all nodes, or on those that do not advertise them.
+        self._served = frozenset(served_resources(pod_info.pod))
+        self._by_class = self._served.intersection(pod_info.extended_classes)
 
     def filter(self) -> Mask:
-        requests, skip = self.pod_info.requests, self.skip
+        passed = self._fits(self.skip)
+        if self.skip and not self._has_claims_everywhere:
+            passed = np.where(self._has_claim(), passed, self._fits(()))
+        return passed
+
+    def _fits(self, skip: Collection[str]) -> Mask:
+        requests = {name: wanted for name, wanted in self.pod_info.requests.items() if wanted > 0}
         checked = tuple(
-            (name, requests[name]) for name in requests if requests[name] > 0 and name not in skip
+            (name, wanted)
+            for name, wanted in requests.items()
+            if name not in skip and name not in self._served
         )
-        return self.snapshot.index(NodeQueryCache).column(FitsRequests(checked), self.snapshot)
+        served = tuple((name, requests[name]) for name in sorted(self._by_class & requests.keys()))
+        return self.snapshot.index(NodeQueryCache).column(FitsRequests(checked, served), self.snapshot)
+
+    @property
+    def _has_claims_everywhere(self) -> bool:
+        """True if the claims of the pod do not depend on the node."""
+        return not self._by_class or len(self.pod_info.claims) > 1 or self._served != self._by_class
+
+    def _has_claim(self) -> Mask:
+        """Return the nodes on which the pod has a claim for extended resources."""
+        mask = np.zeros(self.snapshot.size, dtype=np.bool_)
+        for name in self._by_class:
+            mask |= self.snapshot.columns.allocatable(name) == 0
+        return mask
 
     def filter_node(self, row: int) -> tuple[NodeReason, ...]:
         ledger = self.snapshot.ledger(row)
+        skip = unchecked_resources(self.pod_info, self.snapshot.node(row), self.skip)
         short = find_request_shortages(
-            self.pod_info.requests, ledger.allocatable, ledger.requested, len(ledger), self.skip
+            self.pod_info.requests, ledger.allocatable, ledger.requested, len(ledger), skip
         )
         return tuple(map(shortage_reason, short))
 
     def count_reasons(self, removed: Mask) -> Sequence[tuple[NodeReason, int]]:
         found = []
         for name, wanted in self._checked_requests():
-            short = removed & (self.snapshot.columns.free(name) < wanted)
+            short = removed & self._is_short(name, wanted)
             count = int(np.count_nonzero(short))
             if count:
                 found.append((self._reason(name, int(short.argmax())), count))
@@ -174,9 +216,18 @@ class NodeResourcesFilter(Filter):
         mask = removed.copy()
         for name, wanted in self._checked_requests():
             if name != PODS:
-                line, free = self.snapshot.columns.allocatable(name), self.snapshot.columns.free(name)
-                mask &= (free >= wanted) | (line >= wanted)
+                mask &= ~self._is_short(name, wanted) | (self.snapshot.columns.allocatable(name) >= wanted)
         return mask
+
+    def _is_short(self, name: str, wanted: int) -> Mask:
+        """Return the nodes on which a request is checked and does not fit."""
+        columns = self.snapshot.columns
+        short = columns.free(name) < wanted
+        if name in self._by_class:
+            short &= columns.allocatable(name) > 0
+        elif name in self.skip:
+            short &= ~self._has_claim()
+        return short
 
     def _checked_requests(self) -> list[tuple[str, int]]:
         """Return the checked requests in the order in which shortages are reported."""
@@ -185,7 +236,8 @@ class NodeResourcesFilter(Filter):
             *(name for name in STANDARD_RESOURCES if name in requests),
             *sorted(requests.keys() - {*STANDARD_RESOURCES}),
         ]
-        return [(PODS, 1), *((n, requests[n]) for n in names if requests[n] > 0 and n not in self.skip)]
+        left_out = {*(self.skip if self._has_claims_everywhere else ()), *(self._served - self._by_class)}
+        return [(PODS, 1), *((n, requests[n]) for n in names if requests[n] > 0 and n not in left_out)]
 
     @classmethod
     def queueing_hint(cls, event: ClusterEvent, waiting_pod: WaitingPod) -> bool:
@@ -198,19 +250,19 @@ class NodeResourcesFilter(Filter):
             case EventKind.CLASS_CHANGED:
                 device_class = event.new
                 names = {
-                    _CLASS_RESOURCE + device_class.metadata.name,
+                    DEVICE_CLASS_RESOURCE + device_class.metadata.name,
                     device_class.spec.extended_resource_name,
                 }
                 own = waiting_pod.value(own_requests)
-                return bool(waiting_pod.pod.spec.resource_claims) or not names.isdisjoint(own)
+                return may_have_claims(waiting_pod.pod) or not names.isdisjoint(own)
             case EventKind.SLICE_CHANGED:
                 # Devices may provide what the pod requests.
-                return bool(waiting_pod.pod.spec.resource_claims)
+                return may_have_claims(waiting_pod.pod)
         return super().queueing_hint(event, waiting_pod)
 
     @classmethod
     def rejects_node(cls, waiting_pod: WaitingPod, node: Node, capacity: NodeCapacity | None) -> bool:
-        if waiting_pod.pod.spec.resource_claims:
+        if may_have_claims(waiting_pod.pod):
             return False  # claims may provide what the pod requests
         capacity = capacity or NodeCapacity.of_empty(node)
         return not capacity.can_fit(waiting_pod.value(own_requests), waiting_pod.priority)
@@ -223,14 +275,28 @@ def own_requests(pod: Pod) -> Mapping[str, int]:
 
 def minimum_cpu(pod: Pod) -> int:
     """Return the CPU that a pod needs on any node; 0 if claims may provide it."""
-    return 0 if pod.spec.resource_claims else own_requests(pod).get(CPU, 0)
+    return 0 if may_have_claims(pod) else own_requests(pod).get(CPU, 0)
+
+
+def may_have_claims(pod: Pod) -> bool:
+    """Return whether a pod has claims, or extended resources for which it may get one."""
+    spec = pod.spec
+    return bool(spec.resource_claims) or any(
+        "/" in name
+        for container in chain(spec.init_containers, spec.containers)
+        for name in container.resources.requests
+    )
 
 
 def _grew_enough(waiting_pod: WaitingPod, old: Node, new: Node) -> bool:
-    """Return whether a node has more of a resource that a pod requests."""
+    """Return whether a node has more of a resource that a pod requests, or leaves it to devices now."""
     before, after = NodeCapacity.of_empty(old).allocatable, NodeCapacity.of_empty(new).allocatable
     names = (PODS, *waiting_pod.value(own_requests))
-    return any(after.get(name, 0) > before.get(name, 0) for name in names)
+    return any(
+        after.get(name, 0) > before.get(name, 0)
+        or ("/" in name and before.get(name, 0) > 0 and not after.get(name, 0))
+        for name in names
+    )
 
 
 def shortage_reason(reason: Reason) -> NodeReason:

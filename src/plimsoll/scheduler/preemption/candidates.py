@@ -14,12 +14,17 @@ from typing import Any
 import numpy as np
 
 from plimsoll.api.core import Node, Pod
+from plimsoll.api.pod_claims import uses_claims
 from plimsoll.api.quantity import INT64_MAX
 from plimsoll.api.resource import ResourceClaim
 from plimsoll.ledger.columns import Column, Mask
 from plimsoll.ledger.fit import find_request_shortages
 from plimsoll.scheduler.devices import SearchCache, SearchResults
-from plimsoll.scheduler.filters.node_resources import delegated_resources, shortage_reason
+from plimsoll.scheduler.filters.node_resources import (
+    delegated_resources,
+    shortage_reason,
+    unchecked_resources,
+)
 from plimsoll.scheduler.preemption.budgets import DisruptionBudgets
 from plimsoll.scheduler.preemption.node_filter import NodeFilter
 from plimsoll.scheduler.preemption.nominations import Nominations
@@ -52,7 +57,7 @@ class DryRunFailures(SearchCache):
         self._rows_with_added_claims: set[int] = set()
 
     def pod_added(self, row: int, pod: Pod) -> None:
-        if pod.spec.resource_claims:
+        if uses_claims(pod):
             self._rows_with_added_claims.add(row)
 
     def results_for(self, key: bytes) -> SearchResults:
@@ -200,7 +205,8 @@ def find_shortages(node_filter: NodeFilter, row: int) -> tuple[NodeReason, ...]:
             pods -= 1
             for name in left:
                 left[name] -= entry.units.get(name, 0)
-    skip = delegated_resources(pod_info, node_filter.snapshot)
+    snapshot = node_filter.snapshot
+    skip = unchecked_resources(pod_info, snapshot.node(row), delegated_resources(pod_info, snapshot))
     return tuple(
         map(shortage_reason, find_request_shortages(pod_info.requests, ledger.allocatable, left, pods, skip))
     )

@@ -15,7 +15,7 @@ from collections.abc import Collection, Iterable, Iterator
 from types import TracebackType
 
 from plimsoll.api.core import Pod
-from plimsoll.api.pod_claims import resolve_claim_names
+from plimsoll.api.pod_claims import resolve_claim_names, uses_claims
 from plimsoll.api.resource import AllocationResult, ResourceClaim
 from plimsoll.ledger.entries import LedgerEntry
 from plimsoll.ledger.node_ledger import NodeLedger, pod_key
@@ -109,6 +109,7 @@ class NodeSimulation:
 
     def add_pod(self, pod_info: PodInfo, fit: NodeFit | None = None) -> None:
         """Add a pod, whether it fits or not; `fit` has the devices and charges of its claims."""
+        pod_info = pod_info.at_node(self.snapshot.node(self.row))
         pod = pod_info.pod
         self.snapshot.ledger(self.row).assume(pod, fit.charged_claims if fit is not None else ())
         self._added[pod_info.key] = pod_info
@@ -120,7 +121,7 @@ class NodeSimulation:
 
     def remove_added(self, pod_info: PodInfo) -> None:
         """Remove a pod that was added."""
-        del self._added[pod_info.key]
+        pod_info = self._added.pop(pod_info.key)
         self.snapshot.ledger(self.row).remove(pod_info.pod)
         self._notify_removed(pod_info.pod)
         for claim in pod_info.unallocated_claims:
@@ -132,7 +133,7 @@ class NodeSimulation:
     # -- internals
 
     def _claims(self, pod: Pod) -> Iterator[ResourceClaim]:
-        for name in dict.fromkeys(resolve_claim_names(pod).values()) if pod.spec.resource_claims else ():
+        for name in dict.fromkeys(resolve_claim_names(pod).values()) if uses_claims(pod) else ():
             claim = self.snapshot.claim(pod.metadata.namespace, name)
             if claim is not None:
                 yield claim

@@ -21,8 +21,10 @@ from random import Random
 from typing import Any, TypeVar
 from uuid import uuid4
 
+from msgspec.structs import replace as with_fields
+
 from plimsoll.api import codec
-from plimsoll.api.core import Pod
+from plimsoll.api.core import ExtendedResourceClaimStatus, Pod
 from plimsoll.api.forms import ClaimCharge
 from plimsoll.api.resource import AllocationResult, ResourceClaim, ResourceClaimConsumerReference
 from plimsoll.api.timestamps import format_time
@@ -39,10 +41,15 @@ from plimsoll.scheduler.process.claim_waiters import ClaimWaiters
 LOG = logging.getLogger("plimsoll.scheduler")
 
 T = TypeVar("T")
+_JSON = "application/json"
 _MERGE = "application/merge-patch+json"
 #: kube-apiserver applies it at two thirds of the cost of a merge patch.
 _STRATEGIC = "application/strategic-merge-patch+json"
 _BACKOFF = Backoff(first=0.05, most=5.0)
+#: Suffixes of generated names, as the API server makes them.
+_NAME_CHARACTERS = "bcdfghjklmnpqrstvwxz2456789"
+_SUFFIX_LENGTH = 5
+_GENERATED_NAME_MAX = 63
 #: Annotation whose change gives claims and pods a new resourceVersion.
 FENCE_KEY = "plimsoll.dev/write-fence"
 
@@ -66,6 +73,7 @@ class ApiWriter:
         self.requests = 0  #: number of calls made
         self._client = client
         self._claims = claims.root + "/namespaces/"
+        self._claim_version = claims.api_version
         self._plural = claims.plural
         self._random = random or Random()
         self._sleep = sleep
@@ -76,6 +84,29 @@ class ApiWriter:
         self.claim_waiters = claim_waiters or ClaimWaiters(self.read_claim, now=now)
 
     # -- claims
+
+    def name_claim(self, claim: ResourceClaim) -> ResourceClaim:
+        meta = claim.metadata
+        suffix = "".join(self._random.choices(_NAME_CHARACTERS, k=_SUFFIX_LENGTH))
+        name = meta.generate_name[: _GENERATED_NAME_MAX - _SUFFIX_LENGTH] + suffix
+        return with_fields(claim, metadata=with_fields(meta, name=name, uid="", finalizers=(FINALIZER,)))
+
+    async def create_claim(self, claim: ResourceClaim) -> ResourceClaim:
+        tree = {**codec.to_tree(claim), "apiVersion": self._claim_version}
+        path = f"{self._claims}{claim.metadata.namespace}/{self._plural}"
+        return _claim(await self._call("POST", path, codec.encode(tree), _JSON))
+
+    async def find_claim(self, claim: ResourceClaim) -> ResourceClaim | None:
+        return await self._read(self._claim_path(claim), ResourceClaim)
+
+    async def remove_finalizer(self, claim: ResourceClaim) -> ResourceClaim:
+        rest = [each for each in claim.metadata.finalizers if each != FINALIZER]
+        body = {"metadata": {**_version(claim), "finalizers": rest}}
+        return _claim(await self._patch_claim(claim, body, _MERGE, ""))
+
+    async def delete_claim(self, claim: ResourceClaim) -> None:
+        body = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": claim.metadata.uid}}
+        await self._call("DELETE", self._claim_path(claim), codec.encode(body), _JSON)
 
     async def add_finalizer(self, claim: ResourceClaim) -> ResourceClaim:
         body = {"metadata": {"uid": claim.metadata.uid, "finalizers": [FINALIZER]}}
@@ -134,6 +165,11 @@ class ApiWriter:
     async def write_charges(self, pod: Pod, entries: Sequence[ClaimCharge], node: str) -> Pod:
         return await self._charges.write(pod, entries, newest_first=self._reads_new_form(node))
 
+    async def write_claim_status(self, pod: Pod, status: ExtendedResourceClaimStatus | None) -> Pod:
+        tree = None if status is None else codec.to_tree(status)
+        reply = await self._patch_pod_status(pod, {}, {"extendedResourceClaimStatus": tree})
+        return codec.decode(reply.body, Pod)
+
     async def clear_charges(self, pod: Pod) -> Pod:
         return await self._charges.clear(pod)
 
@@ -162,7 +198,7 @@ class ApiWriter:
                 "target": {"kind": "Node", "name": node},
             }
         )
-        await self._call("POST", _pod_path(pod) + "/binding", body, "application/json")
+        await self._call("POST", _pod_path(pod) + "/binding", body, _JSON)
 
     async def read_pod(self, pod: Pod) -> Pod | None:
         fresh = await self._read(_pod_path(pod), Pod)

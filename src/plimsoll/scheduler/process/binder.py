@@ -18,9 +18,11 @@ from functools import partial
 from plimsoll.api.resource import ResourceClaim
 from plimsoll.common.tasks import start_task
 from plimsoll.errors import LeaseLostError
-from plimsoll.scheduler.binding.bind import BINDING_TIMEOUT_MS, OnClaim, bind_pod
+from plimsoll.scheduler.binding.attempts import OnClaim
+from plimsoll.scheduler.binding.bind import BINDING_TIMEOUT_MS, bind_pod
 from plimsoll.scheduler.binding.result import BindFailure, BindPoint, BindStep, BindSuccess
 from plimsoll.scheduler.binding.writer import BindingWriter, retry_until_answered
+from plimsoll.scheduler.extended_resources import is_in_memory
 from plimsoll.scheduler.result import Placement
 
 LOG = logging.getLogger("plimsoll.scheduler")
@@ -126,6 +128,8 @@ class PodBinder:
     async def _fence_after_error(self, placement: Placement, error: Exception) -> BindSuccess | BindFailure:
         """Fence the objects of a binding that failed unexpectedly, so that no write of it can land later."""
         for claim in placement.pod_info.claims:
+            if is_in_memory(claim):
+                continue  # if it was created, the next attempt deletes it
             fresh = await retry_until_answered(self._writer, self._writer.fence_claim, claim)
             if fresh is not None:
                 self._on_claim(fresh)

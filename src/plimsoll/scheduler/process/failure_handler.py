@@ -119,7 +119,9 @@ class FailureHandler:
         """
         pod = attempt.pod
         if find_releasable_claim(fit_error) is not None:
-            message = f"{render_fit_error(fit_error)} {Deallocation.DONE.value}"
+            is_deleted = fit_error.pod_info.stale_claim is not None
+            done = Deallocation.DELETED if is_deleted else Deallocation.DONE
+            message = f"{render_fit_error(fit_error)} {done.value}"
             self._report(pod, failure_reason(fit_error), message)
             return True
         message, nominated = self._preempt(pod, fit_error)

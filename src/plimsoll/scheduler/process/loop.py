@@ -22,6 +22,7 @@ from plimsoll.scheduler.binding.recovery import find_releasable_claim
 from plimsoll.scheduler.binding.result import BindFailure, BindSuccess
 from plimsoll.scheduler.devices import needs_capacity
 from plimsoll.scheduler.events import make_release_event, node_capacity
+from plimsoll.scheduler.filters.node_resources import may_have_claims
 from plimsoll.scheduler.process.binder import PodBinder
 from plimsoll.scheduler.process.context import SchedulerContext
 from plimsoll.scheduler.process.failure_handler import FailureHandler
@@ -144,7 +145,7 @@ class SchedulingLoop:
         if context.snapshot.find_pod(attempt.key) is not None:
             context.queue.done(attempt.key, context.now())  # already assumed or bound
             return
-        timer = self._timer.start(has_claims=bool(attempt.pod.spec.resource_claims))
+        timer = self._timer.start(has_claims=may_have_claims(attempt.pod))
         outcome = context.schedule(attempt.pod, timer)
         if timer is not None:
             timer.finish(attempt.pod.spec.scheduler_name, outcome)

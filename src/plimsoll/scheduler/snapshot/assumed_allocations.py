@@ -1,13 +1,18 @@
 """Devices allocated to claims: by the API, or assumed and not written yet.
 
-An assumed allocation counts until the claim's status has one. Every change returns the released allocation,
-so that the snapshot can invalidate caches.
+An assumed allocation counts until the claim's status has one. A claim for extended resources is assumed
+before the API server has assigned its UID; once it is allocated, that UID takes over what was assumed for its
+pod. Every change returns the released allocation, so that the snapshot can invalidate caches.
 """
 
 from __future__ import annotations
 
+from collections.abc import Container
+
 from plimsoll.allocator import AllocationState
+from plimsoll.api.pod_claims import find_requesting_pod
 from plimsoll.api.resource import AllocationResult, ResourceClaim
+from plimsoll.scheduler.extended_resources import in_memory_uid
 
 
 class AssumedAllocations:
@@ -28,6 +33,10 @@ class AssumedAllocations:
         """Return the allocation of a claim that is assumed and not written yet."""
         found = self._assumed.get(uid)
         return None if found is None else found[1]
+
+    def without_claims(self, known: Container[str]) -> dict[str, AllocationResult]:
+        """Return the assumed allocations of claims that are not among these UIDs."""
+        return {uid: allocation for uid, (_, allocation) in self._assumed.items() if uid not in known}
 
     def set(self, uid: str, allocation: AllocationResult | None) -> AllocationResult | None:
         """Replace the allocation of a claim and return the released one."""
@@ -59,10 +68,21 @@ class AssumedAllocations:
     def on_claim(self, claim: ResourceClaim) -> AllocationResult | None:
         """Handle a new or changed claim."""
         uid, allocation = claim.metadata.uid, claim.status.allocation
+        if allocation is not None and (pod := find_requesting_pod(claim)) is not None:
+            self._take_over(in_memory_uid(pod.uid), uid)
         if allocation is None and uid in self._assumed:
             return None
         self._assumed.pop(uid, None)
         return self.set(uid, allocation)
+
+    def _take_over(self, before: str, uid: str) -> None:
+        """Move an assumed allocation to the UID of the created claim."""
+        if self._assumed.pop(before, None) is None:
+            return
+        if uid in self._allocations:
+            self.set(before, None)
+        else:
+            self._allocations[uid] = self._allocations.pop(before)
 
     def on_claim_deleted(self, uid: str) -> AllocationResult | None:
         """Handle a deleted claim, and drop what was assumed for it."""

@@ -10,7 +10,7 @@ KEP-5517 (docs/spec/keps.md), "Scheduler Internal Cache Update"; docs/spec/accou
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Set
+from collections.abc import Container, Iterable, Iterator, Mapping, Set
 from typing import Any, TypeVar
 
 import numpy as np
@@ -18,11 +18,13 @@ import numpy as np
 from plimsoll.allocator import Features, Inventory
 from plimsoll.api.core import Node, Pod
 from plimsoll.api.gates import Gates
+from plimsoll.api.pod_claims import uses_claims
 from plimsoll.api.resource import AllocationResult, DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
 from plimsoll.ledger.claims import ChargeContext, ChargedClaim, read_charged_claims
 from plimsoll.ledger.columns import Column, Mask, NodeColumns
 from plimsoll.ledger.node_ledger import NodeLedger, pod_key, resources_options
 from plimsoll.ledger.profile import AccountingProfile
+from plimsoll.scheduler.extended_resources import in_memory_uid
 from plimsoll.scheduler.result import Placement
 from plimsoll.scheduler.snapshot.assumed_allocations import AssumedAllocations
 from plimsoll.scheduler.snapshot.changes import is_older, scheduling_fields
@@ -137,6 +139,10 @@ class Snapshot:
         """Return the allocation of a claim that is assumed and not written yet."""
         return self._allocations.assumed(uid)
 
+    def assumed_without_claims(self, known: Container[str]) -> Mapping[str, AllocationResult]:
+        """Return the assumed allocations of claims that are not created yet: not among the UIDs `known`."""
+        return self._allocations.without_claims(known)
+
     def allocation_of(self, uid: str) -> AllocationResult | None:
         """Return the allocation of a claim, written or assumed."""
         return self._allocations.of(uid)
@@ -225,6 +231,12 @@ class Snapshot:
     def confirm(self, key: str) -> None:
         """Drop the record of a placement that has been written; the objects have it now."""
         self._unconfirmed.pop(key, None)
+        if key not in self._pods:
+            self._release_uncreated(key)
+
+    def _release_uncreated(self, key: str) -> None:
+        """Release the devices of a pod's extended resources, if its claim was never seen allocated."""
+        self._on_devices_released(self._allocations.forget(in_memory_uid(key), key, None))
 
     # -- nodes
 
@@ -333,6 +345,8 @@ class Snapshot:
         self._ledger(row).remove(pod)
         self._on_pod_removed(row, pod)
         self._bump_generation(row)
+        if key not in self._unconfirmed:
+            self._release_uncreated(key)
 
     def _on_pod_added(self, row: int, pod: Pod) -> None:
         self._pods[pod_key(pod)] = (row, pod)
@@ -351,7 +365,7 @@ class Snapshot:
 
     def _unrecorded_charges(self, row: int, pod: Pod) -> tuple[ChargedClaim, ...] | None:
         """Return the charges of a bound pod's claims, or None if its status has them or none are counted."""
-        if not (self.options.count_claims and self.profile.charge_preallocated and pod.spec.resource_claims):
+        if not (self.options.count_claims and self.profile.charge_preallocated and uses_claims(pod)):
             return None
         if read_charged_claims(pod, self.profile):
             return None
@@ -439,7 +453,7 @@ class Snapshot:
     def _outdate_charges(self, row: int) -> None:
         """Mark the charges of the claims of a node's pods as outdated."""
         entries = self._ledger(row).entries.items()
-        self._outdated_charges.update(key for key, entry in entries if entry.pod.spec.resource_claims)
+        self._outdated_charges.update(key for key, entry in entries if uses_claims(entry.pod))
 
     def _update_charges(self) -> None:
         """Recompute outdated charges, which follow claims, classes and devices."""

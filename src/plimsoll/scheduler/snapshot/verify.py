@@ -54,6 +54,9 @@ def _verify_ledgers(snapshot: Snapshot) -> Iterator[Discrepancy]:
 
 def _verify_devices(snapshot: Snapshot) -> Iterator[Discrepancy]:
     fresh = AllocationState(snapshot.features.consumable_capacity)
+    known = {claim.metadata.uid for claim in snapshot.all(ResourceClaim)}
+    for allocation in snapshot.assumed_without_claims(known).values():
+        fresh.hold_all(allocation)
     for claim in snapshot.all(ResourceClaim):
         uid = claim.metadata.uid
         wanted = claim.status.allocation or snapshot.assumed_allocation(uid)
@@ -71,7 +74,9 @@ def find_overdrafts(snapshot: Snapshot) -> list[str]:
     for row in snapshot.rows():
         ledger = snapshot.ledger(row)
         found += [
-            f"node {ledger.name}: {name} {left}" for name, left in ledger.headroom().items() if left < 0
+            f"node {ledger.name}: {name} {left}"
+            for name, left in ledger.headroom().items()
+            if left < 0 and not ("/" in name and not ledger.allocatable.get(name))  # served by devices
         ]
         devices = snapshot.inventory.devices_for(snapshot.node(row))
         if isinstance(devices, AllocationFault):

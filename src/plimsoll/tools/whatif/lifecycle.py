@@ -25,6 +25,7 @@ from plimsoll.controllers.pod_utils import POD_CLAIM_ANNOTATION
 from plimsoll.controllers.resource_claim.pod_plan import generate_name_prefix
 from plimsoll.ledger.profile import AccountingProfile
 from plimsoll.ledger.status import write_charges
+from plimsoll.scheduler.extended_resources import is_in_memory, rename_charges
 from plimsoll.scheduler.result import Placement
 
 
@@ -75,17 +76,35 @@ def _generate(pod: Pod, entry: str, template: ResourceClaimTemplate) -> Resource
 
 def bind(placement: Placement, profile: AccountingProfile) -> tuple[Pod, list[ResourceClaim]]:
     """Return the bound pod and its allocated and reserved claims."""
-    pod = placement.pod_info.pod
-    claims = [
-        _reserved(claim, pod, placement.allocations.get(claim.metadata.name))
-        for claim in placement.pod_info.claims
-    ]
+    pod, charged, claims = placement.pod_info.pod, placement.charged_claims, []
+    for claim in placement.pod_info.claims:
+        allocation = placement.allocations.get(claim.metadata.name)
+        if is_in_memory(claim):
+            created = _create_extended(claim, pod)
+            charged = rename_charges(charged, claim, created.metadata.name)
+            pod, claim = _with_extended_claim(pod, created), created
+        claims.append(_reserved(claim, pod, allocation))
     bound = replace(pod, spec=replace(pod.spec, node_name=placement.node))
-    if placement.charged_claims or bound.status.node_allocatable_resource_claim_statuses:
+    if charged or bound.status.node_allocatable_resource_claim_statuses:
         # The 1.37 form can represent everything that our own rules write.
         form = profile.form if profile.name != "default" else Form.V1_37
-        bound = write_charges(bound, placement.charged_claims, form).view
+        bound = write_charges(bound, charged, form).view
     return replace(bound, status=replace(bound.status, phase="Running", nominated_node_name="")), claims
+
+
+def _create_extended(claim: ResourceClaim, pod: Pod) -> ResourceClaim:
+    """Return the claim for a pod's extended resources as the API server would create it."""
+    uid = f"whatif/claim/{pod.metadata.uid}/extended-resources"
+    name = claim.metadata.generate_name + "whatif"
+    created_at = pod.metadata.creation_timestamp
+    return replace(claim, metadata=replace(claim.metadata, name=name, uid=uid, creation_timestamp=created_at))
+
+
+def _with_extended_claim(pod: Pod, claim: ResourceClaim) -> Pod:
+    built = pod.status.extended_resource_claim_status
+    assert built is not None, "a pod with such a claim has its mappings"
+    status = replace(built, resource_claim_name=claim.metadata.name)
+    return replace(pod, status=replace(pod.status, extended_resource_claim_status=status))
 
 
 def _reserved(claim: ResourceClaim, pod: Pod, allocation: AllocationResult | None) -> ResourceClaim:
@@ -111,6 +130,7 @@ def unbind(pod: Pod) -> Pod:
         init_container_statuses=(),
         node_allocatable_resource_claim_statuses=(),
         native_resource_claim_status=(),
+        extended_resource_claim_status=None,
         start_time=None,
     )
     annotations = {k: v for k, v in pod.metadata.annotations.items() if k != POD_KEY}
@@ -141,6 +161,10 @@ def claims_used_by(
         if claim is not None and claim.metadata.name not in seen:
             seen.add(claim.metadata.name)
             yield claim, named.generated and is_owned_by(claim, pod)
+    extended = pod.status.extended_resource_claim_status
+    claim = find(extended.resource_claim_name) if extended is not None else None
+    if claim is not None:
+        yield claim, is_owned_by(claim, pod)
 
 
 def controller_of(pod: Pod) -> OwnerReference | None:

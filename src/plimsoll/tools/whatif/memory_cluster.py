@@ -12,6 +12,7 @@ from itertools import groupby
 from typing import Any
 
 from plimsoll.api.core import Node, Pod
+from plimsoll.api.pod_claims import find_requesting_pod, uses_claims
 from plimsoll.api.resource import (
     DeviceRequestAllocationResult,
     DeviceTaintRule,
@@ -62,7 +63,7 @@ class MemoryCluster:
 
     def uses_of(self, pod: Pod) -> list[tuple[ResourceClaim, bool]]:
         """Return the claims of a pod and whether each was generated for it."""
-        if not pod.spec.resource_claims:
+        if not uses_claims(pod):
             return []
         return list(lifecycle.claims_used_by(pod, partial(self.find_claim, pod.metadata.namespace)))
 
@@ -135,7 +136,10 @@ class MemoryCluster:
             return None
         # Claims are released first, so that none is charged to the evicted pod.
         for claim, _ in self.uses_of(pod):
-            self.changes.set(lifecycle.release_claim(claim, pod))
+            if find_requesting_pod(claim) is not None:
+                self.changes.remove(claim)
+            else:
+                self.changes.set(lifecycle.release_claim(claim, pod))
         recreated = lifecycle.unbind(pod)
         self._arrivals[pod_key(recreated)] = len(self._arrivals) + 1
         self.prepare(recreated)
@@ -188,7 +192,7 @@ class MemoryCluster:
             yield from published.get((result.driver, result.pool), {}).get(result.device, ())
 
         for pod in list(self.bound()):
-            if not pod.spec.resource_claims:
+            if not uses_claims(pod):
                 continue
             claims = {claim.metadata.name: claim for claim, _ in self.uses_of(pod)}
             found = pod_eviction(pod, claims, taints_of)

@@ -598,7 +598,7 @@ def test_the_time_of_allocation_is_noted_where_it_counts() -> None:
 
 
 def plimsoll_consumer(placement: Placement) -> Any:
-    from plimsoll.scheduler.binding.bind import consumer_of  # noqa: PLC0415
+    from plimsoll.scheduler.binding.attempts import consumer_of  # noqa: PLC0415
 
     return consumer_of(placement.pod_info.pod)
 
