@@ -284,8 +284,9 @@ def run_unprivileged(*words: str, home: Path) -> subprocess.CompletedProcess[str
     )
 
 
-@pytest.mark.skipif(bool(cannot_be_others()), reason=cannot_be_others() or "-")
 def test_the_demo_as_an_ordinary_user(directory: Path) -> None:
+    if reason := cannot_be_others():
+        pytest.skip(reason)
     own = directory / "own"
     own.mkdir()
     os.chmod(directory, 0o755)

@@ -19,8 +19,8 @@ USED_ELSEWHERE = {
     """,
     "names in messages of the runtime": "OciHooks CgroupsPath Rlimits",
     "attributes and methods that libraries call": """
-        __cause__ __context__ __dir__ arraysize log_errors never_capture format_commands ignore_aliases writeable
-        handleError pytest_configure
+        __cause__ __context__ __dir__ arraysize log_errors never_capture format_commands ignore_aliases
+        writeable handleError pytest_configure
     """,
     "used in quoted types": "OneDriver",
     "accepted for compatibility": "vmodule",
