@@ -69,6 +69,8 @@ class ClaimInfoCache:
         self.findings = restored.findings
         #: The checkpoint was lost and `rebuild` has not succeeded yet.
         self.needs_rebuild = restored.lost
+        #: Pods whose release began while a rebuild was needed: the rebuild must not prepare their claims.
+        self._released_pods: set[str] = set()
 
     @staticmethod
     def open(
@@ -98,11 +100,18 @@ class ClaimInfoCache:
 
         Can be called again at any time; only drivers that have not responded yet are called.
         """
+        return await self._prepare_pod(pod, claims, rebuilding=False)
+
+    async def _prepare_pod(
+        self, pod: Pod, claims: Mapping[str, ResourceClaim], *, rebuilding: bool
+    ) -> tuple[ClaimFault, ...]:
         wanted, faults = read_claims(pod, claims)
         if faults or not wanted:
             return faults
         uid = pod.metadata.uid
         async with self._locks.hold([_pod_key(uid), *(_claim_key(each.ref.uid) for each in wanted)]):
+            if rebuilding and uid in self._released_pods:
+                return ()
             return await self._prepare(uid, wanted)
 
     async def _prepare(self, pod: str, wanted: tuple[ClaimToPrepare, ...]) -> tuple[ClaimFault, ...]:
@@ -208,6 +217,8 @@ class ClaimInfoCache:
         """Release a pod's claims; drivers unprepare those that no other pod uses. Returns no fault once
         nothing is left; otherwise the rest stays in the cache and the call has to be repeated.
         """
+        if self.needs_rebuild:
+            self._released_pods.add(pod_uid)
         return await self._remove_pods_from_claims({pod_uid})
 
     async def reconcile(self, known_pods: Collection[str]) -> tuple[ClaimFault, ...]:
@@ -273,10 +284,14 @@ class ClaimInfoCache:
 
         The cache needs a rebuild until every driver has responded; the call has to be repeated.
         """
-        results = await asyncio.gather(*(self.prepare(pod, claims) for pod, claims in pods))
+        results = await asyncio.gather(
+            *(self._prepare_pod(pod, claims, rebuilding=True) for pod, claims in pods)
+        )
         faults = tuple(fault for result in results for fault in result)
         # Faults of a pod's claims do not resolve by calling again; drivers may come back.
         self.needs_rebuild = any(fault.driver or fault.code == NOT_SAVED for fault in faults)
+        if not self.needs_rebuild:
+            self._released_pods.clear()
         return faults
 
     # -- read

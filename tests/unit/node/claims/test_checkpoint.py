@@ -233,6 +233,25 @@ def test_rebuilding_continues_after_faults(layout: Layout) -> None:
     asyncio.run(scenario())
 
 
+def test_a_rebuild_does_not_prepare_claims_that_were_released_meanwhile(layout: Layout) -> None:
+    fake_drivers = FakeDrivers()
+    fake_drivers.add(make_claim("a", users=["p"]), make_claim("b", NIC, users=["q"]))
+    layout.claims.write_bytes(b"damaged")
+    pods = [(make_pod(pod, name), fake_drivers.named(name)) for pod, name in (("p", "a"), ("q", "b"))]
+
+    async def scenario() -> None:
+        cache = ClaimInfoCache.open(layout, fake_drivers)
+        # p ends after the pods to rebuild were listed.
+        assert await cache.prepare(*pods[0]) == ()
+        assert await cache.unprepare("p") == ()
+        fake_drivers.calls.clear()
+        assert await cache.rebuild(pods) == ()
+        assert fake_drivers.calls == [("prepare", NIC, ("uid-b",))]
+        assert [claim.ref.name for claim in cache.claims()] == ["b"]
+
+    asyncio.run(scenario())
+
+
 def test_claims_of_an_absent_driver_are_unprepared_after_a_lost_checkpoint(layout: Layout) -> None:
     fake_drivers = FakeDrivers()
     fake_drivers.add(make_claim("a", users=["p"]))
