@@ -22,6 +22,9 @@ USED_ELSEWHERE = {
         __cause__ __context__ __dir__ arraysize log_errors never_capture format_commands ignore_aliases
         writeable handleError pytest_configure
     """,
+    "endpoints and annotations of the API": """
+        LIMIT_RANGES REPLICATION_CONTROLLERS CSI_DRIVERS CSI_STORAGE_CAPACITIES SELECTED_NODE
+    """,
     "used in quoted types": "OneDriver",
     "accepted for compatibility": "vmodule",
     "old public names, with a warning": "all_on picture",
