@@ -31,7 +31,12 @@ from plimsoll.ledger.policy import find_policy_dependent_resources, is_additive,
 from plimsoll.ledger.policy_conflicts import find_policy_conflicts
 from plimsoll.ledger.pools import ClaimPool, collect_pools, draw_from_pools, record_draws
 from plimsoll.ledger.profile import AccountingProfile, SharingCheck
-from plimsoll.ledger.requests import PodResourcesOptions, pod_requests, without_status
+from plimsoll.ledger.requests import (
+    PodResourcesOptions,
+    pod_requests,
+    without_served_resources,
+    without_status,
+)
 from plimsoll.ledger.units import add_units, is_accounted, to_unit, to_units
 from plimsoll.ledger.verdict import SUCCESS, Cause, Reason, Verdict
 
@@ -272,11 +277,12 @@ def check_pod(ledger: NodeLedger, pod: Pod, charged_claims: Sequence[ChargedClai
 def check_admission(ledger: NodeLedger, pod: Pod, charged_claims: Sequence[ChargedClaim]) -> PodAdmitResult:
     """Check whether a kubelet with this ledger of its other pods admits a bound pod.
 
-    A pod that would draw more from a pool than is left is rejected as well.
+    A pod that would draw more from a pool than is left is rejected as well. Extended resources that the pod's
+    claim serves are not checked.
     """
     ledger = ledger.without(pod)
     options = without_status(ledger.options)
-    demand = compute_demand(ledger, pod, charged_claims, options)
+    demand = compute_demand(ledger, without_served_resources(pod), charged_claims, options)
     pools = find_overdrawn_pools(ledger, pod, charged_claims, options)
     return admit_pod(demand, ledger.allocatable, ledger.requested, len(ledger), pools)
 

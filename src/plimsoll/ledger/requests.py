@@ -18,7 +18,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
-from plimsoll.api.core import Pod, PodSpec, ResourceList
+from msgspec.structs import replace as with_fields
+
+from plimsoll.api.core import Container, Pod, PodSpec, ResourceList
 from plimsoll.api.forms import ClaimCharge, Form
 from plimsoll.api.quantity import ZERO, Format, Quantity
 from plimsoll.ledger import in_place
@@ -54,6 +56,41 @@ DEFAULTS = PodResourcesOptions()
 def without_status(options: PodResourcesOptions) -> PodResourcesOptions:
     """Return the options for a pod that is not running: its status is ignored."""
     return replace(options, use_status=False, in_place_pod_level=False)
+
+
+def without_served_resources(pod: Pod) -> Pod:
+    """Return a pod without the requests for extended resources that devices of its claim serve.
+
+    A container keeps its request if the claim serves the resource for other containers only.
+    """
+    status = pod.status.extended_resource_claim_status
+    if status is None:
+        return pod
+    served = {(mapping.container_name, mapping.resource_name) for mapping in status.request_mappings}
+
+    def unserved(containers: tuple[Container, ...]) -> tuple[Container, ...]:
+        return tuple(
+            with_fields(
+                each,
+                resources=with_fields(
+                    each.resources,
+                    requests={
+                        name: amount
+                        for name, amount in each.resources.requests.items()
+                        if (each.name, name) not in served
+                    },
+                ),
+            )
+            for each in containers
+        )
+
+    spec = pod.spec
+    return with_fields(
+        pod,
+        spec=with_fields(
+            spec, containers=unserved(spec.containers), init_containers=unserved(spec.init_containers)
+        ),
+    )
 
 
 # -- predicates

@@ -66,6 +66,26 @@ def names(pods: Sequence[Pod]) -> list[str]:
 # -- resources
 
 
+@pytest.mark.parametrize("resource", ["example.com/gpu", "deviceclass.resource.kubernetes.io/gpu"])
+@pytest.mark.parametrize(
+    "plugin", [{}, {"example.com/gpu": "1", "deviceclass.resource.kubernetes.io/gpu": "1"}]
+)
+def test_extended_resources_that_a_claim_serves_are_not_checked(
+    resource: str, plugin: dict[str, str]
+) -> None:
+    """Per container: what the claim does not serve is checked."""
+    admission_handler = AdmissionHandler(node("n", extended=plugin))
+    mapping = {"containerName": "a", "resourceName": resource, "requestName": "r"}
+    status = {"extendedResourceClaimStatus": {"resourceClaimName": "x", "requestMappings": [mapping]}}
+    asks = [container(name, **{resource: "2"}) for name in ("a", "b")]
+    assert admission_handler.admit(pod("p", asks[0], status=status, nodeName="n")).admit
+    rejected = admission_handler.check(pod("q", *asks, status=status, nodeName="n"))
+    if resource in plugin or resource.startswith("deviceclass"):
+        assert rejected.reason == f"OutOf{resource}"
+    else:
+        assert rejected.admit  # other components may provide what the node does not know
+
+
 def test_pods_are_admitted_while_resources_are_available() -> None:
     admission_handler = AdmissionHandler(NODE)
     assert admission_handler.admit(cpu("a", "3")).admit
