@@ -29,7 +29,7 @@ from plimsoll.ledger.entries import (
 from plimsoll.ledger.policy import is_claim_level
 from plimsoll.ledger.pools import ClaimPool, draw_from_pools, record_draws
 from plimsoll.ledger.profile import AccountingProfile
-from plimsoll.ledger.requests import PodResourcesOptions
+from plimsoll.ledger.requests import PodResourcesOptions, pod_requests, without_served_resources
 from plimsoll.ledger.units import (
     CPU,
     MEMORY,
@@ -70,6 +70,13 @@ def resources_options(gates: Gates, profile: AccountingProfile) -> PodResourcesO
 def pod_key(pod: Pod) -> str:
     """Return the ledger's key of a pod: its UID, or its name if it has none."""
     return pod.metadata.uid or pod.metadata.full_name
+
+
+def served_units(pod: Pod) -> Units:
+    """Return the extended resources that devices of a pod's claim serve, in base units."""
+    total = to_units(pod_requests(pod))
+    rest = to_units(pod_requests(without_served_resources(pod)))
+    return {name: used - rest.get(name, 0) for name, used in total.items() if used != rest.get(name, 0)}
 
 
 class NodeLedger:
@@ -148,11 +155,33 @@ class NodeLedger:
 
     def headroom(self) -> dict[str, int]:
         """Return allocatable minus charged, for each resource that is allocatable or charged."""
-        left = {name: line - self.requested.get(name, 0) for name, line in self.allocatable.items()}
-        left |= {name: -used for name, used in self.requested.items() if used and name not in left}
+        charged = self.charged()
+        left = {name: line - charged.get(name, 0) for name, line in self.allocatable.items()}
+        left |= {name: -used for name, used in charged.items() if used and name not in left}
         if PODS in self.allocatable:
             left[PODS] = self.allocatable[PODS] - len(self)
         return left
+
+    def charged(self) -> Units:
+        """Return what is charged, without the extended resources that devices of claims serve.
+
+        `requested` includes them, as in kube-scheduler, so that a node that advertises such a resource later
+        does not count as free what its pods have.
+        """
+        absent = [
+            name
+            for name, used in self.requested.items()
+            if used and "/" in name and not self.allocatable.get(name)
+        ]
+        if not absent:
+            return self.requested
+        charged = dict(self.requested)
+        for entry in self._entries.values():
+            if entry.pod.status.extended_resource_claim_status is not None:
+                served = served_units(entry.pod)
+                for name in absent:
+                    charged[name] -= served.get(name, 0)
+        return charged
 
     # -- updates
 

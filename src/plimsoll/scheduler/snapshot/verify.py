@@ -74,9 +74,7 @@ def find_overdrafts(snapshot: Snapshot) -> list[str]:
     for row in snapshot.rows():
         ledger = snapshot.ledger(row)
         found += [
-            f"node {ledger.name}: {name} {left}"
-            for name, left in ledger.headroom().items()
-            if left < 0 and not ("/" in name and not ledger.allocatable.get(name))  # served by devices
+            f"node {ledger.name}: {name} {left}" for name, left in ledger.headroom().items() if left < 0
         ]
         devices = snapshot.inventory.devices_for(snapshot.node(row))
         if isinstance(devices, AllocationFault):

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 
 from plimsoll.api.core import Pod
 from plimsoll.api.forms import AccountingPolicy
-from plimsoll.api.pod_claims import resolve_claim_names
+from plimsoll.api.pod_claims import resolve_claim_names, uses_claims
 from plimsoll.api.quantity import ZERO
 from plimsoll.ledger.claims import ChargeContext, ChargedClaim
 from plimsoll.ledger.entries import make_entry
@@ -98,10 +98,10 @@ def _compare_node(cluster_state: ClusterState, index: int, found: _Collected) ->
         ledgers[policy.value] = recharge(ledger, charged_claims, policy) if charged_claims else ledger
     names = {
         *ledger.allocatable,
-        *(name for column_ledger in ledgers.values() for name, n in column_ledger.requested.items() if n),
+        *(name for column_ledger in ledgers.values() for name, n in column_ledger.charged().items() if n),
     }
     for name in sorted(names - {PODS}, key=resource_order):
-        charged = {column: column_ledger.requested.get(name, 0) for column, column_ledger in ledgers.items()}
+        charged = {column: column_ledger.charged().get(name, 0) for column, column_ledger in ledgers.items()}
         found.nodes.append(NodeCharges(ledger.name, name, ledger.allocatable.get(name, 0), charged))
     for key, priced in charged_claims.items():
         entry = ledger.entries[key]
@@ -145,7 +145,7 @@ def _compare_known(
     found: _Collected,
 ) -> None:
     """Compare a node whose pod shapes are all known, without rebuilding ledgers."""
-    totals = {column: dict(ledger.requested) for column in COLUMNS}
+    totals = {column: dict(ledger.charged()) for column in COLUMNS}
     for each in alike.values():
         for column in COLUMNS[1:]:
             add_units(totals[column], each.costs[column])
@@ -169,7 +169,7 @@ def _price_pods(
     found: dict[str, tuple[ChargedClaim, ...]] = {}
     for key, entry in ledger.entries.items():
         pod = entry.pod
-        if not entry.charged_claims and not pod.spec.resource_claims:
+        if not entry.charged_claims and not uses_claims(pod):
             continue
         claims = {}
         for name in resolve_claim_names(pod).values():

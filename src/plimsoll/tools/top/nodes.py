@@ -165,10 +165,11 @@ def node_row_of(ledger: NodeLedger, uncounted: Iterable[UncountedClaim] = ()) ->
     for each in uncounted:
         missing[each.resource] += each.missing
     rows = []
-    charged = (name for name, amount in ledger.requested.items() if amount)
-    for name in sorted({*ledger.allocatable, *charged, *columns, *missing} - {PODS}, key=resource_order):
+    charged = ledger.charged()
+    names = (name for name, amount in charged.items() if amount)
+    for name in sorted({*ledger.allocatable, *names, *columns, *missing} - {PODS}, key=resource_order):
         _, claims, overhead = columns.get(name, (0, 0, 0))
-        line, taken = ledger.allocatable.get(name, 0), ledger.requested.get(name, 0)
+        line, taken = ledger.allocatable.get(name, 0), charged.get(name, 0)
         rows.append(
             ResourceRow(name, line, taken - claims - overhead, claims, overhead, line - taken, missing[name])
         )

@@ -92,12 +92,12 @@ class SchedulingRound:
             outcome = self._decide(pod)
         if isinstance(outcome, Placement):
             snapshot = self._cluster.cluster_state.snapshot
-            before = dict(snapshot.ledger(outcome.row).requested)
+            before = dict(snapshot.ledger(outcome.row).charged())
             self._cluster.bind(outcome)
             self._nominations.drop(pod_key(pod))
             charges = {
                 resource: units - before.get(resource, 0)
-                for resource, units in snapshot.ledger(outcome.row).requested.items()
+                for resource, units in snapshot.ledger(outcome.row).charged().items()
                 if units != before.get(resource, 0)
             }
             self._placed[name] = ScheduledPod(name, outcome.node, outcome.devices, charges, outcome)
