@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from plimsoll.api.core import Node, Pod
+from plimsoll.api.pod_claims import uses_claims
 from plimsoll.api.resource import DeviceClass, ResourceClaim, ResourceSlice
 from plimsoll.tools.cluster_state.objects import ClusterObjects, Gap
 
@@ -34,7 +35,7 @@ def find_gaps(objects: ClusterObjects, origin: str) -> Iterator[Gap]:
     claims = objects.all(ResourceClaim)
     if not objects.all(Node):
         yield Gap("nodes", f"none in {origin}; collect them with: {COMMAND}")
-    users = sum(1 for pod in pods if pod.spec.node_name and pod.spec.resource_claims)
+    users = sum(1 for pod in pods if pod.spec.node_name and uses_claims(pod))
     if users and not claims:
         yield Gap("resourceclaims", f"none in {origin}, but {users} scheduled pods use claims")
     held = sum(1 for claim in claims if claim.status.allocation is not None)

@@ -6,7 +6,7 @@ from collections.abc import Collection
 
 from plimsoll.allocator import DeviceId
 from plimsoll.api.core import Pod
-from plimsoll.api.pod_claims import resolve_claim_names
+from plimsoll.api.pod_claims import resolve_claim_names, uses_claims
 from plimsoll.api.resource import ResourceClaim
 from plimsoll.tools.cluster_state import ClusterState
 
@@ -49,7 +49,7 @@ def unused_claims(cluster_state: ClusterState) -> list[ResourceClaim]:
     used = {
         (pod.metadata.namespace, name)
         for pod in pods
-        if pod.spec.resource_claims or pod.status.extended_resource_claim_status is not None
+        if uses_claims(pod)
         for name in resolve_claim_names(pod).values()
     }
     found = [
@@ -68,6 +68,6 @@ def users_of(cluster_state: ClusterState, namespace: str, claim: str) -> list[Po
         pod
         for pod in cluster_state.pods
         if pod.metadata.namespace == namespace
-        and pod.spec.resource_claims
+        and uses_claims(pod)
         and claim in resolve_claim_names(pod).values()
     ]

@@ -32,6 +32,7 @@ from plimsoll.scheduler.devices.exact import DeviceMessage
 from plimsoll.scheduler.reasons import NodeReason
 from plimsoll.tools.explain.attributes import attributes_read, value_text
 from plimsoll.tools.explain.claim_users import holders_of, pods_using, unused_claims
+from plimsoll.tools.explain.extended_resources import name_request
 from plimsoll.tools.explain.node_reasons import describe_shortage, measure_shortage
 from plimsoll.tools.explain.pod_reasons import terms_text
 from plimsoll.tools.explain.pod_view import PodView
@@ -191,7 +192,7 @@ def describe_refusal(view: PodView, refusal: Refusal, row: int) -> Iterator[Stat
 def _describe_request(view: PodView, request: RequestRefusal, row: int) -> Statement:
     facts: dict[str, object] = {
         "claim": request.claim,
-        "request": request.request,
+        "request": name_request(view.pod, request.claim, request.request),
         "wanted": "all matching" if request.takes_all else request.wanted,
         "left": request.left,
         "devices": request.devices,

@@ -7,6 +7,7 @@ current state, as if the pod were scheduled again, and is labeled as such.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace as replace_fields
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,7 @@ from plimsoll.tools.amounts import format_quantity, format_short
 from plimsoll.tools.cluster_state import ClusterState
 from plimsoll.tools.explain.attempt import AttemptRecorder
 from plimsoll.tools.explain.devices import describe_refusal
+from plimsoll.tools.explain.extended_resources import name_request, serving_claim
 from plimsoll.tools.explain.pod_view import PodView
 from plimsoll.tools.explain.text import AmountFact, StatementKind, pluralize
 from plimsoll.tools.explain.tree import Statement
@@ -74,13 +76,15 @@ def _claims(cluster_state: ClusterState, pod: Pod) -> list[ResourceClaim]:
 def _devices(cluster_state: ClusterState, pod: Pod, claim: ResourceClaim, row: int) -> Iterator[Statement]:
     allocation = claim.status.allocation
     for result in allocation.devices.results if allocation is not None else ():
-        branch = describe_device(claim, result)
+        branch = describe_device(claim, result, pod)
         children = tuple(_describe_alternatives(cluster_state, pod, claim, result, row))
         yield Statement(branch.kind, branch.facts, (*branch.children, *children))
 
 
-def describe_device(claim: ResourceClaim, result: DeviceRequestAllocationResult) -> Statement:
-    """Describe one device of a claim and the share of it."""
+def describe_device(
+    claim: ResourceClaim, result: DeviceRequestAllocationResult, pod: Pod | None = None
+) -> Statement:
+    """Describe one device of a claim and the share of it; for a pod, with the extended resource it serves."""
     share = ""
     if result.consumed_capacity:
         consumed = sorted(result.consumed_capacity.items())
@@ -90,7 +94,8 @@ def describe_device(claim: ResourceClaim, result: DeviceRequestAllocationResult)
         share = ", a share"
     if result.admin_access:
         share += ", admin access"
-    request = f"{claim.metadata.name}/{result.request}"
+    name = result.request if pod is None else name_request(pod, claim.metadata.name, result.request)
+    request = f"{claim.metadata.name}/{name}"
     return Statement(
         StatementKind.DEVICE, {"request": request, "device": DeviceId.of(result), "share": share}
     )
@@ -163,7 +168,8 @@ def _charges(cluster_state: ClusterState, ledger: NodeLedger, pod: Pod) -> Itera
     own = pod.metadata.key
     for holder in holders(cluster_state, ledger.name):
         if (holder.namespace, holder.pod) == own:
-            yield describe_charge(holder)
+            claim = "" if ledger.allocatable.get(holder.resource) else serving_claim(pod, holder.resource)
+            yield describe_charge(replace_fields(holder, rule=SERVED, claim=claim) if claim else holder)
     entry = ledger.entries.get(pod_key(pod))
     for line in entry.lines if entry is not None else ():
         if not line.counted:
@@ -183,6 +189,10 @@ def describe_charge(holder: ResourceHolder) -> Statement:
         "source": source,
     }
     return Statement(StatementKind.CHARGE, facts)
+
+
+#: Rule of an extended resource that devices of a claim serve; the node is not charged for it.
+SERVED = "served by devices"
 
 
 def _no_charges() -> Statement:

@@ -170,6 +170,8 @@ def node_row_of(ledger: NodeLedger, uncounted: Iterable[UncountedClaim] = ()) ->
     for name in sorted({*ledger.allocatable, *names, *columns, *missing} - {PODS}, key=resource_order):
         _, claims, overhead = columns.get(name, (0, 0, 0))
         line, taken = ledger.allocatable.get(name, 0), charged.get(name, 0)
+        if name not in ledger.allocatable and not any((taken, claims, overhead, missing[name])):
+            continue  # an extended resource that devices serve
         rows.append(
             ResourceRow(name, line, taken - claims - overhead, claims, overhead, line - taken, missing[name])
         )

@@ -12,7 +12,7 @@ from typing import Any
 
 from plimsoll.api.core import Pod
 from plimsoll.api.identity import DeviceId
-from plimsoll.api.pod_claims import resolve_claim_names
+from plimsoll.api.pod_claims import resolve_claim_names, uses_claims
 from plimsoll.ledger.entries import make_entry
 from plimsoll.ledger.node_ledger import NodeLedger, pod_key
 from plimsoll.ledger.qos import pod_qos
@@ -127,7 +127,7 @@ def _uncharged_row(cluster_state: ClusterState, pod: Pod) -> PodRow:
 
 def _claims(cluster_state: ClusterState, pod: Pod) -> tuple[tuple[str, ...], tuple[DeviceId, ...]]:
     """Return the claims of a pod and their devices."""
-    if not pod.spec.resource_claims and pod.status.extended_resource_claim_status is None:
+    if not uses_claims(pod):
         return (), ()
     names = tuple(dict.fromkeys(resolve_claim_names(pod).values()))
     devices: dict[DeviceId, None] = {}

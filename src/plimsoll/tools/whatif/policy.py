@@ -24,6 +24,7 @@ from plimsoll.api.forms import (
     write_class,
     write_device,
 )
+from plimsoll.api.pod_claims import uses_claims
 from plimsoll.api.resource import Device, DeviceClass, ResourceSlice
 from plimsoll.errors import InputError
 from plimsoll.tools.cluster_state.objects import ClusterObjects
@@ -43,7 +44,7 @@ def under_policy(objects: ClusterObjects, policy: str) -> Iterator[Any]:
             written = write_class(each.spec, with_values(known, policies={}), Form.V1_37)
             yield replace(each, spec=written)
     for pod in objects.all(Pod):
-        if pod.spec.resource_claims and read_pod(pod):
+        if uses_claims(pod) and read_pod(pod):
             yield _uncharged(pod)
 
 

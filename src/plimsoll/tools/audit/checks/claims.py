@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from plimsoll.api.core import Pod
 from plimsoll.api.node_selection import selector_matches
-from plimsoll.api.pod_claims import is_owned_by, is_reserved_for, owner_pod, resolve_claim_names
+from plimsoll.api.pod_claims import is_owned_by, is_reserved_for, owner_pod, resolve_claim_names, uses_claims
 from plimsoll.api.resource import ResourceClaim, ResourceClaimConsumerReference
 from plimsoll.api.timestamps import parse_time
 from plimsoll.controllers.pod_utils import find_condition, is_done, is_finished, is_pod
@@ -146,7 +146,7 @@ def _is_settled(facts: AuditFacts, pod: Pod) -> bool:
 
 def find_pods_without_claims(facts: AuditFacts) -> Iterator[CheckProblem]:
     for pod in facts.bound:
-        if not pod.spec.resource_claims or not _is_settled(facts, pod):
+        if not uses_claims(pod) or not _is_settled(facts, pod):
             continue
         names = resolve_claim_names(pod)
         for reference in pod.spec.resource_claims:
@@ -165,6 +165,12 @@ def find_pods_without_claims(facts: AuditFacts) -> Iterator[CheckProblem]:
             if problem:
                 where = (f"on node {pod.spec.node_name}, phase {pod.status.phase or 'unknown'}",)
                 yield CheckProblem(subject_of(pod), problem, where, key=reference.name)
+        if extended := names.get(""):  # created for its extended resources
+            claim = facts.claims.get((pod.metadata.namespace, extended))
+            problem = _claim_problem(facts, pod, claim, extended, True)
+            if problem:
+                where = (f"on node {pod.spec.node_name}, phase {pod.status.phase or 'unknown'}",)
+                yield CheckProblem(subject_of(pod), problem, where, key=extended)
 
 
 def _claim_problem(
@@ -185,7 +191,7 @@ def _claim_problem(
 def find_claims_elsewhere(facts: AuditFacts) -> Iterator[CheckProblem]:
     for pod in facts.bound:
         node = facts.nodes.get(pod.spec.node_name)
-        if node is None or not pod.spec.resource_claims:
+        if node is None or not uses_claims(pod):
             continue
         for claim in facts.claims_of(pod):
             allocation = claim.status.allocation

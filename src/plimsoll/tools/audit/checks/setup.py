@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from plimsoll.api.forms import read_device_class
 from plimsoll.api.forms.annotations import CLASS_KEY, POD_KEY, find_pod_problem
-from plimsoll.api.pod_claims import resolve_claim_names
+from plimsoll.api.pod_claims import resolve_claim_names, uses_claims
 from plimsoll.api.resource import DeviceRequest
 from plimsoll.tools.audit.facts import AuditFacts, subject_of
 from plimsoll.tools.audit.findings import AuditSeverity, Check, CheckProblem
@@ -107,7 +107,7 @@ def find_annotations_unreadable(facts: AuditFacts) -> Iterator[CheckProblem]:
             )
     for pod in sorted(facts.pods.values(), key=lambda pod: pod.metadata.full_name):
         pod_problem = find_pod_problem(pod) if pod.metadata.annotations else None
-        if pod_problem is not None and pod.spec.resource_claims:
+        if pod_problem is not None and uses_claims(pod):
             yield CheckProblem(
                 subject_of(pod),
                 f"annotation {POD_KEY} is invalid: {pod_problem}",

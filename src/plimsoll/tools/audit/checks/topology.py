@@ -15,6 +15,7 @@ from plimsoll.api.cpu_map import ANNOTATION, parse_cpu_map
 from plimsoll.api.cpuset import CpuSet
 from plimsoll.api.forms import read_device
 from plimsoll.api.identity import DeviceId
+from plimsoll.api.pod_claims import uses_claims
 from plimsoll.api.resource import (
     NUMA_NODE,
     PCIE_ROOT,
@@ -49,7 +50,7 @@ class _DeviceNuma:
 
 def find_numa_splits(facts: AuditFacts) -> Iterator[CheckProblem]:
     for pod in facts.bound:
-        if not pod.spec.resource_claims:
+        if not uses_claims(pod):
             continue
         places = [place for claim in facts.claims_of(pod) for place in _device_numa_nodes(facts, claim)]
         yield from _roots_apart(facts, pod, {place.id.driver for place in places})

@@ -21,6 +21,7 @@ from plimsoll.api.resource import ResourceClaim
 from plimsoll.ledger.units import CPU, MEMORY, from_units
 from plimsoll.ledger.verdict import Cause, Reason
 from plimsoll.scheduler.devices import DynamicResourcesFilter, NodeFit
+from plimsoll.scheduler.extended_resources import served_resources
 from plimsoll.scheduler.pod_info import PodInfo
 from plimsoll.scheduler.preemption.budgets import DisruptionBudgets
 from plimsoll.scheduler.preemption.node_filter import NodeFilter
@@ -255,7 +256,8 @@ def _new_node(view: PodView, groups: Sequence[NodeGroup]) -> Fix | None:
 
     None where more capacity would not help because the pod or its claims are at fault.
     """
-    amounts = {name: amount for name, amount in view.pod_info.requests.items() if amount > 0}
+    served = set(served_resources(view.pod))
+    amounts = {n: amount for n, amount in view.pod_info.requests.items() if amount > 0 and n not in served}
     small, unpriced = 0, False
     for group in groups:
         if group.rule is Rule.DEVICES and not all(map(_is_shortage, group.reasons)):

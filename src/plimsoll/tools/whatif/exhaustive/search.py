@@ -23,6 +23,8 @@ from plimsoll.api.resource import ResourceClaim
 from plimsoll.scheduler.cycle import run_filters
 from plimsoll.scheduler.devices import DynamicResourcesFilter, NodeFit
 from plimsoll.scheduler.devices.exact import DeviceMessage
+from plimsoll.scheduler.extended_resource_index import ExtendedResourceClasses
+from plimsoll.scheduler.filters.node_resources import may_have_claims
 from plimsoll.scheduler.pod_claims import read_pod_info
 from plimsoll.scheduler.pod_info import PodInfo
 from plimsoll.scheduler.reasons import NodeReason, render
@@ -155,7 +157,7 @@ class _PlacementSearch:
             each.resource_claim_name for pod in placeable for each in pod.spec.resource_claims
         )
         #: True if requests may draw from the pool of a claim, so that their sum proves nothing.
-        self._draws = self._snapshot.profile.policies and any(pod.spec.resource_claims for pod in placeable)
+        self._draws = self._snapshot.profile.policies and any(map(may_have_claims, placeable))
         return list(groups.values())
 
     def _improve(self, kinds: Sequence[Sequence[Pod]]) -> None:
@@ -243,6 +245,7 @@ class _PlacementSearch:
             return False
         if devices is not None and self._is_refused(devices, row):
             return False
+        pod_info = pod_info.at_node(self._snapshot.node(row))
         if not can_list(pod_info, row, self._snapshot):
             self._unsure = True
             return False
@@ -290,11 +293,14 @@ class _PlacementSearch:
         if skips or self._draws:
             return False
         columns = self._snapshot.columns
+        classes = self._snapshot.index(ExtendedResourceClasses)
         wanted: dict[str, int] = {}
         for kind in kinds:
             if kind:
                 demand = PodInfo(kind[0], (), self._snapshot.options).requests
                 for name, amount in demand.items():
+                    if classes.find(name) is not None:
+                        continue  # devices may serve it
                     wanted[name] = wanted.get(name, 0) + amount * len(kind)
         alive = self._snapshot.alive
         return any(
