@@ -23,6 +23,7 @@ from plimsoll.api.resource import (
     ResourceClaimTemplate,
     ResourceSlice,
 )
+from plimsoll.api.scheduling import PodGroup
 from plimsoll.api.storage import (
     CSINode,
     PersistentVolume,
@@ -47,6 +48,7 @@ KINDS: dict[tuple[str, str], type[Wire]] = {
     ("resource.k8s.io", "ResourceClaimTemplate"): ResourceClaimTemplate,
     ("resource.k8s.io", "DeviceClass"): DeviceClass,
     ("resource.k8s.io", "DeviceTaintRule"): DeviceTaintRule,
+    ("scheduling.k8s.io", "PodGroup"): PodGroup,
     ("storage.k8s.io", "CSINode"): CSINode,
     ("storage.k8s.io", "StorageClass"): StorageClass,
     ("storage.k8s.io", "VolumeAttachment"): VolumeAttachment,

@@ -69,6 +69,26 @@ GATES: tuple[Gate, ...] = (
     ),
     Gate("DRAListTypeAttributes", "attributes that are lists", False, _DRA),
     Gate("DRAExtendedResource", "extended resources served by devices", True, _DRA),
+    Gate("GenericWorkload", "Workload and PodGroup; spec.schedulingGroup of pods", False),
+    Gate("GangScheduling", "PodGroups scheduled all or nothing", False, ("GenericWorkload",)),
+    Gate(
+        "TopologyAwareWorkloadScheduling",
+        "PodGroups within one topology domain",
+        False,
+        ("GenericWorkload",),
+    ),
+    Gate(
+        "WorkloadAwarePreemption",
+        "priority and disruption mode of PodGroups; preemption for a whole gang",
+        False,
+        ("GangScheduling",),
+    ),
+    Gate(
+        "DRAWorkloadResourceClaims",
+        "claims shared by the pods of a PodGroup",
+        False,
+        (*_DRA, "GenericWorkload"),
+    ),
     Gate("PodLevelResources", "spec.resources of pods", True),
     Gate("InPlacePodVerticalScaling", "resize of running pods", True),
     Gate(

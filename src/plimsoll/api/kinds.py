@@ -116,6 +116,8 @@ apiregistration.k8s.io:
 v1                apiservices                       APIService                       Cluster
 scheduling.k8s.io:
 v1                priorityclasses                   PriorityClass                    Cluster    pc
+v1alpha2          podgroups                         PodGroup                         Namespaced
+v1alpha2          workloads                         Workload                         Namespaced
 coordination.k8s.io:
 v1                leases                            Lease                            Namespaced
 node.k8s.io:

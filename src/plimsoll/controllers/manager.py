@@ -17,6 +17,7 @@ from plimsoll.client.endpoints import (
     LEASES,
     NAMESPACES,
     NODES,
+    POD_GROUPS,
     PODS,
     RESOURCE_CLAIM_TEMPLATES,
     RESOURCE_CLAIMS,
@@ -34,6 +35,7 @@ from plimsoll.controllers.garbage_collector.controller import GarbageCollector
 from plimsoll.controllers.namespace import NamespaceController
 from plimsoll.controllers.node_lifecycle import NodeLifecycleController
 from plimsoll.controllers.pod_gc import PodGCController
+from plimsoll.controllers.pod_group_protection import PodGroupProtectionController
 from plimsoll.controllers.resource_claim.controller import ResourceClaimController
 from plimsoll.controllers.resource_quota import ResourceQuotaController
 from plimsoll.controllers.shared_informers import VIEWS, SharedInformers
@@ -59,6 +61,7 @@ KINDS: Mapping[str, tuple[Callable[[ControllerContext], Controller], tuple[Endpo
     NamespaceController.name: (NamespaceController, (NAMESPACES,)),
     NodeLifecycleController.name: (NodeLifecycleController, (NODES, PODS, LEASES)),
     PodGCController.name: (PodGCController, (NODES, PODS)),
+    PodGroupProtectionController.name: (PodGroupProtectionController, (PODS, POD_GROUPS)),
     ResourceQuotaController.name: (ResourceQuotaController, (RESOURCE_QUOTAS,)),
     TaintEvictionController.name: (TaintEvictionController, (NODES, PODS)),
 }

@@ -14,6 +14,7 @@ from plimsoll.api.core import Node, Pod
 from plimsoll.api.meta import Object, ObjectMeta, Wire
 from plimsoll.api.quota import CountedService, CountedVolumeClaim, ResourceQuota
 from plimsoll.api.resource import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
+from plimsoll.api.scheduling import PodGroup
 from plimsoll.client.client import Client
 from plimsoll.client.endpoints import (
     DEVICE_CLASSES,
@@ -22,6 +23,7 @@ from plimsoll.client.endpoints import (
     NAMESPACES,
     NODES,
     PERSISTENT_VOLUME_CLAIMS,
+    POD_GROUPS,
     PODS,
     RESOURCE_CLAIM_TEMPLATES,
     RESOURCE_CLAIMS,
@@ -43,6 +45,7 @@ VIEWS: Mapping[tuple[str, str], type[Wire]] = {
         (PODS, Pod),
         (NODES, Node),
         (NAMESPACES, views.NamespaceView),
+        (POD_GROUPS, PodGroup),
         (RESOURCE_CLAIMS, ResourceClaim),
         (RESOURCE_CLAIM_TEMPLATES, views.ClaimTemplateView),
         (RESOURCE_SLICES, ResourceSlice),

@@ -75,6 +75,7 @@ NEEDED: dict[str, dict[str, Any]] = {
         "spec": {"accessModes": ["ReadWriteOnce"], "capacity": _SIZE, "hostPath": {"path": "/x"}}
     },
     "podtemplates": {"template": _TEMPLATE},
+    "podgroups.scheduling.k8s.io": {"spec": {"schedulingPolicy": {"basic": {}}}},
     "pods": {"spec": {"containers": [{"name": "c", "image": "i"}]}},
     "priorityclasses.scheduling.k8s.io": {"value": 1},
     "replicasets.apps": {"spec": _WORKLOAD},
@@ -93,6 +94,9 @@ NEEDED: dict[str, dict[str, Any]] = {
     "services": {"spec": {"ports": [{"port": 80}]}},
     "statefulsets.apps": {"spec": {**_WORKLOAD, "serviceName": "s"}},
     "storageclasses.storage.k8s.io": {"provisioner": "p.example.com"},
+    "workloads.scheduling.k8s.io": {
+        "spec": {"podGroupTemplates": [{"name": "t", "schedulingPolicy": {"basic": {}}}]}
+    },
 }
 REFUSED = "metadata.resourceVersion: Invalid value: 0: must be specified for an update"
 

@@ -32,6 +32,7 @@ from plimsoll.client.endpoints import (
     NAMESPACES,
     NODES,
     PERSISTENT_VOLUME_CLAIMS,
+    POD_GROUPS,
     PODS,
     RESOURCE_CLAIM_TEMPLATES,
     RESOURCE_CLAIMS,
@@ -56,7 +57,7 @@ ALL = frozenset({"create", "delete", "deletecollection", "get", "list", "patch",
 KINDS: tuple[Endpoint, ...] = (
     *(CONFIG_MAPS, SECRETS, NAMESPACES, NODES, PODS, SERVICES, PERSISTENT_VOLUME_CLAIMS, RESOURCE_QUOTAS),
     *(RESOURCE_CLAIMS, RESOURCE_CLAIM_TEMPLATES, RESOURCE_SLICES, DEVICE_CLASSES, DEVICE_TAINT_RULES),
-    LEASES,
+    *(LEASES, POD_GROUPS),
 )
 
 

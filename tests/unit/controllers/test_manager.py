@@ -48,6 +48,7 @@ def test_all_controllers_are_listed() -> None:
         "namespace-controller",
         "node-lifecycle-controller",
         "pod-garbage-collector-controller",
+        "podgroup-protection-controller",
         "resourcequota-controller",
         "taint-eviction-controller",
     )

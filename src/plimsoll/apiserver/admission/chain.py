@@ -15,6 +15,7 @@ from plimsoll.api.resource import DeviceClass, ResourceClaim
 from plimsoll.apiserver.admission.claim_charges import StoredClaims
 from plimsoll.apiserver.admission.node_restriction import restrict_driver, restrict_node
 from plimsoll.apiserver.admission.plugins import admit_pod, check_namespace, check_single_default
+from plimsoll.apiserver.admission.pod_groups import admit_pod_group
 from plimsoll.apiserver.admission.quota import charge_quotas
 from plimsoll.apiserver.auth.escalation import check_escalation
 from plimsoll.apiserver.auth.users import User
@@ -34,6 +35,7 @@ Tree = dict[str, Any]
 
 _DEVICE_CLASSES = "deviceclasses.resource.k8s.io"
 _CLASSES = "priorityclasses.scheduling.k8s.io"
+_POD_GROUPS, _WORKLOADS = "podgroups.scheduling.k8s.io", "workloads.scheduling.k8s.io"
 _RUNTIMES = "runtimeclasses.node.k8s.io"
 _MAX_DECODED = 1024
 
@@ -73,6 +75,8 @@ class AdmissionChain:
         key = info.resource.key
         if key == "pods" and not info.subresource:
             return self._admit_pod(info, tree, old)
+        if key == _POD_GROUPS and old is None:
+            return self._admit_pod_group(info, tree)
         if key == _CLASSES and (why := check_single_default(tree, old, self._list(_CLASSES))):
             raise forbidden(info.group, info.plural, name, why)
         return tree
@@ -110,6 +114,16 @@ class AdmissionChain:
         admitted = admit_pod(tree, old, self._list(_CLASSES), runtime_class)
         if admitted.refusal:
             raise forbidden("", "pods", tree["metadata"].get("name", ""), admitted.refusal)
+        return admitted.tree
+
+    def _admit_pod_group(self, info: RequestInfo, tree: Tree) -> Tree:
+        def find_workload(name: str) -> Tree | None:
+            return self._find(_WORKLOADS, info.namespace, name)
+
+        admitted = admit_pod_group(tree, self._context.gates, self._list(_CLASSES), find_workload)
+        if admitted.refusal:
+            name = tree["metadata"].get("name", "")
+            raise forbidden(info.group, info.plural, name, admitted.refusal)
         return admitted.tree
 
     def _quota_context(self, info: RequestInfo) -> QuotaContext:

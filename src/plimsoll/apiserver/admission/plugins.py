@@ -102,7 +102,7 @@ def admit_priority(pod: Tree, old: Tree | None, classes: Iterable[Tree]) -> Admi
         }
         return AdmissionResult(_with_spec(pod, **kept) if kept else pod)
     name = spec.get("priorityClassName") or ""
-    found = _find_class(name, classes) if name else _find_default(classes)
+    found = find_priority(name, classes)
     if found is None:
         return AdmissionResult(pod, f"no PriorityClass with name {name} was found")
     name, value, policy = found
@@ -123,6 +123,11 @@ def admit_priority(pod: Tree, old: Tree | None, classes: Iterable[Tree]) -> Admi
     if name:
         fields["priorityClassName"] = name
     return AdmissionResult(_with_spec(pod, **fields))
+
+
+def find_priority(name: Any, classes: Iterable[Tree]) -> tuple[str, int, str] | None:
+    """Return name, value and preemption policy of a class, of the default one if `name` is empty."""
+    return _find_class(name, classes) if name else _find_default(classes)
 
 
 def _read_class(tree: Tree) -> tuple[str, int, str]:

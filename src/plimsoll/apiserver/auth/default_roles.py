@@ -24,6 +24,7 @@ CHANGE = ("update", "patch")
 CORE, EVENTS, DRA = "", "events.k8s.io", "resource.k8s.io"
 APPS, BATCH, POLICY, LEASES = "apps", "batch", "policy", "coordination.k8s.io"
 STORAGE, CERTIFICATES = "storage.k8s.io", "certificates.k8s.io"
+SCHEDULING = "scheduling.k8s.io"
 TOKENS, REVIEWS, RBAC = "authentication.k8s.io", "authorization.k8s.io", "rbac.authorization.k8s.io"
 
 _AGGREGATE = "rbac.authorization.k8s.io/aggregate-to-"
@@ -87,6 +88,7 @@ _VIEW = (
     allow(READ, POLICY, "poddisruptionbudgets", "poddisruptionbudgets/status"),
     allow(READ, "networking.k8s.io", "networkpolicies", "ingresses", "ingresses/status"),
     allow(READ, DRA, "resourceclaims", "resourceclaims/status", "resourceclaimtemplates"),
+    allow(READ, SCHEDULING, "workloads", "podgroups", "podgroups/status"),
 )
 _EDIT = (
     allow(
@@ -110,6 +112,7 @@ _EDIT = (
     allow(WRITE, "networking.k8s.io", "networkpolicies", "ingresses"),
     allow(READ_WRITE, LEASES, "leases"),
     allow(WRITE, DRA, "resourceclaims", "resourceclaimtemplates"),
+    allow(WRITE, SCHEDULING, "workloads", "podgroups"),
 )
 _ADMIN = (
     allow("create", REVIEWS, "localsubjectaccessreviews"),
@@ -135,6 +138,8 @@ _SCHEDULER = (
     allow((*READ_UPDATE, "create", "delete"), DRA, "resourceclaims"),
     allow(READ_UPDATE, DRA, "resourceclaims/status"),
     allow(CHANGE, DRA, "resourceclaims/binding"),
+    allow(READ, SCHEDULING, "podgroups"),
+    allow(CHANGE, SCHEDULING, "podgroups/status"),
     # Next to kube-scheduler, ours holds a lease of its own name.
     allow(("get", "update", "patch", "list", "watch"), LEASES, "leases", names="plimsoll-scheduler"),
 )
@@ -194,7 +199,7 @@ _VIEWER = (
     allow(READ, DRA, "*"),
     allow(READ, STORAGE, "*"),
     allow(READ, LEASES, "*"),
-    allow(READ, "scheduling.k8s.io", "*"),
+    allow(READ, SCHEDULING, "*"),
     allow(READ, "node.k8s.io", "*"),
     allow(READ, RBAC, "*"),
     allow(READ, "apiextensions.k8s.io", "customresourcedefinitions"),

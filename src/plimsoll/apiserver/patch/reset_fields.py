@@ -22,6 +22,7 @@ _STATUS_RESETS: dict[str, tuple[str, ...]] = {
     "DeviceTaintRule": ("metadata",),
     "FlowSchema": ("metadata",),
     "Pod": ("metadata.deletionTimestamp", "metadata.ownerReferences"),
+    "PodGroup": ("metadata",),
     "PriorityLevelConfiguration": ("metadata",),
     "ResourceClaim": ("metadata",),
     "ResourcePoolStatusRequest": ("metadata",),

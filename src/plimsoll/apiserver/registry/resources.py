@@ -172,6 +172,8 @@ _DETAILS: Mapping[str, Mapping[str, Any]] = {
     "customresourcedefinitions.apiextensions.k8s.io": {**_EXTENSION, "subresources": _STATUS},
     "apiservices.apiregistration.k8s.io": {**_EXTENSION, "subresources": _STATUS},
     "priorityclasses.scheduling.k8s.io": _STRATEGY,
+    "podgroups.scheduling.k8s.io": {"subresources": _STATUS, **_STRATEGY},
+    "workloads.scheduling.k8s.io": _STRATEGY,
     "leases.coordination.k8s.io": {**_STRATEGY, **_CONDITIONAL, **_CREATE_ON_UPDATE},
     "runtimeclasses.node.k8s.io": {**_CONDITIONAL, **_CREATE_ON_UPDATE},
     "deviceclasses.resource.k8s.io": _STRATEGY,
@@ -218,4 +220,4 @@ def group_versions() -> dict[str, tuple[str, ...]]:
     return {group: tuple(sorted(versions, key=_RANK.index)) for group, versions in groups.items()}
 
 
-_RANK = ("v2", "v1", "v1beta2", "v1alpha3")
+_RANK = ("v2", "v1", "v1beta2", "v1alpha3", "v1alpha2")

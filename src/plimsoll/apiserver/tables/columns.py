@@ -396,6 +396,13 @@ _COLUMNS: dict[str, tuple[Column, ...]] = {
         _AGE,
         Column("PreemptionPolicy", _text("preemptionPolicy")),
     ),
+    "podgroups.scheduling.k8s.io": (
+        _NAME,
+        Column("Policy", workloads.group_policy),
+        Column("Workload", _text("spec.podGroupTemplateRef.workload.workloadName", NONE)),
+        Column("Status", workloads.group_status),
+        _AGE,
+    ),
     "leases.coordination.k8s.io": (_NAME, Column("Holder", _text("spec.holderIdentity")), _AGE),
     "runtimeclasses.node.k8s.io": (_NAME, Column("Handler", _text("handler")), _AGE),
     "endpointslices.discovery.k8s.io": (

@@ -242,6 +242,21 @@ def api_available(row: TableRow) -> str:
     return "Unknown"
 
 
+def group_policy(row: TableRow) -> str:
+    return "Gang" if row.get(("spec", "schedulingPolicy", "gang")) is not None else "Basic"
+
+
+def group_status(row: TableRow) -> str:
+    """Return whether a PodGroup is scheduled, or the reason of its disruption."""
+    conditions = {text_of(each.get("type")): each for each in row.trees(("status", "conditions"))}
+    if "DisruptionTarget" in conditions:
+        return text_of(conditions["DisruptionTarget"].get("reason"))
+    scheduled = conditions.get("PodGroupScheduled")
+    if scheduled is None:
+        return "Pending"
+    return "Scheduled" if scheduled.get("status") == "True" else "Unschedulable"
+
+
 def missing_level(row: TableRow) -> str:
     for condition in row.trees(("status", "conditions")):
         if condition.get("type") == "Dangling":

@@ -22,11 +22,13 @@ _PACKAGES = {
     "DeviceTaintRule": "resource.v1beta2",
     "Namespace": "core.v1",
     "Node": "core.v1",
+    "PodGroup": "scheduling.v1alpha2",
     "PriorityClass": "scheduling.v1",
     "ResourceClaim": "resource.v1",
     "ResourceClaimTemplate": "resource.v1",
     "ResourceQuota": "core.v1",
     "ResourceSlice": "resource.v1",
+    "Workload": "scheduling.v1alpha2",
 }
 
 

@@ -164,7 +164,6 @@ _CONTAINER_STATUSES = (
 
 #: Pod fields of alpha features of Kubernetes 1.36, which are disabled.
 _ALPHA_FIELDS: tuple[tuple[str, ...], ...] = (
-    ("spec.schedulingGroup",),
     ("spec.volumes[].projected.sources[].clusterTrustBundle",),
     ("spec.volumes[].projected.sources[].podCertificate",),
     tuple(f"{container}.lifecycle.stopSignal" for container in _CONTAINERS),
@@ -195,6 +194,7 @@ _POD = (
         if_present=("status.extendedResourceClaimStatus",),
     ),
     GatedFields(("DRANodeAllocatableResources",), _CHARGES, if_nonempty=_CHARGES),
+    GatedFields(("GenericWorkload",), ("spec.schedulingGroup",), if_present=("spec.schedulingGroup",)),
     GatedFields(
         ("PodLevelResources",),
         ("spec.resources",),
@@ -208,6 +208,21 @@ _POD = (
     *map(_dropped, _ALPHA_FIELDS),
 )
 
+
+def _group_fields(holder: str) -> tuple[GatedFields, ...]:
+    """Return the gated fields of a PodGroup's spec or of a template of a Workload."""
+    constraints, claims = (f"{holder}.schedulingConstraints",), (f"{holder}.resourceClaims",)
+    preemption = tuple(f"{holder}.{name}" for name in ("disruptionMode", "priorityClassName", "priority"))
+    return (
+        GatedFields(("TopologyAwareWorkloadScheduling",), constraints, if_present=constraints),
+        GatedFields(("DRAWorkloadResourceClaims",), claims, if_nonempty=claims),
+        *(
+            GatedFields(("WorkloadAwarePreemption",), (field,), if_present=(field,), if_nonempty=())
+            for field in preemption
+        ),
+    )
+
+
 #: Gated fields by (kind, subresource).
 GATED_FIELDS: Mapping[tuple[str, str], tuple[GatedFields, ...]] = {
     ("ResourceSlice", ""): _SLICE,
@@ -219,4 +234,13 @@ GATED_FIELDS: Mapping[tuple[str, str], tuple[GatedFields, ...]] = {
     ("Pod", "status"): _POD,
     ("Pod", "resize"): _POD,
     ("Pod", "ephemeralcontainers"): _POD,
+    ("Workload", ""): _group_fields("spec.podGroupTemplates[]"),
+    ("PodGroup", ""): _group_fields("spec"),
+    ("PodGroup", "status"): (
+        GatedFields(
+            ("DRAWorkloadResourceClaims",),
+            ("status.resourceClaimStatuses",),
+            if_nonempty=("spec.resourceClaims",),
+        ),
+    ),
 }

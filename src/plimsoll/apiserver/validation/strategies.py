@@ -43,6 +43,7 @@ from plimsoll.apiserver.validation.namespaces import NAMESPACE_STRATEGIES
 from plimsoll.apiserver.validation.nodes import NODE_STRATEGIES
 from plimsoll.apiserver.validation.object_trees import copy_tree, subtree
 from plimsoll.apiserver.validation.pod.strategies import POD_STRATEGIES
+from plimsoll.apiserver.validation.pod_groups import POD_GROUP_STRATEGIES
 from plimsoll.apiserver.validation.priority_classes import PRIORITY_CLASS_STRATEGIES
 from plimsoll.apiserver.validation.resource_claim_status import (
     drop_deallocated_status_devices,
@@ -256,5 +257,6 @@ STRATEGIES: Mapping[tuple[str, str, str], WriteStrategy] = {
     **EVENT_STRATEGIES,
     **LEASE_STRATEGIES,
     **PRIORITY_CLASS_STRATEGIES,
+    **POD_GROUP_STRATEGIES,
     **QUOTA_STRATEGIES,
 }

@@ -25,6 +25,7 @@ FULL = {
     "leases",
     "namespaces",
     "nodes",
+    "podgroups",
     "pods",
 } | {
     "priorityclasses",
@@ -32,6 +33,7 @@ FULL = {
     "resourceclaimtemplates",
     "resourcequotas",
     "resourceslices",
+    "workloads",
 }
 
 

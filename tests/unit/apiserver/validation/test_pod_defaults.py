@@ -231,8 +231,7 @@ def test_alpha_fields_are_dropped() -> None:
     containers = [
         {"name": "a", "image": "x", "lifecycle": {"stopSignal": "SIGTERM", "preStop": {"sleep": {}}}}
     ]
-    tree = run(_pod(spec__containers=containers, spec__schedulingGroup={"podGroupName": "g"})).tree
-    assert "schedulingGroup" not in tree["spec"]
+    tree = run(_pod(spec__containers=containers)).tree
     assert "stopSignal" not in tree["spec"]["containers"][0]["lifecycle"]
 
 

@@ -188,6 +188,13 @@ def _validate_single_fields(spec: View) -> FieldErrors:
         if scheduling.name in taken:
             yield duplicate(at, scheduling.name)
         taken.add(scheduling.name)
+    group = spec.scheduling_group
+    if group is not None:
+        at = _SPEC.child("schedulingGroup", "podGroupName")
+        if group.pod_group_name is None:
+            yield invalid(at, None, "must specify one of: `podGroupName`")
+        else:
+            yield from validate_format(group.pod_group_name, at, dns_subdomain)
 
 
 def _validate_security(spec: View, options: PodValidationOptions) -> FieldErrors:
