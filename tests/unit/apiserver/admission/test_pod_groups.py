@@ -110,6 +110,7 @@ def test_groups_over_http() -> None:
         assert made["metadata"]["finalizers"] == [POD_GROUP_FINALIZER]
         assert (made["spec"]["priority"], made["spec"]["disruptionMode"]) == (0, "Pod")
         code, served = await harness.request("GET", "/apis/scheduling.k8s.io/v1alpha2")
-        assert {each["name"] for each in served["resources"]} == {"podgroups", "podgroups/status", "workloads"}
+        names = {each["name"] for each in served["resources"]}
+        assert names == {"podgroups", "podgroups/status", "workloads"}
 
     run(scenario)
