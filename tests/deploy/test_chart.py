@@ -210,6 +210,7 @@ def test_the_scheduler_writes_only_scheduling_objects() -> None:
         "pods",
         "pods/binding",
         "pods/status",
+        "podgroups/status",
         "resourceclaims",
         "resourceclaims/status",
         "resourceclaims/binding",

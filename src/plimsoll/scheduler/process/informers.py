@@ -16,6 +16,7 @@ from plimsoll.api import codec
 from plimsoll.api.core import Namespace, Node, Pod
 from plimsoll.api.policy import PodDisruptionBudget
 from plimsoll.api.resource import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
+from plimsoll.api.scheduling import PodGroup
 from plimsoll.api.storage import (
     CSINode,
     PersistentVolume,
@@ -34,6 +35,7 @@ from plimsoll.client.endpoints import (
     PERSISTENT_VOLUME_CLAIMS,
     PERSISTENT_VOLUMES,
     POD_DISRUPTION_BUDGETS,
+    POD_GROUPS,
     PODS,
     RESOURCE_CLAIMS,
     RESOURCE_SLICES,
@@ -82,6 +84,7 @@ WATCHED_KINDS: tuple[WatchedKind, ...] = (
     WatchedKind(CSI_NODES, CSINode),
     WatchedKind(VOLUME_ATTACHMENTS, VolumeAttachment),
     WatchedKind(POD_DISRUPTION_BUDGETS, PodDisruptionBudget),
+    WatchedKind(POD_GROUPS, PodGroup),
     WatchedKind(PODS, Pod, optional=False, fields=LIVE_PODS),
 )
 

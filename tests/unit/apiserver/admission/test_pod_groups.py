@@ -55,8 +55,8 @@ def test_the_priority_follows_the_class(spec: Tree, expected: tuple[str, int]) -
         ({"priorityClassName": "none"}, "no PriorityClass with name none was found"),
         (
             {"priority": 4},
-            "priority set in the pod group (4) must match the priority computed (3) based on the priority class "
-            "set in the spec",
+            "priority set in the pod group (4) must match the priority computed (3) based on the "
+            "priority class set in the spec",
         ),
         (
             {"podGroupTemplateRef": {"workload": {"workloadName": "x", "podGroupTemplateName": "workers"}}},
