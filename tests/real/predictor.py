@@ -103,7 +103,7 @@ class Predictor:
 
 def _scores(cluster: MemoryCluster, pod: Pod) -> dict[str, int]:
     """Return every feasible node with its score, computed naively for all nodes."""
-    snapshot, settings = cluster.cluster_state.snapshot, cluster.settings
+    snapshot, settings = cluster.cluster_state.snapshot, cluster.settings.for_pod(pod)
     task = read_pod_info(pod, snapshot)
     assert not isinstance(task, NodeReason)
     rules = build_filters(task, snapshot, settings, cluster.changes.new_id)

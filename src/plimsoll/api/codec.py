@@ -11,7 +11,7 @@ from typing import Any, TypeVar, cast
 
 import msgspec
 
-from plimsoll.api.coercion import coerce
+from plimsoll.api.coercion import coerce, unknown_fields
 from plimsoll.api.core import Namespace, Node, Pod
 from plimsoll.api.meta import Object, Wire
 from plimsoll.api.policy import PodDisruptionBudget
@@ -110,6 +110,14 @@ def decode_tree(raw: bytes | str) -> Any:
 def convert(tree: Any, view: type[T]) -> T:
     """Turn a plain tree into a view; raises DecodeError naming the field."""
     return cast(T, coerce(tree, view))
+
+
+def convert_strictly(tree: Any, view: type[T]) -> T:
+    """Turn a plain tree into a view like `convert`; raises DecodeError for fields that the view lacks."""
+    found = convert(tree, view)
+    for field in unknown_fields(tree, view):
+        raise DecodeError("unknown field", field)
+    return found
 
 
 def convert_fast(tree: Any, view: type[T]) -> T:

@@ -7,6 +7,7 @@ msgspec first and this module only if that fails or if it already has a tree.
 from __future__ import annotations
 
 import types
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache, reduce
 from operator import or_
@@ -98,6 +99,25 @@ def coerce(value: Any, wanted: Any, path: str = "", depth: int = 0) -> Any:
             for k, v in value.items()
         }
     return _coerce_leaf(value, wanted, path)
+
+
+def unknown_fields(value: Any, wanted: Any, path: str = "") -> Iterator[str]:
+    """Yield the paths of fields that a type does not have, in a tree that `coerce` accepts otherwise."""
+    wanted = strip_optional(wanted)
+    if isinstance(wanted, type) and issubclass(wanted, msgspec.Struct):
+        known = wire_types(wanted)
+        for name, each in (value or {}).items():
+            at = f"{path}.{name}" if path else str(name)
+            if name not in known:
+                yield at
+            else:
+                yield from unknown_fields(each, known[name], at)
+    elif get_origin(wanted) is tuple:
+        for index, each in enumerate(value or ()):
+            yield from unknown_fields(each, get_args(wanted)[0], f"{path}[{index}]")
+    elif get_origin(wanted) is dict:
+        for name, each in (value or {}).items():
+            yield from unknown_fields(each, get_args(wanted)[1], f"{path}[{_shorten(name)}]")
 
 
 def _coerce_struct(value: Any, view: type[msgspec.Struct], path: str, depth: int) -> Any:

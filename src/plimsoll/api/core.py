@@ -368,11 +368,19 @@ class NodeAddress(Wire, frozen=True):
     address: str = ""
 
 
+class ContainerImage(Wire, frozen=True):
+    """An image on a node, by all of its names."""
+
+    names: tuple[str, ...] = ()
+    size_bytes: Int = 0
+
+
 class NodeStatus(Wire, frozen=True):
     capacity: ResourceList = {}
     allocatable: ResourceList = {}
     conditions: tuple[Condition, ...] = ()
     addresses: tuple[NodeAddress, ...] = ()
+    images: tuple[ContainerImage, ...] = ()
     declared_features: tuple[str, ...] = ()
 
 

@@ -40,7 +40,7 @@ def selector_matches(selector: NodeSelector, node: Node) -> bool | SelectorProbl
 def find_selector_problem(selector: NodeSelector) -> SelectorProblem | None:
     """Return the first error that prevents evaluation, or None."""
     for number, term in enumerate(selector.node_selector_terms):
-        problem = _term_problem(term, f"nodeSelectorTerms[{number}]")
+        problem = find_term_problem(term, f"nodeSelectorTerms[{number}]")
         if problem is not None:
             return problem
     return None
@@ -48,7 +48,7 @@ def find_selector_problem(selector: NodeSelector) -> SelectorProblem | None:
 
 def filter_valid_terms(terms: Iterable[NodeSelectorTerm]) -> tuple[NodeSelectorTerm, ...]:
     """Return the terms that can be evaluated; the others are ignored, as in Kubernetes."""
-    return tuple(term for term in terms if _term_problem(term, "") is None)
+    return tuple(term for term in terms if find_term_problem(term, "") is None)
 
 
 def term_matches(term: NodeSelectorTerm, node: Node) -> bool:
@@ -56,7 +56,8 @@ def term_matches(term: NodeSelectorTerm, node: Node) -> bool:
     return _term_matches(term, node.metadata.labels, node.metadata.name)
 
 
-def _term_problem(term: NodeSelectorTerm, path: str) -> SelectorProblem | None:
+def find_term_problem(term: NodeSelectorTerm, path: str) -> SelectorProblem | None:
+    """Return the first error of a term, or None; `path` is the field that has the term."""
     for index, requirement in enumerate(term.match_expressions):
         message = _expression_problem(requirement)
         if message:

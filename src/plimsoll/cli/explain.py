@@ -9,9 +9,18 @@ from typing import TYPE_CHECKING
 
 import click
 
-from plimsoll.cli.options import OutputFormat, Progress, Where, ledger_options, output_options, write_report
+from plimsoll.cli.options import (
+    OutputFormat,
+    Progress,
+    Where,
+    ledger_options,
+    output_options,
+    scheduler_config_option,
+    write_report,
+)
 
 if TYPE_CHECKING:
+    from plimsoll.scheduler.profile import ProfileSet
     from plimsoll.tools.report import Report
 
 
@@ -19,9 +28,17 @@ if TYPE_CHECKING:
 @click.argument("subject", required=False, metavar="[POD | claim/NAME]")
 @click.option("--node", default="", metavar="NAME", help="Explain one node, with every failed rule.")
 @click.option("--all", "-v", "unfolded", is_flag=True, help="Show all groups and all node names.")
+@scheduler_config_option
 @ledger_options
 @output_options
-def run_explain(subject: str | None, node: str, unfolded: bool, where: Where, form: OutputFormat) -> None:
+def run_explain(
+    subject: str | None,
+    node: str,
+    unfolded: bool,
+    profiles: ProfileSet | None,
+    where: Where,
+    form: OutputFormat,
+) -> None:
     """Explain why a pod is pending or where it was placed, down to devices and numbers, with the nearest fix.
 
     SUBJECT is a pod (NAME, NAMESPACE/NAME or pod/NAME) or a claim (claim/NAME). Without it, all pending
@@ -44,7 +61,7 @@ def run_explain(subject: str | None, node: str, unfolded: bool, where: Where, fo
         if not subject:
             if node:
                 raise InputError("--node needs a pod: plimsoll explain POD --node NAME")
-            pending = explain_pending(cluster_state, namespace=where.namespace)
+            pending = explain_pending(cluster_state, namespace=where.namespace, settings=profiles)
             report, waits = pending, bool(pending.count)
         else:
             kind, namespace, name = read_subject(subject, where.namespace)
@@ -55,10 +72,12 @@ def run_explain(subject: str | None, node: str, unfolded: bool, where: Where, fo
                 report = explain_claim(cluster_state, claim, unfolded=unfolded)
                 waits = claim.status.allocation is None
             elif node:
-                on_node = explain_node(cluster_state, cluster_state.pod(name, namespace), node)
+                pod = cluster_state.pod(name, namespace)
+                on_node = explain_node(cluster_state, pod, node, settings=profiles)
                 report, waits = on_node, not on_node.fits
             else:
                 pod = cluster_state.pod(name, namespace)
-                report, waits = explain_pod(cluster_state, pod, unfolded=unfolded), not pod.spec.node_name
+                report = explain_pod(cluster_state, pod, settings=profiles, unfolded=unfolded)
+                waits = not pod.spec.node_name
     write_report(report, form)
     sys.exit(1 if waits else 0)

@@ -22,7 +22,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial, wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 
 import click
 
@@ -156,6 +156,30 @@ class RenamedOption(click.Option):
             return super().get_help_record(ctx)
         finally:
             self.opts = names
+
+
+def scheduler_config_option(command: F) -> F:
+    """Add `--scheduler-config`; the command receives `profiles`, a ProfileSet or None."""
+
+    @click.option(
+        "--scheduler-config",
+        type=FILE,
+        metavar="FILE",
+        help="Configuration file of the cluster's scheduler, our own or a KubeSchedulerConfiguration.",
+    )
+    @wraps(command)
+    def read(*args: Any, scheduler_config: Path | None, **given: Any) -> Any:
+        profiles = None
+        if scheduler_config is not None:
+            from plimsoll.scheduler.process.configuration import read_settings
+
+            def warn(text: str) -> None:
+                click.echo(f"warning: {text}", err=True)
+
+            profiles = read_settings(scheduler_config, None, warn).profile_set
+        return command(*args, profiles=profiles, **given)
+
+    return cast(F, read)
 
 
 def data_dir_option(help: str, **settings: Any) -> Callable[[F], F]:

@@ -17,7 +17,12 @@ _WIRE_FORMS = ("auto", "1.36", "1.37", "draft", "annotation")
 
 @click.command(name="scheduler")
 @connection_options
-@click.option("--config", type=FILE, metavar="FILE", help="Configuration file (YAML); flags override it.")
+@click.option(
+    "--config",
+    type=FILE,
+    metavar="FILE",
+    help="Configuration file (YAML), our own or a KubeSchedulerConfiguration; flags override it.",
+)
 @click.option(
     "--scheduler-name",
     "names",
@@ -84,7 +89,7 @@ def run_scheduler(
     from plimsoll.scheduler.process.run import serve_scheduler
 
     settings = override(
-        read_settings(config),
+        read_settings(config, gates, lambda text: click.echo(f"warning: {text}", err=True)),
         names=names,
         leader_elect=leader_elect,
         lease=lease,
@@ -97,7 +102,7 @@ def run_scheduler(
         dry_run=dry_run,
         verbose=verbose or None,
     )
-    cluster = find_config(kubeconfig, context=context)
+    cluster = find_config(kubeconfig or settings.client.kubeconfig or None, context=context)
     if settings.dry_run:
         sys.exit(0 if asyncio.run(run_dry(cluster, settings, click.echo)) else 1)
     asyncio.run(serve_scheduler(cluster, settings))

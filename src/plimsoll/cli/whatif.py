@@ -7,7 +7,7 @@ from __future__ import annotations
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -18,8 +18,12 @@ from plimsoll.cli.options import (
     Where,
     ledger_options,
     output_options,
+    scheduler_config_option,
     write_report,
 )
+
+if TYPE_CHECKING:
+    from plimsoll.scheduler.profile import ProfileSet
 
 POLICIES = ("AddPerClaim", "AddPerReference", "Max", "ConsumeFrom")
 STOCK = ("kube-1.36", "kube-1.36-default", "kube-1.37")
@@ -83,9 +87,15 @@ STOCK = ("kube-1.36", "kube-1.36-default", "kube-1.37")
     metavar="FILE",
     help="Write the resulting cluster to a dump file.",
 )
+@scheduler_config_option
 @output_options
 def run_whatif_command(
-    where: Where, form: OutputFormat, dumps: tuple[str, ...], save: Path | None, **given: Any
+    where: Where,
+    form: OutputFormat,
+    dumps: tuple[str, ...],
+    save: Path | None,
+    profiles: ProfileSet | None,
+    **given: Any,
 ) -> None:
     """Change a cluster in memory, schedule it, and show the difference. Nothing is written to the cluster.
 
@@ -115,7 +125,7 @@ def run_whatif_command(
     plan = _plan(where, **given)
     cluster_state = where.cluster_state()
     with Progress() as progress:
-        report = run_whatif(cluster_state, plan, tick=progress.tick, look=look)
+        report = run_whatif(cluster_state, plan, settings=profiles, tick=progress.tick, look=look)
     write_report(report, form)
     sys.exit(0 if report.all_placed else 1)
 

@@ -111,6 +111,12 @@ class Client:
         client._guard = guard
         return client
 
+    def unlimited(self) -> Client:
+        """Return a client on the same connections without a limit of calls per second."""
+        client = copy(self)
+        client._bucket = None
+        return client
+
     # -- reading
 
     async def get(

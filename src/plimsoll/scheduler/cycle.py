@@ -37,7 +37,7 @@ def schedule_pod(
     observer: CycleObserver | None = None,
 ) -> Placement | FitError | NodeReason:
     """Schedule a pod with the claims of the snapshot; return a reason if it must not be attempted yet."""
-    pod_info = read_pod_info(pod, snapshot)
+    pod_info = read_pod_info(pod, snapshot, settings)
     if isinstance(pod_info, NodeReason):
         return pod_info if pod_info.message in PRE_ENQUEUE_REASONS else reject_pod(pod, snapshot, pod_info)
     return schedule_one(pod_info, snapshot, settings, new_id, nominations, observer)
@@ -60,6 +60,7 @@ def schedule_one(
 
     Cached results are not used with an observer that needs all steps.
     """
+    pod_info = pod_info.with_profile(settings)
     if observer is not None:
         observer.on_start()
     if pod_info.stale_claim is not None:
@@ -78,9 +79,9 @@ def schedule_one(
     filter_result.filter_devices()
     if settings.searches_all_nodes(len(snapshot)) and (error := filter_result.search_all()):
         return FitError(pod_info, len(snapshot), ((error, 1),))
-    if filter_result.feasible.any():
-        scores = score_nodes(pod_info, snapshot, settings, filter_result.feasible, observer)
-        placement = select_node(filter_result, settings, scores, nominations)
+    while (sample := filter_result.sample(settings.nodes_to_score(len(snapshot)))) is not None:
+        scores = score_nodes(pod_info, snapshot, settings, sample, observer)
+        placement = select_node(filter_result, settings, scores, nominations, sample)
         if placement is not None:
             return placement
     fit_error = filter_result.fit_error()
@@ -117,7 +118,10 @@ def build_filters(
 ) -> list[Filter] | NodeReason:
     """Return the filters that apply to a pod, devices last, or the reason why no node can fit."""
     filters: list[Filter] = []
+    pod_info = pod_info.with_profile(settings)
     for kind in FILTERS:
+        if kind.rule.value in settings.disabled_filters:
+            continue
         rule = kind.pre_filter(pod_info, snapshot)
         if observer is not None:
             observer.on_pre_filter(kind.rule, rule)

@@ -23,6 +23,7 @@ from plimsoll.api.storage import (
     StorageClass,
     VolumeAttachment,
 )
+from plimsoll.api.workloads import ReplicaSet, ReplicationController, Service, StatefulSet
 from plimsoll.ledger.requests import PodResourcesOptions, pod_requests
 from plimsoll.ledger.units import CPU, PODS, to_units
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
@@ -360,5 +361,10 @@ _CLASSIFIERS: Mapping[type[Any], _Classifier] = {
     StorageClass: _classifier(EventKind.STORAGE_CLASS_CHANGED),
     CSINode: _classifier(EventKind.CSI_NODE_CHANGED),
     VolumeAttachment: lambda old, new, _: None if new else ClusterEvent(EventKind.VOLUME_DETACHED, old),
+    # Selectors decide how pods are spread; no event wakes a pod for them, as in kube-scheduler.
+    Service: lambda old, new, _: None,
+    ReplicationController: lambda old, new, _: None,
+    ReplicaSet: lambda old, new, _: None,
+    StatefulSet: lambda old, new, _: None,
     PodDisruptionBudget: lambda old, new, _: None,  # decides which pods are victims, not whether a pod fits
 }

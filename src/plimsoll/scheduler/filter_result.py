@@ -35,6 +35,21 @@ class FilterResult:
         else:
             self._exclude_rejected(rule, rule.filter())
 
+    def sample(self, count: int) -> Mask | None:
+        """Return the next nodes to score: `count` feasible ones, in turns; None if no node is feasible.
+
+        Nodes without the devices are excluded after that, when they are searched: then the next ones follow.
+        """
+        feasible = np.flatnonzero(self.feasible)
+        if not len(feasible):
+            return None
+        if len(feasible) <= count:
+            return self.feasible
+        start = int(np.searchsorted(feasible, self.snapshot.next_start_row))
+        sample = np.zeros_like(self.feasible)
+        sample[np.roll(feasible, -start)[:count]] = True
+        return sample
+
     def filter_devices(self) -> None:
         """Exclude the nodes on which no device search can succeed."""
         if self.devices is not None:

@@ -11,7 +11,7 @@ from typing import Protocol
 
 import numpy as np
 
-from plimsoll.ledger.columns import Column
+from plimsoll.ledger.columns import Column, Mask
 from plimsoll.scheduler.devices import MAX_SCORE, NO_CLAIMS, NodeFit
 from plimsoll.scheduler.devices.scores import count_points, score_points, score_sizes
 from plimsoll.scheduler.filter_result import FilterResult
@@ -36,8 +36,12 @@ def select_node(
     settings: SchedulerProfile,
     scores: Column,
     nominations: NominationCheck | None = None,
+    sample: Mask | None = None,
 ) -> Placement | None:
-    """Return the placement on the best node that has the devices; None if none has, and all are excluded."""
+    """Return the placement on the best node that has the devices; None if none has, and all are excluded.
+
+    `sample` are the nodes to choose from, all feasible ones without it.
+    """
     pod_info, snapshot, devices = filter_result.pod_info, filter_result.snapshot, filter_result.devices
     feasible = int(np.count_nonzero(filter_result.feasible))
     ranked = settings.rank_weight if devices is not None and _has_lists(pod_info) else 0
@@ -46,7 +50,9 @@ def select_node(
     potential = scores if bounds is None else scores + ranked * bounds
     if wasteful:
         potential = potential + wasteful * MAX_SCORE
-    potential = np.where(filter_result.feasible, potential, np.int64(_RULED_OUT))
+    potential = np.where(
+        filter_result.feasible if sample is None else sample, potential, np.int64(_RULED_OUT)
+    )
     explore = settings.explore if ranked or wasteful else 1
     # kube-scheduler ranks alternatives relative to other nodes.
     stock = bool(ranked) and settings.scoring is Scoring.STOCK

@@ -16,6 +16,7 @@ from plimsoll.api.resource import ResourceClaim
 from plimsoll.scheduler.extended_resource_index import ExtendedResourceClaims, ExtendedResourceClasses
 from plimsoll.scheduler.extended_resources import build_claim, without_claim
 from plimsoll.scheduler.pod_info import PodInfo
+from plimsoll.scheduler.profile import SchedulerProfile
 from plimsoll.scheduler.reasons import NodeReason, ReasonMessage, Rule, SharedMessage
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
 
@@ -50,10 +51,12 @@ PRE_ENQUEUE_REASONS = frozenset(
 )
 
 
-def read_pod_info(pod: Pod, snapshot: Snapshot) -> PodInfo | NodeReason:
+def read_pod_info(
+    pod: Pod, snapshot: Snapshot, profile: SchedulerProfile | None = None
+) -> PodInfo | NodeReason:
     """Return a pod with its claims, or the reason why it cannot be scheduled yet."""
     if not snapshot.gates.enabled("DynamicResourceAllocation"):
-        return PodInfo(pod, (), snapshot.options)
+        return PodInfo(pod, (), snapshot.options, profile)
     claims: tuple[ResourceClaim, ...] = ()
     if pod.spec.resource_claims:
         found = find_claims(pod, snapshot)
@@ -65,19 +68,19 @@ def read_pod_info(pod: Pod, snapshot: Snapshot) -> PodInfo | NodeReason:
         if problem is not None:
             return problem
     if not snapshot.gates.enabled("DRAExtendedResource"):
-        return PodInfo(pod, claims, snapshot.options)
-    return _read_extended_resources(pod, claims, snapshot)
+        return PodInfo(pod, claims, snapshot.options, profile)
+    return _read_extended_resources(pod, claims, snapshot, profile)
 
 
 def _read_extended_resources(
-    pod: Pod, claims: tuple[ResourceClaim, ...], snapshot: Snapshot
+    pod: Pod, claims: tuple[ResourceClaim, ...], snapshot: Snapshot, profile: SchedulerProfile | None
 ) -> PodInfo | NodeReason:
     """Return a pod with its claims and the one for its extended resources that device classes serve."""
     stale_claim = snapshot.index(ExtendedResourceClaims).find(pod)
     classes = snapshot.index(ExtendedResourceClasses).serving(pod)
     if not classes:
         unclaimed = without_claim(pod)
-        return PodInfo(unclaimed, claims, snapshot.options, stored=pod, stale_claim=stale_claim)
+        return PodInfo(unclaimed, claims, snapshot.options, profile, stored=pod, stale_claim=stale_claim)
     claimed, claim = build_claim(pod, classes)
     if claim is not None:
         if (problem := _unusable_class(claim, snapshot)) is not None:
@@ -87,6 +90,7 @@ def _read_extended_resources(
         claimed,
         claims,
         snapshot.options,
+        profile,
         stored=pod,
         extended_classes=classes,
         stale_claim=stale_claim,

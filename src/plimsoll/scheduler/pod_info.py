@@ -12,6 +12,7 @@ from plimsoll.ledger.node_ledger import pod_key
 from plimsoll.ledger.requests import PodResourcesOptions, pod_requests
 from plimsoll.ledger.units import to_units
 from plimsoll.scheduler.extended_resources import build_claim, is_in_memory, provided_by
+from plimsoll.scheduler.profile import SchedulerProfile
 
 
 class PodInfo:
@@ -27,6 +28,7 @@ class PodInfo:
         pod: Pod,
         claims: tuple[ResourceClaim, ...],
         options: PodResourcesOptions,
+        profile: SchedulerProfile | None = None,
         *,
         stored: Pod | None = None,
         extended_classes: Mapping[str, str] | None = None,
@@ -35,12 +37,32 @@ class PodInfo:
         self.pod = pod
         self.claims = claims
         self.options = options
+        #: Profile of the attempt, for rules that have settings.
+        self.profile = profile or SchedulerProfile.default()
         self.stored = stored or pod
         #: Device classes by the extended resource that they serve for the pod.
         self.extended_classes = extended_classes or {}
         #: Claim for extended resources that an interrupted binding left; it must be deleted first.
         self.stale_claim = stale_claim
         self._variants: dict[frozenset[str], PodInfo] = {}
+
+    def with_profile(self, profile: SchedulerProfile) -> PodInfo:
+        """Return the pod for an attempt with this profile."""
+        return self if profile is self.profile else self.with_claims(self.claims, profile)
+
+    def with_claims(
+        self, claims: tuple[ResourceClaim, ...], profile: SchedulerProfile | None = None
+    ) -> PodInfo:
+        """Return the pod with other claims, or for another profile."""
+        return PodInfo(
+            self.pod,
+            claims,
+            self.options,
+            profile or self.profile,
+            stored=self.stored,
+            extended_classes=self.extended_classes,
+            stale_claim=self.stale_claim,
+        )
 
     def at_node(self, node: Node) -> PodInfo:
         """Return the pod with the claims that it needs on a node."""
@@ -52,7 +74,9 @@ class PodInfo:
             classes = {n: each for n, each in self.extended_classes.items() if n not in provided}
             pod, claim = build_claim(self.pod, classes)
             claims = (*(each for each in self.claims if not is_in_memory(each)), *((claim,) if claim else ()))
-            known = self._variants[provided] = PodInfo(pod, claims, self.options, stored=self.stored)
+            known = self._variants[provided] = PodInfo(
+                pod, claims, self.options, self.profile, stored=self.stored
+            )
         return known
 
     def provided_by(self, node: Node) -> frozenset[str]:

@@ -13,6 +13,8 @@ raises a `DecodeError` that names the field and the fix.
     devicePreference: least-waste
     deviceOrder: joint
     scoring: whole-numbers
+
+`kube_config` makes profiles from a KubeSchedulerConfiguration.
 """
 
 from __future__ import annotations
@@ -26,9 +28,19 @@ from typing import Annotated, Any, TypeAlias, cast
 from msgspec import Meta
 
 from plimsoll.allocator import Preference, SearchLimits
-from plimsoll.api.config import check_fields, convert_config
+from plimsoll.api.codec import convert_strictly
+from plimsoll.api.config import NOT_IN_FILE, check_fields, convert_config
+from plimsoll.api.core import NodeAffinity, Pod, TopologySpreadConstraint
+from plimsoll.api.quantity import INT32_MAX
 from plimsoll.errors import DecodeError
 from plimsoll.ledger.units import CPU, MEMORY, is_accounted
+from plimsoll.scheduler.plugin_args import (
+    ShapePoint,
+    check_added_affinity,
+    check_default_constraints,
+    check_ignored,
+    check_shape,
+)
 
 RANK = "DevicePreference"  #: score of the alternatives chosen from prioritized lists
 WASTE = "DeviceWaste"  #: score that prefers small devices
@@ -43,22 +55,49 @@ WEIGHTS: Mapping[str, int] = MappingProxyType(
         "PodTopologySpread": 2,
         "InterPodAffinity": 2,
         "NodeResourcesBalancedAllocation": 1,
+        "ImageLocality": 1,
         RANK: 2,
         WASTE: 0,
     }
 )
-Weight: TypeAlias = Annotated[int, Meta(ge=0, le=1000)]
+Weight: TypeAlias = Annotated[int, Meta(ge=0, le=INT32_MAX)]
+ResourceWeight: TypeAlias = Annotated[int, Meta(ge=0, le=1000)]
+Percentage: TypeAlias = Annotated[int, Meta(ge=0, le=100)]
 RESOURCES_MAX = 16
+#: Default time limit for the binding conditions of devices.
+BINDING_TIMEOUT_MS = 600_000
+#: Rules that a profile can disable. Not those whose absence would bind pods without their devices, or as if a
+#: required field were not set.
+OPTIONAL_FILTERS = (
+    "NodeUnschedulable",
+    "NodeName",
+    "TaintToleration",
+    "NodeAffinity",
+    "NodePorts",
+    "NodeResourcesFit",
+    "VolumeRestrictions",
+    "NodeVolumeLimits",
+    "VolumeBinding",
+    "VolumeZone",
+    "PodTopologySpread",
+    "InterPodAffinity",
+    "NodeDeclaredFeatures",
+)
 #: Number of nodes from which kube-scheduler evaluates only a sample of them.
 SAMPLED_FROM = 100
+#: Lowest percentage of nodes that are scored if it depends on the number of nodes.
+_LEAST_PERCENTAGE = 5
 _RESOURCES: Mapping[str, int] = MappingProxyType({CPU: 1, MEMORY: 1})
 
 
 class Strategy(Enum):
-    """Scoring strategy of `NodeResourcesFit`: prefer nodes with the most or the least free capacity."""
+    """Scoring strategy of `NodeResourcesFit`: prefer nodes with the most or the least free capacity, or
+    score utilization by a function.
+    """
 
     LEAST_ALLOCATED = "LeastAllocated"
     MOST_ALLOCATED = "MostAllocated"
+    REQUESTED_TO_CAPACITY_RATIO = "RequestedToCapacityRatio"
 
 
 class DeviceOrder(Enum):
@@ -88,6 +127,14 @@ class Scoring(Enum):
     STOCK = "as-kube-scheduler"
 
 
+def _read_affinity(value: Any) -> NodeAffinity | None:
+    return None if value is None else convert_strictly(value, NodeAffinity)
+
+
+def _read_constraint(value: Any) -> TopologySpreadConstraint:
+    return convert_strictly(value, TopologySpreadConstraint)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchedulerProfile:
     """Profile of a scheduler; the defaults are those of kube-scheduler's default profile."""
@@ -95,7 +142,8 @@ class SchedulerProfile:
     name: str = field(default="plimsoll", metadata={"name": "schedulerName"})  #: `schedulerName` of pods
     weights: Mapping[str, Weight] = field(default_factory=dict)  #: overrides of `WEIGHTS`; 0: disabled
     strategy: Strategy = Strategy.LEAST_ALLOCATED
-    resources: Mapping[str, Weight] = field(default_factory=lambda: _RESOURCES)  #: of the strategy
+    resources: Mapping[str, ResourceWeight] = field(default_factory=lambda: _RESOURCES)  #: of the strategy
+    shape: tuple[ShapePoint, ...] = ()  #: function of RequestedToCapacityRatio
     balanced: tuple[str, ...] = (CPU, MEMORY)  #: resources of balanced allocation
     #: maximum number of steps of one device search
     search_steps: Annotated[int, Meta(ge=1, le=1_000_000_000)] = SearchLimits().steps
@@ -104,9 +152,41 @@ class SchedulerProfile:
     device_preference: Preference = Preference.FIRST
     device_order: DeviceOrder = DeviceOrder.JOINT
     scoring: Scoring = Scoring.WHOLE
+    disabled_filters: tuple[str, ...] = ()  #: rules that are not evaluated, of `OPTIONAL_FILTERS`
+    #: Percentage of the nodes that are scored, once found feasible; 0: fewer, the larger the cluster.
+    percentage_of_nodes_to_score: Percentage = 100
+    # -- NodeResourcesFit, NodeAffinity, InterPodAffinity
+    ignored_resources: tuple[str, ...] = ()  #: extended resources that are not checked
+    ignored_resource_groups: tuple[str, ...] = ()
+    added_affinity: Annotated[NodeAffinity | None, _read_affinity] = None  #: in addition to that of each pod
+    hard_pod_affinity_weight: Percentage = 1  #: score of required affinity of existing pods
+    ignore_preferred_terms: bool = field(
+        default=False, metadata={"name": "ignorePreferredTermsOfExistingPods"}
+    )
+    #: Spread constraints of pods without any; None for those of Kubernetes.
+    default_constraints: tuple[Annotated[TopologySpreadConstraint, _read_constraint], ...] | None = None
+    # -- preemption
+    preemption: bool = True
+    min_candidate_nodes_percentage: Percentage = 10
+    min_candidate_nodes_absolute: Annotated[int, Meta(ge=0, le=INT32_MAX)] = 100
+    #: Time limit for the binding conditions of devices.
+    binding_timeout_ms: Annotated[int, Meta(ge=1000, le=2**53)] = BINDING_TIMEOUT_MS
+    #: Equal for profiles with which the same nodes are feasible, for keys of caches.
+    filter_key: str = field(default="", init=False, compare=False, metadata=NOT_IN_FILE)
 
     def __post_init__(self) -> None:
-        check_fields(self, "weights", "resources", "searchSteps", "explore")
+        check_fields(
+            self,
+            "weights",
+            "resources",
+            "searchSteps",
+            "explore",
+            "percentageOfNodesToScore",
+            "hardPodAffinityWeight",
+            "minCandidateNodesPercentage",
+            "minCandidateNodesAbsolute",
+            "bindingTimeoutMs",
+        )
         weights = {**WEIGHTS, **_resolve_weights(self.weights)}
         object.__setattr__(self, "weights", MappingProxyType(weights))
         for where, names in (("resources", tuple(self.resources)), ("balanced", self.balanced)):
@@ -116,10 +196,49 @@ class SchedulerProfile:
         object.__setattr__(self, "resources", MappingProxyType(dict(self.resources)))
         if not self.name:
             raise DecodeError("must not be empty; leave it out for plimsoll", "schedulerName")
+        self._check_plugins()
+        object.__setattr__(self, "filter_key", self._make_filter_key())
+
+    def _make_filter_key(self) -> str:
+        own = (
+            self.disabled_filters,
+            self.ignored_resources,
+            self.ignored_resource_groups,
+            self.added_affinity and self.added_affinity.required,
+            self.default_constraints,
+        )
+        return repr(own) if any(own) else ""
+
+    def _check_plugins(self) -> None:
+        """Check the arguments of plugins, with kube-scheduler's rules."""
+        for index, name in enumerate(self.disabled_filters):
+            if name not in OPTIONAL_FILTERS:
+                raise DecodeError(
+                    f"{name!r} cannot be disabled; use {', '.join(OPTIONAL_FILTERS)}",
+                    f"disabledFilters[{index}]",
+                )
+        if self.strategy is Strategy.REQUESTED_TO_CAPACITY_RATIO:
+            check_shape(self.shape, "shape")
+        elif self.shape:
+            raise DecodeError(
+                f"must be empty unless the strategy is {Strategy.REQUESTED_TO_CAPACITY_RATIO.value}", "shape"
+            )
+        check_ignored(self.ignored_resources, self.ignored_resource_groups)
+        if self.added_affinity is not None:
+            check_added_affinity(self.added_affinity, "addedAffinity")
+        check_default_constraints(self.default_constraints or (), "defaultConstraints")
+        if not self.min_candidate_nodes_percentage and not self.min_candidate_nodes_absolute:
+            raise DecodeError(
+                "cannot be zero at the same time as minCandidateNodesAbsolute", "minCandidateNodesPercentage"
+            )
 
     @staticmethod
     def default() -> SchedulerProfile:
         return _DEFAULT
+
+    def for_pod(self, pod: Pod) -> SchedulerProfile:
+        """Return the profile of a pod: this one (see `ProfileSet`)."""
+        return self
 
     @property
     def rank_weight(self) -> int:
@@ -130,6 +249,13 @@ class SchedulerProfile:
     def waste_weight(self) -> int:
         """Weight of device waste."""
         return self.weights[WASTE]
+
+    def nodes_to_score(self, nodes: int) -> int:
+        """Return the number of feasible nodes after which no more nodes are scored."""
+        if nodes < SAMPLED_FROM:
+            return nodes
+        percentage = self.percentage_of_nodes_to_score or max(50 - nodes // 125, _LEAST_PERCENTAGE)
+        return max(nodes * percentage // 100, SAMPLED_FROM)
 
     def searches_all_nodes(self, nodes: int) -> bool:
         """Return whether devices are searched on every node before scoring, as kube-scheduler does.
@@ -142,6 +268,18 @@ class SchedulerProfile:
     def read(tree: Any) -> SchedulerProfile:
         """Read a profile from parsed YAML or JSON; None (an empty file) is the default profile."""
         return _DEFAULT if tree is None else cast(SchedulerProfile, convert_config(tree, SchedulerProfile))
+
+
+@dataclass(frozen=True, slots=True)
+class ProfileSet:
+    """Profiles of one scheduler, of which a pod selects one by its scheduler name."""
+
+    profiles: tuple[SchedulerProfile, ...]
+
+    def for_pod(self, pod: Pod) -> SchedulerProfile:
+        """Return the profile with the pod's scheduler name, or else the first one."""
+        name = pod.spec.scheduler_name
+        return next((each for each in self.profiles if each.name == name), self.profiles[0])
 
 
 def _check_names(where: str, names: tuple[str, ...]) -> None:

@@ -15,6 +15,7 @@ from plimsoll.scheduler.filters import FILTERS
 from plimsoll.scheduler.filters.filter import Filter
 from plimsoll.scheduler.filters.node_affinity import only_node
 from plimsoll.scheduler.filters.queueing_hint import QueueingHint, WaitingPod
+from plimsoll.scheduler.profile import SchedulerProfile
 from plimsoll.scheduler.reasons import Rule
 
 
@@ -56,9 +57,11 @@ def affected_node(event: ClusterEvent, rule: Rule) -> str:
     return HINTS[rule].affected_node(event)
 
 
-def make_waiting_pod(pod: Pod, rules: frozenset[Rule], needs_capacity: bool = True) -> WaitingPod:
+def make_waiting_pod(
+    pod: Pod, rules: frozenset[Rule], needs_capacity: bool = True, profile: SchedulerProfile | None = None
+) -> WaitingPod:
     """Return the view of a pod, rejected by these rules, that queueing hints read."""
-    return WaitingPod(pod, rules, tuple(HINTS[rule] for rule in rules), needs_capacity)
+    return WaitingPod(pod, rules, tuple(HINTS[rule] for rule in rules), needs_capacity, profile)
 
 
 def helps(event: ClusterEvent, rule: Rule, waiting_pod: WaitingPod) -> bool:

@@ -22,6 +22,7 @@ from plimsoll.scheduler.queueing_hints import affected_rules, any_event_helps, m
 from plimsoll.scheduler.result import FitError
 from plimsoll.scheduler.snapshot.index import SnapshotIndex
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
+from plimsoll.scheduler.topology.default_constraints import DefaultSelectors
 
 #: Number of cached results.
 MAX_RESULTS = 1024
@@ -62,7 +63,7 @@ class UnschedulableCache(SnapshotIndex):
         """Return the result for pods with the same signature if it still holds."""
         if not self._results:
             return None
-        cached = self._results.get(pod_signature(pod_info))
+        cached = self._results.get(_key(pod_info, snapshot))
         if cached is None or cached.generation != snapshot.generation or self._is_helped(cached):
             return None
         return replace(cached.fit_error, pod_info=pod_info)
@@ -81,17 +82,28 @@ class UnschedulableCache(SnapshotIndex):
 
     def put(self, pod_info: PodInfo, snapshot: Snapshot, fit_error: FitError) -> FitError:
         """Cache a result and return it."""
-        key = pod_signature(pod_info)
+        key = _key(pod_info, snapshot)
         self._results.pop(key, None)
-        waiting_pod = make_waiting_pod(pod_info.pod, fit_error.rules, needs_capacity(fit_error))
+        waiting_pod = make_waiting_pod(
+            pod_info.pod, fit_error.rules, needs_capacity(fit_error), pod_info.profile
+        )
         self._results[key] = _CachedResult(fit_error, waiting_pod, snapshot.generation, self._event_count)
         if len(self._results) > MAX_RESULTS:
             del self._results[next(iter(self._results))]
         return fit_error
 
 
+def _key(pod_info: PodInfo, snapshot: Snapshot) -> bytes:
+    """Return the signature of a pod, with the selector of its default constraints."""
+    signature = pod_signature(pod_info)
+    if pod_info.pod.spec.topology_spread_constraints or not pod_info.profile.default_constraints:
+        return signature
+    selector = snapshot.index(DefaultSelectors).selector_of(pod_info.pod, snapshot)
+    return signature + repr(selector.requirements).encode()
+
+
 def pod_signature(pod_info: PodInfo) -> bytes:
     """Return a key that is equal for pods that scheduling treats alike."""
     pod = pod_info.pod
     own = (pod.metadata.namespace, pod.metadata.labels, pod.spec, pod_info.resource_signature)
-    return encode((*own, pod.status.nominated_node_name))
+    return encode((*own, pod.status.nominated_node_name, pod_info.profile.filter_key))

@@ -25,6 +25,7 @@ def test_the_defaults_are_those_of_kube_scheduler() -> None:
         "PodTopologySpread": 2,
         "InterPodAffinity": 2,
         "NodeResourcesBalancedAllocation": 1,
+        "ImageLocality": 1,
         "DevicePreference": 2,
         "DeviceWaste": 0,
     }
@@ -67,25 +68,28 @@ def test_a_file_overrides_the_defaults() -> None:
         ({"schedulerName": ""}, "schedulerName: must not be empty"),
         ({"weights": []}, "weights: must be a mapping, not []"),
         (
-            {"weights": {"ImageLocality": 1}},
-            "weights.ImageLocality: unknown scorer; valid scorers: Taint",
+            {"weights": {"ImageSize": 1}},
+            "weights.ImageSize: unknown scorer; valid scorers: Taint",
         ),
         (
             {"weights": {"NodeAffinity": -1}},
-            "weights.NodeAffinity: must be a whole number from 0 to 1000",
+            "weights.NodeAffinity: must be a whole number from 0 to 2147483647",
         ),
         (
             {"weights": {"NodeAffinity": "3"}},
-            "must be a whole number from 0 to 1000, not '3'",
+            "must be a whole number from 0 to 2147483647, not '3'",
         ),
-        ({"weights": {"NodeAffinity": True}}, "must be a whole number from 0 to 1000, not True"),
-        ({"weights": {"NodeAffinity": 1.5}}, "must be a whole number from 0 to 1000, not 1.5"),
+        ({"weights": {"NodeAffinity": True}}, "must be a whole number from 0 to 2147483647, not True"),
+        ({"weights": {"NodeAffinity": 1.5}}, "must be a whole number from 0 to 2147483647, not 1.5"),
         ({"weights": {3: 1}}, "weights.3: unknown scorer"),
         (
             {"weights": {"DynamicResources": 1, "DevicePreference": 2}},
             "weights.DevicePreference: is also given as DevicePreference; keep one of them",
         ),
-        ({"strategy": "Least"}, "strategy: must be one of LeastAllocated, MostAllocated, not 'Least'"),
+        (
+            {"strategy": "Least"},
+            "strategy: must be one of LeastAllocated, MostAllocated, RequestedToCapacityRatio, not 'Least'",
+        ),
         ({"resources": {"gpu": 1}}, "resources: 'gpu' is not a node resource: use cpu"),
         ({"resources": {"cpu": 0}}, "resources: give at least one resource a weight above 0"),
         ({"resources": {}}, "resources: give at least one resource a weight above 0"),
@@ -131,9 +135,3 @@ def test_profiles_are_immutable() -> None:
     with pytest.raises(TypeError):
         made.weights["NodeAffinity"] = 6  # type: ignore[index]
     assert SchedulerProfile(weights=made.weights) == made
-
-
-def test_nodes_are_not_scored_by_their_images() -> None:
-    assert "ImageLocality" not in SchedulerProfile.default().weights
-    with pytest.raises(InputError, match="unknown scorer"):
-        SchedulerProfile(weights={"ImageLocality": 1})

@@ -44,14 +44,12 @@ from plimsoll.scheduler.binding.pod_conditions import BindError
 from plimsoll.scheduler.binding.result import BindFailure, BindPoint, BindStep, BindSuccess
 from plimsoll.scheduler.binding.writer import FINALIZER, BindingWriter
 from plimsoll.scheduler.extended_resources import is_in_memory, rename_charges
+from plimsoll.scheduler.profile import BINDING_TIMEOUT_MS
 from plimsoll.scheduler.result import Placement
 
 OnPoint = Callable[[BindPoint, BindFailure | None], None]
 #: Returns a device of these claims that other claims hold, too, or "".
 FindConflict = Callable[[Sequence[ResourceClaim]], str]
-
-#: Time for devices to become ready, counted from their allocation.
-BINDING_TIMEOUT_MS = 600_000
 
 
 async def bind_pod(

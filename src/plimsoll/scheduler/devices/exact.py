@@ -103,7 +103,7 @@ def try_node(
     if len(usable) < len(pod_info.claims):
         if settings.device_order is DeviceOrder.FIRST:
             # kube-scheduler reports a claim that is allocated elsewhere last.
-            rest = PodInfo(pod_info.pod, tuple(usable.values()), pod_info.options)
+            rest = PodInfo(pod_info.pod, tuple(usable.values()), pod_info.options, pod_info.profile)
             found = try_node(rest, row, snapshot, new_id, settings, ledger)
             if not isinstance(found, NodeFit):
                 return found

@@ -1,4 +1,4 @@
-"""NodeAffinity: `nodeSelector` and required node affinity.
+"""NodeAffinity: `nodeSelector`, required node affinity, and the affinity that a profile adds.
 
 An invalid required term matches no node, as in Kubernetes. Terms that name nodes or label values (`In`) are
 evaluated only for those nodes, so that many pods with different hosts cost as little as equal pods.
@@ -6,7 +6,7 @@ evaluated only for those nodes, so that many pods with different hosts cost as l
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Self, TypeAlias
 
@@ -14,11 +14,14 @@ import numpy as np
 
 from plimsoll.api.core import Node, NodeSelector, NodeSelectorTerm, Pod
 from plimsoll.api.node_selection import NAME_FIELD, filter_valid_terms, term_matches
+from plimsoll.ledger.columns import Mask
 from plimsoll.ledger.verdict import VerdictCode
 from plimsoll.scheduler.events import ClusterEvent, EventKind, NodeCapacity, NodeUpdate
+from plimsoll.scheduler.filters.filter import Filter
 from plimsoll.scheduler.filters.queueing_hint import WaitingPod
-from plimsoll.scheduler.filters.static import A, S, SignatureIndex, StaticFilter
+from plimsoll.scheduler.filters.static import A, S, SignatureIndex
 from plimsoll.scheduler.pod_info import PodInfo
+from plimsoll.scheduler.profile import SchedulerProfile
 from plimsoll.scheduler.reasons import NodeReason, ReasonMessage, Rule
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
 
@@ -27,6 +30,7 @@ class NodeAffinityMessage(ReasonMessage):
     """Messages of NodeAffinity."""
 
     AFFINITY = "node(s) didn't match Pod's node affinity/selector"
+    ENFORCED = "node(s) didn't match scheduler-enforced node affinity"
 
 
 #: Node requirements: labels, and a selector to match.
@@ -173,24 +177,70 @@ class NodeAffinityIndex(LabelIndex[NodeRequirements, np.bool_]):
         return min(found, key=len)
 
 
-class NodeAffinityFilter(StaticFilter):
-    """Filter by node selector and required node affinity."""
+def selected_nodes(pod: Pod, snapshot: Snapshot) -> Mask | None:
+    """Return the nodes that match the pod's node selector and required affinity; None for all."""
+    required = node_requirements(pod)
+    return None if required is None else snapshot.index(NodeAffinityIndex).column(required)
+
+
+def enforced_requirements(profile: SchedulerProfile) -> NodeRequirements | None:
+    """Return the node requirements that a profile adds to those of each pod."""
+    added = profile.added_affinity
+    return None if added is None or added.required is None else ((), added.required)
+
+
+_OWN = NodeReason(Rule.NODE_AFFINITY, NodeAffinityMessage.AFFINITY, VerdictCode.UNRESOLVABLE)
+_ENFORCED = NodeReason(Rule.NODE_AFFINITY, NodeAffinityMessage.ENFORCED, VerdictCode.UNRESOLVABLE)
+
+
+class NodeAffinityFilter(Filter):
+    """Filter by node selector, required node affinity, and the affinity that the profile adds."""
 
     rule = Rule.NODE_AFFINITY
-    reason = NodeReason(rule, NodeAffinityMessage.AFFINITY, VerdictCode.UNRESOLVABLE)
     events = frozenset({EventKind.NODE_ADDED, NodeUpdate.LABELS})
     pod_fields = frozenset({"node_selector", "affinity"})
 
+    def __init__(
+        self,
+        pod_info: PodInfo,
+        snapshot: Snapshot,
+        own: Mask | None = None,
+        enforced: Mask | None = None,
+    ) -> None:
+        super().__init__(pod_info, snapshot)
+        self._own = own
+        self._enforced = enforced
+
     @classmethod
     def pre_filter(cls, pod_info: PodInfo, snapshot: Snapshot) -> Self | None:
-        required = node_requirements(pod_info.pod)
-        if required is None:
+        own, added = selected_nodes(pod_info.pod, snapshot), enforced_requirements(pod_info.profile)
+        if own is None and added is None:
             return None
-        return cls(pod_info, snapshot, snapshot.index(NodeAffinityIndex).column(required))
+        enforced = None if added is None else snapshot.index(NodeAffinityIndex).column(added)
+        return cls(pod_info, snapshot, own, enforced)
 
-    def passes(self, node: Node) -> bool:
+    def filter(self) -> Mask:
+        if self._own is None or self._enforced is None:
+            mask = self._own if self._enforced is None else self._enforced
+            assert mask is not None, "pre_filter() sets one of the masks"
+            return mask
+        return self._own & self._enforced
+
+    def filter_node(self, row: int) -> tuple[NodeReason, ...]:
+        node = self.snapshot.node(row)
+        added = enforced_requirements(self.pod_info.profile)
+        if added is not None and not meets_requirements(added, node):
+            return (_ENFORCED,)
         required = node_requirements(self.pod_info.pod)
-        return required is None or meets_requirements(required, node)
+        return () if required is None or meets_requirements(required, node) else (_OWN,)
+
+    def count_reasons(self, removed: Mask) -> Sequence[tuple[NodeReason, int]]:
+        not_enforced = removed & ~self._enforced if self._enforced is not None else np.zeros_like(removed)
+        counts = ((_ENFORCED, not_enforced), (_OWN, removed & ~not_enforced))
+        return [(reason, int(np.count_nonzero(mask))) for reason, mask in counts if mask.any()]
+
+    def resolvable_nodes(self, removed: Mask) -> Mask:
+        return np.zeros_like(removed)
 
     @classmethod
     def queueing_hint(cls, event: ClusterEvent, waiting_pod: WaitingPod) -> bool:
@@ -200,5 +250,8 @@ class NodeAffinityFilter(StaticFilter):
 
     @classmethod
     def rejects_node(cls, waiting_pod: WaitingPod, node: Node, capacity: NodeCapacity | None) -> bool:
+        added = enforced_requirements(waiting_pod.profile)
+        if added is not None and not meets_requirements(added, node):
+            return True
         requirements = waiting_pod.value(node_requirements)
         return requirements is not None and not meets_requirements(requirements, node)

@@ -12,7 +12,7 @@ themselves (`extended_resources`).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any, ClassVar
@@ -27,13 +27,14 @@ from plimsoll.ledger.claims import effective_policy
 from plimsoll.ledger.columns import Mask, NodeColumns
 from plimsoll.ledger.fit import find_request_shortages
 from plimsoll.ledger.requests import is_pod_level_resource, pod_requests
-from plimsoll.ledger.units import CPU, PODS, STANDARD_RESOURCES, to_units
+from plimsoll.ledger.units import CPU, PODS, STANDARD_RESOURCES, is_extended_resource, to_units
 from plimsoll.ledger.verdict import Cause, Reason
 from plimsoll.scheduler.events import ClusterEvent, EventKind, NodeCapacity, NodeUpdate, PodUpdate
 from plimsoll.scheduler.extended_resources import served_resources
 from plimsoll.scheduler.filters.filter import Filter
 from plimsoll.scheduler.filters.queueing_hint import WaitingPod
 from plimsoll.scheduler.pod_info import PodInfo
+from plimsoll.scheduler.profile import SchedulerProfile
 from plimsoll.scheduler.reasons import NodeReason, ReasonMessage, Rule
 from plimsoll.scheduler.snapshot.index import SnapshotIndex
 from plimsoll.scheduler.snapshot.node_query_cache import NodeQuery, NodeQueryCache, Rows
@@ -106,9 +107,24 @@ def delegated_resources(pod_info: PodInfo, snapshot: Snapshot) -> Collection[str
 
 
 def unchecked_resources(pod_info: PodInfo, node: Node, delegated: Collection[str]) -> frozenset[str]:
-    """Return the resources left to the device search on a node; `delegated` only with claims there."""
+    """Return the resources that are not compared with the headroom of a node: left to the device search
+    (`delegated` only with claims there), or ignored by the profile.
+    """
     at_node = pod_info.at_node(node)
-    return frozenset((*(delegated if at_node.claims else ()), *served_resources(at_node.pod)))
+    ignored = ignored_requests(pod_info.profile, pod_info.requests)
+    return frozenset((*(delegated if at_node.claims else ()), *served_resources(at_node.pod), *ignored))
+
+
+def ignored_requests(profile: SchedulerProfile, requests: Iterable[str]) -> list[str]:
+    """Return the extended resources among these that a profile ignores."""
+    names, groups = profile.ignored_resources, profile.ignored_resource_groups
+    if not names and not groups:
+        return []
+    return [
+        name
+        for name in requests
+        if is_extended_resource(name) and (name in names or name.partition("/")[0] in groups)
+    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +174,7 @@ class NodeResourcesFilter(Filter):
         super().__init__(pod_info, snapshot)
         #: Resources that are left to the device search, on nodes where the pod has claims.
         self.skip = delegated_resources(pod_info, snapshot)
+        self._ignored = frozenset(ignored_requests(pod_info.profile, pod_info.requests))
         #: Extended resources that devices serve: on all nodes, or on those that do not advertise them.
         self._served = frozenset(served_resources(pod_info.pod))
         self._by_class = self._served.intersection(pod_info.extended_classes)
@@ -169,7 +186,11 @@ class NodeResourcesFilter(Filter):
         return passed
 
     def _fits(self, skip: Collection[str]) -> Mask:
-        requests = {name: wanted for name, wanted in self.pod_info.requests.items() if wanted > 0}
+        requests = {
+            name: wanted
+            for name, wanted in self.pod_info.requests.items()
+            if wanted > 0 and name not in self._ignored
+        }
         checked = tuple(
             (name, wanted)
             for name, wanted in requests.items()
@@ -236,7 +257,10 @@ class NodeResourcesFilter(Filter):
             *(name for name in STANDARD_RESOURCES if name in requests),
             *sorted(requests.keys() - {*STANDARD_RESOURCES}),
         ]
-        left_out = {*(self.skip if self._has_claims_everywhere else ()), *(self._served - self._by_class)}
+        left_out = {
+            *(self.skip if self._has_claims_everywhere else ()),
+            *(self._served - self._by_class),
+        } | self._ignored
         return [(PODS, 1), *((n, requests[n]) for n in names if requests[n] > 0 and n not in left_out)]
 
     @classmethod
@@ -265,7 +289,11 @@ class NodeResourcesFilter(Filter):
         if may_have_claims(waiting_pod.pod):
             return False  # claims may provide what the pod requests
         capacity = capacity or NodeCapacity.of_empty(node)
-        return not capacity.can_fit(waiting_pod.value(own_requests), waiting_pod.priority)
+        requests = waiting_pod.value(own_requests)
+        ignored = ignored_requests(waiting_pod.profile, requests)
+        if ignored:
+            requests = {name: amount for name, amount in requests.items() if name not in ignored}
+        return not capacity.can_fit(requests, waiting_pod.priority)
 
 
 def own_requests(pod: Pod) -> Mapping[str, int]:

@@ -1,4 +1,4 @@
-"""PodTopologySpread: constraints with `whenUnsatisfiable: DoNotSchedule`.
+"""PodTopologySpread: constraints with `whenUnsatisfiable: DoNotSchedule`, of the pod or by default.
 
 Domains are those of nodes that have all topology labels and that the constraint's policies include. With
 fewer domains than `minDomains`, the global minimum is 0. Other nodes are evaluated as well: their domain has
@@ -15,6 +15,7 @@ import numpy as np
 
 from plimsoll.api.core import Pod
 from plimsoll.api.label_selection import SelectorProblem, compile_label_selector
+from plimsoll.api.quantity import INT32_MAX
 from plimsoll.ledger.columns import Column, Mask
 from plimsoll.ledger.verdict import VerdictCode
 from plimsoll.scheduler.events import ClusterEvent, EventKind, NodeUpdate, PodUpdate
@@ -26,11 +27,10 @@ from plimsoll.scheduler.reasons import NodeReason, ReasonMessage, Rule, SharedMe
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
 from plimsoll.scheduler.topology.constraints import (
     DO_NOT_SCHEDULE,
-    INT32_MAX,
     SpreadConstraint,
-    read_constraints,
 )
 from plimsoll.scheduler.topology.counts import NO_DOMAIN
+from plimsoll.scheduler.topology.default_constraints import spread_constraints
 
 
 class PodTopologySpreadMessage(ReasonMessage):
@@ -74,9 +74,7 @@ class PodTopologySpreadFilter(Filter):
 
     @classmethod
     def pre_filter(cls, pod_info: PodInfo, snapshot: Snapshot) -> PodTopologySpreadFilter | NodeReason | None:
-        if not pod_info.pod.spec.topology_spread_constraints:
-            return None
-        constraints = read_constraints(pod_info.pod, DO_NOT_SCHEDULE)
+        constraints = spread_constraints(pod_info, snapshot, DO_NOT_SCHEDULE)
         if isinstance(constraints, SelectorProblem):
             return NodeReason.unresolvable(cls.rule, SharedMessage.INVALID_POD, text=str(constraints))
         return cls(pod_info, snapshot, constraints) if constraints else None
@@ -136,11 +134,11 @@ class PodTopologySpreadFilter(Filter):
     def queueing_hint(cls, event: ClusterEvent, waiting_pod: WaitingPod) -> bool:
         match event.kind:
             case EventKind.POD_ASSIGNED:
-                return _counts_pod(waiting_pod.pod, event.new)
+                return _counts_pod(waiting_pod, event.new)
             case EventKind.POD_DELETED:
-                return _counts_pod(waiting_pod.pod, event.old)
+                return _counts_pod(waiting_pod, event.old)
             case EventKind.POD_UPDATED:
-                return any(_counts_pod(waiting_pod.pod, state) for state in (event.new, event.old))
+                return any(_counts_pod(waiting_pod, state) for state in (event.new, event.old))
         return True  # a node may add or remove a domain
 
     @classmethod
@@ -148,10 +146,15 @@ class PodTopologySpreadFilter(Filter):
         return pod.metadata.namespace, pod.metadata.labels
 
 
-def _counts_pod(pod: Pod, other: Pod) -> bool:
+def _counts_pod(waiting_pod: WaitingPod, other: Pod) -> bool:
     """Return whether a spread constraint of a pod counts another pod."""
+    pod = waiting_pod.pod
     if pod.metadata.namespace != other.metadata.namespace:
         return False
+    if not pod.spec.topology_spread_constraints:
+        # The selector of default constraints is not known here.
+        defaults = waiting_pod.profile.default_constraints or ()
+        return any(constraint.when_unsatisfiable == DO_NOT_SCHEDULE for constraint in defaults)
     for constraint in pod.spec.topology_spread_constraints:
         selector = compile_label_selector(constraint.label_selector)
         if isinstance(selector, SelectorProblem) or selector.matches(other.metadata.labels):

@@ -16,6 +16,7 @@ from typing import Any, ClassVar, TypeVar
 
 from plimsoll.api.core import Node, Pod
 from plimsoll.scheduler.events import ClusterEvent, DeclaredEvent, EventKind, NodeCapacity
+from plimsoll.scheduler.profile import SchedulerProfile
 from plimsoll.scheduler.reasons import Rule
 
 T = TypeVar("T")
@@ -66,7 +67,7 @@ class QueueingHint:
 class WaitingPod:
     """Unschedulable pod as seen by queueing hints; values derived from the pod are computed once."""
 
-    __slots__ = ("_hints", "_values", "namespace", "needs_capacity", "pod", "priority", "rules")
+    __slots__ = ("_hints", "_values", "namespace", "needs_capacity", "pod", "priority", "profile", "rules")
 
     def __init__(
         self,
@@ -74,17 +75,19 @@ class WaitingPod:
         rules: frozenset[Rule],
         hints: tuple[type[QueueingHint], ...],
         needs_capacity: bool = True,
+        profile: SchedulerProfile | None = None,
     ) -> None:
         """Create the view of a pod that `rules` rejected.
 
         `hints` are the declarations of those rules. `needs_capacity` is False if its claims lack devices, but
-        not node capacity for the charges of devices.
+        not node capacity for the charges of devices. `profile` is that of the attempt.
         """
         self.pod = pod
         self.rules = rules
         self.needs_capacity = needs_capacity
         self.priority = pod.priority
         self.namespace = pod.metadata.namespace
+        self.profile = profile or SchedulerProfile.default()
         self._hints = hints
         self._values: dict[Callable[[Pod], Any], Any] = {}
 

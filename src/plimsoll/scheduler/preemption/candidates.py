@@ -29,6 +29,7 @@ from plimsoll.scheduler.preemption.budgets import DisruptionBudgets
 from plimsoll.scheduler.preemption.node_filter import NodeFilter
 from plimsoll.scheduler.preemption.nominations import Nominations
 from plimsoll.scheduler.preemption.victims import NO_VICTIMS, Victims, select_victims_quickly
+from plimsoll.scheduler.profile import SchedulerProfile
 from plimsoll.scheduler.reasons import NodeReason, ReasonCounts, Rule
 from plimsoll.scheduler.snapshot.index import SnapshotIndex
 from plimsoll.scheduler.unschedulable_cache import pod_signature
@@ -131,7 +132,7 @@ def find_candidates(
     """Look for victims on these nodes, starting at `offset` and wrapping around."""
     pod_info, snapshot = node_filter.pod_info, node_filter.snapshot
     potential = np.flatnonzero(rows & snapshot.alive)
-    enough = (limits or CandidateLimits()).count(len(potential))
+    enough = (limits or _limits(node_filter.settings)).count(len(potential))
     has_victims = snapshot.index(LowestPriorities).lowest[potential] < pod_info.priority
     counts, rejected = ReasonCounts(), 0
 
@@ -181,6 +182,10 @@ def find_candidates(
     return Candidates(tuple(found), tuple(counts.items()), rejected)
 
 
+def _limits(settings: SchedulerProfile) -> CandidateLimits:
+    return CandidateLimits(settings.min_candidate_nodes_percentage, settings.min_candidate_nodes_absolute)
+
+
 def _cached_failures(node_filter: NodeFilter) -> SearchResults | None:
     """Return the cached failures of equal pods; None if the result depends on pods of other nodes."""
     if node_filter.applies(Rule.SPREAD, Rule.INTER_POD):
@@ -194,9 +199,10 @@ def find_shortages(node_filter: NodeFilter, row: int) -> tuple[NodeReason, ...]:
     An empty result does not mean that the pod fits: claim pools and all other rules need a dry run.
     """
     pod_info, ledger = node_filter.pod_info, node_filter.snapshot.ledger(row)
-    if not node_filter.passes_static(row):
+    if not node_filter.passes_static(row) or node_filter.checked_requests is None:
         return ()
-    left = {name: ledger.requested.get(name, 0) for name in pod_info.requests}
+    checked = node_filter.checked_requests
+    left = {name: ledger.requested.get(name, 0) for name in checked}
     pods = len(ledger)
     for entry in ledger.entries.values():
         if entry.pod.priority < pod_info.priority:
@@ -207,6 +213,4 @@ def find_shortages(node_filter: NodeFilter, row: int) -> tuple[NodeReason, ...]:
                 left[name] -= entry.units.get(name, 0)
     snapshot = node_filter.snapshot
     skip = unchecked_resources(pod_info, snapshot.node(row), delegated_resources(pod_info, snapshot))
-    return tuple(
-        map(shortage_reason, find_request_shortages(pod_info.requests, ledger.allocatable, left, pods, skip))
-    )
+    return tuple(map(shortage_reason, find_request_shortages(checked, ledger.allocatable, left, pods, skip)))

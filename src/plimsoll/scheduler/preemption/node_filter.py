@@ -7,7 +7,7 @@ the node, because these may still be scheduled elsewhere.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from plimsoll.api.core import Pod
 from plimsoll.ledger.columns import Mask
@@ -22,6 +22,7 @@ from plimsoll.scheduler.devices import (
 )
 from plimsoll.scheduler.filters import FILTERS
 from plimsoll.scheduler.filters.filter import Filter
+from plimsoll.scheduler.filters.node_resources import ignored_requests
 from plimsoll.scheduler.pod_claims import read_pod_info
 from plimsoll.scheduler.pod_info import PodInfo
 from plimsoll.scheduler.preemption.simulated_node import NodeSimulation
@@ -47,6 +48,7 @@ class NodeFilter:
         static: bool = True,
     ) -> None:
         """Create a filter; without `static`, only the rules that depend on other pods are evaluated."""
+        pod_info = pod_info.with_profile(settings)
         self.pod_info = pod_info
         self.snapshot = snapshot
         self.settings = settings
@@ -55,11 +57,22 @@ class NodeFilter:
         self._rejection: tuple[NodeReason, ...] = ()
         self._static_mask: Mask = snapshot.alive.copy()
         self._new_id = new_id or simulated_ids()
+        #: Requests of the pod that NodeResourcesFit does not ignore; None if the rule is disabled.
+        self.checked_requests: Mapping[str, int] | None = None
+        if Rule.RESOURCES.value not in settings.disabled_filters:
+            ignored = ignored_requests(settings, pod_info.requests)
+            self.checked_requests = {
+                name: amount
+                for name, amount in pod_info.requests.items()
+                if amount > 0 and name not in ignored
+            }
         #: Filter of devices and resources; None if the pod has no claims.
         self.devices = (
             DynamicResourcesFilter(pod_info, snapshot, self._new_id, settings) if pod_info.claims else None
         )
         for kind in FILTERS:
+            if kind.rule.value in settings.disabled_filters:
+                continue
             if kind.rule in POD_DEPENDENT_RULES:
                 self._rules.append(kind)
                 continue

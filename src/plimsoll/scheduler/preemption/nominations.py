@@ -18,7 +18,6 @@ from plimsoll.scheduler.pod_info import PodInfo
 from plimsoll.scheduler.preemption.importance import most_important_first
 from plimsoll.scheduler.preemption.node_filter import NodeFilter
 from plimsoll.scheduler.preemption.simulated_node import NodeSimulation
-from plimsoll.scheduler.profile import SchedulerProfile
 from plimsoll.scheduler.reasons import NodeReason
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
 
@@ -103,16 +102,14 @@ class Nominations:
         here = self._by_node.get(node, {})
         return [each.pod for each in here.values() if each.pod.priority < priority]
 
-    def filter_node(
-        self, pod_info: PodInfo, row: int, snapshot: Snapshot, settings: SchedulerProfile | None = None
-    ) -> tuple[NodeReason, ...]:
+    def filter_node(self, pod_info: PodInfo, row: int, snapshot: Snapshot) -> tuple[NodeReason, ...]:
         """Return why a pod does not fit on a node together with the pods nominated to it."""
         if not self._by_node:
             return ()
         others = self.at(snapshot.node(row).metadata.name, pod_info.priority, pod_info.key)
         if not others:
             return ()
-        node_filter = NodeFilter(pod_info, snapshot, settings or SchedulerProfile.default(), static=False)
+        node_filter = NodeFilter(pod_info, snapshot, pod_info.profile, static=False)
         with NodeSimulation(snapshot, row, node_filter.nominated_claims(others)) as simulation:
             answer = node_filter.run_among(others, simulation)
         return () if isinstance(answer, NodeFit) else answer

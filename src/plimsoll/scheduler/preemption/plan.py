@@ -34,6 +34,7 @@ BY_SCHEDULER = "PreemptionByScheduler"
 #: Added to priorities before they are summed, so that the sum grows with the number of victims.
 _PRIORITY_OFFSET = 2**31
 
+_DISABLED = NodeReason(Rule.PREEMPTION, PreemptionMessage.DISABLED, VerdictCode.UNRESOLVABLE)
 _NOT_HELPFUL = NodeReason(Rule.PREEMPTION, PreemptionMessage.NOT_HELPFUL, VerdictCode.UNRESOLVABLE)
 
 
@@ -53,6 +54,8 @@ def plan_preemption(
     `offset` is the position to start at; callers advance it, so that all nodes take turns.
     """
     pod_info = fit_error.pod_info
+    if not settings.preemption:
+        return NoPreemption(fit_error.nodes, ((_DISABLED, 0),), clears_nomination=False)
     ineligible = ineligibility_reason(fit_error, snapshot, nominations)
     if ineligible is not None:
         return NoPreemption(fit_error.nodes, ((ineligible, 0),), clears_nomination=False)

@@ -19,6 +19,7 @@ class PreemptionMessage(ReasonMessage):
     NO_VICTIMS = "No preemption victims found for incoming pod"
     NOT_HELPFUL = "Preemption is not helpful for scheduling"
     POLICY_NEVER = "not eligible due to preemptionPolicy=Never."
+    DISABLED = "disabled in the scheduler profile."
     VICTIMS_TERMINATING = "not eligible due to a terminating pod on the nominated node."
 
 

@@ -98,11 +98,12 @@ def guess_victims(node_filter: NodeFilter, row: int, order: Sequence[Pod]) -> li
 
     Empty if there are none, if removing all is not enough, or if claims hold pools.
     """
-    ledger, demand = node_filter.snapshot.ledger(row), node_filter.pod_info.requests
+    ledger, wanted = node_filter.snapshot.ledger(row), node_filter.checked_requests
+    if wanted is None:
+        return []
     entries = [ledger.entries[pod_key(pod)] for pod in order]
     if any(entry.holds for entry in entries):
         return []
-    wanted = {name: amount for name, amount in demand.items() if amount > 0}
     headroom = ledger.headroom()
     left = {name: headroom.get(name, 0) + sum(e.units.get(name, 0) for e in entries) for name in wanted}
     pods = headroom.get(PODS, 0) + len(entries)

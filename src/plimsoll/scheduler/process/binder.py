@@ -19,7 +19,7 @@ from plimsoll.api.resource import ResourceClaim
 from plimsoll.common.tasks import start_task
 from plimsoll.errors import LeaseLostError
 from plimsoll.scheduler.binding.attempts import OnClaim
-from plimsoll.scheduler.binding.bind import BINDING_TIMEOUT_MS, bind_pod
+from plimsoll.scheduler.binding.bind import bind_pod
 from plimsoll.scheduler.binding.result import BindFailure, BindPoint, BindStep, BindSuccess
 from plimsoll.scheduler.binding.writer import BindingWriter, retry_until_answered
 from plimsoll.scheduler.extended_resources import is_in_memory
@@ -43,7 +43,6 @@ class PodBinder:
         find_conflict: Callable[[str, Sequence[ResourceClaim]], str] = lambda node, claims: "",
         on_point: OnPoint = lambda placement, point, seconds, failed: None,
         limit: int = 128,
-        timeout_ms: int = BINDING_TIMEOUT_MS,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         """Create a binder; `find_conflict` returns a device on the node that other claims also hold, or
@@ -56,7 +55,6 @@ class PodBinder:
         self._on_point = on_point
         self._clock = clock
         self._limit = max(1, limit)
-        self._timeout_ms = timeout_ms
         self._queued: deque[Placement] = deque()
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -100,7 +98,7 @@ class PodBinder:
                     self._writer,
                     self._on_claim,
                     find_conflict=partial(self._find_conflict, placement.node),
-                    timeout_ms=self._timeout_ms,
+                    timeout_ms=placement.pod_info.profile.binding_timeout_ms,
                     on_point=self._measure(placement),
                 )
             except LeaseLostError:

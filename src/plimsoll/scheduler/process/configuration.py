@@ -1,5 +1,7 @@
 """Configuration of the scheduler process: file and flags.
 
+The file is our own, or a KubeSchedulerConfiguration (`kube_config`).
+
 docs/scheduler.md lists the fields. Every field has a default; errors are ConfigErrors that name the file, the
 field and the fix.
 """
@@ -7,15 +9,17 @@ field and the fix.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from msgspec import Meta, field
 from msgspec.structs import replace
 
-from plimsoll.api.config import Config, convert_config
+from plimsoll.api.config import Config, convert_config, format_value
 from plimsoll.api.gates import Gates
+from plimsoll.api.quantity import INT32_MAX, Number
+from plimsoll.client import ClientConfig
 from plimsoll.client.leader_election import LeaseTiming
 from plimsoll.common.addresses import read_address
 from plimsoll.common.config_file import (
@@ -26,14 +30,26 @@ from plimsoll.common.config_file import (
     read_document,
     read_seconds,
 )
-from plimsoll.errors import ConfigError, DecodeError
-from plimsoll.scheduler.profile import SchedulerProfile
+from plimsoll.errors import ConfigError, DecodeError, InputError
+from plimsoll.scheduler.process.kube_config.settings import convert_configuration, is_kube_configuration
+from plimsoll.scheduler.profile import ProfileSet, SchedulerProfile
 from plimsoll.scheduler.queue import QueueSettings
 
 NAME = "plimsoll"
 DEFAULT_NAME = "default-scheduler"
 LISTEN = "127.0.0.1:10259"
 _TIMES, _QUEUE = LeaseTiming(), QueueSettings()
+
+
+def _read_qps(value: Any) -> float:
+    text = value.text if isinstance(value, Number) else value
+    if (
+        isinstance(text, bool)
+        or not isinstance(text, int | str)
+        or not str(text).replace(".", "", 1).isdigit()
+    ):
+        raise DecodeError(f"must be a number, 0 for no limit, not {format_value(value)}")
+    return float(text)
 
 
 class LeaderElection(Config, frozen=True, kw_only=True):
@@ -52,6 +68,18 @@ class LeaderElection(Config, frozen=True, kw_only=True):
     @property
     def timing(self) -> LeaseTiming:
         return LeaseTiming(self.lease, self.renew, self.retry)
+
+
+class ClientConnection(Config, frozen=True, kw_only=True):
+    """Connection to the API server."""
+
+    kubeconfig: str = ""  #: file, if `--kubeconfig` is not given
+    qps: Annotated[float, _read_qps] = 0.0  #: requests per second; 0: no limit
+    burst: Annotated[int, Meta(ge=0, le=INT32_MAX)] = 0
+
+    def apply(self, config: ClientConfig) -> ClientConfig:
+        """Return a client configuration with these limits."""
+        return dataclasses.replace(config, qps=self.qps, burst=self.burst) if self.qps else config
 
 
 def _read_ms(value: Any) -> int:
@@ -88,6 +116,7 @@ class SchedulerSettings(Config, frozen=True, kw_only=True):
     generated_seconds: Seconds = field(default=10.0, name="generatedClaimGrace")
     named_seconds: Seconds = field(default=2.0, name="namedClaimGrace")
     election: LeaderElection = field(default=LeaderElection(), name="leaderElection")
+    client: ClientConnection = field(default=ClientConnection(), name="clientConnection")
     listen: str = ""  #: HOST:PORT of the health endpoints; "" for none
     debug: bool = False
     log: LogConfig = LogConfig()
@@ -100,6 +129,10 @@ class SchedulerSettings(Config, frozen=True, kw_only=True):
             _check_name(name, where)
             if name in names[:index]:
                 raise DecodeError(f"duplicate name {name!r}; each profile needs its own name", where)
+
+    @property
+    def profile_set(self) -> ProfileSet:
+        return ProfileSet(self.profiles)
 
     @property
     def by_name(self) -> Mapping[str, SchedulerProfile]:
@@ -154,21 +187,51 @@ def override(
     return changed.named(names)
 
 
-def read_settings(path: Path | None) -> SchedulerSettings:
-    """Read settings from a file; defaults where fields are missing."""
+def read_settings(
+    path: Path | None, gates: str | None = None, warn: Callable[[str], None] = lambda text: None
+) -> SchedulerSettings:
+    """Read settings from a file; defaults where fields are missing.
+
+    `gates` are those of the flag, which determine what a KubeSchedulerConfiguration may contain. `warn`
+    receives a line for each setting that has no effect.
+    """
     if path is None:
         return parse_settings({})
-    return parse_settings(read_document(path, "configuration"), str(path))
+    return parse_settings(read_document(path, "configuration"), str(path), gates, warn)
 
 
-def parse_settings(tree: object, where: str = "configuration") -> SchedulerSettings:
+def parse_settings(
+    tree: object,
+    where: str = "configuration",
+    gates: str | None = None,
+    warn: Callable[[str], None] = lambda text: None,
+) -> SchedulerSettings:
     """Parse settings from a tree; unlike in code, health endpoints are served by default."""
+    if is_kube_configuration(tree):
+        return replace(_parse_kube_settings(tree, where, gates, warn), listen=LISTEN)
     found = read_config(tree, SchedulerSettings, where)
     if not isinstance(tree, Mapping) or tree.get("listen") is None:
         return replace(found, listen=LISTEN)
     if found.listen:
         read_address(found.listen, f"{where}: listen", LISTEN)
     return found
+
+
+def _parse_kube_settings(
+    tree: object, where: str, gates: str | None, warn: Callable[[str], None]
+) -> SchedulerSettings:
+    known = Gates.default() if gates is None else Gates.parse(gates)
+    try:
+        found = convert_configuration(tree, known, lambda field, text: warn(f"{where}: {field}: {text}"))
+        return SchedulerSettings(
+            profiles=found["profiles"],
+            queue=dataclasses.replace(_QUEUE, **found["queue"]),
+            election=LeaderElection(**found["election"]),
+            client=ClientConnection(**found["client"]),
+            gates=known,
+        )
+    except InputError as error:
+        raise ConfigError(f"{where}: {error}") from None
 
 
 def _check_name(name: str, where: str) -> None:

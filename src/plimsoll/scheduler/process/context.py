@@ -54,7 +54,7 @@ class SchedulerContext:
     def create(settings: SchedulerSettings) -> SchedulerContext:
         """Create an empty context."""
         snapshot = Snapshot(settings.gates)
-        queue = SchedulingQueue(settings.queue)
+        queue = SchedulingQueue(settings.queue, settings.by_name)
         nominations, wake_event = Nominations(), asyncio.Event()
         metrics = Metrics(snapshot, queue.lengths)
         informers = SchedulerInformers(

@@ -24,6 +24,7 @@ from plimsoll.api.storage import (
     StorageClass,
     VolumeAttachment,
 )
+from plimsoll.api.workloads import ReplicaSet, ReplicationController, Service, StatefulSet
 from plimsoll.client.client import Client
 from plimsoll.client.discovery import discover
 from plimsoll.client.endpoints import (
@@ -37,8 +38,12 @@ from plimsoll.client.endpoints import (
     POD_DISRUPTION_BUDGETS,
     POD_GROUPS,
     PODS,
+    REPLICA_SETS,
+    REPLICATION_CONTROLLERS,
     RESOURCE_CLAIMS,
     RESOURCE_SLICES,
+    SERVICES,
+    STATEFUL_SETS,
     STORAGE_CLASSES,
     VOLUME_ATTACHMENTS,
     Endpoint,
@@ -85,6 +90,10 @@ WATCHED_KINDS: tuple[WatchedKind, ...] = (
     WatchedKind(VOLUME_ATTACHMENTS, VolumeAttachment),
     WatchedKind(POD_DISRUPTION_BUDGETS, PodDisruptionBudget),
     WatchedKind(POD_GROUPS, PodGroup),
+    WatchedKind(SERVICES, Service),
+    WatchedKind(REPLICATION_CONTROLLERS, ReplicationController),
+    WatchedKind(REPLICA_SETS, ReplicaSet),
+    WatchedKind(STATEFUL_SETS, StatefulSet),
     WatchedKind(PODS, Pod, optional=False, fields=LIVE_PODS),
 )
 

@@ -135,7 +135,7 @@ class SchedulerProcess:
             return
         election_settings = self.settings.election
         self._election = Election(
-            self._client,
+            self._client.unlimited(),
             election_settings.namespace,
             election_settings.name,
             self.identity,
@@ -282,7 +282,7 @@ def _always() -> bool:
 async def serve_scheduler(config: ClientConfig, settings: SchedulerSettings) -> None:
     """Run `plimsoll scheduler` until a signal stops it or the lease is lost."""
     set_up_logging(settings.log.format, verbose=settings.log.verbose)
-    config = replace(config, in_flight=settings.binds + _RESERVED_CALLS)
+    config = settings.client.apply(replace(config, in_flight=settings.binds + _RESERVED_CALLS))
     async with Client.connect(config) as client:
         process = SchedulerProcess(client, settings, dedicated=True)
         stop_on_signals(process.stop)

@@ -30,6 +30,8 @@ from plimsoll.api.core import Pod
 from plimsoll.api.pod_claims import resolve_claim_names
 from plimsoll.ledger.node_ledger import pod_key
 from plimsoll.scheduler.events import ClusterEvent
+from plimsoll.scheduler.filters.queueing_hint import WaitingPod
+from plimsoll.scheduler.profile import SchedulerProfile
 from plimsoll.scheduler.queue.backoff import QueueSettings, backoff_ms
 from plimsoll.scheduler.queue.entry import QueuedPodInfo, QueueEntry, QueueState
 from plimsoll.scheduler.queue.in_flight_events import InFlightEvents
@@ -47,8 +49,14 @@ from plimsoll.scheduler.reasons import NodeReason, Rule
 class SchedulingQueue:
     """Queue of pods without a node."""
 
-    def __init__(self, settings: QueueSettings | None = None) -> None:
+    def __init__(
+        self,
+        settings: QueueSettings | None = None,
+        profiles: Mapping[str, SchedulerProfile] | None = None,
+    ) -> None:
+        """Create a queue; `profiles` are those of its pods, by scheduler name."""
         self.settings = settings or QueueSettings()
+        self._profiles = profiles or {}
         self._entries: dict[str, QueueEntry] = {}
         self._number = 0
         # -- active: never tried; tried, by priority; tried, by attempts
@@ -58,7 +66,7 @@ class SchedulingQueue:
         # -- back-off: by time, and those that may be popped early if the active queue is empty
         self._backoff, self._eager = OrderedKeys(), OrderedKeys()
         # -- unschedulable: by rule, and by flush time
-        self._waiting, self._flush = UnschedulablePods(), OrderedKeys()
+        self._waiting, self._flush = UnschedulablePods(self._profiles), OrderedKeys()
         # -- gated and held, and those held by claim
         self._gated: dict[str, None] = {}
         self._held: dict[tuple[str, str], dict[str, None]] = {}
@@ -251,11 +259,15 @@ class SchedulingQueue:
         elif (
             missed is None
             or update_helps(entry.changed, rules)
-            or any_event_helps(missed, make_waiting_pod(entry.pod, rules, needs_capacity))
+            or any_event_helps(missed, self._waiting_pod(entry))
         ):
             self._place(entry, QueueState.BACKOFF)
         else:
             self._place(entry, QueueState.UNSCHEDULABLE)
+
+    def _waiting_pod(self, entry: QueueEntry) -> WaitingPod:
+        profile = self._profiles.get(entry.pod.spec.scheduler_name)
+        return make_waiting_pod(entry.pod, entry.rules, entry.needs_capacity, profile)
 
     def retry(self, key: str, now: int) -> None:
         """Queue a pod in flight for another attempt after an error or a conflict."""

@@ -18,6 +18,7 @@ from plimsoll.scheduler.events import ClusterEvent
 from plimsoll.scheduler.filters.node_affinity import only_node
 from plimsoll.scheduler.filters.node_resources import minimum_cpu
 from plimsoll.scheduler.filters.queueing_hint import NamedObject, WaitingPod
+from plimsoll.scheduler.profile import SchedulerProfile
 from plimsoll.scheduler.queue.request_index import RequestIndex
 from plimsoll.scheduler.queueing_hints import (
     HINTS,
@@ -43,7 +44,8 @@ class WaitingGroup:
 class UnschedulablePods:
     """Pods that wait for an event."""
 
-    def __init__(self) -> None:
+    def __init__(self, profiles: Mapping[str, SchedulerProfile] | None = None) -> None:
+        self._profiles = profiles or {}
         self._groups: dict[bytes, WaitingGroup] = {}
         self._group_of: dict[str, bytes] = {}
         self._names_of: dict[str, tuple[NamedObject, ...]] = {}
@@ -70,7 +72,7 @@ class UnschedulablePods:
         group = self._groups.get(signature)
         if group is None:
             group = self._groups[signature] = WaitingGroup(
-                make_waiting_pod(pod, rules, needs_capacity), only_node(pod), minimum_cpu(pod)
+                self._waiting_pod(pod, rules, needs_capacity), only_node(pod), minimum_cpu(pod)
             )
             if not rules:
                 self._unexplained[signature] = group
@@ -86,6 +88,9 @@ class UnschedulablePods:
         )
         for name in names:
             self._by_name.setdefault(name, {})[key] = pod
+
+    def _waiting_pod(self, pod: Pod, rules: frozenset[Rule], needs_capacity: bool = True) -> WaitingPod:
+        return make_waiting_pod(pod, rules, needs_capacity, self._profiles.get(pod.spec.scheduler_name))
 
     def remove(self, key: str) -> bool:
         """Remove a pod and return whether it was there."""
@@ -126,7 +131,7 @@ class UnschedulablePods:
         if event.kind in NAMED_EVENTS:
             meta = event.object.metadata
             for key, pod in self._by_name.get((event.kind, meta.namespace, meta.name), {}).items():
-                waiting_pod = make_waiting_pod(pod, self._groups[self._group_of[key]].waiting_pod.rules)
+                waiting_pod = self._waiting_pod(pod, self._groups[self._group_of[key]].waiting_pod.rules)
                 if any(helps(event, rule, waiting_pod) for rule in rules & waiting_pod.rules):
                     found[key] = None
             return list(found)
@@ -161,6 +166,7 @@ def _signature(pod: Pod, rules: frozenset[Rule], needs_capacity: bool) -> bytes:
     return encode((
         [(rule.value, HINTS[rule].hint_key(pod)) for rule in ordered],
         needs_capacity,
+        spec.scheduler_name,
         spec.priority or 0,
         spec.node_selector,
         spec.affinity,

@@ -11,6 +11,7 @@ from plimsoll.ledger.columns import Column, Mask
 from plimsoll.scheduler.observer import CycleObserver
 from plimsoll.scheduler.pod_info import PodInfo
 from plimsoll.scheduler.profile import SchedulerProfile
+from plimsoll.scheduler.scores.image_locality import ImageLocalityScorer
 from plimsoll.scheduler.scores.inter_pod_affinity import InterPodAffinityScorer
 from plimsoll.scheduler.scores.node_affinity import NodeAffinityScorer
 from plimsoll.scheduler.scores.node_resources import BalancedAllocationScorer, NodeResourcesFitScorer
@@ -26,6 +27,7 @@ SCORERS: tuple[type[Scorer], ...] = (
     NodeAffinityScorer,
     PodTopologySpreadScorer,
     InterPodAffinityScorer,
+    ImageLocalityScorer,
 )
 
 

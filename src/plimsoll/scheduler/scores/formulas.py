@@ -1,4 +1,4 @@
-"""Formulas of resource scores: least allocated, most allocated and balanced allocation.
+"""Formulas of resource scores: least allocated, most allocated, requested to capacity, balanced allocation.
 
 Each has a form for one node, in Python integers, and a vectorized form for many; a test holds them equal.
 Both read the unified ledger: charges of claims count like requests.
@@ -12,6 +12,7 @@ test_a_small_pod_is_no_reason_to_prefer_a_node_in_use).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import isqrt
 from typing import NamedTuple
@@ -19,6 +20,7 @@ from typing import NamedTuple
 import numpy as np
 
 from plimsoll.ledger.columns import Column, Mask, NodeColumns
+from plimsoll.scheduler.plugin_args import SHAPE_SCORE_MAX, UTILIZATION_MAX, ShapePoint
 from plimsoll.scheduler.scores.scorer import BEST
 from plimsoll.scheduler.snapshot.node_query_cache import NodeQuery, Rows
 
@@ -86,6 +88,55 @@ class Allocated(Formula):
             # Without an allocatable amount the score is 0, regardless of the divisor.
             total += (line - left if self.most else left) * BEST // np.maximum(line, 1) * part.weight
         return np.asarray(total // (weights if isinstance(weights, int) else np.maximum(weights, 1)))
+
+
+@dataclass(frozen=True, slots=True)
+class RequestedToCapacityRatio(Formula):
+    """Score of the utilization that a pod causes, by a function; resources that score 0 do not count."""
+
+    #: Score for each utilization from 0 to 100.
+    table: tuple[int, ...] = ()
+
+    def evaluate_row(self, columns: NodeColumns, row: int) -> int:
+        total = weights = 0
+        for part in self.parts:
+            line = int(columns.allocatable(part.name)[row])
+            if line > 0:
+                used = line - min(int(columns.non_zero_free(part.name)[row]), line) + part.demand
+                score = self.table[min(used * UTILIZATION_MAX // line, UTILIZATION_MAX)]
+                total += score * part.weight
+                weights += part.weight if score else 0
+        return (2 * total + weights) // (2 * weights) if weights else 0  # rounded to nearest
+
+    def _evaluate_rows(self, columns: NodeColumns, rows: Rows) -> Column:
+        table: Column = np.array(self.table, dtype=np.int64)
+        total: Column | int = 0
+        weights: Column | int = 0
+        for part in self.parts:
+            line = columns.allocatable(part.name)[rows]
+            used = line - np.minimum(columns.non_zero_free(part.name)[rows], line) + part.demand
+            used = np.minimum(used, line)
+            scores = table[used * UTILIZATION_MAX // np.maximum(line, 1)] * (line > 0)
+            total += scores * part.weight
+            weights += (scores > 0) * np.int64(part.weight)
+        divisor = np.maximum(weights, 1)
+        return np.asarray((2 * total + divisor) // (2 * divisor) * (weights > 0))
+
+
+def tabulate_shape(shape: Sequence[ShapePoint]) -> tuple[int, ...]:
+    """Return the scores of a function, linear between its points, for each utilization from 0 to 100."""
+    scale = BEST // SHAPE_SCORE_MAX
+    table = [shape[-1].score * scale] * (UTILIZATION_MAX + 1)
+    before = shape[0]
+    for point in shape:
+        for used in range(before.utilization, point.utilization + 1):
+            rise, width = (point.score - before.score) * scale, point.utilization - before.utilization
+            step = abs(rise) * (used - before.utilization) // (width or 1)  # rounded towards zero
+            table[used] = before.score * scale + (step if rise >= 0 else -step)
+        before = point
+    for used in range(shape[0].utilization):
+        table[used] = shape[0].score * scale
+    return tuple(table)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,8 @@
 """Score of inter-pod affinity.
 
-Counts the pod's preferred terms, the preferred terms of existing pods, and their required affinity with
-weight 1. A node gets the weights of all matching pods in its domains; the best feasible node scores 100, the
-worst 0.
+Counts the pod's preferred terms, the preferred terms of existing pods, and their required affinity with the
+profile's weight. A node gets the weights of all matching pods in its domains; the best feasible node scores
+100, the worst 0.
 """
 
 from __future__ import annotations
@@ -22,9 +22,6 @@ from plimsoll.scheduler.topology.affinity_terms import AffinityTerm, AffinityTer
 from plimsoll.scheduler.topology.counts import NodeCounts
 from plimsoll.scheduler.topology.domains import TopologyDomains
 from plimsoll.scheduler.topology.match_counts import MatchCounts, PodMatcher
-
-#: Weight of required affinity of existing pods.
-REQUIRED_WEIGHT = 1
 
 
 class InterPodAffinityScorer(Scorer):
@@ -49,10 +46,13 @@ class InterPodAffinityScorer(Scorer):
         cls, pod_info: PodInfo, snapshot: Snapshot, settings: SchedulerProfile
     ) -> InterPodAffinityScorer | None:
         terms, existing = read_terms(pod_info.pod), snapshot.index(AffinityTermIndex)
+        if settings.ignore_preferred_terms and not terms.preferred:
+            return None
         preferred = existing.preferred.matching(pod_info.pod, existing.namespaces)
-        required = existing.affinity.matching(pod_info.pod, existing.namespaces)
         others = [(term, weights, 1) for term, weights in preferred]
-        others += [(term, counts, REQUIRED_WEIGHT) for term, counts in required]
+        if weight := settings.hard_pod_affinity_weight:
+            required = existing.affinity.matching(pod_info.pod, existing.namespaces)
+            others += [(term, counts, weight) for term, counts in required]
         if not terms.preferred and not others:
             return None
         return cls(pod_info, snapshot, settings, terms, others)

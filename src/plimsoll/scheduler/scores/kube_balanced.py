@@ -1,6 +1,7 @@
-"""Balanced allocation exactly as kube-scheduler 1.36 computes it, in float64.
+"""Balanced allocation and image sizes exactly as kube-scheduler 1.36 computes them, in float64.
 
-For predictions of kube-scheduler. The formula of this scheduler is `formulas.Balanced`.
+For predictions of kube-scheduler and its configuration file. The formula of this scheduler is
+`formulas.Balanced`.
 """
 
 from __future__ import annotations
@@ -49,3 +50,8 @@ def _balance_float64(shares: list[float]) -> int:
             squares += (share - mean) * (share - mean)
         deviation = sqrt(squares / len(shares))
     return int((1 - deviation) * BEST)
+
+
+def scale_sizes_float64(sizes: Column, having: int, nodes: int) -> Column:
+    """Return image sizes in proportion to the number of nodes that have the image."""
+    return (sizes.astype(np.float64) * (having / nodes)).astype(np.int64)

@@ -1,4 +1,4 @@
-"""Score of preferred node affinity.
+"""Score of preferred node affinity, of the pod and of the profile.
 
 The raw score of a node is the sum of the weights of matching terms; pods with equal terms share the result.
 
@@ -64,10 +64,10 @@ class NodeAffinityScorer(Scorer):
 
     @classmethod
     def pre_score(cls, pod_info: PodInfo, snapshot: Snapshot, settings: SchedulerProfile) -> Self | None:
-        affinity = pod_info.pod.spec.affinity
-        if affinity is None or affinity.node_affinity is None:
-            return None
-        terms = _valid(affinity.node_affinity.preferred)
+        affinity, added = pod_info.pod.spec.affinity, settings.added_affinity
+        terms: Terms = () if added is None else _valid(added.preferred)
+        if affinity is not None and affinity.node_affinity is not None:
+            terms += _valid(affinity.node_affinity.preferred)
         return cls(pod_info, snapshot, settings, terms) if terms else None
 
     def scores(self, feasible: Mask) -> Column:

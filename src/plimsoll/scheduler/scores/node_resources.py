@@ -1,4 +1,4 @@
-"""Scores by free resources: NodeResourcesFit (least or most allocated) and NodeResourcesBalancedAllocation.
+"""Scores by free resources: NodeResourcesFit (its three strategies) and NodeResourcesBalancedAllocation.
 
 Select the formula for a pod. Scores are cached, and updated for nodes whose ledger changed.
 """
@@ -14,7 +14,14 @@ from plimsoll.ledger.requests import NON_ZERO_CPU, NON_ZERO_MEMORY, pod_requests
 from plimsoll.ledger.units import CPU, MEMORY, STANDARD_RESOURCES, to_units
 from plimsoll.scheduler.pod_info import PodInfo
 from plimsoll.scheduler.profile import SchedulerProfile, Scoring, Strategy
-from plimsoll.scheduler.scores.formulas import Allocated, Balanced, Formula, WeightedResource
+from plimsoll.scheduler.scores.formulas import (
+    Allocated,
+    Balanced,
+    Formula,
+    RequestedToCapacityRatio,
+    WeightedResource,
+    tabulate_shape,
+)
 from plimsoll.scheduler.scores.kube_balanced import KubeBalanced
 from plimsoll.scheduler.scores.scorer import Scorer
 from plimsoll.scheduler.snapshot.node_query_cache import NodeQueryCache
@@ -51,7 +58,7 @@ class _FormulaScorer(Scorer):
 
 
 class NodeResourcesFitScorer(_FormulaScorer):
-    """Least or most allocated; containers without requests count with default requests."""
+    """Strategy of the profile; containers without requests count with default requests."""
 
     name = "NodeResourcesFit"
 
@@ -63,8 +70,14 @@ class NodeResourcesFitScorer(_FormulaScorer):
             for name, weight in settings.resources.items()
             if weight and (demand.get(name, 0) or name in STANDARD_RESOURCES)
         )
-        most = settings.strategy is Strategy.MOST_ALLOCATED
-        return cls(pod_info, snapshot, settings, Allocated(parts, most)) if parts else None
+        if not parts:
+            return None
+        formula: Formula
+        if settings.strategy is Strategy.REQUESTED_TO_CAPACITY_RATIO:
+            formula = RequestedToCapacityRatio(parts, tabulate_shape(settings.shape))
+        else:
+            formula = Allocated(parts, settings.strategy is Strategy.MOST_ALLOCATED)
+        return cls(pod_info, snapshot, settings, formula)
 
 
 class BalancedAllocationScorer(_FormulaScorer):

@@ -1,10 +1,8 @@
 """Score of topology spread constraints with ScheduleAnyway.
 
 Matching pods in a domain are weighted by the logarithm of the number of domains, so that zones do not
-outweigh hosts; maxSkew is added, which reduces differences. Nodes without all topology labels score 0.
-
-DIFF: there are no default constraints. Upstream spreads pods that a Service, ReplicaSet or StatefulSet
-selects; this scheduler does not watch these kinds (test_no_constraints_no_scores).
+outweigh hosts; maxSkew is added, which reduces differences. Nodes without all topology labels score 0, except
+with the default constraints of Kubernetes: then the labels that a node has count.
 """
 
 from __future__ import annotations
@@ -21,7 +19,8 @@ from plimsoll.scheduler.pod_info import PodInfo
 from plimsoll.scheduler.profile import SchedulerProfile
 from plimsoll.scheduler.scores.scorer import BEST, Scorer
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
-from plimsoll.scheduler.topology.constraints import SCHEDULE_ANYWAY, SpreadConstraint, read_constraints
+from plimsoll.scheduler.topology.constraints import SCHEDULE_ANYWAY, SpreadConstraint
+from plimsoll.scheduler.topology.default_constraints import is_system_defaulted, spread_constraints
 
 HOSTNAME = "kubernetes.io/hostname"
 #: Logarithms are integers in units of 1/2**_BITS.
@@ -41,15 +40,14 @@ class PodTopologySpreadScorer(Scorer):
         constraints: tuple[SpreadConstraint, ...],
     ) -> None:
         super().__init__(pod_info, snapshot, settings)
-        self._spread = SpreadState(pod_info, snapshot, constraints)
+        needs_all_labels = not is_system_defaulted(pod_info.pod, settings)
+        self._spread = SpreadState(pod_info, snapshot, constraints, needs_all_labels=needs_all_labels)
 
     @classmethod
     def pre_score(
         cls, pod_info: PodInfo, snapshot: Snapshot, settings: SchedulerProfile
     ) -> PodTopologySpreadScorer | None:
-        if not pod_info.pod.spec.topology_spread_constraints:
-            return None
-        constraints = read_constraints(pod_info.pod, SCHEDULE_ANYWAY)
+        constraints = spread_constraints(pod_info.with_profile(settings), snapshot, SCHEDULE_ANYWAY)
         if isinstance(constraints, SelectorProblem) or not constraints:
             return None
         return cls(pod_info, snapshot, settings, constraints)
@@ -67,22 +65,29 @@ class PodTopologySpreadScorer(Scorer):
         total: Column = np.zeros(self.snapshot.size, dtype=np.int64)
         for number, constraint in enumerate(self._spread.constraints):
             total += self._pods(number, constraint) * self._weight(number, scored)
-        return _rounded(total) + self._tolerance
+        return _rounded(total) + self._tolerance()
 
     def _pods(self, number: int, constraint: SpreadConstraint) -> Column:
         """Return the number of matching pods for each node."""
         if constraint.topology_key == HOSTNAME:  # every node is its own domain, regardless of policies
-            return self._spread.counts(constraint).as_column(self.snapshot.size)
+            counts = self._spread.counts(constraint).as_column(self.snapshot.size)
+            return counts * self._spread.columns[number].known
         return self._spread.sums(number)[self._spread.columns[number].ids]
 
     def _weight(self, number: int, scored: Mask) -> int:
         column = self._spread.columns[number]
-        hosts = column.key == HOSTNAME
-        return logarithm(int(np.count_nonzero(scored if hosts else column.present(scored))) + 2)
+        if column.key == HOSTNAME:
+            return logarithm(int(np.count_nonzero(scored)) + 2)
+        # Nodes without the label are one more domain.
+        domains = int(np.count_nonzero(column.present(scored))) + bool((scored & ~column.known).any())
+        return logarithm(domains + 2)
 
-    @property
-    def _tolerance(self) -> int:
-        return sum(each.max_skew - 1 for each in self._spread.constraints)
+    def _tolerance(self) -> Column:
+        """Return the sum of the tolerated skews for each node."""
+        total: Column = np.zeros(self.snapshot.size, dtype=np.int64)
+        for column, constraint in zip(self._spread.columns, self._spread.constraints, strict=True):
+            total += column.known * np.int64(constraint.max_skew - 1)
+        return total
 
 
 def _rounded(parts: Column) -> Column:

@@ -20,6 +20,7 @@ from plimsoll.api.core import Node, Pod
 from plimsoll.api.gates import Gates
 from plimsoll.api.pod_claims import uses_claims
 from plimsoll.api.resource import AllocationResult, DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
+from plimsoll.api.workloads import SELECTING_KINDS
 from plimsoll.ledger.claims import ChargeContext, ChargedClaim, read_charged_claims
 from plimsoll.ledger.columns import Column, Mask, NodeColumns
 from plimsoll.ledger.node_ledger import NodeLedger, pod_key, resources_options
@@ -399,7 +400,7 @@ class Snapshot:
         elif kind is DeviceTaintRule:
             self._devices.on_taint_rules_changed()
             self._bump_generation(None)
-        else:
+        elif kind not in SELECTING_KINDS:
             self._bump_generation(None)
         for index in self._indexes.values():
             index.object_changed(old, new)
@@ -420,7 +421,8 @@ class Snapshot:
             self._outdated_charges |= self._users.with_class(key[1], self.claim)
         elif kind is DeviceTaintRule:
             self._devices.on_taint_rules_changed()
-        self._bump_generation(None)
+        if kind not in SELECTING_KINDS:
+            self._bump_generation(None)
         for index in self._indexes.values():
             index.object_changed(old, None)
 

@@ -16,12 +16,12 @@ from plimsoll.api.label_selection import (
     SelectorProblem,
     compile_label_selector,
 )
+from plimsoll.api.quantity import INT32_MAX
 from plimsoll.scheduler.topology.affinity_terms import PodSelector
 from plimsoll.scheduler.topology.match_counts import PodMatcher
 
 DO_NOT_SCHEDULE, SCHEDULE_ANYWAY = "DoNotSchedule", "ScheduleAnyway"
 HONOR = "Honor"
-INT32_MAX = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +64,13 @@ def _read(pod: Pod, constraint: TopologySpreadConstraint) -> SpreadConstraint | 
     keys = [key for key in constraint.match_label_keys if key in labels]
     if keys:
         selector = selector.narrowed(CompiledLabelRequirement(key, IN, (labels[key],)) for key in keys)
+    return read_constraint(pod, constraint, selector)
+
+
+def read_constraint(
+    pod: Pod, constraint: TopologySpreadConstraint, selector: CompiledLabelSelector
+) -> SpreadConstraint:
+    """Parse a constraint that counts the pods of a selector."""
     affinity, taints = constraint.node_affinity_policy, constraint.node_taints_policy
     return SpreadConstraint(
         topology_key=constraint.topology_key,
@@ -72,7 +79,7 @@ def _read(pod: Pod, constraint: TopologySpreadConstraint) -> SpreadConstraint | 
         selector=selector,
         honor_affinity=affinity is None or affinity == HONOR,
         honor_taints=taints == HONOR,
-        own=int(selector.matches(labels)),
+        own=int(selector.matches(pod.metadata.labels)),
         matcher=PodMatcher(
             (PodSelector(frozenset([pod.metadata.namespace]), selector),), skip_terminating=True
         ),

@@ -24,6 +24,7 @@ from plimsoll.api.storage import (
     StorageClass,
     VolumeAttachment,
 )
+from plimsoll.api.workloads import ReplicaSet, ReplicationController, Service, StatefulSet
 from plimsoll.client import endpoints as at
 from plimsoll.client.endpoints import Endpoint
 from plimsoll.tools.cluster_state.versions import GROUP
@@ -57,6 +58,10 @@ KINDS: tuple[StateKind, ...] = (
     StateKind(CSINode, at.CSI_NODES),
     StateKind(VolumeAttachment, at.VOLUME_ATTACHMENTS),
     StateKind(PodDisruptionBudget, at.POD_DISRUPTION_BUDGETS),
+    StateKind(Service, at.SERVICES),
+    StateKind(ReplicationController, at.REPLICATION_CONTROLLERS),
+    StateKind(ReplicaSet, at.REPLICA_SETS),
+    StateKind(StatefulSet, at.STATEFUL_SETS),
     StateKind(Pod, at.PODS, needed=True),
 )
 BY_NAME: dict[str, StateKind] = {kind.endpoint.kind: kind for kind in KINDS}

@@ -16,6 +16,7 @@ from plimsoll.scheduler.filters.filter import Filter
 from plimsoll.scheduler.filters.node_affinity import required_selector
 from plimsoll.scheduler.filters.node_declared_features import needed_features
 from plimsoll.scheduler.filters.taint_toleration import NO_EXECUTE, NO_SCHEDULE
+from plimsoll.scheduler.profile import SchedulerProfile
 from plimsoll.tools.explain.pod_view import PodView, RuleExplainer
 from plimsoll.tools.explain.text import AmountFact, StatementKind, compared_amounts, join_names
 from plimsoll.tools.explain.tree import Statement
@@ -71,15 +72,21 @@ class TaintExplainer(RuleExplainer):
 # -- labels
 
 
-def unmet_requirements(pod: Pod, node: Node) -> tuple[NodeSelectorRequirement, ...]:
-    """Return the unmet nodeSelector labels and the unmet requirements of the nearest affinity term."""
+def unmet_requirements(
+    pod: Pod, node: Node, profile: SchedulerProfile | None = None
+) -> tuple[NodeSelectorRequirement, ...]:
+    """Return the unmet nodeSelector labels and the unmet requirements of the nearest affinity term, of the
+    pod and of the profile.
+    """
     found = [
         NodeSelectorRequirement(key=key, operator="In", values=(value,))
         for key, value in sorted(pod.spec.node_selector.items())
         if node.metadata.labels.get(key) != value
     ]
-    selector = required_selector(pod)
-    if selector is not None:
+    added = None if profile is None else profile.added_affinity
+    for selector in (required_selector(pod), None if added is None else added.required):
+        if selector is None:
+            continue
         terms = [[*_unmet_of(term, node)] for term in _matchable(selector)]
         terms.sort(key=len)
         found += terms[0] if terms else []
@@ -147,7 +154,7 @@ class NodeAffinityExplainer(RuleExplainer):
 
     def __init__(self, view: PodView, rule: Filter, rows: Sequence[int]) -> None:
         super().__init__(view, rule, rows)
-        self._unmet = {row: unmet_requirements(view.pod, view.node(row)) for row in rows}
+        self._unmet = {row: unmet_requirements(view.pod, view.node(row), view.settings) for row in rows}
 
     def key(self, row: int) -> Hashable:
         return tuple(

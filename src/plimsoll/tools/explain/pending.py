@@ -12,7 +12,7 @@ from plimsoll.scheduler.binding.pod_conditions import render_fit_error
 from plimsoll.scheduler.cycle import schedule_one
 from plimsoll.scheduler.devices import simulated_ids
 from plimsoll.scheduler.pod_claims import read_pod_info
-from plimsoll.scheduler.profile import SchedulerProfile
+from plimsoll.scheduler.profile import ProfileSet, SchedulerProfile
 from plimsoll.scheduler.reasons import NodeReason, render
 from plimsoll.scheduler.result import Placement
 from plimsoll.scheduler.unschedulable_cache import pod_signature
@@ -24,7 +24,7 @@ def summarize_pending(
     cluster_state: ClusterState,
     *,
     namespace: str = "",
-    settings: SchedulerProfile | None = None,
+    settings: SchedulerProfile | ProfileSet | None = None,
     pods: Iterable[Pod] | None = None,
 ) -> list[tuple[Pod, str]]:
     """Return each pending pod (or each of `pods`) with its reason, by name."""
@@ -33,7 +33,7 @@ def summarize_pending(
     candidates = cluster_state.pending if pods is None else pods
     pending = [pod for pod in candidates if namespace in ("", pod.metadata.namespace)]
     pending.sort(key=lambda pod: pod.metadata.key)
-    return [(pod, _summarize(cluster_state, pod, settings, known)) for pod in pending]
+    return [(pod, _summarize(cluster_state, pod, settings.for_pod(pod), known)) for pod in pending]
 
 
 def _summarize(
@@ -41,7 +41,7 @@ def _summarize(
 ) -> str:
     if pod.spec.scheduling_gates:
         return f"scheduling gates: {', '.join(gate.name for gate in pod.spec.scheduling_gates)}"
-    pod_info = read_pod_info(pod, cluster_state.snapshot)
+    pod_info = read_pod_info(pod, cluster_state.snapshot, settings)
     if isinstance(pod_info, NodeReason):
         return render(pod_info)
     signature = pod_signature(pod_info)
@@ -55,7 +55,7 @@ def _summarize(
 
 
 def explain_pending(
-    cluster_state: ClusterState, *, namespace: str = "", settings: SchedulerProfile | None = None
+    cluster_state: ClusterState, *, namespace: str = "", settings: SchedulerProfile | ProfileSet | None = None
 ) -> PendingList:
     """Return all pending pods, grouped by reason."""
     groups: dict[str, list[str]] = {}

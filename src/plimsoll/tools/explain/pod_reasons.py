@@ -9,6 +9,7 @@ from collections.abc import Hashable, Iterator, Sequence
 
 from plimsoll.api.core import NodeSelector, Pod
 from plimsoll.api.label_selection import CompiledLabelRequirement, CompiledLabelSelector
+from plimsoll.api.quantity import INT32_MAX
 from plimsoll.scheduler.filters.filter import Filter
 from plimsoll.scheduler.filters.inter_pod_affinity import InterPodAffinityMessage
 from plimsoll.scheduler.filters.node_ports import host_sockets, ports_conflict
@@ -19,13 +20,9 @@ from plimsoll.scheduler.filters.volume_restrictions import VolumeRestrictionsMes
 from plimsoll.scheduler.filters.volume_zone import VolumeZoneMessage
 from plimsoll.scheduler.filters.volumes import find_claim, find_volume, volume_claims
 from plimsoll.scheduler.topology.affinity_terms import AffinityTerm, read_terms
-from plimsoll.scheduler.topology.constraints import (
-    DO_NOT_SCHEDULE,
-    INT32_MAX,
-    SpreadConstraint,
-    read_constraints,
-)
+from plimsoll.scheduler.topology.constraints import DO_NOT_SCHEDULE, SpreadConstraint
 from plimsoll.scheduler.topology.counts import NO_DOMAIN
+from plimsoll.scheduler.topology.default_constraints import spread_constraints
 from plimsoll.scheduler.topology.match_counts import MatchCounts
 from plimsoll.tools.explain.node_reasons import requirement_text
 from plimsoll.tools.explain.pod_view import PodView, RuleExplainer
@@ -134,7 +131,7 @@ class TopologySpreadExplainer(RuleExplainer):
 
     def __init__(self, view: PodView, rule: Filter, rows: Sequence[int]) -> None:
         super().__init__(view, rule, rows)
-        constraints = read_constraints(view.pod, DO_NOT_SCHEDULE)
+        constraints = spread_constraints(view.pod_info, view.snapshot, DO_NOT_SCHEDULE)
         assert isinstance(constraints, tuple), "the rule has read them before"
         spread = SpreadState(view.pod_info, view.snapshot, constraints)
         self._rows = [

@@ -23,7 +23,7 @@ from plimsoll.scheduler.devices import DynamicResourcesFilter, simulated_ids
 from plimsoll.scheduler.pod_claims import read_pod_info
 from plimsoll.scheduler.preemption import NoPreemption, plan_preemption
 from plimsoll.scheduler.preemption.candidates import LowestPriorities
-from plimsoll.scheduler.profile import SchedulerProfile
+from plimsoll.scheduler.profile import ProfileSet, SchedulerProfile
 from plimsoll.scheduler.reasons import NodeReason, render
 from plimsoll.scheduler.result import FitError, Placement
 from plimsoll.tools.cluster_state import ClusterState
@@ -53,10 +53,14 @@ MAX_PREVIEW_NODES = 200
 
 
 def explain_pod(
-    cluster_state: ClusterState, pod: Pod, *, settings: SchedulerProfile | None = None, unfolded: bool = False
+    cluster_state: ClusterState,
+    pod: Pod,
+    *,
+    settings: SchedulerProfile | ProfileSet | None = None,
+    unfolded: bool = False,
 ) -> PodExplanation:
     """Explain why a pod is pending or where it was scheduled; `unfolded` omits nothing."""
-    settings = settings or SchedulerProfile.default()
+    settings = (settings or SchedulerProfile.default()).for_pod(pod)
     if pod.has_terminated:
         return PodExplanation(
             pod.metadata.full_name, ExplainVerdict.ENDED, f"the pod has terminated: {pod_status(pod)}"
@@ -82,7 +86,7 @@ def _explain_pending(
     name = pod.metadata.full_name
     if pod.spec.scheduling_gates:
         return _explain_gated(cluster_state, pod, settings, states)
-    pod_info = read_pod_info(pod, cluster_state.snapshot)
+    pod_info = read_pod_info(pod, cluster_state.snapshot, settings)
     if isinstance(pod_info, NodeReason):
         return _explain_missing(cluster_state, pod, reject_pod(pod, cluster_state.snapshot, pod_info))
     view = PodView(cluster_state, pod_info, settings)
@@ -221,15 +225,15 @@ def _cluster_section(view: PodView, attempt: AttemptRecorder) -> tuple[Explanati
 
 
 def explain_node(
-    cluster_state: ClusterState, pod: Pod, node: str, *, settings: SchedulerProfile | None = None
+    cluster_state: ClusterState, pod: Pod, node: str, *, settings: SchedulerProfile | ProfileSet | None = None
 ) -> NodeExplanation:
     """Explain one pod on one node with every rule. Raise InputError if the node does not exist."""
-    settings = settings or SchedulerProfile.default()
+    settings = (settings or SchedulerProfile.default()).for_pod(pod)
     row = cluster_state.snapshot.row_of(node)
     if row is None:
         raise InputError(f"node {node} not found ({len(cluster_state.snapshot)} nodes)")
     unbound = replace(pod, spec=replace(pod.spec, node_name="", scheduling_gates=()))
-    pod_info = read_pod_info(unbound, cluster_state.snapshot)
+    pod_info = read_pod_info(unbound, cluster_state.snapshot, settings)
     if isinstance(pod_info, NodeReason):
         return NodeExplanation(
             pod.metadata.full_name, node, False, ((pod_info.rule.value, render(pod_info), ()),)

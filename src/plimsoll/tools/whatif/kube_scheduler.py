@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from plimsoll.api.gates import Gates
 from plimsoll.errors import InputError
 from plimsoll.ledger.profile import AccountingProfile
-from plimsoll.scheduler.profile import SAMPLED_FROM, DeviceOrder, SchedulerProfile, Scoring
+from plimsoll.scheduler.profile import SAMPLED_FROM, DeviceOrder, ProfileSet, SchedulerProfile, Scoring
 from plimsoll.tools.cluster_state import ClusterState
 
 #: Name of our own scheduler in `--as`.
@@ -34,7 +34,13 @@ class KubeScheduler:
         """Return the same objects accounted by this release's rules."""
         return ClusterState(cluster_state.objects, self.gates, self.profile, origin=cluster_state.origin)
 
-    def settings(self, settings: SchedulerProfile) -> SchedulerProfile:
+    def settings(self, settings: SchedulerProfile | ProfileSet) -> SchedulerProfile | ProfileSet:
+        """Return these settings with kube-scheduler's device order and scores."""
+        if isinstance(settings, ProfileSet):
+            return ProfileSet(tuple(map(self._profile, settings.profiles)))
+        return self._profile(settings)
+
+    def _profile(self, settings: SchedulerProfile) -> SchedulerProfile:
         return replace(settings, device_order=DeviceOrder.FIRST, scoring=Scoring.STOCK, explore=SAMPLED_FROM)
 
 

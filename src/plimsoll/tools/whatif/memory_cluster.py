@@ -26,7 +26,7 @@ from plimsoll.controllers.taint_eviction import eviction_time
 from plimsoll.ledger.node_ledger import pod_key
 from plimsoll.scheduler.cycle import schedule_pod
 from plimsoll.scheduler.preemption import Nominations
-from plimsoll.scheduler.profile import SchedulerProfile
+from plimsoll.scheduler.profile import ProfileSet, SchedulerProfile
 from plimsoll.scheduler.reasons import NodeReason
 from plimsoll.scheduler.result import FitError, Placement
 from plimsoll.tools.cluster_state import ClusterState
@@ -41,7 +41,7 @@ _NOW = parse_time(CREATION_TIME) or 0.0
 class MemoryCluster:
     """Objects of a private cluster state and the changes made to them."""
 
-    def __init__(self, cluster_state: ClusterState, settings: SchedulerProfile) -> None:
+    def __init__(self, cluster_state: ClusterState, settings: SchedulerProfile | ProfileSet) -> None:
         self.cluster_state = cluster_state
         self.settings = settings
         self.changes = ChangeLog(cluster_state)
@@ -115,7 +115,7 @@ class MemoryCluster:
     ) -> Placement | FitError | NodeReason:
         """Run a scheduling attempt."""
         snapshot = self.cluster_state.snapshot
-        return schedule_pod(pod, snapshot, self.settings, self.changes.new_id, nominations)
+        return schedule_pod(pod, snapshot, self.settings.for_pod(pod), self.changes.new_id, nominations)
 
     def bind(self, placement: Placement) -> None:
         """Bind a pod to its node."""

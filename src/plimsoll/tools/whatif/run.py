@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from plimsoll.api.core import Node
-from plimsoll.scheduler.profile import SchedulerProfile
+from plimsoll.scheduler.profile import ProfileSet, SchedulerProfile
 from plimsoll.tools.cluster_state import ClusterState
 from plimsoll.tools.cluster_state.files import ProgressCallback, no_progress
 from plimsoll.tools.top.uncounted_notes import note_uncounted
@@ -31,7 +31,7 @@ def run_whatif(
     cluster_state: ClusterState,
     plan: WhatifPlan,
     *,
-    settings: SchedulerProfile | None = None,
+    settings: SchedulerProfile | ProfileSet | None = None,
     tick: ProgressCallback = no_progress,
     lent: bool = False,
     look: Callable[[ClusterState], None] = lambda cluster_state: None,

@@ -120,7 +120,12 @@ class SchedulingRound:
             return False
         budgets = snapshot.all(PodDisruptionBudget)
         plan = plan_preemption(
-            fit_error, snapshot, cluster.settings, budgets, cluster.changes.new_id, self._nominations
+            fit_error,
+            snapshot,
+            cluster.settings.for_pod(pod_info.pod),
+            budgets,
+            cluster.changes.new_id,
+            self._nominations,
         )
         if not isinstance(plan, Preemption):
             self._not_preempting[signature] = snapshot.generation

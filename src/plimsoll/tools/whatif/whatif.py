@@ -24,7 +24,7 @@ from plimsoll.api.resource import DeviceTaintRule, ResourceSlice
 from plimsoll.client.kubeconfig import find_config
 from plimsoll.common.deprecation import warn_renamed
 from plimsoll.errors import InputError
-from plimsoll.scheduler.profile import SchedulerProfile
+from plimsoll.scheduler.profile import ProfileSet, SchedulerProfile
 from plimsoll.scheduler.result import Placement
 from plimsoll.tools.cluster_state import ClusterState, Source, read_cluster_state
 from plimsoll.tools.cluster_state.files import ProgressCallback, no_progress
@@ -278,7 +278,11 @@ class Whatif(WhatifOperations):
     """Cluster in memory, created from a cluster state, which is not modified."""
 
     def __init__(
-        self, cluster_state: ClusterState, *, settings: SchedulerProfile | None = None, lent: bool = False
+        self,
+        cluster_state: ClusterState,
+        *,
+        settings: SchedulerProfile | ProfileSet | None = None,
+        lent: bool = False,
     ) -> None:
         """With `lent`, work on `cluster_state` itself and restore it when `with` or a branch ends."""
         super().__init__(

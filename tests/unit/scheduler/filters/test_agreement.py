@@ -14,6 +14,7 @@ from plimsoll.scheduler.filters.node_ports import NodePortsFilter, UsedPorts
 from plimsoll.scheduler.filters.node_resources import NodeResourcesFilter
 from plimsoll.scheduler.filters.node_unschedulable import NodeUnschedulableFilter
 from plimsoll.scheduler.filters.taint_toleration import NoScheduleTaints, TaintTolerationFilter
+from plimsoll.scheduler.profile import SchedulerProfile
 from plimsoll.scheduler.reasons import NodeReason, render
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
 from tests.build import node, pod
@@ -30,8 +31,10 @@ RULES = (
 )
 
 
-def check(kind: type[Filter], wanting: Pod, snapshot: Snapshot) -> None:
-    pod_info = pod_info_of(wanting, snapshot)
+def check(
+    kind: type[Filter], wanting: Pod, snapshot: Snapshot, profile: SchedulerProfile | None = None
+) -> None:
+    pod_info = pod_info_of(wanting, snapshot).with_profile(profile or SchedulerProfile.default())
     rule = kind.pre_filter(pod_info, snapshot)
     if isinstance(rule, NodeReason):
         return

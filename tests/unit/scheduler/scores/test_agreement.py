@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 
+from plimsoll.scheduler.plugin_args import ShapePoint
 from plimsoll.scheduler.pod_info import PodInfo
 from plimsoll.scheduler.profile import SchedulerProfile, Strategy
 from plimsoll.scheduler.scores import SCORERS, score_nodes
@@ -29,13 +30,20 @@ KINDS: dict[type[Scorer], bool | None] = {
 
 
 def drawn_settings(draws: Draws) -> SchedulerProfile:
+    strategy = draws.one(*Strategy)
     return SchedulerProfile(
-        strategy=draws.one(*Strategy),
+        strategy=strategy,
+        shape=drawn_shape(draws) if strategy is Strategy.REQUESTED_TO_CAPACITY_RATIO else (),
         resources={
             name: draws.one(1, 1, 2, 7) for name in draws.random.sample(RESOURCES, draws.one(1, 2, 3))
         },
         balanced=tuple(draws.random.sample(RESOURCES, draws.one(0, 1, 2, 3))),
     )
+
+
+def drawn_shape(draws: Draws) -> tuple[ShapePoint, ...]:
+    used = sorted(draws.random.sample(range(101), draws.one(1, 2, 3, 5)))
+    return tuple(ShapePoint(utilization=each, score=draws.random.randint(0, 10)) for each in used)
 
 
 def score_node(scorer: Scorer, row: int) -> int:
@@ -136,7 +144,8 @@ def test_amounts_near_int64_max() -> None:
     for name in ("vast", "small"):
         snapshot.set(pod(f"on-{name}", cpu="5E", memory="6E", node=name))
     for strategy in Strategy:
-        settings = SchedulerProfile(strategy=strategy)
+        ratio = strategy is Strategy.REQUESTED_TO_CAPACITY_RATIO
+        settings = SchedulerProfile(strategy=strategy, shape=drawn_shape(Draws(1)) if ratio else ())
         for wanting in (pod("w", cpu="1", memory="1"), pod("w", cpu="4E", memory="6E")):
             for kind in (NodeResourcesFitScorer, BalancedAllocationScorer):
                 check(kind, pod_info_of(wanting, snapshot), snapshot, settings, Draws(1))

@@ -65,8 +65,8 @@ def test_replicas_are_for_pods_and_workloads() -> None:
 
 
 def test_ignored_kinds_are_named() -> None:
-    made = read_manifests(["{apiVersion: v1, kind: Service, metadata: {name: s}}", POD])
-    assert made.passed_by == ["Service/s"]
+    made = read_manifests(["{apiVersion: v1, kind: ConfigMap, metadata: {name: s}}", POD])
+    assert made.passed_by == ["ConfigMap/s"]
 
 
 @pytest.mark.parametrize(
@@ -187,7 +187,7 @@ def test_workloads_are_removed_by_name() -> None:
     [
         ("Pod/default/wen-0", "Pod not found; did you mean web-0?"),
         ("Node/default/n", "a Node is cluster-scoped: write Node/n"),
-        ("Service/default/x", "unknown kind Service"),
+        ("ConfigMap/default/x", "unknown kind ConfigMap"),
         ("web-0", "must be KIND/NAMESPACE/NAME"),
         ("deployment/nope", "no pods found"),
         ("Pod//x", "must be KIND/NAMESPACE/NAME"),

@@ -113,7 +113,7 @@ def propose_change(
 
 
 def with_pod(pod_info: PodInfo, pod: Pod) -> PodInfo:
-    return PodInfo(pod, pod_info.claims, pod_info.options)
+    return PodInfo(pod, pod_info.claims, pod_info.options, pod_info.profile)
 
 
 # -- nodes
@@ -145,7 +145,7 @@ def _propose_for_taints(view: PodView, pod_info: PodInfo, row: int) -> ProposedC
 
 def _propose_for_labels(view: PodView, pod_info: PodInfo, row: int) -> ProposedChange:
     node = view.node(row)
-    requirements = unmet_requirements(pod_info.pod, node)
+    requirements = unmet_requirements(pod_info.pod, node, view.settings)
     steps = tuple(
         FixStep(
             FixKind.GO_ELSEWHERE if requirement.key in _NAMES else FixKind.CHOOSE_LABEL,
@@ -463,7 +463,7 @@ def _changed(pod_info: PodInfo, request: RequestRefusal, change: Callable[[_Requ
         devices = replace(claim.spec.devices, requests=tuple(requests))
         return replace(claim, spec=replace(claim.spec, devices=devices))
 
-    return PodInfo(pod_info.pod, tuple(map(claim_with, pod_info.claims)), pod_info.options)
+    return PodInfo(pod_info.pod, tuple(map(claim_with, pod_info.claims)), pod_info.options, pod_info.profile)
 
 
 def _unconstrained(pod_info: PodInfo, attribute: str) -> PodInfo:
@@ -476,4 +476,4 @@ def _unconstrained(pod_info: PodInfo, attribute: str) -> PodInfo:
         devices = replace(claim.spec.devices, constraints=kept)
         return replace(claim, spec=replace(claim.spec, devices=devices))
 
-    return PodInfo(pod_info.pod, tuple(map(claim_with, pod_info.claims)), pod_info.options)
+    return PodInfo(pod_info.pod, tuple(map(claim_with, pod_info.claims)), pod_info.options, pod_info.profile)

@@ -216,7 +216,8 @@ class _PlacementSearch:
         pod_info = read_pod_info(pod, snapshot)
         if isinstance(pod_info, NodeReason):
             return False
-        filter_result = run_filters(pod_info, snapshot, cluster.settings, cluster.changes.new_id)
+        profile = cluster.settings.for_pod(pod)
+        filter_result = run_filters(pod_info, snapshot, profile, cluster.changes.new_id)
         if isinstance(filter_result, NodeReason):
             return False
         seen: set[object] = set()
