@@ -71,6 +71,8 @@ class ApiWriter:
         new_id: Callable[[], str] = lambda: str(uuid4()),
     ) -> None:
         self.requests = 0  #: number of calls made
+        #: Called with whether the creation of a claim for extended resources succeeded.
+        self.on_claim_creation: Callable[[bool], None] = lambda succeeded: None
         self._client = client
         self._claims = claims.root + "/namespaces/"
         self._claim_version = claims.api_version
@@ -94,7 +96,13 @@ class ApiWriter:
     async def create_claim(self, claim: ResourceClaim) -> ResourceClaim:
         tree = {**codec.to_tree(claim), "apiVersion": self._claim_version}
         path = f"{self._claims}{claim.metadata.namespace}/{self._plural}"
-        return _claim(await self._call("POST", path, codec.encode(tree), _JSON))
+        try:
+            reply = await self._call("POST", path, codec.encode(tree), _JSON)
+        except ApiError:
+            self.on_claim_creation(False)
+            raise
+        self.on_claim_creation(True)
+        return _claim(reply)
 
     async def find_claim(self, claim: ResourceClaim) -> ResourceClaim | None:
         return await self._read(self._claim_path(claim), ResourceClaim)

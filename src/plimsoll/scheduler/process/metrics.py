@@ -92,6 +92,11 @@ class Metrics(Collector):
             "Number of pods added to scheduling queues by event and queue type.",
             ("queue", "event"),
         )
+        self.claim_creates = MetricCounter(
+            "scheduler_resourceclaim_creates_total",
+            "Number of ResourceClaims creation requests within scheduler.",
+            ("status",),
+        )
         self.steps = MetricCounter(
             "plimsoll_binding_failures_total", "Number of failed bindings, by step.", ("step",)
         )

@@ -81,6 +81,8 @@ class SchedulerProcess:
         )
         self.context.informers.on_pod_left = self.failure_handler.forget
         self.context.informers.on_claim_changed = self.writer.claim_waiters.notify
+        creates = self.context.metrics.claim_creates
+        self.writer.on_claim_creation = lambda succeeded: creates.add("success" if succeeded else "failure")
         self.loop: SchedulingLoop | None = None
         #: Whether the next leader need not fence: no write is in flight, of ours or of our predecessor.
         self._all_writes_ended = True

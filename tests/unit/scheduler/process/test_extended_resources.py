@@ -51,9 +51,11 @@ def test_a_pod_gets_a_claim_of_its_own() -> None:
     async def scenario() -> None:
         async with scheduler_cluster() as cluster:
             await serve(cluster, "n", count=2)
-            await cluster.start()
+            process = await cluster.start()
             await ask(cluster, "p", 2)
             assert await cluster.bound("p") == "n"
+            page = b"".join([part async for part in process.context.metrics.expose()]).decode()
+            assert 'scheduler_resourceclaim_creates_total{status="success"} 1.0' in page
             pod = await cluster.admin.get(PODS, "p", NS)
             status = pod["status"]["extendedResourceClaimStatus"]
             (claim,) = await claims(cluster)
