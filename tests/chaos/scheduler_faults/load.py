@@ -27,6 +27,7 @@ KINDS = {
     "either": 8,
     "both": 8,
     "named": 12,
+    "extended": 12,
 }
 
 

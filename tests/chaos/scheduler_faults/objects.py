@@ -77,6 +77,9 @@ def pod_requests(pod: Tree) -> Amounts:
     for container in spec.get("containers") or ():
         running = add(running, _requests(container))
     total = largest(running, peak) | _requests(spec)  # requests of the pod itself replace the sum
+    extended = (pod.get("status") or {}).get("extendedResourceClaimStatus") or {}
+    for mapping in extended.get("requestMappings") or ():
+        total.pop(mapping["resourceName"], None)  # served by devices of its claim
     return add(total, read_amounts(spec.get("overhead"))) | {"pods": Fraction(1)}
 
 
@@ -94,7 +97,8 @@ def claim_names(pod: Tree) -> list[str | None]:
         # A status without a name says that no claim is needed for the entry.
         if name or entry["name"] not in generated:
             found.append(name)
-    return found
+    extended = (pod.get("status") or {}).get("extendedResourceClaimStatus")
+    return [*found, extended["resourceClaimName"]] if extended else found
 
 
 def recorded_charges(pod: Tree) -> dict[str, Amounts]:

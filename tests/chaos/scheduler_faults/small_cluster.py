@@ -18,6 +18,8 @@ from tests.chaos.scheduler_load import insist
 NS = "default"
 NODE_COUNT = 3
 ALLOCATABLE = {"cpu": "8", "memory": "8Gi", "pods": "12", "example.com/widget": "3"}
+#: Extended resource that devices of the class `cores` serve.
+CORE = "example.com/core"
 #: Devices per node of each node-local kind, and of the kind that every node can use.
 LOCAL, EVERYWHERE = 2, 4
 DRIVERS = ("plain", "fabric", "share", "cores", "part")
@@ -95,7 +97,10 @@ def pod_tree(
     }
     if urgent:
         spec["priorityClassName"] = URGENT
-    if kind != "none":
+    if kind == "extended":
+        resources["requests"] = {**resources["requests"], CORE: "1"}
+        resources["limits"] = {**resources.get("limits", {}), CORE: "1"}
+    elif kind != "none":
         source = {"resourceClaimName": claim} if claim else {"resourceClaimTemplateName": kind}
         spec["resourceClaims"] = [{"name": "c", **source}]
         resources["claims"] = [{"name": "c"}]
@@ -124,7 +129,10 @@ async def create_cluster(client: Client) -> None:
     for name in DRIVERS:
         expression = f'device.driver == "{name}.example.com"'
         selectors = [{"cel": {"expression": expression}}]
-        await make(DEVICE_CLASSES, {"metadata": {"name": name}, "spec": {"selectors": selectors}})
+        spec: Tree = {"selectors": selectors}
+        if name == "cores":
+            spec["extendedResourceName"] = CORE
+        await make(DEVICE_CLASSES, {"metadata": {"name": name}, "spec": spec})
     for kind in (*DRIVERS, "either", "both"):
         template = {"metadata": {"name": kind}, "spec": {"spec": claim_spec(kind)}}
         await make(RESOURCE_CLAIM_TEMPLATES, template, NS)
