@@ -10,7 +10,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import AsyncGenerator, Iterable, Iterator
+from contextlib import contextmanager
 from typing import cast
 
 from aiohttp import HttpVersion11, web
@@ -170,11 +171,12 @@ class HttpServer:
             return _to_web_response(api_response)
         response = web.StreamResponse(status=api_response.status, headers=_response_headers(api_response))
         response.content_length = len(body)
-        await response.prepare(request)
         view = memoryview(body)
-        for start in range(0, len(body), _CHUNK_BYTES):
-            await self._write(request, response, view[start : start + _CHUNK_BYTES])
-        await response.write_eof()
+        with _disconnection_logged(request):
+            await response.prepare(request)
+            for start in range(0, len(body), _CHUNK_BYTES):
+                await self._write(request, response, view[start : start + _CHUNK_BYTES])
+            await response.write_eof()
         return response
 
     async def _send_chunked(
@@ -185,11 +187,12 @@ class HttpServer:
         response = web.StreamResponse(status=api_response.status, headers=_response_headers(api_response))
         response.content_length = length
         try:
-            await response.prepare(request)
-            if request.method != "HEAD":
-                async for chunk in chunks:
-                    await self._write(request, response, chunk)
-            await response.write_eof()
+            with _disconnection_logged(request):
+                await response.prepare(request)
+                if request.method != "HEAD":
+                    async for chunk in chunks:
+                        await self._write(request, response, chunk)
+                await response.write_eof()
         finally:
             await chunks.aclose()
         return response
@@ -205,12 +208,11 @@ class HttpServer:
         assert task is not None
         self._streams.add(task)
         try:
-            await response.prepare(request)
-            async for frame in frames:
-                await self._write(request, response, frame)
-            await response.write_eof()
-        except (ConnectionError, TimeoutError):
-            _log.debug("watch client disconnected: %s", request.path)
+            with _disconnection_logged(request):
+                await response.prepare(request)
+                async for frame in frames:
+                    await self._write(request, response, frame)
+                await response.write_eof()
         finally:
             self._streams.discard(task)
             await frames.aclose()
@@ -231,6 +233,15 @@ class HttpServer:
             if transport is not None:
                 transport.abort()
             raise
+
+
+@contextmanager
+def _disconnection_logged(request: web.BaseRequest) -> Iterator[None]:
+    """Suppress and log that a client disconnects, or does not read, while its response is sent."""
+    try:
+        yield
+    except (ConnectionError, TimeoutError):
+        _log.debug("client disconnected: %s", request.path)
 
 
 def read_headers(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:

@@ -20,6 +20,7 @@ from plimsoll.apiserver.auth.users import ADMIN
 from plimsoll.apiserver.connections import ServerConnection
 from plimsoll.apiserver.limits import ServerLimits
 from plimsoll.apiserver.process import RunningServer, ServerSettings, start_server
+from plimsoll.apiserver.request import ApiRequest, ApiResponse
 from tests.fuzz.raw_http import CLOSED, RawConnection, Reply, trusting
 from tests.waiting import DEADLINE, until
 
@@ -282,6 +283,31 @@ def test_unread_responses_of_any_size_are_aborted() -> None:
 
 
 # -- time-outs
+
+
+@pytest.mark.parametrize("size", [10, 100_000])
+def test_a_client_that_disconnects_before_its_response_is_not_an_error(
+    size: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario() -> None:
+        async with serving() as server:
+
+            async def respond(request: ApiRequest) -> ApiResponse:
+                for connection in server.connections:
+                    assert connection.raw_transport is not None
+                    connection.raw_transport.abort()
+                return ApiResponse(200, b" " * size)
+
+            connection = await server.open()
+            monkeypatch.setattr(server.running.api, "handle", respond)
+            await connection.send(REQUEST + server.credentials + b"\r\n")
+            assert await connection.reply() == CLOSED
+            await connection.close()
+            monkeypatch.undo()
+            await (await server.enter()).close()
+
+    run_scenario(scenario())
+    assert [record.message for record in caplog.records if record.exc_info] == []
 
 
 def test_headers_have_to_arrive_in_time() -> None:
