@@ -24,6 +24,11 @@ class AllocationFault:
         """True if other nodes may still be feasible."""
         return self.kind == INVALID_POOLS
 
+    @property
+    def is_selector_error(self) -> bool:
+        """True if a CEL selector failed on a device."""
+        return self.kind in (CEL_COMPILE, CEL_RUNTIME)
+
     def __str__(self) -> str:
         return _TEXTS[self.kind](self.facts)
 

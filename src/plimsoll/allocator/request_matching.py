@@ -303,6 +303,14 @@ def _first_fault(plan: RequestPlan, claim: str, devices: NodeDevices) -> Allocat
     return None if first is None else _fault_of(plan, first, devices, claim)
 
 
+def _expression_of(plan: RequestPlan, failure: SelectorFailure) -> str:
+    """Return the expression of a selector that failed."""
+    if not failure.of_class:
+        return plan.expressions[failure.index] if plan.expressions else ""
+    cel = plan.device_class.spec.selectors[failure.index].cel
+    return cel.expression if cel is not None else ""
+
+
 def _fault_of(plan: RequestPlan, device: int, devices: NodeDevices, claim: str) -> AllocationFault:
     failure = plan.failures[device]
     id = devices.entries[device].id
@@ -315,6 +323,7 @@ def _fault_of(plan: RequestPlan, device: int, devices: NodeDevices, claim: str) 
         "claim": claim,
         "class": plan.device_class.metadata.name if failure.of_class else "",
         "index": failure.index,
+        "expression": _expression_of(plan, failure),
         "device": id,
         "error": failure.error,
     }

@@ -20,7 +20,7 @@ from plimsoll.scheduler.node_selection import NominationCheck, select_node
 from plimsoll.scheduler.observer import CycleObserver
 from plimsoll.scheduler.pod_claims import PRE_ENQUEUE_REASONS, STALE_CLAIM, read_pod_info
 from plimsoll.scheduler.pod_info import PodInfo
-from plimsoll.scheduler.profile import DeviceOrder, SchedulerProfile
+from plimsoll.scheduler.profile import DeviceOrder, SchedulerProfile, SelectorErrors
 from plimsoll.scheduler.reasons import NodeReason
 from plimsoll.scheduler.result import FitError, Placement
 from plimsoll.scheduler.scores import score_nodes
@@ -77,6 +77,8 @@ def schedule_one(
     if isinstance(filter_result, NodeReason):
         return FitError(pod_info, len(snapshot), ((filter_result, 0),))
     filter_result.filter_devices()
+    if settings.selector_errors is SelectorErrors.PENDING and (error := filter_result.find_selector_error()):
+        return FitError(pod_info, len(snapshot), ((error, 1),), is_error=True)
     if settings.searches_all_nodes(len(snapshot)) and (error := filter_result.search_all()):
         return FitError(pod_info, len(snapshot), ((error, 1),))
     while (sample := filter_result.sample(settings.nodes_to_score(len(snapshot)))) is not None:

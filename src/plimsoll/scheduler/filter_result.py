@@ -7,9 +7,12 @@ import numpy as np
 from plimsoll.ledger.columns import Mask
 from plimsoll.ledger.verdict import VerdictCode
 from plimsoll.scheduler.devices import DynamicResourcesFilter, NodeFit
+from plimsoll.scheduler.devices.exact import is_selector_error
+from plimsoll.scheduler.devices.selector_errors import SelectorErrorIndex
 from plimsoll.scheduler.filters.filter import Filter
 from plimsoll.scheduler.observer import CycleObserver
 from plimsoll.scheduler.pod_info import PodInfo
+from plimsoll.scheduler.profile import SAMPLED_FROM
 from plimsoll.scheduler.reasons import NodeReason, ReasonCounts
 from plimsoll.scheduler.result import FitError
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
@@ -25,6 +28,7 @@ class FilterResult:
         self.feasible: Mask = snapshot.alive.copy()
         self.devices: DynamicResourcesFilter | None = None
         self._excluded: list[tuple[Filter, Mask]] = []
+        self._before_devices = self.feasible  #: nodes that passed all filters but devices
         self.blocked_by_nomination = False  #: whether capacity reserved for nominated pods excluded a node
         self._excluded_nodes: dict[int, tuple[NodeReason, ...]] = {}
 
@@ -53,7 +57,24 @@ class FilterResult:
     def filter_devices(self) -> None:
         """Exclude the nodes on which no device search can succeed."""
         if self.devices is not None:
+            self._before_devices = self.feasible.copy()
             self._exclude_rejected(self.devices, self.devices.candidates())
+
+    def find_selector_error(self) -> NodeReason | None:
+        """Return the first CEL error that a device search meets, on any node that passed the other filters.
+
+        As kube-scheduler, which stops at a number of feasible nodes, it does not search all nodes.
+        """
+        if self.devices is None or not self.pod_info.unallocated_claims:
+            return None
+        failing = self.snapshot.index(SelectorErrorIndex).failing_nodes(self.pod_info, self.snapshot)
+        for row in np.flatnonzero(failing & self._before_devices)[:SAMPLED_FROM].tolist():
+            answer = self.search(self.devices, row)
+            for reason in () if isinstance(answer, NodeFit) else answer:
+                if is_selector_error(reason):
+                    self.exclude(row, (reason,))
+                    return reason
+        return None
 
     def _exclude_rejected(self, rule: Filter, passed: Mask) -> None:
         removed = self.feasible & ~passed

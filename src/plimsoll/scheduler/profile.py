@@ -108,12 +108,21 @@ class DeviceOrder(Enum):
     `devices-first` does the same, for predictions; the default is joint allocation
     (test_devices_first_refuses_what_joint_allocation_finds).
 
-    DIFF: an error on one node ends kube-scheduler's attempt; with joint allocation only that node is rejected
-    (test_an_error_on_one_node_ends_the_attempt).
+    DIFF: an error on one node ends kube-scheduler's attempt; with joint allocation only that node is
+    rejected, unless a CEL selector failed (`SelectorErrors`; test_an_error_on_one_node_ends_the_attempt).
     """
 
     JOINT = "joint"
     FIRST = "devices-first"
+
+
+class SelectorErrors(Enum):
+    """Result for a pod if a CEL selector of its claims fails on a device: the pod stays pending, as the KEP
+    and kube-scheduler have it, or only that node is rejected.
+    """
+
+    PENDING = "pending"
+    SKIP_NODE = "skip-node"
 
 
 class Scoring(Enum):
@@ -152,6 +161,7 @@ class SchedulerProfile:
     device_preference: Preference = Preference.FIRST
     device_order: DeviceOrder = DeviceOrder.JOINT
     scoring: Scoring = Scoring.WHOLE
+    selector_errors: SelectorErrors = SelectorErrors.PENDING
     disabled_filters: tuple[str, ...] = ()  #: rules that are not evaluated, of `OPTIONAL_FILTERS`
     #: Percentage of the nodes that are scored, once found feasible; 0: fewer, the larger the cluster.
     percentage_of_nodes_to_score: Percentage = 100
@@ -206,6 +216,7 @@ class SchedulerProfile:
             self.ignored_resource_groups,
             self.added_affinity and self.added_affinity.required,
             self.default_constraints,
+            self.selector_errors is SelectorErrors.SKIP_NODE,
         )
         return repr(own) if any(own) else ""
 

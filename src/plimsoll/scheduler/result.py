@@ -47,6 +47,8 @@ class FitError:
     reasons: tuple[tuple[NodeReason, int], ...]
     #: Rows where removing other pods may help; None if there are none.
     resolvable: Mask | None = None
+    #: Whether an error ended the attempt: nodes that were not evaluated may fit, so the pod is tried again.
+    is_error: bool = False
 
     @property
     def rules(self) -> frozenset[Rule]:

@@ -252,6 +252,11 @@ def _refusal(outcome: object, order: DeviceOrder = DeviceOrder.JOINT) -> NodeRea
     return NodeReason(Rule.DEVICES, DeviceMessage.CANNOT_ALLOCATE, code, {}, outcome)
 
 
+def is_selector_error(reason: NodeReason) -> bool:
+    """Return whether a CEL selector failed on a device."""
+    return isinstance(reason.cause, AllocationFault) and reason.cause.is_selector_error
+
+
 def _of_ledger(reason: Reason) -> NodeReason:
     return NodeReason(Rule.DEVICES, SharedMessage.TEXT, reason.code, {"text": render_charge(reason)}, reason)
 

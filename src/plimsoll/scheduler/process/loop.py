@@ -18,6 +18,7 @@ from functools import partial
 
 from plimsoll.common.structured_log import log_event
 from plimsoll.ledger.verdict import VerdictCode
+from plimsoll.scheduler.binding.pod_conditions import render_fit_error
 from plimsoll.scheduler.binding.recovery import find_releasable_claim
 from plimsoll.scheduler.binding.result import BindFailure, BindSuccess
 from plimsoll.scheduler.devices import needs_capacity
@@ -156,6 +157,8 @@ class SchedulingLoop:
         context.metrics.decided(self._clock() - started)
         if isinstance(outcome, Placement):
             self._assume_and_bind(attempt, outcome, started)
+        elif outcome.is_error:
+            self._on_error(attempt, started, render_fit_error(outcome))
         else:
             profile = attempt.pod.spec.scheduler_name
             self._failure_handler.release_unused_claim(

@@ -29,6 +29,7 @@ from plimsoll.api.resource import ResourceClaim, ResourceSlice
 from plimsoll.ledger.messages import format_reason as render_charge
 from plimsoll.ledger.verdict import Cause, Reason
 from plimsoll.scheduler.devices.exact import DeviceMessage
+from plimsoll.scheduler.profile import SelectorErrors
 from plimsoll.scheduler.reasons import NodeReason
 from plimsoll.tools.explain.attributes import attributes_read, value_text
 from plimsoll.tools.explain.claim_users import holders_of, pods_using, unused_claims
@@ -125,8 +126,24 @@ def _describe_reason(view: PodView, reason: NodeReason, row: int) -> Iterator[St
         yield from describe_refusal(view, cause, row)
     elif isinstance(cause, Reason):
         yield _describe_charge(view, cause, row)
+    elif isinstance(cause, AllocationFault) and cause.is_selector_error:
+        yield from _describe_selector_error(view, cause)
     elif isinstance(cause, SearchAborted):
         yield Statement(StatementKind.GAVE_UP, {"steps": cause.steps})
+
+
+def _describe_selector_error(view: PodView, fault: AllocationFault) -> Iterator[Statement]:
+    """Show the expression, the device and the error of a selector."""
+    facts = fault.facts
+    owner = f"class {facts['class']}" if facts["class"] else f"claim {facts['claim']}"
+    where = Statement(StatementKind.FAILS_ON, {"device": facts["device"], "error": str(facts["error"])})
+    yield Statement(
+        StatementKind.SELECTOR_FAILS,
+        {"owner": owner, "index": facts["index"], "expression": facts["expression"]},
+        (where,),
+    )
+    if view.settings.selector_errors is SelectorErrors.PENDING and len(view.snapshot) > 1:
+        yield Statement(StatementKind.OTHERS_NOT_TRIED)
 
 
 def _elsewhere(view: PodView) -> Iterator[Statement]:

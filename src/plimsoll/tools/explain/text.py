@@ -95,6 +95,9 @@ class StatementKind(Enum):
     NOWHERE_USABLE = "request {request}: no usable device; {unusable} are in incomplete pools"
     NOWHERE_AT_ALL = "request {request}: no ResourceSlice publishes any devices"
     ELSEWHERE = "claim {claim} is allocated on other nodes: {where}"
+    SELECTOR_FAILS = "{owner}, selector #{index}: {expression}"
+    FAILS_ON = "fails on device {device}: {error}"
+    OTHERS_NOT_TRIED = "other nodes are not tried: the pod stays pending until the selector or the device is corrected (selectorErrors: skip-node tries them)"  # noqa: E501
     GAVE_UP = "the device search reached its limit of {steps} steps; the pod may fit"
     NOT_LOOKED_INTO = "refused for the same reason; not evaluated in detail"
     # -- the ledger's reasons

@@ -497,6 +497,14 @@ def selector_fails() -> list[Any]:
 
 
 @symptom
+def selector_fails_on_one_node() -> list[Any]:
+    """The other node would fit, but an error on any node keeps a pod pending."""
+    wanted = claim("c", exactly(select=f'device.attributes["{DRIVER}"].speed > 3'))
+    fast = [node("n2"), resource_slice([device("g0", speed=9)], "n2")]
+    return [*gpu_node("n1", gpu("g0")), *fast, GPUS, wanted, pod("p", claims=["c"])]
+
+
+@symptom
 def pool_of_a_claim_exhausted() -> list[Any]:
     """Two pods draw from a claim's CPUs: the first leaves too few."""
     mapping = {"cpu": {"allocationMultiplier": "6", "accountingPolicy": "ConsumeFrom"}}

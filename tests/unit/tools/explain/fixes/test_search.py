@@ -30,6 +30,7 @@ OTHERS = {
     "pool-incomplete": "driver",
     "selector-broken": "correct",
     "selector-fails": "correct",
+    "selector-fails-on-one-node": "correct",
     "features": "kubelet",
     "shared-claim": "wait",
     "template-missing": "create",
