@@ -1,7 +1,7 @@
 """Index of the nodes with devices on which a selector of a claim fails at run time.
 
 kube-scheduler ends the attempt of a pod if a selector fails on a device of any node (KEP-4381,
-docs/spec/api.md, "CEL"). Devices are searched on few nodes here, so the nodes on which that can happen must
+docs/spec/api.md). Devices are searched on few nodes here, so the nodes on which that can happen must
 be known: usually there are none. Results are cached by selectors and node until the devices of a node may
 have changed.
 """
