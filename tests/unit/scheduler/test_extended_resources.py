@@ -21,7 +21,7 @@ from plimsoll.scheduler.filters.node_resources import NodeResourcesFilter
 from plimsoll.scheduler.pod_claims import ClaimMessage, read_pod_info
 from plimsoll.scheduler.pod_info import PodInfo
 from plimsoll.scheduler.preemption import Preemption, plan_preemption
-from plimsoll.scheduler.profile import SchedulerProfile
+from plimsoll.scheduler.profile import SchedulerProfile, Strategy
 from plimsoll.scheduler.reasons import NodeReason, render
 from plimsoll.scheduler.result import FitError, Placement
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
@@ -510,6 +510,25 @@ def test_a_pod_of_a_device_plugin_node_is_preempted_by_its_request() -> None:
     plan = plan_preemption(found, snapshot, SchedulerProfile.default())
     assert isinstance(plan, Preemption)
     assert [victim.metadata.name for victim in plan.victims] == ["low"]
+
+
+# -- scores
+
+
+@pytest.mark.parametrize(("strategy", "chosen"), [("LeastAllocated", "large"), ("MostAllocated", "small")])
+def test_nodes_are_scored_by_the_devices_that_serve_a_weighed_resource(strategy: str, chosen: str) -> None:
+    """By those of the class, allocated or not; a node with a device plugin by what it advertises."""
+    profile = SchedulerProfile(strategy=Strategy(strategy), resources={GPU: 1})
+    for large in (
+        [node("large"), devices("large", 9)],
+        [node("large", extended={GPU: "9"})],
+    ):
+        snapshot = snapshot_of(node("small"), devices("small", 3), *large, SERVES)
+        for name in ("p", "q"):
+            placement = schedule_pod(asks(name), snapshot, profile, lambda: "id")
+            assert isinstance(placement, Placement)
+            assert placement.node == chosen
+            snapshot.assume(placement)
 
 
 # -- bulk and pointwise

@@ -9,11 +9,14 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Self
 
+import numpy as np
+
 from plimsoll.ledger.columns import Column, Mask
 from plimsoll.ledger.requests import NON_ZERO_CPU, NON_ZERO_MEMORY, pod_requests
 from plimsoll.ledger.units import CPU, MEMORY, STANDARD_RESOURCES, to_units
 from plimsoll.scheduler.pod_info import PodInfo
 from plimsoll.scheduler.profile import SchedulerProfile, Scoring, Strategy
+from plimsoll.scheduler.scores.device_columns import count_devices
 from plimsoll.scheduler.scores.formulas import (
     Allocated,
     Balanced,
@@ -54,6 +57,13 @@ class _FormulaScorer(Scorer):
         self.formula = formula
 
     def scores(self, feasible: Mask) -> Column:
+        served = [part.name for part in self.formula.parts if part.name in self.pod_info.extended_classes]
+        if served:
+            columns = count_devices(self.pod_info, self.snapshot, feasible, served)
+            rows = np.flatnonzero(feasible)
+            scores = np.zeros(self.snapshot.size, dtype=np.int64)
+            scores[rows] = self.formula.evaluate(columns, rows)
+            return scores
         return self.snapshot.index(NodeQueryCache).column(self.formula, self.snapshot)
 
 
