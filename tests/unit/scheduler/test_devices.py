@@ -32,6 +32,7 @@ from tests.build import (
     first_available,
     node,
     pod,
+    pool_device,
     resource_slice,
 )
 from tests.sizes import examples
@@ -297,3 +298,38 @@ def test_aborted_searches_are_cached_per_step_limit() -> None:
     patient = DynamicResourcesFilter(pod_info, snapshot, ids(), SchedulerProfile())
     assert patient.candidates()[0]
     assert isinstance(patient.search(0), NodeFit)
+
+
+@pytest.mark.parametrize("shared", [False, True], ids=["other node", "same node"])
+@pytest.mark.parametrize(("cpu", "fits"), [("8", True), ("9", False)])
+def test_requests_count_if_the_devices_of_the_pod_charge_nothing(shared: bool, cpu: str, fits: bool) -> None:
+    """Although a pool of other devices, from which requests could be drawn, is published in the cluster."""
+    pool = resource_slice([pool_device(policy="ConsumeFrom", cpu="4")], "n" if shared else "m", driver="cpus")
+    only = device_class(select=f'device.driver == "{DRIVER}"')
+    snapshot = snapshot_of(
+        node("n", cpu="8"),
+        node("m", cpu="4"),
+        resource_slice([device("d")], "n"),
+        pool,
+        only,
+        claim("c", exactly()),
+    )
+    pod_info = task_for(pod("p", cpu=cpu, claims=["c"]), snapshot)
+    found = DynamicResourcesFilter(pod_info, snapshot, ids()).search(row(snapshot, "n"))
+    if fits:
+        assert picked(found) == ["d"]
+    else:
+        assert reason_texts(found) == ["Insufficient cpu"]
+
+
+def test_headroom_counts_in_the_state_of_a_node_if_the_search_checks_requests() -> None:
+    """The refusal of a node that is in use is not that of an empty one with the same devices."""
+    pool = resource_slice([pool_device(policy="ConsumeFrom", cpu="4")], "m", driver="cpus")
+    only = device_class(select=f'device.driver == "{DRIVER}"')
+    nodes = [node(name, cpu="8") for name in ("a", "b")]
+    slices = [resource_slice([device("d")], name) for name in ("a", "b")]
+    busy = pod("busy", cpu="6", node="a")
+    snapshot = snapshot_of(*nodes, *slices, busy, node("m", cpu="1"), pool, only, claim("c", exactly()))
+    rule = DynamicResourcesFilter(task_for(pod("p", cpu="4", claims=["c"]), snapshot), snapshot)
+    assert reason_texts(rule.search(row(snapshot, "a"))) == ["Insufficient cpu"]
+    assert picked(rule.search(row(snapshot, "b"))) == ["d"]

@@ -30,11 +30,13 @@ from plimsoll.api.quantity import ZERO
 from plimsoll.api.resource import AllocationResult, ResourceClaim
 from plimsoll.ledger.claim_headroom import compute_claim_headroom
 from plimsoll.ledger.claims import ChargedClaim
+from plimsoll.ledger.fit import find_request_shortages
 from plimsoll.ledger.messages import format_reason as render_charge
 from plimsoll.ledger.node_ledger import NodeLedger
 from plimsoll.ledger.placement import charge_claims, check_placement, check_sharing
 from plimsoll.ledger.verdict import Reason, VerdictCode
 from plimsoll.scheduler.devices.charging_nodes import charges_node
+from plimsoll.scheduler.filters.node_resources import delegated_resources
 from plimsoll.scheduler.pod_info import PodInfo
 from plimsoll.scheduler.profile import DeviceOrder, SchedulerProfile
 from plimsoll.scheduler.reasons import NodeReason, ReasonMessage, Rule, SharedMessage
@@ -93,18 +95,51 @@ def try_node(
 
     `ledger` replaces that of the node.
     """
-    node = snapshot.node(row)
-    pod_info = pod_info.at_node(node)
+    pod_info = pod_info.at_node(snapshot.node(row))
     if not pod_info.claims:
         return NO_CLAIMS
-    settings = settings or SchedulerProfile.default()
     ledger = ledger or snapshot.ledger(row)
+    settings = settings or SchedulerProfile.default()
+    found = _try_node(pod_info, row, snapshot, new_id, settings, ledger, explain)
+    if isinstance(found, NodeFit):
+        return find_delegated_shortages(pod_info, found, snapshot, ledger) or found
+    return found
+
+
+def find_delegated_shortages(
+    pod_info: PodInfo, fit: NodeFit, snapshot: Snapshot, ledger: NodeLedger
+) -> tuple[NodeReason, ...]:
+    """Return the requests that NodeResourcesFit left to the device search and that do not fit.
+
+    Policies of devices may change what such a request consumes (`delegated_resources`). If the devices of the
+    pod charge nothing, the requests count as they are.
+    """
+    if fit.charged_claims:
+        return ()
+    delegated = delegated_resources(pod_info, snapshot)
+    demand = {name: amount for name, amount in pod_info.requests.items() if name in delegated}
+    if not demand:
+        return ()
+    short = find_request_shortages(demand, ledger.allocatable, ledger.requested, len(ledger))
+    return tuple(map(_of_ledger, short))
+
+
+def _try_node(
+    pod_info: PodInfo,
+    row: int,
+    snapshot: Snapshot,
+    new_id: NewId,
+    settings: SchedulerProfile,
+    ledger: NodeLedger,
+    explain: bool = False,
+) -> NodeFit | tuple[NodeReason, ...]:
+    node = snapshot.node(row)
     usable = {c.metadata.name: c for c in pod_info.claims if is_usable_on(c, node)}
     if len(usable) < len(pod_info.claims):
         if settings.device_order is DeviceOrder.FIRST:
             # kube-scheduler reports a claim that is allocated elsewhere last.
             rest = PodInfo(pod_info.pod, tuple(usable.values()), pod_info.options, pod_info.profile)
-            found = try_node(rest, row, snapshot, new_id, settings, ledger)
+            found = _try_node(rest, row, snapshot, new_id, settings, ledger)
             if not isinstance(found, NodeFit):
                 return found
         return (_ELSEWHERE,)

@@ -23,6 +23,7 @@ from plimsoll.scheduler.devices.exact import MAX_SCORE, DeviceMessage, NewId, No
 from plimsoll.scheduler.devices.search_cache import NEVER, NodeState, SearchCache
 from plimsoll.scheduler.events import ClusterEvent, EventKind, NodeUpdate, PodUpdate
 from plimsoll.scheduler.filters.filter import Filter
+from plimsoll.scheduler.filters.node_resources import delegated_resources
 from plimsoll.scheduler.filters.queueing_hint import NamedObject, WaitingPod
 from plimsoll.scheduler.pod_claims import ClaimMessage
 from plimsoll.scheduler.pod_info import PodInfo
@@ -74,6 +75,8 @@ class DynamicResourcesFilter(Filter):
             self._settings.device_order.value.encode(),
         )
         self._results = snapshot.index(SearchCache).results_for(key)
+        #: Whether requests of the pod are checked by the search and not by NodeResourcesFit.
+        self._is_delegated = bool(delegated_resources(pod_info, snapshot))
 
     def candidates(self) -> Mask:
         """Return the nodes where a search may still succeed."""
@@ -158,7 +161,7 @@ class DynamicResourcesFilter(Filter):
         """Return the node state that determines a result for the resource signature, if it is known."""
         if len(self.pod_info.unallocated_claims) < len(self.pod_info.claims):
             return None
-        state = node_state(self.snapshot, row)
+        state = node_state(self.snapshot, row, with_headroom=self._is_delegated)
         provided = self.pod_info.provided_by(self.snapshot.node(row))
         return (state[0], state[1], (state[2], provided)) if state is not None and provided else state
 
@@ -212,8 +215,9 @@ class DynamicResourcesFilter(Filter):
             yield EventKind.CLAIM_CHANGED, pod.metadata.namespace, name
 
 
-def node_state(snapshot: Snapshot, row: int) -> NodeState | None:
-    """Return a key that is equal for nodes with the same devices, allocations and headroom.
+def node_state(snapshot: Snapshot, row: int, *, with_headroom: bool = False) -> NodeState | None:
+    """Return a key that is equal for nodes with the same devices, allocations and headroom; headroom counts
+    if devices charge the node, or if it is asked for.
 
     None if the node has devices of several nodes, or devices that cannot be read.
     """
@@ -221,7 +225,7 @@ def node_state(snapshot: Snapshot, row: int) -> NodeState | None:
     if isinstance(devices, AllocationFault) or devices.signature is None:
         return None
     headroom: object = None
-    if snapshot.options.count_claims and charges_node(snapshot, row):
+    if with_headroom or (snapshot.options.count_claims and charges_node(snapshot, row)):
         ledger = snapshot.ledger(row)
         headroom = (tuple(ledger.allocatable.items()), tuple(sorted(ledger.requested.items())))
     return devices.signature, DeviceUsage(devices, snapshot.state).signature, headroom

@@ -21,7 +21,15 @@ from plimsoll.allocator.search.search_state import Pick, SearchState, UndoRecord
 from plimsoll.allocator.search.symmetry import group_devices
 from plimsoll.api.forms import read_device
 from plimsoll.api.resource import MAX_ALLOCATION_RESULTS, AllocationResult, ResourceClaim
-from plimsoll.scheduler.devices import NO_CLAIMS, NewId, NodeFit, charges_node, check_charges, is_usable_on
+from plimsoll.scheduler.devices import (
+    NO_CLAIMS,
+    NewId,
+    NodeFit,
+    charges_node,
+    check_charges,
+    find_delegated_shortages,
+    is_usable_on,
+)
 from plimsoll.scheduler.pod_info import PodInfo
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
 
@@ -43,10 +51,12 @@ def fits_on(
     charged = snapshot.options.count_claims and charges_node(snapshot, row)
 
     def judged(allocations: dict[str, AllocationResult]) -> NodeFit | None:
-        if not charged:
-            return NodeFit(allocations)
-        found = check_charges(pod_info, allocations, row, snapshot, ledger)
-        return found if isinstance(found, NodeFit) else None
+        found = (
+            check_charges(pod_info, allocations, row, snapshot, ledger) if charged else NodeFit(allocations)
+        )
+        if not isinstance(found, NodeFit) or find_delegated_shortages(pod_info, found, snapshot, ledger):
+            return None
+        return found
 
     if not pod_info.unallocated_claims:
         found = judged({})
