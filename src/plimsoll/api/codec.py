@@ -25,7 +25,9 @@ from plimsoll.api.resource import (
 )
 from plimsoll.api.scheduling import PodGroup
 from plimsoll.api.storage import (
+    CSIDriver,
     CSINode,
+    CSIStorageCapacity,
     PersistentVolume,
     PersistentVolumeClaim,
     StorageClass,
@@ -49,7 +51,9 @@ KINDS: dict[tuple[str, str], type[Wire]] = {
     ("resource.k8s.io", "DeviceClass"): DeviceClass,
     ("resource.k8s.io", "DeviceTaintRule"): DeviceTaintRule,
     ("scheduling.k8s.io", "PodGroup"): PodGroup,
+    ("storage.k8s.io", "CSIDriver"): CSIDriver,
     ("storage.k8s.io", "CSINode"): CSINode,
+    ("storage.k8s.io", "CSIStorageCapacity"): CSIStorageCapacity,
     ("storage.k8s.io", "StorageClass"): StorageClass,
     ("storage.k8s.io", "VolumeAttachment"): VolumeAttachment,
 }

@@ -16,11 +16,19 @@ from plimsoll.api.quantity import Quantity
 #: Annotations of a PersistentVolumeClaim: binding completed, and the node selected for provisioning.
 BIND_COMPLETED = "pv.kubernetes.io/bind-completed"
 SELECTED_NODE = "volume.kubernetes.io/selected-node"
+#: Annotation of a PersistentVolume that was bound by a controller or a scheduler, and not by a user.
+BOUND_BY_CONTROLLER = "pv.kubernetes.io/bound-by-controller"
 #: Annotation for the storage class before there was a field.
 BETA_STORAGE_CLASS = "volume.beta.kubernetes.io/storage-class"
 
 WAIT_FOR_FIRST_CONSUMER = "WaitForFirstConsumer"
 READ_WRITE_ONCE_POD = "ReadWriteOncePod"
+AVAILABLE = "Available"
+STORAGE = "storage"
+#: Provisioner of classes whose volumes are created by other means.
+NO_PROVISIONER = "kubernetes.io/no-provisioner"
+_FILESYSTEM = "Filesystem"
+_ZERO = Quantity.of(0)
 
 # -- claims
 
@@ -32,6 +40,7 @@ class PersistentVolumeClaimSpec(Wire, frozen=True):
     volume_name: str = ""
     volume_mode: str | None = None
     storage_class_name: str | None = None
+    volume_attributes_class_name: str | None = None
 
 
 class PersistentVolumeClaimStatus(Wire, frozen=True):
@@ -56,6 +65,20 @@ class PersistentVolumeClaim(Wire, frozen=True):
         """True if the claim is bound completely."""
         return bool(self.spec.volume_name) and BIND_COMPLETED in self.metadata.annotations
 
+    @property
+    def size(self) -> Quantity:
+        """Requested size, or 0."""
+        return self.spec.resources.requests.get(STORAGE, _ZERO)
+
+    @property
+    def volume_mode(self) -> str:
+        return self.spec.volume_mode or _FILESYSTEM
+
+    @property
+    def selected_node(self) -> str | None:
+        """Node for which a volume is to be provisioned, or None."""
+        return self.metadata.annotations.get(SELECTED_NODE)
+
 
 # -- volumes
 
@@ -77,6 +100,7 @@ class PersistentVolumeSpec(Wire, frozen=True):
     claim_ref: ObjectReference | None = None
     storage_class_name: str = ""
     volume_mode: str | None = None
+    volume_attributes_class_name: str | None = None
     node_affinity: VolumeNodeAffinity | None = None
     csi: CSIVolumeSource | None = None
     gce_persistent_disk: dict[str, Any] | None = msgspec.field(name="gcePersistentDisk", default=None)
@@ -99,14 +123,47 @@ class PersistentVolume(Wire, frozen=True):
     spec: PersistentVolumeSpec = PersistentVolumeSpec()
     status: PersistentVolumeStatus = PersistentVolumeStatus()
 
+    @property
+    def storage_class(self) -> str:
+        """Storage class name, or ""."""
+        return self.metadata.annotations.get(BETA_STORAGE_CLASS, self.spec.storage_class_name)
+
+    @property
+    def size(self) -> Quantity:
+        """Capacity, or 0."""
+        return self.spec.capacity.get(STORAGE, _ZERO)
+
+    @property
+    def volume_mode(self) -> str:
+        return self.spec.volume_mode or _FILESYSTEM
+
+    @property
+    def required_affinity(self) -> NodeSelector | None:
+        """Nodes from which the volume is reachable, or None for all."""
+        return None if self.spec.node_affinity is None else self.spec.node_affinity.required
+
+    def is_bound_to(self, claim: PersistentVolumeClaim) -> bool:
+        """Return whether the volume refers to a claim; a reference without a UID is by name."""
+        reference = self.spec.claim_ref
+        if reference is None or (reference.namespace, reference.name) != claim.metadata.key:
+            return False
+        return not reference.uid or reference.uid == claim.metadata.uid
+
 
 # -- classes
+
+
+class TopologySelectorLabelRequirement(Wire, frozen=True):
+    """A label that must have one of several values."""
+
+    key: str = ""
+    values: tuple[str, ...] = ()
 
 
 class TopologySelectorTerm(Wire, frozen=True):
     """One of `allowedTopologies`: label requirements that must all match."""
 
-    match_label_expressions: tuple[dict[str, Any], ...] = ()
+    match_label_expressions: tuple[TopologySelectorLabelRequirement, ...] = ()
 
 
 class StorageClass(Wire, frozen=True):
@@ -160,3 +217,36 @@ class VolumeAttachment(Wire, frozen=True):
     kind: str = ""
     metadata: ObjectMeta = ObjectMeta()
     spec: VolumeAttachmentSpec = VolumeAttachmentSpec()
+
+
+# -- CSI drivers and their capacity
+
+
+class CSIDriverSpec(Wire, frozen=True):
+    storage_capacity: bool | None = None
+
+
+class CSIDriver(Wire, frozen=True):
+    """A CSI driver; with `storageCapacity`, it publishes where it can create volumes."""
+
+    api_version: str = ""
+    kind: str = ""
+    metadata: ObjectMeta = ObjectMeta()
+    spec: CSIDriverSpec = CSIDriverSpec()
+
+
+class CSIStorageCapacity(Wire, frozen=True):
+    """Capacity for volumes of a class on the nodes of a topology segment."""
+
+    api_version: str = ""
+    kind: str = ""
+    metadata: ObjectMeta = ObjectMeta()
+    node_topology: LabelSelector | None = None
+    storage_class_name: str = ""
+    capacity: Quantity | None = None
+    maximum_volume_size: Quantity | None = None
+
+    @property
+    def volume_limit(self) -> Quantity | None:
+        """Size of the largest volume that can be created, if known."""
+        return self.capacity if self.maximum_volume_size is None else self.maximum_volume_size

@@ -17,7 +17,9 @@ from plimsoll.api.pod_claims import find_requesting_pod, resolve_claim_names, us
 from plimsoll.api.policy import PodDisruptionBudget
 from plimsoll.api.resource import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
 from plimsoll.api.storage import (
+    CSIDriver,
     CSINode,
+    CSIStorageCapacity,
     PersistentVolume,
     PersistentVolumeClaim,
     StorageClass,
@@ -48,6 +50,8 @@ class EventKind(Enum):
     VOLUME_CHANGED = "VolumeChanged"
     STORAGE_CLASS_CHANGED = "StorageClassChanged"
     CSI_NODE_CHANGED = "CSINodeChanged"
+    CSI_DRIVER_CHANGED = "CSIDriverChanged"
+    STORAGE_CAPACITY_CHANGED = "StorageCapacityChanged"
     VOLUME_DETACHED = "VolumeDetached"
     OTHER = "Other"  #: an object of any other kind changed
 
@@ -360,6 +364,8 @@ _CLASSIFIERS: Mapping[type[Any], _Classifier] = {
     PersistentVolume: _classifier(EventKind.VOLUME_CHANGED),
     StorageClass: _classifier(EventKind.STORAGE_CLASS_CHANGED),
     CSINode: _classifier(EventKind.CSI_NODE_CHANGED),
+    CSIDriver: _classifier(EventKind.CSI_DRIVER_CHANGED),
+    CSIStorageCapacity: _classifier(EventKind.STORAGE_CAPACITY_CHANGED),
     VolumeAttachment: lambda old, new, _: None if new else ClusterEvent(EventKind.VOLUME_DETACHED, old),
     # Selectors decide how pods are spread; no event wakes a pod for them, as in kube-scheduler.
     Service: lambda old, new, _: None,

@@ -10,11 +10,12 @@ from plimsoll.scheduler.devices import DynamicResourcesFilter, NodeFit
 from plimsoll.scheduler.devices.exact import is_selector_error
 from plimsoll.scheduler.devices.selector_errors import SelectorErrorIndex
 from plimsoll.scheduler.filters.filter import Filter
+from plimsoll.scheduler.filters.volume_binding import VolumeBindingFilter
 from plimsoll.scheduler.observer import CycleObserver
 from plimsoll.scheduler.pod_info import PodInfo
 from plimsoll.scheduler.profile import SAMPLED_FROM
 from plimsoll.scheduler.reasons import NodeReason, ReasonCounts
-from plimsoll.scheduler.result import FitError
+from plimsoll.scheduler.result import NO_VOLUMES, FitError, PodVolumes
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
 
 
@@ -27,6 +28,7 @@ class FilterResult:
         self._observer = observer
         self.feasible: Mask = snapshot.alive.copy()
         self.devices: DynamicResourcesFilter | None = None
+        self._volumes: VolumeBindingFilter | None = None
         self._excluded: list[tuple[Filter, Mask]] = []
         self._before_devices = self.feasible  #: nodes that passed all filters but devices
         self.blocked_by_nomination = False  #: whether capacity reserved for nominated pods excluded a node
@@ -38,6 +40,14 @@ class FilterResult:
             self.devices = rule
         else:
             self._exclude_rejected(rule, rule.filter())
+            if isinstance(rule, VolumeBindingFilter):
+                self._volumes = rule
+
+    def find_volumes(self, row: int) -> PodVolumes:
+        """Return the volumes to bind for the pod on a feasible node."""
+        found = NO_VOLUMES if self._volumes is None else self._volumes.find_volumes(row)
+        assert isinstance(found, PodVolumes), "the node passed the filter"
+        return found
 
     def sample(self, count: int) -> Mask | None:
         """Return the next nodes to score: `count` feasible ones, in turns; None if no node is feasible.

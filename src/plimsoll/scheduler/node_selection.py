@@ -86,8 +86,8 @@ def select_node(
         totals = [total + ranked * each for total, each in zip(totals, points, strict=True)]
     _, row, fit = found[totals.index(max(totals))]
     node = snapshot.node(row)
-    at_node, name = pod_info.at_node(node), node.metadata.name
-    return Placement(at_node, row, name, fit.allocations, fit.charged_claims, feasible, searched)
+    at_node, name, volumes = pod_info.at_node(node), node.metadata.name, filter_result.find_volumes(row)
+    return Placement(at_node, row, name, fit.allocations, fit.charged_claims, feasible, searched, volumes)
 
 
 def _has_lists(pod_info: PodInfo) -> bool:

@@ -6,10 +6,41 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from plimsoll.api.resource import AllocationResult
+from plimsoll.api.storage import CSIStorageCapacity, PersistentVolume, PersistentVolumeClaim
 from plimsoll.ledger.claims import ChargedClaim
 from plimsoll.ledger.columns import Mask
 from plimsoll.scheduler.pod_info import PodInfo
 from plimsoll.scheduler.reasons import NodeReason, Rule
+
+
+@dataclass(frozen=True, slots=True)
+class StaticBinding:
+    """Existing volume that was chosen for a claim."""
+
+    volume: PersistentVolume
+    claim: PersistentVolumeClaim
+
+
+@dataclass(frozen=True, slots=True)
+class DynamicProvision:
+    """Claim for which a volume is to be provisioned."""
+
+    claim: PersistentVolumeClaim
+    capacity: CSIStorageCapacity | None = None  #: where there is room for it, if that is published
+
+
+@dataclass(frozen=True, slots=True)
+class PodVolumes:
+    """Volumes for the claims of a pod that are not bound yet, on one node."""
+
+    static_bindings: tuple[StaticBinding, ...] = ()
+    dynamic_provisions: tuple[DynamicProvision, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.static_bindings or self.dynamic_provisions)
+
+
+NO_VOLUMES = PodVolumes()
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +55,7 @@ class Placement:
     charged_claims: tuple[ChargedClaim, ...] = ()
     feasible_nodes: int = 1  #: number of nodes that passed the filters
     searched_nodes: int = 0  #: number of nodes searched for devices
+    volumes: PodVolumes = NO_VOLUMES  #: to be bound before the pod is
 
     @property
     def devices(self) -> tuple[str, ...]:

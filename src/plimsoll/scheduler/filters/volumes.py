@@ -75,7 +75,9 @@ def volume_claims(pod: Pod) -> Iterator[VolumeClaim]:
 
 
 def find_claim(pod: Pod, claim: VolumeClaim, snapshot: Snapshot) -> PersistentVolumeClaim | None:
-    return snapshot.find(PersistentVolumeClaim, pod.metadata.namespace, claim.name)
+    """Return a claim of a pod, with the node that is assumed for it."""
+    found = snapshot.find(PersistentVolumeClaim, pod.metadata.namespace, claim.name)
+    return None if found is None else snapshot.assumed_volumes.claim(found)
 
 
 def find_volume(name: str, snapshot: Snapshot) -> PersistentVolume | None:

@@ -18,7 +18,9 @@ from plimsoll.api.policy import PodDisruptionBudget
 from plimsoll.api.resource import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
 from plimsoll.api.scheduling import PodGroup
 from plimsoll.api.storage import (
+    CSIDriver,
     CSINode,
+    CSIStorageCapacity,
     PersistentVolume,
     PersistentVolumeClaim,
     StorageClass,
@@ -28,7 +30,9 @@ from plimsoll.api.workloads import ReplicaSet, ReplicationController, Service, S
 from plimsoll.client.client import Client
 from plimsoll.client.discovery import discover
 from plimsoll.client.endpoints import (
+    CSI_DRIVERS,
     CSI_NODES,
+    CSI_STORAGE_CAPACITIES,
     DEVICE_CLASSES,
     DEVICE_TAINT_RULES,
     NAMESPACES,
@@ -62,8 +66,10 @@ LOG = logging.getLogger("plimsoll.scheduler")
 _DISCOVERY_RETRY_SECONDS = 1.0
 #: Terminated pods charge nothing and are never scheduled.
 LIVE_PODS = "status.phase!=Succeeded,status.phase!=Failed"
-#: Kinds that determine which devices and resources are allocated.
-_ALLOCATIONS = frozenset({PODS.plural, RESOURCE_CLAIMS.plural})
+#: Kinds that determine which devices, volumes and resources are allocated.
+_ALLOCATIONS = frozenset(
+    kind.plural for kind in (PODS, RESOURCE_CLAIMS, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES)
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +93,8 @@ WATCHED_KINDS: tuple[WatchedKind, ...] = (
     WatchedKind(PERSISTENT_VOLUMES, PersistentVolume),
     WatchedKind(STORAGE_CLASSES, StorageClass),
     WatchedKind(CSI_NODES, CSINode),
+    WatchedKind(CSI_DRIVERS, CSIDriver),
+    WatchedKind(CSI_STORAGE_CAPACITIES, CSIStorageCapacity),
     WatchedKind(VOLUME_ATTACHMENTS, VolumeAttachment),
     WatchedKind(POD_DISRUPTION_BUDGETS, PodDisruptionBudget),
     WatchedKind(POD_GROUPS, PodGroup),
@@ -118,9 +126,12 @@ class SchedulerInformers:
         self._names = frozenset(names)
         self._clock = clock
         self._changed = changed
-        #: Called with the key of a pod that leaves the queue, and with every changed claim.
+        #: Called with the key of a pod that leaves the queue, and with every changed claim and volume.
         self.on_pod_left: Callable[[str], None] = lambda key: None
         self.on_claim_changed: Callable[[ResourceClaim], None] = lambda claim: None
+        self.on_volume_changed: Callable[[PersistentVolume | PersistentVolumeClaim], None] = (
+            lambda volume: None
+        )
         #: Called when a pod is queued, with the event; and when an event moves pods, with their number and
         #: how many of them are in backoff.
         self.on_pod_queued: Callable[[str, str], None] = lambda key, event: None
@@ -197,6 +208,11 @@ class SchedulerInformers:
         """Return all cached pods that have not terminated, scheduled or not."""
         return next((each.items() for each in self.informers if each.endpoint.plural == PODS.plural), [])
 
+    def find_pod(self, namespace: str, name: str) -> Pod | None:
+        """Return a cached pod that has not terminated, scheduled or not."""
+        found = (each.get(namespace, name) for each in self.informers if each.endpoint.plural == PODS.plural)
+        return next(found, None)
+
     def sync_problem(self) -> str:
         """Return the kinds that have not synced and why; "" if all have."""
         if self.synced:
@@ -216,6 +232,8 @@ class SchedulerInformers:
             self._snapshot.set(new)
             if isinstance(new, ResourceClaim):
                 self.on_claim_changed(new)
+            elif isinstance(new, PersistentVolume | PersistentVolumeClaim):
+                self.on_volume_changed(new)
         self._wake(old, new)
 
     def on_pod_event(self, old: Pod | None, new: Pod | None) -> None:

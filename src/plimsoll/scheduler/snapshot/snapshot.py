@@ -28,7 +28,8 @@ from plimsoll.ledger.profile import AccountingProfile
 from plimsoll.scheduler.extended_resources import in_memory_uid
 from plimsoll.scheduler.result import Placement
 from plimsoll.scheduler.snapshot.assumed_allocations import AssumedAllocations
-from plimsoll.scheduler.snapshot.changes import is_older, scheduling_fields
+from plimsoll.scheduler.snapshot.assumed_volumes import AssumedVolumes
+from plimsoll.scheduler.snapshot.changes import WRITTEN_KINDS, is_older, scheduling_fields
 from plimsoll.scheduler.snapshot.charges import charge_bound_pod, have_same_charges
 from plimsoll.scheduler.snapshot.claim_users import ClaimUsers
 from plimsoll.scheduler.snapshot.index import SnapshotIndex
@@ -67,6 +68,7 @@ class Snapshot:
         self._allocations = AssumedAllocations(self.features.consumable_capacity)
         self.state = self._allocations.state
         self.classes: dict[str, DeviceClass] = {}
+        self.assumed_volumes = AssumedVolumes()
         self._users = ClaimUsers()
         #: Pods whose charges are in no status and may have changed.
         self._outdated_charges: set[str] = set()
@@ -204,7 +206,7 @@ class Snapshot:
     # -- assumed placements
 
     def assume(self, placement: Placement) -> None:
-        """Charge a placement to the node's ledger and allocate its claims' devices."""
+        """Charge a placement to the node's ledger, and assume the devices and volumes of its claims."""
         pod = placement.pod_info.pod
         ledger = self._ledger(placement.row)
         ledger.assume(pod, placement.charged_claims)
@@ -215,6 +217,7 @@ class Snapshot:
         for claim in placement.pod_info.unallocated_claims:
             allocation = placement.allocations[claim.metadata.name]
             self._on_devices_released(self._allocations.assume(claim.metadata.uid, key, allocation))
+        self.assumed_volumes.assume(key, placement.volumes, placement.node)
 
     def forget(self, key: str) -> None:
         """Undo an assumed placement; what the API has allocated stays allocated.
@@ -228,16 +231,22 @@ class Snapshot:
         for claim in placement.pod_info.unallocated_claims if placement is not None else ():
             known = self.claim(*claim.metadata.key)
             self._on_devices_released(self._allocations.forget(claim.metadata.uid, key, known))
+        if self.assumed_volumes.release(key):
+            self._bump_generation(None)
 
     def confirm(self, key: str) -> None:
         """Drop the record of a placement that has been written; the objects have it now."""
         self._unconfirmed.pop(key, None)
+<<<<<<< HEAD
         if key not in self._pods:
             self._release_uncreated(key)
 
     def _release_uncreated(self, key: str) -> None:
         """Release the devices of a pod's extended resources, if its claim was never seen allocated."""
         self._on_devices_released(self._allocations.forget(in_memory_uid(key), key, None))
+=======
+        self.assumed_volumes.release(key)
+>>>>>>> 82c223d3 (scheduler: choose volumes for claims that wait for their first consumer)
 
     # -- nodes
 
@@ -378,10 +387,10 @@ class Snapshot:
         kind, key = type(new), new.metadata.key
         objects = self._objects.setdefault(kind, {})
         old = objects.get(key)
-        if kind is ResourceClaim and old is not None:
+        if kind in WRITTEN_KINDS and old is not None:
             if is_older(new, old):
                 return
-            if old.metadata.uid != new.metadata.uid:
+            if kind is ResourceClaim and old.metadata.uid != new.metadata.uid:
                 self._remove_object(old)
                 old = None
         objects[key] = new

@@ -18,7 +18,9 @@ from plimsoll.api.resource import (
     ResourceSlice,
 )
 from plimsoll.api.storage import (
+    CSIDriver,
     CSINode,
+    CSIStorageCapacity,
     PersistentVolume,
     PersistentVolumeClaim,
     StorageClass,
@@ -56,6 +58,8 @@ KINDS: tuple[StateKind, ...] = (
     StateKind(PersistentVolume, at.PERSISTENT_VOLUMES),
     StateKind(StorageClass, at.STORAGE_CLASSES),
     StateKind(CSINode, at.CSI_NODES),
+    StateKind(CSIDriver, at.CSI_DRIVERS),
+    StateKind(CSIStorageCapacity, at.CSI_STORAGE_CAPACITIES),
     StateKind(VolumeAttachment, at.VOLUME_ATTACHMENTS),
     StateKind(PodDisruptionBudget, at.POD_DISRUPTION_BUDGETS),
     StateKind(Service, at.SERVICES),
