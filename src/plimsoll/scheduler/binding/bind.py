@@ -1,7 +1,8 @@
 """Binding a pod: write its claims, charges and node to the API, and undo them on failure.
 
 The order is kube-scheduler's: for each claim the finalizer, then allocation and reservation in one write; the
-pod's charges; the conditions of devices that name some; the binding itself. Guarantees:
+pod's charges; its volumes (`volumes.py`); the conditions of devices that name some; the binding itself.
+Guarantees:
 
 - Every write that allocates or releases something is conditional on the resourceVersion of its object, so
   that it is applied at most once, and never after the object has changed.
@@ -42,6 +43,7 @@ from plimsoll.scheduler.binding.binding_conditions import (
 from plimsoll.scheduler.binding.extended_claim import ExtendedClaimSteps
 from plimsoll.scheduler.binding.pod_conditions import BindError
 from plimsoll.scheduler.binding.result import BindFailure, BindPoint, BindStep, BindSuccess
+from plimsoll.scheduler.binding.volumes import VOLUME_TIMEOUT_MS, VolumeBinder
 from plimsoll.scheduler.binding.writer import FINALIZER, BindingWriter
 from plimsoll.scheduler.extended_resources import is_in_memory, rename_charges
 from plimsoll.scheduler.profile import BINDING_TIMEOUT_MS
@@ -59,15 +61,17 @@ async def bind_pod(
     *,
     find_conflict: FindConflict = lambda claims: "",
     timeout_ms: int = BINDING_TIMEOUT_MS,
+    volumes: VolumeBinder | None = None,
+    volume_timeout_ms: int = VOLUME_TIMEOUT_MS,
     on_point: OnPoint = lambda point, failed: None,
 ) -> BindSuccess | BindFailure:
     """Write a placement to the API; on failure undo what was written.
 
     `on_claim` receives every claim in a response, so that the snapshot is current at once; `on_point` is
-    called at the end of each extension point.
+    called at the end of each extension point. `volumes` binds the volumes of the pod, if there are any.
     """
     binding = BindTransaction(placement.pod_info.stored, writer, on_claim, placement.node)
-    failed = await _pre_bind(binding, placement, find_conflict, timeout_ms)
+    failed = await _pre_bind(binding, placement, find_conflict, timeout_ms, volumes, volume_timeout_ms)
     on_point(BindPoint.PRE_BIND, failed)
     if failed is None:
         failed = await binding.bind(placement.node, binding.entries)
@@ -84,6 +88,8 @@ async def _pre_bind(
     placement: Placement,
     find_conflict: FindConflict,
     timeout_ms: int,
+    volumes: VolumeBinder | None,
+    volume_timeout_ms: int,
 ) -> BindFailure | None:
     claims = placement.pod_info.claims
     if len(claims) == 1:
@@ -99,7 +105,10 @@ async def _pre_bind(
     return (
         await binding.write_claim_status(binding.claim_status(built))
         or await binding.write_charges(binding.entries)
+        # Volumes are requested once the claims are written, and become ready together with the devices.
+        or (await volumes.write() if volumes is not None else None)
         or await binding.wait_for_devices(timeout_ms)
+        or (await volumes.wait_until_bound(volume_timeout_ms) if volumes is not None else None)
         or binding.check_device_conflicts(find_conflict)
     )
 

@@ -45,11 +45,15 @@ class BindError(Enum):
     DEVICES_FAILED = 'device binding failed: claim={name}, reason={reason}, message="{message}"'
     DEVICES_LATE = "device binding timeout: claim={name}"
     DEVICE_HELD = "device {device} is allocated to another claim as well"
+    VOLUMES = "{problem}"
     BINDING = "{error}"
 
 
 #: Plugin prefixes of kube-scheduler.
-_PLUGINS = {BindError.BINDING: 'running Bind plugin "DefaultBinder": '}
+_PLUGINS = {
+    BindError.VOLUMES: 'running PreBind plugin "VolumeBinding": ',
+    BindError.BINDING: 'running Bind plugin "DefaultBinder": ',
+}
 _PRE_BIND = 'running PreBind plugin "DynamicResources": '
 
 

@@ -12,21 +12,21 @@ pod where its volumes are.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Protocol, TypeAlias, TypeVar
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from functools import partial
+from typing import Protocol, TypeAlias, TypeVar
 
-from plimsoll.api.core import Node, NodeSelector, Pod
-from plimsoll.api.meta import ObjectMeta
-from plimsoll.api.node_selection import selector_matches
+from plimsoll.api.core import Node, Pod
 from plimsoll.api.storage import PersistentVolume, PersistentVolumeClaim
 from plimsoll.errors import InputError
-from plimsoll.scheduler.binding.pod_conditions import BindError, format_bind_error
+from plimsoll.scheduler.binding.attempts import BindAttempts, make_failure
+from plimsoll.scheduler.binding.pod_conditions import BindError
 from plimsoll.scheduler.binding.result import BindFailure, BindStep
 from plimsoll.scheduler.binding.writer import BindingWriter, retry_until_answered
-from plimsoll.scheduler.result import DynamicProvision, PodVolumes, StaticBinding
+from plimsoll.scheduler.filters.volume_binding import is_reachable
+from plimsoll.scheduler.result import Placement, StaticBinding
 
 T = TypeVar("T", PersistentVolume, PersistentVolumeClaim)
-#: Receives the volumes and claims in responses.
 OnVolume: TypeAlias = Callable[[PersistentVolume | PersistentVolumeClaim], None]
 
 #: Time for volumes to be bound, from the last write on.
@@ -67,114 +67,121 @@ class VolumeCluster(Protocol):
     def has_pod(self, pod: Pod) -> bool: ...
 
     async def wait_for(
-        self, volumes: PodVolumes, check: Callable[[], bool | str], timeout_ms: int
+        self, names: Collection[tuple[str, str]], check: Callable[[], bool | str], timeout_ms: int
     ) -> bool | str:
-        """Return the result of `check` once it is not False, or False when the time is over."""
+        """Return the result of `check` once it is not False, or False when the time is over.
+
+        `names` are the namespaces and names of the volumes and claims whose changes matter.
+        """
 
 
-class VolumeBinder:
+class VolumeBinder(BindAttempts):
     """Volumes of one pod in the course of its binding."""
 
     def __init__(
         self,
-        pod: Pod,
-        node: str,
-        volumes: PodVolumes,
-        writer: VolumeWriter,
+        placement: Placement,
+        writer: BindingWriter,
+        volume_writer: VolumeWriter,
         cluster: VolumeCluster,
-        on_volume: OnVolume,
+        on_volume: OnVolume = lambda volume: None,
     ) -> None:
-        self._pod = pod
-        self._node = node
-        self._bindings = list(volumes.static_bindings)
-        self._provisions = list(volumes.dynamic_provisions)
-        self._writer = writer
+        """Create a binder; `on_volume` receives the volumes and claims in responses."""
+        super().__init__(placement.pod_info.stored, writer, lambda claim: None, placement.node)
+        self._bindings = list(placement.volumes.static_bindings)
+        self._provisions = list(placement.volumes.dynamic_provisions)
+        self._volume_writer = volume_writer
         self._cluster = cluster
         self._on_volume = on_volume
 
-    @property
-    def volumes(self) -> PodVolumes:
-        """Volumes and claims as the API has them."""
-        return PodVolumes(tuple(self._bindings), tuple(self._provisions))
+    async def write(self) -> BindFailure | None:
+        """Write the chosen volumes and the selected node, in order; the first error ends it.
 
-    async def write(self, calls: RetriedCalls) -> BindFailure | None:
-        """Write the chosen volumes and the selected node, in order; the first error ends it."""
-        for index, binding in enumerate(self._bindings):
+        What an earlier attempt or another pod with the claim has written is not written again.
+        """
+        writer = self._volume_writer
+        for binding in self._bindings:
             volume, claim = binding.volume, binding.claim
-            if _is_written(volume, claim):
+            known = self._cluster.volume(volume.metadata.name)
+            if known is not None and _refers_to(known, claim):
                 continue
-            written = await self._apply(
-                calls,
-                self._writer.bind_volume,
-                (volume, claim),
-                self._writer.read_volume,
-                self._writer.fence_volume,
-                lambda fresh, claim=claim: _is_written(fresh, claim),  # type: ignore[misc]
+            if known is not None and known.metadata.resource_version == volume.metadata.resource_version:
+                volume = known  # without what is assumed
+            write, is_written = partial(writer.bind_volume, claim=claim), partial(_refers_to, claim=claim)
+            failed = await self._apply(volume, write, is_written, writer.read_volume, writer.fence_volume)
+            if failed is not None:
+                return failed
+        for provision in self._provisions:
+            claim = provision.claim
+            requested = self._cluster.volume_claim(*claim.metadata.key)
+            if requested is not None and requested.selected_node == self.node:
+                continue
+            failed = await self._apply(
+                claim,
+                partial(writer.select_node, node=self.node),
+                lambda fresh: fresh.selected_node == self.node,
+                writer.read_volume_claim,
+                writer.fence_volume_claim,
             )
-            if isinstance(written, BindFailure):
-                return written
-            self._bindings[index] = StaticBinding(written, claim)
-        for index, provision in enumerate(self._provisions):
-            if provision.claim.selected_node == self._node and provision.claim.metadata.resource_version:
-                known = self._cluster.volume_claim(*provision.claim.metadata.key)
-                if known is not None and known.selected_node == self._node:
-                    continue  # by an earlier attempt, or for another pod with the claim
-            requested = await self._apply(
-                calls,
-                self._writer.select_node,
-                (provision.claim, self._node),
-                self._writer.read_volume_claim,
-                self._writer.fence_volume_claim,
-                lambda fresh: fresh.selected_node == self._node,
-            )
-            if isinstance(requested, BindFailure):
-                return requested
-            self._provisions[index] = DynamicProvision(requested, provision.capacity)
+            if failed is not None:
+                return failed
         return None
 
     async def _apply(
         self,
-        calls: RetriedCalls,
-        write: Callable[..., Awaitable[T]],
-        args: tuple[Any, ...],
+        target: T,
+        write: Callable[[T], Awaitable[T]],
+        is_written: Callable[[T], bool],
         read: Callable[[T], Awaitable[T | None]],
         fence: Callable[[T], Awaitable[T | None]],
-        is_applied: Callable[[T], bool],
-    ) -> T | BindFailure:
-        """Make a write to the first argument; if its outcome is unknown, read or fence the object."""
-        target: T = args[0]
+    ) -> BindFailure | None:
+        """Make a write; if its outcome is unknown, read or fence the object."""
         try:
-            written = await calls.retry(write, *args)
+            self._on_volume(await self._retry(write, target))
+            return None
         except InputError as error:
-            failed = _failure(str(error), error)
-            if not calls.is_uncertain(error):
+            failed = make_failure(BindStep.VOLUMES, BindError.VOLUMES, error, problem=error)
+            if not self._is_uncertain(error):
                 return failed
-        else:
-            self._on_volume(written)
-            return written
-        fresh = await retry_until_answered(calls.writer, read, target)
+        fresh = await retry_until_answered(self.writer, read, target)
         version = target.metadata.resource_version
-        if fresh is not None and calls.uncertain and fresh.metadata.resource_version == version:
-            fresh = await retry_until_answered(calls.writer, fence, target)
+        if fresh is not None and self._uncertain and fresh.metadata.resource_version == version:
+            fresh = await retry_until_answered(self.writer, fence, target)
         if fresh is None:
             return failed
         self._on_volume(fresh)
-        return fresh if is_applied(fresh) else failed
+        return None if is_written(fresh) else failed
+
+    async def fence(self) -> None:
+        """Fence every volume and claim, so that no write of this binding is applied later."""
+        writer = self._volume_writer
+        for binding in self._bindings:
+            volume = await retry_until_answered(self.writer, writer.fence_volume, binding.volume)
+            if volume is not None:
+                self._on_volume(volume)
+        for provision in self._provisions:
+            claim = await retry_until_answered(self.writer, writer.fence_volume_claim, provision.claim)
+            if claim is not None:
+                self._on_volume(claim)
 
     async def wait_until_bound(self, timeout_ms: int = VOLUME_TIMEOUT_MS) -> BindFailure | None:
         """Wait until every claim is bound; fail if that was given up, or when the time is over."""
-        result = await self._cluster.wait_for(self.volumes, self.check, timeout_ms)
+        names = [binding.volume.metadata.key for binding in self._bindings]
+        names += [binding.claim.metadata.key for binding in self._bindings]
+        names += [provision.claim.metadata.key for provision in self._provisions]
+        result = await self._cluster.wait_for(names, self.check, timeout_ms)
         if result is True:
             return None
-        return _failure(f"binding volumes: {result or 'context deadline exceeded'}")
+        problem = f"binding volumes: {result or 'context deadline exceeded'}"
+        return make_failure(BindStep.VOLUMES, BindError.VOLUMES, None, problem=problem)
 
     def check(self) -> bool | str:
         """Return whether all claims are bound, or why they will not be."""
-        node = self._cluster.node(self._node)
+        node, pod = self._cluster.node(self.node), self.pod
         if node is None:
-            return f'failed to get node "{self._node}": node "{self._node}" not found'
-        if not self._cluster.has_pod(self._pod):
-            return f'pod does not exist any more: pod "{self._pod.metadata.name}" not found'
+            return f'failed to get node "{self.node}": node "{self.node}" not found'
+        if not self._cluster.has_pod(pod):
+            return f'pod does not exist any more: pod "{pod.metadata.name}" not found'
         for binding in self._bindings:
             result = self._check_binding(binding, node)
             if result is not True:
@@ -209,7 +216,7 @@ class VolumeBinder:
             )
         if not fresh.metadata.annotations:
             return f'selectedNode annotation reset for PVC "{fresh.metadata.name}"'
-        if fresh.selected_node != self._node:  # the provisioner could not create the volume
+        if fresh.selected_node != self.node:  # the provisioner could not create the volume
             return f'provisioning failed for PVC "{fresh.metadata.name}"'
         if fresh.spec.volume_name:
             volume = self._cluster.volume(fresh.spec.volume_name)
@@ -219,20 +226,6 @@ class VolumeBinder:
             if problem:
                 return problem
         return fresh.bound
-
-
-class RetriedCalls(Protocol):
-    """Calls of a binding that are repeated until there is a response (`BindTransaction`)."""
-
-    writer: BindingWriter
-
-    @property
-    def uncertain(self) -> bool:
-        """True if a write had no definite response."""
-
-    async def retry(self, call: Callable[..., Awaitable[T]], *args: object) -> T: ...
-
-    def is_uncertain(self, error: InputError) -> bool: ...
 
 
 def find_volume_targets(
@@ -253,21 +246,14 @@ def find_volume_targets(
     return list(found.values())
 
 
-def _is_written(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
+def _refers_to(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
     reference = volume.spec.claim_ref
     return reference is not None and volume.is_bound_to(claim) and reference.uid == claim.metadata.uid
 
 
 def _affinity_problem(volume: PersistentVolume, node: Node) -> str:
-    affinity: NodeSelector | None = volume.required_affinity
-    unnamed = Node(metadata=ObjectMeta(labels=node.metadata.labels))
-    matches = True if affinity is None else selector_matches(affinity, unnamed)
-    if matches is True:
+    affinity = volume.required_affinity
+    if affinity is None or is_reachable(affinity, node):
         return ""
     name, where = volume.metadata.name, node.metadata.name
-    why = "no matching NodeSelectorTerms" if matches is False else matches
-    return f'pv "{name}" node affinity doesn\'t match node "{where}": {why}'
-
-
-def _failure(error: str, cause: InputError | None = None) -> BindFailure:
-    return BindFailure(BindStep.VOLUMES, format_bind_error(BindError.VOLUMES, error=error), cause=cause)
+    return f'pv "{name}" node affinity doesn\'t match node "{where}": no matching NodeSelectorTerms'

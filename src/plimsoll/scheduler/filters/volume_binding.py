@@ -1,4 +1,4 @@
-"""VolumeBinding: nodes from which a pod's volumes are reachable, or on which they can be bound or provisioned.
+"""VolumeBinding: nodes from which a pod's volumes are reachable, or for which there can be volumes.
 
 Every PersistentVolumeClaim must exist and belong to the pod if it was generated for it. For a bound claim the
 node must match the volume's node affinity. Claims with immediate binding are left to the volume controller.
@@ -112,9 +112,8 @@ class VolumeBindingFilter(VolumeQueueingHint, Filter):
     """Filter by the volumes of a pod."""
 
     rule = Rule.VOLUME_BINDING
-    #: DIFF: a pod is woken when a driver no longer publishes its capacity. kube-scheduler wakes only pods with
-    #: inline volumes of the driver, which need no capacity
-    #: (test_a_driver_that_no_longer_publishes_capacity_wakes_pods).
+    #: DIFF: a pod is woken when a driver no longer publishes its capacity; kube-scheduler wakes only pods
+    #: with inline volumes of the driver (test_a_driver_that_no_longer_publishes_capacity_wakes_pods).
     events = STORAGE_EVENTS | {
         EventKind.NODE_ADDED,
         NodeUpdate.LABELS,
@@ -249,7 +248,7 @@ class VolumeBindingFilter(VolumeQueueingHint, Filter):
             name = self._provisioned[0].selected_node or ""
             rejected, row = np.ones(size, dtype=np.bool_), self.snapshot.row_of(name)
             found = [(_no_volume(self._provisioned[0]), rejected)]
-            rows = [] if row is None else [row]
+            rows = set() if row is None else {row}
         else:
             found, rows = self._provisioning_rejections(), self._rows_with_volumes()
         by_reason = {(reason.message, reason.facts["claim"]): (reason, mask) for reason, mask in found}

@@ -12,7 +12,12 @@ from collections.abc import Callable, Container, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from plimsoll.api.label_selection import CompiledLabelSelector, SelectorProblem, compile_label_selector
+from plimsoll.api.label_selection import (
+    MATCH_EVERYTHING,
+    CompiledLabelSelector,
+    SelectorProblem,
+    compile_label_selector,
+)
 from plimsoll.api.storage import AVAILABLE, PersistentVolume, PersistentVolumeClaim
 
 #: Returns whether a volume is reachable from the node in question.
@@ -45,11 +50,12 @@ def find_matching_volumes(
     claim: PersistentVolumeClaim, volumes: Iterable[PersistentVolume]
 ) -> MatchingVolumes | SelectorProblem:
     """Return the volumes of the claim's class that match it, or the error in its selector."""
-    selector: CompiledLabelSelector | SelectorProblem | None = None
+    selector: CompiledLabelSelector = MATCH_EVERYTHING
     if claim.spec.selector is not None:
-        selector = compile_label_selector(claim.spec.selector)
-        if isinstance(selector, SelectorProblem):
-            return selector
+        compiled = compile_label_selector(claim.spec.selector)
+        if isinstance(compiled, SelectorProblem):
+            return compiled
+        selector = compiled
     size, mode, modes = claim.size, claim.volume_mode, {*claim.spec.access_modes}
     storage_class, attributes_class = claim.storage_class, claim.spec.volume_attributes_class_name or ""
     prebound: list[PersistentVolume] = []
@@ -70,7 +76,7 @@ def find_matching_volumes(
             volume.status.phase == AVAILABLE
             and volume.storage_class == storage_class
             and modes.issubset(volume.spec.access_modes)
-            and (selector is None or selector.matches(volume.metadata.labels))
+            and selector.matches(volume.metadata.labels)
         ):
             available.append(volume)
     prebound.sort(key=lambda volume: volume.metadata.name)

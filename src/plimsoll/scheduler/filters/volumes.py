@@ -80,6 +80,13 @@ def find_claim(pod: Pod, claim: VolumeClaim, snapshot: Snapshot) -> PersistentVo
     return None if found is None else snapshot.assumed_volumes.claim(found)
 
 
+def find_claims(pod: Pod, snapshot: Snapshot) -> list[PersistentVolumeClaim]:
+    """Return the existing claims of a pod as the API has them."""
+    names = claim_names(pod) if pod.spec.volumes else ()
+    found = (snapshot.find(PersistentVolumeClaim, pod.metadata.namespace, name) for name in names)
+    return [claim for claim in found if claim is not None]
+
+
 def find_volume(name: str, snapshot: Snapshot) -> PersistentVolume | None:
     return snapshot.find(PersistentVolume, "", name)
 

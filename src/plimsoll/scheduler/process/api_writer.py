@@ -8,7 +8,7 @@ repeats it if necessary.
 Fencing: an annotation with a new value gives an object a new resourceVersion, so that every conditional write
 sent before is refused, however late it arrives.
 
-Charges of claims are written by `charge_writer.py`.
+Charges of claims are written by `charge_writer.py`, volumes by `volume_writer.py`.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ from plimsoll.scheduler.binding.binding_conditions import has_binding_conditions
 from plimsoll.scheduler.binding.writer import FINALIZER
 from plimsoll.scheduler.process.charge_writer import ChargeForm, ChargeWriter
 from plimsoll.scheduler.process.claim_waiters import ClaimWaiters
+from plimsoll.scheduler.process.volume_writer import VolumeApiWriter
 
 LOG = logging.getLogger("plimsoll.scheduler")
 
@@ -83,6 +84,8 @@ class ApiWriter:
         self._new_id = new_id
         self._reads_new_form = reads_new_form
         self._charges = ChargeWriter(charge_form, self._patch_pod_status)
+        #: Writer of volumes and volume claims.
+        self.volumes = VolumeApiWriter(self._call, FENCE_KEY, new_id)
         self.claim_waiters = claim_waiters or ClaimWaiters(self.read_claim, now=now)
 
     # -- claims

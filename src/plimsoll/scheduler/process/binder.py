@@ -21,6 +21,7 @@ from plimsoll.errors import LeaseLostError
 from plimsoll.scheduler.binding.attempts import OnClaim
 from plimsoll.scheduler.binding.bind import bind_pod
 from plimsoll.scheduler.binding.result import BindFailure, BindPoint, BindStep, BindSuccess
+from plimsoll.scheduler.binding.volumes import VolumeBinder
 from plimsoll.scheduler.binding.writer import BindingWriter, retry_until_answered
 from plimsoll.scheduler.extended_resources import is_in_memory
 from plimsoll.scheduler.result import Placement
@@ -43,10 +44,13 @@ class PodBinder:
         find_conflict: Callable[[str, Sequence[ResourceClaim]], str] = lambda node, claims: "",
         on_point: OnPoint = lambda placement, point, seconds, failed: None,
         limit: int = 128,
+        make_volume_binder: Callable[[Placement], VolumeBinder] | None = None,
+        count_waiting: Callable[[], int] = lambda: 0,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         """Create a binder; `find_conflict` returns a device on the node that other claims also hold, or
-        "". `on_point` receives the duration of each extension point.
+        "". `on_point` receives the duration of each extension point. `count_waiting` returns the number of
+        bindings that wait for their volumes; these do not count for the limit.
         """
         self._writer = writer
         self._on_claim = on_claim
@@ -55,6 +59,8 @@ class PodBinder:
         self._on_point = on_point
         self._clock = clock
         self._limit = max(1, limit)
+        self._make_volume_binder = make_volume_binder
+        self._count_waiting = count_waiting
         self._queued: deque[Placement] = deque()
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -65,7 +71,7 @@ class PodBinder:
     @property
     def is_full(self) -> bool:
         """True if one more binding would be queued."""
-        return len(self._tasks) >= self._limit
+        return len(self._tasks) - self._count_waiting() >= self._limit
 
     def start(self, placement: Placement) -> None:
         """Bind a placement as soon as the limit allows."""
@@ -92,6 +98,7 @@ class PodBinder:
         """Bind one placement, then queued ones."""
         while True:
             result: BindSuccess | BindFailure
+            volumes = self._volume_binder(placement)
             try:
                 result = await bind_pod(
                     placement,
@@ -99,17 +106,25 @@ class PodBinder:
                     self._on_claim,
                     find_conflict=partial(self._find_conflict, placement.node),
                     timeout_ms=placement.pod_info.profile.binding_timeout_ms,
+                    volumes=volumes,
                     on_point=self._measure(placement),
                 )
             except LeaseLostError:
                 return  # the next leader resumes it
             except Exception as error:  # the pod must not be lost
                 LOG.exception("binding %s failed", placement.pod_info.key)
+                if volumes is not None:
+                    await volumes.fence()
                 result = await self._fence_after_error(placement, error)
             self._done(placement, result)
             if not self._queued:
                 return
             placement = self._queued.popleft()
+
+    def _volume_binder(self, placement: Placement) -> VolumeBinder | None:
+        if not placement.volumes or self._make_volume_binder is None:
+            return None
+        return self._make_volume_binder(placement)
 
     def _measure(self, placement: Placement) -> Callable[[BindPoint, BindFailure | None], None]:
         """Return a receiver of the points of one binding, which measures the time between them."""

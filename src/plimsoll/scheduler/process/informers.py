@@ -129,8 +129,8 @@ class SchedulerInformers:
         #: Called with the key of a pod that leaves the queue, and with every changed claim and volume.
         self.on_pod_left: Callable[[str], None] = lambda key: None
         self.on_claim_changed: Callable[[ResourceClaim], None] = lambda claim: None
-        self.on_volume_changed: Callable[[PersistentVolume | PersistentVolumeClaim], None] = (
-            lambda volume: None
+        self.on_volume_changed: Callable[[PersistentVolume | PersistentVolumeClaim], None] = lambda volume: (
+            None
         )
         #: Called when a pod is queued, with the event; and when an event moves pods, with their number and
         #: how many of them are in backoff.

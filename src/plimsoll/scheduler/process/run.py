@@ -23,6 +23,7 @@ from uuid import uuid4
 
 from plimsoll.api.core import Pod
 from plimsoll.api.resource import ResourceClaim
+from plimsoll.api.storage import PersistentVolume, PersistentVolumeClaim
 from plimsoll.client import Client, ClientConfig
 from plimsoll.client.leader_election import Election
 from plimsoll.common.addresses import read_address
@@ -31,6 +32,8 @@ from plimsoll.common.structured_log import log_event, set_up_logging
 from plimsoll.common.tasks import at_most, cancel_tasks, run_until, stop_on_signals
 from plimsoll.errors import LeaseLostError
 from plimsoll.scheduler.binding.device_check import find_device_conflict
+from plimsoll.scheduler.binding.volumes import VolumeBinder
+from plimsoll.scheduler.filters.volumes import find_claims
 from plimsoll.scheduler.process.api_writer import ApiWriter
 from plimsoll.scheduler.process.binder import OnFinished, PodBinder
 from plimsoll.scheduler.process.charge_writer import ChargeForm
@@ -42,6 +45,8 @@ from plimsoll.scheduler.process.failure_handler import FailureHandler
 from plimsoll.scheduler.process.loop import SchedulingLoop
 from plimsoll.scheduler.process.plugin_timer import record_binding
 from plimsoll.scheduler.process.takeover import recover_bindings, take_over
+from plimsoll.scheduler.process.volume_waiters import VolumeWaiters
+from plimsoll.scheduler.result import Placement
 
 LOG = logging.getLogger("plimsoll.scheduler")
 
@@ -83,6 +88,10 @@ class SchedulerProcess:
         self.context.informers.on_claim_changed = self.writer.claim_waiters.notify
         creates = self.context.metrics.claim_creates
         self.writer.on_claim_creation = lambda succeeded: creates.add("success" if succeeded else "failure")
+        self.volume_waiters = VolumeWaiters(
+            self.context.snapshot, self.context.informers.find_pod, changed=self.context.wake_event.set
+        )
+        self.context.informers.on_volume_changed = self.volume_waiters.notify
         self.loop: SchedulingLoop | None = None
         #: Whether the next leader need not fence: no write is in flight, of ours or of our predecessor.
         self._all_writes_ended = True
@@ -192,6 +201,8 @@ class SchedulerProcess:
             self.writer,
             self._is_responsible,
             self._on_claim_written,
+            find_volume_claims=partial(find_claims, snapshot=self.context.snapshot),
+            on_volume_claim=self._on_volume_written,
             refresh=election is not None,
             fence=election is None or not election.was_released,
         )
@@ -223,13 +234,25 @@ class SchedulerProcess:
             find_conflict=partial(find_device_conflict, self.context.snapshot),
             on_point=partial(record_binding, self.context.metrics),
             limit=self.settings.binds,
+            make_volume_binder=self._make_volume_binder,
+            count_waiting=self.volume_waiters.__len__,
         )
+
+    def _make_volume_binder(self, placement: Placement) -> VolumeBinder:
+        writer = self.writer
+        return VolumeBinder(placement, writer, writer.volumes, self.volume_waiters, self._on_volume_written)
 
     def _on_claim_written(self, claim: ResourceClaim) -> None:
         """Update the snapshot from a response, which arrives before the watch event."""
         known = self.context.snapshot.claim(*claim.metadata.key)
         if known is not None and known.metadata.uid == claim.metadata.uid:
             self.context.snapshot.set(claim)
+
+    def _on_volume_written(self, volume: PersistentVolume | PersistentVolumeClaim) -> None:
+        """Update the snapshot from a response, which arrives before the watch event."""
+        known = self.context.snapshot.find(type(volume), *volume.metadata.key)
+        if known is not None and known.metadata.uid == volume.metadata.uid:
+            self.context.snapshot.set(volume)
 
     # -- supporting tasks
 

@@ -22,16 +22,18 @@ from typing import TypeVar
 from plimsoll.api.core import Pod
 from plimsoll.api.meta import ObjectMeta
 from plimsoll.api.resource import ResourceClaim, ResourceClaimConsumerReference
+from plimsoll.api.storage import PersistentVolumeClaim
 from plimsoll.common.structured_log import log_event
 from plimsoll.errors import ApiError
 from plimsoll.scheduler.binding.recovery import StaleReservation, find_fence_targets, plan_recovery
+from plimsoll.scheduler.binding.volumes import find_volume_targets
 from plimsoll.scheduler.binding.writer import retry_until_answered
 from plimsoll.scheduler.process.api_writer import ApiWriter
 from plimsoll.scheduler.process.informers import SchedulerInformers
 
 LOG = logging.getLogger("plimsoll.scheduler")
 
-T = TypeVar("T", Pod, ResourceClaim)
+T = TypeVar("T", Pod, ResourceClaim, PersistentVolumeClaim)
 
 #: Objects fenced concurrently.
 _CONCURRENCY = 32
@@ -44,6 +46,8 @@ async def take_over(
     is_responsible: Callable[[Pod], bool],
     on_claim: Callable[[ResourceClaim], None],
     *,
+    find_volume_claims: Callable[[Pod], Sequence[PersistentVolumeClaim]] = lambda pod: (),
+    on_volume_claim: Callable[[PersistentVolumeClaim], None] = lambda claim: None,
     refresh: bool = True,
     fence: bool = True,
 ) -> None:
@@ -55,8 +59,9 @@ async def take_over(
         await informers.refresh_allocations()
     if not fence:
         return
-    targets = find_fence_targets(claims(), [pod for pod in informers.pods() if is_responsible(pod)])
-    if not targets:
+    pods = [pod for pod in informers.pods() if is_responsible(pod)]
+    targets, volume_claims = find_fence_targets(claims(), pods), find_volume_targets(pods, find_volume_claims)
+    if not targets and not volume_claims:
         return
 
     def on_pod(old: Pod, new: Pod | None) -> None:
@@ -67,16 +72,24 @@ async def take_over(
         if new is not None:
             on_claim(new)
 
+    def on_fenced_volume_claim(old: PersistentVolumeClaim, new: PersistentVolumeClaim | None) -> None:
+        if new is not None:
+            on_volume_claim(new)
+
     limit = asyncio.Semaphore(_CONCURRENCY)
     try:
         async with asyncio.TaskGroup() as group:
             for claim in targets.claims:
                 group.create_task(_fence(writer, writer.fence_claim, claim, on_fenced_claim, limit))
+            fence_volume_claim = writer.volumes.fence_volume_claim
+            for each in volume_claims:
+                group.create_task(_fence(writer, fence_volume_claim, each, on_fenced_volume_claim, limit))
             for pod in targets.pods:
                 group.create_task(_fence(writer, writer.fence_pod, pod, on_pod, limit))
     except ExceptionGroup as several:
         raise several.exceptions[0] from None  # the lease was lost: all have this cause
-    log_event(LOG, "fenced", claims=len(targets.claims), pods=len(targets.pods))
+    counts = {"claims": len(targets.claims), "pods": len(targets.pods)}
+    log_event(LOG, "fenced", **counts, volume_claims=len(volume_claims) or None)
 
 
 async def _fence(

@@ -237,16 +237,13 @@ class Snapshot:
     def confirm(self, key: str) -> None:
         """Drop the record of a placement that has been written; the objects have it now."""
         self._unconfirmed.pop(key, None)
-<<<<<<< HEAD
+        self.assumed_volumes.release(key)
         if key not in self._pods:
             self._release_uncreated(key)
 
     def _release_uncreated(self, key: str) -> None:
         """Release the devices of a pod's extended resources, if its claim was never seen allocated."""
         self._on_devices_released(self._allocations.forget(in_memory_uid(key), key, None))
-=======
-        self.assumed_volumes.release(key)
->>>>>>> 82c223d3 (scheduler: choose volumes for claims that wait for their first consumer)
 
     # -- nodes
 

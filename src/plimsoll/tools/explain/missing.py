@@ -22,9 +22,7 @@ _VOLUMES = {
     VolumeBindingMessage.CLAIM_LOST: 'restore volume "{volume}" of claim "{claim}", or use another claim',
     VolumeBindingMessage.CLAIM_DELETED: 'wait until claim "{claim}" is deleted, then recreate it',
     VolumeBindingMessage.CLAIM_NOT_OWNED: "delete claim {claim}: it was created for another pod",
-    VolumeBindingMessage.CLAIM_WAITS_FOR_CONSUMER: (
-        'let kube-scheduler schedule the pod, or bind claim "{claim}" manually'
-    ),
+    VolumeBindingMessage.INVALID_SELECTOR: "recreate claim {claim} with a valid selector",
     VolumeZoneMessage.VOLUME_MISSING: 'restore PersistentVolume "{volume}", or use another claim',
     VolumeBindingMessage.CLASS_WITHOUT_BINDING_MODE: (
         'set volumeBindingMode of StorageClass "{storage_class}"'
