@@ -12,7 +12,10 @@ from plimsoll.api.meta import ObjectMeta
 from plimsoll.api.policy import PodDisruptionBudget
 from plimsoll.api.resource import DeviceTaintRule
 from plimsoll.api.storage import (
+    CSIDriver,
+    CSIDriverSpec,
     CSINode,
+    CSIStorageCapacity,
     PersistentVolume,
     PersistentVolumeClaim,
     StorageClass,
@@ -50,6 +53,7 @@ from tests.build import (
     pod,
     resource_slice,
 )
+from tests.unit.scheduler.filters.volume_objects import csi_driver, storage_capacity, storage_class
 from tests.unit.scheduler.queue.naive_queue import can_help
 from tests.unit.scheduler.snapshots import pod_info_of, snapshot_of
 
@@ -153,6 +157,8 @@ def test_changes_that_are_not_events(old: Any, new: Any) -> None:
         (None, PersistentVolume(), EventKind.VOLUME_CHANGED, ""),
         (None, StorageClass(), EventKind.STORAGE_CLASS_CHANGED, ""),
         (None, CSINode(), EventKind.CSI_NODE_CHANGED, ""),
+        (CSIDriver(), CSIDriver(spec=CSIDriverSpec(storage_capacity=True)), EventKind.CSI_DRIVER_CHANGED, ""),
+        (None, CSIStorageCapacity(), EventKind.STORAGE_CAPACITY_CHANGED, ""),
         (VolumeAttachment(), None, EventKind.VOLUME_DETACHED, ""),
     ],
 )  # fmt: skip
@@ -374,6 +380,38 @@ def test_volumes() -> None:
     assert asked(happened(VolumeAttachment(), None)) == {Rule.VOLUME_LIMITS}
     assert asked(happened(pod("g", node="n"), None)) == set()
     assert asked(happened(pod("g", node="n", volumes=volumes), None)) == VOLUMES - {Rule.VOLUME_ZONE}
+
+
+def test_volume_binding_waits_for_changes_that_matter() -> None:
+    waiting = pod("p", volumes=[{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}])
+
+    def helps_binding(old: Any, new: Any) -> bool:
+        event = happened(old, new)
+        return can_help(event, Rule.VOLUME_BINDING, waiting)
+
+    east = storage_class("k", "WaitForFirstConsumer", zone=("east",))
+    assert helps_binding(storage_class("k", "WaitForFirstConsumer"), east)
+    assert not helps_binding(east, storage_class("k", "WaitForFirstConsumer", "other", zone=("east",)))
+    before = storage_capacity("c", "k", "10Gi", topology={})
+    assert helps_binding(None, before)
+    assert helps_binding(before, storage_capacity("c", "k", "11Gi", topology={}))
+    assert helps_binding(storage_capacity("c", "k", None, topology={}), before)
+    assert not helps_binding(before, storage_capacity("c", "k", "9Gi", topology={}))
+    assert not helps_binding(before, storage_capacity("c", "k", "11Gi", largest="9Gi", topology={}))
+    plugins = {"storage.alpha.kubernetes.io/migrated-plugins": "kubernetes.io/gce-pd"}
+    migrated = CSINode(metadata=ObjectMeta(name="n", annotations=plugins))
+    assert helps_binding(CSINode(metadata=ObjectMeta(name="n")), migrated)
+    assert not helps_binding(
+        migrated, CSINode(metadata=ObjectMeta(name="n", annotations=plugins, labels={"a": "b"}))
+    )
+
+
+def test_a_driver_that_no_longer_publishes_capacity_wakes_pods() -> None:
+    waiting = pod("p", volumes=[{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}])
+    for old, new, expected in ((True, None, True), (True, False, True), (None, True, False)):
+        event = happened(csi_driver(capacity=old), csi_driver(capacity=new))
+        assert can_help(event, Rule.VOLUME_BINDING, waiting) is expected
+    assert not can_help(happened(None, csi_driver()), Rule.VOLUME_BINDING, waiting)
 
 
 def test_every_event_kind_is_declared_by_a_rule() -> None:

@@ -10,7 +10,10 @@ from plimsoll.api.core import Namespace
 from plimsoll.api.meta import ObjectMeta
 from plimsoll.api.resource import DeviceTaintRule
 from plimsoll.api.storage import (
+    CSIDriver,
+    CSIDriverSpec,
     CSINode,
+    CSIStorageCapacity,
     PersistentVolume,
     PersistentVolumeClaim,
     StorageClass,
@@ -51,6 +54,8 @@ CHANGES: list[tuple[Any, Any]] = [
     (None, PersistentVolume()),
     (None, StorageClass()),
     (None, CSINode()),
+    (CSIDriver(spec=CSIDriverSpec(storage_capacity=True)), CSIDriver()),
+    (None, CSIStorageCapacity()),
     (VolumeAttachment(), None),
 ]
 

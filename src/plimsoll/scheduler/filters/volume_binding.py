@@ -48,7 +48,7 @@ from plimsoll.scheduler.filters.volumes import (
     volume_claims,
 )
 from plimsoll.scheduler.pod_info import PodInfo
-from plimsoll.scheduler.reasons import NodeReason, ReasonMessage, Rule
+from plimsoll.scheduler.reasons import NodeReason, ReasonCounts, ReasonMessage, Rule
 from plimsoll.scheduler.result import NO_VOLUMES, DynamicProvision, PodVolumes, StaticBinding
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
 
@@ -225,8 +225,11 @@ class VolumeBindingFilter(VolumeQueueingHint, Filter):
         return mask
 
     def count_reasons(self, removed: Mask) -> Sequence[tuple[NodeReason, int]]:
-        counts = [(reason, int(np.count_nonzero(removed & mask))) for reason, mask in self._rejections]
-        return [(reason, count) for reason, count in counts if count]
+        counts = ReasonCounts()
+        for reason, mask in self._rejections:
+            if number := int(np.count_nonzero(removed & mask)):
+                counts.add(reason, number)
+        return counts.items()
 
     def resolvable_nodes(self, removed: Mask) -> Mask:
         return np.zeros_like(removed)

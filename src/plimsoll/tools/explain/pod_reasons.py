@@ -28,6 +28,7 @@ from plimsoll.tools.explain.node_reasons import requirement_text
 from plimsoll.tools.explain.pod_view import PodView, RuleExplainer
 from plimsoll.tools.explain.text import StatementKind, join_names
 from plimsoll.tools.explain.tree import Statement
+from plimsoll.tools.explain.volume_reasons import explain_unbound
 
 #: Pods listed by name.
 MAX_NAMED = 3
@@ -67,15 +68,20 @@ class VolumeExplainer(RuleExplainer):
         return tuple(self._describe_reason(row))
 
     def _describe_reason(self, row: int) -> Iterator[Statement]:
-        message = self.rule.filter_node(row)[0].message
+        reasons = self.rule.filter_node(row)
+        message = reasons[0].message
         if message is VolumeRestrictionsMessage.DISK_IN_USE:
             yield Statement(StatementKind.DISK)
         if message is NodeVolumeLimitsMessage.TOO_MANY_VOLUMES:
             yield Statement(StatementKind.VOLUME_COUNT)
         pod, snapshot = self.view.pod, self.view.snapshot
-        for used in volume_claims(pod):
+        unbound = {str(reason.facts.get("claim", "")): reason.message for reason in reasons}
+        for used in dict.fromkeys(volume_claims(pod)):
             claim = find_claim(pod, used, snapshot)
             if claim is None:
+                continue
+            if used.name in unbound:
+                yield explain_unbound(claim, unbound[used.name], self.view.node(row), snapshot)
                 continue
             if message is VolumeRestrictionsMessage.VOLUME_IN_USE:
                 yield from self._users(used.name)

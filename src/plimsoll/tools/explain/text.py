@@ -38,6 +38,7 @@ class StatementKind(Enum):
     NO_TERM = "the required node affinity has no term that can match"
     PORT = "host port {port} is in use by pod {pod}"
     VOLUME = "volume {volume} of claim {claim} can be reached only from nodes with {wanted}"
+    VOLUME_UNBOUND = "claim {claim} ({size}, class {storage_class}) is not bound: {why}"
     VOLUME_USED = "claim {claim} is used by pod {pod} on node {node}"
     DISK = "a disk of the pod is mounted by another pod on the node"
     VOLUME_COUNT = "no more volumes of its drivers can be attached to the node"

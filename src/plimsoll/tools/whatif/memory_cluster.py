@@ -34,6 +34,7 @@ from plimsoll.tools.whatif import lifecycle
 from plimsoll.tools.whatif.changes import ChangeLog, ChangeMark
 from plimsoll.tools.whatif.manifests import CREATION_TIME, PriorityClassInfo
 from plimsoll.tools.whatif.outcome import EvictedPod, EvictionReason
+from plimsoll.tools.whatif.volumes import bind_volumes, generate_volume_claims
 
 _NOW = parse_time(CREATION_TIME) or 0.0
 
@@ -108,6 +109,8 @@ class MemoryCluster:
         pod, claims = lifecycle.make_claims(pod, partial(self.find_template, pod.metadata.namespace))
         for claim in claims:
             self.changes.set(claim)
+        for volume_claim in generate_volume_claims(pod, self.cluster_state.snapshot):
+            self.changes.set(volume_claim)
         self.changes.set(pod)
 
     def schedule_pod(
@@ -122,6 +125,9 @@ class MemoryCluster:
         pod, claims = lifecycle.bind(placement, self.cluster_state.profile)
         for claim in claims:
             self.changes.set(claim)
+        snapshot = self.cluster_state.snapshot
+        for volume in bind_volumes(placement.volumes, snapshot.node(placement.row), snapshot.find):
+            self.changes.set(volume)
         self.changes.set(pod)
         self.cluster_state.snapshot.next_start_row = placement.row + 1
 

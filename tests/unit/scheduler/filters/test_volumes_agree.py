@@ -22,7 +22,10 @@ from tests.unit.scheduler.filters.volume_objects import (
     DRIVER,
     attachment,
     claim,
+    csi_driver,
     csi_node,
+    static_volume,
+    storage_capacity,
     storage_class,
     using,
     volume,
@@ -37,7 +40,10 @@ ZONE = "topology.kubernetes.io/zone"
 few = st.integers(0, 2)
 
 nodes = st.builds(
-    lambda name, zone, other: node(name, labels={k: v for k, v in ((ZONE, zone), ("zone", other)) if v}),
+    lambda name, zone, other: node(
+        name,
+        labels={k: v for k, v in ((ZONE, zone), ("zone", other), ("kubernetes.io/hostname", name)) if v},
+    ),
     st.sampled_from(NODES), st.sampled_from(("", "z1", "z2")), st.sampled_from(("", "z1")),
 )  # fmt: skip
 claims = st.builds(
@@ -82,6 +88,31 @@ def volumes_of(*names: str) -> st.SearchStrategy[Any]:
 
 volumes = volumes_of(*VOLUMES)
 classes = st.builds(storage_class, st.just("k"), provisioner=st.sampled_from((DRIVER, "none.example.com")))
+#: Claims that wait for their first consumer, and what decides where they find a volume.
+waiting = st.builds(
+    lambda name, size, chosen: claim(name, storage_class="w", size=size, selected_node=chosen),
+    st.sampled_from(CLAIMS[:3]), st.sampled_from(("", "1Gi", "5Gi")), st.sampled_from(("", "", "a")),
+)  # fmt: skip
+waiting_volumes = st.builds(
+    lambda name, size, host, own: static_volume(
+        name, size, "w", host=host, claimed_by=claim(own) if own else None
+    ),
+    st.sampled_from(("w0", "w1", "w2")), st.sampled_from(("1Gi", "5Gi")), st.sampled_from(("", *NODES)),
+    st.sampled_from(("", "", "c0")),
+)  # fmt: skip
+waiting_classes = st.builds(
+    lambda provisioner, zones: storage_class(
+        "w", "WaitForFirstConsumer", provisioner, **({"zone": zones} if zones else {})
+    ),
+    st.sampled_from((DRIVER, "kubernetes.io/no-provisioner")), st.sampled_from(((), ("z1",))),
+)  # fmt: skip
+capacities = st.builds(
+    lambda name, size, largest, labels: storage_capacity(name, "w", size, largest=largest, topology=labels),
+    st.sampled_from(("x", "y")), st.sampled_from((None, "2Gi", "9Gi")), st.sampled_from((None, "2Gi")),
+    st.sampled_from((None, {}, {"zone": "z1"}, {"kubernetes.io/hostname": "b"})),
+)  # fmt: skip
+drivers = st.builds(csi_driver, st.just(DRIVER), st.sampled_from((None, True)))
+storage = st.one_of(waiting, waiting_volumes, waiting_classes, capacities, drivers)
 limits = st.builds(lambda name, most: csi_node(name, disk_example_com=most), st.sampled_from(NODES), few)
 attachments = st.builds(
     attachment, st.sampled_from(("x", "y")), st.sampled_from(NODES), st.sampled_from(VOLUMES)
@@ -151,6 +182,33 @@ def test_bulk_and_pointwise_agree(kind: type[Filter], first: list[Any], then: li
     check(kind, one, snapshot)
     happen(snapshot, then)
     check(kind, one, snapshot)
+
+
+storage_steps = st.lists(
+    st.tuples(st.one_of(storage, storage, nodes), st.sampled_from((True, True, True, False))), max_size=12
+)
+#: A class, claims that wait, and volumes for them.
+storage_basis = st.tuples(
+    *(nodes for _ in range(3)), waiting_classes, *(waiting for _ in range(2)),
+    *(waiting_volumes for _ in range(2)), drivers,
+).map(lambda all: [(each, True) for each in all])  # fmt: skip
+consumers = st.lists(st.sampled_from(CLAIMS[:3]), min_size=1, max_size=3).map(
+    lambda names: pod("p", uid="uid-p", volumes=using(*names))
+)
+
+
+@given(first=storage_basis, then=storage_steps, one=consumers)
+@settings(max_examples=examples(300))
+def test_bulk_and_pointwise_agree_on_claims_that_wait(first: list[Any], then: list[Any], one: Any) -> None:
+    snapshot = Snapshot()
+    for name in NODES:
+        snapshot.set(node(name))
+    for number in range(3):
+        snapshot.set(claim(f"c{number}", storage_class="w", size="1Gi"))
+    happen(snapshot, first)
+    check(VolumeBindingFilter, one, snapshot)
+    happen(snapshot, then)
+    check(VolumeBindingFilter, one, snapshot)
 
 
 @pytest.mark.parametrize("kind", RULES)

@@ -101,6 +101,9 @@ def propose_change(
         return _propose_for_spread(view, pod_info, row)
     if reasons[0].message is InterPodAffinityMessage.AFFINITY:
         return _propose_for_affinity(view, pod_info, row)
+    if reasons[0].message in (VolumeBindingMessage.NO_VOLUME, VolumeBindingMessage.NO_CAPACITY):
+        text = f'make room for a volume of claim "{reasons[0].facts["claim"]}" on node {view.name(row)}'
+        return ProposedChange((FixStep(FixKind.VOLUME, {"text": text}),))
     if reasons[0].message in (VolumeBindingMessage.AFFINITY, VolumeZoneMessage.ZONE):
         return ProposedChange(
             (

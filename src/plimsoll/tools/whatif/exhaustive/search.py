@@ -25,6 +25,7 @@ from plimsoll.scheduler.devices import DynamicResourcesFilter, NodeFit
 from plimsoll.scheduler.devices.exact import DeviceMessage
 from plimsoll.scheduler.extended_resource_index import ExtendedResourceClasses
 from plimsoll.scheduler.filters.node_resources import may_have_claims
+from plimsoll.scheduler.filter_result import FilterResult
 from plimsoll.scheduler.pod_claims import read_pod_info
 from plimsoll.scheduler.pod_info import PodInfo
 from plimsoll.scheduler.reasons import NodeReason, render
@@ -228,7 +229,7 @@ class _PlacementSearch:
             if signature in seen:
                 continue
             seen.add(signature)
-            if self._try_node(pod_info, row, filter_result.devices, rest, skips, row if alike else 0):
+            if self._try_node(pod_info, row, filter_result, rest, skips, row if alike else 0):
                 return True
         return False
 
@@ -236,7 +237,7 @@ class _PlacementSearch:
         self,
         pod_info: PodInfo,
         row: int,
-        devices: DynamicResourcesFilter | None,
+        filter_result: FilterResult,
         rest: tuple[tuple[Pod, ...], ...],
         skips: int,
         first: int,
@@ -244,9 +245,12 @@ class _PlacementSearch:
         cluster, name = self._cluster, pod_info.pod.metadata.key
         if self._step():
             return False
+        devices, volumes = filter_result.devices, filter_result.find_volumes(row)
         if devices is not None and self._is_refused(devices, row):
             return False
         pod_info = pod_info.at_node(self._snapshot.node(row))
+        if volumes:
+            self._unsure = True  # another choice of volumes may leave more for the others
         if not can_list(pod_info, row, self._snapshot):
             self._unsure = True
             return False
@@ -258,7 +262,7 @@ class _PlacementSearch:
                 return False
         for fit in fits:
             mark = cluster.mark()
-            placement = Placement(pod_info, row, node, fit.allocations, fit.charged_claims)
+            placement = Placement(pod_info, row, node, fit.allocations, fit.charged_claims, volumes=volumes)
             cluster.bind(placement)
             self._touched[row] = self._touched.get(row, 0) + 1
             self._placed[name] = ProvenPlacement(node, placement.devices)
