@@ -137,9 +137,7 @@ class VolumeProvisioner:
             patch = {"metadata": done, "spec": {"volumeName": name}}
             at = meta["namespace"]
             await self._client.patch(PERSISTENT_VOLUME_CLAIMS, meta["name"], patch, at)
-            await self._client.patch(
-                PERSISTENT_VOLUME_CLAIMS, meta["name"], bound, at, subresource="status"
-            )
+            await self._client.patch(PERSISTENT_VOLUME_CLAIMS, meta["name"], bound, at, subresource="status")
             return
 
 

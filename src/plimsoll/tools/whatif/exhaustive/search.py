@@ -24,8 +24,8 @@ from plimsoll.scheduler.cycle import run_filters
 from plimsoll.scheduler.devices import DynamicResourcesFilter, NodeFit
 from plimsoll.scheduler.devices.exact import DeviceMessage
 from plimsoll.scheduler.extended_resource_index import ExtendedResourceClasses
-from plimsoll.scheduler.filters.node_resources import may_have_claims
 from plimsoll.scheduler.filter_result import FilterResult
+from plimsoll.scheduler.filters.node_resources import may_have_claims
 from plimsoll.scheduler.pod_claims import read_pod_info
 from plimsoll.scheduler.pod_info import PodInfo
 from plimsoll.scheduler.reasons import NodeReason, render
