@@ -207,6 +207,8 @@ def test_the_scheduler_writes_only_scheduling_objects() -> None:
     role = one(objects(part="scheduler"), "ClusterRole")
     rights = granted(role)
     assert {resource for resource, verb in rights if verb in ("create", "update", "patch", "delete")} == {
+        "persistentvolumeclaims",
+        "persistentvolumes",
         "pods",
         "pods/binding",
         "pods/status",
