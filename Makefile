@@ -46,11 +46,11 @@ types: install-dev
 
 unit: install-dev
 	@sh tests/browser/install.sh
-	$(BIN)/python -m pytest -n $(WORKERS) -m "not slow"
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "not slow"
 
 # Fuzzing for a minute each, and property tests with all their examples.
 test-slow: install-dev
-	PLIMSOLL_TESTS=full $(BIN)/python -m pytest -n $(WORKERS) -m "slow or hypothesis"
+	PLIMSOLL_TESTS=full $(BIN)/python -m pytest -n $(WORKERS) -m "slow or sized or hypothesis"
 
 bench: install-dev
 	for b in $(BENCHES); do $(BIN)/python -m bench.$$b || exit 1; done

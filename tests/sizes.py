@@ -1,12 +1,28 @@
-"""Sizes of property tests: a short form for `make test`, the full one for `make test-slow`."""
+"""Sizes of tests: a short form for `make test`, the full one for `make test-slow`.
+
+Tests that use `part_of` have the marker `sized`, which `make test-slow` selects.
+"""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
+from typing import TypeVar
 
+T = TypeVar("T")
 FULL = os.environ.get("PLIMSOLL_TESTS") == "full"
+#: Part of the full form that the short one tries: one in so many.
+SHORT = 8
 
 
 def examples(count: int) -> int:
     """Return how many examples to try of the number that the full form tries."""
-    return count if FULL else max(count // 4, 8)
+    return count if FULL else max(count // SHORT, 8)
+
+
+def part_of(items: Iterable[T], number: int, each: int = 4) -> list[T]:
+    """Return all items in the full form, and in the short one every fourth (`each`), by the case's number.
+
+    Consecutive cases take different items, so that each item is tried with some of the cases.
+    """
+    return list(items) if FULL else list(items)[number % each :: each]

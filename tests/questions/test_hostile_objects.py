@@ -19,6 +19,7 @@ from plimsoll.tools.cluster_state import ClusterState
 from tests.dumps import big_cluster, make_cluster_state, write_dump
 from tests.questions.asking import COMMANDS, FILE_COMMANDS, ask, steering
 from tests.questions.clusters import NAMES, rich_cluster
+from tests.sizes import part_of
 from tests.unit.tools.dashboard.pages import visiting
 
 Tree = dict[str, Any]
@@ -254,31 +255,32 @@ REFUSED: dict[str, tuple[Change, str]] = {
 }
 
 
+@pytest.mark.sized
 @pytest.mark.parametrize("name", ODD)
 def test_odd_objects_never_crash_a_command(name: str, tmp_path: Path) -> None:
-    trees = rich_cluster()
+    trees, number = rich_cluster(), list(ODD).index(name)
     ODD[name](trees)
     path = write_dump(trees, tmp_path / "dump.json", "json")
-    for words in COMMANDS.values():
+    for words in part_of(COMMANDS.values(), number):
         answer = ask(*words, "-f", path).check()
         assert answer.code in (0, 1), answer
-    for words in FILE_COMMANDS.values():
+    for words in part_of(FILE_COMMANDS.values(), number):
         ask(*words, "-f", path).check()
-    for tree in trees:
+    for tree in part_of((tree for tree in trees if tree["kind"] in ("Pod", "ResourceClaim")), number):
         meta = tree["metadata"]
-        if tree["kind"] in ("Pod", "ResourceClaim"):
-            subject = f"{tree['kind'].lower().removeprefix('resource')}/{meta['namespace']}/{meta['name']}"
-            ask("explain", subject, "-f", path).check()
+        subject = f"{tree['kind'].lower().removeprefix('resource')}/{meta['namespace']}/{meta['name']}"
+        ask("explain", subject, "-f", path).check()
 
 
+@pytest.mark.sized
 @pytest.mark.parametrize("name", REFUSED)
 def test_a_non_object_is_reported(name: str, tmp_path: Path) -> None:
-    change, wanted = REFUSED[name]
+    (change, wanted), number = REFUSED[name], list(REFUSED).index(name)
     trees = rich_cluster()
     change(trees)
     for form in ("json", "yaml"):
         path = write_dump(trees, tmp_path / f"dump.{form}", form)
-        for words in COMMANDS.values():
+        for words in part_of(COMMANDS.values(), number):
             answer = ask(*words, "-f", path).check()
             assert answer.code == 2, answer
             assert str(path) in answer.err

@@ -20,6 +20,7 @@ from plimsoll.api.quantity import ZERO, Quantity
 from tests.dumps import USECASES, usecase_dump, usecase_trees
 from tests.questions.asking import COMMANDS, FILE_COMMANDS, ask
 from tests.scenarios.differences import DEPARTURES
+from tests.sizes import part_of
 
 Tree = dict[str, Any]
 Amounts = dict[str, Quantity]
@@ -62,15 +63,16 @@ def answer(name: str, *words: str) -> Any:
     return json.loads(ask(*words, "-f", usecase_dump(name), "-o", "json").check().out)
 
 
+@pytest.mark.sized
 @pytest.mark.parametrize("name", NAMES)
 def test_no_query_fails(name: str) -> None:
-    path = usecase_dump(name)
+    path, number = usecase_dump(name), NAMES.index(name)
     waiting = [tree for tree in pods_of(name) if not tree["spec"].get("nodeName")]
-    for words in COMMANDS.values():
+    for words in part_of(COMMANDS.values(), number):
         output = ask(*words, "-f", path).check()
         assert output.code in (0, 1), output
         assert output.out, output
-    for words in FILE_COMMANDS.values():
+    for words in part_of(FILE_COMMANDS.values(), number):
         output = ask(*words, "-f", path).check()
         several_nodes = "select one node with --node" in output.err
         # The objects of "validation" are invalid on purpose.
@@ -78,7 +80,7 @@ def test_no_query_fails(name: str) -> None:
     assert ask("explain", "-f", path).code == (1 if waiting else 0)
     for kind in ("top nodes", "policies"):
         assert ask(*COMMANDS[kind], "-f", path).code == 0
-    for tree in pods_of(name):
+    for tree in part_of(pods_of(name), number):
         one = ask(
             "explain", f"{tree['metadata']['namespace']}/{tree['metadata']['name']}", "-f", path
         ).check()

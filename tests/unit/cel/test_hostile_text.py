@@ -189,7 +189,7 @@ def test_deep_call_stacks_do_not_crash() -> None:
     def descend(levels: int) -> bool:
         return compiles(nested, ENVIRONMENTS[0]) if levels == 0 else descend(levels - 1)
 
-    left = sys.getrecursionlimit() - len(inspect.stack())
+    left = sys.getrecursionlimit() - len(inspect.stack(0))
     assert descend(left - 800)
     assert descend(left - 150)
     assert descend(left - 60)
