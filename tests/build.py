@@ -13,6 +13,7 @@ from typing import Any
 from plimsoll.api.codec import convert
 from plimsoll.api.core import Node, Pod
 from plimsoll.api.resource import DeviceClass, ResourceClaim, ResourceSlice
+from plimsoll.api.scheduling import PodGroup
 
 Tree = dict[str, Any]
 DRIVER = "gpu.example.com"
@@ -142,6 +143,28 @@ def pod(
     meta = _metadata(name, namespace, uid, labels=dict(labels or {}), **(metadata or {}))
     tree = {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": full, "status": dict(status or {})}
     return convert(tree, Pod)
+
+
+def pod_group(
+    name: str = "gang", min_count: int = 0, *, topology: str = "", namespace: str = NAMESPACE, **spec: Any
+) -> PodGroup:
+    """Return a PodGroup: a gang with `min_count`, a basic one without; `topology` is a node label."""
+    policy: Tree = {"gang": {"minCount": min_count}} if min_count else {"basic": {}}
+    fields: Tree = {"schedulingPolicy": policy, **{_camel_case(key): value for key, value in spec.items()}}
+    if topology:
+        fields["schedulingConstraints"] = {"topology": [{"key": topology}]}
+    tree = {
+        "apiVersion": "scheduling.k8s.io/v1alpha2",
+        "kind": "PodGroup",
+        "metadata": _metadata(name, namespace),
+        "spec": fields,
+    }
+    return convert(tree, PodGroup)
+
+
+def member(name: str, group: str = "gang", **fields: Any) -> Pod:
+    """Return a pod of a PodGroup; see `pod` for the fields."""
+    return pod(name, schedulingGroup={"podGroupName": group}, **fields)
 
 
 def _camel_case(key: str) -> str:

@@ -75,7 +75,6 @@ DEVICE_TAINT_RULES = _endpoint("devicetaintrules.resource.k8s.io")
 LEASES = _endpoint("leases.coordination.k8s.io")
 PRIORITY_CLASSES = _endpoint("priorityclasses.scheduling.k8s.io")
 POD_GROUPS = _endpoint("podgroups.scheduling.k8s.io")
-WORKLOADS = _endpoint("workloads.scheduling.k8s.io")
 EVENTS_V1 = _endpoint("events.events.k8s.io")
 POD_DISRUPTION_BUDGETS = _endpoint("poddisruptionbudgets.policy")
 

@@ -12,6 +12,7 @@ nodes that each rule excluded, for explanations, or the duration of each plugin,
 from __future__ import annotations
 
 from plimsoll.api.core import Pod
+from plimsoll.ledger.columns import Mask
 from plimsoll.scheduler.devices import DynamicResourcesFilter, NewId
 from plimsoll.scheduler.filter_result import FilterResult
 from plimsoll.scheduler.filters import FILTERS
@@ -55,10 +56,13 @@ def schedule_one(
     new_id: NewId,
     nominations: NominationCheck | None = None,
     observer: CycleObserver | None = None,
+    *,
+    allowed: Mask | None = None,
 ) -> Placement | FitError:
     """Find the best node for a pod and devices for its claims, or return why no node fits.
 
-    Cached results are not used with an observer that needs all steps.
+    With `allowed`, only these rows are considered. Cached results are used neither then nor with an observer
+    that needs all steps.
     """
     pod_info = pod_info.with_profile(settings)
     if observer is not None:
@@ -67,7 +71,7 @@ def schedule_one(
         return FitError(pod_info, len(snapshot), ((STALE_CLAIM, len(snapshot)),))
     cache = snapshot.index(UnschedulableCache)
     # With devices first, allocating a device may make another choice fit.
-    is_cacheable = settings.device_order is DeviceOrder.JOINT
+    is_cacheable = settings.device_order is DeviceOrder.JOINT and allowed is None
     uses_cache = is_cacheable and (observer is None or not observer.needs_all_steps)
     cached = cache.get(pod_info, snapshot) if uses_cache else None
     if cached is not None:
@@ -76,6 +80,8 @@ def schedule_one(
     filter_result = run_filters(pod_info, snapshot, settings, new_id, observer)
     if isinstance(filter_result, NodeReason):
         return FitError(pod_info, len(snapshot), ((filter_result, 0),))
+    if allowed is not None:
+        filter_result.restrict(allowed)
     filter_result.filter_devices()
     if settings.selector_errors is SelectorErrors.PENDING and (error := filter_result.find_selector_error()):
         return FitError(pod_info, len(snapshot), ((error, 1),), is_error=True)

@@ -13,9 +13,10 @@ from enum import Enum
 from typing import Any, TypeAlias
 
 from plimsoll.api.core import Namespace, Node, Pod
-from plimsoll.api.pod_claims import find_requesting_pod, resolve_claim_names, uses_claims
+from plimsoll.api.pod_claims import find_requesting_pod, pod_group_of, resolve_claim_names, uses_claims
 from plimsoll.api.policy import PodDisruptionBudget
 from plimsoll.api.resource import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
+from plimsoll.api.scheduling import PodGroup
 from plimsoll.api.storage import (
     CSIDriver,
     CSINode,
@@ -53,6 +54,7 @@ class EventKind(Enum):
     CSI_DRIVER_CHANGED = "CSIDriverChanged"
     STORAGE_CAPACITY_CHANGED = "StorageCapacityChanged"
     VOLUME_DETACHED = "VolumeDetached"
+    GROUP_CHANGED = "PodGroupChanged"  #: a PodGroup was added or got claims, or a pod was added to it
     OTHER = "Other"  #: an object of any other kind changed
 
 
@@ -173,6 +175,14 @@ class ClusterEvent:
             return [(self.old.metadata.namespace, name) for name in names]
         return []
 
+    @property
+    def group(self) -> tuple[str, str] | None:
+        """Namespace and name of the PodGroup of GROUP_CHANGED."""
+        if self.kind is not EventKind.GROUP_CHANGED:
+            return None
+        namespace, name = self.object.metadata.key
+        return (namespace, pod_group_of(self.object)) if isinstance(self.object, Pod) else (namespace, name)
+
 
 _UPDATED = frozenset({EventKind.NODE_CHANGED, EventKind.POD_UPDATED})
 
@@ -236,6 +246,8 @@ def _classify_pod(old: Pod | None, new: Pod | None, capacity: NodeCapacity | Non
     was, is_now = _occupies_node(old), _occupies_node(new)
     if was and (not is_now or _lost_nomination(old, new)):
         return ClusterEvent(EventKind.POD_DELETED, old, capacity=capacity)
+    if old is None and new is not None and not new.spec.node_name and pod_group_of(new):
+        return ClusterEvent(EventKind.GROUP_CHANGED, new=new)
     if new is None or not is_now or not new.spec.node_name:
         return None
     if old is None or not old.spec.node_name:
@@ -318,6 +330,23 @@ def _claim_view(claim: ResourceClaim) -> tuple[object, ...]:
     )  # fmt: skip
 
 
+# -- pod groups
+
+
+def _classify_group(
+    old: PodGroup | None, new: PodGroup | None, capacity: NodeCapacity | None
+) -> ClusterEvent | None:
+    """Return the event of a new group or of new claims; the spec is immutable, conditions are our own."""
+    if new is None:
+        return None
+    if old is not None and (old.metadata.uid, old.status.resource_claim_statuses) == (
+        new.metadata.uid,
+        new.status.resource_claim_statuses,
+    ):
+        return None
+    return ClusterEvent(EventKind.GROUP_CHANGED, old, new)
+
+
 # -- everything else
 
 
@@ -360,6 +389,7 @@ _CLASSIFIERS: Mapping[type[Any], _Classifier] = {
     DeviceClass: _classifier(EventKind.CLASS_CHANGED),
     ResourceSlice: _classifier(EventKind.SLICE_CHANGED, deleted=True),
     DeviceTaintRule: _classifier(EventKind.TAINT_RULE_CHANGED, deleted=True),
+    PodGroup: _classify_group,
     PersistentVolumeClaim: _classifier(EventKind.VOLUME_CLAIM_CHANGED),
     PersistentVolume: _classifier(EventKind.VOLUME_CHANGED),
     StorageClass: _classifier(EventKind.STORAGE_CLASS_CHANGED),

@@ -27,12 +27,19 @@ class FilterResult:
         self.snapshot = snapshot
         self._observer = observer
         self.feasible: Mask = snapshot.alive.copy()
+        self.nodes = len(snapshot)
         self.devices: DynamicResourcesFilter | None = None
         self._volumes: VolumeBindingFilter | None = None
         self._excluded: list[tuple[Filter, Mask]] = []
         self._before_devices = self.feasible  #: nodes that passed all filters but devices
         self.blocked_by_nomination = False  #: whether capacity reserved for nominated pods excluded a node
         self._excluded_nodes: dict[int, tuple[NodeReason, ...]] = {}
+
+    def restrict(self, allowed: Mask) -> None:
+        """Leave out all other nodes, as if they did not exist."""
+        self.feasible &= allowed
+        self.nodes = int(np.count_nonzero(self.snapshot.alive & allowed))
+        self._excluded = [(rule, removed & allowed) for rule, removed in self._excluded]
 
     def apply(self, rule: Filter) -> None:
         """Exclude the nodes that a filter rejects; devices are left to `filter_devices` and to searches."""
@@ -132,4 +139,4 @@ class FilterResult:
             resolvable[row] = all(reason.resolvable for reason in reasons)
             for reason in reasons:
                 counts.add(reason)
-        return FitError(self.pod_info, len(self.snapshot), tuple(counts.items()), resolvable)
+        return FitError(self.pod_info, self.nodes, tuple(counts.items()), resolvable)

@@ -7,7 +7,10 @@ their order are kube-scheduler's; see KEP-5517 (docs/spec/keps.md), "PreFilter".
 
 from __future__ import annotations
 
+from collections.abc import Container
 from functools import partial
+
+from msgspec.structs import replace
 
 from plimsoll.api.core import Pod
 from plimsoll.api.forms import read_device_class
@@ -52,9 +55,12 @@ PRE_ENQUEUE_REASONS = frozenset(
 
 
 def read_pod_info(
-    pod: Pod, snapshot: Snapshot, profile: SchedulerProfile | None = None
+    pod: Pod, snapshot: Snapshot, profile: SchedulerProfile | None = None, peers: Container[str] = ()
 ) -> PodInfo | NodeReason:
-    """Return a pod with its claims, or the reason why it cannot be scheduled yet."""
+    """Return a pod with its claims, or the reason why it cannot be scheduled yet.
+
+    A claim that is assumed for a pod in `peers` counts as allocated: both are scheduled together.
+    """
     if not snapshot.gates.enabled("DynamicResourceAllocation"):
         return PodInfo(pod, (), snapshot.options, profile)
     claims: tuple[ResourceClaim, ...] = ()
@@ -62,7 +68,7 @@ def read_pod_info(
         found = find_claims(pod, snapshot)
         if isinstance(found, NodeReason):
             return found
-        claims = found
+        claims = tuple(_with_allocation_of(peers, claim, snapshot) for claim in found) if peers else found
     for claim in claims:
         problem = _in_use(claim, pod, snapshot) or _unusable_class(claim, snapshot)
         if problem is not None:
@@ -122,6 +128,22 @@ def find_claims(pod: Pod, snapshot: Snapshot) -> tuple[ResourceClaim, ...] | Nod
             )
         found[name] = claim
     return tuple(found.values())
+
+
+def _with_allocation_of(peers: Container[str], claim: ResourceClaim, snapshot: Snapshot) -> ResourceClaim:
+    """Return a claim with the allocation that is assumed for one of the peers, if there is one."""
+    if claim.status.allocation is not None or snapshot.assumed_by(claim.metadata.uid) not in peers:
+        return claim
+    allocation = snapshot.assumed_allocation(claim.metadata.uid)
+    return replace(claim, status=replace(claim.status, allocation=allocation))
+
+
+def uses_devices(pod: Pod) -> bool:
+    """Return whether a pod may need devices: it has claims, or resources that a DeviceClass may serve."""
+    containers = (*pod.spec.init_containers, *pod.spec.containers)
+    return bool(pod.spec.resource_claims) or any(
+        "/" in name for container in containers for name in container.resources.requests
+    )
 
 
 def _in_use(claim: ResourceClaim, pod: Pod, snapshot: Snapshot) -> NodeReason | None:

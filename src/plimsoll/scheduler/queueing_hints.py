@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from plimsoll.api.core import Pod
+from plimsoll.api.pod_claims import pod_group_of
 from plimsoll.scheduler.devices import DynamicResourcesFilter
 from plimsoll.scheduler.events import ClusterEvent, DeclaredEvent, EventKind
 from plimsoll.scheduler.filters import FILTERS
@@ -27,6 +28,22 @@ class SchedulingGatesHint(QueueingHint):
     pod_fields = frozenset({"scheduling_gates"})
 
 
+class GangSchedulingHint(QueueingHint):
+    """Gang scheduling: a new pod of the group, or the group itself, may complete it."""
+
+    rule = Rule.GANG
+    events = frozenset({EventKind.GROUP_CHANGED})
+    pod_fields = frozenset({"scheduling_group"})
+
+    @classmethod
+    def queueing_hint(cls, event: ClusterEvent, waiting_pod: WaitingPod) -> bool:
+        return event.group == (waiting_pod.namespace, waiting_pod.value(pod_group_of))
+
+    @classmethod
+    def hint_key(cls, pod: Pod) -> object:
+        return pod.metadata.namespace, pod_group_of(pod)
+
+
 class DefaultPreemptionHint(QueueingHint):
     """Preemption: it fails together with filters, which declare the events."""
 
@@ -35,7 +52,12 @@ class DefaultPreemptionHint(QueueingHint):
 
 #: The rules in the order of kube-scheduler's filters.
 RULES: tuple[type[Filter], ...] = (*FILTERS, DynamicResourcesFilter)
-_DECLARATIONS: tuple[type[QueueingHint], ...] = (SchedulingGatesHint, *RULES, DefaultPreemptionHint)
+_DECLARATIONS: tuple[type[QueueingHint], ...] = (
+    SchedulingGatesHint,
+    GangSchedulingHint,
+    *RULES,
+    DefaultPreemptionHint,
+)
 HINTS: Mapping[Rule, type[QueueingHint]] = {hint.rule: hint for hint in _DECLARATIONS}
 #: Events that concern only the pods that refer to the changed object by name.
 NAMED_EVENTS = frozenset({EventKind.CLAIM_CHANGED, EventKind.VOLUME_CLAIM_CHANGED})

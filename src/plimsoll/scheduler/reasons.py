@@ -13,6 +13,7 @@ class Rule(Enum):
     """Scheduling rules; the value is the name of kube-scheduler's plugin, as in metrics and messages."""
 
     SCHEDULING_GATES = "SchedulingGates"
+    GANG = "GangScheduling"
     NODE_NAME = "NodeName"
     UNSCHEDULABLE = "NodeUnschedulable"
     TAINTS = "TaintToleration"

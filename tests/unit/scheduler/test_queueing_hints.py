@@ -181,7 +181,7 @@ def helped(event: ClusterEvent, **fields: Any) -> set[str]:
 
 def test_node_added() -> None:
     added = happened(None, node("n", cpu="4", taints=["t:NoSchedule"], unschedulable=True))
-    everything = {each.name for each in ALL - VOLUMES} - {"SCHEDULING_GATES", "UNSUPPORTED"}
+    everything = {each.name for each in ALL - VOLUMES} - {"SCHEDULING_GATES", "UNSUPPORTED", "GANG"}
     assert helped(added) == everything - {"TAINTS", "UNSCHEDULABLE"}
     assert helped(added, cpu="5") == everything - {"TAINTS", "UNSCHEDULABLE", "RESOURCES"}
     assert helped(added, cpu="5", claims=["c"]) == everything - {"TAINTS", "UNSCHEDULABLE"}

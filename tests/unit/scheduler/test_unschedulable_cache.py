@@ -27,7 +27,7 @@ from plimsoll.scheduler.queueing_hints import HINTS, NAMED_EVENTS
 from plimsoll.scheduler.result import FitError
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
 from plimsoll.scheduler.unschedulable_cache import UNCOUNTED_EVENTS, UnschedulableCache
-from tests.build import claim, device, device_class, node, pod, resource_slice
+from tests.build import claim, device, device_class, node, pod, pod_group, resource_slice
 from tests.unit.scheduler.snapshots import pod_info_of, snapshot_of
 
 ENDING = {"deletionTimestamp": "2026-01-01T00:00:00Z"}
@@ -57,6 +57,7 @@ CHANGES: list[tuple[Any, Any]] = [
     (CSIDriver(spec=CSIDriverSpec(storage_capacity=True)), CSIDriver()),
     (None, CSIStorageCapacity()),
     (VolumeAttachment(), None),
+    (None, pod_group()),
 ]
 
 

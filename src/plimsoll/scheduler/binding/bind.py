@@ -18,7 +18,7 @@ See KEP-5517, "Reserve" to "PreBind Stage", and docs/spec/accounting.md, "Schedu
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 
 from plimsoll.api.core import Pod
@@ -41,6 +41,7 @@ from plimsoll.scheduler.binding.binding_conditions import (
     has_binding_conditions,
 )
 from plimsoll.scheduler.binding.extended_claim import ExtendedClaimSteps
+from plimsoll.scheduler.binding.permit import BindPermit
 from plimsoll.scheduler.binding.pod_conditions import BindError
 from plimsoll.scheduler.binding.result import BindFailure, BindPoint, BindStep, BindSuccess
 from plimsoll.scheduler.binding.volumes import VOLUME_TIMEOUT_MS, VolumeBinder
@@ -64,15 +65,24 @@ async def bind_pod(
     volumes: VolumeBinder | None = None,
     volume_timeout_ms: int = VOLUME_TIMEOUT_MS,
     on_point: OnPoint = lambda point, failed: None,
+    permit: BindPermit | None = None,
 ) -> BindSuccess | BindFailure:
     """Write a placement to the API; on failure undo what was written.
 
     `on_claim` receives every claim in a response, so that the snapshot is current at once; `on_point` is
-    called at the end of each extension point. `volumes` binds the volumes of the pod, if there are any.
+    called at the end of each extension point. `volumes` binds the volumes of the pod, if there are any. With
+    a `permit`, the pod is bound together with others.
     """
     binding = BindTransaction(placement.pod_info.stored, writer, on_claim, placement.node)
-    failed = await _pre_bind(binding, placement, find_conflict, timeout_ms, volumes, volume_timeout_ms)
+    failed = await _permit(permit.await_claims(placement)) if permit is not None else None
+    failed = failed or await _pre_bind(
+        binding, placement, find_conflict, timeout_ms, volumes, volume_timeout_ms
+    )
     on_point(BindPoint.PRE_BIND, failed)
+    if failed is None and permit is not None:
+        failed = await _permit(permit.await_group(placement))
+    elif failed is not None and permit is not None:
+        permit.fail(placement, failed.error)
     if failed is None:
         failed = await binding.bind(placement.node, binding.entries)
         on_point(BindPoint.BIND, failed)
@@ -81,6 +91,11 @@ async def bind_pod(
     settled = await binding.undo()
     on_point(BindPoint.UNRESERVE, None if settled else failed)
     return replace(failed, settled=settled and failed.settled)
+
+
+async def _permit(permission: Awaitable[str]) -> BindFailure | None:
+    error = await permission
+    return BindFailure(BindStep.PERMIT, error) if error else None
 
 
 async def _pre_bind(

@@ -20,6 +20,7 @@ class BindStep(Enum):
     CHARGES = "charges"
     VOLUMES = "volumes"
     CONDITIONS = "conditions"
+    PERMIT = "permit"
     BINDING = "binding"
 
 

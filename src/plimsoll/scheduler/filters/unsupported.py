@@ -2,7 +2,7 @@
 
 A pod with such a field stays pending; it is never scheduled as if the field were not set:
 
-    schedulingGroup (1.36), workloadRef (1.35)      gang scheduling
+    workloadRef                                     gang scheduling of 1.35
     topologySpreadConstraints[]                     an unknown whenUnsatisfiable, nodeAffinityPolicy or
                                                     nodeTaintsPolicy
 
@@ -48,8 +48,6 @@ class UnsupportedFilter(VolumeQueueingHint, Filter):
 def unsupported(pod: Pod) -> NodeReason | None:
     """Return the reason for the first unimplemented field of a pod's spec, if any."""
     spec = pod.spec
-    if spec.scheduling_group is not None:
-        return _reason("spec.schedulingGroup", spec.scheduling_group.pod_group_name or "")
     if spec.workload_ref is not None:
         return _reason("spec.workloadRef", spec.workload_ref.name)
     for index, constraint in enumerate(spec.topology_spread_constraints):

@@ -20,6 +20,7 @@ from plimsoll.common.tasks import start_task
 from plimsoll.errors import LeaseLostError
 from plimsoll.scheduler.binding.attempts import OnClaim
 from plimsoll.scheduler.binding.bind import bind_pod
+from plimsoll.scheduler.binding.permit import BindPermit
 from plimsoll.scheduler.binding.result import BindFailure, BindPoint, BindStep, BindSuccess
 from plimsoll.scheduler.binding.volumes import VolumeBinder
 from plimsoll.scheduler.binding.writer import BindingWriter, retry_until_answered
@@ -73,12 +74,12 @@ class PodBinder:
         """True if one more binding would be queued."""
         return len(self._tasks) - self._count_waiting() >= self._limit
 
-    def start(self, placement: Placement) -> None:
-        """Bind a placement as soon as the limit allows."""
-        if self.is_full:
+    def start(self, placement: Placement, permit: BindPermit | None = None) -> None:
+        """Bind a placement as soon as the limit allows; with a permit at once, because others wait for it."""
+        if self.is_full and permit is None:
             self._queued.append(placement)
             return
-        start_task(self._tasks, self._run(placement))
+        start_task(self._tasks, self._run(placement, permit))
 
     async def drain(self, seconds: float) -> int:
         """Wait for all bindings, at most `seconds`; return how many were cancelled."""
@@ -94,7 +95,7 @@ class PodBinder:
                 await task
         return unfinished
 
-    async def _run(self, placement: Placement) -> None:
+    async def _run(self, placement: Placement, permit: BindPermit | None = None) -> None:
         """Bind one placement, then queued ones."""
         while True:
             result: BindSuccess | BindFailure
@@ -108,18 +109,21 @@ class PodBinder:
                     timeout_ms=placement.pod_info.profile.binding_timeout_ms,
                     volumes=volumes,
                     on_point=self._measure(placement),
+                    permit=permit,
                 )
             except LeaseLostError:
                 return  # the next leader resumes it
             except Exception as error:  # the pod must not be lost
                 LOG.exception("binding %s failed", placement.pod_info.key)
+                if permit is not None:
+                    permit.fail(placement, f"{type(error).__name__}: {error}")
                 if volumes is not None:
                     await volumes.fence()
                 result = await self._fence_after_error(placement, error)
             self._done(placement, result)
             if not self._queued:
                 return
-            placement = self._queued.popleft()
+            placement, permit = self._queued.popleft(), None
 
     def _volume_binder(self, placement: Placement) -> VolumeBinder | None:
         if not placement.volumes or self._make_volume_binder is None:

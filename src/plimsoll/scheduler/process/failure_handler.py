@@ -22,8 +22,10 @@ from typing import Any
 from plimsoll.api.core import Pod
 from plimsoll.api.policy import PodDisruptionBudget
 from plimsoll.api.resource import ResourceClaim
+from plimsoll.api.scheduling import PodGroup
 from plimsoll.api.timestamps import format_time
 from plimsoll.client.client import Client
+from plimsoll.client.endpoints import POD_GROUPS
 from plimsoll.common.structured_log import log_event
 from plimsoll.common.tasks import start_task
 from plimsoll.errors import ApiError, LeaseLostError
@@ -32,12 +34,15 @@ from plimsoll.scheduler.binding.bind import release_claim
 from plimsoll.scheduler.binding.binding_conditions import has_binding_conditions
 from plimsoll.scheduler.binding.pod_conditions import (
     SCHEDULER_ERROR,
+    UNSCHEDULABLE,
     Deallocation,
     failure_reason,
     render_fit_error,
 )
 from plimsoll.scheduler.binding.recovery import find_releasable_claim
 from plimsoll.scheduler.cycle import reject_pod
+from plimsoll.scheduler.gang.conditions import GroupCondition, plan_group_condition
+from plimsoll.scheduler.gang.preemption import GroupPreemption
 from plimsoll.scheduler.pod_claims import ClaimMessage
 from plimsoll.scheduler.preemption import Preemption, plan_preemption
 from plimsoll.scheduler.process.api_writer import ApiWriter
@@ -127,6 +132,30 @@ class FailureHandler:
         message, nominated = self._preempt(pod, fit_error)
         self._report(pod, failure_reason(fit_error), message, nominated)
         return bool(nominated)
+
+    def report_member(self, pod: Pod, message: str, nominated: str | None = None) -> None:
+        """Report a pod of an unschedulable pod group."""
+        self._report(pod, UNSCHEDULABLE, message, nominated)
+
+    def report_group(self, group: PodGroup, condition: GroupCondition) -> None:
+        """Write the condition of a pod group, unless it has it already."""
+        patch = plan_group_condition(group, condition, format_time(time.time()))
+        if patch is not None:
+            self._spawn(self._patch_group(group, patch), "writing the condition of a pod group")
+
+    async def _patch_group(self, group: PodGroup, patch: dict[str, Any]) -> None:
+        name, namespace = group.metadata.name, group.metadata.namespace
+        await self._client.patch(POD_GROUPS, name, patch, namespace, subresource="status", type="strategic")
+
+    def preempt_for_group(self, plan: GroupPreemption) -> None:
+        """Nominate the members of a group to their nodes and evict the victims."""
+        victims = {each.node: each.victims for each in plan.nodes}
+        for placement in plan.result.placements:
+            pod = placement.pod_info.stored
+            self._context.nominations.nominate(pod, placement.node, victims.get(placement.node, ()))
+        self._context.metrics.victims.at().observe(len(plan.victims))
+        for each in plan.nodes:
+            self._spawn(self._evict_victims(each, pod_key(each.pod)), "preempting")
 
     def handle_error(self, attempt: QueuedPodInfo, error: str) -> None:
         """Report an error that is not a scheduling failure."""

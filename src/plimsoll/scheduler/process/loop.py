@@ -18,15 +18,18 @@ from functools import partial
 
 from plimsoll.common.structured_log import log_event
 from plimsoll.ledger.verdict import VerdictCode
+from plimsoll.scheduler.binding.permit import BindPermit
 from plimsoll.scheduler.binding.pod_conditions import render_fit_error
 from plimsoll.scheduler.binding.recovery import find_releasable_claim
 from plimsoll.scheduler.binding.result import BindFailure, BindSuccess
 from plimsoll.scheduler.devices import needs_capacity
 from plimsoll.scheduler.events import make_release_event, node_capacity
 from plimsoll.scheduler.filters.node_resources import may_have_claims
+from plimsoll.scheduler.gang.members import group_key
 from plimsoll.scheduler.process.binder import PodBinder
 from plimsoll.scheduler.process.context import SchedulerContext
 from plimsoll.scheduler.process.failure_handler import FailureHandler
+from plimsoll.scheduler.process.group_cycle import GroupActions, GroupCycle
 from plimsoll.scheduler.process.metrics import ERROR, UNSCHEDULABLE
 from plimsoll.scheduler.process.plugin_timer import (
     POST_FILTER,
@@ -78,6 +81,14 @@ class SchedulingLoop:
         self._clock = clock
         self._in_flight: dict[str, InFlightBinding] = {}
         self._timer = PluginTimer(context.metrics)
+        self._groups = GroupCycle(
+            context,
+            failure_handler,
+            GroupActions(
+                self._assume_and_bind, self._hold, self._mark_unschedulable, self._on_error, self._is_binding
+            ),
+            clock,
+        )
         self._stopping = False
         self._may_decide = may_decide
         #: Number of bindings cancelled before they had ended.
@@ -146,13 +157,16 @@ class SchedulingLoop:
         if context.snapshot.find_pod(attempt.key) is not None:
             context.queue.done(attempt.key, context.now())  # already assumed or bound
             return
+        group = group_key(attempt.pod, context.snapshot.gates)
+        if group is not None:
+            self._groups.schedule(group, attempt, started)
+            return
         timer = self._timer.start(has_claims=may_have_claims(attempt.pod))
         outcome = context.schedule(attempt.pod, timer)
         if timer is not None:
             timer.finish(attempt.pod.spec.scheduler_name, outcome)
         if isinstance(outcome, NodeReason):
-            context.queue.hold(attempt.pod, outcome, context.now())
-            self._failure_handler.report_later(attempt.pod, outcome)
+            self._hold(attempt, outcome)
             return
         context.metrics.decided(self._clock() - started)
         if isinstance(outcome, Placement):
@@ -178,6 +192,11 @@ class SchedulingLoop:
                 SUCCESS if nominated else VerdictCode.UNSCHEDULABLE.value,
             )
 
+    def _hold(self, attempt: QueuedPodInfo, reason: NodeReason) -> None:
+        """Hold a pod that must not be attempted yet, and report it if it is still held after a while."""
+        self._context.queue.hold(attempt.pod, reason, self._context.now())
+        self._failure_handler.report_later(attempt.pod, reason)
+
     def _mark_unschedulable(self, attempt: QueuedPodInfo, outcome: FitError) -> None:
         """Move a pod to the unschedulable pods, until an event can help it."""
         context = self._context
@@ -189,7 +208,16 @@ class SchedulingLoop:
 
     # -- binding
 
-    def _assume_and_bind(self, attempt: QueuedPodInfo, placement: Placement, started: float) -> None:
+    def _is_binding(self, key: str) -> bool:
+        return key in self._in_flight
+
+    def _assume_and_bind(
+        self,
+        attempt: QueuedPodInfo,
+        placement: Placement,
+        started: float,
+        permit: BindPermit | None = None,
+    ) -> None:
         context, key = self._context, attempt.key
         start = self._clock()
         context.snapshot.assume(placement)
@@ -201,7 +229,7 @@ class SchedulingLoop:
         self._failure_handler.forget(key)
         self._in_flight[key] = InFlightBinding(attempt, placement, started)
         self._failure_handler.on_assumed(placement)
-        self._binder.start(placement)
+        self._binder.start(placement, permit)
 
     def _on_binding_finished(self, placement: Placement, outcome: BindSuccess | BindFailure) -> None:
         """Handle the end of a binding."""

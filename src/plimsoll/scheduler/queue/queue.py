@@ -24,10 +24,10 @@ test_first_attempts_come_before_retries).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Set
 
 from plimsoll.api.core import Pod
-from plimsoll.api.pod_claims import resolve_claim_names
+from plimsoll.api.pod_claims import pod_group_of, resolve_claim_names
 from plimsoll.ledger.node_ledger import pod_key
 from plimsoll.scheduler.events import ClusterEvent
 from plimsoll.scheduler.filters.queueing_hint import WaitingPod
@@ -70,6 +70,8 @@ class SchedulingQueue:
         # -- gated and held, and those held by claim
         self._gated: dict[str, None] = {}
         self._held: dict[tuple[str, str], dict[str, None]] = {}
+        #: Pods by the PodGroup that they belong to.
+        self._groups: dict[tuple[str, str], dict[str, None]] = {}
         self._log = InFlightEvents()
 
     # -- lookups
@@ -95,6 +97,10 @@ class SchedulingQueue:
         entry = self._entries.get(key)
         return None if entry is None else entry.pod
 
+    def members(self, group: tuple[str, str]) -> Set[str]:
+        """Return the keys of the pods of a PodGroup, in the order in which they were added."""
+        return self._groups.get(group, {}).keys()
+
     def lengths(self) -> Mapping[str, int]:
         """Return the number of pods per state, without those in flight."""
         return {
@@ -103,6 +109,9 @@ class SchedulingQueue:
             QueueState.UNSCHEDULABLE.value: len(self._waiting),
             QueueState.GATED.value: len(self._gated),
         }
+
+    def is_in_flight(self, key: str) -> bool:
+        return self.state_of(key) is QueueState.IN_FLIGHT
 
     def in_flight(self) -> int:
         return len(self._log)
@@ -130,8 +139,7 @@ class SchedulingQueue:
             else:
                 self.update(pod, now)
         elif not needs_no_node(pod):
-            entry = self._entries[key] = QueueEntry(key, pod, now, now)
-            self._admit(entry, now)
+            self._admit(self._create(key, pod, now), now)
 
     def update(self, pod: Pod, now: int) -> None:
         """Update a pod; changes that scheduling reads may make it ready again."""
@@ -172,19 +180,19 @@ class SchedulingQueue:
             entry.removed, entry.readded = True, None
         else:
             self._leave(entry)
-            del self._entries[key]
+            self._delete(key)
 
     def hold(self, pod: Pod, reason: NodeReason, now: int) -> None:
-        """Hold a pod whose claims are missing; this does not count as an attempt.
+        """Hold a pod whose claims, PodGroup or fellow members are missing; this does not count as an attempt.
 
-        It is released when such a claim or the pod itself changes, not by time.
+        It is released when such a claim, the group or the pod itself changes, not by time.
         """
         key = pod_key(pod)
         entry = self._entries.get(key)
         if entry is None:
             if needs_no_node(pod):
                 return
-            entry = self._entries[key] = QueueEntry(key, pod, now, now)
+            entry = self._create(key, pod, now)
         elif entry.state is QueueState.IN_FLIGHT:
             entry.attempts -= 1
             if not entry.attempts:
@@ -193,8 +201,8 @@ class SchedulingQueue:
             self._log.end(key)
             if self._was_removed(entry, now):
                 return
-            watched = _claims_to_watch(entry.pod, reason)
-            if entry.changed or missed is None or any(_concerns(each, watched) for each in missed):
+            watched, group = _claims_to_watch(entry.pod, reason), _group_of(entry.pod)
+            if entry.changed or missed is None or any(_concerns(each, watched, group) for each in missed):
                 self._admit(entry, now)
                 return
         else:
@@ -212,7 +220,24 @@ class SchedulingQueue:
         key = key or self._eager.pop()
         if key is None:
             return None
-        entry = self._entries[key]
+        return self._take(self._entries[key], now, early=early)
+
+    def pop_members(self, group: tuple[str, str], now: int) -> list[QueuedPodInfo]:
+        """Return the pods of a PodGroup that can be attempted now, which are in flight from then on.
+
+        Pods that back off or wait for an event are among them: they are attempted together with the one that
+        was popped. Gated and held pods are not.
+        """
+        entries = [self._entries[key] for key in self.members(group)]
+        return [
+            self._take(entry, now)
+            for entry in entries
+            if entry.state in (QueueState.ACTIVE, QueueState.BACKOFF, QueueState.UNSCHEDULABLE)
+        ]
+
+    def _take(self, entry: QueueEntry, now: int, *, early: bool = False) -> QueuedPodInfo:
+        """Put a pod in flight."""
+        key = entry.key
         entry.early = early
         self._leave(entry)
         entry.state = QueueState.IN_FLIGHT
@@ -227,7 +252,7 @@ class SchedulingQueue:
         """Remove a pod in flight that was assigned to a node."""
         entry = self._end_flight(key)
         if entry is not None:
-            del self._entries[key]
+            self._delete(key)
             if entry.readded is not None:
                 self.add(entry.readded, now)
 
@@ -289,6 +314,9 @@ class SchedulingQueue:
         for key in keys:
             self._wake(self._entries[key], now)
         held = {key for name in event.claims for key in self._held.get(name, ())}
+        if event.group is not None:
+            states = {key: self._entries[key].state for key in self.members(event.group)}
+            held |= {key for key, state in states.items() if state is QueueState.HELD}
         for key in sorted(held):
             self._admit(self._entries[key], now)
         return len(keys) + len(held)
@@ -310,6 +338,20 @@ class SchedulingQueue:
         return count
 
     # -- internals
+
+    def _create(self, key: str, pod: Pod, now: int) -> QueueEntry:
+        entry = self._entries[key] = QueueEntry(key, pod, now, now)
+        if (group := _group_of(pod)) is not None:
+            self._groups.setdefault(group, {})[key] = None
+        return entry
+
+    def _delete(self, key: str) -> None:
+        group = _group_of(self._entries.pop(key).pod)
+        members = self._groups.get(group) if group is not None else None
+        if group is not None and members is not None:
+            members.pop(key, None)
+            if not members:
+                del self._groups[group]
 
     def _admit(self, entry: QueueEntry, now: int) -> None:
         """Make a pod ready, or gate it."""
@@ -427,7 +469,7 @@ class SchedulingQueue:
         """Return whether a pod was removed while in flight; one that was added again is queued as new."""
         if not entry.removed:
             return False
-        del self._entries[entry.key]
+        self._delete(entry.key)
         if entry.readded is not None:
             self.add(entry.readded, now)
         return True
@@ -436,6 +478,12 @@ class SchedulingQueue:
 def needs_no_node(pod: Pod) -> bool:
     """Return whether a pod needs no node: it is assigned, finished or terminating."""
     return bool(pod.spec.node_name or pod.metadata.deletion_timestamp is not None or pod.has_terminated)
+
+
+def _group_of(pod: Pod) -> tuple[str, str] | None:
+    """Return the PodGroup of a pod; it is immutable."""
+    name = pod_group_of(pod)
+    return (pod.metadata.namespace, name) if name else None
 
 
 def _claims_to_watch(pod: Pod, reason: NodeReason) -> tuple[tuple[str, str], ...]:
@@ -447,5 +495,9 @@ def _claims_to_watch(pod: Pod, reason: NodeReason) -> tuple[tuple[str, str], ...
     return tuple((pod.metadata.namespace, name) for name in sorted(names))
 
 
-def _concerns(event: ClusterEvent, watched: tuple[tuple[str, str], ...]) -> bool:
+def _concerns(
+    event: ClusterEvent, watched: tuple[tuple[str, str], ...], group: tuple[str, str] | None
+) -> bool:
+    if event.group is not None and event.group == group:
+        return True
     return any(name in watched for name in event.claims)

@@ -38,6 +38,11 @@ class AssumedAllocations:
         """Return the assumed allocations of claims that are not among these UIDs."""
         return {uid: allocation for uid, (_, allocation) in self._assumed.items() if uid not in known}
 
+    def assumed_by(self, uid: str) -> str:
+        """Return the key of the pod that a claim is assumed for, or ""."""
+        found = self._assumed.get(uid)
+        return "" if found is None else found[0]
+
     def set(self, uid: str, allocation: AllocationResult | None) -> AllocationResult | None:
         """Replace the allocation of a claim and return the released one."""
         before = self._allocations.get(uid)

@@ -142,6 +142,10 @@ class Snapshot:
         """Return the allocation of a claim that is assumed and not written yet."""
         return self._allocations.assumed(uid)
 
+    def assumed_by(self, uid: str) -> str:
+        """Return the key of the pod that the allocation of a claim is assumed for, or ""."""
+        return self._allocations.assumed_by(uid)
+
     def assumed_without_claims(self, known: Container[str]) -> Mapping[str, AllocationResult]:
         """Return the assumed allocations of claims that are not created yet: not among the UIDs `known`."""
         return self._allocations.without_claims(known)

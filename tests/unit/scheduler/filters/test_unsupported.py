@@ -25,8 +25,6 @@ def _spread(**fields: Any) -> list[dict[str, Any]]:
 @pytest.mark.parametrize(
     ("spec", "text"),
     [
-        ({"schedulingGroup": {"podGroupName": "gang"}}, "spec.schedulingGroup gang"),
-        ({"schedulingGroup": {}}, "spec.schedulingGroup ''"),
         ({"workloadRef": {"name": "w", "podGroup": "g"}}, "spec.workloadRef w"),
         (
             {"topologySpreadConstraints": _spread(whenUnsatisfiable="Maybe")},

@@ -69,7 +69,7 @@ class FakeBinder:
     def is_full(self) -> bool:
         return len(self.placements) >= self.limit
 
-    def start(self, placement: Placement) -> None:
+    def start(self, placement: Placement, permit: Any = None) -> None:
         self.placements.append(placement)
 
     def end(self, outcome: BindSuccess | BindFailure) -> None:

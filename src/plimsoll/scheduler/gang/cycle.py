@@ -1,0 +1,160 @@
+"""START HERE: `schedule_group`, one scheduling attempt of one pod group.
+
+A pure function of a PodGroup, its pods without a node, a snapshot and profiles. The members are placed one
+after the other, each on the state that the earlier ones left, as kube-scheduler does. If fewer than minCount
+of them can be placed, other orders and other nodes are searched (`search`). With a topology constraint this
+is done for each domain, and the one with the most members is chosen. The snapshot is not changed: the caller
+assumes the placements, all of them or none.
+
+DIFF: kube-scheduler gives up if placing the members one after the other fails; here a limited search for
+another placement follows (test_a_gang_that_one_by_one_scheduling_misses_is_placed).
+
+DIFF: of topology domains with equally many members kube-scheduler chooses one by a score of its nodes; here
+it is the first by name (test_a_group_stays_in_one_domain).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from plimsoll.api.core import Pod
+from plimsoll.api.scheduling import PodGroup
+from plimsoll.ledger.columns import Mask
+from plimsoll.ledger.node_ledger import pod_key
+from plimsoll.scheduler.devices import NewId
+from plimsoll.scheduler.gang.attempt import GroupAttempt, ProfileOf
+from plimsoll.scheduler.gang.members import GangMessage, GroupMembers, min_count
+from plimsoll.scheduler.gang.search import STEPS, GroupSearch
+from plimsoll.scheduler.node_selection import NominationCheck
+from plimsoll.scheduler.reasons import NodeReason, Rule
+from plimsoll.scheduler.result import FitError, Placement
+from plimsoll.scheduler.snapshot.snapshot import Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class GroupResult:
+    """Result of an attempt to schedule a group."""
+
+    members: int  #: pods that were to be placed
+    needed: int  #: how many of them must be placed at once; 0 if each is placed on its own
+    #: In the order in which they must be assumed; if the group is unschedulable, those that fit together.
+    placements: tuple[Placement, ...] = ()
+    #: Members that were not placed, by pod key; a NodeReason if they cannot be attempted yet.
+    failures: Mapping[str, FitError | NodeReason] = field(default_factory=dict)
+    reason: NodeReason | None = None  #: about the group itself, if no node was considered
+    searched: int = 0  #: steps of the search
+    gave_up: bool = False  #: whether the search ended at its limit
+
+    @property
+    def is_scheduled(self) -> bool:
+        """True if enough members are placed; the others are unschedulable on their own."""
+        return len(self.placements) >= max(self.needed, 1)
+
+
+def schedule_group(
+    group: PodGroup,
+    members: Sequence[Pod],
+    snapshot: Snapshot,
+    profile_of: ProfileOf,
+    new_id: NewId,
+    nominations: NominationCheck | None = None,
+    *,
+    steps: int = STEPS,
+) -> GroupResult:
+    """Place the members of a group; `members` are in scheduling order, the snapshot has none of them."""
+    key = group.metadata.key
+    scheduled = snapshot.index(GroupMembers).of(key)
+    needed = max(0, min_count(group, snapshot.gates) - len(scheduled))
+    base = GroupResult(len(members), needed)
+    names = {pod.spec.scheduler_name: pod for pod in members}
+    if len(names) > 1:
+        one, other = list(names)[:2]
+        return _rejected(base, GangMessage.SCHEDULER_NAMES, one=one, other=other)
+    domains = find_domains(group, snapshot)
+    if isinstance(domains, NodeReason):
+        return GroupResult(len(members), needed, reason=domains)
+    best: GroupResult | None = None
+    for allowed in domains:
+        with GroupAttempt(snapshot, profile_of, new_id, nominations, allowed) as attempt:
+            result = _place_members(attempt, members, needed, steps)
+        if best is None or len(result.placements) > len(best.placements):
+            best = result
+    assert best is not None, "there is at least one domain"
+    return best
+
+
+def _place_members(attempt: GroupAttempt, members: Sequence[Pod], needed: int, steps: int) -> GroupResult:
+    """Place the members within one domain: one after the other, then by search."""
+    failures = _place_in_order(attempt, members)
+    placements = attempt.placements
+    if len(placements) >= needed or not _may_search(failures.values()):
+        return GroupResult(len(members), needed, tuple(placements), failures)
+    while attempt.placements:
+        attempt.undo()
+    search = GroupSearch(attempt, members, needed, steps)
+    if not search.run():
+        gave_up = search.is_exhausted
+        return GroupResult(
+            len(members), needed, tuple(placements), failures, searched=search.steps, gave_up=gave_up
+        )
+    placed = {placement.pod_info.key for placement in attempt.placements}
+    failures = _place_in_order(attempt, [pod for pod in members if pod_key(pod) not in placed])
+    return GroupResult(len(members), needed, tuple(attempt.placements), failures, searched=search.steps)
+
+
+def _place_in_order(attempt: GroupAttempt, members: Iterable[Pod]) -> dict[str, FitError | NodeReason]:
+    """Place members one after the other; return why the others do not fit."""
+    failures: dict[str, FitError | NodeReason] = {}
+    for pod in members:
+        outcome = attempt.schedule(pod)
+        if isinstance(outcome, Placement):
+            attempt.assume(outcome)
+        else:
+            failures[pod_key(pod)] = outcome
+    return failures
+
+
+def _may_search(failures: Iterable[FitError | NodeReason]) -> bool:
+    """Return whether other placements may help: a member failed on nodes, not by itself."""
+    return any(isinstance(each, FitError) and any(count for _, count in each.reasons) for each in failures)
+
+
+def find_domains(group: PodGroup, snapshot: Snapshot) -> list[Mask | None] | NodeReason:
+    """Return the rows of each topology domain that a group may use; None stands for all nodes."""
+    constraints = group.spec.scheduling_constraints
+    gate = snapshot.gates.enabled("TopologyAwareWorkloadScheduling")
+    if constraints is None or not constraints.topology or not gate:
+        return [None]
+    key = constraints.topology[0].key
+    required: str | None = None
+    for row, pod in snapshot.index(GroupMembers).of(group.metadata.key).values():
+        domain = snapshot.node(row).metadata.labels.get(key)
+        if domain is None:
+            return _reason(GangMessage.NO_DOMAIN_OF_POD, pod=pod.metadata.full_name)
+        if required is not None and domain != required:
+            return _reason(GangMessage.SEVERAL_DOMAINS, one=required, other=domain)
+        required = domain
+    rows: dict[str, list[int]] = {}
+    for row in snapshot.rows():
+        domain = snapshot.node(row).metadata.labels.get(key)
+        if domain is not None and required in (None, domain):
+            rows.setdefault(domain, []).append(row)
+    if not rows:
+        return _reason(GangMessage.NO_DOMAIN, key=key)
+    masks: list[Mask | None] = []
+    for domain in sorted(rows):
+        mask = np.zeros(snapshot.size, dtype=np.bool_)
+        mask[rows[domain]] = True
+        masks.append(mask)
+    return masks
+
+
+def _reason(message: GangMessage, **facts: object) -> NodeReason:
+    return NodeReason.unresolvable(Rule.GANG, message, **facts)
+
+
+def _rejected(base: GroupResult, message: GangMessage, **facts: object) -> GroupResult:
+    return GroupResult(base.members, base.needed, reason=_reason(message, **facts))

@@ -1,0 +1,203 @@
+"""Pod groups in the scheduler process: on the embedded server, from the queue to the bindings."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from plimsoll.api.codec import decode_tree
+from plimsoll.client.endpoints import DEVICE_CLASSES, POD_GROUPS, PODS, PRIORITY_CLASSES, RESOURCE_CLAIMS
+from plimsoll.errors import ApiError
+from plimsoll.scheduler.snapshot.verify import verify
+from tests.manifests import Tree
+from tests.unit.scheduler.process.scheduler_cluster import NS, SchedulerCluster, scheduler_cluster
+from tests.waiting import until
+
+GANG = {"schedulingGroup": {"podGroupName": "gang"}}
+
+
+async def create_group(cluster: SchedulerCluster, min_count: int, **spec: Any) -> None:
+    policy = {"gang": {"minCount": min_count}} if min_count else {"basic": {}}
+    await cluster.admin.create(
+        POD_GROUPS, {"metadata": {"name": "gang"}, "spec": {"schedulingPolicy": policy, **spec}}, NS
+    )
+
+
+async def group_condition(cluster: SchedulerCluster, status: str) -> Tree:
+    tree = await until(
+        lambda: cluster.admin.get(POD_GROUPS, "gang", NS),
+        lambda one: any(each["status"] == status for each in one.get("status", {}).get("conditions", ())),
+    )
+    (condition,) = tree["status"]["conditions"]
+    assert condition["type"] == "PodGroupScheduled"
+    return dict(condition)
+
+
+async def nodes_of(cluster: SchedulerCluster, *names: str) -> list[str]:
+    return [(await cluster.admin.get(PODS, name, NS))["spec"].get("nodeName", "") for name in names]
+
+
+def play(scenario: Callable[[SchedulerCluster], Awaitable[None]]) -> None:
+    async def run() -> None:
+        async with scheduler_cluster() as cluster:
+            await scenario(cluster)
+
+    asyncio.run(run())
+
+
+def test_a_gang_is_bound_once_it_is_complete() -> None:
+    async def scenario(cluster: SchedulerCluster) -> None:
+        await cluster.node("a", cpu="2")
+        await cluster.node("b", cpu="2")
+        process = await cluster.start()
+        await cluster.pod("p0", **GANG)
+        condition = await cluster.condition_of("p0")
+        assert 'waiting for pods\'s pod group "gang" to appear in scheduling queue' in condition["message"]
+        await create_group(cluster, 3)
+        await cluster.pod("p1", **GANG)
+        assert await nodes_of(cluster, "p0", "p1") == ["", ""]
+        await cluster.pod("p2", **GANG)
+        assert sorted([await cluster.bound(f"p{i}") for i in range(3)]) in (["a", "a", "b"], ["a", "b", "b"])
+        condition = await group_condition(cluster, "True")
+        assert (condition["reason"], condition["message"]) == ("Scheduled", "")
+        await cluster.pod("p3", **GANG)
+        await cluster.bound("p3")
+        assert verify(process.context.snapshot) == []
+
+    play(scenario)
+
+
+def test_a_gang_that_does_not_fit_is_not_bound_in_part() -> None:
+    async def scenario(cluster: SchedulerCluster) -> None:
+        await cluster.node("a", cpu="2")
+        await cluster.start()
+        await create_group(cluster, 3)
+        for i in range(3):
+            await cluster.pod(f"p{i}", **GANG)
+        condition = await group_condition(cluster, "False")
+        assert condition["reason"] == "Unschedulable"
+        assert condition["message"].startswith("pod group is unschedulable")
+        messages = sorted([(await cluster.condition_of(f"p{i}"))["message"] for i in range(3)])
+        assert messages[0].startswith("0/1 nodes are available: 1 Insufficient cpu.")
+        waiting = "pod group is unschedulable, waiting for minCount pods from a gang to be scheduled"
+        assert messages[1:] == [waiting, waiting]
+        await cluster.pod("other")  # the capacity of the gang was not kept
+        assert await cluster.bound("other") == "a"
+        assert await nodes_of(cluster, "p0", "p1", "p2") == ["", "", ""]
+        await cluster.node("b", cpu="2")
+        for i in range(3):
+            await cluster.bound(f"p{i}")
+        await group_condition(cluster, "True")
+
+    play(scenario)
+
+
+def test_members_of_a_basic_group_are_bound_as_they_fit() -> None:
+    async def scenario(cluster: SchedulerCluster) -> None:
+        await cluster.node("a", cpu="1")
+        await cluster.start()
+        await create_group(cluster, 0)
+        await cluster.pod("p0", **GANG)
+        assert await cluster.bound("p0") == "a"
+        await cluster.pod("p1", **GANG)
+        assert "Insufficient cpu" in (await cluster.condition_of("p1"))["message"]
+
+    play(scenario)
+
+
+def test_a_gang_preempts_pods_of_lower_priority() -> None:
+    async def scenario(cluster: SchedulerCluster) -> None:
+        await cluster.admin.create(PRIORITY_CLASSES, {"metadata": {"name": "high"}, "value": 10})
+        await cluster.node("a", cpu="2")
+        await cluster.node("b", cpu="2")
+        await cluster.start()
+        for i in range(4):
+            await cluster.pod(f"low{i}", terminationGracePeriodSeconds=0)
+            await cluster.bound(f"low{i}")
+        await create_group(cluster, 2, priorityClassName="high")
+        for i in range(2):
+            await cluster.pod(f"p{i}", cpu="2", priorityClassName="high", **GANG)
+        for i in range(2):
+            await cluster.bound(f"p{i}")
+        left = [tree["metadata"]["name"] for tree in await list_pods(cluster)]
+        assert sorted(left) == ["p0", "p1"]
+
+    play(scenario)
+
+
+async def list_pods(cluster: SchedulerCluster) -> list[Tree]:
+    return [decode_tree(raw) for raw in (await cluster.admin.list(PODS, NS)).items]
+
+
+def claim_tree(name: str) -> Tree:
+    request = {"name": "r", "exactly": {"deviceClassName": "gpu"}}
+    return {"metadata": {"name": name}, "spec": {"devices": {"requests": [request]}}}
+
+
+async def with_devices(cluster: SchedulerCluster, *nodes: str, count: int) -> None:
+    await cluster.admin.create(DEVICE_CLASSES, {"metadata": {"name": "gpu"}})
+    for name in nodes:
+        await cluster.node(name)
+    await cluster.devices(*nodes, count=count)
+
+
+def using(claim: str) -> Tree:
+    return {"resourceClaims": [{"name": "c", "resourceClaimName": claim}], **GANG}
+
+
+def test_members_share_a_claim() -> None:
+    async def scenario(cluster: SchedulerCluster) -> None:
+        await with_devices(cluster, "a", "b", count=1)
+        await cluster.admin.create(RESOURCE_CLAIMS, claim_tree("c"), NS)
+        await cluster.start()
+        await create_group(cluster, 3)
+        for i in range(3):
+            await cluster.pod(f"p{i}", **using("c"))
+        assert len({await cluster.bound(f"p{i}") for i in range(3)}) == 1
+        claim = await cluster.admin.get(RESOURCE_CLAIMS, "c", NS)
+        assert sorted(each["name"] for each in claim["status"]["reservedFor"]) == ["p0", "p1", "p2"]
+
+    play(scenario)
+
+
+def test_no_member_is_bound_if_one_cannot_write_its_claim() -> None:
+    async def scenario(cluster: SchedulerCluster) -> None:
+        await with_devices(cluster, "a", count=2)
+        for name in ("c0", "c1"):
+            await cluster.admin.create(RESOURCE_CLAIMS, claim_tree(name), NS)
+        process = await cluster.start()
+        refused = asyncio.Event()
+        inner = process.writer.write_allocation
+
+        async def refuse(claim: Any, *rest: Any) -> Any:
+            if claim.metadata.name == "c1" and not refused.is_set():
+                refused.set()
+                raise ApiError(422, "Invalid", "refused by the test")
+            return await inner(claim, *rest)
+
+        process.writer.write_allocation = refuse  # type: ignore[method-assign]
+        await create_group(cluster, 2)
+        for i in range(2):
+            await cluster.pod(f"p{i}", **using(f"c{i}"))
+        await refused.wait()
+        condition = await cluster.condition_of("p0")
+        assert "another pod of the pod group could not be bound" in condition["message"]
+        for i in range(2):
+            assert await cluster.bound(f"p{i}") == "a"
+
+    play(scenario)
+
+
+def test_a_new_scheduler_completes_a_gang_that_is_bound_in_part() -> None:
+    async def scenario(cluster: SchedulerCluster) -> None:
+        await cluster.node("a", cpu="4")
+        await create_group(cluster, 3)
+        await cluster.pod("p0", nodeName="a", **GANG)
+        await cluster.start()
+        for i in (1, 2):
+            await cluster.pod(f"p{i}", **GANG)
+        for i in (1, 2):
+            await cluster.bound(f"p{i}")
+
+    play(scenario)
