@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+from plimsoll.api.resource import ResourceClaim
 from plimsoll.scheduler.pod_info import PodInfo
 from plimsoll.scheduler.process.gang_permit import GangPermit
 from plimsoll.scheduler.result import Placement
@@ -12,7 +13,7 @@ from tests.build import claim, exactly, member, result
 
 
 def placement(name: str, *, allocates: bool = False, shares: bool = False) -> Placement:
-    claims = ()
+    claims: tuple[ResourceClaim, ...] = ()
     if allocates:
         claims = (claim("c", exactly()),)
     elif shares:

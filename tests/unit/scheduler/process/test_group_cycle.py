@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import pytest
+
 from plimsoll.api.codec import decode_tree
 from plimsoll.client.endpoints import DEVICE_CLASSES, POD_GROUPS, PODS, PRIORITY_CLASSES, RESOURCE_CLAIMS
 from plimsoll.errors import ApiError
@@ -14,7 +16,7 @@ from tests.manifests import Tree
 from tests.unit.scheduler.process.scheduler_cluster import NS, SchedulerCluster, scheduler_cluster
 from tests.waiting import until
 
-GANG = {"schedulingGroup": {"podGroupName": "gang"}}
+GANG: dict[str, Any] = {"schedulingGroup": {"podGroupName": "gang"}}
 
 
 async def create_group(cluster: SchedulerCluster, min_count: int, **spec: Any) -> None:
@@ -161,7 +163,7 @@ def test_members_share_a_claim() -> None:
     play(scenario)
 
 
-def test_no_member_is_bound_if_one_cannot_write_its_claim() -> None:
+def test_no_member_is_bound_if_one_cannot_write_its_claim(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario(cluster: SchedulerCluster) -> None:
         await with_devices(cluster, "a", count=2)
         for name in ("c0", "c1"):
@@ -176,7 +178,7 @@ def test_no_member_is_bound_if_one_cannot_write_its_claim() -> None:
                 raise ApiError(422, "Invalid", "refused by the test")
             return await inner(claim, *rest)
 
-        process.writer.write_allocation = refuse  # type: ignore[method-assign]
+        monkeypatch.setattr(process.writer, "write_allocation", refuse)
         await create_group(cluster, 2)
         for i in range(2):
             await cluster.pod(f"p{i}", **using(f"c{i}"))
