@@ -58,6 +58,17 @@ _WIRE_FORMS = ("auto", "1.36", "1.37", "draft", "annotation")
 @click.option(
     "--dry-run/--no-dry-run", default=None, help="Print scheduling decisions without writing them, then exit."
 )
+@click.option(
+    "--shadow/--no-shadow",
+    default=None,
+    help="Follow another scheduler without writing, and report the pods that would be scheduled differently.",
+)
+@click.option(
+    "--report",
+    type=FILE,
+    metavar="FILE",
+    help="Keep the results of --shadow: JSON in FILE, text in FILE.txt.",
+)
 @click.option("-v", "--verbose", is_flag=True, help="Enable debug logging.")
 def run_scheduler(
     kubeconfig: Path | None,
@@ -73,6 +84,8 @@ def run_scheduler(
     gates: str | None,
     log_format: str | None,
     dry_run: bool | None,
+    shadow: bool | None,
+    report: Path | None,
     verbose: bool,
 ) -> None:
     """Run the scheduler: pod requests and DRA claims on one ledger.
@@ -82,6 +95,7 @@ def run_scheduler(
     \b
     plimsoll scheduler --kubeconfig ./kubeconfig --scheduler-name default-scheduler
     plimsoll scheduler --kubeconfig ./kubeconfig --dry-run
+    plimsoll scheduler --kubeconfig ./kubeconfig --shadow --report shadow.json
     """
     from plimsoll.client.kubeconfig import find_config
     from plimsoll.scheduler.process.configuration import override, read_settings
@@ -100,9 +114,16 @@ def run_scheduler(
         gates=gates,
         log_format=log_format,
         dry_run=dry_run,
+        shadow=shadow,
+        report=report,
         verbose=verbose or None,
     )
     cluster = find_config(kubeconfig or settings.client.kubeconfig or None, context=context)
+    if settings.shadow:
+        from plimsoll.scheduler.process.shadow.run import serve_shadow
+
+        asyncio.run(serve_shadow(cluster, settings.shadowing(), click.echo))
+        return
     if settings.dry_run:
         sys.exit(0 if asyncio.run(run_dry(cluster, settings, click.echo)) else 1)
     asyncio.run(serve_scheduler(cluster, settings))

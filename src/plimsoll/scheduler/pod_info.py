@@ -64,6 +64,12 @@ class PodInfo:
             stale_claim=self.stale_claim,
         )
 
+    def without_stale_claim(self) -> PodInfo:
+        """Return the pod as if no binding had been interrupted."""
+        found = self.with_claims(self.claims)
+        found.stale_claim = None
+        return found
+
     def at_node(self, node: Node) -> PodInfo:
         """Return the pod with the claims that it needs on a node."""
         provided = self.provided_by(node)

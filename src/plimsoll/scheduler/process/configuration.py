@@ -25,6 +25,7 @@ from plimsoll.common.addresses import read_address
 from plimsoll.common.config_file import (
     FeatureGates,
     LogConfig,
+    OptionalPath,
     Seconds,
     read_config,
     read_document,
@@ -121,6 +122,8 @@ class SchedulerSettings(Config, frozen=True, kw_only=True):
     debug: bool = False
     log: LogConfig = LogConfig()
     dry_run: bool = False
+    shadow: bool = False  #: decide about pods of another scheduler, and write nothing
+    report: OptionalPath = None  #: file of the results of `shadow`
 
     def __post_init__(self) -> None:
         names = [profile.name for profile in self.profiles]
@@ -138,6 +141,12 @@ class SchedulerSettings(Config, frozen=True, kw_only=True):
     def by_name(self) -> Mapping[str, SchedulerProfile]:
         """Profiles by scheduler name."""
         return {profile.name: profile for profile in self.profiles}
+
+    def shadowing(self) -> SchedulerSettings:
+        """Return the settings of a shadow: without other names, it follows the default scheduler."""
+        if self.dry_run:
+            raise ConfigError("--shadow and --dry-run cannot be combined")
+        return self if [*self.by_name] != [NAME] else self.named([DEFAULT_NAME])
 
     def named(self, names: Sequence[str]) -> SchedulerSettings:
         """Return the settings with profiles for these scheduler names; existing profiles are kept."""

@@ -136,6 +136,8 @@ class SchedulerInformers:
         #: how many of them are in backoff.
         self.on_pod_queued: Callable[[str, str], None] = lambda key, event: None
         self.on_pods_woken: Callable[[str, int, int], None] = lambda event, count, backoff: None
+        #: Called with the old and the new state of a pod before either is applied.
+        self.before_pod_event: Callable[[Pod | None, Pod | None], None] = lambda old, new: None
         self.informers: list[Informer[Any]] = []
         self._discovery_error = ""  #: why API discovery failed
         self.synced = False
@@ -241,6 +243,7 @@ class SchedulerInformers:
         pod = new if new is not None else old
         assert pod is not None
         key = pod_key(pod)
+        self.before_pod_event(old, new)
         if new is None:
             self._dequeue(key)
             self._nominations.drop(key)

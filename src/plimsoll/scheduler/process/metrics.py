@@ -38,6 +38,7 @@ class Metrics(Collector):
         self._snapshot = snapshot
         self._lengths = lengths
         self._refused: dict[str, tuple[frozenset[Rule], str]] = {}
+        self._counters: tuple[MetricCounter, ...] = ()
         self._gauges: list[tuple[str, str, Callable[[], float]]] = []
         seconds, fine = exponential(0.001, 2, 15), exponential(0.0001, 2, 12)
         self.attempts = MetricCounter(
@@ -148,12 +149,18 @@ class Metrics(Collector):
         """Add a gauge that is read at every scrape."""
         self._gauges.append((name, help, value))
 
+    def register(self, *counters: MetricCounter) -> None:
+        """Add counters of another part of the process."""
+        self._counters += counters
+
     # -- exposing
 
     def collect(self) -> Iterator[Metric]:
         for metric in vars(self).values():
             if isinstance(metric, MetricCounter | Histogram):
                 yield metric.family()
+        for counter in self._counters:
+            yield counter.family()
         yield gauge("scheduler_pending_pods", "Number of pending pods, by queue.", "queue", self._lengths())
         yield self._unschedulable()
         sizes = {"nodes": len(self._snapshot), "assumed_pods": len(self._snapshot.assumed)}
