@@ -27,6 +27,7 @@ from plimsoll.node.process.metrics import NodeMetrics
 from plimsoll.protocols.messages import podresources_v1 as v1
 from plimsoll.scheduler.process.configuration import parse_settings
 from plimsoll.scheduler.process.context import SchedulerContext
+from plimsoll.scheduler.process.shadow.metrics import ShadowMetrics
 from plimsoll.scheduler.queue import QueueSettings, SchedulingQueue
 from plimsoll.tools.cluster_state import Source, read_cluster_state
 from plimsoll.tools.dashboard.service import DashboardService
@@ -142,6 +143,7 @@ def metrics() -> dict[str, set[str]]:
     context = SchedulerContext.create(parse_settings({}))
     for thing in cluster_state.objects:
         context.snapshot.set(thing)
+    shadow = ShadowMetrics(context.metrics, lambda: 0)
     kubelet = v1.ListPodResourcesResponse().pod_resources
     families = [
         *_served(context.metrics.expose()),
@@ -158,7 +160,7 @@ def metrics() -> dict[str, set[str]]:
         found.setdefault(family.name, set()).update(labels, getattr(family, "_labelnames", ()))
         if family.type == "counter":
             found[f"{family.name}_total"] = found[family.name]
-    for each in vars(context.metrics).values():
+    for each in (*vars(context.metrics).values(), *vars(shadow).values()):
         if isinstance(each, MetricCounter | Histogram):
             found.setdefault(each.name, set()).update(each.labels)
     return found

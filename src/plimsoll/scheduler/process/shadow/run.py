@@ -19,7 +19,6 @@ from typing import NoReturn
 from plimsoll.api.core import Pod
 from plimsoll.client import Client, ClientConfig
 from plimsoll.common.addresses import read_address
-from plimsoll.common.counters import MetricCounter
 from plimsoll.common.health import HealthServer
 from plimsoll.common.structured_log import log_event, set_up_logging
 from plimsoll.common.tasks import cancel_tasks, run_until, stop_on_signals
@@ -29,6 +28,7 @@ from plimsoll.scheduler.devices import needs_capacity
 from plimsoll.scheduler.process.configuration import SchedulerSettings
 from plimsoll.scheduler.process.context import SchedulerContext
 from plimsoll.scheduler.process.shadow.comparison import ShadowComparison, ShadowOutcome, compare
+from plimsoll.scheduler.process.shadow.metrics import ShadowMetrics
 from plimsoll.scheduler.process.shadow.report import ReportFile, ShadowReport
 from plimsoll.scheduler.queue import QueuedPodInfo
 from plimsoll.scheduler.reasons import NodeReason
@@ -44,7 +44,7 @@ OTHERS_PENDING = "other pods were being scheduled"
 
 
 @dataclass(slots=True)
-class PendingPod:
+class ShadowedPod:
     """Pod that the other scheduler has not bound yet."""
 
     decided: str | None = None  #: node of our last decision, "" if none fits, None before the first
@@ -70,27 +70,11 @@ class ShadowProcess:
         self._clock = clock
         self._file = ReportFile(report, lambda text: LOG.warning("%s", text))
         self.report: ShadowReport = self._file.load([profile.name for profile in settings.profiles])
-        self._pending: dict[str, PendingPod] = {}
+        self._pending: dict[str, ShadowedPod] = {}
         self._stop = asyncio.Event()
         self._synced = asyncio.Event()
         self.health: HealthServer | None = None
-        self.outcomes = MetricCounter(
-            "plimsoll_shadow_pods_total",
-            "Number of pods compared with the binding of another scheduler, by outcome.",
-            ("outcome", "raced", "profile"),
-        )
-        self.plugins = MetricCounter(
-            "plimsoll_shadow_differences_total",
-            "Number of pods that would have been scheduled elsewhere, later or sooner, by plugin.",
-            ("outcome", "plugin"),
-        )
-        metrics = self.context.metrics
-        metrics.register(self.outcomes, self.plugins)
-        metrics.watch(
-            "plimsoll_shadow_pending_pods",
-            "Number of pods that the other scheduler has not bound.",
-            lambda: len(self._pending),
-        )
+        self.metrics = ShadowMetrics(self.context.metrics, lambda: len(self._pending))
         self.context.informers.before_pod_event = self._before_pod_event
 
     # -- public
@@ -166,7 +150,7 @@ class ShadowProcess:
     def _decide(self, attempt: QueuedPodInfo) -> None:
         """Decide about a pod without assuming its placement: the other scheduler places it."""
         context, key = self.context, attempt.key
-        pending = self._pending.setdefault(key, PendingPod())
+        pending = self._pending.setdefault(key, ShadowedPod())
         found = context.schedule(attempt.pod)
         if isinstance(found, Placement):
             pending.decided = found.node
@@ -201,9 +185,9 @@ class ShadowProcess:
             elif new.spec.node_name:
                 known = self._pending.pop(key, None)
                 if old is not None and not old.spec.node_name and self._synced.is_set():
-                    self._on_bound(old, new.spec.node_name, known or PendingPod())
+                    self._on_bound(old, new.spec.node_name, known or ShadowedPod())
             elif not new.spec.scheduling_gates:
-                pending = self._pending.setdefault(key, PendingPod())
+                pending = self._pending.setdefault(key, ShadowedPod())
                 pending.refused = is_unschedulable(new)
                 if pending.refused and not pending.is_reported and self._synced.is_set():
                     pending.is_reported = True
@@ -215,7 +199,7 @@ class ShadowProcess:
         context = self.context
         return compare(pod, node, context.snapshot, context.profile(pod), context.nominations)
 
-    def _on_bound(self, pod: Pod, node: str, known: PendingPod) -> None:
+    def _on_bound(self, pod: Pod, node: str, known: ShadowedPod) -> None:
         found = self._compare(pod, node)
         races: list[str] = []
         if found.outcome.is_difference:
@@ -236,11 +220,7 @@ class ShadowProcess:
     def _record(self, pod: Pod, found: ShadowComparison, races: list[str]) -> None:
         name = pod.metadata.full_name
         self.report.add(name, found, races, self._clock())
-        raced = "true" if races else "false"
-        self.outcomes.add(found.outcome.value, raced, pod.spec.scheduler_name)
-        if found.outcome.is_difference:
-            for plugin in found.plugins or ("",):
-                self.plugins.add(found.outcome.value, plugin)
+        self.metrics.add(found, pod.spec.scheduler_name, raced=bool(races))
         log_event(
             LOG,
             found.outcome.value,
