@@ -95,7 +95,7 @@ def _run_kubernetes(directory: Path, node: str) -> Iterator[RunningCluster]:
     with run_apiserver(ASSETS, directory / "server", options=(option,)) as config:
         files = {token: directory / f"{number}.kubeconfig" for number, (token, *_) in enumerate(tokens)}
         for token, path in files.items():
-            path.write_text(yaml.safe_dump(_kubeconfig(config.server, token)))
+            path.write_text(yaml.safe_dump(kubeconfig(config.server, token)))
         admin = files[TOKEN]
         asyncio.run(_give_rights(config))
         own = tuple(f"--{kind}kubeconfig={admin}" for kind in ("", "authentication-", "authorization-"))
@@ -123,7 +123,7 @@ async def _give_rights(config: ClientConfig) -> None:
                 await client.create(served["rbac.authorization.k8s.io", tree["kind"]], tree)
 
 
-def _kubeconfig(server: str, token: str) -> dict[str, object]:
+def kubeconfig(server: str, token: str) -> dict[str, object]:
     name = "test"
     return {
         "apiVersion": "v1",
