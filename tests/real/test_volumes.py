@@ -127,7 +127,9 @@ def control_plane(directory: Path, scheduler: str) -> Iterator[ClientConfig]:
         admin.write_text(yaml.safe_dump(kubeconfig(config.server, TOKEN)))
         own = tuple(f"--{kind}kubeconfig={admin}" for kind in ("", "authentication-", "authorization-"))
         rest = ("--secure-port=0", "--leader-elect=false")
-        programs = {"kube-controller-manager": (f"--controllers={','.join(CONTROLLERS)}",)}
+        programs: dict[str, tuple[str, ...]] = {
+            "kube-controller-manager": (f"--controllers={','.join(CONTROLLERS)}",)
+        }
         if scheduler == KUBE:
             programs[KUBE] = ()
         for name, options in programs.items():

@@ -1,11 +1,12 @@
 """Feature gates, with their dependencies and aliases (docs/spec/api.md, "Dropping of gated fields").
 
 Upstream's gates are all enabled by default, including alpha gates, because the KEPs describe the system with
-them. Plimsoll's own gates, which choose between the KEPs' text and upstream's behavior, have defaults of
-their own. Each gate can be switched, and inconsistent sets are rejected.
+them; only StorageCapacityScoring, which changes nothing but scores, is not. Plimsoll's own gates, which
+choose between the KEPs' text and upstream's behavior, have defaults of their own. Each gate can be switched,
+and inconsistent sets are rejected.
 
-DIFF: upstream defaults alpha gates to off and locks some gates on; here every upstream gate is on and can be
-disabled (test_every_upstream_gate_is_on_and_switchable).
+DIFF: upstream defaults alpha gates to off and locks some gates on; here every upstream gate but that one is
+on and can be disabled (test_every_upstream_gate_is_on_and_switchable).
 """
 
 from __future__ import annotations
@@ -89,6 +90,7 @@ GATES: tuple[Gate, ...] = (
         False,
         (*_DRA, "GenericWorkload"),
     ),
+    Gate("StorageCapacityScoring", "scores nodes by the size of volumes", False, default=False),
     Gate("PodLevelResources", "spec.resources of pods", True),
     Gate("InPlacePodVerticalScaling", "resize of running pods", True),
     Gate(

@@ -56,6 +56,7 @@ WEIGHTS: Mapping[str, int] = MappingProxyType(
         "InterPodAffinity": 2,
         "NodeResourcesBalancedAllocation": 1,
         "ImageLocality": 1,
+        "VolumeBinding": 1,
         RANK: 2,
         WASTE: 0,
     }
@@ -64,8 +65,9 @@ Weight: TypeAlias = Annotated[int, Meta(ge=0, le=INT32_MAX)]
 ResourceWeight: TypeAlias = Annotated[int, Meta(ge=0, le=1000)]
 Percentage: TypeAlias = Annotated[int, Meta(ge=0, le=100)]
 RESOURCES_MAX = 16
-#: Default time limit for the binding conditions of devices.
+#: Default time limits for the binding conditions of devices, and for volumes to be bound.
 BINDING_TIMEOUT_MS = 600_000
+VOLUME_TIMEOUT_MS = 600_000
 #: Rules that a profile can disable. Not those whose absence would bind pods without their devices, or as if a
 #: required field were not set.
 OPTIONAL_FILTERS = (
@@ -181,6 +183,10 @@ class SchedulerProfile:
     min_candidate_nodes_absolute: Annotated[int, Meta(ge=0, le=INT32_MAX)] = 100
     #: Time limit for the binding conditions of devices.
     binding_timeout_ms: Annotated[int, Meta(ge=1000, le=2**53)] = BINDING_TIMEOUT_MS
+    # -- VolumeBinding
+    volume_timeout_ms: Annotated[int, Meta(ge=0, le=2**53)] = VOLUME_TIMEOUT_MS  #: for volumes to be bound
+    #: Function from the utilization of volumes to a score (gate StorageCapacityScoring).
+    volume_shape: tuple[ShapePoint, ...] = (ShapePoint(score=10), ShapePoint(utilization=100))
     #: Equal for profiles with which the same nodes are feasible, for keys of caches.
     filter_key: str = field(default="", init=False, compare=False, metadata=NOT_IN_FILE)
 
@@ -196,6 +202,7 @@ class SchedulerProfile:
             "minCandidateNodesPercentage",
             "minCandidateNodesAbsolute",
             "bindingTimeoutMs",
+            "volumeTimeoutMs",
         )
         weights = {**WEIGHTS, **_resolve_weights(self.weights)}
         object.__setattr__(self, "weights", MappingProxyType(weights))
@@ -234,6 +241,7 @@ class SchedulerProfile:
             raise DecodeError(
                 f"must be empty unless the strategy is {Strategy.REQUESTED_TO_CAPACITY_RATIO.value}", "shape"
             )
+        check_shape(self.volume_shape, "volumeShape")
         check_ignored(self.ignored_resources, self.ignored_resource_groups)
         if self.added_affinity is not None:
             check_added_affinity(self.added_affinity, "addedAffinity")

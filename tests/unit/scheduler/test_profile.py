@@ -26,6 +26,7 @@ def test_the_defaults_are_those_of_kube_scheduler() -> None:
         "InterPodAffinity": 2,
         "NodeResourcesBalancedAllocation": 1,
         "ImageLocality": 1,
+        "VolumeBinding": 1,
         "DevicePreference": 2,
         "DeviceWaste": 0,
     }

@@ -44,7 +44,7 @@ from plimsoll.scheduler.binding.extended_claim import ExtendedClaimSteps
 from plimsoll.scheduler.binding.permit import BindPermit
 from plimsoll.scheduler.binding.pod_conditions import BindError
 from plimsoll.scheduler.binding.result import BindFailure, BindPoint, BindStep, BindSuccess
-from plimsoll.scheduler.binding.volumes import VOLUME_TIMEOUT_MS, VolumeBinder
+from plimsoll.scheduler.binding.volumes import VolumeBinder
 from plimsoll.scheduler.binding.writer import FINALIZER, BindingWriter
 from plimsoll.scheduler.extended_resources import is_in_memory, rename_charges
 from plimsoll.scheduler.profile import BINDING_TIMEOUT_MS
@@ -63,7 +63,6 @@ async def bind_pod(
     find_conflict: FindConflict = lambda claims: "",
     timeout_ms: int = BINDING_TIMEOUT_MS,
     volumes: VolumeBinder | None = None,
-    volume_timeout_ms: int = VOLUME_TIMEOUT_MS,
     on_point: OnPoint = lambda point, failed: None,
     permit: BindPermit | None = None,
 ) -> BindSuccess | BindFailure:
@@ -75,9 +74,7 @@ async def bind_pod(
     """
     binding = BindTransaction(placement.pod_info.stored, writer, on_claim, placement.node)
     failed = await _permit(permit.await_claims(placement)) if permit is not None else None
-    failed = failed or await _pre_bind(
-        binding, placement, find_conflict, timeout_ms, volumes, volume_timeout_ms
-    )
+    failed = failed or await _pre_bind(binding, placement, find_conflict, timeout_ms, volumes)
     on_point(BindPoint.PRE_BIND, failed)
     if failed is None and permit is not None:
         failed = await _permit(permit.await_group(placement))
@@ -104,7 +101,6 @@ async def _pre_bind(
     find_conflict: FindConflict,
     timeout_ms: int,
     volumes: VolumeBinder | None,
-    volume_timeout_ms: int,
 ) -> BindFailure | None:
     claims = placement.pod_info.claims
     if len(claims) == 1:
@@ -123,7 +119,7 @@ async def _pre_bind(
         # Volumes are requested once the claims are written, and become ready together with the devices.
         or (await volumes.write() if volumes is not None else None)
         or await binding.wait_for_devices(timeout_ms)
-        or (await volumes.wait_until_bound(volume_timeout_ms) if volumes is not None else None)
+        or (await volumes.wait_until_bound() if volumes is not None else None)
         or binding.check_device_conflicts(find_conflict)
     )
 

@@ -29,9 +29,6 @@ from plimsoll.scheduler.result import Placement, StaticBinding
 T = TypeVar("T", PersistentVolume, PersistentVolumeClaim)
 OnVolume: TypeAlias = Callable[[PersistentVolume | PersistentVolumeClaim], None]
 
-#: Time for volumes to be bound, from the last write on.
-VOLUME_TIMEOUT_MS = 600_000
-
 
 class VolumeWriter(Protocol):
     """Writes of volumes. Each is made once; errors and lost responses raise ApiError."""
@@ -90,6 +87,7 @@ class VolumeBinder(BindAttempts):
         super().__init__(placement.pod_info.stored, writer, lambda claim: None, placement.node)
         self._bindings = list(placement.volumes.static_bindings)
         self._provisions = list(placement.volumes.dynamic_provisions)
+        self._timeout_ms = placement.pod_info.profile.volume_timeout_ms
         self._volume_writer = volume_writer
         self._cluster = cluster
         self._on_volume = on_volume
@@ -164,12 +162,12 @@ class VolumeBinder(BindAttempts):
             if claim is not None:
                 self._on_volume(claim)
 
-    async def wait_until_bound(self, timeout_ms: int = VOLUME_TIMEOUT_MS) -> BindFailure | None:
+    async def wait_until_bound(self) -> BindFailure | None:
         """Wait until every claim is bound; fail if that was given up, or when the time is over."""
         names = [binding.volume.metadata.key for binding in self._bindings]
         names += [binding.claim.metadata.key for binding in self._bindings]
         names += [provision.claim.metadata.key for provision in self._provisions]
-        result = await self._cluster.wait_for(names, self.check, timeout_ms)
+        result = await self._cluster.wait_for(names, self.check, self._timeout_ms)
         if result is True:
             return None
         problem = f"binding volumes: {result or 'context deadline exceeded'}"

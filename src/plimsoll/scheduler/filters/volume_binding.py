@@ -173,6 +173,11 @@ class VolumeBindingFilter(VolumeQueueingHint, Filter):
             return matching
         return cls(pod_info, snapshot, affinities, unbound, matching) if affinities or unbound else None
 
+    @property
+    def has_unbound_claims(self) -> bool:
+        """True if a claim waits for its first consumer."""
+        return bool(self._provisioning)
+
     # -- one node
 
     def filter_node(self, row: int) -> tuple[NodeReason, ...]:

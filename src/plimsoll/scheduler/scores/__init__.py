@@ -18,6 +18,7 @@ from plimsoll.scheduler.scores.node_resources import BalancedAllocationScorer, N
 from plimsoll.scheduler.scores.pod_topology_spread import PodTopologySpreadScorer
 from plimsoll.scheduler.scores.scorer import Scorer
 from plimsoll.scheduler.scores.taint_toleration import TaintTolerationScorer
+from plimsoll.scheduler.scores.volume_binding import VolumeBindingScorer
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
 
 SCORERS: tuple[type[Scorer], ...] = (
@@ -28,6 +29,7 @@ SCORERS: tuple[type[Scorer], ...] = (
     PodTopologySpreadScorer,
     InterPodAffinityScorer,
     ImageLocalityScorer,
+    VolumeBindingScorer,
 )
 
 

@@ -149,6 +149,7 @@ def test_a_file_with_everything(tmp_path: Path) -> None:
         "InterPodAffinity": 2,
         "NodeResourcesBalancedAllocation": 0,
         "ImageLocality": 0,
+        "VolumeBinding": 1,
         "DevicePreference": 2,
         "DeviceWaste": 0,
     }
@@ -509,6 +510,16 @@ def test_the_field_and_the_fix_are_named(tree: Any, message: str) -> None:
     assert message in refusal(tree)
 
 
+def test_arguments_of_volume_binding() -> None:
+    found, warnings = parse(with_args("VolumeBinding", bindTimeoutSeconds=5))
+    assert not warnings
+    assert found.profiles[0].volume_timeout_ms == 5000
+    shape = [{"utilization": 0, "score": 0}, {"utilization": 50, "score": 10}]
+    scored = parse_settings(with_args("VolumeBinding", shape=shape), "c", "StorageCapacityScoring=true")
+    points = [(point.utilization, point.score) for point in scored.profiles[0].volume_shape]
+    assert points == [(0, 0), (50, 10)]
+
+
 def test_what_has_no_effect_is_a_warning() -> None:
     _, warnings = parse(
         {
@@ -522,7 +533,6 @@ def test_what_has_no_effect_is_a_warning() -> None:
                     "schedulerName": "s",
                     "plugins": {"score": {"disabled": [{"name": "Mine"}]}},
                     "pluginConfig": [
-                        {"name": "VolumeBinding", "args": {"bindTimeoutSeconds": 5}},
                         {
                             "name": "NodeResourcesFit",
                             "args": {
@@ -542,8 +552,7 @@ def test_what_has_no_effect_is_a_warning() -> None:
         "enableProfiling",
         "delayCacheUntilActive",
         "profiles[0].plugins.score.disabled[0].name",
-        "profiles[0].pluginConfig[0].args.bindTimeoutSeconds",
-        "profiles[0].pluginConfig[1].args.scoringStrategy.resources[1].name",
+        "profiles[0].pluginConfig[0].args.scoringStrategy.resources[1].name",
         "clientConnection.contentType",
     ]
     assert all("has no effect" in line for line in warnings)

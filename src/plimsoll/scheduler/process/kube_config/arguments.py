@@ -218,14 +218,17 @@ def _volume_binding(args: fields.VolumeBindingArgs, at: str, gates: Gates, warn:
         raise DecodeError(
             "invalid BindTimeoutSeconds, should not be a negative value", f"{at}bindTimeoutSeconds"
         )
+    found: dict[str, Any] = {"volume_timeout_ms": args.bind_timeout_seconds * 1000}
     if args.shape:
-        raise DecodeError(
-            "unexpected field `shape`, remove it: the feature gate StorageCapacityScoring is not supported",
-            f"{at}shape",
-        )
-    if args.bind_timeout_seconds != 600:
-        warn(f"{at}bindTimeoutSeconds", "has no effect: pods wait for volumes before they are scheduled")
-    return {}
+        if not gates.enabled("StorageCapacityScoring"):
+            raise DecodeError(
+                "unexpected field `shape`, remove it or turn on the feature gate StorageCapacityScoring",
+                f"{at}shape",
+            )
+        shape = tuple(ShapePoint(utilization=each.utilization, score=each.score) for each in args.shape)
+        check_shape(shape, f"{at}shape")
+        found["volume_shape"] = shape
+    return found
 
 
 def _dynamic_resources(
