@@ -33,7 +33,7 @@ from tests.unit.scheduler.filters.volume_objects import (
 HOST = "kubernetes.io/hostname"
 
 
-def host(name: str, cpu: int = 8, **labels: str) -> Any:
+def host(name: str, cpu: str = "8", **labels: str) -> Any:
     return node(name, cpu=cpu, labels={HOST: name, **labels})
 
 
@@ -75,7 +75,7 @@ def test_a_provisioned_volume_stays_in_the_topology_of_its_driver() -> None:
         for name in "abc"
     ]
     whatif = whatif_of(
-        host("a", zone="east"), host("b", zone="east", cpu=4), host("c", zone="west", cpu=2), *drivers,
+        host("a", zone="east"), host("b", zone="east", cpu="4"), host("c", zone="west", cpu="2"), *drivers,
         storage_class("fast", "WaitForFirstConsumer"),
         claim("data", storage_class="fast", size="1Gi", modes=("ReadWriteMany",)),
         pod("p", volumes=using("data")), pod("q", volumes=using("data")), pod("r", volumes=using("data")),
@@ -109,6 +109,7 @@ def test_ephemeral_volumes_get_a_claim_of_the_default_class() -> None:
 
 # -- explanations
 
+LACKS = "no available volume that matches it can be reached from the node"
 SELECTED = claim("data", storage_class="fast", size="5Gi", selected_node="gone")
 DATA = claim("data", storage_class="fast", size="5Gi")
 
@@ -118,17 +119,19 @@ DATA = claim("data", storage_class="fast", size="5Gi")
     [
         (
             (waiting_class("fast"), DATA),
-            "no available volume that matches it can be reached from the node, and its class has no provisioner",
+            f"{LACKS}, and its class has no provisioner",
         ),
-        ((storage_class("fast", "WaitForFirstConsumer"), SELECTED), "its volume is provisioned for node gone"),
+        (
+            (storage_class("fast", "WaitForFirstConsumer"), SELECTED),
+            "its volume is provisioned for node gone",
+        ),
         (
             (waiting_class("fast"), DATA, static_volume("own", "9Gi", "fast", host="x", claimed_by=DATA)),
             "volume own, which refers to it, cannot be reached from the node",
         ),
         (
             (storage_class("fast", "WaitForFirstConsumer", zone=("east", "west")), DATA),
-            "no available volume that matches it can be reached from the node, and its class provisions "
-            "volumes only for nodes with zone in (east, west)",
+            f"{LACKS}, and its class provisions volumes only for nodes with zone in (east, west)",
         ),
         (
             (
