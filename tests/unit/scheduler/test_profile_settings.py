@@ -68,6 +68,7 @@ def test_a_disabled_filter_rejects_nothing(name: str, here: Any, new: Pod) -> No
 def test_only_plugins_that_are_safe_to_lose_can_be_disabled() -> None:
     assert {*OPTIONAL_FILTERS} == {rule.value for rule in Rule} - {
         "SchedulingGates",
+        "GangScheduling",
         "DynamicResources",
         "Unsupported",
         "DefaultPreemption",

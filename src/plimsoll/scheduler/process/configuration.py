@@ -237,7 +237,7 @@ def _parse_kube_settings(
             queue=dataclasses.replace(_QUEUE, **found["queue"]),
             election=LeaderElection(**found["election"]),
             client=ClientConnection(**found["client"]),
-            gates=known,
+            gates=found["gates"],
         )
     except InputError as error:
         raise ConfigError(f"{where}: {error}") from None

@@ -183,6 +183,22 @@ def test_a_filter_timeout_is_a_number_of_steps() -> None:
         assert found.profiles[0].search_steps == wanted
 
 
+def test_gang_scheduling_follows_its_plugin_and_its_feature_gate() -> None:
+    on, off = "GenericWorkload=true,GangScheduling=true", "GangScheduling=false"
+    enabled, disabled = (
+        multi(enabled=[{"name": "GangScheduling"}]),
+        multi(disabled=[{"name": "GangScheduling"}]),
+    )
+    assert parse_settings(enabled, "c", on).gates.enabled("GangScheduling")
+    assert not parse_settings(disabled, "c", on).gates.enabled("GangScheduling")
+    assert not parse_settings(HEAD, "c", off).gates.enabled("GangScheduling")
+    with pytest.raises(ConfigError, match="is not supported, or its feature gate is off"):
+        parse_settings(enabled, "c", off)
+    mixed = {**HEAD, "profiles": [{"schedulerName": "other"}, *disabled["profiles"]]}
+    with pytest.raises(ConfigError, match="must be enabled in all profiles, or in none"):
+        parse_settings(mixed, "c", on)
+
+
 def test_negative_qps_is_no_limit() -> None:
     found, _ = parse({**HEAD, "clientConnection": {"qps": -1}})
     assert found.client.qps == 0
@@ -340,8 +356,8 @@ def test_plugin_sets_are_merged_as_in_kube_scheduler(seed: int) -> None:
             PLUGINS + "multiPoint.enabled[0].name: plugin 'EBSLimits' was removed",
         ),
         (
-            multi(enabled=[{"name": "GangScheduling"}]),
-            PLUGINS + "multiPoint.enabled[0].name: plugin 'GangScheduling' is not supported",
+            multi(enabled=[{"name": "PodGroupPodsCount"}]),
+            PLUGINS + "multiPoint.enabled[0].name: plugin 'PodGroupPodsCount' is not supported",
         ),
         (
             with_profile(plugins={"score": {"enabled": [{"name": "NodeName"}]}}),

@@ -218,7 +218,7 @@ def _volume_binding(args: fields.VolumeBindingArgs, at: str, gates: Gates, warn:
         raise DecodeError(
             "invalid BindTimeoutSeconds, should not be a negative value", f"{at}bindTimeoutSeconds"
         )
-    found: dict[str, Any] = {"volume_timeout_ms": args.bind_timeout_seconds * 1000}
+    found: dict[str, Any] = {"volume_timeout_ms": min(args.bind_timeout_seconds * 1000, 2**53)}
     if args.shape:
         if not gates.enabled("StorageCapacityScoring"):
             raise DecodeError(

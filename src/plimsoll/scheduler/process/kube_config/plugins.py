@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
+from plimsoll.api.gates import Gates
 from plimsoll.errors import DecodeError
 from plimsoll.scheduler.process.kube_config.fields import PluginField, PluginSetFields, PluginsFields
 from plimsoll.scheduler.profile import OPTIONAL_FILTERS, WEIGHTS
@@ -47,6 +48,9 @@ POINTS: Mapping[str, tuple[str, ...]] = MappingProxyType(
 )  # fmt: skip
 #: Plugins of kube-scheduler behind feature gates that are off by default.
 GATED = ("GangScheduling", "TopologyPlacementGenerator", "PodGroupPodsCount")
+#: Plugins of feature gates that are supported here: they are enabled with their gate.
+GANG = "GangScheduling"
+GATED_POINTS: Mapping[str, tuple[str, ...]] = MappingProxyType({GANG: ("preEnqueue", "permit")})
 #: Plugins that kube-scheduler no longer has.
 REMOVED = ("AzureDiskLimits", "CinderLimits", "EBSLimits", "GCEPDLimits")
 #: Names of plugins' scores in a profile.
@@ -70,14 +74,22 @@ class PluginSettings:
     weights: Mapping[str, int]
     disabled_filters: tuple[str, ...]
     preemption: bool
+    gangs: bool
 
 
-def expand_plugins(given: PluginsFields) -> dict[str, dict[str, int]]:
+def available_plugins(gates: Gates) -> Mapping[str, tuple[str, ...]]:
+    """Return the extension points of the built-in plugins whose feature gates are enabled."""
+    return {**POINTS, **{name: at for name, at in GATED_POINTS.items() if gates.enabled(name)}}
+
+
+def expand_plugins(
+    given: PluginsFields, available: Mapping[str, tuple[str, ...]] = POINTS
+) -> dict[str, dict[str, int]]:
     """Return the enabled plugins of each extension point with their weights (0: not given).
 
     Raises DecodeError for plugins that do not exist, or do not implement the extension point.
     """
-    multi = _merge_multi_point(given.multi_point)
+    multi = _merge_multi_point(given.multi_point, available)
     found: dict[str, dict[str, int]] = {}
     for point, attribute in _ATTRIBUTES.items():
         own: PluginSetFields = getattr(given, attribute)
@@ -85,15 +97,15 @@ def expand_plugins(given: PluginsFields) -> dict[str, dict[str, int]]:
         enabled: dict[str, int] = {}
         for index, plugin in enumerate(own.enabled):
             where = f"{point}.enabled[{index}].name"
-            _check_name(plugin, where)
-            if point not in POINTS[plugin.name]:
+            _check_name(plugin, where, available)
+            if point not in available[plugin.name]:
                 raise DecodeError(f"plugin {plugin.name!r} does not extend {point}", where)
             if plugin.name in enabled:
                 raise DecodeError(f"plugin {plugin.name!r} already registered", where)
             enabled[plugin.name] = plugin.weight
         if ALL not in disabled:
             for name, weight in multi.items():
-                if point in POINTS[name] and name not in disabled and name not in enabled:
+                if point in available[name] and name not in disabled and name not in enabled:
                     enabled[name] = weight
         found[point] = enabled
     return found
@@ -120,32 +132,32 @@ _ATTRIBUTES: Mapping[str, str] = MappingProxyType(
 )
 
 
-def _merge_multi_point(own: PluginSetFields) -> dict[str, int]:
+def _merge_multi_point(own: PluginSetFields, available: Mapping[str, tuple[str, ...]]) -> dict[str, int]:
     """Return the plugins that are enabled for all of their extension points, with their weights."""
     disabled = {plugin.name for plugin in own.disabled}
     enabled: dict[str, int] = {}
     for index, plugin in enumerate(own.enabled):
         where = f"multiPoint.enabled[{index}].name"
-        _check_name(plugin, where)
+        _check_name(plugin, where, available)
         if plugin.name in enabled:
             raise DecodeError(f"plugin {plugin.name!r} already registered", where)
         enabled[plugin.name] = plugin.weight
     merged = {
         name: enabled.get(name, default_weight(name))
-        for name in POINTS
+        for name in available
         if ALL not in disabled and name not in disabled
     }
     return merged | {name: weight for name, weight in enabled.items() if name not in merged}
 
 
-def _check_name(plugin: PluginField, where: str) -> None:
-    if plugin.name in POINTS:
+def _check_name(plugin: PluginField, where: str, available: Mapping[str, tuple[str, ...]]) -> None:
+    if plugin.name in available:
         return
     if plugin.name in REMOVED:
         raise DecodeError(f"plugin {plugin.name!r} was removed from kube-scheduler; remove it here", where)
     if plugin.name in GATED:
         raise DecodeError(
-            f"plugin {plugin.name!r} is not supported: its feature gate is off by default; remove it", where
+            f"plugin {plugin.name!r} is not supported, or its feature gate is off; remove it", where
         )
     raise DecodeError(
         f"plugin {plugin.name!r} is not built in, and plugins cannot be loaded; remove it, or keep the pods "
@@ -154,12 +166,12 @@ def _check_name(plugin: PluginField, where: str) -> None:
     )
 
 
-def read_plugins(given: PluginsFields, warn: Warn) -> PluginSettings:
+def read_plugins(given: PluginsFields, gates: Gates, warn: Warn) -> PluginSettings:
     """Return the settings for the plugins of a profile; errors and warnings name fields below `plugins`."""
     for where, plugin in _disabled(given):
-        if plugin.name not in (ALL, *POINTS):
+        if plugin.name not in (ALL, *POINTS, *GATED):
             warn(f"{where}.name", f"has no effect: there is no plugin {plugin.name!r}")
-    points = expand_plugins(given)
+    points = expand_plugins(given, available_plugins(gates))
     _check_required(points, given)
     disabled = [name for name in OPTIONAL_FILTERS if not _is_filter_enabled(name, points, given)]
     for name in _NEEDS_PRE_SCORE:
@@ -178,6 +190,7 @@ def read_plugins(given: PluginsFields, warn: Warn) -> PluginSettings:
         {name: weight for name, weight in weights.items() if name in WEIGHTS},
         tuple(disabled),
         "DefaultPreemption" in points["postFilter"],
+        GANG in points["preEnqueue"] or GANG in points["permit"],
     )
 
 

@@ -18,7 +18,7 @@ from plimsoll.scheduler.process.kube_config.fields import (
     LeaderElectionFields,
     ProfileFields,
 )
-from plimsoll.scheduler.process.kube_config.plugins import Warn, read_plugins
+from plimsoll.scheduler.process.kube_config.plugins import GANG, Warn, read_plugins
 from plimsoll.scheduler.profile import SchedulerProfile, Scoring
 
 DEFAULT_SCHEDULER = "default-scheduler"
@@ -45,8 +45,12 @@ def convert_configuration(tree: Any, gates: Gates, warn: Warn) -> dict[str, Any]
         raise DecodeError(f"must be {KIND}, not {tree.get('kind')!r}", "kind")
     given: KubeSchedulerConfiguration = convert_config(tree, KubeSchedulerConfiguration)
     _check(given, warn)
+    profiles, gangs = _read_profiles(given, gates, warn)
+    if gates.enabled(GANG) and not gangs:
+        gates = Gates.of({GANG: False}, gates)
     return {
-        "profiles": _read_profiles(given, gates, warn),
+        "profiles": profiles,
+        "gates": gates,
         "queue": _read_backoff(given),
         "election": _read_election(given.leader_election),
         "client": _read_connection(given.client_connection, warn),
@@ -77,10 +81,12 @@ def _check(given: KubeSchedulerConfiguration, warn: Warn) -> None:
 
 def _read_profiles(
     given: KubeSchedulerConfiguration, gates: Gates, warn: Warn
-) -> tuple[SchedulerProfile, ...]:
+) -> tuple[tuple[SchedulerProfile, ...], bool]:
+    """Return the profiles, and whether they schedule gangs."""
     _check_percentage(given.percentage_of_nodes_to_score, "percentageOfNodesToScore")
     profiles = given.profiles or (ProfileFields(),)
     found: list[SchedulerProfile] = []
+    gangs = False
     for index, profile in enumerate(profiles):
         where = f"profiles[{index}]"
         name = profile.scheduler_name
@@ -98,24 +104,28 @@ def _read_profiles(
         percentage = profile.percentage_of_nodes_to_score
         if percentage is None:
             percentage = given.percentage_of_nodes_to_score or 0
-        found.append(_read_profile(profile, name, percentage, where, gates, warn))
+        made, schedules_gangs = _read_profile(profile, name, percentage, where, gates, warn)
+        if found and schedules_gangs != gangs:
+            raise DecodeError(f"{GANG} must be enabled in all profiles, or in none", f"{where}.plugins")
+        gangs = schedules_gangs
+        found.append(made)
     for index, profile in enumerate(profiles[1:], 1):
         if profile.plugins.queue_sort != profiles[0].plugins.queue_sort:
             raise DecodeError("must be the same for all profiles", f"profiles[{index}].plugins.queueSort")
-    return tuple(found)
+    return tuple(found), gangs
 
 
 def _read_profile(
     given: ProfileFields, name: str, percentage: int, where: str, gates: Gates, warn: Warn
-) -> SchedulerProfile:
+) -> tuple[SchedulerProfile, bool]:
     def warn_below(part: str) -> Warn:
         return lambda field, text: warn(_join(f"{where}.{part}", field), text)
 
     with _Below(f"{where}.plugins"):
-        plugins = read_plugins(given.plugins, warn_below("plugins"))
+        plugins = read_plugins(given.plugins, gates, warn_below("plugins"))
     with _Below(f"{where}.pluginConfig"):
         arguments = read_arguments(given.plugin_config, gates, warn_below("pluginConfig"))
-    return SchedulerProfile(
+    profile = SchedulerProfile(
         name=name,
         weights=plugins.weights,
         disabled_filters=plugins.disabled_filters,
@@ -124,6 +134,7 @@ def _read_profile(
         scoring=Scoring.STOCK,
         **arguments,
     )
+    return profile, plugins.gangs
 
 
 class _Below:
