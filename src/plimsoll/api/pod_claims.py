@@ -11,10 +11,16 @@ from typing import NamedTuple
 
 from plimsoll.api.core import Pod, PodResourceClaim
 from plimsoll.api.meta import OwnerReference
-from plimsoll.api.resource import DeviceSubRequest, ExactDeviceRequest, ResourceClaim
+from plimsoll.api.resource import (
+    DeviceSubRequest,
+    ExactDeviceRequest,
+    ResourceClaim,
+    ResourceClaimConsumerReference,
+)
+from plimsoll.api.scheduling import PodGroup
 from plimsoll.api.storage import PersistentVolumeClaim
 
-_SCHEDULING = "scheduling.k8s.io"
+_SCHEDULING, _GROUPS = "scheduling.k8s.io", "podgroups"
 #: Annotation, "true" on the claim that the scheduler creates for the extended resources of a pod.
 EXTENDED_RESOURCE_CLAIM = "resource.kubernetes.io/extended-resource-claim"
 #: Prefix of the extended resource that every DeviceClass has implicitly.
@@ -103,15 +109,40 @@ def is_owned_by_group(claim: ResourceClaim, pod: Pod) -> bool:
     )
 
 
+def is_group_entry(entry: PodResourceClaim, group: PodGroup | None) -> bool:
+    """Return whether an entry of a pod refers to a claim of its PodGroup: name and source are the same."""
+    return group is not None and any(
+        (entry.name, entry.resource_claim_name, entry.resource_claim_template_name)
+        == (each.name, each.resource_claim_name, each.resource_claim_template_name)
+        for each in group.spec.resource_claims
+    )
+
+
+def group_consumer(group: PodGroup) -> ResourceClaimConsumerReference:
+    """Return the `reservedFor` entry of a PodGroup."""
+    return ResourceClaimConsumerReference(
+        api_group=_SCHEDULING, resource=_GROUPS, name=group.metadata.name, uid=group.metadata.uid
+    )
+
+
+def is_group(consumer: ResourceClaimConsumerReference) -> bool:
+    """Return whether a claim is reserved for a PodGroup."""
+    return (consumer.api_group, consumer.resource) == (_SCHEDULING, _GROUPS)
+
+
+def owner_group(claim: ResourceClaim) -> tuple[str, str] | None:
+    """Return name and UID of the PodGroup that a claim was created for, or None."""
+    for owner in claim.metadata.owner_references:
+        if owner.controller and owner.kind == "PodGroup" and owner.api_version.startswith(f"{_SCHEDULING}/"):
+            return owner.name, owner.uid
+    return None
+
+
 def is_reserved_for(claim: ResourceClaim, pod: Pod) -> bool:
     """Return whether a claim is reserved for a pod or its PodGroup."""
     group = pod_group_of(pod)
     return any(
-        consumer.uid == pod.metadata.uid
-        or (
-            bool(group)
-            and (consumer.api_group, consumer.resource, consumer.name) == (_SCHEDULING, "podgroups", group)
-        )
+        consumer.uid == pod.metadata.uid or (bool(group) and is_group(consumer) and consumer.name == group)
         for consumer in claim.status.reserved_for
     )
 

@@ -14,7 +14,14 @@ from msgspec.structs import replace
 
 from plimsoll.api.core import Pod
 from plimsoll.api.forms import read_device_class
-from plimsoll.api.pod_claims import claim_for_entry, device_requests, is_owned_by
+from plimsoll.api.pod_claims import (
+    claim_for_entry,
+    device_requests,
+    is_owned_by,
+    is_owned_by_group,
+    is_reserved_for,
+    pod_group_of,
+)
 from plimsoll.api.resource import ResourceClaim
 from plimsoll.scheduler.extended_resource_index import ExtendedResourceClaims, ExtendedResourceClasses
 from plimsoll.scheduler.extended_resources import build_claim, without_claim
@@ -32,6 +39,9 @@ class ClaimMessage(ReasonMessage):
     MISSING = 'could not find ResourceClaim "{claim}"'
     NOT_CREATED = 'pod "{pod}": ResourceClaim not created yet'
     NOT_OWNED = "ResourceClaim {claim} was not created for Pod {pod} (Pod is not owner)"
+    NOT_OWNED_BY_EITHER = (
+        "ResourceClaim {claim} was not created for Pod {pod} (neither Pod nor PodGroup {group} is the owner)"
+    )
     DELETED = 'resourceclaim "{claim}" is being deleted'
     STALE = "cannot schedule extended resource claim"
     CLASS_MISSING = "request {request}: device class {device_class} does not exist"
@@ -48,6 +58,7 @@ PRE_ENQUEUE_REASONS = frozenset(
         ClaimMessage.MISSING,
         ClaimMessage.NOT_CREATED,
         ClaimMessage.NOT_OWNED,
+        ClaimMessage.NOT_OWNED_BY_EITHER,
         ClaimMessage.DELETED,
         ClaimMessage.PENDING,
     }
@@ -121,11 +132,15 @@ def find_claims(pod: Pod, snapshot: Snapshot) -> tuple[ResourceClaim, ...] | Nod
         if claim.metadata.deletion_timestamp is not None:
             return _reason(ClaimMessage.DELETED, claim=name)
         if generated and not is_owned_by(claim, pod):
-            return _reason(
-                ClaimMessage.NOT_OWNED,
-                claim=claim.metadata.full_name,
-                pod=pod.metadata.full_name,
-            )
+            in_group = snapshot.gates.enabled("DRAWorkloadResourceClaims")
+            if not (in_group and is_owned_by_group(claim, pod)):
+                group = pod_group_of(pod) if in_group else ""
+                return _reason(
+                    ClaimMessage.NOT_OWNED_BY_EITHER if group else ClaimMessage.NOT_OWNED,
+                    claim=claim.metadata.full_name,
+                    pod=pod.metadata.full_name,
+                    group=group,
+                )
         found[name] = claim
     return tuple(found.values())
 
@@ -151,8 +166,7 @@ def _in_use(claim: ResourceClaim, pod: Pod, snapshot: Snapshot) -> NodeReason | 
         if snapshot.assumed_allocation(claim.metadata.uid) is not None:
             return _reason(ClaimMessage.PENDING, claim=claim.metadata.full_name)
         return None
-    reserved = claim.status.reserved_for
-    if len(reserved) >= RESERVED_MAX and all(user.uid != pod.metadata.uid for user in reserved):
+    if len(claim.status.reserved_for) >= RESERVED_MAX and not is_reserved_for(claim, pod):
         return _reason(ClaimMessage.IN_USE)
     return None
 

@@ -27,6 +27,7 @@ CONTROLLER_CLASSES = {
     "NamespaceController",
     "NodeLifecycleController",
     "PodGCController",
+    "PodGroupProtectionController",
     "ResourceClaimController",
     "ResourceQuotaController",
     "TaintEvictionController",

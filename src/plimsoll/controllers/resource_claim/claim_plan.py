@@ -3,7 +3,7 @@
 As in kube-controller-manager's resource claim controller:
 
 * An entry of `status.reservedFor` is removed when its pod is gone, was replaced, has terminated, or was
-  deleted before it was scheduled; entries of other kinds stay.
+  deleted before it was scheduled, or when its PodGroup is gone or was replaced; entries of other kinds stay.
 * When the last entry is removed, so is the allocation, and then the finalizer that protects it.
 * A claim that is being deleted and is not reserved loses its allocation and the finalizer.
 * A claim created for a pod that is done is deleted as soon as it is not reserved.
@@ -18,8 +18,9 @@ from typing import Any
 
 from plimsoll.api import codec
 from plimsoll.api.core import Pod
-from plimsoll.api.pod_claims import owner_pod
+from plimsoll.api.pod_claims import is_group, owner_pod
 from plimsoll.api.resource import ResourceClaim, ResourceClaimConsumerReference
+from plimsoll.api.scheduling import PodGroup
 from plimsoll.client.endpoints import RESOURCE_CLAIMS
 from plimsoll.controllers.actions import Action, ActionPlan, DeleteAction, PatchAction
 from plimsoll.controllers.pod_utils import is_done, is_pod
@@ -42,6 +43,17 @@ def find_uncertain_consumers(
     ]
 
 
+def find_uncertain_groups(
+    claim: ResourceClaim, groups: Mapping[str, PodGroup], deleted: frozenset[str]
+) -> list[str]:
+    """Return the PodGroups among the consumers that only the API can resolve."""
+    return [
+        consumer.name
+        for consumer in claim.status.reserved_for
+        if is_group(consumer) and consumer.uid not in deleted and consumer.name not in groups
+    ]
+
+
 def _is_cached(consumer: ResourceClaimConsumerReference, pods: Mapping[str, Pod]) -> bool:
     pod = pods.get(consumer.name)
     return pod is not None and pod.metadata.uid == consumer.uid
@@ -53,20 +65,30 @@ def plan_claim(
     live: Mapping[str, str] | None = None,
     deleted: frozenset[str] = frozenset(),
     *,
+    live_groups: Mapping[str, str] | None = None,
     unchanged_for: float = 0.0,
 ) -> ActionPlan:
     """Plan for a claim.
 
     `pods` are the cached pods of its namespace by name; `live` maps each uncertain consumer to the UID that
     the API has under its name, "" for none; `deleted` are UIDs of pods known to be deleted; `unchanged_for`
-    is the number of seconds since the claim last changed.
+    is the number of seconds since the claim last changed. `live_groups` maps the PodGroups among the
+    consumers to their UIDs, "" for those that are gone; None if PodGroups are not served.
 
     DIFF: a finalizer that was left without an allocation is removed after a minute
     (test_a_leftover_finalizer_is_removed_from_an_idle_claim); upstream, if it stops between the two writes,
     leaves it until the claim is deleted.
     """
     reserved = claim.status.reserved_for
-    kept = tuple(consumer for consumer in reserved if _keeps_reservation(consumer, pods, live or {}, deleted))
+    kept = tuple(
+        consumer
+        for consumer in reserved
+        if (
+            _keeps_group(consumer, live_groups, deleted)
+            if is_group(consumer)
+            else _keeps_reservation(consumer, pods, live or {}, deleted)
+        )
+    )
     protected = FINALIZER in claim.metadata.finalizers
     deleting = claim.metadata.deletion_timestamp is not None
     allocated = claim.status.allocation is not None
@@ -104,6 +126,12 @@ def _keeps_reservation(
     if _is_cached(consumer, pods):
         return not is_done(pods[consumer.name])
     return live.get(consumer.name) == consumer.uid
+
+
+def _keeps_group(
+    consumer: ResourceClaimConsumerReference, live: Mapping[str, str] | None, deleted: frozenset[str]
+) -> bool:
+    return live is None or (consumer.uid not in deleted and live.get(consumer.name) == consumer.uid)
 
 
 def _owner_is_done(claim: ResourceClaim, pods: Mapping[str, Pod]) -> bool:

@@ -9,25 +9,33 @@ recorded is found by its owner and annotation. Pods that are deleted or terminat
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 from plimsoll.api import codec
 from plimsoll.api.core import Pod, PodResourceClaim
-from plimsoll.api.pod_claims import claim_for_entry, is_owned_by, is_reserved_for
+from plimsoll.api.pod_claims import (
+    claim_for_entry,
+    group_consumer,
+    is_group_entry,
+    is_owned_by,
+    is_owned_by_group,
+    is_reserved_for,
+)
 from plimsoll.api.resource import ResourceClaim
+from plimsoll.api.scheduling import PodGroup
 from plimsoll.client.endpoints import PODS, RESOURCE_CLAIMS
 from plimsoll.client.event_recorder import WARNING, EventRecord
 from plimsoll.controllers.actions import EMPTY_PLAN, Action, ActionPlan, CreateAction, PatchAction
 from plimsoll.controllers.object_views import ClaimTemplateView
 from plimsoll.controllers.pod_utils import POD_CLAIM_ANNOTATION, is_done, object_reference
+from plimsoll.controllers.resource_claim.template_claims import (
+    FAILED_CREATION,
+    by_entry,
+    create_from_template,
+    missing_template,
+    record_names,
+)
 
 COMPONENT = "resource_claim"
-#: Field manager of `status.resourceClaimStatuses`.
-FIELD_MANAGER = "ResourceClaimController"
-FAILED_CREATION = "FailedResourceClaimCreation"
-_TEMPLATE = "resourceclaimtemplate.resource.k8s.io"
-#: The server appends five characters; with a hyphen, names are limited to 63.
-_LONGEST_BASE = 57
 
 
 def plan_pod(
@@ -35,8 +43,13 @@ def plan_pod(
     claims: Mapping[str, ResourceClaim],
     owned: Iterable[ResourceClaim],
     templates: Mapping[str, ClaimTemplateView],
+    group: PodGroup | None = None,
+    group_owned: Iterable[ResourceClaim] = (),
 ) -> ActionPlan:
     """Plan for a pod; `claims` are those of its namespace, `owned` those that name it as their owner.
+
+    `group` is the PodGroup of the pod, `group_owned` are the claims that the group owns: entries that the pod
+    shares with the group refer to those.
 
     Claims are created first; once they are among `owned`, their names are recorded; once those are in the
     pod's status, they can be reserved.
@@ -49,9 +62,7 @@ def plan_pod(
     """
     if pod.metadata.deletion_timestamp is not None or is_done(pod):
         return EMPTY_PLAN
-    existing = {
-        claim.metadata.annotations.get(POD_CLAIM_ANNOTATION): claim for claim in reversed(list(owned))
-    }
+    existing, shared = by_entry(owned), by_entry(group_owned)
     actions: list[Action] = []
     names: dict[str, str | None] = {}
     changed = False
@@ -62,24 +73,30 @@ def plan_pod(
         if named.known:
             names[entry.name] = named.name
             known = claims.get(named.name) if named.name is not None else None
-            if named.name is None or (known is not None and is_owned_by(known, pod)):
+            if named.name is None or (known is not None and _is_for(known, pod)):
                 continue
-        claim = existing.get(entry.name)
+        in_group = is_group_entry(entry, group)
+        claim = (shared if in_group else existing).get(entry.name)
         if claim is not None:
             names[entry.name] = claim.metadata.name
             changed = changed or named.name != claim.metadata.name
             continue
+        if in_group:
+            continue  # not created yet
         template = templates.get(entry.resource_claim_template_name)
         if template is None:
-            name = entry.resource_claim_template_name
-            missing = f'resource claim template "{name}": {_TEMPLATE} "{name}" not found'
+            missing = missing_template(entry.resource_claim_template_name)
             return _failed(pod, entry, missing, actions)
-        actions.append(_create_from_template(pod, entry, template))
+        actions.append(create_from_template(PODS, pod.metadata, entry.name, template))
     if actions:
         return ActionPlan(tuple(actions))
     if changed:
-        return ActionPlan((_record_names(pod, names),))
-    return _plan_reservations(pod, claims)
+        return ActionPlan((record_names(PODS, pod.metadata, names),))
+    return _plan_reservations(pod, claims, group)
+
+
+def _is_for(claim: ResourceClaim, pod: Pod) -> bool:
+    return is_owned_by(claim, pod) or is_owned_by_group(claim, pod)
 
 
 def _failed(pod: Pod, entry: PodResourceClaim, message: str, before: list[Action]) -> ActionPlan:
@@ -95,63 +112,7 @@ def creation_failed_event(pod: Pod, create: CreateAction, message: str) -> Event
     return EventRecord(object_reference(pod), FAILED_CREATION, text, COMPONENT, WARNING)
 
 
-def generate_name_prefix(pod: str, entry: str) -> str:
-    """Return the generateName prefix; long names are truncated in proportion so that both remain visible."""
-    base = f"{pod}-{entry}-"
-    if len(base) <= _LONGEST_BASE:
-        return base
-    cut = pod[: len(pod) * _LONGEST_BASE // len(base)]
-    return f"{cut}-{entry[: len(entry) * _LONGEST_BASE // len(base)]}"
-
-
-def _create_from_template(pod: Pod, entry: PodResourceClaim, template: ClaimTemplateView) -> CreateAction:
-    owner = {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "name": pod.metadata.name,
-        "uid": pod.metadata.uid,
-        "controller": True,
-    }
-    metadata: dict[str, Any] = {
-        "generateName": generate_name_prefix(pod.metadata.name, entry.name),
-        "namespace": pod.metadata.namespace,
-        "annotations": {**template.spec.metadata.annotations, POD_CLAIM_ANNOTATION: entry.name},
-        "ownerReferences": [owner],
-    }
-    if template.spec.metadata.labels:
-        metadata["labels"] = dict(template.spec.metadata.labels)
-    tree = {
-        "apiVersion": RESOURCE_CLAIMS.api_version,
-        "kind": RESOURCE_CLAIMS.kind,
-        "metadata": metadata,
-        "spec": template.spec.spec or {},
-    }
-    return CreateAction(RESOURCE_CLAIMS, tree, namespace=pod.metadata.namespace)
-
-
-def _record_names(pod: Pod, names: Mapping[str, str | None]) -> PatchAction:
-    statuses = [
-        {"name": entry} if name is None else {"name": entry, "resourceClaimName": name}
-        for entry, name in names.items()
-    ]
-    tree = {
-        "apiVersion": PODS.api_version,
-        "kind": PODS.kind,
-        "metadata": {"name": pod.metadata.name, "namespace": pod.metadata.namespace, "uid": pod.metadata.uid},
-        "status": {"resourceClaimStatuses": statuses},
-    }
-    return PatchAction(
-        PODS,
-        pod.metadata.name,
-        tree,
-        namespace=pod.metadata.namespace,
-        subresource="status",
-        type="apply",
-        field_manager=FIELD_MANAGER,
-    )
-
-
-def _plan_reservations(pod: Pod, claims: Mapping[str, ResourceClaim]) -> ActionPlan:
+def _plan_reservations(pod: Pod, claims: Mapping[str, ResourceClaim], group: PodGroup | None) -> ActionPlan:
     """Reserve allocated claims of a pod that was assigned to its node without reserving them."""
     if not pod.spec.node_name:
         return EMPTY_PLAN  # the scheduler reserves
@@ -161,18 +122,22 @@ def _plan_reservations(pod: Pod, claims: Mapping[str, ResourceClaim]) -> ActionP
         claim = claims.get(named.name) if named.name is not None else None
         if claim is None:
             return ActionPlan(tuple(actions))
-        if named.generated and not is_owned_by(claim, pod):
+        if named.generated and not _is_for(claim, pod):
             return ActionPlan(
                 tuple(actions), error=f"claim {claim.metadata.name} was not created for this pod"
             )
         if claim.status.allocation is not None and not is_reserved_for(claim, pod):
-            actions.append(_add_consumer(pod, claim))
+            actions.append(_add_consumer(pod, claim, group if is_group_entry(entry, group) else None))
     return ActionPlan(tuple(actions))
 
 
-def _add_consumer(pod: Pod, claim: ResourceClaim) -> PatchAction:
+def _add_consumer(pod: Pod, claim: ResourceClaim, group: PodGroup | None) -> PatchAction:
+    """Reserve a claim for a pod, or for its group."""
     consumers = [codec.to_tree(consumer) for consumer in claim.status.reserved_for]
-    consumers.append({"resource": "pods", "name": pod.metadata.name, "uid": pod.metadata.uid})
+    if group is not None:
+        consumers.append(codec.to_tree(group_consumer(group)))
+    else:
+        consumers.append({"resource": "pods", "name": pod.metadata.name, "uid": pod.metadata.uid})
     return PatchAction(
         RESOURCE_CLAIMS,
         claim.metadata.name,

@@ -6,7 +6,7 @@ write may still be in flight is read at a newer version or fenced, so that a del
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -41,6 +41,8 @@ class BindAttempts:
         self.writer = writer
         self.on_claim = on_claim
         self.consumer = consumer_of(pod)
+        #: Consumers of claims that the pod shares with its PodGroup, by the claim's UID.
+        self.group_consumers: Mapping[str, ResourceClaimConsumerReference] = {}
         self.holds: list[ClaimHold] = []
         self._uncertain = False  # a write without a definite response: it may still be in flight
 
@@ -89,8 +91,12 @@ class BindAttempts:
         self.on_claim(claim)
         return claim
 
+    def consumer_for(self, claim: ResourceClaim) -> ResourceClaimConsumerReference:
+        """Return what a claim is reserved for: the pod, or its PodGroup."""
+        return self.group_consumers.get(claim.metadata.uid, self.consumer)
+
     def _has_reserved(self, claim: ResourceClaim) -> bool:
-        return any(each.uid == self.consumer.uid for each in claim.status.reserved_for)
+        return any(each.uid == self.consumer_for(claim).uid for each in claim.status.reserved_for)
 
     async def _write_pod(self, write: Callable[..., Awaitable[Pod]], *args: object) -> InputError | None:
         """Write to the pod at its current version, unless it gets bound; return the error.

@@ -24,7 +24,7 @@ from dataclasses import replace
 from plimsoll.api.core import Pod
 from plimsoll.api.forms import ClaimCharge, read_pod
 from plimsoll.api.pod_claims import find_requesting_pod
-from plimsoll.api.resource import AllocationResult, ResourceClaim
+from plimsoll.api.resource import AllocationResult, ResourceClaim, ResourceClaimConsumerReference
 from plimsoll.errors import InputError
 from plimsoll.ledger.status import build_status_entries
 from plimsoll.scheduler.binding.attempts import (
@@ -73,6 +73,8 @@ async def bind_pod(
     a `permit`, the pod is bound together with others.
     """
     binding = BindTransaction(placement.pod_info.stored, writer, on_claim, placement.node)
+    if permit is not None:
+        binding.group_consumers = permit.group_consumers
     failed = await _permit(permit.await_claims(placement)) if permit is not None else None
     failed = failed or await _pre_bind(binding, placement, find_conflict, timeout_ms, volumes)
     on_point(BindPoint.PRE_BIND, failed)
@@ -170,7 +172,9 @@ class BindTransaction(ExtendedClaimSteps):
                     step, error_kind = BindStep.ALLOCATION, BindError.ADD_ALLOCATION
                     if claim.status.allocation is not None:
                         return self._adopt_allocation(claim, allocation, step)
-                written = await self._retry(self.writer.write_allocation, claim, allocation, self.consumer)
+                written = await self._retry(
+                    self.writer.write_allocation, claim, allocation, self.consumer_for(claim)
+                )
                 self.holds.append(ClaimHold(self._observe(written), allocated_here=True))
                 return None
             except InputError as error:
@@ -224,7 +228,7 @@ class BindTransaction(ExtendedClaimSteps):
 
     async def _add_consumer(self, claim: ResourceClaim) -> ResourceClaim | BindFailure:
         try:
-            return self._observe(await self._retry(self.writer.reserve, claim, self.consumer))
+            return self._observe(await self._retry(self.writer.reserve, claim, self.consumer_for(claim)))
         except InputError as error:
             name = claim.metadata.full_name
             failed = make_failure(
@@ -351,6 +355,8 @@ class BindTransaction(ExtendedClaimSteps):
             failed = await self.write_claim_status(None)
             settled = (failed is None or failed.final) and settled
         for hold in reversed(self.holds):
+            if hold.claim.metadata.uid in self.group_consumers:
+                continue  # other pods of the group may use it
             if self.created is None or hold.claim.metadata.uid != self.created.metadata.uid:
                 settled = await self.release(hold) and settled
         return await self.delete_created() and settled
@@ -372,13 +378,14 @@ class BindTransaction(ExtendedClaimSteps):
         for _ in range(MAX_ATTEMPTS):
             if claim.status.allocation is None or claim.status.allocation != taken:
                 return True
-            alone = all(each.uid == self.consumer.uid for each in claim.status.reserved_for)
+            consumer = self.consumer_for(claim)
+            alone = all(each.uid == consumer.uid for each in claim.status.reserved_for)
             deallocate = hold.allocated_here and alone
             if not deallocate and not self._has_reserved(claim):
                 return True
             try:
                 self._observe(
-                    await self._retry(self.writer.unreserve, claim, self.consumer, deallocate=deallocate)
+                    await self._retry(self.writer.unreserve, claim, consumer, deallocate=deallocate)
                 )
                 return True
             except InputError as error:
@@ -413,4 +420,17 @@ async def release_claim(claim: ResourceClaim, pod: Pod, writer: BindingWriter, o
     binding = BindTransaction(pod, writer, on_claim)
     if find_requesting_pod(claim) is not None:
         return await binding.delete_claim(claim)
+    return await binding.release(ClaimHold(claim, allocated_here=True))
+
+
+async def release_group_claim(
+    claim: ResourceClaim,
+    consumer: ResourceClaimConsumerReference,
+    pod: Pod,
+    writer: BindingWriter,
+    on_claim: OnClaim,
+) -> bool:
+    """Remove the reservation of a claim for a PodGroup, and its allocation if there is no other."""
+    binding = BindTransaction(pod, writer, on_claim)
+    binding.group_consumers = {claim.metadata.uid: consumer}
     return await binding.release(ClaimHold(claim, allocated_here=True))

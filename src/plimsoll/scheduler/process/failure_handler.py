@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from plimsoll.api.core import Pod
+from plimsoll.api.pod_claims import group_consumer
 from plimsoll.api.policy import PodDisruptionBudget
 from plimsoll.api.resource import ResourceClaim
 from plimsoll.api.scheduling import PodGroup
@@ -30,7 +31,7 @@ from plimsoll.common.structured_log import log_event
 from plimsoll.common.tasks import start_task
 from plimsoll.errors import ApiError, LeaseLostError
 from plimsoll.ledger.node_ledger import pod_key
-from plimsoll.scheduler.binding.bind import release_claim
+from plimsoll.scheduler.binding.bind import release_claim, release_group_claim
 from plimsoll.scheduler.binding.binding_conditions import has_binding_conditions
 from plimsoll.scheduler.binding.pod_conditions import (
     SCHEDULER_ERROR,
@@ -146,6 +147,22 @@ class FailureHandler:
     async def _patch_group(self, group: PodGroup, patch: dict[str, Any]) -> None:
         name, namespace = group.metadata.name, group.metadata.namespace
         await self._client.patch(POD_GROUPS, name, patch, namespace, subresource="status", type="strategic")
+
+    def release_group_claim(self, claim: ResourceClaim, group: PodGroup, pod: Pod) -> None:
+        """Release a claim that is reserved for a group of which no pod is scheduled."""
+        if claim.metadata.uid in self._releasing:
+            return
+        self._releasing.add(claim.metadata.uid)
+
+        async def release() -> None:
+            log_event(LOG, "released", claim=claim.metadata.full_name, group=group.metadata.full_name)
+            try:
+                consumer = group_consumer(group)
+                await release_group_claim(claim, consumer, pod, self._writer, self._on_claim)
+            finally:
+                self._releasing.discard(claim.metadata.uid)
+
+        self._spawn(release(), "releasing a claim")
 
     def preempt_for_group(self, plan: GroupPreemption) -> None:
         """Nominate the members of a group to their nodes and evict the victims."""

@@ -10,8 +10,9 @@ DIFF: kube-scheduler decides before these writes, so that a gang is bound in par
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
+from plimsoll.api.resource import ResourceClaimConsumerReference
 from plimsoll.scheduler.result import Placement
 
 GROUP_FAILED = "another pod of the pod group could not be bound: {error}"
@@ -20,9 +21,15 @@ GROUP_FAILED = "another pod of the pod group could not be bound: {error}"
 class GangPermit:
     """Permit of the placements of one attempt of a gang."""
 
-    def __init__(self, placements: Iterable[Placement], needed: int) -> None:
+    def __init__(
+        self,
+        placements: Iterable[Placement],
+        needed: int,
+        group_consumers: Mapping[str, ResourceClaimConsumerReference] | None = None,
+    ) -> None:
         """Create a permit for at least `needed` of the placements."""
         self._needed = needed
+        self.group_consumers = group_consumers or {}
         self._pending: set[str] = set()
         #: Pod that allocates a claim, by the claim's UID.
         self._owners: dict[str, str] = {}

@@ -19,6 +19,7 @@ from plimsoll.common.structured_log import log_event
 from plimsoll.scheduler.binding.permit import BindPermit
 from plimsoll.scheduler.binding.pod_conditions import render_fit_error
 from plimsoll.scheduler.cycle import reject_pod
+from plimsoll.scheduler.gang.claims import find_group_consumers, find_reserved_claims
 from plimsoll.scheduler.gang.conditions import (
     SCHEDULED,
     SCHEDULER_ERROR,
@@ -131,8 +132,8 @@ class GroupCycle:
     ) -> None:
         """Assume all placements and bind them together; members that do not fit wait on their own."""
         by_key = {each.key: each for each in attempts}
-        shares_claims = len(result.placements) > 1
-        permit = GangPermit(result.placements, result.needed) if shares_claims else None
+        consumers = find_group_consumers(group, result.placements, self._context.snapshot.gates)
+        permit = GangPermit(result.placements, result.needed, consumers)
         for placement in result.placements:
             self._actions.bind(by_key[placement.pod_info.key], placement, started, permit)
         self._failure_handler.report_group(group, GroupCondition("True", SCHEDULED))
@@ -179,6 +180,8 @@ class GroupCycle:
         )
         if isinstance(plan, GroupPreemption):
             self._failure_handler.preempt_for_group(plan)
+        for claim in find_reserved_claims(group, self._context.snapshot):
+            self._failure_handler.release_group_claim(claim, group, attempts[0].pod)
 
     def _preempt(
         self, group: PodGroup, attempts: list[QueuedPodInfo], result: GroupResult

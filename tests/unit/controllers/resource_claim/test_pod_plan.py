@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from plimsoll.client.endpoints import PODS, RESOURCE_CLAIMS
 from plimsoll.client.event_recorder import EventRecord
 from plimsoll.controllers.actions import EMPTY_PLAN, ActionPlan, CreateAction, PatchAction
-from plimsoll.controllers.resource_claim.pod_plan import generate_name_prefix, plan_pod
+from plimsoll.controllers.resource_claim.pod_plan import plan_pod
+from plimsoll.controllers.resource_claim.template_claims import generate_name_prefix
 from tests.unit.controllers.makers import BY_NAME, BY_TEMPLATE, claim, pod, template
 
 TWO = {"a": (BY_TEMPLATE, "t"), "b": (BY_TEMPLATE, "t")}

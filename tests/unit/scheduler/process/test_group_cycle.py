@@ -9,7 +9,14 @@ from typing import Any
 import pytest
 
 from plimsoll.api.codec import decode_tree
-from plimsoll.client.endpoints import DEVICE_CLASSES, POD_GROUPS, PODS, PRIORITY_CLASSES, RESOURCE_CLAIMS
+from plimsoll.client.endpoints import (
+    DEVICE_CLASSES,
+    POD_GROUPS,
+    PODS,
+    PRIORITY_CLASSES,
+    RESOURCE_CLAIM_TEMPLATES,
+    RESOURCE_CLAIMS,
+)
 from plimsoll.errors import ApiError
 from plimsoll.scheduler.snapshot.verify import verify
 from tests.manifests import Tree
@@ -201,5 +208,70 @@ def test_a_new_scheduler_completes_a_gang_that_is_bound_in_part() -> None:
             await cluster.pod(f"p{i}", **GANG)
         for i in (1, 2):
             await cluster.bound(f"p{i}")
+
+    play(scenario)
+
+
+async def with_template(cluster: SchedulerCluster) -> None:
+    request = {"name": "r", "exactly": {"deviceClassName": "gpu"}}
+    tree = {"metadata": {"name": "t"}, "spec": {"spec": {"devices": {"requests": [request]}}}}
+    await cluster.admin.create(RESOURCE_CLAIM_TEMPLATES, tree, NS)
+
+
+SHARED: dict[str, Any] = {"resourceClaims": [{"name": "net", "resourceClaimTemplateName": "t"}]}
+
+
+def test_a_claim_of_the_group_is_generated_reserved_and_released() -> None:
+    async def scenario(cluster: SchedulerCluster) -> None:
+        await with_devices(cluster, "a", "b", count=1)
+        await with_template(cluster)
+        await cluster.start()
+        await create_group(cluster, 2, **SHARED)
+        for i in range(2):
+            await cluster.pod(f"p{i}", **SHARED, **GANG)
+        assert len({await cluster.bound(f"p{i}") for i in range(2)}) == 1
+        group = await cluster.admin.get(POD_GROUPS, "gang", NS)
+        (status,) = group["status"]["resourceClaimStatuses"]
+        claim = await cluster.admin.get(RESOURCE_CLAIMS, status["resourceClaimName"], NS)
+        assert claim["status"]["reservedFor"] == [
+            {
+                "apiGroup": "scheduling.k8s.io",
+                "resource": "podgroups",
+                "name": "gang",
+                "uid": group["metadata"]["uid"],
+            }
+        ]
+        assert claim["metadata"]["ownerReferences"][0]["kind"] == "PodGroup"
+        for i in range(2):
+            await cluster.admin.delete(PODS, f"p{i}", NS, grace=0)
+        await cluster.admin.delete(POD_GROUPS, "gang", NS)
+        await until(lambda: cluster.admin.list(RESOURCE_CLAIMS, NS), lambda listing: not listing.items)
+
+    play(scenario)
+
+
+def test_a_claim_of_an_unschedulable_group_is_released() -> None:
+    async def scenario(cluster: SchedulerCluster) -> None:
+        await with_devices(cluster, "a", count=1)
+        await cluster.admin.create(RESOURCE_CLAIMS, claim_tree("c"), NS)
+        entry = {"resourceClaims": [{"name": "net", "resourceClaimName": "c"}]}
+        await create_group(cluster, 2, **entry)
+        group = await cluster.admin.get(POD_GROUPS, "gang", NS)
+        consumer = {
+            "apiGroup": "scheduling.k8s.io",
+            "resource": "podgroups",
+            "name": "gang",
+            "uid": group["metadata"]["uid"],
+        }
+        device = {"request": "r", "driver": "gpu.example.com", "pool": "a", "device": "gpu-0"}
+        status = {"allocation": {"devices": {"results": [device]}}, "reservedFor": [consumer]}
+        await cluster.admin.patch(RESOURCE_CLAIMS, "c", {"status": status}, NS, subresource="status")
+        await cluster.start()
+        for i in range(2):
+            await cluster.pod(f"p{i}", cpu="3", **entry, **GANG)
+        await until(
+            lambda: cluster.admin.get(RESOURCE_CLAIMS, "c", NS),
+            lambda one: not one["status"].get("allocation"),
+        )
 
     play(scenario)
