@@ -22,7 +22,7 @@ from plimsoll.api.resource import (
     ResourceClaimTemplate,
 )
 from plimsoll.controllers.pod_utils import POD_CLAIM_ANNOTATION
-from plimsoll.controllers.resource_claim.pod_plan import generate_name_prefix
+from plimsoll.controllers.resource_claim.template_claims import generate_name_prefix
 from plimsoll.ledger.profile import AccountingProfile
 from plimsoll.ledger.status import write_charges
 from plimsoll.scheduler.extended_resources import is_in_memory, rename_charges
