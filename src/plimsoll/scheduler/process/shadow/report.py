@@ -43,8 +43,8 @@ class ShadowReport:
         #: Pods by outcome, and those of them whose state changed during the comparison.
         self.pods: Counter[str] = Counter()
         self.raced: Counter[str] = Counter()
-        #: (outcome, plugin) -> number of pods, and an example.
-        self.reasons: dict[tuple[str, str], tuple[int, str]] = {}
+        #: (outcome, plugin) -> number of pods, how many of them raced, and an example.
+        self.reasons: dict[tuple[str, str], tuple[int, int, str]] = {}
         self.differences: deque[dict[str, Any]] = deque(maxlen=MAX_DIFFERENCES)
         self.dropped = 0  #: differences that are counted but no longer listed
         self.gaps: deque[tuple[str, str]] = deque(maxlen=MAX_GAPS)
@@ -73,8 +73,8 @@ class ShadowReport:
             key = (outcome, plugin)
             if key not in self.reasons and len(self.reasons) >= MAX_REASONS:
                 key = (outcome, OTHER)
-            count, example = self.reasons.get(key, (0, pod))
-            self.reasons[key] = count + 1, example
+            count, of_them_raced, example = self.reasons.get(key, (0, 0, pod))
+            self.reasons[key] = count + 1, of_them_raced + bool(raced), example
         self.dropped += len(self.differences) == MAX_DIFFERENCES
         self.differences.append(
             {
@@ -107,15 +107,16 @@ class ShadowReport:
             "pods": {each.value: self.pods[each.value] for each in ShadowOutcome},
             "raced": {each.value: self.raced[each.value] for each in ShadowOutcome},
             "reasons": [
-                {"outcome": outcome, "plugin": plugin, "pods": count, "example": example}
-                for (outcome, plugin), (count, example) in self._ranked()
+                {"outcome": outcome, "plugin": plugin, "pods": count, "raced": raced, "example": example}
+                for (outcome, plugin), (count, raced, example) in self._ranked()
             ],
             "differences": list(self.differences),
             "differencesNotListed": self.dropped,
         }
 
-    def _ranked(self) -> list[tuple[tuple[str, str], tuple[int, str]]]:
-        return sorted(self.reasons.items(), key=lambda item: (-item[1][0], item[0]))
+    def _ranked(self) -> list[tuple[tuple[str, str], tuple[int, int, str]]]:
+        """Return the reasons, those of most pods that did not race first."""
+        return sorted(self.reasons.items(), key=lambda item: (item[1][1] - item[1][0], -item[1][0], item[0]))
 
     @staticmethod
     def of_tree(tree: Any) -> ShadowReport:
@@ -128,10 +129,8 @@ class ShadowReport:
         report.pods.update({str(name): int(count) for name, count in tree["pods"].items()})
         report.raced.update({str(name): int(count) for name, count in tree["raced"].items()})
         for each in tree["reasons"][:MAX_REASONS]:
-            report.reasons[str(each["outcome"]), str(each["plugin"])] = (
-                int(each["pods"]),
-                str(each["example"]),
-            )
+            key = str(each["outcome"]), str(each["plugin"])
+            report.reasons[key] = int(each["pods"]), int(each["raced"]), str(each["example"])
         report.differences.extend(dict(each) for each in tree["differences"])
         report.dropped = int(tree["differencesNotListed"])
         return report
@@ -154,8 +153,11 @@ class ShadowReport:
         lines += _align(rows)
         if self.reasons:
             lines += ["", "reasons for differences"]
-            named = [(outcome, plugin or "-", str(n), pod) for (outcome, plugin), (n, pod) in self._ranked()]
-            lines += _align([("outcome", "plugin", "pods", "such as"), *named[:_SHOWN]])
+            named = [
+                (outcome, plugin or "-", str(count), str(raced), pod)
+                for (outcome, plugin), (count, raced, pod) in self._ranked()
+            ]
+            lines += _align([("outcome", "plugin", "pods", "raced", "such as"), *named[:_SHOWN]])
         if self.differences:
             lines += ["", f"latest differences ({min(_SHOWN, len(self.differences))} of {self._differing})"]
             for difference in list(self.differences)[-_SHOWN:]:
