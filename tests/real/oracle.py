@@ -171,7 +171,7 @@ def _refused(pod: Tree) -> Tree | None:
 
 
 @contextmanager
-def _programs(directory: Path, config: ClientConfig, gates: str) -> Any:
+def _programs(directory: Path, config: ClientConfig, gates: str, controllers: str) -> Any:
     kubeconfig = directory / "kubeconfig"
     kubeconfig.write_text(yaml.safe_dump(kubeconfig_of(config.server, TOKEN)))
     own = tuple(f"--{kind}kubeconfig={kubeconfig}" for kind in ("", "authentication-", "authorization-"))
@@ -200,7 +200,7 @@ def _programs(directory: Path, config: ClientConfig, gates: str) -> Any:
             ASSETS / "kube-controller-manager",
             *own,
             f"--feature-gates={gates}",
-            "--controllers=resourceclaim-controller",
+            f"--controllers={controllers}",
         ),
         directory / "kube-controller-manager.log",
     )
@@ -214,12 +214,14 @@ def _programs(directory: Path, config: ClientConfig, gates: str) -> Any:
 
 
 @asynccontextmanager
-async def run_oracle(directory: Path, gates: str) -> AsyncIterator[Oracle]:
-    """Run an empty control plane with these feature gates."""
+async def run_oracle(
+    directory: Path, gates: str, controllers: str = "resourceclaim-controller"
+) -> AsyncIterator[Oracle]:
+    """Run an empty control plane with these feature gates and controllers."""
     (directory / "server").mkdir(parents=True)
     with (
         run_apiserver(ASSETS, directory / "server", gates) as config,
-        _programs(directory, config, gates) as kubeconfig,
+        _programs(directory, config, gates, controllers) as kubeconfig,
     ):
         async with Client.connect(config) as client:
             yield Oracle(client, kubeconfig)

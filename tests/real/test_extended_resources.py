@@ -1,16 +1,17 @@
-"""Extended resources served by devices: Plimsoll's scheduler next to a real kube-scheduler, pod by pod."""
+"""Extended resources served by devices, on a real control plane: next to kube-scheduler, and alone."""
 
 from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
 
 import pytest
 
-from plimsoll.client.endpoints import PODS, RESOURCE_CLAIMS
+from plimsoll.client.endpoints import DEVICE_CLASSES, PODS, RESOURCE_CLAIMS, RESOURCE_QUOTAS
 from plimsoll.client.responses import read_tree
 from plimsoll.errors import ApiError
 from plimsoll.scheduler.process.configuration import SchedulerSettings
@@ -155,3 +156,92 @@ def test_claims_and_statuses_equal_those_of_kube_scheduler(tmp_path: Path) -> No
     assert any(ours["claims"] for _, _, ours in pairs)
     assert any(ours["node"] and not ours["claims"] for _, _, ours in pairs)
     assert any(not ours["node"] for _, _, ours in pairs)
+
+
+def small_pod(name: str, resources: dict[str, str], **spec: Any) -> Tree:
+    amounts = {"requests": resources, "limits": resources}
+    containers = [{"name": "c", "image": "example.org/app:1", "resources": amounts}]
+    body = {"containers": containers, "schedulerName": "plimsoll", "restartPolicy": "Never", **spec}
+    return {"metadata": {"name": name}, "spec": {"tolerations": [{"operator": "Exists"}], **body}}
+
+
+def test_the_steps_of_the_upstream_tests_that_need_no_containers(tmp_path: Path) -> None:
+    """Quota, a class that comes later, requests of zero, too few devices, and cleanup (test/e2e/dra)."""
+    on_node: Tree = {"nodeSelector": {"kubernetes.io/hostname": "dra"}}
+
+    async def scenario(oracle: Oracle) -> None:
+        client = oracle.client
+        await oracle.furnish([each for each in cluster() if each["kind"] != "DeviceClass"])
+        process = SchedulerProcess(client, SchedulerSettings())
+        scheduling = asyncio.create_task(process.run())
+
+        async def bound(name: str) -> Tree:
+            return await until(lambda: client.get(PODS, name, NS), lambda pod: pod["spec"].get("nodeName"))
+
+        async def quota() -> Tree:
+            return await client.get(RESOURCE_QUOTAS, "q", NS)
+
+        async def pending(name: str, text: str) -> None:
+            await until(
+                lambda: client.get(PODS, name, NS),
+                lambda pod: text in str(pod["status"].get("conditions", "")),
+            )
+
+        try:
+            await process.ready(DEADLINE)
+            hard = {
+                "count/resourceclaims.resource.k8s.io": "10",
+                f"requests.{GPU}": "10",
+                f"requests.{IMPLICIT}": "10",
+                "gpu.deviceclass.resource.k8s.io/devices": "10",
+            }
+            await client.create(RESOURCE_QUOTAS, {"metadata": {"name": "q"}, "spec": {"hard": hard}}, NS)
+            await until(quota, lambda found: found.get("status", {}).get("hard") == hard)
+            # A pod with both names of the class, which is created only then.
+            both = {GPU: "1", IMPLICIT: "1"}
+            amounts = {"requests": both, "limits": both}
+            init = [
+                {"name": f"i{number}", "image": "example.org/app:1", "resources": amounts}
+                for number in range(3)
+            ]
+            init[1]["restartPolicy"] = "Always"
+            await client.create(PODS, small_pod("both", both, initContainers=init, **on_node), NS)
+            await pending("both", f"Insufficient {GPU}")
+            spec = {"extendedResourceName": GPU}
+            await client.create(DEVICE_CLASSES, {"metadata": {"name": "gpu"}, "spec": spec})
+            status = (await bound("both"))["status"]["extendedResourceClaimStatus"]
+            assert {each["containerName"] for each in status["requestMappings"]} == {"c", "i0", "i1", "i2"}
+            # As upstream: 4 devices of the pod (sidecar and container, two names each) and 1 of a claim.
+            request = {
+                "name": "r",
+                "exactly": {"deviceClassName": "gpu", "allocationMode": "ExactCount", "count": 1},
+            }
+            tree = {"metadata": {"name": "own"}, "spec": {"devices": {"requests": [request]}}}
+            await client.create(RESOURCE_CLAIMS, tree, NS)
+            # Two claims, and the barrier of the oracle.
+            used = {**dict.fromkeys(hard, "5"), "count/resourceclaims.resource.k8s.io": "3"}
+            await until(quota, lambda found: found["status"].get("used") == used)
+            # Zero is no request; more than the devices that are left stays pending.
+            await client.create(PODS, small_pod("zero", {GPU: "0"}, **on_node), NS)
+            assert "extendedResourceClaimStatus" not in (await bound("zero"))["status"]
+            await client.create(PODS, small_pod("many", {GPU: "3"}, **on_node), NS)
+            await pending("many", "cannot allocate all claims")
+            # The claim ends with its pod, and its devices go to the next.
+            for name, phase in (("both", "Succeeded"), ("many", "Failed")):
+                claim = (await bound(name))["status"]["extendedResourceClaimStatus"]["resourceClaimName"]
+                await client.patch(PODS, name, {"status": {"phase": phase}}, NS, subresource="status")
+                await until(lambda: claims(oracle), partial(lacks, claim))
+        finally:
+            process.stop()
+            await scheduling
+
+    async def run() -> None:
+        controllers = "resourceclaim-controller,resourcequota-controller"
+        async with asyncio.timeout(6 * DEADLINE), run_oracle(tmp_path / "plane", "", controllers) as oracle:
+            await scenario(oracle)
+
+    asyncio.run(run())
+
+
+def lacks(name: str, trees: list[Tree]) -> bool:
+    return all(each["metadata"]["name"] != name for each in trees)
