@@ -23,7 +23,7 @@ from plimsoll.scheduler.binding.attempts import BindAttempts, make_failure
 from plimsoll.scheduler.binding.pod_conditions import BindError
 from plimsoll.scheduler.binding.result import BindFailure, BindStep
 from plimsoll.scheduler.binding.writer import BindingWriter, retry_until_answered
-from plimsoll.scheduler.filters.volume_binding import is_reachable
+from plimsoll.scheduler.filters.volume_reach import is_reachable
 from plimsoll.scheduler.result import Placement, StaticBinding
 
 T = TypeVar("T", PersistentVolume, PersistentVolumeClaim)

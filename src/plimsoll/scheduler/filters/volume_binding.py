@@ -12,16 +12,15 @@ them, and may bind two (test_a_claim_used_twice_is_bound_once).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property, partial
 from typing import Any, Self
 
 import numpy as np
 
-from plimsoll.api.core import Node, NodeSelector, Pod
+from plimsoll.api.core import NodeSelector, Pod
 from plimsoll.api.label_selection import SelectorProblem
-from plimsoll.api.meta import ObjectMeta
-from plimsoll.api.node_selection import find_selector_problem, selector_matches
+from plimsoll.api.node_selection import find_selector_problem
 from plimsoll.api.pod_claims import is_owned_by
 from plimsoll.api.storage import (
     WAIT_FOR_FIRST_CONSUMER,
@@ -33,10 +32,19 @@ from plimsoll.ledger.columns import Mask
 from plimsoll.ledger.verdict import VerdictCode
 from plimsoll.scheduler.events import ClusterEvent, EventKind, NodeUpdate
 from plimsoll.scheduler.filters.filter import Filter
-from plimsoll.scheduler.filters.node_affinity import LabelIndex, NodeAffinityIndex
+from plimsoll.scheduler.filters.node_affinity import NodeAffinityIndex
 from plimsoll.scheduler.filters.queueing_hint import WaitingPod
-from plimsoll.scheduler.filters.volume_matching import MatchingVolumes, find_matching_volumes
+from plimsoll.scheduler.filters.volume_matching import (
+    MatchingVolumes,
+    find_matching_volumes,
+)
 from plimsoll.scheduler.filters.volume_provisioning import Provisioning, StorageIndex
+from plimsoll.scheduler.filters.volume_reach import (
+    ReachableVolumes,
+    VolumeNodes,
+    is_reachable,
+    reaches_node,
+)
 from plimsoll.scheduler.filters.volumes import (
     STORAGE_EVENTS,
     VolumeClaim,
@@ -77,35 +85,6 @@ class VolumeBindingMessage(ReasonMessage):
 _reason = partial(NodeReason.unresolvable, Rule.VOLUME_BINDING)
 _AFFINITY = _reason(VolumeBindingMessage.AFFINITY)
 _GONE = _reason(VolumeBindingMessage.VOLUME_MISSING)
-
-
-class VolumeNodes(LabelIndex[NodeSelector, np.bool_]):
-    """Index of the nodes that match a volume's node affinity."""
-
-    dtype = np.bool_
-
-    def evaluate(self, signature: NodeSelector, node: Node) -> bool:
-        return is_reachable(signature, node)
-
-    def rows_reaching(self, volume: PersistentVolume) -> list[int]:
-        """Return the rows from which a volume is reachable; volumes of single nodes are not cached."""
-        affinity = volume.required_affinity
-        if affinity is None:
-            return list(self.nodes)
-        rows = self.rows_of(affinity.node_selector_terms)
-        if rows is None:
-            column = self.column(affinity)
-            return [row for row in self.nodes if column[row]]
-        return [row for row in rows if is_reachable(affinity, self.nodes[row])]
-
-
-def is_reachable(affinity: NodeSelector, node: Node) -> bool:
-    """Return whether a volume is reachable from a node.
-
-    Only labels are compared, as upstream does. An invalid affinity matches no node.
-    """
-    unnamed = Node(metadata=ObjectMeta(labels=node.metadata.labels))
-    return selector_matches(affinity, unnamed) is True
 
 
 class VolumeBindingFilter(VolumeQueueingHint, Filter):
@@ -182,7 +161,7 @@ class VolumeBindingFilter(VolumeQueueingHint, Filter):
 
     def filter_node(self, row: int) -> tuple[NodeReason, ...]:
         node = self.snapshot.node(row)
-        volumes = self.find_volumes(row)
+        volumes = self._find(row, self._matched, partial(reaches_node, node))
         unbound = () if isinstance(volumes, PodVolumes) else (volumes,)
         for affinity in self._affinities:
             if affinity is None:
@@ -195,15 +174,23 @@ class VolumeBindingFilter(VolumeQueueingHint, Filter):
         """Choose volumes for the unbound claims on a node, or return why there are none."""
         if not self._provisioning:
             return NO_VOLUMES
+        return self._find(row, self._matched, partial(self.snapshot.index(VolumeNodes).reaches, row))
+
+    def _find(
+        self,
+        row: int,
+        matched: Sequence[tuple[PersistentVolumeClaim, MatchingVolumes]],
+        reaches: Callable[[PersistentVolume], bool],
+    ) -> PodVolumes | NodeReason:
         node = self.snapshot.node(row)
         for claim in self._provisioned:
             if claim.selected_node != node.metadata.name:
                 return _no_volume(claim)
         bindings: list[StaticBinding] = []
         provisioned = list(self._provisioned)
-        for claim, matching in self._matched:
+        for claim, matching in matched:
             chosen = {binding.volume.metadata.name for binding in bindings}
-            volume = matching.choose(partial(_reaches, node), chosen)
+            volume = matching.choose(reaches, chosen)
             if volume is None:
                 provisioned.append(claim)
             else:
@@ -251,25 +238,37 @@ class VolumeBindingFilter(VolumeQueueingHint, Filter):
         return [*found, *self._unbound_rejections()] if self._provisioning else found
 
     def _unbound_rejections(self) -> list[tuple[NodeReason, Mask]]:
-        size = self.snapshot.size
         if self._provisioned:
-            name = self._provisioned[0].selected_node or ""
-            rejected, row = np.ones(size, dtype=np.bool_), self.snapshot.row_of(name)
-            found = [(_no_volume(self._provisioned[0]), rejected)]
-            rows = set() if row is None else {row}
-        else:
-            found, rows = self._provisioning_rejections(), self._rows_with_volumes()
+            return self._rejections_but_selected(self._provisioned[0])
+        found = self._provisioning_rejections()
+        reachable = [ReachableVolumes(matching, self.snapshot) for _, matching in self._matched]
+        rows = {row for each in reachable for row in each.rows()}
+        for _, mask in found:
+            mask[list(rows)] = False
+        if len(reachable) == 1:
+            return found  # each of these nodes has a volume for the only claim
         by_reason = {(reason.message, reason.facts["claim"]): (reason, mask) for reason, mask in found}
+        claims, index = [claim for claim, _ in self._matched], self.snapshot.index(VolumeNodes)
         for row in rows:  # each has a choice of volumes of its own
-            for _, mask in found:
-                mask[row] = False
-            reason = self.find_volumes(row)
+            near = [each.near(row) for each in reachable]
+            reason = self._find(row, list(zip(claims, near, strict=True)), partial(index.reaches, row))
             if isinstance(reason, NodeReason):
                 key = reason.message, reason.facts["claim"]
                 if key not in by_reason:
-                    by_reason[key] = reason, np.zeros(size, dtype=np.bool_)
+                    by_reason[key] = reason, np.zeros(self.snapshot.size, dtype=np.bool_)
                 by_reason[key][1][row] = True
         return list(by_reason.values())
+
+    def _rejections_but_selected(self, claim: PersistentVolumeClaim) -> list[tuple[NodeReason, Mask]]:
+        """Return the rejections if a claim has a selected node: by all others, and perhaps by that node."""
+        others = np.ones(self.snapshot.size, dtype=np.bool_)
+        row = self.snapshot.row_of(claim.selected_node or "")
+        if row is None:
+            return [(_no_volume(claim), others)]
+        others[row] = False
+        reason, selected = self.find_volumes(row), ~others
+        found = [(_no_volume(claim), others)]
+        return [*found, (reason, selected)] if isinstance(reason, NodeReason) else found
 
     def _provisioning_rejections(self) -> list[tuple[NodeReason, Mask]]:
         """Return the rejections by nodes without a matching volume."""
@@ -285,16 +284,6 @@ class VolumeBindingFilter(VolumeQueueingHint, Filter):
                 found.append((_no_capacity(claim), passed & ~sufficient))
                 passed = passed & sufficient
         return found
-
-    def _rows_with_volumes(self) -> set[int]:
-        index = self.snapshot.index(VolumeNodes)
-        rows: set[int] = set()
-        for _, matching in self._matched:
-            for volume in matching:
-                if len(rows) == len(index.nodes):
-                    return rows
-                rows.update(index.rows_reaching(volume))
-        return rows
 
     def _column(self, affinity: NodeSelector) -> Mask:
         """Return the nodes that match a volume's affinity; the index of pods' node affinity serves most."""
@@ -324,11 +313,6 @@ class VolumeBindingFilter(VolumeQueueingHint, Filter):
 
 def _size(claim: PersistentVolumeClaim) -> int:
     return claim.size.nano
-
-
-def _reaches(node: Node, volume: PersistentVolume) -> bool:
-    affinity = volume.required_affinity
-    return affinity is None or is_reachable(affinity, node)
 
 
 def _no_volume(claim: PersistentVolumeClaim) -> NodeReason:

@@ -35,6 +35,10 @@ class MatchingVolumes:
         yield from self.prebound
         yield from self.available
 
+    def near(self, reachable: Iterable[PersistentVolume]) -> MatchingVolumes:
+        """Return the choice if only these of the available volumes may be reachable; in the same order."""
+        return MatchingVolumes(self.prebound, tuple(reachable))
+
     def choose(self, is_reachable: IsReachable, excluded: Container[str] = ()) -> PersistentVolume | None:
         """Return the volume for a node; a volume that refers to the claim is used, or none at all."""
         for volume in self.prebound:
@@ -44,6 +48,11 @@ class MatchingVolumes:
             if volume.metadata.name not in excluded and is_reachable(volume):
                 return volume
         return None
+
+
+def volume_order(volume: PersistentVolume) -> tuple[int, str]:
+    """Return the order in which volumes are considered: the smallest first, then by name."""
+    return volume.size.nano, volume.metadata.name
 
 
 def find_matching_volumes(
@@ -80,5 +89,5 @@ def find_matching_volumes(
         ):
             available.append(volume)
     prebound.sort(key=lambda volume: volume.metadata.name)
-    available.sort(key=lambda volume: (volume.size.nano, volume.metadata.name))
+    available.sort(key=volume_order)
     return MatchingVolumes(tuple(prebound), tuple(available))

@@ -8,6 +8,7 @@ and accessible from the node.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -39,20 +40,38 @@ from plimsoll.scheduler.snapshot.snapshot import Snapshot
 Topologies: TypeAlias = "tuple[TopologySelectorTerm, ...]"
 
 
+@dataclass(frozen=True, slots=True)
+class CapacitySegment:
+    """Capacity for volumes up to a size on the nodes that a selector matches."""
+
+    capacity: CSIStorageCapacity
+    limit: int
+    selector: CompiledLabelSelector
+
+
 class StorageIndex(SnapshotIndex):
     """Volumes and storage capacities by the name of their class."""
 
     def __init__(self) -> None:
         self._volumes: dict[str, dict[str, PersistentVolume]] = {}
         self._capacities: dict[str, dict[tuple[str, str], CSIStorageCapacity]] = {}
+        self._segments: dict[str, list[CapacitySegment]] = {}  # derived
 
     def volumes(self, storage_class: str) -> Iterable[PersistentVolume]:
         return self._volumes.get(storage_class, {}).values()
 
-    def capacities(self, storage_class: str) -> Iterator[CSIStorageCapacity]:
-        """Return the capacities of a class, ordered by namespace and name."""
-        for _, capacity in sorted(self._capacities.get(storage_class, {}).items()):
-            yield capacity
+    def segments(self, storage_class: str) -> list[CapacitySegment]:
+        """Return the usable capacities of a class, ordered by namespace and name."""
+        found = self._segments.get(storage_class)
+        if found is None:
+            known = sorted(self._capacities.get(storage_class, {}).items())
+            found = [
+                CapacitySegment(each, limit.value(), _compile(topology))
+                for _, each in known
+                if (limit := each.volume_limit) is not None and (topology := each.node_topology) is not None
+            ]
+            self._segments[storage_class] = found
+        return found
 
     def object_changed(self, old: Any, new: Any) -> None:
         match new if new is not None else old:
@@ -63,8 +82,10 @@ class StorageIndex(SnapshotIndex):
                     self._volumes.setdefault(new.storage_class, {})[new.metadata.name] = new
             case CSIStorageCapacity():
                 if old is not None:
+                    self._segments.pop(old.storage_class_name, None)
                     del self._capacities[old.storage_class_name][old.metadata.key]
                 if new is not None:
+                    self._segments.pop(new.storage_class_name, None)
                     self._capacities.setdefault(new.storage_class_name, {})[new.metadata.key] = new
 
 
@@ -130,9 +151,9 @@ class Provisioning:
 
     def find_capacity(self, node: Node) -> CSIStorageCapacity | None:
         """Return the first capacity that is large enough and accessible from a node."""
-        for capacity, selector in self._sufficient():
-            if selector.matches(node.metadata.labels):
-                return capacity
+        for segment in self._sufficient():
+            if segment.selector.matches(node.metadata.labels):
+                return segment.capacity
         return None
 
     # -- all nodes
@@ -150,8 +171,8 @@ class Provisioning:
         """Return the nodes with access to enough capacity."""
         mask = np.zeros(self._snapshot.size, dtype=np.bool_)
         index = self._snapshot.index(CapacityNodes)
-        for _, selector in self._sufficient():
-            anchor = selector.anchor
+        for segment in self._sufficient():
+            selector, anchor = segment.selector, segment.selector.anchor
             if anchor is None:
                 mask |= index.column(selector)
                 continue
@@ -159,12 +180,11 @@ class Provisioning:
                 mask[row] = mask[row] or selector.matches(self._snapshot.node(row).metadata.labels)
         return mask
 
-    def _sufficient(self) -> Iterator[tuple[CSIStorageCapacity, CompiledLabelSelector]]:
+    def _sufficient(self) -> Iterator[CapacitySegment]:
         size = self.claim.size.value()
-        for capacity in self._snapshot.index(StorageIndex).capacities(self.claim.storage_class):
-            limit = capacity.volume_limit
-            if limit is not None and limit.value() >= size and capacity.node_topology is not None:
-                yield capacity, _compile(capacity.node_topology)
+        for segment in self._snapshot.index(StorageIndex).segments(self.claim.storage_class):
+            if segment.limit >= size:
+                yield segment
 
 
 def _compile(selector: LabelSelector) -> CompiledLabelSelector:

@@ -15,7 +15,8 @@ from plimsoll.scheduler.filters.inter_pod_affinity import InterPodAffinityMessag
 from plimsoll.scheduler.filters.node_ports import host_sockets, ports_conflict
 from plimsoll.scheduler.filters.node_volume_limits import NodeVolumeLimitsMessage
 from plimsoll.scheduler.filters.spread_counts import SpreadState
-from plimsoll.scheduler.filters.volume_binding import VolumeBindingMessage, is_reachable
+from plimsoll.scheduler.filters.volume_binding import VolumeBindingMessage
+from plimsoll.scheduler.filters.volume_reach import is_reachable
 from plimsoll.scheduler.filters.volume_restrictions import VolumeRestrictionsMessage
 from plimsoll.scheduler.filters.volume_zone import VolumeZoneMessage
 from plimsoll.scheduler.filters.volumes import find_claim, find_volume, volume_claims
