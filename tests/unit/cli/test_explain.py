@@ -98,3 +98,32 @@ def test_subjects() -> None:
     assert read_subject("ns/p") == ("pod", "ns", "p")
     assert read_subject("Claim/ns/c") == ("claim", "ns", "c")
     assert read_subject("resourceclaims/c", "ns") == ("claim", "ns", "c")
+
+
+SCHEDULER_CONFIG = """
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+parallelism: 8
+profiles:
+- schedulerName: default-scheduler
+  pluginConfig:
+  - name: NodeAffinity
+    args:
+      addedAffinity:
+        requiredDuringSchedulingIgnoredDuringExecution:
+          nodeSelectorTerms: [{matchExpressions: [{key: pool, operator: In, values: [batch]}]}]
+"""
+
+
+def test_the_configuration_of_the_scheduler_is_used(dump: Path, tmp_path: Path) -> None:
+    config = tmp_path / "kube-scheduler.yaml"
+    config.write_text(SCHEDULER_CONFIG)
+    result = ask("waiting-0000", "-f", str(dump), "--scheduler-config", str(config))
+    assert result.exit_code == 1
+    assert "3 node(s) didn't match scheduler-enforced node affinity." in result.output
+    assert "pool=batch" in result.output
+    assert "parallelism: has no effect" in result.stderr
+    everywhere = ask("-f", str(dump), "--scheduler-config", str(config))
+    assert "scheduler-enforced node affinity" in everywhere.output
+    one = ask("waiting-0000", "--node", "node-0001", "-f", str(dump), "--scheduler-config", str(config))
+    assert "no   NodeAffinity" in one.output

@@ -93,3 +93,18 @@ def test_a_broken_manifest_is_one_line(capsys: pytest.CaptureFixture[str], tmp_p
         code, _, err = ask(capsys, "-f", CLUSTER, "--add", str(file))
         assert (code, err.count("\n")) == (2, 1), (text, err)
         assert "Traceback" not in err
+
+
+def test_the_configuration_of_the_scheduler_is_used(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    config = tmp_path / "scheduler.yaml"
+    added = '{"nodeSelectorTerms": [{"matchExpressions": [{"key": "pool", "operator": "Exists"}]}]}'
+    config.write_text(
+        "profiles:\n- schedulerName: plimsoll\n"
+        f"  addedAffinity: {{requiredDuringSchedulingIgnoredDuringExecution: {added}}}\n"
+    )
+    code, out, _ = ask(capsys, "-f", CLUSTER, "--add", TRAINING, "--scheduler-config", str(config))
+    assert code == 1
+    assert out.startswith("0 of 4 added pods scheduled, 4 pending\n")
+    assert "scheduler-enforced node affinity" in out

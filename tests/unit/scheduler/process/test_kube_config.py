@@ -536,6 +536,12 @@ def test_arguments_of_volume_binding() -> None:
     assert points == [(0, 0), (50, 10)]
 
 
+def test_extenders_are_refused() -> None:
+    message = refusal({**HEAD, "extenders": [{"urlPrefix": "http://x", "filterVerb": "filter"}]})
+    assert message.startswith("c: extenders: scheduler extenders are not supported; remove them")
+    assert parse({**HEAD, "extenders": []})[0].profiles
+
+
 def test_what_has_no_effect_is_a_warning() -> None:
     _, warnings = parse(
         {

@@ -26,8 +26,9 @@ from plimsoll.scheduler.profile import BINDING_TIMEOUT_MS, RESOURCES_MAX, Schedu
 
 _DEFAULT_RESOURCES = (fields.ResourceSpec(name="cpu"), fields.ResourceSpec(name="memory"))
 SYSTEM, LIST = "System", "List"
-#: Time limit of kube-scheduler's device search on a node. Here the number of search steps is limited, in
-#: proportion to this, so that equal clusters get equal results on every machine.
+#: Time limit of kube-scheduler's device search on a node. DIFF: here the number of search steps is limited,
+#: in proportion to this, so that equal clusters get equal results on every machine
+#: (test_a_filter_timeout_is_a_number_of_steps).
 FILTER_TIMEOUT_MS = 10_000
 _MAX_STEPS = 1_000_000_000
 

@@ -63,6 +63,8 @@ def _check(given: KubeSchedulerConfiguration, warn: Warn) -> None:
         if given.parallelism <= 0:
             raise DecodeError("should be an integer value greater than zero", "parallelism")
         warn("parallelism", "has no effect: each rule is evaluated for all nodes at once")
+    # DIFF: extenders are refused; kube-scheduler calls them over HTTP in the middle of an attempt, which is a
+    # pure function here (test_extenders_are_refused).
     if given.extenders:
         raise DecodeError(
             "scheduler extenders are not supported; remove them, or keep the pods that need them with "

@@ -25,6 +25,7 @@ from plimsoll.common.tasks import cancel_tasks, run_until, stop_on_signals
 from plimsoll.errors import PlimsollError
 from plimsoll.ledger.node_ledger import pod_key
 from plimsoll.scheduler.devices import needs_capacity
+from plimsoll.scheduler.gang.members import group_key
 from plimsoll.scheduler.process.configuration import SchedulerSettings
 from plimsoll.scheduler.process.context import SchedulerContext
 from plimsoll.scheduler.process.shadow.comparison import ShadowComparison, ShadowOutcome, compare
@@ -41,6 +42,7 @@ _SAVE_SECONDS = 10.0
 _MAX_WAIT_SECONDS = 1.0
 STATE_CHANGED = "the state changed between arrival and binding"
 OTHERS_PENDING = "other pods were being scheduled"
+IN_GROUP = "a pod of a group is compared alone"
 
 
 @dataclass(slots=True)
@@ -191,7 +193,7 @@ class ShadowProcess:
                 pending.refused = is_unschedulable(new)
                 if pending.refused and not pending.is_reported and self._synced.is_set():
                     pending.is_reported = True
-                    self._record(new, self._compare(new, ""), self._races(key))
+                    self._record(new, self._compare(new, ""), self._races(new))
         except Exception:  # the informers must not stop
             LOG.exception("comparing pod %s failed", pod.metadata.full_name)
 
@@ -207,15 +209,17 @@ class ShadowProcess:
                 # Decided equally when the pod arrived; the state has changed since then.
                 found, races = ShadowComparison(ShadowOutcome.SAME, node, node), [STATE_CHANGED]
             else:
-                races = self._races(pod_key(pod))
+                races = self._races(pod)
                 if known.decided is None or known.decided != found.ours:
                     races.insert(0, STATE_CHANGED)
         self._record(pod, found, races)
 
-    def _races(self, key: str) -> list[str]:
+    def _races(self, pod: Pod) -> list[str]:
         """Return why the other scheduler may have had another state."""
+        key = pod_key(pod)
         others = any(not pending.refused for other, pending in self._pending.items() if other != key)
-        return [OTHERS_PENDING] if others else []
+        grouped = group_key(pod, self.context.snapshot.gates) is not None
+        return [*([OTHERS_PENDING] if others else []), *([IN_GROUP] if grouped else [])]
 
     def _record(self, pod: Pod, found: ShadowComparison, races: list[str]) -> None:
         name = pod.metadata.full_name
