@@ -10,16 +10,23 @@ from collections.abc import Callable
 from msgspec.structs import replace
 
 from plimsoll.api.policy import PodDisruptionBudget
+from plimsoll.api.scheduling import PodGroup
 from plimsoll.client import Client, ClientConfig
 from plimsoll.common.structured_log import format_line, set_up_logging
 from plimsoll.scheduler.binding.pod_conditions import render_fit_error
 from plimsoll.scheduler.events import classify_change
+from plimsoll.scheduler.gang.conditions import WAITING_MEMBER
+from plimsoll.scheduler.gang.cycle import schedule_group
+from plimsoll.scheduler.gang.members import GroupKey, group_key, hold_reason
 from plimsoll.scheduler.preemption import Preemption, plan_preemption
 from plimsoll.scheduler.process.configuration import SchedulerSettings
 from plimsoll.scheduler.process.context import SchedulerContext, new_id
 from plimsoll.scheduler.queue import QueuedPodInfo
-from plimsoll.scheduler.reasons import NodeReason, render
+from plimsoll.scheduler.reasons import NodeReason, Rule, render
 from plimsoll.scheduler.result import FitError, Placement
+
+#: Key of a pod, its line, and whether it was placed.
+DryRunResult = tuple[str, str, bool]
 
 
 async def run_dry(
@@ -38,10 +45,14 @@ def report_pending(context: SchedulerContext, write_line: Callable[[str], None])
     placed = True
     outcomes: dict[str, str] = {}
     while (attempt := context.queue.pop(context.now())) is not None:
-        line, fine = _dry_run_pod(context, attempt)
-        outcomes[attempt.key] = line
-        if fine:
-            write_line(line)
+        group = group_key(attempt.pod, context.snapshot.gates)
+        results = (
+            [_dry_run_pod(context, attempt)] if group is None else _dry_run_group(context, group, attempt)
+        )
+        for key, line, fine in results:
+            outcomes[key] = line
+            if fine:
+                write_line(line)
     for pod in context.queue:
         placed = False
         key = pod.metadata.uid or pod.metadata.full_name
@@ -50,24 +61,59 @@ def report_pending(context: SchedulerContext, write_line: Callable[[str], None])
     return placed
 
 
-def _dry_run_pod(context: SchedulerContext, attempt: QueuedPodInfo) -> tuple[str, bool]:
-    """Schedule a pod; return its line, and whether it was placed."""
-    pod, now = attempt.pod, context.now()
-    outcome = context.schedule(pod)
+def _dry_run_pod(context: SchedulerContext, attempt: QueuedPodInfo) -> DryRunResult:
+    """Schedule a pod."""
+    outcome = context.schedule(attempt.pod)
     if isinstance(outcome, Placement):
-        context.snapshot.assume(outcome)
-        context.queue.done(attempt.key)
-        bound = replace(pod, spec=replace(pod.spec, node_name=outcome.node))
-        event = classify_change(pod, bound)
-        if event is not None:
-            context.queue.on_event(event, now)
-        fields = {"pod": pod.metadata.full_name, "node": outcome.node, "devices": outcome.devices or None}
-        return _format(context, "would-bind", **fields, feasible=outcome.feasible_nodes), True
+        return _assume(context, attempt, outcome)
     if isinstance(outcome, NodeReason):
-        context.queue.hold(pod, outcome, now)
-        return _format(context, "would-hold", pod=pod.metadata.full_name, why=render(outcome)), False
-    context.queue.mark_unschedulable(attempt.key, outcome.rules, now)
-    return _format_unschedulable(context, attempt, outcome), False
+        return _hold(context, attempt, outcome)
+    context.queue.mark_unschedulable(attempt.key, outcome.rules, context.now())
+    return attempt.key, _format_unschedulable(context, attempt, outcome), False
+
+
+def _dry_run_group(context: SchedulerContext, key: GroupKey, attempt: QueuedPodInfo) -> list[DryRunResult]:
+    """Schedule the pods of a pod group together."""
+    reason = hold_reason(key, context.snapshot, context.queue.members(key))
+    group = context.snapshot.find(PodGroup, *key)
+    if reason is not None or group is None:
+        assert reason is not None, "a missing group is a reason"
+        return [_hold(context, attempt, reason)]
+    attempts = {each.key: each for each in (attempt, *context.queue.pop_members(key, context.now()))}
+    members = [each.pod for each in attempts.values()]
+    result = schedule_group(group, members, context.snapshot, context.profile, new_id, context.nominations)
+    placed = result.placements if result.is_scheduled else ()
+    found = [_assume(context, attempts.pop(each.pod_info.key), each) for each in placed]
+    for each in attempts.values():
+        failure = result.failures.get(each.key)
+        if isinstance(failure, NodeReason):
+            found.append(_hold(context, each, failure))
+            continue
+        context.queue.mark_unschedulable(each.key, frozenset({Rule.GANG}), context.now())
+        why = WAITING_MEMBER if failure is None else render_fit_error(failure)
+        why = render(result.reason) if result.reason is not None else why
+        name = each.pod.metadata.full_name
+        found.append((each.key, _format(context, "would-refuse", pod=name, why=why), False))
+    return found
+
+
+def _assume(context: SchedulerContext, attempt: QueuedPodInfo, placement: Placement) -> DryRunResult:
+    """Assume a placement, so that later pods take it into account."""
+    pod = attempt.pod
+    context.snapshot.assume(placement)
+    context.queue.done(attempt.key)
+    bound = replace(pod, spec=replace(pod.spec, node_name=placement.node))
+    event = classify_change(pod, bound)
+    if event is not None:
+        context.queue.on_event(event, context.now())
+    fields = {"pod": pod.metadata.full_name, "node": placement.node, "devices": placement.devices or None}
+    return attempt.key, _format(context, "would-bind", **fields, feasible=placement.feasible_nodes), True
+
+
+def _hold(context: SchedulerContext, attempt: QueuedPodInfo, reason: NodeReason) -> DryRunResult:
+    context.queue.hold(attempt.pod, reason, context.now())
+    name = attempt.pod.metadata.full_name
+    return attempt.key, _format(context, "would-hold", pod=name, why=render(reason)), False
 
 
 def _format_unschedulable(context: SchedulerContext, attempt: QueuedPodInfo, fit_error: FitError) -> str:

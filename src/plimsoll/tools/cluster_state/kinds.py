@@ -17,6 +17,7 @@ from plimsoll.api.resource import (
     ResourceClaimTemplate,
     ResourceSlice,
 )
+from plimsoll.api.scheduling import PodGroup
 from plimsoll.api.storage import (
     CSIDriver,
     CSINode,
@@ -62,6 +63,7 @@ KINDS: tuple[StateKind, ...] = (
     StateKind(CSIStorageCapacity, at.CSI_STORAGE_CAPACITIES),
     StateKind(VolumeAttachment, at.VOLUME_ATTACHMENTS),
     StateKind(PodDisruptionBudget, at.POD_DISRUPTION_BUDGETS),
+    StateKind(PodGroup, at.POD_GROUPS),
     StateKind(Service, at.SERVICES),
     StateKind(ReplicationController, at.REPLICATION_CONTROLLERS),
     StateKind(ReplicaSet, at.REPLICA_SETS),

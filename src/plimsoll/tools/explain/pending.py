@@ -8,9 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from plimsoll.api.core import Pod
+from plimsoll.ledger.node_ledger import pod_key
 from plimsoll.scheduler.binding.pod_conditions import render_fit_error
 from plimsoll.scheduler.cycle import schedule_one
 from plimsoll.scheduler.devices import simulated_ids
+from plimsoll.scheduler.gang.cycle import GroupResult
+from plimsoll.scheduler.gang.members import GroupKey, group_key
 from plimsoll.scheduler.pod_claims import read_pod_info
 from plimsoll.scheduler.profile import ProfileSet, SchedulerProfile
 from plimsoll.scheduler.reasons import NodeReason, render
@@ -18,6 +21,7 @@ from plimsoll.scheduler.result import Placement
 from plimsoll.scheduler.unschedulable_cache import pod_signature
 from plimsoll.tools.cluster_state import ClusterState
 from plimsoll.tools.explain.verdict import PendingList
+from plimsoll.tools.pod_groups import attempt_group, summarize_group
 
 
 def summarize_pending(
@@ -33,7 +37,25 @@ def summarize_pending(
     candidates = cluster_state.pending if pods is None else pods
     pending = [pod for pod in candidates if namespace in ("", pod.metadata.namespace)]
     pending.sort(key=lambda pod: pod.metadata.key)
-    return [(pod, _summarize(cluster_state, pod, settings.for_pod(pod), known)) for pod in pending]
+    groups: dict[GroupKey, GroupResult | NodeReason] = {}
+    found: list[tuple[Pod, str]] = []
+    for pod in pending:
+        key = None if pod.spec.scheduling_gates else group_key(pod, cluster_state.gates)
+        if key is not None and key not in groups:
+            groups[key] = attempt_group(cluster_state, key, settings, simulated_ids())
+        why = _summarize_member(pod, key, groups[key]) if key is not None else ""
+        found.append((pod, why or _summarize(cluster_state, pod, settings.for_pod(pod), known)))
+    return found
+
+
+def _summarize_member(pod: Pod, key: GroupKey, result: GroupResult | NodeReason) -> str:
+    """Return the reason for a pod of a group, or "" if it is about the pod alone."""
+    if isinstance(result, NodeReason):
+        return render(result)
+    if not result.is_scheduled:
+        return summarize_group(key, result)
+    is_placed = any(each.pod_info.key == pod_key(pod) for each in result.placements)
+    return "fits now; waiting for its scheduler" if is_placed else ""
 
 
 def _summarize(

@@ -32,6 +32,7 @@ from plimsoll.tools.explain.devices import describe_cluster_devices, describe_re
 from plimsoll.tools.explain.fixes.search import find_fixes, fixes_on
 from plimsoll.tools.explain.groups import EXPLAINERS, STATES, group_nodes
 from plimsoll.tools.explain.missing import fix_gates, fix_missing, fix_scheduler
+from plimsoll.tools.explain.pod_group import explain_member
 from plimsoll.tools.explain.pod_view import PodView, RuleExplainer
 from plimsoll.tools.explain.requests import read_request_selectors
 from plimsoll.tools.explain.scheduled import explain_scheduled
@@ -60,7 +61,8 @@ def explain_pod(
     unfolded: bool = False,
 ) -> PodExplanation:
     """Explain why a pod is pending or where it was scheduled; `unfolded` omits nothing."""
-    settings = (settings or SchedulerProfile.default()).for_pod(pod)
+    profiles = settings or SchedulerProfile.default()
+    settings = profiles.for_pod(pod)
     if pod.has_terminated:
         return PodExplanation(
             pod.metadata.full_name, ExplainVerdict.ENDED, f"the pod has terminated: {pod_status(pod)}"
@@ -69,6 +71,7 @@ def explain_pod(
         explanation = explain_scheduled(cluster_state, pod, settings)
         return amend(explanation, notes=notes_about_nodes(cluster_state, (pod.spec.node_name,)))
     explanation = _explain_pending(cluster_state, pod, settings, 10**9 if unfolded else STATES)
+    explanation = explain_member(cluster_state, pod, profiles, explanation)
     is_unknown = _has_unknown_scheduler(cluster_state, pod)
     notes = (
         *_scheduler_notes(cluster_state, pod, is_unknown),

@@ -7,17 +7,23 @@ them. Unschedulable pods are retried only after an event that may help them.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from heapq import heapify, heappop, heappush
 
 from plimsoll.api.core import Pod
 from plimsoll.api.policy import PodDisruptionBudget
+from plimsoll.api.scheduling import PodGroup
 from plimsoll.ledger.node_ledger import pod_key
 from plimsoll.scheduler.binding.pod_conditions import render_fit_error
+from plimsoll.scheduler.gang.cycle import GroupResult
+from plimsoll.scheduler.gang.members import GangMessage, GroupKey, group_key
+from plimsoll.scheduler.gang.preemption import GroupPreemption, plan_group_preemption
 from plimsoll.scheduler.preemption import Nominations, Preemption, plan_preemption
-from plimsoll.scheduler.reasons import NodeReason, render
+from plimsoll.scheduler.reasons import NodeReason, Rule, render
 from plimsoll.scheduler.result import FitError, Placement
 from plimsoll.scheduler.unschedulable_cache import pod_signature
 from plimsoll.tools.cluster_state.files import ProgressCallback, no_progress
+from plimsoll.tools.pod_groups import attempt_group, pending_members, summarize_group
 from plimsoll.tools.whatif.memory_cluster import MemoryCluster
 from plimsoll.tools.whatif.outcome import (
     EvictionReason,
@@ -47,6 +53,7 @@ class SchedulingRound:
         #: Signatures of pods for which preemption failed, with the snapshot generation.
         self._not_preempting: dict[bytes, int] = {}
         self._first_evicted = len(cluster.evicted)
+        self._groups: set[GroupKey] = set()  # groups attempted in this pass
         self._lowest = 0
         self._has_evicted = False
         self._done = 0
@@ -62,6 +69,7 @@ class SchedulingRound:
             self._heap = [(cluster.order(pod), pod) for pod in pending]
             heapify(self._heap)
             self._has_evicted, before = False, len(self._placed)
+            self._groups.clear()
             while self._heap:
                 self._attempt(heappop(self._heap)[1])
             has_placed = len(self._placed) > before
@@ -82,6 +90,12 @@ class SchedulingRound:
         if self._done % _PROGRESS_PODS == 0:
             self._tick("scheduling pods", self._done, 0)
         name = pod.metadata.key
+        group = group_key(pod, self._cluster.cluster_state.gates)
+        if group is not None and not pod.spec.scheduling_gates:
+            if group not in self._groups:
+                self._groups.add(group)
+                self._attempt_group(group)
+            return
         self._pending.pop(name, None)
         if pod.spec.scheduling_gates:
             gates = ", ".join(gate.name for gate in pod.spec.scheduling_gates)
@@ -91,20 +105,93 @@ class SchedulingRound:
         if isinstance(outcome, FitError) and self._preempt_pods(outcome):
             outcome = self._decide(pod)
         if isinstance(outcome, Placement):
-            snapshot = self._cluster.cluster_state.snapshot
-            before = dict(snapshot.ledger(outcome.row).charged())
-            self._cluster.bind(outcome)
-            self._nominations.drop(pod_key(pod))
-            charges = {
-                resource: units - before.get(resource, 0)
-                for resource, units in snapshot.ledger(outcome.row).charged().items()
-                if units != before.get(resource, 0)
-            }
-            self._placed[name] = ScheduledPod(name, outcome.node, outcome.devices, charges, outcome)
-        elif isinstance(outcome, FitError):
-            self._pending[name] = (pod, PendingPod(name, render_fit_error(outcome), outcome))
+            self._bind(outcome)
         else:
-            self._pending[name] = (pod, PendingPod(name, render(outcome), outcome))
+            self._refuse(pod, outcome)
+
+    def _bind(self, placement: Placement) -> None:
+        """Bind a pod and record what it is charged."""
+        pod = placement.pod_info.stored
+        name, snapshot = pod.metadata.key, self._cluster.cluster_state.snapshot
+        before = dict(snapshot.ledger(placement.row).charged())
+        self._cluster.bind(placement)
+        self._nominations.drop(pod_key(pod))
+        charges = {
+            resource: units - before.get(resource, 0)
+            for resource, units in snapshot.ledger(placement.row).charged().items()
+            if units != before.get(resource, 0)
+        }
+        self._pending.pop(name, None)
+        self._placed[name] = ScheduledPod(name, placement.node, placement.devices, charges, placement)
+
+    def _refuse(self, pod: Pod, outcome: FitError | NodeReason, why: str = "") -> None:
+        """Record why a pod is not scheduled."""
+        text = render_fit_error(outcome) if isinstance(outcome, FitError) else render(outcome)
+        name = pod.metadata.key
+        self._pending[name] = (pod, PendingPod(name, why or text, outcome))
+
+    # -- pod groups
+
+    def _attempt_group(self, key: GroupKey) -> None:
+        """Schedule the pods of a group together, after preemption if that helps."""
+        result = self._decide_group(key)
+        members = [
+            pod for pod in pending_members(self._cluster.cluster_state, key) if not pod.spec.scheduling_gates
+        ]
+        if isinstance(result, NodeReason):
+            for pod in members:
+                self._refuse(pod, result)
+            return
+        if not result.is_scheduled and result.reason is None and self._preempt_for_group(key, members):
+            after = self._decide_group(key)
+            result = result if isinstance(after, NodeReason) else after
+        placed = result.placements if result.is_scheduled else ()
+        for placement in placed:
+            self._bind(placement)
+        keys = {placement.pod_info.key for placement in placed}
+        text = "" if result.is_scheduled else summarize_group(key, result)
+        waiting = NodeReason.unresolvable(Rule.GANG, GangMessage.WAITING)
+        for pod in members:
+            if pod_key(pod) not in keys:
+                self._refuse(pod, result.failures.get(pod_key(pod), result.reason or waiting), text)
+
+    def _decide_group(self, key: GroupKey) -> GroupResult | NodeReason:
+        cluster = self._cluster
+        nominations = self._nominations if len(self._nominations) else None
+        return attempt_group(
+            cluster.cluster_state, key, cluster.settings, cluster.changes.new_id, nominations
+        )
+
+    def _preempt_for_group(self, key: GroupKey, members: Sequence[Pod]) -> bool:
+        """Preempt pods for a group of higher priority; return whether any were evicted."""
+        snapshot = self._cluster.cluster_state.snapshot
+        group = snapshot.find(PodGroup, *key)
+        if not self._preempt or group is None or not self._cluster.settings.for_pod(members[0]).preemption:
+            return False
+
+        def schedule() -> GroupResult:
+            result = self._decide_group(key)
+            assert isinstance(result, GroupResult), "the group was attempted before"
+            return result
+
+        plan = plan_group_preemption(group, members, snapshot, schedule, snapshot.all(PodDisruptionBudget))
+        if not isinstance(plan, GroupPreemption):
+            return False
+        self._evict(plan.victims, group.metadata.full_name)
+        return True
+
+    def _evict(self, victims: Iterable[Pod], preemptor: str) -> None:
+        """Evict pods, and queue those that a controller recreates."""
+        cluster = self._cluster
+        for victim in victims:
+            self._placed.pop(victim.metadata.key, None)
+            recreated = cluster.evict(victim, EvictionReason.PREEMPTED, preemptor)
+            if recreated is not None:
+                recreated = cluster.cluster_state.pod(recreated.metadata.name, recreated.metadata.namespace)
+                heappush(self._heap, (cluster.order(recreated), recreated))
+        self._has_evicted = True
+
+    # -- single pods
 
     def _decide(self, pod: Pod) -> Placement | FitError | NodeReason:
         return self._cluster.schedule_pod(pod, self._nominations if len(self._nominations) else None)
@@ -130,15 +217,9 @@ class SchedulingRound:
         if not isinstance(plan, Preemption):
             self._not_preempting[signature] = snapshot.generation
             return False
-        for victim in plan.victims:
-            self._placed.pop(victim.metadata.key, None)
-            recreated = cluster.evict(victim, EvictionReason.PREEMPTED, pod_info.pod.metadata.full_name)
-            if recreated is not None:
-                recreated = cluster.cluster_state.pod(recreated.metadata.name, recreated.metadata.namespace)
-                heappush(self._heap, (cluster.order(recreated), recreated))
+        self._evict(plan.victims, pod_info.pod.metadata.full_name)
         for other in plan.lower_nominated:
             self._nominations.drop(pod_key(other))
-        self._has_evicted = True
         return True
 
 
