@@ -8,6 +8,7 @@ from plimsoll.ledger.node_ledger import pod_key
 from plimsoll.scheduler.devices import NewId
 from plimsoll.scheduler.gang.cycle import GroupResult, schedule_group
 from plimsoll.scheduler.gang.members import GroupKey, group_key, hold_reason
+from plimsoll.scheduler.gang.search import STEPS
 from plimsoll.scheduler.node_selection import NominationCheck
 from plimsoll.scheduler.profile import ProfileSet, SchedulerProfile
 from plimsoll.scheduler.reasons import NodeReason, render
@@ -28,6 +29,7 @@ def attempt_group(
     settings: SchedulerProfile | ProfileSet,
     new_id: NewId,
     nominations: NominationCheck | None = None,
+    steps: int = STEPS,
 ) -> GroupResult | NodeReason:
     """Schedule the pending pods of a group in memory; return a reason if it must not be attempted yet."""
     snapshot, members = cluster_state.snapshot, pending_members(cluster_state, key)
@@ -37,7 +39,7 @@ def attempt_group(
     group = snapshot.find(PodGroup, *key)
     assert group is not None, "a missing group is a reason"
     ready = [pod for pod in members if not pod.spec.scheduling_gates]
-    return schedule_group(group, ready, snapshot, settings.for_pod, new_id, nominations)
+    return schedule_group(group, ready, snapshot, settings.for_pod, new_id, nominations, steps=steps)
 
 
 def summarize_group(key: GroupKey, result: GroupResult) -> str:

@@ -5,6 +5,9 @@ of them as possible are restored, those that would violate a disruption budget f
 Pods of a group with `disruptionMode: PodGroup` are removed and restored together. Several victims are
 restored at once where that is enough, which gives the same result with fewer attempts.
 
+The number of attempts is limited, so that the scheduler is not blocked. At the limit, victims on nodes that
+the group does not need are restored without trying them one by one.
+
 DIFF: with WorkloadAwarePreemption disabled, kube-scheduler preempts for each pod of a group on its own; here
 it is for the group as well, and only its priority and the disruption modes are ignored
 (test_without_the_gate_pods_are_preempted_one_by_one).
@@ -23,6 +26,7 @@ from plimsoll.api.scheduling import WHOLE_GROUP, PodGroup
 from plimsoll.ledger.node_ledger import pod_key
 from plimsoll.scheduler.gang.cycle import GroupResult
 from plimsoll.scheduler.gang.members import GroupMembers
+from plimsoll.scheduler.gang.search import STEPS
 from plimsoll.scheduler.preemption.budgets import DisruptionBudgets
 from plimsoll.scheduler.preemption.importance import started_at
 from plimsoll.scheduler.preemption.plan import NEVER
@@ -34,8 +38,11 @@ PREEMPTION_DISABLED = "default preemption plugin is not registered, workload awa
 NO_VICTIMS = "No preemption victims found for incoming preemptor"
 NOT_IN_DOMAINS = "workload aware preemption is not supported for pod groups with scheduling constraints"
 
-#: Schedules the group on the current state of the snapshot.
-Schedule = Callable[[], GroupResult]
+#: Schedules the group on the current state of the snapshot, within a number of search steps.
+Schedule = Callable[[int], GroupResult]
+#: Attempts to schedule the group while victims are restored, and the steps of each search.
+ATTEMPTS = 32
+ATTEMPT_STEPS = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +75,8 @@ def plan_group_preemption(
     snapshot: Snapshot,
     schedule: Schedule,
     budgets: Iterable[PodDisruptionBudget] = (),
+    *,
+    attempts: int = ATTEMPTS,
 ) -> GroupPreemption | str:
     """Return the victims for an unschedulable group, or why preemption does not help.
 
@@ -88,11 +97,12 @@ def plan_group_preemption(
     with ClusterSimulation(snapshot) as simulation:
         for victim in victims:
             simulation.remove(victim.pods)
-        result = schedule()
+        result = schedule(STEPS)
         if not result.is_scheduled:
             return PreemptionMessage.NOT_HELPFUL.value
-        selection = _VictimSelection(simulation, schedule, result)
+        selection = _VictimSelection(simulation, schedule, result, attempts)
         selection.restore(_by_budget(victims, DisruptionBudgets(budgets)))
+        selection.restore_elsewhere()
         chosen = sorted(selection.victims, key=lambda victim: victim.rank)
         pods = tuple(pod for victim in chosen for _, pod in victim.pods)
         by_row: dict[int, list[Pod]] = {}
@@ -156,9 +166,13 @@ def _by_budget(victims: Iterable[_Victim], budgets: DisruptionBudgets) -> list[_
 class _VictimSelection:
     """Victims that cannot be restored, and the last placement of the group."""
 
-    def __init__(self, simulation: ClusterSimulation, schedule: Schedule, result: GroupResult) -> None:
+    def __init__(
+        self, simulation: ClusterSimulation, schedule: Schedule, result: GroupResult, attempts: int
+    ) -> None:
         self._simulation = simulation
         self._schedule = schedule
+        self._attempts = attempts
+        self._untried: list[_Victim] = []
         self.result = result
         self.victims: list[_Victim] = []
 
@@ -166,20 +180,37 @@ class _VictimSelection:
         """Restore victims together, or half of them and then the other half."""
         if not victims:
             return
+        if not self._attempts:
+            self._untried += victims
+        elif self._fits_with(victims):
+            return
+        elif len(victims) == 1:
+            self.victims += victims
+        else:
+            middle = len(victims) // 2
+            self.restore(victims[:middle])
+            self.restore(victims[middle:])
+
+    def restore_elsewhere(self) -> None:
+        """Restore the victims that were not tried and are on nodes that the group does not use."""
+        used = {placement.row for placement in self.result.placements}
+        elsewhere = [each for each in self._untried if not any(row in used for row, _ in each.pods)]
+        if not elsewhere or not self._fits_with(elsewhere):
+            elsewhere = []
+        self.victims += [each for each in self._untried if each not in elsewhere]
+
+    def _fits_with(self, victims: Sequence[_Victim]) -> bool:
+        """Restore victims if the group fits nevertheless."""
+        self._attempts = max(0, self._attempts - 1)
         for victim in victims:
             self._simulation.restore(victim.pods)
-        result = self._schedule()
+        result = self._schedule(ATTEMPT_STEPS)
         if result.is_scheduled:
             self.result = result
-            return
+            return True
         for victim in victims:
             self._simulation.remove(victim.pods)
-        if len(victims) == 1:
-            self.victims += victims
-            return
-        middle = len(victims) // 2
-        self.restore(victims[:middle])
-        self.restore(victims[middle:])
+        return False
 
 
 class ClusterSimulation:

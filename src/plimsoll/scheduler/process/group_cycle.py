@@ -35,6 +35,7 @@ from plimsoll.scheduler.gang.preemption import (
     GroupPreemption,
     plan_group_preemption,
 )
+from plimsoll.scheduler.gang.search import STEPS
 from plimsoll.scheduler.process.context import SchedulerContext, new_id
 from plimsoll.scheduler.process.failure_handler import FailureHandler
 from plimsoll.scheduler.process.gang_permit import GangPermit
@@ -121,9 +122,11 @@ class GroupCycle:
         else:
             self._refuse(group, attempts, result, started)
 
-    def _place(self, group: PodGroup, members: list[Pod]) -> GroupResult:
+    def _place(self, group: PodGroup, members: list[Pod], steps: int = STEPS) -> GroupResult:
         context = self._context
-        return schedule_group(group, members, context.snapshot, context.profile, new_id, context.nominations)
+        return schedule_group(
+            group, members, context.snapshot, context.profile, new_id, context.nominations, steps=steps
+        )
 
     # -- results
 
@@ -200,7 +203,7 @@ class GroupCycle:
             group,
             members,
             context.snapshot,
-            lambda: self._place(group, members),
+            lambda steps: self._place(group, members, steps),
             context.snapshot.all(PodDisruptionBudget),
         )
 

@@ -18,6 +18,7 @@ from plimsoll.scheduler.binding.pod_conditions import render_fit_error
 from plimsoll.scheduler.gang.cycle import GroupResult
 from plimsoll.scheduler.gang.members import GangMessage, GroupKey, group_key
 from plimsoll.scheduler.gang.preemption import GroupPreemption, plan_group_preemption
+from plimsoll.scheduler.gang.search import STEPS
 from plimsoll.scheduler.preemption import Nominations, Preemption, plan_preemption
 from plimsoll.scheduler.reasons import NodeReason, Rule, render
 from plimsoll.scheduler.result import FitError, Placement
@@ -155,11 +156,11 @@ class SchedulingRound:
             if pod_key(pod) not in keys:
                 self._refuse(pod, result.failures.get(pod_key(pod), result.reason or waiting), text)
 
-    def _decide_group(self, key: GroupKey) -> GroupResult | NodeReason:
+    def _decide_group(self, key: GroupKey, steps: int = STEPS) -> GroupResult | NodeReason:
         cluster = self._cluster
         nominations = self._nominations if len(self._nominations) else None
         return attempt_group(
-            cluster.cluster_state, key, cluster.settings, cluster.changes.new_id, nominations
+            cluster.cluster_state, key, cluster.settings, cluster.changes.new_id, nominations, steps
         )
 
     def _preempt_for_group(self, key: GroupKey, members: Sequence[Pod]) -> bool:
@@ -169,8 +170,8 @@ class SchedulingRound:
         if not self._preempt or group is None or not self._cluster.settings.for_pod(members[0]).preemption:
             return False
 
-        def schedule() -> GroupResult:
-            result = self._decide_group(key)
+        def schedule(steps: int) -> GroupResult:
+            result = self._decide_group(key, steps)
             assert isinstance(result, GroupResult), "the group was attempted before"
             return result
 

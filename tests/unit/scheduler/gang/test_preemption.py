@@ -44,16 +44,20 @@ HIGH: dict[str, Any] = {"priority": 10}
 
 
 def plan(
-    group: PodGroup, members: Sequence[Pod], snapshot: Snapshot, budgets: Sequence[PodDisruptionBudget] = ()
+    group: PodGroup,
+    members: Sequence[Pod],
+    snapshot: Snapshot,
+    budgets: Sequence[PodDisruptionBudget] = (),
+    **options: int,
 ) -> GroupPreemption | str:
-    def schedule() -> GroupResult:
+    def schedule(steps: int) -> GroupResult:
         return schedule_group(
-            group, members, snapshot, lambda each: SchedulerProfile.default(), lambda: next(ids)
+            group, members, snapshot, lambda each: SchedulerProfile.default(), lambda: next(ids), steps=steps
         )
 
     ids = (f"share-{i}" for i in itertools.count())
     before = snapshot.pod_keys()
-    found = plan_group_preemption(group, members, snapshot, schedule, budgets)
+    found = plan_group_preemption(group, members, snapshot, schedule, budgets, **options)
     assert snapshot.pod_keys() == before
     assert verify(snapshot) == []
     return found
@@ -129,6 +133,16 @@ def test_devices_of_victims_are_used() -> None:
     )  # fmt: skip
     members = [member("p0", claims=["c"], priority=10), member("p1", priority=10)]
     assert victims(plan(pod_group(min_count=2, **HIGH), members, snapshot)) == ["v"]
+
+
+def test_attempts_are_limited() -> None:
+    nodes = [node(f"n{i}", cpu="1") for i in range(20)]
+    running = [low(f"v{i}", f"n{i}") for i in range(20)]
+    snapshot = snapshot_of(*nodes, *running)
+    group = pod_group(min_count=2, **HIGH)
+    assert len(victims(plan(group, gang(2), snapshot))) == 2
+    assert len(victims(plan(group, gang(2), snapshot, attempts=1))) == 2
+    assert len(victims(plan(group, gang(2), snapshot, attempts=0))) == 2
 
 
 def test_reasons_against_preemption() -> None:
