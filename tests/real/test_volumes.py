@@ -9,7 +9,9 @@ import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import ExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -54,6 +56,7 @@ OURS, KUBE = "plimsoll", "kube-scheduler"
 _MISSING = missing("kube-apiserver", "etcd", "kube-controller-manager", KUBE)
 pytestmark = pytest.mark.skipif(bool(_MISSING), reason=_MISSING)
 NS = "default"
+SEEDS = (1, 2)
 ACCOUNT = "system:serviceaccount:kube-system:plimsoll-scheduler"
 _RBAC = "rbac.authorization.k8s.io"
 ROLES = {
@@ -252,3 +255,88 @@ def test_volumes_are_bound_and_provisioned(tmp_path: Path, scheduler: str) -> No
 
     with control_plane(tmp_path, scheduler) as config:
         asyncio.run(scenario(config))
+
+
+# -- random claims
+
+
+@dataclass(frozen=True, slots=True)
+class VolumeCase:
+    """Volumes, and pods with claims, each of which may run on one node only."""
+
+    volumes: tuple[dict[str, Any], ...]
+    pods: tuple[tuple[str, tuple[dict[str, Any], ...]], ...]  #: node, claims
+
+
+def random_case(random: Random) -> VolumeCase:
+    """Return volumes of different sizes, so that the choice on a node is unique."""
+    modes = (["ReadWriteOnce"], ["ReadWriteOnce", "ReadOnlyMany"], ["ReadOnlyMany"])
+    sizes = random.sample(range(1, 40), 12)
+    volumes = []
+    for number, size in enumerate(sizes):
+        volume = local_volume(f"v{number}", random.choice("ab"), "local", f"{size}Gi")
+        volume["metadata"]["labels"] = {"tier": random.choice(("fast", "slow"))}
+        volume["spec"]["accessModes"] = random.choice(modes)
+        volume["spec"]["volumeMode"] = random.choice(("Filesystem", "Filesystem", "Block"))
+        if random.random() < 0.2:
+            reserved = f"p{random.randrange(8)}-c0"
+            volume["spec"]["claimRef"] = {"kind": "PersistentVolumeClaim", "namespace": NS, "name": reserved}
+        volumes.append(volume)
+    pods = []
+    for number in range(8):
+        claims = []
+        for part in range(random.choice((1, 1, 2))):
+            one = volume_claim(f"p{number}-c{part}", "local", f"{random.randrange(1, 30)}Gi")
+            one["spec"]["accessModes"] = random.choice(modes)[:1]
+            one["spec"]["volumeMode"] = random.choice(("Filesystem", "Filesystem", "Block"))
+            if random.random() < 0.3:
+                one["spec"]["selector"] = {"matchLabels": {"tier": "fast"}}
+            claims.append(one)
+        pods.append((random.choice("ab"), tuple(claims)))
+    return VolumeCase(tuple(volumes), tuple(pods))
+
+
+async def play(cluster: VolumeCluster, case: VolumeCase) -> list[tuple[str, tuple[str, ...]]]:
+    """Schedule the pods one after the other; return the message of each, or the volumes of its claims."""
+    client = cluster.client
+    for volume in case.volumes:
+        await client.create(PERSISTENT_VOLUMES, volume)
+    for volume in case.volumes:
+        await until(
+            partial(client.get, PERSISTENT_VOLUMES, volume["metadata"]["name"]),
+            lambda one: one.get("status", {}).get("phase") == "Available",
+        )
+    found: list[tuple[str, tuple[str, ...]]] = []
+    for number, (host, claims) in enumerate(case.pods):
+        for one in claims:
+            await client.create(PERSISTENT_VOLUME_CLAIMS, one, NS)
+        name, names = f"p{number}", [one["metadata"]["name"] for one in claims]
+        await cluster.add_pod(name, *names, nodeSelector={HOST: host})
+        tree = await until(
+            partial(client.get, PODS, name, NS),
+            lambda one: one["spec"].get("nodeName") or "nodes are available" in str(one["status"]),
+        )
+        conditions = tree["status"].get("conditions") or [{}]
+        message = "" if tree["spec"].get("nodeName") else conditions[0]["message"]
+        bound = [(await cluster.get_claim(each))["spec"].get("volumeName", "") for each in names]
+        found.append((message, tuple(bound)))
+        if message:
+            await client.delete(PODS, name, NS, grace=0)
+    return found
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_random_claims_get_the_volumes_that_kube_scheduler_chooses(tmp_path: Path, seed: int) -> None:
+    case, answers = random_case(Random(seed)), []
+
+    async def scenario(config: ClientConfig, scheduler: str) -> None:
+        async with volume_cluster(config, scheduler) as cluster:
+            answers.append(await play(cluster, case))
+
+    for scheduler in (OURS, KUBE):
+        directory = tmp_path / scheduler
+        directory.mkdir()
+        with control_plane(directory, scheduler) as config:
+            asyncio.run(scenario(config, scheduler))
+    assert answers[0] == answers[1]
+    assert any(not message for message, _ in answers[0])

@@ -13,7 +13,7 @@ from typing import ClassVar
 
 from plimsoll.ledger.columns import Column, Mask
 from plimsoll.ledger.verdict import VerdictCode
-from plimsoll.scheduler.binding.result import BindFailure, BindPoint
+from plimsoll.scheduler.binding.result import BindFailure, BindPoint, BindStep
 from plimsoll.scheduler.filters.filter import Filter
 from plimsoll.scheduler.observer import CycleObserver
 from plimsoll.scheduler.process.metrics import Metrics
@@ -105,13 +105,27 @@ def record_point(
 def record_binding(
     metrics: Metrics, placement: Placement, point: BindPoint, seconds: float, failed: BindFailure | None
 ) -> None:
-    """Record a point of a binding; claims are written before the pod is bound, and released on failure."""
-    pod_info = placement.pod_info
-    if point is not BindPoint.BIND and not pod_info.claims:
+    """Record a point of a binding.
+
+    Claims and volumes are written before the pod is bound, and released on failure; the time for both counts
+    for each of their plugins, an error for the one that failed.
+    """
+    plugins = [BINDER] if point is BindPoint.BIND else _working_plugins(placement)
+    if not plugins:
         return
-    plugin = BINDER if point is BindPoint.BIND else Rule.DEVICES.value
     status = SUCCESS if failed is None else VerdictCode.ERROR.value
-    record_point(metrics, point.value, plugin, pod_info.pod.spec.scheduler_name, seconds, status)
+    profile = placement.pod_info.pod.spec.scheduler_name
+    metrics.extension_point.at(point.value, status, profile).observe(seconds)
+    late = failed is not None and failed.step is BindStep.VOLUMES and point is BindPoint.PRE_BIND
+    for plugin in plugins:
+        is_other = point is not BindPoint.BIND and late != (plugin == Rule.VOLUME_BINDING.value)
+        metrics.plugin.at(plugin, point.value, SUCCESS if is_other else status).observe(seconds)
+
+
+def _working_plugins(placement: Placement) -> list[str]:
+    """Return the plugins that write something for a pod before it is bound."""
+    found = [Rule.VOLUME_BINDING.value] if placement.volumes else []
+    return [*found, Rule.DEVICES.value] if placement.pod_info.claims else found
 
 
 def _codes(outcome: Placement | FitError | NodeReason) -> dict[str, str]:

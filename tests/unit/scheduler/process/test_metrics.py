@@ -16,7 +16,7 @@ from plimsoll.scheduler.process.metrics import UNSCHEDULABLE, Metrics
 from plimsoll.scheduler.process.plugin_timer import PluginTimer, record_binding
 from plimsoll.scheduler.profile import SchedulerProfile
 from plimsoll.scheduler.reasons import Rule
-from plimsoll.scheduler.result import Placement
+from plimsoll.scheduler.result import DynamicProvision, Placement, PodVolumes
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
 from tests.build import (
     CLASS,
@@ -29,6 +29,7 @@ from tests.build import (
     pod,
     resource_slice,
 )
+from tests.unit.scheduler.filters.volume_objects import claim as volume_claim
 from tests.unit.scheduler.snapshots import pod_info_of, snapshot_of
 
 LENGTHS = {"active": 1, "backoff": 2, "unschedulable": 3, "gated": 4}
@@ -213,3 +214,18 @@ def test_bindings_are_measured_by_extension_point() -> None:
     assert page[PLUGIN.format("sum", "PreBind", "DynamicResources", "Success")] == 0.5
     assert page[PLUGIN.format("count", "Bind", "DefaultBinder", "Error")] == 2
     assert page[PLUGIN.format("count", "Unreserve", "DynamicResources", "Success")] == 1
+
+
+def test_the_plugin_that_failed_before_the_binding_is_measured_as_such() -> None:
+    snapshot = snapshot_of(node("n1"), claim("c", exactly("r")))
+    metrics = Metrics(snapshot, lambda: LENGTHS)
+    volumes = PodVolumes((), (DynamicProvision(volume_claim("data")),))
+    both = Placement(pod_info_of(pod("q", claims=["c"]), snapshot), 0, "n1", {}, (), volumes=volumes)
+    record_binding(metrics, both, BindPoint.PRE_BIND, 0.5, BindFailure(BindStep.VOLUMES, "late"))
+    record_binding(metrics, both, BindPoint.PRE_BIND, 0.5, None)
+    record_binding(metrics, both, BindPoint.PRE_BIND, 0.5, BindFailure(BindStep.CONDITIONS, "late"))
+    page = scrape(metrics)
+    assert page[PLUGIN.format("count", "PreBind", "VolumeBinding", "Error")] == 1
+    assert page[PLUGIN.format("count", "PreBind", "VolumeBinding", "Success")] == 2
+    assert page[PLUGIN.format("count", "PreBind", "DynamicResources", "Success")] == 2
+    assert page[PLUGIN.format("count", "PreBind", "DynamicResources", "Error")] == 1

@@ -18,6 +18,8 @@ from plimsoll.client.endpoints import (
     RESOURCE_CLAIMS,
     STORAGE_CLASSES,
 )
+from plimsoll.scheduler.process.api_writer import FENCE_KEY
+from plimsoll.scheduler.profile import SchedulerProfile
 from tests.manifests import DRIVER, claim, device_class
 from tests.unit.scheduler.process.scheduler_cluster import (
     NS,
@@ -178,6 +180,25 @@ def test_a_deleted_pod_ends_the_wait_for_its_volumes() -> None:
             loop = process.loop
             assert loop is not None
             await until(lambda: loop.in_flight == 0)
+            assert len(process.context.queue) == 0
+
+    asyncio.run(scenario())
+
+
+def test_volumes_that_are_not_bound_in_time_are_given_up() -> None:
+    async def scenario() -> None:
+        async with volume_cluster("a") as (cluster, provisioner):
+            provisioner.resumed.clear()
+            await add_claim(cluster, "data", "fast")
+            hasty = SchedulerProfile(name="default-scheduler", volume_timeout_ms=1)
+            process = await cluster.start(replace(QUICK, profiles=(hasty,)))
+            await cluster.pod("p", volumes=using("data"))
+            assert await message_about(cluster, "p", "deadline") == (
+                'running PreBind plugin "VolumeBinding": binding volumes: context deadline exceeded'
+            )
+            provisioner.resumed.set()
+            assert await cluster.bound("p") == "a"
+            await until(lambda: len(process.context.snapshot.assumed_volumes) == 0)
 
     asyncio.run(scenario())
 
@@ -196,6 +217,10 @@ def test_a_new_leader_resumes_provisioning() -> None:
             await cluster.kill(first)
             second = await cluster.start(elected(), "second")
             await until(lambda: second.leading)
+            # A request for a volume that the first one may have sent is refused, however late it arrives.
+            await until(
+                lambda: get_claim(cluster, "other"), lambda one: FENCE_KEY in one["metadata"]["annotations"]
+            )
             provisioner.resumed.set()
             assert await cluster.bound("p") == node
             await add_volume(cluster, "va", "a")
