@@ -22,10 +22,19 @@ import yaml
 from msgspec.structs import replace
 
 from plimsoll.client import Client, ClientConfig
-from plimsoll.client.endpoints import NODES, PODS, REPLICA_SETS, SERVICES
+from plimsoll.client.endpoints import (
+    DEVICE_CLASSES,
+    NODES,
+    PODS,
+    REPLICA_SETS,
+    RESOURCE_CLAIMS,
+    RESOURCE_SLICES,
+    SERVICES,
+)
 from plimsoll.scheduler.process.configuration import parse_settings
 from plimsoll.scheduler.process.shadow.run import ShadowProcess
 from tests.cluster.kube_apiserver import TOKEN, run_apiserver
+from tests.manifests import DRIVER, claim, device_class, resource_slice
 from tests.real.kubelet import Process
 from tests.real.oracle import kubeconfig_of
 from tests.real.programs import ASSETS, missing
@@ -232,7 +241,22 @@ async def furnish(client: Client, random: Random) -> dict[str, str]:
         }
         tree = {"metadata": {"name": f"{app}-set"}, "spec": {"selector": labels, "template": template}}
         owners[app] = (await client.create(REPLICA_SETS, tree, NS))["metadata"]["uid"]
+    await client.create(DEVICE_CLASSES, device_class(DRIVER))
+    for number in range(3):
+        await client.create(RESOURCE_SLICES, resource_slice(f"n{number}-gpu", f"n{number}", 3))
     return owners
+
+
+async def create_pod(client: Client, random: Random, name: str, owners: dict[str, str]) -> None:
+    """Create a random pod; some have a claim of their own."""
+    tree = random_pod(random, name, owners)
+    if random.random() < 0.15:
+        wanted = claim(name)
+        wanted["spec"]["devices"]["requests"][0]["exactly"]["count"] = random.choice([1, 1, 2])
+        await client.create(RESOURCE_CLAIMS, wanted, NS)
+        tree["spec"]["resourceClaims"] = [{"name": "gpu", "resourceClaimName": name}]
+        tree["spec"]["containers"][0].setdefault("resources", {})["claims"] = [{"name": "gpu"}]
+    await client.create(PODS, tree, NS)
 
 
 async def run_pods(
@@ -242,12 +266,11 @@ async def run_pods(
     owners = await furnish(client, random)
     report = process.report
     if burst:
-        trees = [random_pod(random, f"p{number}", owners) for number in range(count)]
-        await asyncio.gather(*(client.create(PODS, tree, NS) for tree in trees))
+        await asyncio.gather(*(create_pod(client, random, f"p{number}", owners) for number in range(count)))
         await until(lambda: sum(report.pods.values()) >= count)
         return
     for number in range(count):
-        await client.create(PODS, random_pod(random, f"p{number}", owners), NS)
+        await create_pod(client, random, f"p{number}", owners)
         await until(lambda wanted=number + 1: sum(report.pods.values()) >= wanted)  # type: ignore[misc]
 
 

@@ -61,9 +61,11 @@ class FilterResult:
 
         Nodes without the devices are excluded after that, when they are searched: then the next ones follow.
         """
-        feasible = np.flatnonzero(self.feasible)
-        if not len(feasible):
+        if not self.feasible.any():
             return None
+        if count >= len(self.snapshot):
+            return self.feasible
+        feasible = np.flatnonzero(self.feasible)
         if len(feasible) <= count:
             return self.feasible
         start = int(np.searchsorted(feasible, self.snapshot.next_start_row))
