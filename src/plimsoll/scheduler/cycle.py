@@ -126,9 +126,9 @@ def build_filters(
 ) -> list[Filter] | NodeReason:
     """Return the filters that apply to a pod, devices last, or the reason why no node can fit."""
     filters: list[Filter] = []
-    pod_info = pod_info.with_profile(settings)
+    pod_info, disabled = pod_info.with_profile(settings), settings.disabled_filters
     for kind in FILTERS:
-        if kind.rule.value in settings.disabled_filters:
+        if disabled and kind.rule.value in disabled:
             continue
         rule = kind.pre_filter(pod_info, snapshot)
         if observer is not None:

@@ -87,6 +87,8 @@ class FilterResult:
         if self.devices is None or not self.pod_info.unallocated_claims:
             return None
         failing = self.snapshot.index(SelectorErrorIndex).failing_nodes(self.pod_info, self.snapshot)
+        if failing is None:
+            return None
         for row in np.flatnonzero(failing & self._before_devices)[:SAMPLED_FROM].tolist():
             answer = self.search(self.devices, row)
             for reason in () if isinstance(answer, NodeFit) else answer:

@@ -14,6 +14,7 @@ import numpy as np
 
 from plimsoll.allocator import AllocationFault
 from plimsoll.allocator.devices.node_devices import NodeDevices
+from plimsoll.api.core import Node
 from plimsoll.api.pod_claims import device_requests
 from plimsoll.errors import CelCompileError, CelRuntimeError
 from plimsoll.ledger.columns import Column, Mask
@@ -23,39 +24,65 @@ from plimsoll.scheduler.snapshot.snapshot import Snapshot
 
 #: Selectors of a request: those of its class, then its own.
 Selectors: TypeAlias = "tuple[tuple[str, ...], tuple[str, ...]]"
-#: Maximum number of distinct selectors.
+#: Maximum number of resource signatures.
 _MAX_SELECTORS = 256
 
 
+class _KnownNodes:
+    """Nodes with failing devices for some selectors, and the generation at which each was checked."""
+
+    __slots__ = ("any", "checked_at", "generation", "mask", "selectors")
+
+    def __init__(self, size: int, selectors: tuple[Selectors, ...]) -> None:
+        self.selectors = selectors
+        self.generation = -1
+        self.mask: Mask = np.zeros(size, dtype=np.bool_)
+        self.checked_at: Column = np.full(size, -1, dtype=np.int64)
+        self.any = False
+
+    def update(self, snapshot: Snapshot) -> None:
+        """Check the nodes whose devices may have changed."""
+        stale = snapshot.alive & (self.checked_at < snapshot.node_generations)
+        for row in np.flatnonzero(stale).tolist():
+            devices = snapshot.inventory.devices_for(snapshot.node(row))
+            self.mask[row] = not isinstance(devices, AllocationFault) and any(
+                has_failing_device(devices, each) for each in self.selectors
+            )
+        self.checked_at[stale] = snapshot.node_generations[stale]
+        self.any = bool((self.mask & snapshot.alive).any())
+        self.generation = snapshot.generation
+
+
 class SelectorErrorIndex(SnapshotIndex):
-    """Nodes with failing devices, by the selectors of a pod's claims."""
+    """Nodes with failing devices, by the resource signature of a pod."""
 
     def __init__(self) -> None:
         self._size = 0
-        self._known: dict[tuple[Selectors, ...], tuple[Mask, Column]] = {}
+        self._known: dict[bytes, _KnownNodes] = {}
 
     def resized(self, size: int) -> None:
         self._size = size
         self._known.clear()
 
-    def failing_nodes(self, pod_info: PodInfo, snapshot: Snapshot) -> Mask:
-        """Return the nodes with a device on which a selector of an unallocated claim fails."""
-        key = pod_selectors(pod_info, snapshot)
+    def node_removed(self, row: int, node: Node) -> None:
+        for known in self._known.values():
+            known.mask[row] = False
+
+    def failing_nodes(self, pod_info: PodInfo, snapshot: Snapshot) -> Mask | None:
+        """Return the nodes with a device on which a selector of an unallocated claim fails; None if there
+        are none.
+        """
+        key = pod_info.resource_signature
         known = self._known.pop(key, None)
-        if known is None:
-            known = np.zeros(self._size, dtype=np.bool_), np.full(self._size, -1, dtype=np.int64)
-        mask, checked_at = known
-        stale = snapshot.alive & (checked_at < snapshot.node_generations)
-        for row in np.flatnonzero(stale).tolist():
-            devices = snapshot.inventory.devices_for(snapshot.node(row))
-            mask[row] = not isinstance(devices, AllocationFault) and any(
-                has_failing_device(devices, each) for each in key
-            )
-        checked_at[stale] = snapshot.node_generations[stale]
+        if known is None or known.generation != snapshot.generation:
+            selectors = pod_selectors(pod_info, snapshot)
+            if known is None or known.selectors != selectors:
+                known = _KnownNodes(self._size, selectors)
+            known.update(snapshot)
         self._known[key] = known  # least recently used first
         if len(self._known) > _MAX_SELECTORS:
             del self._known[next(iter(self._known))]
-        return mask
+        return known.mask if known.any else None
 
 
 def pod_selectors(pod_info: PodInfo, snapshot: Snapshot) -> tuple[Selectors, ...]:

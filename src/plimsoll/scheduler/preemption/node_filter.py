@@ -71,7 +71,7 @@ class NodeFilter:
             DynamicResourcesFilter(pod_info, snapshot, self._new_id, settings) if pod_info.claims else None
         )
         for kind in FILTERS:
-            if kind.rule.value in settings.disabled_filters:
+            if settings.disabled_filters and kind.rule.value in settings.disabled_filters:
                 continue
             if kind.rule in POD_DEPENDENT_RULES:
                 self._rules.append(kind)

@@ -78,6 +78,8 @@ class DefaultSelectors(SnapshotIndex):
     def selector_of(self, pod: Pod, snapshot: Snapshot) -> CompiledLabelSelector:
         """Return the selector of a pod; one without requirements if nothing selects the pod."""
         owner = _controller(pod)
+        if owner is None and pod.metadata.namespace not in self._services:
+            return MATCH_EVERYTHING
         known = self._cached.setdefault(pod.metadata.namespace, {})
         key = frozenset(pod.metadata.labels.items()), owner
         found = known.get(key)
@@ -128,6 +130,8 @@ def spread_constraints(
 def default_constraints(pod_info: PodInfo, snapshot: Snapshot, when: str) -> tuple[SpreadConstraint, ...]:
     """Return the default constraints of one kind for a pod that has none of its own."""
     given = pod_info.profile.default_constraints
+    if given is None and when != SCHEDULE_ANYWAY:
+        return ()
     wanted = [
         each for each in (SYSTEM_CONSTRAINTS if given is None else given) if each.when_unsatisfiable == when
     ]
