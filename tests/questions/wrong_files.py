@@ -71,7 +71,7 @@ WRONG: dict[str, tuple[bytes, str]] = {
         "surrogate",
     ),
     "other kinds": (
-        b"kind: Service\napiVersion: v1\nmetadata: {name: s}\n---\nkind: Pod\napiVersion: wrong/v7\n",
+        b"kind: ConfigMap\napiVersion: v1\nmetadata: {name: s}\n---\nkind: Pod\napiVersion: wrong/v7\n",
         "none of the 2 objects in",
     ),
 }
