@@ -22,9 +22,11 @@ USED_ELSEWHERE = {
         __cause__ __context__ __dir__ arraysize log_errors never_capture format_commands ignore_aliases
         writeable handleError pytest_configure
     """,
-    "endpoints and annotations of the API": """
-        LIMIT_RANGES REPLICATION_CONTROLLERS CSI_DRIVERS CSI_STORAGE_CAPACITIES SELECTED_NODE
+    "fields of configuration files": """
+        pre_enqueue pre_filter post_filter pre_score post_bind placement_generate placement_score queue_sort
+        pre_bind
     """,
+    "endpoints of the API": "LIMIT_RANGES",
     "used in quoted types": "OneDriver",
     "accepted for compatibility": "vmodule",
     "old public names, with a warning": "all_on picture",
