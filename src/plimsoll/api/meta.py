@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Annotated, ClassVar, TypeAlias
 
 import msgspec
+from msgspec.structs import replace
 
 #: An int64.
 Int: TypeAlias = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
@@ -108,6 +109,18 @@ class ObjectReference(Wire, frozen=True):
     uid: str = ""
     resource_version: str = ""
     field_path: str = ""
+
+    @staticmethod
+    def to(meta: ObjectMeta, kind: str, api_version: str = "v1") -> ObjectReference:
+        """Return a reference to any version of an object."""
+        return ObjectReference(
+            api_version=api_version, kind=kind, namespace=meta.namespace, name=meta.name, uid=meta.uid
+        )
+
+    @staticmethod
+    def to_version(meta: ObjectMeta, kind: str, api_version: str = "v1") -> ObjectReference:
+        """Return a reference to the version of an object that was read."""
+        return replace(ObjectReference.to(meta, kind, api_version), resource_version=meta.resource_version)
 
 
 class Object(Wire, frozen=True):

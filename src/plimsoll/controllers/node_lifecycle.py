@@ -22,7 +22,7 @@ from plimsoll.client.informer import CallbackHandler
 from plimsoll.controllers.actions import EMPTY_PLAN, Action, ActionPlan, PatchAction
 from plimsoll.controllers.context import ControllerContext
 from plimsoll.controllers.object_views import LeaseView
-from plimsoll.controllers.pod_utils import find_condition, object_reference, patch_status, set_condition
+from plimsoll.controllers.pod_utils import find_condition, patch_status, set_condition
 from plimsoll.controllers.shared_informers import ObjectIndex
 from plimsoll.controllers.work_queue import WorkQueue
 
@@ -207,7 +207,13 @@ def plan_pods_not_ready(node: Node, pods: Sequence[Pod], now: float) -> ActionPl
             }
             actions.append(patch_status(pod, set_condition(pod.status.conditions, condition)))
             actions.append(
-                EventRecord(object_reference(pod), "NodeNotReady", "Node is not ready", COMPONENT, WARNING)
+                EventRecord(
+                    ObjectReference.to_version(pod.metadata, "Pod"),
+                    "NodeNotReady",
+                    "Node is not ready",
+                    COMPONENT,
+                    WARNING,
+                )
             )
     return ActionPlan(tuple(actions))
 
@@ -215,7 +221,7 @@ def plan_pods_not_ready(node: Node, pods: Sequence[Pod], now: float) -> ActionPl
 def not_ready_event(node: Node) -> EventRecord:
     """Build the event for a node that stopped being ready."""
     name = node.metadata.name
-    regarding = ObjectReference(api_version="v1", kind="Node", name=name, uid=node.metadata.uid)
+    regarding = ObjectReference.to(node.metadata, "Node")
     return EventRecord(regarding, "NodeNotReady", f"Node {name} status is now: NodeNotReady", COMPONENT)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from plimsoll.api.core import Pod
-from plimsoll.api.meta import Condition, ObjectMeta, ObjectReference
+from plimsoll.api.meta import Condition, ObjectMeta
 from plimsoll.api.pod_claims import resolve_claim_names
 from plimsoll.api.resource import ResourceClaimConsumerReference
 from plimsoll.api.timestamps import format_time
@@ -29,19 +29,6 @@ class ObjectName(NamedTuple):
 
 def object_name(metadata: ObjectMeta) -> ObjectName:
     return ObjectName(*metadata.key)
-
-
-def object_reference(pod: Pod) -> ObjectReference:
-    """Build the reference to a pod for events."""
-    metadata = pod.metadata
-    return ObjectReference(
-        api_version="v1",
-        kind="Pod",
-        namespace=metadata.namespace,
-        name=metadata.name,
-        uid=metadata.uid,
-        resource_version=metadata.resource_version,
-    )
 
 
 def is_finished(pod: Pod) -> bool:

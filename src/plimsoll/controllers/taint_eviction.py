@@ -68,11 +68,8 @@ def cancellation_event(pod: Pod) -> EventRecord:
 
 
 def _report(pod: Pod, what: str) -> EventRecord:
-    metadata = pod.metadata
-    regarding = ObjectReference(
-        api_version="v1", kind="Pod", namespace=metadata.namespace, name=metadata.name, uid=metadata.uid
-    )
-    return EventRecord(regarding, EVICTION, f"{what} {metadata.full_name}", COMPONENT)
+    regarding = ObjectReference.to(pod.metadata, "Pod")
+    return EventRecord(regarding, EVICTION, f"{what} {pod.metadata.full_name}", COMPONENT)
 
 
 class PodKey(NamedTuple):

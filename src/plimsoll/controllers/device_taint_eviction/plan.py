@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from plimsoll.allocator.devices.taints import tolerates
-from plimsoll.api import codec
 from plimsoll.api.core import Pod
 from plimsoll.api.identity import DeviceId
 from plimsoll.api.meta import ObjectReference
@@ -28,7 +27,7 @@ from plimsoll.api.timestamps import parse_time
 from plimsoll.client.endpoints import PODS
 from plimsoll.client.event_recorder import EventRecord
 from plimsoll.controllers.actions import EMPTY_PLAN, Action, ActionPlan, DeleteAction
-from plimsoll.controllers.pod_utils import object_reference, plan_disruption_condition
+from plimsoll.controllers.pod_utils import plan_disruption_condition
 
 COMPONENT = "device-taint-eviction-controller"
 EVICTION = "DeviceTaintManagerEviction"
@@ -168,7 +167,7 @@ def plan_eviction(pod: Pod, now: float) -> ActionPlan:
     if pod.metadata.deletion_timestamp is not None:
         return EMPTY_PLAN
     actions: list[Action] = [
-        EventRecord(_reference_without_version(pod), EVICTION, "Marking for deletion", COMPONENT)
+        EventRecord(ObjectReference.to(pod.metadata, "Pod"), EVICTION, "Marking for deletion", COMPONENT)
     ]
     mark = plan_disruption_condition(
         pod,
@@ -186,9 +185,4 @@ def plan_eviction(pod: Pod, now: float) -> ActionPlan:
 
 def cancellation_event(pod: Pod) -> EventRecord:
     """Build the event for an eviction that was cancelled."""
-    return EventRecord(_reference_without_version(pod), EVICTION, "Cancelling deletion", COMPONENT)
-
-
-def _reference_without_version(pod: Pod) -> ObjectReference:
-    """Reference a pod without its resourceVersion, so that repeated events are aggregated."""
-    return codec.convert({**codec.to_tree(object_reference(pod)), "resourceVersion": ""}, ObjectReference)
+    return EventRecord(ObjectReference.to(pod.metadata, "Pod"), EVICTION, "Cancelling deletion", COMPONENT)

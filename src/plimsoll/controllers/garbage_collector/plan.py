@@ -125,13 +125,7 @@ def _report_wrong_namespace(item: GraphNode, graph: DependencyGraph) -> list[Eve
             f"[{reference.api_version}/{reference.kind}, namespace: {metadata.namespace}, "
             f"name: {reference.name}, uid: {reference.uid}]"
         )
-        regarding = ObjectReference(
-            api_version=item.endpoint.api_version,
-            kind=item.endpoint.kind,
-            namespace=metadata.namespace,
-            name=metadata.name,
-            uid=metadata.uid,
-        )
+        regarding = ObjectReference.to(metadata, item.endpoint.kind, item.endpoint.api_version)
         text = f'ownerRef {named} does not exist in namespace "{metadata.namespace}"'
         reports.append(EventRecord(regarding, "OwnerRefInvalidNamespace", text, COMPONENT, WARNING))
     return reports

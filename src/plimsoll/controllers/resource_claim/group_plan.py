@@ -61,11 +61,5 @@ def plan_group(
 
 def failed_event(group: PodGroup, message: str) -> EventRecord:
     """Build the event for a claim that could not be created."""
-    reference = ObjectReference(
-        api_version=POD_GROUPS.api_version,
-        kind=POD_GROUPS.kind,
-        namespace=group.metadata.namespace,
-        name=group.metadata.name,
-        uid=group.metadata.uid,
-    )
+    reference = ObjectReference.to(group.metadata, POD_GROUPS.kind, POD_GROUPS.api_version)
     return EventRecord(reference, FAILED_CREATION, message, COMPONENT, WARNING)

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 
 from plimsoll.api import codec
 from plimsoll.api.core import Pod, PodResourceClaim
+from plimsoll.api.meta import ObjectReference
 from plimsoll.api.pod_claims import (
     claim_for_entry,
     group_consumer,
@@ -26,7 +27,7 @@ from plimsoll.client.endpoints import PODS, RESOURCE_CLAIMS
 from plimsoll.client.event_recorder import WARNING, EventRecord
 from plimsoll.controllers.actions import EMPTY_PLAN, Action, ActionPlan, CreateAction, PatchAction
 from plimsoll.controllers.object_views import ClaimTemplateView
-from plimsoll.controllers.pod_utils import POD_CLAIM_ANNOTATION, is_done, object_reference
+from plimsoll.controllers.pod_utils import POD_CLAIM_ANNOTATION, is_done
 from plimsoll.controllers.resource_claim.template_claims import (
     FAILED_CREATION,
     by_entry,
@@ -101,7 +102,9 @@ def _is_for(claim: ResourceClaim, pod: Pod) -> bool:
 
 def _failed(pod: Pod, entry: PodResourceClaim, message: str, before: list[Action]) -> ActionPlan:
     message = f"PodResourceClaim {entry.name}: {message}"
-    report = EventRecord(object_reference(pod), FAILED_CREATION, message, COMPONENT, WARNING)
+    report = EventRecord(
+        ObjectReference.to_version(pod.metadata, "Pod"), FAILED_CREATION, message, COMPONENT, WARNING
+    )
     return ActionPlan((*before, report), error=message)
 
 
@@ -109,7 +112,9 @@ def creation_failed_event(pod: Pod, create: CreateAction, message: str) -> Event
     """Build the event for a claim that could not be created."""
     entry = create.tree["metadata"]["annotations"][POD_CLAIM_ANNOTATION]
     text = f"PodResourceClaim {entry}: create ResourceClaim : {message}"
-    return EventRecord(object_reference(pod), FAILED_CREATION, text, COMPONENT, WARNING)
+    return EventRecord(
+        ObjectReference.to_version(pod.metadata, "Pod"), FAILED_CREATION, text, COMPONENT, WARNING
+    )
 
 
 def _plan_reservations(pod: Pod, claims: Mapping[str, ResourceClaim], group: PodGroup | None) -> ActionPlan:

@@ -12,6 +12,8 @@ import logging
 from collections import deque
 from dataclasses import dataclass, field
 
+from msgspec.structs import replace
+
 from plimsoll.api.core import Pod
 from plimsoll.api.meta import ObjectReference
 from plimsoll.client.client import Client
@@ -194,20 +196,11 @@ class PodEvents:
 
     def emit(self, pod: Pod, reason: str, message: str, *, type: str = NORMAL, container: str = "") -> None:
         """Queue an event about a pod or one of its containers; never blocks."""
-        meta = pod.metadata
         path = ""
         if container:
             inits = any(c.name == container for c in pod.spec.init_containers)
             path = f"spec.{'initContainers' if inits else 'containers'}{{{container}}}"
-        regarding = ObjectReference(
-            api_version="v1",
-            kind="Pod",
-            namespace=meta.namespace,
-            name=meta.name,
-            uid=meta.uid,
-            resource_version=meta.resource_version,
-            field_path=path,
-        )
+        regarding = replace(ObjectReference.to_version(pod.metadata, "Pod"), field_path=path)
         self.emit_for(regarding, reason, message, type=type)
 
     def emit_for(self, regarding: ObjectReference, reason: str, message: str, *, type: str = NORMAL) -> None:

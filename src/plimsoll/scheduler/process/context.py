@@ -23,6 +23,8 @@ from plimsoll.scheduler.snapshot.snapshot import Snapshot
 
 #: Feature that kubelets declare if they read claim charges in the 1.37 form.
 NEW_FORM_FEATURE = "DRANodeAllocatableResources"
+#: Longest wait without an event (seconds).
+_MAX_WAIT_SECONDS = 1.0
 
 
 def new_id() -> str:
@@ -82,6 +84,17 @@ class SchedulerContext:
 
     def now(self) -> int:
         return now_ms()
+
+    async def wait_for_work(self, *, takes_pods: bool = True) -> None:
+        """Wait for an event, or until a pod's backoff has expired if pods are taken."""
+        due = self.queue.next_due(self.now()) if takes_pods else None
+        seconds = _MAX_WAIT_SECONDS if due is None else min(_MAX_WAIT_SECONDS, due / 1000)
+        self.wake_event.clear()
+        try:
+            async with asyncio.timeout(seconds):
+                await self.wake_event.wait()
+        except TimeoutError:
+            pass
 
     def count_queued(self, key: str, event: str) -> None:
         """Count a pod that was added to the queue."""

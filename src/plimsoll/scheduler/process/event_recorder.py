@@ -18,6 +18,7 @@ from typing import Any
 
 from plimsoll.api import codec
 from plimsoll.api.core import Pod
+from plimsoll.api.meta import ObjectReference
 from plimsoll.api.timestamps import format_micro_time
 from plimsoll.client.client import Client
 from plimsoll.client.endpoints import EVENTS_V1
@@ -146,12 +147,12 @@ class SchedulerEventRecorder:
             "reportingInstance": self._instance[:128],
             "action": action,
             "reason": reason,
-            "regarding": _reference(pod),
+            "regarding": ObjectReference.to_version(pod.metadata, "Pod"),
             "note": note,
             "type": type,
         }
         if related is not None:
-            body["related"] = _reference(related)
+            body["related"] = ObjectReference.to_version(related.metadata, "Pod")
         return _Series(f"{_ROOT}{namespace}/events", name, body, observed_at=now)
 
     def _enqueue(self, series: _Series) -> None:
@@ -216,9 +217,3 @@ class SchedulerEventRecorder:
             content_type=_MERGE,
             harmless=True,
         )
-
-
-def _reference(pod: Pod) -> dict[str, str]:
-    meta = pod.metadata
-    reference = {"apiVersion": "v1", "kind": "Pod", "namespace": meta.namespace, "name": meta.name}
-    return {**reference, "uid": meta.uid, "resourceVersion": meta.resource_version}

@@ -46,8 +46,6 @@ LOG = logging.getLogger("plimsoll.scheduler")
 
 #: Time slice of scheduling before the event loop continues (seconds).
 _BATCH_SECONDS = 0.004
-#: Longest wait without an event (seconds).
-_MAX_WAIT_SECONDS = 1.0
 FAILURE = "ScheduleAttemptFailure"
 
 
@@ -111,26 +109,14 @@ class SchedulingLoop:
                     self._context.gc_control.on_busy()
                     await asyncio.sleep(0)
                 else:
-                    await self._wait_for_work()
+                    self._context.gc_control.on_idle()
+                    await self._context.wait_for_work(takes_pods=not self._binder.is_full)
             self.cancelled += await self._binder.drain(timeout)
         finally:
             self.cancelled += await self._binder.drain(0)
             if self.cancelled:
                 LOG.warning("%d bindings cancelled; the next leader resumes them", self.cancelled)
             self.cancelled += await self._failure_handler.stop(timeout if self._stopping else 0)
-
-    async def _wait_for_work(self) -> None:
-        """Wait for an event, or until a pod's backoff has expired."""
-        context = self._context
-        context.gc_control.on_idle()
-        due = None if self._binder.is_full else context.queue.next_due(context.now())
-        seconds = _MAX_WAIT_SECONDS if due is None else min(_MAX_WAIT_SECONDS, max(0.0, due / 1000))
-        context.wake_event.clear()
-        try:
-            async with asyncio.timeout(seconds):
-                await context.wake_event.wait()
-        except TimeoutError:
-            pass
 
     # -- scheduling
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, TypeAlias, TypeVar
 
 from plimsoll.api import codec
+from plimsoll.api.meta import ObjectReference
 from plimsoll.api.storage import (
     BOUND_BY_CONTROLLER,
     SELECTED_NODE,
@@ -14,7 +15,6 @@ from plimsoll.api.storage import (
 )
 from plimsoll.client.transport import Reply
 from plimsoll.errors import ApiError
-from plimsoll.scheduler.snapshot.assumed_volumes import reference_to
 
 T = TypeVar("T", PersistentVolume, PersistentVolumeClaim)
 #: Makes a call: method, path, body and content type.
@@ -37,7 +37,10 @@ class VolumeApiWriter:
         meta: dict[str, Any] = _version(volume)
         if not volume.is_bound_to(claim):
             meta["annotations"] = {BOUND_BY_CONTROLLER: "yes"}
-        body = {"metadata": meta, "spec": {"claimRef": reference_to(claim)}}
+        body = {
+            "metadata": meta,
+            "spec": {"claimRef": ObjectReference.to_version(claim.metadata, "PersistentVolumeClaim")},
+        }
         return await self._patch(volume, body)
 
     async def select_node(self, claim: PersistentVolumeClaim, node: str) -> PersistentVolumeClaim:

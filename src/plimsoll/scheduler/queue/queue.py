@@ -27,7 +27,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Set
 
 from plimsoll.api.core import Pod
-from plimsoll.api.pod_claims import pod_group_of, resolve_claim_names
+from plimsoll.api.pod_claims import resolve_claim_names
 from plimsoll.ledger.node_ledger import pod_key
 from plimsoll.scheduler.events import ClusterEvent
 from plimsoll.scheduler.filters.queueing_hint import WaitingPod
@@ -36,6 +36,7 @@ from plimsoll.scheduler.queue.backoff import QueueSettings, backoff_ms
 from plimsoll.scheduler.queue.entry import QueuedPodInfo, QueueEntry, QueueState
 from plimsoll.scheduler.queue.in_flight_events import InFlightEvents
 from plimsoll.scheduler.queue.ordered_keys import OrderedKeys
+from plimsoll.scheduler.queue.pod_groups import PodGroupMembers, pod_group_key
 from plimsoll.scheduler.queue.unschedulable_pods import UnschedulablePods
 from plimsoll.scheduler.queueing_hints import (
     any_event_helps,
@@ -70,8 +71,7 @@ class SchedulingQueue:
         # -- gated and held, and those held by claim
         self._gated: dict[str, None] = {}
         self._held: dict[tuple[str, str], dict[str, None]] = {}
-        #: Pods by the PodGroup that they belong to.
-        self._groups: dict[tuple[str, str], dict[str, None]] = {}
+        self._groups = PodGroupMembers()
         self._log = InFlightEvents()
 
     # -- lookups
@@ -99,7 +99,7 @@ class SchedulingQueue:
 
     def members(self, group: tuple[str, str]) -> Set[str]:
         """Return the keys of the pods of a PodGroup, in the order in which they were added."""
-        return self._groups.get(group, {}).keys()
+        return self._groups.of(group)
 
     def lengths(self) -> Mapping[str, int]:
         """Return the number of pods per state, without those in flight."""
@@ -201,7 +201,7 @@ class SchedulingQueue:
             self._log.end(key)
             if self._was_removed(entry, now):
                 return
-            watched, group = _claims_to_watch(entry.pod, reason), _group_of(entry.pod)
+            watched, group = _claims_to_watch(entry.pod, reason), pod_group_key(entry.pod)
             if entry.changed or missed is None or any(_concerns(each, watched, group) for each in missed):
                 self._admit(entry, now)
                 return
@@ -341,17 +341,11 @@ class SchedulingQueue:
 
     def _create(self, key: str, pod: Pod, now: int) -> QueueEntry:
         entry = self._entries[key] = QueueEntry(key, pod, now, now)
-        if (group := _group_of(pod)) is not None:
-            self._groups.setdefault(group, {})[key] = None
+        self._groups.add(key, pod)
         return entry
 
     def _delete(self, key: str) -> None:
-        group = _group_of(self._entries.pop(key).pod)
-        members = self._groups.get(group) if group is not None else None
-        if group is not None and members is not None:
-            members.pop(key, None)
-            if not members:
-                del self._groups[group]
+        self._groups.remove(key, self._entries.pop(key).pod)
 
     def _admit(self, entry: QueueEntry, now: int) -> None:
         """Make a pod ready, or gate it."""
@@ -478,12 +472,6 @@ class SchedulingQueue:
 def needs_no_node(pod: Pod) -> bool:
     """Return whether a pod needs no node: it is assigned, finished or terminating."""
     return bool(pod.spec.node_name or pod.metadata.deletion_timestamp is not None or pod.has_terminated)
-
-
-def _group_of(pod: Pod) -> tuple[str, str] | None:
-    """Return the PodGroup of a pod; it is immutable."""
-    name = pod_group_of(pod)
-    return (pod.metadata.namespace, name) if name else None
 
 
 def _claims_to_watch(pod: Pod, reason: NodeReason) -> tuple[tuple[str, str], ...]:

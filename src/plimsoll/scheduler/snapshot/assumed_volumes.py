@@ -58,7 +58,13 @@ class AssumedVolumes:
             return known
         if known.spec.claim_ref is not None and not known.is_bound_to(assumed.claim):
             return known
-        return replace(known, spec=replace(known.spec, claim_ref=reference_to(assumed.claim)))
+        return replace(
+            known,
+            spec=replace(
+                known.spec,
+                claim_ref=ObjectReference.to_version(assumed.claim.metadata, "PersistentVolumeClaim"),
+            ),
+        )
 
     def claim(self, known: PersistentVolumeClaim) -> PersistentVolumeClaim:
         """Return a claim with the selected node that is assumed for it."""
@@ -106,16 +112,3 @@ def _release(assumed: dict[K, V], key: K, pod: str) -> None:
         entry.pods.discard(pod)
         if not entry.pods:
             del assumed[key]
-
-
-def reference_to(claim: PersistentVolumeClaim) -> ObjectReference:
-    """Return the reference of a volume to its claim."""
-    meta = claim.metadata
-    return ObjectReference(
-        api_version="v1",
-        kind="PersistentVolumeClaim",
-        namespace=meta.namespace,
-        name=meta.name,
-        uid=meta.uid,
-        resource_version=meta.resource_version,
-    )

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from plimsoll.api.codec import convert
 from plimsoll.api.core import Node, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, Pod
-from plimsoll.api.meta import ObjectMeta, OwnerReference
+from plimsoll.api.meta import ObjectMeta, ObjectReference, OwnerReference
 from plimsoll.api.storage import (
     BIND_COMPLETED,
     SELECTED_NODE,
@@ -32,7 +32,6 @@ from plimsoll.api.storage import (
 from plimsoll.errors import DecodeError
 from plimsoll.scheduler.filters.volumes import nested_object, nested_text, volume_claims
 from plimsoll.scheduler.result import PodVolumes
-from plimsoll.scheduler.snapshot.assumed_volumes import reference_to
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
 
 _BOUND = "Bound"
@@ -94,7 +93,9 @@ def bind_volumes(
     """Return the volumes and claims of a pod that is bound to a node, bound to each other."""
     for binding in volumes.static_bindings:
         volume = binding.volume
-        spec = replace(volume.spec, claim_ref=reference_to(binding.claim))
+        spec = replace(
+            volume.spec, claim_ref=ObjectReference.to_version(binding.claim.metadata, "PersistentVolumeClaim")
+        )
         yield replace(volume, spec=spec, status=PersistentVolumeStatus(phase=_BOUND))
         yield _bound(binding.claim, volume.metadata.name)
     for provision in volumes.dynamic_provisions:
@@ -126,7 +127,7 @@ def _provision(
         spec=PersistentVolumeSpec(
             capacity={STORAGE: claim.size},
             access_modes=claim.spec.access_modes,
-            claim_ref=reference_to(claim),
+            claim_ref=ObjectReference.to_version(claim.metadata, "PersistentVolumeClaim"),
             storage_class_name=claim.storage_class,
             volume_mode=claim.spec.volume_mode,
             node_affinity=_topology(driver, node, find(CSINode, "", node.metadata.name)),

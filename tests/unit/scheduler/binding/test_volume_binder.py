@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from plimsoll.api.core import Node, Pod
+from plimsoll.api.meta import ObjectReference
 from plimsoll.api.storage import (
     BIND_COMPLETED,
     SELECTED_NODE,
@@ -25,7 +26,6 @@ from plimsoll.scheduler.binding.volumes import VolumeBinder, find_volume_targets
 from plimsoll.scheduler.binding.writer import BindingWriter
 from plimsoll.scheduler.pod_info import PodInfo
 from plimsoll.scheduler.result import DynamicProvision, Placement, PodVolumes, StaticBinding
-from plimsoll.scheduler.snapshot.assumed_volumes import reference_to
 from tests.build import node, pod
 from tests.sizes import examples
 from tests.unit.scheduler.filters.volume_objects import claim, static_volume, using
@@ -90,7 +90,12 @@ class FaultyApi:
 
     async def bind_volume(self, volume: PersistentVolume, claim: PersistentVolumeClaim) -> PersistentVolume:
         def change(known: PersistentVolume) -> PersistentVolume:
-            return replace(known, spec=replace(known.spec, claim_ref=reference_to(claim)))
+            return replace(
+                known,
+                spec=replace(
+                    known.spec, claim_ref=ObjectReference.to_version(claim.metadata, "PersistentVolumeClaim")
+                ),
+            )
 
         return await self._call(lambda: self._apply(volume, change))
 
@@ -199,7 +204,12 @@ def test_after_a_fence_no_write_is_applied(given_faults: tuple[int, ...]) -> Non
 
 
 def bound_to(volume: PersistentVolume, owner: PersistentVolumeClaim) -> PersistentVolume:
-    return replace(volume, spec=replace(volume.spec, claim_ref=reference_to(owner)))
+    return replace(
+        volume,
+        spec=replace(
+            volume.spec, claim_ref=ObjectReference.to_version(owner.metadata, "PersistentVolumeClaim")
+        ),
+    )
 
 
 def test_what_is_written_already_is_not_written_again() -> None:

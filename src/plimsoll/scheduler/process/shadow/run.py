@@ -120,14 +120,7 @@ class ShadowProcess:
             if self._decide_batch():
                 await asyncio.sleep(0)
                 continue
-            due = context.queue.next_due(context.now())
-            seconds = _MAX_WAIT_SECONDS if due is None else min(_MAX_WAIT_SECONDS, max(0.0, due / 1000))
-            context.wake_event.clear()
-            try:
-                async with asyncio.timeout(seconds):
-                    await context.wake_event.wait()
-            except TimeoutError:
-                pass
+            await context.wait_for_work()
 
     async def _await_sync(self) -> None:
         while not self.context.informers.synced:
