@@ -15,7 +15,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from bench.scheduler.processes import Server
+from bench.scheduler.processes import EmbeddedServer, connect
 from plimsoll.client import Client
 from plimsoll.client.endpoints import NODES, PODS
 from plimsoll.scheduler.process.configuration import LeaderElection, SchedulerSettings
@@ -62,9 +62,9 @@ async def take_over(client: Client) -> float:
 
 async def measure(bound: int, pending: int) -> None:
     with tempfile.TemporaryDirectory() as directory:
-        server = Server(Path(directory))
+        server = EmbeddedServer(Path(directory))
         try:
-            async with server.client() as client:
+            async with connect(server) as client:
                 await fill(client, bound, pending)
                 fenced, released = await take_over(client), await take_over(client)
         finally:

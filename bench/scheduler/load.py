@@ -100,6 +100,19 @@ class Load:
 
         await side_by_side(trees, make)
 
+    async def replace(self, trees: Iterable[Tree], gone: Iterable[str]) -> None:
+        """Create pods, and delete one of the others (as if it had ended) before each."""
+
+        async def make(pair: tuple[Tree, str]) -> None:
+            tree, name = pair
+            await self.client.delete(PODS, name, NAMESPACE, grace=0)
+            await self.client.create(PODS, tree, NAMESPACE)
+            self.created[tree["metadata"]["name"]] = time.perf_counter()
+
+        for tree in (pairs := list(zip(trees, gone, strict=True))):
+            tree[0]["metadata"].pop("uid", None)
+        await side_by_side(pairs, make)
+
     async def all_bound(self, names: Iterable[str], alive: Callable[[], bool]) -> None:
         """Wait until these pods are bound; stop when `alive` reports that the scheduler has ended."""
         missing = {name for name in names if name not in self.bound}

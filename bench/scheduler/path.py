@@ -10,21 +10,24 @@ import asyncio
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 from bench.scheduler.baseline import NOTE, recorded
 from bench.scheduler.load import Load
-from bench.scheduler.processes import Program, Server, start_ours, start_theirs
-from bench.scheduler.pure import FILLS
+from bench.scheduler.processes import SERVERS, Program, Server, connect, start_ours, start_theirs
+from bench.scheduler.pure import FILLS as PURE_FILLS
 from bench.scheduler.workloads import Workload
 from bench.scheduler.writes import start_writes
 
 Start = Callable[[Server, Path], Program]
 _WARM = 8
 _UNSCHEDULABLE = 1000
+CHURN = "churn"
+#: Percentage of the cluster that is in use before pods are timed.
+FILLS = {**PURE_FILLS, CHURN: 90}
 
 
 @dataclass(frozen=True)
@@ -35,16 +38,16 @@ class Run:
     rate: float  #: pods per second, from the first creation to the last binding
     p50: float  #: seconds from a pod's creation to its binding
     p99: float
-    scheduler: float  #: CPU milliseconds per pod
-    server: float
-    scheduler_peak: int  #: MiB
-    server_peak: int
+    cpu: Mapping[str, float]  #: milliseconds per pod of each process
+    peak: Mapping[str, int]  #: MiB
 
 
-def measure(workload: Workload, pods: int, fill: str, start: Start = start_ours) -> Run:
+def measure(
+    workload: Workload, pods: int, fill: str, start: Start = start_ours, kind: str = "embedded"
+) -> Run:
     with tempfile.TemporaryDirectory(prefix="plimsoll-bench-") as name:
         directory = Path(name)
-        server = Server(directory)
+        server: Server = SERVERS[kind](directory)
         try:
             scheduler = start(server, directory)
             try:
@@ -59,7 +62,7 @@ def measure(workload: Workload, pods: int, fill: str, start: Start = start_ours)
 
 
 async def _measure(workload: Workload, pods: int, fill: str, server: Server, scheduler: Program) -> Run:
-    async with server.client() as client:
+    async with connect(server) as client:
         load = Load(client, workload)
         await load.set_up()
         follow = asyncio.create_task(load.follow())
@@ -71,16 +74,17 @@ async def _measure(workload: Workload, pods: int, fill: str, server: Server, sch
             await load.create(
                 workload.unschedulable_pod(f"h-{number}", number) for number in range(_UNSCHEDULABLE)
             )
-        count = min(pods, workload.capacity - len(before))
+        count = min(pods, len(before) if fill == CHURN else workload.capacity - len(before))
         names = [f"p-{number}" for number in range(count)]
-        used = scheduler.usage().cpu, server.usage().cpu
+        trees = (workload.pod(name) for name in names)
+        used = {"scheduler": scheduler.usage(), **server.usages()}
         begin = time.perf_counter()
-        await load.create(workload.pod(name) for name in names)
+        await (load.replace(trees, before[:count]) if fill == CHURN else load.create(trees))
         await load.all_bound(names, lambda: scheduler.alive)
-        after = scheduler.usage(), server.usage()
+        after = {"scheduler": scheduler.usage(), **server.usages()}
         follow.cancel()
     delays = sorted(load.bound[name] - load.created[name] for name in names)
-    if workload.claiming:
+    if workload.claiming and fill != CHURN:
         fullest = max(Counter(load.nodes.values()).values())
         assert fullest <= workload.devices, f"{fullest} pods on a node with {workload.devices} devices"
     return Run(
@@ -88,10 +92,8 @@ async def _measure(workload: Workload, pods: int, fill: str, server: Server, sch
         count / (max(load.bound[name] for name in names) - begin),
         delays[count // 2],
         delays[count * 99 // 100],
-        (after[0].cpu - used[0]) / count * 1e3,
-        (after[1].cpu - used[1]) / count * 1e3,
-        after[0].peak,
-        after[1].peak,
+        {name: (usage.cpu - used[name].cpu) / count * 1e3 for name, usage in after.items()},
+        {name: usage.peak for name, usage in after.items()},
     )
 
 
@@ -105,6 +107,7 @@ def report(
     *,
     limit: bool = True,
     compare: bool = False,
+    server: str = "embedded",
 ) -> None:
     echo("over HTTPS, from creating a pod to its binding; the load is a separate process")
     echo(f"  ({NOTE})")
@@ -113,28 +116,33 @@ def report(
             first: Run | None = None
             for nodes in sizes:
                 workload = Workload(scenario, nodes, devices)
-                run = measure(workload, pods, fill)
+                run = measure(workload, pods, fill, kind=server)
                 first = first or run
                 echo(_line(scenario, nodes, fill, run) + f"  growth {first.rate / run.rate:.1f} x")
                 theirs = recorded(scenario, nodes)
-                if theirs is not None:
+                if theirs is not None and not compare and fill == "empty":
                     times = run.rate / theirs
                     echo(f"    kube-scheduler as recorded {theirs:g} pods/s: {times:.1f} times as fast")
                 if limit and scenario != "unschedulable":
-                    most = measure(workload, pods, fill, partial(start_writes, workload))
+                    most = measure(workload, pods, fill, partial(start_writes, workload), server)
                     echo(
                         f"    writes alone, placements known: {most.rate:.0f} pods/s; "
                         f"the scheduler reaches {run.rate / most.rate:.0%} of that"
                     )
                 if compare:
-                    live = measure(workload, pods, fill, start_theirs)
+                    live = measure(workload, pods, fill, start_theirs, server)
                     echo("  " + _line("kube-scheduler, this server", nodes, fill, live))
-                    echo(f"    {run.rate / live.rate:.1f} times as fast")
+                    echo(f"    {run.rate / live.rate:.1f} times as fast; CPU: {_ratios(run, live)}")
 
 
 def _line(name: str, nodes: int, fill: str, run: Run) -> str:
     return (
         f"  {name:27} {nodes:5} nodes {fill:>6} {run.rate:6.0f} pods/s  p50 {run.p50 * 1e3:6.0f} ms  "
-        f"p99 {run.p99 * 1e3:6.0f} ms  CPU per pod: scheduler {run.scheduler:.2f} ms, "
-        f"server {run.server:.2f} ms  peak {run.scheduler_peak} + {run.server_peak} MiB"
+        f"p99 {run.p99 * 1e3:6.0f} ms  CPU per pod: "
+        + ", ".join(f"{part} {ms:.2f} ms" for part, ms in run.cpu.items())
+        + f"  peak {' + '.join(str(peak) for peak in run.peak.values())} MiB"
     )
+
+
+def _ratios(run: Run, other: Run) -> str:
+    return ", ".join(f"{part} {run.cpu[part] / max(ms, 0.01):.2f} x" for part, ms in other.cpu.items())

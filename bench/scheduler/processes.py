@@ -7,14 +7,23 @@ import re
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
+
+from tests.cluster.kube_apiserver import run_apiserver, write_kubeconfig
 
 from plimsoll.client import Client
 from plimsoll.client.kubeconfig import find_config
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 _GATES = "DRANodeAllocatableResources=true"
+#: What generates claims, and removes those of deleted pods.
+_CONTROLLERS = "resourceclaim-controller,garbage-collector-controller"
+#: Nodes without a kubelet are ready.
+_NO_TAINTS = ("--disable-admission-plugins=TaintNodesByCondition",)
 _PYTHON = (sys.executable, "-m", "plimsoll.cli.main")
 
 
@@ -24,6 +33,13 @@ class Usage:
 
     cpu: float  #: seconds
     peak: int  #: MiB
+
+
+def usage_of(pid: int) -> Usage:
+    place = Path(f"/proc/{pid}")
+    fields = (place / "stat").read_text().rpartition(")")[2].split()
+    peak = re.search(r"^VmHWM:\s+(\d+)", (place / "status").read_text(), re.MULTILINE)
+    return Usage((int(fields[11]) + int(fields[12])) / _TICKS, int(peak[1]) >> 10 if peak else 0)
 
 
 class Program:
@@ -36,10 +52,7 @@ class Program:
             self._process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
 
     def usage(self) -> Usage:
-        place = Path(f"/proc/{self._process.pid}")
-        fields = (place / "stat").read_text().rpartition(")")[2].split()
-        peak = re.search(r"^VmHWM:\s+(\d+)", (place / "status").read_text(), re.MULTILINE)
-        return Usage((int(fields[11]) + int(fields[12])) / _TICKS, int(peak[1]) >> 10 if peak else 0)
+        return usage_of(self._process.pid)
 
     @property
     def alive(self) -> bool:
@@ -54,8 +67,23 @@ class Program:
             self._process.wait()
 
 
-class Server(Program):
-    """`plimsoll server` with its controllers, every write on disk before it is answered."""
+class Server(Protocol):
+    """API server with its controllers."""
+
+    kubeconfig: Path
+
+    def usages(self) -> Mapping[str, Usage]:
+        """Return what each of its processes has used; the first is the API server."""
+
+    def stop(self) -> None: ...
+
+
+def connect(server: Server) -> Client:
+    return Client.connect(find_config(server.kubeconfig, environ={}))
+
+
+class EmbeddedServer(Program):
+    """`plimsoll server`, every write on disk before it is answered."""
 
     def __init__(self, directory: Path) -> None:
         self.kubeconfig = directory / "kubeconfig"
@@ -68,8 +96,60 @@ class Server(Program):
             assert time.monotonic() < deadline, "the server does not answer"
             time.sleep(0.02)
 
-    def client(self) -> Client:
-        return Client.connect(find_config(self.kubeconfig, environ={}))
+    def usages(self) -> Mapping[str, Usage]:
+        return {"server": self.usage()}
+
+
+class RealServer:
+    """kube-apiserver, etcd (without fsync) and kube-controller-manager of KUBEBUILDER_ASSETS."""
+
+    def __init__(self, directory: Path) -> None:
+        self.kubeconfig = directory / "kubeconfig"
+        self._stack = ExitStack()
+        programs = find_assets()
+        assert programs is not None
+        data = directory / "kube"
+        data.mkdir()
+        try:
+            before = _children()
+            config = self._stack.enter_context(run_apiserver(programs, data, options=_NO_TAINTS))
+            started = {name: pid for pid, name in _children().items() if pid not in before}
+            self._pids = {name: started[name] for name in ("kube-apiserver", "etcd")}
+            write_kubeconfig(self.kubeconfig, config, config.server)
+            command = [str(programs / "kube-controller-manager"), *_kubeconfigs(self)]
+            command += ["--secure-port=0", "--leader-elect=false", f"--controllers={_CONTROLLERS}"]
+            command += ["--kube-api-qps=5000", "--kube-api-burst=5000"]
+            self._controllers = Program("controllers", command, directory)
+            self._stack.callback(self._controllers.stop)
+        except BaseException:
+            self._stack.close()
+            raise
+
+    def usages(self) -> Mapping[str, Usage]:
+        usages = {name: usage_of(pid) for name, pid in self._pids.items()}
+        return {**usages, "controllers": self._controllers.usage()}
+
+    def stop(self) -> None:
+        self._stack.close()
+
+
+def _children() -> Mapping[int, str]:
+    """Return the names of the child processes of this one."""
+    found = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            head, _, tail = stat.read_text().rpartition(")")
+        except OSError:
+            continue  # it has ended
+        if int(tail.split()[1]) == os.getpid():
+            found[int(stat.parent.name)] = head.partition("(")[2]
+    return found
+
+
+SERVERS: Mapping[str, type[EmbeddedServer] | type[RealServer]] = {
+    "embedded": EmbeddedServer,
+    "real": RealServer,
+}
 
 
 def start_ours(server: Server, directory: Path) -> Program:
@@ -81,13 +161,18 @@ def start_ours(server: Server, directory: Path) -> Program:
 
 def start_theirs(server: Server, directory: Path) -> Program:
     """Start kube-scheduler with high client limits."""
-    kinds = ("", "authentication-", "authorization-")
-    command = [str(kube_scheduler()), *(f"--{kind}kubeconfig={server.kubeconfig}" for kind in kinds)]
+    programs = find_assets()
+    assert programs is not None
+    command = [str(programs / "kube-scheduler"), *_kubeconfigs(server)]
     command += ["--secure-port=0", "--leader-elect=false", f"--feature-gates={_GATES}"]
     return Program("kube-scheduler", [*command, "--kube-api-qps=5000", "--kube-api-burst=5000"], directory)
 
 
-def kube_scheduler() -> Path | None:
-    """Return the kube-scheduler in KUBEBUILDER_ASSETS, if there is one."""
-    program = Path(os.environ.get("KUBEBUILDER_ASSETS") or "/nowhere") / "kube-scheduler"
-    return program if program.is_file() else None
+def _kubeconfigs(server: Server) -> list[str]:
+    return [f"--{kind}kubeconfig={server.kubeconfig}" for kind in ("", "authentication-", "authorization-")]
+
+
+def find_assets(*programs: str) -> Path | None:
+    """Return the directory KUBEBUILDER_ASSETS, if it has these programs."""
+    directory = Path(os.environ.get("KUBEBUILDER_ASSETS") or "/nowhere")
+    return directory if all((directory / program).is_file() for program in programs) else None

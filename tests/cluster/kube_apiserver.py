@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+import yaml
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
@@ -71,6 +72,31 @@ def run_apiserver(
         _await_ready(url, process, directory / "apiserver.log")
         yield ClientConfig(url, insecure=True, token=Material(TOKEN.encode()))
     shutil.rmtree(directory, ignore_errors=True)
+
+
+def write_kubeconfig(path: Path, config: ClientConfig, address: str) -> None:
+    """Write a kubeconfig for a server, with the credentials of `config` if it is reached over TLS."""
+    cluster: dict[str, object] = {"server": address}
+    user: dict[str, str] = {}
+    if address.startswith("https:"):
+        cluster["insecure-skip-tls-verify"] = True
+        user["token"] = token_of(config)
+    tree = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "tests", "cluster": cluster}],
+        "users": [{"name": "tests", "user": user}],
+        "contexts": [{"name": "tests", "context": {"cluster": "tests", "user": "tests"}}],
+        "current-context": "tests",
+    }
+    path.write_text(yaml.safe_dump(tree))
+    path.chmod(0o600)
+
+
+def token_of(config: ClientConfig) -> str:
+    assert config.token is not None
+    assert config.token.data is not None
+    return config.token.data.decode()
 
 
 @contextmanager

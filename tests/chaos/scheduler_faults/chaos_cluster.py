@@ -13,7 +13,8 @@ from plimsoll.client import Client
 from tests.chaos.scheduler_faults.observer import Observer
 from tests.chaos.scheduler_faults.proxy import FaultProxy
 from tests.chaos.scheduler_faults.replicas import NAMES, Replicas, run_replicas
-from tests.chaos.scheduler_faults.servers import Server, token_of
+from tests.chaos.scheduler_faults.servers import Server
+from tests.cluster.kube_apiserver import token_of
 
 
 @dataclass

@@ -16,7 +16,7 @@ from plimsoll.client.endpoints import LEASES
 from plimsoll.errors import ApiError
 from tests.chaos.forked_scheduler import ForkedScheduler
 from tests.chaos.scheduler_faults.proxy import FaultProxy
-from tests.chaos.scheduler_faults.servers import write_kubeconfig
+from tests.cluster.kube_apiserver import write_kubeconfig
 from tests.waiting import until
 
 NAMES = ("a", "b")

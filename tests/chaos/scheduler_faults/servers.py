@@ -8,11 +8,9 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Protocol
 
-import yaml
-
 from plimsoll.client import ClientConfig
 from tests.chaos.forked_server import ForkedServer
-from tests.cluster.kube_apiserver import run_apiserver
+from tests.cluster.kube_apiserver import run_apiserver, write_kubeconfig
 
 #: What generates claims, releases them and removes those of deleted pods.
 _CONTROLLERS = "resourceclaim-controller,garbage-collector-controller"
@@ -106,28 +104,3 @@ def run_real_server(assets: Path, directory: Path) -> Iterator[Server]:
 def _end(process: subprocess.Popen[bytes]) -> None:
     process.kill()
     process.wait()
-
-
-def write_kubeconfig(path: Path, config: ClientConfig, address: str) -> None:
-    """Write a kubeconfig for a server, with the credentials of `config` if it is reached over TLS."""
-    cluster: dict[str, object] = {"server": address}
-    user: dict[str, str] = {}
-    if address.startswith("https:"):
-        cluster["insecure-skip-tls-verify"] = True
-        user["token"] = token_of(config)
-    tree = {
-        "apiVersion": "v1",
-        "kind": "Config",
-        "clusters": [{"name": "chaos", "cluster": cluster}],
-        "users": [{"name": "chaos", "user": user}],
-        "contexts": [{"name": "chaos", "context": {"cluster": "chaos", "user": "chaos"}}],
-        "current-context": "chaos",
-    }
-    path.write_text(yaml.safe_dump(tree))
-    path.chmod(0o600)
-
-
-def token_of(config: ClientConfig) -> str:
-    assert config.token is not None
-    assert config.token.data is not None
-    return config.token.data.decode()

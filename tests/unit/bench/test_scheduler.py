@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from bench.scheduler import memory, path, pure
 from bench.scheduler.command import main
@@ -20,7 +22,7 @@ def test_scheduling_cycle(scenario: str) -> None:
 
 def test_path() -> None:
     lines: list[str] = []
-    path.report(["node-allocatable"], [2], ["empty"], 10, 6, lines.append)
+    path.report(["node-allocatable"], [2], ["churn"], 10, 6, lines.append)
     assert any("pods/s" in line for line in lines)
     assert any("writes alone" in line for line in lines)
 
@@ -42,3 +44,19 @@ def test_the_command(capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_tiny_cluster_leaves_pods_to_time(fill: str) -> None:
     for nodes, devices in ((1, 1), (1, 8), (4, 8)):
         assert pure.measure(Workload("plain", nodes, devices), 10, fill).pods > 0
+
+
+def test_a_real_server_needs_its_programs(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("KUBEBUILDER_ASSETS", str(tmp_path))
+    for options in (["--server", "real"], ["--compare"]):
+        with pytest.raises(SystemExit):
+            main(["path", *options])
+        assert "KUBEBUILDER_ASSETS" in capsys.readouterr().err
+
+
+def test_churn_is_measured_over_http_only(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["pure", "--fill", "churn"])
+    assert "only for path" in capsys.readouterr().err
