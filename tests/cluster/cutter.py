@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from types import TracebackType
+
+from tests.streams import StreamServer, serving_streams
 
 
 class Cutter:
@@ -13,10 +15,9 @@ class Cutter:
     def __init__(self, host: str, port: int) -> None:
         self._host = host
         self._to = port
-        self._server: asyncio.Server | None = None
-        self._open: set[asyncio.StreamWriter] = set()
-        self._tasks: set[asyncio.Task[None]] = set()
-        self.port = 0
+        self._stack = AsyncExitStack()
+        self._upstream: set[asyncio.StreamWriter] = set()
+        self._server = StreamServer()
         self.refusing = False
         #: Connections accepted so far.
         self.accepted = 0
@@ -24,33 +25,25 @@ class Cutter:
         self.bytes_left: int | None = None
 
     async def __aenter__(self) -> Cutter:
-        self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
-        self.port = self._server.sockets[0].getsockname()[1]
+        self._server = await self._stack.enter_async_context(serving_streams(self._accept))
         return self
+
+    @property
+    def port(self) -> int:
+        return self._server.port
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        assert self._server is not None
-        self._server.close()
-        while self._tasks:
-            self.cut()
-            await asyncio.wait(self._tasks, timeout=0.1)
+        await self._stack.aclose()
 
     def cut(self) -> int:
         """Break every connection; return their number."""
-        count = 0
-        for writer in list(self._open):
+        for writer in list(self._upstream):
             writer.transport.abort()
-            count += 1
-        self._open.clear()
-        return count
+        return self._server.abort()
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
         self.accepted += 1
         if self.refusing:
             writer.transport.abort()
@@ -60,17 +53,14 @@ class Cutter:
         except OSError:
             writer.transport.abort()
             return
-        except asyncio.CancelledError:
-            writer.transport.abort()
-            raise
-        self._open |= {writer, up_writer}
+        self._upstream.add(up_writer)
         try:
             await asyncio.gather(
                 self._copy(reader, up_writer, None), self._copy(up_reader, writer, self.bytes_left)
             )
         finally:
+            self._upstream.discard(up_writer)
             for each in (writer, up_writer):
-                self._open.discard(each)
                 each.transport.abort()
 
     async def _copy(

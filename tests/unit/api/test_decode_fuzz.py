@@ -68,13 +68,13 @@ def fuzz(seconds: float, seed: int) -> int:
     while time.monotonic() < end:
         for _ in range(200):
             view: Any = chance.choice(VIEWS)
-            start = time.monotonic()
+            start = time.process_time()
             try:
                 decoded = codec.decode(damage(chance, SEED), view)
                 assert codec.decode(codec.encode(decoded), view) == decoded
             except DecodeError as error:
                 assert 0 < len(str(error)) < 2000  # noqa: PT017 - success is fine too
-            assert time.monotonic() - start < 5
+            assert time.process_time() - start < 5
             tried += 1
     return tried
 

@@ -65,14 +65,14 @@ HOSTILE = {
 @pytest.mark.parametrize("name", HOSTILE)
 def test_hostile_expressions_are_bounded(name: str) -> None:
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    start = time.monotonic()
+    start = time.process_time()
     try:
         selector = compile_selector(HOSTILE[name])
         outcome = selector.evaluate_exact(sample())
         assert outcome.error is None or isinstance(outcome.error, CelRuntimeError)
     except CelCompileError:
         pass
-    assert time.monotonic() - start < SECONDS
+    assert time.process_time() - start < SECONDS
     grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
     assert grown < 400_000  # kilobytes
 

@@ -156,9 +156,9 @@ def fuzz(seed: int, seconds: float, cases: int) -> None:
             if source.random() < 0.8
             else " ".join(source.choice(TOKENS) for _ in range(source.randint(1, 25)))
         )
-        start = time.monotonic()
+        start = time.process_time()
         compiled += run_case(expression, device, source.choice(ENVIRONMENTS))
-        assert time.monotonic() - start < 20, expression
+        assert time.process_time() - start < 20, expression
         done += 1
     assert done > 0
     assert compiled > done // 20  # the seeds compile, and so must some of their mutations

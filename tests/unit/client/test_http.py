@@ -22,6 +22,7 @@ from plimsoll.client.endpoints import CONFIG_MAPS
 from plimsoll.client.http import HttpTransport, is_loopback
 from plimsoll.client.transport import Request
 from plimsoll.errors import ConfigError, UnreachableError
+from tests.streams import serving_streams
 from tests.unit.client.wire import Answer, ReceivedRequest, RecordingServer, chunked, http_response, serving
 from tests.waiting import until
 
@@ -388,10 +389,8 @@ def test_plain_http_on_an_https_address() -> None:
         writer.close()
 
     async def run() -> None:
-        server = await asyncio.start_server(plain, "127.0.0.1", 0)
-        async with server:
-            port = server.sockets[0].getsockname()[1]
-            transport = HttpTransport(ClientConfig(f"https://127.0.0.1:{port}", insecure=True))
+        async with serving_streams(plain) as server:
+            transport = HttpTransport(ClientConfig(f"https://127.0.0.1:{server.port}", insecure=True))
             with pytest.raises(UnreachableError, match="no TLS connection") as caught:
                 await transport.send(GET)
             assert not caught.value.sent
@@ -435,7 +434,6 @@ def test_a_secure_server_through_a_proxy(tmp_path: Path, name: str) -> None:
     authority, tls = server_tls(tmp_path, (name,))
     pair = authority.issue_client(User("jane"))
     asked: list[str] = []
-    tasks: list[asyncio.Task[None]] = []
 
     async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while chunk := await reader.read(65536):
@@ -449,7 +447,7 @@ def test_a_secure_server_through_a_proxy(tmp_path: Path, name: str) -> None:
         host, _, port = head.split(b" ")[1].partition(b":")
         far_reader, far_writer = await asyncio.open_connection(host.decode(), int(port))
         writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
-        tasks.extend(map(asyncio.ensure_future, (pump(reader, far_writer), pump(far_reader, writer))))
+        await asyncio.gather(pump(reader, far_writer), pump(far_reader, writer))
 
     async def answer(seen: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
         peer = writer.get_extra_info("peercert") or {}
@@ -458,14 +456,13 @@ def test_a_secure_server_through_a_proxy(tmp_path: Path, name: str) -> None:
         )
 
     async def run() -> None:
-        server = await asyncio.start_server(proxy, "127.0.0.1", 0)
-        async with server, serving(answer, tls) as wire:
+        async with serving_streams(proxy) as server, serving(answer, tls) as wire:
             config = ClientConfig(
                 wire.url,
                 authority=Material(authority.certificate),
                 certificate=Material(pair.certificate),
                 key=Material(pair.key),
-                proxy=f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}",
+                proxy=server.url,
                 tls_server_name="" if name == "127.0.0.1" else name,
             )
             async with Client.connect(config) as client:
@@ -473,7 +470,6 @@ def test_a_secure_server_through_a_proxy(tmp_path: Path, name: str) -> None:
             assert "jane" in found["peer"]
             assert found["target"] == "/api/v1/namespaces/default/configmaps/a"
             assert asked == [f"CONNECT 127.0.0.1:{wire.port} HTTP/1.1"]
-        await asyncio.wait(tasks)
 
     asyncio.run(run())
 

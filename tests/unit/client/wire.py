@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+
+from tests.streams import serving_streams
 
 
 @dataclass
@@ -40,42 +42,21 @@ Answer = Callable[[ReceivedRequest, asyncio.StreamWriter], Awaitable[None]]
 async def serving(answer: Answer, tls: ssl.SSLContext | None = None) -> AsyncIterator[RecordingServer]:
     """Answer every request of every connection with `answer`, until it closes the connection."""
     wire = RecordingServer()
-    writers: set[asyncio.StreamWriter] = set()
-    tasks: set[asyncio.Task[None]] = set()
 
     async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        tasks.add(task)
-        task.add_done_callback(tasks.discard)
         wire.connections += 1
-        writers.add(writer)
-        with suppress(OSError, asyncio.IncompleteReadError):
+        try:
             while not writer.is_closing():
                 seen = await _read(reader)
                 wire.requests.append(seen)
                 await answer(seen, writer)
                 await writer.drain()
-        wire.ended += 1
-        writer.close()
+        finally:
+            wire.ended += 1
 
-    server = await asyncio.start_server(accept, "127.0.0.1", 0, ssl=tls)
-    wire.port = server.sockets[0].getsockname()[1]
-    wire.url = f"{'https' if tls else 'http'}://127.0.0.1:{wire.port}"
-    try:
+    async with serving_streams(accept, tls) as server:
+        wire.port, wire.url = server.port, server.url
         yield wire
-    finally:
-        server.close()
-        while tasks:
-            abort(writers)
-            await asyncio.wait(tasks, timeout=0.1)
-        abort(writers)  # a TLS shutdown waits for the client, and the loop is about to end
-        await asyncio.sleep(0)
-
-
-def abort(writers: set[asyncio.StreamWriter]) -> None:
-    for writer in list(writers):
-        writer.transport.abort()
 
 
 async def _read(reader: asyncio.StreamReader) -> ReceivedRequest:

@@ -137,9 +137,9 @@ def test_damaged_objects(seed: int) -> None:
 def test_damaged_objects_for_a_minute() -> None:
     start, seed = time.monotonic(), 0
     while time.monotonic() - start < 60:
-        before = time.monotonic()
+        before = time.process_time()
         _fuzz(seed)
-        assert time.monotonic() - before < 5, f"seed {seed} took too long"
+        assert time.process_time() - before < 5, f"seed {seed} took too long"
         seed += 1
     assert seed > 1000
 

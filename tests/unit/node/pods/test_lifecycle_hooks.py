@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from plimsoll.node.pods.command_runner import HostCommandRunner
 from plimsoll.up.local_cluster import LocalCluster
+from tests.streams import StreamServer, serving_streams
 from tests.unit.node.pods.local_commands import beside_us
 from tests.unit.node.pods.worker_harness import Node
 from tests.unit.node.pods.worker_helpers import (
@@ -22,22 +24,16 @@ from tests.unit.node.pods.worker_helpers import (
 from tests.waiting import until
 
 
-async def serve(answers: list[int]) -> tuple[asyncio.Server, int]:
+def serve(answers: list[int]) -> AbstractAsyncContextManager[StreamServer]:
     """Run an HTTP server that responds with these codes, then always with the last one."""
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:  # the scenario may end in the middle of a probe: asyncio cancels the handler and closes nothing
-            await reader.readuntil(b"\r\n\r\n")
-            code = answers.pop(0) if len(answers) > 1 else answers[0]
-            writer.write(f"HTTP/1.1 {code} x\r\nContent-Length: 0\r\n\r\n".encode())
-            await writer.drain()
-        except (asyncio.IncompleteReadError, ConnectionError):
-            return
-        finally:
-            writer.close()
+        await reader.readuntil(b"\r\n\r\n")
+        code = answers.pop(0) if len(answers) > 1 else answers[0]
+        writer.write(f"HTTP/1.1 {code} x\r\nContent-Length: 0\r\n\r\n".encode())
+        await writer.drain()
 
-    server = await asyncio.start_server(answer, "127.0.0.1", 0)
-    return server, server.sockets[0].getsockname()[1]
+    return serving_streams(answer)
 
 
 def probe(port: int, **rest: Any) -> dict[str, Any]:
@@ -52,10 +48,9 @@ async def is_ready(node: Node, wanted: str) -> bool:
 def test_readiness(cluster: LocalCluster) -> None:
     async def scenario(node: Node) -> None:
         answers = [500, 200]
-        server, port = await serve(answers)
         node.deps.timing = replace(node.deps.timing, second=0.02)
-        async with server:
-            container = {"name": "c", "image": "i", "readinessProbe": probe(port)}
+        async with serve(answers) as server:
+            container = {"name": "c", "image": "i", "readinessProbe": probe(server.port)}
             await node.begin(await node.create({"containers": [container]}))
             await until(lambda: is_ready(node, "True"))
             await until(lambda: has_reason(node, "Unhealthy"))
@@ -78,15 +73,13 @@ def test_readiness(cluster: LocalCluster) -> None:
 def test_liveness_and_startup(cluster: LocalCluster) -> None:
     async def scenario(node: Node) -> None:
         lively, starting = [500], [500, 500, 200]
-        first, port = await serve(lively)
-        second, other = await serve(starting)
         node.deps.timing = replace(node.deps.timing, second=0.02)
-        async with first, second:
+        async with serve(lively) as first, serve(starting) as second:
             container = {
                 "name": "c",
                 "image": "i",
-                "livenessProbe": probe(port),
-                "startupProbe": probe(other, failureThreshold=5),
+                "livenessProbe": probe(first.port),
+                "startupProbe": probe(second.port, failureThreshold=5),
             }
             await node.begin(await node.create({"containers": [container]}))
             await until(lambda: node.log.count("stop c"))

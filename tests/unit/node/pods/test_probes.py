@@ -17,6 +17,7 @@ from plimsoll.node.pods.command_runner import HostCommandRunner
 from plimsoll.node.pods.handlers import HandlerResult, find_port, run_handler
 from plimsoll.node.pods.probes import ProbeCounter
 from plimsoll.node.runtime.shims import CONFINEMENT
+from tests.streams import serving_streams
 from tests.unit.node.pods.local_commands import beside_us
 from tests.waiting import DEADLINE
 
@@ -81,10 +82,8 @@ def test_malformed_and_missing_responses_are_failures() -> None:
                 writer.transport.abort()
                 left.set()
 
-            server = await asyncio.start_server(answer, "127.0.0.1", 0)
-            port = server.sockets[0].getsockname()[1]
-            async with server:
-                probe = Probe(http_get=HTTPGetAction(port=port))
+            async with serving_streams(answer) as server:
+                probe = Probe(http_get=HTTPGetAction(port=server.port))
                 outcome = await run_handler(probe, Container(name="c"), "id", "127.0.0.1", None, 0.2)
                 assert not outcome.ok
                 await left.wait()
