@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -139,18 +140,22 @@ def test_disputed_claims_are_not_ready(harness: DriverHarness) -> None:
 
 
 def test_a_runtime_that_stays_away_is_reported(
-    harness: DriverHarness, monkeypatch: pytest.MonkeyPatch
+    harness: DriverHarness, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
+    caplog.set_level(logging.DEBUG, "plimsoll")
     monkeypatch.setattr(driver_module, "UNLINKED_SECONDS", 0.2)
+
+    async def ready() -> object:
+        return (await asyncio.to_thread(seen, harness)).get("a", {}).get("Ready")
 
     async def scenario() -> None:
         async with harness.driver():
             await harness.run(pod("a", "two"))
-            await until(lambda: seen(harness).get("a", {}).get("Ready") == ("True", "Pinned"))
+            await until(ready, lambda shown: shown == ("True", "Pinned"))
             await asyncio.to_thread(harness.cluster.stop_node, "node-0")
-            await until(lambda: seen(harness)["a"]["Ready"] == ("False", "NotPinned"))
+            await until(ready, lambda shown: shown == ("False", "NotPinned"))
             await asyncio.to_thread(harness.cluster.start_node, "node-0")
-            await until(lambda: seen(harness)["a"]["Ready"] == ("True", "Pinned"))
+            await until(ready, lambda shown: shown == ("True", "Pinned"))
 
     run_scenario(scenario())
 
