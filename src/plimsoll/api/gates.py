@@ -69,6 +69,7 @@ GATES: tuple[Gate, ...] = (
         (*_DRA, "DRAResourceClaimDeviceStatus"),
     ),
     Gate("DRAListTypeAttributes", "attributes that are lists", False, _DRA),
+    Gate("DRAResourcePoolStatus", "ResourcePoolStatusRequest", False, _DRA),
     Gate("DRAExtendedResource", "extended resources served by devices", True, _DRA),
     Gate("GenericWorkload", "Workload and PodGroup; spec.schedulingGroup of pods", False),
     Gate("GangScheduling", "PodGroups scheduled all or nothing", False, ("GenericWorkload",)),

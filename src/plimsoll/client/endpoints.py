@@ -71,6 +71,7 @@ RESOURCE_CLAIMS = _endpoint("resourceclaims.resource.k8s.io")
 RESOURCE_CLAIM_TEMPLATES = _endpoint("resourceclaimtemplates.resource.k8s.io")
 DEVICE_CLASSES = _endpoint("deviceclasses.resource.k8s.io")
 DEVICE_TAINT_RULES = _endpoint("devicetaintrules.resource.k8s.io")
+RESOURCE_POOL_STATUS_REQUESTS = _endpoint("resourcepoolstatusrequests.resource.k8s.io")
 
 LEASES = _endpoint("leases.coordination.k8s.io")
 PRIORITY_CLASSES = _endpoint("priorityclasses.scheduling.k8s.io")

@@ -21,6 +21,7 @@ from plimsoll.client.endpoints import (
     PODS,
     RESOURCE_CLAIM_TEMPLATES,
     RESOURCE_CLAIMS,
+    RESOURCE_POOL_STATUS_REQUESTS,
     RESOURCE_QUOTAS,
     RESOURCE_SLICES,
     Endpoint,
@@ -37,6 +38,7 @@ from plimsoll.controllers.node_lifecycle import NodeLifecycleController
 from plimsoll.controllers.pod_gc import PodGCController
 from plimsoll.controllers.pod_group_protection import PodGroupProtectionController
 from plimsoll.controllers.resource_claim.controller import ResourceClaimController
+from plimsoll.controllers.resource_pool_status import ResourcePoolStatusController
 from plimsoll.controllers.resource_quota import ResourceQuotaController
 from plimsoll.controllers.shared_informers import VIEWS, SharedInformers
 from plimsoll.controllers.taint_eviction import TaintEvictionController
@@ -62,6 +64,10 @@ KINDS: Mapping[str, tuple[Callable[[ControllerContext], Controller], tuple[Endpo
     NodeLifecycleController.name: (NodeLifecycleController, (NODES, PODS, LEASES)),
     PodGCController.name: (PodGCController, (NODES, PODS)),
     PodGroupProtectionController.name: (PodGroupProtectionController, (PODS, POD_GROUPS)),
+    ResourcePoolStatusController.name: (
+        ResourcePoolStatusController,
+        (RESOURCE_POOL_STATUS_REQUESTS, RESOURCE_SLICES, RESOURCE_CLAIMS),
+    ),
     ResourceQuotaController.name: (ResourceQuotaController, (RESOURCE_QUOTAS,)),
     TaintEvictionController.name: (TaintEvictionController, (NODES, PODS)),
 }

@@ -1,4 +1,4 @@
-"""Read-only views of kinds that only controllers read: namespaces, leases and claim templates.
+"""Read-only views of kinds that only controllers read: namespaces, leases, templates, pool status requests.
 
 Objects are changed by patches, so that fields missing in a view are never lost.
 """
@@ -51,3 +51,23 @@ class LeaseView(Wire, frozen=True):
     kind: str = ""
     metadata: ObjectMeta = ObjectMeta()
     spec: LeaseSpecView = LeaseSpecView()
+
+
+class PoolStatusRequestSpecView(Wire, frozen=True):
+    driver: str = ""
+    pool_name: str = ""
+    limit: int | None = None
+
+
+class PoolStatusRequestStatusView(Wire, frozen=True):
+    conditions: tuple[Condition, ...] = ()
+
+
+class PoolStatusRequestView(Wire, frozen=True):
+    """View of a ResourcePoolStatusRequest; its status is None until it is answered."""
+
+    api_version: str = ""
+    kind: str = ""
+    metadata: ObjectMeta = ObjectMeta()
+    spec: PoolStatusRequestSpecView = PoolStatusRequestSpecView()
+    status: PoolStatusRequestStatusView | None = None

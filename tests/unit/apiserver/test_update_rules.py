@@ -82,6 +82,7 @@ NEEDED: dict[str, dict[str, Any]] = {
     "replicationcontrollers": {"spec": {"selector": {"a": "b"}, "template": _TEMPLATE}},
     "resourceclaims.resource.k8s.io": {"spec": {"devices": {}}},
     "resourceclaimtemplates.resource.k8s.io": {"spec": {"spec": {"devices": {}}}},
+    "resourcepoolstatusrequests.resource.k8s.io": {"spec": {"driver": "a.example.com"}},
     "resourceslices.resource.k8s.io": {
         "spec": {
             "driver": "a.example.com",

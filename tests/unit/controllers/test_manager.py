@@ -49,6 +49,7 @@ def test_all_controllers_are_listed() -> None:
         "node-lifecycle-controller",
         "pod-garbage-collector-controller",
         "podgroup-protection-controller",
+        "resourcepoolstatusrequest-controller",
         "resourcequota-controller",
         "taint-eviction-controller",
     )
@@ -131,10 +132,10 @@ def test_controllers_without_their_kinds_are_left_out() -> None:
         served = [item for item in await discover(cluster.client) if item.endpoint.group != "resource.k8s.io"]
         controllers = ControllerManager(cluster.client, served=served)
         await controllers.start()
+        devices = ("resourceclaim-controller", "device-taint-eviction-controller")
+        absent = (*devices, "resourcepoolstatusrequest-controller")
         assert [each.name for each in controllers.controllers] == [
-            name
-            for name in NAMES
-            if name not in ("resourceclaim-controller", "device-taint-eviction-controller")
+            name for name in NAMES if name not in absent
         ]
         older = [
             item._replace(endpoint=item.endpoint.at("v1beta1"), versions=("v1beta1",))

@@ -29,6 +29,7 @@ CONTROLLER_CLASSES = {
     "PodGCController",
     "PodGroupProtectionController",
     "ResourceClaimController",
+    "ResourcePoolStatusController",
     "ResourceQuotaController",
     "TaintEvictionController",
 }

@@ -35,6 +35,7 @@ from plimsoll.apiserver.patch import (
     track_update,
 )
 from plimsoll.apiserver.registry.schema import schema_for
+from plimsoll.apiserver.registry.status_shape import complete_status
 from plimsoll.apiserver.request_info import RequestInfo
 from plimsoll.apiserver.status import (
     OPTIMISTIC_LOCK_MESSAGE,
@@ -132,6 +133,7 @@ class WriteHandler:
             return self._apply(job, body)
         stored = get_stored(self._store, info)
         old = codec.decode_tree(stored.raw)
+        complete_status(info.resource.kind, old)  # an older version stored some kinds without it
         current = convert_tree(old, info.resource, info.version)
         try:
             patched = self._patch(job, kind, current, body)

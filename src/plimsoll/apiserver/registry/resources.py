@@ -180,7 +180,7 @@ _DETAILS: Mapping[str, Mapping[str, Any]] = {
     "devicetaintrules.resource.k8s.io": {"subresources": _STATUS, **_STRATEGY},
     "resourceclaims.resource.k8s.io": {"subresources": _STATUS, **_STRATEGY},
     "resourceclaimtemplates.resource.k8s.io": _STRATEGY,
-    "resourcepoolstatusrequests.resource.k8s.io": {"subresources": _STATUS, **_CONDITIONAL},
+    "resourcepoolstatusrequests.resource.k8s.io": {"subresources": _STATUS, **_STRATEGY, **_CONDITIONAL},
     "resourceslices.resource.k8s.io": {
         **_selectable(_paths("spec.nodeName", "spec.driver"), _SLICE_ERROR),
         **_STRATEGY,

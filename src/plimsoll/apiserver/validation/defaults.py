@@ -26,6 +26,7 @@ _PACKAGES = {
     "PriorityClass": "scheduling.v1",
     "ResourceClaim": "resource.v1",
     "ResourceClaimTemplate": "resource.v1",
+    "ResourcePoolStatusRequest": "resource.v1alpha3",
     "ResourceQuota": "core.v1",
     "ResourceSlice": "resource.v1",
     "Workload": "scheduling.v1alpha2",

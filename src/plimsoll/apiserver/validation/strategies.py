@@ -51,6 +51,7 @@ from plimsoll.apiserver.validation.resource_claim_status import (
     validate_claim_status,
 )
 from plimsoll.apiserver.validation.resource_claims import validate_admin_requests, validate_device_claim
+from plimsoll.apiserver.validation.resource_pool_status_requests import POOL_STATUS_STRATEGIES
 from plimsoll.apiserver.validation.resource_quotas import QUOTA_STRATEGIES
 from plimsoll.apiserver.validation.resource_slices import validate_slice_spec
 from plimsoll.apiserver.validation.validated_cache import ValidatedCache
@@ -259,4 +260,5 @@ STRATEGIES: Mapping[tuple[str, str, str], WriteStrategy] = {
     **PRIORITY_CLASS_STRATEGIES,
     **POD_GROUP_STRATEGIES,
     **QUOTA_STRATEGIES,
+    **POOL_STATUS_STRATEGIES,
 }

@@ -24,6 +24,7 @@ from typing import Any, Literal, TypeAlias
 from plimsoll.api.gates import Gates
 from plimsoll.api.meta import Wire
 from plimsoll.api.timestamps import format_datetime
+from plimsoll.apiserver.registry.status_shape import complete_status
 from plimsoll.apiserver.validation.claim_status_authorization import Caller
 from plimsoll.apiserver.validation.decode import decode_canonical
 from plimsoll.apiserver.validation.defaults import set_defaults
@@ -126,6 +127,7 @@ def prepare(write: Write) -> PreparedObject:
         str(write.object.get("apiVersion", "")),
     )
     strategy.prepare(context)
+    complete_status(write.kind, context.tree)
     context.freeze()
     errors = tuple(islice(strategy.validate(context), ERRORS_MAX))
     warnings = tuple(islice(strategy.warn(context), ERRORS_MAX))

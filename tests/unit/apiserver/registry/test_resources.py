@@ -31,6 +31,7 @@ FULL = {
     "priorityclasses",
     "resourceclaims",
     "resourceclaimtemplates",
+    "resourcepoolstatusrequests",
     "resourcequotas",
     "resourceslices",
     "workloads",

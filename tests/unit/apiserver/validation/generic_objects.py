@@ -38,7 +38,6 @@ _LEAST: dict[str, Tree] = {
         "endpoints": [{"addresses": ["10.0.0.1"]}],
         "ports": [{"port": 80}],
     },
-    "Ingress": {"spec": {"rules": [{"host": "a.b"}]}},
     "IngressClass": {"spec": {"controller": "a/b", "parameters": {"kind": "K", "name": "n"}}},
     "NetworkPolicy": {"spec": {"ingress": [{"ports": [{"port": 80}]}]}},
     "PersistentVolume": {

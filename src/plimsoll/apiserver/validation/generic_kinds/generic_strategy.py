@@ -94,6 +94,7 @@ _WITHOUT_GENERATION = frozenset(
         "ControllerRevision",
         "Endpoints",
         "HorizontalPodAutoscaler",
+        "IPAddress",
         "LimitRange",
         "PersistentVolume",
         "PersistentVolumeClaim",
@@ -103,6 +104,7 @@ _WITHOUT_GENERATION = frozenset(
         "Secret",
         "Service",
         "ServiceAccount",
+        "ServiceCIDR",
         "StorageClass",
         "VolumeAttachment",
         "VolumeAttributesClass",
@@ -160,10 +162,10 @@ def prepare_object(write: WriteContext[Any], kind: str, subresource: str, traits
         _prepare_status(write, kind)
         rules.prepare_status(write, subresource)
         return
-    if traits.has_status and write.is_create:
-        write.tree["status"] = copy_tree(rules.initial_status)
-    elif traits.has_status:
+    if traits.has_status:
         write.restore_fields("status")
+        if write.is_create and rules.initial_status:
+            write.tree["status"] = copy_tree(rules.initial_status)
     rules.prepare(write)
     if kind not in _WITHOUT_GENERATION if traits.has_generation is None else traits.has_generation:
         before = subtree(write.old_tree, "metadata").get("generation", 0)

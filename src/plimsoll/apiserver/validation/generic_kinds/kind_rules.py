@@ -30,7 +30,7 @@ class KindRules:
     `package` has the schema of the kind; without it, only the metadata of objects is decoded. `set_defaults`
     works on canonical trees, the new one and the stored one. `prepare` and `validate` apply to writes of the
     object itself, `prepare_status` to writes of its status, by the name of the subresource.
-    `initial_status` is the status of a new object.
+    `initial_status` has the fields of a new object's status that are not the zero values of its type.
     """
 
     package: str = ""

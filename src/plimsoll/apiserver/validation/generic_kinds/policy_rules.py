@@ -99,18 +99,12 @@ def _validate_runtime_class(write: WriteContext[View]) -> FieldErrors:
         yield invalid(FieldPath("handler"), handler, IMMUTABLE)
 
 
-_NO_DISRUPTIONS = dict.fromkeys(("disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods"), 0)
-
 POLICY_RULES: Mapping[str, KindRules] = {
-    "PodDisruptionBudget": KindRules(
-        "policy.v1",
-        validate=_validate_budget,
-        initial_status=_NO_DISRUPTIONS,
-    ),
+    "PodDisruptionBudget": KindRules("policy.v1", validate=_validate_budget),
     "HorizontalPodAutoscaler": KindRules(
         "autoscaling.v2",
         _set_autoscaler_defaults,
-        initial_status={"desiredReplicas": 0, "currentMetrics": None},
+        initial_status={"currentMetrics": None},
     ),
     "LimitRange": KindRules("core.v1", _set_limit_range_defaults),
     "RuntimeClass": KindRules("node.v1", validate=_validate_runtime_class),

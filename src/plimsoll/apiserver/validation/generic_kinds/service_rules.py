@@ -208,7 +208,6 @@ SERVICE_RULES: Mapping[str, KindRules] = {
         set_service_defaults,
         normalize_service,
         _validate_service,
-        initial_status={"loadBalancer": {}},
     ),
     "Endpoints": KindRules("core.v1"),
     "EndpointSlice": KindRules(
@@ -216,5 +215,4 @@ SERVICE_RULES: Mapping[str, KindRules] = {
     ),
     "NetworkPolicy": KindRules("networking.v1", set_network_policy_defaults),
     "IngressClass": KindRules("networking.v1"),
-    "Ingress": KindRules(initial_status={"loadBalancer": {}}),
 }

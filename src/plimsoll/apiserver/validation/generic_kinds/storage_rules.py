@@ -171,5 +171,5 @@ STORAGE_RULES: Mapping[str, KindRules] = {
     "StorageClass": KindRules("storage.v1", validate=_validate_class),
     "CSIDriver": KindRules("storage.v1", validate=_validate_driver),
     "CSIStorageCapacity": KindRules("storage.v1"),
-    "VolumeAttachment": KindRules(validate=_validate_attachment, initial_status={"attached": False}),
+    "VolumeAttachment": KindRules(validate=_validate_attachment),
 }

@@ -300,37 +300,28 @@ def _validate_pod_template(write: WriteContext[View]) -> FieldErrors:
     yield from validate_template(subtree(write.tree, "template"), FieldPath("template"), write.gates, old)
 
 
-_NO_REPLICAS = {"replicas": 0}
-_NO_DAEMONS = dict.fromkeys(
-    ("currentNumberScheduled", "numberMisscheduled", "desiredNumberScheduled", "numberReady"), 0
-)
-
 WORKLOAD_RULES: Mapping[str, KindRules] = {
     "Deployment": KindRules("apps.v1", set_deployment_defaults, validate=_validate_deployment),
     "ReplicaSet": KindRules(
         "apps.v1",
         set_replica_set_defaults,
         validate=_validate_replica_set,
-        initial_status=_NO_REPLICAS,
     ),
     "DaemonSet": KindRules(
         "apps.v1",
         set_daemon_set_defaults,
         _set_template_generation,
         _validate_daemon_set,
-        initial_status=_NO_DAEMONS,
     ),
     "StatefulSet": KindRules(
         "apps.v1",
         set_stateful_set_defaults,
         validate=_validate_stateful_set,
-        initial_status={"replicas": 0, "availableReplicas": 0},
     ),
     "ReplicationController": KindRules(
         "core.v1",
         set_replication_controller_defaults,
         validate=_validate_replication_controller,
-        initial_status=_NO_REPLICAS,
     ),
     "PodTemplate": KindRules("core.v1", set_pod_template_defaults, validate=_validate_pod_template),
 }
