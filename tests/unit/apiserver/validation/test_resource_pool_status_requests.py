@@ -10,7 +10,7 @@ from plimsoll.api.gates import Gates
 from tests.unit.apiserver.build import ApiHarness, run
 
 PATH = "/apis/resource.k8s.io/v1alpha3/resourcepoolstatusrequests"
-MERGE = {"content_type": "application/merge-patch+json"}
+MERGE = "application/merge-patch+json"
 
 
 def request(**spec: Any) -> dict[str, Any]:
@@ -87,7 +87,9 @@ def test_invalid_requests(spec: dict[str, Any], field: str, reason: str) -> None
 def test_invalid_statuses(status: dict[str, Any], fields: list[str]) -> None:
     async def scenario(harness: ApiHarness) -> None:
         await harness.request("POST", PATH, request())
-        code, answer = await harness.request("PATCH", f"{PATH}/r/status", {"status": status}, **MERGE)
+        code, answer = await harness.request(
+            "PATCH", f"{PATH}/r/status", {"status": status}, content_type=MERGE
+        )
         assert (code, [cause["field"] for cause in answer["details"]["causes"]]) == (422, fields)
 
     run(scenario)
@@ -96,15 +98,19 @@ def test_invalid_statuses(status: dict[str, Any], fields: list[str]) -> None:
 def test_a_request_is_answered_once() -> None:
     async def scenario(harness: ApiHarness) -> None:
         await harness.request("POST", PATH, request())
-        code, _ = await harness.request("PATCH", f"{PATH}/r", {"spec": {"limit": 5}}, **MERGE)
+        code, _ = await harness.request("PATCH", f"{PATH}/r", {"spec": {"limit": 5}}, content_type=MERGE)
         assert code == 422
-        code, made = await harness.request("PATCH", f"{PATH}/r/status", {"status": {"poolCount": 0}}, **MERGE)
+        code, made = await harness.request(
+            "PATCH", f"{PATH}/r/status", {"status": {"poolCount": 0}}, content_type=MERGE
+        )
         assert (code, made["status"]) == (200, {"poolCount": 0})
         for other in (None, {"poolCount": 1}):
-            code, answer = await harness.request("PATCH", f"{PATH}/r/status", {"status": other}, **MERGE)
+            code, answer = await harness.request(
+                "PATCH", f"{PATH}/r/status", {"status": other}, content_type=MERGE
+            )
             assert (code, answer["details"]["causes"][0]["field"]) == (422, "status")
         labels = {"metadata": {"labels": {"a": "b"}}}
-        code, made = await harness.request("PATCH", f"{PATH}/r", labels, **MERGE)
+        code, made = await harness.request("PATCH", f"{PATH}/r", labels, content_type=MERGE)
         assert (code, made["status"]) == (200, {"poolCount": 0})
 
     run(scenario)
