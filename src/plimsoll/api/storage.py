@@ -21,6 +21,7 @@ BOUND_BY_CONTROLLER = "pv.kubernetes.io/bound-by-controller"
 #: Annotation for the storage class before there was a field.
 BETA_STORAGE_CLASS = "volume.beta.kubernetes.io/storage-class"
 
+IMMEDIATE = "Immediate"
 WAIT_FOR_FIRST_CONSUMER = "WaitForFirstConsumer"
 READ_WRITE_ONCE_POD = "ReadWriteOncePod"
 AVAILABLE = "Available"

@@ -17,10 +17,12 @@ from typing import Any, TypeAlias
 
 from msgspec.structs import replace as with_fields
 
+from plimsoll.api.codec import convert
 from plimsoll.api.core import Pod
 from plimsoll.api.meta import Wire
 from plimsoll.api.quantity import ZERO, Quantity
-from plimsoll.errors import InputError
+from plimsoll.api.storage import PersistentVolumeClaim
+from plimsoll.errors import DecodeError, InputError
 from plimsoll.tools.cluster_state.files import decode_object
 from plimsoll.tools.cluster_state.kinds import BY_NAME
 from plimsoll.tools.cluster_state.manifests import ParsedObject, parse_objects, read_objects
@@ -58,6 +60,8 @@ class ParsedManifests:
     things: list[Any] = field(default_factory=list)
     passed_by: list[str] = field(default_factory=list)  #: KIND/NAME of objects that do not affect scheduling
     priorities: dict[str, PriorityClassInfo] = field(default_factory=dict)
+    #: Claims of StatefulSets, to be created unless they exist.
+    volume_claims: list[PersistentVolumeClaim] = field(default_factory=list)
     most: int = PODS_MAX  #: pods; more are refused
     pods: int = 0
 
@@ -109,6 +113,8 @@ def _parse(manifest: str | Path | Mapping[str, Any]) -> Iterator[ParsedObject]:
 def _add_object(found: ParsedObject, namespace: str, replicas: int | None, made: ParsedManifests) -> None:
     if found.kind in _WORKLOADS:
         for tree in _pods_of(found, namespace, replicas):
+            if found.kind == "StatefulSet":
+                made.volume_claims.extend(_claim_volumes(found, tree))
             made.add_pod(_read_pod(replace(found, tree=tree), namespace))
     elif found.kind == "Pod":
         for pod in _multiplied(_read_pod(found, namespace), replicas):
@@ -216,15 +222,13 @@ def _pods_of(found: ParsedObject, namespace: str, replicas: int | None) -> Itera
     at_template, at_number = _WORKLOADS[found.kind]
     template = _at(found, at_template)
     if not isinstance(template, dict):
-        raise InputError(f"{found.where}: {found.kind} {found.name}: {'.'.join(at_template)} is missing")
+        raise _problem(found, f"{'.'.join(at_template)} is missing")
     number = replicas if replicas is not None else _at(found, at_number)
     if number is None:
         number = 1
     if not isinstance(number, int) or isinstance(number, bool) or not 0 <= number <= PODS_MAX:
         where = ".".join(at_number)
-        raise InputError(
-            f"{found.where}: {found.kind} {found.name}: {where}: must be from 0 to {PODS_MAX}, not {number!r}"
-        )
+        raise _problem(found, f"{where}: must be from 0 to {PODS_MAX}, not {number!r}")
     completions = _at(found, (*at_number[:-1], "completions"))
     if replicas is None and isinstance(completions, int) and completions < number:
         number = completions
@@ -235,8 +239,11 @@ def _pods_of(found: ParsedObject, namespace: str, replicas: int | None) -> Itera
     owner |= {"uid": f"whatif/{found.kind}/{namespace}/{found.name}", "controller": True}
     metadata = template.get("metadata") or {}
     if not isinstance(metadata, dict):
-        raise InputError(f"{found.where}: {found.kind} {found.name}: template.metadata: must be a mapping")
-    for index in range(number):
+        raise _problem(found, "template.metadata: must be a mapping")
+    first = _at(found, ("spec", "ordinals", "start")) if found.kind == "StatefulSet" else None
+    if first is not None and (not isinstance(first, int) or isinstance(first, bool) or first < 0):
+        raise _problem(found, f"spec.ordinals.start: must be a number from 0, not {first!r}")
+    for index in range(first or 0, (first or 0) + number):
         kept = {key: metadata[key] for key in ("labels", "annotations") if key in metadata}
         name = f"{found.name}-{index}"
         yield {
@@ -245,6 +252,43 @@ def _pods_of(found: ParsedObject, namespace: str, replicas: int | None) -> Itera
             "metadata": {**kept, "name": name, "namespace": namespace, "ownerReferences": [owner]},
             "spec": template.get("spec") or {},
         }
+
+
+def _claim_volumes(found: ParsedObject, pod: dict[str, Any]) -> Iterator[PersistentVolumeClaim]:
+    """Yield the claims that a StatefulSet creates for a pod, and make the pod use them."""
+    templates = _at(found, ("spec", "volumeClaimTemplates")) or []
+    meta, spec = pod["metadata"], pod["spec"]
+    if not templates or not isinstance(spec, dict):
+        return  # an unusable spec is reported when the pod is read
+    if not isinstance(templates, list):
+        raise _problem(found, "spec.volumeClaimTemplates: must be a list")
+    volumes = spec.get("volumes") or []
+    if not isinstance(volumes, list) or not all(isinstance(each, dict) for each in volumes):
+        raise _problem(found, "template.spec.volumes: must be a list of objects")
+    for index, template in enumerate(templates):
+        where = f"spec.volumeClaimTemplates[{index}]"
+        given = template.get("metadata") if isinstance(template, dict) else None
+        name = given.get("name") if isinstance(given, dict) else None
+        if not isinstance(given, dict) or not isinstance(name, str) or not name:
+            raise _problem(found, f"{where}.metadata.name is missing")
+        claim = f"{name}-{meta['name']}"
+        source = {"name": name, "persistentVolumeClaim": {"claimName": claim}}
+        volumes = [*(each for each in volumes if each.get("name") != name), source]
+        kept = {key: given[key] for key in ("labels", "annotations") if key in given}
+        tree = {
+            "metadata": {**kept, "name": claim, "namespace": meta["namespace"]},
+            "spec": template.get("spec") or {},
+        }
+        try:
+            made = convert(tree, PersistentVolumeClaim)
+        except DecodeError as error:
+            raise _problem(found, f"{where}: {error}") from None
+        yield _with_uid(made, f"PersistentVolumeClaim/{made.metadata.full_name}")
+    pod["spec"] = {**spec, "volumes": volumes}
+
+
+def _problem(found: ParsedObject, text: str) -> InputError:
+    return InputError(f"{found.where}: {found.kind} {found.name}: {text}")
 
 
 def _at(found: ParsedObject, path: tuple[str, ...]) -> Any:

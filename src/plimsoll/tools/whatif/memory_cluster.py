@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from itertools import groupby
+from operator import itemgetter
 from typing import Any
 
 from plimsoll.api.core import Node, Pod
@@ -20,6 +21,7 @@ from plimsoll.api.resource import (
     ResourceClaimTemplate,
     ResourceSlice,
 )
+from plimsoll.api.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
 from plimsoll.api.timestamps import parse_time
 from plimsoll.controllers.device_taint_eviction.plan import pod_eviction, published_taints, rule_taints
 from plimsoll.controllers.taint_eviction import eviction_time
@@ -30,13 +32,21 @@ from plimsoll.scheduler.profile import ProfileSet, SchedulerProfile
 from plimsoll.scheduler.reasons import NodeReason
 from plimsoll.scheduler.result import FitError, Placement
 from plimsoll.tools.cluster_state import ClusterState
+from plimsoll.tools.cluster_state.objects import key_of
 from plimsoll.tools.whatif import lifecycle
 from plimsoll.tools.whatif.changes import ChangeLog, ChangeMark
 from plimsoll.tools.whatif.manifests import CREATION_TIME, PriorityClassInfo
 from plimsoll.tools.whatif.outcome import EvictedPod, EvictionReason
-from plimsoll.tools.whatif.volumes import bind_volumes, generate_volume_claims
+from plimsoll.tools.whatif.volumes import (
+    bind_immediately,
+    bind_volumes,
+    generate_volume_claims,
+    with_defaults,
+)
 
 _NOW = parse_time(CREATION_TIME) or 0.0
+#: Objects in the order in which others need them: classes give defaults to claims.
+_STORAGE = (StorageClass, PersistentVolume, PersistentVolumeClaim)
 
 
 class MemoryCluster:
@@ -104,13 +114,34 @@ class MemoryCluster:
         self._arrivals[pod_key(pod)] = len(self._arrivals) + 1
         self.prepare(pod)
 
+    def add_objects(self, things: Iterable[Any]) -> None:
+        """Add or replace objects that are not pods, and bind volume claims as the volume controller does.
+
+        A claim that was there before gets a volume provisioned only if its class is new: otherwise the
+        provisioner would have done so.
+        """
+        snapshot, new = self.cluster_state.snapshot, set()
+        for thing in sorted(things, key=_creation_order):
+            self.changes.set(with_defaults(thing, snapshot))
+            if isinstance(thing, _STORAGE):
+                new.add((type(thing), *key_of(thing)))
+        if all(kind is PersistentVolumeClaim for kind, _, _ in new):
+            waiting = [snapshot.find(*key) for key in sorted(new, key=itemgetter(1, 2))]
+        else:
+            waiting = sorted(snapshot.all(PersistentVolumeClaim), key=key_of)
+        for known in waiting:
+            claim = with_defaults(known, snapshot)
+            own = (PersistentVolumeClaim, *key_of(claim)), (StorageClass, "", claim.storage_class)
+            bound = list(bind_immediately(claim, snapshot, can_provision=not new.isdisjoint(own)))
+            for thing in bound or [claim]:
+                self.changes.set(thing)
+
     def prepare(self, pod: Pod) -> None:
         """Create the claims of a pod that do not exist yet."""
         pod, claims = lifecycle.make_claims(pod, partial(self.find_template, pod.metadata.namespace))
         for claim in claims:
             self.changes.set(claim)
-        for volume_claim in generate_volume_claims(pod, self.cluster_state.snapshot):
-            self.changes.set(volume_claim)
+        self.add_objects(list(generate_volume_claims(pod, self.cluster_state.snapshot)))
         self.changes.set(pod)
 
     def schedule_pod(
@@ -217,6 +248,10 @@ class MemoryCluster:
         self.changes.undo(mark[0])
         del self.evicted[mark[1] :]
         self._classes = mark[2]
+
+
+def _creation_order(thing: Any) -> int:
+    return next((place for place, kind in enumerate(_STORAGE) if isinstance(thing, kind)), len(_STORAGE))
 
 
 def _pool_of(slice: ResourceSlice) -> tuple[str, str]:

@@ -13,11 +13,16 @@ from msgspec.structs import replace
 
 from plimsoll.api.codec import convert
 from plimsoll.api.core import Node, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, Pod
+from plimsoll.api.label_selection import SelectorProblem
 from plimsoll.api.meta import ObjectMeta, ObjectReference, OwnerReference
 from plimsoll.api.storage import (
+    AVAILABLE,
+    BETA_STORAGE_CLASS,
     BIND_COMPLETED,
+    IMMEDIATE,
     SELECTED_NODE,
     STORAGE,
+    WAIT_FOR_FIRST_CONSUMER,
     CSINode,
     CSIVolumeSource,
     PersistentVolume,
@@ -30,11 +35,15 @@ from plimsoll.api.storage import (
     VolumeNodeAffinity,
 )
 from plimsoll.errors import DecodeError
+from plimsoll.scheduler.filters.volume_matching import find_matching_volumes
+from plimsoll.scheduler.filters.volume_provisioning import Provisioning, StorageIndex
 from plimsoll.scheduler.filters.volumes import nested_object, nested_text, volume_claims
 from plimsoll.scheduler.result import PodVolumes
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
 
 _BOUND = "Bound"
+#: Phases of a volume that no controller has seen.
+_NEW = frozenset({"", "Pending"})
 #: Annotation of the class of claims that name none.
 DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
 
@@ -52,15 +61,13 @@ def generate_volume_claims(pod: Pod, snapshot: Snapshot) -> Iterator[PersistentV
             continue
         template = nested_object(nested_object(volume, "ephemeral") or {}, "volumeClaimTemplate") or {}
         try:
-            yield _claim(pod, name, template, snapshot)
+            yield _claim(pod, name, template)
         except DecodeError:
             continue
 
 
-def _claim(pod: Pod, name: str, template: Any, snapshot: Snapshot) -> PersistentVolumeClaim:
+def _claim(pod: Pod, name: str, template: Any) -> PersistentVolumeClaim:
     meta, spec = pod.metadata, convert(template.get("spec") or {}, PersistentVolumeClaimSpec)
-    if spec.storage_class_name is None:
-        spec = replace(spec, storage_class_name=_default_class(snapshot))
     given = convert(template.get("metadata") or {}, ObjectMeta)
     owner = OwnerReference(api_version="v1", kind="Pod", name=meta.name, uid=meta.uid, controller=True)
     return PersistentVolumeClaim(
@@ -74,6 +81,24 @@ def _claim(pod: Pod, name: str, template: Any, snapshot: Snapshot) -> Persistent
         ),
         spec=spec,
     )
+
+
+def with_defaults(thing: Any, snapshot: Snapshot) -> Any:
+    """Return a new volume, claim or class with what the API server and the volume controller would set."""
+    match thing:
+        case PersistentVolume() if thing.status.phase in _NEW:
+            reference = thing.spec.claim_ref
+            if reference is None or not reference.uid:
+                return replace(thing, status=PersistentVolumeStatus(phase=AVAILABLE))
+        case PersistentVolumeClaim() if not thing.bound and _has_no_class(thing):
+            return replace(thing, spec=replace(thing.spec, storage_class_name=_default_class(snapshot)))
+        case StorageClass() if thing.volume_binding_mode is None:
+            return replace(thing, volume_binding_mode=IMMEDIATE)
+    return thing
+
+
+def _has_no_class(claim: PersistentVolumeClaim) -> bool:
+    return claim.spec.storage_class_name is None and BETA_STORAGE_CLASS not in claim.metadata.annotations
 
 
 def _default_class(snapshot: Snapshot) -> str | None:
@@ -99,11 +124,67 @@ def bind_volumes(
         yield replace(volume, spec=spec, status=PersistentVolumeStatus(phase=_BOUND))
         yield _bound(binding.claim, volume.metadata.name)
     for provision in volumes.dynamic_provisions:
-        volume = _provision(provision.claim, node, find)
+        storage_class = find(StorageClass, "", provision.claim.storage_class)
+        driver = "" if storage_class is None else storage_class.provisioner
+        affinity = _topology(driver, node, find(CSINode, "", node.metadata.name))
+        volume = _provision(provision.claim, driver, affinity)
         yield volume
         annotations = {**provision.claim.metadata.annotations, SELECTED_NODE: node.metadata.name}
         selected = replace(provision.claim.metadata, annotations=annotations)
         yield _bound(replace(provision.claim, metadata=selected), volume.metadata.name)
+
+
+def bind_immediately(
+    claim: PersistentVolumeClaim, snapshot: Snapshot, *, can_provision: bool
+) -> Iterator[PersistentVolume | PersistentVolumeClaim]:
+    """Return the volume and the claim of a claim that does not wait for a consumer, bound to each other.
+
+    The volume controller binds it to the smallest volume that matches, or has one provisioned in the allowed
+    topologies of its class (`can_provision`). Nothing is returned if neither is possible: the claim stays
+    pending.
+    """
+    storage_class = snapshot.find(StorageClass, "", claim.storage_class)
+    if claim.bound or (
+        storage_class is not None and storage_class.volume_binding_mode == WAIT_FOR_FIRST_CONSUMER
+    ):
+        return
+    volume = _find_volume(claim, snapshot)
+    if volume is not None:
+        spec = replace(
+            volume.spec, claim_ref=ObjectReference.to_version(claim.metadata, "PersistentVolumeClaim")
+        )
+        volume = replace(volume, spec=spec, status=PersistentVolumeStatus(phase=_BOUND))
+    elif can_provision and not claim.spec.volume_name and Provisioning(claim, snapshot).is_supported:
+        assert storage_class is not None, "it has a provisioner"
+        affinity = _allowed_topologies(storage_class)
+        volume = _provision(claim, storage_class.provisioner, affinity)
+    if volume is not None:
+        yield volume
+        yield _bound(claim, volume.metadata.name)
+
+
+def _find_volume(claim: PersistentVolumeClaim, snapshot: Snapshot) -> PersistentVolume | None:
+    """Return the existing volume for a claim, if any; a claim may name it."""
+    named = claim.spec.volume_name
+    matching = find_matching_volumes(claim, snapshot.index(StorageIndex).volumes(claim.storage_class))
+    if isinstance(matching, SelectorProblem):
+        return None
+    if named:
+        return next((volume for volume in matching if volume.metadata.name == named), None)
+    return matching.choose(lambda _: True)
+
+
+def _allowed_topologies(storage_class: StorageClass) -> VolumeNodeAffinity | None:
+    terms = tuple(
+        NodeSelectorTerm(
+            match_expressions=tuple(
+                NodeSelectorRequirement(key=each.key, operator="In", values=each.values)
+                for each in term.match_label_expressions
+            )
+        )
+        for term in storage_class.allowed_topologies
+    )
+    return VolumeNodeAffinity(required=NodeSelector(node_selector_terms=terms)) if terms else None
 
 
 def _bound(claim: PersistentVolumeClaim, volume: str) -> PersistentVolumeClaim:
@@ -117,10 +198,8 @@ def _bound(claim: PersistentVolumeClaim, volume: str) -> PersistentVolumeClaim:
 
 
 def _provision(
-    claim: PersistentVolumeClaim, node: Node, find: Callable[[type[Any], str, str], Any]
+    claim: PersistentVolumeClaim, driver: str, affinity: VolumeNodeAffinity | None
 ) -> PersistentVolume:
-    storage_class = find(StorageClass, "", claim.storage_class)
-    driver = "" if storage_class is None else storage_class.provisioner
     name = f"pvc-{claim.metadata.uid}"
     return PersistentVolume(
         metadata=ObjectMeta(name=name, uid=f"whatif/volume/{claim.metadata.uid}"),
@@ -130,7 +209,7 @@ def _provision(
             claim_ref=ObjectReference.to_version(claim.metadata, "PersistentVolumeClaim"),
             storage_class_name=claim.storage_class,
             volume_mode=claim.spec.volume_mode,
-            node_affinity=_topology(driver, node, find(CSINode, "", node.metadata.name)),
+            node_affinity=affinity,
             csi=CSIVolumeSource(driver=driver, volume_handle=name),
         ),
         status=PersistentVolumeStatus(phase=_BOUND),

@@ -107,8 +107,9 @@ class WhatifOperations:
         self.passed_by += added.passed_by
         pods = [thing for thing in added.things if isinstance(thing, Pod)]
         others = [thing for thing in added.things if not isinstance(thing, Pod)]
-        for thing in others:
-            self._cluster.changes.set(thing)
+        find = self._cluster.cluster_state.objects.find
+        claims = [each for each in added.volume_claims if find(type(each), *each.metadata.key) is None]
+        self._cluster.add_objects([*others, *claims])
         known = self._cluster.priorities(added.priorities) if pods or added.priorities else {}
         for pod in pods:
             name = pod.metadata.key
