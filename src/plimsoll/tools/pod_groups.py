@@ -7,11 +7,12 @@ from plimsoll.api.scheduling import PodGroup
 from plimsoll.ledger.node_ledger import pod_key
 from plimsoll.scheduler.devices import NewId
 from plimsoll.scheduler.gang.cycle import GroupResult, schedule_group
-from plimsoll.scheduler.gang.members import GroupKey, group_key, hold_reason
+from plimsoll.scheduler.gang.members import group_key, hold_reason
 from plimsoll.scheduler.gang.search import STEPS
 from plimsoll.scheduler.node_selection import NominationCheck
 from plimsoll.scheduler.profile import ProfileSet, SchedulerProfile
 from plimsoll.scheduler.reasons import NodeReason, render
+from plimsoll.scheduler.snapshot.group_members import GroupKey
 from plimsoll.tools.cluster_state import ClusterState
 
 

@@ -20,7 +20,7 @@ from plimsoll.scheduler.filter_result import FilterResult
 from plimsoll.scheduler.node_selection import NominationCheck
 from plimsoll.scheduler.pod_claims import PRE_ENQUEUE_REASONS, read_pod_info
 from plimsoll.scheduler.pod_info import PodInfo
-from plimsoll.scheduler.profile import SchedulerProfile
+from plimsoll.scheduler.profile import SchedulerProfile, SelectorErrors
 from plimsoll.scheduler.reasons import NodeReason
 from plimsoll.scheduler.result import FitError, Placement
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
@@ -98,16 +98,18 @@ class GroupAttempt:
         )
 
     def filter(self, pod: Pod) -> FilterResult | None:
-        """Return the nodes on which a member may fit; None if there are none."""
-        pod_info = self.read(pod)
+        """Return the nodes on which a member may fit; None if there are none, or a selector fails."""
+        pod_info, settings = self.read(pod), self._profile_of(pod)
         if isinstance(pod_info, NodeReason):
             return None
-        result = run_filters(pod_info, self.snapshot, self._profile_of(pod), self._new_id)
+        result = run_filters(pod_info, self.snapshot, settings, self._new_id)
         if isinstance(result, NodeReason):
             return None
         if self._allowed is not None:
             result.restrict(self._allowed)
         result.filter_devices()
+        if settings.selector_errors is SelectorErrors.PENDING and result.find_selector_error() is not None:
+            return None
         return result if result.feasible.any() else None
 
     def placements_in(self, result: FilterResult, rows: Sequence[int]) -> Iterator[Placement]:

@@ -8,8 +8,8 @@ from plimsoll.api.gates import Gates
 from plimsoll.api.pod_claims import claim_for_entry, group_consumer, is_group_entry
 from plimsoll.api.resource import ResourceClaim, ResourceClaimConsumerReference
 from plimsoll.api.scheduling import PodGroup
-from plimsoll.scheduler.gang.members import GroupMembers
 from plimsoll.scheduler.result import Placement
+from plimsoll.scheduler.snapshot.group_members import GroupMembers
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
 
 

@@ -1,4 +1,9 @@
-"""PodGroupScheduled condition of a PodGroup, and the messages of its members: kube-scheduler's texts."""
+"""Conditions of a PodGroup, and the messages of its members: kube-scheduler's texts.
+
+DIFF: a group that is preempted as a whole gets the condition DisruptionTarget that the API documents, until
+it is scheduled again; kube-scheduler 1.36 writes it to pods only
+(test_a_group_that_is_preempted_as_a_whole_gets_a_condition).
+"""
 
 from __future__ import annotations
 
@@ -7,33 +12,43 @@ from typing import Any
 
 from plimsoll.api.scheduling import POD_GROUP_SCHEDULED, PodGroup
 from plimsoll.scheduler.gang.members import GangMessage
+from plimsoll.scheduler.preemption.plan import DISRUPTION_TARGET
 
 SCHEDULED = "Scheduled"
 UNSCHEDULABLE = "Unschedulable"
 SCHEDULER_ERROR = "SchedulerError"
 #: Message of a member that fits, in a group that does not.
 WAITING_MEMBER = f"{GangMessage.UNSCHEDULABLE.value}, {GangMessage.WAITING.value}"
+#: Message of a group, and of its other members, if a member fails with an error.
+OTHER_POD_FAILED = "failed to schedule other pod from a pod group"
 _PREEMPTING = "pod group is waiting for preemption to complete"
 WAITING_FOR_PREEMPTION = f"{GangMessage.UNSCHEDULABLE.value}, {_PREEMPTING}"
 
 
 @dataclass(frozen=True, slots=True)
 class GroupCondition:
-    """Status, reason and message of PodGroupScheduled."""
+    """Status, reason and message of a condition."""
 
     status: str
     reason: str
     message: str = ""
+    type: str = POD_GROUP_SCHEDULED
+
+
+def is_disruption_target(group: PodGroup) -> bool:
+    """Return whether a group has the condition of one that is preempted."""
+    return any(each.type == DISRUPTION_TARGET and each.status == "True" for each in group.status.conditions)
 
 
 def plan_group_condition(group: PodGroup, condition: GroupCondition, now: str) -> dict[str, Any] | None:
-    """Build the strategic merge patch for PodGroupScheduled; None if nothing changes.
+    """Build the strategic merge patch for a condition; None if nothing changes.
 
     A group that was scheduled once stays so: later attempts are about further pods.
     """
-    known = next((each for each in group.status.conditions if each.type == POD_GROUP_SCHEDULED), None)
+    known = next((each for each in group.status.conditions if each.type == condition.type), None)
     if known is not None:
-        if known.status == "True" and condition.status != "True":
+        is_scheduled = known.type == POD_GROUP_SCHEDULED and known.status == "True"
+        if is_scheduled and condition.status != "True":
             return None
         same = (known.status, known.reason, known.message) == (
             condition.status,
@@ -44,7 +59,7 @@ def plan_group_condition(group: PodGroup, condition: GroupCondition, now: str) -
             return None
     since = known.last_transition_time if known is not None and known.status == condition.status else None
     tree: dict[str, Any] = {
-        "type": POD_GROUP_SCHEDULED,
+        "type": condition.type,
         "status": condition.status,
         "reason": condition.reason,
         "message": condition.message,

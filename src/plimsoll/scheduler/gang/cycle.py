@@ -9,6 +9,9 @@ assumes the placements, all of them or none.
 DIFF: kube-scheduler gives up if placing the members one after the other fails; here a limited search for
 another placement follows (test_a_gang_that_one_by_one_scheduling_misses_is_placed).
 
+DIFF: an error in the selector of one member keeps the group pending only if the others are too few; in
+kube-scheduler it always does (test_a_gang_that_is_complete_without_a_failing_member_is_placed).
+
 DIFF: of topology domains with equally many members kube-scheduler chooses one by a score of its nodes; here
 it is the first by name (test_a_group_stays_in_one_domain).
 """
@@ -17,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeGuard
 
 import numpy as np
 
@@ -26,11 +30,12 @@ from plimsoll.ledger.columns import Mask
 from plimsoll.ledger.node_ledger import pod_key
 from plimsoll.scheduler.devices import NewId
 from plimsoll.scheduler.gang.attempt import GroupAttempt, ProfileOf
-from plimsoll.scheduler.gang.members import GangMessage, GroupMembers, min_count
+from plimsoll.scheduler.gang.members import GangMessage, min_count
 from plimsoll.scheduler.gang.search import STEPS, GroupSearch
 from plimsoll.scheduler.node_selection import NominationCheck
 from plimsoll.scheduler.reasons import NodeReason, Rule
 from plimsoll.scheduler.result import FitError, Placement
+from plimsoll.scheduler.snapshot.group_members import GroupMembers
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
 
 
@@ -52,6 +57,11 @@ class GroupResult:
     def is_scheduled(self) -> bool:
         """True if enough members are placed; the others are unschedulable on their own."""
         return len(self.placements) >= max(self.needed, 1)
+
+    @property
+    def error(self) -> FitError | None:
+        """First failure of a member that is an error, such as that of a selector, and not a lack of nodes."""
+        return next((each for each in self.failures.values() if _is_error(each)), None)
 
 
 def schedule_group(
@@ -94,7 +104,8 @@ def _place_members(attempt: GroupAttempt, members: Sequence[Pod], needed: int, s
         return GroupResult(len(members), needed, tuple(placements), failures)
     while attempt.placements:
         attempt.undo()
-    search = GroupSearch(attempt, members, needed, steps)
+    candidates = [pod for pod in members if not _is_error(failures.get(pod_key(pod)))]
+    search = GroupSearch(attempt, candidates, needed, steps)
     if not search.run():
         gave_up = search.is_exhausted
         return GroupResult(
@@ -115,6 +126,10 @@ def _place_in_order(attempt: GroupAttempt, members: Iterable[Pod]) -> dict[str, 
         else:
             failures[pod_key(pod)] = outcome
     return failures
+
+
+def _is_error(failure: FitError | NodeReason | None) -> TypeGuard[FitError]:
+    return isinstance(failure, FitError) and failure.is_error
 
 
 def _may_search(failures: Iterable[FitError | NodeReason]) -> bool:

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
+from collections.abc import Set
 
 from plimsoll.api.core import Pod
 from plimsoll.api.gates import Gates
 from plimsoll.api.pod_claims import pod_group_of
 from plimsoll.api.scheduling import PodGroup
-from plimsoll.ledger.node_ledger import pod_key
 from plimsoll.scheduler.reasons import NodeReason, ReasonMessage, Rule
-from plimsoll.scheduler.snapshot.index import SnapshotIndex
+from plimsoll.scheduler.snapshot.group_members import GroupKey, GroupMembers
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
-
-#: Namespace and name of a PodGroup.
-GroupKey = tuple[str, str]
 
 
 class GangMessage(ReasonMessage):
@@ -42,29 +38,6 @@ def group_key(pod: Pod, gates: Gates) -> GroupKey | None:
 def min_count(group: PodGroup, gates: Gates) -> int:
     """Return how many pods of a group must be scheduled together; 0 if they are independent."""
     return group.min_count if gates.enabled("GangScheduling") else 0
-
-
-class GroupMembers(SnapshotIndex):
-    """Pods of each group that are assigned to or assumed on a node."""
-
-    def __init__(self) -> None:
-        self._members: dict[GroupKey, dict[str, tuple[int, Pod]]] = {}
-
-    def pod_added(self, row: int, pod: Pod) -> None:
-        if name := pod_group_of(pod):
-            self._members.setdefault((pod.metadata.namespace, name), {})[pod_key(pod)] = (row, pod)
-
-    def pod_removed(self, row: int, pod: Pod) -> None:
-        name = pod_group_of(pod)
-        members = self._members.get((pod.metadata.namespace, name)) if name else None
-        if members is not None:
-            members.pop(pod_key(pod), None)
-            if not members:
-                del self._members[pod.metadata.namespace, name]
-
-    def of(self, key: GroupKey) -> Mapping[str, tuple[int, Pod]]:
-        """Return row and pod of each scheduled member, by pod key."""
-        return self._members.get(key, {})
 
 
 def hold_reason(key: GroupKey, snapshot: Snapshot, queued: Set[str]) -> NodeReason | None:

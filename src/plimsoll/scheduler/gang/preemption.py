@@ -16,22 +16,19 @@ it is for the group as well, and only its priority and the disruption modes are 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
 
 from plimsoll.api.core import Pod
-from plimsoll.api.pod_claims import pod_group_of
 from plimsoll.api.policy import PodDisruptionBudget
-from plimsoll.api.scheduling import WHOLE_GROUP, PodGroup
+from plimsoll.api.scheduling import PodGroup
 from plimsoll.ledger.node_ledger import pod_key
 from plimsoll.scheduler.gang.cycle import GroupResult
-from plimsoll.scheduler.gang.members import GroupMembers
 from plimsoll.scheduler.gang.search import STEPS
 from plimsoll.scheduler.preemption.budgets import DisruptionBudgets
-from plimsoll.scheduler.preemption.importance import started_at
 from plimsoll.scheduler.preemption.plan import NEVER
 from plimsoll.scheduler.preemption.result import Preemption, PreemptionMessage
-from plimsoll.scheduler.preemption.simulated_node import NodeSimulation
+from plimsoll.scheduler.preemption.simulated_cluster import ClusterSimulation
+from plimsoll.scheduler.preemption.victim_units import VictimUnit, order_by_budget, units_of
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
 
 PREEMPTION_DISABLED = "default preemption plugin is not registered, workload aware preemption is disabled"
@@ -52,21 +49,6 @@ class GroupPreemption:
     result: GroupResult
     victims: tuple[Pod, ...]
     nodes: tuple[Preemption, ...]  #: victims by node
-
-
-@dataclass(frozen=True, slots=True)
-class _Victim:
-    """Pods that are preempted together."""
-
-    pods: tuple[tuple[int, Pod], ...]  #: with their rows
-    priority: int
-    is_group: bool = False
-
-    @property
-    def rank(self) -> tuple[int, bool, int, str]:
-        """Sort key, the most important first."""
-        oldest = min(started_at(pod) for _, pod in self.pods)
-        return -self.priority, not self.is_group, -len(self.pods) if self.is_group else 0, oldest
 
 
 def plan_group_preemption(
@@ -91,7 +73,7 @@ def plan_group_preemption(
         and snapshot.gates.enabled("TopologyAwareWorkloadScheduling")
     ):
         return NOT_IN_DOMAINS
-    victims = _lower_victims(group_priority(group, members, snapshot), snapshot)
+    victims = _lower_units(group_priority(group, members, snapshot), snapshot)
     if not victims:
         return NO_VICTIMS
     with ClusterSimulation(snapshot) as simulation:
@@ -101,7 +83,7 @@ def plan_group_preemption(
         if not result.is_scheduled:
             return PreemptionMessage.NOT_HELPFUL.value
         selection = _VictimSelection(simulation, schedule, result, attempts)
-        selection.restore(_by_budget(victims, DisruptionBudgets(budgets)))
+        selection.restore(order_by_budget(victims, DisruptionBudgets(budgets))[0])
         selection.restore_elsewhere()
         chosen = sorted(selection.victims, key=lambda victim: victim.rank)
         pods = tuple(pod for victim in chosen for _, pod in victim.pods)
@@ -111,7 +93,17 @@ def plan_group_preemption(
                 by_row.setdefault(row, []).append(pod)
         preemptors = {each.row: each.pod_info.stored for each in selection.result.placements}
         nodes = tuple(
-            Preemption(snapshot.node(row).metadata.name, row, tuple(each), 0, preemptors.get(row, members[0]))
+            Preemption(
+                snapshot.node(row).metadata.name,
+                row,
+                tuple(each),
+                0,
+                preemptors.get(row, members[0]),
+                groups=tuple(
+                    victim.group for victim in chosen if victim.group is not None and victim.pods[0][0] == row
+                ),
+                group=group,
+            )
             for row, each in sorted(by_row.items())
         )
         return GroupPreemption(selection.result, pods, nodes)
@@ -124,43 +116,14 @@ def group_priority(group: PodGroup, members: Sequence[Pod], snapshot: Snapshot) 
     return min(pod.priority for pod in members)
 
 
-def _lower_victims(priority: int, snapshot: Snapshot) -> list[_Victim]:
-    """Return the pods and groups of lower priority."""
-    units: list[_Victim] = []
-    seen: set[tuple[str, str]] = set()
-    for key in sorted(snapshot.pod_keys()):
-        found = snapshot.find_pod(key)
-        if found is None or key in snapshot.assumed:
-            continue
-        row, pod = found
-        group = _indivisible_group(pod, snapshot)
-        if group is None:
-            if pod.priority < priority:
-                units.append(_Victim(((row, pod),), pod.priority))
-        elif group.metadata.key not in seen:
-            seen.add(group.metadata.key)
-            members = tuple(snapshot.index(GroupMembers).of(group.metadata.key).values())
-            is_assumed = any(pod_key(each) in snapshot.assumed for _, each in members)
-            if (group.spec.priority or 0) < priority and not is_assumed:
-                units.append(_Victim(members, group.spec.priority or 0, is_group=True))
-    return units
-
-
-def _indivisible_group(pod: Pod, snapshot: Snapshot) -> PodGroup | None:
-    """Return the group of a pod if its pods are preempted together."""
-    name = pod_group_of(pod)
-    if not name or not snapshot.gates.enabled("WorkloadAwarePreemption"):
-        return None
-    group = snapshot.find(PodGroup, pod.metadata.namespace, name)
-    return group if group is not None and group.spec.disruption_mode == WHOLE_GROUP else None
-
-
-def _by_budget(victims: Iterable[_Victim], budgets: DisruptionBudgets) -> list[_Victim]:
-    """Return victims in the order of restoring: those that violate a budget, then by importance."""
-    ranked = sorted(victims, key=lambda victim: victim.rank)
-    violating, _ = budgets.split_violating([pod for victim in ranked for _, pod in victim.pods])
-    keys = {pod_key(pod) for pod in violating}
-    return sorted(ranked, key=lambda victim: not any(pod_key(pod) in keys for _, pod in victim.pods))
+def _lower_units(priority: int, snapshot: Snapshot) -> list[VictimUnit]:
+    """Return the pods and groups of lower priority, unless one of their pods is not bound yet."""
+    pods = (found for key in sorted(snapshot.pod_keys()) if (found := snapshot.find_pod(key)) is not None)
+    return [
+        unit
+        for unit in units_of(pods, snapshot)
+        if unit.priority < priority and not any(pod_key(pod) in snapshot.assumed for _, pod in unit.pods)
+    ]
 
 
 class _VictimSelection:
@@ -172,11 +135,11 @@ class _VictimSelection:
         self._simulation = simulation
         self._schedule = schedule
         self._attempts = attempts
-        self._untried: list[_Victim] = []
+        self._untried: list[VictimUnit] = []
         self.result = result
-        self.victims: list[_Victim] = []
+        self.victims: list[VictimUnit] = []
 
-    def restore(self, victims: Sequence[_Victim]) -> None:
+    def restore(self, victims: Sequence[VictimUnit]) -> None:
         """Restore victims together, or half of them and then the other half."""
         if not victims:
             return
@@ -199,7 +162,7 @@ class _VictimSelection:
             elsewhere = []
         self.victims += [each for each in self._untried if each not in elsewhere]
 
-    def _fits_with(self, victims: Sequence[_Victim]) -> bool:
+    def _fits_with(self, victims: Sequence[VictimUnit]) -> bool:
         """Restore victims if the group fits nevertheless."""
         self._attempts = max(0, self._attempts - 1)
         for victim in victims:
@@ -211,38 +174,3 @@ class _VictimSelection:
         for victim in victims:
             self._simulation.remove(victim.pods)
         return False
-
-
-class ClusterSimulation:
-    """Changes to any nodes of a snapshot for the duration of a `with` block."""
-
-    def __init__(self, snapshot: Snapshot) -> None:
-        self._snapshot = snapshot
-        self._stack = ExitStack()
-        self._nodes: dict[int, NodeSimulation] = {}
-
-    def __enter__(self) -> ClusterSimulation:
-        self._stack.__enter__()
-        return self
-
-    def __exit__(self, *details: object) -> None:
-        highest = self._snapshot.generation
-        self._stack.close()
-        # Results that were cached in the simulation must not hold afterwards.
-        self._snapshot.generation = highest
-        self._snapshot._bump_generation(None)
-
-    def remove(self, pods: Iterable[tuple[int, Pod]]) -> None:
-        for row, pod in pods:
-            self._node(row).remove_pods([pod])
-
-    def restore(self, pods: Iterable[tuple[int, Pod]]) -> None:
-        for row, pod in pods:
-            self._node(row).restore_pods([pod])
-
-    def _node(self, row: int) -> NodeSimulation:
-        node = self._nodes.get(row)
-        if node is None:
-            node = self._nodes[row] = NodeSimulation(self._snapshot, row)
-            self._stack.enter_context(node)
-        return node

@@ -28,7 +28,13 @@ from plimsoll.scheduler.filters.node_resources import (
 from plimsoll.scheduler.preemption.budgets import DisruptionBudgets
 from plimsoll.scheduler.preemption.node_filter import NodeFilter
 from plimsoll.scheduler.preemption.nominations import Nominations
-from plimsoll.scheduler.preemption.victims import NO_VICTIMS, Victims, select_victims_quickly
+from plimsoll.scheduler.preemption.victim_units import rows_with_indivisible_groups
+from plimsoll.scheduler.preemption.victims import (
+    NO_VICTIMS,
+    Victims,
+    select_victim_units,
+    select_victims_quickly,
+)
 from plimsoll.scheduler.profile import SchedulerProfile
 from plimsoll.scheduler.reasons import NodeReason, ReasonCounts, Rule
 from plimsoll.scheduler.snapshot.index import SnapshotIndex
@@ -134,6 +140,10 @@ def find_candidates(
     potential = np.flatnonzero(rows & snapshot.alive)
     enough = (limits or _limits(node_filter.settings)).count(len(potential))
     has_victims = snapshot.index(LowestPriorities).lowest[potential] < pod_info.priority
+    #: Nodes with pods whose priority is that of their group, and whose eviction affects other nodes.
+    grouped = rows_with_indivisible_groups(snapshot)
+    if grouped:
+        has_victims |= np.isin(potential, list(grouped))
     counts, rejected = ReasonCounts(), 0
 
     def reject(reasons: Sequence[NodeReason], nodes: int = 1) -> None:
@@ -151,10 +161,12 @@ def find_candidates(
     rotated = np.roll(potential, -offset)[np.roll(has_victims, -offset)]
     known = _cached_failures(node_filter)
     if known is not None:
-        refused = rotated[known.refused_at[rotated] >= snapshot.node_generations[rotated]]
-        for number, count in Counter(known.kinds[refused].tolist()).items():
+        is_known = known.refused_at[rotated] >= snapshot.node_generations[rotated]
+        if grouped:
+            is_known &= ~np.isin(rotated, list(grouped))
+        for number, count in Counter(known.kinds[rotated[is_known]].tolist()).items():
             reject(known.reasons[number], count)
-        rotated = rotated[known.refused_at[rotated] < snapshot.node_generations[rotated]]
+        rotated = rotated[~is_known]
     found: list[Victims] = []
     without_violations = 0
     # NodePorts is the only rule about other pods that precedes the resource fit.
@@ -163,12 +175,16 @@ def find_candidates(
         nominated: Sequence[Pod] = ()
         if nominations is not None:
             nominated = nominations.at(snapshot.node(row).metadata.name, pod_info.priority, pod_info.key)
-        result: Victims | tuple[NodeReason, ...] = find_shortages(node_filter, row) if resources_first else ()
+        result: Victims | tuple[NodeReason, ...] = ()
+        if row in grouped:
+            result = select_victim_units(node_filter, row, budgets, nominated)
+        elif resources_first:
+            result = find_shortages(node_filter, row)
         if not result:
             result = select_victims_quickly(node_filter, row, budgets, nominated)
         if not isinstance(result, Victims):
             reject(result)
-            if known is not None and not nominated:
+            if known is not None and not nominated and row not in grouped:
                 known.refuse(row, int(snapshot.node_generations[row]), result)
         elif result.pods:
             found.append(result)

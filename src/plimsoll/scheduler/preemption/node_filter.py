@@ -25,6 +25,7 @@ from plimsoll.scheduler.filters.filter import Filter
 from plimsoll.scheduler.filters.node_resources import ignored_requests
 from plimsoll.scheduler.pod_claims import read_pod_info
 from plimsoll.scheduler.pod_info import PodInfo
+from plimsoll.scheduler.preemption.simulated_cluster import ClusterSimulation
 from plimsoll.scheduler.preemption.simulated_node import NodeSimulation
 from plimsoll.scheduler.profile import DeviceOrder, SchedulerProfile
 from plimsoll.scheduler.queueing_hints import RULES
@@ -89,6 +90,12 @@ class NodeFilter:
         """Return a simulation of a node in which pods nominated to it keep their claims."""
         frees = self.settings.device_order is DeviceOrder.JOINT
         return NodeSimulation(self.snapshot, row, self.nominated_claims(nominated), frees_devices=frees)
+
+    def simulate_cluster(self, nominated: Sequence[Pod] = ()) -> ClusterSimulation:
+        """Return a simulation of the cluster, as `simulate`."""
+        frees = self.settings.device_order is DeviceOrder.JOINT
+        kept = self.nominated_claims(nominated)
+        return ClusterSimulation(self.snapshot, kept, frees_devices=frees, invalidates=False)
 
     def applies(self, *rules: Rule) -> bool:
         """Return whether one of these rules applies to the pod."""

@@ -76,7 +76,13 @@ def plan_preemption(
     node = snapshot.node(chosen.row).metadata.name
     lower_nominated = nominations.lower_at(node, pod_info.priority) if nominations is not None else ()
     return Preemption(
-        node, chosen.row, chosen.pods, chosen.pdb_violations, pod_info.pod, tuple(lower_nominated)
+        node,
+        chosen.row,
+        chosen.pods,
+        chosen.pdb_violations,
+        pod_info.pod,
+        tuple(lower_nominated),
+        chosen.groups,
     )
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from plimsoll.api.core import Pod
+from plimsoll.api.scheduling import PodGroup
 from plimsoll.scheduler.reasons import NodeReason, ReasonMessage, render
 
 
@@ -37,6 +38,13 @@ class Preemption:
     pdb_violations: int  #: number of victims that violate a disruption budget
     pod: Pod  #: preemptor
     lower_nominated: tuple[Pod, ...] = ()  #: pods of lower priority nominated to the node
+    groups: tuple[PodGroup, ...] = ()  #: groups that are preempted as a whole; their pods may be elsewhere
+    group: PodGroup | None = None  #: group of the preemptor, if it preempts as a whole
+
+    @property
+    def preemptor_type(self) -> str:
+        """Kind of the preemptor as kube-scheduler names it in messages."""
+        return "pod" if self.group is None else "podgroup"
 
 
 @dataclass(frozen=True, slots=True)

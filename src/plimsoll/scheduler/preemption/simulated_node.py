@@ -12,6 +12,7 @@ predictions (test_devices_of_victims_are_freed).
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass, field
 from types import TracebackType
 
 from plimsoll.api.core import Pod
@@ -24,15 +25,32 @@ from plimsoll.scheduler.pod_info import PodInfo
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
 
 
+@dataclass(slots=True)
+class SimulatedClaims:
+    """State of the claims in a simulation of one node, or of several."""
+
+    #: Keys of the removed pods.
+    removed: set[str] = field(default_factory=set)
+    #: Original allocations of claims that were changed, by UID.
+    before: dict[str, AllocationResult | None] = field(default_factory=dict)
+
+
 class NodeSimulation:
-    """Changes to one node of a snapshot for the duration of a `with` block; one at a time per snapshot.
+    """Changes to one node of a snapshot for the duration of a `with` block; one at a time per snapshot,
+    unless they share `claims` and end in reverse order (`simulated_cluster`).
 
     Uses internals of the snapshot. The claims with a UID in `kept` stay allocated; without `frees_devices`,
     all claims do.
     """
 
     def __init__(
-        self, snapshot: Snapshot, row: int, kept: Collection[str] = (), *, frees_devices: bool = True
+        self,
+        snapshot: Snapshot,
+        row: int,
+        kept: Collection[str] = (),
+        *,
+        frees_devices: bool = True,
+        claims: SimulatedClaims | None = None,
     ) -> None:
         self.snapshot = snapshot
         self.row = row
@@ -41,8 +59,7 @@ class NodeSimulation:
         self._original: NodeLedger = snapshot.ledger(row)
         self._removed: dict[str, LedgerEntry] = {}
         self._added: dict[str, PodInfo] = {}
-        #: Original allocations of claims that were changed.
-        self._before: dict[str, AllocationResult | None] = {}
+        self._claims = SimulatedClaims() if claims is None else claims
 
     def __enter__(self) -> NodeSimulation:
         self._generation = self.snapshot.generation
@@ -59,8 +76,10 @@ class NodeSimulation:
         for entry in self._removed.values():
             self._notify_added(entry.pod)
         # Added pods are removed before removed pods get their devices back.
-        for uid, before in sorted(self._before.items(), key=lambda item: item[1] is not None):
+        originals = sorted(self._claims.before.items(), key=lambda item: item[1] is not None)
+        for uid, before in originals:
             self._allocate(uid, before)
+        self._claims.before.clear()
         snapshot.ledgers[row] = self._original
         self._refresh()
         snapshot.generation = self._generation
@@ -79,9 +98,10 @@ class NodeSimulation:
         entries = [ledger.remove(pod) for pod in pods]
         for entry in entries:
             self._removed[pod_key(entry.pod)] = entry
+            self._claims.removed.add(pod_key(entry.pod))
             self._notify_removed(entry.pod)
         for entry in entries:
-            for claim in self._claims(entry.pod):
+            for claim in self._claims_of(entry.pod):
                 if self._is_unused(claim):
                     self._allocate(claim.metadata.uid, None)
         self._refresh()
@@ -91,12 +111,11 @@ class NodeSimulation:
         ledger = self.snapshot.ledger(self.row)
         for pod in pods:
             entry = self._removed.pop(pod_key(pod))
+            self._claims.removed.discard(pod_key(pod))
             ledger.restore(entry)
             self._notify_added(entry.pod)
-            for claim in self._claims(entry.pod):
-                uid = claim.metadata.uid
-                if uid in self._before:
-                    self._allocate(uid, self._before[uid])
+            for claim in self._claims_of(entry.pod):
+                self._reallocate(claim)
         self._refresh()
 
     def release_claims(self, claims: Iterable[ResourceClaim]) -> None:
@@ -125,14 +144,12 @@ class NodeSimulation:
         self.snapshot.ledger(self.row).remove(pod_info.pod)
         self._notify_removed(pod_info.pod)
         for claim in pod_info.unallocated_claims:
-            uid = claim.metadata.uid
-            if uid in self._before:
-                self._allocate(uid, self._before[uid])
+            self._reallocate(claim)
         self._refresh()
 
     # -- internals
 
-    def _claims(self, pod: Pod) -> Iterator[ResourceClaim]:
+    def _claims_of(self, pod: Pod) -> Iterator[ResourceClaim]:
         for name in dict.fromkeys(resolve_claim_names(pod).values()) if uses_claims(pod) else ():
             claim = self.snapshot.claim(pod.metadata.namespace, name)
             if claim is not None:
@@ -144,10 +161,16 @@ class NodeSimulation:
         if not self._frees_devices or meta.uid in self._kept or self.snapshot.allocation_of(meta.uid) is None:
             return False
         users = self.snapshot.claim_users(meta.namespace, meta.name)
-        return self._removed.keys() >= {*users, *(user.uid for user in claim.status.reserved_for)}
+        return self._claims.removed >= {*users, *(user.uid for user in claim.status.reserved_for)}
+
+    def _reallocate(self, claim: ResourceClaim) -> None:
+        """Give a claim the devices that it had at first."""
+        uid = claim.metadata.uid
+        if uid in self._claims.before:
+            self._allocate(uid, self._claims.before[uid])
 
     def _allocate(self, uid: str, allocation: AllocationResult | None) -> None:
-        self._before.setdefault(uid, self.snapshot.allocation_of(uid))
+        self._claims.before.setdefault(uid, self.snapshot.allocation_of(uid))
         self.snapshot._set_allocation(uid, allocation)
 
     def _notify_added(self, pod: Pod) -> None:

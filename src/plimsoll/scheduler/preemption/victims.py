@@ -3,7 +3,8 @@
 `select_victims` removes all lower-priority pods and, if the pod then fits, restores as many as possible:
 first those whose eviction would violate a disruption budget, then the others, most important first. The
 result is minimal: no victim could be restored in addition. `select_victims_quickly` selects the same victims
-with far fewer filter runs; a test holds the two equal.
+with far fewer filter runs; a test holds the two equal. `select_victim_units` is for nodes with pods of groups
+that are preempted as a whole.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from plimsoll.api.core import Pod
+from plimsoll.api.scheduling import PodGroup
 from plimsoll.ledger.node_ledger import pod_key
 from plimsoll.ledger.units import PODS
 from plimsoll.ledger.verdict import VerdictCode
@@ -21,6 +23,7 @@ from plimsoll.scheduler.preemption.importance import most_important_first
 from plimsoll.scheduler.preemption.node_filter import NodeFilter
 from plimsoll.scheduler.preemption.result import PreemptionMessage
 from plimsoll.scheduler.preemption.simulated_node import NodeSimulation
+from plimsoll.scheduler.preemption.victim_units import VictimUnit, order_by_budget, units_of
 from plimsoll.scheduler.reasons import NodeReason, Rule
 
 NO_VICTIMS = NodeReason(Rule.PREEMPTION, PreemptionMessage.NO_VICTIMS, VerdictCode.UNRESOLVABLE)
@@ -28,11 +31,12 @@ NO_VICTIMS = NodeReason(Rule.PREEMPTION, PreemptionMessage.NO_VICTIMS, VerdictCo
 
 @dataclass(frozen=True, slots=True)
 class Victims:
-    """Pods to evict from a node, the most important first."""
+    """Pods to evict for a pod on a node, the most important first; those of groups may be elsewhere."""
 
     row: int
     pods: tuple[Pod, ...]
     pdb_violations: int = 0  #: number of pods whose eviction violates a disruption budget
+    groups: tuple[PodGroup, ...] = ()  #: groups that are preempted as a whole
 
 
 def select_victims(
@@ -91,6 +95,38 @@ def select_victims_quickly(
             last = more
         _restore_spared(simulation, order[-last:], lambda: isinstance(node_filter.run(row), NodeFit))
         return _collect_victims(simulation, lower, violating)
+
+
+def select_victim_units(
+    node_filter: NodeFilter, row: int, budgets: DisruptionBudgets, nominated: Sequence[Pod] = ()
+) -> Victims | tuple[NodeReason, ...]:
+    """Return the victims if pods of the node belong to groups that are preempted as a whole."""
+    snapshot = node_filter.snapshot
+    units = [
+        unit
+        for unit in units_of([(row, pod) for pod in snapshot.pods_at(row)], snapshot)
+        if unit.priority < node_filter.pod_info.priority
+    ]
+    if not units:
+        return (NO_VICTIMS,)
+    with node_filter.simulate_cluster(nominated) as cluster:
+        for unit in units:
+            cluster.remove(unit.pods)
+        simulation = cluster.node(row)
+        result = node_filter.run_with_nominated(nominated, simulation)
+        if not isinstance(result, NodeFit):
+            return result
+        ordered, violating = order_by_budget(units, budgets)
+        chosen: list[VictimUnit] = []
+        for unit in ordered:
+            cluster.restore(unit.pods)
+            if not isinstance(node_filter.run_with_nominated(nominated, simulation), NodeFit):
+                cluster.remove(unit.pods)
+                chosen.append(unit)
+        chosen.sort(key=lambda unit: unit.rank)
+        pods = tuple(pod for unit in chosen for _, pod in unit.pods)
+        groups = tuple(unit.group for unit in chosen if unit.group is not None)
+        return Victims(row, pods, sum(pod_key(pod) in violating for pod in pods), groups)
 
 
 def guess_victims(node_filter: NodeFilter, row: int, order: Sequence[Pod]) -> list[Pod]:

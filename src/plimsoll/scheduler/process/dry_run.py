@@ -17,13 +17,14 @@ from plimsoll.scheduler.binding.pod_conditions import render_fit_error
 from plimsoll.scheduler.events import classify_change
 from plimsoll.scheduler.gang.conditions import WAITING_MEMBER
 from plimsoll.scheduler.gang.cycle import schedule_group
-from plimsoll.scheduler.gang.members import GroupKey, group_key, hold_reason
+from plimsoll.scheduler.gang.members import group_key, hold_reason
 from plimsoll.scheduler.preemption import Preemption, plan_preemption
 from plimsoll.scheduler.process.configuration import SchedulerSettings
 from plimsoll.scheduler.process.context import SchedulerContext, new_id
 from plimsoll.scheduler.queue import QueuedPodInfo
 from plimsoll.scheduler.reasons import NodeReason, Rule, render
 from plimsoll.scheduler.result import FitError, Placement
+from plimsoll.scheduler.snapshot.group_members import GroupKey
 
 #: Key of a pod, its line, and whether it was placed.
 DryRunResult = tuple[str, str, bool]

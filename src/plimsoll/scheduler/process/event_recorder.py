@@ -21,10 +21,11 @@ from plimsoll.api.core import Pod
 from plimsoll.api.meta import ObjectReference
 from plimsoll.api.timestamps import format_micro_time
 from plimsoll.client.client import Client
-from plimsoll.client.endpoints import EVENTS_V1
+from plimsoll.client.endpoints import EVENTS_V1, POD_GROUPS
 from plimsoll.common.tasks import at_most
 from plimsoll.errors import ApiError, InputError
 from plimsoll.scheduler.binding.pod_conditions import shorten
+from plimsoll.scheduler.preemption.result import Preemption
 
 LOG = logging.getLogger("plimsoll.scheduler")
 
@@ -96,9 +97,14 @@ class SchedulerEventRecorder:
     def failed_scheduling(self, pod: Pod, message: str) -> None:
         self.record(pod, "FailedScheduling", "Scheduling", message, type=WARNING)
 
-    def preempted(self, victim: Pod, preemptor: Pod, node: str) -> None:
-        text = f"Preempted by pod {preemptor.metadata.uid} on node {node}"
-        self.record(victim, "Preempted", "Preempting", text, related=preemptor)
+    def preempted(self, victim: Pod, preemption: Preemption) -> None:
+        preemptor = preemption.group or preemption.pod
+        text = f"Preempted by {preemption.preemptor_type} {preemptor.metadata.uid} on node {preemption.node}"
+        if preemption.group is None:
+            related = ObjectReference.to_version(preemptor.metadata, "Pod")
+        else:
+            related = ObjectReference.to_version(preemptor.metadata, POD_GROUPS.kind, POD_GROUPS.api_version)
+        self.record(victim, "Preempted", "Preempting", text, related=related)
 
     def awaiting_devices(self, pod: Pod, node: str) -> None:
         text = f"waiting for binding conditions for device on node {node}"
@@ -112,7 +118,7 @@ class SchedulerEventRecorder:
         note: str,
         *,
         type: str = NORMAL,
-        related: Pod | None = None,
+        related: ObjectReference | None = None,
     ) -> None:
         """Record an event about a pod; it is written later."""
         note, now = shorten(note), self._clock()
@@ -131,7 +137,14 @@ class SchedulerEventRecorder:
             self._enqueue(series)
 
     def _new_series(
-        self, pod: Pod, reason: str, action: str, note: str, type: str, related: Pod | None, now: float
+        self,
+        pod: Pod,
+        reason: str,
+        action: str,
+        note: str,
+        type: str,
+        related: ObjectReference | None,
+        now: float,
     ) -> _Series:
         meta = pod.metadata
         event_time = self._now()
@@ -152,7 +165,7 @@ class SchedulerEventRecorder:
             "type": type,
         }
         if related is not None:
-            body["related"] = ObjectReference.to_version(related.metadata, "Pod")
+            body["related"] = related
         return _Series(f"{_ROOT}{namespace}/events", name, body, observed_at=now)
 
     def _enqueue(self, series: _Series) -> None:

@@ -135,5 +135,11 @@ async def _exists(pod: Pod, client: Client) -> bool:
 
 def plan_disruption_condition(victim: Pod, preemption: Preemption, now: str) -> dict[str, Any] | None:
     """Build the condition DisruptionTarget of a victim; None if it is set already."""
-    message = f"{preemption.pod.spec.scheduler_name}: preempting to accommodate a higher priority pod"
+    message = disruption_message(preemption)
     return change_condition(victim, DISRUPTION_TARGET, "True", BY_SCHEDULER, message, now)
+
+
+def disruption_message(preemption: Preemption) -> str:
+    """Return the message of DisruptionTarget."""
+    name, type = preemption.pod.spec.scheduler_name, preemption.preemptor_type
+    return f"{name}: preempting to accommodate a higher priority {type}"

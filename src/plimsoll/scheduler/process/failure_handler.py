@@ -46,11 +46,12 @@ from plimsoll.scheduler.gang.conditions import GroupCondition, plan_group_condit
 from plimsoll.scheduler.gang.preemption import GroupPreemption
 from plimsoll.scheduler.pod_claims import ClaimMessage
 from plimsoll.scheduler.preemption import Preemption, plan_preemption
+from plimsoll.scheduler.preemption.plan import BY_SCHEDULER, DISRUPTION_TARGET
 from plimsoll.scheduler.process.api_writer import ApiWriter
 from plimsoll.scheduler.process.condition_writer import ConditionUpdate, ConditionWriter
 from plimsoll.scheduler.process.context import SchedulerContext, new_id
 from plimsoll.scheduler.process.event_recorder import SchedulerEventRecorder
-from plimsoll.scheduler.process.evictor import evict_victims
+from plimsoll.scheduler.process.evictor import disruption_message, evict_victims
 from plimsoll.scheduler.queue import QueuedPodInfo
 from plimsoll.scheduler.reasons import NodeReason
 from plimsoll.scheduler.result import FitError, Placement
@@ -268,10 +269,14 @@ class FailureHandler:
             victims=[each.metadata.full_name for each in plan.victims],
             pdb_violations=plan.pdb_violations or None,
         )
+        for group in plan.groups:
+            message = disruption_message(plan)
+            condition = GroupCondition("True", BY_SCHEDULER, message, DISRUPTION_TARGET)
+            self.report_group(group, condition)
         done = await evict_victims(
             plan,
             self._client,
-            lambda victim: self._recorder.preempted(victim, pod, plan.node),
+            lambda victim: self._recorder.preempted(victim, plan),
             now=lambda: format_time(time.time()),
         )
         if not done.complete:

@@ -8,7 +8,7 @@ member waits for an event. An error affects only the group.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -21,21 +21,24 @@ from plimsoll.scheduler.binding.pod_conditions import render_fit_error
 from plimsoll.scheduler.cycle import reject_pod
 from plimsoll.scheduler.gang.claims import find_group_consumers, find_reserved_claims
 from plimsoll.scheduler.gang.conditions import (
+    OTHER_POD_FAILED,
     SCHEDULED,
     SCHEDULER_ERROR,
     UNSCHEDULABLE,
     WAITING_FOR_PREEMPTION,
     WAITING_MEMBER,
     GroupCondition,
+    is_disruption_target,
 )
 from plimsoll.scheduler.gang.cycle import GroupResult, schedule_group
-from plimsoll.scheduler.gang.members import GangMessage, GroupKey, hold_reason
+from plimsoll.scheduler.gang.members import GangMessage, hold_reason
 from plimsoll.scheduler.gang.preemption import (
     PREEMPTION_DISABLED,
     GroupPreemption,
     plan_group_preemption,
 )
 from plimsoll.scheduler.gang.search import STEPS
+from plimsoll.scheduler.preemption.plan import DISRUPTION_TARGET
 from plimsoll.scheduler.process.context import SchedulerContext, new_id
 from plimsoll.scheduler.process.failure_handler import FailureHandler
 from plimsoll.scheduler.process.gang_permit import GangPermit
@@ -43,6 +46,7 @@ from plimsoll.scheduler.process.metrics import UNSCHEDULABLE as UNSCHEDULABLE_RE
 from plimsoll.scheduler.queue import QueuedPodInfo
 from plimsoll.scheduler.reasons import NodeReason, Rule, render
 from plimsoll.scheduler.result import FitError, Placement
+from plimsoll.scheduler.snapshot.group_members import GroupKey
 
 LOG = logging.getLogger("plimsoll.scheduler")
 
@@ -119,6 +123,14 @@ class GroupCycle:
             self._fail(group, attempts, started, render(result.reason))
         elif result.is_scheduled:
             self._bind(group, attempts, result, started)
+        elif result.error is not None:
+            message = f"{OTHER_POD_FAILED}: {render_fit_error(result.error)}"
+            own = {
+                key: render_fit_error(failure)
+                for key, failure in result.failures.items()
+                if isinstance(failure, FitError) and failure.is_error
+            }
+            self._fail(group, attempts, started, message, own)
         else:
             self._refuse(group, attempts, result, started)
 
@@ -140,6 +152,10 @@ class GroupCycle:
         for placement in result.placements:
             self._actions.bind(by_key[placement.pod_info.key], placement, started, permit)
         self._failure_handler.report_group(group, GroupCondition("True", SCHEDULED))
+        if is_disruption_target(group):
+            self._failure_handler.report_group(
+                group, GroupCondition("False", SCHEDULED, type=DISRUPTION_TARGET)
+            )
         log_event(
             LOG,
             "scheduled group",
@@ -243,11 +259,18 @@ class GroupCycle:
         metrics.failed(UNSCHEDULABLE_RESULT, profile, self._clock() - started)
         metrics.refused(attempt.key, failure.rules, profile)
 
-    def _fail(self, group: PodGroup, attempts: list[QueuedPodInfo], started: float, message: str) -> None:
-        """Requeue members after an error that is not a scheduling failure."""
+    def _fail(
+        self,
+        group: PodGroup,
+        attempts: list[QueuedPodInfo],
+        started: float,
+        message: str,
+        own: Mapping[str, str] | None = None,
+    ) -> None:
+        """Retry members, after their backoff, after an error; some of them may have messages of their own."""
         for each in attempts:
             self._context.snapshot.forget(each.key)
-            self._actions.fail(each, started, message)
+            self._actions.fail(each, started, (own or {}).get(each.key, message))
         self._failure_handler.report_group(group, GroupCondition("False", SCHEDULER_ERROR, message))
 
 

@@ -13,11 +13,12 @@ from plimsoll.scheduler.binding.pod_conditions import render_fit_error
 from plimsoll.scheduler.cycle import schedule_one
 from plimsoll.scheduler.devices import simulated_ids
 from plimsoll.scheduler.gang.cycle import GroupResult
-from plimsoll.scheduler.gang.members import GroupKey, group_key
+from plimsoll.scheduler.gang.members import group_key
 from plimsoll.scheduler.pod_claims import read_pod_info
 from plimsoll.scheduler.profile import ProfileSet, SchedulerProfile
 from plimsoll.scheduler.reasons import NodeReason, render
 from plimsoll.scheduler.result import Placement
+from plimsoll.scheduler.snapshot.group_members import GroupKey
 from plimsoll.scheduler.unschedulable_cache import pod_signature
 from plimsoll.tools.cluster_state import ClusterState
 from plimsoll.tools.explain.verdict import PendingList

@@ -16,12 +16,13 @@ from plimsoll.api.scheduling import PodGroup
 from plimsoll.ledger.node_ledger import pod_key
 from plimsoll.scheduler.binding.pod_conditions import render_fit_error
 from plimsoll.scheduler.gang.cycle import GroupResult
-from plimsoll.scheduler.gang.members import GangMessage, GroupKey, group_key
+from plimsoll.scheduler.gang.members import GangMessage, group_key
 from plimsoll.scheduler.gang.preemption import GroupPreemption, plan_group_preemption
 from plimsoll.scheduler.gang.search import STEPS
 from plimsoll.scheduler.preemption import Nominations, Preemption, plan_preemption
 from plimsoll.scheduler.reasons import NodeReason, Rule, render
 from plimsoll.scheduler.result import FitError, Placement
+from plimsoll.scheduler.snapshot.group_members import GroupKey
 from plimsoll.scheduler.unschedulable_cache import pod_signature
 from plimsoll.tools.cluster_state.files import ProgressCallback, no_progress
 from plimsoll.tools.pod_groups import attempt_group, pending_members, summarize_group

@@ -18,7 +18,7 @@ from plimsoll.scheduler.gang.members import GangMessage, hold_reason
 from plimsoll.scheduler.profile import SchedulerProfile
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
 from plimsoll.scheduler.snapshot.verify import find_overdrafts, verify
-from tests.build import claim, device, device_class, exactly, member, node, pod_group, resource_slice
+from tests.build import DRIVER, claim, device, device_class, exactly, member, node, pod_group, resource_slice
 from tests.sizes import examples
 from tests.unit.scheduler.snapshots import snapshot_of
 
@@ -248,3 +248,39 @@ def test_a_limited_search_never_places_a_part(
     if result.is_scheduled:
         plain = [(cpu, "") for cpu, _ in members]
         assert naive([(cpu, ()) for cpu, _ in machines], plain, len(plain))
+
+
+# -- errors of selectors
+
+
+def errors_on(*speeds: int | None) -> Snapshot:
+    """Return a snapshot of nodes with a device each; None is one for which the selector fails."""
+    fast = f'device.attributes["{DRIVER}"].speed > 5'
+    objects: list[Any] = [device_class(), claim("c", exactly("r", select=fast))]
+    for number, speed in enumerate(speeds):
+        known = device("d") if speed is None else device("d", speed=speed)
+        objects += [node(f"n{number}", cpu="2"), resource_slice([known], f"n{number}")]
+    return snapshot_of(*objects)
+
+
+def test_an_error_of_a_member_is_an_error_of_the_gang() -> None:
+    members = [member("failing", claims=["c"]), member("other", cpu="1")]
+    result = attempt(pod_group(min_count=2), members, errors_on(None, 9))
+    assert not result.is_scheduled
+    assert result.error is not None
+    assert list(result.failures) == ["uid-failing"]
+
+
+def test_a_search_does_not_place_a_member_whose_selector_fails() -> None:
+    """A member on the node that fails would hide the error."""
+    members = [member("failing", cpu="1", claims=["c"]), member("big", cpu="2")]
+    result = attempt(pod_group(min_count=2), members, errors_on(None, 9))
+    assert not result.is_scheduled
+    assert result.error is not None
+
+
+def test_a_gang_that_is_complete_without_a_failing_member_is_placed() -> None:
+    members = [member("failing", claims=["c"]), member("other", cpu="1")]
+    result = attempt(pod_group(min_count=1), members, errors_on(None, 9))
+    assert result.is_scheduled
+    assert list(nodes_of(result)) == ["other"]

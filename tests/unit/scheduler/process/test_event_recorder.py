@@ -12,8 +12,9 @@ from plimsoll.client import Client
 from plimsoll.client.endpoints import EVENTS, EVENTS_V1
 from plimsoll.client.transport import Reply, Request
 from plimsoll.errors import ApiError, UnreachableError
+from plimsoll.scheduler.preemption.result import Preemption
 from plimsoll.scheduler.process.event_recorder import SchedulerEventRecorder
-from tests.build import pod
+from tests.build import pod, pod_group
 from tests.unit.apiserver.build import ApiHarness, run
 
 T = TypeVar("T")
@@ -94,7 +95,7 @@ def test_other_messages_and_other_pods_are_other_events() -> None:
         fixture.recorder.failed_scheduling(POD, "no devices")
         fixture.recorder.failed_scheduling(pod("q"), "no room")
         fixture.recorder.awaiting_devices(POD, "n")
-        fixture.recorder.preempted(POD, pod("q"), "n")
+        fixture.recorder.preempted(POD, Preemption("n", 0, (POD,), 0, pod("q")))
         notes = sorted(event["note"] for event in await fixture.events())
         assert notes == [
             "Preempted by pod uid-q on node n",
@@ -103,6 +104,17 @@ def test_other_messages_and_other_pods_are_other_events() -> None:
             "no room",
             "waiting for binding conditions for device on node n",
         ]
+
+    run_scenario(scenario)
+
+
+def test_a_victim_of_a_pod_group_gets_an_event_about_the_group() -> None:
+    async def scenario(fixture: RecorderFixture) -> None:
+        fixture.recorder.preempted(POD, Preemption("n", 0, (POD,), 0, pod("q"), group=pod_group()))
+        (event,) = await fixture.events()
+        assert event["note"] == "Preempted by podgroup uid-gang on node n"
+        assert (event["related"]["kind"], event["related"]["name"]) == ("PodGroup", "gang")
+        assert event["related"]["apiVersion"] == "scheduling.k8s.io/v1alpha2"
 
     run_scenario(scenario)
 

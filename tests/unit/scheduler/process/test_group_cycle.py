@@ -135,6 +135,43 @@ def test_a_gang_preempts_pods_of_lower_priority() -> None:
     play(scenario)
 
 
+def test_a_group_that_is_preempted_as_a_whole_gets_a_condition() -> None:
+    async def scenario(cluster: SchedulerCluster) -> None:
+        await cluster.admin.create(PRIORITY_CLASSES, {"metadata": {"name": "high"}, "value": 10})
+        await cluster.node("a", cpu="1")
+        await cluster.node("b", cpu="1")
+        await cluster.start()
+        await create_group(cluster, 2, disruptionMode="PodGroup")
+        for i in range(2):
+            await cluster.pod(f"p{i}", terminationGracePeriodSeconds=0, **GANG)
+        for i in range(2):
+            await cluster.bound(f"p{i}")
+        await cluster.pod("high", priorityClassName="high")
+        await cluster.bound("high")
+        target = await disruption(cluster, "True")
+        assert target["reason"] == "PreemptionByScheduler"
+        assert target["message"] == "default-scheduler: preempting to accommodate a higher priority pod"
+        assert [tree["metadata"]["name"] for tree in await list_pods(cluster)] == ["high"]
+        await cluster.node("c", cpu="1")
+        for i in range(2):
+            await cluster.pod(f"again{i}", **GANG)
+        for i in range(2):
+            await cluster.bound(f"again{i}")
+        await disruption(cluster, "False")
+
+    play(scenario)
+
+
+async def disruption(cluster: SchedulerCluster, status: str) -> Tree:
+    """Wait for the condition DisruptionTarget of the group to have this status."""
+
+    def find(tree: Tree) -> list[Tree]:
+        known = tree.get("status", {}).get("conditions", ())
+        return [each for each in known if (each["type"], each["status"]) == ("DisruptionTarget", status)]
+
+    return find(await until(lambda: cluster.admin.get(POD_GROUPS, "gang", NS), find))[0]
+
+
 async def list_pods(cluster: SchedulerCluster) -> list[Tree]:
     return [decode_tree(raw) for raw in (await cluster.admin.list(PODS, NS)).items]
 
@@ -153,6 +190,33 @@ async def with_devices(cluster: SchedulerCluster, *nodes: str, count: int) -> No
 
 def using(claim: str) -> Tree:
     return {"resourceClaims": [{"name": "c", "resourceClaimName": claim}], **GANG}
+
+
+def test_a_gang_with_a_failing_selector_is_retried_after_its_backoff() -> None:
+    async def scenario(cluster: SchedulerCluster) -> None:
+        await with_devices(cluster, "a", count=1)
+        failing = claim_tree("c")
+        selector = {"cel": {"expression": 'device.attributes["gpu.example.com"].absent > 5'}}
+        failing["spec"]["devices"]["requests"][0]["exactly"]["selectors"] = [selector]
+        await cluster.admin.create(RESOURCE_CLAIMS, failing, NS)
+        process = await cluster.start()
+        await create_group(cluster, 2)
+        await cluster.pod("p0", **using("c"))
+        await cluster.pod("p1", **GANG)
+        condition = await group_condition(cluster, "False")
+        assert condition["reason"] == "SchedulerError"
+        assert condition["message"].startswith("failed to schedule other pod from a pod group: running")
+        own, other = [await cluster.condition_of(f"p{i}") for i in range(2)]
+        assert own["reason"] == other["reason"] == "SchedulerError"
+        assert own["message"].startswith('running "DynamicResources" filter plugin: claim default/c')
+        assert other["message"] == condition["message"]
+        await until(process.context.queue.lengths, lambda lengths: lengths["backoff"] == 2)
+        await cluster.admin.delete(RESOURCE_CLAIMS, "c", NS)
+        await cluster.admin.create(RESOURCE_CLAIMS, claim_tree("c"), NS)
+        for i in range(2):
+            await cluster.bound(f"p{i}")
+
+    play(scenario)
 
 
 def test_members_share_a_claim() -> None:
