@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from plimsoll.api.codec import convert
+from plimsoll.api.pod_claims import owner_group
+from plimsoll.api.resource import ResourceClaim, ResourceClaimTemplate
+from plimsoll.api.scheduling import PodGroup
 from plimsoll.ledger.node_ledger import pod_key
 from plimsoll.scheduler.process.configuration import SchedulerSettings
 from plimsoll.scheduler.process.context import SchedulerContext
@@ -13,9 +17,20 @@ from plimsoll.tools.cluster_state import ClusterObjects, ClusterState
 from plimsoll.tools.explain.pending import summarize_pending
 from plimsoll.tools.explain.pods import explain_pod
 from plimsoll.tools.explain.verdict import ExplainVerdict
+from plimsoll.tools.whatif import Whatif
 from plimsoll.tools.whatif.memory_cluster import MemoryCluster
 from plimsoll.tools.whatif.scheduling import schedule_all
-from tests.build import member, node, pod, pod_group
+from tests.build import (
+    claim,
+    device,
+    device_class,
+    exactly,
+    member,
+    node,
+    pod,
+    pod_group,
+    resource_slice,
+)
 
 
 def state(*objects: Any) -> ClusterState:
@@ -104,3 +119,70 @@ def test_a_dry_run_places_a_gang_as_a_whole() -> None:
     assert any(WAITING in line for line in lines)
     lines, _ = dry_run(node("a", cpu="1"), *members)
     assert all("would-hold" in line for line in lines)
+
+
+# -- claims of a group
+
+SHARED: dict[str, Any] = {"resource_claims": [{"name": "fabric", "resourceClaimTemplateName": "fabric"}]}
+TEMPLATE = convert(
+    {"metadata": {"name": "fabric", "namespace": "default"},
+     "spec": {"spec": {"devices": {"requests": [exactly()]}}}},
+    ResourceClaimTemplate,
+)  # fmt: skip
+
+
+def devices(*nodes: str) -> list[Any]:
+    return [device_class(), *(resource_slice([device("d")], each) for each in nodes)]
+
+
+def claims_of(whatif: Whatif) -> list[ResourceClaim]:
+    return sorted(whatif.cluster_state.objects.all(ResourceClaim), key=lambda each: each.metadata.name)
+
+
+def test_whatif_generates_a_claim_of_a_group_once() -> None:
+    whatif = Whatif(state(node("a"), node("b"), *devices("a", "b"), TEMPLATE))
+    whatif.add(pod_group(min_count=3, **SHARED), *gang(3, **SHARED))
+    outcome = whatif.schedule()
+    assert len({each.node for each in outcome.placed}) == 1
+    assert len(outcome.placed) == 3
+    (made,) = claims_of(whatif)
+    assert owner_group(made) == ("gang", "uid-gang")
+    (consumer,) = made.status.reserved_for
+    assert (consumer.resource, consumer.name) == ("podgroups", "gang")
+    group = whatif.cluster_state.objects.find(PodGroup, "default", "gang")
+    assert group is not None
+    assert [each.resource_claim_name for each in group.status.resource_claim_statuses] == [made.metadata.name]
+
+
+def test_an_entry_that_the_group_does_not_have_is_a_claim_of_the_pod() -> None:
+    whatif = Whatif(state(node("a"), node("b"), *devices("a", "b"), TEMPLATE))
+    whatif.add(pod_group(min_count=2), *gang(2, **SHARED))
+    assert len({each.node for each in whatif.schedule().placed}) == 2
+    assert [owner_group(each) for each in claims_of(whatif)] == [None, None]
+
+
+def test_a_group_takes_its_claims_along() -> None:
+    whatif = Whatif(state(node("a"), *devices("a"), TEMPLATE))
+    whatif.add(pod_group(min_count=1, **SHARED), *gang(1, **SHARED))
+    assert len(whatif.schedule().placed) == 1
+    whatif.remove("Pod/default/p0", "PodGroup/default/gang")
+    assert claims_of(whatif) == []
+
+
+def test_a_group_without_scheduled_pods_chooses_other_devices() -> None:
+    whatif = Whatif(state(node("a", cpu="2"), node("b", cpu="2"), *devices("a", "b"), TEMPLATE))
+    whatif.add(pod_group(min_count=1, **SHARED), *gang(1, **SHARED))
+    (first,) = whatif.schedule().placed
+    whatif.remove("Pod/default/p0")
+    whatif.cordon(first.node)
+    whatif.add(member("again", **SHARED))
+    whatif.schedule()  # the claim is still allocated where no pod can run, and is released
+    (second,) = whatif.schedule().placed
+    assert {first.node, second.node} == {"a", "b"}
+
+
+def test_members_that_share_a_claim_reserve_it_for_each() -> None:
+    whatif = Whatif(state(node("a"), *devices("a"), claim("c", exactly())))
+    whatif.add(pod_group(min_count=2), *gang(2, claims=["c"]))
+    assert len(whatif.schedule().placed) == 2
+    assert sorted(each.name for each in claims_of(whatif)[0].status.reserved_for) == ["p0", "p1"]

@@ -6,14 +6,15 @@ reversal. The rules are those of the `controllers` package and of `scheduler/bin
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 
 from msgspec.structs import replace
 
 from plimsoll.api.core import Pod, PodResourceClaimStatus
 from plimsoll.api.forms import POD_KEY, Form
 from plimsoll.api.meta import ObjectMeta, OwnerReference
-from plimsoll.api.pod_claims import claim_for_entry, is_owned_by
+from plimsoll.api.pod_claims import claim_for_entry, is_group_entry, is_owned_by
 from plimsoll.api.resource import (
     AllocationResult,
     ResourceClaim,
@@ -21,6 +22,8 @@ from plimsoll.api.resource import (
     ResourceClaimStatus,
     ResourceClaimTemplate,
 )
+from plimsoll.api.scheduling import PodGroup, PodGroupResourceClaimStatus
+from plimsoll.client.endpoints import POD_GROUPS, PODS, Endpoint
 from plimsoll.controllers.pod_utils import POD_CLAIM_ANNOTATION
 from plimsoll.controllers.resource_claim.template_claims import generate_name_prefix
 from plimsoll.ledger.profile import AccountingProfile
@@ -29,41 +32,65 @@ from plimsoll.scheduler.extended_resources import is_in_memory, rename_charges
 from plimsoll.scheduler.result import Placement
 
 
+@dataclass(frozen=True, slots=True)
+class GeneratedClaims:
+    """A pod and its group with the names of their claims in status, and the claims to create."""
+
+    pod: Pod
+    group: PodGroup | None
+    claims: tuple[ResourceClaim, ...] = ()
+
+
 def make_claims(
-    pod: Pod, find: Callable[[str], ResourceClaimTemplate | None]
-) -> tuple[Pod, list[ResourceClaim]]:
-    """Return the pod with its claim names in status, and the claims to create.
+    pod: Pod, group: PodGroup | None, find: Callable[[str], ResourceClaimTemplate | None]
+) -> GeneratedClaims:
+    """Generate the claims of a pod; those of its group are generated once, for the group.
 
     `find` returns the templates of the namespace. An entry whose template is missing is left as is: the pod
     stays pending, as in a cluster.
     """
     made: list[ResourceClaim] = []
     statuses = {status.name: status for status in pod.status.resource_claim_statuses}
+    shared = {} if group is None else {each.name: each for each in group.status.resource_claim_statuses}
     for entry in pod.spec.resource_claims:
         if entry.resource_claim_template_name is None or claim_for_entry(pod, entry).known:
+            continue
+        is_shared = is_group_entry(entry, group)
+        if is_shared and entry.name in shared:
+            name = shared[entry.name].resource_claim_name
+            statuses[entry.name] = PodResourceClaimStatus(entry.name, name)
             continue
         template = find(entry.resource_claim_template_name)
         if template is None:
             continue
-        claim = _generate(pod, entry.name, template)
+        if is_shared and group is not None:
+            claim = _generate(POD_GROUPS, group.metadata, entry.name, template)
+            shared[entry.name] = PodGroupResourceClaimStatus(entry.name, claim.metadata.name)
+        else:
+            claim = _generate(PODS, pod.metadata, entry.name, template)
         made.append(claim)
         statuses[entry.name] = PodResourceClaimStatus(entry.name, claim.metadata.name)
-    if not made:
-        return pod, made
-    return replace(pod, status=replace(pod.status, resource_claim_statuses=tuple(statuses.values()))), made
+    if len(statuses) == len(pod.status.resource_claim_statuses):
+        return GeneratedClaims(pod, group)
+    pod = replace(pod, status=replace(pod.status, resource_claim_statuses=tuple(statuses.values())))
+    if group is not None and len(shared) > len(group.status.resource_claim_statuses):
+        group = replace(group, status=replace(group.status, resource_claim_statuses=tuple(shared.values())))
+    return GeneratedClaims(pod, group, tuple(made))
 
 
-def _generate(pod: Pod, entry: str, template: ResourceClaimTemplate) -> ResourceClaim:
-    name = generate_name_prefix(pod.metadata.name, entry).rstrip("-") + "-whatif"
+def _generate(
+    endpoint: Endpoint, meta: ObjectMeta, entry: str, template: ResourceClaimTemplate
+) -> ResourceClaim:
+    name = generate_name_prefix(meta.name, entry).rstrip("-") + "-whatif"
     given = template.spec.metadata
     owner = OwnerReference(
-        api_version="v1", kind="Pod", name=pod.metadata.name, uid=pod.metadata.uid, controller=True
+        api_version=endpoint.api_version, kind=endpoint.kind, name=meta.name, uid=meta.uid, controller=True
     )
     metadata = ObjectMeta(
         name=name,
-        namespace=pod.metadata.namespace,
-        uid=f"whatif/claim/{pod.metadata.uid}/{entry}",
-        creation_timestamp=pod.metadata.creation_timestamp,
+        namespace=meta.namespace,
+        uid=f"whatif/claim/{meta.uid}/{entry}",
+        creation_timestamp=meta.creation_timestamp,
         labels=given.labels,
         annotations={**given.annotations, POD_CLAIM_ANNOTATION: entry},
         owner_references=(owner,),
@@ -74,16 +101,27 @@ def _generate(pod: Pod, entry: str, template: ResourceClaimTemplate) -> Resource
 # -- bound
 
 
-def bind(placement: Placement, profile: AccountingProfile) -> tuple[Pod, list[ResourceClaim]]:
-    """Return the bound pod and its allocated and reserved claims."""
+def bind(
+    placement: Placement,
+    profile: AccountingProfile,
+    find: Callable[[str], ResourceClaim | None],
+    group_consumers: Mapping[str, ResourceClaimConsumerReference],
+) -> tuple[Pod, list[ResourceClaim]]:
+    """Return the bound pod and its allocated and reserved claims.
+
+    `find` returns the claims of the namespace as they are now: pods of a group that were bound before may
+    have allocated and reserved them. `group_consumers` are the groups for which claims are reserved, by UID.
+    """
     pod, charged, claims = placement.pod_info.pod, placement.charged_claims, []
     for claim in placement.pod_info.claims:
-        allocation = placement.allocations.get(claim.metadata.name)
+        allocation = placement.allocations.get(claim.metadata.name) or claim.status.allocation
         if is_in_memory(claim):
             created = _create_extended(claim, pod)
             charged = rename_charges(charged, claim, created.metadata.name)
             pod, claim = _with_extended_claim(pod, created), created
-        claims.append(_reserved(claim, pod, allocation))
+        own = ResourceClaimConsumerReference(resource="pods", name=pod.metadata.name, uid=pod.metadata.uid)
+        consumer = group_consumers.get(claim.metadata.uid, own)
+        claims.append(_reserved(find(claim.metadata.name) or claim, consumer, allocation))
     bound = replace(pod, spec=replace(pod.spec, node_name=placement.node))
     if charged or bound.status.node_allocatable_resource_claim_statuses:
         # The 1.37 form can represent everything that our own rules write.
@@ -107,12 +145,13 @@ def _with_extended_claim(pod: Pod, claim: ResourceClaim) -> Pod:
     return replace(pod, status=replace(pod.status, extended_resource_claim_status=status))
 
 
-def _reserved(claim: ResourceClaim, pod: Pod, allocation: AllocationResult | None) -> ResourceClaim:
-    status, uid = claim.status, pod.metadata.uid
-    users = status.reserved_for
-    if all(user.uid != uid for user in users):
-        users = (*users, ResourceClaimConsumerReference(resource="pods", name=pod.metadata.name, uid=uid))
-    given = allocation or status.allocation
+def _reserved(
+    claim: ResourceClaim, consumer: ResourceClaimConsumerReference, allocation: AllocationResult | None
+) -> ResourceClaim:
+    status, users = claim.status, claim.status.reserved_for
+    if all(user.uid != consumer.uid for user in users):
+        users = (*users, consumer)
+    given = status.allocation or allocation
     return replace(claim, status=replace(status, allocation=given, reserved_for=users))
 
 
@@ -138,9 +177,9 @@ def unbind(pod: Pod) -> Pod:
     return replace(pod, metadata=metadata, spec=replace(pod.spec, node_name=""), status=status)
 
 
-def release_claim(claim: ResourceClaim, pod: Pod) -> ResourceClaim:
-    """Return the claim without the pod's reservation; the last user's release deallocates it."""
-    users = tuple(user for user in claim.status.reserved_for if user.uid != pod.metadata.uid)
+def release_claim(claim: ResourceClaim, consumer: Pod | PodGroup) -> ResourceClaim:
+    """Return the claim without the reservation of a pod or group; the last one's release deallocates it."""
+    users = tuple(user for user in claim.status.reserved_for if user.uid != consumer.metadata.uid)
     if len(users) == len(claim.status.reserved_for):
         return claim  # it was not reserved
     if users:

@@ -13,7 +13,7 @@ from operator import itemgetter
 from typing import Any
 
 from plimsoll.api.core import Node, Pod
-from plimsoll.api.pod_claims import find_requesting_pod, uses_claims
+from plimsoll.api.pod_claims import find_requesting_pod, owner_group, pod_group_of, uses_claims
 from plimsoll.api.resource import (
     DeviceRequestAllocationResult,
     DeviceTaintRule,
@@ -21,12 +21,14 @@ from plimsoll.api.resource import (
     ResourceClaimTemplate,
     ResourceSlice,
 )
+from plimsoll.api.scheduling import PodGroup
 from plimsoll.api.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
 from plimsoll.api.timestamps import parse_time
 from plimsoll.controllers.device_taint_eviction.plan import pod_eviction, published_taints, rule_taints
 from plimsoll.controllers.taint_eviction import eviction_time
 from plimsoll.ledger.node_ledger import pod_key
 from plimsoll.scheduler.cycle import schedule_pod
+from plimsoll.scheduler.gang.claims import find_group_consumers, find_reserved_claims
 from plimsoll.scheduler.preemption import Nominations
 from plimsoll.scheduler.profile import ProfileSet, SchedulerProfile
 from plimsoll.scheduler.reasons import NodeReason
@@ -71,6 +73,13 @@ class MemoryCluster:
 
     def find_template(self, namespace: str, name: str) -> ResourceClaimTemplate | None:
         return self.cluster_state.objects.find(ResourceClaimTemplate, namespace, name)
+
+    def find_group(self, pod: Pod) -> PodGroup | None:
+        """Return the group of a pod, if its pods can share claims."""
+        name, snapshot = pod_group_of(pod), self.cluster_state.snapshot
+        if not name or not snapshot.gates.enabled("DRAWorkloadResourceClaims"):
+            return None
+        return snapshot.find(PodGroup, pod.metadata.namespace, name)
 
     def uses_of(self, pod: Pod) -> list[tuple[ResourceClaim, bool]]:
         """Return the claims of a pod and whether each was generated for it."""
@@ -137,10 +146,15 @@ class MemoryCluster:
                 self.changes.set(thing)
 
     def prepare(self, pod: Pod) -> None:
-        """Create the claims of a pod that do not exist yet."""
-        pod, claims = lifecycle.make_claims(pod, partial(self.find_template, pod.metadata.namespace))
-        for claim in claims:
+        """Create the claims of a pod that do not exist yet, and those that it shares with its group."""
+        made = lifecycle.make_claims(
+            pod, self.find_group(pod), partial(self.find_template, pod.metadata.namespace)
+        )
+        pod = made.pod
+        for claim in made.claims:
             self.changes.set(claim)
+        if made.group is not None:
+            self.changes.set(made.group)
         self.add_objects(list(generate_volume_claims(pod, self.cluster_state.snapshot)))
         self.changes.set(pod)
 
@@ -153,10 +167,13 @@ class MemoryCluster:
 
     def bind(self, placement: Placement) -> None:
         """Bind a pod to its node."""
-        pod, claims = lifecycle.bind(placement, self.cluster_state.profile)
+        stored, snapshot = placement.pod_info.stored, self.cluster_state.snapshot
+        group = self.find_group(stored)
+        consumers = {} if group is None else find_group_consumers(group, [placement], snapshot.gates)
+        find = partial(self.find_claim, stored.metadata.namespace)
+        pod, claims = lifecycle.bind(placement, self.cluster_state.profile, find, consumers)
         for claim in claims:
             self.changes.set(claim)
-        snapshot = self.cluster_state.snapshot
         for volume in bind_volumes(placement.volumes, snapshot.node(placement.row), snapshot.find):
             self.changes.set(volume)
         self.changes.set(pod)
@@ -191,6 +208,19 @@ class MemoryCluster:
                 self.changes.remove(claim)
             else:
                 self.changes.set(lifecycle.release_claim(claim, pod))
+
+    def remove_group(self, group: PodGroup) -> None:
+        """Remove a pod group and the claims generated for it."""
+        for claim in list(self.cluster_state.objects.all(ResourceClaim)):
+            is_own = claim.metadata.namespace == group.metadata.namespace
+            if is_own and owner_group(claim) == (group.metadata.name, group.metadata.uid):
+                self.changes.remove(claim)
+        self.changes.remove(group)
+
+    def release_group_claims(self, group: PodGroup) -> None:
+        """Release the claims that are reserved for a group of which no pod is scheduled."""
+        for claim in list(find_reserved_claims(group, self.cluster_state.snapshot)):
+            self.changes.set(lifecycle.release_claim(claim, group))
 
     # -- nodes and devices
 

@@ -144,10 +144,14 @@ class SchedulingRound:
             for pod in members:
                 self._refuse(pod, result)
             return
-        if not result.is_scheduled and result.reason is None and self._preempt_for_group(key, members):
+        has_failed = result.reason is not None or result.error is not None
+        if not result.is_scheduled and not has_failed and self._preempt_for_group(key, members):
             after = self._decide_group(key)
             result = result if isinstance(after, NodeReason) else after
         placed = result.placements if result.is_scheduled else ()
+        group = self._cluster.cluster_state.snapshot.find(PodGroup, *key)
+        if not placed and group is not None:
+            self._cluster.release_group_claims(group)
         for placement in placed:
             self._bind(placement)
         keys = {placement.pod_info.key for placement in placed}

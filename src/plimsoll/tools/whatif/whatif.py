@@ -21,6 +21,7 @@ from msgspec.structs import replace
 
 from plimsoll.api.core import Node, Pod
 from plimsoll.api.resource import DeviceTaintRule, ResourceSlice
+from plimsoll.api.scheduling import PodGroup
 from plimsoll.client.kubeconfig import find_config
 from plimsoll.common.deprecation import warn_renamed
 from plimsoll.errors import InputError
@@ -134,6 +135,8 @@ class WhatifOperations:
                     self._cluster.delete(thing)
                 elif isinstance(thing, Node):
                     self._cluster.remove_node(thing)
+                elif isinstance(thing, PodGroup):
+                    self._cluster.remove_group(thing)
                 else:
                     self._cluster.changes.remove(thing)
 
