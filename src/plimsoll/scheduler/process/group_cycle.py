@@ -8,7 +8,7 @@ member waits for an event. An error affects only the group.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -39,10 +39,10 @@ from plimsoll.scheduler.gang.preemption import (
 )
 from plimsoll.scheduler.gang.search import STEPS
 from plimsoll.scheduler.preemption.plan import DISRUPTION_TARGET
+from plimsoll.scheduler.process import metrics
 from plimsoll.scheduler.process.context import SchedulerContext, new_id
 from plimsoll.scheduler.process.failure_handler import FailureHandler
 from plimsoll.scheduler.process.gang_permit import GangPermit
-from plimsoll.scheduler.process.metrics import UNSCHEDULABLE as UNSCHEDULABLE_RESULT
 from plimsoll.scheduler.queue import QueuedPodInfo
 from plimsoll.scheduler.reasons import NodeReason, Rule, render
 from plimsoll.scheduler.result import FitError, Placement
@@ -119,6 +119,7 @@ class GroupCycle:
         context = self._context
         result = self._place(group, [each.pod for each in attempts])
         context.metrics.decided(self._clock() - started)
+        context.metrics.group_algorithm.at().observe(self._clock() - started)
         if result.reason is not None and result.reason.message is GangMessage.SCHEDULER_NAMES:
             self._fail(group, attempts, started, render(result.reason))
         elif result.is_scheduled:
@@ -166,6 +167,7 @@ class GroupCycle:
         )
         for key, failure in result.failures.items():
             self._refuse_member(by_key[key], failure, started)
+        self._observe(metrics.SCHEDULED, attempts, started)
 
     def _refuse(
         self, group: PodGroup, attempts: list[QueuedPodInfo], result: GroupResult, started: float
@@ -197,6 +199,9 @@ class GroupCycle:
             gave_up=result.gave_up or None,
             preempting=len(plan.victims) if isinstance(plan, GroupPreemption) else None,
         )
+        is_preempting = isinstance(plan, GroupPreemption)
+        outcome = metrics.WAITING_ON_PREEMPTION if is_preempting else metrics.UNSCHEDULABLE
+        self._observe(outcome, attempts, started)
         if isinstance(plan, GroupPreemption):
             self._failure_handler.preempt_for_group(plan)
         for claim in find_reserved_claims(group, self._context.snapshot):
@@ -254,10 +259,16 @@ class GroupCycle:
         self._actions.mark_unschedulable(attempt, any_event)
         self._failure_handler.report_member(attempt.pod, message, nominated)
 
+    def _observe(self, result: str, attempts: Sequence[QueuedPodInfo], started: float) -> None:
+        """Observe an attempt of the group."""
+        if attempts:
+            profile = attempts[0].pod.spec.scheduler_name
+            self._context.metrics.group_attempted(result, profile, self._clock() - started)
+
     def _count(self, attempt: QueuedPodInfo, failure: FitError, started: float) -> None:
-        profile, metrics = attempt.pod.spec.scheduler_name, self._context.metrics
-        metrics.failed(UNSCHEDULABLE_RESULT, profile, self._clock() - started)
-        metrics.refused(attempt.key, failure.rules, profile)
+        profile, context = attempt.pod.spec.scheduler_name, self._context
+        context.metrics.failed(metrics.UNSCHEDULABLE, profile, self._clock() - started)
+        context.metrics.refused(attempt.key, failure.rules, profile)
 
     def _fail(
         self,
@@ -272,6 +283,7 @@ class GroupCycle:
             self._context.snapshot.forget(each.key)
             self._actions.fail(each, started, (own or {}).get(each.key, message))
         self._failure_handler.report_group(group, GroupCondition("False", SCHEDULER_ERROR, message))
+        self._observe(metrics.ERROR, attempts, started)
 
 
 _WAITING = NodeReason.unresolvable(Rule.GANG, GangMessage.WAITING)

@@ -28,6 +28,8 @@ _CHUNK_NODES = 100
 #: Highest attempt count with a label of its own.
 _MOST_ATTEMPTS = 15
 SCHEDULED, UNSCHEDULABLE, ERROR = "scheduled", "unschedulable", "error"
+#: Result of a pod group that preempts.
+WAITING_ON_PREEMPTION = "waiting_on_preemption"
 _ATTEMPTS = (*map(str, range(_MOST_ATTEMPTS)), f"{_MOST_ATTEMPTS}+")
 
 
@@ -56,6 +58,22 @@ class Metrics(Collector):
             "scheduler_scheduling_algorithm_duration_seconds",
             "Scheduling algorithm latency in seconds.",
             exponential(0.00001, 2, 20),
+        )
+        self.group_attempts = MetricCounter(
+            "scheduler_podgroup_schedule_attempts_total",
+            "Number of attempts to schedule pod groups, by the result.",
+            ("result", "profile"),
+        )
+        self.group_attempt = Histogram(
+            "scheduler_podgroup_scheduling_attempt_duration_seconds",
+            "Pod group scheduling attempt latency in seconds.",
+            seconds,
+            ("result", "profile"),
+        )
+        self.group_algorithm = Histogram(
+            "scheduler_podgroup_scheduling_algorithm_duration_seconds",
+            "Pod group scheduling algorithm latency in seconds.",
+            seconds,
         )
         self.extension_point = Histogram(
             "scheduler_framework_extension_point_duration_seconds",
@@ -136,6 +154,11 @@ class Metrics(Collector):
         """Observe a failed attempt: `unschedulable` or `error`."""
         self.attempts.add(result, profile)
         self.attempt.at(result, profile).observe(seconds)
+
+    def group_attempted(self, result: str, profile: str, seconds: float) -> None:
+        """Observe an attempt of a pod group."""
+        self.group_attempts.add(result, profile)
+        self.group_attempt.at(result, profile).observe(seconds)
 
     def refused(self, key: str, rules: frozenset[Rule], profile: str) -> None:
         """Record the rules that reject a pending pod."""
