@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from msgspec.structs import replace
 
@@ -104,13 +105,13 @@ def _generate(
 def bind(
     placement: Placement,
     profile: AccountingProfile,
-    find: Callable[[str], ResourceClaim | None],
-    group_consumers: Mapping[str, ResourceClaimConsumerReference],
+    find: Callable[[str], ResourceClaim | None] = lambda name: None,
+    group_consumers: Mapping[str, ResourceClaimConsumerReference] = MappingProxyType({}),
 ) -> tuple[Pod, list[ResourceClaim]]:
     """Return the bound pod and its allocated and reserved claims.
 
-    `find` returns the claims of the namespace as they are now: pods of a group that were bound before may
-    have allocated and reserved them. `group_consumers` are the groups for which claims are reserved, by UID.
+    `find` returns the claims of the namespace as they are now, if they may have changed since the attempt:
+    other pods of a group may have allocated and reserved them. `group_consumers` are the groups for which claims are reserved, by UID.
     """
     pod, charged, claims = placement.pod_info.pod, placement.charged_claims, []
     for claim in placement.pod_info.claims:
