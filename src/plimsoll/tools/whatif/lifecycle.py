@@ -111,7 +111,8 @@ def bind(
     """Return the bound pod and its allocated and reserved claims.
 
     `find` returns the claims of the namespace as they are now, if they may have changed since the attempt:
-    other pods of a group may have allocated and reserved them. `group_consumers` are the groups for which claims are reserved, by UID.
+    other pods of a group may have allocated and reserved them. `group_consumers` are the groups for which
+    claims are reserved, by UID.
     """
     pod, charged, claims = placement.pod_info.pod, placement.charged_claims, []
     for claim in placement.pod_info.claims:
