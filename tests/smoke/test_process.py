@@ -39,7 +39,7 @@ def test_more_connections_than_the_shell_allows(tmp_path: Path) -> None:
         wait_until(lambda: len(os.listdir(f"/proc/{server.pid}/fd")) > 200)
         began = time.monotonic()
         server.stop()
-        assert time.monotonic() - began < 30  # open connections would hold it for a minute
+        assert time.monotonic() - began < 30  # it does not wait for its clients
     assert server.complaints() == ""
 
 
