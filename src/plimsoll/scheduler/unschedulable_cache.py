@@ -64,7 +64,7 @@ class UnschedulableCache(SnapshotIndex):
         if not self._results:
             return None
         cached = self._results.get(_key(pod_info, snapshot))
-        if cached is None or cached.generation != snapshot.generation or self._is_helped(cached):
+        if cached is None or cached.generation != snapshot.generations.last or self._is_helped(cached):
             return None
         return replace(cached.fit_error, pod_info=pod_info)
 
@@ -87,7 +87,9 @@ class UnschedulableCache(SnapshotIndex):
         waiting_pod = make_waiting_pod(
             pod_info.pod, fit_error.rules, needs_capacity(fit_error), pod_info.profile
         )
-        self._results[key] = _CachedResult(fit_error, waiting_pod, snapshot.generation, self._event_count)
+        self._results[key] = _CachedResult(
+            fit_error, waiting_pod, snapshot.generations.last, self._event_count
+        )
         if len(self._results) > MAX_RESULTS:
             del self._results[next(iter(self._results))]
         return fit_error

@@ -332,10 +332,10 @@ def test_declared_features_invalidate_cached_results() -> None:
     before = node("n")
     after = replace(before, status=replace(before.status, declared_features=("F",)))
     snapshot = snapshot_of(before)
-    stamp = snapshot.generation
+    stamp = snapshot.generations.last
     snapshot.set(after)
-    assert snapshot.generation > stamp
+    assert snapshot.generations.last > stamp
     heartbeat = replace(after, status=replace(after.status, conditions=(Condition(type="Ready"),)))
-    stamp = snapshot.generation
+    stamp = snapshot.generations.last
     snapshot.set(heartbeat)
-    assert snapshot.generation == stamp
+    assert snapshot.generations.last == stamp

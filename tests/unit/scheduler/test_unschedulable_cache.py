@@ -74,13 +74,13 @@ def test_declared_events_count_for_the_generation(old: Any, new: Any) -> None:
     event = classify_change(old, new)
     assert event is not None
     snapshot = snapshot_of(node("n"), *(() if old is None else (old,)))
-    before, row = snapshot.generation, snapshot.row_of("n")
-    generations = snapshot.node_generations.copy()
+    before, row = snapshot.generations.last, snapshot.row_of("n")
+    generations = snapshot.generations.rows.copy()
     apply(snapshot, old, new)
-    assert snapshot.generation > before
+    assert snapshot.generations.last > before
     assert row is not None
     if event.node_name in ("", "n"):
-        assert snapshot.node_generations[row] > generations[row]
+        assert snapshot.generations.rows[row] > generations[row]
 
 
 def test_every_declared_event_is_covered() -> None:

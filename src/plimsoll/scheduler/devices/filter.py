@@ -80,7 +80,7 @@ class DynamicResourcesFilter(Filter):
 
     def candidates(self) -> Mask:
         """Return the nodes where a search may still succeed."""
-        mask = self._results.refused_at < self.snapshot.node_generations
+        mask = self._results.refused_at < self.snapshot.generations.device_rows
         if self._settings.searches_all_nodes(len(self.snapshot)):
             return np.ones_like(mask)
         for claim in self.pod_info.claims:
@@ -90,18 +90,18 @@ class DynamicResourcesFilter(Filter):
 
     def ranks(self) -> Column:
         """Return the best rank that alternatives can get on each node."""
-        current = self._results.ranked_at >= self.snapshot.node_generations
+        current = self._results.ranked_at >= self.snapshot.generations.device_rows
         return np.where(current, self._results.ranks, MAX_SCORE)
 
     def search(self, row: int) -> NodeFit | tuple[NodeReason, ...]:
         """Search devices on one node and cache the result."""
         found = self.search_uncached(row)
+        generation = int(self.snapshot.generations.device_rows[row])
         if isinstance(found, NodeFit):
             self._results.ranks[row] = found.rank
-            self._results.ranked_at[row] = self.snapshot.node_generations[row]
+            self._results.ranked_at[row] = generation
         else:
-            generation = int(self.snapshot.node_generations[row]) if self._is_cacheable(found) else NEVER
-            self._results.refuse(row, generation, found)
+            self._results.refuse(row, generation if self._is_cacheable(found) else NEVER, found)
         return found
 
     def _is_cacheable(self, reasons: tuple[NodeReason, ...]) -> bool:
@@ -130,7 +130,7 @@ class DynamicResourcesFilter(Filter):
         lacking = [
             any(r.message is DeviceMessage.CANNOT_ALLOCATE for r in each) for each in self._results.reasons
         ]
-        current = self._results.refused_at >= self.snapshot.node_generations
+        current = self._results.refused_at >= self.snapshot.generations.device_rows
         return current & np.array([*lacking, False], dtype=np.bool_)[self._results.kinds]
 
     def filter(self) -> Mask:
@@ -167,7 +167,7 @@ class DynamicResourcesFilter(Filter):
 
     def _search_missing(self, removed: Mask) -> None:
         """Search all of these nodes that have no cached result."""
-        unknown = removed & (self._results.refused_at < self.snapshot.node_generations)
+        unknown = removed & (self._results.refused_at < self.snapshot.generations.device_rows)
         for row in np.flatnonzero(unknown).tolist():
             self.search(row)
 

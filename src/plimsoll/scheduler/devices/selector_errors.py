@@ -42,15 +42,15 @@ class _KnownNodes:
 
     def update(self, snapshot: Snapshot) -> None:
         """Check the nodes whose devices may have changed."""
-        stale = snapshot.alive & (self.checked_at < snapshot.node_generations)
+        stale = snapshot.alive & (self.checked_at < snapshot.generations.device_rows)
         for row in np.flatnonzero(stale).tolist():
             devices = snapshot.inventory.devices_for(snapshot.node(row))
             self.mask[row] = not isinstance(devices, AllocationFault) and any(
                 has_failing_device(devices, each) for each in self.selectors
             )
-        self.checked_at[stale] = snapshot.node_generations[stale]
+        self.checked_at[stale] = snapshot.generations.device_rows[stale]
         self.any = bool((self.mask & snapshot.alive).any())
-        self.generation = snapshot.generation
+        self.generation = snapshot.generations.last
 
 
 class SelectorErrorIndex(SnapshotIndex):
@@ -74,7 +74,7 @@ class SelectorErrorIndex(SnapshotIndex):
         """
         key = pod_info.resource_signature
         known = self._known.pop(key, None)
-        if known is None or known.generation != snapshot.generation:
+        if known is None or known.generation != snapshot.generations.last:
             selectors = pod_selectors(pod_info, snapshot)
             if known is None or known.selectors != selectors:
                 known = _KnownNodes(self._size, selectors)

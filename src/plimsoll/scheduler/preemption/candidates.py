@@ -161,7 +161,7 @@ def find_candidates(
     rotated = np.roll(potential, -offset)[np.roll(has_victims, -offset)]
     known = _cached_failures(node_filter)
     if known is not None:
-        is_known = known.refused_at[rotated] >= snapshot.node_generations[rotated]
+        is_known = known.refused_at[rotated] >= snapshot.generations.rows[rotated]
         if grouped:
             is_known &= ~np.isin(rotated, list(grouped))
         for number, count in Counter(known.kinds[rotated[is_known]].tolist()).items():
@@ -185,7 +185,7 @@ def find_candidates(
         if not isinstance(result, Victims):
             reject(result)
             if known is not None and not nominated and row not in grouped:
-                known.refuse(row, int(snapshot.node_generations[row]), result)
+                known.refuse(row, int(snapshot.generations.rows[row]), result)
         elif result.pods:
             found.append(result)
             without_violations += not result.pdb_violations

@@ -38,11 +38,11 @@ class ClusterSimulation:
         return self
 
     def __exit__(self, *details: object) -> None:
-        highest = self._snapshot.generation
+        highest = self._snapshot.generations.last
         self._stack.close()
         if self._invalidates:
-            self._snapshot.generation = highest
-            self._snapshot._bump_generation(None)
+            self._snapshot.generations.last = highest
+            self._snapshot.generations.bump(None)
 
     def remove(self, pods: Iterable[tuple[int, Pod]]) -> None:
         for row, pod in pods:

@@ -62,8 +62,7 @@ class NodeSimulation:
         self._claims = SimulatedClaims() if claims is None else claims
 
     def __enter__(self) -> NodeSimulation:
-        self._generation = self.snapshot.generation
-        self._node_generations = self.snapshot.node_generations.copy()
+        self._generations = self.snapshot.generations.copy()
         self.snapshot.ledgers[self.row] = self._original.clone()
         return self
 
@@ -82,8 +81,7 @@ class NodeSimulation:
         self._claims.before.clear()
         snapshot.ledgers[row] = self._original
         self._refresh()
-        snapshot.generation = self._generation
-        snapshot.node_generations[:] = self._node_generations
+        snapshot.generations.restore(self._generations)
 
     # -- pods of the node
 

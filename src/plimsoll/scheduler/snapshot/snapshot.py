@@ -22,7 +22,7 @@ from plimsoll.api.pod_claims import uses_claims
 from plimsoll.api.resource import AllocationResult, DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
 from plimsoll.api.workloads import SELECTING_KINDS
 from plimsoll.ledger.claims import ChargeContext, ChargedClaim, read_charged_claims
-from plimsoll.ledger.columns import Column, Mask, NodeColumns
+from plimsoll.ledger.columns import Mask, NodeColumns
 from plimsoll.ledger.node_ledger import NodeLedger, pod_key, resources_options
 from plimsoll.ledger.profile import AccountingProfile
 from plimsoll.scheduler.extended_resources import in_memory_uid
@@ -32,6 +32,7 @@ from plimsoll.scheduler.snapshot.assumed_volumes import AssumedVolumes
 from plimsoll.scheduler.snapshot.changes import WRITTEN_KINDS, is_older, scheduling_fields
 from plimsoll.scheduler.snapshot.charges import charge_bound_pod, have_same_charges
 from plimsoll.scheduler.snapshot.claim_users import ClaimUsers
+from plimsoll.scheduler.snapshot.generations import Generations
 from plimsoll.scheduler.snapshot.index import SnapshotIndex
 from plimsoll.scheduler.snapshot.published_devices import PublishedDevices
 
@@ -76,9 +77,10 @@ class Snapshot:
         # -- everything else
         self._objects: dict[type[Any], dict[tuple[str, str], Any]] = {}
         self._indexes: dict[type[SnapshotIndex], SnapshotIndex] = {}
-        # -- number of the last change that may have freed something, in the cluster and per row
-        self.generation = 0
-        self.node_generations: Column = np.zeros(self.size, dtype=np.int64)
+        #: Changes that may have freed something. The events that queueing hints declare must be counted,
+        #: except those in `unschedulable_cache.UNCOUNTED_EVENTS`.
+        self.generations = Generations(self.size)
+        self._bump = self.generations.bump
         #: Row at which the search for the best node starts, so that equal nodes take turns.
         self.next_start_row = 0
 
@@ -236,7 +238,7 @@ class Snapshot:
             known = self.claim(*claim.metadata.key)
             self._on_devices_released(self._allocations.forget(claim.metadata.uid, key, known))
         if self.assumed_volumes.release(key):
-            self._bump_generation(None)
+            self._bump(None)
 
     def confirm(self, key: str) -> None:
         """Drop the record of a placement that has been written; the objects have it now."""
@@ -273,7 +275,7 @@ class Snapshot:
         self._refresh(row)
         if old is None or scheduling_fields(node) != scheduling_fields(old):
             self._outdate_charges(row)
-            self._bump_generation(row)
+            self._bump(row)
 
     def _remove_node(self, name: str) -> None:
         row = self._rows.pop(name, None)
@@ -296,7 +298,7 @@ class Snapshot:
         before, self.size = self.size, self.size * 2
         more = self.size - before
         self.alive = np.concatenate([self.alive, np.zeros(more, dtype=np.bool_)])
-        self.node_generations = np.concatenate([self.node_generations, np.zeros(more, dtype=np.int64)])
+        self.generations.grow(self.size)
         self.nodes += [None] * more
         self.ledgers += [None] * more
         self._columns.grow(self.size)
@@ -342,9 +344,9 @@ class Snapshot:
             self._on_pod_removed(row, known[1])
             self._assumed.pop(key, None)
             if known[1].metadata.labels != pod.metadata.labels:
-                self._bump_generation(None)  # anti-affinity may concern any node
-            elif any(after.get(name, 0) < amount for name, amount in before.items()):
-                self._bump_generation(row)
+                self._bump(None, devices=False)  # anti-affinity may concern any node
+            if any(after.get(name, 0) < amount for name, amount in before.items()):
+                self._bump(row)
         self._on_pod_added(row, pod)
 
     def _remove_pod(self, key: str) -> None:
@@ -355,7 +357,7 @@ class Snapshot:
         row, pod = found
         self._ledger(row).remove(pod)
         self._on_pod_removed(row, pod)
-        self._bump_generation(row)
+        self._bump(row)
         if key not in self._unconfirmed:
             self._release_uncreated(key)
 
@@ -400,18 +402,18 @@ class Snapshot:
             if old is None or old.status.allocation != new.status.allocation:
                 self._outdated_charges |= self._users.of(*key)
             if old is not None and not {*old.status.reserved_for} <= {*new.status.reserved_for}:
-                self._bump_generation(None)
+                self._bump(None)
         elif kind is ResourceSlice:
             self._on_slice_changed(new, old)
         elif kind is DeviceClass:
             self.classes[key[1]] = new
             self._outdated_charges |= self._users.with_class(key[1], self.claim)
-            self._bump_generation(None)
+            self._bump(None)
         elif kind is DeviceTaintRule:
             self._devices.on_taint_rules_changed()
-            self._bump_generation(None)
+            self._bump(None)
         elif kind not in SELECTING_KINDS:
-            self._bump_generation(None)
+            self._bump(None)
         for index in self._indexes.values():
             index.object_changed(old, new)
 
@@ -432,7 +434,7 @@ class Snapshot:
         elif kind is DeviceTaintRule:
             self._devices.on_taint_rules_changed()
         if kind not in SELECTING_KINDS:
-            self._bump_generation(None)
+            self._bump(None)
         for index in self._indexes.values():
             index.object_changed(old, None)
 
@@ -448,7 +450,7 @@ class Snapshot:
                 )
             else:
                 self._outdate_charges(row)
-            self._bump_generation(row)
+            self._bump(row)
 
     def _set_allocation(self, uid: str, allocation: AllocationResult | None) -> None:
         """Replace the allocation of a claim."""
@@ -458,7 +460,7 @@ class Snapshot:
         """Invalidate results on the nodes of released devices."""
         for result in released.devices.results if released is not None else ():
             node = self._devices.node_of(result.driver, result.pool)
-            self._bump_generation(self._rows.get(node) if node else None)
+            self._bump(self._rows.get(node) if node else None)
 
     # -- charges that are in no pod status
 
@@ -477,24 +479,12 @@ class Snapshot:
             if charged_claims is not None and not have_same_charges(charged_claims, entry.charged_claims):
                 self._ledger(row).update(pod, charged_claims)
                 self._refresh(row)
-                self._bump_generation(row)
+                self._bump(row)
 
     # -- internals
 
     def _refresh(self, row: int) -> None:
         self._columns.refresh(row, self._ledger(row))
-
-    def _bump_generation(self, row: int | None) -> None:
-        """Invalidate cached results on a node, or (None) on all, because something may have been freed.
-
-        The events that queueing hints declare must end here, except those in
-        `unschedulable_cache.UNCOUNTED_EVENTS`.
-        """
-        self.generation += 1
-        if row is None:
-            self.node_generations[:] = self.generation
-        else:
-            self.node_generations[row] = self.generation
 
     def _fill(self, index: SnapshotIndex) -> None:
         index.resized(self.size)

@@ -209,7 +209,7 @@ class SchedulingRound:
             return False
         snapshot = cluster.cluster_state.snapshot
         signature = pod_signature(pod_info)
-        if self._not_preempting.get(signature) == snapshot.generation:
+        if self._not_preempting.get(signature) == snapshot.generations.last:
             return False
         budgets = snapshot.all(PodDisruptionBudget)
         plan = plan_preemption(
@@ -221,7 +221,7 @@ class SchedulingRound:
             self._nominations,
         )
         if not isinstance(plan, Preemption):
-            self._not_preempting[signature] = snapshot.generation
+            self._not_preempting[signature] = snapshot.generations.last
             return False
         self._evict(plan.victims, pod_info.pod.metadata.full_name)
         for other in plan.lower_nominated:

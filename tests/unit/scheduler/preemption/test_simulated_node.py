@@ -76,7 +76,7 @@ def state_of(snapshot: Snapshot) -> dict[str, Any]:
         "devices": snapshot.state.copy(),
         "held": dict(snapshot._allocations._allocations),
         "pending": dict(snapshot._allocations._assumed),
-        "stamp": (snapshot.generation, cluster_state(snapshot.node_generations)),
+        "stamp": (snapshot.generations.last, cluster_state(snapshot.generations.rows)),
         "indexes": {
             kind.__name__: cluster_state(vars(index))
             for kind, index in snapshot._indexes.items()

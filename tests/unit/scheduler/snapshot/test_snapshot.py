@@ -214,10 +214,10 @@ def test_charges_follow_changed_objects() -> None:
     snapshot.set(pod("p", cpu="1", node="n0", claims=["c"]))
     snapshot.set(gpus("n0", cpu="3"))
     assert cpu(snapshot) == 4000
-    before = snapshot.generation
+    before = snapshot.generations.last
     snapshot.set(gpus("n0", cpu="1"))
     assert cpu(snapshot) == 2000
-    assert snapshot.node_generations[0] > before
+    assert snapshot.generations.rows[0] > before
     snapshot.remove(held)
     assert cpu(snapshot) == 1000
 
@@ -249,21 +249,31 @@ def test_a_finished_pod_is_not_waited_for() -> None:
 
 def test_a_scaled_down_pod_frees_capacity() -> None:
     snapshot = snapshot_of(node("n0"), node("n1"), pod("p", cpu="2", node="n0"))
-    before = snapshot.generation
+    before = snapshot.generations.last
     snapshot.set(pod("p", cpu="1", node="n0"))
     assert cpu(snapshot) == 1000
-    assert snapshot.node_generations[0] > before >= snapshot.node_generations[1]
-    before = snapshot.generation
+    assert snapshot.generations.rows[0] > before >= snapshot.generations.rows[1]
+    before = snapshot.generations.last
     snapshot.set(pod("p", cpu="2", node="n0"))
-    assert snapshot.generation == before
+    assert snapshot.generations.last == before
 
 
 def test_changed_pod_labels_invalidate_all_nodes() -> None:
     """Pods with anti-affinity to it may be on any node."""
     snapshot = snapshot_of(node("n0"), node("n1"), pod("p", node="n0", labels={"app": "a"}))
-    before = snapshot.generation
+    before = snapshot.generations.last
     snapshot.set(pod("p", node="n0", labels={"app": "b"}))
-    assert snapshot.node_generations[1] > before
+    assert snapshot.generations.rows[1] > before
+
+
+def test_labels_that_a_binding_adds_do_not_invalidate_searches_for_devices() -> None:
+    """The API server copies the topology labels of the node to each pod that is bound."""
+    snapshot = snapshot_of(node("n0"), node("n1"), pod("p", cpu="2", node="n0"))
+    before = snapshot.generations.last
+    snapshot.set(pod("p", cpu="2", node="n0", labels={"topology.kubernetes.io/zone": "z"}))
+    assert max(snapshot.generations.device_rows) <= before
+    snapshot.set(pod("p", cpu="1", node="n0"))
+    assert snapshot.generations.device_rows[0] > before >= snapshot.generations.device_rows[1]
 
 
 def test_an_unscheduled_pod_is_on_no_node() -> None:
@@ -320,25 +330,25 @@ def test_many_nodes() -> None:
 
 def test_a_heartbeat_invalidates_nothing() -> None:
     snapshot = snapshot_of(node("n0"))
-    before = snapshot.generation
+    before = snapshot.generations.last
     beat = node("n0")
     beat = replace(beat, metadata=replace(beat.metadata, resource_version="8"))
     snapshot.set(beat)
-    assert snapshot.generation == before
+    assert snapshot.generations.last == before
     snapshot.set(node("n0", cpu="9"))
-    assert snapshot.generation > before
+    assert snapshot.generations.last > before
 
 
 def test_a_slice_invalidates_the_nodes_of_its_pool() -> None:
     """On its node; on all nodes if the pool has several slices and may be complete now."""
     snapshot = snapshot_of(node("n0"), node("n1"))
-    before = snapshot.generation
+    before = snapshot.generations.last
     snapshot.set(gpus("n0"))
-    assert snapshot.node_generations[0] > before >= snapshot.node_generations[1]
-    before = snapshot.generation
+    assert snapshot.generations.rows[0] > before >= snapshot.generations.rows[1]
+    before = snapshot.generations.last
     snapshot.set(resource_slice([], "n1", name="more", pool="n0"))
-    assert snapshot.node_generations[0] > before
-    assert snapshot.node_generations[1] > before
+    assert snapshot.generations.rows[0] > before
+    assert snapshot.generations.rows[1] > before
 
 
 # -- assuming

@@ -105,10 +105,10 @@ def test_changed_selectors_are_noticed() -> None:
 
 def test_objects_that_only_select_do_not_invalidate_results() -> None:
     snapshot = snapshot_of(node("n"))
-    before = snapshot.generation
+    before = snapshot.generations.last
     snapshot.set(service("s", app="a"))
     snapshot.remove(service("s", app="a"))
-    assert snapshot.generation == before
+    assert snapshot.generations.last == before
 
 
 # -- scores
