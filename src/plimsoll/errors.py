@@ -115,12 +115,15 @@ class ApiError(InputError):
         message: str,
         details: Mapping[str, Any] | None = None,
         headers: Mapping[str, str] | None = None,
+        *,
+        list_metadata: Mapping[str, str] | None = None,
     ) -> None:
         self.code = code
         self.reason = reason
         self.message = message
         self.details = dict(details or {})
         self.headers = dict(headers or {})
+        self.list_metadata = dict(list_metadata or {})
         super().__init__(message)
 
 

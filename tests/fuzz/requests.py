@@ -71,7 +71,7 @@ PLACES = (
         "/healthz",
         "/readyz",
         "/livez",
-        "/readyz/store",
+        "/readyz/etcd",
         "/readyz/nothing",
         "/openapi/v2",
         "/openapi/v3",

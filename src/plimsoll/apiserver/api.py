@@ -10,6 +10,7 @@ Every error is a Status object, and a response to a write is sent only after the
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
@@ -21,7 +22,7 @@ from plimsoll.apiserver.auth.attributes import Attributes, forbidden_error
 from plimsoll.apiserver.auth.reviews import ReviewHandler
 from plimsoll.apiserver.auth.users import User
 from plimsoll.apiserver.context import ApiContext
-from plimsoll.apiserver.handlers.delete import DeleteHandler
+from plimsoll.apiserver.handlers.delete import DeleteHandler, deletion_warnings
 from plimsoll.apiserver.handlers.negotiation import (
     JSON,
     PATCH_TYPES,
@@ -39,6 +40,7 @@ from plimsoll.apiserver.handlers.options import (
     first_values,
     parse_delete_options,
     parse_list_options,
+    parse_timeout,
     parse_write_options,
 )
 from plimsoll.apiserver.handlers.pod_subresources import BindingHandler, EvictionHandler
@@ -87,7 +89,7 @@ class Api:
         field_cache = SelectableFieldCache()
         self.admission = admission or AdmissionChain(context)
         self._delegation = WorkerDispatcher(context, self.admission, workers) if workers is not None else None
-        self._reader = ReadHandler(context.store, field_cache)
+        self._reader = ReadHandler(context.store, field_cache, context.now)
         self._watcher = WatchHandler(context.store, field_cache)
         self._writer = WriteHandler(context, self.admission)
         self._deleter = DeleteHandler(context)
@@ -149,10 +151,22 @@ class Api:
     async def _handle(self, request: ApiRequest) -> ApiResponse:
         query = first_values(request.query)
         info = request.info = _route(request, query)
+        if "timeout" not in query or (info is not None and info.verb == "watch"):
+            return await self._process(request, query, info)
+        try:
+            async with asyncio.timeout(parse_timeout(query["timeout"])):
+                return await self._process(request, query, info)
+        except TimeoutError:
+            why = "Timeout: request did not complete within the requested timeout"
+            raise ApiError(504, "Timeout", why) from None
+
+    async def _process(
+        self, request: ApiRequest, query: Mapping[str, str], info: RequestInfo | None
+    ) -> ApiResponse:
         if info is None:
             attributes = Attributes(request.user, request.method.lower(), path=request.path)
             self._authorize(attributes)
-            return self._nonresource.handle(request, query)
+            return self._nonresource.handle(request)
         self._authorize(self._attributes(info, request, query))
         if self._delegation is not None and self._delegation.should_delegate(info, request):
             return await self._delegation.handle(info, request)
@@ -207,7 +221,9 @@ class Api:
     async def _resource(
         self, info: RequestInfo, request: ApiRequest, query: Mapping[str, str]
     ) -> ApiResponse:
-        accepted = negotiate(request.header("accept"), streams=info.verb == "watch")
+        accepted = negotiate(
+            request.header("accept"), streams=info.verb == "watch", tables=info.resource.is_stored
+        )
         if info.verb == "get":
             stored = await self._reader.get(info, parse_list_options(query))
             return self._responses.build_response(info, stored.raw, accepted, query)
@@ -216,12 +232,12 @@ class Api:
                 listing = await self._reader.list(info, parse_list_options(query), time_slice)
                 return await self._responses.build_list_response(info, listing, accepted, query, time_slice)
         if info.verb == "watch":
-            render = self._responses.make_watch_renderer(info, accepted, query)
+            format = self._responses.make_watch_format(info, accepted, query)
             time_slice = self.loop_share.start_slice(request.user.name)
             frames = await self._watcher.watch(
-                info, parse_list_options({**query, "watch": "true"}), render, time_slice
+                info, parse_list_options({**query, "watch": "true"}), format, time_slice
             )
-            return ApiResponse(200, frames, "application/json")
+            return ApiResponse(200, frames, format.content_type)
         if info.verb == "create" and not info.resource.is_stored:
             return await self._create_transient(info, request, query, accepted)
         if info.verb == "create":
@@ -274,8 +290,11 @@ class Api:
         deletion = self._deleter.delete(info, stored, options)
         await self._store.wait_durable(deletion.revision)
         if deletion.tree.get("kind") == "Status":
-            return build_tree_response(deletion.tree, accepted)
-        return self._responses.build_response(info, codec.encode(deletion.tree), accepted, query)
+            response = build_tree_response(deletion.tree, accepted)
+        else:
+            response = self._responses.build_response(info, codec.encode(deletion.tree), accepted, query)
+        _warn(response, deletion_warnings(info, options))
+        return response
 
     async def _delete_collection(
         self, info: RequestInfo, request: ApiRequest, query: Mapping[str, str], accepted: AcceptedMediaType
@@ -296,7 +315,9 @@ class Api:
                 await time_slice.pause()
             time_slice.release()
             await self._store.wait_durable(last)
-            return await self._responses.build_list_response(info, listing, accepted, query, time_slice)
+            response = await self._responses.build_list_response(info, listing, accepted, query, time_slice)
+            _warn(response, deletion_warnings(info, options))
+            return response
 
     def _delete_listed(
         self, info: RequestInfo, found: StoredObject, options: DeletionOptions, user: User
@@ -321,7 +342,7 @@ class Api:
             return await self._bind(info, request, query, accepted, body)
         now = format_datetime(self.context.now())
         review = self._reviews.review(info.plural, request.user, body, namespace=info.namespace, now=now)
-        return build_tree_response(review, accepted, 201)
+        return self._responses.build_response(info, codec.encode(review), accepted, query, 201)
 
     async def _subresource(
         self, info: RequestInfo, request: ApiRequest, query: Mapping[str, str]

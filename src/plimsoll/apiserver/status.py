@@ -17,7 +17,7 @@ def to_status(error: ApiError) -> dict[str, Any]:
     status: dict[str, Any] = {
         "kind": "Status",
         "apiVersion": "v1",
-        "metadata": {},
+        "metadata": error.list_metadata,
         "status": "Failure",
         "message": error.message,
         "reason": error.reason,
@@ -90,6 +90,14 @@ OPTIMISTIC_LOCK_MESSAGE = (
 
 def resource_expired(message: str) -> ApiError:
     return ApiError(410, "Expired", message)
+
+
+def continue_expired(token: str) -> ApiError:
+    """Create the error of an old continue token; `token` continues at the current state of the cluster."""
+    why = "The provided continue parameter is too old to display a consistent list result."
+    how = "Start a new list without the continue parameter, or continue with the token in this response"
+    note = "objects that changed since the first page may then be missing or of different age"
+    return ApiError(410, "Expired", f"{why} {how}; {note}.", list_metadata={"continue": token})
 
 
 def request_entity_too_large(message: str) -> ApiError:

@@ -5,15 +5,6 @@ from __future__ import annotations
 from tests.unit.apiserver.build import MAPS, PODS, ApiHarness, config_map, run
 
 
-def test_list_items_have_kind_and_api_version() -> None:
-    async def scenario(harness: ApiHarness) -> None:
-        await harness.request("POST", MAPS, config_map())
-        _, listed = await harness.request("GET", MAPS)
-        assert [(item["apiVersion"], item["kind"]) for item in listed["items"]] == [("v1", "ConfigMap")]
-
-    run(scenario)
-
-
 def test_a_watch_from_the_future() -> None:
     async def scenario(harness: ApiHarness) -> None:
         query = [("watch", "1"), ("resourceVersion", str(harness.store.revision + 1))]

@@ -31,4 +31,4 @@ def caller_for(user: User, authorizer: Authorizer, verb: str) -> Caller:
             )
         )
 
-    return Caller(permits, verb, nodes[0] if len(nodes) == 1 else "")
+    return Caller(permits, verb, nodes[0] if len(nodes) == 1 else "", user.name)

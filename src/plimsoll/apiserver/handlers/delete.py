@@ -64,7 +64,7 @@ class DeleteHandler:
         name = tree["metadata"]["name"]
         if tree["kind"] == "Namespace" and (why := check_namespace_deletion(name)):
             raise forbidden("", "namespaces", name, why)
-        finalizers, grace = _finalizers(tree, options), _grace_period(tree, options)
+        finalizers, grace = _finalizers(info, tree, options), _grace_period(tree, options)
         if not finalizers and not grace and not _is_finalizing_namespace(tree):
             tree["metadata"].pop("finalizers", None)
             if tree["metadata"].get("deletionGracePeriodSeconds"):
@@ -124,11 +124,28 @@ class DeleteHandler:
         return success_status(details=details)
 
 
-def _finalizers(tree: Tree, options: DeletionOptions) -> list[str]:
-    """Return the finalizers, with the one of the propagation policy among them."""
+def deletion_warnings(info: RequestInfo, options: DeletionOptions) -> list[str]:
+    """Return what clients should know about a deletion: the pods of a job stay if they do not decide."""
+    if info.resource.kind != "Job" or options.propagation_policy:
+        return []
+    return [
+        "child pods are preserved by default when jobs are deleted; "
+        "set propagationPolicy=Background to remove them or "
+        "set propagationPolicy=Orphan to suppress this warning"
+    ]
+
+
+def _finalizers(info: RequestInfo, tree: Tree, options: DeletionOptions) -> list[str]:
+    """Return the finalizers, with the one of the propagation policy among them.
+
+    Without a policy in the request, earlier finalizers decide, then the default of the kind.
+    """
     finalizers = list(tree["metadata"].get("finalizers") or [])
-    if options.propagation_policy:
-        wanted = {"Foreground": _FOREGROUND, "Orphan": _ORPHAN}.get(options.propagation_policy)
+    policy = options.propagation_policy
+    if not policy and info.resource.orphans_dependents and not {_FOREGROUND, _ORPHAN} & set(finalizers):
+        policy = "Orphan"
+    if policy:
+        wanted = {"Foreground": _FOREGROUND, "Orphan": _ORPHAN}.get(policy)
         finalizers = [name for name in finalizers if name not in (_FOREGROUND, _ORPHAN) or name == wanted]
         if wanted and wanted not in finalizers:
             finalizers.append(wanted)

@@ -15,6 +15,7 @@ from typing import Any
 
 from plimsoll.api import codec
 from plimsoll.api.kinds import join_api_version
+from plimsoll.apiserver.handlers import health
 from plimsoll.apiserver.registry.resource import Resource
 from plimsoll.apiserver.registry.resources import RESOURCES, SUBRESOURCES, group_versions
 from plimsoll.apiserver.request import ApiRequest, ApiResponse
@@ -50,7 +51,9 @@ def list_paths() -> tuple[str, ...]:
     for group, versions in group_versions().items():
         if group:
             found += [f"/apis/{group}", *(f"/apis/{group}/{version}" for version in versions)]
-    found += ["/healthz", "/livez", "/metrics", "/openapi/v2", "/openapi/v3", "/readyz", "/version"]
+    found += ["/metrics", "/openapi/v2", "/openapi/v3", "/version"]
+    for endpoint in health.ENDPOINTS:
+        found += [f"/{endpoint}", *(f"/{endpoint}/{name}" for name in health.check_names(endpoint))]
     return tuple(sorted(found))
 
 

@@ -25,6 +25,7 @@ PATCH_TYPES = {
     "application/apply-patch+yaml": "apply",
 }
 _SUPPORTED = (JSON, YAML, PROTOBUF)
+_STREAMED = (f"{JSON};stream=watch", f"{PROTOBUF};stream=watch")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +51,9 @@ class AcceptedMediaType:
         return ""
 
 
-def negotiate(header: str, *, streams: bool = False) -> AcceptedMediaType:
-    """Return the media type of the response; ApiError 406 if none is supported.
+def negotiate(header: str, *, streams: bool = False, tables: bool = True) -> AcceptedMediaType:
+    """Return the media type of the response; ApiError 406 if none is supported. Without `tables` no table can
+    be made of the object.
 
     DIFF: clients that accept both protobuf and JSON get JSON, the stored form, whichever they prefer
     (test_the_preferred_media_type_is_chosen).
@@ -61,14 +63,21 @@ def negotiate(header: str, *, streams: bool = False) -> AcceptedMediaType:
     clauses = parse_accept(header)
     for clause in clauses:
         if clause.media in ("*/*", "application/*"):
+            if clause.table and not tables:
+                continue
             return AcceptedMediaType(JSON, clause.parameters if clause.table or clause.partial else {})
-        if clause.parameters.get("as") and not (clause.table in ("v1", "v1beta1") or clause.partial):
+        if clause.parameters.get("as") and not (_is_table(clause, tables) or clause.partial):
             continue
         if clause.media == JSON or (clause.media == YAML and not streams):
             return clause
-    if not streams and any(clause.media == PROTOBUF and "as" not in clause.parameters for clause in clauses):
-        return AcceptedMediaType(PROTOBUF)
-    raise not_acceptable((JSON,) if streams else _SUPPORTED)
+    for clause in clauses:
+        if clause.media == PROTOBUF and (clause.partial or "as" not in clause.parameters):
+            return clause
+    raise not_acceptable(_STREAMED if streams else _SUPPORTED)
+
+
+def _is_table(clause: AcceptedMediaType, tables: bool) -> bool:
+    return tables and clause.table in ("v1", "v1beta1")
 
 
 def parse_accept(header: str) -> list[AcceptedMediaType]:

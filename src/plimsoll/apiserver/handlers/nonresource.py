@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from plimsoll.api import codec
 from plimsoll.apiserver import openapi
 from plimsoll.apiserver.context import ApiContext
-from plimsoll.apiserver.handlers import discovery
+from plimsoll.apiserver.handlers import discovery, health
 from plimsoll.apiserver.metrics import CONTENT_TYPE, RequestMetrics
 from plimsoll.apiserver.request import ApiRequest, ApiResponse
 from plimsoll.apiserver.request_info import split_path
 from plimsoll.apiserver.status import method_not_supported, path_not_found
-
-_HEALTH = ("healthz", "livez", "readyz")
 
 
 class NonResourceHandler:
@@ -23,15 +19,16 @@ class NonResourceHandler:
         self._context = context
         self._metrics = metrics
 
-    def handle(self, request: ApiRequest, query: Mapping[str, str]) -> ApiResponse:
+    def handle(self, request: ApiRequest) -> ApiResponse:
         parts = split_path(request.path)
         if request.method not in ("GET", "HEAD"):
             raise method_not_supported(request.method.lower(), "", request.path)
         if not parts:
             return ApiResponse(200, codec.encode({"paths": list(discovery.list_paths())}))
         head = parts[0]
-        if head in _HEALTH:
-            return self._health(parts, query)
+        if head in health.ENDPOINTS:
+            error = self._context.store.write_error
+            return health.report_health(head, "/".join(parts[1:]), request.query, error)
         if head == "metrics" and len(parts) == 1:
             return ApiResponse(200, self._metrics.expose(), CONTENT_TYPE)
         if head == "version" and len(parts) == 1:
@@ -50,19 +47,3 @@ class NonResourceHandler:
         if parts[0] == "openid":
             return ApiResponse(200, codec.encode(accounts.jwks()), "application/jwk-set+json")
         return ApiResponse(200, codec.encode(accounts.configuration()))
-
-    def _health(self, parts: list[str], query: Mapping[str, str]) -> ApiResponse:
-        """Serve health checks; the server is ready as long as the store can be written."""
-        checks = {"ping": "", "store": self._context.store.write_error}
-        if len(parts) > 2 or (len(parts) == 2 and parts[1] not in checks):
-            raise path_not_found()
-        if len(parts) == 2:
-            checks = {parts[1]: checks[parts[1]]}
-        if parts[0] == "livez":
-            checks.pop("store", None)  # a full disk is no reason to be killed
-        failed = [name for name, trouble in checks.items() if trouble]
-        if not failed and "verbose" not in query:
-            return ApiResponse(200, b"ok", "text/plain")
-        lines = [f"[{'-' if trouble else '+'}]{name} {trouble or 'ok'}" for name, trouble in checks.items()]
-        lines.append(f"{parts[0]} check {'failed' if failed else 'passed'}")
-        return ApiResponse(503 if failed else 200, "\n".join(lines).encode() + b"\n", "text/plain")

@@ -21,6 +21,7 @@ from plimsoll.apiserver.validation.field_errors import (
     required,
     too_long,
 )
+from plimsoll.cel.functions.time import parse_duration
 from plimsoll.errors import ApiError
 
 _BOOLEANS = {
@@ -76,6 +77,19 @@ def first_values(query: Sequence[tuple[str, str]]) -> dict[str, str]:
     for name, value in query:
         values.setdefault(name, value)
     return values
+
+
+def parse_timeout(text: str) -> float | None:
+    """Parse the `timeout` of a request, a duration as Go writes them; None for no limit, ApiError 400."""
+    if not text:
+        return None
+    duration = parse_duration(text)
+    if duration is None:
+        what = "missing unit in" if text.isdigit() else "invalid"
+        raise bad_request(
+            f'invalid timeout specified in the request URL - time: {what} duration "{text[:64]}"'
+        )
+    return duration.nanos / 1e9 if duration.nanos > 0 else None
 
 
 def parse_list_options(query: Mapping[str, str]) -> ListOptions:

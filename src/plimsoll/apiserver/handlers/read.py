@@ -6,19 +6,23 @@ when that revision is no longer available. A long scan yields to other requests.
 
 from __future__ import annotations
 
-import base64
-import binascii
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from datetime import datetime
+from typing import NamedTuple
 
-from plimsoll.api import codec
+from plimsoll.apiserver.handlers.continue_token import (
+    CONTINUE_SECONDS,
+    CURRENT_STATE,
+    ContinueToken,
+    decode_continue_token,
+)
 from plimsoll.apiserver.handlers.options import ListOptions
 from plimsoll.apiserver.handlers.selectable_fields import ObjectSelection, SelectableFieldCache
 from plimsoll.apiserver.request_info import RequestInfo
 from plimsoll.apiserver.selectors import parse_field_selector, parse_label_selector
-from plimsoll.apiserver.status import bad_request, not_found, resource_expired, resource_version_too_large
+from plimsoll.apiserver.status import continue_expired, not_found, resource_version_too_large
 from plimsoll.apiserver.storage import ObjectKey, Store, StoredObject
 from plimsoll.apiserver.time_slices import TimeSlice
-from plimsoll.errors import ApiError, InputError
 
 _SCAN_LIMIT = 1000  #: objects taken from the store at once
 
@@ -30,6 +34,16 @@ class ListResult(NamedTuple):
     revision: int
     token: str = ""
     remaining: int | None = None
+
+
+class _ListStart(NamedTuple):
+    """Position after which a page starts, the revision it must show (None: current), and the time of the
+    first page.
+    """
+
+    after: tuple[str, str] | None
+    at: int | None
+    started: int
 
 
 def storage_key(info: RequestInfo, name: str | None = None) -> ObjectKey:
@@ -57,9 +71,10 @@ def parse_selection(info: RequestInfo, options: ListOptions) -> ObjectSelection:
 class ReadHandler:
     """Handler of get and list."""
 
-    def __init__(self, store: Store, field_cache: SelectableFieldCache) -> None:
+    def __init__(self, store: Store, field_cache: SelectableFieldCache, now: Callable[[], datetime]) -> None:
         self._store = store
         self._field_cache = field_cache
+        self._now = now
 
     async def get(self, info: RequestInfo, options: ListOptions) -> StoredObject:
         if options.resource_version and options.resource_version > self._store.revision:
@@ -71,34 +86,34 @@ class ReadHandler:
     async def list(self, info: RequestInfo, options: ListOptions, time_slice: TimeSlice) -> ListResult:
         """Return a page of objects; a long scan yields to other requests."""
         selection = parse_selection(info, options)
-        after, at = self._start(options)
+        start = self._start(options)
         name = selection.fields.exact("metadata.name")
-        if at is None and name and selection.namespace is not None:
+        if start.at is None and name and selection.namespace is not None:
             listing = self._list_one(selection, name)
         else:
-            listing = await self._scan(selection, after, at, options.limit, time_slice)
+            listing = await self._scan(selection, start, options.limit, time_slice)
         time_slice.release()
         await self._store.wait_durable(listing.revision)
         return listing
 
-    def _start(self, options: ListOptions) -> tuple[tuple[str, str] | None, int | None]:
-        """Return the position after which a list starts, and the revision it must show (None: current)."""
-        head = self._store.revision
+    def _start(self, options: ListOptions) -> _ListStart:
+        head, now = self._store.revision, int(self._now().timestamp())
         if options.continue_token:
-            at, after = _decode_continue_token(options.continue_token)
-            if at < self._store.floor:
-                raise resource_expired(
-                    "The provided continue parameter is too old to display a consistent list result."
-                )
-            return after, at
+            token = decode_continue_token(options.continue_token)
+            after = token.namespace, token.name
+            if token.revision == CURRENT_STATE:
+                return _ListStart(after, None, now)
+            if token.revision < self._store.floor or now - token.started >= CONTINUE_SECONDS:
+                raise continue_expired(token._replace(revision=CURRENT_STATE).encode())
+            return _ListStart(after, token.revision, token.started)
         if not options.resource_version:
-            return None, None
+            return _ListStart(None, None, now)
         if options.resource_version > head:
             raise resource_version_too_large(options.resource_version, head)
         exact = options.resource_version_match == "Exact" or (
             options.limit and not options.resource_version_match
         )
-        return None, (options.resource_version if exact else None)
+        return _ListStart(None, options.resource_version if exact else None, now)
 
     def _list_one(self, selection: ObjectSelection, name: str) -> ListResult:
         key = ObjectKey(selection.resource.storage_key, selection.namespace or "", name)
@@ -109,23 +124,16 @@ class ReadHandler:
         return ListResult([stored] if stored is not None and found else [], self._store.revision)
 
     async def _scan(
-        self,
-        selection: ObjectSelection,
-        after: tuple[str, str] | None,
-        at: int | None,
-        limit: int,
-        time_slice: TimeSlice,
+        self, selection: ObjectSelection, start: _ListStart, limit: int, time_slice: TimeSlice
     ) -> ListResult:
         resource = selection.resource
+        after, at, started = start
         if selection.matches_all:
             page = self._store.list(
                 resource.storage_key, selection.namespace, after=after, limit=limit or None, at=at
             )
-            token = (
-                _encode_continue_token(page.revision, page.items[-1].key)
-                if page.remaining and page.items
-                else ""
-            )
+            more = page.remaining and page.items
+            token = _token_after(page.items[-1], page.revision, started) if more else ""
             return ListResult(page.items, page.revision, token, page.remaining or None)
         found: list[StoredObject] = []
         while True:
@@ -136,7 +144,7 @@ class ReadHandler:
             for stored in page.items:
                 if selection.includes(stored.key, self._field_cache.of(resource, stored)):
                     if limit and len(found) == limit:
-                        return ListResult(found, at, _encode_continue_token(at, found[-1].key))
+                        return ListResult(found, at, _token_after(found[-1], at, started))
                     found.append(stored)
                 if time_slice.is_expired:
                     await time_slice.pause()
@@ -145,22 +153,5 @@ class ReadHandler:
             after = (page.items[-1].key.namespace, page.items[-1].key.name)
 
 
-def _encode_continue_token(revision: int, last: ObjectKey) -> str:
-    text = codec.encode({"rv": revision, "ns": last.namespace, "name": last.name})
-    return base64.urlsafe_b64encode(text).decode().rstrip("=")
-
-
-def _decode_continue_token(token: str) -> tuple[int, tuple[str, str]]:
-    try:
-        padded = token + "=" * (-len(token) % 4)
-        tree: Any = codec.decode_tree(base64.urlsafe_b64decode(padded.encode("ascii")))
-        revision, namespace, name = tree["rv"], tree["ns"], tree["name"]
-    except (InputError, ValueError, binascii.Error, KeyError, TypeError):
-        raise _invalid_continue_token() from None
-    if not isinstance(revision, int) or not isinstance(namespace, str) or not isinstance(name, str):
-        raise _invalid_continue_token()
-    return revision, (namespace, name)
-
-
-def _invalid_continue_token() -> ApiError:
-    return bad_request("continue key is not valid: pass the token of the previous page unchanged")
+def _token_after(last: StoredObject, revision: int, started: int) -> str:
+    return ContinueToken(revision, last.key.namespace, last.key.name, started).encode()

@@ -95,11 +95,12 @@ def _check_identity(info: RequestInfo, metadata: Tree) -> None:
             metadata.pop(field, None)
         elif not isinstance(value, str):
             raise bad_request(f"metadata.{field} must be a string")
-    namespace = metadata.get("namespace", "")
-    if namespace and namespace != info.namespace:
-        raise bad_request(_NAMESPACE_MISMATCH)
     if info.resource.namespaced:
+        if metadata.get("namespace") not in (None, "", info.namespace):
+            raise bad_request(_NAMESPACE_MISMATCH)
         metadata["namespace"] = info.namespace
+    else:
+        metadata.pop("namespace", None)
     if not info.name:
         return
     name = metadata.get("name", "")

@@ -15,17 +15,18 @@ from plimsoll.apiserver.handlers.chunked_response import build_chunked_response,
 from plimsoll.apiserver.handlers.conversion import convert_raw, is_storage_version
 from plimsoll.apiserver.handlers.negotiation import JSON, YAML, AcceptedMediaType
 from plimsoll.apiserver.handlers.read import ListResult
-from plimsoll.apiserver.handlers.watch import Render
+from plimsoll.apiserver.handlers.watch_format import Render, WatchFormat
 from plimsoll.apiserver.protobuf import CONTENT_TYPE as PROTOBUF
 from plimsoll.apiserver.protobuf import ListBuilder
 from plimsoll.apiserver.protobuf import encode_body as encode_protobuf
+from plimsoll.apiserver.registry.schema import schema_for
 from plimsoll.apiserver.request import ApiResponse
 from plimsoll.apiserver.request_info import RequestInfo
 from plimsoll.apiserver.status import not_acceptable
 from plimsoll.apiserver.tables import to_table
 from plimsoll.apiserver.time_slices import TimeSlice
 from plimsoll.common.yaml import dump_document
-from plimsoll.errors import InputError
+from plimsoll.errors import ApiError, InputError
 
 Tree = dict[str, Any]
 
@@ -54,6 +55,8 @@ class ResponseBuilder:
     ) -> ApiResponse:
         """Return a response with one object."""
         raw = convert_raw(raw, info.resource, info.version)
+        if accepted.parameters.get("as") == "PartialObjectMetadataList":
+            raise _wrong_form(accepted, f"is not a list ({info.resource.kind})")
         if accepted.table:
             return build_tree_response(self._table(info, [raw], accepted, query, {}), accepted, status)
         if accepted.partial:
@@ -79,24 +82,36 @@ class ResponseBuilder:
             raws = await _render_each(
                 raws, lambda raw: convert_raw(raw, info.resource, info.version), time_slice
             )
-        if accepted.media == PROTOBUF:
-            return await _protobuf_list(info, metadata, raws, time_slice)
         if accepted.table:
             table = self._table(info, [], accepted, query, metadata)
             rows = await self._rows(info, raws, accepted, query, time_slice)
             return _finish_list(table, "rows", rows, accepted, time_slice)
         api_version, kind = info.api_version, info.resource.list_kind
+        if accepted.parameters.get("as") == "PartialObjectMetadata":
+            raise _wrong_form(accepted, f"is a list ({kind})")
         if accepted.partial:
             api_version, kind = f"meta.k8s.io/{accepted.partial}", "PartialObjectMetadataList"
             raws = await _render_each(raws, lambda raw: _metadata_only(raw, accepted.partial), time_slice)
-        # DIFF: each item has its apiVersion and kind (test_list_items_have_kind_and_api_version).
+        if accepted.media == PROTOBUF:
+            head = {"apiVersion": api_version, "kind": kind, "metadata": metadata}
+            return await _protobuf_list(head, raws, time_slice)
         head = {"kind": kind, "apiVersion": api_version, "metadata": metadata}
-        return _finish_list(head, "items", raws, accepted, time_slice)
+        if accepted.partial:
+            return _finish_list(head, "items", raws, accepted, time_slice)
+        items = _strip_type(raws, info.api_version, info.resource.kind)
+        return _finish_list(head, "items", items, accepted, time_slice)
 
-    def make_watch_renderer(
+    def make_watch_format(
+        self, info: RequestInfo, accepted: AcceptedMediaType, query: Mapping[str, str]
+    ) -> WatchFormat:
+        """Return the form of a watch's events; ApiError 406 if the kind has no protobuf form."""
+        if accepted.media == PROTOBUF and schema_for(info.group, info.version, info.resource.kind) is None:
+            raise not_acceptable((JSON,))
+        return WatchFormat(info.resource, self._watch_renderer(info, accepted, query), accepted.media)
+
+    def _watch_renderer(
         self, info: RequestInfo, accepted: AcceptedMediaType, query: Mapping[str, str]
     ) -> Render | None:
-        """Return the function that renders objects of a watch; None for the stored bytes themselves."""
         if accepted.table:
             return _TableRenderer(self, info, accepted, query).render
         if accepted.partial:
@@ -167,6 +182,26 @@ def _metadata_only(raw: bytes, version: str) -> bytes:
     return codec.encode({**head, "metadata": tree["metadata"]})
 
 
+def _strip_type(raws: list[bytes], api_version: str, kind: str) -> list[bytes]:
+    """Return objects without apiVersion and kind, which the items of a list do not have.
+
+    Objects are stored with both fields first, so that usually nothing is decoded.
+    """
+    start = f'{{"apiVersion":"{api_version}","kind":"{kind}",'.encode()
+    cut = len(start) - 1
+    return [b"{" + raw[cut + 1 :] if raw.startswith(start) else _without_type(raw) for raw in raws]
+
+
+def _without_type(raw: bytes) -> bytes:
+    tree = codec.decode_tree(raw)
+    return codec.encode({name: tree[name] for name in tree if name not in ("apiVersion", "kind")})
+
+
+def _wrong_form(accepted: AcceptedMediaType, found: str) -> ApiError:
+    wanted = accepted.parameters["as"]
+    return ApiError(406, "NotAcceptable", f"you requested {wanted}, but the requested object {found}")
+
+
 async def _render_each(
     raws: list[bytes], render: Callable[[bytes], bytes], time_slice: TimeSlice
 ) -> list[bytes]:
@@ -192,10 +227,7 @@ def _finish_list(
     return response
 
 
-async def _protobuf_list(
-    info: RequestInfo, metadata: Tree, raws: list[bytes], time_slice: TimeSlice
-) -> ApiResponse:
-    head = {"apiVersion": info.api_version, "kind": info.resource.list_kind, "metadata": metadata}
+async def _protobuf_list(head: Tree, raws: list[bytes], time_slice: TimeSlice) -> ApiResponse:
     try:
         builder = ListBuilder(head)
         items = await _render_each(raws, lambda raw: builder.encode_item(codec.decode_tree(raw)), time_slice)

@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncGenerator, Callable, Iterable
+from collections.abc import AsyncGenerator, Iterable
 from typing import Any
 
 from plimsoll.api import codec
 from plimsoll.apiserver.handlers.options import ListOptions
 from plimsoll.apiserver.handlers.read import parse_selection
 from plimsoll.apiserver.handlers.selectable_fields import ObjectSelection, SelectableFieldCache
+from plimsoll.apiserver.handlers.watch_format import WatchFormat
 from plimsoll.apiserver.request_info import RequestInfo
-from plimsoll.apiserver.status import resource_expired, resource_version_too_large, to_status
+from plimsoll.apiserver.status import resource_expired, resource_version_too_large
 from plimsoll.apiserver.storage import Store, StoredObject, StoreEvent, WatchCursor
 from plimsoll.apiserver.time_slices import TimeSlice
 from plimsoll.errors import ApiError, StoreError
@@ -29,9 +30,6 @@ MIN_LIFETIME_SECONDS = 1800.0
 _CHUNK_BYTES = 256 * 1024
 _SMALL_BATCH = 32
 
-#: Renders stored bytes for the client of a watch.
-Render = Callable[[bytes], bytes]
-
 
 class WatchHandler:
     """Handler of watches."""
@@ -41,7 +39,7 @@ class WatchHandler:
         self._field_cache = field_cache
 
     async def watch(
-        self, info: RequestInfo, options: ListOptions, render: Render | None, time_slice: TimeSlice
+        self, info: RequestInfo, options: ListOptions, format: WatchFormat, time_slice: TimeSlice
     ) -> AsyncGenerator[bytes]:
         """Return the frames of a watch. Errors before the first frame are raised; later ones are frames.
 
@@ -60,19 +58,19 @@ class WatchHandler:
         try:
             cursor = self._store.watch(info.resource.storage_key, since)
         except ApiError as error:
-            return _refuse(error)
+            return _refuse(format, error)
         lifetime = (
             options.timeout_seconds
             if options.timeout_seconds
             else MIN_LIFETIME_SECONDS * (1 + random.random())
         )
         return _WatchStream(
-            self._store, self._field_cache, selection, cursor, options, render, info, time_slice
+            self._store, self._field_cache, selection, cursor, options, format, time_slice
         ).frames(state, bool(initial), since, lifetime)
 
 
-async def _refuse(error: ApiError) -> AsyncGenerator[bytes]:
-    yield _frame("ERROR", codec.encode(to_status(error)))
+async def _refuse(format: WatchFormat, error: ApiError) -> AsyncGenerator[bytes]:
+    yield format.encode_error(error)
 
 
 class _WatchStream:
@@ -85,13 +83,12 @@ class _WatchStream:
         selection: ObjectSelection,
         cursor: WatchCursor,
         options: ListOptions,
-        render: Render | None,
-        info: RequestInfo,
+        format: WatchFormat,
         time_slice: TimeSlice,
     ) -> None:
         self._time_slice = time_slice
         self._store, self._field_cache, self._selection = store, field_cache, selection
-        self._cursor, self._render, self._info = cursor, render, info
+        self._cursor, self._format = cursor, format
         self._bookmarks = options.allow_bookmarks
         self._everything = selection.matches_all and selection.namespace is None
 
@@ -112,7 +109,7 @@ class _WatchStream:
                     due = min(end, loop.time() + BOOKMARK_SECONDS) if self._bookmarks else end
                     timer = loop.call_at(due, self._cursor.wake)
                 events = await self._cursor.next()
-                if 0 < len(events) <= _SMALL_BATCH and self._everything and self._render is None:
+                if 0 < len(events) <= _SMALL_BATCH and self._everything and self._format.is_stored_form:
                     yield b"".join(self._event_frames(events))  # cached frames, usually one
                 else:
                     async for chunk in self._chunks(self._event_frames(events)):
@@ -126,9 +123,9 @@ class _WatchStream:
                 if loop.time() >= end:
                     return
         except ApiError as error:
-            yield _frame("ERROR", codec.encode(to_status(error)))
+            yield self._format.encode_error(error)
         except StoreError:
-            yield _frame("ERROR", codec.encode(to_status(resource_expired("the server is shutting down"))))
+            yield self._format.encode_error(resource_expired("the server is shutting down"))
         finally:
             if timer is not None:
                 timer.cancel()
@@ -159,23 +156,24 @@ class _WatchStream:
             if selection.matches_all or selection.includes(
                 stored.key, self._field_cache.of(selection.resource, stored)
             ):
-                yield _frame("ADDED", self._render_object(stored.raw))
+                yield self._format.encode_event("ADDED", stored.raw)
             else:
                 yield b""
 
     def _event_frames(self, events: Iterable[StoreEvent]) -> Iterable[bytes]:
         """Yield a frame for each event; an empty one if it does not concern this selection."""
+        encode, is_stored_form = self._format.encode_event, self._format.is_stored_form
         for event in events:
             type = event.type if self._everything else self._type_for(event)
             if not type:
                 yield b""
                 continue
             if type == "DELETED" and event.type != "DELETED":
-                yield _frame(type, self._render_object(_last_match(event)))
-            elif self._render is None:
+                yield encode(type, _last_match(event))
+            elif is_stored_form:
                 yield event.frame(type)
             else:
-                yield _frame(type, self._render(event.raw))
+                yield encode(type, event.raw)
 
     def _type_for(self, event: StoreEvent) -> str:
         """Return the type of an event for this selection, or ""."""
@@ -211,15 +209,11 @@ class _WatchStream:
         if buffered:
             yield b"".join(buffered)
 
-    def _render_object(self, raw: bytes) -> bytes:
-        return raw if self._render is None else self._render(raw)
-
     def _bookmark(self, revision: int, annotations: dict[str, str]) -> bytes:
-        metadata: dict[str, Any] = {"resourceVersion": str(revision), "creationTimestamp": None}
+        metadata: dict[str, Any] = {"resourceVersion": str(revision)}
         if annotations:
             metadata["annotations"] = annotations
-        head = {"kind": self._info.resource.kind, "apiVersion": self._info.api_version}
-        return _frame("BOOKMARK", codec.encode({**head, "metadata": metadata}))
+        return self._format.encode_bookmark(metadata)
 
 
 def _last_match(event: StoreEvent) -> bytes:
@@ -227,7 +221,3 @@ def _last_match(event: StoreEvent) -> bytes:
     tree = codec.decode_tree(event.previous or event.raw)
     tree["metadata"]["resourceVersion"] = str(event.revision)
     return codec.encode(tree)
-
-
-def _frame(type: str, raw: bytes) -> bytes:
-    return b'{"type":"%s","object":%s}\n' % (type.encode(), raw)

@@ -40,6 +40,7 @@ class Resource:
     stored_as: str = ""  #: key of the resource that stores the objects, if different
     allow_unconditional_update: bool = True  #: an update may omit metadata.resourceVersion
     allow_create_on_update: bool = False  #: a PUT creates a missing object
+    orphans_dependents: bool = False  #: a deletion without a propagation policy orphans dependents
 
     @property
     def key(self) -> str:

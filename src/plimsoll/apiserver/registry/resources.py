@@ -1,8 +1,9 @@
 """Table of resources: every group, version, name, verb and selectable field that the API serves.
 
 `RESOURCES` is in discovery order, with lookups by path, by kind and by key. Names, short names, categories,
-subresources, verbs, field labels and update rules (AllowUnconditionalUpdate, AllowCreateOnUpdate) are those
-of Kubernetes 1.36. The first version of a resource is the preferred one and the storage version.
+subresources, verbs, field labels and rules (AllowUnconditionalUpdate, AllowCreateOnUpdate,
+DefaultGarbageCollectionPolicy) are those of Kubernetes 1.36. The first version of a resource is the preferred
+one and the storage version.
 """
 
 from __future__ import annotations
@@ -84,6 +85,7 @@ _CONDITIONAL = {"allow_unconditional_update": False}
 _EXTENSION = {"categories": _EXTENSIONS, **_CONDITIONAL}
 _SET = {"categories": _ALL, "subresources": _SCALE_STATUS}
 _REVIEW = {"verbs": _CREATE}
+_ORPHANS = {"orphans_dependents": True}
 
 
 def _selectable(
@@ -113,7 +115,7 @@ _DETAILS: Mapping[str, Mapping[str, Any]] = {
         **_selectable(_POD_LABELS),
         **_STRATEGY,
     },
-    "replicationcontrollers": {**_SET, **_selectable(_paths("status.replicas"))},
+    "replicationcontrollers": {**_SET, **_ORPHANS, **_selectable(_paths("status.replicas"))},
     "resourcequotas": {"subresources": _STATUS, **_STRATEGY},
     "secrets": _selectable(_paths("type")),
     "serviceaccounts": {"subresources": ("token",)},
@@ -144,6 +146,7 @@ _DETAILS: Mapping[str, Mapping[str, Any]] = {
     "jobs.batch": {
         "categories": _ALL,
         "subresources": _STATUS,
+        **_ORPHANS,
         **_selectable(
             {"status.successful": ("status", "succeeded")}, 'field label "{label}" not supported for Job'
         ),

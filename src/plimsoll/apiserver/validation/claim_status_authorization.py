@@ -32,8 +32,12 @@ class Permission:
     namespace: str = ""
     name: str = ""
 
-    def __str__(self) -> str:
-        return f"{self.verb} on resourceclaims/{self.subresource}" + (f" {self.name}" if self.name else "")
+    def refusal(self, user: str) -> str:
+        """Return the message that a user lacks this permission, in the words of a forbidden request."""
+        target = f' "{self.name}"' if self.name else ""
+        what = f'{self.verb} resource "resourceclaims/{self.subresource}" in API group "resource.k8s.io"'
+        scope = f'in the namespace "{self.namespace}"' if self.namespace else "at the cluster scope"
+        return f'resourceclaims.resource.k8s.io{target} is forbidden: User "{user}" cannot {what} {scope}'
 
 
 PermissionCheck: TypeAlias = Callable[[Permission], bool]
@@ -48,6 +52,7 @@ class Caller:
     permits: PermissionCheck
     verb: str = "update"
     node: str = ""
+    user: str = ""
 
 
 def validate_permissions(
@@ -62,8 +67,9 @@ def validate_permissions(
     ):
         binding = Permission(caller.verb, "binding")
         if not caller.permits(binding):
-            detail = f"changing status.allocation or status.reservedFor needs the right to {binding}"
-            yield forbidden(_STATUS.child("allocation"), detail)
+            needed = f'resource="resourceclaims/binding", verb="{caller.verb}" permission'
+            detail = f"changing status.allocation or status.reservedFor requires {needed}"
+            yield forbidden(_STATUS.child("allocation"), f"{detail}: {binding.refusal(caller.user)}")
     if gates.enabled("DRAResourceClaimDeviceStatus") and status.allocation is not None:
         prefixes = (
             ["associated-node", "arbitrary-node"]
@@ -76,7 +82,9 @@ def validate_permissions(
                 for prefix in prefixes
             ]
             if not any(map(caller.permits, rights)):
-                detail = f"changing status.devices needs the right to {' or '.join(map(str, rights))}"
+                verbs = " ".join(right.verb for right in rights)
+                needed = f'resource="resourceclaims/driver", verb="[{verbs}]" permission'
+                detail = f"changing status.devices requires {needed}: {rights[0].refusal(caller.user)}"
                 yield forbidden(_STATUS.child("devices"), detail)
 
 

@@ -175,5 +175,6 @@ def validate_admin_access(
     if labels is None or not namespace:
         return [internal(path, "the namespace could not be read, so admin access could not be checked")]
     if labels.get(ADMIN_LABEL) != "true":
-        return [forbidden(path, f"admin access needs the label {ADMIN_LABEL}: true on the namespace")]
+        needed = f"the `{ADMIN_LABEL}: true` label on the containing namespace"
+        return [forbidden(path, f"admin access to devices requires {needed}")]  # clients match this text
     return []
