@@ -18,7 +18,7 @@ def test_version_and_cluster_info(admin: Kubectl, server: ServerProcess) -> None
     assert version["serverVersion"]["major"] == "1"
     assert server.url in admin("cluster-info")
     assert admin("get", "--raw", "/readyz") == "ok"
-    assert "[+]store ok" in admin("get", "--raw", "/readyz?verbose")
+    assert "[+]etcd ok" in admin("get", "--raw", "/readyz?verbose")
 
 
 def test_api_resources_and_versions(admin: Kubectl) -> None:

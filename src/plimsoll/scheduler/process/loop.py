@@ -24,7 +24,6 @@ from plimsoll.scheduler.binding.recovery import find_releasable_claim
 from plimsoll.scheduler.binding.result import BindFailure, BindSuccess
 from plimsoll.scheduler.devices import needs_capacity
 from plimsoll.scheduler.events import make_release_event, node_capacity
-from plimsoll.scheduler.filters.node_resources import may_have_claims
 from plimsoll.scheduler.gang.members import group_key
 from plimsoll.scheduler.process.binder import PodBinder
 from plimsoll.scheduler.process.context import SchedulerContext
@@ -147,7 +146,7 @@ class SchedulingLoop:
         if group is not None:
             self._groups.schedule(group, attempt, started)
             return
-        timer = self._timer.start(has_claims=may_have_claims(attempt.pod))
+        timer = self._timer.start()
         outcome = context.schedule(attempt.pod, timer)
         if timer is not None:
             timer.finish(attempt.pod.spec.scheduler_name, outcome)

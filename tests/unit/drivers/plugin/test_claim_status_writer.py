@@ -285,7 +285,7 @@ def test_latest_status_is_written_after_an_api_outage() -> None:
 @pytest.mark.parametrize(
     ("user", "permission"),
     [
-        (driver_user("x.example.com"), "arbitrary-node:patch on resourceclaims/driver widgets.example.com"),
+        (driver_user("x.example.com"), 'cannot arbitrary-node:patch resource "resourceclaims/driver"'),
         (User("someone", groups=(VIEWERS,)), 'cannot patch resource "resourceclaims/status"'),
     ],
 )

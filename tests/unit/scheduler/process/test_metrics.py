@@ -138,9 +138,8 @@ POINT = (
 
 def test_plugin_durations_are_sampled() -> None:
     timer = PluginTimer(Metrics(snapshot_of(), lambda: LENGTHS), interval=3)
-    started = [timer.start(has_claims=False) is timer for _ in range(7)]
+    started = [timer.start() is timer for _ in range(7)]
     assert started == [True, False, False, True, False, False, True]
-    assert [timer.start(has_claims=True) is timer for _ in range(3)] == [True, True, True]
 
 
 class StepClock:
@@ -160,7 +159,7 @@ def measure(*pods: Pod, objects: Sequence[Any]) -> dict[str, float]:
     metrics = Metrics(snapshot, lambda: LENGTHS)
     timer = PluginTimer(metrics, interval=1, clock=StepClock())
     for each in pods:
-        timer.start(has_claims=True)
+        timer.start()
         pod_info = pod_info_of(each, snapshot)
         outcome = schedule_one(pod_info, snapshot, SchedulerProfile.default(), new_id, observer=timer)
         timer.finish("plimsoll", outcome)
