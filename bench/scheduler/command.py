@@ -1,6 +1,6 @@
 """Command line of the scheduler benchmarks.
 
-    python -m bench.scheduler [pure|path|memory] [--scenario S ...] [--nodes N ...] [--fill F ...]
+    python -m bench.scheduler [pure|path|memory|gang] [--scenario S ...] [--nodes N ...] [--fill F ...]
 
     pure     the scheduling cycle alone, in this process
     path     server, scheduler and load as processes, over HTTPS: from creating a pod to its binding; then the
@@ -8,6 +8,7 @@
              on kube-apiserver, etcd and kube-controller-manager of KUBEBUILDER_ASSETS, with kube-scheduler in
              the same run. `--fill churn`: at 90 %, every pod created takes the place of one that is deleted
     memory   5,000 nodes, 40,000 devices, 50,000 pods in one snapshot
+    gang     attempts of pod groups, and the longest turn in which the event loop waits for one
 
 Without a part: all of them in a short form.
 """
@@ -17,11 +18,11 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
-from bench.scheduler import memory, path, pure
+from bench.scheduler import gang, memory, path, pure
 from bench.scheduler.processes import SERVERS, find_assets
 from bench.scheduler.workloads import SCENARIOS
 
-PARTS = ("pure", "path", "memory")
+PARTS = ("pure", "path", "memory", "gang")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -75,3 +76,5 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if options.part in (None, "memory"):
         nodes = (options.nodes or [500 if short else 5000])[0]
         memory.report(nodes, options.devices, options.pods or nodes * 10, 500 if short else 5000, print)
+    if options.part in (None, "gang"):
+        gang.report(options.nodes or ([100] if short else [100, 500, 2000]), print)

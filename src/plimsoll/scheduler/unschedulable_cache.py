@@ -104,8 +104,8 @@ def _key(pod_info: PodInfo, snapshot: Snapshot) -> bytes:
     return signature + repr(selector.requirements).encode()
 
 
-def pod_signature(pod_info: PodInfo) -> bytes:
-    """Return a key that is equal for pods that scheduling treats alike."""
-    pod = pod_info.pod
+def pod_signature(pod_info: PodInfo, pod: Pod | None = None) -> bytes:
+    """Return a key that is equal for pods that scheduling treats alike; `pod` replaces that of `pod_info`."""
+    pod = pod_info.pod if pod is None else pod
     own = (pod.metadata.namespace, pod.metadata.labels, pod.spec, pod_info.resource_signature)
     return encode((*own, pod.status.nominated_node_name, pod_info.profile.filter_key))

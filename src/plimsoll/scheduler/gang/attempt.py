@@ -1,8 +1,8 @@
 """Placements of single members on the state that the members before them left.
 
 `GroupAttempt` assumes placements in the snapshot and takes them back in reverse order; when it is closed, the
-snapshot has none of them. A claim that an earlier member of the same attempt allocates is allocated for the
-later ones.
+snapshot has none of them. If an attempt takes several turns of the scheduling loop, the snapshot may change
+in between. A claim that an earlier member of the same attempt allocates is allocated for the later ones.
 """
 
 from __future__ import annotations
@@ -49,6 +49,7 @@ class GroupAttempt:
 
     def __enter__(self) -> GroupAttempt:
         self._start_row = self.snapshot.next_start_row
+        self._revision = self.snapshot.revision
         return self
 
     def __exit__(
@@ -68,6 +69,21 @@ class GroupAttempt:
     def placements(self) -> Sequence[Placement]:
         """Placements in the order in which they were assumed."""
         return tuple(self._placed.values())
+
+    def is_unchanged(self) -> bool:
+        """Return whether no object of the cluster has changed since the attempt began."""
+        return self.snapshot.revision == self._revision
+
+    def is_intact(self) -> bool:
+        """Return whether placements and rows that members may use are still those of the attempt."""
+        if self.is_unchanged():
+            return True
+        snapshot = self.snapshot
+        self._revision = snapshot.revision
+        return (self._allowed is None or len(self._allowed) == snapshot.size) and all(
+            snapshot.row_of(each.node) == each.row and snapshot.assumed.get(key) is each
+            for key, each in self._placed.items()
+        )
 
     def assume(self, placement: Placement) -> None:
         self._placed[placement.pod_info.key] = placement

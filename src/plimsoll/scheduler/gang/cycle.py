@@ -18,9 +18,9 @@ it is the first by name (test_a_group_stays_in_one_domain).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeGuard
+from typing import TypeGuard, TypeVar
 
 import numpy as np
 
@@ -38,6 +38,10 @@ from plimsoll.scheduler.result import FitError, Placement
 from plimsoll.scheduler.snapshot.group_members import GroupMembers
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
 
+T = TypeVar("T")
+#: How often an attempt starts again because the cluster changed.
+RESTARTS = 3
+
 
 @dataclass(frozen=True, slots=True)
 class GroupResult:
@@ -51,7 +55,7 @@ class GroupResult:
     failures: Mapping[str, FitError | NodeReason] = field(default_factory=dict)
     reason: NodeReason | None = None  #: about the group itself, if no node was considered
     searched: int = 0  #: steps of the search
-    gave_up: bool = False  #: whether the search ended at its limit
+    gave_up: bool = False  #: whether the search ended early: at its limit, or because the cluster changed
 
     @property
     def is_scheduled(self) -> bool:
@@ -75,9 +79,61 @@ def schedule_group(
     steps: int = STEPS,
 ) -> GroupResult:
     """Place the members of a group; `members` are in scheduling order, the snapshot has none of them."""
-    key = group.metadata.key
-    scheduled = snapshot.index(GroupMembers).of(key)
-    needed = max(0, min_count(group, snapshot.gates) - len(scheduled))
+    return finish(group_turns(group, members, snapshot, profile_of, new_id, nominations, steps=steps))
+
+
+def finish(turns: Generator[None, bool | None, T]) -> T:
+    """Take all turns of an attempt; return its result."""
+    while True:
+        try:
+            next(turns)
+        except StopIteration as end:
+            return end.value  # type: ignore[no-any-return]
+
+
+def group_turns(
+    group: PodGroup,
+    members: Sequence[Pod],
+    snapshot: Snapshot,
+    profile_of: ProfileOf,
+    new_id: NewId,
+    nominations: NominationCheck | None = None,
+    *,
+    steps: int = STEPS,
+) -> Generator[None, bool | None, GroupResult]:
+    """Place the members of a group as `schedule_group` does, in turns.
+
+    Between two turns the snapshot has some members assumed, and may change. If that affects the members
+    placed so far, the attempt starts again, a limited number of times. The caller may send True, to end the
+    search for other placements.
+    """
+    for _ in range(RESTARTS + 1):
+        result = yield from _attempt_turns(
+            group, members, snapshot, profile_of, new_id, nominations, steps=steps
+        )
+        if result is not None:
+            return result
+    return GroupResult(len(members), _needed(group, snapshot), gave_up=True)
+
+
+def _needed(group: PodGroup, snapshot: Snapshot) -> int:
+    """Return how many members must be placed at once, in addition to those that are scheduled."""
+    scheduled = snapshot.index(GroupMembers).of(group.metadata.key)
+    return max(0, min_count(group, snapshot.gates) - len(scheduled))
+
+
+def _attempt_turns(
+    group: PodGroup,
+    members: Sequence[Pod],
+    snapshot: Snapshot,
+    profile_of: ProfileOf,
+    new_id: NewId,
+    nominations: NominationCheck | None,
+    *,
+    steps: int,
+) -> Generator[None, bool | None, GroupResult | None]:
+    """Attempt to place the members; return None if the cluster changed so that it is to be repeated."""
+    needed = _needed(group, snapshot)
     base = GroupResult(len(members), needed)
     names = {pod.spec.scheduler_name: pod for pod in members}
     if len(names) > 1:
@@ -89,16 +145,24 @@ def schedule_group(
     best: GroupResult | None = None
     for allowed in domains:
         with GroupAttempt(snapshot, profile_of, new_id, nominations, allowed) as attempt:
-            result = _place_members(attempt, members, needed, steps)
+            result = yield from _place_members(attempt, members, needed, steps)
+        if result is None:
+            return None
+        steps = max(0, steps - result.searched)  # for all domains together
         if best is None or len(result.placements) > len(best.placements):
             best = result
     assert best is not None, "there is at least one domain"
-    return best
+    is_there = all(snapshot.row_of(each.node) == each.row for each in best.placements)
+    return best if is_there else None
 
 
-def _place_members(attempt: GroupAttempt, members: Sequence[Pod], needed: int, steps: int) -> GroupResult:
-    """Place the members within one domain: one after the other, then by search."""
-    failures = _place_in_order(attempt, members)
+def _place_members(
+    attempt: GroupAttempt, members: Sequence[Pod], needed: int, steps: int
+) -> Generator[None, bool | None, GroupResult | None]:
+    """Place the members within one domain: one after the other, then by search; None if it changed."""
+    failures = yield from _place_in_order(attempt, members)
+    if failures is None:
+        return None
     placements = attempt.placements
     if len(placements) >= needed or not _may_search(failures.values()):
         return GroupResult(len(members), needed, tuple(placements), failures)
@@ -106,18 +170,23 @@ def _place_members(attempt: GroupAttempt, members: Sequence[Pod], needed: int, s
         attempt.undo()
     candidates = [pod for pod in members if not _is_error(failures.get(pod_key(pod)))]
     search = GroupSearch(attempt, candidates, needed, steps)
-    if not search.run():
+    found = yield from search.turns()
+    if not found:
         gave_up = search.is_exhausted
         return GroupResult(
             len(members), needed, tuple(placements), failures, searched=search.steps, gave_up=gave_up
         )
     placed = {placement.pod_info.key for placement in attempt.placements}
-    failures = _place_in_order(attempt, [pod for pod in members if pod_key(pod) not in placed])
+    failures = yield from _place_in_order(attempt, [pod for pod in members if pod_key(pod) not in placed])
+    if failures is None:
+        return None
     return GroupResult(len(members), needed, tuple(attempt.placements), failures, searched=search.steps)
 
 
-def _place_in_order(attempt: GroupAttempt, members: Iterable[Pod]) -> dict[str, FitError | NodeReason]:
-    """Place members one after the other; return why the others do not fit."""
+def _place_in_order(
+    attempt: GroupAttempt, members: Iterable[Pod]
+) -> Generator[None, bool | None, dict[str, FitError | NodeReason] | None]:
+    """Place members one after the other; return why the others do not fit, or None if placements are void."""
     failures: dict[str, FitError | NodeReason] = {}
     for pod in members:
         outcome = attempt.schedule(pod)
@@ -125,6 +194,9 @@ def _place_in_order(attempt: GroupAttempt, members: Iterable[Pod]) -> dict[str, 
             attempt.assume(outcome)
         else:
             failures[pod_key(pod)] = outcome
+        yield
+        if not attempt.is_intact():
+            return None
     return failures
 
 

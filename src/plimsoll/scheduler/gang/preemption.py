@@ -5,8 +5,9 @@ of them as possible are restored, those that would violate a disruption budget f
 Pods of a group with `disruptionMode: PodGroup` are removed and restored together. Several victims are
 restored at once where that is enough, which gives the same result with fewer attempts.
 
-The number of attempts is limited, so that the scheduler is not blocked. At the limit, victims on nodes that
-the group does not need are restored without trying them one by one.
+The number of attempts is limited, and they are made in turns, so that the scheduler is not blocked. At the
+limit, the victims on nodes that the group does not need are restored together, then one of every other node
+at a time.
 
 DIFF: with WorkloadAwarePreemption disabled, kube-scheduler preempts for each pod of a group on its own; here
 it is for the group as well, and only its priority and the disruption modes are ignored
@@ -15,15 +16,16 @@ it is for the group as well, and only its priority and the disruption modes are 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from plimsoll.api.core import Pod
 from plimsoll.api.policy import PodDisruptionBudget
 from plimsoll.api.scheduling import PodGroup
 from plimsoll.ledger.node_ledger import pod_key
-from plimsoll.scheduler.gang.cycle import GroupResult
-from plimsoll.scheduler.gang.search import STEPS
+from plimsoll.scheduler.gang.cycle import GroupResult, finish
 from plimsoll.scheduler.preemption.budgets import DisruptionBudgets
 from plimsoll.scheduler.preemption.plan import NEVER
 from plimsoll.scheduler.preemption.result import Preemption, PreemptionMessage
@@ -40,6 +42,10 @@ Schedule = Callable[[int], GroupResult]
 #: Attempts to schedule the group while victims are restored, and the steps of each search.
 ATTEMPTS = 32
 ATTEMPT_STEPS = 100
+#: Members that are scheduled in one turn, in all of its attempts.
+TURN_MEMBERS = 64
+#: At the limit: victims of a node that are tried, each together with one of every other node.
+LAYERS = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +70,22 @@ def plan_group_preemption(
 
     The snapshot is changed temporarily and restored.
     """
+    return finish(preemption_turns(group, members, snapshot, schedule, budgets, attempts=attempts))
+
+
+def preemption_turns(
+    group: PodGroup,
+    members: Sequence[Pod],
+    snapshot: Snapshot,
+    schedule: Schedule,
+    budgets: Iterable[PodDisruptionBudget] = (),
+    *,
+    attempts: int = ATTEMPTS,
+) -> Generator[None, bool | None, GroupPreemption | str]:
+    """Plan as `plan_group_preemption` does, in turns; the snapshot is as it was between two of them.
+
+    If the cluster changes in between, the victims found so far are used, if they still suffice.
+    """
     if any(pod.spec.preemption_policy == NEVER for pod in members):
         return PreemptionMessage.POLICY_NEVER.value
     constraints = group.spec.scheduling_constraints
@@ -76,37 +98,51 @@ def plan_group_preemption(
     victims = _lower_units(group_priority(group, members, snapshot), snapshot)
     if not victims:
         return NO_VICTIMS
-    with ClusterSimulation(snapshot) as simulation:
-        for victim in victims:
-            simulation.remove(victim.pods)
-        result = schedule(STEPS)
-        if not result.is_scheduled:
+    ordered, _ = order_by_budget(victims, DisruptionBudgets(budgets))
+    selection = _VictimSelection(snapshot, schedule, ordered, attempts)
+    revision, per_turn = snapshot.revision, max(1, TURN_MEMBERS // len(members))
+    with selection.simulate():
+        if not selection.try_schedule(ATTEMPT_STEPS):
             return PreemptionMessage.NOT_HELPFUL.value
-        selection = _VictimSelection(simulation, schedule, result, attempts)
-        selection.restore(order_by_budget(victims, DisruptionBudgets(budgets))[0])
-        selection.restore_elsewhere()
-        chosen = sorted(selection.victims, key=lambda victim: victim.rank)
-        pods = tuple(pod for victim in chosen for _, pod in victim.pods)
-        by_row: dict[int, list[Pod]] = {}
-        for victim in chosen:
-            for row, pod in victim.pods:
-                by_row.setdefault(row, []).append(pod)
-        preemptors = {each.row: each.pod_info.stored for each in selection.result.placements}
-        nodes = tuple(
-            Preemption(
-                snapshot.node(row).metadata.name,
-                row,
-                tuple(each),
-                0,
-                preemptors.get(row, members[0]),
-                groups=tuple(
-                    victim.group for victim in chosen if victim.group is not None and victim.pods[0][0] == row
-                ),
-                group=group,
-            )
-            for row, each in sorted(by_row.items())
+        is_done = selection.restore(per_turn - 1)
+    while not is_done:
+        yield
+        if snapshot.revision != revision:
+            break
+        with selection.simulate():
+            is_done = selection.restore(per_turn)
+    if snapshot.revision != revision:
+        selection.forget_gone()
+        with selection.simulate():
+            if not selection.try_schedule(ATTEMPT_STEPS):
+                return PreemptionMessage.NOT_HELPFUL.value
+    return _plan(group, members, snapshot, selection)
+
+
+def _plan(
+    group: PodGroup, members: Sequence[Pod], snapshot: Snapshot, selection: _VictimSelection
+) -> GroupPreemption:
+    chosen = sorted(selection.removed, key=lambda victim: victim.rank)
+    by_row: dict[int, list[Pod]] = {}
+    for victim in chosen:
+        for row, pod in victim.pods:
+            by_row.setdefault(row, []).append(pod)
+    preemptors = {each.row: each.pod_info.stored for each in selection.result.placements}
+    nodes = tuple(
+        Preemption(
+            snapshot.node(row).metadata.name,
+            row,
+            tuple(each),
+            0,
+            preemptors.get(row, members[0]),
+            groups=tuple(
+                victim.group for victim in chosen if victim.group is not None and victim.pods[0][0] == row
+            ),
+            group=group,
         )
-        return GroupPreemption(selection.result, pods, nodes)
+        for row, each in sorted(by_row.items())
+    )
+    return GroupPreemption(selection.result, tuple(pod for each in chosen for _, pod in each.pods), nodes)
 
 
 def group_priority(group: PodGroup, members: Sequence[Pod], snapshot: Snapshot) -> int:
@@ -127,50 +163,90 @@ def _lower_units(priority: int, snapshot: Snapshot) -> list[VictimUnit]:
 
 
 class _VictimSelection:
-    """Victims that cannot be restored, and the last placement of the group."""
+    """Victims that are not restored yet or cannot be, and the last placement of the group."""
 
     def __init__(
-        self, simulation: ClusterSimulation, schedule: Schedule, result: GroupResult, attempts: int
+        self, snapshot: Snapshot, schedule: Schedule, victims: Sequence[VictimUnit], attempts: int
     ) -> None:
-        self._simulation = simulation
+        """Create a selection; `victims` are in the order in which they are to be restored."""
+        self._snapshot = snapshot
         self._schedule = schedule
         self._attempts = attempts
-        self._untried: list[VictimUnit] = []
-        self.result = result
-        self.victims: list[VictimUnit] = []
+        self._simulation: ClusterSimulation | None = None
+        #: Victims to restore, those to be tried next last; each list is tried together, then in halves.
+        self._untried: list[Sequence[VictimUnit]] = [victims]
+        self._is_arranged = False
+        self.removed = list(victims)
+        self.result = GroupResult(0, 0)
 
-    def restore(self, victims: Sequence[VictimUnit]) -> None:
-        """Restore victims together, or half of them and then the other half."""
-        if not victims:
-            return
-        if not self._attempts:
-            self._untried += victims
-        elif self._fits_with(victims):
-            return
-        elif len(victims) == 1:
-            self.victims += victims
-        else:
-            middle = len(victims) // 2
-            self.restore(victims[:middle])
-            self.restore(victims[middle:])
+    @contextmanager
+    def simulate(self) -> Iterator[None]:
+        """Remove the victims that are not restored, for the duration of a `with` block."""
+        with ClusterSimulation(self._snapshot) as simulation:
+            simulation.remove(pod for victim in self.removed for pod in victim.pods)
+            self._simulation = simulation
+            yield
+        self._simulation = None
 
-    def restore_elsewhere(self) -> None:
-        """Restore the victims that were not tried and are on nodes that the group does not use."""
+    def try_schedule(self, steps: int) -> bool:
+        """Schedule the group without the victims."""
+        result = self._schedule(steps)
+        if result.is_scheduled:
+            self.result = result
+        return result.is_scheduled
+
+    def restore(self, attempts: int) -> bool:
+        """Restore victims in so many attempts; return whether nothing is left to try."""
+        for _ in range(attempts):
+            if not self._attempts and not self._is_arranged:
+                self._arrange_by_node()
+            if not self._untried:
+                break
+            victims = self._untried.pop()
+            self._attempts = max(0, self._attempts - 1)
+            if not self._fits_with(victims) and len(victims) > 1 and not self._is_arranged:
+                middle = len(victims) // 2
+                self._untried += [victims[middle:], victims[:middle]]
+        return not self._untried
+
+    def _arrange_by_node(self) -> None:
+        """Arrange the victims that are left: those on unused nodes, then one of each used node, and so on."""
         used = {placement.row for placement in self.result.placements}
-        elsewhere = [each for each in self._untried if not any(row in used for row, _ in each.pods)]
-        if not elsewhere or not self._fits_with(elsewhere):
-            elsewhere = []
-        self.victims += [each for each in self._untried if each not in elsewhere]
+        elsewhere: list[VictimUnit] = []
+        layers: list[list[VictimUnit]] = [[] for _ in range(LAYERS)]
+        depths: Counter[int] = Counter()
+        for victim in (victim for each in reversed(self._untried) for victim in each):
+            rows = {row for row, _ in victim.pods} & used
+            depth = max((depths[row] for row in rows), default=0)
+            depths.update(rows)
+            if not rows:
+                elsewhere.append(victim)
+            elif depth < LAYERS:
+                layers[depth].append(victim)
+        self._untried = [each for each in (*reversed(layers), elsewhere) if each]
+        self._is_arranged = True
+
+    def forget_gone(self) -> None:
+        """Drop the victims that no longer are where they were."""
+        find = self._snapshot.find_pod
+
+        def is_there(victim: VictimUnit) -> bool:
+            return all(
+                (found := find(pod_key(pod))) is not None and found[0] == row for row, pod in victim.pods
+            )
+
+        self.removed = [victim for victim in self.removed if is_there(victim)]
+        self._untried = [[victim for victim in each if is_there(victim)] for each in self._untried]
 
     def _fits_with(self, victims: Sequence[VictimUnit]) -> bool:
         """Restore victims if the group fits nevertheless."""
-        self._attempts = max(0, self._attempts - 1)
-        for victim in victims:
-            self._simulation.restore(victim.pods)
-        result = self._schedule(ATTEMPT_STEPS)
-        if result.is_scheduled:
-            self.result = result
+        simulation = self._simulation
+        assert simulation is not None, "only in a simulation"
+        pods = [pod for victim in victims for pod in victim.pods]
+        simulation.restore(pods)
+        if self.try_schedule(ATTEMPT_STEPS):
+            restored = {id(victim) for victim in victims}
+            self.removed = [each for each in self.removed if id(each) not in restored]
             return True
-        for victim in victims:
-            self._simulation.remove(victim.pods)
+        simulation.remove(pods)
         return False

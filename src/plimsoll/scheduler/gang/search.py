@@ -10,19 +10,24 @@ that suit the fewest members, then the fullest, come first.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
+from msgspec.structs import replace
 
 from plimsoll.api.core import Pod
 from plimsoll.ledger.columns import Mask
 from plimsoll.scheduler.gang.attempt import GroupAttempt
 from plimsoll.scheduler.pod_claims import uses_devices
-from plimsoll.scheduler.reasons import NodeReason
+from plimsoll.scheduler.pod_info import PodInfo
 from plimsoll.scheduler.result import Placement
 from plimsoll.scheduler.unschedulable_cache import pod_signature
 
+#: Placements of a state, sorted: class, row and devices of each member.
+_State: TypeAlias = "tuple[tuple[int, int, tuple[str, ...]], ...]"
 #: Steps (nodes tried for a member) of one search.
 STEPS = 1000
 
@@ -47,43 +52,77 @@ class GroupSearch:
         self._needed = needed
         self._limit = limit
         self._members = tuple(members)
-        self._failed: set[tuple[tuple[int, int, tuple[str, ...]], ...]] = set()
+        self._failed: set[_State] = set()
         self._classes: list[_MemberClass] = []
         self._merges_nodes = not any(map(_depends_on_choice, self._members))
         self.steps = 0
-        self.most = 0  #: largest number of members placed at once
+        self.is_exhausted = False  #: whether the search ended early, so that nothing is known
 
-    @property
-    def is_exhausted(self) -> bool:
-        """True if the limit ended the search: nothing is known."""
-        return self.steps >= self._limit
+    def turns(self) -> Generator[None, bool | None, bool]:
+        """Search, in turns; if a placement is found, it stays assumed in the attempt.
 
-    def run(self) -> bool:
-        """Search; if a placement is found, it stays assumed in the attempt."""
-        self._classes = self._classify()
+        The caller sends True to end the search. It also ends if the cluster changes between two turns: what
+        it knows about nodes no longer holds.
+        """
+        self._classes = yield from self._classify()
         possible = sum(len(each.pods) for each in self._classes)
-        return possible >= self._needed and self._place([0] * len(self._classes), ())
+        if possible < self._needed or (self._merges_nodes and len(self._classes) == 1):
+            return False  # members that are alike fit in any order, or not at all
+        used = [0] * len(self._classes)
+        state: _State = ()
+        stack = [(state, -1, self._choices(used))]
+        while stack:
+            state, number, choices = stack[-1]
+            choice = next(choices, None)
+            if choice is None:
+                self._failed.add(state)
+                stack.pop()
+                if stack:
+                    used[number] -= 1
+                    self._attempt.undo()
+                continue
+            self.steps += 1
+            if self.steps > self._limit:
+                self.is_exhausted = True
+                return False
+            number, placement = choice
+            more = tuple(sorted((*state, (number, placement.row, _devices(placement)))))
+            if more not in self._failed:
+                self._attempt.assume(placement)
+                used[number] += 1
+                if len(more) >= self._needed:
+                    return True
+                stack.append((more, number, self._choices(used)))
+            ends = yield
+            if ends or not self._attempt.is_unchanged():
+                self.is_exhausted = True
+                return False
+        return False
 
-    def _classify(self) -> list[_MemberClass]:
+    def _classify(self) -> Generator[None, bool | None, list[_MemberClass]]:
         """Group the members that fit somewhere by signature, those with the fewest nodes first."""
         found: dict[bytes, _MemberClass] = {}
-        for pod in self._members:
-            pod_info = self._attempt.read(pod)
-            if isinstance(pod_info, NodeReason):
-                continue
-            signature = pod_signature(pod_info)
+        readable = [each for pod in self._members if isinstance(each := self._attempt.read(pod), PodInfo)]
+        users = Counter(claim.metadata.uid for each in readable for claim in each.claims)
+        for pod_info in readable:
+            self._merges_nodes = self._merges_nodes and not pod_info.claims
+            signature = _signature(pod_info, users)
             if signature in found:
-                found[signature].pods.append(pod)
+                found[signature].pods.append(pod_info.stored)
                 continue
-            feasible = self._feasible(pod)
+            feasible = self._feasible(pod_info.stored)
             if feasible is not None:
-                found[signature] = _MemberClass([pod], feasible, [])
-        classes = sorted(found.values(), key=lambda each: int(np.count_nonzero(each.feasible)))
+                found[signature] = _MemberClass([pod_info.stored], feasible, [])
+            if (yield) or not self._attempt.is_unchanged():
+                self.is_exhausted = True
+                return []
+        classes = sorted(found.values(), key=lambda one: int(np.count_nonzero(one.feasible)))
         if classes:
-            suits = np.sum([each.feasible for each in classes], axis=0)
-            for each in classes:
-                rows = np.flatnonzero(each.feasible).tolist()
-                each.rows = sorted(rows, key=lambda row: (int(suits[row]), self._free_share(row), row))
+            suits = np.sum([one.feasible for one in classes], axis=0)
+            rows = np.flatnonzero(suits).tolist()
+            order = {row: (int(suits[row]), self._free_share(row), row) for row in rows}
+            for one in classes:
+                one.rows = sorted(np.flatnonzero(one.feasible).tolist(), key=order.__getitem__)
         return classes
 
     def _feasible(self, pod: Pod) -> Mask | None:
@@ -103,43 +142,16 @@ class GroupSearch:
             if (amount := ledger.allocatable.get(name, 0))
         )
 
-    def _place(self, used: list[int], state: tuple[tuple[int, int, tuple[str, ...]], ...]) -> bool:
-        """Place further members; `used` counts those of each class, `state` describes their placements."""
-        self.most = max(self.most, len(state))
-        if len(state) >= self._needed:
-            return True
-        if state in self._failed:
-            return False
-        left = sum(len(each.pods) for each in self._classes) - len(state)
-        if len(state) + left < self._needed:
-            return False
+    def _choices(self, used: Sequence[int]) -> Iterator[tuple[int, Placement]]:
+        """Yield the placements of the next member of each class; `used` counts those that are placed."""
         for number, each in enumerate(self._classes):
-            if used[number] < len(each.pods) and self._try(number, used, state):
-                return True
-            if self.is_exhausted:
-                return False
-        self._failed.add(state)
-        return False
-
-    def _try(self, number: int, used: list[int], state: tuple[tuple[int, int, tuple[str, ...]], ...]) -> bool:
-        """Place one member of a class on each node in turn, then the rest."""
-        each = self._classes[number]
-        result = self._attempt.filter(each.pods[used[number]])
-        if result is None:
-            return False
-        rows = self._distinct(each.rows, result.feasible) if self._merges_nodes else each.rows
-        for placement in self._attempt.placements_in(result, rows):
-            self.steps += 1
-            if self.is_exhausted:
-                return False
-            self._attempt.assume(placement)
-            used[number] += 1
-            more = tuple(sorted((*state, (number, placement.row, _devices(placement)))))
-            if self._place(used, more):
-                return True
-            used[number] -= 1
-            self._attempt.undo()
-        return False
+            if used[number] == len(each.pods):
+                continue
+            result = self._attempt.filter(each.pods[used[number]])
+            if result is not None:
+                rows = self._distinct(each.rows, result.feasible) if self._merges_nodes else each.rows
+                for placement in self._attempt.placements_in(result, rows):
+                    yield number, placement
 
     def _distinct(self, rows: Sequence[int], feasible: Mask) -> list[int]:
         """Return the feasible rows without those that equal an earlier one."""
@@ -151,6 +163,15 @@ class GroupSearch:
                 free = frozenset(snapshot.ledger(row).headroom().items())
                 first.setdefault((suits, free), row)
         return list(first.values())
+
+
+def _signature(pod_info: PodInfo, users: Mapping[str, int]) -> bytes:
+    """Return a key of members that are interchangeable; the names of claims of their own do not matter."""
+    if any(users[claim.metadata.uid] > 1 for claim in pod_info.claims):
+        return pod_signature(pod_info)
+    pod = pod_info.pod
+    unnamed = replace(pod, spec=replace(pod.spec, resource_claims=()))
+    return pod_signature(pod_info, unnamed)
 
 
 def _devices(placement: Placement) -> tuple[str, ...]:

@@ -45,12 +45,14 @@ class ClusterSimulation:
             self._snapshot.generations.bump(None)
 
     def remove(self, pods: Iterable[tuple[int, Pod]]) -> None:
-        for row, pod in pods:
-            self.node(row).remove_pods([pod])
+        for row, own in _by_row(pods).items():
+            self.node(row).remove_pods(own)
+        if self._invalidates:
+            self._snapshot.generations.bump(None)  # what did not fit may fit now
 
     def restore(self, pods: Iterable[tuple[int, Pod]]) -> None:
-        for row, pod in pods:
-            self.node(row).restore_pods([pod])
+        for row, own in _by_row(pods).items():
+            self.node(row).restore_pods(own)
 
     def node(self, row: int) -> NodeSimulation:
         """Return the simulation of a node."""
@@ -62,3 +64,10 @@ class ClusterSimulation:
             self._nodes[row] = node
             self._stack.enter_context(node)
         return node
+
+
+def _by_row(pods: Iterable[tuple[int, Pod]]) -> dict[int, list[Pod]]:
+    found: dict[int, list[Pod]] = {}
+    for row, pod in pods:
+        found.setdefault(row, []).append(pod)
+    return found

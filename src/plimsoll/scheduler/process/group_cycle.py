@@ -3,14 +3,17 @@
 When one pod of a group is popped, the others that can be attempted are taken along. Either enough of them are
 assumed at once and bound under one permit, or none is: then preemption is tried for the group, and every
 member waits for an event. An error affects only the group.
+
+An attempt may take several turns of the event loop, so that a large gang, a search or a preemption does not
+delay watches, leases and bindings.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypeAlias, TypeVar
 
 from plimsoll.api.core import Pod
 from plimsoll.api.policy import PodDisruptionBudget
@@ -30,14 +33,13 @@ from plimsoll.scheduler.gang.conditions import (
     GroupCondition,
     is_disruption_target,
 )
-from plimsoll.scheduler.gang.cycle import GroupResult, schedule_group
+from plimsoll.scheduler.gang.cycle import GroupResult, group_turns, schedule_group
 from plimsoll.scheduler.gang.members import GangMessage, hold_reason
 from plimsoll.scheduler.gang.preemption import (
     PREEMPTION_DISABLED,
     GroupPreemption,
-    plan_group_preemption,
+    preemption_turns,
 )
-from plimsoll.scheduler.gang.search import STEPS
 from plimsoll.scheduler.preemption.plan import DISRUPTION_TARGET
 from plimsoll.scheduler.process import metrics
 from plimsoll.scheduler.process.context import SchedulerContext, new_id
@@ -49,6 +51,13 @@ from plimsoll.scheduler.result import FitError, Placement
 from plimsoll.scheduler.snapshot.group_members import GroupKey
 
 LOG = logging.getLogger("plimsoll.scheduler")
+
+T = TypeVar("T")
+#: Work that is done in turns of the event loop; True is sent to it to end a search.
+Turns: TypeAlias = Generator[None, bool | None, T]
+#: Time slice of an attempt before the event loop continues, and time after which a search ends (seconds).
+TURN_SECONDS = 0.05
+SEARCH_SECONDS = 0.5
 
 
 class _Bind(Protocol):
@@ -82,6 +91,8 @@ class GroupCycle:
         self._failure_handler = failure_handler
         self._actions = actions
         self._clock = clock
+        self._turns: Turns[None] | None = None
+        self._ends_at = 0.0
 
     def schedule(self, key: GroupKey, attempt: QueuedPodInfo, started: float) -> None:
         """Attempt the group of a pod that was popped from the queue."""
@@ -93,8 +104,37 @@ class GroupCycle:
             self._actions.hold(attempt, reason)
             return
         attempts = self._take_members(key, attempt)
+        self._turns = self._attempt(group, attempts, started)
+        self._ends_at = started + SEARCH_SECONDS
+        next(self._turns)
+        self.resume()
+
+    @property
+    def is_busy(self) -> bool:
+        """True if an attempt is to be resumed; no other pod is scheduled meanwhile."""
+        return self._turns is not None
+
+    def resume(self) -> None:
+        """Continue the attempt for one time slice of the event loop."""
+        turns, until = self._turns, self._clock() + TURN_SECONDS
         try:
-            self._schedule(group, attempts, started)
+            while turns is not None:
+                turns.send(self._clock() >= self._ends_at)
+                if self._clock() >= until:
+                    return
+        except StopIteration:
+            self._turns = None
+
+    def close(self) -> None:
+        """Give up an attempt that is not finished, and forget what it assumed."""
+        if self._turns is not None:
+            self._turns.close()
+            self._turns = None
+
+    def _attempt(self, group: PodGroup, attempts: list[QueuedPodInfo], started: float) -> Turns[None]:
+        yield
+        try:
+            yield from self._schedule(group, attempts, started)
         except Exception as error:  # one group must not stop all others
             LOG.exception("scheduling pod group %s failed", group.metadata.full_name)
             message = f"{type(error).__name__}: {error}"
@@ -115,9 +155,12 @@ class GroupCycle:
         """Return whether a member left the attempt: it is being bound, or was queued again."""
         return self._actions.is_binding(attempt.key) or not self._context.queue.is_in_flight(attempt.key)
 
-    def _schedule(self, group: PodGroup, attempts: list[QueuedPodInfo], started: float) -> None:
+    def _schedule(self, group: PodGroup, attempts: list[QueuedPodInfo], started: float) -> Turns[None]:
         context = self._context
-        result = self._place(group, [each.pod for each in attempts])
+        members = [each.pod for each in attempts]
+        result = yield from group_turns(
+            group, members, context.snapshot, context.profile, new_id, context.nominations
+        )
         context.metrics.decided(self._clock() - started)
         context.metrics.group_algorithm.at().observe(self._clock() - started)
         if result.reason is not None and result.reason.message is GangMessage.SCHEDULER_NAMES:
@@ -133,9 +176,9 @@ class GroupCycle:
             }
             self._fail(group, attempts, started, message, own)
         else:
-            self._refuse(group, attempts, result, started)
+            yield from self._refuse(group, attempts, result, started)
 
-    def _place(self, group: PodGroup, members: list[Pod], steps: int = STEPS) -> GroupResult:
+    def _place(self, group: PodGroup, members: list[Pod], steps: int) -> GroupResult:
         context = self._context
         return schedule_group(
             group, members, context.snapshot, context.profile, new_id, context.nominations, steps=steps
@@ -171,9 +214,9 @@ class GroupCycle:
 
     def _refuse(
         self, group: PodGroup, attempts: list[QueuedPodInfo], result: GroupResult, started: float
-    ) -> None:
+    ) -> Turns[None]:
         """Queue all members again, after trying preemption for the group."""
-        plan = self._preempt(group, attempts, result)
+        plan = yield from self._preempt(group, attempts, result)
         nodes: dict[str, str] = {}
         if isinstance(plan, GroupPreemption):
             message = WAITING_FOR_PREEMPTION
@@ -209,7 +252,7 @@ class GroupCycle:
 
     def _preempt(
         self, group: PodGroup, attempts: list[QueuedPodInfo], result: GroupResult
-    ) -> GroupPreemption | str:
+    ) -> Turns[GroupPreemption | str]:
         """Plan a preemption for the group; return why there is none."""
         context = self._context
         members = [each.pod for each in attempts]
@@ -220,12 +263,14 @@ class GroupCycle:
         if any(self._is_terminating(each.key) for each in attempts):
             return "not eligible due to a terminating pod on the nominated node."
         context.metrics.preemptions.add()
-        return plan_group_preemption(
-            group,
-            members,
-            context.snapshot,
-            lambda steps: self._place(group, members, steps),
-            context.snapshot.all(PodDisruptionBudget),
+        return (
+            yield from preemption_turns(
+                group,
+                members,
+                context.snapshot,
+                lambda steps: self._place(group, members, steps),
+                context.snapshot.all(PodDisruptionBudget),
+            )
         )
 
     def _is_terminating(self, key: str) -> bool:

@@ -110,8 +110,10 @@ class SchedulingLoop:
                 else:
                     self._context.gc_control.on_idle()
                     await self._context.wait_for_work(takes_pods=not self._binder.is_full)
+            self._groups.close()
             self.cancelled += await self._binder.drain(timeout)
         finally:
+            self._groups.close()
             self.cancelled += await self._binder.drain(0)
             if self.cancelled:
                 LOG.warning("%d bindings cancelled; the next leader resumes them", self.cancelled)
@@ -124,6 +126,9 @@ class SchedulingLoop:
         queue, now = self._context.queue, self._context.now
         until, worked = self._clock() + self._batch_seconds, False
         while not self._binder.is_full and self._clock() < until and self._may_decide():
+            if self._groups.is_busy:
+                self._groups.resume()
+                return True
             attempt = queue.pop(now())
             if attempt is None:
                 break

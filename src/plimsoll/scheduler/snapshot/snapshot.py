@@ -20,6 +20,7 @@ from plimsoll.api.core import Node, Pod
 from plimsoll.api.gates import Gates
 from plimsoll.api.pod_claims import uses_claims
 from plimsoll.api.resource import AllocationResult, DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
+from plimsoll.api.scheduling import PodGroup
 from plimsoll.api.workloads import SELECTING_KINDS
 from plimsoll.ledger.claims import ChargeContext, ChargedClaim, read_charged_claims
 from plimsoll.ledger.columns import Mask, NodeColumns
@@ -81,6 +82,8 @@ class Snapshot:
         #: except those in `unschedulable_cache.UNCOUNTED_EVENTS`.
         self.generations = Generations(self.size)
         self._bump = self.generations.bump
+        #: Number of the last change by an object of the API that may affect scheduling.
+        self.revision = 0
         #: Row at which the search for the best node starts, so that equal nodes take turns.
         self.next_start_row = 0
 
@@ -201,6 +204,7 @@ class Snapshot:
 
     def remove(self, old: Any) -> None:
         """Remove an object; unknown objects are ignored."""
+        self.revision += 1
         if isinstance(old, Pod):
             self._remove_pod(pod_key(old))
             self._drop_pod_of_unknown_node(pod_key(old))
@@ -274,6 +278,7 @@ class Snapshot:
             self._add_pod(row, pod)
         self._refresh(row)
         if old is None or scheduling_fields(node) != scheduling_fields(old):
+            self.revision += 1
             self._outdate_charges(row)
             self._bump(row)
 
@@ -317,6 +322,8 @@ class Snapshot:
             return  # not bound: an assumed placement stays
         row = self._rows.get(name)
         known = self._pods.get(key)
+        if known is None or known[0] != row:
+            self.revision += 1
         if known is not None and known[0] != row:
             self._remove_pod(key)
         self._drop_pod_of_unknown_node(key)
@@ -397,6 +404,7 @@ class Snapshot:
                 self._remove_object(old)
                 old = None
         objects[key] = new
+        self.revision += kind is not PodGroup  # its status is written by the scheduler
         if kind is ResourceClaim:
             self._on_devices_released(self._allocations.on_claim(new))
             if old is None or old.status.allocation != new.status.allocation:

@@ -19,6 +19,7 @@ from plimsoll.client.endpoints import (
     RESOURCE_CLAIMS,
 )
 from plimsoll.errors import ApiError
+from plimsoll.scheduler.process import group_cycle
 from plimsoll.scheduler.snapshot.verify import verify
 from tests.manifests import Tree
 from tests.unit.scheduler.process.scheduler_cluster import NS, SchedulerCluster, scheduler_cluster
@@ -79,6 +80,43 @@ def test_a_gang_is_bound_once_it_is_complete() -> None:
         assert f"scheduler_podgroup_schedule_attempts_total{labels} 2.0" in page
         assert f"scheduler_podgroup_scheduling_attempt_duration_seconds_count{labels} 2.0" in page
         assert "scheduler_podgroup_scheduling_algorithm_duration_seconds_count 2.0" in page
+
+    play(scenario)
+
+
+def test_an_attempt_may_take_many_turns_of_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(group_cycle, "TURN_SECONDS", 0.0)
+
+    async def scenario(cluster: SchedulerCluster) -> None:
+        await cluster.node("a", cpu="2")
+        await cluster.node("b", cpu="4")
+        process = await cluster.start()
+        await create_group(cluster, 2)
+        await cluster.pod("p0", cpu="2", **GANG)
+        await cluster.pod("p1", cpu="4", **GANG)
+        await cluster.pod("other", cpu="5")
+        assert [await cluster.bound(f"p{i}") for i in range(2)] == ["a", "b"]
+        assert "Insufficient cpu" in (await cluster.condition_of("other"))["message"]
+        assert verify(process.context.snapshot) == []
+
+    play(scenario)
+
+
+def test_a_scheduler_that_stops_gives_up_an_attempt(monkeypatch: pytest.MonkeyPatch) -> None:
+    def endless(*args: Any, **options: Any) -> Any:
+        while True:
+            yield
+
+    monkeypatch.setattr(group_cycle, "group_turns", endless)
+
+    async def scenario(cluster: SchedulerCluster) -> None:
+        await cluster.node("a")
+        process = await cluster.start()
+        await create_group(cluster, 1)
+        await cluster.pod("p0", **GANG)
+        await until(lambda: process.context.queue.lengths()["active"] == 0)
+        await cluster.stop(process)
+        assert await nodes_of(cluster, "p0") == [""]
 
     play(scenario)
 
