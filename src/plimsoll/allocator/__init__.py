@@ -16,7 +16,13 @@ shareID, distinctAttribute) and docs/spec/allocator.md.
 Imports only `api` and `cel`.
 """
 
-from plimsoll.allocator.allocator import Allocation, AllocationOutcome, SearchAborted, allocate_claims
+from plimsoll.allocator.allocator import (
+    Allocation,
+    AllocationOutcome,
+    SearchAborted,
+    allocate_claims,
+    is_allocation_usable,
+)
 from plimsoll.allocator.devices.inventory import Inventory
 from plimsoll.allocator.devices.preference import Preference
 from plimsoll.allocator.features import Features
@@ -45,4 +51,5 @@ __all__ = [
     "SearchLimits",
     "allocate_claims",
     "explain_lines",
+    "is_allocation_usable",
 ]

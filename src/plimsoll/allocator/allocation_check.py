@@ -12,7 +12,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from plimsoll.allocator.devices.attributes import AttributeTable
+from plimsoll.allocator.devices.attributes import (
+    AttributeSource,
+    AttributeTable,
+    Values,
+    build_tables,
+    read_derived,
+    read_published,
+)
 from plimsoll.allocator.devices.capacity import compute_consumed_amount
 from plimsoll.allocator.devices.node_devices import selector_environment
 from plimsoll.allocator.devices.slices import SliceView
@@ -137,6 +144,7 @@ def find_violations(
     found = [(result, find_device(DeviceId.of(result))) for result in claim.allocation_results]
     published = [(result, device) for result, device in found if device is not None]
     environment = selector_environment(features)
+
     for result, device in published:
         body = bodies.get(result.request)
         if body is None:
@@ -153,9 +161,21 @@ def find_violations(
                     id = DeviceId.of(result)
                     yield SelectorUnmet(result.request, id, class_name, index, expression, unmet)
         if features.consumable_capacity and device.device.allow_multiple_allocations:
-            yield from _check_consumption(result, device.device, body)
+            yield from _check_consumption(result, device.device, body, features.fractional_ranges)
     for index, constraint in enumerate(claim.spec.devices.constraints):
-        yield from _check_constraint(index, constraint, published, features)
+        attribute = constraint.match_attribute or constraint.distinct_attribute
+        wanted = set(constraint.requests)
+        values = [
+            (
+                DeviceId.of(result),
+                _values_of(device, attribute, bodies.get(result.request), features, programs),
+            )
+            for result, device in published
+            if attribute
+            and (not wanted or result.request in wanted or result.request.partition("/")[0] in wanted)
+        ]
+        if values:
+            yield from _check_constraint(index, constraint, values, features)
 
 
 def find_misplaced_devices(claim: ResourceClaim, node: Node, find_device: FindDevice) -> Iterator[DeviceId]:
@@ -222,7 +242,10 @@ def _evaluate(
 
 
 def _check_consumption(
-    result: DeviceRequestAllocationResult, device: Device, body: ExactDeviceRequest | DeviceSubRequest
+    result: DeviceRequestAllocationResult,
+    device: Device,
+    body: ExactDeviceRequest | DeviceSubRequest,
+    fractional: bool,
 ) -> Iterator[ConsumedTooLittle]:
     requests = body.capacity.requests if body.capacity is not None else {}
     for name, entry in device.capacity.items():
@@ -230,7 +253,7 @@ def _check_consumption(
         # What was the default at the time of the allocation is not known: the driver may have changed it.
         if requested is None and name in result.consumed_capacity:
             continue
-        needed = compute_consumed_amount(requested, entry)
+        needed = compute_consumed_amount(requested, entry, fractional)
         consumed = result.consumed_capacity.get(name, ZERO)
         if needed is not None and consumed < needed:
             yield ConsumedTooLittle(
@@ -241,33 +264,34 @@ def _check_consumption(
 # -- constraints
 
 
-def _check_constraint(
-    index: int,
-    constraint: DeviceConstraint,
-    published: Sequence[tuple[DeviceRequestAllocationResult, PublishedDevice]],
+def _values_of(
+    device: PublishedDevice,
+    attribute: str,
+    body: ExactDeviceRequest | DeviceSubRequest | None,
     features: Features,
+    programs: ProgramCache,
+) -> Values:
+    """Return the values that a device has for a request: derived by it, or published."""
+    lists = features.list_attributes
+    for derived in body.derived_attributes if body is not None else ():
+        if derived.name == attribute:
+            try:
+                program = programs.compile_derived(derived.expression, selector_environment(features))
+            except CelCompileError:
+                return None
+            return read_derived([device.view.derive(program)[device.index]], lists).values[0]
+    return read_published([(device.view.slice.spec.driver, device.device)], attribute, lists).values[0]
+
+
+def _check_constraint(
+    index: int, constraint: DeviceConstraint, values: Sequence[tuple[DeviceId, Values]], features: Features
 ) -> Iterator[ConstraintBroken]:
-    attribute = constraint.match_attribute or constraint.distinct_attribute
-    wanted = set(constraint.requests)
-    mine = [
-        (DeviceId.of(result), device.device)
-        for result, device in published
-        if not wanted or result.request in wanted or result.request.partition("/")[0] in wanted
-    ]
-    if not attribute or not mine:
-        return
-    table = AttributeTable(((id.driver, device) for id, device in mine), attribute, features.list_attributes)
-    if not _is_satisfied(table, len(mine), distinct=constraint.match_attribute is None):
-        values = tuple(
-            (
-                id,
-                None
-                if bits is None
-                else tuple(table.values[n][1] for n in range(len(table.values)) if bits >> n & 1),
-            )
-            for (id, _), bits in zip(mine, table.sets, strict=True)
+    (table,) = build_tables([AttributeSource([each for _, each in values])], features.list_attributes)
+    if not _is_satisfied(table, len(values), distinct=constraint.match_attribute is None):
+        found = tuple(
+            (id, None if each is None else tuple(value for _, value in each)) for id, each in values
         )
-        yield ConstraintBroken(index, constraint, values)
+        yield ConstraintBroken(index, constraint, found)
 
 
 def _is_satisfied(table: AttributeTable, count: int, distinct: bool) -> bool:
@@ -282,5 +306,7 @@ def _is_satisfied(table: AttributeTable, count: int, distinct: bool) -> bool:
         for bits in sets[1:]:
             common &= bits
         return bool(common)
-    # A value that equals nothing is allowed only as the first, as in the search.
-    return all(sets[1:]) and sum(bits.bit_count() for bits in sets) == len(table.values)
+    # A value that differs from nothing is allowed only as the first, as in the search.
+    if table.unequal >> 1:
+        return False
+    return sum(bits.bit_count() for bits in sets) == len(table.values)

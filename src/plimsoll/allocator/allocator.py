@@ -32,7 +32,7 @@ from plimsoll.allocator.search.search_state import SearchState
 from plimsoll.allocator.state import AllocationState
 from plimsoll.api.core import Node
 from plimsoll.api.node_selection import selector_matches
-from plimsoll.api.resource import AllocationResult, DeviceClass, ResourceClaim
+from plimsoll.api.resource import OPTIONAL_NODE_OPERATIONS, AllocationResult, DeviceClass, ResourceClaim
 
 #: Steps after which a search is interrupted to try to prove that there is no solution.
 PROOF_AFTER_STEPS = 1_000
@@ -88,7 +88,7 @@ def allocate_claims(
     for claim in claims:
         if claim.status.allocation is None:
             waiting.append(claim)
-        elif not _usable_on(claim.status.allocation, node):
+        elif not is_allocation_usable(claim.status.allocation, node):
             return Refusal(node.metadata.name, allocated_elsewhere=AllocatedElsewhere.of(claim))
     devices = inventory.devices_for(node)
     if isinstance(devices, AllocationFault):
@@ -124,9 +124,14 @@ def allocate_claims(
     )
 
 
-def _usable_on(allocation: AllocationResult, node: Node) -> bool:
+def is_allocation_usable(allocation: AllocationResult, node: Node) -> bool:
+    """Return whether a node can use the devices of an allocation."""
     selector = allocation.node_selector
-    return selector is None or selector_matches(selector, node) is True
+    if selector is not None and selector_matches(selector, node) is not True:
+        return False
+    return OPTIONAL_NODE_OPERATIONS in node.status.declared_features or not any(
+        result.skip_node_operations for result in allocation.devices.results
+    )
 
 
 def _alternatives(claims: Sequence[ResourceClaim], search: Search) -> tuple[tuple[int, ...], ...]:

@@ -18,6 +18,10 @@ class Features:
     device_taints: bool = True
     binding_conditions: bool = True
     list_attributes: bool = True
+    compatibility_groups: bool = True
+    derived_attributes: bool = True
+    fractional_ranges: bool = True
+    optional_node_operations: bool = True
 
     @staticmethod
     def of(gates: Gates) -> Features:
@@ -31,4 +35,8 @@ class Features:
             binding_conditions=gates.enabled("DRADeviceBindingConditions")
             and gates.enabled("DRAResourceClaimDeviceStatus"),
             list_attributes=gates.enabled("DRAListTypeAttributes"),
+            compatibility_groups=gates.enabled("DRADeviceCompatibilityGroups"),
+            derived_attributes=gates.enabled("DRADerivedAttributes"),
+            fractional_ranges=gates.enabled("DRAFractionalCapacityRange"),
+            optional_node_operations=gates.enabled("DRAOptionalNodeOperations"),
         )

@@ -11,6 +11,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from plimsoll.api.quantity import MILLI
+
 
 @dataclass(frozen=True, slots=True)
 class AllocationFault:
@@ -26,8 +28,8 @@ class AllocationFault:
 
     @property
     def is_selector_error(self) -> bool:
-        """True if a CEL selector failed on a device."""
-        return self.kind in (CEL_COMPILE, CEL_RUNTIME)
+        """True if a CEL expression of a class or claim failed on a device."""
+        return self.kind in (CEL_COMPILE, CEL_RUNTIME, DERIVED_COMPILE, DERIVED_RUNTIME)
 
     def __str__(self) -> str:
         return _TEXTS[self.kind](self.facts)
@@ -36,6 +38,7 @@ class AllocationFault:
 PRIORITIZED_LIST_OFF = "feature-prioritized-list"
 CONSUMABLE_CAPACITY_OFF = "feature-consumable-capacity"
 ADMIN_ACCESS_OFF = "feature-admin-access"
+DERIVED_ATTRIBUTES_OFF = "feature-derived-attributes"
 UNSUPPORTED_SELECTOR = "unsupported-selector"
 MISSING_CLASS_NAME = "missing-class-name"
 CLASS_NOT_FOUND = "class-not-found"
@@ -48,6 +51,8 @@ UNSUPPORTED_CONSTRAINT = "unsupported-constraint"
 ALL_CONSTRAINT = "all-constraint"
 CEL_COMPILE = "cel-compile"
 CEL_RUNTIME = "cel-runtime"
+DERIVED_COMPILE = "derived-attribute-compile"
+DERIVED_RUNTIME = "derived-attribute-runtime"
 CAPACITY = "capacity"
 INVALID_POOLS = "invalid-pools"
 NODE_SELECTION = "node-selection"
@@ -55,12 +60,16 @@ NODE_SELECTOR_TERMS = "node-selector-terms"
 
 
 def _capacity_text(f: Mapping[str, Any]) -> str:
-    what = (
-        "capacity value is negative"
-        if f["negative"]
-        else "capacity request cannot be represented in the device's range arithmetic: "
-        f"request {f['wanted']} rounded up to the next step passes 64 bits"
-    )
+    if f["negative"]:
+        what = "capacity value is negative"
+    else:
+        problem = "is not a representable milli value"
+        if not f["wanted"].nano % MILLI:
+            problem = "rounded up to the next step passes 64 bits"
+        what = (
+            "capacity request cannot be represented in the device's range arithmetic: "
+            f"request {f['wanted']} {problem}"
+        )
     return (
         f"claim {f['claim']}, request {f['request']}: checking capacity for device {f['device']}: "
         f'capacity "{f["name"]}": {what}'
@@ -82,6 +91,10 @@ _TEXTS: dict[str, Callable[[Mapping[str, Any]], str]] = {
     ),
     ADMIN_ACCESS_OFF: lambda f: (
         f"claim {f['claim']}, request {f['request']}: admin access is requested, but the feature is disabled"
+    ),
+    DERIVED_ATTRIBUTES_OFF: lambda f: (
+        f"claim {f['claim']}, request {f['request']}: cannot handle request with derived attributes, the "
+        "feature is disabled"
     ),
     UNSUPPORTED_SELECTOR: lambda f: (
         f"claim {f['claim']}, request {f['request']}, selector #{f['index']}: CEL expression empty "
@@ -123,6 +136,14 @@ _TEXTS: dict[str, Callable[[Mapping[str, Any]], str]] = {
     CEL_COMPILE: lambda f: f"{_place(f)}: selector #{f['index']}: CEL compile error: {f['error']}",
     CEL_RUNTIME: lambda f: (
         f"{_place(f)}: selector #{f['index']} on device {f['device']}: CEL runtime error: {f['error']}"
+    ),
+    DERIVED_COMPILE: lambda f: (
+        f"claim {f['claim']}, request {f['request']}: compile derived attribute {f['attribute']} failed: "
+        f"{f['error']}"
+    ),
+    DERIVED_RUNTIME: lambda f: (
+        f"claim {f['claim']}, request {f['request']}: evaluate derived attribute {f['attribute']} on device "
+        f"{f['device']} failed: {f['error']}"
     ),
     CAPACITY: _capacity_text,
     INVALID_POOLS: lambda f: "invalid resource pools were encountered",

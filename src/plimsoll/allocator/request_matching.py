@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from plimsoll.allocator import input_errors as faults
+from plimsoll.allocator.devices.attributes import AttributeTable
 from plimsoll.allocator.devices.capacity import CapacityFault, CapacityRefusal, Consumption
 from plimsoll.allocator.devices.node_devices import DeviceSelection, NodeDevices, SelectorFailure, bit_numbers
 from plimsoll.allocator.devices.pools import PoolStatus
@@ -43,6 +44,8 @@ class RequestPlan:
         "constraints",
         "consumptions",
         "count",
+        "derived",
+        "derived_faults",
         "device_class",
         "devices",
         "expressions",
@@ -52,6 +55,7 @@ class RequestPlan:
         "parent",
         "request",
         "selection",
+        "tables",
         "tainted",
         "tolerations",
     )
@@ -76,6 +80,14 @@ class RequestPlan:
         self.failures: Mapping[int, SelectorFailure | CapacityFault] = {}
         self.fault_mask = 0  #: mask of devices with a failure
         self.constraints: tuple[int, ...] = ()  #: numbers of the constraints that apply to it
+        self.derived: Mapping[str, str] = {}  #: derived attributes: name -> CEL expression
+        self.tables: dict[int, AttributeTable] = {}  #: constraint -> values of its attribute
+        self.derived_faults = 0  #: mask of candidates on which a derived attribute fails
+
+    @property
+    def may_fail(self) -> bool:
+        """True if an expression fails on a device that could be tried."""
+        return bool(self.fault_mask or self.derived_faults)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +115,27 @@ class RequestSet:
     claims: Sequence[ResourceClaim]
     steps: tuple[RequestStep, ...]
     constraints: tuple[AttributeConstraint, ...]
+
+    @property
+    def tables(self) -> list[AttributeTable]:
+        """The distinct attribute tables of all plans."""
+        plans = (plan for step in self.steps for plan in step.plans)
+        return list({id(table): table for plan in plans for table in plan.tables.values()}.values())
+
+    def derived_fault_of(self, plan: RequestPlan, device: int, devices: NodeDevices) -> AllocationFault:
+        """Return the fault of the first derived attribute that fails on a device."""
+        number = next(each for each in plan.constraints if device in plan.tables[each].errors)
+        attribute, error = self.constraints[number].attribute, plan.tables[number].errors[device]
+        kind = faults.DERIVED_COMPILE if isinstance(error, CelCompileError) else faults.DERIVED_RUNTIME
+        facts = {
+            "claim": self.claims[plan.claim].metadata.full_name,
+            "request": plan.request,
+            "attribute": attribute,
+            "expression": plan.derived[attribute],
+            "device": devices.entries[device].id,
+            "error": error,
+        }
+        return AllocationFault(kind, facts)
 
     def fault_of(self, plan: RequestPlan, device: int, devices: NodeDevices) -> AllocationFault:
         """Return the fault of a failing device, which ends the search."""
@@ -133,7 +166,24 @@ def read_requests(
         fault = _read_constraints(number, claim, steps[first:], constraints)
         if fault is not None:
             return fault
+    if constraints:
+        _read_tables(steps, constraints, devices)
     return RequestSet(claims, tuple(steps), tuple(constraints))
+
+
+def _read_tables(
+    steps: Sequence[RequestStep], constraints: Sequence[AttributeConstraint], devices: NodeDevices
+) -> None:
+    """Give each plan the values of the attributes that its constraints compare."""
+    plans = [plan for step in steps for plan in step.plans]
+    for number, constraint in enumerate(constraints):
+        concerned = [plan for plan in plans if number in plan.constraints]
+        sources = tuple(dict.fromkeys(plan.derived.get(constraint.attribute, "") for plan in concerned))
+        tables = dict(zip(sources, devices.tables(constraint.attribute, sources), strict=True))
+        for plan in concerned:
+            table = plan.tables[number] = tables[plan.derived.get(constraint.attribute, "")]
+            if table.failed:
+                plan.derived_faults |= table.failed & plan.candidates
 
 
 def _read_constraints(
@@ -201,6 +251,8 @@ def _read_plan(
     usage: DeviceUsage,
 ) -> RequestPlan | AllocationFault:
     facts = {"claim": claim, "request": name}
+    if body.derived_attributes and not devices.features.derived_attributes:
+        return AllocationFault(faults.DERIVED_ATTRIBUTES_OFF, facts)
     expressions: list[str] = []
     for index, selector in enumerate(body.selectors):
         if selector.cel is None:
@@ -226,6 +278,8 @@ def _read_plan(
         for selector in device_class.spec.selectors
     )
     plan.expressions = tuple(expressions)
+    if body.derived_attributes:
+        plan.derived = {each.name: each.expression for each in body.derived_attributes}
     plan.selection = devices.select(class_expressions, plan.expressions)
     if devices.features.consumable_capacity:
         plan.consumptions = devices.consumptions(body.capacity.requests if body.capacity is not None else {})

@@ -42,6 +42,7 @@ def device_result(
         binding_failure_conditions=device.binding_failure_conditions,
         share_id=share_id,
         consumed_capacity=dict(consumed.amounts) if isinstance(consumed, Consumption) else {},
+        skip_node_operations=entry.view.slice.spec.skip_node_operations,
     )
 
 

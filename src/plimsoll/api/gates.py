@@ -1,11 +1,11 @@
 """Feature gates, with their dependencies and aliases (docs/spec/api.md, "Dropping of gated fields").
 
-Upstream's gates are all enabled by default, including alpha gates, because the KEPs describe the system with
-them; only StorageCapacityScoring, which changes nothing but scores, is not. Plimsoll's own gates, which
-choose between the KEPs' text and upstream's behavior, have defaults of their own. Each gate can be switched,
-and inconsistent sets are rejected.
+The gates of Kubernetes 1.36 are all enabled by default, including alpha gates, because the KEPs describe the
+system with them; only StorageCapacityScoring, which changes nothing but scores, is not. The gates that 1.37
+added have its defaults. Plimsoll's own gates, which choose between the KEPs' text and upstream's behavior,
+have defaults of their own. Each gate can be switched, and inconsistent sets are rejected.
 
-DIFF: upstream defaults alpha gates to off and locks some gates on; here every upstream gate but that one is
+DIFF: upstream defaults alpha gates to off and locks some gates on; here every gate of 1.36 but that one is
 on and can be disabled (test_every_upstream_gate_is_on_and_switchable).
 """
 
@@ -20,13 +20,14 @@ from plimsoll.errors import GateError
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """One feature gate: its purpose, its default in Kubernetes 1.36, and the gates it requires."""
+    """One feature gate: its purpose, its default in Kubernetes, and the gates it requires."""
 
     name: str
     about: str
     upstream_default: bool | None  #: None: a gate of Plimsoll's own
     needs: tuple[str, ...] = ()
     default: bool = True
+    since: str = "1.36"  #: release whose default `upstream_default` is
 
 
 _DRA = ("DynamicResourceAllocation",)
@@ -70,6 +71,45 @@ GATES: tuple[Gate, ...] = (
     ),
     Gate("DRAListTypeAttributes", "attributes that are lists", False, _DRA),
     Gate("DRAResourcePoolStatus", "ResourcePoolStatusRequest", False, _DRA),
+    Gate(
+        "DRADeviceCompatibilityGroups",
+        "partitions that can be used together",
+        False,
+        (*_DRA, "DRAPartitionableDevices"),
+        default=False,
+        since="1.37",
+    ),
+    Gate(
+        "DRADerivedAttributes",
+        "attributes computed by claims, for constraints",
+        False,
+        _DRA,
+        default=False,
+        since="1.37",
+    ),
+    Gate(
+        "DRAFractionalCapacityRange",
+        "request policies with fractional ranges",
+        True,
+        (*_DRA, "DRAConsumableCapacity"),
+        since="1.37",
+    ),
+    Gate(
+        "DRAOptionalNodeOperations",
+        "devices that nodes need not prepare",
+        False,
+        _DRA,
+        default=False,
+        since="1.37",
+    ),
+    Gate(
+        "DRAPartitionableDevicesType",
+        "names of partition types in slices",
+        False,
+        (*_DRA, "DRAPartitionableDevices", "DRAResourcePoolStatus"),
+        default=False,
+        since="1.37",
+    ),
     Gate("DRAExtendedResource", "extended resources served by devices", True, _DRA),
     Gate("GenericWorkload", "Workload and PodGroup; spec.schedulingGroup of pods", False),
     Gate("GangScheduling", "PodGroups scheduled all or nothing", False, ("GenericWorkload",)),
@@ -138,7 +178,11 @@ class Gates:
     @staticmethod
     def upstream() -> Gates:
         """Return the defaults of Kubernetes 1.36."""
-        return Gates(frozenset(gate.name for gate in GATES if gate.upstream_default))
+        return Gates(frozenset(gate.name for gate in GATES if gate.upstream_default and gate.since == "1.36"))
+
+    def without_newer(self) -> Gates:
+        """Return these gates as far as Kubernetes 1.36 has them."""
+        return Gates(self.on - {gate.name for gate in GATES if gate.since != "1.36"})
 
     @staticmethod
     def of(switches: Mapping[str, bool], start: Gates | None = None) -> Gates:

@@ -24,6 +24,7 @@ from functools import lru_cache
 from plimsoll.errors import QuantityError
 
 NANO = 10**9
+MILLI = 10**6  #: a thousandth, in nano-units
 INT32_MAX = (1 << 31) - 1
 INT64_MAX = 2**63 - 1
 INT64_MIN = -(2**63)

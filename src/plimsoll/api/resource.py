@@ -1,8 +1,9 @@
 """Typed views of `resource.k8s.io/v1`: slices, claims, templates, classes, taint rules.
 
-Includes the fields of KEP-5075 (consumable capacity, request policies, shareID) and the node-allocatable
-fields of KEP-5517 and its earlier draft in all three wire forms; `api.forms` converts those to one internal
-form.
+Includes the fields of KEP-5075 (consumable capacity, request policies, shareID), those that Kubernetes 1.37
+added (compatibility groups, derived attributes, skipped node operations, partition types), and the
+node-allocatable fields of KEP-5517 and its earlier draft in all three wire forms; `api.forms` converts those
+to one internal form.
 """
 
 from __future__ import annotations
@@ -18,6 +19,10 @@ from plimsoll.api.quantity import Quantity
 #: Standard device attributes.
 NUMA_NODE = "resource.kubernetes.io/numaNode"
 PCIE_ROOT = "resource.kubernetes.io/pcieRoot"
+#: Node operations that a driver can declare unnecessary: the two calls, or all of them.
+NODE_PREPARE, NODE_UNPREPARE, ALL_NODE_OPERATIONS = "NodePrepareResources", "NodeUnprepareResources", "*"
+#: Feature that a node declares if it can skip node operations.
+OPTIONAL_NODE_OPERATIONS = "DRAOptionalNodeOperations"
 #: Allocation modes: an exact count, or all matching devices.
 EXACT_COUNT, ALL = "ExactCount", "All"
 #: Maximum number of devices of one claim.
@@ -76,6 +81,7 @@ class DeviceCounterConsumption(Wire, frozen=True):
     item_key: ClassVar[tuple[str, ...]] = ("counter_set",)
     counter_set: str = ""
     counters: dict[str, Counter] = {}
+    compatibility_groups: tuple[str, ...] = ()
 
 
 class DeviceTaint(Wire, frozen=True):
@@ -148,6 +154,16 @@ class Device(Wire, frozen=True):
     native_resource_mappings: dict[str, NativeResourceMapping] = {}
 
 
+def find_attribute(device: Device, driver: str, attribute: str) -> DeviceAttribute | None:
+    """Return an attribute by its full name; a name without a domain is in the driver's domain."""
+    found = device.attributes.get(attribute)
+    if found is None:
+        domain, slash, name = attribute.partition("/")
+        if slash and domain == driver:
+            found = device.attributes.get(name)
+    return found
+
+
 class ResourcePool(Wire, frozen=True):
     name: str = ""
     generation: Int = 0
@@ -167,6 +183,8 @@ class ResourceSliceSpec(Wire, frozen=True):
     per_device_node_selection: bool | None = None
     devices: tuple[Device, ...] | None = None
     shared_counters: tuple[CounterSet, ...] | None = None
+    partition_type_attribute: str | None = None
+    skip_node_operations: tuple[str, ...] = ()
 
 
 class ResourceSlice(Wire, frozen=True):
@@ -199,6 +217,13 @@ class CapacityRequirements(Wire, frozen=True):
     requests: ResourceList = {}
 
 
+class DeviceDerivedAttribute(Wire, frozen=True):
+    """An attribute that a CEL expression computes, for the constraints of the claim."""
+
+    name: str = ""
+    expression: str = ""
+
+
 class ExactDeviceRequest(Wire, frozen=True):
     device_class_name: str = ""
     selectors: tuple[DeviceSelector, ...] = ()
@@ -207,6 +232,7 @@ class ExactDeviceRequest(Wire, frozen=True):
     admin_access: bool | None = None
     tolerations: tuple[DeviceToleration, ...] = ()
     capacity: CapacityRequirements | None = None
+    derived_attributes: tuple[DeviceDerivedAttribute, ...] = ()
 
 
 class DeviceSubRequest(Wire, frozen=True):
@@ -218,6 +244,7 @@ class DeviceSubRequest(Wire, frozen=True):
     count: Int = 0
     tolerations: tuple[DeviceToleration, ...] = ()
     capacity: CapacityRequirements | None = None
+    derived_attributes: tuple[DeviceDerivedAttribute, ...] = ()
 
 
 class DeviceRequest(Wire, frozen=True):
@@ -272,6 +299,7 @@ class DeviceRequestAllocationResult(Wire, frozen=True):
     binding_failure_conditions: tuple[str, ...] = ()
     share_id: str | None = msgspec.field(name="shareID", default=None)
     consumed_capacity: ResourceList = {}
+    skip_node_operations: tuple[str, ...] = ()
 
 
 class DeviceAllocationResult(Wire, frozen=True):

@@ -1,9 +1,9 @@
 """Front end: source text to a checked expression.
 
 `check` parses, type-checks and estimates the cost; `CheckedExpr` is the input of the back ends and of
-validation. Guarantees that the result type is valid for a selector, and that any error in the text is a
-CelCompileError with a position. The limit of 10,240 bytes on selectors is part of validation; here text is
-rejected beyond `parser.MAX_CODE_POINTS`.
+validation. Guarantees that the result type is valid for a selector (or a derived attribute), and that any
+error in the text is a CelCompileError with a position. The limit of 10,240 bytes on selectors is part of
+validation; here text is rejected beyond `parser.MAX_CODE_POINTS`.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from plimsoll.cel.static.environment import Environment
 from plimsoll.cel.static.estimate import estimate
 from plimsoll.cel.syntax import parser
 from plimsoll.cel.syntax.ast import Expr
-from plimsoll.cel.types import CelType, TypeKind
+from plimsoll.cel.types import SEMVER, CelType, TypeKind
 from plimsoll.errors import CelCompileError
 
 
 @dataclass(frozen=True, slots=True)
 class CheckedExpr:
-    """A valid selector; `types` and `references` are keyed by node ID."""
+    """A valid expression; `types` and `references` are keyed by node ID."""
 
     source: str
     root: Expr
@@ -34,23 +34,27 @@ class CheckedExpr:
     estimated_cost: int
 
 
-def check(source: str, environment: Environment) -> CheckedExpr:
-    """Parse, type-check and cost `source`; raise CelCompileError if it is not a valid selector."""
+def check(source: str, environment: Environment, derived: bool = False) -> CheckedExpr:
+    """Parse, type-check and cost `source`; raise CelCompileError if it is not a valid selector, or not a
+    valid expression of a derived attribute.
+    """
     try:
         # Trees are walked without recursion, types are not; the result must not depend on the caller's depth.
-        return run_with_stack(lambda: _check(source, environment))
+        return run_with_stack(lambda: _check(source, environment, derived))
     except RecursionError:
         raise CelCompileError("expression has types nested too deeply") from None
 
 
-def _check(source: str, environment: Environment) -> CheckedExpr:
+def _check(source: str, environment: Environment, derived: bool) -> CheckedExpr:
     if not source.isascii():
         _require_unicode(source)
     root = parser.parse(source)
     typed = checker.resolve(root, environment)
     validators.validate(typed)
     result = typed.types[typed.root.id]
-    if not _is_selector_type(result, environment):
+    if derived:
+        _require_attribute_type(result, environment, typed.root.pos)
+    elif not _is_selector_type(result, environment):
         raise CelCompileError(f"a selector must be of type bool, not {result}", typed.root.pos)
     folding.fold(typed)
     return CheckedExpr(
@@ -70,3 +74,17 @@ def _is_selector_type(result: CelType, environment: Environment) -> bool:
     if result.kind is TypeKind.BOOL:
         return not result.nullable
     return result.kind is TypeKind.ANY or (result.kind is TypeKind.DYN and environment.list_attributes)
+
+
+def _require_attribute_type(result: CelType, environment: Environment, pos: int) -> None:
+    """Reject a result that is no value of an attribute; lists need list attributes, unless it is stored."""
+    lists = environment.list_attributes or environment.kind == "stored"
+    element = result.params[0] if lists and result.kind is TypeKind.LIST and result.params else result
+    if element.nullable or not (element.kind in _ATTRIBUTE_KINDS or element == SEMVER):
+        allowed = "a primitive scalar (string, integer, boolean, semver)"
+        if lists:
+            allowed += " or a list of these scalars"
+        raise CelCompileError(f"must evaluate to {allowed}, not {result}", pos)
+
+
+_ATTRIBUTE_KINDS = frozenset({TypeKind.BOOL, TypeKind.INT, TypeKind.STRING, TypeKind.ANY, TypeKind.DYN})

@@ -10,15 +10,23 @@ from plimsoll.api.gates import Gates
 
 def table(gates: Gates) -> Iterator[tuple[str, str, str, str]]:
     """Yield a header and one row per gate: name, state, upstream default, description."""
-    yield "GATE", "ON", "KUBERNETES 1.36", "SWITCHES"
+    yield "GATE", "ON", "KUBERNETES", "SWITCHES"
     for gate, on in gates:
-        yield gate.name, _word(on), _word(gate.upstream_default), gate.about
+        default = _word(gate.upstream_default)
+        since = "" if gate.upstream_default is None else f" ({gate.since})"
+        yield gate.name, _word(on), default + since, gate.about
 
 
 def as_json(gates: Gates) -> list[dict[str, Any]]:
     """Return the gates as JSON values."""
     return [
-        {"gate": gate.name, "on": on, "upstreamDefault": gate.upstream_default, "switches": gate.about}
+        {
+            "gate": gate.name,
+            "on": on,
+            "upstreamDefault": gate.upstream_default,
+            "upstreamRelease": None if gate.upstream_default is None else gate.since,
+            "switches": gate.about,
+        }
         for gate, on in gates
     ]
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 
 from plimsoll.allocator import Allocation, DeviceId
+from plimsoll.api.quantity import Quantity
 from plimsoll.api.resource import (
     DeviceRequestAllocationResult,
     DeviceSubRequest,
@@ -57,6 +58,7 @@ class InvariantChecker:
         if len(results) > LIMIT:
             yield f"{len(results)} results"
         served: list[str] = []
+        bodies: dict[str, Body] = {}
         for position, request in enumerate(claim.spec.devices.requests):
             chosen = self.found.alternatives[number][position]
             name, body = request.name, request.exactly
@@ -66,6 +68,7 @@ class InvariantChecker:
                 name = f"{request.name}/{request_spec.name}"
             else:
                 request_spec = body
+            bodies[name] = request_spec
             mine = [result for result in results if result.request == name]
             served += [name] * len(mine)
             yield from self.check_request(name, request_spec, mine)
@@ -74,14 +77,22 @@ class InvariantChecker:
         for constraint in claim.spec.devices.constraints:
             attribute = constraint.match_attribute or constraint.distinct_attribute or ""
             concerned = [
-                rules.values_of(self.spots[id_of(result)], attribute, self.case.features)
+                rules.values_of(
+                    self.spots[id_of(result)],
+                    attribute,
+                    self.case.features,
+                    bodies[result.request].derived_attributes,
+                )
                 for result in results
                 if not constraint.requests
                 or {result.request, result.request.split("/")[0]} & set(constraint.requests)
             ]
-            holds = rules.do_match if constraint.match_attribute is not None else rules.do_differ
+            holds = rules.do_match if constraint.match_attribute is not None else self.do_differ
             if not holds(concerned):
                 yield f"{constraint} is broken by {concerned}"
+
+    def do_differ(self, values: Sequence[frozenset[tuple[str, object]] | None]) -> bool:
+        return rules.do_differ(values, self.case.features.list_attributes)
 
     def check_request(
         self, name: str, body: Body, results: Sequence[DeviceRequestAllocationResult]
@@ -103,6 +114,10 @@ class InvariantChecker:
             taints = rules.taints_of(published, self.case.taint_rules)
             if self.case.features.device_taints and not rules.are_tolerated(taints, body.tolerations):
                 yield f"{name} has {published.id}, whose taints it does not tolerate"
+            if not rules.can_skip_operations(published, self.case.node, self.case.features):
+                yield f"{name} has {published.id}, whose operations the node cannot skip"
+            if result.skip_node_operations != published.slice.spec.skip_node_operations:
+                yield f"{name} has {published.id}, but skips {result.skip_node_operations}"
             if bool(result.admin_access) != admin:
                 yield f"{name} has {published.id} with the wrong access"
             yield from self.check_amounts(name, body, result, published)
@@ -115,7 +130,7 @@ class InvariantChecker:
             if result.share_id is not None or result.consumed_capacity:
                 yield f"{name} has a share of {published.id}"
             return
-        wanted = rules.consumption(body.capacity.requests if body.capacity else {}, published.device.capacity)
+        wanted = self.consumption(body, published)
         if wanted is None:
             yield f"{name} has {published.id}, which is too small"
         elif rules.can_be_shared(published.device, features):
@@ -135,11 +150,13 @@ class InvariantChecker:
         )
 
     def is_wanted(self, body: Body, published: PublishedDevice) -> bool:
-        asked = body.capacity.requests if body.capacity else {}
         return self.is_selected(body, published) and (
-            not self.case.features.consumable_capacity
-            or rules.consumption(asked, published.device.capacity) is not None
+            not self.case.features.consumable_capacity or self.consumption(body, published) is not None
         )
+
+    def consumption(self, body: Body, published: PublishedDevice) -> Mapping[str, Quantity] | None:
+        asked = body.capacity.requests if body.capacity else {}
+        return rules.consumption(asked, published.device.capacity, self.case.features.fractional_ranges)
 
     # -- one device
 
@@ -202,6 +219,10 @@ class InvariantChecker:
         for published in held + fresh:
             for key, amount in rules.counters_drawn(published.device).items():
                 left[key] -= amount
+        devices = [published.device for published in held + fresh]
+        for counter_set in {each.counter_set for one in fresh for each in one.device.consumes_counters}:
+            if not rules.are_compatible(devices, counter_set):
+                yield f"devices of {counter_set} in {pool.id} are not compatible"
         if fresh and min(left.values()) < 0:
             yield f"the counters of {pool.id} are overdrawn: {left}"
 

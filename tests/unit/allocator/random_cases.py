@@ -13,13 +13,16 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from plimsoll.allocator.features import Features
 from plimsoll.allocator.state import AllocationState
 from plimsoll.api.codec import convert
+from plimsoll.api.core import Node
 from plimsoll.api.identity import DeviceId
 from plimsoll.api.quantity import Quantity
 from plimsoll.api.resource import (
+    OPTIONAL_NODE_OPERATIONS,
     Device,
     DeviceRequestAllocationResult,
     DeviceTaintRule,
@@ -44,6 +47,17 @@ SELECTORS = (
     "!device.allowMultipleAllocations",
     f'"mem" in device.capacity["{DRIVER}"] && device.capacity["{DRIVER}"].mem.compareTo(quantity("2")) >= 0',
 )
+#: Expressions of derived attributes; the last two fail on devices without the attribute, or always.
+DERIVED = (
+    f'{OURS}.?grp.orValue("") == "a"',
+    f'{OURS}.?grp.orValue("none")',
+    f'"numa" in {OURS} ? {OURS}.numa : 7',
+    f'{OURS}.?grp.orValue("") == "b" ? [] : ["x", {OURS}.?grp.orValue("y")]',
+    f"{OURS}.grp",
+    "device.nothing",
+)
+DERIVED_NAMES = ("derived/side", f"{DRIVER}/grp")
+GROUPS = (["a"], ["a", "b"], ["b"], [])
 FAULTY_SELECTORS = (f'{OURS}.grp == "a"', f"{OURS}.numa.includes(0)", "device.nothing")
 
 ZONE = {"nodeSelectorTerms": [{"matchExpressions": [{"key": "zone", "operator": "In", "values": ["x"]}]}]}
@@ -67,6 +81,8 @@ POLICIES: tuple[Mapping[str, Any] | None, ...] = (
     {"default": "1", "validRange": {"min": "1"}},
     {"default": "1", "validRange": {"min": "1", "max": "3"}},
     {"default": "2", "validRange": {"min": "2", "max": "4", "step": "2"}},
+    {"default": "500m", "validRange": {"min": "500m", "max": "3500m", "step": "250m"}},
+    {"default": "1", "validRange": {"min": "250m", "step": "750m"}},
 )
 
 TAINTS = (
@@ -87,6 +103,10 @@ FEATURES = (
     "binding_conditions",
     "admin_access",
     "prioritized_list",
+    "compatibility_groups",
+    "derived_attributes",
+    "fractional_ranges",
+    "optional_node_operations",
 )
 
 
@@ -135,7 +155,7 @@ class CaseGenerator:
         return AllocationCase(
             slices=slices,
             claims=claims,
-            node=node(labels={"zone": "x"}),
+            node=self.node(),
             classes={each.metadata.name: each for each in classes},
             state=self.state(slices, features.consumable_capacity),
             features=features,
@@ -144,9 +164,16 @@ class CaseGenerator:
             bounds=bounds,
         )
 
+    def node(self) -> Node:
+        """Return the node; most can skip node operations."""
+        plain = node(labels={"zone": "x"})
+        features = () if self.chance(3) else (OPTIONAL_NODE_OPERATIONS,)
+        return replace(plain, status=replace(plain.status, declared_features=features))
+
     def puzzle(self, budget: bool = False, features: Features | None = None) -> AllocationCase:
         """Return a case that makes the search backtrack: many devices, few solutions."""
         counting, sharing, values = self.chance(3), self.chance(3), range(self.pick([6, 8, 10, 4]))
+        grouping = self.chance(2)
         devices = []
         for number in range(self.pick([7, 8, 9, 6])):
             attributes: dict[str, Any] = {
@@ -154,6 +181,8 @@ class CaseGenerator:
             }
             draws = {"set": {"units": str(self.pick([1, 2, 3])), "lanes": str(self.pick([1, 0, 2]))}}
             devices.append(device(f"d{number}", draws=draws if counting else None, **attributes))
+            if counting and grouping:
+                devices[-1]["consumesCounters"][0]["compatibilityGroups"] = self.pick(GROUPS[:3])
             if sharing and self.chance(2):
                 policy = {"default": self.pick("12")}
                 devices[-1]["allowMultipleAllocations"] = True
@@ -167,6 +196,8 @@ class CaseGenerator:
             if several > 1 and self.chance(2):
                 expression = f"{OURS}.{self.pick(['grp', 'numa'])}.includes({self.pick(values)})"
                 body["selectors"] = [{"cel": {"expression": expression}}]
+            if self.chance(4):
+                body["derivedAttributes"] = [{"name": f"{DRIVER}/grp", "expression": f"{OURS}.numa"}]
             requests.append({"name": f"r{number}", "exactly": body})
         constraints = []
         for _ in range(self.pick([1, 1, 1, 2, 0])):
@@ -220,6 +251,8 @@ class CaseGenerator:
                 names[0] = "d0"  # twice in one pool
             per_device = "perDeviceNodeSelection" in place
             content = [self.device(name, counters, per_device) for name in names]
+            if self.chance(12):
+                place = {**place, "skipNodeOperations": ["*"]}
             made.append(resource_slice(content, name=f"{self.pick('abc')}{index}", **common, **place))
         if counters:
             amounts = {"units": str(self.pick([4, 5, 6, 3, 2, 1])), "lanes": str(self.pick([4, 3, 2, 1]))}
@@ -249,12 +282,16 @@ class CaseGenerator:
             if self.chance(2):
                 draws["set"]["lanes"] = str(self.pick([1, 2, 0]))
         fields = dict(self.pick(DEVICE_PLACES)) if per_device else {}
+        groups = self.pick(GROUPS) if draws is not None and self.chance(3) else None
         if self.chance(30):
             fields["bindingConditions"] = ["ready"]
         taints = self.some(TAINTS, 2) if self.chance(10) else ()
-        return device(
+        made = device(
             name, capacity=capacity, shared=shareable, draws=draws, taints=taints, fields=fields, **attributes
         )
+        if groups is not None:
+            made["consumesCounters"][0]["compatibilityGroups"] = groups
+        return made
 
     def taint_rule(self) -> DeviceTaintRule:
         spec: dict[str, Any] = {"taint": self.pick(TAINTS)}
@@ -316,6 +353,8 @@ class CaseGenerator:
         for _ in range(self.pick([0, 0, 0, 1, 1, 2])):
             kind = self.pick(["matchAttribute", "distinctAttribute"])
             constraint: dict[str, Any] = {kind: f"{DRIVER}/{self.pick(['grp', 'numa'])}"}
+            if self.chance(4):
+                constraint[kind] = DERIVED_NAMES[0]
             if self.chance(3):
                 constraint["requests"] = self.some(names, min(2, len(names)))
             constraints.append(constraint)
@@ -338,7 +377,14 @@ class CaseGenerator:
         if expressions:
             body["selectors"] = [{"cel": {"expression": each}} for each in expressions]
         if capacity and self.chance(5):
-            body["capacity"] = {"requests": {"mem": self.pick(["1", "2", "3", "0", "4"])}}
+            amounts = ["1", "2", "3", "0", "4", "600m", "1500m"]
+            body["capacity"] = {"requests": {"mem": self.pick(amounts)}}
+        if self.chance(3):
+            rare = len(DERIVED) if self.chance(8) else len(DERIVED) - 2
+            body["derivedAttributes"] = [
+                {"name": name, "expression": self.pick(DERIVED[:rare])}
+                for name in self.pick([DERIVED_NAMES[:1], DERIVED_NAMES])
+            ]
         if not sub and self.chance(12):
             body["adminAccess"] = True
         if self.chance(6):

@@ -155,6 +155,8 @@ class ReferenceAllocator:
     def read_wish(
         self, number: int, name: str, parent: str, body: ExactDeviceRequest | DeviceSubRequest
     ) -> ReferenceRequest:
+        if body.derived_attributes and not self.features.derived_attributes:
+            raise InvalidInput("feature-derived-attributes")
         if any(selector.cel is None for selector in body.selectors):
             raise InvalidInput("unsupported-selector")
         if getattr(body, "admin_access", None) is not None and not self.features.admin_access:
@@ -183,8 +185,7 @@ class ReferenceAllocator:
     def is_wanted(self, request_spec: ReferenceRequest, published: PublishedDevice) -> bool:
         """Return whether All includes this device: selected, and large enough if unused."""
         return self.is_selectable(request_spec, published) and (
-            not self.features.consumable_capacity
-            or rules.consumption(request_spec.capacity, published.device.capacity) is not None
+            not self.features.consumable_capacity or self.consumption(request_spec, published) is not None
         )
 
     # -- search
@@ -258,25 +259,30 @@ class ReferenceAllocator:
             raise StepLimitExceeded
         consumed: Mapping[str, Quantity] | None = {}
         if self.features.consumable_capacity:
-            consumed = rules.consumption(request_spec.capacity, published.device.capacity)
+            consumed = self.consumption(request_spec, published)
         shared = rules.can_be_shared(published.device, self.features)
         more = (
             *taken,
             SelectedDevice(request_spec, published, consumed if consumed is not None and shared else {}),
         )
-        if self.unavailable(request_spec, published, taken) or not self.counters_hold(more):
+        if self.unavailable(request_spec, published, taken) or not rules.can_skip_operations(
+            published, self.case.node, self.features
+        ):
+            return None
+        if not self.counters_hold(more):
             return None
         if self.features.device_taints and not rules.are_tolerated(
             rules.taints_of(published, self.case.taint_rules), request_spec.body.tolerations
         ):
             return None
+        fits = consumed is not None and self.capacity_holds(published, consumed, taken)
+        if request_spec.everything is None and not fits:
+            return None
         if not self.constraints_hold(request_spec.claim, more):
             if request_spec.everything is not None:
                 raise InvalidInput("all-constraint")
             return None
-        if consumed is None or not self.capacity_holds(published, consumed, taken):
-            return None
-        return more if self.budget_holds(more) else None
+        return more if fits and self.budget_holds(more) else None
 
     # -- rules
 
@@ -300,6 +306,12 @@ class ReferenceAllocator:
         return rules.is_selected(published, request_spec.expressions, self.features) and rules.is_for_node(
             published, self.case.node
         )
+
+    def consumption(
+        self, request_spec: ReferenceRequest, published: PublishedDevice
+    ) -> Mapping[str, Quantity] | None:
+        capacity = published.device.capacity
+        return rules.consumption(request_spec.capacity, capacity, self.features.fractional_ranges)
 
     def capacity_holds(
         self, published: PublishedDevice, consumed: Mapping[str, Quantity], taken: Sequence[SelectedDevice]
@@ -339,7 +351,10 @@ class ReferenceAllocator:
         for device in drawing:
             for key, amount in rules.counters_drawn(device).items():
                 left[key] -= amount
-        return all(amount >= 0 for amount in left.values())
+        compatible = all(
+            rules.are_compatible(drawing, each.counter_set) for each in last.device.consumes_counters
+        )
+        return compatible and all(amount >= 0 for amount in left.values())
 
     def draws(self, taken: Sequence[SelectedDevice], index: int) -> bool:
         """Return whether a device draws its counters: only the first share of a shareable device does."""
@@ -353,13 +368,18 @@ class ReferenceAllocator:
     def constraints_hold(self, claim: int, taken: Sequence[SelectedDevice]) -> bool:
         for constraint in self.case.claims[claim].spec.devices.constraints:
             attribute = constraint.match_attribute or constraint.distinct_attribute or ""
-            holds = rules.do_differ if constraint.match_attribute is None else rules.do_match
             under = [
-                rules.values_of(each.published, attribute, self.features)
+                rules.values_of(
+                    each.published, attribute, self.features, each.request_spec.body.derived_attributes
+                )
                 for each in taken
                 if each.request_spec.claim == claim and is_named(constraint.requests, each.request_spec)
             ]
-            if not holds(under):
+            if constraint.match_attribute is None:
+                holds = rules.do_differ(under, self.features.list_attributes)
+            else:
+                holds = rules.do_match(under)
+            if not holds:
                 return False
         return True
 

@@ -76,6 +76,14 @@ def build_pool(
     """Build a pool from its newest slices; None if a newer generation is not complete here yet."""
     wanted, generation = members[0].spec.pool.resource_slice_count, members[0].spec.pool.generation
     others: list[ResourceSlice] = []
+    if not features.compatibility_groups and any(
+        consumption.compatibility_groups
+        for each in everything
+        if (each.spec.driver, each.spec.pool.name, each.spec.pool.generation) == (*id, generation)
+        for device in each.spec.devices or ()
+        for consumption in device.consumes_counters
+    ):
+        return PoolView(id, "incomplete")
     if len(members) != wanted:
         known = [each for each in everything if (each.spec.driver, each.spec.pool.name) == id]
         if any(each.spec.pool.generation > generation for each in known):

@@ -19,15 +19,25 @@ from plimsoll.api.identity import DeviceId
 from plimsoll.api.node_selection import node_matches
 from plimsoll.api.quantity import NANO, Quantity
 from plimsoll.api.resource import (
+    OPTIONAL_NODE_OPERATIONS,
     CapacityRequestPolicy,
+    CapacityRequestPolicyRange,
     Device,
     DeviceCapacity,
+    DeviceDerivedAttribute,
     DeviceTaint,
     DeviceTaintRule,
     DeviceToleration,
     ResourceSlice,
 )
-from plimsoll.cel import Environment, Selector, compile_selector, flatten
+from plimsoll.cel import (
+    DerivedAttribute,
+    Environment,
+    Selector,
+    compile_derived,
+    compile_selector,
+    flatten,
+)
 from plimsoll.errors import CelCompileError, CelRuntimeError
 
 INT64_MAX = 2**63 - 1
@@ -129,10 +139,31 @@ def are_tolerated(taints: Iterable[DeviceTaint], tolerations: Sequence[DeviceTol
 # -- constraints
 
 
+@cache
+def compiled_derived(expression: str, consumable_capacity: bool) -> DerivedAttribute | None:
+    try:
+        return compile_derived(expression, Environment("stored", consumable_capacity, list_attributes=True))
+    except CelCompileError:
+        return None
+
+
 def values_of(
-    published: PublishedDevice, attribute: str, features: Features
+    published: PublishedDevice,
+    attribute: str,
+    features: Features,
+    derived: Iterable[DeviceDerivedAttribute] = (),
 ) -> frozenset[tuple[str, object]] | None:
     """Return the typed values of an attribute; None if it is absent, empty for a list with lists off."""
+    for each in derived:
+        if each.name == attribute:
+            program = compiled_derived(each.expression, features.consumable_capacity)
+            if program is None:
+                raise InvalidInput("derived-attribute-compile")
+            try:
+                result = program.evaluate(flatten(published.device, published.id.driver))
+            except CelRuntimeError:
+                raise InvalidInput("derived-attribute-runtime") from None
+            return frozenset(result.values if features.list_attributes or not result.is_list else ())
     domain, _, name = attribute.rpartition("/")
     found = published.device.attributes.get(attribute)
     if found is None and domain == published.id.driver:
@@ -163,11 +194,13 @@ def do_match(values: Sequence[frozenset[tuple[str, object]] | None]) -> bool:
     return len(known) == len(values) and (len(known) < 2 or bool(frozenset.intersection(*known)))
 
 
-def do_differ(values: Sequence[frozenset[tuple[str, object]] | None]) -> bool:
+def do_differ(values: Sequence[frozenset[tuple[str, object]] | None], lists: bool = True) -> bool:
     """Check distinctAttribute: all devices have the attribute and no two have a common value."""
     known = [each for each in values if each is not None]
     return len(known) == len(values) and all(
-        later and not (later & earlier) for index, later in enumerate(known) for earlier in known[:index]
+        (later or lists) and not (later & earlier)
+        for index, later in enumerate(known)
+        for earlier in known[:index]
     )
 
 
@@ -179,20 +212,28 @@ def amount_of(quantity: Quantity | None) -> Fraction:
 
 
 def consumption(
-    requests: Mapping[str, Quantity], capacity: Mapping[str, DeviceCapacity]
+    requests: Mapping[str, Quantity], capacity: Mapping[str, DeviceCapacity], fractional: bool = True
 ) -> dict[str, Quantity] | None:
     """Return the consumption of every capacity of an unused device; None if it is impossible."""
     if not set(requests) <= set(capacity):
         return None
-    taken = {name: _rounded(requests.get(name), entry) for name, entry in capacity.items()}
+    taken = {name: _rounded(requests.get(name), entry, fractional) for name, entry in capacity.items()}
     fits = all(
-        _is_allowed(taken[name], entry.request_policy) and amount_of(taken[name]) <= amount_of(entry.value)
+        _is_allowed(taken[name], entry.request_policy, fractional)
+        and amount_of(taken[name]) <= amount_of(entry.value)
         for name, entry in capacity.items()
     )
     return taken if fits else None
 
 
-def _rounded(asked: Quantity | None, entry: DeviceCapacity) -> Quantity:
+def _unit(bounds: CapacityRequestPolicyRange, fractional: bool) -> Fraction:
+    """Return what the steps of a range are counted in: thousandths if all of its bounds are."""
+    thousandths = [amount_of(each) * 1000 for each in (bounds.min, bounds.max, bounds.step)]
+    whole = all(each.denominator == 1 and abs(each) <= INT64_MAX for each in thousandths)
+    return Fraction(1, 1000) if fractional and whole else Fraction(1)
+
+
+def _rounded(asked: Quantity | None, entry: DeviceCapacity, fractional: bool) -> Quantity:
     policy = entry.request_policy or CapacityRequestPolicy()
     if asked is None:
         return next(each for each in (policy.default, entry.value, Quantity.of(0)) if each is not None)
@@ -205,16 +246,16 @@ def _rounded(asked: Quantity | None, entry: DeviceCapacity) -> Quantity:
         return bounds.min
     if bounds.step is None:
         return asked
-    # Steps are counted in whole units.
-    first, step = ceil(amount_of(bounds.min)), ceil(amount_of(bounds.step))
-    wanted = ceil(amount_of(asked))
+    unit = _unit(bounds, fractional)
+    first, step, wanted = (ceil(amount_of(each) / unit) for each in (bounds.min, bounds.step, asked))
     rounded = first + step * ceil(Fraction(wanted - first, step))
-    if max(wanted, rounded) > INT64_MAX:
+    exact = unit == 1 or (amount_of(asked) / unit).denominator == 1
+    if max(wanted, rounded) > INT64_MAX or not exact:
         raise InvalidInput("capacity")
-    return Quantity.of(rounded, bounds.step.format)
+    return Quantity(int(rounded * unit * NANO), bounds.step.format)
 
 
-def _is_allowed(amount: Quantity, policy: CapacityRequestPolicy | None) -> bool:
+def _is_allowed(amount: Quantity, policy: CapacityRequestPolicy | None, fractional: bool) -> bool:
     if policy is None:
         return True
     default = policy.default
@@ -223,8 +264,11 @@ def _is_allowed(amount: Quantity, policy: CapacityRequestPolicy | None) -> bool:
     if policy.valid_range is not None:
         bounds = policy.valid_range
         above = bounds.max is not None and amount > bounds.max
-        over = ceil(amount_of(amount)) - ceil(amount_of(bounds.min))
-        return not above and (bounds.step is None or over % ceil(amount_of(bounds.step)) == 0)
+        unit = _unit(bounds, fractional)
+        over = amount_of(amount) / unit - ceil(amount_of(bounds.min) / unit)
+        if unit == 1:
+            over = Fraction(ceil(over))
+        return not above and (bounds.step is None or over % ceil(amount_of(bounds.step) / unit) == 0)
     return not policy.valid_values or amount in policy.valid_values
 
 
@@ -246,6 +290,24 @@ def counters_drawn(device: Device) -> dict[tuple[str, str], Fraction]:
             key = (consumption.counter_set, name)
             drawn[key] = drawn.get(key, Fraction(0)) + amount_of(counter.value)
     return drawn
+
+
+def are_compatible(devices: Sequence[Device], counter_set: str) -> bool:
+    """Check compatibility groups: all devices of a counter set have one in common, or none has any."""
+    groups = [
+        set(consumption.compatibility_groups)
+        for device in devices
+        for consumption in device.consumes_counters
+        if consumption.counter_set == counter_set
+    ]
+    return not any(groups) or bool(set.intersection(*groups))
+
+
+def can_skip_operations(published: PublishedDevice, node: Node, features: Features) -> bool:
+    """Return whether the node can skip what the driver of a device does not need."""
+    return not published.slice.spec.skip_node_operations or (
+        features.optional_node_operations and OPTIONAL_NODE_OPERATIONS in node.status.declared_features
+    )
 
 
 def has_shares(state: AllocationState, id: DeviceId) -> bool:

@@ -11,7 +11,10 @@ from plimsoll.errors import GateError
 def test_every_upstream_gate_is_on_and_switchable() -> None:
     for gate in GATES:
         assert Gates.default().enabled(gate.name) == gate.default
-        assert gate.default or gate.upstream_default is None or gate.name == "StorageCapacityScoring"
+        if gate.since == "1.36":
+            assert gate.default or gate.upstream_default is None or gate.name == "StorageCapacityScoring"
+        else:
+            assert gate.default == gate.upstream_default
         assert not Gates.of({gate.name: False}).enabled(gate.name)
         assert Gates.of({gate.name: True}).enabled(gate.name)
 
@@ -20,6 +23,12 @@ def test_upstream_defaults_leave_alpha_off() -> None:
     upstream = Gates.upstream()
     assert not upstream.enabled("DRANodeAllocatableResources")
     assert upstream.enabled("DRAConsumableCapacity")
+
+
+def test_newer_gates_are_not_of_136() -> None:
+    assert Gates.default().enabled("DRAFractionalCapacityRange")
+    assert not Gates.upstream().enabled("DRAFractionalCapacityRange")
+    assert not Gates.default().without_newer().enabled("DRAFractionalCapacityRange")
 
 
 def test_draft_name_is_an_alias() -> None:

@@ -158,7 +158,7 @@ def test_numbers_packed_into_one_chunk() -> None:
 
 
 def test_fields_without_a_number_are_omitted() -> None:
-    device = {"name": "a", "nodeAllocatableResources": {"cpu": {"mapping": {"deviceMultiplier": "2"}}}}
+    device = {"name": "a", "nativeResourceMappings": {"cpu": {"accountingPolicy": "Max"}}}
     head = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice"}
     read = decode_body(encode_body({**head, "spec": {"devices": [{**device, "unheard": 1}]}}))
     assert read["spec"]["devices"] == [{"name": "a"}]

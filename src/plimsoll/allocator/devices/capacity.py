@@ -2,8 +2,8 @@
 
 Implements the rules of KEP-5075: the default consumption, rounding up to the request policy, and rejection of
 amounts the policy does not allow. `consume` depends on the request and the device only; usage by other shares
-is compared in the search. docs/spec/allocator.md, "Consumable capacity", with the rounding format and the
-overflow rule of Kubernetes 1.37.
+is compared in the search. docs/spec/allocator.md, "Consumable capacity", with the rounding format, the
+overflow rule and the fractional ranges of Kubernetes 1.37: `fractional` is DRAFractionalCapacityRange.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from plimsoll.api.quantity import INT64_MAX, NANO, ZERO, Quantity, divide_up
+from plimsoll.api.quantity import INT64_MAX, MILLI, NANO, ZERO, Quantity, divide_up
 from plimsoll.api.resource import CapacityRequestPolicy, CapacityRequestPolicyRange, DeviceCapacity
 
 
@@ -46,11 +46,11 @@ class CapacityFault:
 
     name: str
     wanted: Quantity
-    negative: bool  #: the amount is negative; otherwise it exceeds 64 bits
+    negative: bool  #: the amount is negative; otherwise its range has no number for it (or for the next step)
 
 
 def consume(
-    requests: Mapping[str, Quantity], capacity: Mapping[str, DeviceCapacity]
+    requests: Mapping[str, Quantity], capacity: Mapping[str, DeviceCapacity], fractional: bool = True
 ) -> Consumption | CapacityRefusal | CapacityFault:
     """Compute the consumption of a request on an unused device, or the reason against it."""
     for name, wanted in requests.items():
@@ -59,14 +59,14 @@ def consume(
     amounts: dict[str, Quantity] = {}
     # Faults are checked first, so that the result does not depend on the order of the names.
     for name, entry in capacity.items():
-        amount = compute_consumed_amount(requests.get(name), entry)
+        amount = compute_consumed_amount(requests.get(name), entry, fractional)
         if amount is None or amount.nano < 0:
             wanted = requests.get(name, ZERO) if amount is None else amount
             return CapacityFault(name, wanted, negative=amount is not None)
         amounts[name] = amount
     for name, entry in capacity.items():
         amount = amounts[name]
-        refusal = check_policy(name, amount, entry.request_policy)
+        refusal = check_policy(name, amount, entry.request_policy, fractional)
         if refusal is not None:
             return refusal
         if amount.nano > capacity_value(entry).nano:
@@ -78,30 +78,37 @@ def capacity_value(entry: DeviceCapacity) -> Quantity:
     return ZERO if entry.value is None else entry.value
 
 
-def compute_consumed_amount(requested: Quantity | None, entry: DeviceCapacity) -> Quantity | None:
-    """Round the amount of one capacity up by its policy; None if it overflows 64 bits."""
+def compute_consumed_amount(
+    requested: Quantity | None, entry: DeviceCapacity, fractional: bool = True
+) -> Quantity | None:
+    """Round the amount of one capacity up by its policy; None if the arithmetic of its range has no number
+    for it.
+    """
     policy = entry.request_policy
     if requested is None:
         return policy.default if policy is not None and policy.default is not None else capacity_value(entry)
     if policy is None:
         return requested
     if policy.valid_range is not None and policy.valid_range.min is not None:
-        return _round_to_range(requested, policy.valid_range, policy.valid_range.min)
+        return _round_to_range(requested, policy.valid_range, policy.valid_range.min, fractional)
     return next((value for value in policy.valid_values if requested <= value), requested)
 
 
 def _round_to_range(
-    requested: Quantity, valid_range: CapacityRequestPolicyRange, minimum: Quantity
+    requested: Quantity, valid_range: CapacityRequestPolicyRange, minimum: Quantity, fractional: bool
 ) -> Quantity | None:
-    """Round up to the minimum, or to a multiple of the step above it. Steps are counted in units."""
+    """Round up to the minimum, or to a multiple of the step above it."""
     if requested < minimum:
         return minimum
     step = valid_range.step
     if step is None:
         return requested
-    size, base, wanted = _units(step), _units(minimum), _units(requested)
+    unit = range_unit(valid_range, fractional)
+    size, base, wanted = (divide_up(each.nano, unit) for each in (step, minimum, requested))
     if size <= 0:
         return requested
+    if unit == MILLI and requested.nano % MILLI:
+        return None
     rounded = base + size * divide_up(wanted - base, size)
     # DIFF: Kubernetes 1.36 wraps around and records a negative amount; 1.37 and Plimsoll end the allocation.
     # Test: test_a_step_past_64_bits_is_a_fault
@@ -109,15 +116,30 @@ def _round_to_range(
         return None
     # DIFF: Kubernetes 1.36 always writes BinarySI; 1.37 and Plimsoll keep the format of the step.
     # Test: test_a_rounded_amount_has_the_format_of_the_step
-    return Quantity.of(rounded, step.format)
+    whole, rest = divmod(rounded * unit, NANO)
+    return Quantity.of(rounded, step.format, -3) if rest else Quantity.of(whole, step.format)
 
 
-def check_policy(name: str, amount: Quantity, policy: CapacityRequestPolicy | None) -> CapacityRefusal | None:
+def range_unit(valid_range: CapacityRequestPolicyRange, fractional: bool) -> int:
+    """Return the unit in which the steps of a range are counted, in nano-units.
+
+    Thousandths if the gate is on and every bound is a whole number of them within 64 bits, otherwise units.
+    """
+    bounds = (valid_range.min, valid_range.max, valid_range.step)
+    counted = fractional and all(
+        each is None or (each.nano % MILLI == 0 and abs(each.nano // MILLI) <= INT64_MAX) for each in bounds
+    )
+    return MILLI if counted else NANO
+
+
+def check_policy(
+    name: str, amount: Quantity, policy: CapacityRequestPolicy | None, fractional: bool = True
+) -> CapacityRefusal | None:
     """Return the reason why a policy does not allow an amount; the default is always allowed."""
     if policy is None or _is_default(amount, policy):
         return None
     if policy.valid_range is not None:
-        return _range_refusal(name, amount, policy.valid_range)
+        return _range_refusal(name, amount, policy.valid_range, fractional)
     if policy.valid_values and amount not in policy.valid_values:
         return CapacityRefusal(NO_VALID_VALUE, name, amount, max(policy.valid_values))
     return None
@@ -129,18 +151,17 @@ def _is_default(amount: Quantity, policy: CapacityRequestPolicy) -> bool:
 
 
 def _range_refusal(
-    name: str, amount: Quantity, valid_range: CapacityRequestPolicyRange
+    name: str, amount: Quantity, valid_range: CapacityRequestPolicyRange, fractional: bool
 ) -> CapacityRefusal | None:
     if valid_range.max is not None and amount > valid_range.max:
         return CapacityRefusal(ABOVE_MAX, name, amount, valid_range.max)
     step = valid_range.step
-    if step is not None and _units(step) > 0:
-        base = _units(valid_range.min) if valid_range.min is not None else 0
-        if (_units(amount) - base) % _units(step):
-            return CapacityRefusal(OFF_STEP, name, amount, step)
+    if step is None:
+        return None
+    unit = range_unit(valid_range, fractional)
+    size, base = divide_up(step.nano, unit), divide_up((valid_range.min or ZERO).nano, unit)
+    if size <= 0:
+        return None
+    if (unit == MILLI and amount.nano % MILLI) or (divide_up(amount.nano, unit) - base) % size:
+        return CapacityRefusal(OFF_STEP, name, amount, step)
     return None
-
-
-def _units(quantity: Quantity) -> int:
-    """Return the quantity in units, rounded up."""
-    return divide_up(quantity.nano, NANO)

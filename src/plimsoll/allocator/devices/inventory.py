@@ -28,15 +28,18 @@ class _CachedNode:
     """A node's devices, with the inputs they were computed from."""
 
     labels: dict[str, str]
+    features: tuple[str, ...]  #: declared by the node
     candidates: list[SliceView]
     pools: list[list[SliceView]]
     devices: NodeDevices
 
-    def is_current(
-        self, labels: dict[str, str], candidates: list[SliceView], pools: list[list[SliceView]]
-    ) -> bool:
+    def is_of(self, node: Node) -> bool:
+        """Return whether the devices were computed for a node like this."""
+        return self.labels == node.metadata.labels and self.features == node.status.declared_features
+
+    def is_current(self, node: Node, candidates: list[SliceView], pools: list[list[SliceView]]) -> bool:
         """Return whether the devices were computed from these inputs."""
-        return self.labels == labels and self.candidates == candidates and self.pools == pools
+        return self.is_of(node) and self.candidates == candidates and self.pools == pools
 
 
 class Inventory:
@@ -94,21 +97,22 @@ class Inventory:
 
     def devices_for(self, node: Node) -> NodeDevices | AllocationFault:
         """Return the devices that a node may use."""
-        name, labels = node.metadata.name, node.metadata.labels
+        name = node.metadata.name
         known = self._nodes.get(name)
         if known is not None:
-            if known.labels == labels:
+            if known.is_of(node):
                 return known.devices
             self._kept -= len(self._nodes.pop(name).devices.entries)
         candidates = [*self._on_node.get(name, ()), *self._shared]
         pools = [self._by_pool[pool] for pool in dict.fromkeys(view.pool for view in candidates)]
         known = self._previous.get(name)
-        if known is None or not known.is_current(labels, candidates, pools):
+        if known is None or not known.is_current(node, candidates, pools):
             gathered = gather_pools(candidates, node, self.features, self._by_pool)
             if isinstance(gathered, AllocationFault):
                 return gathered
             devices = NodeDevices(node, gathered, self.features, self._programs)
-            known = _CachedNode(dict(labels), candidates, pools, devices)
+            features = node.status.declared_features
+            known = _CachedNode(dict(node.metadata.labels), features, candidates, pools, devices)
         self._keep(name, known)
         return known.devices
 

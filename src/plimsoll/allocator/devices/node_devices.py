@@ -12,8 +12,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from plimsoll.allocator.devices.attributes import AttributeTable
+from plimsoll.allocator.devices.attributes import (
+    AttributeSource,
+    AttributeTable,
+    build_tables,
+    read_derived,
+    read_published,
+)
 from plimsoll.allocator.devices.capacity import CapacityFault, CapacityRefusal, Consumption, consume
+from plimsoll.allocator.devices.groups import GroupSet, GroupUse, number_groups, read_groups
 from plimsoll.allocator.devices.pools import GatheredPool, PoolStatus
 from plimsoll.allocator.devices.slices import SliceView
 from plimsoll.allocator.features import Features
@@ -22,8 +29,14 @@ from plimsoll.api.identity import DeviceId, PoolId
 from plimsoll.api.label_selection import SelectorProblem
 from plimsoll.api.node_selection import node_matches
 from plimsoll.api.quantity import ZERO, Quantity
-from plimsoll.api.resource import CapacityRequestPolicy, Device, DeviceCapacity, DeviceTaint
-from plimsoll.cel import Environment, ProgramCache
+from plimsoll.api.resource import (
+    OPTIONAL_NODE_OPERATIONS,
+    CapacityRequestPolicy,
+    Device,
+    DeviceCapacity,
+    DeviceTaint,
+)
+from plimsoll.cel import DerivedResult, Environment, ProgramCache
 from plimsoll.errors import CelCompileError, CelRuntimeError
 
 K = TypeVar("K")
@@ -37,10 +50,17 @@ CounterDraw = tuple[tuple[int, int], ...]
 class DeviceEntry:
     """One device of a node."""
 
-    __slots__ = ("capacity", "device", "draw", "id", "shareable", "view")
+    __slots__ = ("capacity", "device", "draw", "groups", "id", "shareable", "view")
 
     def __init__(
-        self, id: DeviceId, device: Device, view: SliceView, shareable: bool, capacity: int, draw: CounterDraw
+        self,
+        id: DeviceId,
+        device: Device,
+        view: SliceView,
+        shareable: bool,
+        capacity: int,
+        draw: CounterDraw,
+        groups: GroupUse,
     ) -> None:
         self.id = id
         self.device = device
@@ -48,6 +68,7 @@ class DeviceEntry:
         self.shareable = shareable
         self.capacity = capacity  #: number of its capacity shape; devices of one shape consume the same
         self.draw = draw  #: consumption of shared counters
+        self.groups = groups  #: compatibility groups, of counter sets in which some device declares groups
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +97,7 @@ class CounterPool:
     first: int
     names: tuple[tuple[str, str], ...]
     consumers: Mapping[str, CounterDraw]  #: device name -> consumption, including devices of other nodes
+    groups: Mapping[str, GroupUse]  #: device name -> compatibility groups, likewise
     mask: int  #: devices of this node that consume counters
 
 
@@ -99,12 +121,14 @@ class NodeDevices:
         "elsewhere",
         "entries",
         "features",
+        "group_sets",
         "index",
         "node",
         "pools",
         "selection_problems",
         "shareable",
         "taint_masks",
+        "unsupported",
     )
 
     def __init__(
@@ -119,16 +143,19 @@ class NodeDevices:
         self.capacities: list[Mapping[str, DeviceCapacity]] = []  #: shape number -> capacities
         self.base_counters: list[int] = []
         self.counter_pools: list[CounterPool] = []
+        self.group_sets: list[GroupSet] = []  #: counter sets with compatibility groups
         self.selection_problems: dict[int, SelectorProblem] = {}
         #: Masks: all devices; shareable ones; those that consume counters; those of other nodes; those with
         #: binding conditions.
         self.all = self.shareable = self.counting = self.elsewhere = self.binding = 0
+        #: Mask of the devices whose node operations this node cannot skip (`skipNodeOperations`).
+        self.unsupported = 0
         self.taint_masks: dict[tuple[DeviceTaint, ...], int] = {}
         self._programs = programs
         self._signature: tuple[object, ...] | None = None
         self._environment = selector_environment(features)
         self._selections: dict[tuple[tuple[str, ...], tuple[str, ...]], DeviceSelection] = {}
-        self._tables: dict[str, AttributeTable] = {}
+        self._tables: dict[tuple[str, tuple[str, ...]], tuple[AttributeTable, ...]] = {}
         self._consumptions: dict[tuple[object, ...], list[Consumption | CapacityRefusal | CapacityFault]] = {}
         shapes: dict[object, int] = {}
         for pool in pools:
@@ -147,7 +174,7 @@ class NodeDevices:
             own = all(view.slice.spec.node_name for view in views)
             if not own or any(pool.elsewhere for pool in self.pools):
                 return None
-            self._signature = tuple(
+            pools = (
                 (
                     pool.id.driver,
                     pool.status,
@@ -156,6 +183,7 @@ class NodeDevices:
                 )
                 for pool in self.pools
             )
+            self._signature = (self.unsupported, *pools)
         return self._signature
 
     # -- cached results
@@ -168,13 +196,13 @@ class NodeDevices:
             known = _remember(self._selections, key, self._select(class_selectors, request_selectors))
         return known
 
-    def table(self, attribute: str) -> AttributeTable:
-        """Return the values of an attribute."""
-        known = self._tables.get(attribute)
+    def tables(self, attribute: str, sources: tuple[str, ...] = ("",)) -> tuple[AttributeTable, ...]:
+        """Return the values of an attribute, by source: "" if it is published, or a CEL expression."""
+        key = (attribute, sources)
+        known = self._tables.get(key)
         if known is None:
-            devices = [(entry.id.driver, entry.device) for entry in self.entries]
-            made = AttributeTable(devices, attribute, self.features.list_attributes)
-            known = _remember(self._tables, attribute, made)
+            found = [self._derive(each) if each else self._read(attribute) for each in sources]
+            known = _remember(self._tables, key, build_tables(found, self.features.list_attributes))
         return known
 
     def consumptions(
@@ -185,7 +213,8 @@ class NodeDevices:
         key = tuple((name, str(amount)) for name, amount in requests.items())
         known = self._consumptions.get(key)
         if known is None:
-            made = [consume(requests, capacity) for capacity in self.capacities]
+            fractional = self.features.fractional_ranges
+            made = [consume(requests, capacity, fractional) for capacity in self.capacities]
             known = _remember(self._consumptions, key, made)
         return known
 
@@ -206,6 +235,7 @@ class NodeDevices:
         clone.counting = _moved(self.counting, places)
         clone.elsewhere = _moved(self.elsewhere, places)
         clone.binding = _moved(self.binding, places)
+        clone.unsupported = _moved(self.unsupported, places)
         clone.taint_masks = {key: _moved(mask, places) for key, mask in self.taint_masks.items()}
         clone.counter_pools = [
             dataclasses.replace(pool, mask=_moved(pool.mask, places)) for pool in self.counter_pools
@@ -219,9 +249,12 @@ class NodeDevices:
         self.index[pool.id] = names
         numbers = {key: len(self.base_counters) + i for i, key in enumerate(pool.counters)}
         consumers: dict[str, CounterDraw] = {}
+        sets = number_groups(pool, self.group_sets)
+        groups: dict[str, GroupUse] = {}
         pool_mask = 0
         for view in pool.slices:
             per_device = bool(view.slice.spec.per_device_node_selection)
+            supported = not view.slice.spec.skip_node_operations or self._can_skip_operations()
             for device in view.devices:
                 number = len(self.entries)
                 flag = 1 << number
@@ -233,13 +266,17 @@ class NodeDevices:
                     shapes[shape] = len(shapes)
                     self.capacities.append(device.capacity)
                 id = DeviceId(pool.id.driver, pool.id.pool, device.name)
-                self.entries.append(DeviceEntry(id, device, view, shareable, shapes[shape], draw))
+                own_groups = read_groups(device, sets) if sets else ()
+                self.entries.append(DeviceEntry(id, device, view, shareable, shapes[shape], draw, own_groups))
+                if not supported:
+                    self.unsupported |= flag
                 if shareable:
                     self.shareable |= flag
                 if device.consumes_counters:
                     self.counting |= flag
                     pool_mask |= flag
                     consumers[device.name] = consumers.get(device.name, ()) + draw
+                    groups[device.name] = own_groups
                 if device.binding_conditions:
                     self.binding |= flag
                 if device.taints:
@@ -251,10 +288,36 @@ class NodeDevices:
                 for device in view.devices:
                     if device.consumes_counters:
                         consumers[device.name] = consumers.get(device.name, ()) + _draw(device, numbers)
+                        groups[device.name] = groups.get(device.name, ()) + read_groups(device, sets)
             first = len(self.base_counters)
-            made = CounterPool(pool.id, first, tuple(pool.counters), consumers, pool_mask)
+            made = CounterPool(pool.id, first, tuple(pool.counters), consumers, groups, pool_mask)
             self.counter_pools.append(made)
             self.base_counters.extend(pool.counters.values())
+
+    def _can_skip_operations(self) -> bool:
+        """Return whether the node can skip node operations; a pool without a node is not judged by it."""
+        if not self.features.optional_node_operations:
+            return False
+        return not self.node.metadata.name or OPTIONAL_NODE_OPERATIONS in self.node.status.declared_features
+
+    def _read(self, attribute: str) -> AttributeSource:
+        devices = [(entry.id.driver, entry.device) for entry in self.entries]
+        return read_published(devices, attribute, self.features.list_attributes)
+
+    def _derive(self, expression: str) -> AttributeSource:
+        try:
+            derived = self._programs.compile_derived(expression, self._environment)
+        except CelCompileError as error:
+            count = len(self.entries)
+            return AttributeSource([None] * count, dict.fromkeys(range(count), error))
+        source, order = self._source or (self, None)
+        found: list[DerivedResult] = []
+        for pool in source.pools:
+            for view in pool.slices if pool.status is PoolStatus.COMPLETE else ():
+                found += view.derive(derived)
+        if order is not None:
+            found = [found[number] for number in order]
+        return read_derived(found, self.features.list_attributes)
 
     def _note_selection(self, number: int, device: Device) -> None:
         matches = node_matches(self.node, device.node_name, device.all_nodes, device.node_selector)

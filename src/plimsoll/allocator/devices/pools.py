@@ -41,6 +41,9 @@ class GatheredPool:
     counters: dict[tuple[str, str], int] = field(default_factory=dict)  #: (set, counter) -> nano-units
 
 
+_GROUPS_OFF = "has compatibility groups, and the feature gate DRADeviceCompatibilityGroups is disabled"
+
+
 def gather_pools(
     candidates: Iterable[SliceView],
     node: Node,
@@ -111,6 +114,13 @@ def _build(
     """Build a pool from its relevant slices; None if a newer generation is being published."""
     expected = views[0].slice.spec.pool.resource_slice_count
     generation = views[0].slice.spec.pool.generation
+    if not features.compatibility_groups and any(
+        view.has_groups for view in known if view.slice.spec.pool.generation == generation
+    ):
+        # DIFF: Kubernetes ignores the slices; a pool with others is then incomplete, one without them does
+        # not exist, so that a request for all devices is served without it. Here it is always incomplete.
+        # Test: test_a_pool_of_grouped_slices_only_is_incomplete
+        return GatheredPool(pool_id, PoolStatus.INCOMPLETE, _GROUPS_OFF)
     others: list[SliceView] = []
     if len(views) != expected:
         # A pool is complete if its slices for all nodes are.

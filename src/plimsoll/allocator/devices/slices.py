@@ -16,7 +16,15 @@ from plimsoll.api.codec import encode
 from plimsoll.api.identity import PoolId
 from plimsoll.api.request_policies import resolve_request_policies
 from plimsoll.api.resource import Device, DeviceTaintRule, ResourceSlice
-from plimsoll.cel import Selector, SelectorMatches, flatten, match_all
+from plimsoll.cel import (
+    DerivedAttribute,
+    DerivedResult,
+    Selector,
+    SelectorMatches,
+    derive_all,
+    flatten,
+    match_all,
+)
 from plimsoll.cel.static.environment import Environment
 
 #: Maximum number of cached matches per slice.
@@ -24,13 +32,14 @@ MAX_CACHED_MATCHES = 256
 
 
 class SliceContent:
-    """Devices in the form that selectors read, and cached matches."""
+    """Devices in the form that selectors read, and cached matches and derived attributes."""
 
-    __slots__ = ("__weakref__", "_flat", "_matches")
+    __slots__ = ("__weakref__", "_derived", "_flat", "_matches")
 
     def __init__(self, devices: Iterable[Device], driver: str) -> None:
         self._flat = tuple(flatten(device, driver) for device in devices)
         self._matches: dict[tuple[str, Environment], SelectorMatches] = {}
+        self._derived: dict[tuple[str, Environment], tuple[DerivedResult, ...]] = {}
 
     def matches(self, selector: Selector) -> SelectorMatches:
         key = (selector.expression, selector.environment)
@@ -41,6 +50,15 @@ class SliceContent:
             found = self._matches[key] = match_all(selector, self._flat)
         return found
 
+    def derive(self, derived: DerivedAttribute) -> tuple[DerivedResult, ...]:
+        key = (derived.expression, derived.environment)
+        found = self._derived.get(key)
+        if found is None:
+            if len(self._derived) >= MAX_CACHED_MATCHES:
+                self._derived.pop(next(iter(self._derived)))
+            found = self._derived[key] = derive_all(derived, self._flat)
+        return found
+
 
 #: By signature: identical machines publish identical devices and are evaluated together.
 _contents: WeakValueDictionary[bytes, SliceContent] = WeakValueDictionary()
@@ -49,7 +67,7 @@ _contents: WeakValueDictionary[bytes, SliceContent] = WeakValueDictionary()
 class SliceView:
     """One version of a slice, with everything computed from it. Immutable except for its caches."""
 
-    __slots__ = ("_content", "_signature", "devices", "is_counters", "pool", "slice")
+    __slots__ = ("_content", "_has_groups", "_signature", "devices", "is_counters", "pool", "slice")
 
     def __init__(self, slice: ResourceSlice, devices: tuple[Device, ...] | None = None) -> None:
         self.slice = slice
@@ -59,13 +77,25 @@ class SliceView:
         self.is_counters = bool(slice.spec.shared_counters)
         self._content: SliceContent | None = None
         self._signature: bytes | None = None
+        self._has_groups: bool | None = None
+
+    @property
+    def has_groups(self) -> bool:
+        """True if a device declares compatibility groups."""
+        if self._has_groups is None:
+            self._has_groups = any(
+                consumption.compatibility_groups
+                for device in self.devices
+                for consumption in device.consumes_counters
+            )
+        return self._has_groups
 
     @property
     def signature(self) -> bytes:
         """Equal for slices that differ only in the name of their pool."""
         if self._signature is None:
             spec = self.slice.spec
-            whole = encode((spec.driver, self.devices, spec.shared_counters))
+            whole = encode((spec.driver, self.devices, spec.shared_counters, spec.skip_node_operations))
             self._signature = blake2b(whole, digest_size=16).digest()
         return self._signature
 
@@ -75,12 +105,19 @@ class SliceView:
 
     def matches(self, selector: Selector) -> SelectorMatches:
         """Return the devices a selector matches, and its errors; evaluated at the first call."""
+        return self._flattened().matches(selector)
+
+    def derive(self, derived: DerivedAttribute) -> tuple[DerivedResult, ...]:
+        """Return the values of a derived attribute, by device; evaluated at the first call."""
+        return self._flattened().derive(derived)
+
+    def _flattened(self) -> SliceContent:
         if self._content is None:
             known = _contents.get(self.signature)
             if known is None:
                 known = _contents[self.signature] = SliceContent(self.devices, self.slice.spec.driver)
             self._content = known
-        return self._content.matches(selector)
+        return self._content
 
 
 def apply_taint_rules(slice: ResourceSlice, rules: Iterable[DeviceTaintRule]) -> SliceView:

@@ -2,7 +2,8 @@
 
 `DeviceUsage` is the allocation state of a cluster as masks and numbers over the devices of one node, computed
 once per search (docs/spec/allocator.md, "Consumable capacity" and "Shared counters"): counters are consumed
-once per device regardless of the number of shares, also by devices of the pool on other nodes.
+once per device regardless of the number of shares, also by devices of the pool on other nodes, and so are
+compatibility groups.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Mapping
 from operator import gt
 
 from plimsoll.allocator.devices.capacity import capacity_value
+from plimsoll.allocator.devices.groups import ANY_GROUPS, are_compatible
 from plimsoll.allocator.devices.node_devices import NodeDevices
 from plimsoll.allocator.state import AllocationState, DeviceAllocations
 
@@ -18,7 +20,7 @@ from plimsoll.allocator.state import AllocationState, DeviceAllocations
 class DeviceUsage:
     """Usage of the devices of one node."""
 
-    __slots__ = ("_devices", "_free", "available", "blocked", "consumed", "shared", "taken")
+    __slots__ = ("_devices", "_free", "available", "blocked", "consumed", "groups", "shared", "taken")
 
     def __init__(self, devices: NodeDevices, state: AllocationState) -> None:
         self._devices = devices
@@ -27,7 +29,10 @@ class DeviceUsage:
         self.shared = 0  #: mask of devices with shares: their counters are consumed already
         self.consumed: dict[int, Mapping[str, int]] = {}  #: device -> capacity consumed by its shares
         self.available = list(devices.base_counters)  #: counter -> remaining amount; may be negative
-        self.blocked = 0  #: mask of devices that need more counters, or whose feature gate is off
+        #: Mask of devices that need more counters or are not compatible with those in use, or that the node
+        #: or the feature gates do not support.
+        self.blocked = devices.unsupported
+        self.groups = [ANY_GROUPS] * len(devices.group_sets)  #: groups that the devices in use have in common
         for pool, numbers in devices.index.items():
             holdings = state.pool(pool)
             # Iterate over the shorter: usually few devices of a pool are allocated, or few are on this node.
@@ -92,6 +97,11 @@ class DeviceUsage:
             for name in state.pool(pool.pool):
                 for counter, amount in pool.consumers.get(name, ()):
                     available[counter] -= amount
+                # DIFF: if devices in use have no group in common, nothing is compatible with them; Kubernetes
+                # goes by the first of them, if only some have groups.
+                # Test: test_nothing_is_compatible_with_incompatible_devices
+                for number, mask in pool.groups.get(name, ()):
+                    self.groups[number] &= mask
             # One negative counter blocks every device of the pool that consumes any.
             left = available[pool.first : pool.first + len(pool.names)]
             if left and min(left) < 0:
@@ -101,7 +111,10 @@ class DeviceUsage:
             while rest:
                 low = rest & -rest
                 rest ^= low
-                for counter, amount in devices.entries[low.bit_length() - 1].draw:
+                entry = devices.entries[low.bit_length() - 1]
+                if not are_compatible(entry.groups, self.groups):
+                    self.blocked |= low
+                for counter, amount in entry.draw:
                     if amount > available[counter]:
                         self.blocked |= low
                         break

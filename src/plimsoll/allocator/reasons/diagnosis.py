@@ -20,7 +20,9 @@ from plimsoll.allocator.reasons.refusal import (
     CapacityShortage,
     ConstraintConflict,
     CounterShortage,
+    GroupConflict,
     GroupShortage,
+    NodeOperationsRefusal,
     Refusal,
     RefusalRule,
     Removal,
@@ -53,7 +55,7 @@ def diagnose(
         devices.node.metadata.name,
         requests=tuple(request for requests in alone for request in requests),
         together=together,
-        groups=tuple(_find_group_shortages(order, devices, search_state.tables)),
+        groups=tuple(_find_group_shortages(order, devices)),
         dead_end=dead_end,
         pools=tuple(
             UnusablePool(pool.id, pool.status.value, pool.reason)
@@ -92,9 +94,7 @@ def _find_sticking_point(
     return SearchDeadEnd(held, reader.read(failed))
 
 
-def _find_group_shortages(
-    order: RequestSet, devices: NodeDevices, tables: Sequence[AttributeTable]
-) -> Iterator[GroupShortage]:
+def _find_group_shortages(order: RequestSet, devices: NodeDevices) -> Iterator[GroupShortage]:
     """Yield constraints over several requests that no selection of devices can satisfy."""
     for number, constraint in enumerate(order.constraints):
         plans = [
@@ -103,19 +103,29 @@ def _find_group_shortages(
         union = 0
         for plan in plans:
             union |= plan.candidates
-        table, wanted = tables[number], sum(plan.count for plan in plans)
-        if len(plans) < 2 or table.opaque & union:
+        wanted = sum(plan.count for plan in plans)
+        if len(plans) < 2 or any(plan.tables[number].opaque & union for plan in plans):
             continue
+        by_value = _candidates_by_value(number, plans)
         if constraint.distinct:
-            had = sum(1 for having in table.by_bit if having & union)
+            had = sum(1 for having in by_value if having)
         elif union & devices.shareable or any(plan.admin for plan in plans):
             continue  # one device may serve several requests
         else:
-            had = max(((having & union).bit_count() for having in table.by_bit), default=0)
+            had = max((having.bit_count() for having in by_value), default=0)
         if had < wanted:
             claim = order.claims[constraint.claim].metadata.full_name
             names = tuple(plan.name for plan in plans)
             yield GroupShortage(claim, constraint.attribute, constraint.distinct, names, wanted, had)
+
+
+def _candidates_by_value(constraint: int, plans: Sequence[RequestPlan]) -> list[int]:
+    """Return for each value of an attribute the candidates of the plans that have it."""
+    found = [0] * len(plans[0].tables[constraint].values)
+    for plan in plans:
+        for bit, having in enumerate(plan.tables[constraint].by_bit):
+            found[bit] |= having & plan.candidates
+    return found
 
 
 class _Diagnoser:
@@ -195,17 +205,25 @@ class _Diagnoser:
             return RefusalRule.TAKEN, (), None
         if self._search_state.unavailable(plan) & flag:
             return RefusalRule.PICKED, (), None
+        if self._devices.unsupported & flag:
+            enabled = self._devices.features.optional_node_operations
+            skipped = entry.view.slice.spec.skip_node_operations
+            return RefusalRule.NODE_OPERATIONS, (), NodeOperationsRefusal(skipped, enabled)
         if plan.tainted & flag:
             taint = find_untolerated_taint(entry.device.taints, plan.tolerations)
             assert taint is not None
             return RefusalRule.TAINT, (), TaintRefusal(taint)
+        if not self._search_state.groups_fit(number):
+            return RefusalRule.GROUPS, (), self._group_conflict(number)
         if self._search_state.needs_counters(number) or (self._usage.blocked & flag):
             short = self._counter(number)
             if short is not None:
                 return RefusalRule.COUNTER, (short.wanted - short.had,), short
         for constraint in plan.constraints:
-            if not self._search_state.compatible_devices(constraint) & flag:
-                return RefusalRule.CONSTRAINT, (), self._conflict(constraint, number)
+            if plan.tables[constraint].failed & flag:
+                return RefusalRule.FAILED, (), None
+            if not self._search_state.compatible_devices(plan, constraint) & flag:
+                return RefusalRule.CONSTRAINT, (), self._conflict(plan, constraint, number)
         lack = self._budget(plan, number)
         if lack is not None:
             return RefusalRule.BUDGET, (lack.wanted - lack.had,), lack
@@ -269,15 +287,26 @@ class _Diagnoser:
             return CounterShortage("", "", 0, 0)  # the gate for counters is off
         return worst
 
-    def _conflict(self, constraint: int, number: int) -> ConstraintConflict:
+    def _group_conflict(self, number: int) -> GroupConflict:
+        """Return the first counter set in which a device is not compatible with those in use."""
+        states = self._search_state.groups
+        index, mask = next(
+            (index, mask) for index, mask in self._devices.entries[number].groups if not states[index] & mask
+        )
+        known = self._devices.group_sets[index]
+        return GroupConflict(known.name, known.names(mask), known.names(states[index]), bool(states[index]))
+
+    def _conflict(self, plan: RequestPlan, constraint: int, number: int) -> ConstraintConflict:
         asked = self._order.constraints[constraint]
-        table = self._search_state.tables[constraint]
+        table = plan.tables[constraint]
         mine = table.sets[number]
         if mine is None:
             return ConstraintConflict(asked.attribute, asked.distinct, (), None)
-        for plan, other in self._search_state.picks:
-            theirs = table.sets[other]
-            if constraint not in plan.constraints or theirs is None:
+        for other_plan, other in self._search_state.picks:
+            if constraint not in other_plan.constraints:
+                continue
+            theirs = other_plan.tables[constraint].sets[other]
+            if theirs is None:
                 continue
             if bool(mine & theirs) == asked.distinct:
                 id = self._devices.entries[other].id
@@ -289,7 +318,7 @@ class _Diagnoser:
         """Return two of the devices left that a constraint excludes together."""
         numbers = bit_numbers(left)
         for constraint in plan.constraints:
-            asked, table = self._order.constraints[constraint], self._search_state.tables[constraint]
+            asked, table = self._order.constraints[constraint], plan.tables[constraint]
             for one, two in itertools.combinations(numbers, 2):
                 mine, theirs = table.sets[two] or 0, table.sets[one] or 0
                 if bool(mine & theirs) == asked.distinct:
@@ -317,7 +346,7 @@ class _Diagnoser:
         """Return the maximum number of devices left that satisfy the constraints together."""
         largest: int | None = None
         for constraint in plan.constraints:
-            table, state = self._search_state.tables[constraint], self._search_state.constraints[constraint]
+            table, state = plan.tables[constraint], self._search_state.constraints[constraint]
             if self._order.constraints[constraint].distinct:
                 count = sum(1 for having in table.by_bit if having & left)
             else:

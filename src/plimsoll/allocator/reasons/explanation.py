@@ -13,6 +13,8 @@ from plimsoll.allocator.reasons.refusal import (
     CapacityShortage,
     ConstraintConflict,
     CounterShortage,
+    GroupConflict,
+    NodeOperationsRefusal,
     Refusal,
     RemovalDetail,
     RequestRefusal,
@@ -20,6 +22,7 @@ from plimsoll.allocator.reasons.refusal import (
     TaintRefusal,
 )
 from plimsoll.api.quantity import Format, Quantity
+from plimsoll.api.resource import OPTIONAL_NODE_OPERATIONS
 
 MAX_LISTED_DEVICES = 4  #: maximum number of devices listed for a dead end
 
@@ -89,6 +92,10 @@ def _detail_text(detail: RemovalDetail) -> str:
             return " (partitionable devices are switched off)"
         case CounterShortage(counter_set, counter, amount, left):
             return f" counter {counter_set}/{counter}: wants {_plain(amount)}, {_plain(left)} left"
+        case GroupConflict():
+            return " " + group_conflict_text(detail)
+        case NodeOperationsRefusal():
+            return " " + node_operations_text(detail)
         case ConstraintConflict(attribute, _, (), _):
             return f" has no attribute {attribute}"
         case ConstraintConflict(attribute, distinct, values, other, other_values):
@@ -103,6 +110,27 @@ def _detail_text(detail: RemovalDetail) -> str:
         case SelectorRefusal(index, expression):
             return f" #{index} {expression}"
     return ""
+
+
+def group_conflict_text(conflict: GroupConflict) -> str:
+    """Format a conflict of compatibility groups."""
+    mine = f"is in {_groups_text(conflict.groups)}"
+    theirs = f"are in {_groups_text(conflict.others)}" if conflict.agree else "have none in common"
+    return f"{mine} of counter set {conflict.counter_set}, the devices in use {theirs}"
+
+
+def _groups_text(groups: Sequence[str]) -> str:
+    if not groups:
+        return "no group"
+    return f"group{'s' if len(groups) > 1 else ''} {', '.join(groups)}"
+
+
+def node_operations_text(refusal: NodeOperationsRefusal) -> str:
+    """Format why a device whose driver skips node operations cannot be used."""
+    skipped = f"skips {', '.join(refusal.operations)}"
+    if refusal.enabled:
+        return f"{skipped}, the node does not declare {OPTIONAL_NODE_OPERATIONS}"
+    return f"{skipped}, the feature gate {OPTIONAL_NODE_OPERATIONS} is disabled"
 
 
 _CAPACITY_TEXTS: Mapping[str, str] = {

@@ -26,7 +26,9 @@ class RefusalRule(Enum):
     CAPACITY = "capacity"
     TAKEN = "already allocated"
     PICKED = "taken by this pod already"
+    NODE_OPERATIONS = "skipped node operations"
     TAINT = "taint"
+    GROUPS = "compatibility groups"
     COUNTER = "shared counters"
     CONSTRAINT = "constraint"
     BUDGET = "node resources"
@@ -50,6 +52,27 @@ class CounterShortage:
     counter: str
     wanted: int
     had: int
+
+
+@dataclass(frozen=True, slots=True)
+class GroupConflict:
+    """A counter set whose devices in use are not compatible with a device; no groups are empty tuples.
+
+    `others` are the groups that the devices in use have in common; `agree` is False if they have none.
+    """
+
+    counter_set: str
+    groups: tuple[str, ...]
+    others: tuple[str, ...]
+    agree: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class NodeOperationsRefusal:
+    """Node operations that the device's driver skips, and the node does not."""
+
+    operations: tuple[str, ...]
+    enabled: bool  #: whether the feature gate is on, so that the node is at fault
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +117,8 @@ class SelectorRefusal:
 RemovalDetail = (
     CapacityShortage
     | CounterShortage
+    | GroupConflict
+    | NodeOperationsRefusal
     | ConstraintConflict
     | BudgetShortage
     | TaintRefusal
@@ -139,7 +164,9 @@ class RequestRefusal:
 _AFTER_MATCHING = (
     RefusalRule.TAKEN,
     RefusalRule.PICKED,
+    RefusalRule.NODE_OPERATIONS,
     RefusalRule.TAINT,
+    RefusalRule.GROUPS,
     RefusalRule.COUNTER,
     RefusalRule.CONSTRAINT,
     RefusalRule.BUDGET,

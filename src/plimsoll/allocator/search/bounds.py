@@ -39,7 +39,6 @@ class SearchBounds:
         "_shareable",
         "_steps",
         "_supply",
-        "_tables",
         "failed_step",
     )
 
@@ -47,14 +46,12 @@ class SearchBounds:
         self,
         steps: Sequence[RequestStep],
         constraints: Sequence[AttributeConstraint],
-        tables: Sequence[AttributeTable],
         devices: NodeDevices,
         usage: DeviceUsage,
         priced: bool,
     ) -> None:
         self._steps = steps
         self._constraints = constraints
-        self._tables = tables
         self._shareable = devices.shareable
         self._counting = devices.counting
         self._priced = priced  #: True if devices charge a budget, which any selection reduces
@@ -143,17 +140,17 @@ class SearchBounds:
         `mask` has the candidates that satisfy the constraint so far; `number` devices of the plan are
         selected already.
         """
-        table = self._tables[constraint]
+        table = plan.tables[constraint]
         later = self._later_plans(constraint, position)
         missing = plan.count - number
         if self._constraints[constraint].distinct:
-            return mask if self._varied_enough(table, state, missing, later, mask, picked) else 0
+            varied = self._varied_enough(constraint, state, missing, [plan, *later], mask, picked)
+            return mask if varied else 0
         viable, rest = 0, _all_bits(table) if state == NO_VALUES else state
         while rest:
             low = rest & -rest
             rest ^= low
-            having = table.by_bit[low.bit_length() - 1]
-            if self._enough(having, missing, later, mask, picked):
+            if self._enough(constraint, low.bit_length() - 1, missing, [plan, *later], mask, picked):
                 viable |= low
         kept = table.overlapping(viable)
         if missing == 1 and not later:
@@ -161,15 +158,16 @@ class SearchBounds:
         return mask & kept
 
     def _enough(
-        self, having: int, missing: int, later: Sequence[RequestPlan], mask: int, picked: int
+        self, constraint: int, bit: int, missing: int, plans: Sequence[RequestPlan], mask: int, picked: int
     ) -> bool:
         """Return whether the devices with one value suffice for all requests under a constraint."""
-        mine = mask & having
+        first, *later = plans
+        mine = mask & first.tables[constraint].by_bit[bit]
         if mine.bit_count() < missing:
             return False
         union, total, exclusive = mine, missing, not mine & self._shareable
         for plan in later:
-            theirs = plan.candidates & having
+            theirs = plan.candidates & plan.tables[constraint].by_bit[bit]
             if not plan.admin:
                 theirs &= ~picked
             if theirs.bit_count() < plan.count:
@@ -180,25 +178,22 @@ class SearchBounds:
         return not exclusive or union.bit_count() >= total
 
     def _varied_enough(
-        self,
-        table: AttributeTable,
-        state: int,
-        missing: int,
-        later: Sequence[RequestPlan],
-        mask: int,
-        picked: int,
+        self, constraint: int, state: int, missing: int, plans: Sequence[RequestPlan], mask: int, picked: int
     ) -> bool:
         """Return whether there are as many values as devices that must differ in them."""
-        if table.opaque or not table.scalar:
+        first, *later = plans
+        if any(not _has_one_value(plan.tables[constraint]) for plan in plans):
             return True
         used = 0 if state == NO_VALUES else state
-        if _count_values(table, used, mask) < missing:
+        found = _values_of(first.tables[constraint], mask) & ~used
+        if found.bit_count() < missing:
             return False
         total = missing
         for plan in later:
-            mask |= plan.candidates if plan.admin else plan.candidates & ~picked
+            theirs = plan.candidates if plan.admin else plan.candidates & ~picked
+            found |= _values_of(plan.tables[constraint], theirs) & ~used
             total += plan.count
-        return not later or _count_values(table, used, mask) >= total
+        return not later or found.bit_count() >= total
 
     def _later_plans(self, constraint: int, position: int) -> list[RequestPlan]:
         """Return the plans under a constraint that certainly follow a position."""
@@ -233,5 +228,11 @@ def _is_short(plan: RequestPlan) -> bool:
     return plan.candidates.bit_count() < plan.count or plan.count > MAX_ALLOCATION_RESULTS
 
 
-def _count_values(table: AttributeTable, used: int, mask: int) -> int:
-    return sum(1 for bit, having in enumerate(table.by_bit) if having & mask and not used >> bit & 1)
+def _has_one_value(table: AttributeTable) -> bool:
+    """Return whether every device of a table that has the attribute has exactly one value."""
+    return table.scalar and not table.opaque
+
+
+def _values_of(table: AttributeTable, mask: int) -> int:
+    """Return the bits of the values that the devices of a mask have."""
+    return sum(1 << bit for bit, having in enumerate(table.by_bit) if having & mask)

@@ -111,11 +111,11 @@ class Search:
         self._clock = clock
         plans = [plan for step in self._steps for plan in step.plans]
         #: Whether some candidate could end the search with a fault.
-        self._exact = any(plan.fault_mask or (plan.all and plan.constraints) for plan in plans)
+        self._exact = any(plan.may_fail or (plan.all and plan.constraints) for plan in plans)
         self._has_admin = any(plan.admin for plan in plans)
         #: Whether the order of devices under a constraint matters: a value that equals nothing is allowed
         #: only as the first.
-        self._ordered = any(table.opaque for table in search_state.tables)
+        self._ordered = any(table.opaque for table in order.tables)
         self._stack: list[_AlternativeFrame | _DeviceFrame] = []
         self._chosen = [0] * len(self._steps)
         # -- learned during the search
@@ -123,9 +123,7 @@ class Search:
         self._failed: dict[object, _Signal] = {}
         self._rejections = 0  #: devices rejected by counters, capacity or budget
         priced = search_state.remaining_budget is not None
-        self._bounds = SearchBounds(
-            self._steps, order.constraints, search_state.tables, devices, usage, priced
-        )
+        self._bounds = SearchBounds(self._steps, order.constraints, devices, usage, priced)
         #: Furthest position of the search: the failed step, its plan, and the picks before it.
         self.deepest: tuple[int, int, tuple[Pick, ...]] = (-1, 0, ())
 
@@ -208,6 +206,8 @@ class Search:
             device = low.bit_length() - 1
             if low & plan.fault_mask:
                 return self._order.fault_of(plan, device, self._devices)
+            if low & plan.derived_faults and self._search_state.has_room(plan, device):
+                return self._order.derived_fault_of(plan, device, self._devices)
             undo = self._search_state.take(plan, device)
             if undo is None:
                 self._rejections += 1
@@ -312,6 +312,7 @@ class Search:
             tuple([search_state.picked_by[claim] for claim in claims]) if self._has_admin else None,
             tuple(sorted(search_state.shares.items())) if search_state.shares else None,
             tuple(search_state.drawn),
+            tuple(search_state.groups),
             tuple(search_state.remaining_budget.left) if search_state.remaining_budget is not None else None,
         )
 
@@ -339,10 +340,12 @@ class Search:
         mask &= ~search_state.unavailable(plan)
         if not plan.constraints:
             return mask
-        # A device with a fault ends the search before constraints are evaluated.
+        # A device with a fault ends the search before constraints are evaluated, one whose derived attribute
+        # fails as soon as it satisfies those before.
         faulty = mask & plan.fault_mask
         for constraint in plan.constraints:
-            mask &= search_state.compatible_devices(constraint)
+            faulty |= mask & plan.tables[constraint].failed
+            mask &= search_state.compatible_devices(plan, constraint)
             if mask and not self._exact:
                 state = search_state.constraints[constraint]
                 mask = self._bounds.filter_viable(
@@ -358,7 +361,7 @@ class Search:
         if self._classes is None:
             plans = [plan for step in self._steps for plan in step.plans]
             self._classes = group_devices(
-                plans, search_state.tables, self._devices, self._usage, search_state.remaining_budget
+                plans, self._order.tables, self._devices, self._usage, search_state.remaining_budget
             )
         equals = self._classes[device]
         if self._devices.shareable >> device & 1 and search_state.shares:

@@ -1,8 +1,8 @@
 """Equivalence classes of devices that no rule distinguishes.
 
 Groups a node's devices by everything the search evaluates: the plans they are candidates of, attributes in
-constraints, capacity, counters, charges. If one device of a group fails, the others fail as well, because
-devices of a group can be swapped in any solution.
+constraints, capacity, counters, compatibility groups, charges. If one device of a group fails, the others
+fail as well, because devices of a group can be swapped in any solution.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ def group_devices(
             entry.capacity,
             usage.free(number) if entry.shareable or number in usage.consumed else None,
             entry.draw,
+            entry.groups,
             usage.shared >> number & 1,
             usage.taken >> number & 1,
             None

@@ -185,7 +185,7 @@ _DETAILS: Mapping[str, Mapping[str, Any]] = {
     "resourceclaimtemplates.resource.k8s.io": _STRATEGY,
     "resourcepoolstatusrequests.resource.k8s.io": {"subresources": _STATUS, **_STRATEGY, **_CONDITIONAL},
     "resourceslices.resource.k8s.io": {
-        **_selectable(_paths("spec.nodeName", "spec.driver"), _SLICE_ERROR),
+        **_selectable(_paths("spec.nodeName", "spec.driver", "spec.pool.name"), _SLICE_ERROR),
         **_STRATEGY,
     },
     "flowschemas.flowcontrol.apiserver.k8s.io": {"subresources": _STATUS},

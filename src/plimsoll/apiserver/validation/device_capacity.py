@@ -12,7 +12,7 @@ Possibilities"; no version of Kubernetes has them (docs/allocation.md).
 from __future__ import annotations
 
 from plimsoll.api.names import LABEL_MAX
-from plimsoll.api.quantity import ZERO, Quantity
+from plimsoll.api.quantity import INT64_MAX, MILLI, NANO, ZERO, Quantity, divide_up
 from plimsoll.api.resource import (
     CapacityRequestPolicy,
     CapacityRequestPolicyRange,
@@ -41,7 +41,9 @@ def validate_exclusive_capacity(capacity: DeviceCapacity, path: FieldPath) -> Fi
         yield forbidden(path.child("requestPolicy"), "needs allowMultipleAllocations: true on the device")
 
 
-def validate_shared_capacity(device: Device, capacity: DeviceCapacity, path: FieldPath) -> FieldErrors:
+def validate_shared_capacity(
+    device: Device, fractional: bool, capacity: DeviceCapacity, path: FieldPath
+) -> FieldErrors:
     """Validate a capacity of a device that several claims can share."""
     policy = capacity.request_policy
     if policy is None:
@@ -49,14 +51,14 @@ def validate_shared_capacity(device: Device, capacity: DeviceCapacity, path: Fie
     at = path.child("requestPolicy")
     name = policy.request_policy_name
     if name is None:
-        yield from _validate_policy(policy, capacity.value or ZERO, at)
+        yield from _validate_policy(policy, capacity.value or ZERO, at, fractional)
     elif policy != CapacityRequestPolicy(request_policy_name=name):
         yield forbidden(at, "must have nothing else if it has a requestPolicyName")
     elif name not in device.request_policies:
         yield not_found(at.child("requestPolicyName"), name, "must be one of the device's requestPolicies")
 
 
-def validate_request_policies(device: Device, path: FieldPath) -> FieldErrors:
+def validate_request_policies(device: Device, fractional: bool, path: FieldPath) -> FieldErrors:
     """Validate the request policies that capacities of a device refer to by name."""
     if device.request_policies and not device.allow_multiple_allocations:
         yield forbidden(path, "needs allowMultipleAllocations: true on the device")
@@ -75,7 +77,7 @@ def validate_request_policies(device: Device, path: FieldPath) -> FieldErrors:
             yield invalid(at, name, "must be the requestPolicyName of at least one capacity")
         else:
             # A policy that suits the smallest capacity suits all of them.
-            yield from _validate_policy(policy, min(values), at)
+            yield from _validate_policy(policy, min(values), at, fractional)
 
     yield from validate_map(
         {name: (name, policy) for name, policy in device.request_policies.items()},
@@ -87,7 +89,9 @@ def validate_request_policies(device: Device, path: FieldPath) -> FieldErrors:
     )
 
 
-def _validate_policy(policy: CapacityRequestPolicy, value: Quantity, at: FieldPath) -> FieldErrors:
+def _validate_policy(
+    policy: CapacityRequestPolicy, value: Quantity, at: FieldPath, fractional: bool
+) -> FieldErrors:
     if policy.zero_consumption:
         if policy != CapacityRequestPolicy(zero_consumption=True):
             yield forbidden(at, "must not have default, validValues or validRange with zeroConsumption")
@@ -102,13 +106,14 @@ def _validate_policy(policy: CapacityRequestPolicy, value: Quantity, at: FieldPa
         if policy.default is None:
             yield required(at.child("default"), "must be given along with validValues or validRange")
         elif policy.valid_range is not None:
-            yield from _validate_range(policy.default, value, policy.valid_range, at.child("validRange"))
+            bounds = policy.valid_range
+            yield from _validate_range(policy.default, value, bounds, at.child("validRange"), fractional)
         else:
-            yield from _validate_values(policy.default, value, policy, at.child("validValues"))
+            yield from _validate_values(policy.default, value, policy, at.child("validValues"), fractional)
 
 
 def _validate_values(
-    default: Quantity, capacity: Quantity, policy: CapacityRequestPolicy, path: FieldPath
+    default: Quantity, capacity: Quantity, policy: CapacityRequestPolicy, path: FieldPath, fractional: bool
 ) -> FieldErrors:
     values = policy.valid_values
     for index in range(1, len(values)):
@@ -119,14 +124,21 @@ def _validate_values(
         if value > capacity:
             yield invalid(at, value, f"must not be larger than the capacity, {capacity}")
 
-    # Values are compared rounded up to integers, so 500m and 600m are duplicates.
-    yield from validate_set(values, VALUES_MAX, validate_value, Quantity.value, path)
+    def key(value: Quantity) -> int:
+        """Without DRAFractionalCapacityRange values are rounded up, so that 500m and 600m are equal."""
+        return value.nano if fractional else value.value()
+
+    yield from validate_set(values, VALUES_MAX, validate_value, key, path)
     if len(values) > VALUES_MAX or default not in values:
         yield invalid(path, default, "must contain the default")
 
 
 def _validate_range(
-    default: Quantity, capacity: Quantity, given: CapacityRequestPolicyRange, path: FieldPath
+    default: Quantity,
+    capacity: Quantity,
+    given: CapacityRequestPolicyRange,
+    path: FieldPath,
+    fractional: bool,
 ) -> FieldErrors:
     low, high, step = given.min, given.max, given.step
     if low is None:
@@ -145,8 +157,19 @@ def _validate_range(
             yield invalid(path.child("max"), high, f"must not be larger than the capacity, {capacity}")
         if default > high:
             yield invalid(path.child("max"), high, f"must not be smaller than the default, {default}")
-    if step is not None:
-        yield from _validate_step(default, capacity, low, high, step, path.child("step"))
+    # Fractions count in thousandths, everything else in units.
+    bounds = {"default": default, "min": low, "max": high, "step": step}
+    numbers = {name: value for name, value in bounds.items() if value is not None}
+    unit = MILLI if fractional and any(value.nano % NANO for value in numbers.values()) else NANO
+    inexact = {name for name, value in numbers.items() if unit == MILLI and not _is_milli(value)}
+    for name in sorted(inexact):
+        yield invalid(path.child(name), numbers[name], "must be a whole number of thousandths")
+    if step is not None and not inexact:
+        yield from _validate_step(default, capacity, low, high, step, unit, path.child("step"))
+
+
+def _is_milli(value: Quantity) -> bool:
+    return value.nano % MILLI == 0 and abs(value.nano // MILLI) <= INT64_MAX
 
 
 def _validate_step(
@@ -155,6 +178,7 @@ def _validate_step(
     low: Quantity,
     high: Quantity | None,
     step: Quantity,
+    unit: int,
     path: FieldPath,
 ) -> FieldErrors:
     if step.sign() <= 0:
@@ -162,6 +186,7 @@ def _validate_step(
         return
     if low + step > capacity:
         yield invalid(path, step, f"one step above min must not be larger than the capacity, {capacity}")
+    size, base = divide_up(step.nano, unit), divide_up(low.nano, unit)
     for name, value in (("default", default), ("max", high)):
-        if value is not None and (value.value() - low.value()) % step.value():
+        if value is not None and (divide_up(value.nano, unit) - base) % size:
             yield invalid(path, step, f"{name}, {value}, must be min plus a whole number of steps")

@@ -1,13 +1,13 @@
-"""Validation of device selectors: CEL expressions of requests and classes (docs/spec/api.md, "ResourceClaim,
-template, class").
+"""Validation of CEL expressions: selectors of requests and classes (docs/spec/api.md, "ResourceClaim,
+template, class"), and derived attributes of requests (KEP-6080).
 
-Enforces the limits on length and estimated cost. The language itself is in `plimsoll.cel`;
-`validate_expression` is the only function of validation that uses it.
+Enforces the limits on length and estimated cost. The language itself is in `plimsoll.cel`; no other module of
+validation uses it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
 from plimsoll.api.gates import Gates
@@ -52,22 +52,45 @@ def validate_expression(source: str, path: FieldPath, gates: Gates, *, stored: b
     if byte_length(source) > EXPRESSION_MAX:
         yield too_long(path, EXPRESSION_MAX)
         return
-    environment = Environment(
-        kind="stored" if stored else "new",
-        consumable_capacity=gates.enabled("DRAConsumableCapacity"),
-        list_attributes=gates.enabled("DRAListTypeAttributes"),
-    )
-    error, cost = _compile(source, environment)
+    error, cost = _compile(source, _environment(gates, stored))
     if error:
         yield invalid(path, source, error)
     elif cost > COST_MAX:
         yield forbidden(path, f"too complex: may cost {cost}, at most {COST_MAX} is allowed")
 
 
+def validate_derived_expression(source: str, path: FieldPath, gates: Gates) -> FieldErrors:
+    """Validate the expression of a derived attribute: it must compile, return the value of an attribute, and
+    stay within the cost limit.
+    """
+    if byte_length(source) > EXPRESSION_MAX:
+        yield too_long(path, EXPRESSION_MAX)
+        return
+    error, cost = _compile(source, _environment(gates, stored=False), derived=True)
+    if error:
+        yield invalid(path, source, error)
+    elif cost > COST_MAX:
+        yield forbidden(path, f"too complex: may cost {cost}, at most {COST_MAX} is allowed")
+
+
+def estimate_derived_cost(sources: Iterable[str], gates: Gates) -> int:
+    """Return the sum of the estimated costs of derived attributes."""
+    environment = _environment(gates, stored=False)
+    return sum(_compile(source, environment, derived=True)[1] for source in sources)
+
+
+def _environment(gates: Gates, stored: bool) -> Environment:
+    return Environment(
+        kind="stored" if stored else "new",
+        consumable_capacity=gates.enabled("DRAConsumableCapacity"),
+        list_attributes=gates.enabled("DRAListTypeAttributes"),
+    )
+
+
 @lru_cache(maxsize=1024)
-def _compile(source: str, environment: Environment) -> tuple[str, int]:
+def _compile(source: str, environment: Environment, derived: bool = False) -> tuple[str, int]:
     """Return the compile error of an expression (or "") and its estimated cost; cached."""
     try:
-        return "", check(source, environment).estimated_cost
+        return "", check(source, environment, derived).estimated_cost
     except CelCompileError as error:
         return str(error), 0

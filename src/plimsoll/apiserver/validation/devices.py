@@ -6,7 +6,14 @@ from collections.abc import Sequence
 from functools import partial
 
 from plimsoll.api.names import LABEL_MAX
-from plimsoll.api.resource import Counter, Device, DeviceCounterConsumption
+from plimsoll.api.resource import (
+    ALL_NODE_OPERATIONS,
+    NODE_PREPARE,
+    NODE_UNPREPARE,
+    Counter,
+    Device,
+    DeviceCounterConsumption,
+)
 from plimsoll.apiserver.validation.device_attributes import count_values, is_plain, validate_attribute
 from plimsoll.apiserver.validation.device_capacity import (
     validate_exclusive_capacity,
@@ -19,6 +26,7 @@ from plimsoll.apiserver.validation.field_errors import (
     FieldErrors,
     FieldPath,
     invalid,
+    not_supported,
     required,
     validate_list,
     validate_map,
@@ -39,15 +47,18 @@ TAINTS_MAX = 16
 CONSUMPTIONS_MAX = 2
 COUNTERS_MAX = 32
 CONDITIONS_MAX = 4
+GROUPS_MAX = 2
+NODE_OPERATIONS = (ALL_NODE_OPERATIONS, NODE_PREPARE, NODE_UNPREPARE)
 _LONGEST_KEY = 63 + 1 + 32
 
 
 def validate_device(
-    device: Device, old: Device | None, path: FieldPath, *, selects_nodes: bool
+    device: Device, old: Device | None, path: FieldPath, *, selects_nodes: bool, fractional: bool = True
 ) -> FieldErrors:
     """Validate a device; `old` is the device of the same name before the update.
 
-    `selects_nodes` is true if each device of the slice selects its own nodes (perDeviceNodeSelection).
+    `selects_nodes` is true if each device of the slice selects its own nodes (perDeviceNodeSelection);
+    `fractional` is the gate DRAFractionalCapacityRange.
     """
     yield from validate_label(device.name, path.child("name"))
     keys = len(device.attributes) + len(device.capacity)
@@ -70,14 +81,14 @@ def validate_device(
         None,
         _LONGEST_KEY,
         validate_qualified_name,
-        partial(validate_shared_capacity, device)
+        partial(validate_shared_capacity, device, fractional)
         if device.allow_multiple_allocations
         else validate_exclusive_capacity,
         path.child("capacity"),
         lambda capacity: capacity.request_policy is None,
     )
     if device.request_policies:
-        yield from validate_request_policies(device, path.child("requestPolicies"))
+        yield from validate_request_policies(device, fractional, path.child("requestPolicies"))
     if device.taints and (old is None or not semantic_equal(old.taints, device.taints)):
         yield from validate_list(device.taints, TAINTS_MAX, validate_taint, path.child("taints"))
     if device.consumes_counters:
@@ -138,6 +149,8 @@ def _validate_consumption(consumption: DeviceCounterConsumption, path: FieldPath
         yield from validate_counters(consumption.counters, path.child("counters"))
     else:
         yield required(path.child("counters"), "must have at least one counter")
+    groups = consumption.compatibility_groups
+    yield from validate_set(groups, GROUPS_MAX, validate_label, str, path.child("compatibilityGroups"))
 
 
 def validate_counters(counters: dict[str, Counter], path: FieldPath) -> FieldErrors:
@@ -145,6 +158,19 @@ def validate_counters(counters: dict[str, Counter], path: FieldPath) -> FieldErr
     checked.
     """
     return validate_map(counters, COUNTERS_MAX, LABEL_MAX, validate_label, lambda counter, at: (), path)
+
+
+def validate_skipped_operations(operations: Sequence[str], path: FieldPath) -> FieldErrors:
+    """Validate the node operations that a slice or an allocated device skips."""
+    at = path.child("skipNodeOperations")
+
+    def validate_operation(operation: str, where: FieldPath) -> FieldErrors:
+        if operation not in NODE_OPERATIONS:
+            yield not_supported(where, operation, NODE_OPERATIONS)
+
+    yield from validate_set(operations, None, validate_operation, str, at)
+    if NODE_PREPARE in operations and not {NODE_UNPREPARE, ALL_NODE_OPERATIONS} & set(operations):
+        yield invalid(at, ", ".join(operations), f"must have {NODE_UNPREPARE} with {NODE_PREPARE}")
 
 
 def validate_binding_conditions(

@@ -70,6 +70,8 @@ _SHARING = (
     "spec.devices[].capacity{}.requestPolicy",
     "spec.devices[].requestPolicies",
 )
+_GROUPS = ("spec.devices[].consumesCounters[].compatibilityGroups",)
+_SKIPPED, _PARTITION_TYPE = ("spec.skipNodeOperations",), ("spec.partitionTypeAttribute",)
 _BINDING = ("spec.devices[].bindingConditions", "spec.devices[].bindingFailureConditions")
 
 _SLICE = (
@@ -98,6 +100,9 @@ _SLICE = (
     GatedFields(("DRAConsumableCapacity",), _SHARING, if_present=_SHARING),
     GatedFields(("DRANodeAllocatableResources",), _DEVICE_FORMS, if_nonempty=_DEVICE_FORMS),
     GatedFields(("DRAListTypeAttributes",), _LISTS, if_present=_LISTS),
+    GatedFields(("DRADeviceCompatibilityGroups",), _GROUPS, if_nonempty=_GROUPS),
+    GatedFields(("DRAPartitionableDevicesType",), _PARTITION_TYPE, if_present=_PARTITION_TYPE),
+    GatedFields(("DRAOptionalNodeOperations",), _SKIPPED, if_nonempty=_SKIPPED),
 )
 
 
@@ -108,12 +113,14 @@ def _claim_spec(spec: str) -> tuple[GatedFields, ...]:
     tolerations = tuple(f"{form}.tolerations" for form in forms)
     capacity = (f"{spec}.devices.constraints[].distinctAttribute", *(f"{form}.capacity" for form in forms))
     alternatives = (f"{request}.firstAvailable",)
+    derived = tuple(f"{form}.derivedAttributes" for form in forms)
     admin = (f"{request}.exactly.adminAccess",)
     return (
         GatedFields(("DRAPrioritizedList",), alternatives, if_nonempty=alternatives),
         GatedFields(("DRADeviceTaints",), tolerations, if_nonempty=tolerations),
         GatedFields(("DRAAdminAccess",), admin, if_present=admin),
         GatedFields(("DRAConsumableCapacity",), capacity, if_present=capacity),
+        GatedFields(("DRADerivedAttributes",), derived, if_nonempty=derived),
     )
 
 
@@ -124,6 +131,7 @@ def _used_in_spec(gate: str) -> tuple[str, ...]:
 
 _RESULT = "status.allocation.devices.results[]"
 _RESULT_BINDING = (f"{_RESULT}.bindingConditions", f"{_RESULT}.bindingFailureConditions")
+_RESULT_SKIPPED = (f"{_RESULT}.skipNodeOperations",)
 _RESULT_SHARES = (f"{_RESULT}.shareID", f"{_RESULT}.consumedCapacity", "status.devices[].shareID")
 
 _CLAIM_STATUS = (
@@ -139,6 +147,7 @@ _CLAIM_STATUS = (
         if_present=(*_used_in_spec("DRAConsumableCapacity"), *_RESULT_SHARES),
     ),
     GatedFields(("DRADeviceBindingConditions",), _RESULT_BINDING, if_present=_RESULT_BINDING),
+    GatedFields(("DRAOptionalNodeOperations",), _RESULT_SKIPPED, if_nonempty=_RESULT_SKIPPED),
 )
 
 _POLICIES = ("spec.nodeAllocatableResourceAccountingPolicies", "spec.nativeResourceAccountingPolicies")

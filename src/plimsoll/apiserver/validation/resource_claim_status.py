@@ -30,7 +30,7 @@ from plimsoll.apiserver.validation.claim_configuration import (
     validate_request_references,
 )
 from plimsoll.apiserver.validation.conditions import validate_conditions
-from plimsoll.apiserver.validation.devices import validate_binding_conditions
+from plimsoll.apiserver.validation.devices import validate_binding_conditions, validate_skipped_operations
 from plimsoll.apiserver.validation.equality import semantic_equal
 from plimsoll.apiserver.validation.field_errors import (
     FieldErrors,
@@ -181,6 +181,7 @@ def _validate_allocation(allocation: AllocationResult, names: RequestNames, path
         yield from validate_binding_conditions(
             result.binding_conditions, result.binding_failure_conditions, at
         )
+        yield from validate_skipped_operations(result.skip_node_operations, at)
 
     def validate_config(config: DeviceAllocationConfiguration, at: FieldPath) -> FieldErrors:
         if not config.source:

@@ -25,6 +25,12 @@ from plimsoll.apiserver.validation.claim_configuration import (
     validate_configuration,
     validate_request_references,
 )
+from plimsoll.apiserver.validation.derived_attributes import (
+    ComparedAttributes,
+    collect_compared_attributes,
+    validate_derived_attributes,
+    validate_derived_cost,
+)
 from plimsoll.apiserver.validation.device_selectors import validate_selectors
 from plimsoll.apiserver.validation.device_taints import validate_toleration
 from plimsoll.apiserver.validation.field_errors import (
@@ -57,8 +63,10 @@ def validate_device_claim(claim: DeviceClaim, path: FieldPath, gates: Gates) -> 
     """Validate the device requests of a claim; a claim without requests is valid."""
     names = collect_request_names(claim)
 
+    compared = collect_compared_attributes(claim)
+
     def validate_request(request: DeviceRequest, at: FieldPath) -> FieldErrors:
-        return _validate_request(request, at, gates)
+        return _validate_request(request, at, gates, compared)
 
     def validate_constraint(constraint: DeviceConstraint, at: FieldPath) -> FieldErrors:
         return _validate_constraint(constraint, names, at, gates)
@@ -74,20 +82,27 @@ def validate_device_claim(claim: DeviceClaim, path: FieldPath, gates: Gates) -> 
         claim.constraints, CONSTRAINTS_MAX, validate_constraint, path.child("constraints")
     )
     yield from validate_list(claim.config, CONFIGURATIONS_MAX, validate_config, path.child("config"))
+    yield from validate_derived_cost(claim, path, gates)
 
 
-def _validate_request(request: DeviceRequest, path: FieldPath, gates: Gates) -> FieldErrors:
+def _validate_request(
+    request: DeviceRequest, path: FieldPath, gates: Gates, compared: ComparedAttributes
+) -> FieldErrors:
     yield from validate_label(request.name, path.child("name"))
     detail = "must have exactly one of exactly and firstAvailable"
     if request.exactly is not None and request.first_available:
         yield invalid(path, "both", detail)
     elif request.exactly is not None:
         yield from _validate_devices(request.exactly, path.child("exactly"), gates)
+        names = compared.of(request.name)
+        yield from validate_derived_attributes(request.exactly, names, path.child("exactly"), gates)
     elif request.first_available:
 
         def validate_alternative(alternative: DeviceSubRequest, at: FieldPath) -> FieldErrors:
             yield from validate_label(alternative.name, at.child("name"))
             yield from _validate_devices(alternative, at, gates)
+            names = compared.of(request.name, alternative.name)
+            yield from validate_derived_attributes(alternative, names, at, gates)
 
         yield from validate_set(
             request.first_available,

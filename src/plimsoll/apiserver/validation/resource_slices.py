@@ -4,12 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from plimsoll.api.resource import CounterSet, Device, ResourcePool, ResourceSliceSpec
+from plimsoll.api.gates import Gates
+from plimsoll.api.resource import CounterSet, Device, ResourcePool, ResourceSliceSpec, find_attribute
 from plimsoll.apiserver.validation.device_attributes import has_lists
-from plimsoll.apiserver.validation.devices import validate_counters, validate_device
+from plimsoll.apiserver.validation.devices import (
+    validate_counters,
+    validate_device,
+    validate_skipped_operations,
+)
 from plimsoll.apiserver.validation.field_errors import FieldErrors, FieldPath, invalid, required, validate_set
 from plimsoll.apiserver.validation.metadata import IMMUTABLE
-from plimsoll.apiserver.validation.name_formats import validate_driver, validate_label, validate_pool
+from plimsoll.apiserver.validation.name_formats import (
+    validate_driver,
+    validate_fully_qualified_name,
+    validate_label,
+    validate_pool,
+)
 from plimsoll.apiserver.validation.node_selectors import validate_node_name, validate_node_selector
 
 DEVICES_MAX = 128
@@ -19,8 +29,11 @@ COUNTER_SETS_MAX = 8
 _SPEC = FieldPath("spec")
 
 
-def validate_slice_spec(spec: ResourceSliceSpec, old: ResourceSliceSpec | None) -> FieldErrors:
+def validate_slice_spec(
+    spec: ResourceSliceSpec, old: ResourceSliceSpec | None, gates: Gates | None = None
+) -> FieldErrors:
     """Validate the spec of a slice; with `old` also its immutable fields."""
+    gates = gates or Gates.default()
     yield from validate_driver(spec.driver, _SPEC.child("driver"))
     yield from _validate_pool(spec.pool, _SPEC.child("pool"))
     if old is not None:
@@ -33,7 +46,7 @@ def validate_slice_spec(spec: ResourceSliceSpec, old: ResourceSliceSpec | None) 
     yield from _validate_nodes(spec)
     if spec.shared_counters is not None and spec.devices is not None:
         yield invalid(_SPEC, None, "must have sharedCounters or devices, not both, not even empty")
-    yield from _validate_devices(spec, old)
+    yield from _validate_devices(spec, old, gates.enabled("DRAFractionalCapacityRange"))
     yield from validate_set(
         spec.shared_counters or (),
         COUNTER_SETS_MAX,
@@ -41,6 +54,32 @@ def validate_slice_spec(spec: ResourceSliceSpec, old: ResourceSliceSpec | None) 
         lambda counter_set: counter_set.name,
         _SPEC.child("sharedCounters"),
     )
+    if spec.partition_type_attribute is not None:
+        yield from _validate_partition_type(spec, spec.partition_type_attribute)
+    if spec.skip_node_operations:
+        yield from validate_skipped_operations(spec.skip_node_operations, _SPEC)
+
+
+def _validate_partition_type(spec: ResourceSliceSpec, name: str) -> FieldErrors:
+    """Validate that the devices that consume counters have the attribute that names their type."""
+    path = _SPEC.child("partitionTypeAttribute")
+    counting = [
+        (index, device) for index, device in enumerate(spec.devices or ()) if device.consumes_counters
+    ]
+    if not counting:
+        yield invalid(path, name, "needs devices that consume counters")
+        return
+    errors = list(validate_fully_qualified_name(name, path))
+    if errors:
+        yield from errors
+        return
+    for index, device in counting:
+        at = _SPEC.child("devices").index(index).child("attributes").key(name)
+        attribute = find_attribute(device, spec.driver, name)
+        if attribute is None:
+            yield required(at, "is named by partitionTypeAttribute, and the device consumes counters")
+        elif attribute.string_value is None:
+            yield invalid(at, name, "must be a string, because partitionTypeAttribute names it")
 
 
 def _validate_pool(pool: ResourcePool, path: FieldPath) -> FieldErrors:
@@ -81,7 +120,9 @@ def _validate_nodes(spec: ResourceSliceSpec) -> FieldErrors:
         yield invalid(_SPEC, ", ".join(given), detail)
 
 
-def _validate_devices(spec: ResourceSliceSpec, old: ResourceSliceSpec | None) -> FieldErrors:
+def _validate_devices(
+    spec: ResourceSliceSpec, old: ResourceSliceSpec | None, fractional: bool
+) -> FieldErrors:
     devices = spec.devices or ()
     before: dict[str, Device] = {}
     for device in (old.devices if old is not None else None) or ():
@@ -89,7 +130,9 @@ def _validate_devices(spec: ResourceSliceSpec, old: ResourceSliceSpec | None) ->
     selects_nodes = bool(spec.per_device_node_selection)
 
     def validate_one(device: Device, path: FieldPath) -> FieldErrors:
-        return validate_device(device, before.get(device.name), path, selects_nodes=selects_nodes)
+        return validate_device(
+            device, before.get(device.name), path, selects_nodes=selects_nodes, fractional=fractional
+        )
 
     limit = max_devices(devices)
     return validate_set(devices, limit, validate_one, lambda device: device.name, _SPEC.child("devices"))

@@ -78,10 +78,10 @@ def _validate_slice(write: WriteContext[ResourceSlice]) -> FieldErrors:
     spec = write.new.spec
     if write.is_create:
         yield from validate_metadata(write.metadata, namespaced=False)
-        yield from validate_slice_spec(spec, None)
+        yield from validate_slice_spec(spec, None, write.gates)
     else:
         yield from validate_metadata_update(write.metadata, write.old_metadata)
-        yield from validate_slice_spec(spec, write.old.spec)
+        yield from validate_slice_spec(spec, write.old.spec, write.gates)
 
 
 def _warn_slice(write: WriteContext[ResourceSlice]) -> Iterable[str]:

@@ -132,7 +132,15 @@ class Program:
         """Evaluate for one device; raises CelRuntimeError."""
         return self._evaluate(Evaluation(device, COST_LIMIT, self._slots))
 
+    def evaluate_value(self, device: CelDevice) -> Value:
+        """Return the value for one device, of any type; raises CelRuntimeError."""
+        return self._evaluate_value(Evaluation(device, COST_LIMIT, self._slots))
+
     def _evaluate(self, run: Evaluation) -> bool:
+        value = self._evaluate_value(run)
+        return value if value is True or value is False else as_bool(value)
+
+    def _evaluate_value(self, run: Evaluation) -> Value:
         device = run.device
         if device.problem is not None:
             raise CelRuntimeError(device.problem)
@@ -144,7 +152,7 @@ class Program:
             value = self._evaluate_deep(run)
         if run.left < 0:
             raise over_limit(run)
-        return value if value is True or value is False else as_bool(value)
+        return value
 
     def _evaluate_deep(self, run: Evaluation) -> Value:
         """Repeat the evaluation on a fresh stack, for a deep expression or value."""

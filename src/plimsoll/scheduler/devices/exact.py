@@ -22,10 +22,10 @@ from plimsoll.allocator import (
     SearchAborted,
     SearchLimits,
     allocate_claims,
+    is_allocation_usable,
 )
 from plimsoll.api.core import Node
 from plimsoll.api.identity import PoolId
-from plimsoll.api.node_selection import selector_matches
 from plimsoll.api.quantity import ZERO
 from plimsoll.api.resource import AllocationResult, ResourceClaim
 from plimsoll.ledger.claim_headroom import compute_claim_headroom
@@ -225,9 +225,7 @@ def check_charges(
 def is_usable_on(claim: ResourceClaim, node: Node) -> bool:
     """Return whether a claim's allocation, if it has one, can be used on a node."""
     allocation = claim.status.allocation
-    if allocation is None or allocation.node_selector is None:
-        return True
-    return selector_matches(allocation.node_selector, node) is True
+    return allocation is None or is_allocation_usable(allocation, node)
 
 
 def _budget(pod_info: PodInfo, row: int, snapshot: Snapshot, ledger: NodeLedger) -> NodeBudget:

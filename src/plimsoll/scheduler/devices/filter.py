@@ -45,6 +45,7 @@ class DynamicResourcesFilter(Filter):
         {
             EventKind.NODE_ADDED,
             NodeUpdate.LABELS,
+            NodeUpdate.FEATURES,
             NodeUpdate.ALLOCATABLE,
             EventKind.POD_DELETED,
             PodUpdate.SCALED_DOWN,
@@ -187,7 +188,7 @@ class DynamicResourcesFilter(Filter):
     def queueing_hint(cls, event: ClusterEvent, waiting_pod: WaitingPod) -> bool:
         match event.kind:
             case EventKind.NODE_CHANGED if not waiting_pod.needs_capacity:
-                if NodeUpdate.LABELS not in event.updates:
+                if not event.updates & {NodeUpdate.LABELS, NodeUpdate.FEATURES}:
                     return False
             case EventKind.POD_DELETED | EventKind.POD_UPDATED:
                 if event.releases_devices:

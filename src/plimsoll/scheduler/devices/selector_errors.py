@@ -1,6 +1,6 @@
-"""Index of the nodes with devices on which a selector of a claim fails at run time.
+"""Index of the nodes with devices on which a selector or derived attribute of a claim fails at run time.
 
-kube-scheduler ends the attempt of a pod if a selector fails on a device of any node (KEP-4381,
+kube-scheduler ends the attempt of a pod if an expression fails on a device of any node (KEP-4381, KEP-6080,
 docs/spec/api.md). Devices are searched on few nodes here, so the nodes on which that can happen must
 be known: usually there are none. Results are cached by selectors and node until the devices of a node may
 have changed.
@@ -22,8 +22,8 @@ from plimsoll.scheduler.pod_info import PodInfo
 from plimsoll.scheduler.snapshot.index import SnapshotIndex
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
 
-#: Selectors of a request: those of its class, then its own.
-Selectors: TypeAlias = "tuple[tuple[str, ...], tuple[str, ...]]"
+#: Expressions of a request: the selectors of its class, its own, and its derived attributes.
+Selectors: TypeAlias = "tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]"
 #: Maximum number of resource signatures.
 _MAX_SELECTORS = 256
 
@@ -96,11 +96,18 @@ def pod_selectors(pod_info: PodInfo, snapshot: Snapshot) -> tuple[Selectors, ...
                 tuple(each.cel.expression if each.cel is not None else "" for each in selectors)
                 for selectors in (body.selectors, of_class)
             )
-            found[general, own] = None
+            found[general, own, tuple(each.expression for each in body.derived_attributes)] = None
     return tuple(found)
 
 
 def has_failing_device(devices: NodeDevices, selectors: Selectors) -> bool:
-    """Return whether a selector fails on a device of a node."""
-    failures = devices.select(*selectors).failures.values()
+    """Return whether an expression fails on a device of a node."""
+    general, own, derived = selectors
+    selection = devices.select(general, own)
+    if derived and devices.features.derived_attributes:
+        # Derived attributes are evaluated for the devices that were selected.
+        tables = (devices.tables("", (expression,))[0] for expression in derived)
+        if any(table.failed & selection.mask for table in tables):
+            return True
+    failures = selection.failures.values()
     return any(isinstance(failure.error, CelRuntimeError | CelCompileError) for failure in failures)

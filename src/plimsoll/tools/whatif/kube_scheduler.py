@@ -50,7 +50,7 @@ KUBE_SCHEDULERS: Mapping[str, KubeScheduler] = {
         KubeScheduler(
             "kube-1.36",
             "1.36 with DRANodeAllocatableResources enabled: claims are charged to nodes",
-            Gates.default(),
+            Gates.default().without_newer(),
             AccountingProfile.upstream_1_36(),
         ),
         KubeScheduler(

@@ -95,7 +95,8 @@ def _range(default: str | None = "2", **limits: str) -> dict[str, Any]:
         (_values("2", "1"), [".validValues[1] Invalid"]),
         (_values("1", "11"), [".validValues[1] Invalid"]),
         (_values("1", "1"), [".validValues[1] Duplicate"]),
-        (_values("500m", "600m", "1"), [".validValues[1] Duplicate", ".validValues[2] Duplicate"]),
+        (_values("500m", "600m", "1"), []),
+        (_values("500m", "0.5", "1"), [".validValues[1] Duplicate"]),
         (_values("2", "3"), [".validValues Invalid"]),
         (_values(*map(str, range(1, 12))), [".validValues Invalid", ".validValues TooMany"]),
         (
@@ -117,12 +118,47 @@ def _range(default: str | None = "2", **limits: str) -> dict[str, Any]:
         (_range(min="1", step="2"), [".validRange.step Invalid"]),
         (_range(min="1", max="4", step="2", default="3"), [".validRange.step Invalid"]),
         (_range(min="1", max="4", step="2"), [".validRange.step Invalid"] * 2),
-        (_range(min="500m", step="1", default="1500m"), []),  # 1 and 2 once rounded up
+        (_range(min="500m", step="1", default="1500m"), []),
         (_range(min="500m", step="2", default="1500m"), [".validRange.step Invalid"]),
+        (_range(min="200m", max="1", step="100m", default="200m"), []),
+        (_range(min="200m", max="1", step="300m", default="200m"), [".validRange.step Invalid"]),
+        (_range(min="1", step="1", default="1500m"), [".validRange.step Invalid"]),
+        (_range(min="200u", step="1", default="1"), [".validRange.min Invalid"]),
+        (_range(min="1n", max="1", default="1u"), [".validRange.default Invalid", ".validRange.min Invalid"]),
     ],
 )
 def test_request_policy(policy: dict[str, Any], errors: list[str]) -> None:
     assert field_errors(shared_slice(policy)) == [f"{POLICY}{error}" for error in errors]
+
+
+@pytest.mark.parametrize(
+    ("policy", "errors"),
+    [
+        (_values("500m", "600m", "1"), [".validValues[1] Duplicate", ".validValues[2] Duplicate"]),
+        (_range(min="500m", step="1", default="1500m"), []),  # 1 and 2 once rounded up
+        (_range(min="200m", max="1", step="300m", default="200m"), []),
+    ],
+)
+def test_without_fractional_ranges_amounts_are_rounded_up(policy: dict[str, Any], errors: list[str]) -> None:
+    off = {"DRAFractionalCapacityRange": False}
+    assert field_errors(shared_slice(policy), gates=off) == [f"{POLICY}{error}" for error in errors]
+
+
+@pytest.mark.parametrize(
+    ("groups", "errors"),
+    [
+        ([], []),
+        (["a", "b"], []),
+        (["a", "a"], ["[1] Duplicate"]),
+        (["a", "b", "c"], [" TooMany"]),
+        (["A"], ["[0] Invalid"]),
+    ],
+)
+def test_compatibility_groups(groups: list[str], errors: list[str]) -> None:
+    uses = [{"counterSet": "s", "counters": {"c": {"value": "1"}}, "compatibilityGroups": groups}]
+    on = {"DRADeviceCompatibilityGroups": True}
+    wanted = [f"{AT}.consumesCounters[0].compatibilityGroups{error}" for error in errors]
+    assert field_errors(_device({"consumesCounters": uses}), gates=on) == wanted
 
 
 @pytest.mark.parametrize("step", ["0", "-1", "-1n", "0.0"])

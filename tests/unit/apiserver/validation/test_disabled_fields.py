@@ -54,6 +54,13 @@ SLICE_FIELDS = [
     ("DRAListTypeAttributes", "spec.devices.0.attributes.model.bools", [True]),
     ("DRAListTypeAttributes", "spec.devices.0.attributes.model.strings", ["x"]),
     ("DRAListTypeAttributes", "spec.devices.0.attributes.model.versions", ["1.2.3"]),
+    (
+        "DRADeviceCompatibilityGroups",
+        "spec.devices.0.consumesCounters",
+        [{**COUNTED, "compatibilityGroups": ["a"]}],
+    ),
+    ("DRAPartitionableDevicesType", "spec.partitionTypeAttribute", "gpu.example.com/model"),
+    ("DRAOptionalNodeOperations", "spec.skipNodeOperations", ["*"]),
 ]
 
 REQUEST = "spec.devices.requests.0.exactly"
@@ -66,6 +73,8 @@ CLAIM_FIELDS = [
     ("DRAConsumableCapacity", f"{REQUEST}.capacity", {}),
     ("DRAConsumableCapacity", f"{OTHER}.capacity", {"requests": {"m": "1"}}),
     ("DRAConsumableCapacity", "spec.devices.constraints.0.distinctAttribute", "a.io/x"),
+    ("DRADerivedAttributes", f"{REQUEST}.derivedAttributes", [{"name": "a.io/x", "expression": "1"}]),
+    ("DRADerivedAttributes", f"{OTHER}.derivedAttributes", [{"name": "a.io/x", "expression": "1"}]),
 ]
 
 RESULT = "status.allocation.devices.results.0"
@@ -80,6 +89,7 @@ STATUS_FIELDS = [
     ("DRAConsumableCapacity", f"{RESULT}.consumedCapacity", {}),
     ("DRADeviceBindingConditions", f"{RESULT}.bindingConditions", []),
     ("DRADeviceBindingConditions", f"{RESULT}.bindingFailureConditions", ["x"]),
+    ("DRAOptionalNodeOperations", f"{RESULT}.skipNodeOperations", ["*"]),
 ]
 
 POD_FIELDS = [
@@ -97,10 +107,12 @@ def _check(bare: Any, field: tuple[str, str, Any], subresource: str = "") -> Non
     gate, path, value = field
     tree = edit(bare, {path: value})
     written = _written(path)
+    if gate == "DRADeviceCompatibilityGroups":
+        written += "[].compatibilityGroups"
     off = {gate: False}
     old = None if subresource == "" and "resourceVersion" not in bare["metadata"] else bare
     assert not _has(run(tree, old, subresource, gates=off).tree, written)
-    assert _has(run(tree, old, subresource).tree, written)
+    assert _has(run(tree, old, subresource, gates={gate: True}).tree, written)
     before = stored(tree)
     assert _has(run(stored(tree), before, subresource, gates=off).tree, written)
 

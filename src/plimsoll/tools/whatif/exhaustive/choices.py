@@ -82,7 +82,7 @@ def fits_on(
 
 
 def can_list(pod_info: PodInfo, row: int, snapshot: Snapshot) -> bool:
-    """Return whether choices can be enumerated: not if a selector fails on a device, which ends an
+    """Return whether choices can be enumerated: not if an expression fails on a device, which ends an
     allocation.
     """
     devices = snapshot.inventory.devices_for(snapshot.node(row))
@@ -92,7 +92,7 @@ def can_list(pod_info: PodInfo, row: int, snapshot: Snapshot) -> bool:
         pod_info.unallocated_claims, snapshot.classes, devices, DeviceUsage(devices, snapshot.state)
     )
     return isinstance(order, AllocationFault) or not any(
-        p.fault_mask for step in order.steps for p in step.plans
+        p.may_fail for step in order.steps for p in step.plans
     )
 
 
@@ -107,8 +107,7 @@ def _groups(
     if isinstance(order, AllocationFault):
         return alone
     plans = [plan for step in order.steps for plan in step.plans]
-    tables = [devices.table(constraint.attribute) for constraint in order.constraints]
-    alike = group_devices(plans, tables, devices, usage, None)
+    alike = group_devices(plans, order.tables, devices, usage, None)
     # Devices with different charges are not interchangeable.
     costs: dict[tuple[object, ...], int] = {}
     keys = []
@@ -136,7 +135,7 @@ class _Walk:
         self._groups = groups
         self._tally = SearchState(order, devices, usage, None)
         self._chosen: list[RequestPlan] = []
-        self._ordered = any(table.opaque for table in self._tally.tables)
+        self._ordered = any(table.opaque for table in order.tables)
 
     def solutions(self, position: int = 0) -> Iterator[_Solution]:
         if position == len(self._steps):
@@ -173,7 +172,7 @@ class _Walk:
         tally = self._tally
         mask &= ~tally.unavailable(plan)
         for constraint in plan.constraints:
-            mask &= tally.compatible_devices(constraint)
+            mask &= tally.compatible_devices(plan, constraint)
         while mask.bit_count() >= missing:
             low = mask & -mask
             mask ^= low
