@@ -50,6 +50,8 @@ class ClaimInfo:
     `allocated` are the devices of the allocation by driver, without those of admin access. They are
     checkpointed before a driver is called, because a driver that never responded may hold them. A driver is
     missing there only if a kubelet wrote the checkpoint.
+
+    `unprepare_skipped` are the drivers that need not unprepare the claim (`skipNodeOperations`).
     """
 
     ref: ClaimRef
@@ -58,6 +60,7 @@ class ClaimInfo:
     ready: bool = False
     pending: frozenset[str] = frozenset()
     allocated: Mapping[str, frozenset[AllocatedDevice]] = field(default_factory=dict)
+    unprepare_skipped: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,6 +46,7 @@ class _Claim(msgspec.Struct, frozen=True, omit_defaults=True):
     drivers: dict[str, tuple[_Device, ...]]
     pending: tuple[str, ...] = ()
     allocated: dict[str, tuple[_AllocatedDevice, ...]] = {}
+    unprepare_skipped: tuple[str, ...] = msgspec.field(name="unprepareSkipped", default=())
 
 
 class _Body(msgspec.Struct, frozen=True):
@@ -94,6 +95,7 @@ def encode_claim(claim: ClaimInfo) -> msgspec.Raw:
             )
             for driver, devices in claim.allocated.items()
         },
+        unprepare_skipped=tuple(sorted(claim.unprepare_skipped)),
     )
     return msgspec.Raw(msgspec.json.encode(row, order="deterministic"))
 
@@ -132,6 +134,7 @@ def _claim(row: _Claim) -> ClaimInfo:
             driver: frozenset(AllocatedDevice(d.pool, d.device, d.share_id) for d in devices)
             for driver, devices in row.allocated.items()
         },
+        unprepare_skipped=frozenset(row.unprepare_skipped),
     )
 
 

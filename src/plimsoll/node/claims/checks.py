@@ -18,7 +18,13 @@ from plimsoll.api.pod_claims import (
     is_reserved_for,
     pod_group_of,
 )
-from plimsoll.api.resource import ResourceClaim
+from plimsoll.api.resource import (
+    ALL_NODE_OPERATIONS,
+    NODE_PREPARE,
+    NODE_UNPREPARE,
+    OPTIONAL_NODE_OPERATIONS,
+    ResourceClaim,
+)
 from plimsoll.node.claim_info import AllocatedDevice, ClaimRef
 from plimsoll.node.claims.faults import (
     NOT_ALLOCATED,
@@ -41,17 +47,24 @@ class ClaimToPrepare:
     """Claim to be prepared: its drivers, and the devices each may return.
 
     `exclusive` are the devices that no other claim may hold at the same time: all but those of admin access.
+    `prepare_skipped` and `unprepare_skipped` are the drivers that need no such call: all of their devices in
+    the claim skip it.
     """
 
     ref: ClaimRef
     drivers: Mapping[str, frozenset[AllocatedDevice]]
     exclusive: Mapping[str, frozenset[AllocatedDevice]]
+    prepare_skipped: frozenset[str] = frozenset()
+    unprepare_skipped: frozenset[str] = frozenset()
 
 
 def read_claims(
-    pod: Pod, claims: Mapping[str, ResourceClaim]
+    pod: Pod, claims: Mapping[str, ResourceClaim], *, optional_operations: bool = False
 ) -> tuple[tuple[ClaimToPrepare, ...], tuple[ClaimFault, ...]]:
-    """Return the claims of a pod, each once, and their faults; `claims` is keyed by pod-local name."""
+    """Return the claims of a pod, each once, and their faults; `claims` is keyed by pod-local name.
+
+    `optional_operations` is the feature gate DRAOptionalNodeOperations.
+    """
     wanted: dict[str, ClaimToPrepare] = {}
     faults: list[ClaimFault] = []
     for own, name, generated in named_claims(pod):
@@ -61,6 +74,9 @@ def read_claims(
             read = _read_claim(pod, claims.get(own), name, generated)
             if isinstance(read, ClaimFault):
                 faults.append(read)
+            elif not optional_operations and (read.prepare_skipped or read.unprepare_skipped):
+                text = f"ResourceClaim {name}: {OPTIONAL_NODE_OPERATIONS} feature gate is disabled on kubelet"
+                faults.append(ClaimFault(name, UNSUPPORTED, text))
             else:
                 wanted[read.ref.uid] = read
     return tuple(wanted.values()), tuple(faults)
@@ -113,15 +129,24 @@ def claim_to_prepare(claim: ResourceClaim) -> ClaimToPrepare:
     """Return what the drivers of an allocated claim are to prepare, results with admin access included."""
     drivers: dict[str, set[AllocatedDevice]] = {}
     exclusive: dict[str, set[AllocatedDevice]] = {}
-    allocation = claim.status.allocation
-    for result in allocation.devices.results if allocation is not None else ():
+    needed: dict[str, set[str]] = {NODE_PREPARE: set(), NODE_UNPREPARE: set()}
+    for result in claim.allocation_results:
+        for operation, callers in needed.items():
+            if not {operation, ALL_NODE_OPERATIONS} & set(result.skip_node_operations):
+                callers.add(result.driver)
         device = AllocatedDevice(result.pool, result.device, result.share_id)
         drivers.setdefault(result.driver, set()).add(device)
         own = exclusive.setdefault(result.driver, set())
         if not result.admin_access:
             own.add(device)
     ref = ClaimRef(claim.metadata.namespace, claim.metadata.name, claim.metadata.uid)
-    return ClaimToPrepare(ref, _frozen(drivers), _frozen(exclusive))
+    return ClaimToPrepare(
+        ref,
+        _frozen(drivers),
+        _frozen(exclusive),
+        prepare_skipped=frozenset(drivers) - needed[NODE_PREPARE],
+        unprepare_skipped=frozenset(drivers) - needed[NODE_UNPREPARE],
+    )
 
 
 def _frozen(devices: Mapping[str, set[AllocatedDevice]]) -> dict[str, frozenset[AllocatedDevice]]:

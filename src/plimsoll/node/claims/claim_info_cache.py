@@ -41,6 +41,7 @@ from plimsoll.node.claims.transitions import (
     validate_response,
 )
 from plimsoll.node.layout import Layout
+from plimsoll.node.plugins.metrics import DraMetrics
 
 __all__ = ["ClaimFault", "ClaimInfoCache"]
 
@@ -56,8 +57,12 @@ class ClaimInfoCache:
         restored: RestoredClaims = _NO_CLAIMS,
         file: RecordFile | None = None,
         boot: str = "",
+        optional_operations: bool = False,
+        metrics: DraMetrics | None = None,
     ) -> None:
         self._drivers = drivers
+        self._optional_operations = optional_operations
+        self._metrics = metrics or DraMetrics()
         self._store = ClaimStore(restored.claims, file, boot)
         self._store.on_release = lambda uids: self.on_release(uids)
         self._locks = KeyedLock()
@@ -80,17 +85,21 @@ class ClaimInfoCache:
         save: bool = True,
         now: Callable[[], float] = time.time,
         boot: str | None = None,
+        optional_operations: bool = False,
+        metrics: DraMetrics | None = None,
     ) -> ClaimInfoCache:
         """Open the cache as the last agent, or a kubelet, left it. With `save` off it is kept in memory only.
 
         `boot` is the kernel boot ID: claims prepared before a reboot have to be prepared again.
+        `optional_operations` is the feature gate DRAOptionalNodeOperations.
         """
         if not save:
-            return ClaimInfoCache(drivers)
+            return ClaimInfoCache(drivers, optional_operations=optional_operations, metrics=metrics)
         file, boot = claims_file(layout, now), read_boot_id() if boot is None else boot
         # DIFF: a kubelet with a damaged checkpoint does not start:
         # test_a_damaged_checkpoint_is_quarantined_and_rebuilt.
-        return ClaimInfoCache(drivers, restore(layout, file, boot=boot), file, boot)
+        restored = restore(layout, file, boot=boot)
+        return ClaimInfoCache(drivers, restored, file, boot, optional_operations, metrics)
 
     # -- prepare
 
@@ -105,7 +114,7 @@ class ClaimInfoCache:
     async def _prepare_pod(
         self, pod: Pod, claims: Mapping[str, ResourceClaim], *, rebuilding: bool
     ) -> tuple[ClaimFault, ...]:
-        wanted, faults = read_claims(pod, claims)
+        wanted, faults = read_claims(pod, claims, optional_operations=self._optional_operations)
         if faults or not wanted:
             return faults
         uid = pod.metadata.uid
@@ -196,16 +205,24 @@ class ClaimInfoCache:
     async def _call_prepare(
         self, calls: Mapping[str, Collection[ClaimToPrepare]]
     ) -> dict[str, dict[str, Devices | DriverFault]]:
-        """Call every driver once, concurrently; return results by claim and driver."""
+        """Call every driver that is needed once, concurrently; return results by claim and driver."""
         # DIFF: a kubelet calls one driver after the other, none at all if one is absent, and stops at the
         # first failure: test_after_a_partial_failure_only_failed_claims_are_prepared_again.
 
         async def ask(driver: str, wanted: Collection[ClaimToPrepare]) -> Mapping[str, Devices | DriverFault]:
             return await self._drivers.prepare(driver, [each.ref for each in wanted])
 
-        results = await asyncio.gather(*(ask(driver, wanted) for driver, wanted in calls.items()))
         responses: dict[str, dict[str, Devices | DriverFault]] = {}
-        for (driver, wanted), response in zip(calls.items(), results, strict=True):
+        needed: dict[str, list[ClaimToPrepare]] = {}
+        for driver, wanted in calls.items():
+            for each in wanted:
+                if driver in each.prepare_skipped:
+                    self._metrics.skip(PREPARE, driver)
+                    responses.setdefault(each.ref.uid, {})[driver] = ()
+                else:
+                    needed.setdefault(driver, []).append(each)
+        results = await asyncio.gather(*(ask(driver, wanted) for driver, wanted in needed.items()))
+        for (driver, wanted), response in zip(needed.items(), results, strict=True):
             for each in wanted:
                 found = response.get(each.ref.uid, _skipped_fault(driver, PREPARE))
                 responses.setdefault(each.ref.uid, {})[driver] = validate_response(each, driver, found)
@@ -260,15 +277,19 @@ class ClaimInfoCache:
         )
 
     async def _call_unprepare(self, claims: Iterable[ClaimInfo]) -> dict[str, dict[str, DriverFault | None]]:
-        """Call every driver once, concurrently; return results by claim and driver."""
+        """Call every driver that is needed once, concurrently; return results by claim and driver."""
         calls: dict[str, list[ClaimRef]] = {}
+        responses: dict[str, dict[str, DriverFault | None]] = {}
         for claim in sorted(claims, key=lambda each: each.ref.uid):
             for driver in sorted(claim.pending):
-                calls.setdefault(driver, []).append(claim.ref)
+                if driver in claim.unprepare_skipped:
+                    self._metrics.skip(UNPREPARE, driver)
+                    responses.setdefault(claim.ref.uid, {})[driver] = None
+                else:
+                    calls.setdefault(driver, []).append(claim.ref)
         results = await asyncio.gather(
             *(self._drivers.unprepare(driver, refs) for driver, refs in calls.items())
         )
-        responses: dict[str, dict[str, DriverFault | None]] = {}
         for (driver, refs), response in zip(calls.items(), results, strict=True):
             for ref in refs:
                 responses.setdefault(ref.uid, {})[driver] = response.get(

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from plimsoll.api.go_text import quote_json
+from plimsoll.api.resource import ALL_NODE_OPERATIONS, NODE_UNPREPARE
 from plimsoll.node.claim_info import ClaimInfo, ClaimRef, PreparedDevice
 from plimsoll.node.claims.go_json import GoList, GoMap, GoString, GoStruct, GoUint32
 from plimsoll.node.claims.go_json import decode as decode_go
@@ -41,6 +42,8 @@ class KubeletClaim:
     namespace: str = ""
     pods: frozenset[str] | None = None
     drivers: Mapping[str, tuple[KubeletDevice, ...] | None] | None = None
+    #: Skipped node operations by driver (Kubernetes 1.37).
+    skipped: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +70,10 @@ _DEVICE = GoStruct(
         "CDIDeviceIDs": _STRINGS,
     },
 )
-_DRIVER = GoStruct("state.DriverState", {"Devices": GoList(_DEVICE, "[]state.Device")})
+_DRIVER = GoStruct(
+    "state.DriverState",
+    {"Devices": GoList(_DEVICE, "[]state.Device"), "skipNodeOperations": _STRINGS},
+)
 _CLAIM = GoStruct(
     "state.ClaimInfoState",
     {
@@ -103,13 +109,19 @@ def _format_claim(claim: KubeletClaim) -> str:
     drivers = None
     if claim.drivers is not None:
         drivers = {
-            driver: f'{{"Devices":{_format_list(None if devices is None else map(_format_device, devices))}}}'
+            driver: _format_driver(devices, claim.skipped.get(driver, ()))
             for driver, devices in claim.drivers.items()
         }
     return (
         f'{{"ClaimUID":{quote_json(claim.uid)},"ClaimName":{quote_json(claim.name)},'
         f'"Namespace":{quote_json(claim.namespace)},"PodUIDs":{_format_map(pods)},"DriverState":{_format_map(drivers)}}}'
     )
+
+
+def _format_driver(devices: Iterable[KubeletDevice] | None, skipped: Sequence[str]) -> str:
+    listed = _format_list(None if devices is None else map(_format_device, devices))
+    more = f',"skipNodeOperations":{_format_strings(skipped)}' if skipped else ""
+    return f'{{"Devices":{listed}{more}}}'
 
 
 def _format_device(device: KubeletDevice) -> str:
@@ -152,8 +164,13 @@ def decode(raw: bytes) -> DecodedCheckpoint:
 
 def _read_claim(row: Mapping[str, Any]) -> KubeletClaim:
     pods, drivers = row["PodUIDs"], row["DriverState"]
-    states = None
+    states, skipped = None, {}
     if drivers is not None:
+        skipped = {
+            driver: tuple(state["skipNodeOperations"])
+            for driver, state in drivers.items()
+            if state["skipNodeOperations"]
+        }
         states = {driver: _read_devices(state["Devices"]) for driver, state in drivers.items()}
     return KubeletClaim(
         uid=row["ClaimUID"],
@@ -161,6 +178,7 @@ def _read_claim(row: Mapping[str, Any]) -> KubeletClaim:
         namespace=row["Namespace"],
         pods=None if pods is None else frozenset(pods),
         drivers=states,
+        skipped=skipped,
     )
 
 
@@ -197,4 +215,9 @@ def to_prepared(claim: KubeletClaim) -> ClaimInfo:
         },
         ready=False,
         pending=frozenset(drivers),
+        unprepare_skipped=frozenset(
+            driver
+            for driver, operations in claim.skipped.items()
+            if {NODE_UNPREPARE, ALL_NODE_OPERATIONS} & set(operations)
+        ),
     )

@@ -29,6 +29,7 @@ def add_pod(known: ClaimInfo | None, wanted: ClaimToPrepare, pod: str) -> tuple[
         ready=not to_ask and not claim.pending,
         pending=claim.pending | to_ask,
         allocated=wanted.exclusive,
+        unprepare_skipped=wanted.unprepare_skipped,
     )
     return updated, to_ask
 

@@ -1,20 +1,22 @@
-"""DRA metrics of the kubelet: durations of driver operations and calls.
+"""DRA metrics of the kubelet: durations of driver operations and calls, and skipped calls.
 
-`dra_operations_duration_seconds` (claims of one pod, all drivers) and `dra_grpc_operations_duration_seconds`
-(one call).
+`dra_operations_duration_seconds` (claims of one pod, all drivers), `dra_grpc_operations_duration_seconds`
+(one call), and the calls that were not necessary (`skipNodeOperations`).
 """
 
 from __future__ import annotations
 
 import grpc
-from prometheus_client import CollectorRegistry, Histogram
+from prometheus_client import CollectorRegistry, Counter, Histogram
+
+from plimsoll.node.claim_info import PREPARE, UNPREPARE
 
 #: 15 exponential buckets from 0.1 to 40 seconds.
 BUCKETS = tuple(0.1 * 400 ** (place / 14) for place in range(15))
 
 
 class DraMetrics:
-    """Both histograms, in a new registry if none is given."""
+    """The metrics, in a new registry if none is given."""
 
     def __init__(self, registry: CollectorRegistry | None = None) -> None:
         registry = registry or CollectorRegistry()
@@ -32,6 +34,20 @@ class DraMetrics:
             registry=registry,
             buckets=BUCKETS,
         )
+
+        self._skips = {
+            method: Counter(
+                f"dra_{name}_skips",
+                f"Number of {method} calls that were skipped because of skipNodeOperations.",
+                ("driver_name",),
+                registry=registry,
+            )
+            for method, name in ((PREPARE, "node_prepare"), (UNPREPARE, "node_unprepare"))
+        }
+
+    def skip(self, method: str, driver: str) -> None:
+        """Count a call that a driver does not need."""
+        self._skips[method].labels(driver).inc()
 
     def operation(self, name: str, seconds: float, failed: bool) -> None:
         """Record an operation for a pod: PrepareResources or UnprepareResources."""

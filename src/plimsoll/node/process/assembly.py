@@ -19,6 +19,7 @@ from plimsoll.api.forms import Form
 from plimsoll.api.gates import Gates
 from plimsoll.api.meta import ObjectReference
 from plimsoll.api.quantity import Quantity
+from plimsoll.api.resource import OPTIONAL_NODE_OPERATIONS
 from plimsoll.client import Client
 from plimsoll.common.checkpoint import RecordFile
 from plimsoll.ledger.profile import AccountingProfile
@@ -64,7 +65,11 @@ CDI_SPEC_DIRS = (Path("/etc/cdi"), Path("/var/run/cdi"))
 _FORM_GATES = {
     # Features a kubelet of this version declares, by the gate each depends on.
     Form.V1_36: ("InPlacePodLevelResourcesVerticalScaling",),
-    Form.V1_37: ("DRANodeAllocatableResources", "InPlacePodLevelResourcesVerticalScaling"),
+    Form.V1_37: (
+        "DRANodeAllocatableResources",
+        "DRAOptionalNodeOperations",
+        "InPlacePodLevelResourcesVerticalScaling",
+    ),
 }
 
 
@@ -156,10 +161,17 @@ class _AgentBuilder:
         runtime = kept_runtime or self._runtime(cgroups, cdi)
         self.status_reporter.set_runtime(f"{runtime.name}://{runtime.version}")
         plugins = None
+        dra_metrics = DraMetrics(self.registry)
         if not self.bare:
-            plugins = PluginManager(self.layout, times=intervals.plugins, metrics=DraMetrics(self.registry))
+            plugins = PluginManager(self.layout, times=intervals.plugins, metrics=dra_metrics)
         device_manager = None if self.bare else DeviceManager(self.layout)
-        claim_cache = ClaimInfoCache.open(self.layout, plugins or _NoDrivers(), save=not self.bare)
+        claim_cache = ClaimInfoCache.open(
+            self.layout,
+            plugins or _NoDrivers(),
+            save=not self.bare,
+            optional_operations=OPTIONAL_NODE_OPERATIONS in declared_features(settings.gates, settings.form),
+            metrics=dra_metrics,
+        )
         cgroup_planner = CgroupPlanner(
             CgroupSettings(
                 memory_capacity=max(1, machine.memory),

@@ -509,3 +509,71 @@ def test_the_checkpoint_is_readable_json(layout: Layout, fake_drivers: FakeDrive
     }
     assert layout.claims.stat().st_mode & 0o777 == 0o600
     assert [path.name for path in layout.root.iterdir()] == ["claims.json"]
+
+
+def skipping(name: str, *operations: str, driver: str = GPU) -> DeviceRequestAllocationResult:
+    return DeviceRequestAllocationResult(
+        request="r", driver=driver, pool="node", device=name, skip_node_operations=operations
+    )
+
+
+@pytest.mark.parametrize(
+    ("operations", "calls"),
+    [
+        ([("*",), ("*",)], []),
+        ([("NodePrepareResources", "NodeUnprepareResources"), ("*",)], []),
+        ([("NodeUnprepareResources",), ("*",)], ["prepare"]),
+        ([("*",), ()], ["prepare", "unprepare"]),
+        ([("FutureOperation",), ("*",)], ["prepare", "unprepare"]),
+    ],
+)
+def test_calls_that_all_devices_of_a_driver_skip_are_not_made(
+    layout: Layout, fake_drivers: FakeDrivers, operations: list[tuple[str, ...]], calls: list[str]
+) -> None:
+    results = [skipping(f"d{number}", *each) for number, each in enumerate(operations)]
+    results.append(skipping("n0", driver=NIC))
+    fake_drivers.add(make_claim("a", users=["p"], results=results))
+    pod = make_pod("p", "a")
+
+    async def scenario() -> None:
+        cache = ClaimInfoCache.open(layout, fake_drivers, optional_operations=True)
+        assert await cache.prepare(pod, fake_drivers.named("a")) == ()
+        assert all(claim.ready for claim in cache.claims())
+        assert disk(layout) == memory(cache)
+        # The operations are those of the time of allocation, also after a restart.
+        again = ClaimInfoCache.open(layout, fake_drivers, optional_operations=True)
+        assert await again.unprepare("p") == ()
+        assert again.claims() == ()
+
+    asyncio.run(scenario())
+    assert [call for call, driver, _ in fake_drivers.calls if driver == GPU] == calls
+    assert [call for call, driver, _ in fake_drivers.calls if driver == NIC] == ["prepare", "unprepare"]
+
+
+def test_a_driver_that_skips_every_call_need_not_be_registered(layout: Layout) -> None:
+    drivers = FakeDrivers()
+    drivers.add(make_claim("a", users=["p"], results=[skipping("d0", "*", driver="absent.example.com")]))
+
+    async def scenario() -> None:
+        cache = ClaimInfoCache.open(layout, drivers, optional_operations=True)
+        assert await cache.prepare(make_pod("p", "a"), drivers.named("a")) == ()
+        assert await cache.unprepare("p") == ()
+
+    asyncio.run(scenario())
+    assert drivers.calls == []
+
+
+def test_without_the_gate_a_claim_that_skips_calls_is_refused(
+    layout: Layout, fake_drivers: FakeDrivers
+) -> None:
+    fake_drivers.add(make_claim("a", users=["p"], results=[skipping("d0", "*")]))
+
+    async def scenario() -> None:
+        cache = ClaimInfoCache.open(layout, fake_drivers)
+        (fault,) = await cache.prepare(make_pod("p", "a"), fake_drivers.named("a"))
+        assert (
+            fault.message == "ResourceClaim a: DRAOptionalNodeOperations feature gate is disabled on kubelet"
+        )
+
+    asyncio.run(scenario())
+    assert fake_drivers.calls == []
