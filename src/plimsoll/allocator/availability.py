@@ -29,7 +29,8 @@ def device_state(devices: NodeDevices, usage: DeviceUsage, number: int) -> str:
 
     free: available. taken: allocated exclusively, or its shares have used up a capacity. partly: shared, with
     capacity remaining. shared: in use by any number of claims, it has no capacity that could run out.
-    blocked: the counters it needs are consumed by other partitions. tainted: claims must tolerate its taint.
+    blocked: the counters it needs are consumed by other partitions, those in use are not compatible with it,
+    or its node cannot use it. tainted: claims must tolerate its taint.
     """
     entry, flag = devices.entries[number], 1 << number
     if usage.taken & flag:

@@ -19,7 +19,8 @@ def find_device_conflict(snapshot: Snapshot, node: str, claims: Sequence[Resourc
     """Return the device of these claims that is overallocated, or "" if there is none.
 
     A device is in conflict if two claims hold it exclusively, if one holds it exclusively and others hold
-    shares, or if its shares or the counters of its pool exceed the capacity. `node` is the node of the pod.
+    shares, if its shares or the counters of its pool exceed the capacity, or if it is not compatible with
+    other partitions in use. `node` is the node of the pod.
     """
     results = [
         result
@@ -39,7 +40,7 @@ def find_device_conflict(snapshot: Snapshot, node: str, claims: Sequence[Resourc
 
 
 def _find_overdrawn(snapshot: Snapshot, row: int, results: Sequence[DeviceRequestAllocationResult]) -> str:
-    """Return the first device whose capacity or counters are overdrawn."""
+    """Return the first device whose capacity or counters are overdrawn, or that is not compatible."""
     devices = snapshot.inventory.devices_for(snapshot.node(row))
     if isinstance(devices, AllocationFault):
         return ""
@@ -49,9 +50,11 @@ def _find_overdrawn(snapshot: Snapshot, row: int, results: Sequence[DeviceReques
         number = devices.index.get(device.pool_id, {}).get(device.device)
         if number is None:
             continue
-        draw = devices.entries[number].draw
+        entry = devices.entries[number]
         if usage.consumed.get(number) and min(usage.free(number), default=0) < 0:
             return str(device)
-        if any(usage.available[counter] < 0 for counter, _ in draw):
+        if any(usage.available[counter] < 0 for counter, _ in entry.draw):
+            return str(device)
+        if not all(usage.groups[number] for number, _ in entry.groups):
             return str(device)
     return ""

@@ -8,22 +8,26 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
 
-from plimsoll.allocator import AllocationFault, DeviceId, Refusal, SearchAborted
+from plimsoll.allocator import AllocationFault, DeviceId, Refusal, SearchAborted, is_allocation_usable
 from plimsoll.allocator.availability import find_availability
 from plimsoll.allocator.devices.capacity import ABOVE_MAX, NO_VALID_VALUE, OFF_STEP, SHORT, UNDEFINED
 from plimsoll.allocator.devices.node_devices import DeviceEntry, NodeDevices, bit_numbers
 from plimsoll.allocator.devices.usage import DeviceUsage
+from plimsoll.allocator.reasons.explanation import group_conflict_text, node_operations_text
 from plimsoll.allocator.reasons.refusal import (
     BudgetShortage,
     CapacityShortage,
     ConstraintConflict,
     CounterShortage,
+    GroupConflict,
+    NodeOperationsRefusal,
     RefusalRule,
     Removal,
     RequestRefusal,
     SelectorRefusal,
     TaintRefusal,
 )
+from plimsoll.api.node_selection import selector_matches
 from plimsoll.api.quantity import NANO, Format, Quantity
 from plimsoll.api.resource import ResourceClaim, ResourceSlice
 from plimsoll.ledger.messages import format_reason as render_charge
@@ -121,7 +125,7 @@ def describe_reasons(view: PodView, reasons: Sequence[NodeReason], row: int) -> 
 def _describe_reason(view: PodView, reason: NodeReason, row: int) -> Iterator[Statement]:
     cause = reason.cause
     if reason.message is DeviceMessage.CLAIM_ELSEWHERE:
-        yield from _elsewhere(view)
+        yield from _elsewhere(view, row)
     elif isinstance(cause, Refusal):
         yield from describe_refusal(view, cause, row)
     elif isinstance(cause, Reason):
@@ -133,24 +137,33 @@ def _describe_reason(view: PodView, reason: NodeReason, row: int) -> Iterator[St
 
 
 def _describe_selector_error(view: PodView, fault: AllocationFault) -> Iterator[Statement]:
-    """Show the expression, the device and the error of a selector."""
+    """Show the expression, the device and the error of a selector or derived attribute."""
     facts = fault.facts
-    owner = f"class {facts['class']}" if facts["class"] else f"claim {facts['claim']}"
     where = Statement(StatementKind.FAILS_ON, {"device": facts["device"], "error": str(facts["error"])})
-    yield Statement(
-        StatementKind.SELECTOR_FAILS,
-        {"owner": owner, "index": facts["index"], "expression": facts["expression"]},
-        (where,),
-    )
+    if "attribute" in facts:
+        named = {key: facts[key] for key in ("claim", "request", "attribute", "expression")}
+        yield Statement(StatementKind.DERIVED_FAILS, named, (where,))
+    else:
+        owner = f"class {facts['class']}" if facts["class"] else f"claim {facts['claim']}"
+        yield Statement(
+            StatementKind.SELECTOR_FAILS,
+            {"owner": owner, "index": facts["index"], "expression": facts["expression"]},
+            (where,),
+        )
     if view.settings.selector_errors is SelectorErrors.PENDING and len(view.snapshot) > 1:
         yield Statement(StatementKind.OTHERS_NOT_TRIED)
 
 
-def _elsewhere(view: PodView) -> Iterator[Statement]:
+def _elsewhere(view: PodView, row: int) -> Iterator[Statement]:
     for claim in view.pod_info.claims:
         allocation = claim.status.allocation
-        if allocation is not None and allocation.node_selector is not None:
-            where = terms_text(allocation.node_selector)
+        if allocation is None or is_allocation_usable(allocation, view.node(row)):
+            continue
+        selector = allocation.node_selector
+        if selector is None or selector_matches(selector, view.node(row)) is True:
+            yield Statement(StatementKind.CANNOT_SKIP, {"claim": claim.metadata.full_name})
+        else:
+            where = terms_text(selector)
             yield Statement(StatementKind.ELSEWHERE, {"claim": claim.metadata.full_name, "where": where})
 
 
@@ -285,6 +298,10 @@ def _describe_removal(
             return Statement(
                 StatementKind.COUNTER, facts | {"counter": f"{counter_set}/{counter}", **numbers}
             )
+        case GroupConflict():
+            return Statement(StatementKind.COMPATIBILITY, facts | {"conflict": group_conflict_text(detail)})
+        case NodeOperationsRefusal():
+            return Statement(StatementKind.NODE_OPERATIONS, facts | {"problem": node_operations_text(detail)})
         case ConstraintConflict():
             return _describe_conflict(removal, detail)
         case BudgetShortage(line, resource, amount, left):

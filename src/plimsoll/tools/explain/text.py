@@ -75,6 +75,8 @@ class StatementKind(Enum):
     DEVICE_TAINT = "{count} tainted {taint} (such as {device})"
     COUNTER = "{count} blocked by counter {counter}: needs {wanted}, {had} available ({device})"
     COUNTERS_OFF = "{count} partitions, and the feature gate for partitionable devices is disabled"
+    COMPATIBILITY = "{count} not compatible with devices in use: {device} {conflict}"
+    NODE_OPERATIONS = "{count} that the node cannot use: {device} {problem}"
     CONSTRAINT_NONE = "{count} without attribute {attribute} (such as {device})"
     MATCH = "{count} with a different {attribute}: {device} has {values}, {other} has {theirs}"
     DISTINCT = "{count} with the same {attribute}: {device} and {other} both have {values}"
@@ -82,7 +84,7 @@ class StatementKind(Enum):
     BUDGET = "{count} exceed the budget: {device} charges {wanted} {resource}, {line} has {had} left"
     BINDING_OFF = "{count} have binding conditions, and their feature gate is disabled"
     NOT_FOR_NODE = "{count} not available on this node"
-    FAILED = "{count} on which a selector fails to evaluate"
+    FAILED = "{count} on which a selector or derived attribute fails to evaluate"
     GROUP_MATCH = (
         "requests {requests}: need {wanted} devices with the same {attribute}, at most {had} share a value"
     )
@@ -97,6 +99,8 @@ class StatementKind(Enum):
     NOWHERE_AT_ALL = "request {request}: no ResourceSlice publishes any devices"
     ELSEWHERE = "claim {claim} is allocated on other nodes: {where}"
     SELECTOR_FAILS = "{owner}, selector #{index}: {expression}"
+    DERIVED_FAILS = "claim {claim}, request {request}, derived attribute {attribute}: {expression}"
+    CANNOT_SKIP = "claim {claim} has devices that skip node operations, which the node does not support"
     FAILS_ON = "fails on device {device}: {error}"
     OTHERS_NOT_TRIED = "other nodes are not tried: the pod stays pending until the selector or the device is corrected (selectorErrors: skip-node tries them)"  # noqa: E501
     GAVE_UP = "the device search reached its limit of {steps} steps; the pod may fit"

@@ -31,6 +31,8 @@ from plimsoll.allocator.devices.slices import SliceView
 from plimsoll.allocator.devices.taints import find_untolerated_taint
 from plimsoll.allocator.devices.usage import DeviceUsage
 from plimsoll.allocator.input_errors import AllocationFault
+from plimsoll.allocator.reasons.explanation import group_conflict_text, node_operations_text
+from plimsoll.allocator.reasons.refusal import GroupConflict, NodeOperationsRefusal
 from plimsoll.api.identity import DeviceId
 from plimsoll.api.quantity import ZERO, Format, Quantity
 from plimsoll.api.resource import Device, ResourceSlice
@@ -155,7 +157,16 @@ def _reason(devices: NodeDevices, usage: DeviceUsage, number: int, state: str) -
 
 
 def _short_of(devices: NodeDevices, usage: DeviceUsage, entry: DeviceEntry) -> str:
-    """Describe the counters that a blocked device lacks."""
+    """Describe what a blocked device lacks: counters, compatible devices, or a node that can use it."""
+    if devices.unsupported >> devices.index[entry.id.pool_id][entry.id.device] & 1:
+        operations = entry.view.slice.spec.skip_node_operations
+        enabled = devices.features.optional_node_operations
+        return node_operations_text(NodeOperationsRefusal(operations, enabled))
+    for number, mask in entry.groups:
+        state, known = usage.groups[number], devices.group_sets[number]
+        if not state & mask:
+            conflict = GroupConflict(known.name, known.names(mask), known.names(state), bool(state))
+            return group_conflict_text(conflict)
     formats = {(group, name): amount.format for group, name, amount in _draws(entry.device)}
     lacks = []
     for pool in devices.counter_pools:

@@ -85,6 +85,24 @@ def test_partitions_that_exceed_a_counter() -> None:
     assert found("PLM022", *partitions("60Gi"), claims[0], claim("d", result("h1", adminAccess=True))) == []
 
 
+def test_incompatible_partitions() -> None:
+    def grouped(first: list[str], second: list[str]) -> list[Tree]:
+        slices = partitions("80Gi")
+        devices = next(each["spec"]["devices"] for each in slices if each["spec"].get("devices"))
+        for device, groups in zip(devices, (first, second), strict=True):
+            (draw,) = device["consumesCounters"]
+            device["consumesCounters"] = [{**draw, "compatibilityGroups": groups}]
+        return slices
+
+    claims = [claim("c", result("h0")), claim("d", result("h1"))]
+    finding = only("PLM029", *grouped(["a"], ["b"]), *claims)
+    assert "the 2 allocated devices have no group in common" in finding.message
+    assert found("PLM029", *grouped(["a"], []), *claims) != []
+    assert found("PLM029", *grouped(["a"], ["b", "a"]), *claims) == []
+    assert found("PLM029", *grouped([], []), *claims) == []
+    assert found("PLM029", *grouped(["a"], ["b"]), claims[0]) == []
+
+
 def test_shares_that_exceed_the_capacity() -> None:
     finding = only("PLM023", CPUS, claim("c", share("6", "s")), claim("d", share("3", "t")))
     assert finding.message == "capacity dra.cpu/cpu: 9 consumed of 8, 1 over"

@@ -12,8 +12,14 @@ from collections.abc import Iterable, Iterator
 from plimsoll.allocator.devices.capacity import CapacityRefusal, capacity_value, check_policy
 from plimsoll.allocator.devices.taints import tolerates
 from plimsoll.api.identity import DeviceId
-from plimsoll.api.quantity import ZERO, Quantity
-from plimsoll.api.resource import Device, DeviceTaint, ResourceClaim, ResourceSlice
+from plimsoll.api.quantity import NANO, ZERO, Quantity
+from plimsoll.api.resource import (
+    CapacityRequestPolicy,
+    Device,
+    DeviceTaint,
+    ResourceClaim,
+    ResourceSlice,
+)
 from plimsoll.tools.amounts import format_quantity
 from plimsoll.tools.audit.facts import AuditFacts, HeldDevice, PoolFacts, subject_of
 from plimsoll.tools.audit.findings import AuditSeverity, Check, CheckProblem
@@ -86,11 +92,38 @@ def _release(claim: ResourceClaim) -> str:
 # -- overconsumption
 
 
-def find_counters_overdrawn(facts: AuditFacts) -> Iterator[CheckProblem]:
+def find_incompatible_partitions(facts: AuditFacts) -> Iterator[CheckProblem]:
+    held = _held_by_pool(facts)
+    for id, pool in facts.pools.items():
+        groups: dict[str, dict[str, frozenset[str]]] = {}
+        for name in sorted(held.get((id.driver, id.pool), ())):
+            published = pool.devices.get(name)
+            for consumption in published[1].consumes_counters if published is not None else ():
+                own = frozenset(consumption.compatibility_groups)
+                groups.setdefault(consumption.counter_set, {})[name] = own
+        for counter_set, parts in groups.items():
+            if not any(parts.values()) or frozenset.intersection(*parts.values()):
+                continue
+            evidence = []
+            for name, own in list(parts.items())[:MAX_LISTED]:
+                claims = sorted({each.name for each in facts.held[DeviceId(*pool.id, name)]})
+                of = f"in {', '.join(sorted(own))}" if own else "in no group"
+                evidence.append(f"device {name} is {of}: {', '.join(f'ResourceClaim/{c}' for c in claims)}")
+            message = f"counter set {counter_set}: the {len(parts)} allocated devices have no group in common"
+            yield CheckProblem(f"Pool/{pool.id}", message, tuple(evidence), key=counter_set)
+
+
+def _held_by_pool(facts: AuditFacts) -> dict[tuple[str, str], set[str]]:
+    """Return the allocated devices of each pool, without those of admin access."""
     held: dict[tuple[str, str], set[str]] = {}
     for device, found in facts.held.items():
         if any(not each.result.admin_access for each in found):
             held.setdefault((device.driver, device.pool), set()).add(device.device)
+    return held
+
+
+def find_counters_overdrawn(facts: AuditFacts) -> Iterator[CheckProblem]:
+    held = _held_by_pool(facts)
     for id, pool in facts.pools.items():
         counters = _counters(pool)
         if not counters or (id.driver, id.pool) not in held:
@@ -183,6 +216,15 @@ def _by_amount(each: HeldDevice, name: str) -> tuple[int, str]:
     return -each.result.consumed_capacity.get(name, ZERO).nano, each.name
 
 
+def _has_fractions(policy: CapacityRequestPolicy | None) -> bool:
+    """Return whether a range counts in fractions. Fractions of whole steps are reported as too little
+    (PLM033).
+    """
+    bounds = policy.valid_range if policy is not None else None
+    numbers = (bounds.min, bounds.max, bounds.step) if bounds is not None else ()
+    return any(each is not None and each.nano % NANO for each in numbers)
+
+
 def find_capacity_off_policy(facts: AuditFacts) -> Iterator[CheckProblem]:
     for claim in facts.claims.values():
         for result in claim.allocation_results:
@@ -195,7 +237,8 @@ def find_capacity_off_policy(facts: AuditFacts) -> Iterator[CheckProblem]:
                 if entry is None:
                     message = f"{consumed}, which device {result.device} does not have"
                 else:
-                    refusal = check_policy(name, amount, entry.request_policy)
+                    policy = entry.request_policy
+                    refusal = check_policy(name, amount, policy, _has_fractions(policy))
                     if refusal is None:
                         continue
                     why = _describe_refusal(refusal)
@@ -407,6 +450,19 @@ CHECKS = (
         "the pool is allocated.",
         "delete the pods of the partitions that were allocated last",
         find_counters_overdrawn,
+        _NEEDS,
+    ),
+    Check(
+        "PLM029",
+        "partitions-incompatible",
+        AuditSeverity.ERROR,
+        "allocated partitions have no compatibility group in common",
+        "A driver declares groups of partitions that can exist at the same time. The allocated partitions of "
+        "one counter set must have a group in common, or none of them any group. Usually the groups were "
+        "changed after the allocation, or a scheduler did not know them. Until some are released, nothing "
+        "more of the counter set is allocated.",
+        "delete the pods of the partitions that were allocated last",
+        find_incompatible_partitions,
         _NEEDS,
     ),
     Check(

@@ -295,4 +295,4 @@ def _is_shortage(reason: NodeReason) -> bool:
 
 
 #: Rules that exclude matching devices because they are in use.
-_SCARCE = (DeviceRule.TAKEN, DeviceRule.COUNTER)
+_SCARCE = (DeviceRule.TAKEN, DeviceRule.GROUPS, DeviceRule.COUNTER)
