@@ -227,10 +227,11 @@ def consumption(
 
 
 def _unit(bounds: CapacityRequestPolicyRange, fractional: bool) -> Fraction:
-    """Return what the steps of a range are counted in: thousandths if all of its bounds are."""
-    thousandths = [amount_of(each) * 1000 for each in (bounds.min, bounds.max, bounds.step)]
-    whole = all(each.denominator == 1 and abs(each) <= INT64_MAX for each in thousandths)
-    return Fraction(1, 1000) if fractional and whole else Fraction(1)
+    """Return what the steps of a range are counted in: thousandths if a bound is a fraction and all are."""
+    numbers = [amount_of(each) for each in (bounds.min, bounds.max, bounds.step)]
+    exact = all((each * 1000).denominator == 1 and abs(each * 1000) <= INT64_MAX for each in numbers)
+    fractions = fractional and any(each.denominator > 1 for each in numbers)
+    return Fraction(1, 1000) if fractions and exact else Fraction(1)
 
 
 def _rounded(asked: Quantity | None, entry: DeviceCapacity, fractional: bool) -> Quantity:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plimsoll.allocator import Allocation, AllocationFault, AllocationOutcome, DeviceId, Features, Refusal
-from plimsoll.allocator.devices.attributes import AttributeTable
+from plimsoll.allocator.devices.attributes import build_tables, read_published
 from plimsoll.api.codec import convert
 from plimsoll.api.resource import Device, DeviceAttribute
 from tests.build import DRIVER, claim, device, exactly, first_available, resource_slice
@@ -172,7 +172,8 @@ def test_value_bits_agree_with_sets(raw: list[dict[str, Any] | None], lists: boo
         Device(name=f"d{n}", attributes={} if each is None else {"grp": convert(each, DeviceAttribute)})
         for n, each in enumerate(raw)
     ]
-    table = AttributeTable([(DRIVER, each) for each in devices], f"{DRIVER}/grp", lists)
+    source = read_published([(DRIVER, each) for each in devices], f"{DRIVER}/grp", lists)
+    (table,) = build_tables([source], lists)
     slice = resource_slice([])
     sets = [
         values_of(PublishedDevice(DeviceId(DRIVER, "p", each.name), each, slice), f"{DRIVER}/grp", features)
@@ -185,7 +186,7 @@ def test_value_bits_agree_with_sets(raw: list[dict[str, Any] | None], lists: boo
                 continue
             assert bool(first & second) == bool(mine & theirs)
             assert do_match([mine, theirs]) == bool(first & second)
-            assert do_differ([mine, theirs]) == (bool(second) and not first & second)
+            assert do_differ([mine, theirs], lists) == (bool(second) and not first & second)
 
 
 # -- requests of a constraint

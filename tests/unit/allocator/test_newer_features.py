@@ -323,11 +323,13 @@ def test_fractional_steps_are_counted_in_thousandths() -> None:
     assert consumed("250100u", **bounds) == "fault"
 
 
-def test_whole_steps_round_as_before() -> None:
+def test_whole_ranges_are_counted_in_units() -> None:
     for fractional in (True, False):
         assert consumed("1500m", fractional, min="1", step="1", max="4") == "2"
         assert consumed("3", fractional, min="1", step="2") == "3"
-    # Units finer than thousandths, and numbers beyond 64 bits of them, are counted in units.
+        assert consumed("2500100u", fractional, min="1", step="2") == "3"
+        assert consumed("4E", fractional, min="0", step="100") == "short"
+    # Bounds finer than thousandths are counted in units as well.
     assert consumed("1500m", min="1", step="1", max="9999999u") == "2"
 
 

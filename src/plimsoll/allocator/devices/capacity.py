@@ -123,13 +123,17 @@ def _round_to_range(
 def range_unit(valid_range: CapacityRequestPolicyRange, fractional: bool) -> int:
     """Return the unit in which the steps of a range are counted, in nano-units.
 
-    Thousandths if the gate is on and every bound is a whole number of them within 64 bits, otherwise units.
+    Thousandths if the gate is on, some bound is a fraction, and all are whole numbers of thousandths within
+    64 bits; otherwise units.
     """
-    bounds = (valid_range.min, valid_range.max, valid_range.step)
-    counted = fractional and all(
-        each is None or (each.nano % MILLI == 0 and abs(each.nano // MILLI) <= INT64_MAX) for each in bounds
-    )
-    return MILLI if counted else NANO
+    # DIFF: Kubernetes 1.37 counts whole ranges in thousandths too, so that a request that is finer, or beyond
+    # 64 bits of them, ends the allocation; here they are counted as its API documentation says.
+    # Test: test_whole_ranges_are_counted_in_units
+    bounds = [each for each in (valid_range.min, valid_range.max, valid_range.step) if each is not None]
+    if not fractional or not any(each.nano % NANO for each in bounds):
+        return NANO
+    exact = all(each.nano % MILLI == 0 and abs(each.nano // MILLI) <= INT64_MAX for each in bounds)
+    return MILLI if exact else NANO
 
 
 def check_policy(

@@ -89,9 +89,9 @@ def test_incompatible_partitions() -> None:
     def grouped(first: list[str], second: list[str]) -> list[Tree]:
         slices = partitions("80Gi")
         devices = next(each["spec"]["devices"] for each in slices if each["spec"].get("devices"))
-        for device, groups in zip(devices, (first, second), strict=True):
-            (draw,) = device["consumesCounters"]
-            device["consumesCounters"] = [{**draw, "compatibilityGroups": groups}]
+        for part, groups in zip(devices, (first, second), strict=True):
+            (draw,) = part["consumesCounters"]
+            part["consumesCounters"] = [{**draw, "compatibilityGroups": groups}]
         return slices
 
     claims = [claim("c", result("h0")), claim("d", result("h1"))]

@@ -12,14 +12,8 @@ from collections.abc import Iterable, Iterator
 from plimsoll.allocator.devices.capacity import CapacityRefusal, capacity_value, check_policy
 from plimsoll.allocator.devices.taints import tolerates
 from plimsoll.api.identity import DeviceId
-from plimsoll.api.quantity import NANO, ZERO, Quantity
-from plimsoll.api.resource import (
-    CapacityRequestPolicy,
-    Device,
-    DeviceTaint,
-    ResourceClaim,
-    ResourceSlice,
-)
+from plimsoll.api.quantity import ZERO, Quantity
+from plimsoll.api.resource import Device, DeviceTaint, ResourceClaim, ResourceSlice
 from plimsoll.tools.amounts import format_quantity
 from plimsoll.tools.audit.facts import AuditFacts, HeldDevice, PoolFacts, subject_of
 from plimsoll.tools.audit.findings import AuditSeverity, Check, CheckProblem
@@ -216,15 +210,6 @@ def _by_amount(each: HeldDevice, name: str) -> tuple[int, str]:
     return -each.result.consumed_capacity.get(name, ZERO).nano, each.name
 
 
-def _has_fractions(policy: CapacityRequestPolicy | None) -> bool:
-    """Return whether a range counts in fractions. Fractions of whole steps are reported as too little
-    (PLM033).
-    """
-    bounds = policy.valid_range if policy is not None else None
-    numbers = (bounds.min, bounds.max, bounds.step) if bounds is not None else ()
-    return any(each is not None and each.nano % NANO for each in numbers)
-
-
 def find_capacity_off_policy(facts: AuditFacts) -> Iterator[CheckProblem]:
     for claim in facts.claims.values():
         for result in claim.allocation_results:
@@ -237,8 +222,7 @@ def find_capacity_off_policy(facts: AuditFacts) -> Iterator[CheckProblem]:
                 if entry is None:
                     message = f"{consumed}, which device {result.device} does not have"
                 else:
-                    policy = entry.request_policy
-                    refusal = check_policy(name, amount, policy, _has_fractions(policy))
+                    refusal = check_policy(name, amount, entry.request_policy)
                     if refusal is None:
                         continue
                     why = _describe_refusal(refusal)
