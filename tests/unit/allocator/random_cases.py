@@ -57,7 +57,7 @@ DERIVED = (
     "device.nothing",
 )
 DERIVED_NAMES = ("derived/side", f"{DRIVER}/grp")
-GROUPS = (["a"], ["a", "b"], ["b"], [])
+GROUPS: tuple[list[str], ...] = (["a"], ["a", "b"], ["b"], [])
 FAULTY_SELECTORS = (f'{OURS}.grp == "a"', f"{OURS}.numa.includes(0)", "device.nothing")
 
 ZONE = {"nodeSelectorTerms": [{"matchExpressions": [{"key": "zone", "operator": "In", "values": ["x"]}]}]}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from msgspec.structs import replace
@@ -297,13 +298,13 @@ def test_an_allocation_that_skips_operations_needs_a_node_that_can() -> None:
 # -- fractional ranges
 
 
-def capacity(**bounds: str) -> dict[str, DeviceCapacity]:
+def capacity(bounds: Mapping[str, str]) -> dict[str, DeviceCapacity]:
     policy = {"default": bounds["min"], "validRange": bounds}
     return {"c": convert({"value": "10", "requestPolicy": policy}, DeviceCapacity)}
 
 
-def consumed(amount: str, fractional: bool = True, **bounds: str) -> str:
-    found = consume({"c": Quantity.parse(amount)}, capacity(**bounds), fractional)
+def consumed(amount: str, /, fractional: bool = True, *, bounds: Mapping[str, str]) -> str:
+    found = consume({"c": Quantity.parse(amount)}, capacity(bounds), fractional)
     if isinstance(found, Consumption):
         return str(found.amounts["c"])
     if isinstance(found, CapacityRefusal):
@@ -314,24 +315,24 @@ def consumed(amount: str, fractional: bool = True, **bounds: str) -> str:
 
 def test_fractional_steps_are_counted_in_thousandths() -> None:
     bounds = {"min": "200m", "step": "100m", "max": "1"}
-    assert consumed("250m", **bounds) == "300m"
-    assert consumed("200m", **bounds) == "200m"
-    assert consumed("50m", **bounds) == "200m"
-    assert consumed("950m", **bounds) == "1"
-    assert consumed("1050m", **bounds) == "above-max"
-    assert consumed("100u", **bounds) == "200m"
-    assert consumed("250100u", **bounds) == "fault"
+    assert consumed("250m", bounds=bounds) == "300m"
+    assert consumed("200m", bounds=bounds) == "200m"
+    assert consumed("50m", bounds=bounds) == "200m"
+    assert consumed("950m", bounds=bounds) == "1"
+    assert consumed("1050m", bounds=bounds) == "above-max"
+    assert consumed("100u", bounds=bounds) == "200m"
+    assert consumed("250100u", bounds=bounds) == "fault"
 
 
 def test_whole_ranges_are_counted_in_units() -> None:
     for fractional in (True, False):
-        assert consumed("1500m", fractional, min="1", step="1", max="4") == "2"
-        assert consumed("3", fractional, min="1", step="2") == "3"
-        assert consumed("2500100u", fractional, min="1", step="2") == "3"
-        assert consumed("4E", fractional, min="0", step="100") == "short"
+        assert consumed("1500m", fractional, bounds={"min": "1", "step": "1", "max": "4"}) == "2"
+        assert consumed("3", fractional, bounds={"min": "1", "step": "2"}) == "3"
+        assert consumed("2500100u", fractional, bounds={"min": "1", "step": "2"}) == "3"
+        assert consumed("4E", fractional, bounds={"min": "0", "step": "100"}) == "short"
     # Bounds finer than thousandths are counted in units as well.
-    assert consumed("1500m", min="1", step="1", max="9999999u") == "2"
+    assert consumed("1500m", bounds={"min": "1", "step": "1", "max": "9999999u"}) == "2"
 
 
 def test_without_the_gate_steps_are_whole_units() -> None:
-    assert consumed("250m", False, min="200m", step="100m", max="5") == "1"
+    assert consumed("250m", False, bounds={"min": "200m", "step": "100m", "max": "5"}) == "1"
