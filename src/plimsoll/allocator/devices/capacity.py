@@ -127,7 +127,7 @@ def range_unit(valid_range: CapacityRequestPolicyRange, fractional: bool) -> int
     64 bits; otherwise units.
     """
     # DIFF: Kubernetes 1.37 counts whole ranges in thousandths too, so that a request that is finer, or beyond
-    # 64 bits of them, ends the allocation; here they are counted as its API documentation says.
+    # 64 bits of them, ends the allocation; its API documentation limits that to fractional bounds.
     # Test: test_whole_ranges_are_counted_in_units
     bounds = [each for each in (valid_range.min, valid_range.max, valid_range.step) if each is not None]
     if not fractional or not any(each.nano % NANO for each in bounds):
