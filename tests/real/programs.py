@@ -27,13 +27,16 @@ def missing(*names: str) -> str:
 
 
 class Program:
-    """kube-scheduler or kube-controller-manager as the administrator of a server."""
+    """kube-scheduler or kube-controller-manager, by default as the administrator of a server."""
 
-    def __init__(self, name: str, server: ServerProcess, *options: str) -> None:
+    def __init__(
+        self, name: str, server: ServerProcess, *options: str, kubeconfig: Path | None = None
+    ) -> None:
         self.name = name
         self.log = server.directory / f"{name}.log"
         kinds = ("", "authentication-", "authorization-")
-        command = [str(ASSETS / name), *(f"--{kind}kubeconfig={server.kubeconfig}" for kind in kinds)]
+        own = kubeconfig or server.kubeconfig
+        command = [str(ASSETS / name), *(f"--{kind}kubeconfig={own}" for kind in kinds)]
         with self.log.open("wb") as log:
             self._process = subprocess.Popen(
                 [*command, "--secure-port=0", *options], stdout=log, stderr=subprocess.STDOUT

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 from collections.abc import Awaitable, Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -47,14 +49,19 @@ OVERTAKEN = (
 
 @pytest.fixture(scope="module")
 def config(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClientConfig]:
-    """Run a server without controllers, and the real ones."""
-    server = ServerProcess(tmp_path_factory.mktemp("controllers"), "--no-controllers", durable=False)
+    """Run a server without controllers, and the real ones, each with its own service account."""
+    server = ServerProcess(tmp_path_factory.mktemp("controllers"), "--no-controllers")
     server.start()
+    own = server.directory / "controller-manager.kubeconfig"
+    where = ("--data-dir", server.data, "--server", server.url, "--out", own)
+    command = [sys.executable, "-m", "plimsoll.cli.main", "kubeconfig", "controller-manager", *where]
+    subprocess.run([str(word) for word in command], check=True, capture_output=True)
     patience = (
         "--node-monitor-grace-period=10m",
         "--node-startup-grace-period=10m",
     )  # no leases
-    manager = Program(NAME, server, "--leader-elect=false", *patience)
+    credentials = "--use-service-account-credentials"
+    manager = Program(NAME, server, "--leader-elect=false", credentials, *patience, kubeconfig=own)
     try:
         yield server.config()
     finally:

@@ -10,6 +10,7 @@ import asyncio
 import gc
 import logging
 import resource
+import socket
 import ssl
 import tempfile
 from collections.abc import Callable, Coroutine, Iterator
@@ -34,6 +35,7 @@ from plimsoll.apiserver.auth.token_file import StaticTokens, load_or_create_admi
 from plimsoll.apiserver.auth.users import ADMIN, CONTROLLERS, User
 from plimsoll.apiserver.context import ApiContext
 from plimsoll.apiserver.event_expiry import run_event_expiry
+from plimsoll.apiserver.handlers.service_addresses import API_SERVICE_IP, SERVICE_CIDR
 from plimsoll.apiserver.http import HttpServer
 from plimsoll.apiserver.in_process import connect_in_process
 from plimsoll.apiserver.limits import ServerLimits
@@ -43,8 +45,8 @@ from plimsoll.apiserver.workers.pool import WorkerLimits, WorkerPool
 from plimsoll.client import Client
 from plimsoll.common.tasks import cancel_tasks, stop_on_signals
 from plimsoll.controllers import ControllerManager, ControllerSettings
-from plimsoll.controllers.bootstrap import bootstrap
-from plimsoll.errors import ConfigError
+from plimsoll.controllers.bootstrap import bootstrap, publish_api_server
+from plimsoll.errors import ApiError, ConfigError
 
 _log = logging.getLogger("plimsoll.server")
 
@@ -163,16 +165,26 @@ async def _assemble(settings: ServerSettings, directory: Path, store: Store) -> 
     server = RunningServer(api, http, store, workers, ca, token)
     await bootstrap(server.client(ADMIN))
     await http.start()
+    await _publish(server.client(ADMIN), _advertised_address(settings.host), http.port)
     server.run_in_background(context.authorizer.warm_up(), "node authorizer graph")
     server.run_in_background(run_event_expiry(context), "event expiry")
     if settings.controllers:
         server.run_in_background(
             ControllerManager(
-                server.client(CONTROLLERS), settings=ControllerSettings(gates=settings.gates)
+                server.client(CONTROLLERS),
+                settings=ControllerSettings(gates=settings.gates, root_ca=ca.decode()),
             ).run(),
             "controllers",
         )
     return server
+
+
+async def _publish(client: Client, address: str, port: int) -> None:
+    """Publish the Service of the API server. Nothing depends on it here, so a failure is only logged."""
+    try:
+        await publish_api_server(client, address, port, cidr=SERVICE_CIDR, service_ip=API_SERVICE_IP)
+    except ApiError as error:
+        _log.warning("cannot publish the service default/kubernetes: %s", error)
 
 
 def _make_tls(settings: ServerSettings, directory: Path) -> tuple[ssl.SSLContext, bytes]:
@@ -195,6 +207,19 @@ def _make_tls(settings: ServerSettings, directory: Path) -> tuple[ssl.SSLContext
 def _names(settings: ServerSettings) -> tuple[str, ...]:
     everywhere = settings.host in ("0.0.0.0", "::", "")
     return (*(() if everywhere else (settings.host,)), *settings.names)
+
+
+def _advertised_address(host: str) -> str:
+    """Return the address that clients reach; for a server on all addresses, that of the default route."""
+    if host not in ("0.0.0.0", "::", ""):
+        return host if host != "localhost" else "127.0.0.1"
+    family = socket.AF_INET6 if host == "::" else socket.AF_INET
+    with socket.socket(family, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(("2001:db8::1" if host == "::" else "192.0.2.1", 9))  # sends nothing
+            return str(probe.getsockname()[0])
+        except OSError:
+            return "127.0.0.1"
 
 
 def _data_dir(data: Path | None) -> tuple[Path, Callable[[], None]]:

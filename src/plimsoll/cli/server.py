@@ -176,7 +176,7 @@ def run_server(
 def run_kubeconfig(who: str, data: Path, server: str, out: Path, days: int) -> None:
     """Issue a kubeconfig with a client certificate.
 
-    WHO is admin, scheduler, controllers, node:NAME, driver:NAME or viewer:NAME.
+    WHO is admin, scheduler, controllers, controller-manager, node:NAME, driver:NAME or viewer:NAME.
 
     \b
     plimsoll kubeconfig node:worker-1 --data-dir ./cluster --server https://127.0.0.1:6443 --out ./worker-1

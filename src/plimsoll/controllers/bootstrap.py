@@ -1,6 +1,7 @@
-"""Objects that every cluster starts with: namespaces, system priority classes, legacy token tracking.
+"""Objects that every cluster starts with: namespaces, system priority classes, legacy token tracking, and the
+Service of the API server.
 
-Idempotent: only missing objects are created.
+Idempotent: only missing objects are created, and the endpoints of the API server updated.
 """
 
 from __future__ import annotations
@@ -9,10 +10,20 @@ from datetime import UTC, datetime
 from typing import Any
 
 from plimsoll.client import Client
-from plimsoll.client.endpoints import CONFIG_MAPS, NAMESPACES, PRIORITY_CLASSES, Endpoint
+from plimsoll.client.endpoints import (
+    CONFIG_MAPS,
+    ENDPOINT_SLICES,
+    ENDPOINTS,
+    NAMESPACES,
+    PRIORITY_CLASSES,
+    SERVICE_CIDRS,
+    SERVICES,
+    Endpoint,
+)
 from plimsoll.controllers.namespace import DEFAULT_NAMESPACES
 from plimsoll.errors import ApiError
 
+_NAME = "kubernetes"
 _TRACKING = "kube-apiserver-legacy-service-account-token-tracking"
 _PRIORITIES = {
     "system-cluster-critical": (
@@ -46,6 +57,55 @@ async def bootstrap(client: Client) -> None:
     metadata = {"name": _TRACKING, "namespace": "kube-system"}
     tracking = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"since": since}}
     await _ensure(client, CONFIG_MAPS, tracking)
+
+
+async def publish_api_server(client: Client, address: str, port: int, *, cidr: str, service_ip: str) -> None:
+    """Create the Service `kubernetes` and point its endpoints to this address of the API server.
+
+    kube-apiserver does this itself, so that programs in pods find the API. Without a service proxy, nothing
+    routes the Service's address.
+    """
+    await _ensure(client, SERVICE_CIDRS, _tree("networking.k8s.io/v1", "ServiceCIDR", spec={"cidrs": [cidr]}))
+    https = {"name": "https", "protocol": "TCP"}
+    spec = {
+        "clusterIP": service_ip,
+        "ports": [{**https, "port": 443, "targetPort": port}],
+        "sessionAffinity": "None",
+        "type": "ClusterIP",
+    }
+    labels = {"component": "apiserver", "provider": "kubernetes"}
+    service = _tree("v1", "Service", labels, spec=spec)
+    await _create_or_patch(client, SERVICES, service, {"spec": {"ports": spec["ports"]}})
+    # Otherwise kube-controller-manager would mirror the Endpoints to another slice.
+    skip = {"endpointslice.kubernetes.io/skip-mirror": "true"}
+    subsets = [{"addresses": [{"ip": address}], "ports": [{**https, "port": port}]}]
+    addresses = _tree("v1", "Endpoints", skip, subsets=subsets)
+    await _create_or_patch(client, ENDPOINTS, addresses, {"subsets": subsets})
+    named = {"kubernetes.io/service-name": _NAME}
+    family = "IPv6" if ":" in address else "IPv4"
+    endpoints = [{"addresses": [address], "conditions": {"ready": True}}]
+    current = {"endpoints": endpoints, "ports": [{**https, "port": port}]}
+    published = _tree("discovery.k8s.io/v1", "EndpointSlice", named, addressType=family, **current)
+    await _create_or_patch(client, ENDPOINT_SLICES, published, current)
+
+
+def _tree(version: str, kind: str, labels: dict[str, str] | None = None, **fields: Any) -> dict[str, Any]:
+    metadata: dict[str, Any] = {"name": _NAME}
+    if labels:
+        metadata |= {"namespace": "default", "labels": labels}
+    return {"apiVersion": version, "kind": kind, "metadata": metadata, **fields}
+
+
+async def _create_or_patch(
+    client: Client, endpoint: Endpoint, tree: dict[str, Any], patch: dict[str, Any]
+) -> None:
+    """Create an object in the default namespace, or patch the existing one."""
+    try:
+        await client.create(endpoint, tree, "default")
+    except ApiError as error:
+        if error.reason != "AlreadyExists":
+            raise
+        await client.patch(endpoint, _NAME, patch, "default")
 
 
 async def _ensure(client: Client, endpoint: Endpoint, tree: dict[str, Any]) -> None:

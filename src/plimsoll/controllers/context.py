@@ -43,6 +43,8 @@ class ControllerSettings:
     sync_timeout: float = 30.0
     #: Workers per controller.
     workers: int = 8
+    #: CA certificates that are published in every namespace, in PEM; "" publishes none.
+    root_ca: str = ""
     #: Feature gates of the API server, which admits by the same rules.
     gates: Gates = field(default_factory=Gates.default)
 

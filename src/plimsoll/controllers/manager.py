@@ -14,6 +14,7 @@ from typing import Any
 from plimsoll.client.client import Client
 from plimsoll.client.discovery import Served, discover
 from plimsoll.client.endpoints import (
+    CONFIG_MAPS,
     LEASES,
     NAMESPACES,
     NODES,
@@ -24,6 +25,7 @@ from plimsoll.client.endpoints import (
     RESOURCE_POOL_STATUS_REQUESTS,
     RESOURCE_QUOTAS,
     RESOURCE_SLICES,
+    SERVICE_ACCOUNTS,
     Endpoint,
 )
 from plimsoll.client.informer import Informer
@@ -40,6 +42,8 @@ from plimsoll.controllers.pod_group_protection import PodGroupProtectionControll
 from plimsoll.controllers.resource_claim.controller import ResourceClaimController
 from plimsoll.controllers.resource_pool_status import ResourcePoolStatusController
 from plimsoll.controllers.resource_quota import ResourceQuotaController
+from plimsoll.controllers.root_ca_publisher import RootCAPublisher
+from plimsoll.controllers.service_account import ServiceAccountController
 from plimsoll.controllers.shared_informers import VIEWS, SharedInformers
 from plimsoll.controllers.taint_eviction import TaintEvictionController
 from plimsoll.errors import ApiError, InputError
@@ -69,6 +73,8 @@ KINDS: Mapping[str, tuple[Callable[[ControllerContext], Controller], tuple[Endpo
         (RESOURCE_POOL_STATUS_REQUESTS, RESOURCE_SLICES, RESOURCE_CLAIMS),
     ),
     ResourceQuotaController.name: (ResourceQuotaController, (RESOURCE_QUOTAS,)),
+    RootCAPublisher.name: (RootCAPublisher, (NAMESPACES, CONFIG_MAPS)),
+    ServiceAccountController.name: (ServiceAccountController, (NAMESPACES, SERVICE_ACCOUNTS)),
     TaintEvictionController.name: (TaintEvictionController, (NODES, PODS)),
 }
 NAMES: tuple[str, ...] = tuple(KINDS)

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
+
 from plimsoll.api.meta import Condition, ObjectMeta, Wire
 
 
@@ -51,6 +53,21 @@ class LeaseView(Wire, frozen=True):
     kind: str = ""
     metadata: ObjectMeta = ObjectMeta()
     spec: LeaseSpecView = LeaseSpecView()
+
+
+class RootCAView(Wire, frozen=True):
+    """Data of the ConfigMap that publishes the root CA."""
+
+    certificates: str | None = msgspec.field(default=None, name="ca.crt")
+
+
+class ConfigMapView(Wire, frozen=True):
+    """View of a ConfigMap; of its data only what controllers read."""
+
+    api_version: str = ""
+    kind: str = ""
+    metadata: ObjectMeta = ObjectMeta()
+    data: RootCAView = RootCAView()
 
 
 class PoolStatusRequestSpecView(Wire, frozen=True):

@@ -17,6 +17,7 @@ from plimsoll.api.resource import DeviceClass, DeviceTaintRule, ResourceClaim, R
 from plimsoll.api.scheduling import PodGroup
 from plimsoll.client.client import Client
 from plimsoll.client.endpoints import (
+    CONFIG_MAPS,
     DEVICE_CLASSES,
     DEVICE_TAINT_RULES,
     LEASES,
@@ -43,6 +44,7 @@ H = TypeVar("H", bound=Hashable)
 VIEWS: Mapping[tuple[str, str], type[Wire]] = {
     (endpoint.group, endpoint.plural): view
     for endpoint, view in (
+        (CONFIG_MAPS, views.ConfigMapView),
         (PODS, Pod),
         (NODES, Node),
         (NAMESPACES, views.NamespaceView),

@@ -51,6 +51,8 @@ def test_all_controllers_are_listed() -> None:
         "podgroup-protection-controller",
         "resourcepoolstatusrequest-controller",
         "resourcequota-controller",
+        "root-ca-certificate-publisher-controller",
+        "serviceaccount-controller",
         "taint-eviction-controller",
     )
 

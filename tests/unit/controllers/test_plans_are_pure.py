@@ -31,6 +31,8 @@ CONTROLLER_CLASSES = {
     "ResourceClaimController",
     "ResourcePoolStatusController",
     "ResourceQuotaController",
+    "RootCAPublisher",
+    "ServiceAccountController",
     "TaintEvictionController",
 }
 #: Modules that plans may use: the core, actions and events as values, and the endpoints of kinds.

@@ -14,6 +14,7 @@ from plimsoll.apiserver.auth.kubeconfig import write_kubeconfig
 from plimsoll.apiserver.auth.users import (
     ADMIN,
     ALL_AUTHENTICATED,
+    CONTROLLER_MANAGER,
     CONTROLLERS,
     SCHEDULER,
     VIEWERS,
@@ -23,8 +24,13 @@ from plimsoll.apiserver.auth.users import (
 )
 from plimsoll.errors import ConfigError
 
-_COMPONENTS = {"admin": ADMIN, "scheduler": SCHEDULER, "controllers": CONTROLLERS}
-_VALID_NAMES = "admin, scheduler, controllers, node:NAME, driver:NAME or viewer:NAME"
+_COMPONENTS = {
+    "admin": ADMIN,
+    "scheduler": SCHEDULER,
+    "controllers": CONTROLLERS,
+    "controller-manager": CONTROLLER_MANAGER,
+}
+_VALID_NAMES = "admin, scheduler, controllers, controller-manager, node:NAME, driver:NAME or viewer:NAME"
 
 
 def parse_component_user(text: str) -> User:

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from plimsoll.apiserver.auth import users
+from plimsoll.apiserver.auth.controller_roles import CONTROLLER_ROLES
 from plimsoll.apiserver.auth.rbac_rules import PolicyRule
 
 READ = ("get", "list", "watch")
@@ -42,11 +43,12 @@ class ClusterRole:
 
 @dataclass(frozen=True, slots=True)
 class BuiltInRoleBinding:
-    """Cluster-wide binding of a role to users and groups."""
+    """Binding of a ClusterRole to users and groups, cluster-wide or in one namespace."""
 
     role: str
     users: tuple[str, ...] = ()
     groups: tuple[str, ...] = ()
+    namespace: str = ""
 
 
 def allow(
@@ -288,6 +290,11 @@ ROLES: tuple[ClusterRole, ...] = (
             allow_paths("/openid/v1/jwks", "/openid/v1/jwks/"),
         ),
     ),
+    ClusterRole(
+        "extension-apiserver-authentication-reader",
+        (allow(READ, CORE, "configmaps", names="extension-apiserver-authentication"),),
+    ),
+    *(ClusterRole(role.name, role.rules) for role in CONTROLLER_ROLES),
     ClusterRole("plimsoll:controllers", _CONTROLLERS),
     ClusterRole("plimsoll:viewer", _VIEWER),
     ClusterRole("plimsoll:driver", _DRIVER),
@@ -307,6 +314,12 @@ BINDINGS: tuple[BuiltInRoleBinding, ...] = (
     BuiltInRoleBinding("system:kube-scheduler", ("system:kube-scheduler",)),
     BuiltInRoleBinding("system:volume-scheduler", ("system:kube-scheduler",)),
     BuiltInRoleBinding("system:service-account-issuer-discovery", groups=(users.ALL_SERVICE_ACCOUNTS,)),
+    BuiltInRoleBinding(
+        "extension-apiserver-authentication-reader",
+        ("system:kube-controller-manager", "system:kube-scheduler"),
+        namespace="kube-system",
+    ),
+    *(BuiltInRoleBinding(role.name, (role.user,), namespace=role.namespace) for role in CONTROLLER_ROLES),
     BuiltInRoleBinding("plimsoll:controllers", (users.CONTROLLERS.name,)),
     BuiltInRoleBinding("plimsoll:viewer", groups=(users.VIEWERS,)),
     BuiltInRoleBinding("plimsoll:driver", groups=(users.DRIVERS,)),

@@ -211,8 +211,10 @@ def _built_in_bound_roles() -> dict[tuple[str, str], tuple[_BoundRole, ...]]:
             *(("Group", group) for group in binding.groups),
         )
         for kind, name in subjects:
-            source = f'ClusterRoleBinding "{binding.role}" of ClusterRole "{binding.role}" to {kind} "{name}"'
-            bound = _BoundRole("", "ClusterRole", binding.role, source)
+            what = f'RoleBinding "{binding.role}/{binding.namespace}"' if binding.namespace else ""
+            what = what or f'ClusterRoleBinding "{binding.role}"'
+            source = f'{what} of ClusterRole "{binding.role}" to {kind} "{name}"'
+            bound = _BoundRole(binding.namespace, "ClusterRole", binding.role, source)
             found[kind, name] = (*found.get((kind, name), ()), bound)
     return found
 

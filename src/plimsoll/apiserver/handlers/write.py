@@ -23,6 +23,7 @@ from plimsoll.apiserver.handlers.conversion import convert_to_storage, convert_t
 from plimsoll.apiserver.handlers.options import WriteOptions
 from plimsoll.apiserver.handlers.read import get_stored, storage_key
 from plimsoll.apiserver.handlers.request_body import decode_object
+from plimsoll.apiserver.handlers.service_addresses import ServiceAddresses
 from plimsoll.apiserver.handlers.strategy import prepare_write
 from plimsoll.apiserver.patch import (
     apply_json_patch,
@@ -101,6 +102,7 @@ class WriteHandler:
         self._context = context
         self._store = context.store
         self._admission = admission
+        self._addresses = ServiceAddresses(context.store)
 
     # -- verbs
 
@@ -323,6 +325,8 @@ class WriteHandler:
         problems = prepared.errors or (_check_name(name) if old is None else ())
         if problems:
             raise invalid(job.info.group, job.info.resource.kind, name, problems)
+        if job.info.resource.key == "services" and not job.info.subresource:
+            self._addresses.allocate(job.info, prepared.tree, old)
         return prepared.tree
 
     def _track_managed_fields(self, job: _WriteJob, old: Tree | None, tree: Tree) -> Tree:

@@ -33,13 +33,6 @@ def test_a_service_gets_its_defaults() -> None:
     assert created("Service")["status"] == {"loadBalancer": {}}
 
 
-@pytest.mark.parametrize("kind", ["ClusterIP", "NodePort", "LoadBalancer"])
-def test_services_get_no_addresses(kind: str) -> None:
-    spec = created("Service", {"spec.type": kind})["spec"]
-    assert not spec.keys() & {"clusterIP", "clusterIPs", "healthCheckNodePort"}
-    assert "nodePort" not in spec["ports"][0]
-
-
 @pytest.mark.parametrize(
     ("changes", "policy", "families"),
     [

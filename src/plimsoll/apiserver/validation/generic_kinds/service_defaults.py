@@ -3,8 +3,7 @@
 `set_*_defaults` work on canonical trees in place; `normalize_service` reconciles dependent fields: clusterIP
 and clusterIPs, IP families and their policy, and fields that the type of the service does not use.
 
-DIFF: no cluster IPs and no node ports are allocated; a service keeps those it was given
-(test_services_get_no_addresses).
+Cluster IPs and node ports are allocated by `handlers/service_addresses.py`.
 """
 
 from __future__ import annotations
@@ -68,6 +67,8 @@ def normalize_service(write: WriteContext[View]) -> None:
             write.tree.setdefault("status", {})["loadBalancer"] = {}
         if _needs_cluster_ip(spec) and _needs_cluster_ip(old):
             _patch_allocated_values(spec, old)
+        if spec["type"] in _WITH_NODE_PORTS and old.get("type") in _WITH_NODE_PORTS:
+            _patch_node_ports(spec, old)
     if spec.get("clusterIP") and not spec.get("clusterIPs"):
         spec["clusterIPs"] = [spec["clusterIP"]]
     if _needs_cluster_ip(spec):
@@ -117,6 +118,18 @@ def _patch_allocated_values(spec: Tree, old: Tree) -> None:
             spec["clusterIPs"] = list(old["clusterIPs"])
     elif spec.get("clusterIP") != old.get("clusterIP") and spec.get("clusterIPs") == old.get("clusterIPs"):
         spec["clusterIPs"] = [spec["clusterIP"]]
+
+
+def _patch_node_ports(spec: Tree, old: Tree) -> None:
+    """Keep the node ports of ports that an update repeats without them."""
+    before = {(port.get("protocol"), port.get("port")): port.get("nodePort") for port in old.get("ports", ())}
+    taken = {port.get("nodePort") for port in spec.get("ports", ())}
+    for port in spec.get("ports", ()):
+        known = before.get((port.get("protocol"), port.get("port")))
+        if known and not port.get("nodePort") and known not in taken:
+            port["nodePort"] = known
+    if _needs_health_check_node_port(spec) and _needs_health_check_node_port(old):
+        default_if_empty(spec, healthCheckNodePort=old.get("healthCheckNodePort", 0))
 
 
 def _normalize_families(spec: Tree, old: Tree) -> None:
