@@ -125,12 +125,12 @@ v1                runtimeclasses                    RuntimeClass                
 discovery.k8s.io:
 v1                endpointslices                    EndpointSlice                    Namespaced
 resource.k8s.io:
-v1,v1beta2        deviceclasses                     DeviceClass                      Cluster
+v1,v1beta2,v1beta1 deviceclasses                     DeviceClass                      Cluster
 v1beta2,v1alpha3  devicetaintrules                  DeviceTaintRule                  Cluster
-v1,v1beta2        resourceclaims                    ResourceClaim                    Namespaced
-v1,v1beta2        resourceclaimtemplates            ResourceClaimTemplate            Namespaced
+v1,v1beta2,v1beta1 resourceclaims                    ResourceClaim                    Namespaced
+v1,v1beta2,v1beta1 resourceclaimtemplates            ResourceClaimTemplate            Namespaced
 v1alpha3          resourcepoolstatusrequests        ResourcePoolStatusRequest        Cluster
-v1,v1beta2        resourceslices                    ResourceSlice                    Cluster
+v1,v1beta2,v1beta1 resourceslices                    ResourceSlice                    Cluster
 flowcontrol.apiserver.k8s.io:
 v1                flowschemas                       FlowSchema                       Cluster
 v1                prioritylevelconfigurations       PriorityLevelConfiguration       Cluster

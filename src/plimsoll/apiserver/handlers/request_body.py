@@ -50,7 +50,7 @@ def decode_object(
     warnings = _check_fields(info, body, validation, text, current)
     if not info.resource.has_strategy:  # the others have their own rules
         body = drop_nulls(body, schema_for(info.group, info.version, kind))
-    tree = convert_to_storage(body, info.resource)
+    tree = convert_to_storage(body, info.resource, info.version)
     metadata = tree["metadata"] if tree["metadata"] is not None else {}
     if not isinstance(metadata, dict):
         raise bad_request("metadata must be an object")

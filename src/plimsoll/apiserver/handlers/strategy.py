@@ -52,7 +52,7 @@ def prepare_write(
     try:
         if resource.stored_as:
             prepared = prepare(write)
-            return replace(prepared, tree=convert_to_storage(prepared.tree, resource))
+            return replace(prepared, tree=convert_to_storage(prepared.tree, resource, info.version))
         if resource.has_strategy:
             return prepare(write)
         has_status = "status" in resource.subresources

@@ -19,7 +19,7 @@ from plimsoll.apiserver.admission.chain import AdmissionChain
 from plimsoll.apiserver.auth.attributes import Attributes
 from plimsoll.apiserver.auth.users import User
 from plimsoll.apiserver.context import ApiContext
-from plimsoll.apiserver.handlers.conversion import convert_to_storage, convert_tree
+from plimsoll.apiserver.handlers.conversion import convert_to_storage, convert_tree, tracked_version
 from plimsoll.apiserver.handlers.options import WriteOptions
 from plimsoll.apiserver.handlers.read import get_stored, storage_key
 from plimsoll.apiserver.handlers.request_body import decode_object
@@ -274,12 +274,15 @@ class WriteHandler:
             raise bad_request("an apply patch must have apiVersion and kind")
         if isinstance(body.get("metadata"), dict) and body["metadata"].get("managedFields") is not None:
             raise bad_request("metadata.managedFields must be nil")
-        applied = convert_tree(job.read(body), info.resource, info.version)
+        # DIFF: ownership of fields is recorded in the storage version if the paths of fields differ
+        # (test_ownership_is_recorded_in_the_storage_version).
+        version = tracked_version(info.resource, info.version)
+        applied = convert_tree(job.read(body), info.resource, version)
         stored = self._store.get(storage_key(info))
         live = old = None
         if stored is not None:
             old = codec.decode_tree(stored.raw)
-            live = convert_tree(old, info.resource, info.version)
+            live = convert_tree(old, info.resource, version)
         elif info.subresource:
             raise not_found(info.group, info.plural, info.name)
         elif applied["metadata"].get("uid"):
@@ -292,9 +295,9 @@ class WriteHandler:
             result = server_side_apply(
                 live,
                 applied,
-                schema=schema_for(info.group, info.version, info.resource.kind),
+                schema=schema_for(info.group, version, info.resource.kind),
                 manager=job.options.field_manager,
-                api_version=info.api_version,
+                api_version=info.resource.api_version(version),
                 subresource=info.subresource,
                 force=bool(job.options.force),
                 now=format_datetime(self._context.now()),
@@ -308,7 +311,7 @@ class WriteHandler:
                 conflict_message(result.conflicts),
                 {"causes": conflict_causes(result.conflicts)},
             )
-        tree = convert_to_storage(result.tree, info.resource)
+        tree = convert_to_storage(result.tree, info.resource, version)
         job.applied, job.managed = True, tree["metadata"].get("managedFields")
         if stored is None:
             tree["metadata"] = dict(tree["metadata"])
@@ -336,7 +339,8 @@ class WriteHandler:
             if job.managed:
                 tree["metadata"]["managedFields"] = job.managed
             return keep_times_if_unchanged(old, tree) if old is not None else tree
-        resource, version = job.info.resource, job.info.version
+        resource = job.info.resource
+        version = tracked_version(resource, job.info.version)
         return track_update(
             old,
             tree,

@@ -223,4 +223,4 @@ def group_versions() -> dict[str, tuple[str, ...]]:
     return {group: tuple(sorted(versions, key=_RANK.index)) for group, versions in groups.items()}
 
 
-_RANK = ("v2", "v1", "v1beta2", "v1alpha3", "v1alpha2")
+_RANK = ("v2", "v1", "v1beta2", "v1beta1", "v1alpha3", "v1alpha2")
