@@ -42,7 +42,7 @@ def test_groups_and_versions() -> None:
     assert set(groups) == set(group_versions()) - {""}
     resource = groups["resource.k8s.io"]
     assert resource["preferredVersion"] == {"groupVersion": "resource.k8s.io/v1", "version": "v1"}
-    assert [entry["version"] for entry in resource["versions"]] == ["v1", "v1beta2", "v1alpha3"]
+    assert [entry["version"] for entry in resource["versions"]] == ["v1", "v1beta2", "v1beta1", "v1alpha3"]
     assert tree("/apis/resource.k8s.io") == {"kind": "APIGroup", "apiVersion": "v1", **resource}
 
 

@@ -119,9 +119,12 @@ JUNK = st.recursive(
 NAMES = st.sampled_from(
     ["spec", "devices", "requests", "exactly", "basic", "name", "count", "firstAvailable"]
 )
-TREES = st.dictionaries(
-    NAMES, st.recursive(JUNK, lambda inner: st.dictionaries(NAMES, inner) | st.lists(inner))
+NESTED = st.recursive(
+    JUNK,
+    lambda inner: st.dictionaries(NAMES, inner, max_size=2) | st.lists(inner, max_size=2),
+    max_leaves=8,
 )
+TREES = st.dictionaries(NAMES, NESTED, max_size=3)
 
 
 @given(st.sampled_from(KINDS), TREES)

@@ -79,7 +79,7 @@ def test_unknown_resources_are_not_found() -> None:
 def test_groups_and_their_preferred_versions() -> None:
     groups = group_versions()
     assert next(iter(groups)) == ""
-    assert groups["resource.k8s.io"] == ("v1", "v1beta2", "v1alpha3")
+    assert groups["resource.k8s.io"] == ("v1", "v1beta2", "v1beta1", "v1alpha3")
     assert groups["autoscaling"] == ("v2",)
 
 
