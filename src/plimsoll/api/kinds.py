@@ -77,7 +77,7 @@ v1                selfsubjectaccessreviews          SelfSubjectAccessReview     
 v1                selfsubjectrulesreviews           SelfSubjectRulesReview           Cluster
 v1                subjectaccessreviews              SubjectAccessReview              Cluster
 autoscaling:
-v2                horizontalpodautoscalers          HorizontalPodAutoscaler          Namespaced hpa
+v2,v1             horizontalpodautoscalers          HorizontalPodAutoscaler          Namespaced hpa
 batch:
 v1                cronjobs                          CronJob                          Namespaced cj
 v1                jobs                              Job                              Namespaced

@@ -4,13 +4,15 @@ Each has a function for either direction, on JSON trees. They accept any tree, v
 have the expected form is passed on, to be rejected by the checks that follow. Trees are not modified.
 
 In `resource.k8s.io/v1beta1`, a request has the fields of `exactly` itself, and a device has its fields in
-`basic`.
+`basic`. autoscaling/v1 is in `autoscaling_v1.py`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
+
+from plimsoll.apiserver.handlers import autoscaling_v1
 
 Tree = dict[str, Any]
 Convert = Callable[[Tree], Tree]
@@ -91,6 +93,9 @@ _REQUESTS = ("spec", "devices", "requests")
 _TEMPLATE_REQUESTS = ("spec", "spec", "devices", "requests")
 
 _SHAPES: Mapping[tuple[str, str, str], VersionShape] = {
+    ("autoscaling", "v1", "HorizontalPodAutoscaler"): VersionShape(
+        autoscaling_v1.to_v1, autoscaling_v1.to_v2
+    ),
     (_DRA, "v1beta1", "ResourceClaim"): VersionShape(
         _map_at(_REQUESTS, _flatten_request), _map_at(_REQUESTS, _nest_request)
     ),

@@ -92,7 +92,7 @@ def test_a_device_has_its_fields_in_basic() -> None:
 
 def test_ownership_is_recorded_in_the_storage_version() -> None:
     async def scenario(harness: ApiHarness) -> None:
-        body = {"apiVersion": "resource.k8s.io/v1beta1", "kind": "ResourceClaim"}
+        body: dict[str, Any] = {"apiVersion": "resource.k8s.io/v1beta1", "kind": "ResourceClaim"}
         body |= claim({"name": "r", "deviceClassName": "x"})
         query = [("fieldManager", "m")]
         path = f"{OLD}/{CLAIMS}/c"

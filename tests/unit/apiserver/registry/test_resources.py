@@ -80,7 +80,7 @@ def test_groups_and_their_preferred_versions() -> None:
     groups = group_versions()
     assert next(iter(groups)) == ""
     assert groups["resource.k8s.io"] == ("v1", "v1beta2", "v1beta1", "v1alpha3")
-    assert groups["autoscaling"] == ("v2",)
+    assert groups["autoscaling"] == ("v2", "v1")
 
 
 def test_keys_and_versions() -> None:
