@@ -8,6 +8,9 @@ be one for which a volume can be provisioned (`volume_provisioning`); the choice
 
 DIFF: a claim that several volumes of a pod name is bound once; kube-scheduler looks for a volume for each of
 them, and may bind two (test_a_claim_used_twice_is_bound_once).
+
+DIFF: the node affinity of in-tree volumes is not translated to the topology keys of the CSI drivers that they
+are migrated to (test_node_affinity_of_in_tree_volumes_is_not_translated).
 """
 
 from __future__ import annotations

@@ -76,6 +76,18 @@ class AssumedVolumes:
         annotations = {**known.metadata.annotations, SELECTED_NODE: assumed.node}
         return replace(known, metadata=replace(known.metadata, annotations=annotations))
 
+    def entries(self) -> dict[str, tuple[str, tuple[str, ...]]]:
+        """Return, for each volume and claim, the claim UID or the node assumed for it, and the pods."""
+        volumes = {
+            f"volume {name}": (each.claim.metadata.uid, tuple(sorted(each.pods)))
+            for name, each in self._volumes.items()
+        }
+        claims = {
+            f"claim {namespace}/{name}": (each.node, tuple(sorted(each.pods)))
+            for (namespace, name), each in self._claims.items()
+        }
+        return volumes | claims
+
     def assume(self, pod: str, volumes: PodVolumes, node: str) -> None:
         """Assume the volumes that were chosen for a pod."""
         if not volumes:

@@ -136,6 +136,11 @@ class Snapshot:
         return set(self._pods)
 
     @property
+    def unconfirmed(self) -> Mapping[str, Placement]:
+        """Placements that are being written, by pod key; some of them have their pods bound already."""
+        return self._unconfirmed
+
+    @property
     def assumed(self) -> Mapping[str, Placement]:
         """Placements that no bound pod has confirmed yet, by pod key."""
         return self._assumed

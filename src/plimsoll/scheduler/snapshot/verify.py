@@ -1,6 +1,7 @@
 """Consistency checks of a snapshot.
 
-`verify` recomputes ledgers, columns and allocated devices and lists differences, which are bugs.
+`verify` recomputes ledgers, columns, allocated devices and assumed volumes and lists differences, which are
+bugs.
 `find_overdrafts` lists resources that are overcommitted or allocated twice, which others may have caused.
 """
 
@@ -15,12 +16,13 @@ from plimsoll.allocator.devices.usage import DeviceUsage
 from plimsoll.api.resource import ResourceClaim
 from plimsoll.ledger.columns import NodeColumns
 from plimsoll.ledger.node_ledger import Discrepancy
+from plimsoll.scheduler.snapshot.assumed_volumes import AssumedVolumes
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
 
 
 def verify(snapshot: Snapshot) -> list[Discrepancy]:
     """Return the differences between a snapshot and its objects."""
-    found = [*_verify_ledgers(snapshot), *_verify_devices(snapshot)]
+    found = [*_verify_ledgers(snapshot), *_verify_devices(snapshot), *_verify_volumes(snapshot)]
     fresh = NodeColumns(size=snapshot.size)
     for row in snapshot.rows():
         fresh.refresh(row, snapshot.ledger(row))
@@ -66,6 +68,16 @@ def _verify_devices(snapshot: Snapshot) -> Iterator[Discrepancy]:
             fresh.hold_all(wanted)
     if fresh != snapshot.state:
         yield Discrepancy("held devices", dict(snapshot.state), dict(fresh))
+
+
+def _verify_volumes(snapshot: Snapshot) -> Iterator[Discrepancy]:
+    fresh = AssumedVolumes()
+    for key, placement in snapshot.unconfirmed.items():
+        fresh.assume(key, placement.volumes, placement.node)
+    recorded, computed = snapshot.assumed_volumes.entries(), fresh.entries()
+    for name in sorted(recorded.keys() | computed.keys()):
+        if recorded.get(name) != computed.get(name):
+            yield Discrepancy(f"assumed {name}", recorded.get(name), computed.get(name))
 
 
 def find_overdrafts(snapshot: Snapshot) -> list[str]:

@@ -6,21 +6,24 @@ from collections import Counter
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from plimsoll.api.storage import SELECTED_NODE
 from plimsoll.ledger.verdict import VerdictCode
 from plimsoll.scheduler.binding.pod_conditions import failure_reason, render_fit_error
 from plimsoll.scheduler.cycle import schedule_pod
-from plimsoll.scheduler.filters.volume_binding import VolumeBindingFilter
+from plimsoll.scheduler.filters.volume_binding import MIGRATED_PLUGINS, VolumeBindingFilter
 from plimsoll.scheduler.profile import SchedulerProfile
 from plimsoll.scheduler.reasons import NodeReason
 from plimsoll.scheduler.result import FitError, Placement
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
+from plimsoll.scheduler.snapshot.verify import verify
 from tests.build import node, pod
 from tests.unit.scheduler.filters.test_volumes import open_places
 from tests.unit.scheduler.filters.volume_objects import (
     claim,
     csi_driver,
+    csi_node,
     made,
     static_volume,
     storage_capacity,
@@ -134,6 +137,42 @@ def test_a_volume_assumed_for_one_claim_is_not_chosen_for_another() -> None:
     snapshot.forget(placement.pod_info.key)
     assert len(snapshot.assumed_volumes) == 0
     assert chosen(placed(second, snapshot)) == {"two": "v"}
+
+
+def test_verify_covers_assumed_volumes() -> None:
+    snapshot = snapshot_of(
+        host("a"), waiting_class(), static_volume("v", host="a"),
+        storage_class("fast", "WaitForFirstConsumer"),
+        claim("one", storage_class="local", size="1Gi"), claim("two", storage_class="fast", size="1Gi"),
+    )  # fmt: skip
+    placement = placed(pod("p", volumes=using("one", "two")), snapshot)
+    snapshot.assume(placement)
+    assert verify(snapshot) == []
+    key = placement.pod_info.key
+    snapshot.assumed_volumes.release(key)
+    found = [str(each) for each in verify(snapshot)]
+    assert found == [
+        f"assumed claim default/two: recorded None, computed ('a', ('{key}',))",
+        f"assumed volume v: recorded None, computed ('uid-one', ('{key}',))",
+    ]
+    snapshot.forget(key)
+    assert verify(snapshot) == []
+    snapshot.assumed_volumes.assume("other", placement.volumes, "a")  # of a pod that is not in flight
+    assert len(verify(snapshot)) == 2
+
+
+def test_node_affinity_of_in_tree_volumes_is_not_translated() -> None:
+    old = "failure-domain.beta.kubernetes.io/zone"
+    expression = {"key": old, "operator": "In", "values": ["east"]}
+    affinity = {"required": {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}}
+    migrated = csi_node("a")
+    plugins = {MIGRATED_PLUGINS: "kubernetes.io/gce-pd"}
+    snapshot = snapshot_of(
+        host("a", **{old: "east"}),
+        replace(migrated, metadata=replace(migrated.metadata, annotations=plugins)),
+        claim("data", "disk"), volume("disk", gcePersistentDisk={"pdName": "d"}, affinity=affinity),
+    )  # fmt: skip
+    assert placed(pod("p", volumes=using("data")), snapshot).node == "a"
 
 
 def test_pods_that_share_a_claim_follow_the_first() -> None:
