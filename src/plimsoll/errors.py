@@ -18,6 +18,7 @@ match, a field that fails validation) is a value, never an exception.
         ApiError               a Kubernetes API call that was rejected (code, reason: as in its Status)
           UnreachableError     no response: connection failed, broken, or timed out (code 0)
         PatchError             a patch that is malformed, or does not apply to the object
+          PatchTestError       a test operation of a JSON patch failed
         ConfigError            an invalid kubeconfig, certificate, token file or server setting
       LeaseLostError           leader election: the lease is lost, so nothing may be written
       StoreError               the store's file is corrupt, locked, full or not writable
@@ -144,6 +145,10 @@ class PatchError(InputError):
         self.malformed = malformed
         self.code = code or (400 if malformed else 422)
         super().__init__(message)
+
+
+class PatchTestError(PatchError):
+    """A JSON patch with a test operation that failed."""
 
 
 class ConfigError(InputError):

@@ -44,6 +44,7 @@ from plimsoll.apiserver.handlers.options import (
     parse_write_options,
 )
 from plimsoll.apiserver.handlers.pod_subresources import BindingHandler, EvictionHandler
+from plimsoll.apiserver.handlers.policy_attributes import delete_attributes, write_attributes
 from plimsoll.apiserver.handlers.read import ReadHandler, get_stored, parse_selection
 from plimsoll.apiserver.handlers.response_body import ResponseBuilder, build_tree_response
 from plimsoll.apiserver.handlers.scale import apply_scale, to_scale
@@ -286,15 +287,40 @@ class Api:
     ) -> ApiResponse:
         options = parse_delete_options(query, _delete_body(request))
         stored = get_stored(self._store, info)
-        self.admission.admit_deletion(info, codec.decode_tree(stored.raw), request.user)
+        warnings = self._admit_deletion(info, stored, options, request.user)
         deletion = self._deleter.delete(info, stored, options)
         await self._store.wait_durable(deletion.revision)
         if deletion.tree.get("kind") == "Status":
             response = build_tree_response(deletion.tree, accepted)
         else:
             response = self._responses.build_response(info, codec.encode(deletion.tree), accepted, query)
-        _warn(response, deletion_warnings(info, options))
+        _warn(response, deletion_warnings(info, options) + warnings)
         return response
+
+    def _admit_deletion(
+        self, info: RequestInfo, stored: StoredObject, options: DeletionOptions, user: User
+    ) -> list[str]:
+        """Run the plugins and the validating policies of a deletion; return warnings. ApiError."""
+        tree, warnings, policies = codec.decode_tree(stored.raw), list[str](), self.admission.policies
+        self.admission.admit_deletion(info, tree, user)
+        if policies.validates:
+            policies.validate(delete_attributes(info, tree, user, options, warnings))
+        return warnings
+
+    def _admit_body(
+        self, info: RequestInfo, body: Any, user: User, options: WriteOptions, old: Any = None
+    ) -> Any:
+        """Run the policies on the body of a subresource that is not an object of the resource, such as a
+        Binding; return the body as they change it. ApiError.
+        """
+        policies = self.admission.policies
+        if not isinstance(body, dict) or not (policies.mutates or policies.validates):
+            return body
+        attributes = write_attributes(info, body, old, user, options, [])
+        if policies.mutates:
+            attributes.tree = policies.mutate(attributes, lambda changed: changed)
+        policies.validate(attributes)
+        return attributes.tree
 
     async def _delete_collection(
         self, info: RequestInfo, request: ApiRequest, query: Mapping[str, str], accepted: AcceptedMediaType
@@ -302,8 +328,9 @@ class Api:
         options = parse_delete_options(query, _delete_body(request))
         with self.loop_share.start_slice(request.user.name) as time_slice:
             listing = await self._reader.list(info, parse_list_options(query), time_slice)
+            warnings: list[str] = []
             for stored in listing.items:
-                self.admission.admit_deletion(info, codec.decode_tree(stored.raw), request.user)
+                warnings += self._admit_deletion(info, stored, options, request.user)
                 await time_slice.pause()
             last = 0
             for number, stored in enumerate(listing.items, 1):
@@ -316,7 +343,7 @@ class Api:
             time_slice.release()
             await self._store.wait_durable(last)
             response = await self._responses.build_list_response(info, listing, accepted, query, time_slice)
-            _warn(response, deletion_warnings(info, options))
+            _warn(response, deletion_warnings(info, options) + warnings)
             return response
 
     def _delete_listed(
@@ -329,7 +356,7 @@ class Api:
         if current is None or current.created != found.created:
             return 0
         if current.revision != found.revision:
-            self.admission.admit_deletion(info, codec.decode_tree(current.raw), user)
+            self._admit_deletion(info, current, options, user)
         return self._deleter.delete(info, current, options).revision
 
     # -- reviews and subresources
@@ -360,11 +387,14 @@ class Api:
             return await self._bind(info, request, query, accepted, body)
         if info.subresource == "eviction":
             self.admission.admit_eviction(info, body, request.user)
-            revision = self._eviction.evict(info, body, self._write_options(request, query))
+            options = self._write_options(request, query)
+            body = self._admit_body(info, body, request.user, options)
+            revision = self._eviction.evict(info, body, options)
             await self._store.wait_durable(revision)
             return build_tree_response(success_status(code=201), accepted, 201)
         if info.subresource == "token":
             self.admission.admit_token(info, body, request.user)
+            body = self._admit_body(info, body, request.user, self._write_options(request, query))
             token = self.context.service_accounts.create_token(info.namespace, info.name, body)
             return build_tree_response(token, accepted, 201)
         if info.verb != "update":
@@ -384,6 +414,7 @@ class Api:
     ) -> ApiResponse:
         options = self._write_options(request, query)
         self.admission.admit_namespace(info)
+        body = self._admit_body(info, body, request.user, options)
         revision = self._binding.bind(info, body, options)
         await self._store.wait_durable(revision)
         return build_tree_response(success_status(code=201), accepted, 201)
@@ -404,6 +435,7 @@ class Api:
             sent = self._writer.patch_document(
                 PATCH_TYPES.get(parse_media_type(media), ""), to_scale(tree), sent
             )
+        sent = self._admit_body(info, sent, request.user, options, to_scale(tree))
         result = self._writer.replace(info, stored, apply_scale(tree, sent), options, request.user)
         await self._store.wait_durable(result.revision)
         return build_tree_response(to_scale(codec.decode_tree(result.raw)), accepted)

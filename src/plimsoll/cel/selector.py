@@ -40,7 +40,9 @@ class Selector:
 
     @property
     def environment(self) -> Environment:
-        return self._checked.environment
+        environment = self._checked.environment
+        assert isinstance(environment, Environment)
+        return environment
 
     @property
     def estimated_cost(self) -> int:

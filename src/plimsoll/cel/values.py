@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from plimsoll.api.quantity import Quantity
+from plimsoll.cel.admission_values import ADMISSION_TYPE_NAMES
 from plimsoll.cel.syntax.ast import Uint
 from plimsoll.errors import CelCostError, CelFatalError, CelRuntimeError
 
@@ -225,6 +226,7 @@ TYPE_NAMES: dict[type, str] = {
     URL: "kubernetes.URL",
     NamedFormat: "kubernetes.NamedFormat",
     EmptyMessage: "google.protobuf.Empty",
+    **ADMISSION_TYPE_NAMES,
 }
 
 

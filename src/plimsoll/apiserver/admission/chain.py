@@ -1,7 +1,8 @@
 """Admission chain: runs the admission plugins of a write in order.
 
 Reads what the plugins need from the store (namespaces, priority classes, quotas, runtime classes). Namespace
-lifecycle comes first; quota comes last, since it charges what the others have determined.
+lifecycle comes first; quota comes last, since it charges what the others have determined. The callers run
+admission policies (`policies`) between them: mutating ones after `admit`, validating ones after validation.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from plimsoll.apiserver.admission.claim_charges import StoredClaims
 from plimsoll.apiserver.admission.node_restriction import restrict_driver, restrict_node
 from plimsoll.apiserver.admission.plugins import admit_pod, check_namespace, check_single_default
 from plimsoll.apiserver.admission.pod_groups import admit_pod_group
+from plimsoll.apiserver.admission.policies.param_authorization import authorize_params
+from plimsoll.apiserver.admission.policies.policy_admission import PolicyAdmission
 from plimsoll.apiserver.admission.quota import charge_quotas
 from plimsoll.apiserver.auth.escalation import check_escalation
 from plimsoll.apiserver.auth.users import User
@@ -41,9 +44,11 @@ _MAX_DECODED = 1024
 
 
 class AdmissionChain:
-    """Admission chain of one API."""
+    """Admission chain of one API. `is_observed` states that the store reports writes to its observers."""
 
-    def __init__(self, context: ApiContext) -> None:
+    def __init__(self, context: ApiContext, *, is_observed: bool = True) -> None:
+        self.policies = PolicyAdmission(context, is_observed=is_observed)
+        context.store.observe(self.policies.observe)
         self._context = context
         self._store = context.store
         self._decoded: dict[ObjectKey, tuple[int, Tree]] = {}
@@ -72,6 +77,7 @@ class AdmissionChain:
             namespace=info.namespace,
             name=name,
         )
+        authorize_params(info, tree, old, user, self._context.authorizer, self._store)
         key = info.resource.key
         if key == "pods" and not info.subresource:
             return self._admit_pod(info, tree, old)

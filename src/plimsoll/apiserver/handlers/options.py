@@ -55,9 +55,10 @@ class WriteOptions:
     """Options of a create, update or patch."""
 
     dry_run: bool = False
-    field_manager: str = ""
+    field_manager: str = ""  #: as requested, else from the user agent
     field_validation: str = "Warn"
     force: bool | None = None
+    requested_manager: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +177,11 @@ def parse_write_options(query: Mapping[str, str], *, user_agent: str, applies: b
             kind, forbidden(FieldPath("force"), "may not be specified for non-apply patch")
         )
     return WriteOptions(
-        _dry_run(query.get("dryRun")), manager or _manager_from_user_agent(user_agent), validation, force
+        _dry_run(query.get("dryRun")),
+        manager or _manager_from_user_agent(user_agent),
+        validation,
+        force,
+        manager,
     )
 
 

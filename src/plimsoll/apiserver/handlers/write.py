@@ -21,6 +21,7 @@ from plimsoll.apiserver.auth.users import User
 from plimsoll.apiserver.context import ApiContext
 from plimsoll.apiserver.handlers.conversion import convert_to_storage, convert_tree, tracked_version
 from plimsoll.apiserver.handlers.options import WriteOptions
+from plimsoll.apiserver.handlers.policy_attributes import write_attributes
 from plimsoll.apiserver.handlers.read import get_stored, storage_key
 from plimsoll.apiserver.handlers.request_body import decode_object
 from plimsoll.apiserver.handlers.service_addresses import ServiceAddresses
@@ -61,6 +62,8 @@ _ALPHABET = "bcdfghjklmnpqrstvwxz2456789"  # no vowels, so that generated names 
 _SUFFIX_LENGTH = 5
 _PREFIX_MAX = 63 - _SUFFIX_LENGTH
 _NAME_ATTEMPTS = 8
+#: Policies see the Scale, before it is applied to the object.
+_SCALE = "scale"
 
 
 @dataclass(slots=True)
@@ -85,6 +88,8 @@ class _WriteJob:
     applied: bool = False
     managed: Any = None
     warnings: list[str] = field(default_factory=list)
+    #: Name of a new object, unless it is generated.
+    name: str = ""
 
     def read(self, body: Any, current: Any = None) -> Tree:
         """Decode the body into the storage version; irregularities are warnings or ApiError 400."""
@@ -195,12 +200,14 @@ class WriteHandler:
             key = storage_key(info, metadata.get("name", ""))
             if not generated or self._store.get(key) is None:
                 break
-        tree = self._admission.admit("create", info, tree, None, job.user)
+        job.name = "" if generated else key.name
+        tree = self._admit(job, tree, None)
         tree = self._prepare(job, tree, None)
+        tree = self._track_managed_fields(job, None, tree)
+        self._validate_by_policies(job, tree, None)
         if self._store.get(key) is not None:
             raise already_exists(info.group, info.plural, key.name)
         self._admission.charge(info, tree, None, dry_run=job.options.dry_run)
-        tree = self._track_managed_fields(job, None, tree)
         if job.options.dry_run:
             tree["metadata"].pop("resourceVersion", None)
             return WriteResult(codec.encode(tree), 0, True, job.warnings)
@@ -240,9 +247,10 @@ class WriteHandler:
         if "deletionTimestamp" in before:  # otherwise validation rejects one
             for name in ("deletionTimestamp", "deletionGracePeriodSeconds"):
                 _copy_or_remove(before, metadata, name)
-        tree = self._admission.admit("update", info, tree, old, job.user)
+        tree = self._admit(job, tree, old)
         tree = self._prepare(job, tree, old)
         tree = self._track_managed_fields(job, old, tree)
+        self._validate_by_policies(job, tree, old)
         if tree == old:
             return WriteResult(stored.raw, stored.revision, False, job.warnings)
         self._admission.charge(info, tree, old, dry_run=job.options.dry_run)
@@ -318,6 +326,28 @@ class WriteHandler:
             tree["metadata"].pop("resourceVersion", None)
             return self._create(job, tree)
         return self._update(job, tree, stored, old)
+
+    # -- admission
+
+    def _admit(self, job: _WriteJob, tree: Tree, old: Tree | None) -> Tree:
+        """Run the plugins and the mutating policies before a write is prepared; ApiError."""
+        operation = "create" if old is None else "update"
+        tree = self._admission.admit(operation, job.info, tree, old, job.user)
+        policies = self._admission.policies
+        if not policies.mutates or job.info.subresource == _SCALE:
+            return tree
+        return policies.mutate(
+            write_attributes(job.info, tree, old, job.user, job.options, job.warnings, job.name),
+            lambda changed: self._admission.admit(operation, job.info, changed, old, job.user),
+        )
+
+    def _validate_by_policies(self, job: _WriteJob, tree: Tree, old: Tree | None) -> None:
+        """Run the validating policies on a prepared write; ApiError."""
+        policies = self._admission.policies
+        if policies.validates and job.info.subresource != _SCALE:
+            policies.validate(
+                write_attributes(job.info, tree, old, job.user, job.options, job.warnings, job.name)
+            )
 
     # -- the last steps
 

@@ -16,7 +16,7 @@ from typing import Any
 from plimsoll.api.codec import decode_tree, encode
 from plimsoll.api.quantity import INT64_MAX, INT64_MIN
 from plimsoll.apiserver.patch.recursion_guard import guard_recursion
-from plimsoll.errors import PatchError
+from plimsoll.errors import PatchError, PatchTestError
 
 MAX_OPERATIONS = 10_000
 MAX_COPY_BYTES = 3 * 1024 * 1024
@@ -152,7 +152,7 @@ class _Patch:
             target = self.find(path, f"test operation does not apply: is missing path: {path}: {_MISSING}")
             found = _get(target, f"error in test for path: '{path}'")
         if not equal(found, value):
-            raise PatchError(f"testing value {path} failed: test failed")
+            raise PatchTestError(f"testing value {path} failed: test failed")
 
     def add(self, target: tuple[Any, str], value: Any, failed: str) -> None:
         container, key = target

@@ -30,10 +30,7 @@ _WANTED = {
 
 def check_typed(tree: dict[str, Any], schema: SchemaType | None) -> None:
     """Raise PatchError with every mismatch of a configuration."""
-    if schema is None:
-        return
-    problems: list[str] = []
-    _check(tree, schema, (), problems)
+    problems = find_mismatches(tree, schema)
     if problems:
         head = tree.get("metadata")
         metadata = head if isinstance(head, dict) else {}
@@ -42,6 +39,13 @@ def check_typed(tree: dict[str, Any], schema: SchemaType | None) -> None:
         shown = f"{metadata.get('namespace') or ''}/{metadata.get('name') or ''}"
         listed = problems[0] if len(problems) == 1 else "errors:\n  " + "\n  ".join(problems)
         raise PatchError(f"failed to create typed patch object ({shown}; {what}): {listed}", malformed=True)
+
+
+def find_mismatches(tree: dict[str, Any], schema: SchemaType | None) -> list[str]:
+    """Return every mismatch of a configuration."""
+    problems: list[str] = []
+    _check(tree, schema, (), problems)
+    return problems
 
 
 def _check(value: Any, schema: SchemaType | None, path: tuple[str, ...], problems: list[str]) -> None:

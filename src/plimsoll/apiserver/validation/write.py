@@ -96,6 +96,15 @@ def decode_with_defaults(kind: str, tree: Any, view: type[Wire], now: str, gates
     return decoded
 
 
+def default_object(kind: str, tree: Tree, now: str, gates: Gates) -> Tree:
+    """Return an object of the storage version in canonical form with its defaults; raises DecodeError."""
+    strategy = STRATEGIES.get(("create", kind, ""))
+    if strategy is not None and strategy.to_internal is not None:
+        return tree  # events have no defaults
+    view = view_for_kind(kind) if strategy is None else strategy.view
+    return decode_with_defaults(kind, tree, view, now, gates)
+
+
 def prepare(write: Write) -> PreparedObject:
     """Run a write through the pipeline."""
     strategy = STRATEGIES.get((write.operation, write.kind, write.subresource))

@@ -51,7 +51,7 @@ class JobSession:
         if isinstance(query, ListObjects):
             return self._objects(self._store.list(query.resource, query.namespace).items)
         if isinstance(query, Authorize):
-            return DecisionReply(*self._authorizer.authorize(query.attributes(self._user)))
+            return DecisionReply(*self._authorizer.authorize(query.attributes()))
         if isinstance(query, GetUserRules):
             return _rules(self._authorizer.rules_for(self._user, query.namespace))
         if isinstance(query, GetRoleRules):

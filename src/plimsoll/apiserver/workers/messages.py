@@ -89,8 +89,11 @@ class ListObjects(msgspec.Struct, tag=True, array_like=True):
 
 
 class Authorize(msgspec.Struct, tag=True, array_like=True):
-    """Query for a decision of the authorizer about the user of the job."""
+    """Query for a decision of the authorizer about a user: that of the job, or a service account that an
+    admission policy names.
+    """
 
+    user: WireUser
     verb: str
     group: str
     version: str
@@ -98,14 +101,16 @@ class Authorize(msgspec.Struct, tag=True, array_like=True):
     subresource: str
     namespace: str
     name: str
+    path: str
+    fields: list[tuple[str, str]]
 
     @classmethod
     def of(cls, attributes: Attributes) -> Authorize:
-        return cls(*attributes[1:8])
+        return cls(WireUser.of(attributes.user), *attributes[1:9], list(attributes.fields))
 
-    def attributes(self, user: User) -> Attributes:
+    def attributes(self) -> Attributes:
         return Attributes(
-            user,
+            self.user.user(),
             self.verb,
             self.group,
             self.version,
@@ -113,6 +118,8 @@ class Authorize(msgspec.Struct, tag=True, array_like=True):
             self.subresource,
             self.namespace,
             self.name,
+            self.path,
+            tuple(self.fields),
         )
 
 

@@ -141,7 +141,7 @@ class RemoteRoleIndex(RoleIndex):
 
 
 class RemoteAuthorizer(Authorizer):
-    """Authorizer of the server, queried about the user of the job only."""
+    """Authorizer of the server."""
 
     def __init__(self, send_query: SendQuery) -> None:
         self._send_query = send_query
@@ -165,7 +165,7 @@ class RemoteAdmission(AdmissionChain):
     """Admission chain whose quota charge the server commits together with the write."""
 
     def __init__(self, context: ApiContext, store: RemoteStore) -> None:
-        super().__init__(context)
+        super().__init__(context, is_observed=False)
         self._remote = store
 
     def charge(self, info: RequestInfo, tree: Tree, old: Tree | None, *, dry_run: bool) -> None:

@@ -2,7 +2,7 @@
 
 Implements docs/spec/api.md, "CEL environment": standard library (with cross-type numeric comparison), strings
 v2, lists (Kubernetes and extension v3), regex, sets, URLs, IP, CIDR, quantity, semver, format, optionals,
-two-variable comprehensions and the authorizer functions.
+two-variable comprehensions, the authorizer functions, and `jsonpatch.escapeKey` for mutating policies.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from plimsoll.cel.functions import (
     conversions,
     formats,
     ip,
+    json_patch,
     lists,
     maps,
     operators,
@@ -53,9 +54,12 @@ FUNCTIONS: dict[str, Function] = join_libraries(
         semver,
         attributes,
         authorizer,
+        json_patch,
     )
 )
 #: Functions that are declared only with the feature gate for list attributes.
 LIST_ATTRIBUTE_FUNCTIONS = frozenset(one.name for one in attributes.FUNCTIONS)
+#: Functions that are declared for the mutations of admission policies only.
+PATCH_FUNCTIONS = frozenset(one.name for one in json_patch.FUNCTIONS)
 
-__all__ = ["FUNCTIONS", "LIST_ATTRIBUTE_FUNCTIONS", "Function"]
+__all__ = ["FUNCTIONS", "LIST_ATTRIBUTE_FUNCTIONS", "PATCH_FUNCTIONS", "Function"]

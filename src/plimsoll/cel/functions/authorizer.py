@@ -1,13 +1,22 @@
 """Authorizer functions, which Kubernetes declares in every environment.
 
-No variable of a selector is an authorizer, so calls that compile (on a value of unknown type) always fail at
-run time. The declarations make their errors and costs those of any other call with a wrong type.
+Admission policies have the variables `authorizer` and `authorizer.requestResource`. No variable of a device
+selector is an authorizer, so calls that compile there (on a value of unknown type) always fail at run time,
+with the error and cost of any other call with a wrong type.
 """
 
 from __future__ import annotations
 
 from math import ceil
 
+from plimsoll.api.names import dns_label, dns_subdomain
+from plimsoll.cel.admission_values import (
+    AuthorizationQuery,
+    AuthorizerValue,
+    GroupCheck,
+    PathCheck,
+    ResourceCheck,
+)
 from plimsoll.cel.comparison import Meter
 from plimsoll.cel.overloads.costs import (
     LIST_COST,
@@ -18,9 +27,30 @@ from plimsoll.cel.overloads.costs import (
     CallEstimate,
     Nodes,
 )
-from plimsoll.cel.overloads.overload import Function, function
+from plimsoll.cel.overloads.overload import Function, function, overload
 from plimsoll.cel.overloads.ranges import fixed
 from plimsoll.cel.values import Value, size_of
+from plimsoll.errors import CelRuntimeError
+
+
+def _path(authorizer: AuthorizerValue, path: str) -> PathCheck:
+    if not path.strip():
+        raise CelRuntimeError("path must not be empty")
+    return PathCheck(authorizer, path)
+
+
+def _service_account(authorizer: AuthorizerValue, namespace: str, name: str) -> AuthorizerValue:
+    if dns_subdomain(name):
+        raise CelRuntimeError("Invalid service account name")
+    if dns_label(namespace):
+        raise CelRuntimeError("Invalid service account namespace")
+    return AuthorizerValue(authorizer.authorize, (namespace, name))
+
+
+def _resource(check: GroupCheck, resource: str) -> ResourceCheck:
+    if not resource.strip():
+        raise CelRuntimeError("resource must not be empty")
+    return ResourceCheck(check.authorizer, AuthorizationQuery("", group=check.group, resource=resource))
 
 
 def _selector_cost(run: Meter, args: Args, result: Value) -> int:
@@ -39,27 +69,51 @@ _SELECTOR = CallCost(measure=_selector_cost, estimator=_selector_estimate)
 
 
 FUNCTIONS: tuple[Function, ...] = (
-    function("path", "authorizer_path Authorizer.(string) -> PathCheck"),
-    function("group", "authorizer_group Authorizer.(string) -> GroupCheck"),
-    function("serviceAccount", "authorizer_serviceaccount Authorizer.(string, string) -> Authorizer"),
-    function("resource", "groupcheck_resource GroupCheck.(string) -> ResourceCheck"),
-    function("subresource", "resourcecheck_subresource ResourceCheck.(string) -> ResourceCheck"),
-    function("namespace", "resourcecheck_namespace ResourceCheck.(string) -> ResourceCheck"),
-    function("name", "resourcecheck_name ResourceCheck.(string) -> ResourceCheck"),
+    function("path", "authorizer_path Authorizer.(string) -> PathCheck", call=_path),
+    function("group", "authorizer_group Authorizer.(string) -> GroupCheck", call=GroupCheck),
+    function(
+        "serviceAccount",
+        "authorizer_serviceaccount Authorizer.(string, string) -> Authorizer",
+        call=_service_account,
+    ),
+    function("resource", "groupcheck_resource GroupCheck.(string) -> ResourceCheck", call=_resource),
+    function(
+        "subresource",
+        "resourcecheck_subresource ResourceCheck.(string) -> ResourceCheck",
+        call=lambda check, text: check.narrowed(subresource=text),
+    ),
+    function(
+        "namespace",
+        "resourcecheck_namespace ResourceCheck.(string) -> ResourceCheck",
+        call=lambda check, text: check.narrowed(namespace=text),
+    ),
+    function(
+        "name",
+        "resourcecheck_name ResourceCheck.(string) -> ResourceCheck",
+        call=lambda check, text: check.narrowed(name=text),
+    ),
     function(
         "check",
-        "pathcheck_check PathCheck.(string) -> Decision",
-        "resourcecheck_check ResourceCheck.(string) -> Decision",
+        overload("pathcheck_check PathCheck.(string) -> Decision", PathCheck.check),
+        overload("resourcecheck_check ResourceCheck.(string) -> Decision", ResourceCheck.check),
         cost=CallCost(350_000),
     ),
-    function("errored", "decision_errored Decision.() -> bool"),
-    function("error", "decision_error Decision.() -> string"),
-    function("allowed", "decision_allowed Decision.() -> bool"),
-    function("reason", "decision_reason Decision.() -> string"),
+    # No authorizer of this server fails.
+    function("errored", "decision_errored Decision.() -> bool", call=lambda decision: False),
+    function("error", "decision_error Decision.() -> string", call=lambda decision: ""),
+    function("allowed", "decision_allowed Decision.() -> bool", call=lambda decision: decision.allowed),
+    function("reason", "decision_reason Decision.() -> string", call=lambda decision: decision.reason),
     function(
-        "fieldSelector", "authorizer_fieldselector ResourceCheck.(string) -> ResourceCheck", cost=_SELECTOR
+        "fieldSelector",
+        "authorizer_fieldselector ResourceCheck.(string) -> ResourceCheck",
+        call=lambda check, text: check.narrowed(field_selector=text),
+        cost=_SELECTOR,
     ),
+    # No authorizer of this server decides by labels.
     function(
-        "labelSelector", "authorizer_labelselector ResourceCheck.(string) -> ResourceCheck", cost=_SELECTOR
+        "labelSelector",
+        "authorizer_labelselector ResourceCheck.(string) -> ResourceCheck",
+        call=lambda check, text: check,
+        cost=_SELECTOR,
     ),
 )

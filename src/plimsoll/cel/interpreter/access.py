@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from plimsoll.api.quantity import Quantity
+from plimsoll.cel.admission_values import LazyVariables
 from plimsoll.cel.interpreter.evaluation import Evaluation, over_limit
 from plimsoll.cel.syntax.ast import Uint
 from plimsoll.cel.values import (
@@ -97,6 +98,8 @@ def qualify(value: Value, key: Value) -> Value:
         raise CelRuntimeError(f"index out of bounds: {_format_key(key)}")
     if kind is Unreadable:
         raise CelRuntimeError(value.reason)
+    if kind is LazyVariables and key in value:
+        return value.read(key)
     raise CelRuntimeError(f"no such key: {_format_key(key)}")
 
 
@@ -110,6 +113,8 @@ def qualify_if_present(value: Value, key: Value) -> Value:
         return value[index] if 0 <= index < len(value) else MISSING
     if kind is Unreadable:
         raise CelRuntimeError(value.reason)
+    if kind is LazyVariables and key in value:
+        return value.read(key)
     return MISSING
 
 

@@ -7,6 +7,7 @@ that the time and space of every evaluation are bounded.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from plimsoll.cel.values import Value
@@ -24,12 +25,15 @@ ALLOWANCE = 4_000_000
 
 
 class Evaluation:
-    """State of one evaluation."""
+    """State of one evaluation: on a device, or with the variables of an admission policy."""
 
-    __slots__ = ("allowance", "device", "left", "limit", "slots")
+    __slots__ = ("allowance", "device", "left", "limit", "slots", "variables")
 
-    def __init__(self, device: CelDevice, limit: int, slots: int) -> None:
-        self.device = device
+    #: Variables by name; set for admission policies only, whose `device` is None.
+    variables: Mapping[str, Value]
+
+    def __init__(self, device: CelDevice | None, limit: int, slots: int) -> None:
+        self.device: CelDevice = device  # type: ignore[assignment]  # never read without one
         self.limit = limit
         self.left = limit
         self.allowance = ALLOWANCE

@@ -1,10 +1,13 @@
-"""Message literals of the well-known types, such as `google.protobuf.Int64Value{value: 1}`.
+"""Message literals: those of the well-known types, such as `google.protobuf.Int64Value{value: 1}`, and the
+results of mutations, `Object{...}` and `JSONPatch{...}`.
 
-These are the only messages a selector can name; each is converted to the plain CEL value it represents.
+A well-known message, the only kind that a selector can name, is converted to the plain CEL value it
+represents.
 """
 
 from __future__ import annotations
 
+from plimsoll.cel.admission_values import JsonPatchOperation, ObjectValue
 from plimsoll.cel.comparison import Meter
 from plimsoll.cel.functions.time import MAX_SECONDS, MIN_SECONDS, SECOND, format_duration, format_timestamp
 from plimsoll.cel.syntax.ast import Uint
@@ -52,7 +55,20 @@ def build(meter: Meter, name: str, fields: dict[str, Value]) -> Value:
         return json_value(meter, fields.get("values", []))
     if name == "google.protobuf.Value":
         return _any_value(meter, fields)
+    if name == "JSONPatch":
+        return _operation(fields)
+    if name.partition(".")[0] == "Object":
+        return ObjectValue(name, fields)
     raise CelRuntimeError(f"unknown type '{name}'")
+
+
+def _operation(fields: dict[str, Value]) -> JsonPatchOperation:
+    for field in ("op", "path", "from"):
+        if field in fields and type(fields[field]) is not str:
+            raise CelRuntimeError(
+                f"unexpected type {type_name(fields[field])} for JSONPatchType '{field}' field"
+            )
+    return JsonPatchOperation(fields)
 
 
 def _typed(value: Value, like: Value) -> Value:

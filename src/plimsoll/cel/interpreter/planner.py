@@ -28,7 +28,7 @@ from plimsoll.cel.interpreter.access import (
 from plimsoll.cel.interpreter.evaluation import COST_LIMIT, Evaluation, over_limit
 from plimsoll.cel.overloads.costs import CallCost
 from plimsoll.cel.recursion import run_on_new_stack, run_with_stack
-from plimsoll.cel.static.environment import CONSTANTS, RUNTIME_TYPES
+from plimsoll.cel.static.environment import CONSTANTS, RUNTIME_TYPES, Environment
 from plimsoll.cel.syntax.ast import (
     CallExpr,
     Comprehension,
@@ -115,10 +115,12 @@ class Program:
 
     def __init__(self, checked: CheckedExpr) -> None:
         try:
-            self._closure, self._slots = run_with_stack(lambda: _plan(checked))
+            self._closure, self._slots = run_with_stack(lambda: plan_expression(checked))
         except RecursionError:
             raise CelCompileError("expression is nested too deeply") from None
-        self._lists = checked.environment.list_attributes
+        environment = checked.environment
+        assert isinstance(environment, Environment)
+        self._lists = environment.list_attributes
 
     def evaluate(self, device: CelDevice, limit: int = COST_LIMIT) -> EvaluationResult:
         """Evaluate for one device; the result includes the cost and the error, if any."""
@@ -187,7 +189,7 @@ def _attribute_closure(attribute: Attribute | Conditional, test: bool) -> Closur
     return resolver(attribute, 1)
 
 
-def _plan(checked: CheckedExpr) -> tuple[Closure, int]:
+def plan_expression(checked: CheckedExpr) -> tuple[Closure, int]:
     """Return the closure of a tree and its number of variable slots."""
     planner = _Planner(checked)
     plan = run_task(planner.plan(checked.root, {}))
@@ -200,6 +202,7 @@ class _Planner:
     def __init__(self, checked: CheckedExpr) -> None:
         self._types = checked.types
         self._references = checked.references
+        self._of_device = isinstance(checked.environment, Environment)
         self.slots = 0
 
     def plan(self, expr: Expr, scope: Scope) -> Task[PlannedExpr]:
@@ -232,6 +235,8 @@ class _Planner:
             return _fixed(CONSTANTS[expr.name], True)
         if self._types[expr.id].kind is TypeKind.TYPE:
             return _fixed(TypeValue(RUNTIME_TYPES[expr.name].name), True)
+        if not self._of_device:
+            return PlannedExpr(attribute=Attribute(_variable_reader(expr.name)))
         if expr.name != DEVICE_VARIABLE:
             raise CelCompileError(f"no such variable: {expr.name}", expr.pos)
         return PlannedExpr(attribute=Attribute(lambda run: run.device.variable, of_device=True))
@@ -381,6 +386,16 @@ class _Planner:
     def _slot(self) -> int:
         self.slots += 1
         return self.slots - 1
+
+
+def _variable_reader(name: str) -> Closure:
+    def read(run: Evaluation) -> Value:
+        try:
+            return run.variables[name]
+        except KeyError:
+            raise CelRuntimeError(f"no such attribute(s): {name}") from None
+
+    return read
 
 
 def _slot_reader(slot: int) -> Closure:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from plimsoll.cel import types
 from plimsoll.cel.overloads.overload import Overload
 from plimsoll.cel.static.assignability import TypeBindings, most_general
-from plimsoll.cel.static.environment import Environment
+from plimsoll.cel.static.environment import Declarations
 from plimsoll.cel.syntax.ast import (
     CallExpr,
     Comprehension,
@@ -50,7 +50,7 @@ class TypedExpr:
     references: dict[int, ReferenceInfo]
 
 
-def resolve(root: Expr, environment: Environment) -> TypedExpr:
+def resolve(root: Expr, environment: Declarations) -> TypedExpr:
     """Check `root`, or raise CelCompileError."""
     checker = _Checker(environment)
     root = run(checker.check(root))
@@ -81,7 +81,7 @@ def qualified_name(expr: Expr) -> str | None:
 
 
 class _Checker:
-    def __init__(self, environment: Environment) -> None:
+    def __init__(self, environment: Declarations) -> None:
         self._environment = environment
         self._functions = environment.functions
         self._fields = environment.fields
@@ -126,7 +126,7 @@ class _Checker:
     def _ident(self, expr: Ident) -> Expr:
         found = self._look_up(expr.name)
         if found is None:
-            raise CelCompileError(f"undeclared reference to {expr.name!r}", expr.pos)
+            raise _undeclared(expr.name, expr.pos)
         return self._resolved(expr, *found)
 
     def _resolved(self, expr: Expr, name: str, declared: CelType) -> Expr:
@@ -176,16 +176,16 @@ class _Checker:
             case TypeKind.DYN | TypeKind.ANY | TypeKind.ERROR:
                 result = types.DYN
             case _:
-                raise CelCompileError(f"type {target} has no fields", expr.pos)
+                raise CelCompileError(f"type '{target}' does not support field selection", expr.pos)
         return types.optional_of(result) if optional or from_optional else result
 
     def _message_field(self, pos: int, message: str, field: str) -> CelType:
         fields = self._fields.get(message)
         if fields is None:
-            raise CelCompileError(f"type {message} has no fields", pos)
+            raise CelCompileError(f"unexpected failed resolution of '{message}'", pos)
         found = fields.get(field)
         if found is None:
-            raise CelCompileError(f"undefined field {field!r}", pos)
+            raise CelCompileError(f"undefined field '{field}'", pos)
         return found
 
     # Calls.
@@ -198,7 +198,7 @@ class _Checker:
         if target is not None:
             prefix = qualified_name(target)
             qualified = None if prefix is None else f"{prefix}.{function}".removeprefix(".")
-            if qualified in self._functions:
+            if qualified is not None and qualified in self._functions:
                 function, target = qualified, None
             else:
                 target = yield self.check(target)
@@ -206,7 +206,7 @@ class _Checker:
             function = function.removeprefix(".")
         overloads = self._functions.get(function)
         if overloads is None:
-            raise CelCompileError(f"undeclared reference to {function!r}", expr.pos)
+            raise _undeclared(function, expr.pos)
         result = CallExpr(expr.id, expr.pos, function, tuple(args), target)
         self._resolve_overload(result, overloads)
         return result
@@ -242,7 +242,7 @@ class _Checker:
     def _logical(self, call: CallExpr, overload: Overload, given: list[CelType]) -> None:
         for arg, one in zip(call.args, given, strict=True):
             if not self.bindings.assignable(one, types.BOOL):
-                raise CelCompileError(f"expected type bool but found {one}", arg.pos)
+                raise _mismatch(types.BOOL, one, arg.pos)
         self.types[call.id] = types.BOOL
         self.references[call.id] = ReferenceInfo(overloads=(overload.id,))
 
@@ -257,7 +257,8 @@ class _Checker:
         shown = [str(self.bindings.substitute(one, to_dyn=True)) for one in given]
         receiver = f"{shown.pop(0)}." if call.target is not None else ""
         return CelCompileError(
-            f"no overload of {call.function!r} takes {receiver}({', '.join(shown)})", call.pos
+            f"found no matching overload for '{call.function}' applied to '{receiver}({', '.join(shown)})'",
+            call.pos,
         )
 
     # Literals.
@@ -302,14 +303,14 @@ class _Checker:
     def _struct(self, expr: StructLit) -> Task[Expr]:
         found = self._look_up(expr.name)
         if found is None:
-            raise CelCompileError(f"undeclared reference to {expr.name!r}", expr.pos)
+            raise _undeclared(expr.name, expr.pos)
         name, declared = found
         if declared.kind is not TypeKind.TYPE:
-            raise CelCompileError(f"{expr.name!r} is not a type", expr.pos)
+            raise CelCompileError(f"'{expr.name}' is not a type", expr.pos)
         made = declared.params[0] if declared.params else types.TYPE
         message = types.message_name(made)
         if message is None:
-            raise CelCompileError(f"{made} is not a message type", expr.pos)
+            raise CelCompileError(f"'{made}' is not a message type", expr.pos)
         self.types[expr.id] = made
         self.references[expr.id] = ReferenceInfo(name=name)
         fields = []
@@ -319,7 +320,8 @@ class _Checker:
             given = self._element_type(value, field.optional)
             if not self.bindings.assignable(wanted, given):
                 raise CelCompileError(
-                    f"field {field.name!r} has type {wanted} but was given {given}", value.pos
+                    f"expected type of field '{field.name}' is '{wanted}' but provided type is '{given}'",
+                    value.pos,
                 )
             fields.append(StructField(field.id, field.name, value, field.optional))
         return StructLit(expr.id, expr.pos, name, tuple(fields))
@@ -369,11 +371,23 @@ class _Checker:
             case TypeKind.DYN | TypeKind.ERROR | TypeKind.PARAM:
                 self.bindings.assignable(types.DYN, iterated)
                 return types.DYN, types.DYN
-        raise CelCompileError(f"type {iterated} cannot be iterated: only a list or a map can", over.pos)
+        raise CelCompileError(
+            f"expression of type '{iterated}' cannot be range of a comprehension "
+            "(must be list, map, or dynamic)",
+            over.pos,
+        )
 
     def _require_type(self, expr: Expr, wanted: CelType) -> None:
         if not self.bindings.assignable(wanted, self.types[expr.id]):
-            raise CelCompileError(f"expected type {wanted} but found {self.types[expr.id]}", expr.pos)
+            raise _mismatch(wanted, self.types[expr.id], expr.pos)
+
+
+def _undeclared(name: str, pos: int) -> CelCompileError:
+    return CelCompileError(f"undeclared reference to '{name}' (in container '')", pos)
+
+
+def _mismatch(wanted: CelType, found: CelType, pos: int) -> CelCompileError:
+    return CelCompileError(f"expected type '{wanted}' but found '{found}'", pos)
 
 
 def _may_accept(overload: Overload, given: list[CelType]) -> bool:

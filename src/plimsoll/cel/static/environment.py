@@ -1,4 +1,5 @@
-"""Environment of a selector: names, fields, types and functions.
+"""Environment of a selector: names, fields, types and functions. `Declarations` is what the checker reads of
+any environment; that of admission policies is in `admission_environment.py`.
 
 `Environment` has a kind and the two feature gates that affect it. API writes are checked in "new", which
 honors the gates; the scheduler compiles in "stored", which declares everything (docs/spec/api.md, "CEL
@@ -8,12 +9,13 @@ previous minor release.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import Literal
+from typing import Literal, Protocol
 
 from plimsoll.cel import types
-from plimsoll.cel.functions import FUNCTIONS, LIST_ATTRIBUTE_FUNCTIONS
+from plimsoll.cel.functions import FUNCTIONS, LIST_ATTRIBUTE_FUNCTIONS, PATCH_FUNCTIONS
 from plimsoll.cel.overloads.overload import Overload
 from plimsoll.cel.types import DEVICE_VARIABLE, CelType
 
@@ -39,12 +41,27 @@ RUNTIME_TYPES: dict[str, CelType] = {
 # Names of constants: protobuf enum values.
 CONSTANTS: dict[str, int] = {"google.protobuf.NullValue.NULL_VALUE": 0}
 
-_STATIC_TYPES: dict[str, CelType] = {
+STATIC_TYPES: dict[str, CelType] = {
     **types.MESSAGES,
     "duration": types.DURATION,
     "timestamp": types.TIMESTAMP,
     **RUNTIME_TYPES,
 }
+
+
+class Declarations(Protocol):
+    """Names that an expression may use."""
+
+    @property
+    def functions(self) -> Mapping[str, tuple[Overload, ...]]:
+        """The declared functions by name."""
+
+    @property
+    def fields(self) -> Mapping[str, Mapping[str, CelType]]:
+        """The fields of every message type, by type name."""
+
+    def variable(self, name: str) -> CelType | None:
+        """Return the type of a declared variable, or `type(T)` for a type name; None if it is undeclared."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +79,10 @@ class Environment:
 
     @property
     def functions(self) -> dict[str, tuple[Overload, ...]]:
-        return _functions(self.kind == "stored" or self.list_attributes)
+        hidden = PATCH_FUNCTIONS
+        if self.kind != "stored" and not self.list_attributes:
+            hidden |= LIST_ATTRIBUTE_FUNCTIONS
+        return functions_without(hidden)
 
     @property
     def fields(self) -> dict[str, dict[str, CelType]]:
@@ -75,15 +95,15 @@ class Environment:
             return types.DEVICE
         if name in CONSTANTS:
             return types.INT
-        known = _STATIC_TYPES.get(name)
+        known = STATIC_TYPES.get(name)
         if known is None:
             known = _device_types(self.attribute_type).get(name)
         return None if known is None else types.type_of(known)
 
 
 @cache
-def _functions(list_attributes: bool) -> dict[str, tuple[Overload, ...]]:
-    hidden = frozenset() if list_attributes else LIST_ATTRIBUTE_FUNCTIONS
+def functions_without(hidden: frozenset[str]) -> dict[str, tuple[Overload, ...]]:
+    """Return the overloads of all functions but the hidden ones."""
     return {name: function.overloads for name, function in FUNCTIONS.items() if name not in hidden}
 
 

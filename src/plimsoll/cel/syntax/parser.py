@@ -49,6 +49,8 @@ _RESERVED = frozenset(
     {"as", "break", "const", "continue", "else", "for", "function", "if", "import", "let", "loop"}
     | {"package", "namespace", "return", "var", "void", "while"}
 )
+#: Names that no variable can have, and that fields of declared types escape.
+RESERVED = _RESERVED | {"true", "false", "null", "in"}
 
 # A tree and its nesting depth: selections, calls, indexings, relations, sums and conditions.
 _Part: TypeAlias = "tuple[Expr, int]"

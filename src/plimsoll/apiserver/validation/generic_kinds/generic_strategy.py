@@ -172,6 +172,7 @@ def prepare_object(write: WriteContext[Any], kind: str, subresource: str, traits
         write.set_generation(1 if write.is_create else before + _has_changed(write, kind))
     elif kind in _GENERATION_FROM_FIRST_CHANGE and not write.is_create and _has_changed(write, kind):
         write.set_generation(subtree(write.old_tree, "metadata").get("generation", 0) + 1)
+    rules.finish(write)
 
 
 def _prepare_status(write: WriteContext[Any], kind: str) -> None:

@@ -31,6 +31,7 @@ class KindRules:
     works on canonical trees, the new one and the stored one. `prepare` and `validate` apply to writes of the
     object itself, `prepare_status` to writes of its status, by the name of the subresource.
     `initial_status` has the fields of a new object's status that are not the zero values of its type.
+    `finish` runs at the end of the preparation, when the generation is known.
     """
 
     package: str = ""
@@ -39,6 +40,7 @@ class KindRules:
     validate: Callable[[WriteContext[Any]], FieldErrors] = _accept
     prepare_status: Callable[[WriteContext[Any], str], None] = _do_nothing
     initial_status: Mapping[str, Any] = field(default_factory=dict)
+    finish: Callable[[WriteContext[Any]], None] = _do_nothing
 
 
 DEFAULT_RULES = KindRules()

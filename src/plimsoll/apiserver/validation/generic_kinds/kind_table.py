@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from plimsoll.api.meta import Object, Wire
 from plimsoll.apiserver.registry.schema_view import view_of
 from plimsoll.apiserver.validation.generic_kinds.access_rules import ACCESS_RULES
+from plimsoll.apiserver.validation.generic_kinds.admission_policy_rules import ADMISSION_POLICY_RULES
 from plimsoll.apiserver.validation.generic_kinds.config_map_and_secret_rules import DATA_RULES
 from plimsoll.apiserver.validation.generic_kinds.job_rules import JOB_RULES
 from plimsoll.apiserver.validation.generic_kinds.kind_rules import DEFAULT_RULES, KindRules
@@ -14,16 +15,6 @@ from plimsoll.apiserver.validation.generic_kinds.policy_rules import POLICY_RULE
 from plimsoll.apiserver.validation.generic_kinds.service_rules import SERVICE_RULES
 from plimsoll.apiserver.validation.generic_kinds.storage_rules import STORAGE_RULES
 from plimsoll.apiserver.validation.generic_kinds.workload_rules import WORKLOAD_RULES
-
-#: Kinds that only get their defaults: nothing here calls or evaluates them.
-_ADMISSION_KINDS = (
-    "MutatingAdmissionPolicy",
-    "MutatingAdmissionPolicyBinding",
-    "MutatingWebhookConfiguration",
-    "ValidatingAdmissionPolicy",
-    "ValidatingAdmissionPolicyBinding",
-    "ValidatingWebhookConfiguration",
-)
 
 #: Rules by kind; kind names are unique across groups here.
 KIND_RULES: Mapping[str, KindRules] = {
@@ -34,7 +25,7 @@ KIND_RULES: Mapping[str, KindRules] = {
     **DATA_RULES,
     **POLICY_RULES,
     **ACCESS_RULES,
-    **dict.fromkeys(_ADMISSION_KINDS, KindRules("admissionregistration.v1")),
+    **ADMISSION_POLICY_RULES,
 }
 
 
