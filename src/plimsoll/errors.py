@@ -83,10 +83,14 @@ class CelError(InputError):
 
 
 class CelCompileError(CelError):
-    """The expression does not parse, type-check or fit the environment."""
+    """The expression does not parse, type-check or fit the environment.
 
-    def __init__(self, message: str, position: int = 0) -> None:
+    The message is that of the first error of the text; `others` are the further ones, if they are known.
+    """
+
+    def __init__(self, message: str, position: int = 0, others: tuple[CelCompileError, ...] = ()) -> None:
         self.position = position
+        self.others = others
         super().__init__(message)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from plimsoll.api.go_text import quote_go
 from plimsoll.apiserver.validation.field_errors import FieldError
 from plimsoll.errors import ApiError
 
@@ -177,7 +178,7 @@ def _message(problem: FieldError) -> str:
     prefix = _PREFIXES[str(problem.type)]
     if problem.value is None:
         return f"{prefix}: {problem.detail}" if problem.detail else prefix
-    value = f'"{problem.value}"' if isinstance(problem.value, str) else str(problem.value)
+    value = quote_go(problem.value) if isinstance(problem.value, str) else str(problem.value)
     return f"{prefix}: {value}: {problem.detail}" if problem.detail else f"{prefix}: {value}"
 
 

@@ -70,11 +70,11 @@ def compile_expression(source: str, environment: Declarations) -> Expression:
 
 
 def format_compile_error(source: str, error: CelCompileError) -> str:
-    """Return the error with its line and column, the line, and a mark below the column, as cel-go does.
+    """Return the errors with their line and column, the line, and a mark below the column, as cel-go does."""
+    return "\n".join(_format_one(source, one) for one in (error, *error.others))
 
-    DIFF: cel-go lists all errors of an expression, this only the first
-    (test_the_first_error_of_an_expression_is_reported).
-    """
+
+def _format_one(source: str, error: CelCompileError) -> str:
     before = source[: error.position]
     line = before.count("\n")
     column = len(before) - (before.rfind("\n") + 1)

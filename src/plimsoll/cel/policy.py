@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 
 from plimsoll.cel import types
 from plimsoll.cel.expression import Expression, compile_expression, format_compile_error
-from plimsoll.cel.static.admission_environment import JSON_PATCH, OBJECT, AdmissionEnvironment
-from plimsoll.cel.types import CelType, TypeKind
+from plimsoll.cel.static.admission_environment import AdmissionEnvironment
+from plimsoll.cel.types import JSON_PATCH, OBJECT, CelType, TypeKind
 from plimsoll.errors import CelCompileError
 
 BOOL = (types.BOOL,)
@@ -41,10 +41,13 @@ class CompileProblem:
 
 
 class PolicyCompiler:
-    """Compiler of one policy, in an environment without its variables."""
+    """Compiler of one policy, in an environment without its variables. `has_variables` declares them, even if
+    the policy has none.
+    """
 
-    def __init__(self, environment: AdmissionEnvironment) -> None:
+    def __init__(self, environment: AdmissionEnvironment, *, has_variables: bool = True) -> None:
         self._environment = environment
+        self._has_variables = has_variables
         self._types: dict[str, CelType] = {}
         self.variables: dict[str, Expression | CompileProblem] = {}
 
@@ -70,7 +73,7 @@ class PolicyCompiler:
             self._environment,
             has_authorizer=has_authorizer,
             has_patch_types=has_patch_types,
-            variables=self._types,
+            variables=self._types if self._has_variables else None,
         )
         return compile_in(source, environment, wanted)
 

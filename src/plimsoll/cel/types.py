@@ -123,6 +123,10 @@ DECISION = CelType(TypeKind.STRUCT, "kubernetes.authorization.Decision")
 DEVICE = CelType(TypeKind.STRUCT, "kubernetes.DRADevice")
 EMPTY = CelType(TypeKind.STRUCT, "google.protobuf.Empty")
 
+#: Results of the mutations of admission policies.
+OBJECT = CelType(TypeKind.STRUCT, "Object")
+JSON_PATCH = CelType(TypeKind.STRUCT, "JSONPatch")
+
 DEVICE_VARIABLE = "device"
 
 
@@ -152,6 +156,16 @@ def param(name: str) -> CelType:
 
 def nullable(wrapped: CelType) -> CelType:
     return CelType(wrapped.kind, wrapped.name, nullable=True)
+
+
+def is_object_type(name: str) -> bool:
+    """Return whether a name is `Object` or a path below it, such as `Object.spec`."""
+    return name.partition(".")[0] == OBJECT.name
+
+
+def is_mutation_type(name: str) -> bool:
+    """Return whether a name is a type of the results of mutations."""
+    return name == JSON_PATCH.name or is_object_type(name)
 
 
 def is_dyn(value: CelType) -> bool:

@@ -9,6 +9,7 @@ DIFF: such a configuration is a bad request, not an internal error
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from plimsoll.api.go_text import encode_go
@@ -41,20 +42,30 @@ def check_typed(tree: dict[str, Any], schema: SchemaType | None) -> None:
         raise PatchError(f"failed to create typed patch object ({shown}; {what}): {listed}", malformed=True)
 
 
-def find_mismatches(tree: dict[str, Any], schema: SchemaType | None) -> list[str]:
+def find_mismatches(
+    tree: dict[str, Any], schema: SchemaType | None, format_value: Callable[[Any], str] = encode_go
+) -> list[str]:
     """Return every mismatch of a configuration."""
-    problems: list[str] = []
+    problems = _Mismatches(format_value)
     _check(tree, schema, (), problems)
     return problems
 
 
-def _check(value: Any, schema: SchemaType | None, path: tuple[str, ...], problems: list[str]) -> None:
+class _Mismatches(list[str]):
+    """Mismatches found, and how to show a value of the wrong type."""
+
+    def __init__(self, format_value: Callable[[Any], str]) -> None:
+        super().__init__()
+        self.format_value = format_value
+
+
+def _check(value: Any, schema: SchemaType | None, path: tuple[str, ...], problems: _Mismatches) -> None:
     if value is None or schema is None or schema.kind == "any":
         return
     kind = schema.kind
     if kind in ("object", "map"):
         if not isinstance(value, dict):
-            problems.append(f"{format_path(path)}: expected map, got {encode_go(value)}")
+            problems.append(f"{format_path(path)}: expected map, got {problems.format_value(value)}")
             return
         for name, inner in value.items():
             here = (*path, "f:" + name)
@@ -66,15 +77,15 @@ def _check(value: Any, schema: SchemaType | None, path: tuple[str, ...], problem
                 problems.append(f"{format_path(here)}: field not declared in schema")
     elif kind == "list":
         if not isinstance(value, list):
-            problems.append(f"{format_path(path)}: expected list, got {encode_go(value)}")
+            problems.append(f"{format_path(path)}: expected list, got {problems.format_value(value)}")
             return
         _check_items(value, schema, path, problems)
     elif not _fits(value, kind):
         wanted = _WANTED.get(kind, "string")
-        problems.append(f"{format_path(path)}: expected {wanted}, got {encode_go(value)}")
+        problems.append(f"{format_path(path)}: expected {wanted}, got {problems.format_value(value)}")
 
 
-def _check_items(items: list[Any], schema: SchemaType, path: tuple[str, ...], problems: list[str]) -> None:
+def _check_items(items: list[Any], schema: SchemaType, path: tuple[str, ...], problems: _Mismatches) -> None:
     seen: set[str] = set()
     for number, item in enumerate(items):
         if schema.list_type == "atomic":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 
+from plimsoll.api.go_text import quote_go
 from plimsoll.cel.overloads.costs import (
     PARSING,
     STRING_FACTOR,
@@ -36,7 +37,11 @@ def is_mapped(address: IP) -> bool:
 def parse(text: str) -> IP:
     found = read_address(text)
     if found is None:
-        raise CelRuntimeError(f"IP Address {text[:80]!r} parse error during conversion from string")
+        quoted = quote_go(text[:80])
+        raise CelRuntimeError(
+            f"IP Address {quoted} parse error during conversion from string: "
+            f"ParseAddr({quoted}): unable to parse IP"
+        )
     address, zone = found
     if zone:
         raise CelRuntimeError(f"IP address {text[:80]!r} with zone value is not allowed")

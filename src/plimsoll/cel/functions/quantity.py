@@ -8,6 +8,7 @@ DIFF: results of `add` and `sub` are quantities like any other, on either side o
 from __future__ import annotations
 
 import math
+import re
 
 from plimsoll.api.quantity import INT64_MAX, NANO, Format, Quantity
 from plimsoll.cel.functions.comparisons import write_relation, write_signs
@@ -20,8 +21,14 @@ from plimsoll.errors import CelRuntimeError, QuantityError
 def parse(text: str) -> Quantity:
     try:
         return Quantity.parse(text)
-    except QuantityError as error:
-        raise CelRuntimeError(str(error)) from None
+    except QuantityError:
+        well_formed = _WELL_FORMED.fullmatch(text)
+        raise CelRuntimeError(_UNKNOWN_SUFFIX if well_formed else _MALFORMED) from None
+
+
+_WELL_FORMED = re.compile("([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)")
+_MALFORMED = f"quantities must match the regular expression '^{_WELL_FORMED.pattern}$'"
+_UNKNOWN_SUFFIX = "unable to parse quantity's suffix"
 
 
 def is_quantity(text: str) -> bool:

@@ -43,8 +43,24 @@ def compile_pattern(pattern: str) -> Any:
 
 
 def _message(error: Exception) -> str:
+    """Return the text of an error in Go's words, with the offending part in backquotes."""
     text = error.args[0] if error.args else str(error)
-    return text.decode("utf-8", "replace") if isinstance(text, bytes) else str(text)
+    text = text.decode("utf-8", "replace") if isinstance(text, bytes) else str(text)
+    what, colon, part = text.partition(": ")
+    return f"{_GO_WORDS.get(what, what)}: `{part}`" if colon else text
+
+
+#: Go's words for errors of RE2, where they differ.
+_GO_WORDS = {
+    "missing ]": "missing closing ]",
+    "missing )": "missing closing )",
+    "no argument for repetition operator": "missing argument to repetition operator",
+    "bad repetition operator": "invalid nested repetition operator",
+    "invalid repetition size": "invalid repeat count",
+    "trailing \\": "trailing backslash at end of expression",
+    "invalid perl operator": "invalid or unsupported Perl syntax",
+    "invalid named capture group": "invalid named capture",
+}
 
 
 def _reject_extensions(pattern: str) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from urllib.parse import unquote_to_bytes
 
+from plimsoll.api.go_text import quote_go
 from plimsoll.cel.functions.ip import read_address
 from plimsoll.cel.overloads.costs import COPY
 from plimsoll.cel.overloads.overload import Function, function
@@ -52,7 +53,8 @@ def parse(text: str) -> URL:
         parts = _split(before, request=False)
         return _build(parts, fragment)
     except _Malformed as error:
-        raise CelRuntimeError(f"URL parse error during conversion from string: {error}") from None
+        why = f"parse {quote_go(text)}: {error}"
+        raise CelRuntimeError(f"URL parse error during conversion from string: {why}") from None
 
 
 def request_error(text: str) -> str | None:

@@ -234,7 +234,8 @@ class _Planner:
         if expr.name in CONSTANTS:
             return _fixed(CONSTANTS[expr.name], True)
         if self._types[expr.id].kind is TypeKind.TYPE:
-            return _fixed(TypeValue(RUNTIME_TYPES[expr.name].name), True)
+            known = RUNTIME_TYPES.get(expr.name)  # else a type of mutations, which is its own name
+            return _fixed(TypeValue(expr.name if known is None else known.name), True)
         if not self._of_device:
             return PlannedExpr(attribute=Attribute(_variable_reader(expr.name)))
         if expr.name != DEVICE_VARIABLE:

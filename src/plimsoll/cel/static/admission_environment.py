@@ -15,11 +15,15 @@ from plimsoll.cel import types
 from plimsoll.cel.functions import LIST_ATTRIBUTE_FUNCTIONS, PATCH_FUNCTIONS
 from plimsoll.cel.overloads.overload import Overload
 from plimsoll.cel.static.environment import CONSTANTS, STATIC_TYPES, functions_without
-from plimsoll.cel.types import CelType, TypeKind, list_of, map_of
-
-#: Results of the two kinds of mutations.
-OBJECT = CelType(TypeKind.STRUCT, "Object")
-JSON_PATCH = CelType(TypeKind.STRUCT, "JSONPatch")
+from plimsoll.cel.types import (
+    JSON_PATCH,
+    CelType,
+    TypeKind,
+    is_mutation_type,
+    is_object_type,
+    list_of,
+    map_of,
+)
 
 
 def _struct(name: str) -> CelType:
@@ -69,8 +73,22 @@ _FIELDS: dict[str, dict[str, CelType]] = {
         "status": _struct("NamespaceStatus"),
     },
 }
-_PATCH_FIELDS = {JSON_PATCH.name: {**dict.fromkeys(("op", "from", "path"), types.STRING), "value": types.DYN}}
 _NO_TYPES: Mapping[str, Mapping[str, CelType]] = MappingProxyType({})
+
+
+class _JsonPatchFields(Mapping[str, CelType]):
+    """Fields of `JSONPatch`. As upstream, an unknown one has a type without a name, which nothing fits."""
+
+    _KNOWN = {**dict.fromkeys(("op", "from", "path"), types.STRING), "value": types.DYN}  # noqa: RUF012
+
+    def __getitem__(self, name: str) -> CelType:
+        return self._KNOWN.get(name) or CelType(TypeKind.STRUCT, "")
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._KNOWN)
+
+    def __len__(self) -> int:
+        return len(self._KNOWN)
 
 
 class _AnyField(Mapping[str, CelType]):
@@ -100,11 +118,6 @@ class _PatchTypes(Mapping[str, Mapping[str, CelType]]):
 
     def __len__(self) -> int:
         return len(self._declared)
-
-
-def is_object_type(name: str) -> bool:
-    """Return whether a name is `Object` or a path below it, such as `Object.spec`."""
-    return name.partition(".")[0] == OBJECT.name
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +150,7 @@ class AdmissionEnvironment:
             declared[_VARIABLES.name] = self.variables
         if not self.has_patch_types:
             return declared
-        return _PatchTypes({**declared, **_PATCH_FIELDS})
+        return _PatchTypes({**declared, JSON_PATCH.name: _JsonPatchFields()})
 
     def variable(self, name: str) -> CelType | None:
         declared = self._declared(name)
@@ -147,10 +160,7 @@ class AdmissionEnvironment:
             return types.INT
         known = STATIC_TYPES.get(name)
         if known is None and self.has_patch_types:
-            if name == JSON_PATCH.name:
-                known = JSON_PATCH
-            elif is_object_type(name):
-                known = CelType(TypeKind.STRUCT, name)
+            known = CelType(TypeKind.STRUCT, name) if is_mutation_type(name) else None
         return None if known is None else types.type_of(known)
 
     def _declared(self, name: str) -> CelType | None:

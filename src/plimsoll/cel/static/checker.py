@@ -54,6 +54,9 @@ def resolve(root: Expr, environment: Declarations) -> TypedExpr:
     """Check `root`, or raise CelCompileError."""
     checker = _Checker(environment)
     root = run(checker.check(root))
+    if checker.errors:
+        first, *others = sorted(checker.errors, key=lambda error: error.position)
+        raise CelCompileError(str(first), first.position, tuple(others))
     final = {number: checker.bindings.substitute(one, to_dyn=True) for number, one in checker.types.items()}
     return TypedExpr(root, final, checker.references)
 
@@ -89,6 +92,14 @@ class _Checker:
         self.bindings = TypeBindings()
         self.types: dict[int, CelType] = {}
         self.references: dict[int, ReferenceInfo] = {}
+        self.errors: list[CelCompileError] = []
+
+    def _fail(self, expr: Expr, error: CelCompileError) -> Expr:
+        """Record an error; the check goes on with an expression of unknown type."""
+        self.errors.append(error)
+        self.types[expr.id] = types.ERROR
+        self.references[expr.id] = ReferenceInfo()
+        return expr
 
     def check(self, expr: Expr) -> Task[Expr]:
         match expr:
@@ -126,7 +137,7 @@ class _Checker:
     def _ident(self, expr: Ident) -> Expr:
         found = self._look_up(expr.name)
         if found is None:
-            raise _undeclared(expr.name, expr.pos)
+            return self._fail(expr, _undeclared(expr.name, expr.pos))
         return self._resolved(expr, *found)
 
     def _resolved(self, expr: Expr, name: str, declared: CelType) -> Expr:
@@ -176,16 +187,21 @@ class _Checker:
             case TypeKind.DYN | TypeKind.ANY | TypeKind.ERROR:
                 result = types.DYN
             case _:
-                raise CelCompileError(f"type '{target}' does not support field selection", expr.pos)
+                self.errors.append(
+                    CelCompileError(f"type '{target}' does not support field selection", expr.pos)
+                )
+                return types.ERROR
         return types.optional_of(result) if optional or from_optional else result
 
     def _message_field(self, pos: int, message: str, field: str) -> CelType:
         fields = self._fields.get(message)
         if fields is None:
-            raise CelCompileError(f"unexpected failed resolution of '{message}'", pos)
+            self.errors.append(CelCompileError(f"unexpected failed resolution of '{message}'", pos))
+            return types.ERROR
         found = fields.get(field)
         if found is None:
-            raise CelCompileError(f"undefined field '{field}'", pos)
+            self.errors.append(CelCompileError(f"undefined field '{field}'", pos))
+            return types.ERROR
         return found
 
     # Calls.
@@ -205,9 +221,9 @@ class _Checker:
         else:
             function = function.removeprefix(".")
         overloads = self._functions.get(function)
-        if overloads is None:
-            raise _undeclared(function, expr.pos)
         result = CallExpr(expr.id, expr.pos, function, tuple(args), target)
+        if overloads is None:
+            return self._fail(result, _undeclared(function, expr.pos))
         self._resolve_overload(result, overloads)
         return result
 
@@ -235,14 +251,15 @@ class _Checker:
             elif not is_dyn(result) and produced != result:
                 result = types.DYN
         if result is None:
-            raise self._no_overload(call, given)
+            self._fail(call, self._no_overload(call, given))
+            return
         self.types[call.id] = result
         self.references[call.id] = ReferenceInfo(overloads=tuple(matched))
 
     def _logical(self, call: CallExpr, overload: Overload, given: list[CelType]) -> None:
         for arg, one in zip(call.args, given, strict=True):
             if not self.bindings.assignable(one, types.BOOL):
-                raise _mismatch(types.BOOL, one, arg.pos)
+                self.errors.append(_mismatch(types.BOOL, one, arg.pos))
         self.types[call.id] = types.BOOL
         self.references[call.id] = ReferenceInfo(overloads=(overload.id,))
 
@@ -303,14 +320,14 @@ class _Checker:
     def _struct(self, expr: StructLit) -> Task[Expr]:
         found = self._look_up(expr.name)
         if found is None:
-            raise _undeclared(expr.name, expr.pos)
+            return self._fail(expr, _undeclared(expr.name, expr.pos))
         name, declared = found
         if declared.kind is not TypeKind.TYPE:
-            raise CelCompileError(f"'{expr.name}' is not a type", expr.pos)
+            return self._fail(expr, CelCompileError(f"'{expr.name}' is not a type", expr.pos))
         made = declared.params[0] if declared.params else types.TYPE
         message = types.message_name(made)
         if message is None:
-            raise CelCompileError(f"'{made}' is not a message type", expr.pos)
+            return self._fail(expr, CelCompileError(f"'{made}' is not a message type", expr.pos))
         self.types[expr.id] = made
         self.references[expr.id] = ReferenceInfo(name=name)
         fields = []
@@ -319,11 +336,13 @@ class _Checker:
             wanted = self._message_field(expr.pos, message, field.name)
             given = self._element_type(value, field.optional)
             if not self.bindings.assignable(wanted, given):
-                raise CelCompileError(
-                    f"expected type of field '{field.name}' is '{wanted}' but provided type is '{given}'",
-                    value.pos,
+                self.errors.append(
+                    CelCompileError(
+                        f"expected type of field '{field.name}' is '{wanted}' but provided type is '{given}'",
+                        field.pos,
+                    )
                 )
-            fields.append(StructField(field.id, field.name, value, field.optional))
+            fields.append(StructField(field.id, field.name, value, field.optional, field.pos))
         return StructLit(expr.id, expr.pos, name, tuple(fields))
 
     # Comprehensions.
@@ -371,15 +390,18 @@ class _Checker:
             case TypeKind.DYN | TypeKind.ERROR | TypeKind.PARAM:
                 self.bindings.assignable(types.DYN, iterated)
                 return types.DYN, types.DYN
-        raise CelCompileError(
-            f"expression of type '{iterated}' cannot be range of a comprehension "
-            "(must be list, map, or dynamic)",
-            over.pos,
+        self.errors.append(
+            CelCompileError(
+                f"expression of type '{iterated}' cannot be range of a comprehension "
+                "(must be list, map, or dynamic)",
+                over.pos,
+            )
         )
+        return types.ERROR, types.ERROR
 
     def _require_type(self, expr: Expr, wanted: CelType) -> None:
         if not self.bindings.assignable(wanted, self.types[expr.id]):
-            raise _mismatch(wanted, self.types[expr.id], expr.pos)
+            self.errors.append(_mismatch(wanted, self.types[expr.id], expr.pos))
 
 
 def _undeclared(name: str, pos: int) -> CelCompileError:

@@ -13,7 +13,7 @@ from plimsoll.cel.functions.regex import PATTERN_FUNCTIONS, compile_pattern
 from plimsoll.cel.static.checker import TypedExpr
 from plimsoll.cel.static.environment import CONSTANTS, RUNTIME_TYPES
 from plimsoll.cel.syntax.ast import CallExpr, Const, Expr, Ident, ListLit, MapLit, Uint, descend
-from plimsoll.cel.types import TypeKind
+from plimsoll.cel.types import TypeKind, is_mutation_type
 from plimsoll.cel.values import TypeValue, Value, no_overload
 from plimsoll.errors import CelCompileError, CelRuntimeError
 
@@ -59,6 +59,8 @@ class _ConstantFolder:
     def _name(self, expr: Ident) -> Value:
         if self._typed.types[expr.id].kind is TypeKind.TYPE:
             known = RUNTIME_TYPES.get(expr.name)
+            if known is None and is_mutation_type(expr.name):
+                return TypeValue(expr.name)
             if known is None:
                 raise CelCompileError(f"{expr.name!r} is a type and cannot be used as a value", expr.pos)
             return TypeValue(known.name)
@@ -104,6 +106,8 @@ def _convert(expr: CallExpr, value: Value) -> Value:
                 return overload.call(value)
         raise no_overload(expr.function, value)
     except CelRuntimeError as error:
+        if expr.function in ("duration", "timestamp"):
+            raise CelCompileError(f"invalid {expr.function} argument", expr.args[0].pos) from None
         raise CelCompileError(f"{expr.function}() fails on a constant: {error}", expr.pos) from None
 
 

@@ -56,9 +56,7 @@ def _same_entries(typed: TypedExpr, expr: MapLit) -> None:
 
 def _same(first: CelType | None, current: CelType, expr: Expr) -> CelType:
     if first is not None and first != current:
-        raise CelCompileError(
-            f"expected type {first} but found {current}: literals must not mix types", expr.pos
-        )
+        raise CelCompileError(f"expected type '{first}' but found '{current}'", expr.pos)
     return current
 
 
@@ -68,8 +66,8 @@ def _pattern(call: CallExpr) -> None:
     if isinstance(arg, Const) and isinstance(arg.value, str):
         try:
             compile_pattern(arg.value)
-        except CelRuntimeError as error:
-            raise CelCompileError(str(error), arg.pos) from None
+        except CelRuntimeError:
+            raise CelCompileError("invalid matches argument", arg.pos) from None
 
 
 # Format strings.

@@ -97,6 +97,7 @@ class StructField:
     name: str
     value: Expr
     optional: bool = False
+    pos: int = 0
 
 
 @dataclass(frozen=True, slots=True)

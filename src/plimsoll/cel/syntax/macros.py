@@ -298,7 +298,7 @@ def _copy(nodes: NodeIds, expr: Expr) -> Task[Expr]:
             fields = []
             for field in expr.fields:
                 value = yield _copy(nodes, field.value)
-                fields.append(StructField(nodes.fresh(pos), field.name, value, field.optional))
+                fields.append(StructField(nodes.fresh(pos), field.name, value, field.optional, field.pos))
             return StructLit(number, pos, expr.name, tuple(fields))
         case Comprehension():
             over = yield _copy(nodes, expr.range)

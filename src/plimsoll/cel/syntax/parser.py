@@ -56,16 +56,19 @@ RESERVED = _RESERVED | {"true", "false", "null", "in"}
 _Part: TypeAlias = "tuple[Expr, int]"
 
 
-def parse(source: str) -> Expr:
-    """Parse and expand `source`; raise CelCompileError if it is not CEL."""
+def parse(source: str, *, has_bindings: bool = True) -> Expr:
+    """Parse and expand `source`, with the macro `cel.bind` if the environment has it; raise CelCompileError
+    if it is not CEL.
+    """
     if len(source) > MAX_CODE_POINTS:
         raise CelCompileError(f"expression is longer than {MAX_CODE_POINTS} characters")
-    root, _ = run(_Parser(source).start())
+    root, _ = run(_Parser(source, has_bindings).start())
     return root
 
 
 class _Parser:
-    def __init__(self, source: str) -> None:
+    def __init__(self, source: str, has_bindings: bool) -> None:
+        self._has_bindings = has_bindings
         self._tokens = lexer.split(source)
         self._at = 0
         self._token = self._tokens[0]
@@ -120,9 +123,10 @@ class _Parser:
         return Const(self._nodes.fresh(pos), pos, value)
 
     def _call(self, pos: int, function: str, args: tuple[Expr, ...], target: Expr | None = None) -> Expr:
-        expanded = expand(self._nodes, pos, function, target, args)
-        if expanded is not None:
-            return expanded
+        if self._has_bindings or function != "bind":
+            expanded = expand(self._nodes, pos, function, target, args)
+            if expanded is not None:
+                return expanded
         return CallExpr(self._nodes.fresh(pos), pos, function, args, target)
 
     # Rules, from the loosest binding to the tightest.
@@ -343,7 +347,7 @@ class _Parser:
             field = self._expect(lexer.NAME).text
             colon = self._expect(":").pos
             value, below = yield self._expression()
-            fields.append(StructField(self._nodes.fresh(colon), field, value, optional))
+            fields.append(StructField(self._nodes.fresh(colon), field, value, optional, colon))
             depth = max(depth, below)
         return StructLit(number, pos, name, tuple(fields)), depth
 

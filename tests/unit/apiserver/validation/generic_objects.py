@@ -64,10 +64,24 @@ _LEAST: dict[str, Tree] = {
     "CertificateSigningRequest": {"spec": {"request": "eA==", "signerName": "a/b"}},
     "ValidatingWebhookConfiguration": _WEBHOOKS,
     "MutatingWebhookConfiguration": _WEBHOOKS,
-    "ValidatingAdmissionPolicy": {"spec": {"matchConstraints": {"resourceRules": [_RULE]}}},
-    "MutatingAdmissionPolicy": {"spec": {"matchConstraints": {"resourceRules": [_RULE]}}},
-    "ValidatingAdmissionPolicyBinding": {"spec": {"matchResources": {}}},
-    "MutatingAdmissionPolicyBinding": {"spec": {"matchResources": {"resourceRules": [_RULE]}}},
+    "ValidatingAdmissionPolicy": {
+        "spec": {"matchConstraints": {"resourceRules": [_RULE]}, "validations": [{"expression": "true"}]}
+    },
+    "MutatingAdmissionPolicy": {
+        "spec": {
+            "matchConstraints": {"resourceRules": [_RULE]},
+            "reinvocationPolicy": "Never",
+            "mutations": [
+                {"patchType": "ApplyConfiguration", "applyConfiguration": {"expression": "Object{}"}}
+            ],
+        }
+    },
+    "ValidatingAdmissionPolicyBinding": {
+        "spec": {"policyName": "p", "matchResources": {}, "validationActions": ["Deny"]}
+    },
+    "MutatingAdmissionPolicyBinding": {
+        "spec": {"policyName": "p", "matchResources": {"resourceRules": [_RULE]}}
+    },
 }
 KINDS = tuple(_LEAST)
 _WITHOUT_STATUS = {"ConfigMap", "Secret", "PodTemplate", "Endpoints", "EndpointSlice", "StorageClass"}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from base64 import b64encode
 from typing import Any
 
+from plimsoll.api.go_text import encode_go
 from plimsoll.api.quantity import Number
 from plimsoll.apiserver.admission.policies.attributes import KindName, Tree
 from plimsoll.apiserver.patch import apply_json_patch
@@ -42,9 +43,10 @@ def apply_operations(tree: Tree, operations: list[JsonPatchOperation], kind: Kin
     schema = schema_for(*kind)
     report = check_fields(patched, schema) if schema is not None else None
     if report:
-        problems = [f"{path}: {text}" if path else text for path, text in report.type_errors]
-        strict = f"strict decoding error: {', '.join(report.strict_errors)}"
-        raise ApiError(500, "InternalError", f"Internal error occurred: {'; '.join(problems) or strict}")
+        wrong_types = "; ".join(text for _, text in report.type_errors)
+        text = wrong_types or f"strict decoding error: {', '.join(report.strict_errors)}"
+        details = {"causes": [{"message": text}]}
+        raise ApiError(500, "InternalError", f"Internal error occurred: {text}", details)
     return patched if isinstance(patched, dict) else tree
 
 
@@ -53,7 +55,7 @@ def apply_configuration(tree: Tree, configuration: ObjectValue, kind: KindName) 
     _check_type_names(configuration)
     patch = {**to_json(configuration), "apiVersion": tree.get("apiVersion"), "kind": tree.get("kind")}
     schema = schema_for(*kind)
-    problems = find_mismatches(patch, schema)
+    problems = find_mismatches(patch, schema, _format_unstructured)
     if problems:
         listed = problems[0] if len(problems) == 1 else "errors:\n  " + "\n  ".join(problems)
         raise MutationError(f"error applying patch: failed to convert patch object to typed object: {listed}")
@@ -66,6 +68,11 @@ def apply_configuration(tree: Tree, configuration: ObjectValue, kind: KindName) 
         )
     merged: Tree = drop_nulls(merge(tree, patch, schema), schema)
     return merged
+
+
+def _format_unstructured(value: Any) -> str:
+    """Format a value as upstream's error does, which shows the wrapper of the value."""
+    return f"&value.valueUnstructured{{Value:{encode_go(value)}}}"
 
 
 def to_json(value: Any) -> Any:

@@ -13,7 +13,9 @@ from typing import Any
 
 from plimsoll.api.names import dns_subdomain, label_key
 from plimsoll.apiserver.validation.field_errors import (
+    FieldError,
     FieldErrors,
+    FieldErrorType,
     FieldPath,
     duplicate,
     invalid,
@@ -107,8 +109,8 @@ def _validate_variables(compiler: PolicyCompiler, variables: Sequence[Tree], pat
 
 
 def _report(compiled: Any, path: FieldPath, source: str = "") -> FieldErrors:
-    if isinstance(compiled, CompileProblem):
-        yield invalid(path, source or compiled.source, compiled.detail)
+    if isinstance(compiled, CompileProblem):  # with the whole expression, however long
+        yield FieldError(str(path), FieldErrorType.INVALID, compiled.detail, source or compiled.source)
 
 
 # -- ValidatingAdmissionPolicy
@@ -117,7 +119,7 @@ def _report(compiled: Any, path: FieldPath, source: str = "") -> FieldErrors:
 def _validate_validating_policy(write: WriteContext[Any]) -> FieldErrors:
     spec, old = subtree(write.tree, "spec"), subtree(write.old_tree, "spec")
     yield from _validate_common(spec, old, _SPEC)
-    compiler = _compiler(spec)
+    compiler = _compiler(spec, has_variables=bool(spec.get("variables")))
     yield from _validate_variables(compiler, spec.get("variables") or [], _SPEC.child("variables"))
     validations, annotations = spec.get("validations") or [], spec.get("auditAnnotations") or []
     if not validations and not annotations:
@@ -137,8 +139,9 @@ def _validate_validating_policy(write: WriteContext[Any]) -> FieldErrors:
         seen.add(key)
 
 
-def _compiler(spec: Tree) -> PolicyCompiler:
-    return PolicyCompiler(AdmissionEnvironment(has_params=spec.get("paramKind") is not None))
+def _compiler(spec: Tree, *, has_variables: bool = True) -> PolicyCompiler:
+    environment = AdmissionEnvironment(has_params=spec.get("paramKind") is not None)
+    return PolicyCompiler(environment, has_variables=has_variables)
 
 
 def _validate_validation(compiler: PolicyCompiler, tree: Tree, path: FieldPath) -> FieldErrors:
