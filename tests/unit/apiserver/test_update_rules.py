@@ -58,7 +58,19 @@ _JOB_POD = {"spec": {"containers": [{"name": "c", "image": "i"}], "restartPolicy
 _ROLE = {"apiGroup": "rbac.authorization.k8s.io", "name": "r"}
 _SIZE = {"storage": "1Gi"}
 #: What an object of a kind needs besides its name for the server to accept it.
+_MATCH = {
+    "resourceRules": [{"operations": ["*"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"]}]
+}
+_MUTATION = {"patchType": "ApplyConfiguration", "applyConfiguration": {"expression": "Object{}"}}
+_POLICIES = "admissionpolicies.admissionregistration.k8s.io"
+_POLICY_BINDINGS = "admissionpolicybindings.admissionregistration.k8s.io"
 NEEDED: dict[str, dict[str, Any]] = {
+    f"validating{_POLICIES}": {"spec": {"matchConstraints": _MATCH, "validations": [{"expression": "true"}]}},
+    f"validating{_POLICY_BINDINGS}": {"spec": {"policyName": "p", "validationActions": ["Deny"]}},
+    f"mutating{_POLICIES}": {
+        "spec": {"matchConstraints": _MATCH, "mutations": [_MUTATION], "reinvocationPolicy": "Never"}
+    },
+    f"mutating{_POLICY_BINDINGS}": {"spec": {"policyName": "p"}},
     "clusterrolebindings.rbac.authorization.k8s.io": {"roleRef": {**_ROLE, "kind": "ClusterRole"}},
     "controllerrevisions.apps": {"revision": 1},
     "cronjobs.batch": {"spec": {"schedule": "* * * * *", "jobTemplate": {"spec": {"template": _JOB_POD}}}},
