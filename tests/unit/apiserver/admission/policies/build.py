@@ -41,8 +41,8 @@ def applying(*expressions: str, name: str = "m", **spec: Any) -> Tree:
         is_patch = text.startswith("[")
         kind, field = ("JSONPatch", "jsonPatch") if is_patch else ("ApplyConfiguration", "applyConfiguration")
         mutations.append({"patchType": kind, field: {"expression": text}})
-    operations = {"operations": ["CREATE", "UPDATE"]}
-    spec.setdefault("matchConstraints", {"resourceRules": [rule("configmaps", "pods", **operations)]})
+    rules = [rule("configmaps", "pods", operations=["CREATE", "UPDATE"])]
+    spec.setdefault("matchConstraints", {"resourceRules": rules})
     spec.setdefault("reinvocationPolicy", "Never")
     return {
         "apiVersion": API,

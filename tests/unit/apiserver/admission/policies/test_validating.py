@@ -92,10 +92,11 @@ def test_deleted_and_changed_policies_take_effect_at_once() -> None:
         await enforce(harness, validating("false"))
         codes = [(await harness.request("POST", CONFIG_MAPS, config_map()))[0]]
         changed = {"spec": {"validations": [{"expression": "true"}]}}
-        merge = {"content_type": "application/merge-patch+json"}
-        await harness.request("PATCH", path, changed, **merge)
+        merge = "application/merge-patch+json"
+        await harness.request("PATCH", path, changed, content_type=merge)
         codes.append((await harness.request("POST", CONFIG_MAPS, config_map()))[0])
-        await harness.request("PATCH", path, {"spec": {"validations": [{"expression": "false"}]}}, **merge)
+        changed = {"spec": {"validations": [{"expression": "false"}]}}
+        await harness.request("PATCH", path, changed, content_type=merge)
         await harness.request("DELETE", path)
         codes.append((await harness.request("POST", CONFIG_MAPS, config_map("d")))[0])
         return codes
