@@ -13,7 +13,9 @@ from typing import Any
 from plimsoll.api import codec
 from plimsoll.api.pod_claims import find_requesting_pod
 from plimsoll.api.resource import DeviceClass, ResourceClaim
+from plimsoll.api.timestamps import format_datetime
 from plimsoll.apiserver.admission.claim_charges import StoredClaims
+from plimsoll.apiserver.admission.limit_ranges import apply_defaults, find_violations, has_limits
 from plimsoll.apiserver.admission.node_restriction import restrict_driver, restrict_node
 from plimsoll.apiserver.admission.plugins import admit_pod, check_namespace, check_single_default
 from plimsoll.apiserver.admission.pod_groups import admit_pod_group
@@ -27,12 +29,13 @@ from plimsoll.apiserver.request_info import RequestInfo
 from plimsoll.apiserver.status import forbidden, not_found
 from plimsoll.apiserver.storage import ObjectKey, StoredObject
 from plimsoll.apiserver.validation.priority_classes import SYSTEM_CLASSES
+from plimsoll.apiserver.validation.write import default_object
 from plimsoll.controllers.quota.usage import (
     CLAIMS,
     ExtendedResourceNames,
     QuotaContext,
 )
-from plimsoll.errors import ApiError
+from plimsoll.errors import ApiError, DecodeError
 
 Tree = dict[str, Any]
 
@@ -40,6 +43,8 @@ _DEVICE_CLASSES = "deviceclasses.resource.k8s.io"
 _CLASSES = "priorityclasses.scheduling.k8s.io"
 _POD_GROUPS, _WORKLOADS = "podgroups.scheduling.k8s.io", "workloads.scheduling.k8s.io"
 _RUNTIMES = "runtimeclasses.node.k8s.io"
+_LIMIT_RANGES = "limitranges"
+_LIMITED = frozenset(("pods", "persistentvolumeclaims"))
 _MAX_DECODED = 1024
 
 
@@ -79,7 +84,7 @@ class AdmissionChain:
         )
         authorize_params(info, tree, old, user, self._context.authorizer, self._store)
         key = info.resource.key
-        if key == "pods" and not info.subresource:
+        if key == "pods" and (not info.subresource or info.subresource == "resize"):
             return self._admit_pod(info, tree, old)
         if key == _POD_GROUPS and old is None:
             return self._admit_pod_group(info, tree)
@@ -113,7 +118,29 @@ class AdmissionChain:
             if stored is not None:
                 self._store.update(key, quota, stored.revision)
 
+    def validate_limits(self, info: RequestInfo, tree: Tree, old: Tree | None) -> None:
+        """Validate a prepared pod or volume claim against the limit ranges of its namespace; ApiError 403."""
+        if info.resource.key not in _LIMITED or not has_limits(info, old):
+            return
+        ranges = self._list(_LIMIT_RANGES, info.namespace)
+        if ranges and (why := find_violations(info.resource.kind, tree, ranges)):
+            raise forbidden(info.group, info.plural, tree["metadata"].get("name", ""), why)
+
+    def _default_limits(self, info: RequestInfo, tree: Tree, old: Tree | None) -> Tree:
+        """Return a pod with the defaults of the limit ranges, which come after those of the kind."""
+        ranges = self._list(_LIMIT_RANGES, info.namespace) if has_limits(info, old) else []
+        if not ranges or not isinstance(tree.get("spec"), dict):
+            return tree
+        now = format_datetime(self._context.now())
+        try:
+            return apply_defaults(default_object("Pod", tree, now, self._context.gates), ranges)
+        except DecodeError:
+            return tree  # malformed: preparation rejects it
+
     def _admit_pod(self, info: RequestInfo, tree: Tree, old: Tree | None) -> Tree:
+        tree = self._default_limits(info, tree, old)
+        if info.subresource:
+            return tree
         spec = tree.get("spec")
         runtime = spec.get("runtimeClassName") if isinstance(spec, dict) else None
         runtime_class = self._find(_RUNTIMES, "", runtime) if isinstance(runtime, str) else None

@@ -38,12 +38,14 @@ from plimsoll.apiserver.patch import (
 )
 from plimsoll.apiserver.registry.schema import schema_for
 from plimsoll.apiserver.registry.status_shape import complete_status
+from plimsoll.apiserver.registry.unsupported import REFUSED, WITHOUT_EFFECT
 from plimsoll.apiserver.request_info import RequestInfo
 from plimsoll.apiserver.status import (
     OPTIMISTIC_LOCK_MESSAGE,
     already_exists,
     bad_request,
     conflict,
+    forbidden,
     invalid,
     not_found,
     request_entity_too_large,
@@ -171,6 +173,7 @@ class WriteHandler:
 
     def _create(self, job: _WriteJob, tree: Tree) -> WriteResult:
         info, metadata = job.info, tree["metadata"]
+        self._check_support(job, metadata)
         # DIFF: 400; upstream responds with 500 (test_invalid_resource_versions_are_refused).
         if _has_version(metadata):
             raise bad_request("resourceVersion should not be set on objects to be created")
@@ -204,7 +207,7 @@ class WriteHandler:
         tree = self._admit(job, tree, None)
         tree = self._prepare(job, tree, None)
         tree = self._track_managed_fields(job, None, tree)
-        self._validate_by_policies(job, tree, None)
+        self._validate_admission(job, tree, None)
         if self._store.get(key) is not None:
             raise already_exists(info.group, info.plural, key.name)
         self._admission.charge(info, tree, None, dry_run=job.options.dry_run)
@@ -213,6 +216,14 @@ class WriteHandler:
             return WriteResult(codec.encode(tree), 0, True, job.warnings)
         stored = self._store.create(key, tree)
         return WriteResult(stored.raw, stored.revision, True, job.warnings)
+
+    def _check_support(self, job: _WriteJob, metadata: Tree) -> None:
+        """Refuse to create what nothing would act on, or warn about it; ApiError 403."""
+        key, info = job.info.resource.key, job.info
+        if key in REFUSED:
+            raise forbidden(info.group, info.plural, metadata.get("name", ""), REFUSED[key])
+        if key in WITHOUT_EFFECT:
+            job.warnings.append(WITHOUT_EFFECT[key])
 
     # -- update
 
@@ -250,7 +261,7 @@ class WriteHandler:
         tree = self._admit(job, tree, old)
         tree = self._prepare(job, tree, old)
         tree = self._track_managed_fields(job, old, tree)
-        self._validate_by_policies(job, tree, old)
+        self._validate_admission(job, tree, old)
         if tree == old:
             return WriteResult(stored.raw, stored.revision, False, job.warnings)
         self._admission.charge(info, tree, old, dry_run=job.options.dry_run)
@@ -341,8 +352,9 @@ class WriteHandler:
             lambda changed: self._admission.admit(operation, job.info, changed, old, job.user),
         )
 
-    def _validate_by_policies(self, job: _WriteJob, tree: Tree, old: Tree | None) -> None:
-        """Run the validating policies on a prepared write; ApiError."""
+    def _validate_admission(self, job: _WriteJob, tree: Tree, old: Tree | None) -> None:
+        """Run the limit ranges and the validating policies on a prepared write; ApiError."""
+        self._admission.validate_limits(job.info, tree, old)
         policies = self._admission.policies
         if policies.validates and job.info.subresource != _SCALE:
             policies.validate(

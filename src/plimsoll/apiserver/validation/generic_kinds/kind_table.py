@@ -11,6 +11,7 @@ from plimsoll.apiserver.validation.generic_kinds.admission_policy_rules import A
 from plimsoll.apiserver.validation.generic_kinds.config_map_and_secret_rules import DATA_RULES
 from plimsoll.apiserver.validation.generic_kinds.job_rules import JOB_RULES
 from plimsoll.apiserver.validation.generic_kinds.kind_rules import DEFAULT_RULES, KindRules
+from plimsoll.apiserver.validation.generic_kinds.limit_range_rules import LIMIT_RANGE_RULES
 from plimsoll.apiserver.validation.generic_kinds.policy_rules import POLICY_RULES
 from plimsoll.apiserver.validation.generic_kinds.service_rules import SERVICE_RULES
 from plimsoll.apiserver.validation.generic_kinds.storage_rules import STORAGE_RULES
@@ -24,6 +25,7 @@ KIND_RULES: Mapping[str, KindRules] = {
     **STORAGE_RULES,
     **DATA_RULES,
     **POLICY_RULES,
+    **LIMIT_RANGE_RULES,
     **ACCESS_RULES,
     **ADMISSION_POLICY_RULES,
 }

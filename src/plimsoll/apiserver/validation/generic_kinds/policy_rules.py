@@ -1,4 +1,4 @@
-"""Defaults and validation of PodDisruptionBudget, HorizontalPodAutoscaler, LimitRange and RuntimeClass.
+"""Defaults and validation of PodDisruptionBudget, HorizontalPodAutoscaler and RuntimeClass.
 
 Autoscalers and limit ranges are only checked against their schema.
 """
@@ -22,7 +22,7 @@ from plimsoll.apiserver.validation.int_or_string import (
 )
 from plimsoll.apiserver.validation.label_selectors import is_valid, validate_selector
 from plimsoll.apiserver.validation.metadata import IMMUTABLE
-from plimsoll.apiserver.validation.object_trees import Tree, copy_tree, subtree
+from plimsoll.apiserver.validation.object_trees import Tree, copy_tree
 from plimsoll.apiserver.validation.write_context import WriteContext
 
 _SPEC = FieldPath("spec")
@@ -74,20 +74,6 @@ def _set_autoscaler_defaults(tree: Tree) -> None:
         default_if_missing(tree["status"], currentMetrics=None)  # null as long as there are none
 
 
-# -- LimitRange
-
-
-def _set_limit_range_defaults(tree: Tree) -> None:
-    """Default a container's default limit to the maximum, and its default request to the limit or the
-    minimum.
-    """
-    for item in subtree(tree, "spec").get("limits", ()):
-        if item.get("type") == "Container":
-            limits = {**item.get("max", {}), **item.get("default", {})}
-            requests = {**item.get("min", {}), **limits, **item.get("defaultRequest", {})}
-            item.update({k: v for k, v in (("default", limits), ("defaultRequest", requests)) if v})
-
-
 # -- RuntimeClass
 
 
@@ -106,6 +92,5 @@ POLICY_RULES: Mapping[str, KindRules] = {
         _set_autoscaler_defaults,
         initial_status={"currentMetrics": None},
     ),
-    "LimitRange": KindRules("core.v1", _set_limit_range_defaults),
     "RuntimeClass": KindRules("node.v1", validate=_validate_runtime_class),
 }
