@@ -15,8 +15,12 @@ match, a field that fails validation) is a value, never an exception.
             CelCostError       it exceeded its run-time cost limit
             CelFatalError      it failed in a way that && and || do not absorb
             CelPatternError    not a regular expression
+            CelBudgetError     expressions of an admission policy exceeded their cost budget together
+            MatchConditionError  match conditions of an admission policy failed
         ApiError               a Kubernetes API call that was rejected (code, reason: as in its Status)
           UnreachableError     no response: connection failed, broken, or timed out (code 0)
+        PolicyParamError       parameters of an admission policy that cannot be read
+        MutationError          a mutation of an admission policy that cannot be applied
         PatchError             a patch that is malformed, or does not apply to the object
           PatchTestError       a test operation of a JSON patch failed
         ConfigError            an invalid kubeconfig, certificate, token file or server setting
@@ -110,6 +114,14 @@ class CelPatternError(CelRuntimeError):
     """A text that is not a regular expression."""
 
 
+class CelBudgetError(CelRuntimeError):
+    """The expressions of one step of an admission policy exceeded their cost budget together."""
+
+
+class MatchConditionError(CelRuntimeError):
+    """The match conditions of an admission policy that fails closed could not be evaluated."""
+
+
 class ApiError(InputError):
     """A rejected Kubernetes API call, with the contents of its Status; used by client and server."""
 
@@ -138,6 +150,14 @@ class UnreachableError(ApiError):
     def __init__(self, message: str, *, sent: bool, reason: str = "Unreachable") -> None:
         self.sent = sent
         super().__init__(0, reason, message)
+
+
+class PolicyParamError(InputError):
+    """The parameters of an admission policy cannot be read: a configuration error."""
+
+
+class MutationError(InputError):
+    """A mutation of an admission policy cannot be applied."""
 
 
 class PatchError(InputError):

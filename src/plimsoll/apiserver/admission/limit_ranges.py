@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from plimsoll.api.quantity import Quantity
 from plimsoll.apiserver.request_info import RequestInfo
+from plimsoll.apiserver.validation.generic_kinds.limit_range_rules import format_ratio
 from plimsoll.apiserver.validation.object_trees import Tree
 
 ANNOTATION = "kubernetes.io/limit-ranger"
@@ -173,7 +174,7 @@ def _above_ratio(kind: str, name: str, bound: Quantity, usage: _Usage) -> Iterat
     else:
         share, whole = _comparable(limit, request)
         if share * 1000 > bound.milli() * whole:
-            yield f"{head}, but provided ratio is {share / whole:f}"
+            yield f"{head}, but provided ratio is {format_ratio(share, whole)}"
 
 
 def _exceeds(amount: Quantity, bound: Quantity) -> bool:

@@ -143,7 +143,7 @@ def test_the_type_check_follows_the_generation() -> None:
 
 
 def test_authors_must_be_able_to_read_the_parameters() -> None:
-    """Whoever may write policies could otherwise read any object through their messages."""
+    """A user who may write policies could otherwise read any object through their messages."""
     policy = validating("params != null", paramKind={"apiVersion": "v1", "kind": "Secret"})
     binding = bind(policy, paramRef={"name": "s", "namespace": "default", "parameterNotFoundAction": "Deny"})
 

@@ -23,7 +23,7 @@ from plimsoll.apiserver.auth.attributes import Attributes, Decision
 from plimsoll.apiserver.auth.users import service_account_user
 from plimsoll.cel.admission_values import AuthorizationQuery, AuthorizerValue, LazyVariables, ResourceCheck
 from plimsoll.cel.policy import CompileProblem
-from plimsoll.errors import CelRuntimeError
+from plimsoll.errors import CelBudgetError, CelRuntimeError, MatchConditionError
 
 #: Cost budget of all expressions of one step; match conditions have one of their own.
 COST_BUDGET = 10_000_000
@@ -36,13 +36,6 @@ _OUT_OF_BUDGET = (
 AuthorizeRequest = Callable[[Attributes], Decision]
 
 
-class OutOfBudgetError(CelRuntimeError):
-    """The expressions of one step exceeded their budget together."""
-
-    def __init__(self) -> None:
-        super().__init__(_OUT_OF_BUDGET)
-
-
 class Outcome(NamedTuple):
     """Result of one expression: its value, or why it failed."""
 
@@ -52,7 +45,7 @@ class Outcome(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PolicyInput:
-    """What the expressions of a policy read: the request as the policy matched it, and its parameters."""
+    """Input of the expressions of a policy: the request as the policy matched it, and its parameters."""
 
     attributes: AdmissionAttributes
     matched: MatchedResource
@@ -123,13 +116,13 @@ class PolicyStep:
         self._variables = {**variables, "variables": lazy}
 
     def evaluate(self, expression: Compiled) -> Outcome:
-        """Evaluate an expression; OutOfBudgetError if the step has used up its budget."""
+        """Evaluate an expression; CelBudgetError if the step has used up its budget."""
         if isinstance(expression, CompileProblem):
             return Outcome(None, f"compilation error: {expression.detail}")
         result = expression.evaluate(self._variables)
         cost, self._spent = result.cost + self._spent, 0
         if cost > self.budget:
-            raise OutOfBudgetError
+            raise CelBudgetError(_OUT_OF_BUDGET)
         self.budget -= cost
         if result.error is not None:
             return Outcome(None, f"expression '{expression.source}' resulted in error: {result.error}")
@@ -146,10 +139,6 @@ class PolicyStep:
         return result.value
 
 
-class MatchConditionError(CelRuntimeError):
-    """Match conditions that could not be evaluated, under failurePolicy Fail."""
-
-
 def meets_match_conditions(policy: CompiledPolicy, given: PolicyInput) -> bool:
     """Return whether the match conditions hold; MatchConditionError if that is unknown and the policy fails
     closed.
@@ -160,7 +149,7 @@ def meets_match_conditions(policy: CompiledPolicy, given: PolicyInput) -> bool:
     step = PolicyStep(policy, variables, MATCH_CONDITION_BUDGET)
     try:
         outcomes = [step.evaluate(condition) for condition in policy.match_conditions]
-    except OutOfBudgetError as error:
+    except CelBudgetError as error:
         if policy.fails_closed:
             raise MatchConditionError(str(error)) from None
         return False

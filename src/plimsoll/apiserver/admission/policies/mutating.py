@@ -8,21 +8,18 @@ from dataclasses import dataclass, field
 from plimsoll.apiserver.admission.policies.attributes import AdmissionAttributes, MatchedResource, Tree
 from plimsoll.apiserver.admission.policies.compiled_policy import CompiledBinding, CompiledPolicy, Mutation
 from plimsoll.apiserver.admission.policies.evaluation import (
-    MatchConditionError,
-    OutOfBudgetError,
     PolicyInput,
     PolicyStep,
     meets_match_conditions,
 )
 from plimsoll.apiserver.admission.policies.patching import (
-    MutationError,
     apply_configuration,
     apply_operations,
 )
 from plimsoll.apiserver.admission.policies.validating import shown_name
 from plimsoll.apiserver.status import forbidden
 from plimsoll.cel.policy import CompileProblem
-from plimsoll.errors import ApiError
+from plimsoll.errors import ApiError, CelBudgetError, MatchConditionError, MutationError
 
 #: Returns the object with its defaults, in the storage version.
 SetDefaults = Callable[[Tree, MatchedResource], Tree]
@@ -96,7 +93,7 @@ def run_mutations(
         for mutation in policy.mutations:
             try:
                 _mutate(attributes, invocation, mutation, set_defaults)
-            except (MutationError, OutOfBudgetError) as error:
+            except (MutationError, CelBudgetError) as error:
                 failures.append(MutationFailure(policy, invocation.binding.name, str(error), "Invalid"))
         if attributes.tree != before:
             state.require()

@@ -7,17 +7,16 @@ from plimsoll.apiserver.admission.policies.attributes import AdmissionAttributes
 from plimsoll.apiserver.admission.policies.compiled_policy import CompiledBinding, CompiledPolicy
 from plimsoll.apiserver.selectors import read_selector
 from plimsoll.apiserver.storage import ObjectKey, Store
-from plimsoll.errors import InputError
-
-
-class ParamError(InputError):
-    """A binding whose parameters cannot be read: a configuration error."""
+from plimsoll.errors import PolicyParamError
 
 
 def collect_params(
     store: Store, policy: CompiledPolicy, binding: CompiledBinding, attributes: AdmissionAttributes
 ) -> list[Tree | None]:
-    """Return the parameters to evaluate a policy with, each in turn; [None] if it has none. ParamError."""
+    """Return the parameters to evaluate a policy with, each in turn; [None] if it has none.
+
+    PolicyParamError if they cannot be read.
+    """
     resource, ref = policy.param_resource, binding.param_ref
     if resource is None or ref is None:
         return [None]
@@ -25,11 +24,11 @@ def collect_params(
     if resource.namespaced:
         namespace = ref.get("namespace") or attributes.namespace
         if not namespace:
-            raise ParamError(
+            raise PolicyParamError(
                 "cannot use namespaced paramRef in policy binding that matches cluster-scoped resources"
             )
     elif ref.get("namespace"):
-        raise ParamError("paramRef.namespace must not be provided for a cluster-scoped `paramKind`")
+        raise PolicyParamError("paramRef.namespace must not be provided for a cluster-scoped `paramKind`")
     name, selector = ref.get("name"), ref.get("selector")
     found: list[Tree | None] = []
     if name:
@@ -41,9 +40,9 @@ def collect_params(
         trees = [codec.decode_tree(stored.raw) for stored in items]
         found = [tree for tree in trees if compiled.matches(object_labels(tree) or {})]
     else:
-        raise ParamError("one of name or selector must be provided")
+        raise PolicyParamError("one of name or selector must be provided")
     if not found and ref.get("parameterNotFoundAction") == "Deny":
-        raise ParamError("no params found for policy binding with `Deny` parameterNotFoundAction")
+        raise PolicyParamError("no params found for policy binding with `Deny` parameterNotFoundAction")
     assert policy.param_kind is not None
     version = policy.param_kind.version
     return [attributes.convert(tree, resource, version) for tree in found if tree is not None]

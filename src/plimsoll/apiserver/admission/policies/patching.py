@@ -19,11 +19,7 @@ from plimsoll.cel.admission_values import JsonPatchOperation, ObjectValue
 from plimsoll.cel.functions.time import format_duration, format_timestamp
 from plimsoll.cel.syntax.ast import Uint
 from plimsoll.cel.values import Duration, Timestamp, from_key, type_name
-from plimsoll.errors import ApiError, InputError, PatchError, PatchTestError
-
-
-class MutationError(InputError):
-    """A mutation that cannot be applied."""
+from plimsoll.errors import ApiError, MutationError, PatchError, PatchTestError
 
 
 def apply_operations(tree: Tree, operations: list[JsonPatchOperation], kind: KindName) -> Tree:

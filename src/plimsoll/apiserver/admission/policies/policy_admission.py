@@ -27,13 +27,13 @@ from plimsoll.apiserver.admission.policies.mutating import (
     denial,
     run_mutations,
 )
-from plimsoll.apiserver.admission.policies.params import ParamError, collect_params
+from plimsoll.apiserver.admission.policies.params import collect_params
 from plimsoll.apiserver.admission.policies.policy_index import PolicyHook, PolicyIndex
 from plimsoll.apiserver.admission.policies.validating import AuditAnnotations, Denial, validate_bound
 from plimsoll.apiserver.context import ApiContext
 from plimsoll.apiserver.storage import ObjectKey
 from plimsoll.apiserver.validation.write import default_object
-from plimsoll.errors import ApiError, DecodeError
+from plimsoll.errors import ApiError, DecodeError, PolicyParamError
 
 #: Runs the other admission plugins on an object again.
 Readmit = Callable[[Tree], Tree]
@@ -90,7 +90,7 @@ class PolicyAdmission:
                 continue
             try:
                 params = collect_params(self._store, policy, binding, attributes)
-            except ParamError as error:
+            except PolicyParamError as error:
                 if policy.fails_closed:
                     text = f"failed to configure binding: {error}"
                     denials.append(Denial(policy.name, binding.name, text))
@@ -166,7 +166,7 @@ class PolicyAdmission:
                 continue
             try:
                 params = collect_params(self._store, policy, binding, attributes)
-            except ParamError as error:
+            except PolicyParamError as error:
                 text = f"failed to configure binding: {error}"
                 failures.append(MutationFailure(policy, binding.name, text))
                 continue

@@ -14,15 +14,13 @@ from plimsoll.apiserver.admission.policies.compiled_policy import (
     Validation,
 )
 from plimsoll.apiserver.admission.policies.evaluation import (
-    MatchConditionError,
     Outcome,
-    OutOfBudgetError,
     PolicyInput,
     PolicyStep,
     meets_match_conditions,
 )
 from plimsoll.apiserver.status import forbidden
-from plimsoll.errors import ApiError
+from plimsoll.errors import ApiError, CelBudgetError, MatchConditionError
 
 _audit = logging.getLogger("plimsoll.server.audit")
 
@@ -124,7 +122,7 @@ def _decide(
         decisions = _messages(policy, outcomes, PolicyStep(policy, variables, step.budget))
         audit = PolicyStep(policy, variables)
         return decisions, [(key, audit.evaluate(value)) for key, value in policy.audit_annotations]
-    except OutOfBudgetError as error:
+    except CelBudgetError as error:
         return [_Decision(str(error)) if on_error else None], []
 
 
@@ -138,7 +136,7 @@ def _messages(policy: CompiledPolicy, outcomes: list[Outcome], step: PolicyStep)
         for validation in policy.validations:
             given = validation.message_expression
             messages.append(None if given is None else step.evaluate(given))
-    except OutOfBudgetError as error:
+    except CelBudgetError as error:
         failure = f"failed messageExpression: {error}"
         messages = [None] * len(outcomes)
     decisions: list[_Decision | None] = []

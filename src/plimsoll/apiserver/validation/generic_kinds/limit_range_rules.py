@@ -86,14 +86,15 @@ def _validate_item(item: Tree, kind: str, path: FieldPath) -> FieldErrors:
         at, shown = path.child("maxLimitRequestRatio").key(name), ratio.canonical()
         if ratio < _ONE:
             yield invalid(at, shown, f"ratio {shown} is less than 1")
-        low_bound, high_bound = amounts["min"].get(name), amounts["max"].get(name)
-        if (
-            low_bound
-            and high_bound is not None
-            and ratio.milli() * low_bound.milli() > high_bound.milli() * 1000
-        ):
-            most = high_bound.milli() / low_bound.milli()
-            yield invalid(at, shown, f"ratio {shown} is greater than max/min = {most:f}")
+        low, high = (amounts[field].get(name, _ZERO).milli() for field in ("min", "max"))
+        if low and name in amounts["max"] and ratio.milli() * low > high * 1000:
+            yield invalid(at, shown, f"ratio {shown} is greater than max/min = {format_ratio(high, low)}")
+
+
+def format_ratio(amount: int, base: int) -> str:
+    """Return the ratio of two positive amounts with six digits after the point."""
+    millionths = (2 * amount * 10**6 + base) // (2 * base)
+    return f"{millionths // 10**6}.{millionths % 10**6:06d}"
 
 
 LIMIT_RANGE_RULES: Mapping[str, KindRules] = {
