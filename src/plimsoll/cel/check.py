@@ -35,6 +35,12 @@ class CheckedExpr:
     result: CelType
     estimated_cost: int = 0
 
+    @property
+    def device_environment(self) -> Environment:
+        """The environment of a selector or derived attribute."""
+        assert isinstance(self.environment, Environment)
+        return self.environment
+
 
 def check(source: str, environment: Environment, derived: bool = False) -> CheckedExpr:
     """Parse, type-check and cost `source`; raise CelCompileError if it is not a valid selector, or not a

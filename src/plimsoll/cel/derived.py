@@ -41,7 +41,7 @@ class DerivedAttribute:
 
     @property
     def environment(self) -> Environment:
-        return self._checked.environment
+        return self._checked.device_environment
 
     @property
     def estimated_cost(self) -> int:

@@ -40,9 +40,7 @@ class Selector:
 
     @property
     def environment(self) -> Environment:
-        environment = self._checked.environment
-        assert isinstance(environment, Environment)
-        return environment
+        return self._checked.device_environment
 
     @property
     def estimated_cost(self) -> int:

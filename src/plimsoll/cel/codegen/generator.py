@@ -19,7 +19,6 @@ from plimsoll.cel.check import CheckedExpr
 from plimsoll.cel.codegen.emitter import Emitter
 from plimsoll.cel.device import CelDevice
 from plimsoll.cel.overloads.fragments import Unsupported
-from plimsoll.cel.static.environment import Environment
 
 Matcher: TypeAlias = Callable[[CelDevice], bool]
 
@@ -38,9 +37,7 @@ def generate(checked: CheckedExpr, exact: Matcher, limit: int) -> Matcher | None
             return None
     except (Unsupported, RecursionError):
         return None
-    environment = checked.environment
-    assert isinstance(environment, Environment)
-    attributes = "listed" if environment.list_attributes else "plain"
+    attributes = "listed" if checked.device_environment.list_attributes else "plain"
     lines = [
         "def matches(d):",
         "    try:",

@@ -118,9 +118,7 @@ class Program:
             self._closure, self._slots = run_with_stack(lambda: plan_expression(checked))
         except RecursionError:
             raise CelCompileError("expression is nested too deeply") from None
-        environment = checked.environment
-        assert isinstance(environment, Environment)
-        self._lists = environment.list_attributes
+        self._lists = checked.device_environment.list_attributes
 
     def evaluate(self, device: CelDevice, limit: int = COST_LIMIT) -> EvaluationResult:
         """Evaluate for one device; the result includes the cost and the error, if any."""

@@ -21,7 +21,7 @@ def limit_range(*items: Any, name: str = "limits") -> dict[str, Any]:
     }
 
 
-def container(name: str = "c", **resources: Any) -> dict[str, Any]:
+def container(name: Any = "c", **resources: Any) -> dict[str, Any]:
     return {"name": name, "image": "i", "resources": resources}
 
 

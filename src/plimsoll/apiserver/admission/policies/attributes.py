@@ -60,7 +60,7 @@ class AdmissionAttributes:
     options: Tree
     dry_run: bool
     convert: Callable[[Tree, Resource, str], Tree]
-    to_storage: Callable[[Tree, Resource], Tree]
+    to_storage: Callable[[Tree, Resource, str], Tree]
     warnings: list[str] = field(default_factory=list)
 
     @property

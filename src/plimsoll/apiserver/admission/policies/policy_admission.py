@@ -177,7 +177,7 @@ class PolicyAdmission:
     def _to_storage(self, attributes: AdmissionAttributes, tree: Tree, matched: MatchedResource) -> Tree:
         if not attributes.has_own_kind:
             return tree
-        return self._set_defaults(attributes, attributes.to_storage(tree, matched.resource))
+        return self._set_defaults(attributes, attributes.to_storage(tree, matched.resource, matched.version))
 
     def _set_defaults(self, attributes: AdmissionAttributes, tree: Tree) -> Tree:
         """Return the object with the defaults that upstream sets when it decodes a request."""
