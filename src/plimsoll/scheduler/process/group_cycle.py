@@ -40,7 +40,7 @@ from plimsoll.scheduler.gang.preemption import (
     GroupPreemption,
     preemption_turns,
 )
-from plimsoll.scheduler.preemption.plan import DISRUPTION_TARGET
+from plimsoll.scheduler.preemption.plan import DISRUPTION_TARGET, NEVER
 from plimsoll.scheduler.process import metrics
 from plimsoll.scheduler.process.context import SchedulerContext, new_id
 from plimsoll.scheduler.process.failure_handler import FailureHandler
@@ -73,6 +73,7 @@ class GroupActions:
     bind: _Bind
     hold: Callable[[QueuedPodInfo, NodeReason], None]
     mark_unschedulable: Callable[[QueuedPodInfo, FitError], None]
+    retry: Callable[[QueuedPodInfo], None]
     fail: Callable[[QueuedPodInfo, float, str], None]
     is_binding: Callable[[str], bool]
 
@@ -209,7 +210,8 @@ class GroupCycle:
             searched=result.searched or None,
         )
         for key, failure in result.failures.items():
-            self._refuse_member(by_key[key], failure, started)
+            retries = self._may_preempt(by_key[key].pod, failure)
+            self._refuse_member(by_key[key], failure, started, retries=retries)
         self._observe(metrics.SCHEDULED, attempts, started)
 
     def _refuse(
@@ -281,8 +283,22 @@ class GroupCycle:
 
     # -- members
 
-    def _refuse_member(self, attempt: QueuedPodInfo, failure: FitError | NodeReason, started: float) -> None:
-        """Queue a member that does not fit, until an event can help it."""
+    def _may_preempt(self, pod: Pod, failure: FitError | NodeReason) -> bool:
+        """Return whether preemption may help a member beyond minCount, which takes an attempt of its own."""
+        if isinstance(failure, NodeReason) or failure.resolvable is None:
+            return False
+        may_preempt = self._context.profile(pod).preemption and pod.spec.preemption_policy != NEVER
+        return may_preempt and bool(failure.resolvable.any())
+
+    def _refuse_member(
+        self,
+        attempt: QueuedPodInfo,
+        failure: FitError | NodeReason,
+        started: float,
+        *,
+        retries: bool = False,
+    ) -> None:
+        """Queue a member that does not fit, until an event can help it; or retry it after its backoff."""
         if isinstance(failure, NodeReason):
             self._actions.hold(attempt, failure)
             return
@@ -290,9 +306,14 @@ class GroupCycle:
             self._actions.fail(attempt, started, render_fit_error(failure))
             return
         self._count(attempt, failure, started)
-        self._failure_handler.release_unused_claim(
-            attempt, failure, lambda: self._actions.mark_unschedulable(attempt, failure)
-        )
+
+        def requeue() -> None:
+            if retries:
+                self._actions.retry(attempt)
+            else:
+                self._actions.mark_unschedulable(attempt, failure)
+
+        self._failure_handler.release_unused_claim(attempt, failure, requeue)
         self._failure_handler.report_member(attempt.pod, render_fit_error(failure))
 
     def _wait_for_group(

@@ -82,7 +82,12 @@ class SchedulingLoop:
             context,
             failure_handler,
             GroupActions(
-                self._assume_and_bind, self._hold, self._mark_unschedulable, self._on_error, self._is_binding
+                self._assume_and_bind,
+                self._hold,
+                self._mark_unschedulable,
+                self._retry,
+                self._on_error,
+                self._is_binding,
             ),
             clock,
         )
@@ -256,11 +261,15 @@ class SchedulingLoop:
             bind_ms=round(seconds * 1000, 1),
         )
 
+    def _retry(self, attempt: QueuedPodInfo) -> None:
+        """Requeue a pod; it is attempted again after its backoff."""
+        self._context.queue.retry(attempt.key, self._context.now())
+        self._context.count_queued(attempt.key, FAILURE)
+
     def _on_error(self, attempt: QueuedPodInfo, started: float, error: str) -> None:
         """Requeue a pod after an error that is not a scheduling failure."""
         context = self._context
-        context.queue.retry(attempt.key, context.now())
-        context.count_queued(attempt.key, FAILURE)
+        self._retry(attempt)
         context.metrics.failed(ERROR, attempt.pod.spec.scheduler_name, self._clock() - started)
         self._failure_handler.handle_error(attempt, error)
 

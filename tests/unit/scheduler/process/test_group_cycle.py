@@ -216,6 +216,23 @@ async def disruption(cluster: SchedulerCluster, status: str) -> Tree:
     return find(await until(lambda: cluster.admin.get(POD_GROUPS, "gang", NS), find))[0]
 
 
+def test_pods_beyond_the_minimum_preempt_as_well() -> None:
+    async def scenario(cluster: SchedulerCluster) -> None:
+        await cluster.admin.create(PRIORITY_CLASSES, {"metadata": {"name": "high"}, "value": 10})
+        await cluster.node("a", cpu="1")
+        await cluster.start()
+        await cluster.pod("low", terminationGracePeriodSeconds=0)
+        await cluster.bound("low")
+        await cluster.node("b", cpu="1")
+        for i in range(2):
+            await cluster.pod(f"p{i}", priorityClassName="high", **GANG)
+        await create_group(cluster, 1, priorityClassName="high")
+        assert sorted([await cluster.bound(f"p{i}") for i in range(2)]) == ["a", "b"]
+        assert "low" not in [tree["metadata"]["name"] for tree in await list_pods(cluster)]
+
+    play(scenario)
+
+
 async def list_pods(cluster: SchedulerCluster) -> list[Tree]:
     return [decode_tree(raw) for raw in (await cluster.admin.list(PODS, NS)).items]
 
