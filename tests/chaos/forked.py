@@ -1,52 +1,37 @@
-"""Processes of `plimsoll` that start quickly: forked from one that has already imported all code.
-
-As a module it is that one: it imports what its arguments name, then forks a `plimsoll` command for every line
-it reads. `Forked` is the test's side of it.
-"""
+"""Command of `plimsoll` in a forked process that tests kill and restart."""
 
 from __future__ import annotations
 
-import importlib
 import os
 import re
 import select
-import signal
-import subprocess
-import sys
 import time
-from contextlib import suppress
 from pathlib import Path
 
-from tests.waiting import DEADLINE, wait_until
+from tests.fork_server import ForkedProcess, start_forked
+from tests.waiting import DEADLINE
 
 
 class Forked:
     """One command at a time that can be killed and restarted."""
 
-    def __init__(self, log: Path, *modules: str) -> None:
+    def __init__(self, log: Path) -> None:
         self.log = log
-        self._pid = 0
+        self.log.touch()
+        self._process: ForkedProcess | None = None
         self._text = b""
-        with self.log.open("ab") as out:
-            self._mother = subprocess.Popen(
-                [sys.executable, "-m", "tests.chaos.forked", *modules],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=out,
-                cwd=Path(__file__).parents[2],
-            )
 
     def run(self, command: str) -> None:
         """Start a command without waiting until it is ready."""
-        assert self._mother.stdin is not None
-        self._mother.stdin.write(f"{command}\n".encode())
-        self._mother.stdin.flush()
-        self._pid = int(self.read(rb"pid (\d+)\n"))
+        self.close()
+        with self.log.open("ab") as log:
+            self._process = start_forked(command.split(), stderr=log)
 
     def read(self, pattern: bytes) -> bytes:
         """Return the first group of a pattern in the output after the last match."""
-        assert self._mother.stdout is not None
-        descriptor = self._mother.stdout.fileno()
+        assert self._process is not None
+        assert self._process.stdout is not None
+        descriptor = self._process.stdout.fileno()
         deadline = time.monotonic() + DEADLINE
         while (found := re.search(pattern, self._text)) is None:
             ready = select.select([descriptor], [], [], max(deadline - time.monotonic(), 0))[0]
@@ -60,47 +45,21 @@ class Forked:
 
     @property
     def pid(self) -> int:
-        return self._pid
+        return 0 if self._process is None else self._process.pid
 
     def is_running(self) -> bool:
-        return bool(self._pid) and Path(f"/proc/{self._pid}").exists()
+        return self._process is not None and self._process.poll() is None
 
     def kill(self) -> None:
         """Kill the process with SIGKILL."""
-        if not self._pid:
+        process, self._process = self._process, None
+        if process is None:
             return
-        with suppress(ProcessLookupError):  # it has ended by itself
-            os.kill(self._pid, signal.SIGKILL)
-        wait_until(lambda: not Path(f"/proc/{self._pid}").exists())
-        self._pid = 0
+        process.kill()
+        process.wait(DEADLINE)
+        if process.stdout is not None:
+            process.stdout.close()
         self._text = b""
 
     def close(self) -> None:
         self.kill()
-        assert self._mother.stdin is not None
-        assert self._mother.stdout is not None
-        self._mother.stdin.close()
-        self._mother.wait(DEADLINE)
-        self._mother.stdout.close()
-
-
-def main() -> None:
-    """Fork a command for every line of arguments until the input ends."""
-    for module in ("plimsoll.cli.main", *sys.argv[1:]):
-        importlib.import_module(module)
-    from plimsoll.cli.main import main as run  # noqa: PLC0415 - for the forked process only
-
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # orphans have no waiting parent
-    for line in sys.stdin:
-        child = os.fork()
-        if not child:
-            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-            sys.stdin.close()
-            run(line.split())
-            os._exit(1)
-        sys.stdout.write(f"pid {child}\n")
-        sys.stdout.flush()
-
-
-if __name__ == "__main__":
-    main()

@@ -17,10 +17,10 @@ class _LogsReady(Forked):
 
     sign: str
 
-    def __init__(self, log: Path, command: str, *modules: str) -> None:
+    def __init__(self, log: Path, command: str) -> None:
         self.command = command
         self._from = 0
-        super().__init__(log, *modules)
+        super().__init__(log)
 
     def start(self) -> None:
         """Start without waiting until it is ready."""
@@ -53,7 +53,7 @@ class ForkedNode(_LogsReady):
     sign = " ready nodes=1"
 
     def __init__(self, directory: Path, command: str) -> None:
-        super().__init__(directory / "node.log", command, "plimsoll.node.process.run")
+        super().__init__(directory / "node.log", command)
 
 
 class ForkedCpuDriver(_LogsReady):
@@ -62,7 +62,7 @@ class ForkedCpuDriver(_LogsReady):
     sign = "INFO plimsoll.driver healthy"
 
     def __init__(self, directory: Path, command: str) -> None:
-        super().__init__(directory / "driver.log", command, "plimsoll.drivers.cpu.process.run")
+        super().__init__(directory / "driver.log", command)
 
     def describe(self) -> dict[str, Any]:
         """Return the driver's debug report; OSError or ValueError if it does not respond."""

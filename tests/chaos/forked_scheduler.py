@@ -12,11 +12,7 @@ class ForkedScheduler(Forked):
 
     def __init__(self, directory: Path, kubeconfig: Path, options: str = "") -> None:
         self._command = f"scheduler --kubeconfig {kubeconfig} --listen= --binds 16 {options}"
-        super().__init__(
-            directory / "scheduler.log",
-            "plimsoll.scheduler.process.dry_run",
-            "plimsoll.scheduler.process.run",
-        )
+        super().__init__(directory / "scheduler.log")
 
     def start(self) -> None:
         """Start without waiting until it is ready."""

@@ -16,7 +16,7 @@ class ForkedServer(Forked):
         self.kubeconfig = directory / "kubeconfig"
         self._directory = directory
         self._port = 0
-        super().__init__(directory / "server.log", "plimsoll.apiserver.process")
+        super().__init__(directory / "server.log")
 
     def config(self) -> ClientConfig:
         return find_config(self.kubeconfig)

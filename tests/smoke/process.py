@@ -13,6 +13,7 @@ from pathlib import Path
 
 from plimsoll.client import ClientConfig
 from plimsoll.client.kubeconfig import find_config
+from tests.fork_server import ForkedProcess, start_forked
 from tests.waiting import DEADLINE
 
 _READY = re.compile(rb"serving the Kubernetes API at https://127\.0\.0\.1:(\d+)")
@@ -21,7 +22,8 @@ _READY = re.compile(rb"serving the Kubernetes API at https://127\.0\.0\.1:(\d+)"
 class ServerProcess:
     """Server on one data directory; it keeps its port across restarts."""
 
-    def __init__(self, directory: Path, *options: str, durable: bool = True) -> None:
+    def __init__(self, directory: Path, *options: str, durable: bool = True, forked: bool = True) -> None:
+        """Create a server; it inherits limits and descriptors of this process unless it is `forked`."""
         self.directory = directory
         self.data = directory / "data"
         self.kubeconfig = directory / "kubeconfig"
@@ -29,7 +31,8 @@ class ServerProcess:
         self.port = 0
         self._where = ("--data", str(self.data)) if durable else ("--memory",)
         self._options = options
-        self._process: subprocess.Popen[bytes] | None = None
+        self._forked = forked
+        self._process: subprocess.Popen[bytes] | ForkedProcess | None = None
 
     @property
     def url(self) -> str:
@@ -50,10 +53,14 @@ class ServerProcess:
 
     def launch(self) -> None:
         """Start without waiting."""
-        command = [sys.executable, "-m", "plimsoll.cli.main", "server", *self._where, *self._options]
+        command = ["server", *self._where, *self._options]
         command += ["--listen", f"127.0.0.1:{self.port}", "--kubeconfig-out", str(self.kubeconfig)]
         with self.log.open("ab") as log:
-            self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log)
+            if self._forked:
+                self._process = start_forked(command, stderr=log)
+            else:
+                command = [sys.executable, "-m", "plimsoll.cli.main", *command]
+                self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log)
 
     def await_ready(self) -> None:
         assert self._process is not None
@@ -86,7 +93,7 @@ class ServerProcess:
             process.wait(DEADLINE)
         except subprocess.TimeoutExpired:
             process.kill()
-            process.wait()
+            process.wait(DEADLINE)
             raise AssertionError(f"the server did not stop:\n{self.complaints()}") from None
         finally:
             if process.stdout is not None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 import signal
 import subprocess
-import sys
 import urllib.request
 from pathlib import Path
-from typing import ClassVar, Self
+from typing import IO, ClassVar, Self
 
+from tests.fork_server import ForkedProcess, run_forked, start_forked
 from tests.waiting import DEADLINE, wait_until
 
 _LISTENING = re.compile(r'(?:address=|"address": ")([^"\s]+)')
@@ -22,20 +22,22 @@ class Program:
 
     def __init__(self, directory: Path, kubeconfig: Path, *options: str, name: str = "") -> None:
         self.log = directory / f"{name or self.command}.log"
-        self._command = [sys.executable, "-m", "plimsoll.cli.main", self.command]
-        self._command += ["--kubeconfig", str(kubeconfig)]
+        self._command = [self.command, "--kubeconfig", str(kubeconfig)]
         self._command += ["--listen", "127.0.0.1:0", *options]
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: ForkedProcess | subprocess.Popen[bytes] | None = None
 
     def start(self) -> Self:
         with self.log.open("ab") as log:
-            self._process = subprocess.Popen(self._command, stdout=log, stderr=log)
+            self._process = self._launch(log)
         return self
+
+    def _launch(self, log: IO[bytes]) -> ForkedProcess | subprocess.Popen[bytes]:
+        return start_forked(self._command, stdout=log, stderr=log)
 
     def run(self) -> tuple[int, str]:
         """Run to the end; return the exit code and standard error."""
-        done = subprocess.run(self._command, capture_output=True, timeout=DEADLINE, check=False)
-        return done.returncode, done.stderr.decode()
+        done = run_forked(self._command, DEADLINE)
+        return done.returncode, done.stderr
 
     def text(self) -> str:
         return self.log.read_text(errors="replace") if self.log.exists() else ""
@@ -77,7 +79,7 @@ class Program:
             return process.wait(DEADLINE)
         except subprocess.TimeoutExpired:
             process.kill()
-            process.wait()
+            process.wait(DEADLINE)
             raise AssertionError(f"the {self.command} did not stop:\n{self.text()}") from None
 
 

@@ -6,9 +6,11 @@ import asyncio
 import json
 import os
 import shutil
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import IO
 
 import pytest
 import yaml
@@ -39,6 +41,9 @@ class DriverProgram(Program):
         bare = ["setpriv", "--bounding-set=-all", "--no-new-privs"] if CAN_DROP else []
         self._command = [*bare, sys.executable, "-m", "plimsoll.cli.main", "driver", "cpu"]
         self._command += ["--kubeconfig", str(kubeconfig), "--bind-address", "127.0.0.1:0", *options]
+
+    def _launch(self, log: IO[bytes]) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(self._command, stdout=log, stderr=log)
 
     def address(self) -> str:
         return self.await_text(r"address=(\S+)")[1]

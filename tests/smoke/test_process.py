@@ -29,7 +29,7 @@ def open_files(limit: int) -> Iterator[None]:
 
 def test_more_connections_than_the_shell_allows(tmp_path: Path) -> None:
     """The server also stops at once while all of them are open."""
-    server = ServerProcess(tmp_path, "--no-controllers", durable=False)
+    server = ServerProcess(tmp_path, "--no-controllers", durable=False, forked=False)
     with open_files(128):
         server.start()
     with ExitStack() as stack:

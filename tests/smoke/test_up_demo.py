@@ -21,6 +21,7 @@ import pytest
 from plimsoll.client import Client
 from plimsoll.client.endpoints import NODES, PODS
 from tests.directories import short_directory
+from tests.fork_server import run_forked
 from tests.outputs import check_output
 from tests.smoke.up_process import Up
 from tests.waiting import DEADLINE, wait_until
@@ -36,7 +37,12 @@ def directory() -> Iterator[Path]:
         yield path
 
 
-def run(*options: object, text: str = "") -> subprocess.CompletedProcess[str]:
+def run(*options: object) -> subprocess.CompletedProcess[str]:
+    return run_forked(["up", *options], DEADLINE)
+
+
+def run_command(*options: object, text: str = "") -> subprocess.CompletedProcess[str]:
+    """Run the command as users do, in a process of its own."""
     return subprocess.run(
         [*COMMAND, *map(str, options)],
         input=text,
@@ -54,7 +60,7 @@ def demo_output(text: str) -> str:
 
 
 def test_the_demo_from_end_to_end_and_again(directory: Path) -> None:
-    done = run("--data", directory / "data", "--demo", "--once", *FREE)
+    done = run_command("--data", directory / "data", "--demo", "--once", *FREE)
     assert (done.returncode, done.stderr) == (0, "")
     check_output("up/story.txt", demo_output(done.stdout))
     assert re.search(r"\n  dashboard    http://127\.0\.0\.1:\d+/\n", done.stdout)
@@ -106,7 +112,7 @@ def test_files_are_applied_and_mistakes_are_lines(directory: Path) -> None:
     )
     assert "  simulated    n1\n" in done.stdout
     text = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: fine}\n"
-    done = run("--data", directory / "data", "-f", "-", "--once", *LIGHT, *FREE, text=text)
+    done = run_command("--data", directory / "data", "-f", "-", "--once", *LIGHT, *FREE, text=text)
     assert done.returncode == 0
     assert "  manifests    1 objects created, 0 unchanged\n" in done.stdout
     assert "  simulated    n1\n" in done.stdout  # of last time

@@ -6,7 +6,6 @@ import asyncio
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from plimsoll.client.kubeconfig import find_config
 from plimsoll.errors import ApiError
 from plimsoll.node.cgroups.detect import detect
 from plimsoll.node.cgroups.kernel import LinuxKernel
+from tests.fork_server import ForkedProcess, start_forked
 from tests.waiting import DEADLINE, until, wait_until
 
 TEMPLATE = {
@@ -54,13 +54,12 @@ class Up:
             self._options += ["--listen", "127.0.0.1:0"]
         if "--dashboard" not in options:
             self._options += ["--dashboard", "127.0.0.1:0"]
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: ForkedProcess | None = None
 
     def start(self) -> None:
         self.log.write_text("")
-        command = [sys.executable, "-m", "plimsoll.cli.main", "up", *self._options]
         with self.log.open("ab") as log:
-            self._process = subprocess.Popen(command, stdout=log, stderr=log)
+            self._process = start_forked(["up", *self._options], stdout=log, stderr=log)
 
         def read() -> str:
             assert self._process is not None
@@ -81,7 +80,7 @@ class Up:
             return process.wait(DEADLINE)
         except subprocess.TimeoutExpired:
             process.kill()
-            process.wait()
+            process.wait(DEADLINE)
             raise AssertionError(f"it did not stop:\n{self.text()}") from None
 
     def run_scenario(self, scenario: Callable[[Client], Awaitable[None]]) -> None:
