@@ -125,6 +125,25 @@ def test_type_check_warnings_are_in_the_status() -> None:
     assert "undefined field 'nothing'" in warnings["spec.validations[1].messageExpression"]
 
 
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "object.metadata.namespace == 'x' || object.metadata.__namespace__ == 'y'",
+        "object.spec.strategy.rollingUpdate.maxSurge == 1",
+        "object.metadata.creationTimestamp > timestamp('2000-01-01T00:00:00Z')",
+    ],
+)
+def test_expressions_that_fit_the_kind_have_no_warnings(expression: str) -> None:
+    constraints = {"resourceRules": [rule("deployments", groups=("apps",))]}
+    _, body = write(validating(expression, matchConstraints=constraints))
+    assert body["status"] == {"observedGeneration": 1, "typeChecking": {}}
+
+
+def test_the_type_check_knows_the_request_resource() -> None:
+    _, body = write(validating("authorizer.requestResource.check('x').allowed()"))
+    assert body["status"]["typeChecking"] == {}
+
+
 def test_the_type_check_follows_the_generation() -> None:
     async def play(harness: ApiHarness) -> list[Any]:
         policy = validating("object.data.a == 1")

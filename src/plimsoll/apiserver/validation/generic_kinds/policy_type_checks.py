@@ -4,8 +4,10 @@ Compiles validations and their messages with the schemas of `object` and `params
 stores the errors in status.typeChecking with the generation they are about. A warning never changes what the
 policy does.
 
-DIFF: the status is set with the write; upstream's controller-manager sets it a little later
-(test_type_check_warnings_are_in_the_status).
+- DIFF: the status is set with the write; upstream's controller-manager sets it a little later
+  (test_type_check_warnings_are_in_the_status).
+- DIFF: `authorizer.requestResource` is known; upstream warns about it by mistake
+  (test_the_type_check_knows_the_request_resource).
 """
 
 from __future__ import annotations
@@ -147,6 +149,9 @@ def _declare(schema: SchemaType, declared: dict[str, Mapping[str, CelType]]) -> 
         declared[schema.name] = fields  # before its fields: types may contain themselves
         for field in schema.fields.values():
             found = _declare(field.type, declared)
-            if found is not None:
-                fields[f"__{field.name}__" if field.name in RESERVED else field.name] = found
+            if found is None:
+                continue
+            fields[field.name] = found
+            if field.name in RESERVED:  # its escaped form is valid as well
+                fields[f"__{field.name}__"] = found
     return CelType(TypeKind.STRUCT, schema.name)
