@@ -26,7 +26,11 @@ _GATES = "DRANodeAllocatableResources=true,DRAListTypeAttributes=true,DRADeviceT
 
 @contextmanager
 def run_apiserver(
-    assets: Path, directory: Path, gates: str = _GATES, options: Sequence[str] = ()
+    assets: Path,
+    directory: Path,
+    gates: str = _GATES,
+    options: Sequence[str] = (),
+    authorization: str = "Node,RBAC",
 ) -> Iterator[ClientConfig]:
     """Yield the configuration of a server that is ready; AssertionError with its log if it never is."""
     client, peer, secure = _free_ports(3)
@@ -57,7 +61,7 @@ def run_apiserver(
         f"--service-account-signing-key-file={directory / 'sa.key'}",
         f"--service-account-key-file={directory / 'sa.key'}",
         f"--token-auth-file={directory / 'tokens.csv'}",
-        "--authorization-mode=Node,RBAC",
+        f"--authorization-mode={authorization}",
         "--service-cluster-ip-range=10.0.0.0/24",
         "--disable-admission-plugins=ServiceAccount",
         *([f"--feature-gates={gates}"] if gates else []),

@@ -23,6 +23,7 @@ from plimsoll.client.config import ClientConfig
 from plimsoll.client.endpoints import Endpoint
 from plimsoll.client.http import HttpTransport
 from plimsoll.client.responses import ObjectList, ObjectListPage, WatchEvent
+from plimsoll.client.served_versions import ServedVersions, decode_from, encode_for, require_decoded
 from plimsoll.client.transport import Reply, Request, ResponseStream, Transport
 from plimsoll.common.rate_limit import TokenBucket
 from plimsoll.errors import ApiError, InputError
@@ -76,6 +77,7 @@ class Client:
         self._sleep = sleep
         self._guard: Callable[[], None] | None = None
         self._clock = clock
+        self._versions = ServedVersions()
 
     @classmethod
     def connect(cls, config: ClientConfig) -> Client:
@@ -131,7 +133,7 @@ class Client:
     ) -> bytes:
         """Return one object as the bytes that the server sent."""
         query = _query(resourceVersion=resource_version)
-        return (await self.call("GET", self._path(endpoint, namespace, name), query=query)).body
+        return await self._send(endpoint, "GET", namespace or self.namespace, name, query=query)
 
     async def list(
         self,
@@ -172,15 +174,22 @@ class Client:
         while True:
             query = _query(labelSelector=labels, fieldSelector=fields, limit=str(limit) if limit else "")
             query += _query(**{"continue": more} if more else {"resourceVersion": resource_version})
+            served = self._versions.find(endpoint)
             try:
-                reply = await self.call("GET", endpoint.path(namespace), query=query)
+                reply = await self.call("GET", served.path(namespace), query=query)
             except ApiError as error:
-                if error.code != 410 or not more:
+                if error.code == 410 and more:
+                    more, limit = "", 0
+                    continue
+                if await self._versions.rediscover(endpoint, served, error, self._get_body) is None:
                     raise
-                more, limit = "", 0
+                more = ""
                 continue
-            page = answers.read_page(reply.body, endpoint)
+            page = answers.read_page(reply.body, served)
             more = page.more
+            if served != endpoint:
+                converted = (decode_from(item, endpoint, served) for item in page.items)
+                page = page._replace(items=[item for item in converted if item is not None])
             yield page
             if not more:
                 return
@@ -214,10 +223,11 @@ class Client:
             resourceVersionMatch="NotOlderThan" if initial else "",
             timeoutSeconds=str(seconds) if seconds else "",
         )
-        request = Request("GET", endpoint.path(namespace), query, self._headers(), None, idle)
+        served = self._versions.find(endpoint)
         async with AsyncExitStack() as stack:
 
             async def open_stream() -> ResponseStream:
+                request = Request("GET", served.path(namespace), query, self._headers(), None, idle)
                 async with AsyncExitStack() as opened:
                     stream = await opened.enter_async_context(self._transport.stream(request))
                     if stream.status >= 300:
@@ -227,10 +237,23 @@ class Client:
                     return stream
 
             # Callers of a watch handle its failures anyway; only cheap retries are made here.
-            stream = await self._with_retries(open_stream, False)
+            try:
+                stream = await self._with_retries(open_stream, False)
+            except ApiError as error:
+                other = await self._versions.rediscover(endpoint, served, error, self._get_body)
+                if other is None:
+                    raise
+                served = other
+                stream = await self._with_retries(open_stream, False)
             opened()
             async for line in answers.split_lines(stream.chunks):
-                yield answers.read_frame(line)
+                event = answers.read_frame(line)
+                if served != endpoint:
+                    raw = decode_from(event.raw, endpoint, served)
+                    if raw is None:
+                        continue
+                    event = event._replace(raw=raw)
+                yield event
 
     # -- writing
 
@@ -244,11 +267,11 @@ class Client:
         field_manager: str = "",
         field_validation: str = "",
     ) -> dict[str, Any]:
-        path = self._path(endpoint, namespace or _namespace_of(_plain(tree)))
+        within = namespace or _namespace_of(_plain(tree)) or self.namespace
         query = _query(
             dryRun="All" if dry_run else "", fieldManager=field_manager, fieldValidation=field_validation
         )
-        return answers.read_tree((await self.call("POST", path, query=query, tree=tree)).body)
+        return answers.read_tree(await self._send(endpoint, "POST", within, query=query, tree=tree))
 
     async def post(
         self,
@@ -261,9 +284,9 @@ class Client:
         dry_run: bool = False,
     ) -> dict[str, Any]:
         """Create a subresource of an object: a pod's binding or eviction, a service account's token."""
-        path = self._path(endpoint, namespace, name, subresource)
-        query = _query(dryRun="All" if dry_run else "")
-        return answers.read_tree((await self.call("POST", path, query=query, tree=_plain(tree))).body)
+        query, within = _query(dryRun="All" if dry_run else ""), namespace or self.namespace
+        body = await self._send(endpoint, "POST", within, name, subresource, query=query, tree=_plain(tree))
+        return answers.read_tree(body)
 
     async def update(
         self,
@@ -281,11 +304,12 @@ class Client:
         name = str(metadata.get("name") or "") if isinstance(metadata, Mapping) else ""
         if not name:
             raise InputError("metadata.name: an update must name its object")
-        path = self._path(endpoint, namespace or _namespace_of(tree), name, subresource)
+        within = namespace or _namespace_of(tree) or self.namespace
         query = _query(
             dryRun="All" if dry_run else "", fieldManager=field_manager, fieldValidation=field_validation
         )
-        return answers.read_tree((await self.call("PUT", path, query=query, tree=tree)).body)
+        body = await self._send(endpoint, "PUT", within, name, subresource, query=query, tree=tree)
+        return answers.read_tree(body)
 
     async def patch(
         self,
@@ -302,7 +326,6 @@ class Client:
         force: bool = False,
     ) -> dict[str, Any]:
         """Patch an object; with `apply` (server-side apply), `force` takes over conflicting fields."""
-        path = self._path(endpoint, namespace, name, subresource)
         if type == "apply":
             field_manager = field_manager or self._agent.partition("/")[0]
         query = _query(
@@ -311,8 +334,11 @@ class Client:
             fieldValidation=field_validation,
             force="true" if force else "",
         )
-        reply = await self.call("PATCH", path, query=query, tree=patch, content_type=_PATCH_TYPES[type])
-        return answers.read_tree(reply.body)
+        within, form = namespace or self.namespace, _PATCH_TYPES[type]
+        body = await self._send(
+            endpoint, "PATCH", within, name, subresource, query=query, tree=patch, content_type=form
+        )
+        return answers.read_tree(body)
 
     async def delete(
         self,
@@ -328,8 +354,9 @@ class Client:
     ) -> dict[str, Any]:
         """Delete one object; return the object, if it still exists, or a Status."""
         tree = _delete_options(uid, revision, grace, propagation, dry_run)
-        reply = await self.call("DELETE", self._path(endpoint, namespace, name), tree=tree)
-        return answers.read_tree(reply.body)
+        return answers.read_tree(
+            await self._send(endpoint, "DELETE", namespace or self.namespace, name, tree=tree)
+        )
 
     async def delete_collection(
         self,
@@ -345,8 +372,48 @@ class Client:
         """Delete every object that the selectors match."""
         query = _query(labelSelector=labels, fieldSelector=fields)
         tree = _delete_options(None, None, grace, propagation, dry_run)
-        reply = await self.call("DELETE", endpoint.path(namespace), query=query, tree=tree)
-        return answers.read_tree(reply.body)
+        return answers.read_tree(await self._send(endpoint, "DELETE", namespace, query=query, tree=tree))
+
+    async def _send(
+        self,
+        endpoint: Endpoint,
+        method: str,
+        namespace: str | None,
+        name: str = "",
+        subresource: str = "",
+        *,
+        query: tuple[tuple[str, str], ...] = (),
+        tree: Any = None,
+        content_type: str = "application/json",
+    ) -> bytes:
+        """Send a request for a kind, in a version that the server has; return the object of the response."""
+        served = self._versions.find(endpoint)
+        while True:
+            path, body = served.path(namespace, name, subresource), encode_for(tree, endpoint, served)
+            try:
+                reply = await self.call(method, path, query=query, tree=body, content_type=content_type)
+            except ApiError as error:
+                other = await self._versions.rediscover(endpoint, served, error, self._get_body)
+                if other is None:
+                    raise
+                served = other
+                continue
+            return require_decoded(reply.body, endpoint, served) if served != endpoint else reply.body
+
+    def served_endpoint(self, endpoint: Endpoint) -> Endpoint:
+        """Return the endpoint that is used for a kind, as far as it is known; for callers of `call`."""
+        return self._versions.find(endpoint)
+
+    def to_served(self, endpoint: Endpoint, tree: Any) -> Any:
+        """Return a request body in the version of the served endpoint."""
+        return encode_for(tree, endpoint, self._versions.find(endpoint))
+
+    def from_served(self, endpoint: Endpoint, raw: bytes) -> bytes:
+        """Return the object of a response in the version of the preferred endpoint."""
+        return require_decoded(raw, endpoint, self._versions.find(endpoint))
+
+    async def _get_body(self, path: str) -> bytes:
+        return (await self.call("GET", path)).body
 
     # -- any call
 
@@ -411,9 +478,6 @@ class Client:
                 if self._retry_timeout and (error.reason == "Timeout" or spent >= self._retry_timeout):
                     raise
                 await self._sleep(wait)
-
-    def _path(self, endpoint: Endpoint, namespace: str, name: str = "", subresource: str = "") -> str:
-        return endpoint.path(namespace or self.namespace, name, subresource)
 
     def _headers(self, accept: str = "application/json") -> dict[str, str]:
         return {"Accept": accept, "User-Agent": self._agent}

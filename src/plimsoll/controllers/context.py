@@ -10,6 +10,7 @@ from plimsoll.client.client import Client
 from plimsoll.client.discovery import Served
 from plimsoll.client.endpoints import Endpoint
 from plimsoll.client.event_recorder import EventRecorder
+from plimsoll.client.served_versions import readable_versions
 from plimsoll.common.clock import Clock
 from plimsoll.controllers.action_executor import ActionExecutor
 from plimsoll.controllers.shared_informers import SharedInformers
@@ -65,10 +66,11 @@ class ControllerContext:
     executor: ActionExecutor = field(init=False)
 
     def serves(self, endpoint: Endpoint) -> bool:
-        """Return whether the API serves a kind in the version that the controllers read."""
+        """Return whether the API serves a kind in a version that the controllers can read."""
+        readable = set(readable_versions(endpoint))
         return any(
             (item.endpoint.group, item.endpoint.plural) == (endpoint.group, endpoint.plural)
-            and endpoint.version in (item.versions or (item.endpoint.version,))
+            and not readable.isdisjoint(item.versions or (item.endpoint.version,))
             for item in self.served
         )
 

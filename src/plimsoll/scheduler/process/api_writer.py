@@ -75,9 +75,7 @@ class ApiWriter:
         #: Called with whether the creation of a claim for extended resources succeeded.
         self.on_claim_creation: Callable[[bool], None] = lambda succeeded: None
         self._client = client
-        self._claims = claims.root + "/namespaces/"
-        self._claim_version = claims.api_version
-        self._plural = claims.plural
+        self._claims = claims
         self._random = random or Random()
         self._sleep = sleep
         self._now = now
@@ -97,23 +95,29 @@ class ApiWriter:
         return with_fields(claim, metadata=with_fields(meta, name=name, uid="", finalizers=(FINALIZER,)))
 
     async def create_claim(self, claim: ResourceClaim) -> ResourceClaim:
-        tree = {**codec.to_tree(claim), "apiVersion": self._claim_version}
-        path = f"{self._claims}{claim.metadata.namespace}/{self._plural}"
+        tree = {**codec.to_tree(claim), "apiVersion": self._claims.api_version, "kind": self._claims.kind}
+        tree = self._client.to_served(self._claims, tree)
+        path = self._client.served_endpoint(self._claims).path(claim.metadata.namespace)
         try:
             reply = await self._call("POST", path, codec.encode(tree), _JSON)
         except ApiError:
             self.on_claim_creation(False)
             raise
         self.on_claim_creation(True)
-        return _claim(reply)
+        return self._read_claim(reply)
 
     async def find_claim(self, claim: ResourceClaim) -> ResourceClaim | None:
-        return await self._read(self._claim_path(claim), ResourceClaim)
+        try:
+            return self._read_claim(await self._call("GET", self._claim_path(claim), None, ""))
+        except ApiError as error:
+            if error.code == 404:
+                return None
+            raise
 
     async def remove_finalizer(self, claim: ResourceClaim) -> ResourceClaim:
         rest = [each for each in claim.metadata.finalizers if each != FINALIZER]
         body = {"metadata": {**_version(claim), "finalizers": rest}}
-        return _claim(await self._patch_claim(claim, body, _MERGE, ""))
+        return self._read_claim(await self._patch_claim(claim, body, _MERGE, ""))
 
     async def delete_claim(self, claim: ResourceClaim) -> None:
         body = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": claim.metadata.uid}}
@@ -121,7 +125,7 @@ class ApiWriter:
 
     async def add_finalizer(self, claim: ResourceClaim) -> ResourceClaim:
         body = {"metadata": {"uid": claim.metadata.uid, "finalizers": [FINALIZER]}}
-        return _claim(await self._patch_claim(claim, body, _STRATEGIC, ""))
+        return self._read_claim(await self._patch_claim(claim, body, _STRATEGIC, ""))
 
     async def write_allocation(
         self, claim: ResourceClaim, allocation: AllocationResult, consumer: ResourceClaimConsumerReference
@@ -135,12 +139,12 @@ class ApiWriter:
         if has_binding_conditions(allocation) and allocation.allocation_timestamp is None:
             tree = {**codec.to_tree(allocation), "allocationTimestamp": format_time(self._now().timestamp())}
         body = {"metadata": _version(claim), "status": {"allocation": tree, "reservedFor": [consumer]}}
-        return _claim(await self._patch_claim(claim, body, _STRATEGIC, "/status"))
+        return self._read_claim(await self._patch_claim(claim, body, _STRATEGIC, "/status"))
 
     async def reserve(self, claim: ResourceClaim, consumer: ResourceClaimConsumerReference) -> ResourceClaim:
         """Add a consumer, without a resourceVersion: pods that join a claim concurrently do not conflict."""
         body = {"metadata": {"uid": claim.metadata.uid}, "status": {"reservedFor": [consumer]}}
-        return _claim(await self._patch_claim(claim, body, _STRATEGIC, "/status"))
+        return self._read_claim(await self._patch_claim(claim, body, _STRATEGIC, "/status"))
 
     async def unreserve(
         self, claim: ResourceClaim, consumer: ResourceClaimConsumerReference, *, deallocate: bool = False
@@ -148,22 +152,22 @@ class ApiWriter:
         if deallocate:
             cleared = {"allocation": None, "reservedFor": None, "devices": None}
             body: Any = {"metadata": _version(claim), "status": cleared}
-            return _claim(await self._patch_claim(claim, body, _MERGE, "/status"))
+            return self._read_claim(await self._patch_claim(claim, body, _MERGE, "/status"))
         removed = {"$patch": "delete", "uid": consumer.uid}
         body = {"metadata": _version(claim), "status": {"reservedFor": [removed]}}
-        return _claim(await self._patch_claim(claim, body, _STRATEGIC, "/status"))
+        return self._read_claim(await self._patch_claim(claim, body, _STRATEGIC, "/status"))
 
     async def fence_claim(self, claim: ResourceClaim) -> ResourceClaim | None:
         meta = {"uid": claim.metadata.uid, "annotations": {FENCE_KEY: self._new_id()}}
         try:
-            return _claim(await self._patch_claim(claim, {"metadata": meta}, _MERGE, ""))
+            return self._read_claim(await self._patch_claim(claim, {"metadata": meta}, _MERGE, ""))
         except ApiError as error:
             if error.code in (404, 409):  # without a version, only another UID is a conflict
                 return None
             raise
 
     async def read_claim(self, claim: ResourceClaim) -> ResourceClaim | None:
-        fresh = await self._read(self._claim_path(claim), ResourceClaim)
+        fresh = await self.find_claim(claim)
         return fresh if fresh is not None and fresh.metadata.uid == claim.metadata.uid else None
 
     async def wait_for(
@@ -240,7 +244,11 @@ class ApiWriter:
         await self._sleep(_BACKOFF.delay(attempt, self._random))
 
     def _claim_path(self, claim: ResourceClaim) -> str:
-        return f"{self._claims}{claim.metadata.namespace}/{self._plural}/{claim.metadata.name}"
+        served = self._client.served_endpoint(self._claims)
+        return f"{served.root}/namespaces/{claim.metadata.namespace}/{served.plural}/{claim.metadata.name}"
+
+    def _read_claim(self, reply: Reply) -> ResourceClaim:
+        return codec.decode(self._client.from_served(self._claims, reply.body), ResourceClaim)
 
     def _patch_claim(
         self, claim: ResourceClaim, body: Any, kind: str, subresource: str
@@ -274,10 +282,6 @@ def _is_uid_mismatch(error: ApiError) -> bool:
     return isinstance(causes, list) and any(
         isinstance(each, dict) and each.get("field") == "metadata.uid" for each in causes
     )
-
-
-def _claim(reply: Reply) -> ResourceClaim:
-    return codec.decode(reply.body, ResourceClaim)
 
 
 def _version(thing: ResourceClaim | Pod) -> dict[str, str]:

@@ -53,6 +53,7 @@ from plimsoll.client.endpoints import (
     Endpoint,
 )
 from plimsoll.client.informer import CallbackHandler, Informer
+from plimsoll.client.served_versions import readable_versions
 from plimsoll.errors import ApiError, DecodeError, UnreachableError
 from plimsoll.ledger.node_ledger import pod_key
 from plimsoll.scheduler.events import NodeCapacity, classify_change, node_capacity
@@ -303,7 +304,8 @@ async def _watched_endpoints(client: Client) -> list[tuple[WatchedKind, Endpoint
     for kind in WATCHED_KINDS:
         endpoint = kind.endpoint
         offered = versions.get((endpoint.group, endpoint.plural), ())
-        if offered and endpoint.version not in offered:
+        # The client converts the versions it can read.
+        if offered and not set(offered) & set(readable_versions(endpoint)):
             endpoint = endpoint.at(offered[0])
         found.append((kind, endpoint))
     return found

@@ -16,6 +16,7 @@ import msgspec
 from msgspec.structs import replace
 
 from plimsoll.api import codec
+from plimsoll.api import resource_versions as versions
 from plimsoll.api.core import Pod
 from plimsoll.api.resource import ResourceClaim
 from plimsoll.api.timestamps import format_datetime
@@ -23,7 +24,6 @@ from plimsoll.apiserver.validation.write import decode_with_defaults
 from plimsoll.common.gc_pause import without_collection
 from plimsoll.common.input_limits import Bounds, check_density, default_bounds
 from plimsoll.errors import DecodeError, InputError
-from plimsoll.tools.cluster_state import versions
 from plimsoll.tools.cluster_state.ignored_fields import find_ignored_fields, find_ignored_fields_in_json
 from plimsoll.tools.cluster_state.kinds import BY_NAME, KINDS, StateKind
 from plimsoll.tools.cluster_state.manifests import ParsedObject, parse_objects, read_sources

@@ -17,6 +17,7 @@ from plimsoll.api.resource import (
     ResourceClaimTemplate,
     ResourceSlice,
 )
+from plimsoll.api.resource_versions import GROUP
 from plimsoll.api.scheduling import PodGroup
 from plimsoll.api.storage import (
     CSIDriver,
@@ -30,7 +31,6 @@ from plimsoll.api.storage import (
 from plimsoll.api.workloads import ReplicaSet, ReplicationController, Service, StatefulSet
 from plimsoll.client import endpoints as at
 from plimsoll.client.endpoints import Endpoint
-from plimsoll.tools.cluster_state.versions import GROUP
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,8 @@
 """Reading a running cluster through its API: `read_live` once, `follow_live` continuously.
 
 Read-only. A kind that is not served or forbidden becomes a `Gap` if it is optional. Each kind is read at the
-most recent supported version (`versions.py`). A user restricted to one namespace sees only that namespace,
-which is recorded as a gap.
+most recent supported version (`api/resource_versions.py`). A user restricted to one namespace sees only that
+namespace, which is recorded as a gap.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from plimsoll.api import codec
+from plimsoll.api import resource_versions as versions
 from plimsoll.api.resource import ResourceSlice
 from plimsoll.client.client import Client
 from plimsoll.client.discovery import discover
@@ -21,7 +22,6 @@ from plimsoll.client.endpoints import Endpoint
 from plimsoll.client.informer import EventHandler, Informer
 from plimsoll.common.gc_pause import without_collection
 from plimsoll.errors import ApiError, DecodeError, InputError, UnreachableError, first_error
-from plimsoll.tools.cluster_state import versions
 from plimsoll.tools.cluster_state.cluster_state import ClusterState
 from plimsoll.tools.cluster_state.files import ProgressCallback, no_progress, require_name
 from plimsoll.tools.cluster_state.ignored_fields import find_ignored_fields_in_json

@@ -2,7 +2,7 @@
 
 For the tools that work on single objects (`check`, `select`, `allocate`, `convert`, `cgroups`). From a
 cluster, only the requested kinds are listed, each at the best version it serves. Objects of older
-resource.k8s.io versions are converted to v1 (`versions.py`).
+resource.k8s.io versions are converted to v1 (`api/resource_versions.py`).
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 
 from plimsoll.api import codec
+from plimsoll.api import resource_versions as versions
 from plimsoll.client import Client
 from plimsoll.client.endpoints import Endpoint
 from plimsoll.common.gc_pause import without_collection
 from plimsoll.errors import ApiError, InputError, UnreachableError
-from plimsoll.tools.cluster_state import versions
 from plimsoll.tools.cluster_state.files import ProgressCallback, no_progress
 from plimsoll.tools.cluster_state.kinds import BY_NAME
 from plimsoll.tools.cluster_state.live import find_served

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plimsoll.tools.cluster_state.versions import VERSIONS, Unconvertible, to_v1
+from plimsoll.api.resource_versions import VERSIONS, Unconvertible, from_v1, to_v1, version_of
 from tests.dumps import big_cluster
 from tests.unit.tools.cluster_state.beta_versions import Tree, to_beta
 
@@ -21,6 +21,7 @@ EXACTLY = (
     "adminAccess",
     "tolerations",
     "capacity",
+    "derivedAttributes",
 )
 
 
@@ -33,6 +34,28 @@ def test_conversions_round_trip(version: str) -> None:
         assert not isinstance(new, Unconvertible)
         assert {**new, "apiVersion": tree["apiVersion"]} == tree
         assert old == before  # the given tree is left as it is
+
+
+@pytest.mark.parametrize("version", ["v1", "v1beta2", "v1beta1"])
+def test_writing_is_the_inverse_of_reading(version: str) -> None:
+    for tree in big_cluster(1):
+        if version_of(tree):
+            before = copy.deepcopy(tree)
+            written = from_v1(tree, tree["kind"], version)
+            assert written == to_beta(tree, version)
+            read = to_v1(written)
+            assert not isinstance(read, Unconvertible)
+            assert {**read, "apiVersion": tree["apiVersion"]} == tree == before
+
+
+def test_patches_are_written_in_the_shape_of_their_kind() -> None:
+    status = {"status": {"allocation": None}}
+    assert from_v1(status, "ResourceClaim", "v1beta1") == status
+    patch = {"spec": {"devices": {"requests": [{"name": "r", "exactly": {"count": 1}}]}}}
+    inline = {"spec": {"devices": {"requests": [{"name": "r", "count": 1}]}}}
+    assert from_v1(patch, "ResourceClaim", "v1beta1") == inline
+    options = {"kind": "DeleteOptions", "apiVersion": "v1"}
+    assert from_v1(options, "ResourceClaim", "v1beta1") == options
 
 
 def test_a_request_of_v1beta1() -> None:

@@ -1,8 +1,9 @@
-"""Conversion of older `resource.k8s.io` versions to v1. Pure.
+"""Conversion between v1 and other versions of `resource.k8s.io`. Pure.
 
 v1beta2 has the schema of v1. v1beta1 and v1alpha3 keep the fields of a request inline (v1: under `exactly`)
 and those of a device under `basic` (v1: in the device); v1alpha3 has capacities as bare quantities. An object
-that v1 cannot express is `Unconvertible` and is left out rather than misread.
+that v1 cannot express is `Unconvertible` and is left out rather than misread. `from_v1` is the inverse, for
+versions that a client has to write.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ _EXACTLY = (
     "adminAccess",
     "tolerations",
     "capacity",
+    "derivedAttributes",
 )
 
 
@@ -61,6 +63,20 @@ def to_v1(tree: Tree) -> Tree | Unconvertible:
     return {**changed, "apiVersion": f"{GROUP}/v1"}
 
 
+def from_v1(tree: Tree, kind: str, version: str) -> Tree:
+    """Return an object, or a patch of one, in the schema of another version; the given tree is not modified.
+
+    A patch may lack apiVersion and kind. Trees of other kinds are returned as is.
+    """
+    if tree.get("kind", kind) != kind:
+        return tree
+    changed = tree
+    if version not in SAME and kind != "DeviceTaintRule":
+        change = _REVERSED.get(kind)
+        changed = change(tree) if change is not None else tree
+    return {**changed, "apiVersion": f"{GROUP}/{version}"} if "apiVersion" in tree else changed
+
+
 def _claim(tree: Tree) -> Tree:
     return _with(tree, "spec", _claim_spec)
 
@@ -79,6 +95,22 @@ def _request(request: Tree) -> Tree:
         return request
     rest = {field: value for field, value in request.items() if field not in _EXACTLY}
     return {**rest, "exactly": flat}
+
+
+def _inline_request(request: Tree) -> Tree:
+    exactly = request.get("exactly")
+    if not isinstance(exactly, dict):
+        return request
+    return {**{field: value for field, value in request.items() if field != "exactly"}, **exactly}
+
+
+def _inline_spec(spec: Tree) -> Tree:
+    return _with(spec, "devices", lambda devices: _with_each(devices, "requests", _inline_request))
+
+
+def _basic_device(device: Tree) -> Tree:
+    basic = {field: value for field, value in device.items() if field != "name"}
+    return {"name": device.get("name", ""), "basic": basic}
 
 
 def _slice(tree: Tree) -> Tree:
@@ -112,6 +144,16 @@ _CHANGES: dict[str, Callable[[Tree], Tree]] = {
     "ResourceClaim": _claim,
     "ResourceClaimTemplate": _template,
     "ResourceSlice": _slice,
+}
+
+_REVERSED: dict[str, Callable[[Tree], Tree]] = {
+    "ResourceClaim": lambda tree: _with(tree, "spec", _inline_spec),
+    "ResourceClaimTemplate": lambda tree: _with(
+        tree, "spec", lambda outer: _with(outer, "spec", _inline_spec)
+    ),
+    "ResourceSlice": lambda tree: _with(
+        tree, "spec", lambda spec: _with_each(spec, "devices", _basic_device)
+    ),
 }
 
 
