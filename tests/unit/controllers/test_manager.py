@@ -140,7 +140,7 @@ def test_controllers_without_their_kinds_are_left_out() -> None:
             name for name in NAMES if name not in absent
         ]
         older = [
-            item._replace(endpoint=item.endpoint.at("v1beta1"), versions=("v1beta1",))
+            item._replace(endpoint=item.endpoint.at("v1alpha2"), versions=("v1alpha2",))
             if item.endpoint.group == "resource.k8s.io"
             else item
             for item in await discover(cluster.client)

@@ -20,6 +20,7 @@ from plimsoll.client.client import Client
 from plimsoll.client.discovery import discover
 from plimsoll.client.endpoints import Endpoint
 from plimsoll.client.informer import EventHandler, Informer
+from plimsoll.client.served_versions import readable_versions
 from plimsoll.common.gc_pause import without_collection
 from plimsoll.errors import ApiError, DecodeError, InputError, UnreachableError, first_error
 from plimsoll.tools.cluster_state.cluster_state import ClusterState
@@ -318,6 +319,8 @@ def _preferred_endpoint(
     if endpoint.version in offered:
         return endpoint
     if not kind.versioned:
-        return endpoint.at(offered[0])
+        # The client converts the versions that it can read.
+        readable = not set(offered).isdisjoint(readable_versions(endpoint))
+        return endpoint if readable else endpoint.at(offered[0])
     best = next((version for version in versions.VERSIONS if version in offered), "")
     return endpoint.at(best) if best else None

@@ -166,9 +166,8 @@ class Failing(Client):
     """Client whose calls partly fail."""
 
     def __init__(self, real: Client, method: str, name: str, code: int) -> None:
+        super().__init__(real._transport, namespace=real.namespace, user_agent="test")
         self._real, self._method, self._name, self._code = real, method, name, code
-        self.namespace = real.namespace
-        self._agent = "test"
 
     async def call(self, method: str, path: str, **more: Any) -> Any:
         if method == self._method and f"/{self._name}" in path:
