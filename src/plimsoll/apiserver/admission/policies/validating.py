@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable
 from dataclasses import dataclass
 
-from plimsoll.apiserver.admission.policies.attributes import AdmissionAttributes, MatchedResource, Tree
+from plimsoll.apiserver.admission.policies.attributes import AdmissionAttributes
 from plimsoll.apiserver.admission.policies.compiled_policy import (
     CompiledBinding,
     CompiledPolicy,
@@ -27,9 +26,6 @@ _audit = logging.getLogger("plimsoll.server.audit")
 _CODES = {"Unauthorized": 401, "Forbidden": 403, "RequestEntityTooLarge": 413}
 _MAX_MESSAGE_BYTES = 5 * 1024
 _MAX_ANNOTATION_BYTES = 10 * 1024
-
-#: Creates the input of a policy for one of its parameters.
-MakeInput = Callable[[MatchedResource, Tree | None], PolicyInput]
 
 
 @dataclass(frozen=True, slots=True)
