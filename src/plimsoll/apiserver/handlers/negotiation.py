@@ -55,8 +55,8 @@ def negotiate(header: str, *, streams: bool = False, tables: bool = True) -> Acc
     """Return the media type of the response; ApiError 406 if none is supported. Without `tables` no table can
     be made of the object.
 
-    DIFF: clients that accept both protobuf and JSON get JSON, the stored form, whichever they prefer
-    (test_the_preferred_media_type_is_chosen).
+    DIFF: clients that accept both protobuf and JSON get objects in JSON, as stored, whichever they prefer
+    (test_the_preferred_media_type_is_chosen); PartialObjectMetadata, which is not stored, comes as preferred.
     """
     if not header or header == JSON:
         return AcceptedMediaType()
@@ -70,8 +70,10 @@ def negotiate(header: str, *, streams: bool = False, tables: bool = True) -> Acc
             continue
         if clause.media == JSON or (clause.media == YAML and not streams):
             return clause
+        if clause.media == PROTOBUF and clause.partial:
+            return clause
     for clause in clauses:
-        if clause.media == PROTOBUF and (clause.partial or "as" not in clause.parameters):
+        if clause.media == PROTOBUF and "as" not in clause.parameters:
             return clause
     raise not_acceptable(_STREAMED if streams else _SUPPORTED)
 

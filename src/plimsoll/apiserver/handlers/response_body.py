@@ -105,7 +105,8 @@ class ResponseBuilder:
         self, info: RequestInfo, accepted: AcceptedMediaType, query: Mapping[str, str]
     ) -> WatchFormat:
         """Return the form of a watch's events; ApiError 406 if the kind has no protobuf form."""
-        if accepted.media == PROTOBUF and schema_for(info.group, info.version, info.resource.kind) is None:
+        needs_schema = accepted.media == PROTOBUF and not accepted.partial
+        if needs_schema and schema_for(info.group, info.version, info.resource.kind) is None:
             raise not_acceptable((JSON,))
         return WatchFormat(info.resource, self._watch_renderer(info, accepted, query), accepted.media)
 

@@ -12,6 +12,7 @@ from tests.unit.apiserver.build import refused
 
 PROTOBUF = "application/vnd.kubernetes.protobuf"
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
+METADATA = "as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 
 
 @pytest.mark.parametrize(
@@ -26,6 +27,8 @@ TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
         ("application/yaml", "application/yaml", ""),
         (f"{PROTOBUF},application/json", "application/json", ""),
         (PROTOBUF, PROTOBUF, ""),
+        (f"{PROTOBUF};{METADATA},application/json;{METADATA},application/json", PROTOBUF, ""),
+        (f"application/json;{METADATA},{PROTOBUF};{METADATA}", "application/json", ""),
     ],
 )
 def test_the_preferred_media_type_is_chosen(header: str, media: str, table: str) -> None:
