@@ -40,10 +40,11 @@ async def _join_chunks(parts: Iterable[bytes], time_slice: TimeSlice) -> AsyncGe
         yield b"".join(buffered)
 
 
-def interleave_commas(items: Iterable[bytes]) -> list[bytes]:
-    """Return the items with commas between them."""
-    parts: list[bytes] = []
+def join_items(items: Iterable[bytes], opening: bytes = b"") -> list[bytes]:
+    """Return the parts of a JSON list: the items, each after its opening, with commas between them."""
+    parts: list[bytes] = [opening]
+    separator = b"," + opening
     for item in items:
         parts.append(item)
-        parts.append(b",")
+        parts.append(separator)
     return parts[:-1]

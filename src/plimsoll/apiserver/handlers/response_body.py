@@ -11,7 +11,7 @@ from typing import Any
 
 from plimsoll.api import codec
 from plimsoll.apiserver.context import ApiContext
-from plimsoll.apiserver.handlers.chunked_response import build_chunked_response, interleave_commas
+from plimsoll.apiserver.handlers.chunked_response import build_chunked_response, join_items
 from plimsoll.apiserver.handlers.conversion import convert_raw, is_storage_version
 from plimsoll.apiserver.handlers.negotiation import JSON, YAML, AcceptedMediaType
 from plimsoll.apiserver.handlers.read import ListResult
@@ -99,7 +99,7 @@ class ResponseBuilder:
         if accepted.partial:
             return _finish_list(head, "items", raws, accepted, time_slice)
         items = _strip_type(raws, info.api_version, info.resource.kind)
-        return _finish_list(head, "items", items, accepted, time_slice)
+        return _finish_list(head, "items", items, accepted, time_slice, opening=b"{")
 
     def make_watch_format(
         self, info: RequestInfo, accepted: AcceptedMediaType, query: Mapping[str, str]
@@ -184,13 +184,14 @@ def _metadata_only(raw: bytes, version: str) -> bytes:
 
 
 def _strip_type(raws: list[bytes], api_version: str, kind: str) -> list[bytes]:
-    """Return objects without apiVersion and kind, which the items of a list do not have.
+    """Return objects without apiVersion and kind, which the items of a list do not have, and without their
+    opening brace, so that each is copied only once.
 
     Objects are stored with both fields first, so that usually nothing is decoded.
     """
     start = f'{{"apiVersion":"{api_version}","kind":"{kind}",'.encode()
-    cut = len(start) - 1
-    return [b"{" + raw[cut + 1 :] if raw.startswith(start) else _without_type(raw) for raw in raws]
+    cut = len(start)
+    return [raw[cut:] if raw.startswith(start) else _without_type(raw)[1:] for raw in raws]
 
 
 def _without_type(raw: bytes) -> bytes:
@@ -216,12 +217,22 @@ async def _render_each(
 
 
 def _finish_list(
-    head: Tree, field: str, items: list[bytes], accepted: AcceptedMediaType, time_slice: TimeSlice
+    head: Tree,
+    field: str,
+    items: list[bytes],
+    accepted: AcceptedMediaType,
+    time_slice: TimeSlice,
+    *,
+    opening: bytes = b"",
 ) -> ApiResponse:
-    """Return a list in JSON, or in YAML if it is short; `head` gets the items as its last field."""
+    """Return a list in JSON, or in YAML if it is short; `head` gets the items as its last field, each after
+    its `opening`.
+    """
     before = codec.encode({name: value for name, value in head.items() if name != field})
     response = build_chunked_response(
-        [before[:-1], f',"{field}":['.encode(), *interleave_commas(items), b"]}"], accepted.media, time_slice
+        [before[:-1], f',"{field}":['.encode(), *join_items(items, opening), b"]}"],
+        accepted.media,
+        time_slice,
     )
     if accepted.media == YAML and isinstance(response.body, bytes):
         return _encode(response.body, accepted)
