@@ -18,8 +18,8 @@ pytestmark = pytest.mark.slow
 SIZE = 100_000_000
 #: So many bytes of memory for each byte of the dump, at most; and so many beside that.
 TIMES, BESIDE = 7, 200_000_000
-#: Runs a command and writes its peak memory (KiB) to a file. Between this process and the command, because the
-#: peak of a new process begins with the size of the one that starts it.
+#: Runs a command and writes its peak memory (KiB) to a file: the peak of a new process begins with the size
+#: of the one that starts it, which is small here.
 _MEASURE = """
 import pathlib, resource, subprocess, sys
 code = subprocess.call(sys.argv[2:])
