@@ -20,7 +20,7 @@ class Features:
     list_attributes: bool = True
     compatibility_groups: bool = True
     derived_attributes: bool = True
-    fractional_ranges: bool = True
+    fractional_ranges: bool = False
     optional_node_operations: bool = True
 
     @staticmethod

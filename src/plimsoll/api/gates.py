@@ -92,6 +92,7 @@ GATES: tuple[Gate, ...] = (
         "request policies with fractional ranges",
         True,
         (*_DRA, "DRAConsumableCapacity"),
+        default=False,
         since="1.37",
     ),
     Gate(

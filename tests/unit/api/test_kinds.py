@@ -29,7 +29,7 @@ def test_one_row() -> None:
         "resource.k8s.io/v1",
         "ResourceClaim",
     )
-    assert kind.versions == ("v1", "v1beta2")
+    assert kind.versions == ("v1", "v1beta2", "v1beta1")
     assert find_kind("customresourcedefinitions.apiextensions.k8s.io").short_names == ("crd", "crds")
 
 

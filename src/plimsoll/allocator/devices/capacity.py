@@ -50,7 +50,7 @@ class CapacityFault:
 
 
 def consume(
-    requests: Mapping[str, Quantity], capacity: Mapping[str, DeviceCapacity], fractional: bool = True
+    requests: Mapping[str, Quantity], capacity: Mapping[str, DeviceCapacity], fractional: bool = False
 ) -> Consumption | CapacityRefusal | CapacityFault:
     """Compute the consumption of a request on an unused device, or the reason against it."""
     for name, wanted in requests.items():
@@ -79,7 +79,7 @@ def capacity_value(entry: DeviceCapacity) -> Quantity:
 
 
 def compute_consumed_amount(
-    requested: Quantity | None, entry: DeviceCapacity, fractional: bool = True
+    requested: Quantity | None, entry: DeviceCapacity, fractional: bool = False
 ) -> Quantity | None:
     """Round the amount of one capacity up by its policy; None if the arithmetic of its range has no number
     for it.
@@ -137,7 +137,7 @@ def range_unit(valid_range: CapacityRequestPolicyRange, fractional: bool) -> int
 
 
 def check_policy(
-    name: str, amount: Quantity, policy: CapacityRequestPolicy | None, fractional: bool = True
+    name: str, amount: Quantity, policy: CapacityRequestPolicy | None, fractional: bool = False
 ) -> CapacityRefusal | None:
     """Return the reason why a policy does not allow an amount; the default is always allowed."""
     if policy is None or _is_default(amount, policy):

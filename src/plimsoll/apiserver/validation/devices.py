@@ -53,7 +53,7 @@ _LONGEST_KEY = 63 + 1 + 32
 
 
 def validate_device(
-    device: Device, old: Device | None, path: FieldPath, *, selects_nodes: bool, fractional: bool = True
+    device: Device, old: Device | None, path: FieldPath, *, selects_nodes: bool, fractional: bool = False
 ) -> FieldErrors:
     """Validate a device; `old` is the device of the same name before the update.
 

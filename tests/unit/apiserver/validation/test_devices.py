@@ -128,7 +128,8 @@ def _range(default: str | None = "2", **limits: str) -> dict[str, Any]:
     ],
 )
 def test_request_policy(policy: dict[str, Any], errors: list[str]) -> None:
-    assert field_errors(shared_slice(policy)) == [f"{POLICY}{error}" for error in errors]
+    on = {"DRAFractionalCapacityRange": True}
+    assert field_errors(shared_slice(policy), gates=on) == [f"{POLICY}{error}" for error in errors]
 
 
 @pytest.mark.parametrize(
@@ -140,8 +141,7 @@ def test_request_policy(policy: dict[str, Any], errors: list[str]) -> None:
     ],
 )
 def test_without_fractional_ranges_amounts_are_rounded_up(policy: dict[str, Any], errors: list[str]) -> None:
-    off = {"DRAFractionalCapacityRange": False}
-    assert field_errors(shared_slice(policy), gates=off) == [f"{POLICY}{error}" for error in errors]
+    assert field_errors(shared_slice(policy)) == [f"{POLICY}{error}" for error in errors]
 
 
 @pytest.mark.parametrize(
