@@ -20,7 +20,7 @@ VERSIONS = ("v1", "v1beta2", "v1beta1", "v1alpha3")
 #: Versions with the schema of v1.
 SAME = ("v1", "v1beta2")
 #: Fields of a request that are under `exactly` in v1.
-_EXACTLY = (
+EXACTLY_FIELDS = (
     "deviceClassName",
     "selectors",
     "allocationMode",
@@ -90,10 +90,10 @@ def _claim_spec(spec: Tree) -> Tree:
 
 
 def _request(request: Tree) -> Tree:
-    flat = {field: request[field] for field in _EXACTLY if request.get(field) is not None}
+    flat = {field: request[field] for field in EXACTLY_FIELDS if request.get(field) is not None}
     if not flat or "exactly" in request:
         return request
-    rest = {field: value for field, value in request.items() if field not in _EXACTLY}
+    rest = {field: value for field, value in request.items() if field not in EXACTLY_FIELDS}
     return {**rest, "exactly": flat}
 
 

@@ -12,21 +12,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+from plimsoll.api.resource_versions import EXACTLY_FIELDS, GROUP
 from plimsoll.apiserver.handlers import autoscaling_v1
 
 Tree = dict[str, Any]
 Convert = Callable[[Tree], Tree]
-
-_DRA = "resource.k8s.io"
-_REQUEST_FIELDS = (
-    "deviceClassName",
-    "selectors",
-    "allocationMode",
-    "count",
-    "adminAccess",
-    "tolerations",
-    "capacity",
-)
 
 
 class VersionShape(NamedTuple):
@@ -58,8 +48,8 @@ def _flatten_request(request: Tree) -> Tree:
 
 
 def _nest_request(request: Tree) -> Tree:
-    exactly = {name: value for name in _REQUEST_FIELDS if not _is_unset(name, value := request.get(name))}
-    others = {name: request[name] for name in request if name not in (*_REQUEST_FIELDS, "exactly")}
+    exactly = {name: value for name in EXACTLY_FIELDS if not _is_unset(name, value := request.get(name))}
+    others = {name: request[name] for name in request if name not in (*EXACTLY_FIELDS, "exactly")}
     return {**others, "exactly": exactly} if exactly else others
 
 
@@ -96,13 +86,13 @@ _SHAPES: Mapping[tuple[str, str, str], VersionShape] = {
     ("autoscaling", "v1", "HorizontalPodAutoscaler"): VersionShape(
         autoscaling_v1.to_v1, autoscaling_v1.to_v2
     ),
-    (_DRA, "v1beta1", "ResourceClaim"): VersionShape(
+    (GROUP, "v1beta1", "ResourceClaim"): VersionShape(
         _map_at(_REQUESTS, _flatten_request), _map_at(_REQUESTS, _nest_request)
     ),
-    (_DRA, "v1beta1", "ResourceClaimTemplate"): VersionShape(
+    (GROUP, "v1beta1", "ResourceClaimTemplate"): VersionShape(
         _map_at(_TEMPLATE_REQUESTS, _flatten_request), _map_at(_TEMPLATE_REQUESTS, _nest_request)
     ),
-    (_DRA, "v1beta1", "ResourceSlice"): VersionShape(
+    (GROUP, "v1beta1", "ResourceSlice"): VersionShape(
         _map_at(("spec", "devices"), _nest_device), _slice_to_storage
     ),
 }

@@ -139,7 +139,12 @@ def test_any_tree_is_converted(kind: str, tree: dict[str, Any]) -> None:
 
 EXACT = st.fixed_dictionaries(
     {"deviceClassName": st.sampled_from(["a", "b"])},
-    optional={"count": st.integers(1, 3), "adminAccess": st.booleans(), "selectors": st.just([])},
+    optional={
+        "count": st.integers(1, 3),
+        "adminAccess": st.booleans(),
+        "selectors": st.just([]),
+        "derivedAttributes": st.just([{"name": "d", "expression": "1"}]),
+    },
 )
 REQUESTS = st.lists(
     st.builds(lambda exactly: {"name": "r", "exactly": exactly}, EXACT)
