@@ -10,7 +10,8 @@ import platform
 import shutil
 import subprocess
 import tarfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
@@ -19,13 +20,34 @@ _CONFIG = "application/vnd.oci.image.config.v1+json"
 _LAYER = "application/vnd.oci.image.layer.v1.tar"
 
 
-def write_image(path: Path, name: str, programs: Sequence[str], entry: Sequence[str]) -> None:
-    """Write an image with these programs and their libraries; `name` includes the registry."""
-    layer = _tar(_files(programs))
+@dataclass(frozen=True)
+class Image:
+    """Programs of this machine by their paths in the image, symbolic links, and what runs by default."""
+
+    programs: Mapping[str, str]
+    entry: Sequence[str]
+    links: Mapping[str, str] = field(default_factory=dict)
+
+
+def with_shell(entry: Sequence[str], *programs: str) -> Image:
+    """Return an image with programs of this machine in /bin."""
+    return Image({f"/bin/{name}": name for name in programs}, entry)
+
+
+def with_busybox(entry: Sequence[str], programs: Mapping[str, str] | None = None) -> Image:
+    """Return an image with busybox, under the name of each of its commands, and other programs."""
+    listed = subprocess.run(["busybox", "--list"], check=True, capture_output=True, text=True).stdout.split()
+    links = {f"/bin/{name}": "busybox" for name in listed if name != "busybox"}
+    return Image({"/bin/busybox": "busybox", **(programs or {})}, entry, links)
+
+
+def write_image(path: Path, name: str, image: Image) -> None:
+    """Write an image with its programs and their libraries; `name` includes the registry."""
+    layer = _tar(_files(image.programs), image.links)
     machine = {"architecture": _ARCHITECTURES.get(platform.machine(), platform.machine()), "os": "linux"}
     config = {
         **machine,
-        "config": {"Entrypoint": list(entry), "Env": ["PATH=/bin"]},
+        "config": {"Entrypoint": list(image.entry), "Env": ["PATH=/bin"]},
         "rootfs": {"type": "layers", "diff_ids": [_digest(layer)]},
     }
     settings = json.dumps(config).encode()
@@ -46,20 +68,20 @@ def write_image(path: Path, name: str, programs: Sequence[str], entry: Sequence[
     path.write_bytes(_tar_of_bytes(files))
 
 
-def _files(programs: Sequence[str]) -> dict[str, str]:
-    """Yield paths in the image and on this machine."""
+def _files(programs: Mapping[str, str]) -> dict[str, str]:
+    """Return the files of programs and their libraries: paths in the image and on this machine."""
     found = {}
-    for program in programs:
+    for path, program in programs.items():
         source = shutil.which(program)
         assert source, f"this machine has no {program}"
-        found[f"/bin/{program}"] = source
+        found[path] = source
         output = subprocess.run(["ldd", source], capture_output=True, text=True).stdout
         for line in output.splitlines():
             found |= {word: word for word in line.split() if word.startswith("/")}
     return found
 
 
-def _tar(files: dict[str, str]) -> bytes:
+def _tar(files: Mapping[str, str], links: Mapping[str, str]) -> bytes:
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as archive:
         directories = {"tmp", "proc", "sys", "dev", "etc"}
@@ -71,6 +93,10 @@ def _tar(files: dict[str, str]) -> bytes:
             archive.addfile(entry)
         for path, source in files.items():
             archive.add(os.path.realpath(source), arcname=path[1:])
+        for path, target in links.items():
+            entry = tarfile.TarInfo(path[1:])
+            entry.type, entry.linkname = tarfile.SYMTYPE, target
+            archive.addfile(entry)
     return buffer.getvalue()
 
 

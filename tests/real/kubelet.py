@@ -15,7 +15,7 @@ import socket
 import subprocess
 import sys
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from typing import Any
 import yaml
 
 from tests.real.cgroup_root import CgroupRoot
-from tests.real.images import write_image
+from tests.real.images import Image, with_shell, write_image
 from tests.real.programs import ASSETS, missing
 from tests.waiting import wait_until
 
@@ -44,6 +44,7 @@ cp "$resolver" "$1/resolv.conf" || true
 for place in /run /var/lib /var/log; do mount -t tmpfs none $place; done
 case "$resolver" in /run/*) mkdir -p "${resolver%/*}"; cp "$1/resolv.conf" "$resolver";; esac
 mkdir -p /run/nri /var/lib/kubelet
+mount --bind "$1/k" /var/lib/kubelet
 ln -s "$1/cdi" /run/cdi
 ln -s "$1/nri.sock" /run/nri/nri.sock
 echo ready
@@ -136,8 +137,23 @@ class Process:
 class RealNode:
     """Node `name` in a short directory. `start` it with the kubeconfig of a cluster."""
 
-    def __init__(self, directory: Path, name: str = "real") -> None:
+    def __init__(
+        self,
+        directory: Path,
+        name: str = "real",
+        images: Mapping[str, Image] | None = None,
+        gates: Mapping[str, bool] | None = None,
+        address: str = "127.0.0.1",
+    ) -> None:
+        """Create a node with further images and feature gates; a server asks its kubelet at `address`."""
         self.directory, self.name = directory, name
+        self._images = {
+            f"docker.io/{_PAUSE}": with_shell(("/bin/sleep", "2147483647"), "sh", "sleep"),
+            f"docker.io/{IMAGE}": with_shell(("/bin/sh",), "sh", "sleep"),
+            **(images or {}),
+        }
+        self._gates = {"DRANodeAllocatableResources": True, **(gates or {})}
+        self._address = address
         self.root = directory / "k"
         self.cdi, self.nri = directory / "cdi", directory / "nri.sock"
         self.cgroups = CgroupRoot(f"plimsoll-{uuid.uuid4().hex[:8]}")
@@ -173,9 +189,9 @@ class RealNode:
         assert self._holder.stdout.readline() == b"ready\n", "no mount namespace"
         self.containerd.command = self.inside(ASSETS / "containerd", "-c", self.directory / "containerd.toml")
         self.start_containerd()
-        for name, entry in ((_PAUSE, ("/bin/sleep", "2147483647")), (IMAGE, ("/bin/sh",))):
+        for name, image in self._images.items():
             path = self.directory / "image.tar"
-            write_image(path, f"docker.io/{name}", ("sh", "sleep"), entry)
+            write_image(path, name, image)
             self._ctr("images", "import", "--local", "--snapshotter", "native", str(path))
         self.kubelet.command = self.inside(
             *(ASSETS / "kubelet", "--kubeconfig", kubeconfig, "--config", self.directory / "kubelet.yaml"),
@@ -279,7 +295,11 @@ class RealNode:
             "disable_apparmor": True,
             "enable_cdi": True,
             "cdi_spec_dirs": [str(self.cdi)],
-            "cni": {"bin_dirs": [str(directory / "cni")], "conf_dir": str(directory / "cni/conf")},
+            "cni": {
+                "bin_dirs": [str(directory / "cni")],
+                "conf_dir": str(directory / "cni/conf"),
+                "use_internal_loopback": True,  # to which ports of pods are forwarded
+            },
             "containerd": {"default_runtime_name": "runc", "runtimes": {"runc": engine}},
         }
         images = {"snapshotter": "native", "pinned_images": {"sandbox": _PAUSE}}
@@ -310,7 +330,7 @@ class RealNode:
             "kind": "KubeletConfiguration",
             "authentication": {"anonymous": {"enabled": True}, "webhook": {"enabled": False}},
             "authorization": {"mode": "AlwaysAllow"},
-            "address": "127.0.0.1",
+            "address": self._address,
             "port": port,
             "healthzPort": health,
             "readOnlyPort": 0,
@@ -323,7 +343,7 @@ class RealNode:
             "containerRuntimeEndpoint": f"unix://{self._socket}",
             "evictionHard": {"memory.available": "1Mi", "nodefs.available": "0%", "imagefs.available": "0%"},
             "imageGCHighThresholdPercent": 100,
-            "featureGates": {"DRANodeAllocatableResources": True},
+            "featureGates": self._gates,
             "volumePluginDir": str(self.directory / "volumes"),
             "podLogsDir": str(self.directory / "logs"),
             "resolvConf": "",

@@ -6,8 +6,9 @@ import os
 import re
 import subprocess
 from pathlib import Path
+from typing import Protocol
 
-from tests.smoke.process import ServerProcess
+from plimsoll.client import ClientConfig
 from tests.waiting import DEADLINE
 
 ASSETS = Path(os.environ.get("KUBEBUILDER_ASSETS") or "/nowhere")
@@ -26,12 +27,22 @@ def missing(*names: str) -> str:
     return f"no {' and no '.join(absent)}: set KUBEBUILDER_ASSETS to a directory with them" if absent else ""
 
 
+class Cluster(Protocol):
+    """Running server, as tests and components see it."""
+
+    @property
+    def directory(self) -> Path: ...
+
+    @property
+    def kubeconfig(self) -> Path: ...
+
+    def config(self) -> ClientConfig: ...
+
+
 class Program:
     """kube-scheduler or kube-controller-manager, by default as the administrator of a server."""
 
-    def __init__(
-        self, name: str, server: ServerProcess, *options: str, kubeconfig: Path | None = None
-    ) -> None:
+    def __init__(self, name: str, server: Cluster, *options: str, kubeconfig: Path | None = None) -> None:
         self.name = name
         self.log = server.directory / f"{name}.log"
         kinds = ("", "authentication-", "authorization-")

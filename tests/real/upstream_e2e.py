@@ -1,12 +1,17 @@
-"""Upstream's e2e tests against our server, with simulated nodes.
+"""Upstream's e2e tests: against our server, or with our scheduler on a real one.
 
     python -m tests.real.upstream_e2e --focus REGEX [--skip REGEX] [--report DIR]
-        [--controllers ours|workloads|upstream]
+        [--server plimsoll|kubernetes] [--scheduler plimsoll|kubernetes|both]
+        [--controllers ours|workloads|upstream] [--nodes simulated|kubelet]
 
-Starts `plimsoll server`, `plimsoll scheduler` and four Ready nodes that report bound pods as running, then
-`e2e.test` from KUBEBUILDER_ASSETS, and prints what failed. `--controllers`: ours only, which is the default;
-ours with those of kube-controller-manager that make pods from workloads; or all of kube-controller-manager's,
-with their own service accounts, instead of ours.
+Starts a server, a scheduler and four Ready nodes that report bound pods as running, or two kubelets with
+containerd, then `e2e.test` from KUBEBUILDER_ASSETS, and prints what failed. With `--scheduler both` the tests
+run twice, first with kube-scheduler, and the tests that pass with one of them only are listed; the exit code
+is 1 if ours fails one that kube-scheduler passes.
+
+`--controllers`, with our server: ours only, which is the default; ours with those of kube-controller-manager
+that make pods from workloads; or all of kube-controller-manager's, with their own service accounts, instead
+of ours. A real server always has all of kube-controller-manager's.
 """
 
 from __future__ import annotations
@@ -14,134 +19,96 @@ from __future__ import annotations
 import argparse
 import asyncio
 import re
-import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
-from plimsoll.client import Client
-from plimsoll.client.endpoints import NODES
-from tests.real.machines import Machines, Tree
-from tests.real.programs import ASSETS, Program, missing
-from tests.smoke.process import ServerProcess
+from tests.real.e2e_clusters import REAL_GATES, our_server, real_server
+from tests.real.e2e_nodes import IMAGE_PROGRAMS, real_nodes, simulated_nodes
+from tests.real.kubelet import PROGRAMS
+from tests.real.programs import ASSETS, Cluster, missing
 
-_WORKLOADS = (
-    "replicaset",
-    "replicationcontroller",
-    "deployment",
-    "job",
-    "cronjob",
-    "endpoints",
-    "endpointslice",
-)
-_GATES = (
-    "DRAResourcePoolStatus=true,DRADeviceTaintRules=true,GenericWorkload=true,DRAWorkloadResourceClaims=true"
-)
 _RESULT = re.compile(
     r"^(?:Ran \d+ of.*|(?:SUCCESS|FAIL)!.*|  \[(?:FAIL|TIMEDOUT|PANICKED)\].*)$", re.MULTILINE
 )
-_NODES = ("node-1", "node-2", "node-3", "node-4")
 
 
-class RunningPods(Machines):
-    """Nodes whose pods run once a scheduler has bound them, and never end by themselves."""
-
-    async def _add(self, name: str) -> None:
-        await super()._add(name)
-        labels = {f"kubernetes.io/{key}": value for key, value in _labels(name).items()}
-        await self._client.patch(NODES, name, {"metadata": {"labels": labels}})
-        addresses = [{"type": "InternalIP", "address": f"10.2.0.{name[-1]}"}]
-        await self._client.patch(NODES, name, {"status": {"addresses": addresses}}, subresource="status")
-
-    async def _bind(self, pod: Tree) -> None:
-        """Leave the pod to the scheduler."""
-
-    async def _run(self, pod: Tree) -> None:
-        await super()._run({**pod, "spec": {**pod["spec"], "restartPolicy": "Always"}})
-
-
-def _labels(name: str) -> dict[str, str]:
-    return {"hostname": name, "os": "linux", "arch": "amd64"}
-
-
-def _command(*words: object) -> list[str]:
-    return [sys.executable, "-m", "plimsoll.cli.main", *map(str, words)]
-
-
-def _kubeconfig(server: ServerProcess, user: str) -> Path:
-    path = server.directory / f"{user}.kubeconfig"
-    where = ("--data-dir", server.data, "--server", server.url, "--out", path)
-    subprocess.run(_command("kubeconfig", user, *where), check=True, capture_output=True)
-    return path
-
-
-@contextmanager
-def _components(server: ServerProcess, controllers: str) -> Iterator[None]:
-    """Run the scheduler, and kube-controller-manager if it is asked for."""
-    with ExitStack() as stack:
-        options = ("--kubeconfig", _kubeconfig(server, "scheduler"), "--scheduler-name", "default-scheduler")
-        log = stack.enter_context((server.directory / "scheduler.log").open("wb"))
-        scheduler = subprocess.Popen(_command("scheduler", *options, "--listen", ""), stdout=log, stderr=log)
-        stack.callback(scheduler.wait)
-        stack.callback(scheduler.terminate)
-        if controllers != "ours":
-            names = ",".join(f"{name}-controller" for name in _WORKLOADS)
-            everything = "*,-node-lifecycle-controller,-node-ipam-controller"
-            manager = Program(
-                "kube-controller-manager",
-                server,
-                "--leader-elect=false",
-                "--use-service-account-credentials",
-                f"--root-ca-file={server.data}/ca.crt",
-                f"--controllers={names if controllers == 'workloads' else everything}",
-                f"--feature-gates={_GATES}",
-                kubeconfig=_kubeconfig(server, "controller-manager"),
-            )
-            stack.callback(manager.stop)
-        yield
-
-
-async def _run_tests(server: ServerProcess, focus: str, skip: str, report: Path) -> str:
+async def _run_tests(server: Cluster, options: argparse.Namespace, report: Path) -> str:
     command = [
         str(ASSETS / "e2e.test"),
         f"--kubeconfig={server.kubeconfig}",
         "--provider=skeleton",
         "--allowed-not-ready-nodes=-1",
-        f"--ginkgo.focus={focus}",
-        *([f"--ginkgo.skip={skip}"] if skip else []),
+        f"--ginkgo.focus={options.focus}",
+        *([f"--ginkgo.skip={options.skip}"] if options.skip else []),
         "--ginkgo.no-color",
         "--ginkgo.v",
+        "--ginkgo.timeout=3h",
         f"--report-dir={report}",
     ]
-    async with Client.connect(server.config()) as client, RunningPods(client, *_NODES).running():
+    nodes = (
+        simulated_nodes(server)
+        if options.nodes == "simulated"
+        else real_nodes(server, dict.fromkeys(REAL_GATES, True))
+    )
+    async with nodes:
         with (report / "e2e.log").open("wb") as log:
             process = await asyncio.create_subprocess_exec(*command, stdout=log, stderr=log)
             await process.wait()
     return (report / "e2e.log").read_text(errors="replace")
 
 
+def _passed(report: Path) -> set[str]:
+    """Return the names of the tests that passed, by the reports in a directory."""
+    names = set()
+    for path in report.glob("junit*.xml"):
+        for case in ElementTree.parse(path).iter("testcase"):
+            if case.get("status") == "passed" and (case.get("name") or "").startswith("[It]"):
+                names.add(case.get("name") or "")
+    return names
+
+
+def _run(options: argparse.Namespace, scheduler: str, report: Path) -> tuple[str, set[str]]:
+    report.mkdir(parents=True, exist_ok=True)
+    cluster = (
+        real_server(report, scheduler, heartbeats=options.nodes == "kubelet")
+        if options.server == "kubernetes"
+        else our_server(report, scheduler, options.controllers)
+    )
+    with cluster as server:
+        log = asyncio.run(_run_tests(server, options, report))
+    sys.stdout.write("\n".join((*_RESULT.findall(log), f"{scheduler} scheduler, logs: {report}", "")))
+    return log, _passed(report)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--focus", required=True, help="regular expression of the tests to run")
     parser.add_argument("--skip", default="", help="regular expression of the tests to skip")
+    parser.add_argument("--server", choices=("plimsoll", "kubernetes"), default="plimsoll")
+    parser.add_argument("--scheduler", choices=("plimsoll", "kubernetes", "both"), default="plimsoll")
     parser.add_argument("--controllers", choices=("ours", "workloads", "upstream"), default="ours")
+    parser.add_argument("--nodes", choices=("simulated", "kubelet"), default="simulated")
     parser.add_argument("--report", type=Path, help="directory for logs and reports, default: temporary")
     options = parser.parse_args()
-    if why := missing("e2e.test", "kube-controller-manager"):
+    needed = ["e2e.test", "kube-controller-manager"]
+    needed += ["etcd", "kube-apiserver"] if options.server == "kubernetes" else []
+    needed += ["kube-scheduler"] if options.scheduler != "plimsoll" else []
+    needed += [*PROGRAMS, *IMAGE_PROGRAMS] if options.nodes == "kubelet" else []
+    if why := missing(*needed):
         parser.error(why)
     report = options.report or Path(tempfile.mkdtemp(prefix="upstream-e2e-"))
-    report.mkdir(parents=True, exist_ok=True)
-    server = ServerProcess(report, *(["--no-controllers"] if options.controllers == "upstream" else []))
-    server.start()
-    try:
-        with _components(server, options.controllers):
-            log = asyncio.run(_run_tests(server, options.focus, options.skip, report))
-    finally:
-        server.stop()
-    sys.stdout.write("\n".join((*_RESULT.findall(log), f"logs: {report}", "")))
-    return 0 if "SUCCESS!" in log else 1
+    if options.scheduler != "both":
+        log, _ = _run(options, options.scheduler, report)
+        return 0 if "SUCCESS!" in log else 1
+    _, theirs = _run(options, "kubernetes", report / "kubernetes")
+    _, ours = _run(options, "plimsoll", report / "plimsoll")
+    rows = [f"both pass: {len(ours & theirs)}"]
+    rows += [f"only kube-scheduler passes: {name}" for name in sorted(theirs - ours)]
+    rows += [f"only ours passes: {name}" for name in sorted(ours - theirs)]
+    sys.stdout.write("\n".join((*rows, "")))
+    return 1 if theirs - ours else 0
 
 
 if __name__ == "__main__":

@@ -1,0 +1,89 @@
+"""Nodes for upstream's e2e tests: simulated ones, or kubelets with containerd on this machine."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import tempfile
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+
+from plimsoll.client import Client
+from plimsoll.client.endpoints import NODES
+from tests.real.images import Image, with_busybox
+from tests.real.kubelet import RealNode
+from tests.real.machines import Machines, Tree
+from tests.real.programs import ASSETS, Cluster
+from tests.waiting import until
+
+_SIMULATED = ("node-1", "node-2", "node-3", "node-4")
+_REAL = ("node-1", "node-2")
+#: Files in KUBEBUILDER_ASSETS that stand in for images of the same name.
+IMAGE_PROGRAMS = ("agnhost", "hostpathplugin", "pause")
+
+
+class RunningPods(Machines):
+    """Nodes whose pods run once a scheduler has bound them, and never end by themselves."""
+
+    async def _add(self, name: str) -> None:
+        await super()._add(name)
+        labels = {f"kubernetes.io/{key}": value for key, value in _labels(name).items()}
+        await self._client.patch(NODES, name, {"metadata": {"labels": labels}, "spec": {"taints": None}})
+        addresses = [{"type": "InternalIP", "address": f"10.2.0.{name[-1]}"}]
+        await self._client.patch(NODES, name, {"status": {"addresses": addresses}}, subresource="status")
+
+    async def _bind(self, pod: Tree) -> None:
+        """Leave the pod to the scheduler."""
+
+    async def _run(self, pod: Tree) -> None:
+        await super()._run({**pod, "spec": {**pod["spec"], "restartPolicy": "Always"}})
+
+
+def _labels(name: str) -> dict[str, str]:
+    return {"hostname": name, "os": "linux", "arch": "amd64"}
+
+
+@asynccontextmanager
+async def simulated_nodes(cluster: Cluster) -> AsyncIterator[None]:
+    """Run four nodes that report bound pods as running."""
+    async with Client.connect(cluster.config()) as client, RunningPods(client, *_SIMULATED).running():
+        yield
+
+
+@asynccontextmanager
+async def real_nodes(cluster: Cluster, gates: Mapping[str, bool]) -> AsyncIterator[None]:
+    """Run two kubelets with containerd until both are ready to run pods."""
+    images = _images()
+    async with AsyncExitStack() as stack:
+        for name in _REAL:
+            # Sockets have short paths.
+            directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="e2e-", dir="/tmp")))
+            node = RealNode(directory, name, images, gates, address="0.0.0.0")
+            stack.callback(node.stop)
+            if reason := await asyncio.to_thread(node.start, cluster.kubeconfig):
+                raise AssertionError(reason)
+        client = await stack.enter_async_context(Client.connect(cluster.config()))
+        for name in _REAL:
+            await until(lambda name=name: client.get(NODES, name), _is_ready)  # type: ignore[misc]
+        yield
+
+
+def _is_ready(node: Tree) -> bool:
+    conditions = {each["type"]: each["status"] for each in node["status"].get("conditions") or ()}
+    return conditions.get("Ready") == "True" and not node["spec"].get("taints")
+
+
+def _images() -> dict[str, Image]:
+    """Return images under the names that `e2e.test` uses."""
+    listed = subprocess.run(
+        [ASSETS / "e2e.test", "--list-images"], check=True, capture_output=True, text=True
+    )
+    found = {}
+    for name in listed.stdout.split():
+        program = name.rpartition("/")[2].partition(":")[0]
+        if program == "busybox":
+            found[name] = with_busybox(("/bin/sh",))
+        elif program in IMAGE_PROGRAMS:
+            found[name] = with_busybox((f"/{program}",), {f"/{program}": str(ASSETS / program)})
+    return found
