@@ -118,6 +118,10 @@ class CelBudgetError(CelRuntimeError):
     """The expressions of one step of an admission policy exceeded their cost budget together."""
 
 
+class PolicyCostError(PlimsollError):
+    """The admission policies of a request cost more than may be spent in the event loop."""
+
+
 class MatchConditionError(CelRuntimeError):
     """The match conditions of an admission policy that fails closed could not be evaluated."""
 

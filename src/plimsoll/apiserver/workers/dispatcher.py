@@ -13,13 +13,17 @@ from plimsoll.apiserver.handlers.negotiation import negotiate
 from plimsoll.apiserver.handlers.read import storage_key
 from plimsoll.apiserver.request import ApiRequest, ApiResponse
 from plimsoll.apiserver.request_info import RequestInfo
-from plimsoll.apiserver.status import request_entity_too_large
+from plimsoll.apiserver.status import forbidden, request_entity_too_large
 from plimsoll.apiserver.workers.cost import SMALL_BYTES, is_expensive_rendering, is_expensive_write
 from plimsoll.apiserver.workers.job_session import JobSession
 from plimsoll.apiserver.workers.messages import WorkerJob
 from plimsoll.apiserver.workers.pool import WorkerPool
 
 _WRITES = frozenset({"create", "update", "patch"})
+_WITH_POLICIES = _WRITES | {"delete"}
+#: Cost of admission policies that the event loop may spend on a request: some 20 ms. Beyond it, a worker
+#: evaluates them from the start, up to their own limits.
+MAX_INLINE_POLICY_COST = 50_000
 #: Subresources handled in the event loop: their changes are atomic with other objects, or need the server's
 #: keys.
 _INLINE_SUBRESOURCES = frozenset({"binding", "eviction", "token", "scale"})
@@ -35,6 +39,7 @@ class WorkerDispatcher:
         self._context = context
         self._admission = admission
         self._pool = pool
+        admission.policies.inline_cost = MAX_INLINE_POLICY_COST
 
     def should_delegate(self, info: RequestInfo, request: ApiRequest) -> bool:
         """Return whether a request belongs in a worker; ApiError 413 for a body that is too large."""
@@ -59,6 +64,21 @@ class WorkerDispatcher:
         if verb == "delete" and is_expensive_write(info.resource.key, b"", "", stored):
             return True
         return is_expensive_rendering(stored, negotiate(request.header("accept")))
+
+    def check_delegable(self, info: RequestInfo) -> None:
+        """Check that a worker can handle a request whose policies are expensive; ApiError 403.
+
+        DIFF: upstream evaluates the policies of any request up to their own limits
+        (test_expensive_policies_on_requests_of_the_event_loop_are_refused).
+        """
+        if info.verb not in _WITH_POLICIES or info.subresource in _INLINE_SUBRESOURCES:
+            raise forbidden(
+                info.group,
+                info.plural,
+                info.name,
+                "the admission policies that apply cost more than "
+                f"{MAX_INLINE_POLICY_COST}, the limit for this kind of request",
+            )
 
     async def handle(self, info: RequestInfo, request: ApiRequest) -> ApiResponse:
         """Have a worker handle a request; ApiError 429, 503 or 504 if none can."""

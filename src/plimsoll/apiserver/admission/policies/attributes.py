@@ -62,6 +62,8 @@ class AdmissionAttributes:
     convert: Callable[[Tree, Resource, str], Tree]
     to_storage: Callable[[Tree, Resource, str], Tree]
     warnings: list[str] = field(default_factory=list)
+    #: Cost that policies may still spend in the event loop; None: only their own limits count.
+    inline_cost: int | None = None
 
     @property
     def namespace(self) -> str:

@@ -22,8 +22,10 @@ from plimsoll.apiserver.admission.policies.compiled_policy import Compiled, Comp
 from plimsoll.apiserver.auth.attributes import Attributes, Decision
 from plimsoll.apiserver.auth.users import service_account_user
 from plimsoll.cel.admission_values import AuthorizationQuery, AuthorizerValue, LazyVariables, ResourceCheck
+from plimsoll.cel.expression import Expression, ExpressionResult
+from plimsoll.cel.interpreter.evaluation import COST_LIMIT
 from plimsoll.cel.policy import CompileProblem
-from plimsoll.errors import CelBudgetError, CelRuntimeError, MatchConditionError
+from plimsoll.errors import CelBudgetError, CelRuntimeError, MatchConditionError, PolicyCostError
 
 #: Cost budget of all expressions of one step; match conditions have one of their own.
 COST_BUDGET = 10_000_000
@@ -107,19 +109,26 @@ class PolicyStep:
     """One step of a policy: evaluates expressions one after another within a budget."""
 
     def __init__(
-        self, policy: CompiledPolicy, variables: Mapping[str, Any], budget: int = COST_BUDGET
+        self,
+        policy: CompiledPolicy,
+        variables: Mapping[str, Any],
+        attributes: AdmissionAttributes,
+        budget: int = COST_BUDGET,
     ) -> None:
         self._policy = policy
+        self._attributes = attributes
         self._spent = 0
         self.budget = budget
         lazy = LazyVariables(frozenset(policy.variables), self._variable)
         self._variables = {**variables, "variables": lazy}
 
     def evaluate(self, expression: Compiled) -> Outcome:
-        """Evaluate an expression; CelBudgetError if the step has used up its budget."""
+        """Evaluate an expression; CelBudgetError if the step has used up its budget, PolicyCostError if the
+        event loop may not spend more.
+        """
         if isinstance(expression, CompileProblem):
             return Outcome(None, f"compilation error: {expression.detail}")
-        result = expression.evaluate(self._variables)
+        result = self._run(expression)
         cost, self._spent = result.cost + self._spent, 0
         if cost > self.budget:
             raise CelBudgetError(_OUT_OF_BUDGET)
@@ -132,11 +141,22 @@ class PolicyStep:
         expression = self._policy.variables[name]
         if isinstance(expression, CompileProblem):
             raise CelRuntimeError(f'composited variable "{name}" fails to compile: {expression.detail}')
-        result = expression.evaluate(self._variables)
+        result = self._run(expression)
         self._spent += result.cost
         if result.error is not None:
             raise CelRuntimeError(f'composited variable "{name}" fails to evaluate: {result.error}')
         return result.value
+
+    def _run(self, expression: Expression) -> ExpressionResult:
+        left = self._attributes.inline_cost
+        if left is None:
+            return expression.evaluate(self._variables)
+        result = expression.evaluate(self._variables, min(left, COST_LIMIT))
+        if result.cost > left:
+            raise PolicyCostError("the admission policies of this request are expensive")
+        # A variable spends within the expression that reads it, so what is left may be less by now.
+        self._attributes.inline_cost = min(left, self._attributes.inline_cost or 0) - result.cost
+        return result
 
 
 def meets_match_conditions(policy: CompiledPolicy, given: PolicyInput) -> bool:
@@ -146,7 +166,7 @@ def meets_match_conditions(policy: CompiledPolicy, given: PolicyInput) -> bool:
     if not policy.match_conditions:
         return True
     variables = {**given.variables(policy, in_match_conditions=True), **given.authorizer_variables()}
-    step = PolicyStep(policy, variables, MATCH_CONDITION_BUDGET)
+    step = PolicyStep(policy, variables, given.attributes, MATCH_CONDITION_BUDGET)
     try:
         outcomes = [step.evaluate(condition) for condition in policy.match_conditions]
     except CelBudgetError as error:

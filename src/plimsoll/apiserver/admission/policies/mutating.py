@@ -109,7 +109,8 @@ def _mutate(
     if isinstance(mutation.expression, CompileProblem):
         raise MutationError(mutation.expression.detail)
     policy, given = invocation.policy, invocation.given
-    step = PolicyStep(policy, {**given.variables(policy), **given.authorizer_variables()})
+    variables = {**given.variables(policy), **given.authorizer_variables()}
+    step = PolicyStep(policy, variables, given.attributes)
     outcome = step.evaluate(mutation.expression)
     if outcome.error:
         raise MutationError(outcome.error)

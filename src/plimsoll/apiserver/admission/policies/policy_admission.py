@@ -48,6 +48,8 @@ class PolicyAdmission:
         self._validating = PolicyIndex(context.store, "validating", is_observed=is_observed)
         self._mutating = PolicyIndex(context.store, "mutating", is_observed=is_observed)
         self._exempt = frozenset(self._validating.resources + self._mutating.resources)
+        #: Cost that the policies of a request may spend in the event loop, if workers can take over.
+        self.inline_cost: int | None = None
 
     def observe(self, key: ObjectKey, tree: Any) -> None:
         """Take note of a write to the store."""
@@ -67,9 +69,10 @@ class PolicyAdmission:
     # -- validating
 
     def validate(self, attributes: AdmissionAttributes) -> None:
-        """Validate a request; ApiError if a policy denies it."""
+        """Validate a request; ApiError if a policy denies it, PolicyCostError if they cost too much here."""
         if attributes.info.resource.key in self._exempt:
             return
+        attributes.inline_cost = self.inline_cost
         denials: list[Denial] = []
         for hook in self._validating.hooks:
             denials += self._validate(hook, attributes)
@@ -104,7 +107,8 @@ class PolicyAdmission:
     # -- mutating
 
     def mutate(self, attributes: AdmissionAttributes, readmit: Readmit) -> Tree:
-        """Return the object of a request as the policies change it; ApiError if one fails.
+        """Return the object of a request as the policies change it; ApiError if one fails, PolicyCostError if
+        they cost too much here.
 
         `readmit` runs the other plugins again after a change; policies that ask for it are then repeated.
         """
@@ -112,6 +116,7 @@ class PolicyAdmission:
         assert tree is not None
         if attributes.info.resource.key in self._exempt:
             return tree
+        attributes.inline_cost = self.inline_cost
         state = ReinvocationState()
         self._dispatch(attributes, state, repeats=False)
         if not state.changed:

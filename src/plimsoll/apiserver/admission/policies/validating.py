@@ -112,11 +112,11 @@ def _decide(
     except MatchConditionError as error:
         return [_Decision(str(error))], []
     variables = given.variables(policy)
-    step = PolicyStep(policy, {**variables, **given.authorizer_variables()})
+    step = PolicyStep(policy, {**variables, **given.authorizer_variables()}, given.attributes)
     try:
         outcomes = [step.evaluate(validation.expression) for validation in policy.validations]
-        decisions = _messages(policy, outcomes, PolicyStep(policy, variables, step.budget))
-        audit = PolicyStep(policy, variables)
+        decisions = _messages(policy, outcomes, PolicyStep(policy, variables, given.attributes, step.budget))
+        audit = PolicyStep(policy, variables, given.attributes)
         return decisions, [(key, audit.evaluate(value)) for key, value in policy.audit_annotations]
     except CelBudgetError as error:
         return [_Decision(str(error)) if on_error else None], []
