@@ -65,7 +65,7 @@ from plimsoll.apiserver.storage import StoredObject
 from plimsoll.apiserver.time_slices import EventLoopShare
 from plimsoll.apiserver.workers.dispatcher import WorkerDispatcher
 from plimsoll.apiserver.workers.pool import WorkerPool
-from plimsoll.errors import ApiError, PlimsollError, StoreError
+from plimsoll.errors import ApiError, PlimsollError, PolicyCostError, StoreError
 
 _log = logging.getLogger("plimsoll.server")
 
@@ -102,6 +102,13 @@ class Api:
         self._reviews = ReviewHandler(context.authorizer, context.authenticator)
         context.store.observe(lambda key, tree: field_cache.forget(key) if tree is None else None)
         context.store.observe(context.authorizer.observe)
+
+    def resolve(self, request: ApiRequest) -> None:
+        """Set what the path of a request names; nothing if it is invalid, which `handle` reports."""
+        try:
+            request.info = _route(request, first_values(request.query))
+        except ApiError:
+            request.info = None
 
     async def handle(self, request: ApiRequest) -> ApiResponse:
         """Handle a request; errors become Status responses."""
@@ -151,7 +158,7 @@ class Api:
 
     async def _handle(self, request: ApiRequest) -> ApiResponse:
         query = first_values(request.query)
-        info = request.info = _route(request, query)
+        info = request.info = request.info or _route(request, query)
         if "timeout" not in query or (info is not None and info.verb == "watch"):
             return await self._process(request, query, info)
         try:
@@ -171,7 +178,12 @@ class Api:
         self._authorize(self._attributes(info, request, query))
         if self._delegation is not None and self._delegation.should_delegate(info, request):
             return await self._delegation.handle(info, request)
-        return await self._dispatch(info, request, query)
+        try:
+            return await self._dispatch(info, request, query)
+        except PolicyCostError:  # before anything was written
+            assert self._delegation is not None
+            self._delegation.check_delegable(info)
+            return await self._delegation.handle(info, request)
 
     async def _handle_authorized(self, request: ApiRequest) -> ApiResponse:
         query = first_values(request.query)
@@ -236,7 +248,7 @@ class Api:
             format = self._responses.make_watch_format(info, accepted, query)
             time_slice = self.loop_share.start_slice(request.user.name)
             frames = await self._watcher.watch(
-                info, parse_list_options({**query, "watch": "true"}), format, time_slice
+                info, parse_list_options({**query, "watch": "true"}), format, time_slice, request.initialized
             )
             return ApiResponse(200, frames, format.content_type)
         if info.verb == "create" and not info.resource.is_stored:

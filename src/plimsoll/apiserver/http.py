@@ -1,8 +1,8 @@
 """HTTP server: a thin layer around `Api.handle`.
 
 Reads requests and bodies, streams responses, and enforces the limits that protect clients from each other:
-body size, the time that a body or a slow reader may take, the number of requests in flight. Connections and
-their limits are in `acceptor.py` and `connections.py`. Knows nothing of Kubernetes objects.
+body size, the time that a body or a slow reader may take, priority and fairness (`flowcontrol/`). Connections
+and their limits are in `acceptor.py` and `connections.py`. Knows nothing of Kubernetes objects.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ from plimsoll.apiserver.api import Api
 from plimsoll.apiserver.auth.authentication import SINGLE_HEADERS
 from plimsoll.apiserver.auth.impersonation import impersonate
 from plimsoll.apiserver.connections import ServerConnection
-from plimsoll.apiserver.limits import ConcurrencyLimiter, ServerLimits, WatchLimiter
+from plimsoll.apiserver.flowcontrol.flow_controller import FlowController
+from plimsoll.apiserver.limits import ServerLimits, WatchLimiter
 from plimsoll.apiserver.request import ApiRequest, ApiResponse
 from plimsoll.apiserver.status import bad_request, request_entity_too_large, to_status, unauthorized
 from plimsoll.errors import ApiError
@@ -66,7 +67,8 @@ class HttpServer:
     ) -> None:
         self._api = api
         self._limits = limits or ServerLimits()
-        self._limiter = ConcurrencyLimiter(self._limits)
+        self.flow_controller = FlowController(api.context.store, self._limits.in_flight)
+        api.metrics.registry.register(self.flow_controller.metrics)
         self._watch_limiter = WatchLimiter(self._limits)
         self._host, self._port, self._tls = host, port, tls
         self._acceptor: ConnectionAcceptor | None = None
@@ -119,14 +121,20 @@ class HttpServer:
     async def _respond(self, request: web.BaseRequest, connection: ServerConnection) -> web.StreamResponse:
         try:
             api_request = await self._read_request(request, connection)
-            with self._limiter.acquire(api_request.user, api_request.method):
+            self._api.resolve(api_request)
+            seats = await self.flow_controller.acquire(api_request)
+            api_request.initialized = seats.release
+            try:
                 api_response = await self._api.handle(api_request)
+                api_response.headers.update(seats.headers)
+                if not isinstance(api_response.body, bytes) and api_response.length is None:
+                    with self._watch_limiter.acquire(api_request.user):
+                        return await self._stream(request, api_response)
+            finally:
+                seats.release()
             if isinstance(api_response.body, bytes):
                 return await self._send_response(request, api_response)
-            if api_response.length is not None:
-                return await self._send_chunked(request, api_response, api_response.length)
-            with self._watch_limiter.acquire(api_request.user):
-                return await self._stream(request, api_response)
+            return await self._send_chunked(request, api_response)
         except ApiError as error:
             return _to_web_response(
                 ApiResponse(error.code, codec.encode(to_status(error)), headers=dict(error.headers))
@@ -179,13 +187,11 @@ class HttpServer:
             await response.write_eof()
         return response
 
-    async def _send_chunked(
-        self, request: web.BaseRequest, api_response: ApiResponse, length: int
-    ) -> web.StreamResponse:
+    async def _send_chunked(self, request: web.BaseRequest, api_response: ApiResponse) -> web.StreamResponse:
         """Send a long response; it ends when the client disconnects or does not read."""
         chunks = cast(AsyncGenerator[bytes, None], api_response.body)
         response = web.StreamResponse(status=api_response.status, headers=_response_headers(api_response))
-        response.content_length = length
+        response.content_length = api_response.length
         try:
             with _disconnection_logged(request):
                 await response.prepare(request)

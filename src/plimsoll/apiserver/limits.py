@@ -1,12 +1,7 @@
-"""Limits of the API server, and the limiters of concurrent requests and open watches.
+"""Limits of the API server, and the limiter of open watches.
 
-`ServerLimits` holds the numbers, `ConcurrencyLimiter` limits requests in flight, `WatchLimiter` open watches.
-Requests beyond the limits are rejected at once with 429 and Retry-After. A part of the capacity is reserved
-for the controllers and schedulers of the cluster, so that a flood of other requests does not stop them, and
-no other user gets more than a share.
-
-DIFF: Kubernetes puts requests into queues by priority and waits; see
-test_one_user_takes_its_share_and_the_system_always_gets_in.
+`ServerLimits` holds the numbers, `WatchLimiter` limits open watches: those beyond the limits are rejected
+with 429 and Retry-After. Requests in flight are limited by priority and fairness, see `flowcontrol/`.
 """
 
 from __future__ import annotations
@@ -14,11 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from plimsoll.apiserver import status
-from plimsoll.apiserver.auth.users import CONTROLLERS, MASTERS, NODES, SCHEDULER, User
-
-_READ_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
-#: Users of the control plane, for which capacity is reserved.
-_SYSTEM = frozenset({CONTROLLERS.name, SCHEDULER.name, "system:kube-controller-manager"})
+from plimsoll.apiserver.auth.users import User
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,13 +30,11 @@ class ServerLimits:
     unauthenticated_per_address: int = 1024
     unauthenticated_bytes: int = 8 * 1024 * 1024
     url: int = 32 * 1024
-    reads_in_flight: int = 400
-    writes_in_flight: int = 200
+    #: Seats of requests in flight, shared by the priority levels: the 400 reads and 200 writes of
+    #: kube-apiserver's defaults.
+    in_flight: int = 600
     watches: int = 20_000
     watches_per_user: int = 10_000
-    #: Percent of the requests in flight: maximum for one user, and reserved for the control plane.
-    share: int = 50
-    reserve: int = 10
     body_timeout: int = 60
     idle_timeout: int = 180
     #: A client that does not read for this long is disconnected; a watch client then lists again.
@@ -63,12 +52,10 @@ class _SlotCounter:
         self._by_user: dict[str, int] = {}
         self.in_use = 0
 
-    def acquire(self, name: str, *, reserve: int = 0, limited: bool = True) -> bool:
-        """Take a slot, unless only `reserve` are left or (if `limited`) the user is at its limit; return
-        whether it was taken.
-        """
+    def acquire(self, name: str) -> bool:
+        """Take a slot, unless none is left or the user is at its limit; return whether it was taken."""
         count = self._by_user.get(name, 0)
-        if self.in_use >= self._limit - reserve or (limited and count >= self._per_user):
+        if self.in_use >= self._limit or count >= self._per_user:
             return False
         self._by_user[name] = count + 1
         self.in_use += 1
@@ -99,32 +86,6 @@ class HeldSlot:
         self._counter.release(self._name)
 
 
-class ConcurrencyLimiter:
-    """Limiter of requests in flight, with separate limits for reads and writes. Watches use
-    `WatchLimiter`.
-    """
-
-    def __init__(self, limits: ServerLimits) -> None:
-        reads, writes, share = limits.reads_in_flight, limits.writes_in_flight, limits.share
-        self._reads = _SlotCounter(reads, max(1, reads * share // 100))
-        self._writes = _SlotCounter(writes, max(1, writes * share // 100))
-        self._reserves = (reads * limits.reserve // 100, writes * limits.reserve // 100)
-
-    @property
-    def in_flight(self) -> tuple[int, int]:
-        """Return the number of reads and of writes in flight."""
-        return self._reads.in_use, self._writes.in_use
-
-    def acquire(self, user: User, method: str) -> HeldSlot:
-        """Take a slot for a request, held in a `with` block; ApiError 429 if there is none."""
-        reads = method in _READ_METHODS
-        counter, reserve = (self._reads if reads else self._writes), self._reserves[not reads]
-        system = is_system_user(user)
-        if not counter.acquire(user.name, reserve=0 if system else reserve, limited=not system):
-            raise status.too_many_requests("too many requests in flight, please try again later")
-        return HeldSlot(counter, user.name)
-
-
 class WatchLimiter:
     """Limiter of open watches."""
 
@@ -141,8 +102,3 @@ class WatchLimiter:
         if not self._counter.acquire(user.name):
             raise status.too_many_requests("too many watches, please try again later")
         return HeldSlot(self._counter, user.name)
-
-
-def is_system_user(user: User) -> bool:
-    """Return whether a user belongs to the cluster itself: administrators, nodes, scheduler, controllers."""
-    return user.name in _SYSTEM or MASTERS in user.groups or NODES in user.groups

@@ -35,6 +35,8 @@ from plimsoll.apiserver.auth.token_file import StaticTokens, load_or_create_admi
 from plimsoll.apiserver.auth.users import ADMIN, CONTROLLERS, User
 from plimsoll.apiserver.context import ApiContext
 from plimsoll.apiserver.event_expiry import run_event_expiry
+from plimsoll.apiserver.flowcontrol.bootstrap import ensure_bootstrap_objects, run_bootstrap
+from plimsoll.apiserver.flowcontrol.flow_schema_status import run_flow_schema_status
 from plimsoll.apiserver.handlers.service_addresses import API_SERVICE_IP, SERVICE_CIDR
 from plimsoll.apiserver.http import HttpServer
 from plimsoll.apiserver.in_process import connect_in_process
@@ -164,10 +166,17 @@ async def _assemble(settings: ServerSettings, directory: Path, store: Store) -> 
     http = HttpServer(api, limits=settings.limits, host=settings.host, port=settings.port, tls=tls)
     server = RunningServer(api, http, store, workers, ca, token)
     await bootstrap(server.client(ADMIN))
+    await ensure_bootstrap_objects(server.client(ADMIN))
     await http.start()
     await _publish(server.client(ADMIN), _advertised_address(settings.host), http.port)
     server.run_in_background(context.authorizer.warm_up(), "node authorizer graph")
     server.run_in_background(run_event_expiry(context), "event expiry")
+    flows = http.flow_controller
+    server.run_in_background(flows.run_adjustment(), "seats of priority levels")
+    server.run_in_background(run_bootstrap(server.client(ADMIN)), "priority and fairness objects")
+    server.run_in_background(
+        run_flow_schema_status(server.client(ADMIN), flows, settings.now), "status of FlowSchemas"
+    )
     if settings.controllers:
         server.run_in_background(
             ControllerManager(

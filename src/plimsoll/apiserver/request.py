@@ -6,7 +6,7 @@ is an iterator is a stream, such as a watch.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from plimsoll.apiserver.auth.users import User
@@ -24,6 +24,8 @@ class ApiRequest:
     headers: Mapping[str, str] = field(default_factory=dict)
     body: bytes = b""
     info: RequestInfo | None = None  #: what the path names, once it is resolved
+    #: Called when a watch has sent its initial events, if any.
+    initialized: Callable[[], None] | None = None
 
     def header(self, name: str) -> str:
         return self.headers.get(name, "")

@@ -78,6 +78,8 @@ RESOURCE_POOL_STATUS_REQUESTS = _endpoint("resourcepoolstatusrequests.resource.k
 
 LEASES = _endpoint("leases.coordination.k8s.io")
 PRIORITY_CLASSES = _endpoint("priorityclasses.scheduling.k8s.io")
+FLOW_SCHEMAS = _endpoint("flowschemas.flowcontrol.apiserver.k8s.io")
+PRIORITY_LEVEL_CONFIGURATIONS = _endpoint("prioritylevelconfigurations.flowcontrol.apiserver.k8s.io")
 POD_GROUPS = _endpoint("podgroups.scheduling.k8s.io")
 EVENTS_V1 = _endpoint("events.events.k8s.io")
 POD_DISRUPTION_BUDGETS = _endpoint("poddisruptionbudgets.policy")

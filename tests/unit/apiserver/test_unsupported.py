@@ -1,17 +1,15 @@
-"""Kinds that nothing acts on: new ones are refused or warned about, stored ones can still be handled."""
+"""Kinds that nothing acts on: new ones are refused, stored ones can still be handled."""
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
 
 from plimsoll.apiserver.registry.resources import find_resource_by_key
-from plimsoll.apiserver.registry.unsupported import REFUSED, WITHOUT_EFFECT
-from plimsoll.apiserver.request import ApiRequest
+from plimsoll.apiserver.registry.unsupported import REFUSED
 from plimsoll.apiserver.storage import ObjectKey
-from tests.unit.apiserver.build import ADMIN, ApiHarness, run
+from tests.unit.apiserver.build import ApiHarness, run
 
 
 def example(key: str) -> tuple[str, dict[str, Any]]:
@@ -59,16 +57,3 @@ def test_extensions_that_are_stored_can_be_read_changed_and_deleted(key: str) ->
         ]
 
     assert run(play) == [200] * 4
-
-
-@pytest.mark.parametrize("key", WITHOUT_EFFECT)
-def test_objects_without_effect_are_stored_with_a_warning(key: str) -> None:
-    path, tree = example(key)
-
-    async def play(harness: ApiHarness) -> tuple[int, str]:
-        response = await harness.api.handle(ApiRequest("POST", path, ADMIN, body=json.dumps(tree).encode()))
-        return response.status, response.headers.get("Warning", "")
-
-    code, warning = run(play)
-    assert code == 201
-    assert WITHOUT_EFFECT[key] in warning

@@ -73,6 +73,10 @@ NEEDED: dict[str, dict[str, Any]] = {
         "spec": {"matchConstraints": _MATCH, "mutations": [_MUTATION], "reinvocationPolicy": "Never"}
     },
     f"mutating{_POLICY_BINDINGS}": {"spec": {"policyName": "p"}},
+    "flowschemas.flowcontrol.apiserver.k8s.io": {"spec": {"priorityLevelConfiguration": {"name": "p"}}},
+    "prioritylevelconfigurations.flowcontrol.apiserver.k8s.io": {
+        "spec": {"type": "Limited", "limited": {"limitResponse": {"type": "Reject"}}}
+    },
     "clusterrolebindings.rbac.authorization.k8s.io": {"roleRef": {**_ROLE, "kind": "ClusterRole"}},
     "controllerrevisions.apps": {"revision": 1},
     "cronjobs.batch": {"spec": {"schedule": "* * * * *", "jobTemplate": {"spec": {"template": _JOB_POD}}}},

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import AsyncGenerator, Callable, Iterable
 from typing import Any
 
 from plimsoll.api import codec
@@ -39,9 +39,15 @@ class WatchHandler:
         self._field_cache = field_cache
 
     async def watch(
-        self, info: RequestInfo, options: ListOptions, format: WatchFormat, time_slice: TimeSlice
+        self,
+        info: RequestInfo,
+        options: ListOptions,
+        format: WatchFormat,
+        time_slice: TimeSlice,
+        initialized: Callable[[], None] | None = None,
     ) -> AsyncGenerator[bytes]:
         """Return the frames of a watch. Errors before the first frame are raised; later ones are frames.
+        `initialized` is called when the initial events are sent.
 
         DIFF: a future resourceVersion is rejected at once, so that the client of a cluster restored from a
         backup lists again; upstream waits for that version (test_a_watch_from_the_future).
@@ -66,7 +72,7 @@ class WatchHandler:
         )
         return _WatchStream(
             self._store, self._field_cache, selection, cursor, options, format, time_slice
-        ).frames(state, bool(initial), since, lifetime)
+        ).frames(state, bool(initial), since, lifetime, initialized)
 
 
 async def _refuse(format: WatchFormat, error: ApiError) -> AsyncGenerator[bytes]:
@@ -93,7 +99,12 @@ class _WatchStream:
         self._everything = selection.matches_all and selection.namespace is None
 
     async def frames(
-        self, state: bool, bookmark_end: bool, since: int, lifetime: float
+        self,
+        state: bool,
+        bookmark_end: bool,
+        since: int,
+        lifetime: float,
+        initialized: Callable[[], None] | None,
     ) -> AsyncGenerator[bytes]:
         loop = asyncio.get_running_loop()
         due = end = loop.time() + lifetime
@@ -104,6 +115,8 @@ class _WatchStream:
                     yield chunk
                 if bookmark_end:
                     yield self._bookmark(since, {"k8s.io/initial-events-end": "true"})
+            if initialized is not None:
+                initialized()
             while True:
                 if timer is None:  # one timer for each bookmark, not for each event
                     due = min(end, loop.time() + BOOKMARK_SECONDS) if self._bookmarks else end

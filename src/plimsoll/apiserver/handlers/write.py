@@ -38,7 +38,7 @@ from plimsoll.apiserver.patch import (
 )
 from plimsoll.apiserver.registry.schema import schema_for
 from plimsoll.apiserver.registry.status_shape import complete_status
-from plimsoll.apiserver.registry.unsupported import REFUSED, WITHOUT_EFFECT
+from plimsoll.apiserver.registry.unsupported import REFUSED
 from plimsoll.apiserver.request_info import RequestInfo
 from plimsoll.apiserver.status import (
     OPTIMISTIC_LOCK_MESSAGE,
@@ -218,12 +218,10 @@ class WriteHandler:
         return WriteResult(stored.raw, stored.revision, True, job.warnings)
 
     def _check_support(self, job: _WriteJob, metadata: Tree) -> None:
-        """Refuse to create what nothing would act on, or warn about it; ApiError 403."""
+        """Refuse to create what nothing would act on; ApiError 403."""
         key, info = job.info.resource.key, job.info
         if key in REFUSED:
             raise forbidden(info.group, info.plural, metadata.get("name", ""), REFUSED[key])
-        if key in WITHOUT_EFFECT:
-            job.warnings.append(WITHOUT_EFFECT[key])
 
     # -- update
 

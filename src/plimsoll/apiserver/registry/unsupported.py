@@ -2,9 +2,8 @@
 
 Extensions of the API itself are not the job of the embedded server. New ones are refused, since a client
 would wait for them forever (a CustomResourceDefinition is never established, a webhook never called); those
-that an older version stored can be read, changed and deleted. Kinds that would only tune the server are
-stored with a warning. All other kinds have a controller here, or one that can run next to the server, such as
-those of kube-controller-manager.
+that an older version stored can be read, changed and deleted. All other kinds have a controller here, or one
+that can run next to the server, such as those of kube-controller-manager.
 """
 
 from __future__ import annotations
@@ -16,7 +15,6 @@ _WEBHOOK = (
     "the embedded API server calls no admission webhooks; use a ValidatingAdmissionPolicy or "
     f"MutatingAdmissionPolicy, or {_OF_KUBE_APISERVER}"
 )
-_FLOW = "the embedded API server shares its capacity between users by itself; this object has no effect"
 
 #: DIFF: upstream acts on them (test_extensions_of_the_api_are_refused).
 #: Why objects of a resource cannot be created, and what to use instead, by key.
@@ -30,10 +28,4 @@ REFUSED: Mapping[str, str] = {
     ),
     "mutatingwebhookconfigurations.admissionregistration.k8s.io": _WEBHOOK,
     "validatingwebhookconfigurations.admissionregistration.k8s.io": _WEBHOOK,
-}
-
-#: Warnings about objects that are stored without effect, by key.
-WITHOUT_EFFECT: Mapping[str, str] = {
-    "flowschemas.flowcontrol.apiserver.k8s.io": _FLOW,
-    "prioritylevelconfigurations.flowcontrol.apiserver.k8s.io": _FLOW,
 }

@@ -104,6 +104,11 @@ class CurrentState:
         index = self._indexes.get(resource)
         return index.objects if index else {}
 
+    def resource_size(self, resource: str) -> tuple[int, int]:
+        """Return the number of objects of one resource, and their bytes."""
+        index = self._indexes.get(resource)
+        return (len(index.objects), index.size_bytes) if index else (0, 0)
+
     def counts(self) -> dict[str, tuple[int, int]]:
         """Return the number of objects of each resource, and their bytes."""
         return {name: (len(index.objects), index.size_bytes) for name, index in self._indexes.items()}

@@ -180,6 +180,10 @@ class Store:
         """Return the number of objects of each resource, and their bytes."""
         return self._current.counts()
 
+    def resource_size(self, resource: str) -> tuple[int, int]:
+        """Return the number of objects of one resource, and their bytes."""
+        return self._current.resource_size(resource)
+
     def stats(self) -> StoreStats:
         history = self._history
         return StoreStats(

@@ -82,6 +82,27 @@ _LEAST: dict[str, Tree] = {
     "MutatingAdmissionPolicyBinding": {
         "spec": {"policyName": "p", "matchResources": {"resourceRules": [_RULE]}}
     },
+    "FlowSchema": {
+        "spec": {
+            "priorityLevelConfiguration": {"name": "p"},
+            "distinguisherMethod": {"type": "ByUser"},
+            "rules": [
+                {
+                    "subjects": [
+                        {"kind": "User", "user": {"name": "u"}},
+                        {"kind": "ServiceAccount", "serviceAccount": {"namespace": "n", "name": "*"}},
+                    ],
+                    "resourceRules": [
+                        {"verbs": ["*"], "apiGroups": [""], "resources": ["pods"], "namespaces": ["n"]}
+                    ],
+                    "nonResourceRules": [{"verbs": ["get"], "nonResourceURLs": ["/x/*"]}],
+                }
+            ],
+        }
+    },
+    "PriorityLevelConfiguration": {
+        "spec": {"type": "Limited", "limited": {"limitResponse": {"type": "Queue", "queuing": {"queues": 9}}}}
+    },
 }
 KINDS = tuple(_LEAST)
 _WITHOUT_STATUS = {"ConfigMap", "Secret", "PodTemplate", "Endpoints", "EndpointSlice", "StorageClass"}

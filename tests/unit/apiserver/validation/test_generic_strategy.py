@@ -29,23 +29,33 @@ def test_kinds_without_rules_are_stored_unchanged() -> None:
 
 
 def test_the_generation_counts_changes_outside_of_status() -> None:
-    first = _write("FlowSchema", _object("FlowSchema", spec={"replicas": 1}, status={"replicas": 9})).tree
+    first = _write(
+        "CustomResourceDefinition",
+        _object("CustomResourceDefinition", spec={"replicas": 1}, status={"replicas": 9}),
+    ).tree
     assert first["metadata"]["generation"] == 1
     assert first["status"] == {}
-    second = _write("FlowSchema", edit(first, {"spec.replicas": 2, "status.replicas": 9}), first).tree
+    second = _write(
+        "CustomResourceDefinition", edit(first, {"spec.replicas": 2, "status.replicas": 9}), first
+    ).tree
     assert second["metadata"]["generation"] == 2
     assert second["status"] == {}
     changed = edit(second, {"spec.replicas": 3, "status.replicas": 2, "metadata.labels": {"a": "b"}})
-    third = _write("FlowSchema", changed, second, "status").tree
+    third = _write("CustomResourceDefinition", changed, second, "status").tree
     assert third["metadata"] == second["metadata"]
     assert (third["spec"], third["status"]) == ({"replicas": 2}, {"replicas": 2})
     labelled = edit(third, {"metadata.labels": {"a": "b"}, "metadata.generation": 7})
-    assert _write("FlowSchema", labelled, third).tree["metadata"]["generation"] == 2
+    assert _write("CustomResourceDefinition", labelled, third).tree["metadata"]["generation"] == 2
 
 
 @pytest.mark.parametrize(
     ("kind", "labels"),
-    [("ReplicaSet", {"a": "b"}), ("Job", {"a": "b"}), ("Deployment", None), ("FlowSchema", None)],
+    [
+        ("ReplicaSet", {"a": "b"}),
+        ("Job", {"a": "b"}),
+        ("Deployment", None),
+        ("CustomResourceDefinition", None),
+    ],
 )
 def test_some_kinds_take_metadata_with_the_status(kind: str, labels: Tree | None) -> None:
     """Status writes update the metadata of some kinds; of a Deployment everything but labels."""
@@ -54,7 +64,7 @@ def test_some_kinds_take_metadata_with_the_status(kind: str, labels: Tree | None
     changed = edit(first, {"metadata.labels": {"a": "b"}, "metadata.annotations": {"c": "d"}})
     metadata = _write(kind, changed, first, "status").tree["metadata"]
     assert metadata.get("labels") == labels
-    assert metadata.get("annotations", {}).get("c") == (None if kind == "FlowSchema" else "d")
+    assert metadata.get("annotations", {}).get("c") == (None if kind == "CustomResourceDefinition" else "d")
 
 
 def test_annotations_of_a_deployment_count() -> None:
