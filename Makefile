@@ -5,6 +5,8 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --disable-pip-version-check
 STAMP := $(VENV)/.installed
 DEV_STAMP := $(VENV)/.installed-dev
+DOCS_VENV := .venv-docs
+DOCS_STAMP := $(DOCS_VENV)/.installed
 # Tests wait for processes half of the time: two workers for each CPU, up to 16 because each needs memory.
 WORKERS ?= $(shell n=$$(( 2 * $$(nproc) )); echo $$(( n < 16 ? n : 16 )))
 BENCHES := decode cel allocator ledger store server hostile_connections hostile_requests hostile_dumps informer \
@@ -13,7 +15,7 @@ BENCHES := decode cel allocator ledger store server hostile_connections hostile_
 # Tests start many processes: without compiled modules each one compiles everything again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: up install install-dev test lint types unit test-slow bench lock clean
+.PHONY: up install install-dev test lint types unit test-slow bench lock clean docs packages wheel zipapp image krew
 
 up: install
 	$(BIN)/plimsoll up --demo
@@ -55,13 +57,44 @@ test-slow: install-dev
 bench: install-dev
 	for b in $(BENCHES); do $(BIN)/python -m bench.$$b || exit 1; done
 
+# The documentation site, in build/site. mkdocs has an environment of its own.
+docs: install $(DOCS_STAMP)
+	$(BIN)/python -m release.docs.site build/docs
+	$(DOCS_VENV)/bin/mkdocs build --strict --quiet
+	@echo "the site is in build/site"
+
+$(DOCS_STAMP): requirements-docs.lock
+	test -x $(DOCS_VENV)/bin/python || $(PYTHON) -m venv $(DOCS_VENV)
+	$(DOCS_VENV)/bin/python -m pip install --disable-pip-version-check --quiet --require-hashes -r requirements-docs.lock
+	touch $(DOCS_STAMP)
+
+# What can be installed without this directory, in dist/.
+packages: wheel zipapp image krew
+
+wheel: install
+	$(BIN)/python -m hatchling build -d dist
+
+# One file that runs with a Python of the same version and nothing else.
+zipapp: install
+	$(BIN)/python -m release.zipapp dist/plimsoll.pyz
+
+# An OCI image, made without a daemon: ctr -n k8s.io images import dist/plimsoll.oci.tar
+image: install
+	$(BIN)/python -m release.image dist/plimsoll.oci.tar $(if $(BASE),--base $(BASE)) $(if $(IMAGE),--name $(IMAGE))
+
+# A kubectl plugin for krew; KREW_URL is where the archive will be published.
+KREW_URL ?= https://example.com/plimsoll.tar.gz
+krew: zipapp
+	$(BIN)/python -m release.krew dist/plimsoll.pyz dist/krew --url $(KREW_URL)
+
 # Needs uv (`pip install uv`); the locks themselves need only pip.
 COMPILE := uv pip compile --quiet --universal --generate-hashes --no-header --no-annotate --no-emit-index-url \
-  --python-version 3.11 pyproject.toml
+  --python-version 3.11
 
 lock:
-	$(COMPILE) --extra build -o requirements.lock
-	$(COMPILE) --extra dev -c requirements.lock -o requirements-dev.lock
+	$(COMPILE) pyproject.toml --extra build -o requirements.lock
+	$(COMPILE) pyproject.toml --extra dev -c requirements.lock -o requirements-dev.lock
+	$(COMPILE) --group docs -o requirements-docs.lock
 
 clean:
-	rm -rf $(VENV) dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(DOCS_VENV) dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -23,8 +23,7 @@ def test_examples_print_their_documented_output(page: Path, tmp_path: Path) -> N
 def test_every_example_is_on_the_list() -> None:
     text = (EXAMPLES / "README.md").read_text()
     for page in PAGES:
-        first = page.relative_to(EXAMPLES).parts[0]
-        assert f"[{first}/]" in text, f"examples/README.md does not name {first}/"
+        assert f"({page.relative_to(EXAMPLES)})" in text, f"examples/README.md lacks {page.parent.name}"
 
 
 def test_an_output_that_differs_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

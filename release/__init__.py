@@ -1,0 +1,1 @@
+"""Tools that make the documentation site and the packages; the Makefile runs them."""
