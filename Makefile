@@ -15,7 +15,7 @@ BENCHES := decode cel allocator ledger store server hostile_connections hostile_
 # Tests start many processes: without compiled modules each one compiles everything again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: up install install-dev test lint types unit test-slow bench lock clean docs packages wheel zipapp image krew
+.PHONY: up install install-dev test lint types unit test-slow bench lock clean docs screenshots packages wheel zipapp image krew
 
 up: install
 	$(BIN)/plimsoll up --demo
@@ -67,6 +67,10 @@ $(DOCS_STAMP): requirements-docs.lock
 	test -x $(DOCS_VENV)/bin/python || $(PYTHON) -m venv $(DOCS_VENV)
 	$(DOCS_VENV)/bin/python -m pip install --disable-pip-version-check --quiet --require-hashes -r requirements-docs.lock
 	touch $(DOCS_STAMP)
+
+# Pictures of the dashboard in the documentation; needs Chromium.
+screenshots: install-dev
+	$(BIN)/python -m tests.browser.screenshots docs/images
 
 # What can be installed without this directory, in dist/.
 packages: wheel zipapp image krew

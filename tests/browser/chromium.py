@@ -307,8 +307,9 @@ class Page:
         self._run("Emulation.setEmulatedMedia", features=media)
 
     def screenshot(self, path: Path, *, full: bool = False) -> None:
-        """Save a PNG of the visible part or of the full page."""
-        answer = self._run("Page.captureScreenshot", format="png", captureBeyondViewport=full)
+        """Save a picture, PNG or WebP, of the visible part or of the full page."""
+        form = {"format": "webp", "quality": 82} if path.suffix == ".webp" else {"format": "png"}
+        answer = self._run("Page.captureScreenshot", captureBeyondViewport=full, **form)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(base64.b64decode(answer["data"]))
 

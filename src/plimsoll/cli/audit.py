@@ -14,11 +14,24 @@ from typing import TYPE_CHECKING
 
 import click
 
-from plimsoll.cli.options import FILE, OutputFormat, Where, ledger_options, output_options_and, write_report
+from plimsoll.cli.name_completion import complete_checks
+from plimsoll.cli.options import (
+    FILE,
+    OutputFormat,
+    Progress,
+    Where,
+    ledger_options,
+    output_options_and,
+    write_report,
+)
+from plimsoll.cli.watching import watch_cluster, watch_option
 
 if TYPE_CHECKING:
     from plimsoll.tools.audit import AuditReport, AuditSeverity
+    from plimsoll.tools.cluster_state import ClusterState
 
+#: Minimum seconds between two reports of `-w`.
+_PACE = 5.0
 _LEVELS = ["error", "warning", "info", "never"]
 
 
@@ -32,8 +45,20 @@ _LEVELS = ["error", "warning", "info", "never"]
     show_default=True,
     help="Exit with code 1 for findings of this severity or higher.",
 )
-@click.option("--only", multiple=True, metavar="CHECK", help="Run only this check (ID or name). Repeatable.")
-@click.option("--skip", multiple=True, metavar="CHECK", help="Skip this check. Repeatable.")
+@click.option(
+    "--only",
+    multiple=True,
+    metavar="CHECK",
+    shell_complete=complete_checks,
+    help="Run only this check (ID or name). Repeatable.",
+)
+@click.option(
+    "--skip",
+    multiple=True,
+    metavar="CHECK",
+    shell_complete=complete_checks,
+    help="Skip this check. Repeatable.",
+)
 @click.option(
     "--baseline",
     type=FILE,
@@ -41,7 +66,14 @@ _LEVELS = ["error", "warning", "info", "never"]
     help="Earlier report (-o json) whose findings are ignored.",
 )
 @click.option("--list", "listing", is_flag=True, help="List the checks and exit.")
-@click.option("--explain", metavar="CHECK", default="", help="Describe a check and exit.")
+@click.option(
+    "--explain",
+    metavar="CHECK",
+    default="",
+    shell_complete=complete_checks,
+    help="Describe a check and exit.",
+)
+@watch_option
 @click.option("--now", default="", hidden=True, help="Current time, for example 2026-01-31T12:00:00Z.")
 def run_audit(
     where: Where,
@@ -53,6 +85,7 @@ def run_audit(
     listing: bool,
     explain: str,
     now: str,
+    watch: bool,
 ) -> None:
     """Check a cluster or dump for overcommitted nodes, double allocations, leaks and misconfiguration.
 
@@ -79,11 +112,20 @@ def run_audit(
     checks = auditing.choose_checks(only, skip)
     read_at = check_list.read_now(now)
     known = former.read_baseline(baseline) if baseline is not None else None
-    report = auditing.audit(where.cluster_state(), checks=checks, now=read_at)
-    if where.namespace:
-        report = report.within(where.namespace)
-    if known is not None:
-        report = report.beyond(known)
+
+    def examine(cluster_state: ClusterState) -> AuditReport:
+        with Progress() as progress:
+            report = auditing.audit(cluster_state, checks=checks, now=read_at, tick=progress.tick)
+        if where.namespace:
+            report = report.within(where.namespace)
+        return report if known is None else report.beyond(known)
+
+    if watch:
+        if form.output in ("sarif", "junit"):
+            raise click.UsageError(f"-w and -o {form.output} cannot be combined")
+        watch_cluster(where, form, "plimsoll audit", examine, _PACE)
+        return
+    report = examine(where.cluster_state())
     level = None if fail_on == "never" else auditing.AuditSeverity(fail_on)
     _write(report, form, level, where.files)
     sys.exit(1 if report.fails(level) else 0)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from plimsoll.cli.name_completion import complete_names, complete_subject
 from plimsoll.cli.options import (
     OutputFormat,
     Progress,
@@ -18,16 +19,28 @@ from plimsoll.cli.options import (
     scheduler_config_option,
     write_report,
 )
+from plimsoll.cli.watching import watch_cluster, watch_option
 
 if TYPE_CHECKING:
     from plimsoll.scheduler.profile import ProfileSet
+    from plimsoll.tools.cluster_state import ClusterState
     from plimsoll.tools.report import Report
+
+#: Minimum seconds between two reports of `-w`: explaining takes longer than adding up.
+_PACE = 2.0
 
 
 @click.command(name="explain")
-@click.argument("subject", required=False, metavar="[POD | claim/NAME]")
-@click.option("--node", default="", metavar="NAME", help="Explain one node, with every failed rule.")
+@click.argument("subject", required=False, metavar="[POD | claim/NAME]", shell_complete=complete_subject)
+@click.option(
+    "--node",
+    default="",
+    metavar="NAME",
+    shell_complete=complete_names("nodes"),
+    help="Explain one node, with every failed rule.",
+)
 @click.option("--all", "-v", "unfolded", is_flag=True, help="Show all groups and all node names.")
+@watch_option
 @scheduler_config_option
 @ledger_options
 @output_options
@@ -35,6 +48,7 @@ def run_explain(
     subject: str | None,
     node: str,
     unfolded: bool,
+    watch: bool,
     profiles: ProfileSet | None,
     where: Where,
     form: OutputFormat,
@@ -48,36 +62,40 @@ def run_explain(
     plimsoll explain trainer-0 -n ml
     plimsoll explain ml/trainer-0 --node node-17
     plimsoll explain claim/trainer-0-gpu -n ml
+    plimsoll explain -w                   pending pods, watching for changes
     kubectl get nodes,pods,resourceslices,resourceclaims,deviceclasses -A -o yaml | plimsoll explain -f -
     """
     from plimsoll.errors import InputError
     from plimsoll.tools.explain import explain_claim, explain_node, explain_pending, explain_pod
     from plimsoll.tools.explain.targets import read_subject
 
+    def report(cluster_state: ClusterState) -> tuple[Report, bool]:
+        """Return the report, and whether something is pending."""
+        if not subject:
+            pending = explain_pending(cluster_state, namespace=where.namespace, settings=profiles)
+            return pending, bool(pending.count)
+        kind, namespace, name = read_subject(subject, where.namespace)
+        if kind == "claim":
+            if node:
+                raise InputError("--node is for pods: plimsoll explain POD --node NAME")
+            claim = cluster_state.claim(name, namespace)
+            return explain_claim(cluster_state, claim, unfolded=unfolded), claim.status.allocation is None
+        pod = cluster_state.pod(name, namespace)
+        if node:
+            on_node = explain_node(cluster_state, pod, node, settings=profiles)
+            return on_node, not on_node.fits
+        explanation = explain_pod(cluster_state, pod, settings=profiles, unfolded=unfolded)
+        return explanation, not pod.spec.node_name
+
+    if node and not subject:
+        raise InputError("--node needs a pod: plimsoll explain POD --node NAME")
+    if watch:
+        title = f"plimsoll explain {subject or ''}".rstrip()
+        watch_cluster(where, form, title, lambda cluster_state: report(cluster_state)[0], _PACE)
+        return
     cluster_state = where.cluster_state()
-    report: Report
     with Progress() as progress:
         progress.tick("evaluating nodes", 0, 0)
-        if not subject:
-            if node:
-                raise InputError("--node needs a pod: plimsoll explain POD --node NAME")
-            pending = explain_pending(cluster_state, namespace=where.namespace, settings=profiles)
-            report, waits = pending, bool(pending.count)
-        else:
-            kind, namespace, name = read_subject(subject, where.namespace)
-            if kind == "claim":
-                if node:
-                    raise InputError("--node is for pods: plimsoll explain POD --node NAME")
-                claim = cluster_state.claim(name, namespace)
-                report = explain_claim(cluster_state, claim, unfolded=unfolded)
-                waits = claim.status.allocation is None
-            elif node:
-                pod = cluster_state.pod(name, namespace)
-                on_node = explain_node(cluster_state, pod, node, settings=profiles)
-                report, waits = on_node, not on_node.fits
-            else:
-                pod = cluster_state.pod(name, namespace)
-                report = explain_pod(cluster_state, pod, settings=profiles, unfolded=unfolded)
-                waits = not pod.spec.node_name
-    write_report(report, form)
-    sys.exit(1 if waits else 0)
+        made, is_pending = report(cluster_state)
+    write_report(made, form)
+    sys.exit(1 if is_pending else 0)

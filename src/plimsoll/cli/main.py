@@ -29,7 +29,8 @@ _LONGEST = 500
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="plimsoll", prog_name="plimsoll")
 @click.option("-v", "--verbose", is_flag=True, help="Show a traceback for errors.")
-def plimsoll(verbose: bool) -> None:
+@click.option("--no-pager", is_flag=True, help="Write long reports to the terminal without a pager.")
+def plimsoll(verbose: bool, no_pager: bool) -> None:
     """One ledger for a Kubernetes node: pod requests and DRA claims on the same line.
 
     \b
@@ -38,6 +39,7 @@ def plimsoll(verbose: bool) -> None:
     plimsoll explain my-pod -n team-a
     kubectl get nodes,pods,resourceslices,resourceclaims,deviceclasses -A -o yaml | plimsoll audit -f -
     """
+    del no_pager  # read by `pager.py`
     if verbose:
         os.environ[_DEBUG] = "1"
 

@@ -26,6 +26,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 
 import click
 
+from plimsoll.cli.name_completion import complete_contexts, complete_names
+from plimsoll.cli.pager import show
+
 if TYPE_CHECKING:
     from plimsoll.tools.cluster_state import ClusterState, Gap, Source
     from plimsoll.tools.cluster_state.manifests import ParsedObject
@@ -200,8 +203,13 @@ def feature_gates_option(default: str | None = "") -> Callable[[F], F]:
 def connection_options(command: F) -> F:
     """Add the options of a component's API server to a command: `--kubeconfig` and `--context`."""
     text = "Kubeconfig file. [default: KUBECONFIG, then in-cluster]"
-    context = click.option("--context", default="", metavar="NAME", help="Kubeconfig context to use.")
+    context = _context_option()
     return click.option("--kubeconfig", type=FILE, metavar="FILE", help=text)(context(command))
+
+
+def _context_option() -> Callable[[F], F]:
+    text = "Kubeconfig context to use."
+    return click.option("--context", default="", metavar="NAME", shell_complete=complete_contexts, help=text)
 
 
 def cluster_options(command: F) -> F:
@@ -221,8 +229,15 @@ def cluster_options(command: F) -> F:
         metavar="FILE",
         help="Path to the kubeconfig file. [default: as kubectl]",
     )
-    @click.option("--context", default="", metavar="NAME", help="Kubeconfig context to use.")
-    @click.option("-n", "--namespace", default="", metavar="NAME", help="Limit the output to one namespace.")
+    @_context_option()
+    @click.option(
+        "-n",
+        "--namespace",
+        default="",
+        metavar="NAME",
+        shell_complete=complete_names("namespaces"),
+        help="Limit the output to one namespace.",
+    )
     @click.option("-A", "--all-namespaces", is_flag=True, help="Show all namespaces (the default).")
     @click.option(
         "--request-timeout",
@@ -371,7 +386,9 @@ def write_report(report: Report, form: OutputFormat) -> None:
     else:
         paint = form.paint
         text = "\n".join(map(paint.sanitize, report.lines(paint, wide=form.output == "wide")))
-    if text:
+    if text and form.output in ("table", "wide"):
+        show(text)
+    elif text:
         click.echo(text, color=True)  # Paint has decided about colors
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import click
 
-from plimsoll.cli.options import OutputFormat, Where, ledger_options, output_options, write_report
+from plimsoll.cli.options import OutputFormat, Progress, Where, ledger_options, output_options, write_report
 
 
 @click.command(name="policies")
@@ -33,4 +33,7 @@ def run_policies(limit: int, where: Where, form: OutputFormat) -> None:
     """
     from plimsoll.tools.policies import compare_policies
 
-    write_report(compare_policies(where.cluster_state(), namespace=where.namespace, limit=limit), form)
+    cluster_state = where.cluster_state()
+    with Progress() as progress:
+        report = compare_policies(cluster_state, namespace=where.namespace, limit=limit, tick=progress.tick)
+    write_report(report, form)

@@ -4,18 +4,19 @@
 
 from __future__ import annotations
 
-import asyncio
-import json
 import shutil
 import sys
-from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.shell_completion import CompletionItem
 
+from plimsoll.cli.name_completion import complete_row
 from plimsoll.cli.options import OutputFormat, Progress, Where, ledger_options, output_options, write_report
+from plimsoll.cli.watching import watch_cluster, watch_option
 
 if TYPE_CHECKING:
+    from plimsoll.tools.cluster_state import ClusterState
     from plimsoll.tools.report import Report
 
 #: Aliases of the views.
@@ -31,13 +32,19 @@ _VIEWS = {
     }.items()
     for alias in aliases.split()
 }
+
+
+def _complete_view(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    return [CompletionItem(view) for view in dict.fromkeys(_VIEWS.values()) if view.startswith(incomplete)]
+
+
 #: Lines that are not rows: headings, totals, notes.
 _AROUND = 9
 
 
 @click.command(name="top")
-@click.argument("view", default="nodes")
-@click.argument("name", default="")
+@click.argument("view", default="nodes", shell_complete=_complete_view)
+@click.argument("name", default="", shell_complete=complete_row)
 @click.option(
     "--resource",
     "resources",
@@ -59,7 +66,7 @@ _AROUND = 9
     metavar="N",
     help="Number of rows; 0 shows all. [default: what fits the terminal, all in a pipe]",
 )
-@click.option("-w", "--watch", is_flag=True, help="Watch for changes until interrupted.")
+@watch_option
 @ledger_options
 @output_options
 def run_top(
@@ -94,10 +101,18 @@ def run_top(
     what = _VIEWS[view]
     asked: dict[str, Any] = {"name": name, "resources": resources, "sort": sort}
     asked["limit"] = _limit(limit, what, form)
+
+    def report(cluster_state: ClusterState) -> Report:
+        return top(cluster_state, what, where.namespace, **asked)
+
     if watch:
-        _watch(where, form, what, asked)
+        watch_cluster(where, form, f"plimsoll top {what}", report)
         return
-    write_report(top(where.cluster_state(), what, where.namespace, **asked), form)
+    cluster_state = where.cluster_state()
+    with Progress() as progress:
+        progress.tick("computing the ledgers", 0, 0)
+        made = report(cluster_state)
+    write_report(made, form)
 
 
 def _limit(given: int | None, what: str, form: OutputFormat) -> int:
@@ -108,98 +123,3 @@ def _limit(given: int | None, what: str, form: OutputFormat) -> int:
         return 0
     lines = shutil.get_terminal_size((100, 40)).lines - _AROUND
     return max(3, lines // 2 if what in ("nodes", "pods", "namespaces") else lines)
-
-
-# -- watch
-
-
-def _watch(where: Where, form: OutputFormat, what: str, asked: dict[str, Any]) -> None:
-    from plimsoll.errors import ConfigError
-
-    if where.files:
-        raise ConfigError("-w and -f cannot be combined: a dump does not change")
-    try:
-        asyncio.run(_follow(where, form, what, asked))
-    except KeyboardInterrupt:
-        click.echo()
-
-
-async def _follow(where: Where, form: OutputFormat, what: str, asked: dict[str, Any]) -> None:
-    from plimsoll.api.gates import Gates
-    from plimsoll.client import Client
-    from plimsoll.tools.cluster_state import ClusterObjects, ClusterState
-    from plimsoll.tools.colors import printable
-    from plimsoll.tools.top.top import top
-    from plimsoll.tools.top.watch import follow
-
-    source = where.source()
-    assert source.config is not None
-    cluster_state = ClusterState(
-        ClusterObjects(),
-        Gates.parse(where.gates),
-        origin=source.origin,
-        assume_mapping=where.assume_mapping,
-    )
-    writer = _Writer(form, f"plimsoll top {what}, {source.origin}; Ctrl-C ends")
-    progress = Progress()
-    progress.tick("reading the cluster", 0, 0)
-
-    def show() -> None:
-        progress.__exit__()
-        writer.write(top(cluster_state, what, where.namespace, **asked))
-
-    def on_error(why: str) -> None:
-        writer.report_problem(printable(why))
-
-    async with Client.connect(source.config) as client:
-        await follow(client, cluster_state, show, namespace=source.namespace, on_error=on_error)
-
-
-class _Writer:
-    """Writer of successive reports: on a terminal each replaces the previous one, elsewhere it follows it."""
-
-    def __init__(self, form: OutputFormat, title: str) -> None:
-        self._form = form
-        self._title = title
-        self._over = sys.stdout.isatty() and form.output in ("table", "wide")
-        self._started = False
-        self._last: Report | None = None
-        self._trouble = ""
-
-    def report_problem(self, why: str) -> None:
-        """Report why the output may be outdated; "" clears the message."""
-        self._trouble = why
-        if self._over and self._last is not None:
-            self.write(self._last)
-        else:
-            click.echo(f"note: connection lost: {why}" if why else "note: connected again", err=True)
-
-    def write(self, report: Report) -> None:
-        self._last = report
-        form = self._form
-        time_of_day = datetime.now().strftime("%H:%M:%S")
-        if form.output == "json":
-            click.echo(json.dumps(report.as_json(), separators=(",", ":")))
-        elif self._over:
-            paint = form.paint
-            rows = map(paint.sanitize, report.lines(paint, wide=form.output == "wide"))
-            lines = [f"{time_of_day}  {self._title}", self._warning(), *rows]
-            height = shutil.get_terminal_size((100, 40)).lines
-            cut = lines[: height - 1]
-            clear = "\x1b[H" if self._started else "\x1b[2J\x1b[H"
-            click.echo(clear + "\x1b[K\n".join(cut) + "\x1b[K\x1b[J", color=True)
-        else:
-            if form.output == "yaml":
-                click.echo("---")
-            elif self._started:
-                click.echo(f"--- {time_of_day}")
-            write_report(report, form)
-        self._started = True
-        sys.stdout.flush()
-
-    def _warning(self) -> str:
-        if not self._trouble:
-            return ""
-        message = f"connection lost, the data below is out of date: {self._trouble}"
-        width = shutil.get_terminal_size((100, 40)).columns
-        return self._form.paint.red(message[: width - 1])

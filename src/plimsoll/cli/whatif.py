@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from plimsoll.cli.name_completion import complete_names, complete_object
 from plimsoll.cli.options import (
     FILE,
     OutputFormat,
@@ -44,10 +45,21 @@ STOCK = ("kube-1.36", "kube-1.36-default", "kube-1.37")
     "--replicas", type=click.IntRange(1, 100_000), metavar="N", help="Number of replicas of each added pod."
 )
 @click.option(
-    "--remove", "removes", multiple=True, metavar="KIND/NS/NAME", help="Remove an object. Repeatable."
+    "--remove",
+    "removes",
+    multiple=True,
+    metavar="KIND/NS/NAME",
+    shell_complete=complete_object,
+    help="Remove an object. Repeatable.",
 )
 @click.option("--add-nodes", type=click.IntRange(1, 10_000), metavar="N", help="Number of nodes to add.")
-@click.option("--like", default="", metavar="NODE", help="Node to copy: allocatable, labels, devices.")
+@click.option(
+    "--like",
+    default="",
+    metavar="NODE",
+    shell_complete=complete_names("nodes"),
+    help="Node to copy: allocatable, labels, devices.",
+)
 @click.option(
     "--taint",
     "taints",
@@ -61,8 +73,20 @@ STOCK = ("kube-1.36", "kube-1.36-default", "kube-1.37")
     metavar="SELECTOR:KEY=VALUE:EFFECT",
     help="Taint devices selected by driver=D,pool=P,device=V (each optional). Repeatable.",
 )
-@click.option("--drain", multiple=True, metavar="NODE", help="Cordon a node and evict its pods. Repeatable.")
-@click.option("--cordon", multiple=True, metavar="NODE", help="Mark a node unschedulable. Repeatable.")
+@click.option(
+    "--drain",
+    multiple=True,
+    metavar="NODE",
+    shell_complete=complete_names("nodes"),
+    help="Cordon a node and evict its pods. Repeatable.",
+)
+@click.option(
+    "--cordon",
+    multiple=True,
+    metavar="NODE",
+    shell_complete=complete_names("nodes"),
+    help="Mark a node unschedulable. Repeatable.",
+)
 @click.option("--policy", type=click.Choice(POLICIES), help="Accounting policy for all devices.")
 @click.option("--no-preemption", is_flag=True, help="Disable preemption.")
 @click.option("--exhaustive", is_flag=True, help="Search all possible placements (for small batches).")

@@ -90,20 +90,27 @@ def find_config(
 ) -> ClientConfig:
     """Find the configuration as kubectl does: this file, else KUBECONFIG, ~/.kube/config, in-cluster."""
     environ = os.environ if environ is None else environ
-    if kubeconfig is not None:
-        merged = load_kubeconfig([Path(kubeconfig)])
-    else:
-        listed = [Path(part) for part in environ.get("KUBECONFIG", "").split(os.pathsep) if part]
-        home = Path(environ.get("HOME") or "~").expanduser() / ".kube" / "config"
-        merged = load_kubeconfig(listed or [home], missing_ok=True)
-        if not merged.files:
-            if "KUBERNETES_SERVICE_HOST" in environ:
-                return in_cluster(environ=environ)
-            tried = ", ".join(map(str, listed)) or str(home)
-            raise ConfigError(
-                f"no cluster configured: {tried}: no such file; specify a kubeconfig, or set KUBECONFIG"
-            )
+    merged = find_kubeconfig(kubeconfig, environ)
+    if not merged.files:
+        if "KUBERNETES_SERVICE_HOST" in environ:
+            return in_cluster(environ=environ)
+        tried = ", ".join(map(str, _default_files(environ)))
+        raise ConfigError(
+            f"no cluster configured: {tried}: no such file; specify a kubeconfig, or set KUBECONFIG"
+        )
     return merged.choose(context=context, cluster=cluster, user=user, namespace=namespace, environ=environ)
+
+
+def find_kubeconfig(kubeconfig: str | Path | None, environ: Mapping[str, str]) -> Kubeconfig:
+    """Return this file, or those that kubectl would read merged; without `files` if there are none."""
+    if kubeconfig is not None:
+        return load_kubeconfig([Path(kubeconfig)])
+    return load_kubeconfig(_default_files(environ), missing_ok=True)
+
+
+def _default_files(environ: Mapping[str, str]) -> list[Path]:
+    listed = [Path(part) for part in environ.get("KUBECONFIG", "").split(os.pathsep) if part]
+    return listed or [Path(environ.get("HOME") or "~").expanduser() / ".kube" / "config"]
 
 
 def load_kubeconfig(files: Iterable[Path], *, missing_ok: bool = False) -> Kubeconfig:

@@ -17,7 +17,7 @@ import yaml
 
 from plimsoll.cli.main import main
 from plimsoll.cli.options import OutputFormat
-from plimsoll.cli.top import _Writer
+from plimsoll.cli.watching import ReportWriter
 from plimsoll.tools.colors import Paint
 from plimsoll.up.local_cluster import LocalCluster
 from tests.outputs import GOLDEN_DIR
@@ -96,7 +96,7 @@ def test_a_lost_connection_is_shown_above_the_last_output(
 ) -> None:
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
     monkeypatch.setenv("COLUMNS", "60")
-    writer = _Writer(OutputFormat(output="table"), "plimsoll top nodes")
+    writer = ReportWriter(OutputFormat(output="table"), "plimsoll top nodes")
     writer.write(Table())
     assert "lost" not in capsys.readouterr().out
     writer.report_problem("nodes: connection refused " + "x" * 100)
@@ -109,7 +109,7 @@ def test_a_lost_connection_is_shown_above_the_last_output(
 
 
 def test_in_a_pipe_a_lost_connection_is_written_to_stderr(capsys: pytest.CaptureFixture[str]) -> None:
-    writer = _Writer(OutputFormat(output="json"), "plimsoll top nodes")
+    writer = ReportWriter(OutputFormat(output="json"), "plimsoll top nodes")
     writer.report_problem("nodes: connection refused")
     writer.report_problem("")
     output = capsys.readouterr()

@@ -12,6 +12,7 @@ from plimsoll.tools.audit.facts import AuditFacts, is_live
 from plimsoll.tools.audit.findings import AuditFinding, Check, finding_order, make_finding
 from plimsoll.tools.audit.report import AuditReport, SkippedCheck
 from plimsoll.tools.cluster_state import ClusterState
+from plimsoll.tools.cluster_state.files import ProgressCallback, no_progress
 
 
 def audit(
@@ -20,18 +21,21 @@ def audit(
     checks: Iterable[Check] | None = None,
     now: float | None = None,
     live: bool | None = None,
+    tick: ProgressCallback = no_progress,
 ) -> AuditReport:
     """Run the given checks, by default all.
 
     `now` is the time for age-based checks, in seconds since 1970. `live` means that kinds without objects are
-    really empty; a dump may lack them.
+    really empty; a dump may lack them. `tick` is called before each check.
     """
     timestamp = datetime.now(UTC).timestamp() if now is None else now
     facts = AuditFacts(cluster_state, timestamp, live=is_live(cluster_state) if live is None else live)
     findings: list[AuditFinding] = []
     run: list[Check] = []
     skipped: list[SkippedCheck] = []
-    for check in CHECKS if checks is None else checks:
+    chosen = CHECKS if checks is None else tuple(checks)
+    for number, check in enumerate(chosen):
+        tick("checks", number, len(chosen))
         why = facts.lacks(check.needs)
         if why:
             skipped.append(SkippedCheck(check.id, check.name, why))

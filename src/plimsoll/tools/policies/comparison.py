@@ -26,6 +26,7 @@ from plimsoll.ledger.units import PODS, Units, add_units, is_accounted, to_unit
 from plimsoll.ledger.verdict import Cause, Reason
 from plimsoll.tools.amounts import resource_order
 from plimsoll.tools.cluster_state import ClusterState
+from plimsoll.tools.cluster_state.files import ProgressCallback, no_progress
 from plimsoll.tools.policies.report import (
     AS_IS,
     COLUMNS,
@@ -43,12 +44,18 @@ _SHORTAGES = (Cause.INSUFFICIENT, Cause.TOO_MANY_PODS)
 
 
 def compare_policies(
-    cluster_state: ClusterState, *, namespace: str = "", limit: int = SHOWN
+    cluster_state: ClusterState,
+    *,
+    namespace: str = "",
+    limit: int = SHOWN,
+    tick: ProgressCallback = no_progress,
 ) -> PoliciesReport:
     """Charge every claim of the bound pods under each policy; report the pods of a namespace."""
     snapshot = cluster_state.snapshot
     found = _Collected()
-    for index in sorted(snapshot.rows(), key=lambda index: snapshot.node(index).metadata.name):
+    rows = sorted(snapshot.rows(), key=lambda index: snapshot.node(index).metadata.name)
+    for number, index in enumerate(rows):
+        tick("comparing nodes", number, len(rows))
         _compare_node(cluster_state, index, found)
     pods = sorted(
         (row for row in found.pods if namespace in ("", row.namespace)),
