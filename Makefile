@@ -60,7 +60,7 @@ bench: install-dev
 # The documentation site, in build/site. mkdocs has an environment of its own.
 docs: install $(DOCS_STAMP)
 	$(BIN)/python -m release.docs.site build/docs
-	$(DOCS_VENV)/bin/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(DOCS_VENV)/bin/mkdocs build --strict --quiet
 	@echo "the site is in build/site"
 
 $(DOCS_STAMP): requirements-docs.lock

@@ -173,7 +173,7 @@ def _entry(name: str, kind: bytes, mode: int) -> tarfile.TarInfo:
 
 
 def _blob_path(descriptor: dict[str, Any]) -> str:
-    return "blobs/" + descriptor["digest"].replace(":", "/")
+    return f"blobs/{str(descriptor['digest']).replace(':', '/')}"
 
 
 def _dump(tree: Any) -> bytes:

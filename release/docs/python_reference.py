@@ -29,6 +29,7 @@ _AREAS = {
 }
 #: Longest signature that stays on one line.
 _WIDTH = 100
+_LONGEST_DEFAULT = 40
 
 
 def python_reference() -> str:
@@ -112,20 +113,39 @@ def _signature(value: Any, *, instance: bool = False, annotated: bool = True) ->
         found = inspect.signature(value)
     except (TypeError, ValueError):
         return "(...)"
-    parameters = list(found.parameters.values())
-    if instance:
-        parameters = parameters[1:]
-    if not annotated:
-        parameters = [each.replace(annotation=inspect.Parameter.empty) for each in parameters]
-        found = found.replace(return_annotation=inspect.Signature.empty)
-    return _shorten(str(found.replace(parameters=parameters)))
+    parameters = [_plain_parameter(each, annotated) for each in found.parameters.values()]
+    returned = _plain_annotation(found.return_annotation) if annotated else inspect.Signature.empty
+    return str(
+        found.replace(parameters=parameters[1:] if instance else parameters, return_annotation=returned)
+    )
 
 
-def _shorten(text: str) -> str:
-    """Shorten names of modules, string annotations and defaults without a readable form."""
-    text = re.sub(r"'([\w.\[\], |]+)'(?=[,)= ]|$)", r"\1", text)
-    text = re.sub(r"\b(?:[a-z_]+\.)+([A-Z])", r"\1", text)
-    return re.sub(r"<(?:function|factory|object|class)?[^<>]*>", "...", text)
+class _Text:
+    """Text that a signature shows as it is."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def __repr__(self) -> str:
+        return self._text
+
+
+def _plain_parameter(parameter: inspect.Parameter, annotated: bool) -> inspect.Parameter:
+    """Replace a default without a short readable form by dots."""
+    annotation = _plain_annotation(parameter.annotation) if annotated else inspect.Parameter.empty
+    default = parameter.default
+    shown = repr(default)
+    if default is not inspect.Parameter.empty and (len(shown) > _LONGEST_DEFAULT or "<" in shown):
+        default = _Text("...")
+    return parameter.replace(annotation=annotation, default=default)
+
+
+def _plain_annotation(annotation: Any) -> Any:
+    """Return an annotation without quotes and names of modules."""
+    if annotation is inspect.Parameter.empty:
+        return annotation
+    text = annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)
+    return _Text(re.sub(r"\b(?:[a-z_]+\.)+([A-Z])", r"\1", text))
 
 
 def _code(text: str) -> str:

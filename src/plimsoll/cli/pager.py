@@ -1,7 +1,8 @@
 """Pager for reports that are longer than the terminal, as git has one.
 
 The program is PLIMSOLL_PAGER, else PAGER, else less. An empty value or `cat` disables it, and so does
-`plimsoll --no-pager`. Output that is not written to a terminal is never paged.
+`plimsoll --no-pager`. Without a terminal on both
+standard input and output nothing is paged.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ def show(text: str) -> None:
 def pager_program() -> str:
     """Return the pager to use; "" for none."""
     ctx = click.get_current_context(silent=True)
-    if (ctx is not None and ctx.find_root().params.get("no_pager")) or not sys.stdout.isatty():
+    disabled = ctx is not None and ctx.find_root().params.get("no_pager")
+    if disabled or not sys.stdout.isatty() or sys.stdin is None or not sys.stdin.isatty():
         return ""
     environ = os.environ
     program = environ.get("PLIMSOLL_PAGER", environ.get("PAGER", "less")).strip()

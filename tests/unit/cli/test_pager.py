@@ -18,7 +18,8 @@ DUMP = str(ROOT / "examples" / "top" / "cluster.yaml")
 
 @pytest.fixture
 def terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+    for stream in (sys.stdin, sys.stdout):
+        monkeypatch.setattr(stream, "isatty", lambda: True, raising=False)
     for name in ("PAGER", "PLIMSOLL_PAGER"):
         monkeypatch.delenv(name, raising=False)
 
@@ -50,7 +51,9 @@ def run_on_terminal(tmp_path: Path, lines: int, *words: str) -> str:
     master, slave = pty.openpty()
     try:
         command = [sys.executable, "-m", "plimsoll.cli.main", *words]
-        subprocess.run(command, stdout=slave, stderr=slave, env=environ, check=False, timeout=120)
+        subprocess.run(
+            command, stdin=slave, stdout=slave, stderr=slave, env=environ, check=False, timeout=120
+        )
     finally:
         os.close(slave)
         os.close(master)
