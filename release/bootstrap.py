@@ -48,7 +48,8 @@ def unpack(archive: Path, cache: Path) -> Path:
 def find_cache() -> Path:
     """Return the first cache directory that belongs to this user and is writable by no other."""
     named = os.environ.get("PLIMSOLL_CACHE")
-    usual = os.environ.get("XDG_CACHE_HOME") or (os.environ.get("HOME") and os.path.expanduser("~/.cache"))
+    home = os.environ.get("HOME")
+    usual = os.environ.get("XDG_CACHE_HOME") or (os.path.join(home, ".cache") if home else "")
     temporary = os.path.join(tempfile.gettempdir(), f"plimsoll-{os.getuid()}")
     places = [named] if named else [os.path.join(usual, "plimsoll")] * bool(usual) + [temporary]
     problem = ""

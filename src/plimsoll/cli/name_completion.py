@@ -90,7 +90,7 @@ def complete_checks(ctx: click.Context, param: click.Parameter, incomplete: str)
 
 def find_names(ctx: click.Context, plural: str) -> list[tuple[str, str]]:
     """Return namespace and name of the objects of a kind, sorted; empty if they cannot be read."""
-    from plimsoll.cli.options import Where
+    from plimsoll.cli.where import Where
 
     given = ctx.params
     where = Where(
