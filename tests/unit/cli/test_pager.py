@@ -42,7 +42,7 @@ def test_a_pipe_has_no_pager(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def run_on_terminal(tmp_path: Path, lines: int, *words: str) -> str:
-    """What the pager received from a command on a terminal with so many lines; "" if there was none."""
+    """Return what a pager received from a command on a terminal with so many lines; "" if none was used."""
     pager = tmp_path / "pager"
     pager.write_text(f"#!/bin/sh\ncat > {tmp_path}/paged\n")
     pager.chmod(0o755)
