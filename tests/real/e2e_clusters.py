@@ -10,19 +10,26 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from plimsoll.client import ClientConfig
+from plimsoll.controllers import NAMES
 from tests.cluster.kube_apiserver import run_apiserver, write_kubeconfig
 from tests.real.programs import ASSETS, Cluster, Program
 from tests.smoke.process import ServerProcess
 
 _WORKLOADS = (
-    "replicaset",
-    "replicationcontroller",
-    "deployment",
-    "job",
-    "cronjob",
-    "endpoints",
-    "endpointslice",
+    "replicaset-controller",
+    "replicationcontroller-controller",
+    "deployment-controller",
+    "job-controller",
+    "cronjob-controller",
+    "endpoints-controller",
+    "endpointslice-controller",
 )
+#: Options of our server: which of its controllers run.
+_SERVER_OPTIONS = {
+    "ours": [],
+    "workloads": ["--controllers=*" + "".join(f",-{name}" for name in NAMES if name in _WORKLOADS)],
+    "upstream": ["--no-controllers"],
+}
 _EVERYTHING = "*,-node-ipam-controller"
 #: Simulated nodes send no heartbeats.
 _WITHOUT_HEARTBEATS = f"{_EVERYTHING},-node-lifecycle-controller"
@@ -86,13 +93,13 @@ def _scheduler(cluster: Cluster, which: str, kubeconfig: Path) -> Iterator[None]
 @contextmanager
 def our_server(directory: Path, scheduler: str, controllers: str) -> Iterator[Cluster]:
     """Run our server with a scheduler, and kube-controller-manager if it is asked for."""
-    server = ServerProcess(directory, *(["--no-controllers"] if controllers == "upstream" else []))
+    server = ServerProcess(directory, *_SERVER_OPTIONS[controllers])
     server.start()
     with ExitStack() as stack:
         stack.callback(server.stop)
         stack.enter_context(_scheduler(server, scheduler, _kubeconfig(server, "scheduler")))
         if controllers != "ours":
-            names = ",".join(f"{name}-controller" for name in _WORKLOADS)
+            names = ",".join(_WORKLOADS)
             manager = Program(
                 "kube-controller-manager",
                 server,

@@ -75,6 +75,8 @@ class ServerSettings:
     gates: Gates = field(default_factory=Gates.default)
     durability: Durability = "full"
     controllers: bool = True
+    #: Names of the controllers to run, as for `choose_controllers`.
+    controller_names: tuple[str, ...] = ("*",)
     start_empty: bool = False
     limits: ServerLimits = field(default_factory=ServerLimits)
     now: Callable[[], datetime] = utc_now
@@ -181,6 +183,7 @@ async def _assemble(settings: ServerSettings, directory: Path, store: Store) -> 
         server.run_in_background(
             ControllerManager(
                 server.client(CONTROLLERS),
+                only=settings.controller_names,
                 settings=ControllerSettings(gates=settings.gates, root_ca=ca.decode()),
             ).run(),
             "controllers",

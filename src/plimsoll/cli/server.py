@@ -90,6 +90,13 @@ if TYPE_CHECKING:
     help="Do not run controllers (claims from templates, garbage collection, ...).",
 )
 @click.option(
+    "--controllers",
+    default="*",
+    show_default=True,
+    metavar="LIST",
+    help="Controllers to run: * for all, NAME, or -NAME to leave one out; separated by commas.",
+)
+@click.option(
     "--start-empty", is_flag=True, help="Start with an empty store although a damaged store was set aside."
 )
 @feature_gates_option()
@@ -110,6 +117,7 @@ def run_server(
     max_unauthenticated_per_address: int | None,
     request_header_timeout: float | None,
     no_controllers: bool,
+    controllers: str,
     start_empty: bool,
     gates: str,
     verbose: bool,
@@ -122,6 +130,7 @@ def run_server(
     """
     from plimsoll.apiserver.limits import ServerLimits
     from plimsoll.apiserver.process import ServerSettings, serve
+    from plimsoll.controllers import choose_controllers
 
     if memory == (data is not None):
         raise ConfigError("no storage given: use --data-dir DIR, or --memory to keep all data in memory")
@@ -145,6 +154,7 @@ def run_server(
         gates=Gates.parse(gates),
         durability=durability,
         controllers=not no_controllers,
+        controller_names=tuple(choose_controllers(controllers.split(","))),
         start_empty=start_empty,
         limits=limits,
     )

@@ -7,6 +7,6 @@ queues keys and executes the plans.
 
 from plimsoll.common.clock import Clock, SystemClock
 from plimsoll.controllers.context import ControllerSettings
-from plimsoll.controllers.manager import NAMES, ControllerManager
+from plimsoll.controllers.manager import NAMES, ControllerManager, choose_controllers
 
-__all__ = ["NAMES", "Clock", "ControllerManager", "ControllerSettings", "SystemClock"]
+__all__ = ["NAMES", "Clock", "ControllerManager", "ControllerSettings", "SystemClock", "choose_controllers"]

@@ -15,11 +15,16 @@ from plimsoll.client.client import Client
 from plimsoll.client.discovery import Served, discover
 from plimsoll.client.endpoints import (
     CONFIG_MAPS,
+    CRON_JOBS,
+    DEPLOYMENTS,
+    JOBS,
     LEASES,
     NAMESPACES,
     NODES,
     POD_GROUPS,
     PODS,
+    REPLICA_SETS,
+    REPLICATION_CONTROLLERS,
     RESOURCE_CLAIM_TEMPLATES,
     RESOURCE_CLAIMS,
     RESOURCE_POOL_STATUS_REQUESTS,
@@ -33,12 +38,16 @@ from plimsoll.client.leader_election import Election
 from plimsoll.common.clock import Clock, SystemClock
 from plimsoll.controllers.context import ControllerContext, ControllerSettings
 from plimsoll.controllers.controller import Controller, run_controller
+from plimsoll.controllers.cron_job.controller import CronJobController
+from plimsoll.controllers.deployment.controller import DeploymentController
 from plimsoll.controllers.device_taint_eviction.controller import DeviceTaintEvictionController
 from plimsoll.controllers.garbage_collector.controller import GarbageCollector
+from plimsoll.controllers.job.controller import JobController
 from plimsoll.controllers.namespace import NamespaceController
 from plimsoll.controllers.node_lifecycle import NodeLifecycleController
 from plimsoll.controllers.pod_gc import PodGCController
 from plimsoll.controllers.pod_group_protection import PodGroupProtectionController
+from plimsoll.controllers.replica_set import ReplicaSetController, ReplicationControllerController
 from plimsoll.controllers.resource_claim.controller import ResourceClaimController
 from plimsoll.controllers.resource_pool_status import ResourcePoolStatusController
 from plimsoll.controllers.resource_quota import ResourceQuotaController
@@ -46,6 +55,7 @@ from plimsoll.controllers.root_ca_publisher import RootCAPublisher
 from plimsoll.controllers.service_account import ServiceAccountController
 from plimsoll.controllers.shared_informers import VIEWS, SharedInformers
 from plimsoll.controllers.taint_eviction import TaintEvictionController
+from plimsoll.controllers.ttl_after_finished import TTLAfterFinishedController
 from plimsoll.errors import ApiError, InputError
 
 _log = logging.getLogger("plimsoll.controllers")
@@ -76,6 +86,15 @@ KINDS: Mapping[str, tuple[Callable[[ControllerContext], Controller], tuple[Endpo
     RootCAPublisher.name: (RootCAPublisher, (NAMESPACES, CONFIG_MAPS)),
     ServiceAccountController.name: (ServiceAccountController, (NAMESPACES, SERVICE_ACCOUNTS)),
     TaintEvictionController.name: (TaintEvictionController, (NODES, PODS)),
+    ReplicaSetController.name: (ReplicaSetController, (PODS, REPLICA_SETS)),
+    ReplicationControllerController.name: (
+        ReplicationControllerController,
+        (PODS, REPLICATION_CONTROLLERS),
+    ),
+    DeploymentController.name: (DeploymentController, (PODS, REPLICA_SETS, DEPLOYMENTS)),
+    JobController.name: (JobController, (PODS, JOBS)),
+    CronJobController.name: (CronJobController, (JOBS, CRON_JOBS)),
+    TTLAfterFinishedController.name: (TTLAfterFinishedController, (JOBS,)),
 }
 NAMES: tuple[str, ...] = tuple(KINDS)
 
@@ -100,7 +119,7 @@ class ControllerManager:
         self._clock = clock or SystemClock()
         self._settings = settings or ControllerSettings()
         self._served = None if served is None else tuple(served)
-        self._names = _choose(only)
+        self._names = list(NAMES) if only is None else choose_controllers(only)
         self._election = election
         self._ready = asyncio.Event()
         #: Running controllers, once started.
@@ -179,11 +198,12 @@ class ControllerManager:
                 await self._clock.sleep(delay)
 
 
-def _choose(only: Iterable[str] | None) -> list[str]:
-    if only is None:
-        return list(NAMES)
-    chosen = list(dict.fromkeys(only))
-    for name in chosen:
+def choose_controllers(wanted: Iterable[str]) -> list[str]:
+    """Return the controllers that a list selects: `*` for all, NAME, and -NAME to leave one out."""
+    entries = [entry.strip() for entry in wanted]
+    added = {entry for entry in entries if entry != "*" and not entry.startswith("-")}
+    removed = {entry[1:] for entry in entries if entry.startswith("-")}
+    for name in (*added, *removed):
         if name not in KINDS:
             raise InputError(f"unknown controller {name!r}; valid controllers: {', '.join(NAMES)}")
-    return chosen
+    return [name for name in NAMES if name in added or ("*" in entries and name not in removed)]

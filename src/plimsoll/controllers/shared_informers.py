@@ -18,24 +18,33 @@ from plimsoll.api.scheduling import PodGroup
 from plimsoll.client.client import Client
 from plimsoll.client.endpoints import (
     CONFIG_MAPS,
+    CONTROLLER_REVISIONS,
+    CRON_JOBS,
+    DAEMON_SETS,
+    DEPLOYMENTS,
     DEVICE_CLASSES,
     DEVICE_TAINT_RULES,
+    JOBS,
     LEASES,
     NAMESPACES,
     NODES,
     PERSISTENT_VOLUME_CLAIMS,
     POD_GROUPS,
     PODS,
+    REPLICA_SETS,
+    REPLICATION_CONTROLLERS,
     RESOURCE_CLAIM_TEMPLATES,
     RESOURCE_CLAIMS,
     RESOURCE_POOL_STATUS_REQUESTS,
     RESOURCE_QUOTAS,
     RESOURCE_SLICES,
     SERVICES,
+    STATEFUL_SETS,
     Endpoint,
 )
 from plimsoll.client.informer import EventHandler, Informer
 from plimsoll.controllers import object_views as views
+from plimsoll.controllers import workload_views as workloads
 
 T = TypeVar("T")
 H = TypeVar("H", bound=Hashable)
@@ -59,6 +68,14 @@ VIEWS: Mapping[tuple[str, str], type[Wire]] = {
         (LEASES, views.LeaseView),
         (PERSISTENT_VOLUME_CLAIMS, CountedVolumeClaim),
         (SERVICES, CountedService),
+        (REPLICATION_CONTROLLERS, workloads.ReplicationControllerView),
+        (REPLICA_SETS, workloads.ReplicaSetView),
+        (DEPLOYMENTS, workloads.DeploymentView),
+        (STATEFUL_SETS, workloads.StatefulSetView),
+        (DAEMON_SETS, workloads.DaemonSetView),
+        (CONTROLLER_REVISIONS, workloads.ControllerRevisionView),
+        (JOBS, workloads.JobView),
+        (CRON_JOBS, workloads.CronJobView),
     )
 }
 

@@ -16,7 +16,7 @@ from plimsoll.client import Client
 from plimsoll.client.discovery import discover
 from plimsoll.client.endpoints import NAMESPACES, PODS, RESOURCE_CLAIM_TEMPLATES, RESOURCE_CLAIMS
 from plimsoll.client.leader_election import Election, LeaseTiming
-from plimsoll.controllers import NAMES, ControllerManager
+from plimsoll.controllers import NAMES, ControllerManager, choose_controllers
 from plimsoll.controllers.namespace import DEFAULT_NAMESPACES
 from plimsoll.errors import ApiError, InputError
 from tests.unit.controllers.cluster import ADMIN, Cluster
@@ -54,6 +54,12 @@ def test_all_controllers_are_listed() -> None:
         "root-ca-certificate-publisher-controller",
         "serviceaccount-controller",
         "taint-eviction-controller",
+        "replicaset-controller",
+        "replicationcontroller-controller",
+        "deployment-controller",
+        "job-controller",
+        "cronjob-controller",
+        "ttl-after-finished-controller",
     )
 
 
@@ -210,3 +216,16 @@ def test_one_of_two_works_and_the_other_takes_over() -> None:
         await cluster.store.close()
 
     asyncio.run(scenario())
+
+
+def test_controllers_are_chosen_as_by_kube_controller_manager() -> None:
+    assert choose_controllers(["*"]) == list(NAMES)
+    assert choose_controllers(["*", "-job-controller"]) == [
+        name for name in NAMES if name != "job-controller"
+    ]
+    assert choose_controllers(["job-controller", " cronjob-controller"]) == [
+        "job-controller",
+        "cronjob-controller",
+    ]
+    with pytest.raises(InputError, match="unknown controller 'janitor'"):
+        choose_controllers(["*", "-janitor"])

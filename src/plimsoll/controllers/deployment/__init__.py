@@ -1,0 +1,1 @@
+"""Deployment controller: rolls ReplicaSets out and back."""

@@ -1,0 +1,1 @@
+"""Job controller: runs pods until enough of them have succeeded."""

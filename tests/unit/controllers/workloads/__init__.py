@@ -1,0 +1,1 @@
+"""Tests of the controllers that own pods."""
