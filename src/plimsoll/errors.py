@@ -24,6 +24,7 @@ match, a field that fails validation) is a value, never an exception.
         PatchError             a patch that is malformed, or does not apply to the object
           PatchTestError       a test operation of a JSON patch failed
         ConfigError            an invalid kubeconfig, certificate, token file or server setting
+      SpdyProtocolError        bytes of a peer that are not SPDY/3.1, or exceed a limit
       LeaseLostError           leader election: the lease is lost, so nothing may be written
       StoreError               the store's file is corrupt, locked, full or not writable
       StateError               release of a device that is not allocated: a bug in the caller
@@ -181,6 +182,10 @@ class PatchTestError(PatchError):
 
 class ConfigError(InputError):
     """An invalid kubeconfig, certificate, token file or server setting."""
+
+
+class SpdyProtocolError(PlimsollError):
+    """Bytes of a peer that are not SPDY/3.1, or exceed a limit."""
 
 
 class LeaseLostError(PlimsollError):

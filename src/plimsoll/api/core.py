@@ -164,6 +164,11 @@ class Container(Wire, frozen=True):
     lifecycle: Lifecycle | None = None
     volume_mounts: tuple[VolumeReference, ...] = ()
     volume_devices: tuple[VolumeReference, ...] = ()
+    stdin: bool = False
+    stdin_once: bool = False
+    tty: bool = False
+    termination_message_path: str = ""
+    termination_message_policy: str = ""
     #: Plain JSON, so that fields of newer versions are kept.
     security_context: dict[str, Any] | None = None
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from plimsoll.api import codec
@@ -43,6 +44,7 @@ from plimsoll.apiserver.handlers.options import (
     parse_timeout,
     parse_write_options,
 )
+from plimsoll.apiserver.handlers.pod_streams import CONNECT, STREAMS, PodStreamHandler
 from plimsoll.apiserver.handlers.pod_subresources import BindingHandler, EvictionHandler
 from plimsoll.apiserver.handlers.policy_attributes import delete_attributes, write_attributes
 from plimsoll.apiserver.handlers.read import ReadHandler, get_stored, parse_selection
@@ -96,6 +98,7 @@ class Api:
         self._deleter = DeleteHandler(context)
         self._eviction = EvictionHandler(context, self._deleter)
         self._binding = BindingHandler(context)
+        self.pod_streams = PodStreamHandler(context.store)
         self._responses = ResponseBuilder(context)
         self.metrics = RequestMetrics(context.store)
         self._nonresource = NonResourceHandler(context, self.metrics)
@@ -176,6 +179,8 @@ class Api:
             self._authorize(attributes)
             return self._nonresource.handle(request)
         self._authorize(self._attributes(info, request, query))
+        if info.subresource in CONNECT and info.verb != "create":
+            self._authorize(self._attributes(replace(info, verb="create"), request, query))
         if self._delegation is not None and self._delegation.should_delegate(info, request):
             return await self._delegation.handle(info, request)
         try:
@@ -386,6 +391,8 @@ class Api:
     async def _subresource(
         self, info: RequestInfo, request: ApiRequest, query: Mapping[str, str]
     ) -> ApiResponse:
+        if info.subresource in STREAMS:
+            return await self.pod_streams.handle(info, request)
         accepted = negotiate(request.header("accept"))
         if info.subresource == "scale":
             return await self._scale(info, request, query, accepted)

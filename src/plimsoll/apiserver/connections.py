@@ -65,6 +65,7 @@ class ServerConnection(web.RequestHandler):
         #: The transport, also after aiohttp has dropped it to close it.
         self.raw_transport: asyncio.Transport | None = None
         self._refused = False
+        self._upgraded_to_tunnel = False
         self._handling = False
         self.authenticated = False
         #: Bytes received that belong to no request being handled: headers, and pipelined requests.
@@ -95,6 +96,10 @@ class ServerConnection(web.RequestHandler):
             if self.transport is not None:
                 self.transport.set_write_buffer_limits()
             self._owner.leave()
+
+    def begin_tunnel(self) -> None:
+        """Record that the connection was upgraded: what is received from now on is no HTTP request."""
+        self._upgraded_to_tunnel = True
 
     # -- asyncio
 
@@ -127,6 +132,9 @@ class ServerConnection(web.RequestHandler):
 
     def data_received(self, data: bytes) -> None:
         if self._refused or self._owner.ended:
+            return
+        if self._upgraded_to_tunnel:
+            super().data_received(data)
             return
         body = self._last_body
         if body is not None and not body.is_eof() and (body is self._body or not self._handling):

@@ -24,6 +24,8 @@ from plimsoll.apiserver.auth.authentication import SINGLE_HEADERS
 from plimsoll.apiserver.auth.impersonation import impersonate
 from plimsoll.apiserver.connections import ServerConnection
 from plimsoll.apiserver.flowcontrol.flow_controller import FlowController
+from plimsoll.apiserver.kubelet.location import KubeletLocation
+from plimsoll.apiserver.kubelet.tunnel import pass_on
 from plimsoll.apiserver.limits import ServerLimits, WatchLimiter
 from plimsoll.apiserver.request import ApiRequest, ApiResponse
 from plimsoll.apiserver.status import bad_request, request_entity_too_large, to_status, unauthorized
@@ -127,6 +129,10 @@ class HttpServer:
             try:
                 api_response = await self._api.handle(api_request)
                 api_response.headers.update(seats.headers)
+                if api_response.upgrade is not None:
+                    seats.release()
+                    with self._watch_limiter.acquire(api_request.user):
+                        return await self._tunnel(request, connection, api_response.upgrade)
                 if not isinstance(api_response.body, bytes) and api_response.length is None:
                     with self._watch_limiter.acquire(api_request.user):
                         return await self._stream(request, api_response)
@@ -223,6 +229,20 @@ class HttpServer:
             self._streams.discard(task)
             await frames.aclose()
         return response
+
+    async def _tunnel(
+        self, request: web.BaseRequest, connection: ServerConnection, location: KubeletLocation
+    ) -> web.StreamResponse:
+        """Pass an upgrade request on to a kubelet, then bytes in both directions until one side ends."""
+        kubelets = self._api.pod_streams.kubelets
+        assert kubelets is not None, "a location was found by way of them"
+        task = asyncio.current_task()
+        assert task is not None
+        self._streams.add(task)
+        try:
+            return await pass_on(request, kubelets, location, connection.begin_tunnel)
+        finally:
+            self._streams.discard(task)
 
     async def _write(
         self, request: web.BaseRequest, response: web.StreamResponse, chunk: bytes | memoryview

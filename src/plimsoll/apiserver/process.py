@@ -29,10 +29,10 @@ from plimsoll.apiserver.auth.certificates import (
     utc_now,
 )
 from plimsoll.apiserver.auth.kubeconfig import write_kubeconfig
-from plimsoll.apiserver.auth.secret_files import read_file
+from plimsoll.apiserver.auth.secret_files import read_file, write_private
 from plimsoll.apiserver.auth.signing_key import SigningKey
 from plimsoll.apiserver.auth.token_file import StaticTokens, load_or_create_admin_token
-from plimsoll.apiserver.auth.users import ADMIN, CONTROLLERS, User
+from plimsoll.apiserver.auth.users import ADMIN, CONTROLLERS, KUBELET_CLIENT, User
 from plimsoll.apiserver.context import ApiContext
 from plimsoll.apiserver.event_expiry import run_event_expiry
 from plimsoll.apiserver.flowcontrol.bootstrap import ensure_bootstrap_objects, run_bootstrap
@@ -40,6 +40,7 @@ from plimsoll.apiserver.flowcontrol.flow_schema_status import run_flow_schema_st
 from plimsoll.apiserver.handlers.service_addresses import API_SERVICE_IP, SERVICE_CIDR
 from plimsoll.apiserver.http import HttpServer
 from plimsoll.apiserver.in_process import connect_in_process
+from plimsoll.apiserver.kubelet.client import KubeletClient, make_kubelet_tls
 from plimsoll.apiserver.limits import ServerLimits
 from plimsoll.apiserver.storage import Store
 from plimsoll.apiserver.storage.log import Durability
@@ -72,6 +73,10 @@ class ServerSettings:
     authority: Path | None = None
     client_ca: Path | None = None
     token_file: Path | None = None
+    kubelet_ca: Path | None = None  #: CA of kubelets' serving certificates; None: they are not verified
+    kubelet_own_ca: bool = False  #: verify them with the server's own CA
+    kubelet_certificate: Path | None = None  #: client certificate for kubelets; None: of the server's own CA
+    kubelet_key: Path | None = None
     gates: Gates = field(default_factory=Gates.default)
     durability: Durability = "full"
     controllers: bool = True
@@ -87,9 +92,17 @@ class RunningServer:
     """Running API server; `stop` shuts it down."""
 
     def __init__(
-        self, api: Api, http: HttpServer, store: Store, workers: WorkerPool, ca: bytes, token: str
+        self,
+        api: Api,
+        http: HttpServer,
+        store: Store,
+        workers: WorkerPool,
+        ca: bytes,
+        token: str,
+        authority: CertificateAuthority,
     ) -> None:
         self.api = api
+        self.authority = authority  #: issues certificates of the cluster
         self.store = store
         self.workers = workers
         self._http = http
@@ -124,6 +137,8 @@ class RunningServer:
         """Stop the controllers, end the watches and make the last writes durable."""
         await cancel_tasks(self._tasks)
         await self._http.stop()
+        if self.api.pod_streams.kubelets is not None:
+            await self.api.pod_streams.kubelets.close()
         await self.workers.close()
         await self.store.close()
         for cleanup in self._cleanups:
@@ -164,9 +179,11 @@ async def _assemble(settings: ServerSettings, directory: Path, store: Store) -> 
     )
     workers = WorkerPool(settings.workers, settings.gates)
     api = Api(context, workers=workers)
-    tls, ca = _make_tls(settings, directory)
+    authority = CertificateAuthority.load_or_create(directory, settings.now)
+    tls, ca = _make_tls(settings, authority)
+    api.pod_streams.kubelets = KubeletClient(_kubelet_tls(settings, authority, directory))
     http = HttpServer(api, limits=settings.limits, host=settings.host, port=settings.port, tls=tls)
-    server = RunningServer(api, http, store, workers, ca, token)
+    server = RunningServer(api, http, store, workers, ca, token, authority)
     await bootstrap(server.client(ADMIN))
     await ensure_bootstrap_objects(server.client(ADMIN))
     await http.start()
@@ -199,9 +216,26 @@ async def _publish(client: Client, address: str, port: int) -> None:
         _log.warning("cannot publish the service default/kubernetes: %s", error)
 
 
-def _make_tls(settings: ServerSettings, directory: Path) -> tuple[ssl.SSLContext, bytes]:
+def _kubelet_tls(
+    settings: ServerSettings, authority: CertificateAuthority, directory: Path
+) -> ssl.SSLContext:
+    """Create the TLS context for kubelets, with a client certificate that is issued at every start."""
+    certificate, key = settings.kubelet_certificate, settings.kubelet_key
+    if (certificate is None) != (key is None):
+        raise ConfigError("--kubelet-client-certificate and --kubelet-client-key must be given together")
+    if certificate is None or key is None:
+        certificate, key = directory / "kubelet-client.crt", directory / "kubelet-client.key"
+        pair = authority.issue_client(KUBELET_CLIENT)
+        write_private(key, pair.key)
+        write_private(certificate, pair.certificate)
+    ca = authority.certificate if settings.kubelet_own_ca else b""
+    if settings.kubelet_ca is not None:
+        ca = read_file(settings.kubelet_ca, "the CA of kubelets")
+    return make_kubelet_tls(certificate, key, ca)
+
+
+def _make_tls(settings: ServerSettings, authority: CertificateAuthority) -> tuple[ssl.SSLContext, bytes]:
     """Create the TLS context of the server, and return it with the CA that clients should trust."""
-    authority = CertificateAuthority.load_or_create(directory, settings.now)
     clients = [authority.certificate]
     if settings.client_ca is not None:
         clients.append(read_client_ca(settings.client_ca))

@@ -10,6 +10,7 @@ from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from plimsoll.apiserver.auth.users import User
+from plimsoll.apiserver.kubelet.location import KubeletLocation
 from plimsoll.apiserver.request_info import RequestInfo
 
 
@@ -43,3 +44,4 @@ class ApiResponse:
     content_type: str = "application/json"
     headers: dict[str, str] = field(default_factory=dict)
     length: int | None = None
+    upgrade: KubeletLocation | None = None  #: the connection is passed on to this kubelet

@@ -93,6 +93,25 @@ from plimsoll.cli.options import DIRECTORY, FILE, connection_options, feature_ga
     metavar="HOST:PORT",
     help="Address for health and metrics; '' disables it. [default: 127.0.0.1:10248]",
 )
+@click.option(
+    "--kubelet-listen",
+    metavar="HOST:PORT",
+    help="Address of the kubelet API (logs, exec, port-forward); '' disables it. "
+    "[default: port 10250 of the node's address, or a free port if it is taken]",
+)
+@click.option(
+    "--client-ca-file",
+    type=FILE,
+    metavar="FILE",
+    help="CA bundle for client certificates of the kubelet API. [default: the CA of the kubeconfig]",
+)
+@click.option(
+    "--tls-cert-file",
+    type=FILE,
+    metavar="FILE",
+    help="Serving certificate of the kubelet API. [default: self-signed]",
+)
+@click.option("--tls-private-key-file", type=FILE, metavar="FILE", help="Private key of that certificate.")
 @click.option("--leave/--no-leave", default=None, help="Delete the Node object on exit. [default: no]")
 @click.option("--log-format", type=click.Choice(["text", "json"]), help="Log format. [default: text]")
 @click.option("-v", "--verbose", is_flag=True, default=None, help="Enable debug logging.")

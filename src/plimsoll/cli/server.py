@@ -60,6 +60,23 @@ if TYPE_CHECKING:
     help='CSV file of bearer tokens: token,user,uid,"group1,group2".',
 )
 @click.option(
+    "--kubelet-certificate-authority",
+    "kubelet_ca",
+    type=FILE,
+    metavar="FILE",
+    help="CA bundle to verify the serving certificates of kubelets. [default: not verified]",
+)
+@click.option(
+    "--kubelet-client-certificate",
+    "kubelet_certificate",
+    type=FILE,
+    metavar="FILE",
+    help="Client certificate for kubelets. [default: issued by the server's own CA]",
+)
+@click.option(
+    "--kubelet-client-key", "kubelet_key", type=FILE, metavar="FILE", help="Private key of that certificate."
+)
+@click.option(
     "--durability",
     type=click.Choice(["full", "normal"]),
     default="full",
@@ -112,6 +129,9 @@ def run_server(
     tls_ca: Path | None,
     client_ca: Path | None,
     token_file: Path | None,
+    kubelet_ca: Path | None,
+    kubelet_certificate: Path | None,
+    kubelet_key: Path | None,
     durability: Any,
     max_unauthenticated_connections: int | None,
     max_unauthenticated_per_address: int | None,
@@ -151,6 +171,9 @@ def run_server(
         authority=tls_ca,
         client_ca=client_ca,
         token_file=token_file,
+        kubelet_ca=kubelet_ca,
+        kubelet_certificate=kubelet_certificate,
+        kubelet_key=kubelet_key,
         gates=Gates.parse(gates),
         durability=durability,
         controllers=not no_controllers,

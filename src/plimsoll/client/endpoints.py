@@ -76,6 +76,8 @@ DEVICE_CLASSES = _endpoint("deviceclasses.resource.k8s.io")
 DEVICE_TAINT_RULES = _endpoint("devicetaintrules.resource.k8s.io")
 RESOURCE_POOL_STATUS_REQUESTS = _endpoint("resourcepoolstatusrequests.resource.k8s.io")
 
+TOKEN_REVIEWS = _endpoint("tokenreviews.authentication.k8s.io")
+SUBJECT_ACCESS_REVIEWS = _endpoint("subjectaccessreviews.authorization.k8s.io")
 LEASES = _endpoint("leases.coordination.k8s.io")
 PRIORITY_CLASSES = _endpoint("priorityclasses.scheduling.k8s.io")
 FLOW_SCHEMAS = _endpoint("flowschemas.flowcontrol.apiserver.k8s.io")

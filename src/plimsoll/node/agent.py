@@ -17,9 +17,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Iterable, Sequence
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from typing import Any
 
+from plimsoll.api import codec
 from plimsoll.api.core import Pod
 from plimsoll.common.tasks import at_most, cancel_tasks
 from plimsoll.errors import ConfigError
@@ -30,6 +31,7 @@ from plimsoll.node.admission.admission_handler import is_terminal
 from plimsoll.node.admission.preemption import CONDITION_REASON, MESSAGE, REASON
 from plimsoll.node.cgroups.values import CgroupFault
 from plimsoll.node.components import Components
+from plimsoll.node.containers import ContainerInfo
 from plimsoll.node.eviction.manager import PodEviction, admit_under_pressure
 from plimsoll.node.housekeeping import HOUSEKEEPING_SECONDS, Housekeeping
 from plimsoll.node.machine.machine import available_to_pods
@@ -100,6 +102,8 @@ class Agent:
                 await components.device_manager.start()
             if components.pod_resources is not None:
                 await components.pod_resources.start()
+            if components.kubelet_api is not None:
+                components.status_reporter.set_port(await components.kubelet_api.start(self))
         except BaseException:
             await self.stop()
             raise
@@ -130,6 +134,7 @@ class Agent:
         await components.worker_deps.writer.stop()
         await components.worker_deps.events.stop()
         for part in (
+            components.kubelet_api,
             components.pod_resources,
             components.device_manager,
             components.plugins,
@@ -150,6 +155,15 @@ class Agent:
     def running(self) -> Sequence[Pod]:
         """Return the pods that were admitted and have not terminated on this node."""
         return tuple(self._pods[uid] for uid in self.admission_handler.admitted_uids if uid in self._pods)
+
+    def status_of(self, pod: Pod) -> Mapping[str, Any]:
+        """Return the status of a pod as last reported: by its worker, or before that in the API."""
+        worker = self._workers.get(pod_key(pod))
+        return (worker.status if worker is not None else {}) or codec.to_tree(pod.status)
+
+    def containers_of(self, uid: str) -> Sequence[ContainerInfo]:
+        """Return the containers of a pod, oldest first."""
+        return self.components.runtime.containers(uid)
 
     def describe_cgroups(self) -> dict[str, Any]:
         """Describe the applied cgroup settings, or those that would be applied if cgroups were available."""

@@ -13,6 +13,7 @@ from plimsoll.node.claims.claim_info_cache import ClaimInfoCache
 from plimsoll.node.containers import Runtime
 from plimsoll.node.device_plugins import DeviceManager
 from plimsoll.node.eviction.manager import EvictionManager
+from plimsoll.node.kubelet_api.service import KubeletApi
 from plimsoll.node.nri import NriServer
 from plimsoll.node.plugins import PluginManager
 from plimsoll.node.podresources import PodResourcesServer
@@ -42,3 +43,4 @@ class Components:
     pod_resources: PodResourcesServer | None = None
     eviction_manager: EvictionManager | None = None
     cgroup_watch: CgroupWatch | None = None
+    kubelet_api: KubeletApi | None = None

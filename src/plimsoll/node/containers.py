@@ -57,6 +57,10 @@ class ContainerSpec:
     annotations: Mapping[str, str] = field(default_factory=dict)
     #: Signal that asks the container to terminate, if it is not SIGTERM.
     stop_signal: str = ""
+    #: Input that clients can attach to, only once or again and again, and a terminal.
+    stdin: bool = False
+    stdin_once: bool = False
+    tty: bool = False
     #: Identity of its processes; a runtime that starts processes requires it.
     credentials: ProcessCredentials | None = None
     plan: ContainerPlan

@@ -78,6 +78,11 @@ class Layout:
         return self.root / "admitted.json"
 
     @property
+    def pki(self) -> Path:
+        """Directory of the agent's serving certificate."""
+        return self.root / "pki"
+
+    @property
     def quarantine(self) -> Path:
         """Directory for damaged checkpoints."""
         return self.root / "quarantine"

@@ -44,6 +44,7 @@ from plimsoll.tools.cluster_state.manifests import ParsedObject, read_objects
 from plimsoll.tools.device_file_check import require_valid_plan
 from plimsoll.up.components import RunningComponents
 from plimsoll.up.console import Console
+from plimsoll.up.kubelet_certificate import serving_kubelet
 from plimsoll.up.local_nodes import MACHINE
 from plimsoll.up.manifests import LoadResult, load
 from plimsoll.up.ports import API, DASHBOARD, Ports, check_free, listen_error
@@ -171,7 +172,11 @@ class Up:
         try:
             server = await start_server(
                 ServerSettings(
-                    data=settings.data / "server", host=settings.host, port=port, gates=self.settings.gates
+                    data=settings.data / "server",
+                    host=settings.host,
+                    port=port,
+                    kubelet_own_ca=True,
+                    gates=self.settings.gates,
                 )
             )
         except OSError as error:
@@ -214,6 +219,10 @@ class Up:
         self._report("node")
         for node in self._node_settings():
             many = node.count > 1
+            if node.runtime == "process":
+                node = replace(
+                    node, kubelet_api=serving_kubelet(server, node.names[0], Layout(node.root).pki)
+                )
             client = server.client() if many else server.client(node_user(node.names[0]))
             process = NodeProcess(client, node, client_for=lambda name: server.client(node_user(name)))
             self.nodes.append(process)

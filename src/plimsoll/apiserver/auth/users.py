@@ -58,6 +58,8 @@ ANONYMOUS = User("system:anonymous", groups=(ALL_UNAUTHENTICATED,))
 
 #: Users of the server's own components.
 ADMIN = User("plimsoll:admin", groups=(MASTERS, ALL_AUTHENTICATED))
+#: The API server itself, as a client of kubelets.
+KUBELET_CLIENT = User("kube-apiserver-kubelet-client", groups=(MASTERS, ALL_AUTHENTICATED))
 CONTROLLERS = User("plimsoll:controllers", groups=(ALL_AUTHENTICATED,))
 CONTROLLER_MANAGER = User("system:kube-controller-manager", groups=(ALL_AUTHENTICATED,))
 SCHEDULER = User("system:kube-scheduler", groups=(ALL_AUTHENTICATED,))

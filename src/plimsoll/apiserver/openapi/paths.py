@@ -29,24 +29,53 @@ _SELECT = (
     "timeoutSeconds",
 )
 _LIST = ("allowWatchBookmarks", *_SELECT, "watch")
+LOG_PARAMETERS = (
+    "container",
+    "follow",
+    "limitBytes",
+    "previous",
+    "sinceSeconds",
+    "sinceTime",
+    "tailLines",
+    "timestamps",
+)
+CONNECT_PARAMETERS = {
+    "attach": ("container", "stderr", "stdin", "stdout", "tty"),
+    "exec": ("command", "container", "stderr", "stdin", "stdout", "tty"),
+    "portforward": ("ports",),
+}
 PARAMETERS: dict[str, tuple[str, str]] = {
     "allowWatchBookmarks": ("boolean", "Send bookmarks while watching."),
+    "command": ("string", "Command to execute, one parameter for each argument."),
+    "container": ("string", "Container, if the pod has several."),
     "continue": ("string", "Continue a list from the response that returned this token."),
     "dryRun": ("string", "All: process the request as usual, but persist nothing."),
     "fieldManager": ("string", "Name of the manager that makes the change, for managed fields."),
     "fieldSelector": ("string", "Restrict the list to objects whose fields match."),
     "fieldValidation": ("string", "Handling of unknown and duplicate fields: Ignore, Warn or Strict."),
+    "follow": ("boolean", "Continue to send the log until the container exits."),
     "force": ("boolean", "Take ownership of fields of other managers when applying."),
     "gracePeriodSeconds": ("integer", "Seconds before the object is deleted."),
     "labelSelector": ("string", "Restrict the list to objects whose labels match."),
     "limit": ("integer", "Maximum number of objects in one response."),
+    "limitBytes": ("integer", "Maximum number of bytes of the log."),
     "orphanDependents": ("boolean", "Deprecated: use propagationPolicy."),
+    "ports": ("integer", "Ports to forward, for WebSockets."),
     "pretty": ("string", "Format the response with line breaks."),
+    "previous": ("boolean", "Log of the previous container that has terminated."),
     "propagationPolicy": ("string", "Garbage collection of dependents: Orphan, Background or Foreground."),
     "resourceVersion": ("string", "Resource version to list or watch from."),
     "resourceVersionMatch": ("string", "Interpretation of resourceVersion: NotOlderThan or Exact."),
     "sendInitialEvents": ("boolean", "Start a watch with the existing objects."),
+    "sinceSeconds": ("integer", "Log lines of the last seconds."),
+    "sinceTime": ("string", "Log lines since this time (RFC 3339)."),
+    "stderr": ("boolean", "Send error output."),
+    "stdin": ("boolean", "Receive input."),
+    "stdout": ("boolean", "Send output."),
+    "tailLines": ("integer", "Number of lines from the end of the log."),
     "timeoutSeconds": ("integer", "Seconds until the request ends."),
+    "timestamps": ("boolean", "Add a timestamp to every line of the log."),
+    "tty": ("boolean", "Allocate a terminal."),
     "watch": ("boolean", "Watch changes instead of listing objects."),
 }
 PATCH_TYPES = (
@@ -131,6 +160,20 @@ def _operations_of_part(
 ) -> Iterator[Operation]:
     part = SUBRESOURCES[name]
     kind = (row.group, version, row.kind)
+    if name == "log":
+        id = f"read{title}Log"
+        yield Operation(f"{named}/log", "get", id, "get", LOG_PARAMETERS, kind, None, None, (200,))
+        return
+    if part.is_connect:
+        prefix, _, rest = title.partition("Namespaced")
+        for method in ("get", "post"):
+            id = f"connect{prefix}{method.capitalize()}Namespaced{rest}{name.capitalize()}"
+            connected = ("", part.version, part.kind)
+            parameters = CONNECT_PARAMETERS[name]
+            yield Operation(
+                f"{named}/{name}", method, id, "connect", parameters, connected, None, None, (200,)
+            )
+        return
     if part.group is not None:
         kind = (part.group, part.version, part.kind)
     own = schema_for(*kind)

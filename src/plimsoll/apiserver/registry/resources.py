@@ -17,6 +17,7 @@ from plimsoll.apiserver.registry.resource import ALL_VERBS, Resource
 
 _CHANGE = ("get", "patch", "update")
 _CREATE = ("create",)
+_CONNECT = ("create", "get")
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +29,11 @@ class Subresource:
     group: str | None = None  #: group, version and kind of its body, if not the parent's
     version: str = ""
     kind: str = ""
+
+    @property
+    def is_connect(self) -> bool:
+        """True if requests upgrade the connection; the kind then names the options in the query."""
+        return self.verbs == _CONNECT
 
 
 _SCALE = Subresource("scale", _CHANGE, "autoscaling", "v1", "Scale")
@@ -45,6 +51,10 @@ SUBRESOURCES: Mapping[str, Subresource] = {
         Subresource("eviction", _CREATE, "policy", "v1", "Eviction"),
         Subresource("token", _CREATE, "authentication.k8s.io", "v1", "TokenRequest"),
         _SCALE,
+        Subresource("log", ("get",)),
+        Subresource("attach", _CONNECT, "", "v1", "PodAttachOptions"),
+        Subresource("exec", _CONNECT, "", "v1", "PodExecOptions"),
+        Subresource("portforward", _CONNECT, "", "v1", "PodPortForwardOptions"),
     )
 }
 
@@ -111,7 +121,17 @@ _DETAILS: Mapping[str, Mapping[str, Any]] = {
     "persistentvolumes": {"subresources": _STATUS},
     "pods": {
         "categories": _ALL,
-        "subresources": ("binding", "ephemeralcontainers", "eviction", "resize", "status"),
+        "subresources": (
+            "attach",
+            "binding",
+            "ephemeralcontainers",
+            "eviction",
+            "exec",
+            "log",
+            "portforward",
+            "resize",
+            "status",
+        ),
         **_selectable(_POD_LABELS),
         **_STRATEGY,
     },

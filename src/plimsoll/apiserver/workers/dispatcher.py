@@ -10,6 +10,7 @@ from __future__ import annotations
 from plimsoll.apiserver.admission.chain import AdmissionChain
 from plimsoll.apiserver.context import ApiContext
 from plimsoll.apiserver.handlers.negotiation import negotiate
+from plimsoll.apiserver.handlers.pod_streams import STREAMS
 from plimsoll.apiserver.handlers.read import storage_key
 from plimsoll.apiserver.request import ApiRequest, ApiResponse
 from plimsoll.apiserver.request_info import RequestInfo
@@ -24,9 +25,9 @@ _WITH_POLICIES = _WRITES | {"delete"}
 #: Cost of admission policies that the event loop may spend on a request: some 20 ms. Beyond it, a worker
 #: evaluates them from the start, up to their own limits.
 MAX_INLINE_POLICY_COST = 50_000
-#: Subresources handled in the event loop: their changes are atomic with other objects, or need the server's
-#: keys.
-_INLINE_SUBRESOURCES = frozenset({"binding", "eviction", "token", "scale"})
+#: Subresources handled in the event loop: their changes are atomic with other objects, need the server's
+#: keys, or are streams.
+_INLINE_SUBRESOURCES = frozenset({"binding", "eviction", "token", "scale"}) | STREAMS
 #: DIFF: bodies of requests that are handled in the event loop whatever they hold; upstream takes 3 MiB
 #: (test_bodies_that_are_never_large_are_limited).
 MAX_INLINE_BODY_BYTES = 64 << 10

@@ -37,33 +37,43 @@ class HostCommandRunner:
         if not command:
             return HandlerResult(False, "no command specified")
         try:
-            process = await self._start({**spec, "argv": list(command)})
+            process = await start_command(self._program(), {**spec, "argv": list(command)})
         except (OSError, ValueError) as error:
             return HandlerResult(False, str(error))
         return await _finish(process, seconds)
 
-    async def _start(self, spec: Mapping[str, Any]) -> asyncio.subprocess.Process:
-        # The specification holds the environment, which must not leak: it is passed in neither arguments nor
-        # files.
-        spec_fd = os.memfd_create("spec", os.MFD_CLOEXEC)
-        try:
-            with os.fdopen(os.dup(spec_fd), "wb") as file:
-                marshal.dump(dict(spec), file)
-            os.lseek(spec_fd, 0, os.SEEK_SET)
-            return await asyncio.create_subprocess_exec(
-                sys.executable,
-                *("-I", "-S", "-X", "utf8"),
-                str(self._program()),
-                str(spec_fd),
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=asyncio.subprocess.STDOUT,
-                env={name: os.environ[name] for name in ("LD_LIBRARY_PATH",) if name in os.environ},
-                pass_fds=(spec_fd,),
-                start_new_session=True,
-            )
-        finally:
-            os.close(spec_fd)
+
+async def start_command(
+    program: Path,
+    spec: Mapping[str, Any],
+    *,
+    stdin: int = asyncio.subprocess.DEVNULL,
+    stdout: int = asyncio.subprocess.PIPE,
+    stderr: int = asyncio.subprocess.STDOUT,
+    inherited: Sequence[int] = (),
+) -> asyncio.subprocess.Process:
+    """Start a command in a running container, by its exec specification; OSError or ValueError."""
+    # The specification holds the environment, which must not leak: it is passed in neither arguments nor
+    # files.
+    spec_fd = os.memfd_create("spec", os.MFD_CLOEXEC)
+    try:
+        with os.fdopen(os.dup(spec_fd), "wb") as file:
+            marshal.dump(dict(spec), file)
+        os.lseek(spec_fd, 0, os.SEEK_SET)
+        return await asyncio.create_subprocess_exec(
+            sys.executable,
+            *("-I", "-S", "-X", "utf8"),
+            str(program),
+            str(spec_fd),
+            stdin=stdin,
+            stdout=stdout,
+            stderr=stderr,
+            env={name: os.environ[name] for name in ("LD_LIBRARY_PATH",) if name in os.environ},
+            pass_fds=(spec_fd, *inherited),
+            start_new_session=True,
+        )
+    finally:
+        os.close(spec_fd)
 
 
 async def _finish(process: asyncio.subprocess.Process, seconds: float) -> HandlerResult:

@@ -201,6 +201,9 @@ async def build_container_spec(
         cdi=(*deps.claim_cache.cdi_ids(pod, container), *(id for each in devices for id in each.cdi)),
         edits=reduce(Edits.plus, (each.edits for each in devices), Edits()),
         annotations={k: v for each in devices for k, v in each.annotations.items()},
+        stdin=container.stdin,
+        stdin_once=container.stdin_once,
+        tty=container.tty,
         credentials=credentials,
         plan=plan,
     )

@@ -40,6 +40,7 @@ from plimsoll.node.device_plugins import DeviceManager
 from plimsoll.node.eviction.manager import EvictionManager, EvictionSettings, NodeStats
 from plimsoll.node.eviction.usage import measure_node
 from plimsoll.node.exclusive_cpus import containers_with_claimed_cpus
+from plimsoll.node.kubelet_api.service import KubeletApi
 from plimsoll.node.layout import Layout
 from plimsoll.node.machine.machine import Machine
 from plimsoll.node.nri import NriServer
@@ -236,6 +237,7 @@ class _AgentBuilder:
                 eviction_manager=self._eviction_manager(cgroups, available),
                 mark=mark,
                 cgroup_watch=self._cgroup_watch(cgroups, runtime, mark),
+                kubelet_api=self._kubelet_api(runtime),
             ),
             housekeeping_seconds=intervals.housekeeping,
             preemption_seconds=intervals.preemption,
@@ -286,6 +288,14 @@ class _AgentBuilder:
         )
         runtime.hooks = server
         return server
+
+    def _kubelet_api(self, runtime: SimulatedRuntime | ProcessRuntime) -> KubeletApi | None:
+        """Create the kubelet API; simulated pods have no logs and no processes."""
+        settings = self.settings.kubelet_api
+        if not settings.listen or not isinstance(runtime, ProcessRuntime):
+            return None
+        address = self.status_reporter.address
+        return KubeletApi(settings, self.name, address, self.layout.pki, self.client, runtime)
 
     def _slice_cleaner(self) -> SliceCleaner:
         intervals = self.settings.intervals

@@ -266,7 +266,7 @@ class NodeProcess:
         shown = {
             name: value
             for name, value in asdict(replace(settings, machine=None)).items()
-            if name not in ("machine", "gates", "form")
+            if name not in ("machine", "gates", "form", "kubelet_api")
         }
         gates = {gate.name: on for gate, on in settings.gates}
         return {**shown, "names": settings.names, "featureGates": gates, "form": settings.form.value}
@@ -333,6 +333,10 @@ async def serve_node(config: ClientConfig, settings: NodeSettings) -> None:
     set_up_logging(settings.log_format, verbose=settings.verbose)
     if not settings.addresses and settings.count == 1:
         settings = replace(settings, addresses=own_addresses(config.server))
+    if settings.kubelet_api.client_ca is None and config.authority is not None:
+        authority = config.authority
+        api = replace(settings.kubelet_api, client_ca=authority.file, client_ca_data=authority.data or b"")
+        settings = replace(settings, kubelet_api=api)
     async with Client.connect(config) as client:
         process = NodeProcess(client, settings)
         stop_on_signals(process.stop)

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from plimsoll.api.core import NodeAddress, ResourceList, Taint
 from plimsoll.api.forms import Form
@@ -19,6 +19,7 @@ from plimsoll.common.config_file import read_flag
 from plimsoll.errors import ConfigError
 from plimsoll.node.cgroups.ownership import default_root, owner_of
 from plimsoll.node.eviction.thresholds import Threshold, parse_thresholds
+from plimsoll.node.kubelet_api.settings import AUTO, KubeletApiSettings
 from plimsoll.node.layout import Layout
 from plimsoll.node.machine.file_values import parse_taint, read_amounts, read_labels
 from plimsoll.node.machine.machine import Machine, Reservations, parse_cpus
@@ -89,6 +90,7 @@ class NodeSettings:
     leave: bool = False  #: delete the Node on exit
     stop_seconds: float = 10.0
     listen: str = ""  #: HOST:PORT of the HTTP endpoints; "" for none
+    kubelet_api: KubeletApiSettings = field(default_factory=KubeletApiSettings)
     log_format: str = "text"
     verbose: bool = False
 
@@ -127,6 +129,11 @@ class NodeSettings:
             raise ConfigError("bare: an agent that runs processes needs its files: use runtime none")
         if self.listen:
             read_address(self.listen, example=LISTEN)
+        api = self.kubelet_api
+        if api.listen not in ("", AUTO):
+            read_address(api.listen, example="0.0.0.0:10250")
+        if (api.certificate is None) != (api.key is None):
+            raise ConfigError("kubeletAPI: --tls-cert-file and --tls-private-key-file must be given together")
         return self
 
 
@@ -143,6 +150,10 @@ def override(
     reserved_cpus: str | None = None,
     eviction_hard: str | None = None,
     cdi: Sequence[Path] = (),
+    kubelet_listen: str | None = None,
+    client_ca_file: Path | None = None,
+    tls_cert_file: Path | None = None,
+    tls_private_key_file: Path | None = None,
     **given: Any,
 ) -> NodeSettings:
     """Return the settings with the given flags applied; None: not given."""
@@ -160,6 +171,14 @@ def override(
         changes["addresses"] = tuple(NodeAddress(type="InternalIP", address=text) for text in addresses)
     if cdi:
         changes["cdi"] = tuple(cdi)
+    api = {
+        "listen": kubelet_listen,
+        "client_ca": client_ca_file,
+        "certificate": tls_cert_file,
+        "key": tls_private_key_file,
+    }
+    api = {name: value for name, value in api.items() if value is not None}
+    changes["kubelet_api"] = replace(settings.kubelet_api, **cast(Any, api))
     reserved = settings.reservations
     if system_reserved is not None:
         reserved = replace(reserved, system=_read_reserved(system_reserved, "--system-reserved"))

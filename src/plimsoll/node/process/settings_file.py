@@ -27,6 +27,7 @@ from plimsoll.common.config_file import (
 )
 from plimsoll.errors import DecodeError, InputError
 from plimsoll.node.eviction.thresholds import DEFAULTS, Threshold, parse_thresholds
+from plimsoll.node.kubelet_api.settings import AUTO, KubeletApiSettings
 from plimsoll.node.machine.file_values import Amounts, Labels, Taints
 from plimsoll.node.machine.machine import EVICTION_HARD, Reservations, parse_cpus
 from plimsoll.node.podresources import RateLimit
@@ -118,6 +119,13 @@ class _HeartbeatFile(Config, frozen=True, kw_only=True):
             raise DecodeError(f"must be shorter than the lease ({self.lease} s)", "renew")
 
 
+class _KubeletApiFile(Config, frozen=True, kw_only=True):
+    listen: str = AUTO
+    client_ca: OptionalPath = field(default=None, name="clientCAFile")
+    certificate: OptionalPath = field(default=None, name="tlsCertFile")
+    key: OptionalPath = field(default=None, name="tlsPrivateKeyFile")
+
+
 class _NodeFile(Config, frozen=True, kw_only=True):
     kind: Literal["NodeConfiguration"] = "NodeConfiguration"
     api_version: str = ""
@@ -148,6 +156,7 @@ class _NodeFile(Config, frozen=True, kw_only=True):
     leave: bool = False
     stop_seconds: Seconds = field(default=_NODE.stop_seconds, name="stopTimeout")
     listen: str = LISTEN
+    kubelet_api: _KubeletApiFile = field(default=_KubeletApiFile(), name="kubeletAPI")
     log: LogConfig = LogConfig()
 
 
@@ -173,6 +182,7 @@ def _read_settings(tree: Any) -> NodeSettings:
         "cgroups": file.cgroups.mode,
         "form": Form(file.form),
         "timing": HeartbeatTiming(**asdict(file.heartbeat)),
+        "kubelet_api": KubeletApiSettings(**asdict(file.kubelet_api)),
         "log_format": file.log.format,
         "verbose": file.log.verbose,
     }

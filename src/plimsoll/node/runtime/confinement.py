@@ -277,7 +277,15 @@ def mount_one(mount: dict[str, Any], kernel: SystemCalls) -> None:
 # -- credentials
 
 
-def own_output(credentials: dict[str, Any], outputs: tuple[int, int]) -> None:
+def take_terminal() -> None:
+    """Make the input, a terminal, the controlling terminal of this session."""
+    import fcntl  # noqa: PLC0415 - seldom needed
+    import termios  # noqa: PLC0415
+
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+
+
+def own_output(credentials: dict[str, Any], outputs: tuple[int, ...]) -> None:
     """Change the owner of the outputs to the container's user, so that it can open /dev/stdout."""
     if credentials["uid"] != os.geteuid():
         for fd in outputs:
@@ -361,9 +369,13 @@ def run_inside(fd: int) -> NoReturn:
     """Become a command in a running container; the spec identifies the container's first process."""
     with os.fdopen(fd, "rb") as file:
         spec = marshal.load(file)
-    kernel = SystemCalls()
+    kernel, report = SystemCalls(), spec.get("report", 2)
     try:
         reset_signals()
+        if report != 2:
+            os.set_inheritable(report, False)  # closed by a command that is executed
+        if spec.get("tty"):
+            take_terminal()
         join_cgroups(spec)
         if spec["own_mounts"]:
             enter_mounts(spec["pid"], spec["pid_start"], kernel)
@@ -372,8 +384,8 @@ def run_inside(fd: int) -> NoReturn:
         own_output(spec["credentials"], (1, 2))
         confine(spec["credentials"], kernel)
         execute(spec)
-    except BaseException as error:  # the caller reads any error as the command's output
-        os.write(2, describe(spec, error).encode(errors="replace") + b"\n")
+    except BaseException as error:  # the caller reads any error, by default as the command's output
+        os.write(report, describe(spec, error).encode(errors="replace") + b"\n")
     os._exit(126)
 
 

@@ -20,6 +20,8 @@ from plimsoll.node.runtime.state_dir import ContainerRecord, LaunchParameters, R
 from plimsoll.node.security.credentials import ProcessCredentials
 from plimsoll.node.security.seccomp import build_filter
 
+#: Type of terminals, as other runtimes set it.
+TERM = "xterm"
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
@@ -76,6 +78,9 @@ def shim_spec(
     return {
         **_process_spec(record, directory, hostname, join, settings),
         "pause": launch.pause,
+        "stdin": record.spec.stdin,
+        "stdin_once": record.spec.stdin_once,
+        "tty": record.spec.tty,
         "gids": list(launch.gids),
         "mounts": list(launch.mounts),
         "devices": list(launch.devices),
@@ -112,7 +117,13 @@ def _process_spec(
     assert spec.credentials is not None, "the runtime starts nothing without credentials"
     return {
         "argv": list(spec.command),
-        "env": {"PATH": _PATH, "HOSTNAME": hostname, "HOME": "/", **spec.env},
+        "env": {
+            "PATH": _PATH,
+            "HOSTNAME": hostname,
+            "HOME": "/",
+            **({"TERM": TERM} if spec.tty else {}),
+            **spec.env,
+        },
         "cwd": spec.working_dir or str(directory / "work"),
         "join": [str(path) for path in join],
         "oom_score_adj": launch.oom_score_adj,

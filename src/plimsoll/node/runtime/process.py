@@ -285,6 +285,17 @@ class ProcessRuntime:
             container.record, container.run, container.directory, pod.spec.name, join, self.settings
         )
 
+    async def wait_ended(self, id: str) -> None:
+        """Wait until a container has exited; at once if there is none."""
+        container = self._containers.get(id)
+        if container is not None:
+            await container.ended.wait()
+
+    def container_directory(self, id: str) -> Path | None:
+        """Return the directory of a container, with the socket that clients attach to."""
+        container = self._containers.get(id)
+        return container.directory if container is not None else None
+
     @property
     def exec_program(self) -> Path:
         """The program that executes commands in containers, as a file that Python can run."""

@@ -11,7 +11,7 @@ another name and renamed. If the shim is killed, the container's first process d
 directory is removed. A container's process has the credentials of the spec before its command runs, or the
 command does not run.
 
-Its second module, `confinement.py`, is in the same directory, compiled or not.
+Its other modules, `confinement.py` and `console.py`, are in the same directory, compiled or not.
 
    shim --- first process --- its descendants; orphans become the shim's children and die with the first
 """
@@ -41,7 +41,9 @@ if TYPE_CHECKING:  # typing takes longer to import than all the rest
         prepare,
         reset_signals,
         start_time,
+        take_terminal,
     )
+    from plimsoll.node.runtime.console import Console
 else:
     sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
     from confinement import (
@@ -53,7 +55,9 @@ else:
         prepare,
         reset_signals,
         start_time,
+        take_terminal,
     )
+    from console import Console
 
     del sys.path[0]
 
@@ -191,7 +195,12 @@ def end_with_parent(kernel: SystemCalls, parent: int) -> None:
 
 
 def become(
-    spec: dict[str, Any], kernel: SystemCalls, status_fd: int, go: int, out: int, err: int, parent: int
+    spec: dict[str, Any],
+    kernel: SystemCalls,
+    status_fd: int,
+    go: int,
+    stdio: tuple[int, int, int],
+    parent: int,
 ) -> NoReturn:
     """Set up the first process, then execute its command. Never returns."""
     try:
@@ -201,7 +210,7 @@ def become(
         shared = os.stat("/proc/self/ns/mnt").st_ino
         notes, minor = prepare(spec, kernel)
         own_mounts = os.stat("/proc/self/ns/mnt").st_ino != shared
-        own_output(spec["credentials"], (out, err))
+        own_output(spec["credentials"], stdio[1:])
         confine(spec["credentials"], kernel)
         # Changing the user has cleared it.
         end_with_parent(kernel, parent)
@@ -209,9 +218,10 @@ def become(
         os.write(status_fd, json.dumps(ready).encode() + b"\n")
         if os.read(go, 1) != b"g":
             os._exit(START_ERROR)
-        null = os.open("/dev/null", os.O_RDONLY)
-        for source, target in ((null, 0), (out, 1), (err, 2)):
+        for target, source in enumerate(stdio):
             os.dup2(source, target)
+        if spec.get("tty"):
+            take_terminal()
         if spec.get("pause"):
             pause(status_fd)
         execute(spec)
@@ -256,6 +266,7 @@ class Shim:
         signal.set_wakeup_fd(wakeup, warn_on_full_buffer=False)
         # Opened before the start is reported: the directory may be removed at any time after that.
         self.place = os.open(self.directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        self.console = Console(self.spec, self.place)
         outs = self.start()
         if outs is None:
             return
@@ -266,14 +277,14 @@ class Shim:
 
     def start(self) -> dict[int, bytes] | None:
         """Start the first process; return its two outputs, or None if it could not be started."""
-        (out_r, out_w), (err_r, err_w) = os.pipe2(os.O_CLOEXEC), os.pipe2(os.O_CLOEXEC)
+        stdio, outs = self.console.open()
         (status_r, status_w), (go_r, go_w) = os.pipe2(os.O_CLOEXEC), os.pipe2(os.O_CLOEXEC)
         me = os.getpid()
         self.pid = os.fork()
         if self.pid == 0:
             os.close(go_w)  # otherwise it would wait for itself
-            become(self.spec, self.kernel, status_w, go_r, out_w, err_w, me)
-        for fd in (out_w, err_w, status_w, go_r):
+            become(self.spec, self.kernel, status_w, go_r, stdio, me)
+        for fd in {*stdio, status_w, go_r}:
             os.close(fd)
         with os.fdopen(status_r, "rb") as status:
             first = json.loads(status.readline() or b'{"error": "it died before its command ran"}')
@@ -290,9 +301,9 @@ class Shim:
             self.report({"error": first["error"]})
             return None
         self.report({"ok": True})
-        for fd in (out_r, err_r):
+        for fd in outs:
             os.set_blocking(fd, False)
-        return {out_r: b"stdout", err_r: b"stderr"}
+        return outs
 
     def record_run(self, me: int, minor: list[str], *, own_mounts: bool) -> None:
         with open("/proc/sys/kernel/random/boot_id") as file:
@@ -323,6 +334,7 @@ class Shim:
         poll.register(self.wake, select.POLLIN)
         for fd in outs:
             poll.register(fd, select.POLLIN)
+        self.console.listen(poll)
         every = self.spec.get("look_every", 5.0)
         looked = time.monotonic()
         self.reap()
@@ -333,11 +345,13 @@ class Shim:
                 # The directory was removed: this container can never be found again, so it must not continue.
                 if os.fstat(self.place).st_nlink == 0:
                     os.kill(self.pid, signal.SIGKILL)
-            for fd, _ in ready:
+            for fd, event in ready:
                 if fd == self.wake:
                     with contextlib.suppress(BlockingIOError):
                         os.read(self.wake, 4096)
                     self.reap()
+                elif fd not in outs:
+                    self.console.handle(fd, event)
                 elif not self.pump(fd, outs):
                     poll.unregister(fd)
 
@@ -351,6 +365,7 @@ class Shim:
             data = b""
         if data:
             self.log.feed(outs[fd], data)
+            self.console.output(outs[fd], data)
             return True
         os.close(fd)
         del outs[fd]
@@ -392,6 +407,7 @@ class Shim:
             if not ready:
                 break  # a process that is not a descendant keeps it open
         self.log.close()
+        self.console.close(1.0)
 
     def finish(self) -> None:
         code, number = os.waitstatus_to_exitcode(self.status or 0), 0

@@ -20,13 +20,21 @@ SOURCE = Path(__file__).with_name("shim.py")
 #: Module of the shim that runs a command in a running container.
 CONFINEMENT = Path(__file__).with_name("confinement.py")
 
+#: Module of the shim for input, terminals and attached clients.
+CONSOLE = Path(__file__).with_name("console.py")
+
 
 def compile_shim(directory: Path) -> Path:
     """Compile the shim so that it starts fast; return its source if that fails."""
     target = directory / "shim.pyc"
     try:
         directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-        for source, compiled in ((CONFINEMENT, confinement_path(target)), (SOURCE, target)):
+        compiled_console = target.with_name(f"{CONSOLE.stem}{target.suffix}")
+        for source, compiled in (
+            (CONFINEMENT, confinement_path(target)),
+            (CONSOLE, compiled_console),
+            (SOURCE, target),
+        ):
             py_compile.compile(str(source), cfile=str(compiled), doraise=True)
     except (OSError, py_compile.PyCompileError):
         return SOURCE

@@ -96,7 +96,7 @@ class NodeDescription:
     runtime: str = "none://1"
     version: str = ""
     features: tuple[str, ...] = ()
-    port: int = 0  #: port of the agent's HTTP endpoints; 0: none
+    port: int = 0  #: port of the kubelet API; 0: none
 
 
 def labels_of(facts: NodeDescription) -> dict[str, str]:
@@ -168,7 +168,7 @@ def desired_status(
         status["nodeInfo"]["swap"] = {"capacity": machine.swap}
     if facts.features:
         status["declaredFeatures"] = sorted(set(facts.features))
-    if facts.port:
+    if facts.port or branch(known, "daemonEndpoints", "kubeletEndpoint").get("Port"):
         status["daemonEndpoints"] = {"kubeletEndpoint": {"Port": facts.port}}
     return status
 

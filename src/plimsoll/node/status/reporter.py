@@ -210,6 +210,11 @@ class NodeStatusReporter:
         self._facts = replace(self._facts, runtime=text)
         self._wake.set()
 
+    def set_port(self, port: int) -> None:
+        """Set the port of the kubelet API; 0: it is not served."""
+        self._facts = replace(self._facts, port=port)
+        self._wake.set()
+
     def on_node_event(self, tree: Mapping[str, Any] | None) -> None:
         """Handle a watch event of the Node; None: it was deleted."""
         if tree is None:

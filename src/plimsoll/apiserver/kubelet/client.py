@@ -1,0 +1,179 @@
+"""Connections of the API server to kubelets: responses that are streamed, and upgraded connections.
+
+The server authenticates with its client certificate. Serving certificates of kubelets are verified only if a
+CA is given, as in kube-apiserver. A kubelet that does not respond in time is an error of the request; it
+delays no other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import AsyncGenerator, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import aiohttp
+from yarl import URL
+
+from plimsoll.apiserver.kubelet.location import KubeletLocation
+from plimsoll.apiserver.status import bad_request, service_unavailable
+from plimsoll.errors import ApiError, ConfigError
+
+_CONNECT_SECONDS = 10.0
+_HEADER_SECONDS = 35.0
+_MAX_HEAD_BYTES = 64 << 10
+#: Bytes of an error's body that are passed on.
+_MAX_ERROR_BYTES = 16 << 10
+_READ_BYTES = 64 << 10
+
+
+def make_kubelet_tls(certificate: Path | None, key: Path | None, ca: bytes) -> ssl.SSLContext:
+    """Create the TLS context of the connections; without a CA serving certificates are not verified."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.set_alpn_protocols(["http/1.1"])
+    try:
+        if ca:
+            context.load_verify_locations(cadata=ca.decode("ascii"))
+        else:
+            context.check_hostname = False
+            context.verify_mode = ssl.CERT_NONE
+        if certificate is not None:
+            context.load_cert_chain(certificate, key)
+    except (ssl.SSLError, OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"certificates for kubelets cannot be used: {error}") from None
+    return context
+
+
+@dataclass(slots=True)
+class UpgradedKubeletConnection:
+    """Connection to a kubelet after its response to an upgrade request."""
+
+    status: int
+    headers: list[tuple[str, str]]
+    reader: asyncio.StreamReader
+    writer: asyncio.StreamWriter
+
+
+class KubeletClient:
+    """Client of all kubelets."""
+
+    def __init__(self, tls: ssl.SSLContext) -> None:
+        self._tls = tls
+        self._session: aiohttp.ClientSession | None = None
+
+    async def close(self) -> None:
+        session, self._session = self._session, None
+        if session is not None:
+            await session.close()
+
+    async def read(self, location: KubeletLocation) -> AsyncGenerator[bytes, None]:
+        """Send a GET request and return the body, which is streamed; ApiError if it is refused."""
+        if self._session is None:
+            timeout = aiohttp.ClientTimeout(
+                total=None, sock_connect=_CONNECT_SECONDS, connect=None, sock_read=None
+            )
+            connector = aiohttp.TCPConnector(ssl=self._tls, limit=0, force_close=True)
+            self._session = aiohttp.ClientSession(
+                connector=connector, timeout=timeout, trust_env=False, auto_decompress=False
+            )
+        host = f"[{location.host}]" if ":" in location.host else location.host
+        url = f"https://{host}:{location.port}{location.target}"
+        try:
+            async with asyncio.timeout(_HEADER_SECONDS):
+                response = await self._session.get(URL(url, encoded=True), allow_redirects=False)
+                if response.status != 200:
+                    try:
+                        body = await response.content.read(_MAX_ERROR_BYTES)
+                    finally:
+                        response.close()
+                    raise kubelet_error(response.status, body)
+        except (aiohttp.ClientError, OSError, TimeoutError) as error:
+            raise unreachable(location, error) from None
+        return _read_body(response)
+
+    async def upgrade(
+        self, location: KubeletLocation, method: str, headers: Iterable[tuple[str, str]]
+    ) -> UpgradedKubeletConnection:
+        """Send an upgrade request; ApiError if the kubelet does not switch protocols."""
+        try:
+            async with asyncio.timeout(_HEADER_SECONDS):
+                reader, writer = await asyncio.open_connection(
+                    location.host, location.port, ssl=self._tls, limit=_MAX_HEAD_BYTES
+                )
+                try:
+                    return await self._exchange(reader, writer, location, method, headers)
+                except BaseException:
+                    writer.close()
+                    raise
+        except (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError) as error:
+            raise unreachable(location, error) from None
+
+    async def _exchange(
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        location: KubeletLocation,
+        method: str,
+        headers: Iterable[tuple[str, str]],
+    ) -> UpgradedKubeletConnection:
+        host = f"[{location.host}]" if ":" in location.host else location.host
+        lines = [f"{method} {location.target} HTTP/1.1", f"Host: {host}:{location.port}", "Content-Length: 0"]
+        lines += [f"{name}: {value}" for name, value in headers]
+        writer.write("\r\n".join((*lines, "", "")).encode("latin-1", "replace"))
+        await writer.drain()
+        head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
+        status = _status_of(head[0])
+        pairs = [tuple(part.strip() for part in line.split(":", 1)) for line in head[1:] if ":" in line]
+        found = [(pair[0], pair[1]) for pair in pairs]
+        if status == 101:
+            return UpgradedKubeletConnection(status, found, reader, writer)
+        lengths = [value for name, value in found if name.lower() == "content-length" and value.isdigit()]
+        size = min(int(lengths[0][:9]), _MAX_ERROR_BYTES) if lengths else 0
+        raise kubelet_error(status, await reader.readexactly(size))
+
+
+async def _read_body(response: aiohttp.ClientResponse) -> AsyncGenerator[bytes, None]:
+    try:
+        async for chunk in response.content.iter_any():
+            yield chunk
+    except aiohttp.ClientError:
+        return  # the kubelet has stopped: what was read is complete as far as it goes
+    finally:
+        response.close()
+
+
+def kubelet_error(status: int, body: bytes) -> ApiError:
+    """Return the error that a kubelet's refusal is for a client of the API server."""
+    message = body.decode(errors="replace").strip() or f"the kubelet responded with status {status}"
+    if status == 404:
+        return ApiError(404, "NotFound", message)
+    if status == 429:
+        return ApiError(429, "TooManyRequests", message)
+    if status in (401, 403):
+        # Not the client's: the server itself lacks the right.
+        return ApiError(500, "InternalError", f"the kubelet refused the API server: {message}")
+    return bad_request(message) if 400 <= status < 500 else ApiError(500, "InternalError", message)
+
+
+def unreachable(location: KubeletLocation, error: Exception) -> ApiError:
+    """Return the error of a kubelet that cannot be reached."""
+    problem = str(error) or "timed out"
+    where = f"{location.host}:{location.port}"
+    return service_unavailable(f"the kubelet of node {location.node} at {where} cannot be reached: {problem}")
+
+
+def _status_of(line: str) -> int:
+    parts = line.split(" ", 2)
+    return int(parts[1]) if len(parts) > 1 and parts[1].isdigit() and len(parts[1]) == 3 else 502
+
+
+def forwarded_headers(headers: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Return the headers of an upgrade request that concern the upgraded protocol; no credentials."""
+    wanted = ("upgrade", "connection", "user-agent", "x-stream-protocol-version")
+    return [
+        (name, value)
+        for name, value in headers
+        if name.lower() in wanted or name.lower().startswith("sec-websocket-")
+    ]

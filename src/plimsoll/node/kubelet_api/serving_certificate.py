@@ -1,0 +1,98 @@
+"""Serving certificate of an agent: given, or self-signed as a kubelet creates it.
+
+A self-signed certificate is kept in a directory of the agent, and replaced when it nears its end or the names
+change. A kube-apiserver accepts it unless it is given `--kubelet-certificate-authority`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import ipaddress
+import os
+import ssl
+from collections.abc import Sequence
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from plimsoll.common.atomic_file import replace_file
+from plimsoll.errors import ConfigError
+
+_DAYS = 365
+_RENEW_BEFORE = datetime.timedelta(days=30)
+
+
+def make_tls(certificate: Path, key: Path, client_ca: bytes) -> ssl.SSLContext:
+    """Create the TLS context: 1.2 and up, client certificates optional; ConfigError names the problem."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.set_alpn_protocols(["http/1.1"])
+    try:
+        context.load_cert_chain(certificate, key)
+        if client_ca:
+            context.load_verify_locations(cadata=client_ca.decode("ascii"))
+            context.verify_mode = ssl.CERT_OPTIONAL
+    except (ssl.SSLError, OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"kubelet API: {certificate} and the client CA cannot be used: {error}") from None
+    return context
+
+
+def ensure_self_signed(directory: Path, node: str, names: Sequence[str]) -> tuple[Path, Path]:
+    """Return the files of a self-signed certificate for these names, and of its key; ConfigError."""
+    certificate, key = directory / "kubelet.crt", directory / "kubelet.key"
+    wanted = x509.SubjectAlternativeName([_general_name(name) for name in dict.fromkeys((node, *names))])
+    if not _is_reusable(certificate, key, wanted):
+        private = ec.generate_private_key(ec.SECP256R1())
+        try:
+            directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            pem = serialization.Encoding.PEM
+            form, plain = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+            replace_file(key, private.private_bytes(pem, form, plain))
+            key.chmod(0o600)
+            replace_file(certificate, _self_sign(private, node, wanted).public_bytes(pem))
+        except OSError as error:
+            raise ConfigError(f"{directory}: cannot write the certificate: {error.strerror}") from None
+    return certificate, key
+
+
+def _self_sign(
+    key: ec.EllipticCurvePrivateKey, node: str, names: x509.SubjectAlternativeName
+) -> x509.Certificate:
+    now = datetime.datetime.now(datetime.UTC)
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"{node[:40]}@{int(now.timestamp())}")])
+    return (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - datetime.timedelta(hours=1))
+        .not_valid_after(now + datetime.timedelta(days=_DAYS))
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
+        .add_extension(names, critical=False)
+        .sign(key, hashes.SHA256())
+    )
+
+
+def _is_reusable(certificate: Path, key: Path, wanted: x509.SubjectAlternativeName) -> bool:
+    with contextlib.suppress(OSError, ValueError, TypeError, x509.ExtensionNotFound):
+        known = x509.load_pem_x509_certificate(certificate.read_bytes())
+        private = serialization.load_pem_private_key(key.read_bytes(), password=None)
+        if os.stat(key).st_mode & 0o077 or private.public_key() != known.public_key():
+            return False
+        names = known.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+        left = known.not_valid_after_utc - datetime.datetime.now(datetime.UTC)
+        return set(names) == set(wanted) and left > _RENEW_BEFORE
+    return False
+
+
+def _general_name(name: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ipaddress.ip_address(name))
+    except ValueError:
+        return x509.DNSName(name)
