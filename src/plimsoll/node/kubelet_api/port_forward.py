@@ -116,6 +116,8 @@ class PortForwarder:
         finally:
             await cancel_tasks([sending])
             writer.close()
+            with contextlib.suppress(OSError):
+                await writer.wait_closed()
         return ""
 
 

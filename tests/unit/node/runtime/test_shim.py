@@ -87,8 +87,16 @@ def test_a_full_disk_does_not_stop_the_container(tmp_path: Path) -> None:
 
 def test_the_shim_imports_few_modules() -> None:
     for source, beside in (
-        (shims.SOURCE, {"confinement", "plimsoll.node.runtime.confinement"}),
+        (
+            shims.SOURCE,
+            {
+                f"{prefix}{name}"
+                for prefix in ("", "plimsoll.node.runtime.")
+                for name in ("confinement", "console")
+            },
+        ),
         (shims.CONFINEMENT, set()),
+        (shims.CONSOLE, set()),
     ):
         tree = ast.parse(source.read_text())
         names = {
@@ -109,7 +117,7 @@ def test_it_needs_nothing_but_the_standard_library(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-I", "-S", "-c", code, str(program)], capture_output=True, text=True, check=True
     )
-    assert done.stdout.split() == ["__main__", "confinement"]
+    assert done.stdout.split() == ["__main__", "confinement", "console"]
     (tmp_path / "file").write_text("")
     assert shims.compile_shim(tmp_path / "file") == shims.SOURCE
 
