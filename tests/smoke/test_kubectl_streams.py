@@ -43,7 +43,7 @@ def start(kubectl: Kubectl, pod: dict[str, Any]) -> None:
 
 
 def test_logs(kubectl: Kubectl) -> None:
-    start(kubectl, a_pod("talks", "echo one; echo two >&2; echo three; sleep 1000"))
+    start(kubectl, a_pod("talks", "echo one; echo two >&2; sleep 1; echo three; sleep 1000"))
     wait_until(lambda: kubectl("logs", "talks"), lambda text: "three" in text)
     assert sorted(kubectl("logs", "talks").split()) == ["one", "three", "two"]
     assert kubectl("logs", "talks", "--tail=1") == "three\n"
