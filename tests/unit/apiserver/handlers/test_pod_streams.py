@@ -35,8 +35,8 @@ async def harness_with_pod(harness: ApiHarness, node: str = "n", **spec: Any) ->
         await harness.request("POST", "/api/v1/nodes", {"kind": "Node", "metadata": {"name": "n"}})
         status = a_node(1, "process://1", ("InternalIP", "127.0.0.1"))["status"]
         del status["nodeInfo"]
-        patch = {"content_type": "application/merge-patch+json"}
-        await harness.request("PATCH", "/api/v1/nodes/n/status", {"status": status}, **patch)
+        media = "application/merge-patch+json"
+        await harness.request("PATCH", "/api/v1/nodes/n/status", {"status": status}, content_type=media)
         spec["nodeName"] = node
     await harness.request("POST", "/api/v1/namespaces/default/pods", pod(**spec))
 

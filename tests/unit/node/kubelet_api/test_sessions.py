@@ -99,22 +99,26 @@ def test_a_command_with_a_terminal() -> None:
     asyncio.run(scenario())
 
 
+async def kill_with(runtime: ProcessRuntime, end: str) -> None:
+    client = FakeClient(ends=False)
+    work = execute(runtime, "c1", ["sh", "-c", "echo $$; sleep 1000"], ALL, client)
+    task = asyncio.create_task(work)
+    await until(lambda: client.out.endswith(b"\n"))
+    pid = int(client.out)
+    if end == "client":
+        client.gone.set()
+    else:
+        await runtime.stop_container("c1", 0)
+    await task
+    await until(lambda: not os.path.exists(f"/proc/{pid}/cmdline"))
+
+
 def test_a_command_is_killed_with_its_client_and_with_its_container() -> None:
     async def scenario() -> None:
         async with runtime_harness() as harness, harness.runtime() as runtime:
             await run(runtime, a_container("sleep", "1000"))
             for end in ("client", "container"):
-                client = FakeClient(ends=False)
-                work = execute(runtime, "c1", ["sh", "-c", "echo $$; sleep 1000"], ALL, client)
-                task = asyncio.create_task(work)
-                await until(lambda client=client: client.out.endswith(b"\n"))
-                pid = int(client.out)
-                if end == "client":
-                    client.gone.set()
-                else:
-                    await runtime.stop_container("c1", 0)
-                await task
-                await until(lambda pid=pid: not os.path.exists(f"/proc/{pid}/cmdline"))
+                await kill_with(runtime, end)
 
     asyncio.run(scenario())
 
