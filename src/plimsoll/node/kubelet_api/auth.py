@@ -3,7 +3,7 @@
 Clients present a certificate of the client CA or a bearer token, which the API server reviews. What a user
 may do is asked from the API server as well: the verb of the method on `nodes/proxy`, or on `nodes/stats`,
 `nodes/metrics`, `nodes/pods`, `nodes/healthz` or `nodes/configz` for these paths. Answers are kept for a
-while; without an answer nobody is let in.
+while; without an answer every request is refused.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any, Generic, Protocol, TypeVar
 from plimsoll.client.endpoints import SUBJECT_ACCESS_REVIEWS, TOKEN_REVIEWS, Endpoint
 from plimsoll.common.json_tree import branch, text
 from plimsoll.errors import ApiError
-from plimsoll.node.kubelet_api.pod_lookup import RequestRefusal
+from plimsoll.node.kubelet_api.pod_lookup import HttpRefusal
 
 #: The kubelet's cache times (seconds).
 TOKEN_SECONDS, ALLOWED_SECONDS, DENIED_SECONDS = 120.0, 300.0, 30.0
@@ -78,17 +78,17 @@ class KubeletAuth:
 
     async def check(
         self, method: str, path: str, certificate: Mapping[str, Any] | None, authorization: str
-    ) -> RequestRefusal | None:
+    ) -> HttpRefusal | None:
         """Return why a request is refused, or None."""
         try:
             async with asyncio.timeout(_REVIEW_SECONDS):
                 user = await self._authenticate(certificate, authorization)
                 if user is None:
-                    return RequestRefusal(401, "Unauthorized")
+                    return HttpRefusal(401, "Unauthorized")
                 return await self._authorize(user, method, path)
         except (ApiError, TimeoutError) as error:
             problem = str(error) or "the API server does not respond"
-            return RequestRefusal(503, f"the API server cannot review the request: {problem}")
+            return HttpRefusal(503, f"the API server cannot review the request: {problem}")
 
     async def _authenticate(
         self, certificate: Mapping[str, Any] | None, authorization: str
@@ -115,7 +115,7 @@ class KubeletAuth:
         self._users.put(key, user, TOKEN_SECONDS)
         return user
 
-    async def _authorize(self, user: KubeletUser, method: str, path: str) -> RequestRefusal | None:
+    async def _authorize(self, user: KubeletUser, method: str, path: str) -> HttpRefusal | None:
         verb, subresources = _VERBS.get(method, method.lower()), subresources_of(path)
         for subresource in subresources:
             key = (user, verb, subresource)
@@ -129,7 +129,7 @@ class KubeletAuth:
             f"Forbidden (user={user.name}, verb={verb}, resource=nodes, "
             f"subresource(s)=[{' '.join(subresources)}])"
         )
-        return RequestRefusal(403, message)
+        return HttpRefusal(403, message)
 
     async def _review(self, user: KubeletUser, verb: str, subresource: str) -> bool:
         review = {

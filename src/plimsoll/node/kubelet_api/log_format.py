@@ -81,8 +81,8 @@ def _integer(query: Mapping[str, str], name: str, least: int) -> int | None:
     return value
 
 
-def _log_time(moment: datetime) -> bytes:
-    utc = moment.astimezone(UTC)
+def _log_time(time: datetime) -> bytes:
+    utc = time.astimezone(UTC)
     return f"{utc:%Y-%m-%dT%H:%M:%S}.{utc.microsecond:06d}000Z".encode()
 
 

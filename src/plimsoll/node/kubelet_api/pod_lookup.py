@@ -15,14 +15,14 @@ from plimsoll.node.containers import ContainerInfo, ContainerPhase
 
 
 @dataclass(frozen=True, slots=True)
-class RequestRefusal:
+class HttpRefusal:
     """Refusal of a request: the status code and the text."""
 
     code: int
     message: str
 
 
-class PodSource(Protocol):
+class LocalPods(Protocol):
     """Pods of the node: the agent."""
 
     def pods(self) -> Sequence[Pod]: ...
@@ -34,44 +34,42 @@ class PodSource(Protocol):
     def containers_of(self, uid: str) -> Sequence[ContainerInfo]: ...
 
 
-def find_pod(source: PodSource, namespace: str, name: str, uid: str = "") -> Pod | RequestRefusal:
+def find_pod(source: LocalPods, namespace: str, name: str, uid: str = "") -> Pod | HttpRefusal:
     """Find a pod by name, and by UID if the request has one."""
     for pod in source.pods():
         meta = pod.metadata
         if (meta.namespace, meta.name) == (namespace, name) and uid in ("", meta.uid):
             return pod
-    return RequestRefusal(404, f'pod "{name}" does not exist')
+    return HttpRefusal(404, f'pod "{name}" does not exist')
 
 
-def find_log(
-    source: PodSource, pod: Pod, container: str, *, previous: bool
-) -> ContainerInfo | RequestRefusal:
+def find_log(source: LocalPods, pod: Pod, container: str, *, previous: bool) -> ContainerInfo | HttpRefusal:
     """Find the container whose log a request asks for, by the status of the pod."""
     if not _has_container(pod, container):
-        return RequestRefusal(404, f'container "{container}" not found in pod "{pod.metadata.name}"')
+        return HttpRefusal(404, f'container "{container}" not found in pod "{pod.metadata.name}"')
     id = find_container_id(source.status_of(pod), pod.metadata.name, container, previous=previous)
-    if isinstance(id, RequestRefusal):
+    if isinstance(id, HttpRefusal):
         return id
     for found in source.containers_of(pod.metadata.uid):
         if found.id == id:
             return found
     which = "previous terminated container" if previous else "container"
-    return RequestRefusal(400, f'{which} "{container}" in pod "{pod.metadata.name}" is not available')
+    return HttpRefusal(400, f'{which} "{container}" in pod "{pod.metadata.name}" is not available')
 
 
-def find_running(source: PodSource, pod: Pod, container: str) -> ContainerInfo | RequestRefusal:
+def find_running(source: LocalPods, pod: Pod, container: str) -> ContainerInfo | HttpRefusal:
     """Find the running container of a pod with this name, by default its first one."""
     name = container or (pod.spec.containers[0].name if pod.spec.containers else "")
     for found in reversed(source.containers_of(pod.metadata.uid)):
         if found.name == name and found.phase is ContainerPhase.RUNNING:
             return found
     full = f"{pod.metadata.name}_{pod.metadata.namespace}"
-    return RequestRefusal(404, f'container not found ("{name}") in pod "{full}", or it is not running')
+    return HttpRefusal(404, f'container not found ("{name}") in pod "{full}", or it is not running')
 
 
 def find_container_id(
     status: Mapping[str, Any], pod: str, container: str, *, previous: bool
-) -> str | RequestRefusal:
+) -> str | HttpRefusal:
     """Return the ID of the container that has the requested log, without its scheme."""
     entries = [
         branch(entry)
@@ -81,25 +79,25 @@ def find_container_id(
     ]
     where = f'container "{container}" in pod "{pod}"'
     if not entries:
-        return RequestRefusal(400, f"{where} is not available")
+        return HttpRefusal(400, f"{where} is not available")
     entry = entries[0]
     state, last = branch(entry, "state"), branch(entry, "lastState", "terminated")
     last_id = text(last, "containerID")
     if previous:
         if last_id:
             return _without_scheme(last_id)
-        return RequestRefusal(400, f"previous terminated {where} not found")
+        return HttpRefusal(400, f"previous terminated {where} not found")
     if "running" in state:
         return _without_scheme(text(entry, "containerID"))
     if "terminated" in state:
         id = text(branch(state, "terminated"), "containerID") or last_id
-        return _without_scheme(id) if id else RequestRefusal(400, f"{where} is terminated")
+        return _without_scheme(id) if id else HttpRefusal(400, f"{where} is terminated")
     if last:
-        return _without_scheme(last_id) if last_id else RequestRefusal(400, f"{where} is terminated")
+        return _without_scheme(last_id) if last_id else HttpRefusal(400, f"{where} is terminated")
     if "waiting" in state:
         reason = text(branch(state, "waiting"), "reason")
-        return RequestRefusal(400, f"{where} is waiting to start: {reason}")
-    return RequestRefusal(400, f"{where} is waiting to start - no logs yet")
+        return HttpRefusal(400, f"{where} is waiting to start: {reason}")
+    return HttpRefusal(400, f"{where} is waiting to start - no logs yet")
 
 
 def _without_scheme(id: str) -> str:

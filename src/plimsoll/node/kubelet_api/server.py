@@ -37,8 +37,8 @@ from plimsoll.node.kubelet_api.listeners import find_listener
 from plimsoll.node.kubelet_api.log_format import parse_log_options
 from plimsoll.node.kubelet_api.logs import read_log
 from plimsoll.node.kubelet_api.pod_lookup import (
-    PodSource,
-    RequestRefusal,
+    HttpRefusal,
+    LocalPods,
     find_log,
     find_pod,
     find_running,
@@ -84,7 +84,7 @@ class KubeletServer:
     """Kubelet API of one agent."""
 
     def __init__(
-        self, pods: PodSource, runtime: ProcessRuntime, auth: KubeletAuth, stats: StatsSource | None = None
+        self, pods: LocalPods, runtime: ProcessRuntime, auth: KubeletAuth, stats: StatsSource | None = None
     ) -> None:
         self._pods = pods
         self._runtime = runtime
@@ -152,9 +152,7 @@ class KubeletServer:
     def _limited(self, handler: Handler) -> Handler:
         async def handle(request: web.Request) -> web.StreamResponse:
             if self._open >= MAX_STREAMS:
-                return _refuse(
-                    RequestRefusal(429, f"the node has {MAX_STREAMS} open streams, try again later")
-                )
+                return _refuse(HttpRefusal(429, f"the node has {MAX_STREAMS} open streams, try again later"))
             self._open += 1
             try:
                 return await handler(request)
@@ -163,7 +161,7 @@ class KubeletServer:
 
         return handle
 
-    def _find_pod(self, request: web.Request) -> Pod | RequestRefusal:
+    def _find_pod(self, request: web.Request) -> Pod | HttpRefusal:
         info = request.match_info
         return find_pod(self._pods, info["namespace"], info["pod"], info.get("uid", ""))
 
@@ -179,19 +177,19 @@ class KubeletServer:
 
     async def _summary(self, request: web.Request) -> web.StreamResponse:
         if self._stats is None:
-            return _refuse(RequestRefusal(404, "this node measures nothing"))
+            return _refuse(HttpRefusal(404, "this node measures nothing"))
         return web.Response(body=codec.encode(await self._stats.summary()), content_type="application/json")
 
     async def _logs(self, request: web.Request) -> web.StreamResponse:
         try:
             options = parse_log_options(request.query, datetime.now(UTC))
         except InputError as error:
-            return _refuse(RequestRefusal(422, f"Invalid request: {error}"))
+            return _refuse(HttpRefusal(422, f"Invalid request: {error}"))
         pod = self._find_pod(request)
-        if isinstance(pod, RequestRefusal):
+        if isinstance(pod, HttpRefusal):
             return _refuse(pod)
         container = find_log(self._pods, pod, request.match_info["container"], previous=options.previous)
-        if isinstance(container, RequestRefusal):
+        if isinstance(container, HttpRefusal):
             return _refuse(container)
         uid, id = pod.metadata.uid, container.id
 
@@ -208,7 +206,7 @@ class KubeletServer:
                 first = await anext(chunks, b"") if not options.follow else b""
             except OSError as error:
                 text = f"failed to open the log of container {container.name}: {error.strerror}"
-                return _refuse(RequestRefusal(400, text))
+                return _refuse(HttpRefusal(400, text))
             await response.prepare(request)
             if first:
                 await self._write(request, response, first)
@@ -235,7 +233,7 @@ class KubeletServer:
     async def _exec(self, request: web.Request) -> web.StreamResponse:
         command = request.query.getall("command", [])
         if not command or not command[0]:
-            return _refuse(RequestRefusal(400, "you must specify a command"))
+            return _refuse(HttpRefusal(400, "you must specify a command"))
 
         def start(id: str) -> RunSession:
             return lambda options, streams: execute(self._runtime, id, command, options, streams)
@@ -243,29 +241,29 @@ class KubeletServer:
         return await self._stream(request, start)
 
     async def _attach(self, request: web.Request) -> web.StreamResponse:
-        def start(id: str) -> RunSession | RequestRefusal:
+        def start(id: str) -> RunSession | HttpRefusal:
             directory = self._runtime.container_directory(id)
             if directory is None:
-                return RequestRefusal(404, "the container is gone")
+                return HttpRefusal(404, "the container is gone")
             return lambda options, streams: attach(directory, options, streams)
 
         return await self._stream(request, start)
 
     async def _stream(
-        self, request: web.Request, start: Callable[[str], RunSession | RequestRefusal]
+        self, request: web.Request, start: Callable[[str], RunSession | HttpRefusal]
     ) -> web.StreamResponse:
         options = parse_stream_options(request.query)
         pod = self._find_pod(request)
-        if isinstance(pod, RequestRefusal):
+        if isinstance(pod, HttpRefusal):
             return _refuse(pod)
         container = find_running(self._pods, pod, request.match_info["container"])
-        if isinstance(container, RequestRefusal):
+        if isinstance(container, HttpRefusal):
             return _refuse(container)
         session = start(container.id)
-        if isinstance(session, RequestRefusal):
+        if isinstance(session, HttpRefusal):
             return _refuse(session)
         if options.problem:
-            return _refuse(RequestRefusal(400, options.problem))
+            return _refuse(HttpRefusal(400, options.problem))
         streams = await self._accept(request, options)
         if isinstance(streams, web.StreamResponse):
             return streams
@@ -285,20 +283,20 @@ class KubeletServer:
             offered = offered_protocols(request)
             if V4 not in offered:
                 text = f"unable to upgrade: client supports {offered}, server accepts [{V4}]"
-                return _refuse(RequestRefusal(403, text))
+                return _refuse(HttpRefusal(403, text))
             streams = await SpdyStreams.accept(request, options)
             return streams if streams is not None else web.Response(status=400)
         if request.headers.get("Upgrade", "").lower() != "websocket":
-            return _refuse(RequestRefusal(400, "Upgrade request required"))
+            return _refuse(HttpRefusal(400, "Upgrade request required"))
         offered = _subprotocols(request)
         if not set(offered) & set(PROTOCOLS):
             text = f"unable to upgrade: client supports {offered}, server accepts {list(PROTOCOLS)}"
-            return _refuse(RequestRefusal(403, text))
+            return _refuse(HttpRefusal(403, text))
         return await WebSocketStreams.accept(request, options)
 
     async def _port_forward(self, request: web.Request) -> web.StreamResponse:
         pod = self._find_pod(request)
-        if isinstance(pod, RequestRefusal):
+        if isinstance(pod, HttpRefusal):
             return _refuse(pod)
         uid = pod.metadata.uid
 
@@ -309,7 +307,7 @@ class KubeletServer:
         forwarder = PortForwarder(f"{pod.metadata.namespace}/{pod.metadata.name}", find)
         if is_spdy(request):
             if PROTOCOL not in offered_protocols(request):
-                return _refuse(RequestRefusal(403, f"unable to upgrade: server accepts [{PROTOCOL}]"))
+                return _refuse(HttpRefusal(403, f"unable to upgrade: server accepts [{PROTOCOL}]"))
             headers = {"Connection": "Upgrade", "Upgrade": SPDY, PROTOCOL_HEADER: PROTOCOL}
             response, connection = await accept_upgrade(request, headers)
             try:
@@ -318,9 +316,9 @@ class KubeletServer:
                 connection.close()
             return response
         if request.headers.get("Upgrade", "").lower() != "websocket":
-            return _refuse(RequestRefusal(400, "Upgrade request required"))
+            return _refuse(HttpRefusal(400, "Upgrade request required"))
         if TUNNEL_PROTOCOL not in _subprotocols(request):
-            return _refuse(RequestRefusal(403, f"unable to upgrade: server accepts [{TUNNEL_PROTOCOL}]"))
+            return _refuse(HttpRefusal(403, f"unable to upgrade: server accepts [{TUNNEL_PROTOCOL}]"))
         response, tunnel = await WebSocketTunnel.accept(request, TUNNEL_PROTOCOL)
         try:
             await forwarder.serve(tunnel)
@@ -334,5 +332,5 @@ def _subprotocols(request: web.Request) -> list[str]:
     return [name.strip() for name in value.split(",") if name.strip()]
 
 
-def _refuse(refusal: RequestRefusal) -> web.Response:
+def _refuse(refusal: HttpRefusal) -> web.Response:
     return web.Response(status=refusal.code, text=refusal.message)

@@ -8,7 +8,7 @@ from pathlib import Path
 from plimsoll.common.addresses import read_address
 from plimsoll.errors import ConfigError
 from plimsoll.node.kubelet_api.auth import KubeletAuth, ReviewClient
-from plimsoll.node.kubelet_api.pod_lookup import PodSource
+from plimsoll.node.kubelet_api.pod_lookup import LocalPods
 from plimsoll.node.kubelet_api.server import KubeletServer, StatsSource
 from plimsoll.node.kubelet_api.serving_certificate import ensure_self_signed, make_tls
 from plimsoll.node.kubelet_api.settings import AUTO, PORT, KubeletApiSettings
@@ -38,7 +38,7 @@ class KubeletApi:
         self._stats = stats
         self._server: KubeletServer | None = None
 
-    async def start(self, pods: PodSource) -> int:
+    async def start(self, pods: LocalPods) -> int:
         """Start serving the API; return the port. ConfigError if that fails."""
         settings = self._settings
         certificate, key = settings.certificate, settings.key

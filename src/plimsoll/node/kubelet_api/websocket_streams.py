@@ -51,7 +51,7 @@ class WebSocketStreams:
         )
         await socket.prepare(request)
         streams = WebSocketStreams(socket, options)
-        # An empty message tells the client that the command is about to run.
+        # An empty message signals to the client that the command is about to run.
         await streams._send(STDOUT if options.stdout else STDERR if options.stderr else ERROR, b"")
         return streams
 

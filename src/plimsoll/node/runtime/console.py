@@ -49,7 +49,7 @@ class AttachedClient:
         self.gives_input = False
 
 
-class Console:
+class ContainerConsole:
     """Console of one container, driven by the poll loop of its shim."""
 
     def __init__(self, spec: dict[str, Any], directory: int) -> None:

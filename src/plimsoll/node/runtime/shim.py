@@ -43,7 +43,7 @@ if TYPE_CHECKING:  # typing takes longer to import than all the rest
         start_time,
         take_terminal,
     )
-    from plimsoll.node.runtime.console import Console
+    from plimsoll.node.runtime.console import ContainerConsole
 else:
     sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
     from confinement import (
@@ -57,7 +57,7 @@ else:
         start_time,
         take_terminal,
     )
-    from console import Console
+    from console import ContainerConsole
 
     del sys.path[0]
 
@@ -266,7 +266,7 @@ class Shim:
         signal.set_wakeup_fd(wakeup, warn_on_full_buffer=False)
         # Opened before the start is reported: the directory may be removed at any time after that.
         self.place = os.open(self.directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        self.console = Console(self.spec, self.place)
+        self.console = ContainerConsole(self.spec, self.place)
         outs = self.start()
         if outs is None:
             return

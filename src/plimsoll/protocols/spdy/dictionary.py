@@ -1,4 +1,4 @@
-"""Compression dictionary of SPDY/3 header blocks (draft-mbelshe-httpbis-spdy-00, section 2.6.10.1)."""
+"""Compression dictionary of SPDY/3 header blocks, as the protocol defines it."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ def test_certificates_and_tokens_are_reviewed_once() -> None:
 
 
 @pytest.mark.parametrize("header", ["", "Bearer bad", "Basic good", "Bearer ", "Bearer " + "x" * 20_000])
-def test_without_valid_credentials_nobody_is_let_in(header: str) -> None:
+def test_requests_without_valid_credentials_are_refused(header: str) -> None:
     refusal = asyncio.run(KubeletAuth(Reviews("bob"), "n1").check("GET", "/pods", None, header))
     assert refusal is not None
     assert refusal.code == 401

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from plimsoll.node.kubelet_api.pod_lookup import RequestRefusal, find_container_id
+from plimsoll.node.kubelet_api.pod_lookup import HttpRefusal, find_container_id
 
 RUNNING: dict[str, Any] = {"running": {}}
 ENDED: dict[str, Any] = {"terminated": {"containerID": "process://old"}}
 
 
-def find(state: dict[str, Any], last: dict[str, Any], *, previous: bool = False) -> str | RequestRefusal:
+def find(state: dict[str, Any], last: dict[str, Any], *, previous: bool = False) -> str | HttpRefusal:
     entry = {"name": "c", "containerID": "process://new", "state": state, "lastState": last}
     return find_container_id({"containerStatuses": [entry]}, "p", "c", previous=previous)
 
@@ -42,11 +42,11 @@ def test_logs_of_containers(state: dict[str, Any], last: dict[str, Any], previou
 )
 def test_refusals_are_the_kubelets(state: dict[str, Any], previous: bool, text: str) -> None:
     refusal = find(state, {}, previous=previous)
-    assert isinstance(refusal, RequestRefusal)
+    assert isinstance(refusal, HttpRefusal)
     assert refusal.code == 400
     assert text in refusal.message
 
 
 def test_a_container_without_status() -> None:
     refusal = find_container_id({}, "p", "c", previous=False)
-    assert refusal == RequestRefusal(400, 'container "c" in pod "p" is not available')
+    assert refusal == HttpRefusal(400, 'container "c" in pod "p" is not available')

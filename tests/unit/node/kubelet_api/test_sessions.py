@@ -168,7 +168,7 @@ def test_an_attached_terminal() -> None:
     asyncio.run(scenario())
 
 
-def test_a_client_that_does_not_read_delays_nobody() -> None:
+def test_a_client_that_does_not_read_does_not_delay_the_container() -> None:
     async def scenario() -> None:
         async with runtime_harness() as harness, harness.runtime() as runtime:
             await run(runtime, shell("read x; head -c 5000000 /dev/zero; echo; exit 4", stdin=True))
