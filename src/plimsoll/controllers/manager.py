@@ -15,12 +15,15 @@ from plimsoll.client.client import Client
 from plimsoll.client.discovery import Served, discover
 from plimsoll.client.endpoints import (
     CONFIG_MAPS,
+    CONTROLLER_REVISIONS,
     CRON_JOBS,
+    DAEMON_SETS,
     DEPLOYMENTS,
     JOBS,
     LEASES,
     NAMESPACES,
     NODES,
+    PERSISTENT_VOLUME_CLAIMS,
     POD_GROUPS,
     PODS,
     REPLICA_SETS,
@@ -31,6 +34,7 @@ from plimsoll.client.endpoints import (
     RESOURCE_QUOTAS,
     RESOURCE_SLICES,
     SERVICE_ACCOUNTS,
+    STATEFUL_SETS,
     Endpoint,
 )
 from plimsoll.client.informer import Informer
@@ -39,6 +43,7 @@ from plimsoll.common.clock import Clock, SystemClock
 from plimsoll.controllers.context import ControllerContext, ControllerSettings
 from plimsoll.controllers.controller import Controller, run_controller
 from plimsoll.controllers.cron_job.controller import CronJobController
+from plimsoll.controllers.daemon_set.controller import DaemonSetController
 from plimsoll.controllers.deployment.controller import DeploymentController
 from plimsoll.controllers.device_taint_eviction.controller import DeviceTaintEvictionController
 from plimsoll.controllers.garbage_collector.controller import GarbageCollector
@@ -54,6 +59,7 @@ from plimsoll.controllers.resource_quota import ResourceQuotaController
 from plimsoll.controllers.root_ca_publisher import RootCAPublisher
 from plimsoll.controllers.service_account import ServiceAccountController
 from plimsoll.controllers.shared_informers import VIEWS, SharedInformers
+from plimsoll.controllers.stateful_set.controller import StatefulSetController
 from plimsoll.controllers.taint_eviction import TaintEvictionController
 from plimsoll.controllers.ttl_after_finished import TTLAfterFinishedController
 from plimsoll.errors import ApiError, InputError
@@ -92,6 +98,11 @@ KINDS: Mapping[str, tuple[Callable[[ControllerContext], Controller], tuple[Endpo
         (PODS, REPLICATION_CONTROLLERS),
     ),
     DeploymentController.name: (DeploymentController, (PODS, REPLICA_SETS, DEPLOYMENTS)),
+    StatefulSetController.name: (
+        StatefulSetController,
+        (PODS, STATEFUL_SETS, CONTROLLER_REVISIONS, PERSISTENT_VOLUME_CLAIMS),
+    ),
+    DaemonSetController.name: (DaemonSetController, (NODES, PODS, DAEMON_SETS, CONTROLLER_REVISIONS)),
     JobController.name: (JobController, (PODS, JOBS)),
     CronJobController.name: (CronJobController, (JOBS, CRON_JOBS)),
     TTLAfterFinishedController.name: (TTLAfterFinishedController, (JOBS,)),

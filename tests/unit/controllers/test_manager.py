@@ -57,6 +57,8 @@ def test_all_controllers_are_listed() -> None:
         "replicaset-controller",
         "replicationcontroller-controller",
         "deployment-controller",
+        "statefulset-controller",
+        "daemonset-controller",
         "job-controller",
         "cronjob-controller",
         "ttl-after-finished-controller",

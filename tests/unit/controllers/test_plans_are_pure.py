@@ -19,12 +19,14 @@ SHARED = {
     "manager",
     "pod_control",
     "pod_owner",
+    "revision_owner",
     "shared_informers",
     "work_queue",
 }
 #: Classes that execute plans, one per controller.
 CONTROLLER_CLASSES = {
     "CronJobController",
+    "DaemonSetController",
     "DeploymentController",
     "DeviceTaintEvictionController",
     "GarbageCollector",
@@ -40,6 +42,7 @@ CONTROLLER_CLASSES = {
     "ResourceQuotaController",
     "RootCAPublisher",
     "ServiceAccountController",
+    "StatefulSetController",
     "TTLAfterFinishedController",
     "TaintEvictionController",
 }

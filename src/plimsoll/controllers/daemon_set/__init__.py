@@ -1,0 +1,1 @@
+"""DaemonSet controller: one pod on every node that matches."""

@@ -1,0 +1,1 @@
+"""StatefulSet controller: pods with stable names and storage, created and updated in order."""
