@@ -22,6 +22,7 @@ from plimsoll.errors import ApiError
 
 V = TypeVar("V", bound=WorkloadView)
 D = TypeVar("D", bound=HasMetadata)
+M = TypeVar("M", bound=HasMetadata)
 
 
 class OwnerController(Generic[V, D]):
@@ -98,10 +99,10 @@ class OwnerController(Generic[V, D]):
         return [*self._index.find(owner.metadata.uid), *orphans]
 
     async def claim(
-        self, owner: V, selector: CompiledLabelSelector, candidates: list[D], endpoint: Endpoint | None = None
-    ) -> list[D]:
+        self, owner: V, selector: CompiledLabelSelector, candidates: list[M], endpoint: Endpoint | None = None
+    ) -> list[M]:
         """Return the candidates that belong to an owner; adopt and release them according to its selector."""
-        owned: OwnedObjects[D] = claim_objects(
+        owned: OwnedObjects[M] = claim_objects(
             owner.metadata, self.endpoint, endpoint or self.dependents, selector, candidates, self.finalizer
         )
         if owned.adoptions and not await self.is_live(owner):
