@@ -68,6 +68,20 @@ from plimsoll.cli.options import FILE, data_dir_option, feature_gates_option
     metavar="N",
     help="Number of simulated nodes to add (sim-0, sim-1, ...).",
 )
+@click.option(
+    "--simulated-label",
+    "simulated_labels",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Label of the simulated nodes. Repeatable.",
+)
+@click.option(
+    "--simulated-taint",
+    "simulated_taints",
+    multiple=True,
+    metavar="KEY=VALUE:EFFECT",
+    help="Taint of the simulated nodes, so that only pods that tolerate it are placed there. Repeatable.",
+)
 @click.option("--driver/--no-driver", default=True, help="Run the CPU driver (dra.cpu). [default: yes]")
 @click.option(
     "--driver-config",
@@ -106,6 +120,8 @@ def run_up(
     dashboard: str | None,
     gates: str,
     driver_config: Path | None,
+    simulated_labels: tuple[str, ...],
+    simulated_taints: tuple[str, ...],
     **given: Any,
 ) -> None:
     """Run a cluster on this machine: API server, scheduler, a node, the CPU driver, and a dashboard.
@@ -121,7 +137,9 @@ def run_up(
     """
     from plimsoll.cli.options import is_colored
     from plimsoll.common.addresses import read_address
+    from plimsoll.common.config_file import read_flag
     from plimsoll.drivers.cpu.config_file import read_settings
+    from plimsoll.node.machine.file_values import parse_taint, read_labels
     from plimsoll.tools.colors import Paint
     from plimsoll.up.console import Console
     from plimsoll.up.serve import serve_up
@@ -137,6 +155,12 @@ def run_up(
         dashboard=page,
         gates=Gates.parse(gates),
         cpu=read_settings(driver_config),
+        simulated_labels=read_flag(
+            dict(text.partition("=")[::2] for text in simulated_labels), read_labels, "--simulated-label"
+        ),
+        simulated_taints=tuple(
+            read_flag(text, parse_taint, "--simulated-taint") for text in simulated_taints
+        ),
         **given,
     )
     console = Console(paint=Paint(is_colored("auto")), live=sys.stdout.isatty())

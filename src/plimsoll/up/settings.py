@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from plimsoll.api.core import Taint
 from plimsoll.api.gates import Gates
 from plimsoll.common.addresses import host_name
 from plimsoll.drivers.cpu.settings import CpuSettings
@@ -27,6 +29,9 @@ class UpSettings:
     #: Policy for containers whose security context cannot be applied in full.
     on_unsupported_security: OnUnsupported = "refuse"
     nodes: int = 0  #: number of simulated nodes in addition to it
+    #: Labels and taints of the simulated nodes, in addition to the label `plimsoll.dev/simulated`.
+    simulated_labels: Mapping[str, str] = field(default_factory=dict)
+    simulated_taints: tuple[Taint, ...] = ()
     files: tuple[str, ...] = ()  #: manifests and dumps to apply
     demo: bool = False
     once: bool = False  #: exit when everything is ready and the demo has run

@@ -47,6 +47,7 @@ from plimsoll.up.console import Console
 from plimsoll.up.kubelet_certificate import serving_kubelet
 from plimsoll.up.local_nodes import MACHINE
 from plimsoll.up.manifests import LoadResult, load
+from plimsoll.up.manifests.restore import SIMULATED
 from plimsoll.up.ports import API, DASHBOARD, Ports, check_free, listen_error
 from plimsoll.up.settings import UpSettings
 from plimsoll.up.simulated import find_simulated, start_simulated
@@ -291,6 +292,8 @@ class Up:
             runtime="none",
             bare=True,
             machine=parse_machine(MACHINE),
+            labels={SIMULATED: "true", **settings.simulated_labels},
+            taints=settings.simulated_taints,
             gates=settings.gates,
             listen="",
         )

@@ -9,10 +9,12 @@ from collections.abc import Iterator
 from dataclasses import replace
 from io import StringIO
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from plimsoll.api import codec
+from plimsoll.api.core import Taint
 from plimsoll.client.endpoints import DEVICE_CLASSES, NODES, PODS, RESOURCE_SLICES
 from plimsoll.drivers.cpu.settings import CpuSettings
 from plimsoll.errors import ConfigError, InputError
@@ -224,3 +226,25 @@ def test_the_port_stays(settings: UpSettings) -> None:
     with socket.create_server(("127.0.0.1", ports[0])):
         asyncio.run(Up(replace(settings, driver=False)).run(ready))
     assert ports[2] != ports[0]
+
+
+def test_simulated_nodes_have_the_labels_and_taints_of_the_settings(settings: UpSettings) -> None:
+    taint = Taint(key="example.com/x", effect="NoSchedule")
+
+    async def scenario() -> None:
+        up = Up(replace(settings, nodes=1, simulated_labels={"zone": "a"}, simulated_taints=(taint,)))
+        found: list[dict[str, Any]] = []
+
+        async def look(running: Up) -> None:
+            assert running.server is not None
+            found.append(await running.server.client().get(NODES, "sim-0"))
+            running.stop()
+
+        await up.run(look)
+        (node,) = found
+        assert {"plimsoll.dev/simulated": "true", "zone": "a"}.items() <= node["metadata"]["labels"].items()
+        assert [(each["key"], each["effect"]) for each in node["spec"]["taints"]] == [
+            ("example.com/x", "NoSchedule")
+        ]
+
+    asyncio.run(scenario())
