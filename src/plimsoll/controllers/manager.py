@@ -19,6 +19,7 @@ from plimsoll.client.endpoints import (
     CRON_JOBS,
     DAEMON_SETS,
     DEPLOYMENTS,
+    ENDPOINT_SLICES,
     JOBS,
     LEASES,
     NAMESPACES,
@@ -34,6 +35,7 @@ from plimsoll.client.endpoints import (
     RESOURCE_QUOTAS,
     RESOURCE_SLICES,
     SERVICE_ACCOUNTS,
+    SERVICES,
     STATEFUL_SETS,
     Endpoint,
 )
@@ -46,6 +48,7 @@ from plimsoll.controllers.cron_job.controller import CronJobController
 from plimsoll.controllers.daemon_set.controller import DaemonSetController
 from plimsoll.controllers.deployment.controller import DeploymentController
 from plimsoll.controllers.device_taint_eviction.controller import DeviceTaintEvictionController
+from plimsoll.controllers.endpoint_slice import EndpointSliceController
 from plimsoll.controllers.garbage_collector.controller import GarbageCollector
 from plimsoll.controllers.job.controller import JobController
 from plimsoll.controllers.namespace import NamespaceController
@@ -106,6 +109,7 @@ KINDS: Mapping[str, tuple[Callable[[ControllerContext], Controller], tuple[Endpo
     JobController.name: (JobController, (PODS, JOBS)),
     CronJobController.name: (CronJobController, (JOBS, CRON_JOBS)),
     TTLAfterFinishedController.name: (TTLAfterFinishedController, (JOBS,)),
+    EndpointSliceController.name: (EndpointSliceController, (NODES, PODS, SERVICES, ENDPOINT_SLICES)),
 }
 NAMES: tuple[str, ...] = tuple(KINDS)
 

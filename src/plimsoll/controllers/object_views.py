@@ -9,7 +9,8 @@ from typing import Any
 
 import msgspec
 
-from plimsoll.api.meta import Condition, ObjectMeta, Wire
+from plimsoll.api.meta import Condition, IntOrString, ObjectMeta, Wire
+from plimsoll.api.quota import CountedService, CountedServicePort, CountedServiceSpec
 
 
 class ClaimTemplateSpecView(Wire, frozen=True):
@@ -88,3 +89,35 @@ class PoolStatusRequestView(Wire, frozen=True):
     metadata: ObjectMeta = ObjectMeta()
     spec: PoolStatusRequestSpecView = PoolStatusRequestSpecView()
     status: PoolStatusRequestStatusView | None = None
+
+
+class ServicePortView(CountedServicePort, frozen=True):
+    name: str = ""
+    port: int = 0
+    protocol: str = ""
+    app_protocol: str = ""
+    target_port: IntOrString = 0
+
+
+class ServiceSpecView(CountedServiceSpec, frozen=True):
+    ports: tuple[ServicePortView, ...] = ()
+    selector: dict[str, str] = {}  # noqa: RUF012 - a frozen view
+    cluster_ip: str = msgspec.field(default="", name="clusterIP")
+    ip_families: tuple[str, ...] = ()
+    publish_not_ready_addresses: bool = False
+
+
+class ServiceView(CountedService, frozen=True):
+    """View of a Service: what quotas count, and what selects its endpoints."""
+
+    spec: ServiceSpecView = ServiceSpecView()
+
+
+class EndpointSliceView(Wire, frozen=True):
+    """View of an EndpointSlice; endpoints and ports are plain JSON."""
+
+    api_version: str = ""
+    kind: str = ""
+    metadata: ObjectMeta = ObjectMeta()
+    endpoints: tuple[Any, ...] = ()
+    ports: tuple[Any, ...] = ()

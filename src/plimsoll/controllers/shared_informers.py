@@ -12,7 +12,7 @@ from typing import Any, Generic, TypeVar
 from plimsoll.api import codec
 from plimsoll.api.core import Node, Pod
 from plimsoll.api.meta import Object, ObjectMeta, Wire
-from plimsoll.api.quota import CountedService, CountedVolumeClaim, ResourceQuota
+from plimsoll.api.quota import CountedVolumeClaim, ResourceQuota
 from plimsoll.api.resource import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
 from plimsoll.api.scheduling import PodGroup
 from plimsoll.client.client import Client
@@ -24,6 +24,7 @@ from plimsoll.client.endpoints import (
     DEPLOYMENTS,
     DEVICE_CLASSES,
     DEVICE_TAINT_RULES,
+    ENDPOINT_SLICES,
     JOBS,
     LEASES,
     NAMESPACES,
@@ -67,7 +68,8 @@ VIEWS: Mapping[tuple[str, str], type[Wire]] = {
         (RESOURCE_QUOTAS, ResourceQuota),
         (LEASES, views.LeaseView),
         (PERSISTENT_VOLUME_CLAIMS, CountedVolumeClaim),
-        (SERVICES, CountedService),
+        (SERVICES, views.ServiceView),
+        (ENDPOINT_SLICES, views.EndpointSliceView),
         (REPLICATION_CONTROLLERS, workloads.ReplicationControllerView),
         (REPLICA_SETS, workloads.ReplicaSetView),
         (DEPLOYMENTS, workloads.DeploymentView),

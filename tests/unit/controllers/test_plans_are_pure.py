@@ -29,6 +29,7 @@ CONTROLLER_CLASSES = {
     "DaemonSetController",
     "DeploymentController",
     "DeviceTaintEvictionController",
+    "EndpointSliceController",
     "GarbageCollector",
     "JobController",
     "NamespaceController",
