@@ -43,6 +43,14 @@ _UNUSED = shutil.ignore_patterns(
     "dist-packages",
     "config-*",
     "*.a",
+    "_tkinter*",
+    "_curses*",
+    "readline*",
+    "nis.*",
+    "_dbm*",
+    "_gdbm*",
+    "_test*",
+    "xx*",
 )
 _FILES = {
     "etc/passwd": "root:x:0:0:root:/root:/sbin/nologin\nnobody:x:65534:65534:nobody:/:/sbin/nologin\n",
@@ -60,7 +68,7 @@ def stage_base(root: Path, payload: Iterable[Path]) -> str:
     shutil.copy(os.path.realpath(sys.executable), program)
     for alias in ("python3", "python"):
         (program.parent / alias).symlink_to(_VERSION)
-    compiled = [*library.joinpath("lib-dynload").glob("*.so"), *payload]
+    compiled = [*(root / _PREFIX / "lib" / _VERSION / "lib-dynload").glob("*.so"), *payload]
     for path in _shared_libraries([Path(os.path.realpath(sys.executable)), *compiled]):
         target = root / str(path).lstrip("/")
         target.parent.mkdir(parents=True, exist_ok=True)
