@@ -121,11 +121,11 @@ def test_in_a_pipe_a_lost_connection_is_written_to_stderr(capsys: pytest.Capture
 
 
 class Follower:
-    """`plimsoll top -w` as a process, with its output so far."""
+    """`plimsoll COMMAND -w` as a process, with its output so far."""
 
-    def __init__(self, *words: str) -> None:
-        command = [sys.executable, "-m", "plimsoll.cli.main", "top", "-w", *words]
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    def __init__(self, *words: str, command: str = "top") -> None:
+        command_line = [sys.executable, "-m", "plimsoll.cli.main", command, "-w", *words]
+        self.process = subprocess.Popen(command_line, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         self.text = ""
 
     def wait_for(self, met: Callable[[str], bool], seconds: float = DEADLINE) -> str:
@@ -176,3 +176,35 @@ def test_watching_a_cluster() -> None:
         finally:
             ends = [each.stop() for each in (follower, other)]
     assert ends == [(0, ""), (0, "")]
+
+
+@pytest.mark.slow
+def test_watching_pending_pods_and_findings() -> None:
+    with LocalCluster(nodes=1) as cluster:
+        words = ("--kubeconfig", str(cluster.kubeconfig))
+        pending, findings = Follower(*words, command="explain"), Follower(*words, command="audit")
+        waiting = pod("waiting")
+        del waiting["spec"]["nodeName"]
+        waiting["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "5000"
+        try:
+            pending.wait_for(lambda text: "\n" in text)
+            findings.wait_for(lambda text: "No problems found" in text)
+            cluster.apply(waiting)
+            pending.wait_for(lambda text: "default/waiting" in text)
+            cluster.apply(pod("one") | {"spec": {**pod("one")["spec"], "nodeName": "gone"}})
+            findings.wait_for(lambda text: "\n--- " in text)
+        finally:
+            ends = [each.stop() for each in (pending, findings)]
+    assert ends == [(0, ""), (0, "")]
+
+
+@pytest.mark.parametrize("command", ["explain", "audit"])
+def test_a_dump_cannot_be_watched(capsys: pytest.CaptureFixture[str], command: str) -> None:
+    code, out, err = run(capsys, command, "-w", "-f", DUMP)
+    assert (code, out) == (2, "")
+    assert "-w and -f cannot be combined: a dump does not change" in err
+
+
+def test_formats_for_pipelines_cannot_be_watched(capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, err = run(capsys, "audit", "-w", "-o", "sarif", "-f", DUMP)
+    assert (code, "-w and -o sarif cannot be combined" in err) == (2, True)
