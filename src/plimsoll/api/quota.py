@@ -1,4 +1,4 @@
-"""Typed views of ResourceQuota, and of the objects that quotas count (core `v1`).
+"""Typed views of ResourceQuota and LimitRange, and of the objects that quotas count (core `v1`).
 
 Shared by admission and the quota controller. Volume claims and services have only the fields that are
 counted.
@@ -42,6 +42,29 @@ class ResourceQuota(Wire, frozen=True):
     metadata: ObjectMeta = ObjectMeta()
     spec: ResourceQuotaSpec = ResourceQuotaSpec()
     status: ResourceQuotaStatus = ResourceQuotaStatus()
+
+
+# -- limits
+
+
+class LimitRangeItem(Wire, frozen=True):
+    type: str = ""
+    max: dict[str, Quantity] = {}
+    min: dict[str, Quantity] = {}
+    default: dict[str, Quantity] = {}
+    default_request: dict[str, Quantity] = {}
+    max_limit_request_ratio: dict[str, Quantity] = {}
+
+
+class LimitRangeSpec(Wire, frozen=True):
+    limits: tuple[LimitRangeItem, ...] = ()
+
+
+class LimitRange(Wire, frozen=True):
+    api_version: str = ""
+    kind: str = ""
+    metadata: ObjectMeta = ObjectMeta()
+    spec: LimitRangeSpec = LimitRangeSpec()
 
 
 # -- counted objects

@@ -1,4 +1,4 @@
-"""Typed views of `scheduling.k8s.io/v1alpha2`: PodGroup and its parts."""
+"""Typed views of `scheduling.k8s.io`: PodGroup and its parts, PriorityClass."""
 
 from __future__ import annotations
 
@@ -66,6 +66,15 @@ class PodGroupResourceClaimStatus(Wire, frozen=True):
 class PodGroupStatus(Wire, frozen=True):
     conditions: tuple[Condition, ...] = ()
     resource_claim_statuses: tuple[PodGroupResourceClaimStatus, ...] = ()
+
+
+class PriorityClass(Wire, frozen=True):
+    api_version: str = ""
+    kind: str = ""
+    metadata: ObjectMeta = ObjectMeta()
+    value: Int = 0
+    global_default: bool = False
+    preemption_policy: str | None = None
 
 
 class PodGroup(Wire, frozen=True):

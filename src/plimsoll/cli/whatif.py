@@ -134,15 +134,14 @@ def run_whatif_command(
     plimsoll whatif -f dump.yaml --add pods.yaml --exhaustive
     plimsoll whatif -f dump.yaml --add pods.yaml --save after.yaml; plimsoll top -f after.yaml
     plimsoll whatif --taint-devices 'driver=gpu.example.com,device=gpu-0:broken=yes:NoExecute'
-    kubectl get nodes,pods,resourceslices,deviceclasses,resourceclaims,resourceclaimtemplates -A -o yaml \\
-      | plimsoll whatif -f - --add pods.yaml
+    plimsoll dump | plimsoll whatif -f - --add pods.yaml
     """
-    from plimsoll.tools.cluster_state.save import write_dump
+    from plimsoll.tools.dump import format_of, trees_of, write_file
     from plimsoll.tools.whatif import run_whatif
 
     def look(cluster_state: Any) -> None:
         if save is not None:
-            write_dump(cluster_state.objects, save)
+            write_file(trees_of(cluster_state.objects), save, format_of(save))
 
     if dumps:
         where = replace(where, files=(*where.files, *dumps))

@@ -81,7 +81,7 @@ class Where:
                 self.source(), gates, tick=progress.tick, assume_mapping=self.assume_mapping
             )
         _settle_memory()
-        _warn_missing(cluster_state.objects.gaps)
+        warn_missing(cluster_state.objects.gaps)
         if cluster_state.assumed_mappings is not None:
             click.echo(f"note: --assume-mapping: {cluster_state.assumed_mappings.describe()}", err=True)
         return cluster_state
@@ -95,11 +95,12 @@ class Where:
 
         with Progress() as progress:
             trees = read_raw_objects(self.source(), ObjectQuery(plurals, **options), progress.tick)
-        _warn_missing(trees.gaps)
+        warn_missing(trees.gaps)
         return trees.found
 
 
-def _warn_missing(gaps: Iterable[Gap]) -> None:
+def warn_missing(gaps: Iterable[Gap]) -> None:
+    """Warn on standard error about kinds that could not be read."""
     from plimsoll.tools.cluster_state.missing_kinds import summarize_gaps
     from plimsoll.tools.colors import printable
 

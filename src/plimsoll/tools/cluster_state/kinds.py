@@ -10,6 +10,7 @@ from typing import Any
 
 from plimsoll.api.core import Namespace, Node, Pod
 from plimsoll.api.policy import PodDisruptionBudget
+from plimsoll.api.quota import LimitRange, ResourceQuota
 from plimsoll.api.resource import (
     DeviceClass,
     DeviceTaintRule,
@@ -18,7 +19,7 @@ from plimsoll.api.resource import (
     ResourceSlice,
 )
 from plimsoll.api.resource_versions import GROUP
-from plimsoll.api.scheduling import PodGroup
+from plimsoll.api.scheduling import PodGroup, PriorityClass
 from plimsoll.api.storage import (
     CSIDriver,
     CSINode,
@@ -50,6 +51,9 @@ class StateKind:
 KINDS: tuple[StateKind, ...] = (
     StateKind(Node, at.NODES, needed=True),
     StateKind(Namespace, at.NAMESPACES),
+    StateKind(PriorityClass, at.PRIORITY_CLASSES),
+    StateKind(ResourceQuota, at.RESOURCE_QUOTAS),
+    StateKind(LimitRange, at.LIMIT_RANGES),
     StateKind(DeviceClass, at.DEVICE_CLASSES),
     StateKind(ResourceSlice, at.RESOURCE_SLICES),
     StateKind(DeviceTaintRule, at.DEVICE_TAINT_RULES),

@@ -13,20 +13,8 @@ from plimsoll.api.pod_claims import uses_claims
 from plimsoll.api.resource import DeviceClass, ResourceClaim, ResourceSlice
 from plimsoll.tools.cluster_state.objects import ClusterObjects, Gap
 
-#: Kinds to request from kubectl.
-WANTED = ",".join(
-    (
-        "nodes",
-        "pods",
-        "namespaces",
-        "resourceslices",
-        "resourceclaims",
-        "resourceclaimtemplates",
-        "deviceclasses",
-        "devicetaintrules",
-    )
-)
-COMMAND = f"kubectl get {WANTED} -A -o yaml"
+#: Command that collects all kinds.
+COMMAND = "plimsoll dump"
 
 
 def find_gaps(objects: ClusterObjects, origin: str) -> Iterator[Gap]:

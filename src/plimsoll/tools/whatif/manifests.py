@@ -32,7 +32,6 @@ Manifest: TypeAlias = "str | Path | Mapping[str, Any] | Wire"
 #: Creation time of everything that is added; fixed, for reproducible results.
 CREATION_TIME = "2000-01-01T00:00:00Z"
 PODS_MAX = 100_000
-_KUBERNETES_PRIORITIES = {"system-node-critical": 2_000_001_000, "system-cluster-critical": 2_000_000_000}
 #: Kind -> where its pod template is, and where the number of pods.
 _WORKLOADS: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "Deployment": (("spec", "template"), ("spec", "replicas")),
@@ -44,22 +43,12 @@ _WORKLOADS: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class PriorityClassInfo:
-    """Priority and preemption policy of a PriorityClass."""
-
-    value: int
-    policy: str | None = None
-    default: bool = False
-
-
 @dataclass(slots=True)
 class ParsedManifests:
-    """Objects to add in order, ignored objects, and priority classes."""
+    """Objects to add in order, and ignored objects."""
 
     things: list[Any] = field(default_factory=list)
     passed_by: list[str] = field(default_factory=list)  #: KIND/NAME of objects that do not affect scheduling
-    priorities: dict[str, PriorityClassInfo] = field(default_factory=dict)
     #: Claims of StatefulSets, to be created unless they exist.
     volume_claims: list[PersistentVolumeClaim] = field(default_factory=list)
     most: int = PODS_MAX  #: pods; more are refused
@@ -119,8 +108,6 @@ def _add_object(found: ParsedObject, namespace: str, replicas: int | None, made:
     elif found.kind == "Pod":
         for pod in _multiplied(_read_pod(found, namespace), replicas):
             made.add_pod(pod)
-    elif found.kind == "PriorityClass":
-        made.priorities[found.name] = _priority(found)
     else:
         found = replace(found, tree=_with_namespace(found, namespace))
         thing = decode_object(found, CREATION_TIME)
@@ -139,16 +126,6 @@ def _with_namespace(found: ParsedObject, namespace: str) -> dict[str, Any]:
     if kind is None or not kind.endpoint.namespaced or not isinstance(metadata, dict):
         return found.tree
     return {**found.tree, "metadata": {"namespace": namespace, **metadata}}
-
-
-def _priority(found: ParsedObject) -> PriorityClassInfo:
-    value = found.tree.get("value", 0)
-    if not isinstance(value, int) or isinstance(value, bool):
-        raise InputError(f"{found.where}: PriorityClass {found.name}: value: must be an integer")
-    policy = found.tree.get("preemptionPolicy")
-    return PriorityClassInfo(
-        value, policy if isinstance(policy, str) else None, found.tree.get("globalDefault") is True
-    )
 
 
 def _read_pod(found: ParsedObject, namespace: str) -> Pod:
@@ -298,29 +275,3 @@ def _at(found: ParsedObject, path: tuple[str, ...]) -> Any:
             return None
         tree = tree.get(key)
     return tree
-
-
-# -- priorities
-
-
-def with_priority(pod: Pod, known: Mapping[str, PriorityClassInfo]) -> Pod:
-    """Return the pod with the priority of its class, as admission sets it.
-
-    Raises InputError for an unknown class: its value decides which pods are preempted.
-    """
-    if pod.spec.priority is not None:
-        return pod
-    name = pod.spec.priority_class_name
-    if not name:
-        found = next((each for each in known.values() if each.default), PriorityClassInfo(0))
-    elif name in known:
-        found = known[name]
-    elif name in _KUBERNETES_PRIORITIES:
-        found = PriorityClassInfo(_KUBERNETES_PRIORITIES[name])
-    else:
-        raise InputError(
-            f"pod {pod.metadata.full_name}: spec.priorityClassName: {name} not found; "
-            "add the PriorityClass as well, or set spec.priority"
-        )
-    policy = pod.spec.preemption_policy or found.policy
-    return with_fields(pod, spec=with_fields(pod.spec, priority=found.value, preemption_policy=policy))

@@ -6,7 +6,7 @@ Every change goes through the `ChangeLog`, so that all of it can be undone. Sche
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from functools import partial
 from itertools import groupby
 from operator import itemgetter
@@ -37,7 +37,7 @@ from plimsoll.tools.cluster_state import ClusterState
 from plimsoll.tools.cluster_state.objects import key_of
 from plimsoll.tools.whatif import lifecycle
 from plimsoll.tools.whatif.changes import ChangeLog, ChangeMark
-from plimsoll.tools.whatif.manifests import CREATION_TIME, PriorityClassInfo
+from plimsoll.tools.whatif.manifests import CREATION_TIME
 from plimsoll.tools.whatif.outcome import EvictedPod, EvictionReason
 from plimsoll.tools.whatif.volumes import (
     bind_immediately,
@@ -63,8 +63,6 @@ class MemoryCluster:
         #: Pods evicted so far.
         self.evicted: list[EvictedPod] = []
         self.rules_made = 0
-        #: Priority classes that were added, by name.
-        self._classes: dict[str, PriorityClassInfo] = {}
 
     # -- lookups
 
@@ -105,16 +103,6 @@ class MemoryCluster:
         arrival = self._arrivals.get(pod_key(pod), 0)
         since = "" if arrival else meta.creation_timestamp or ""
         return -pod.priority, arrival, since, meta.namespace, meta.name
-
-    def priorities(self, added: Mapping[str, PriorityClassInfo]) -> dict[str, PriorityClassInfo]:
-        """Return the priority classes that were added and those used by pods of the cluster."""
-        self._classes = {**self._classes, **added}
-        used = {
-            pod.spec.priority_class_name: PriorityClassInfo(pod.spec.priority, pod.spec.preemption_policy)
-            for pod in self.cluster_state.pods
-            if pod.spec.priority_class_name and pod.spec.priority is not None
-        }
-        return {**used, **self._classes}
 
     # -- pods
 
@@ -271,13 +259,12 @@ class MemoryCluster:
 
     # -- undo
 
-    def mark(self) -> tuple[ChangeMark, int, dict[str, PriorityClassInfo]]:
-        return self.changes.mark(), len(self.evicted), self._classes
+    def mark(self) -> tuple[ChangeMark, int]:
+        return self.changes.mark(), len(self.evicted)
 
-    def undo(self, mark: tuple[ChangeMark, int, dict[str, PriorityClassInfo]]) -> None:
+    def undo(self, mark: tuple[ChangeMark, int]) -> None:
         self.changes.undo(mark[0])
         del self.evicted[mark[1] :]
-        self._classes = mark[2]
 
 
 def _creation_order(thing: Any) -> int:

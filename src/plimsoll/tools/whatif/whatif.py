@@ -29,9 +29,10 @@ from plimsoll.scheduler.profile import ProfileSet, SchedulerProfile
 from plimsoll.scheduler.result import Placement
 from plimsoll.tools.cluster_state import ClusterState, Source, read_cluster_state
 from plimsoll.tools.cluster_state.files import ProgressCallback, no_progress
+from plimsoll.tools.whatif.admission import admit_pod, find_priorities
 from plimsoll.tools.whatif.exhaustive import STEPS, Proof, prove
 from plimsoll.tools.whatif.lifecycle import stays_on_node, unbind
-from plimsoll.tools.whatif.manifests import PODS_MAX, Manifest, read_manifests, with_priority
+from plimsoll.tools.whatif.manifests import PODS_MAX, Manifest, read_manifests
 from plimsoll.tools.whatif.memory_cluster import MemoryCluster
 from plimsoll.tools.whatif.nodes import clone_node, free_names
 from plimsoll.tools.whatif.object_refs import find_targets
@@ -111,12 +112,12 @@ class WhatifOperations:
         find = self._cluster.cluster_state.objects.find
         claims = [each for each in added.volume_claims if find(type(each), *each.metadata.key) is None]
         self._cluster.add_objects([*others, *claims])
-        known = self._cluster.priorities(added.priorities) if pods or added.priorities else {}
+        known = find_priorities(self._cluster.cluster_state) if pods else {}
         for pod in pods:
             name = pod.metadata.key
             if self._cluster.cluster_state.objects.find(Pod, *name) is not None:
                 raise InputError(f"pod {'/'.join(name)} already exists: remove it first, or rename one")
-            self._cluster.add_pod(with_priority(pod, known))
+            self._cluster.add_pod(admit_pod(pod, self._cluster.cluster_state, known))
         for thing in others:
             if isinstance(thing, Node):
                 self._cluster.evict_by_node(thing)

@@ -91,7 +91,10 @@ def test_ignored_kinds_are_named() -> None:
             "apiVersion: must be v1 for a Pod, not 'apps/v1'",
         ),
         ("[]", "an object must be a mapping"),
-        ("{kind: PriorityClass, metadata: {name: c}, value: high}", "value: must be an integer"),
+        (
+            "{apiVersion: scheduling.k8s.io/v1, kind: PriorityClass, metadata: {name: c}, value: high}",
+            "value: must be a whole number",
+        ),
         (": : :", "manifest"),
     ],
 )
@@ -127,6 +130,41 @@ def test_later_changes_see_earlier_ones() -> None:
     outcome = whatif.schedule()
     assert len(outcome.placed) == 2
     assert [each.pod for each in outcome.pending] == [("default", "p-2")]
+
+
+def test_priority_classes_and_limit_ranges_of_the_cluster_apply_to_added_pods() -> None:
+    whatif = whatif_of(node("n", cpu="1"))
+    whatif.add(
+        """
+        {apiVersion: scheduling.k8s.io/v1, kind: PriorityClass, metadata: {name: low},
+         value: 3, globalDefault: true}
+        ---
+        {apiVersion: scheduling.k8s.io/v1, kind: PriorityClass, metadata: {name: other},
+         value: 5, globalDefault: true}
+        ---
+        apiVersion: v1
+        kind: LimitRange
+        metadata: {name: defaults}
+        spec: {limits: [{type: Container, default: {cpu: 600m}, max: {cpu: "2"}}]}
+        """
+    )
+    whatif.add(POD, replicas=2)
+    outcome = whatif.schedule()
+    (placed,) = outcome.placed  # 600m each: one of the two fits
+    assert (placed.charges["cpu"], len(outcome.pending)) == (600, 1)
+    assert {each.spec.priority for each in whatif.cluster_state.pods} == {3}
+    container = {"name": "c", "resources": {"limits": {"cpu": "3"}}}
+    big = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "big"},
+        "spec": {"containers": [container]},
+    }
+    with pytest.raises(
+        InputError,
+        match=r"^pod default/big is forbidden: maximum cpu usage per Container is 2, but limit is 3$",
+    ):
+        whatif.add(big)
 
 
 def test_priority_classes_are_looked_up() -> None:

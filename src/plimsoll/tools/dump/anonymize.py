@@ -1,0 +1,295 @@
+"""`anonymize`: the objects of a cluster with other names.
+
+Guarantees: the tools give the same answers about the result, with other names. Objects, amounts, times,
+drivers of known vendors, attribute names and the attribute values that devices share are kept; references,
+label selectors and CEL expressions still match. Nothing else is copied: fields that no tool reads, container
+commands, environments, images, addresses, messages and unknown annotations are left out.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Callable, Mapping
+from functools import cache
+from typing import Any
+
+import msgspec
+from msgspec.structs import fields, replace
+
+from plimsoll.api import codec, cpu_map
+from plimsoll.api.core import Namespace, Node, NodeAllocatableClaimStatus
+from plimsoll.api.forms import CLASS_KEY, POD_KEY
+from plimsoll.api.forms.annotations import ClassAnnotation
+from plimsoll.api.meta import Wire
+from plimsoll.api.pod_claims import EXTENDED_RESOURCE_CLAIM
+from plimsoll.api.resource import Device, DeviceAttribute, ResourceSlice
+from plimsoll.api.storage import BETA_STORAGE_CLASS, SELECTED_NODE, CSIDriver
+from plimsoll.apiserver.auth.pod_references import MIRROR
+from plimsoll.cel.syntax import lexer
+from plimsoll.controllers.pod_utils import POD_CLAIM_ANNOTATION
+from plimsoll.errors import CelCompileError, DecodeError
+from plimsoll.scheduler.filters.volume_binding import MIGRATED_PLUGINS
+from plimsoll.tools.cluster_state.objects import ClusterObjects
+from plimsoll.tools.dump.field_rules import RULES, FieldRule
+from plimsoll.tools.dump.pseudonyms import Pseudonyms
+from plimsoll.tools.whatif.volumes import DEFAULT_CLASS
+
+#: Annotations with values of the API.
+_KEPT_ANNOTATIONS = (EXTENDED_RESOURCE_CLAIM, MIGRATED_PLUGINS, DEFAULT_CLASS, cpu_map.ANNOTATION)
+_NAME_ANNOTATIONS = (POD_CLAIM_ANNOTATION, SELECTED_NODE, BETA_STORAGE_CLASS)
+#: Resource names of quotas that contain the name of an object, by their end.
+_QUOTA_ENDS = (
+    ".deviceclass.resource.k8s.io/",
+    ".storageclass.storage.k8s.io/",
+    ".volumeattributesclass.storage.k8s.io/",
+)
+_QUOTA_STARTS = ("requests.", "limits.")
+#: Values that identify a device or machine: UUIDs, MAC and IP addresses.
+_IDENTIFIER = re.compile(
+    r".*[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-.*"
+    r"|(?:[0-9a-fA-F]{2}[:-]){5,}[0-9a-fA-F]{2}"
+    r"|[0-9]{1,3}(?:\.[0-9]{1,3}){3}(?:/[0-9]+)?"
+    r"|[0-9a-fA-F]{1,4}(?::[0-9a-fA-F]{0,4}){4,}(?:/[0-9]+)?"
+)
+_STATE_FIELDS = ("reason", "exitCode", "startedAt", "finishedAt")
+_EPHEMERAL_FIELDS = ("accessModes", "resources", "volumeMode")
+
+
+def anonymize(objects: ClusterObjects, pseudonyms: Pseudonyms) -> ClusterObjects:
+    """Return the objects with other names."""
+    walk = _Anonymizer(objects, pseudonyms)
+    return ClusterObjects((walk.object(thing) for thing in objects), objects.gaps)
+
+
+class _Anonymizer:
+    """Replacement of the texts of one set of objects."""
+
+    def __init__(self, objects: ClusterObjects, pseudonyms: Pseudonyms) -> None:
+        self._names = pseudonyms
+        self._identifying = _identifying_attributes(objects)
+        self._places = {each.metadata.name for each in (*objects.all(Node), *objects.all(Namespace))}
+        #: String literals of CEL expressions to replace.
+        self._literals: dict[str, str] = {}
+        for slice in objects.all(ResourceSlice):
+            self._literals[slice.spec.driver] = pseudonyms.domain(slice.spec.driver)
+            for device in slice.spec.devices or ():
+                for name, attribute in device.attributes.items():
+                    domain = name.rpartition("/")[0]
+                    self._literals[domain] = pseudonyms.domain(domain)
+                    for value in _texts(attribute):
+                        replaced = self._attribute_value(slice.spec.driver, name, value)
+                        if replaced != value:
+                            self._literals[value] = replaced
+        self._literals.pop("", None)
+        self._driver = ""
+        self._expressions: dict[str, str] = {}
+        self._texts: dict[FieldRule, Callable[[str], str]] = {
+            FieldRule.NAME: pseudonyms.name,
+            FieldRule.KEEP: str,
+            FieldRule.UID: pseudonyms.uid,
+            FieldRule.DOMAIN: pseudonyms.domain,
+            FieldRule.QUALIFIED: pseudonyms.qualified_name,
+            FieldRule.LABEL_KEY: pseudonyms.label_key,
+            FieldRule.CEL: self._expression,
+        }
+
+    def object(self, thing: Any) -> Any:
+        self._driver = thing.spec.driver if isinstance(thing, ResourceSlice) else ""
+        made = self._struct(thing)
+        if isinstance(thing, CSIDriver):  # named after the driver
+            name = self._names.domain(thing.metadata.name)
+            made = replace(made, metadata=replace(made.metadata, name=name))
+        return made
+
+    def _struct(self, thing: Any) -> Any:
+        changes: dict[str, Any] = {}
+        kind: Any = type(thing)
+        for name, rule, default in _plan(kind):
+            value = getattr(thing, name)
+            if rule is FieldRule.DROP:
+                changes[name] = default
+            elif value:
+                changes[name] = self._value(value, rule)
+        if isinstance(thing, Device):
+            changes["attributes"] = {
+                self._amount_key(name): self._attribute(name, value)
+                for name, value in thing.attributes.items()
+            }
+        return replace(thing, **changes)
+
+    def _value(self, value: Any, rule: FieldRule) -> Any:
+        if isinstance(value, Wire):
+            return self._struct(value)
+        if isinstance(value, str):
+            return self._texts[rule](value)
+        if rule is FieldRule.VOLUMES:
+            return tuple(map(self._volume, value))
+        if isinstance(value, tuple):
+            return tuple(self._value(each, rule) for each in value)
+        if isinstance(value, dict):
+            return self._mapping(value, rule)
+        if rule is FieldRule.DEVICE_DATA:
+            return None
+        return value
+
+    def _mapping(self, value: dict[str, Any], rule: FieldRule) -> Any:
+        names = self._names
+        if rule is FieldRule.LABELS:
+            return {names.label_key(key): names.name(text) for key, text in value.items()}
+        if rule is FieldRule.ANNOTATIONS:
+            return dict(_given(self._annotation(key, text) for key, text in value.items()))
+        if rule is FieldRule.AMOUNTS:
+            return {self._amount_key(key): self._value(each, FieldRule.NAME) for key, each in value.items()}
+        if rule is FieldRule.POLICIES:
+            return {self._amount_key(key): text for key, text in value.items()}
+        if rule is FieldRule.POD_NAMES:
+            return {names.name(key): time for key, time in value.items()}
+        if rule is FieldRule.CONTAINER_STATE:
+            return {
+                key: {name: each[name] for name in _STATE_FIELDS if name in each}
+                if isinstance(each, dict)
+                else {}
+                for key, each in value.items()
+            }
+        if rule is FieldRule.DEVICE_DATA:
+            cpus = value.get("cpuset")
+            return {"cpuset": cpus} if isinstance(cpus, str) else None
+        return {}
+
+    # -- parts of objects
+
+    def _amount_key(self, key: str) -> str:
+        """Replace the name of a resource, capacity or attribute, also of a quota."""
+        for start in _QUOTA_STARTS:
+            if key.startswith(start):
+                return start + self._amount_key(key.removeprefix(start))
+        for end in _QUOTA_ENDS:
+            name, found, rest = key.partition(end)
+            if found:
+                return f"{self._names.name(name)}{end}{rest}"
+        return self._names.qualified_name(key)
+
+    def _attribute(self, name: str, attribute: DeviceAttribute) -> DeviceAttribute:
+        text, texts = attribute.string_value, attribute.string_values
+        if text is not None:
+            attribute = replace(attribute, string_value=self._attribute_value(self._driver, name, text))
+        if texts:
+            values = tuple(self._attribute_value(self._driver, name, each) for each in texts)
+            attribute = replace(attribute, string_values=values)
+        return attribute
+
+    def _attribute_value(self, driver: str, name: str, text: str) -> str:
+        """Replace a value that identifies a device, a machine or a place."""
+        if text in self._places:
+            return self._names.name(text)
+        is_identifier = (driver, name) in self._identifying or _IDENTIFIER.fullmatch(text)
+        return self._names.identifier(text) if is_identifier else text
+
+    def _annotation(self, key: str, text: str) -> tuple[str, str] | None:
+        """Replace the names in an annotation that tools read; None for others."""
+        if key in _KEPT_ANNOTATIONS:
+            return key, text
+        if key in _NAME_ANNOTATIONS:
+            return key, self._names.name(text)
+        if key == MIRROR:
+            return key, self._names.uid(text)
+        view: Any = {CLASS_KEY: ClassAnnotation, POD_KEY: tuple[NodeAllocatableClaimStatus, ...]}.get(key)
+        if view is None:
+            return None
+        try:
+            value = codec.decode(text, view)
+        except DecodeError:
+            return key, "invalid"  # the audit reports it as such
+        return key, codec.encode(self._value(value, FieldRule.NAME)).decode()
+
+    def _volume(self, volume: Mapping[str, Any]) -> dict[str, Any]:
+        """Keep the kind of a volume, and the claim that it uses or describes."""
+        made: dict[str, Any] = {}
+        for key, value in volume.items():
+            given = value if isinstance(value, dict) else {}
+            if key == "name":
+                made[key] = self._names.name(str(value))
+            elif key == "persistentVolumeClaim":
+                made[key] = {"claimName": self._names.name(str(given.get("claimName", "")))}
+            elif key == "ephemeral":
+                made[key] = self._ephemeral(given)
+            else:
+                made[key] = {}
+        return made
+
+    def _ephemeral(self, volume: Mapping[str, Any]) -> dict[str, Any]:
+        template = volume.get("volumeClaimTemplate")
+        spec = template.get("spec") if isinstance(template, dict) else None
+        if not isinstance(spec, dict):
+            return {}
+        kept = {name: spec[name] for name in _EPHEMERAL_FIELDS if name in spec}
+        for name in ("storageClassName", "volumeName"):
+            if isinstance(spec.get(name), str):
+                kept[name] = self._names.name(spec[name])
+        return {"volumeClaimTemplate": {"spec": kept}}
+
+    def _expression(self, text: str) -> str:
+        """Replace the strings of a CEL expression that were replaced elsewhere; drop comments."""
+        found = self._expressions.get(text)
+        if found is None:
+            found = self._expressions[text] = self._replace_literals(text)
+        return found
+
+    def _replace_literals(self, text: str) -> str:
+        try:
+            tokens = lexer.split(text)
+        except CelCompileError:
+            return self._names.name(text)
+        parts: list[str] = []
+        end = 0
+        for token in tokens:
+            if token.pos > end and parts:
+                parts.append(" ")
+            shown = token.text
+            if token.kind == lexer.STRING:
+                value = lexer.unquote(shown, token.pos)
+                shown = json.dumps(self._literals[value]) if value in self._literals else shown
+            parts.append(shown)
+            end = token.pos + len(token.text)
+        return "".join(parts).rstrip()
+
+
+@cache
+def _plan(kind: type[Any]) -> tuple[tuple[str, FieldRule, Any], ...]:
+    """Return the fields of a type that can hold texts, with rule and default."""
+    made = []
+    for field in fields(kind):
+        if kind is Device and field.name == "attributes":
+            continue  # their values depend on their names
+        rule = RULES.get(f"{kind.__name__}.{field.name}") or RULES.get(field.name, FieldRule.NAME)
+        default = field.default
+        if field.default_factory is not msgspec.NODEFAULT:
+            default = field.default_factory()
+        made.append((field.name, rule, default))
+    return tuple(made)
+
+
+def _given(pairs: Any) -> Any:
+    return (pair for pair in pairs if pair is not None)
+
+
+def _texts(attribute: DeviceAttribute) -> tuple[str, ...]:
+    own = () if attribute.string_value is None else (attribute.string_value,)
+    return (*own, *(attribute.string_values or ()))
+
+
+def _identifying_attributes(objects: ClusterObjects) -> set[tuple[str, str]]:
+    """Return the attributes, by driver and name, that have another value on every device."""
+    counts: Counter[tuple[str, str]] = Counter()
+    values: dict[tuple[str, str], set[tuple[str, ...]]] = {}
+    for slice in objects.all(ResourceSlice):
+        for device in slice.spec.devices or ():
+            for name, attribute in device.attributes.items():
+                texts = _texts(attribute)
+                if texts:
+                    key = slice.spec.driver, name
+                    counts[key] += 1
+                    values.setdefault(key, set()).add(texts)
+    return {key for key, count in counts.items() if count > 1 and len(values[key]) == count}
