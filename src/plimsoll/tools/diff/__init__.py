@@ -1,0 +1,9 @@
+"""`plimsoll diff`: what changed between two states of a cluster.
+
+START HERE: `diff.py`. `report.py` renders the result.
+"""
+
+from plimsoll.tools.diff.diff import ObjectChange, StateChanges, compare_clusters
+from plimsoll.tools.diff.report import DiffReport
+
+__all__ = ["DiffReport", "ObjectChange", "StateChanges", "compare_clusters"]
