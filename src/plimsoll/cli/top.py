@@ -26,6 +26,7 @@ _VIEWS = {
         "nodes": "nodes node no",
         "pods": "pods pod po",
         "claims": "claims claim resourceclaims resourceclaim",
+        "classes": "classes class deviceclasses deviceclass",
         "devices": "devices device dev",
         "pools": "pools pool",
         "namespaces": "namespaces namespace ns",
@@ -90,7 +91,8 @@ def run_top(
     plimsoll top nodes --sort free -w     most free first, watching for changes
     plimsoll top claims -n ml             claims with their devices and charges
     plimsoll top devices node-17          devices of a node, with shares and holders
-    kubectl get nodes,pods,resourceclaims,resourceslices,deviceclasses -A -o yaml | plimsoll top -f -
+    plimsoll top classes                  how many devices of each class can still be allocated
+    plimsoll top -f cluster.json.gz
     """
     from plimsoll.errors import ConfigError
     from plimsoll.tools.top.top import top

@@ -13,6 +13,7 @@ from decimal import Decimal
 from plimsoll.api.core import Pod
 from plimsoll.api.resource import ResourceClaim
 from plimsoll.ledger.amounts import is_huge_page
+from plimsoll.tools.class_availability import AvailabilitySearch
 from plimsoll.tools.cluster_state import ClusterState
 from plimsoll.tools.dashboard.devices import DeviceCache
 from plimsoll.tools.dashboard.nodes import NodeRowCache
@@ -71,6 +72,13 @@ def _lines(cluster_state: ClusterState, nodes: NodeRowCache, devices: DeviceCach
         for pool in pools:
             labels = f'{{driver="{_escape(pool.driver)}",pool="{_escape(pool.pool)}"}}'
             yield f"plimsoll_pool_devices{name}{labels} {getattr(pool, column)}\n"
+    search = AvailabilitySearch(cluster_state.snapshot)
+    found = [search.find(name) for name in sorted(cluster_state.snapshot.classes)]
+    for name, column, help in _CLASSES:
+        yield _head(f"plimsoll_class_{name}", help)
+        for each in found:
+            labels = f'{{device_class="{_escape(each.device_class)}"}}'
+            yield f"plimsoll_class_{name}{labels} {getattr(each, column)}\n"
     yield _head("plimsoll_pods", "Pods that have not terminated, bound or pending.")
     pending = len(cluster_state.pending)
     yield f'plimsoll_pods{{state="bound"}} {len(cluster_state.pods) - pending}\n'
@@ -87,6 +95,12 @@ _POOLS = (
     ("", "all", "Devices of a pool."),
     ("_free", "free", "Free devices of a pool."),
     ("_taken", "taken", "Fully allocated devices of a pool."),
+)
+
+
+_CLASSES = (
+    ("free", "total", "Devices of a class that can still be allocated."),
+    ("free_on_one_node", "most", "Devices of a class that one pod can still get."),
 )
 
 

@@ -144,6 +144,7 @@ class Dashboard:
         get("/api/claims", self._answer(lambda r: service.claims(read_list_query(r.query))))
         get("/api/pods", self._answer(lambda r: service.pods(read_list_query(r.query))))
         get("/api/namespaces", self._answer(lambda r: service.namespaces(read_list_query(r.query))))
+        get("/api/classes", self._answer(lambda _: service.classes()))
         get("/api/audit", self._answer(lambda _: service.audit()))
         get("/api/explain/pod/{namespace}/{name}", self._answer(self._explain_pod))
         get("/api/explain/claim/{namespace}/{name}", self._answer(self._explain_claim))

@@ -24,6 +24,7 @@ from plimsoll.tools.dashboard.metrics import show_metrics
 from plimsoll.tools.dashboard.query_worker import QueryResult, QueryWorker
 from plimsoll.tools.dashboard.whatif_request import Deadline, read_plan
 from plimsoll.tools.explain import explain_claim, explain_pod, summarize_pending
+from plimsoll.tools.top.classes import class_rows
 from plimsoll.tools.whatif import run_whatif
 
 #: Timeout of long queries, in seconds.
@@ -173,6 +174,12 @@ class DashboardService:
             ).as_json()
 
         return await self._run_long(("explain claim", namespace, name), run_query)
+
+    async def classes(self) -> QueryResult:
+        def run_query(worker: QueryWorker) -> Any:
+            return {"classes": [row.as_json() for row in class_rows(worker.cluster_state)]}
+
+        return await self._run_long("classes", run_query)
 
     async def audit(self) -> QueryResult:
         answer = await self._run_long(KEY, run_audit)

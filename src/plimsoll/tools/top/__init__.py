@@ -1,11 +1,12 @@
 """`plimsoll top`: allocatable, used and free resources of nodes, pods, claims, devices, pools and namespaces.
 
-START HERE: `nodes.py` (per-node numbers). `devices.py`, `pools.py`, `claims.py`, `pods.py` and
+START HERE: `nodes.py` (per-node numbers). `classes.py`, `devices.py`, `pools.py`, `claims.py`, `pods.py` and
 `namespaces.py` compute the rows of the other views; `top.py` turns rows into reports.
 """
 
 from plimsoll.tools.amounts import format_amount
 from plimsoll.tools.top.claims import ClaimRow, claim_rows
+from plimsoll.tools.top.classes import ClassRow, class_rows
 from plimsoll.tools.top.devices import DeviceRow, device_rows
 from plimsoll.tools.top.namespaces import NamespaceRow, namespace_rows
 from plimsoll.tools.top.nodes import NodeRow, ResourceHolder, ResourceRow, holders, node_rows
@@ -14,6 +15,7 @@ from plimsoll.tools.top.pools import PoolRow, pool_rows
 
 __all__ = [
     "ClaimRow",
+    "ClassRow",
     "DeviceRow",
     "NamespaceRow",
     "NodeRow",
@@ -22,6 +24,7 @@ __all__ = [
     "ResourceHolder",
     "ResourceRow",
     "claim_rows",
+    "class_rows",
     "device_rows",
     "format_amount",
     "holders",

@@ -101,7 +101,7 @@ def _left(row: DeviceRow) -> Iterator[str]:
     """Yield the remaining capacities of a shareable device."""
     if row.shareable and row.state != STALE:
         for name, (total, used) in row.capacity.items():
-            yield f"{_plain(name)} {format_quantity(total - used)} of {format_quantity(total)}"
+            yield f"{plain_name(name)} {format_quantity(total - used)} of {format_quantity(total)}"
 
 
 def _why(row: DeviceRow) -> list[str] | str:
@@ -114,14 +114,14 @@ def _why(row: DeviceRow) -> list[str] | str:
 
 def _holder(holder: DeviceHolder) -> str:
     """Format a holder: `ns/claim (memory 4Gi)`."""
-    inside = [f"{_plain(name)} {format_quantity(amount)}" for name, amount in holder.consumed]
+    inside = [f"{plain_name(name)} {format_quantity(amount)}" for name, amount in holder.consumed]
     if holder.admin:
         inside.append("admin access")
     extra = f" ({' '.join(inside)})" if inside else ""
     return f"{holder.namespace}/{holder.claim}{extra}"
 
 
-def _plain(name: str) -> str:
+def plain_name(name: str) -> str:
     """Return a capacity name without its domain."""
     return name.rpartition("/")[2]
 
@@ -184,7 +184,7 @@ class PoolsReport:
         if wide:
             cells += [str(row.partitions), str(row.generation), f"{row.slices}/{row.expected}"]
         left = [
-            f"{_plain(name)} {format_quantity(rest)} of {format_quantity(total)}"
+            f"{plain_name(name)} {format_quantity(rest)} of {format_quantity(total)}"
             for name, (total, rest) in row.shares.items()
         ]
         left += [
@@ -287,7 +287,7 @@ def _charge(charge: ClaimChargeRow) -> str:
 
 def _devices(row: ClaimRow) -> Iterator[str]:
     for device, holder in row.devices:
-        parts = [f"{_plain(name)} {format_quantity(amount)}" for name, amount in holder.consumed]
+        parts = [f"{plain_name(name)} {format_quantity(amount)}" for name, amount in holder.consumed]
         if holder.admin:
             parts.append("admin access")
         cpus = row.cpus.get(device)

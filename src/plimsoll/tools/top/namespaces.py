@@ -1,21 +1,44 @@
 """Namespace rows: what the pods and claims of each namespace use.
 
-The amounts of all namespaces add up to what all ledgers have charged. Devices are counted per class, each
-once however many claims of the namespace share it; shares are counted separately.
+The amounts of all namespaces add up to what all ledgers have charged; their shares are of what all nodes have
+allocatable. Devices are counted per class, each once however many claims of the namespace share it; shares of
+devices are counted separately. Quotas are shown as their status has them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from plimsoll.api.identity import DeviceId
+from plimsoll.api.quantity import Quantity
+from plimsoll.api.quota import ResourceQuota
 from plimsoll.api.resource import ResourceClaim
 from plimsoll.ledger.claims import find_requested_class
-from plimsoll.tools.amounts import format_amount, resource_order
+from plimsoll.tools.amounts import format_amount, percent, resource_order
 from plimsoll.tools.cluster_state import ClusterState
+from plimsoll.tools.cluster_state.objects import key_of
 from plimsoll.tools.top.pods import pod_rows
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaRow:
+    """Resource that a ResourceQuota limits."""
+
+    quota: str
+    resource: str
+    hard: Quantity
+    used: Quantity | None  #: None if the quota controller has not computed it
+
+    @property
+    def is_full(self) -> bool:
+        """Return whether nothing more can be created."""
+        return self.used is not None and self.used >= self.hard
+
+    def as_json(self) -> dict[str, Any]:
+        used = None if self.used is None else str(self.used)
+        return {"quota": self.quota, "resource": self.resource, "used": used, "hard": str(self.hard)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +53,12 @@ class NamespaceRow:
     amounts: Mapping[str, tuple[int, int, int]] = field(default_factory=dict)  #: requests, claims, overhead
     devices: Mapping[str, int] = field(default_factory=dict)  #: class -> devices, each counted once
     shares: Mapping[str, int] = field(default_factory=dict)  #: class -> shares among them
+    quotas: tuple[QuotaRow, ...] = ()
+    allocatable: Mapping[str, int] = field(default_factory=dict)  #: of all nodes
+
+    def share(self, resource: str) -> str:
+        """Return what is charged to the namespace as a percentage of what all nodes have allocatable."""
+        return percent(sum(self.amounts.get(resource, (0, 0, 0))), self.allocatable.get(resource, 0))
 
     def as_json(self) -> dict[str, Any]:
         resources = []
@@ -37,7 +66,8 @@ class NamespaceRow:
             requests, claims, overhead = self.amounts[name]
             units = {"requests": requests, "claims": claims, "overhead": overhead}
             units["total"] = sum(self.amounts[name])
-            resources.append({"resource": name, **{key: format_amount(name, n) for key, n in units.items()}})
+            amounts = {key: format_amount(name, n) for key, n in units.items()}
+            resources.append({"resource": name, **amounts, "share": self.share(name)})
         return {
             "namespace": self.namespace,
             "pods": self.pods,
@@ -47,11 +77,12 @@ class NamespaceRow:
             "resources": resources,
             "devices": dict(self.devices),
             "shares": dict(self.shares),
+            "quotas": [quota.as_json() for quota in self.quotas],
         }
 
 
 def namespace_rows(cluster_state: ClusterState, namespace: str = "") -> list[NamespaceRow]:
-    """Return the rows of all namespaces that have pods or claims, by name."""
+    """Return the rows of all namespaces that have pods, claims or quotas, by name."""
     pods: dict[str, list[int]] = {}
     amounts: dict[str, dict[str, tuple[int, int, int]]] = {}
     for row in pod_rows(cluster_state, namespace):
@@ -67,13 +98,39 @@ def namespace_rows(cluster_state: ClusterState, namespace: str = "") -> list[Nam
     for claim in cluster_state.objects.all(ResourceClaim):
         if namespace in ("", claim.metadata.namespace):
             claims.setdefault(claim.metadata.namespace, []).append(claim)
+    quotas: dict[str, list[QuotaRow]] = {}
+    for quota in sorted(cluster_state.objects.all(ResourceQuota), key=key_of):
+        if namespace in ("", quota.metadata.namespace):
+            quotas.setdefault(quota.metadata.namespace, []).extend(_quota_rows(quota))
+    allocatable = _allocatable(cluster_state)
     rows = []
-    for name in sorted({*pods, *claims}):
+    for name in sorted({*pods, *claims, *quotas}):
         bound, pending = pods.get(name, (0, 0))
         own = claims.get(name, [])
         held = sum(claim.status.allocation is not None for claim in own)
-        rows.append(NamespaceRow(name, bound, pending, len(own), held, amounts.get(name, {}), *_devices(own)))
+        used = amounts.get(name, {})
+        limits = tuple(quotas.get(name, ()))
+        devices, shares = _devices(own)
+        rows.append(
+            NamespaceRow(name, bound, pending, len(own), held, used, devices, shares, limits, allocatable)
+        )
     return rows
+
+
+def _quota_rows(quota: ResourceQuota) -> Iterator[QuotaRow]:
+    hard = quota.status.hard if quota.status.hard is not None else quota.spec.hard
+    used = quota.status.used or {}
+    for resource in sorted(hard):
+        yield QuotaRow(quota.metadata.name, resource, hard[resource], used.get(resource))
+
+
+def _allocatable(cluster_state: ClusterState) -> dict[str, int]:
+    total: dict[str, int] = {}
+    snapshot = cluster_state.snapshot
+    for row in snapshot.rows():
+        for name, units in snapshot.ledger(row).allocatable.items():
+            total[name] = total.get(name, 0) + units
+    return total
 
 
 def _devices(claims: list[ResourceClaim]) -> tuple[dict[str, int], dict[str, int]]:

@@ -5,7 +5,7 @@ Nodes past their line are listed first.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,6 +24,7 @@ USUAL = (CPU, MEMORY)
 SORTS = ("name", "free", "used", "claims")
 _HEADINGS = (">ALLOCATABLE", ">REQUESTS", ">CLAIMS", ">OVERHEAD", ">FREE", ">USED")
 NOT_COUNTED = ">NOT COUNTED"
+FREE_DEVICES = "FREE DEVICES BY CLASS"
 READY = "Ready"
 _BAR = 10
 _HOLDERS = 8
@@ -37,6 +38,8 @@ class NodesReport:
     resources: tuple[str, ...] = ()  #: only these
     limit: int = 0  #: number of nodes to show; 0: all
     uncounted: UncountedNote = field(default_factory=UncountedNote)
+    #: Node -> class -> devices that one pod can still get.
+    free_devices: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
 
     @property
     def shown(self) -> tuple[NodeRow, ...]:
@@ -69,18 +72,25 @@ class NodesReport:
         only.
         """
         extra = (NOT_COUNTED,) if self.uncounted else ()
-        table = Table(("NODE", "RESOURCE", *_HEADINGS, *extra, *(("",) if bars else ())))
+        last = (FREE_DEVICES,) if wide and self.free_devices else ()
+        table = Table(("NODE", "RESOURCE", *_HEADINGS, *extra, *(("",) if bars else ()), *last))
         groups = [
-            (label_of(node), "red" if node.past or node.past_uncounted else "bold", self._rows(node, wide))
+            (
+                label_of(node),
+                "red" if node.past or node.past_uncounted else "bold",
+                self._rows(node, wide),
+                format_free_devices(self.free_devices.get(node.name, {})),
+            )
             for node in self.shown
         ]
         if len(self.nodes) > 1:
-            groups.append((f"all {format_count(len(self.nodes), 'node')}", "bold", self._totals(wide)))
-        for name, color, rows in groups:
+            groups.append((f"all {format_count(len(self.nodes), 'node')}", "bold", self._totals(wide), ""))
+        for name, color, rows, free in groups:
             for index, row in enumerate(rows):
                 shown_text = name if index == 0 or not paint.color else ""
                 cells = cells_of(row, bars, uncounted=bool(self.uncounted))
-                table.add(Cell(shown_text, color), row.resource, *cells)
+                end = ((free if index == 0 else "") or "-",) if last else ()
+                table.add(Cell(shown_text, color), row.resource, *cells, *end)
         return table
 
     def _rows(self, node: NodeRow, wide: bool) -> list[ResourceRow]:
@@ -99,7 +109,10 @@ class NodesReport:
     def as_json(self) -> dict[str, Any]:
         wanted = self.resources or None
         return {
-            "nodes": [node_json(node, wanted) for node in self.shown],
+            "nodes": [
+                {**node_json(node, wanted), "freeDevices": dict(self.free_devices.get(node.name, {}))}
+                for node in self.shown
+            ],
             "totals": [
                 row.as_json() for row in totals_of(self.nodes) if wanted is None or row.resource in wanted
             ],
@@ -118,6 +131,7 @@ class NodeReport:
     devices: tuple[DeviceRow, ...]
     resources: tuple[str, ...] = ()
     uncounted: UncountedNote = field(default_factory=UncountedNote)
+    free_devices: Mapping[str, int] = field(default_factory=dict)  #: class -> devices one pod can still get
 
     def lines(self, paint: Paint, *, wide: bool = False) -> Iterator[str]:
         node = self.node
@@ -131,6 +145,8 @@ class NodeReport:
             if row.free < 0:
                 past = format_short(row.resource, -row.free)
                 yield paint.red(f"{row.resource} is past its line by {past}")
+        if self.free_devices:
+            yield f"devices that can still be allocated: {format_free_devices(self.free_devices)}"
         yield ""
         extra = (NOT_COUNTED,) if self.uncounted else ()
         table = Table(("RESOURCE", *_HEADINGS, *extra, *(("",) if paint.color else ())))
@@ -185,6 +201,7 @@ class NodeReport:
     def as_json(self) -> dict[str, Any]:
         return {
             **node_json(self.node, self.resources or None),
+            "freeDevices": dict(self.free_devices),
             "holders": [holder.as_json() for holder in self.holders],
             "devices": [row.as_json() for row in self.devices],
             **({"notCounted": self.uncounted.as_json()} if self.uncounted else {}),
@@ -237,6 +254,11 @@ def status_of(node: NodeRow) -> str:
     """Return the status of a node as kubectl get prints it."""
     status = READY if node.ready else "NotReady"
     return f"{status},SchedulingDisabled" if node.unschedulable else status
+
+
+def format_free_devices(counts: Mapping[str, int]) -> str:
+    """Format counts by class: `gpu 3, nic 1`."""
+    return ", ".join(f"{name} {count}" for name, count in counts.items())
 
 
 def _overcommit_lines(past: list[NodeRow], of: int, paint: Paint) -> Iterator[str]:

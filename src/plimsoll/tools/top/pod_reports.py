@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from plimsoll.ledger.units import CPU, MEMORY
-from plimsoll.tools.amounts import format_short, resource_order
+from plimsoll.tools.amounts import format_quantity, format_short, percent, resource_order
 from plimsoll.tools.colors import Paint
 from plimsoll.tools.columns import format_count
 from plimsoll.tools.top.device_reports import not_shown
@@ -96,7 +96,7 @@ class NamespacesReport:
             return
         names = shown_resources((row.amounts for row in self.rows), self.resources, wide)
         parts = (">REQUESTS", ">CLAIMS", ">OVERHEAD", ">TOTAL")
-        heads = ("NAMESPACE", ">PODS", ">PENDING", "RESOURCE", *parts, "DEVICES BY CLASS")
+        heads = ("NAMESPACE", ">PODS", ">PENDING", "RESOURCE", *parts, ">SHARE", "DEVICES BY CLASS")
         table = Table(heads)
         shown = self.rows[: self.limit] if self.limit else self.rows
         for row in shown:
@@ -108,14 +108,31 @@ class NamespacesReport:
                     str(row.pending) if first else "",
                     name,
                     *sums_of(name, row.amounts),
+                    row.share(name),
                     [*_devices(row)] if index == 0 and row.devices else "-",
                 )
         yield from table.lines(paint, wide=wide)
         yield from not_shown(len(self.rows) - len(shown), "namespace")
+        if any(row.quotas for row in shown):
+            yield ""
+            yield from _quota_table(shown, paint, wide)
 
     def as_json(self) -> dict[str, Any]:
         shown = self.rows[: self.limit] if self.limit else self.rows
         return {"namespaces": [row.as_json() for row in shown], "notShown": len(self.rows) - len(shown)}
+
+
+def _quota_table(rows: Iterable[NamespaceRow], paint: Paint, wide: bool) -> Iterator[str]:
+    """Yield the quotas with their usage; full ones are red."""
+    table = Table(("NAMESPACE", "QUOTA", "RESOURCE", ">USED", ">HARD", ">USED"))
+    for row in rows:
+        for quota in row.quotas:
+            color = "red" if quota.is_full else ""
+            used = "-" if quota.used is None else format_quantity(quota.used)
+            share = "-" if quota.used is None else percent(quota.used.nano, quota.hard.nano)
+            hard = format_quantity(quota.hard)
+            table.add(row.namespace, quota.quota, quota.resource, used, hard, Cell(share, color))
+    yield from table.lines(paint, wide=wide)
 
 
 def _devices(row: NamespaceRow) -> Iterator[str]:

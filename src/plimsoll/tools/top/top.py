@@ -8,6 +8,8 @@ from plimsoll.errors import InputError
 from plimsoll.tools.cluster_state import ClusterState
 from plimsoll.tools.report import Report
 from plimsoll.tools.top.claims import claim_row, claim_rows
+from plimsoll.tools.top.class_reports import ClassesReport
+from plimsoll.tools.top.classes import class_rows, free_by_class
 from plimsoll.tools.top.device_reports import ClaimsReport, DevicesReport, PoolsReport
 from plimsoll.tools.top.devices import device_rows
 from plimsoll.tools.top.namespaces import namespace_rows
@@ -19,8 +21,13 @@ from plimsoll.tools.top.pools import pool_rows
 from plimsoll.tools.top.uncounted_notes import note_uncounted
 
 #: Kinds that a view needs in addition to nodes and pods.
-_SHOWN = {"claims": "resourceclaims", "devices": "resourceslices", "pools": "resourceslices"}
-VIEWS = ("nodes", "pods", "claims", "devices", "pools", "namespaces")
+_SHOWN = {
+    "claims": "resourceclaims",
+    "classes": "deviceclasses",
+    "devices": "resourceslices",
+    "pools": "resourceslices",
+}
+VIEWS = ("nodes", "pods", "claims", "classes", "devices", "pools", "namespaces")
 
 
 def top(
@@ -33,8 +40,8 @@ def top(
     sort: str = "name",
     limit: int = 0,
 ) -> Report:
-    """Return the report of one of `VIEWS`; `name` is a node, pod, claim or namespace, or part of a device or
-    pool name.
+    """Return the report of one of `VIEWS`; `name` is a node, pod, claim, class or namespace, or part of a
+    device or pool name.
 
     `limit` is the number of rows to show (0: all). Raises InputError if nothing has this name.
     """
@@ -59,6 +66,10 @@ def top(
         rows = tuple(claim_rows(cluster_state, namespace))
         shown = {(row.namespace, row.claim) for row in rows}
         return ClaimsReport(rows, limit, uncounted=note_uncounted(cluster_state, claims=shown))
+    if what == "classes":
+        classes = class_rows(cluster_state, name)
+        _found(classes, None, "device class", name, set(cluster_state.snapshot.classes))
+        return ClassesReport(tuple(classes), limit, alone=bool(name))
     if what == "devices":
         devices = device_rows(cluster_state)
         wanted = [row for row in devices if name in str(row.id) or name == row.node]
@@ -91,7 +102,8 @@ def _top_nodes(cluster_state: ClusterState, resources: tuple[str, ...], sort: st
     for resource in resources:
         if nodes and resource not in known:
             raise InputError(_missing("resource", resource, known))
-    return NodesReport(tuple(nodes), resources, limit, note_uncounted(cluster_state, nodes))
+    free = free_by_class(cluster_state)
+    return NodesReport(tuple(nodes), resources, limit, note_uncounted(cluster_state, nodes), free)
 
 
 def _top_node(cluster_state: ClusterState, name: str, resources: tuple[str, ...]) -> NodeReport:
@@ -102,7 +114,9 @@ def _top_node(cluster_state: ClusterState, name: str, resources: tuple[str, ...]
     if resources:
         held = [each for each in held if each.resource in resources]
     devices = tuple(device_rows(cluster_state, name))
-    return NodeReport(nodes[0], tuple(held), devices, resources, note_uncounted(cluster_state, nodes))
+    note = note_uncounted(cluster_state, nodes)
+    free = free_by_class(cluster_state, [name]).get(name, {})
+    return NodeReport(nodes[0], tuple(held), devices, resources, note, free)
 
 
 def _top_pods(

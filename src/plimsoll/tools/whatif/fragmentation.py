@@ -13,14 +13,11 @@ from typing import Any
 from plimsoll.allocator import AllocationFault
 from plimsoll.allocator.availability import is_allocatable
 from plimsoll.allocator.devices.usage import DeviceUsage
-from plimsoll.api import codec
-from plimsoll.api.core import Pod
-from plimsoll.api.resource import MAX_ALLOCATION_RESULTS, ResourceClaim
 from plimsoll.ledger.units import CPU, MEMORY, PODS
-from plimsoll.scheduler.devices import DynamicResourcesFilter, NodeFit, node_state
-from plimsoll.scheduler.pod_info import PodInfo
+from plimsoll.scheduler.devices import node_state
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
 from plimsoll.tools.amounts import format_amount, resource_order
+from plimsoll.tools.class_availability import largest_count
 from plimsoll.tools.whatif.totals import FreeByNode
 
 #: Node states evaluated per class.
@@ -160,32 +157,6 @@ def _largest_claims(snapshot: Snapshot, rows: list[int]) -> Iterator[LargestClai
         if len(states) > STATES_MAX:
             yield LargestClaim(name, None)
             continue
-        found = [(_largest_count(name, snapshot, row), count) for row, count in states.values()]
+        found = [(largest_count(name, snapshot, row), count) for row, count in states.values()]
         most = max((most for most, _ in found), default=0)
         yield LargestClaim(name, most, sum(count for each, count in found if each == most) if most else 0)
-
-
-def _largest_count(name: str, snapshot: Snapshot, row: int) -> int:
-    """Return the largest number of devices of a class that one claim can get on a node."""
-    low, high = 0, MAX_ALLOCATION_RESULTS
-    while low < high:
-        middle = (low + high + 1) // 2
-        pod_info = _pod_requesting(name, middle, snapshot)
-        answer = DynamicResourcesFilter(pod_info, snapshot).search_uncached(row)
-        if isinstance(answer, NodeFit):
-            low = middle
-        else:
-            high = middle - 1
-    return low
-
-
-def _pod_requesting(name: str, count: int, snapshot: Snapshot) -> PodInfo:
-    """Return a pod that requests only `count` devices of a class."""
-    request = {"deviceClassName": name, "allocationMode": "ExactCount", "count": count}
-    spec = {"devices": {"requests": [{"name": "r", "exactly": request}]}}
-    meta = {"name": "largest", "namespace": "default", "uid": "whatif/largest"}
-    claim = codec.convert({"metadata": meta, "spec": spec}, ResourceClaim)
-    entry = {"name": "r", "resourceClaimName": "largest"}
-    container = {"name": "c", "resources": {"claims": [{"name": "r"}]}}
-    tree = {"metadata": meta, "spec": {"resourceClaims": [entry], "containers": [container]}}
-    return PodInfo(codec.convert(tree, Pod), (claim,), snapshot.options)

@@ -58,6 +58,16 @@ export function Summary({ data }) {
   </section>`;
 }
 
+/** One tile per device class: what can still be allocated, found by the allocator. */
+export function Classes({ devices }) {
+  const found = useApi(devices ? "api/classes" : "", { kinds: ["Node", "Pod", "ResourceClaim", "ResourceSlice", "DeviceClass"] });
+  const rows = found.data ? found.data.classes.filter((row) => row.devices > 0) : [];
+  if (!rows.length) return null;
+  return html`<section class="summary" aria-label="Devices that can still be allocated">
+    <div class="tiles">${rows.map((row) => html`<${Tile} href="#/devices" number=${`${count(row.free)}${row.unknownNodes ? "+" : ""}`} what=${`${row.name} can still be allocated`} note=${`${plural(row.devices, "device")}; at most ${count(row.mostOnOneNode)} on one node`} />`)}</div>
+  </section>`;
+}
+
 /** Claims that take node resources without a mapping, and the annotation that counts them. */
 export function NotCounted({ of }) {
   if (!of || !of.claims.length) return null;

@@ -4,7 +4,7 @@ import { useApi } from "../store.js";
 import { to, replaceQuery } from "../router.js";
 import { Badge, Choice, Head, Loadable, Search } from "../components.js";
 import { Bar } from "../bars.js";
-import { Summary, Totals } from "../summary.js";
+import { Classes, Summary, Totals } from "../summary.js";
 import { VirtualList } from "../virtual_list.js";
 import { byName, count, plural } from "../format.js";
 
@@ -77,7 +77,7 @@ export function Overview({ query }) {
   const overview = useApi("api/overview");
   const nodes = useApi("api/nodes", { kinds: ["Node", "Pod", "ResourceClaim", "ResourceSlice", "DeviceClass"] });
   return html`<${Head} title="Cluster ledger" tab="Overview" />
-    <${Loadable} of=${overview} what="the cluster">${(data) => html`<${Summary} data=${data} /><${Totals} data=${data} />`}<//>
+    <${Loadable} of=${overview} what="the cluster">${(data) => html`<${Summary} data=${data} /><${Totals} data=${data} /><${Classes} devices=${data.counts.devices} />`}<//>
     ${(overview.data || overview.error) && html`<${Loadable} of=${nodes} what="nodes">${(data) => html`<${Nodes} data=${data} query=${query} />`}<//>`}`;
 }
 

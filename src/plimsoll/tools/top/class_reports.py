@@ -1,0 +1,82 @@
+"""Report of device classes: what can still be allocated."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from plimsoll.tools.amounts import format_quantity
+from plimsoll.tools.colors import Paint
+from plimsoll.tools.columns import format_count
+from plimsoll.tools.top.classes import ClassRow
+from plimsoll.tools.top.device_reports import not_shown, plain_name
+from plimsoll.tools.top.table import Cell, Table
+
+_NOTE = "FREE is what claims can still get: choices that exclude each other are not added up."
+
+
+@dataclass(frozen=True, slots=True)
+class ClassesReport:
+    """Table of classes; `alone` for a single class requested by name, with its nodes."""
+
+    rows: tuple[ClassRow, ...]
+    limit: int = 0
+    alone: bool = False
+
+    def lines(self, paint: Paint, *, wide: bool = False) -> Iterator[str]:
+        if not self.rows:
+            yield "No device classes found."
+            return
+        shown = self.rows[: self.limit] if self.limit else self.rows
+        table = Table(("CLASS", ">DEVICES", ">HELD", ">FREE", ">MOST ON ONE NODE", ">NODES", "CAPACITY LEFT"))
+        for row in shown:
+            table.add(
+                row.device_class,
+                str(row.devices),
+                str(row.held),
+                Cell(_count(row), "green" if row.free else ""),
+                str(row.most),
+                str(len(row.nodes)),
+                [*_capacities(row)] or "-",
+            )
+            for each in row.partitions:
+                counts = (str(each.devices), "", str(each.free), str(each.most), "", "-")
+                table.add(f"  {each.type}", *counts)
+        yield from table.lines(paint, wide=wide)
+        for row in shown:
+            if row.problem:
+                yield paint.red(f"{row.device_class} selects nothing: {row.problem}")
+            if row.unknown:
+                nodes = format_count(row.unknown, "node")
+                yield f"{row.device_class}: {nodes} not counted: too many different states."
+        yield from not_shown(len(self.rows) - len(shown), "class")
+        yield _NOTE
+        if self.alone and self.rows[0].nodes:
+            yield ""
+            yield from _node_table(self.rows[0], paint, wide)
+
+    def as_json(self) -> dict[str, Any]:
+        shown = self.rows[: self.limit] if self.limit else self.rows
+        return {"classes": [row.as_json() for row in shown], "notShown": len(self.rows) - len(shown)}
+
+
+def _count(row: ClassRow) -> str:
+    return f"{row.free}+" if row.unknown else str(row.free)
+
+
+def _capacities(row: ClassRow) -> Iterator[str]:
+    """Yield what is left of the capacity of shareable devices."""
+    for name, each in row.capacity.items():
+        left, total, most = map(format_quantity, (each.left, each.total, each.most))
+        yield f"{plain_name(name)} {left} of {total}" + (f" (at most {most})" if most != left else "")
+
+
+def _node_table(row: ClassRow, paint: Paint, wide: bool) -> Iterator[str]:
+    nodes = sorted(row.nodes.items(), key=lambda item: (-item[1], item[0]))
+    shown = nodes if wide else nodes[:20]
+    table = Table(("NODE", ">FREE"))
+    for name, count in shown:
+        table.add(name, str(count))
+    yield from table.lines(paint, wide=True)
+    yield from not_shown(len(nodes) - len(shown), "node")
