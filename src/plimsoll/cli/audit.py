@@ -94,7 +94,7 @@ def run_audit(
 
     \b
     plimsoll audit
-    kubectl get nodes,pods,resourceclaims,resourceslices,deviceclasses -A -o yaml | plimsoll audit -f -
+    plimsoll audit -f cluster.json.gz
     plimsoll audit --fail-on warning -o sarif > audit.sarif
     plimsoll audit -o json > known.json; plimsoll audit --baseline known.json
     plimsoll audit --explain PLM001

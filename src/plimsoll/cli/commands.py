@@ -38,8 +38,11 @@ TABLE: Mapping[str, tuple[CommandRow, ...]] = {
             "explain", "explain", "Explain why a pod or claim is pending, or why it was placed where it is."
         ),
         CommandRow("whatif", "whatif", "Simulate changes to a cluster in memory and compare the result."),
+        CommandRow("defrag", "defrag", "Find the fewest pods to move so that others fit."),
         CommandRow("audit", "audit", "Check a cluster for accounting and allocation errors."),
         CommandRow("policies", "policies", "Compare a cluster under each accounting policy."),
+        CommandRow("diff", "diff", "Compare two dumps, or a dump and the cluster now."),
+        CommandRow("dump", "dump", "Write everything the tools read to one file."),
         CommandRow("dashboard", "dashboard", "Serve the dashboard for a browser."),
     ),
     "Run": (

@@ -45,7 +45,7 @@ def run_dashboard(
     \b
     plimsoll dashboard
     plimsoll dashboard --kubeconfig ~/.kube/config --open
-    kubectl get nodes,pods,resourceslices,resourceclaims,deviceclasses -A -o yaml > dump.yaml
+    plimsoll dump -o yaml > dump.yaml
     plimsoll dashboard -f dump.yaml
     """
     from plimsoll.api.gates import Gates

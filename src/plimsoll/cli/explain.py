@@ -63,7 +63,7 @@ def run_explain(
     plimsoll explain ml/trainer-0 --node node-17
     plimsoll explain claim/trainer-0-gpu -n ml
     plimsoll explain -w                   pending pods, watching for changes
-    kubectl get nodes,pods,resourceslices,resourceclaims,deviceclasses -A -o yaml | plimsoll explain -f -
+    plimsoll explain -f cluster.json.gz
     """
     from plimsoll.errors import InputError
     from plimsoll.tools.explain import explain_claim, explain_node, explain_pending, explain_pod

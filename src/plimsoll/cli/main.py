@@ -37,7 +37,7 @@ def plimsoll(verbose: bool, no_pager: bool) -> None:
     plimsoll up --demo
     plimsoll top
     plimsoll explain my-pod -n team-a
-    kubectl get nodes,pods,resourceslices,resourceclaims,deviceclasses -A -o yaml | plimsoll audit -f -
+    plimsoll dump --out cluster.json.gz; plimsoll audit -f cluster.json.gz
     """
     del no_pager  # read by `pager.py`
     if verbose:

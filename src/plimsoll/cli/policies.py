@@ -29,7 +29,7 @@ def run_policies(limit: int, where: Where, form: OutputFormat) -> None:
     \b
     plimsoll policies
     plimsoll policies -n ml -o wide
-    kubectl get nodes,pods,resourceclaims,resourceslices,deviceclasses -A -o yaml | plimsoll policies -f -
+    plimsoll policies -f cluster.json.gz
     """
     from plimsoll.tools.policies import compare_policies
 

@@ -132,7 +132,7 @@ def run_up(
     plimsoll up --demo
     plimsoll up --nodes 20 --devices gpus --devices nics
     plimsoll up -f manifests/
-    kubectl get nodes,pods,resourceslices,resourceclaims,deviceclasses -A -o yaml | plimsoll up -f -
+    plimsoll dump --context prod | plimsoll up -f -
     kubectl --kubeconfig plimsoll-data/kubeconfig get nodes,resourceslices
     """
     from plimsoll.cli.options import is_colored

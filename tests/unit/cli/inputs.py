@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import yaml
 
@@ -112,7 +113,10 @@ _MACHINE = [
     for cpu in range(16)
 ]
 
+_DEFRAG = (Path(__file__).parents[3] / "examples" / "defrag" / "cluster.yaml").read_text()
+
 FILES = {
+    "defrag.yaml": _DEFRAG,
     "cluster.yaml": _CLUSTER,
     "claims.yaml": "---".join(_CLAIM % row for row in (("one", "team-a", 1), ("two", "team-b", 2))),
     "pods.yaml": f"{_POD % ('db', 'shop, uid: u-1', 'node-1')}---{_BEST_EFFORT}",
@@ -122,6 +126,10 @@ FILES = {
     "wrong.yaml": _WRONG,
     "beta.yaml": _BETA,
     "machine.yaml": yaml.safe_dump(_MACHINE),
+    "key": "0123456789abcdef0123456789abcdef\n",
+    "short-key": "0123\n",
+    "before.yaml": f"{_CLUSTER}---{_POD % ('db', 'shop, uid: u-1', 'node-1')}",
+    "after.yaml": f"{_CLUSTER.replace('eth1', 'eth2')}---{_WAITING % ('small', '1')}",
 }
 
 #: What a CPU driver says of itself.

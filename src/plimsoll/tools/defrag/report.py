@@ -1,0 +1,115 @@
+"""`DefragReport`: the pods to move as text, with the commands that move them, and as JSON."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+from dataclasses import dataclass
+from textwrap import wrap
+from typing import Any
+
+from plimsoll.tools.colors import Paint
+from plimsoll.tools.columns import format_count, format_table
+from plimsoll.tools.defrag.search import DefragResult
+from plimsoll.tools.defrag.target import DefragTarget
+from plimsoll.tools.whatif.outcome import full_name
+
+
+@dataclass(frozen=True, slots=True)
+class DefragReport:
+    """Result for one target."""
+
+    target: DefragTarget
+    result: DefragResult
+
+    @property
+    def fits(self) -> bool:
+        return self.result.fits
+
+    def lines(self, paint: Paint, *, wide: bool = False) -> Iterator[str]:
+        result = self.result
+        if not result.fits:
+            yield paint.bold(paint.red(self._headline()))
+            if result.why:
+                yield from wrap(result.why, max(40, paint.width), initial_indent="  ", subsequent_indent="  ")
+            return
+        yield paint.bold(paint.green(self._headline()))
+        if result.moves:
+            yield ""
+            rows = [("MOVE", "FROM", "TO")]
+            rows += [(full_name(each.pod), each.source, each.node) for each in result.moves]
+            yield from format_table(rows)
+        yield ""
+        rows = [("THEN", "NODE", "DEVICES")]
+        rows += [
+            (full_name(name), node, ", ".join(devices) or "-") for name, node, devices in result.placements
+        ]
+        yield from format_table(rows)
+        if result.moves:
+            yield ""
+            yield paint.bold("COMMANDS") + "  not run; as scheduled in memory"
+            yield from (f"  {line}" for line in self.commands())
+            if any(each.bare for each in result.moves):
+                yield "Pods without a controller are deleted, and must be recreated manually."
+
+    def _headline(self) -> str:
+        result, what = self.result, self.target.describe()
+        movable = f"{format_count(result.movable, 'pod')} that can be moved"
+        if not result.fits:
+            moves = format_count(result.largest, "move")
+            if result.exact:
+                return f"{what} does not fit, with up to {moves} of {movable}"
+            tried = format_count(result.tried, "set")
+            return f"{what}: no solution found after {tried} of pods; up to {moves} were all tried"
+        if not result.moves:
+            return f"{what} fits without moving any pod"
+        moves = format_count(len(result.moves), "move")
+        if result.exact:
+            return f"{what} fits after {moves}; fewer are not enough"
+        return f"{what} fits after {moves}; fewer may be enough (all sets up to {result.largest} were tried)"
+
+    def commands(self) -> list[str]:
+        """Return the commands that move the pods and create the target."""
+        moves = self.result.moves
+        nodes = [] if self.result.together else sorted({each.source for each in moves})
+        deletes = [
+            shlex.join(("kubectl", "delete", "pod", each.pod[1], "--namespace", each.pod[0]))
+            for each in moves
+        ]
+        lines = [shlex.join(("kubectl", "cordon", node)) for node in nodes]
+        create = "# create the pods that must fit"
+        if self.target.pod or self.target.group:
+            create = "# the pending pods are scheduled now"
+        if self.result.together:
+            # The moved pods may return to the same nodes once the target has its place.
+            return ["# create the pods that must fit first, with a higher priority", *deletes]
+        lines += deletes
+        lines.append("# wait until the moved pods are running")
+        lines += [shlex.join(("kubectl", "uncordon", node)) for node in nodes]
+        return [*lines, create]
+
+    def as_json(self) -> dict[str, Any]:
+        result = self.result
+        return {
+            "target": self.target.describe(),
+            "fits": result.fits,
+            "fewest": result.exact,
+            "moves": [
+                {
+                    "pod": full_name(each.pod),
+                    "from": each.source,
+                    "to": each.node,
+                    "hasController": not each.bare,
+                }
+                for each in result.moves
+            ],
+            "placements": [
+                {"pod": full_name(name), "node": node, "devices": list(devices)}
+                for name, node, devices in result.placements
+            ],
+            "commands": self.commands() if result.moves else [],
+            "why": result.why or None,
+            "setsTried": result.tried,
+            "completeUpTo": result.largest,
+            "movablePods": result.movable,
+        }

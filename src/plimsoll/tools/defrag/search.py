@@ -1,0 +1,352 @@
+"""`find_moves`: the fewest pods whose move lets others fit, proven by scheduling them in memory.
+
+A set of pods works if the scheduler places everything after they are evicted: first the evicted pods, while
+their nodes are cordoned, then the target; or all of them together. Sets are tried by size, so the first that
+works is the smallest. Two rules leave out sets that cannot work:
+
+- Evicted pods must be on nodes where the target, or another evicted pod, would fit if all pods that can move
+  were gone: others free nothing that is needed.
+- A single pod goes to one node: until it fits, further pods are evicted from the same node.
+
+Pods are moved if a controller recreates them, no disruption budget forbids it, and they are not DaemonSet or
+mirror pods. The search is bounded; the result tells whether smaller sets were all tried.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from msgspec import structs
+
+from plimsoll.api import codec
+from plimsoll.api.core import Pod
+from plimsoll.api.pod_claims import uses_claims
+from plimsoll.api.policy import PodDisruptionBudget
+from plimsoll.ledger.node_ledger import pod_key
+from plimsoll.scheduler.cycle import run_filters
+from plimsoll.scheduler.devices import NodeFit
+from plimsoll.scheduler.pod_claims import read_pod_info
+from plimsoll.scheduler.preemption.budgets import DisruptionBudgets
+from plimsoll.scheduler.profile import ProfileSet, SchedulerProfile
+from plimsoll.scheduler.reasons import NodeReason
+from plimsoll.scheduler.result import Placement
+from plimsoll.tools.cluster_state import ClusterState
+from plimsoll.tools.cluster_state.files import ProgressCallback, no_progress
+from plimsoll.tools.defrag.target import DefragTarget, add_target
+from plimsoll.tools.whatif.lifecycle import controller_of, stays_on_node
+from plimsoll.tools.whatif.memory_cluster import MemoryCluster
+from plimsoll.tools.whatif.outcome import EvictionReason, Name, WhatifOutcome
+from plimsoll.tools.whatif.scheduling import depends_on_others, schedule_all
+from plimsoll.tools.whatif.whatif import Whatif
+
+STEPS = 5_000
+MOVES_MAX = 4
+#: Steps between two progress reports.
+_PROGRESS_STEPS = 20
+#: Nodes that are tried for some solution after the limit.
+_NODES_TRIED = 100
+
+
+@dataclass(frozen=True, slots=True)
+class DefragLimits:
+    """Bounds of the search."""
+
+    moves: int = MOVES_MAX  #: largest set that is tried
+    steps: int = STEPS  #: sets that are tried
+    bare: bool = False  #: also move pods that no controller recreates
+
+
+@dataclass(frozen=True, slots=True)
+class PodTransfer:
+    """Pod that is moved."""
+
+    pod: Name
+    source: str
+    node: str  #: where the scheduler places it
+    bare: bool = False  #: no controller recreates it
+
+
+@dataclass(frozen=True, slots=True)
+class DefragResult:
+    """Result of the search."""
+
+    targets: tuple[Name, ...]
+    fits: bool
+    moves: tuple[PodTransfer, ...] = ()
+    placements: tuple[tuple[Name, str, tuple[str, ...]], ...] = ()  #: target pods: node and devices
+    together: bool = False  #: the target must be created before the pods are evicted
+    exact: bool = True  #: all smaller sets were tried
+    tried: int = 0
+    largest: int = 0  #: size up to which all sets were tried
+    movable: int = 0  #: pods that can be moved
+    why: str = ""  #: reason why the target is pending without any move
+
+
+def find_moves(
+    cluster_state: ClusterState,
+    target: DefragTarget,
+    limits: DefragLimits | None = None,
+    *,
+    settings: SchedulerProfile | ProfileSet | None = None,
+    tick: ProgressCallback = no_progress,
+) -> DefragResult:
+    """Search the smallest set of pods to move; the cluster state is not modified."""
+    whatif = Whatif(cluster_state, settings=settings)
+    targets = add_target(target, whatif)
+    limits = limits or DefragLimits()
+    search = MoveSearch(whatif.cluster_state, targets, limits, settings or SchedulerProfile.default(), tick)
+    return search.run()
+
+
+class MoveSearch:
+    """One search, on a cluster in memory that has the target pods."""
+
+    def __init__(
+        self,
+        cluster_state: ClusterState,
+        targets: Sequence[Name],
+        limits: DefragLimits,
+        settings: SchedulerProfile | ProfileSet,
+        tick: ProgressCallback = no_progress,
+    ) -> None:
+        self._cluster = MemoryCluster(cluster_state, settings)
+        self._targets = tuple(targets)
+        self._limits = limits
+        self._tick = tick
+        self._tried = 0
+        self._over = False
+        for pod in cluster_state.pending:  # other pending pods would take what is freed
+            if pod.metadata.key not in self._targets:
+                self._cluster.changes.remove(pod)
+        self.movable = [pod for pod in self._cluster.bound() if self._can_move(pod)]
+        self.movable.sort(key=lambda pod: (pod.spec.node_name, pod.metadata.key))
+        self._by_node: dict[str, list[int]] = {}
+        for number, pod in enumerate(self.movable):
+            self._by_node.setdefault(pod.spec.node_name, []).append(number)
+        self._budgets = DisruptionBudgets(cluster_state.objects.all(PodDisruptionBudget))
+        self._alike = list(map(_signature, self.movable))
+        self._useful: dict[Name, frozenset[str]] = {}
+        self._seen: set[frozenset[int]] = set()
+        self._emptied: MemoryCluster | None = None
+
+    def run(self) -> DefragResult:
+        """Try all sets by size."""
+        why = self._reason()
+        done = -1
+        for size in range(self._limits.moves + 1):
+            self._seen.clear()
+            found = self._search(frozenset(), size)
+            if found is not None:
+                return replace(found, tried=self._tried, largest=max(done, 0), movable=len(self.movable))
+            if self._over:
+                break
+            done = size
+        found = self._find_any() if self._over else None
+        if found is not None:
+            exact = len(found.moves) <= done + 1
+            return replace(
+                found, exact=exact, tried=self._tried, largest=max(done, 0), movable=len(self.movable)
+            )
+        return DefragResult(
+            self._targets,
+            False,
+            exact=not self._over,
+            tried=self._tried,
+            largest=max(done, 0),
+            movable=len(self.movable),
+            why=why,
+        )
+
+    def _reason(self) -> str:
+        mark = self._cluster.mark()
+        try:
+            outcome = schedule_all(self._cluster, preempt=False)
+            return outcome.pending[0].why if outcome.pending else ""
+        finally:
+            self._cluster.undo(mark)
+
+    def _search(self, chosen: frozenset[int], size: int) -> DefragResult | None:
+        """Try all sets of a size that contain the chosen pods."""
+        if self._over or chosen in self._seen:
+            return None
+        self._seen.add(chosen)
+        if len(chosen) == size:
+            self._tried += 1
+            if self._tried % _PROGRESS_STEPS == 0:
+                self._tick("trying sets of pods", self._tried, self._limits.steps)
+            if self._tried > self._limits.steps:
+                self._over = True
+                return None
+            return self.attempt(chosen)
+        for number in self._next(chosen):
+            found = self._search(chosen | {number}, size)
+            if found is not None or self._over:
+                return found
+        return None
+
+    def _next(self, chosen: frozenset[int]) -> Iterator[int]:
+        """Yield the pods that can be added to a set."""
+        taken: set[tuple[str, object]] = set()
+        for node in self._next_nodes(chosen):
+            for number in self._by_node[node]:
+                kind = (node, self._alike[number])
+                if number in chosen or kind in taken:
+                    continue
+                taken.add(kind)  # another pod of the same kind frees the same
+                yield number
+
+    def _next_nodes(self, chosen: frozenset[int]) -> list[str]:
+        if len(self._targets) == 1 and chosen and not self._target_fits(chosen):
+            nodes = self._nodes(chosen)
+            return sorted(nodes) if len(nodes) == 1 else []
+        names = [*self._targets, *(self.movable[number].metadata.key for number in chosen)]
+        found = frozenset[str]().union(*map(self._useful_nodes, names))
+        return sorted(found & self._by_node.keys())
+
+    def _target_fits(self, chosen: frozenset[int]) -> bool:
+        """Return whether a single target pod fits somewhere once these pods are evicted."""
+        mark = self._cluster.mark()
+        try:
+            self._evict(chosen)
+            pod = self._cluster.cluster_state.objects.find(Pod, *self._targets[0])
+            return pod is not None and isinstance(self._cluster.schedule_pod(pod), Placement)
+        finally:
+            self._cluster.undo(mark)
+
+    # -- one set
+
+    def attempt(self, chosen: frozenset[int]) -> DefragResult | None:
+        """Evict pods and schedule everything; return the result if nothing is left pending."""
+        pods = [self.movable[number] for number in sorted(chosen)]
+        if self._budgets.split_violating(pods)[0]:
+            return None
+        if len(self._targets) == 1 and not self._target_fits(chosen):
+            return None
+        for together in (False, True):
+            mark = self._cluster.mark()
+            try:
+                placed = self._schedule_together(chosen) if together else self._schedule_in_turn(chosen)
+                if placed is not None:
+                    return self._result(pods, placed, together=together and bool(pods))
+            finally:
+                self._cluster.undo(mark)
+        return None
+
+    def _schedule_in_turn(self, chosen: frozenset[int]) -> list[WhatifOutcome] | None:
+        """Schedule the evicted pods elsewhere, then the target."""
+        changes, objects = self._cluster.changes, self._cluster.cluster_state.objects
+        targets = [pod for name in self._targets if (pod := objects.find(Pod, *name)) is not None]
+        for pod in targets:
+            changes.remove(pod)
+        closed = [
+            node for node in self._cluster.cluster_state.nodes if node.metadata.name in self._nodes(chosen)
+        ]
+        for node in closed:
+            changes.set(structs.replace(node, spec=structs.replace(node.spec, unschedulable=True)))
+        self._evict(chosen)
+        moved = schedule_all(self._cluster, preempt=False)
+        if moved.pending:
+            return None
+        for node in closed:
+            changes.set(node)
+        for pod in targets:
+            self._cluster.prepare(pod)
+        outcome = schedule_all(self._cluster, preempt=False)
+        return None if outcome.pending else [moved, outcome]
+
+    def _schedule_together(self, chosen: frozenset[int]) -> list[WhatifOutcome] | None:
+        self._evict(chosen)
+        outcome = schedule_all(self._cluster, preempt=False)
+        return None if outcome.pending else [outcome]
+
+    def _evict(self, chosen: frozenset[int]) -> None:
+        for number in sorted(chosen):
+            self._cluster.evict(self.movable[number], EvictionReason.DRAINED)
+
+    def _nodes(self, chosen: frozenset[int]) -> set[str]:
+        return {self.movable[number].spec.node_name for number in chosen}
+
+    def _result(
+        self, pods: Sequence[Pod], outcomes: Sequence[WhatifOutcome], *, together: bool
+    ) -> DefragResult:
+        placed = {each.pod: each for outcome in outcomes for each in outcome.placed}
+        moves = tuple(
+            PodTransfer(
+                pod.metadata.key,
+                pod.spec.node_name,
+                placed[pod.metadata.key].node,
+                controller_of(pod) is None,
+            )
+            for pod in pods
+        )
+        targets = tuple((name, placed[name].node, placed[name].devices) for name in self._targets)
+        return DefragResult(self._targets, True, moves, targets, together)
+
+    # -- candidates
+
+    def _can_move(self, pod: Pod) -> bool:
+        is_deleted = pod.metadata.deletion_timestamp is not None
+        is_recreated = controller_of(pod) is not None or self._limits.bare
+        return is_recreated and not is_deleted and not stays_on_node(pod)
+
+    def _useful_nodes(self, name: Name) -> frozenset[str]:
+        """Return the nodes where a pod would fit if all pods that can move were gone."""
+        known = self._useful.get(name)
+        if known is not None:
+            return known
+        if self._emptied is None:
+            self._emptied = MemoryCluster(self._cluster.cluster_state.copy(), self._cluster.settings)
+            for pod in self.movable:
+                self._emptied.evict(pod, EvictionReason.DRAINED)
+        cluster = self._emptied
+        pod = cluster.cluster_state.objects.find(Pod, *name)
+        assert pod is not None, "targets and evicted pods are pending"
+        if depends_on_others(pod):
+            found = frozenset(self._by_node)
+        else:
+            found = frozenset(_fitting_nodes(pod, cluster))
+        self._useful[name] = found
+        return found
+
+    def _find_any(self) -> DefragResult | None:
+        """Return some set that works, for a search that reached its limit: the pods of one node, those that
+        are not needed put back one by one.
+        """
+        best: DefragResult | None = None
+        nodes = [node for node in sorted(self._by_node) if node in self._useful_nodes(self._targets[0])]
+        for node in nodes[:_NODES_TRIED]:
+            chosen = frozenset(self._by_node[node])
+            if self.attempt(chosen) is None:
+                continue
+            for number in sorted(chosen):
+                if self.attempt(chosen - {number}) is not None:
+                    chosen -= {number}
+            found = self.attempt(chosen)
+            if found is not None and (best is None or len(found.moves) < len(best.moves)):
+                best = found
+        return best
+
+
+def _signature(pod: Pod) -> object:
+    """Return a key that is equal for pods of a node of which any may be moved instead of another."""
+    if uses_claims(pod) or pod.spec.volumes:
+        return pod_key(pod)
+    labels = sorted(pod.metadata.labels.items())
+    owner = controller_of(pod)
+    return pod.metadata.namespace, codec.encode((labels, pod.spec, owner))
+
+
+def _fitting_nodes(pod: Pod, cluster: MemoryCluster) -> Iterator[str]:
+    """Yield the nodes that pass all filters for a pod, devices included."""
+    snapshot = cluster.cluster_state.snapshot
+    pod_info = read_pod_info(pod, snapshot)
+    if isinstance(pod_info, NodeReason):
+        return
+    result = run_filters(pod_info, snapshot, cluster.settings.for_pod(pod), cluster.changes.new_id)
+    if isinstance(result, NodeReason):
+        return
+    for row in np.flatnonzero(result.feasible).tolist():
+        if result.devices is None or isinstance(result.devices.search_uncached(row), NodeFit):
+            yield snapshot.node(row).metadata.name
