@@ -32,9 +32,9 @@ from plimsoll.cli.options import (
 def run_check(kinds: tuple[str, ...], gates: str, where: Where, form: OutputFormat) -> None:
     """Validate objects as the API server does on create.
 
-    KIND is resourceslices, deviceclasses, devicetaintrules, resourceclaimtemplates, resourceclaims or pods;
-    all of them by default. For a cluster, it lists the stored objects that are invalid by these rules. The
-    exit code is 1 if there are any.
+    KIND is resourceslices, deviceclasses, devicetaintrules, resourceclaimtemplates, resourceclaims or
+    pods; all of them by default. Pods must not violate the LimitRanges of their namespace. For a cluster,
+    it lists the stored objects that are invalid by these rules. The exit code is 1 if there are any.
 
     \b
     plimsoll check -f slices/
@@ -47,9 +47,10 @@ def run_check(kinds: tuple[str, ...], gates: str, where: Where, form: OutputForm
 
     switched = Gates.parse(gates)
     wanted = check.read_kinds(kinds)
-    found = where.objects(*wanted, needed=wanted if kinds else (), narrow=True)
+    limits = ("limitranges",) if "pods" in wanted else ()
+    found = where.objects(*wanted, *limits, needed=wanted if kinds else (), narrow=True)
     if kinds:
-        found = [each for each in found if each.kind in wanted.values()]
+        found = [each for each in found if each.kind in (*wanted.values(), check.LIMIT_RANGE)]
     server = "" if where.files else where.describe(namespaced=False)
     with Progress() as progress:
         report = check.check_all(progress.over("checking", found), datetime.now(UTC), switched, server)

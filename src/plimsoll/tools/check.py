@@ -12,6 +12,7 @@ from typing import Any
 
 from plimsoll.api.gates import Gates
 from plimsoll.api.kinds import is_namespaced
+from plimsoll.apiserver.admission.limit_ranges import apply_defaults, find_violations
 from plimsoll.apiserver.registry.schema import find_strict_errors
 from plimsoll.apiserver.validation import PreparedObject, Write, prepare
 from plimsoll.errors import DecodeError, InputError
@@ -19,6 +20,7 @@ from plimsoll.tools.cluster_state.manifests import ParsedObject
 from plimsoll.tools.colors import PLAIN, Paint
 
 KINDS = ("DeviceClass", "DeviceTaintRule", "Pod", "ResourceClaim", "ResourceClaimTemplate", "ResourceSlice")
+LIMIT_RANGE = "LimitRange"
 #: Accepted name -> (plural, kind), in the order they are read.
 _NAMES: dict[str, tuple[str, str]] = {
     name: (plural, kind)
@@ -44,8 +46,15 @@ class CheckResult:
     warnings: tuple[str, ...] = ()
 
 
-def check_object(tree: Mapping[str, Any], now: datetime, gates: Gates | None = None) -> CheckResult:
+def check_object(
+    tree: Mapping[str, Any],
+    now: datetime,
+    gates: Gates | None = None,
+    limit_ranges: Iterable[dict[str, Any]] = (),
+) -> CheckResult:
     """Validate an object as a create; an object that cannot be decoded has that single problem.
+
+    `limit_ranges` are those of its namespace, which pods must not violate.
 
     An object without a namespace is placed in `default`, as kubectl does. The Namespace object is not
     available, so admin access is assumed to be allowed in it.
@@ -63,7 +72,12 @@ def check_object(tree: Mapping[str, Any], now: datetime, gates: Gates | None = N
     except DecodeError as error:
         return CheckResult(True, (str(error),))
     warnings = (*prepared.warnings, *find_strict_errors(tree))
-    return CheckResult(True, tuple(str(problem) for problem in prepared.errors), warnings)
+    problems = tuple(str(problem) for problem in prepared.errors)
+    if kind == "Pod" and not problems:
+        ranges = list(limit_ranges)
+        refusal = find_violations(kind, apply_defaults(prepared.tree, ranges), ranges)
+        problems = (refusal,) if refusal else ()
+    return CheckResult(True, problems, warnings)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,5 +140,17 @@ def read_kinds(names: Iterable[str]) -> dict[str, str]:
 
 
 def check_all(objects: Iterable[ParsedObject], now: datetime, gates: Gates, server: str = "") -> CheckReport:
-    """Validate many objects; `server` is the cluster they were read from, if any."""
-    return CheckReport(tuple((found, check_object(found.tree, now, gates)) for found in objects), server)
+    """Validate many objects, pods also by the LimitRanges among them; `server` is the cluster they were read
+    from, if any.
+    """
+    given = list(objects)
+    ranges: dict[str, list[dict[str, Any]]] = {}
+    for found in given:
+        if found.kind == LIMIT_RANGE:
+            ranges.setdefault(found.namespace or "default", []).append(found.tree)
+    results = (
+        (found, check_object(found.tree, now, gates, ranges.get(found.namespace or "default", ())))
+        for found in given
+        if not server or found.kind != LIMIT_RANGE
+    )
+    return CheckReport(tuple(results), server)

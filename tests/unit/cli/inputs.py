@@ -90,6 +90,13 @@ apiVersion: v1
 kind: ConfigMap
 metadata: {name: other}
 """
+_LIMITS = """
+apiVersion: v1
+kind: LimitRange
+metadata: {name: limits, namespace: shop}
+spec: {limits: [{type: Container, max: {cpu: "3"}}, {type: Pod, max: {memory: 1Gi}}]}
+---
+"""
 _BETA = """
 apiVersion: resource.k8s.io/v1beta1
 kind: ResourceSlice
@@ -125,6 +132,7 @@ FILES = {
     ),
     "wrong.yaml": _WRONG,
     "beta.yaml": _BETA,
+    "limits.yaml": _LIMITS + _POD % ("db", "shop", "node-1"),
     "machine.yaml": yaml.safe_dump(_MACHINE),
     "key": "0123456789abcdef0123456789abcdef\n",
     "short-key": "0123\n",

@@ -123,6 +123,7 @@ def test_every_command_and_every_option_has_help(helps: dict[str, str], name: st
         ("check/wide", "check -f cluster.yaml -f wrong.yaml -o wide"),
         ("check/kinds", "check slices,classes -f cluster.yaml -f wrong.yaml -o wide"),
         ("check/namespace", "check -f wrong.yaml -n elsewhere"),
+        ("check/limit-ranges", "check -f limits.yaml"),
         ("check/no-kind", "check cluster.yaml"),
         ("check/no-cluster", "check"),
         ("check/gates", "check -f wrong.yaml --feature-gates DRAPrioritizedList=maybe"),

@@ -298,8 +298,8 @@ class MoveSearch:
             return known
         if self._emptied is None:
             self._emptied = MemoryCluster(self._cluster.cluster_state.copy(), self._cluster.settings)
-            for pod in self.movable:
-                self._emptied.evict(pod, EvictionReason.DRAINED)
+            for moved in self.movable:
+                self._emptied.evict(moved, EvictionReason.DRAINED)
         cluster = self._emptied
         pod = cluster.cluster_state.objects.find(Pod, *name)
         assert pod is not None, "targets and evicted pods are pending"

@@ -69,7 +69,8 @@ class _Anonymizer:
     def __init__(self, objects: ClusterObjects, pseudonyms: Pseudonyms) -> None:
         self._names = pseudonyms
         self._identifying = _identifying_attributes(objects)
-        self._places = {each.metadata.name for each in (*objects.all(Node), *objects.all(Namespace))}
+        self._places = {node.metadata.name for node in objects.all(Node)}
+        self._places |= {namespace.metadata.name for namespace in objects.all(Namespace)}
         #: String literals of CEL expressions to replace.
         self._literals: dict[str, str] = {}
         for slice in objects.all(ResourceSlice):

@@ -10,6 +10,7 @@ import pytest
 
 from plimsoll.tools.cluster_state import Source, read_cluster_state
 from plimsoll.tools.top.claims import claim_rows
+from plimsoll.tools.top.classes import class_rows
 from plimsoll.tools.top.nodes import node_rows
 from tests.dumps import USECASES, usecase_dump
 from tests.unit.tools.dashboard.pages import WANTED, DashboardClient, Tree, small, visit
@@ -289,6 +290,15 @@ def test_responses_are_cached_and_compressed() -> None:
     visit(small(), scenario)
 
 
+def test_classes_are_those_of_top() -> None:
+    async def scenario(visitor: DashboardClient) -> None:
+        found = await visitor.get("/api/classes")
+        assert found["classes"] == [row.as_json() for row in class_rows(small())]
+        assert [(row["name"], row["free"]) for row in found["classes"]] == [("cpu", 0), ("gpu", 3)]
+
+    visit(small(), scenario)
+
+
 def test_metrics_have_the_same_numbers() -> None:
     async def scenario(visitor: DashboardClient) -> None:
         status, text = await visitor.ask("/metrics")
@@ -305,8 +315,10 @@ def test_metrics_have_the_same_numbers() -> None:
         assert lines['plimsoll_pool_devices_taken{driver="cpu.example.com",pool="node-0002"}'] == "0"
         assert lines['plimsoll_pods{state="pending"}'] == "3"
         # As documented: a cluster of 5,000 nodes with one pool each has 70,000 series.
-        nodes, pools, others = 3, 6, 5
-        assert len(lines) == nodes * (2 * 5 + 1) + 3 * pools + others
+        nodes, pools, classes, others = 3, 6, 2, 5
+        assert len(lines) == nodes * (2 * 5 + 1) + 3 * pools + 2 * classes + others
+        assert lines['plimsoll_class_free{device_class="gpu"}'] == "3"
+        assert lines['plimsoll_class_free_on_one_node{device_class="gpu"}'] == "1"
         assert lines['plimsoll_claims{state="allocated,reserved"}'] == "6"
         assert lines['plimsoll_claims{state="pending"}'] == "1"
 
@@ -323,7 +335,7 @@ def test_every_route_works_for_observed_clusters(name: str) -> None:
         assert overview["counts"]["nodes"] == len(nodes["names"])
         for node in nodes["names"]:
             assert (await visitor.get(f"/api/nodes/{node}"))["name"] == node
-        for path in ("devices", "pools", "claims", "namespaces", "audit", "pods"):
+        for path in ("devices", "pools", "claims", "classes", "namespaces", "audit", "pods"):
             assert "revision" in await visitor.get(f"/api/{path}")
         for pod in (await visitor.get("/api/pods"))["items"]:
             tree: Tree = await visitor.get(f"/api/explain/pod/{pod['namespace']}/{pod['name']}")
