@@ -9,7 +9,7 @@ works is the smallest. Two rules leave out sets that cannot work:
 - A single pod goes to one node: until it fits, further pods are evicted from the same node.
 
 Pods are moved if a controller recreates them, no disruption budget forbids it, and they are not DaemonSet or
-mirror pods. The search is bounded; the result tells whether smaller sets were all tried.
+mirror pods. The search is bounded; the result shows whether all smaller sets were tried.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 START HERE: `diff.py`. `report.py` renders the result.
 """
 
-from plimsoll.tools.diff.diff import ObjectChange, StateChanges, compare_clusters
+from plimsoll.tools.diff.diff import ObjectDifference, StateChanges, compare_clusters
 from plimsoll.tools.diff.report import DiffReport
 
-__all__ = ["DiffReport", "ObjectChange", "StateChanges", "compare_clusters"]
+__all__ = ["DiffReport", "ObjectDifference", "StateChanges", "compare_clusters"]

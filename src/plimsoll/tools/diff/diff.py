@@ -40,7 +40,7 @@ class FieldChange:
 
 
 @dataclass(frozen=True, slots=True)
-class ObjectChange:
+class ObjectDifference:
     """Object that was added, removed or changed."""
 
     name: str
@@ -76,11 +76,11 @@ class ChargeChange:
 class StateChanges:
     """Differences of two states; each list sorted by name."""
 
-    nodes: tuple[ObjectChange, ...] = ()
-    classes: tuple[ObjectChange, ...] = ()
-    devices: tuple[ObjectChange, ...] = ()
-    claims: tuple[ObjectChange, ...] = ()
-    pods: tuple[ObjectChange, ...] = ()
+    nodes: tuple[ObjectDifference, ...] = ()
+    classes: tuple[ObjectDifference, ...] = ()
+    devices: tuple[ObjectDifference, ...] = ()
+    claims: tuple[ObjectDifference, ...] = ()
+    pods: tuple[ObjectDifference, ...] = ()
     charges: tuple[ChargeChange, ...] = ()
     totals: tuple[ChargeChange, ...] = ()
     new_findings: tuple[AuditFinding, ...] = ()
@@ -120,7 +120,7 @@ def compare_clusters(
     )
 
 
-def _changes(old: Mapping[str, Fields], new: Mapping[str, Fields]) -> Iterator[ObjectChange]:
+def _changes(old: Mapping[str, Fields], new: Mapping[str, Fields]) -> Iterator[ObjectDifference]:
     for name in sorted({*old, *new}):
         before, after = old.get(name), new.get(name)
         if before is None or after is None:
@@ -130,14 +130,14 @@ def _changes(old: Mapping[str, Fields], new: Mapping[str, Fields]) -> Iterator[O
                 for key, text in known.items()
                 if text
             )
-            yield ObjectChange(name, ADDED if before is None else REMOVED, given)
+            yield ObjectDifference(name, ADDED if before is None else REMOVED, given)
         elif before != after:
             changed = tuple(
                 FieldChange(key, before.get(key, ""), after.get(key, ""))
                 for key in dict.fromkeys((*before, *after))
                 if before.get(key, "") != after.get(key, "")
             )
-            yield ObjectChange(name, CHANGED, changed)
+            yield ObjectDifference(name, CHANGED, changed)
 
 
 # -- nodes and their charges

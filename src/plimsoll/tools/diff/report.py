@@ -18,7 +18,7 @@ from plimsoll.tools.diff.diff import (
     REMOVED,
     ChargeChange,
     FieldChange,
-    ObjectChange,
+    ObjectDifference,
     StateChanges,
 )
 from plimsoll.tools.top.nodes import ResourceRow
@@ -88,12 +88,12 @@ class DiffReport:
         }
 
 
-def _counts(objects: Sequence[ObjectChange]) -> str:
+def _counts(objects: Sequence[ObjectDifference]) -> str:
     counts = Counter(each.change for each in objects)
     return ", ".join(f"{counts[word]:,} {word}" for word in _MARKS if counts[word])
 
 
-def _object_lines(objects: Sequence[ObjectChange], paint: Paint, wide: bool) -> Iterator[str]:
+def _object_lines(objects: Sequence[ObjectDifference], paint: Paint, wide: bool) -> Iterator[str]:
     shown = objects if wide else objects[:SHOWN]
     paints = {ADDED: paint.green, REMOVED: paint.red, CHANGED: paint.yellow}
     for each in shown:

@@ -1,4 +1,4 @@
-"""What can still be allocated of each device class, compared with naive counting."""
+"""Availability of each device class, compared with naive counting."""
 
 from __future__ import annotations
 
