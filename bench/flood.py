@@ -56,9 +56,12 @@ async def flood(url: str, token: str, user: str, kind: str, connections: int, se
             else:
                 name = f"{user or 'exempt'}-{worker}-{number}"
                 request = session.post(PODS, data=json.dumps(make_pod(name)))
-            async with request as response:
-                await response.read()
-                codes[response.status] += 1
+            try:
+                async with request as response:
+                    await response.read()
+                    codes[response.status] += 1
+            except aiohttp.ClientError:  # a new connection beyond the limits of unauthenticated ones
+                codes[0] += 1
 
     async with open_session(url, token, user, connections) as session:
         await asyncio.gather(*(work(session, worker) for worker in range(connections)))

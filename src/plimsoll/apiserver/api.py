@@ -48,7 +48,7 @@ from plimsoll.apiserver.handlers.pod_streams import CONNECT, STREAMS, PodStreamH
 from plimsoll.apiserver.handlers.pod_subresources import BindingHandler, EvictionHandler
 from plimsoll.apiserver.handlers.policy_attributes import delete_attributes, write_attributes
 from plimsoll.apiserver.handlers.read import ReadHandler, get_stored, parse_selection
-from plimsoll.apiserver.handlers.response_body import ResponseBuilder, build_tree_response
+from plimsoll.apiserver.handlers.response_body import ResponseBuilder, build_tree_response, encode_error
 from plimsoll.apiserver.handlers.scale import apply_scale, to_scale
 from plimsoll.apiserver.handlers.selectable_fields import SelectableFieldCache
 from plimsoll.apiserver.handlers.watch import WatchHandler
@@ -133,13 +133,14 @@ class Api:
         try:
             return await handle(request)
         except ApiError as error:
-            return await self._error_response(error)
+            response = await self._error_response(error)
         except StoreError as error:
-            return self._unavailable(error)
+            response = self._unavailable(error)
         except PlimsollError as error:
-            return _refusal(ApiError(400, "BadRequest", str(error)))
+            response = _refusal(ApiError(400, "BadRequest", str(error)))
         except RecursionError:
-            return _refusal(ApiError(400, "BadRequest", "the body is nested too deeply"))
+            response = _refusal(ApiError(400, "BadRequest", "the body is nested too deeply"))
+        return encode_error(response, request.header("accept"))
 
     def _unavailable(self, error: StoreError) -> ApiResponse:
         """Build a 503 response for a failed write; the same error is logged once, not for every request."""

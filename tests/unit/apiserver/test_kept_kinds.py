@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.unit.apiserver.build import ADMIN, ApiHarness, run
+from tests.unit.apiserver.signing_requests import SIGNED_REQUEST
 
 _REQUESTS = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
 _DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"
@@ -11,7 +12,7 @@ _DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"
 def test_a_request_for_a_certificate_names_who_makes_it() -> None:
     async def scenario(harness: ApiHarness) -> None:
         spec = {
-            "request": "eA==",
+            "request": SIGNED_REQUEST,
             "signerName": "example.com/x",
             "usages": ["client auth"],
             "username": "other-user",

@@ -13,7 +13,7 @@ from plimsoll.api import codec
 from plimsoll.apiserver.context import ApiContext
 from plimsoll.apiserver.handlers.chunked_response import build_chunked_response, join_items
 from plimsoll.apiserver.handlers.conversion import convert_raw, is_storage_version
-from plimsoll.apiserver.handlers.negotiation import JSON, YAML, AcceptedMediaType
+from plimsoll.apiserver.handlers.negotiation import JSON, YAML, AcceptedMediaType, negotiate
 from plimsoll.apiserver.handlers.read import ListResult
 from plimsoll.apiserver.handlers.watch_format import Render, WatchFormat
 from plimsoll.apiserver.protobuf import CONTENT_TYPE as PROTOBUF
@@ -37,6 +37,24 @@ _ROWS_PER_SLICE = 8
 def build_tree_response(tree: Any, accepted: AcceptedMediaType, status: int = 200) -> ApiResponse:
     """Return a response with any object, such as a Status or a Scale."""
     return _encode(codec.encode(tree), accepted, status)
+
+
+def encode_error(response: ApiResponse, accept: str) -> ApiResponse:
+    """Return an error in the media type that its client accepts: JSON if it accepts that, or nothing that the
+    server knows.
+    """
+    if not accept or JSON in accept or "*/*" in accept:
+        return response
+    try:
+        accepted = negotiate(accept)
+    except ApiError:
+        return response
+    if accepted.media == JSON:
+        return response
+    assert isinstance(response.body, bytes)
+    encoded = _encode(response.body, AcceptedMediaType(accepted.media), response.status)
+    encoded.headers.update(response.headers)
+    return encoded
 
 
 class ResponseBuilder:

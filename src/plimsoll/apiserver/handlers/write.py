@@ -36,6 +36,7 @@ from plimsoll.apiserver.patch import (
     server_side_apply,
     track_update,
 )
+from plimsoll.apiserver.registry.empty_values import drop_empty_values
 from plimsoll.apiserver.registry.schema import schema_for
 from plimsoll.apiserver.registry.status_shape import complete_status
 from plimsoll.apiserver.registry.unsupported import REFUSED
@@ -368,6 +369,7 @@ class WriteHandler:
         problems = prepared.errors or (_check_name(name) if old is None else ())
         if problems:
             raise invalid(job.info.group, job.info.resource.kind, name, problems)
+        drop_empty_values(prepared.tree, job.info.resource.kind)
         if job.info.resource.key == "services" and not job.info.subresource:
             self._addresses.allocate(job.info, prepared.tree, old)
         return prepared.tree

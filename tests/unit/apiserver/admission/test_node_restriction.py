@@ -8,10 +8,6 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -21,6 +17,7 @@ from plimsoll.apiserver.auth.users import ADMIN, NODES, User, driver_user, node_
 from plimsoll.apiserver.storage import Store
 from plimsoll.errors import ApiError
 from tests.unit.apiserver.auth.objects import new_store, put
+from tests.unit.apiserver.signing_requests import signing_request
 
 NODE = node_user("n1")
 SLICES = "resourceslices.resource.k8s.io"
@@ -316,13 +313,6 @@ def test_tokens_for_pods_of_the_node(store: Store) -> None:
     (question,) = asked
     assert question.verb == "request-serviceaccounts-token-audience"
     assert (question.resource, question.namespace, question.name) == ("other", "x", "a")
-
-
-def signing_request(common_name: str) -> str:
-    key = ec.generate_private_key(ec.SECP256R1())
-    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
-    request = x509.CertificateSigningRequestBuilder().subject_name(subject).sign(key, hashes.SHA256())
-    return base64.b64encode(request.public_bytes(serialization.Encoding.PEM)).decode()
 
 
 def test_signing_requests(store: Store) -> None:

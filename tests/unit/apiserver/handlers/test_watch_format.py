@@ -7,6 +7,7 @@ import json
 from typing import Any
 
 import pytest
+import yaml
 
 from plimsoll.apiserver.handlers.watch_format import WatchFormat
 from plimsoll.apiserver.protobuf import decode_body, wire
@@ -124,6 +125,8 @@ def test_an_error_in_protobuf_is_a_status() -> None:
 def test_other_forms_are_refused(accept: str) -> None:
     async def scenario(harness: ApiHarness) -> None:
         code, status = await harness.request("GET", MAPS, query=WATCH_LIST, accept=accept)
+        if isinstance(status, bytes):
+            status = yaml.safe_load(status)
         assert (code, status["reason"]) == (406, "NotAcceptable")
         assert f"application/json;stream=watch, {PROTOBUF};stream=watch" in status["message"]
 

@@ -1,9 +1,8 @@
-"""Defaults and validation of role bindings, ServiceAccount and CertificateSigningRequest."""
+"""Defaults and validation of role bindings and ServiceAccount."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from plimsoll.api.names import dns_subdomain
 from plimsoll.apiserver.registry.schema_view import View
@@ -17,13 +16,12 @@ from plimsoll.apiserver.validation.field_errors import (
 )
 from plimsoll.apiserver.validation.generic_kinds.kind_rules import KindRules, default_if_empty
 from plimsoll.apiserver.validation.name_formats import validate_format
-from plimsoll.apiserver.validation.object_trees import Tree, copy_tree, subtree
+from plimsoll.apiserver.validation.object_trees import Tree
 from plimsoll.apiserver.validation.write_context import WriteContext
 
 _GROUP = "rbac.authorization.k8s.io"
 _ROLE = FieldPath("roleRef")
 _SUBJECT_KINDS = ("ServiceAccount", "User", "Group")
-_DECISIONS = ("Approved", "Denied")
 
 
 # -- RoleBinding and ClusterRoleBinding
@@ -84,52 +82,8 @@ def _normalize_account(write: WriteContext[View]) -> None:
         write.tree["secrets"] = [{"name": secret["name"]} if "name" in secret else {} for secret in secrets]
 
 
-# -- CertificateSigningRequest
-
-
-def _normalize_request(write: WriteContext[View]) -> None:
-    """Reset the spec of a request, which is immutable."""
-    if not write.is_create:
-        write.restore_fields("spec")
-
-
-def _normalize_request_status(write: WriteContext[View], subresource: str) -> None:
-    """Restrict `approval` writes to conditions and keep approval decisions on `status` writes; set
-    condition times.
-    """
-    status, old = write.tree.setdefault("status", {}), subtree(write.old_tree, "status")
-    conditions = status.get("conditions", [])
-    if subresource == "approval":
-        status = copy_tree(old)
-        write.tree["status"] = status
-    else:
-        decided = [one for one in old.get("conditions", ()) if one.get("type") in _DECISIONS]
-        kept = [one for one in conditions if one.get("type") not in _DECISIONS]
-        conditions = [*copy_tree(decided), *kept]
-    for condition in conditions:
-        _set_condition_times(condition, old.get("conditions", ()), write.now)
-    if conditions:
-        status["conditions"] = conditions
-
-
-def _set_condition_times(condition: Tree, before: Any, now: str) -> None:
-    default_if_empty(condition, lastUpdateTime=now)
-    since = [
-        one["lastTransitionTime"]
-        for one in before
-        if (one.get("type"), one.get("status")) == (condition.get("type"), condition.get("status"))
-        and one.get("lastTransitionTime")
-    ]
-    default_if_empty(condition, lastTransitionTime=since[0] if since else now)
-
-
 ACCESS_RULES: Mapping[str, KindRules] = {
     "RoleBinding": KindRules("rbac.v1", _set_binding_defaults, validate=_validate_binding),
     "ClusterRoleBinding": KindRules("rbac.v1", _set_binding_defaults, validate=_validate_cluster_binding),
     "ServiceAccount": KindRules("core.v1", prepare=_normalize_account),
-    "CertificateSigningRequest": KindRules(
-        "certificates.v1",
-        prepare=_normalize_request,
-        prepare_status=_normalize_request_status,
-    ),
 }

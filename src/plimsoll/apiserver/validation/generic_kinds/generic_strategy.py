@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from plimsoll.api.names import byte_length, dns_label, dns_subdomain
+from plimsoll.apiserver.registry.empty_values import drop_empty_values
 from plimsoll.apiserver.validation.equality import trees_equal
 from plimsoll.apiserver.validation.field_errors import FieldErrors
 from plimsoll.apiserver.validation.generic_kinds.kind_table import rules_for_kind
@@ -197,7 +198,11 @@ def _has_changed(write: WriteContext[Any], kind: str) -> bool:
         tree[field], old[field] = (
             subtree(source, "metadata", field) for source in (write.tree, write.old_tree)
         )
-    return not trees_equal(old, tree)
+    if trees_equal(old, tree):
+        return False
+    stored = copy_tree({"apiVersion": write.tree.get("apiVersion"), **tree})
+    drop_empty_values(stored, kind)
+    return not trees_equal({"apiVersion": write.tree.get("apiVersion"), **old}, stored)
 
 
 def validate_object(write: WriteContext[Any], kind: str, subresource: str, traits: KindTraits) -> FieldErrors:

@@ -22,7 +22,7 @@ from tests.unit.apiserver.build import ADMIN, ApiHarness, config_map, pod, run
 from tests.unit.apiserver.workers.local import handle_in_worker
 
 #: Costs some 200,000 for an object with five data keys, and next to nothing for one without.
-LOOP = "object.data.all(a, object.data.all(b, lists.range(2000).all(n, n >= 0)))"
+LOOP = "!has(object.data) || object.data.all(a, object.data.all(b, lists.range(2000).all(n, n >= 0)))"
 CREATED = {"resourceRules": [rule("configmaps", operations=["CREATE"])]}
 KEYS = {f"k{number}": "v" for number in range(5)}
 
