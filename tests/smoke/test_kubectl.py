@@ -300,22 +300,23 @@ def test_taints_and_cordons(kubectl: Kubectl, machine: str) -> None:
 
 def test_drain_respects_budgets(kubectl: Kubectl, machine: str) -> None:
     kubectl("create", "-f", "-", given=pod("p", node=machine, labels={"app": "x"}))
-    running = '{"status":{"phase":"Running"}}'
+    running = '{"status":{"phase":"Running","conditions":[{"type":"Ready","status":"True"}]}}'
     kubectl("patch", "pod", "p", "--subresource=status", "--type=merge", "-p", running)
     kubectl("create", "poddisruptionbudget", "b", "--selector=app=x", "--min-available=1")
-    allow = '{"status":{"observedGeneration":1,"disruptionsAllowed":%d,"expectedPods":1}}'
-    budget = ("patch", "poddisruptionbudget", "b", "--subresource=status", "--type=merge", "-p")
-    kubectl(*budget, allow % 0)
+    wait = ("wait", "poddisruptionbudget/b", "--timeout=30s")
+    kubectl(*wait, "--for=jsonpath={.status.currentHealthy}=1")
     eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "p"}}
     path = f"/api/v1/namespaces/{kubectl.namespace}/pods/p/eviction"
     refusal = kubectl.refused("create", "--raw", path, "-f", "-", given=eviction)
     assert "Cannot evict pod as it would violate the pod's disruption budget" in refusal
-    kubectl(*budget, allow % 1)
+    change = '{"spec":{"minAvailable":0}}'
+    kubectl("patch", "poddisruptionbudget", "b", "--type=merge", "-p", change)
+    kubectl(*wait, "--for=jsonpath={.status.disruptionsAllowed}=1")
     assert f"node/{machine} drained" in kubectl(
         "drain", machine, "--force", "--grace-period=0", "--timeout=10s"
     )
     assert "NotFound" in kubectl.refused("get", "pod", "p")
-    assert kubectl.get("poddisruptionbudget", "b")["status"]["disruptionsAllowed"] == 0
+    kubectl(*wait, "--for=jsonpath={.status.disruptionsAllowed}=0")
 
 
 # -- waiting

@@ -25,6 +25,7 @@ from plimsoll.client.endpoints import (
     NAMESPACES,
     NODES,
     PERSISTENT_VOLUME_CLAIMS,
+    POD_DISRUPTION_BUDGETS,
     POD_GROUPS,
     PODS,
     REPLICA_SETS,
@@ -48,6 +49,7 @@ from plimsoll.controllers.cron_job.controller import CronJobController
 from plimsoll.controllers.daemon_set.controller import DaemonSetController
 from plimsoll.controllers.deployment.controller import DeploymentController
 from plimsoll.controllers.device_taint_eviction.controller import DeviceTaintEvictionController
+from plimsoll.controllers.disruption import DisruptionController
 from plimsoll.controllers.endpoint_slice import EndpointSliceController
 from plimsoll.controllers.garbage_collector.controller import GarbageCollector
 from plimsoll.controllers.job.controller import JobController
@@ -109,6 +111,17 @@ KINDS: Mapping[str, tuple[Callable[[ControllerContext], Controller], tuple[Endpo
     JobController.name: (JobController, (PODS, JOBS)),
     CronJobController.name: (CronJobController, (JOBS, CRON_JOBS)),
     TTLAfterFinishedController.name: (TTLAfterFinishedController, (JOBS,)),
+    DisruptionController.name: (
+        DisruptionController,
+        (
+            PODS,
+            POD_DISRUPTION_BUDGETS,
+            REPLICA_SETS,
+            REPLICATION_CONTROLLERS,
+            STATEFUL_SETS,
+            DEPLOYMENTS,
+        ),
+    ),
     EndpointSliceController.name: (EndpointSliceController, (NODES, PODS, SERVICES, ENDPOINT_SLICES)),
 }
 NAMES: tuple[str, ...] = tuple(KINDS)

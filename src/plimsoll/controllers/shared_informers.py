@@ -30,6 +30,7 @@ from plimsoll.client.endpoints import (
     NAMESPACES,
     NODES,
     PERSISTENT_VOLUME_CLAIMS,
+    POD_DISRUPTION_BUDGETS,
     POD_GROUPS,
     PODS,
     REPLICA_SETS,
@@ -78,6 +79,7 @@ VIEWS: Mapping[tuple[str, str], type[Wire]] = {
         (CONTROLLER_REVISIONS, workloads.ControllerRevisionView),
         (JOBS, workloads.JobView),
         (CRON_JOBS, workloads.CronJobView),
+        (POD_DISRUPTION_BUDGETS, workloads.DisruptionBudgetView),
     )
 }
 

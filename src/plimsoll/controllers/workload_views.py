@@ -313,3 +313,28 @@ class CronJobStatusView(Wire, frozen=True):
 class CronJobView(WorkloadView, frozen=True):
     spec: CronJobSpecView = CronJobSpecView()
     status: CronJobStatusView = CronJobStatusView()
+
+
+# -- PodDisruptionBudget
+
+
+class DisruptionBudgetSpecView(Wire, frozen=True):
+    selector: LabelSelector | None = None
+    min_available: IntOrString | None = None
+    max_unavailable: IntOrString | None = None
+
+
+class DisruptionBudgetStatusView(Wire, frozen=True):
+    observed_generation: Int = 0
+    #: Granted evictions: name of the pod -> time.
+    disrupted_pods: dict[str, str | None] = {}  # noqa: RUF012 - a frozen view
+    disruptions_allowed: Int = 0
+    current_healthy: Int = 0
+    desired_healthy: Int = 0
+    expected_pods: Int = 0
+    conditions: tuple[WorkloadCondition, ...] = ()
+
+
+class DisruptionBudgetView(WorkloadView, frozen=True):
+    spec: DisruptionBudgetSpecView = DisruptionBudgetSpecView()
+    status: DisruptionBudgetStatusView = DisruptionBudgetStatusView()

@@ -62,6 +62,7 @@ def test_all_controllers_are_listed() -> None:
         "job-controller",
         "cronjob-controller",
         "ttl-after-finished-controller",
+        "disruption-controller",
         "endpointslice-controller",
     )
 

@@ -29,6 +29,7 @@ CONTROLLER_CLASSES = {
     "DaemonSetController",
     "DeploymentController",
     "DeviceTaintEvictionController",
+    "DisruptionController",
     "EndpointSliceController",
     "GarbageCollector",
     "JobController",
