@@ -140,6 +140,10 @@ class VolumeReference(Wire, frozen=True):
     """A volume of the pod that a container mounts or uses as a block device."""
 
     name: str = ""
+    mount_path: str = ""
+    read_only: bool = False
+    sub_path: str = ""
+    sub_path_expr: str = ""
 
 
 class Container(Wire, frozen=True):

@@ -118,6 +118,8 @@ class Agent:
         self._start_task(self._sync_qos_cgroups(), "QoS cgroups")
         if components.eviction_manager is not None:
             self._start_task(components.eviction_manager.run(), "pressure")
+        if components.volumes is not None:
+            self._start_task(components.volumes.run(), "volumes")
         if components.cgroup_watch is not None:
             self._start_task(components.cgroup_watch.run(), "cgroups")
 

@@ -21,6 +21,7 @@ from plimsoll.node.podresources.provider import PodResourcesProvider
 from plimsoll.node.pods.dependencies import WorkerDependencies
 from plimsoll.node.slice_cleaner import SliceCleaner
 from plimsoll.node.status.reporter import NodeStatusReporter
+from plimsoll.node.volumes.manager import VolumeManager
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,3 +45,4 @@ class Components:
     eviction_manager: EvictionManager | None = None
     cgroup_watch: CgroupWatch | None = None
     kubelet_api: KubeletApi | None = None
+    volumes: VolumeManager | None = None

@@ -39,6 +39,15 @@ class SandboxSpec:
     sandbox: SandboxPlan
 
 
+@dataclass(frozen=True, slots=True)
+class VolumeMount:
+    """Mount of a volume, a file or directory of the machine, in a container."""
+
+    source: str
+    target: str
+    read_only: bool = False
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContainerSpec:
     """Specification of a container to create; `id` is new for every attempt."""
@@ -55,6 +64,7 @@ class ContainerSpec:
     #: Mounts and device nodes of device plugins.
     edits: Edits = field(default_factory=Edits)
     annotations: Mapping[str, str] = field(default_factory=dict)
+    volumes: tuple[VolumeMount, ...] = ()
     #: Signal that asks the container to terminate, if it is not SIGTERM.
     stop_signal: str = ""
     #: Input that clients can attach to, only once or again and again, and a terminal.

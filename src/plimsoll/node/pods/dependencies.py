@@ -15,10 +15,11 @@ from plimsoll.node.cgroup_planner import PodCgroupPlans
 from plimsoll.node.cgroups.values import PodUsage
 from plimsoll.node.claim_info import ClaimInfo
 from plimsoll.node.claims.faults import ClaimFault
-from plimsoll.node.containers import Runtime
+from plimsoll.node.containers import Runtime, VolumeMount
 from plimsoll.node.device_plugins.devices import PluginDeviceAllocation
 from plimsoll.node.pods.backoff import PodTiming
-from plimsoll.node.pods.environment import ApiObjectReader, DownwardNodeInfo
+from plimsoll.node.pods.downward_fields import DownwardNodeInfo
+from plimsoll.node.pods.environment import ApiObjectReader
 from plimsoll.node.pods.handlers import CommandRunner
 from plimsoll.node.pods.writer import PodEvents, StatusWriter
 from plimsoll.node.security.policy import SecurityPolicy
@@ -53,6 +54,20 @@ class DeviceAllocator(Protocol):
     async def announce_start(self, uid: str, container: str) -> str: ...
 
     async def release(self, uid: str) -> None: ...
+
+
+class PodVolumeManager(Protocol):
+    """Volumes of pods: `volumes.manager.VolumeManager`."""
+
+    async def set_up(self, pod: Pod) -> str: ...
+
+    def mounts(self, pod: Pod, container: Container, env: Mapping[str, str]) -> list[VolumeMount]: ...
+
+    def update(self, pod: Pod) -> None: ...
+
+    def adopt(self, pod: Pod) -> None: ...
+
+    def forget(self, uid: str) -> None: ...
 
 
 class PodPlanner(Protocol):
@@ -107,6 +122,8 @@ class WorkerDependencies:
     resizer: Resizer | None = None
     #: Devices of device plugins; None: the node has no socket for them.
     devices: DeviceAllocator | None = None
+    #: Volumes; None: the runtime provides none, or simulates all.
+    volumes: PodVolumeManager | None = None
     #: Runner of the commands of probes and hooks; None: they fail.
     commands: CommandRunner | None = None
     #: Check of security contexts; None: nothing runs in the containers, and everything is accepted.

@@ -14,31 +14,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from plimsoll.api.containers import EnvVarSource, KeySelector, ResourceFieldSelector
-from plimsoll.api.core import Container, Pod, ResourceList
-from plimsoll.api.quantity import ZERO, Quantity, divide_up
+from plimsoll.api.containers import EnvVarSource, KeySelector
+from plimsoll.api.core import Container, Pod
 from plimsoll.client.endpoints import CONFIG_MAPS, SECRETS, Endpoint
 from plimsoll.common.json_tree import branch
 from plimsoll.errors import ApiError, InputError
 from plimsoll.node.containers import RuntimeFault
+from plimsoll.node.pods.downward_fields import DownwardFields, DownwardNodeInfo
 
 CONFIG_ERROR = "CreateContainerConfigError"
-_ONE = Quantity.parse("1")
 
 
 class ApiObjectReader(Protocol):
     """Reader of API objects: the client."""
 
     async def get(self, endpoint: Endpoint, name: str, namespace: str = "") -> dict[str, Any]: ...
-
-
-@dataclass(frozen=True, slots=True)
-class DownwardNodeInfo:
-    """Node information available through the downward API."""
-
-    name: str = ""
-    host_ips: tuple[str, ...] = ()
-    allocatable: ResourceList = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,9 +110,9 @@ class _Reader:
 
     async def _value(self, source: EnvVarSource) -> str | None:
         if source.field_ref is not None:
-            return self._field(source.field_ref.field_path)
+            return self._downward().field(source.field_ref.field_path)
         if source.resource_field_ref is not None:
-            return self._resource(source.resource_field_ref)
+            return self._downward().resource(source.resource_field_ref, self.container)
         if source.config_map_key_ref is not None:
             return await self._key(CONFIG_MAPS, source.config_map_key_ref)
         if source.secret_key_ref is not None:
@@ -131,6 +121,9 @@ class _Reader:
             volume = source.file_key_ref.volume_name
             raise InputError(f'cannot find the volume "{volume}" referenced by FileKeyRef')
         return ""
+
+    def _downward(self) -> DownwardFields:
+        return DownwardFields(self.pod, self.facts, self.pod_ips)
 
     async def _key(self, endpoint: Endpoint, reference: KeySelector) -> str | None:
         data = await self._data(endpoint, reference)
@@ -160,55 +153,6 @@ class _Reader:
             raise InputError(f'{endpoint.kind.lower()} "{reference.name}" not found')
         return data
 
-    def _field(self, path: str) -> str:
-        meta, spec = self.pod.metadata, self.pod.spec
-        plain = {
-            "metadata.name": meta.name,
-            "metadata.namespace": meta.namespace,
-            "metadata.uid": meta.uid,
-            "metadata.labels": _lines(meta.labels),
-            "metadata.annotations": _lines(meta.annotations),
-            "spec.nodeName": spec.node_name,
-            "spec.serviceAccountName": spec.service_account_name,
-            "status.hostIP": self.facts.host_ips[0] if self.facts.host_ips else "",
-            "status.hostIPs": ",".join(self.facts.host_ips),
-            "status.podIP": self.pod_ips[0] if self.pod_ips else "",
-            "status.podIPs": ",".join(self.pod_ips),
-        }
-        if path in plain:
-            return plain[path]
-        for prefix, values in (("metadata.labels", meta.labels), ("metadata.annotations", meta.annotations)):
-            if path.startswith(f"{prefix}['") and path.endswith("']"):
-                return values.get(path[len(prefix) + 2 : -2], "")
-        raise InputError(f"field label not supported: {path}")
-
-    def _resource(self, reference: ResourceFieldSelector) -> str:
-        container = self.container
-        if reference.container_name:
-            spec = self.pod.spec
-            named = [
-                c for c in (*spec.init_containers, *spec.containers) if c.name == reference.container_name
-            ]
-            if not named:
-                raise InputError(f"container {reference.container_name} not found")
-            container = named[0]
-        kind, _, name = reference.resource.partition(".")
-        if kind == "limits":
-            # Without a limit the container may use the entire node.
-            amount = container.resources.limits.get(name) or self.facts.allocatable.get(name, ZERO)
-        elif kind == "requests":
-            amount = container.resources.requests.get(name, ZERO)
-        else:
-            raise InputError(f"unsupported container resource : {reference.resource}")
-        return _divide(amount, reference.divisor, milli=name == "cpu")
-
-
-def _divide(amount: Quantity, divisor: Quantity | None, *, milli: bool) -> str:
-    by = divisor if divisor is not None and divisor > ZERO else _ONE
-    if milli:
-        return str(divide_up(amount.milli(), max(1, by.milli())))
-    return str(divide_up(amount.value(), max(1, by.value())))
-
 
 def _texts(data: dict[str, Any], *, secret: bool) -> dict[str, str]:
     found = {}
@@ -222,12 +166,3 @@ def _texts(data: dict[str, Any], *, secret: bool) -> dict[str, str]:
                 raise InputError(f"the value of {key} is not valid base64") from None
         found[key] = value
     return found
-
-
-def _lines(values: Mapping[str, str]) -> str:
-    """Format labels or annotations as lines of key="value"."""
-    return "\n".join(f'{key}="{_escape(value)}"' for key, value in sorted(values.items()))
-
-
-def _escape(value: str) -> str:
-    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

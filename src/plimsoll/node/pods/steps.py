@@ -17,7 +17,7 @@ from plimsoll.api.resource import ResourceClaim
 from plimsoll.client.endpoints import RESOURCE_CLAIMS
 from plimsoll.errors import InputError
 from plimsoll.node.cgroup_planner import PodCgroupPlans
-from plimsoll.node.containers import ContainerSpec, RuntimeFault, SandboxSpec
+from plimsoll.node.containers import ContainerSpec, RuntimeFault, SandboxSpec, VolumeMount
 from plimsoll.node.pods.dependencies import WorkerDependencies
 from plimsoll.node.pods.environment import CONFIG_ERROR, build_environment
 from plimsoll.node.pods.pod_state import CreateContainer
@@ -53,6 +53,15 @@ async def read_claims(pod: Pod, deps: WorkerDependencies) -> dict[str, ResourceC
         except InputError as error:
             return _prepare_fault(f"fetch ResourceClaim {name}: {error}")
     return claims
+
+
+async def set_up_volumes(pod: Pod, deps: WorkerDependencies) -> RuntimeFault | None:
+    """Set up the volumes of a pod; retried like any other mount."""
+    fault = check_volumes(pod, deps)
+    if fault is not None or deps.volumes is None or not deps.runtime.volume_types:
+        return fault
+    problem = await deps.volumes.set_up(pod)
+    return RuntimeFault(FAILED_MOUNT, problem) if problem else None
 
 
 def check_volumes(pod: Pod, deps: WorkerDependencies) -> RuntimeFault | None:
@@ -171,6 +180,15 @@ async def build_container_spec(
         return RuntimeFault(CONFIG_ERROR, "the API server does not respond")
     if isinstance(environment, RuntimeFault):
         return environment
+    volumes: tuple[VolumeMount, ...] = ()
+    if deps.volumes is not None and deps.runtime.volume_types:
+        fault = await set_up_volumes(pod, deps)
+        if fault is not None:
+            return fault
+        try:
+            volumes = tuple(await asyncio.to_thread(deps.volumes.mounts, pod, container, environment.env))
+        except (InputError, OSError) as error:
+            return RuntimeFault(CONFIG_ERROR, f"failed to prepare volumes of {container.name}: {error}")
     if not _is_prepared(pod, container, deps):
         # The sandbox is older than the claim checkpoint, which was lost or written by a kubelet.
         fault = await prepare_claims(pod, deps)
@@ -201,6 +219,7 @@ async def build_container_spec(
         cdi=(*deps.claim_cache.cdi_ids(pod, container), *(id for each in devices for id in each.cdi)),
         edits=reduce(Edits.plus, (each.edits for each in devices), Edits()),
         annotations={k: v for each in devices for k, v in each.annotations.items()},
+        volumes=volumes,
         stdin=container.stdin,
         stdin_once=container.stdin_once,
         tty=container.tty,

@@ -93,6 +93,8 @@ class PodWorker:
     def start(self) -> PodWorker:
         """Start the worker; the runtime has already adopted running containers."""
         now = self.deps.clock()
+        if self.deps.volumes is not None and self._sandbox() is not None:
+            self.deps.volumes.adopt(self.pod)
         self._lost = lost_states(self.pod, self.deps.runtime.containers(self.uid), now)
         self._task = asyncio.create_task(self._run(), name=f"pod {self.pod.metadata.name}")
         return self
@@ -109,6 +111,8 @@ class PodWorker:
         """Handle a change of the pod in the API."""
         self.pod = pod
         self.deps.writer.observe(pod)
+        if self.deps.volumes is not None:
+            self.deps.volumes.update(pod)
         self._resize.invalidate()
         self._wake.set()
 
@@ -306,7 +310,7 @@ class PodWorker:
 
     async def _make_sandbox(self, action: RunSandbox) -> None:
         pod = self._allocated_pod()
-        fault = steps.check_volumes(pod, self.deps)
+        fault = await steps.set_up_volumes(pod, self.deps)
         if fault is None:
             fault = await steps.prepare_claims(pod, self.deps)
         if fault is None:
@@ -397,6 +401,8 @@ class PodWorker:
             )
             self.deps.events.emit(self.pod, fault.reason, fault.message, type=WARNING)
             return
+        if self.deps.volumes is not None:
+            self.deps.volumes.forget(self.uid)
         self._termination_failure = None
         self._is_released = True
         self.released.set()

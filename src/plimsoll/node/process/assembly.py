@@ -50,7 +50,7 @@ from plimsoll.node.podresources import PodResourcesServer
 from plimsoll.node.podresources.provider import PodResourcesProvider
 from plimsoll.node.pods.command_runner import HostCommandRunner
 from plimsoll.node.pods.dependencies import WorkerDependencies
-from plimsoll.node.pods.environment import DownwardNodeInfo
+from plimsoll.node.pods.downward_fields import DownwardNodeInfo
 from plimsoll.node.pods.writer import PodEvents, StatusWriter
 from plimsoll.node.process.metrics import NodeMetrics
 from plimsoll.node.process.settings import NodeSettings
@@ -59,6 +59,7 @@ from plimsoll.node.runtime.simulated import SimulatedRuntime
 from plimsoll.node.security.policy import SecurityPolicy
 from plimsoll.node.slice_cleaner import SliceCleaner
 from plimsoll.node.status.reporter import NodeStatusReporter
+from plimsoll.node.volumes.manager import VolumeManager
 from plimsoll.protocols.cdi import CdiCache
 
 #: CDI directories of the machine, lowest priority first.
@@ -212,10 +213,13 @@ class _AgentBuilder:
             usage=cgroups.usage,
             skip_probes=settings.runtime == "none",
         )
+        volumes: VolumeManager | None = None
         if isinstance(runtime, ProcessRuntime):
             own = runtime
             worker_deps.commands = HostCommandRunner(own.exec_spec, lambda: own.exec_program)
             worker_deps.security = SecurityPolicy(settings.on_unsupported_security)
+            volumes = VolumeManager(self.layout, self.client, self._facts)
+            worker_deps.volumes = volumes
         if plugins is not None:
             worker_deps.health = plugins.health
             worker_deps.observe = plugins.metrics.operation
@@ -238,6 +242,7 @@ class _AgentBuilder:
                 mark=mark,
                 cgroup_watch=self._cgroup_watch(cgroups, runtime, mark),
                 kubelet_api=self._kubelet_api(runtime),
+                volumes=volumes,
             ),
             housekeeping_seconds=intervals.housekeeping,
             preemption_seconds=intervals.preemption,
@@ -272,7 +277,9 @@ class _AgentBuilder:
         if self.settings.runtime == "none":
             return SimulatedRuntime(cdi=None if self.bare else cdi, ip=ip)
         images = {name: tuple(command) for name, command in self.settings.images.items()}
-        return ProcessRuntime(self.layout, cgroups, cdi, settings=ProcessSettings(images=images, ip=ip))
+        return ProcessRuntime(
+            self.layout, cgroups, cdi, settings=ProcessSettings(images=images, ip=ip, volumes=True)
+        )
 
     def _nri(self, runtime: SimulatedRuntime | ProcessRuntime) -> NriServer | None:
         socket = self.settings.nri if self.settings.nri is not None else self.layout.nri

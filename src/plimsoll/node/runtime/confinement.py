@@ -23,7 +23,7 @@ if TYPE_CHECKING:  # typing takes longer to import than all the rest
 
 DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-_CLONE_NEWNS = 0x20000
+_CLONE_NEWNS, _CLONE_NEWUSER = 0x20000, 0x10000000
 _MS = {
     "ro": 1, "nosuid": 2, "nodev": 4, "noexec": 8, "sync": 16, "dirsync": 128, "noatime": 1024,
     "nodiratime": 2048, "bind": 4096, "rbind": 4096 | 16384, "relatime": 1 << 21, "strictatime": 1 << 24,
@@ -41,7 +41,7 @@ _MS_IGNORED = {
     "slave",
     "rslave",
 }
-_MS_REMOUNT, _MS_BIND, _MS_REC, _MS_SLAVE = 32, 4096, 16384, 1 << 19
+_MS_REMOUNT, _MS_BIND, _MS_MOVE, _MS_REC, _MS_SLAVE = 32, 4096, 8192, 16384, 1 << 19
 _PR_SET_SECCOMP, _PR_CAPBSET_DROP, _PR_SET_NO_NEW_PRIVS, _PR_CAP_AMBIENT = 22, 24, 38, 47
 _SECCOMP_MODE_FILTER, _PR_CAP_AMBIENT_CLEAR_ALL = 2, 4
 _CAPABILITY_VERSION_3 = 0x20080522
@@ -197,12 +197,16 @@ def mount_all(spec: dict[str, Any], kernel: SystemCalls) -> list[str]:
             notes.append(f"device {path}: {source} does not exist on this machine")
         elif os.path.realpath(path) != os.path.realpath(source):
             wanted.append({"source": source, "target": path, "type": "", "options": ["bind"]})
-    if not wanted and not read_only:
+    volumes = spec.get("volumes", ())
+    if not wanted and not volumes and not read_only:
         return notes
     try:
-        kernel.call("unshare", _CLONE_NEWNS)
+        unshare_mounts(kernel, with_user=bool(volumes))
         kernel.mount("none", "/", "", _MS_REC | _MS_SLAVE)
     except OSError as error:
+        if volumes:
+            targets = ", ".join(volume["target"] for volume in volumes)
+            raise RuntimeError(f"volumes cannot be mounted at {targets}: {error.strerror}") from None
         if read_only:
             text = f"the root file system cannot be made read-only: {error.strerror}"
             raise RuntimeError(text) from None
@@ -213,13 +217,99 @@ def mount_all(spec: dict[str, Any], kernel: SystemCalls) -> list[str]:
             mount_one(mount, kernel)
         except OSError as error:
             notes.append(f"{mount['source']} cannot be mounted at {mount['target']}: {error.strerror}")
+    if volumes:
+        mount_volumes(volumes, spec["stage"], kernel)
     if read_only:
         try:
-            protect_root(kernel, [mount["target"] for mount in wanted])
+            protect_root(kernel, [mount["target"] for mount in (*wanted, *volumes)])
         except OSError as error:
             text = f"the root file system cannot be made read-only: {error.strerror}"
             raise RuntimeError(text) from None
     return notes
+
+
+def unshare_mounts(kernel: SystemCalls, *, with_user: bool) -> None:
+    """Create a mount namespace; without the right to, if it is needed, inside a new user namespace in which
+    this user and group keep their numbers.
+    """
+    try:
+        kernel.call("unshare", _CLONE_NEWNS)
+    except OSError as error:
+        if not with_user or error.errno != errno.EPERM:
+            raise
+        uid, gid = os.geteuid(), os.getegid()
+        kernel.call("unshare", _CLONE_NEWUSER | _CLONE_NEWNS)
+        for name, text in (
+            ("setgroups", "deny"),
+            ("uid_map", f"{uid} {uid} 1"),
+            ("gid_map", f"{gid} {gid} 1"),
+        ):
+            with open(f"/proc/self/{name}", "w") as file:
+                file.write(text)
+
+
+# -- volumes
+
+
+def mount_volumes(volumes: list[dict[str, Any]], stage: str, kernel: SystemCalls) -> None:
+    """Mount volumes, outer ones first; RuntimeError names the one that cannot be mounted."""
+    sources = {volume["source"]: os.open(volume["source"], os.O_PATH | os.O_CLOEXEC) for volume in volumes}
+    own: list[str] = []  #: directories in which only this container sees what is created
+    for volume in sorted(volumes, key=lambda volume: volume["target"].count("/")):
+        target = volume["target"]
+        # By its descriptor: the path may lead elsewhere once the root is another one.
+        source = f"/proc/self/fd/{sources[volume['source']]}"
+        try:
+            make_target(target, os.path.isdir(source), own, stage, kernel)
+            kernel.mount(source, target, "", _MS_BIND | _MS_REC)
+            if volume["read_only"]:
+                kernel.set_read_only(target, on=True, recursive=True)
+        except OSError as error:
+            raise RuntimeError(f"volume cannot be mounted at {target}: {error.strerror}") from None
+        own.append(target)
+    for fd in sources.values():
+        os.close(fd)
+
+
+def make_target(target: str, is_directory: bool, own: list[str], stage: str, kernel: SystemCalls) -> None:
+    """Create a mount point if there is none, without changing anything that others see."""
+    if os.path.exists(target):
+        return
+    top = os.path.dirname(target)
+    while not os.path.isdir(top):
+        top = os.path.dirname(top)
+    if not any(is_below(top, (place,)) and (place != "/" or top == "/") for place in own):
+        shadow(top, stage, kernel)
+        own.append(top)
+    os.makedirs(target if is_directory else os.path.dirname(target), mode=0o755, exist_ok=True)
+    if not is_directory:
+        os.close(os.open(target, os.O_WRONLY | os.O_CREAT, 0o644))
+
+
+def shadow(directory: str, stage: str, kernel: SystemCalls) -> None:
+    """Cover a directory by one in memory that has the same entries, by bind mounts."""
+    os.makedirs(stage, mode=0o700, exist_ok=True)
+    found = os.stat(directory)
+    kernel.mount("none", stage, "tmpfs", 0, f"mode={found.st_mode & 0o7777:o},size=1m")
+    with contextlib.suppress(OSError):
+        os.chown(stage, found.st_uid, found.st_gid)
+    for name in os.listdir(directory):
+        source, place = os.path.join(directory, name), os.path.join(stage, name)
+        if os.path.islink(source):
+            os.symlink(os.readlink(source), place)
+            continue
+        if os.path.isdir(source):
+            os.mkdir(place)
+        else:
+            os.close(os.open(place, os.O_WRONLY | os.O_CREAT, 0o600))
+        kernel.mount(source, place, "", _MS_BIND | _MS_REC)
+    if directory == "/":
+        os.chdir(stage)
+        kernel.mount(stage, "/", "", _MS_MOVE)
+        os.chroot(".")
+        os.chdir("/")
+    else:
+        kernel.mount(stage, directory, "", _MS_MOVE)
 
 
 def protect_root(kernel: SystemCalls, mounted: list[str]) -> None:
@@ -395,6 +485,10 @@ def enter_mounts(pid: int, start: int, kernel: SystemCalls) -> None:
         fd = os.open(f"/proc/{pid}/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
         if start_time(pid) != start:
             raise ProcessLookupError
+        if os.stat(f"/proc/{pid}/ns/user").st_ino != os.stat("/proc/self/ns/user").st_ino:
+            user = os.open(f"/proc/{pid}/ns/user", os.O_RDONLY | os.O_CLOEXEC)
+            kernel.call("setns", user, _CLONE_NEWUSER)
+            os.close(user)
         kernel.call("setns", fd, _CLONE_NEWNS)
         os.close(fd)
     except (FileNotFoundError, ProcessLookupError):

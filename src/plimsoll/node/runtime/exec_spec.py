@@ -31,6 +31,7 @@ class ProcessSettings:
 
     images: Mapping[str, Sequence[str]] = field(default_factory=dict)
     ip: str = "127.0.0.1"
+    volumes: bool = False  #: provide volumes, if this user can mount them
     log_bytes: int = 10 << 20
     log_files: int = 5
     rlimits: Mapping[str, tuple[int, int]] = field(default_factory=dict)
@@ -84,6 +85,11 @@ def shim_spec(
         "gids": list(launch.gids),
         "mounts": list(launch.mounts),
         "devices": list(launch.devices),
+        "volumes": [
+            {"source": each.source, "target": each.target, "read_only": each.read_only}
+            for each in record.spec.volumes
+        ],
+        "stage": str(directory / "stage"),
         "log": str(directory / "log"),
         "log_bytes": settings.log_bytes,
         "log_files": settings.log_files,

@@ -20,6 +20,9 @@ for the container, its working directory included, except /dev, /proc and what C
 DIFF: a pod has no image, no root file system and no network namespace
 (test_images_select_configured_commands).
 
+DIFF: a volume is mounted where nothing exists by covering the nearest directory for the container only
+(test_volumes_are_mounted_where_nothing_is_without_changing_the_machine).
+
 DIFF: mounts and devices of CDI files and hooks are bind-mounted over existing paths, in a private mount
 namespace of the container, and failures are reported in its message; nothing is created on the machine, no
 OCI hook is run (test_mounts_and_devices_are_visible_inside_only,
@@ -70,6 +73,7 @@ from plimsoll.node.runtime.exec_spec import (
     shim_spec,
     unresolved_container,
 )
+from plimsoll.node.runtime.mount_support import VOLUME_TYPES, can_mount
 from plimsoll.node.runtime.sandboxes import UPDATE_ERROR, Sandboxes, first_fault
 from plimsoll.node.runtime.state_dir import ExitRecord, PodRecord, chown_directory, remove_tree
 from plimsoll.node.runtime.tasks import RuntimeTasks
@@ -121,6 +125,8 @@ class ProcessRuntime:
         self._changed = changed
         self._tasks.start()
         self._program = await asyncio.to_thread(shims.compile_shim, self.layout.root)
+        if self.settings.volumes and await asyncio.to_thread(can_mount):
+            self.volume_types = VOLUME_TYPES
         found = await read_state(self.layout, self.settings.adopt_timeout)
         self._tasks.report(found.findings)
         self._sandboxes.records = found.pods

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from plimsoll.node.containers import ContainerPhase, ContainerSpec, RuntimeFault
+from plimsoll.node.containers import ContainerPhase, ContainerSpec, RuntimeFault, VolumeMount
 from plimsoll.node.hooks import AdjustedContainer, DeviceEdit, MountEdit
 from plimsoll.node.resources import LinuxResources
 from plimsoll.protocols.cdi import CdiSpec, CdiSpecDevice, DeviceNode, Edits, Mount, write_spec
@@ -626,5 +626,34 @@ def test_a_cancelled_caller_leaves_a_consistent_state() -> None:
                 await until(lambda: state(runtime, id).phase is ContainerPhase.RUNNING)  # noqa: B023
                 await runtime.stop_container(id, 0)
                 assert state(runtime, id).signal == signal.SIGKILL
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.skipif(not can_mount(), reason="needs CAP_SYS_ADMIN for mount namespaces")
+def test_volumes_are_mounted_where_nothing_is_without_changing_the_machine(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        for name in ("config", "data"):
+            (tmp_path / name).mkdir()
+        (tmp_path / "config" / "key").write_text("value")
+        (tmp_path / "file").write_text("content")
+        volumes = (
+            VolumeMount(str(tmp_path / "config"), "/no-such-directory/deep", True),
+            VolumeMount(str(tmp_path / "data"), "/etc/no-such-directory/data"),
+            VolumeMount(str(tmp_path / "file"), "/etc/no-such-file", True),
+            VolumeMount(str(tmp_path / "data"), "/no-such-directory/data"),
+        )
+        script = (
+            "cat /no-such-directory/deep/key /etc/no-such-file; echo;"
+            "echo new > /etc/no-such-directory/data/new;"
+            "cat /no-such-directory/data/new; ls /etc/passwd; touch /no-such-directory/deep/x || echo refused"
+        )
+        async with runtime_harness() as harness, harness.runtime() as runtime:
+            await run(runtime, shell(f"({script}) 2>/dev/null", volumes=volumes))
+            found = await ended(runtime)
+            assert lines(found) == ["valuecontent", "new", "/etc/passwd", "refused"]
+        assert (tmp_path / "data" / "new").read_text() == "new\n"
+        for path in ("/no-such-directory", "/etc/no-such-directory", "/etc/no-such-file"):
+            assert not os.path.exists(path)
 
     asyncio.run(scenario())

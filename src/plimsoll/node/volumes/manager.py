@@ -1,0 +1,313 @@
+"""Volume manager: directories of pods' volumes, their contents and their updates. START HERE.
+
+Volumes are below the directory of their pod, in the kubelet's layout:
+
+   pods/UID/volumes/kubernetes.io~configmap/NAME
+
+Before the first container of a pod starts, all its volumes are set up; configMap, secret, downwardAPI and
+projected volumes are written again whenever what they are made from has changed, at the latest after the
+refresh interval, and tokens are renewed at 80 % of their lifetime. Containers see a volume by a bind mount in
+their own mount namespace (runtime/confinement.py).
+
+DIFF: secrets are files in a directory that only the agent can enter, not in memory
+(test_secrets_are_not_readable_by_others).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from plimsoll.api import codec
+from plimsoll.api.containers import ResourceFieldSelector
+from plimsoll.api.core import Container, Pod, VolumeReference
+from plimsoll.api.timestamps import parse_time
+from plimsoll.client.endpoints import CONFIG_MAPS, SECRETS, SERVICE_ACCOUNTS, Endpoint
+from plimsoll.common.json_tree import branch, items, text
+from plimsoll.errors import ApiError, InputError
+from plimsoll.node.containers import VolumeMount
+from plimsoll.node.layout import Layout, path_component
+from plimsoll.node.pods.downward_fields import DownwardFields, DownwardNodeInfo
+from plimsoll.node.pods.environment import expand
+from plimsoll.node.pods.volumes import volume_type
+from plimsoll.node.volumes.atomic_writer import write_files
+from plimsoll.node.volumes.host_paths import check_host_path
+from plimsoll.node.volumes.payload import (
+    Files,
+    VolumeFile,
+    check_path,
+    default_mode,
+    item_mode,
+    merge,
+    object_files,
+)
+
+_log = logging.getLogger("plimsoll.node")
+
+_WRITTEN = ("configMap", "secret", "downwardAPI", "projected")
+REFRESH_SECONDS = 10.0
+#: Lifetime of tokens, the kubelet's default and minimum (seconds).
+_TOKEN_SECONDS, _TOKEN_MIN = 3600, 600
+
+
+class VolumeClient(Protocol):
+    """Client of the API server."""
+
+    async def get(self, endpoint: Endpoint, name: str, namespace: str = "") -> dict[str, Any]: ...
+
+    async def post(
+        self, endpoint: Endpoint, name: str, subresource: str, tree: Mapping[str, Any], namespace: str = ""
+    ) -> dict[str, Any]: ...
+
+
+@dataclass(slots=True)
+class _Token:
+    value: str
+    renew_at: float
+
+
+@dataclass(slots=True)
+class _PodVolumes:
+    pod: Pod
+    tokens: dict[tuple[str, int, str], _Token] = field(default_factory=dict)
+
+
+class VolumeManager:
+    """Volumes of all pods of one node."""
+
+    def __init__(
+        self,
+        layout: Layout,
+        client: VolumeClient,
+        facts: Callable[[], DownwardNodeInfo],
+        *,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._layout = layout
+        self._client = client
+        self._facts = facts
+        self._clock = clock
+        self._pods: dict[str, _PodVolumes] = {}
+
+    # -- lifecycle of a pod
+
+    async def set_up(self, pod: Pod) -> str:
+        """Set up the volumes that containers of a pod mount; return the problem, or ""."""
+        known = self._pods.setdefault(pod.metadata.uid, _PodVolumes(pod))
+        known.pod = pod
+        for volume in _mounted_volumes(pod):
+            problem = await self._set_up_one(known, volume)
+            if problem:
+                return f'MountVolume.SetUp failed for volume "{text(volume, "name")}" : {problem}'
+        return ""
+
+    def update(self, pod: Pod) -> None:
+        """Use the changed labels and annotations of a pod at the next refresh."""
+        known = self._pods.get(pod.metadata.uid)
+        if known is not None:
+            known.pod = pod
+
+    def adopt(self, pod: Pod) -> None:
+        """Update the volumes of a pod that an earlier agent has set up."""
+        self._pods.setdefault(pod.metadata.uid, _PodVolumes(pod))
+
+    def forget(self, uid: str) -> None:
+        """Stop updating the volumes of a pod; its directory is removed with its sandbox."""
+        self._pods.pop(uid, None)
+
+    async def refresh(self) -> None:
+        """Write the volumes whose contents have changed."""
+        for known in list(self._pods.values()):
+            for volume in _mounted_volumes(known.pod):
+                if volume_type(volume) in _WRITTEN and known.pod.metadata.uid in self._pods:
+                    problem = await self._set_up_one(known, volume)
+                    if problem:  # as with a kubelet the last contents stay
+                        _log.debug("pod %s: volume %s: %s", known.pod.metadata.full_name, volume, problem)
+
+    async def run(self, interval: float = REFRESH_SECONDS) -> None:
+        """Refresh volumes until canceled."""
+        while True:
+            await asyncio.sleep(interval)
+            try:
+                await self.refresh()
+            except Exception:
+                _log.exception("volumes were not refreshed")
+
+    # -- mounts of a container
+
+    def mounts(self, pod: Pod, container: Container, env: Mapping[str, str]) -> list[VolumeMount]:
+        """Return the mounts of a container; InputError names a mount that cannot be made."""
+        volumes = {text(volume, "name"): volume for volume in pod.spec.volumes}
+        found = []
+        for mount in container.volume_mounts:
+            volume = volumes.get(mount.name)
+            if volume is None:
+                raise InputError(f'volume "{mount.name}" of container {container.name} does not exist')
+            if not mount.mount_path.startswith("/"):
+                raise InputError(f"mountPath: {mount.mount_path!r} is not an absolute path")
+            source = self._path_of(pod, volume)
+            inner = expand(mount.sub_path_expr, env) if mount.sub_path_expr else mount.sub_path
+            if inner:
+                source = self._sub_path(source, inner, volume)
+            read_only = mount.read_only or volume_type(volume) in _WRITTEN
+            found.append(VolumeMount(str(source), os.path.normpath(mount.mount_path), read_only))
+        return found
+
+    def _sub_path(self, source: Path, inner: str, volume: Mapping[str, Any]) -> Path:
+        path = source / check_path(inner)
+        real = Path(os.path.realpath(path))
+        if not real.is_relative_to(os.path.realpath(source)):
+            raise InputError(f"subPath {inner!r} leads out of the volume")
+        if not real.exists():
+            if volume_type(volume) in _WRITTEN:
+                raise InputError(f"subPath {inner!r} does not exist in the volume")
+            real.mkdir(parents=True, mode=0o750)
+            real.chmod(0o777 if volume_type(volume) == "emptyDir" else 0o750)
+        return real
+
+    def _path_of(self, pod: Pod, volume: Mapping[str, Any]) -> Path:
+        type, name = volume_type(volume), text(volume, "name")
+        if type == "hostPath":
+            return Path(text(branch(volume, "hostPath"), "path"))
+        kind = {"emptyDir": "empty-dir", "downwardAPI": "downward-api"}.get(type, type.lower())
+        directory = self._layout.pod(pod.metadata.uid) / "volumes" / f"kubernetes.io~{kind}"
+        return directory / path_component(name)
+
+    # -- contents
+
+    async def _set_up_one(self, known: _PodVolumes, volume: Mapping[str, Any]) -> str:
+        pod, type = known.pod, volume_type(volume)
+        try:
+            if type == "hostPath":
+                found = await asyncio.to_thread(check_host_path, branch(volume, "hostPath"))
+                return found if isinstance(found, str) else ""
+            path, group = self._path_of(pod, volume), _fs_group(pod)
+            if type == "emptyDir":
+                source = branch(volume, "emptyDir")
+                if source.get("medium"):
+                    return f"emptyDir.medium {source['medium']!r} is not supported by this runtime"
+                if source.get("sizeLimit"):
+                    return "emptyDir.sizeLimit is not supported by this runtime"
+                await asyncio.to_thread(_make_empty_dir, path, group)
+                return ""
+            files = await self._files(known, type, branch(volume, type))
+            await asyncio.to_thread(_write, path, files, group)
+        except ApiError as error:
+            return error.message
+        except (InputError, TimeoutError) as error:
+            return str(error) or "the API server does not respond"
+        except OSError as error:
+            return f"{error.filename or ''}: {error.strerror}"
+        return ""
+
+    async def _files(self, known: _PodVolumes, type: str, source: Mapping[str, Any]) -> Files:
+        mode = default_mode(source)
+        if type != "projected":
+            return await self._source_files(known, type, source, mode)
+        parts = []
+        for entry in items(source, "sources"):
+            kind = next((key for key, value in entry.items() if value is not None), "")
+            parts.append(await self._source_files(known, kind, branch(entry, kind), mode))
+        return merge(parts)
+
+    async def _source_files(
+        self, known: _PodVolumes, type: str, source: Mapping[str, Any], mode: int
+    ) -> Files:
+        namespace = known.pod.metadata.namespace
+        if type == "configMap":
+            name = text(source, "name")
+            tree = await self._get(CONFIG_MAPS, name, namespace)
+            return object_files(tree, source, "ConfigMap", name, mode)
+        if type == "secret":
+            name = text(source, "secretName") or text(source, "name")
+            tree = await self._get(SECRETS, name, namespace)
+            return object_files(tree, source, "Secret", name, mode)
+        if type == "downwardAPI":
+            return self._downward_files(known.pod, source, mode)
+        if type == "serviceAccountToken":
+            token = await self._token(known, source)
+            return {check_path(text(source, "path")): VolumeFile(token.encode(), mode)}
+        raise InputError(f"projected source {type!r} is not supported by this runtime")
+
+    def _downward_files(self, pod: Pod, source: Mapping[str, Any], mode: int) -> Files:
+        fields = DownwardFields(pod, self._facts(), tuple(self._facts().host_ips))
+        found: Files = {}
+        for item in items(source, "items"):
+            if branch(item, "fieldRef"):
+                value = fields.field(text(branch(item, "fieldRef"), "fieldPath"))
+            else:
+                reference = codec.convert(branch(item, "resourceFieldRef"), ResourceFieldSelector)
+                value = fields.resource(reference, Container())
+            found[check_path(text(item, "path"))] = VolumeFile(value.encode(), item_mode(item, mode))
+        return found
+
+    async def _get(self, endpoint: Endpoint, name: str, namespace: str) -> dict[str, Any] | None:
+        try:
+            async with asyncio.timeout(10):
+                return await self._client.get(endpoint, name, namespace)
+        except ApiError as error:
+            if error.code != 404:
+                raise
+            return None
+
+    async def _token(self, known: _PodVolumes, source: Mapping[str, Any]) -> str:
+        """Return the token of a pod's service account, renewed at 80 % of its lifetime."""
+        pod, meta = known.pod, known.pod.metadata
+        audience, wanted = text(source, "audience"), source.get("expirationSeconds")
+        seconds = max(wanted if isinstance(wanted, int) else _TOKEN_SECONDS, _TOKEN_MIN)
+        account = pod.spec.service_account_name or "default"
+        key = (audience, seconds, account)
+        token = known.tokens.get(key)
+        if token is None or token.renew_at <= self._clock():
+            reference = {"apiVersion": "v1", "kind": "Pod", "name": meta.name, "uid": meta.uid}
+            spec: dict[str, Any] = {"expirationSeconds": seconds, "boundObjectRef": reference}
+            spec["audiences"] = [audience] if audience else []
+            request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec}
+            async with asyncio.timeout(10):
+                tree = await self._client.post(SERVICE_ACCOUNTS, account, "token", request, meta.namespace)
+            status, now = branch(tree, "status"), self._clock()
+            ends = parse_time(status.get("expirationTimestamp")) or now + seconds
+            token = _Token(text(status, "token"), now + (ends - now) * 0.8)
+            known.tokens[key] = token
+        return token.value
+
+
+def _mounted_volumes(pod: Pod) -> list[Mapping[str, Any]]:
+    spec = pod.spec
+    containers: Sequence[Container] = (*spec.init_containers, *spec.containers)
+    mounts: list[VolumeReference] = [mount for each in containers for mount in each.volume_mounts]
+    used = {mount.name for mount in mounts}
+    return [volume for volume in spec.volumes if text(volume, "name") in used]
+
+
+def _fs_group(pod: Pod) -> int | None:
+    group = (pod.spec.security_context or {}).get("fsGroup")
+    return group if isinstance(group, int) and os.geteuid() == 0 else None
+
+
+def _make_empty_dir(path: Path, group: int | None) -> None:
+    if path.is_dir():
+        return
+    _make_private(path)
+    if group is not None:
+        os.chown(path, -1, group)
+    path.chmod(0o777 if group is None else 0o2777)
+
+
+def _write(path: Path, files: Files, group: int | None) -> None:
+    if not path.is_dir():
+        _make_private(path)
+        path.chmod(0o755)
+    write_files(path, files, group)
+
+
+def _make_private(path: Path) -> None:
+    """Create a volume's directory; only the agent can enter the directories above, down from the pod's."""
+    for directory in (*reversed(path.parents[:3]), path):
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -1,0 +1,161 @@
+"""Volume manager: contents, updates, tokens and mounts."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from plimsoll.api import codec
+from plimsoll.api.core import Pod
+from plimsoll.client.endpoints import Endpoint
+from plimsoll.errors import ApiError, InputError
+from plimsoll.node.layout import Layout
+from plimsoll.node.pods.downward_fields import DownwardNodeInfo
+from plimsoll.node.volumes.manager import VolumeManager
+
+
+class Objects:
+    """API server with ConfigMaps and Secrets by name."""
+
+    def __init__(self, **objects: dict[str, Any]) -> None:
+        self.objects = objects
+        self.tokens = 0
+
+    async def get(self, endpoint: Endpoint, name: str, namespace: str = "") -> dict[str, Any]:
+        if name not in self.objects:
+            raise ApiError(404, "NotFound", f"{name} not found")
+        return self.objects[name]
+
+    async def post(
+        self, endpoint: Endpoint, name: str, subresource: str, tree: Mapping[str, Any], namespace: str = ""
+    ) -> dict[str, Any]:
+        assert (name, subresource, tree["spec"]["boundObjectRef"]["uid"]) == ("sa", "token", "u1")
+        self.tokens += 1
+        return {"status": {"token": f"token-{self.tokens}", "expirationTimestamp": "1970-01-01T00:16:40Z"}}
+
+
+def a_pod(volume: dict[str, Any], **mount: Any) -> Pod:
+    tree = {
+        "metadata": {"name": "p", "namespace": "ns", "uid": "u1", "labels": {"k": "v"}},
+        "spec": {
+            "serviceAccountName": "sa",
+            "volumes": [{"name": "v", **volume}],
+            "containers": [
+                {
+                    "name": "c",
+                    "resources": {"limits": {"memory": "1Mi"}},
+                    "volumeMounts": [{"name": "v", "mountPath": "/x", **mount}],
+                }
+            ],
+        },
+    }
+    return codec.convert(tree, Pod)
+
+
+class Node:
+    """Manager under test, with a clock that is set."""
+
+    def __init__(self, directory: Path, **objects: dict[str, Any]) -> None:
+        self.now = 0.0
+        self.api = Objects(**objects)
+        facts = DownwardNodeInfo("node", ("10.0.0.1",))
+        self.manager = VolumeManager(Layout(directory), self.api, lambda: facts, clock=lambda: self.now)
+
+    def set_up(self, pod: Pod) -> str:
+        return asyncio.run(self.manager.set_up(pod))
+
+    def source(self, pod: Pod) -> Path:
+        return Path(self.manager.mounts(pod, pod.spec.containers[0], {"A": "b"})[0].source)
+
+
+def test_config_maps_follow_their_objects(tmp_path: Path) -> None:
+    node = Node(tmp_path, cm={"data": {"a": "1"}})
+    pod = a_pod({"configMap": {"name": "cm"}})
+    assert node.set_up(pod) == ""
+    (mount,) = node.manager.mounts(pod, pod.spec.containers[0], {})
+    assert (mount.target, mount.read_only) == ("/x", True)
+    assert (Path(mount.source) / "a").read_text() == "1"
+    node.api.objects["cm"] = {"data": {"a": "2"}}
+    asyncio.run(node.manager.refresh())
+    assert (Path(mount.source) / "a").read_text() == "2"
+    del node.api.objects["cm"]
+    asyncio.run(node.manager.refresh())
+    assert (Path(mount.source) / "a").read_text() == "2", "the last contents stay"
+    node.manager.forget("u1")
+    node.api.objects["cm"] = {"data": {"a": "3"}}
+    asyncio.run(node.manager.refresh())
+    assert (Path(mount.source) / "a").read_text() == "2"
+
+
+def test_secrets_are_not_readable_by_others(tmp_path: Path) -> None:
+    node = Node(tmp_path, s={"data": {"p": "aHVzaA=="}})
+    pod = a_pod({"secret": {"secretName": "s"}})
+    assert node.set_up(pod) == ""
+    path = node.source(pod)
+    assert (path / "p").read_text() == "hush"
+    assert all(place.stat().st_mode & 0o077 == 0 for place in path.parents[:3])
+
+
+def test_projected_volumes_and_tokens_that_are_renewed(tmp_path: Path) -> None:
+    node = Node(tmp_path, cm={"data": {"a": "1"}})
+    sources = [
+        {"configMap": {"name": "cm", "items": [{"key": "a", "path": "deep/a"}]}},
+        {"serviceAccountToken": {"path": "token", "expirationSeconds": 1000}},
+        {"downwardAPI": {"items": [{"path": "labels", "fieldRef": {"fieldPath": "metadata.labels"}}]}},
+    ]
+    pod = a_pod({"projected": {"sources": sources, "defaultMode": 0o440}})
+    assert node.set_up(pod) == ""
+    path = node.source(pod)
+    assert (path / "deep/a").read_text() == "1"
+    assert (path / "labels").read_text() == 'k="v"'
+    assert (path / "token").stat().st_mode & 0o777 == 0o440
+    node.now = 799.0
+    asyncio.run(node.manager.refresh())
+    assert (path / "token").read_text() == "token-1"
+    node.now = 801.0
+    asyncio.run(node.manager.refresh())
+    assert (path / "token").read_text() == "token-2"
+
+
+def test_downward_resources(tmp_path: Path) -> None:
+    node = Node(tmp_path)
+    reference = {"containerName": "c", "resource": "limits.memory", "divisor": "1Ki"}
+    pod = a_pod({"downwardAPI": {"items": [{"path": "limit", "resourceFieldRef": reference}]}})
+    assert node.set_up(pod) == ""
+    assert (node.source(pod) / "limit").read_text() == "1024"
+
+
+def test_empty_directories_and_sub_paths(tmp_path: Path) -> None:
+    node = Node(tmp_path)
+    pod = a_pod({"emptyDir": {}}, subPathExpr="in/$(A)")
+    assert node.set_up(pod) == ""
+    assert node.source(pod).relative_to(tmp_path) == Path("pods/u1/volumes/kubernetes.io~empty-dir/v/in/b")
+    assert node.source(pod).is_dir()
+    with pytest.raises(InputError, match="invalid path"):
+        node.source(a_pod({"emptyDir": {}}, subPath="../../etc"))
+    top = tmp_path / "pods/u1/volumes/kubernetes.io~empty-dir/v"
+    (top / "out").symlink_to("/etc")
+    with pytest.raises(InputError, match="leads out of the volume"):
+        node.source(a_pod({"emptyDir": {}}, subPath="out"))
+
+
+@pytest.mark.parametrize(
+    ("volume", "text"),
+    [
+        ({"configMap": {"name": "none"}}, 'configmap "none" not found'),
+        ({"emptyDir": {"medium": "Memory"}}, "emptyDir.medium 'Memory' is not supported"),
+        ({"emptyDir": {"sizeLimit": "1Mi"}}, "emptyDir.sizeLimit is not supported"),
+        ({"projected": {"sources": [{"clusterTrustBundle": {"path": "x"}}]}}, "clusterTrustBundle"),
+        ({"hostPath": {"path": "/no/such/file"}}, "does not exist"),
+    ],
+)
+def test_what_cannot_be_provided_names_the_volume_and_the_field(
+    tmp_path: Path, volume: dict[str, Any], text: str
+) -> None:
+    problem = Node(tmp_path).set_up(a_pod(volume))
+    assert problem.startswith('MountVolume.SetUp failed for volume "v" : ')
+    assert text in problem
