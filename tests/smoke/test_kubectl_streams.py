@@ -84,6 +84,18 @@ def test_run_attaches_to_the_input(kubectl: Kubectl) -> None:
     assert '{"a": 1}' in kubectl("run", "-i", "reads", *options, "--", "cat", given={"a": 1})
 
 
+def test_a_mounted_config_map_is_updated(kubectl: Kubectl) -> None:
+    kubectl("create", "configmap", "settings", "--from-literal=key=old")
+    pod = a_pod("mounts", "sleep 1000", volumeMounts=[{"name": "v", "mountPath": "/no-such-place/in"}])
+    pod["spec"]["volumes"] = [{"name": "v", "configMap": {"name": "settings"}}]
+    start(kubectl, pod)
+    read = ("exec", "mounts", "--", "cat", "/no-such-place/in/key")
+    assert kubectl(*read) == "old"
+    kubectl("patch", "configmap", "settings", "-p", '{"data":{"key":"new"}}')
+    wait_until(lambda: kubectl(*read), lambda text: text == "new")
+    assert not Path("/no-such-place").exists()
+
+
 @pytest.mark.parametrize("websockets", ["true", "false"])
 def test_port_forward(kubectl: Kubectl, monkeypatch: pytest.MonkeyPatch, websockets: str) -> None:
     monkeypatch.setenv("KUBECTL_PORT_FORWARD_WEBSOCKETS", websockets)

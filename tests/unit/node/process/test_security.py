@@ -124,7 +124,7 @@ def test_unsupported_security_contexts_are_refused(tmp_path: Path) -> None:
             pod(
                 "mounting",
                 [{**touch, "volumeMounts": [{"name": "v", "mountPath": "/v"}]}],
-                volumes=[{"name": "v", "emptyDir": {}}],
+                volumes=[{"name": "v", "nfs": {"server": "nowhere", "path": "/"}}],
             ),
         )
 
