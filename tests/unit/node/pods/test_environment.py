@@ -17,7 +17,8 @@ from plimsoll.api.quantity import Quantity
 from plimsoll.client.endpoints import Endpoint
 from plimsoll.errors import ApiError
 from plimsoll.node.containers import RuntimeFault
-from plimsoll.node.pods.environment import ContainerEnvironment, DownwardNodeInfo, build_environment, expand
+from plimsoll.node.pods.downward_fields import DownwardNodeInfo
+from plimsoll.node.pods.environment import ContainerEnvironment, build_environment, expand
 
 FACTS = DownwardNodeInfo(
     "n1", ("10.0.0.1", "fd00::1"), {"cpu": Quantity.parse("8"), "memory": Quantity.parse("4Gi")}

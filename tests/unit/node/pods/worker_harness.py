@@ -23,7 +23,7 @@ from plimsoll.node.claims.claim_info_cache import ClaimInfoCache
 from plimsoll.node.containers import ContainerInfo, ContainerPhase, ContainerSpec, RuntimeFault, SandboxSpec
 from plimsoll.node.pods.backoff import PodTiming
 from plimsoll.node.pods.dependencies import WorkerDependencies
-from plimsoll.node.pods.environment import DownwardNodeInfo
+from plimsoll.node.pods.downward_fields import DownwardNodeInfo
 from plimsoll.node.pods.worker import PodWorker
 from plimsoll.node.pods.writer import PodEvents, StatusWriter
 from plimsoll.node.runtime.simulated import SimulatedRuntime
