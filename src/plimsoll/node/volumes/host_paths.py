@@ -20,7 +20,7 @@ _CHECKS: Mapping[str, tuple[Callable[[int], bool], str]] = {
 
 
 def check_host_path(source: Mapping[str, Any]) -> Path | str:
-    """Return the path of a hostPath volume, created if its type says so, or why it cannot be used."""
+    """Return the path of a hostPath volume, created if its type includes that, or why it cannot be used."""
     path, type = Path(text(source, "path")), text(source, "type")
     if not path.is_absolute():
         return f"hostPath.path: {str(path)!r} is not an absolute path"
