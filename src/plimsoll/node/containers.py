@@ -65,6 +65,10 @@ class ContainerSpec:
     edits: Edits = field(default_factory=Edits)
     annotations: Mapping[str, str] = field(default_factory=dict)
     volumes: tuple[VolumeMount, ...] = ()
+    #: File inside the container whose content is the message of its exit; "": none. And the end of the log
+    #: in its place, if the container fails and there is no such file, or it is empty.
+    message_path: str = ""
+    message_from_log: bool = False
     #: Signal that asks the container to terminate, if it is not SIGTERM.
     stop_signal: str = ""
     #: Input that clients can attach to, only once or again and again, and a terminal.

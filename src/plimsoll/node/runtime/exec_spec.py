@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from plimsoll.node.containers import ContainerSpec
+from plimsoll.node.containers import ContainerSpec, VolumeMount
 from plimsoll.node.resources import resources_from_plan
 from plimsoll.node.runtime.commands import Command, cpus_in
 from plimsoll.node.runtime.container_spec import ResolvedContainer
@@ -20,6 +20,8 @@ from plimsoll.node.runtime.state_dir import ContainerRecord, LaunchParameters, R
 from plimsoll.node.security.credentials import ProcessCredentials
 from plimsoll.node.security.seccomp import build_filter
 
+#: File of the message of a container's exit, in its directory.
+MESSAGE_FILE = "termination-log"
 #: Type of terminals, as other runtimes set it.
 TERM = "xterm"
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -75,9 +77,14 @@ def shim_spec(
     record: ContainerRecord, directory: Path, hostname: str, join: Sequence[Path], settings: ProcessSettings
 ) -> dict[str, Any]:
     """Build the specification of a container's shim. Without a cpuset the process itself is pinned."""
-    launch = record.launch
+    launch, volumes = record.launch, list(record.spec.volumes)
+    message = str(directory / MESSAGE_FILE) if record.spec.message_path else ""
+    if message:
+        volumes.append(VolumeMount(message, record.spec.message_path))
     return {
         **_process_spec(record, directory, hostname, join, settings),
+        "message_file": message,
+        "message_from_log": record.spec.message_from_log,
         "pause": launch.pause,
         "stdin": record.spec.stdin,
         "stdin_once": record.spec.stdin_once,
@@ -86,8 +93,7 @@ def shim_spec(
         "mounts": list(launch.mounts),
         "devices": list(launch.devices),
         "volumes": [
-            {"source": each.source, "target": each.target, "read_only": each.read_only}
-            for each in record.spec.volumes
+            {"source": each.source, "target": each.target, "read_only": each.read_only} for each in volumes
         ],
         "stage": str(directory / "stage"),
         "log": str(directory / "log"),

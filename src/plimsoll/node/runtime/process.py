@@ -66,6 +66,7 @@ from plimsoll.node.runtime.container_spec import (
     resolve_container,
 )
 from plimsoll.node.runtime.exec_spec import (
+    MESSAGE_FILE,
     ProcessSettings,
     build_record,
     exec_spec,
@@ -241,6 +242,9 @@ class ProcessRuntime:
                 work = container.directory / "work"
                 work.mkdir(parents=True, mode=0o700)
                 chown_directory(work, spec.credentials)
+                if spec.message_path:
+                    (container.directory / MESSAGE_FILE).touch()
+                    (container.directory / MESSAGE_FILE).chmod(0o666)
                 container.store(record)
             except (OSError, StoreError) as error:
                 fault = RuntimeFault(CREATE_ERROR, str(error))

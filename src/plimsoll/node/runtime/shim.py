@@ -66,6 +66,8 @@ STATUS, LOCK = 3, 4
 START_ERROR = 128
 #: Maximum length of a line in a log, in bytes; longer ones are split.
 LINE_MAX = 16 * 1024
+#: Size of a message of an exit, and of one from the end of the log, in bytes and lines; the kubelet's.
+MESSAGE_MAX, LOG_MESSAGE_MAX, LOG_MESSAGE_LINES = 4096, 2048, 80
 #: Time to wait for processes that do not die, and for remaining output (seconds).
 PATIENCE = 5.0
 _PR_SET_PDEATHSIG, _PR_SET_NAME, _PR_SET_CHILD_SUBREAPER = 1, 15, 36
@@ -421,8 +423,25 @@ class Shim:
                 "signal": number,
                 "finished_at": self.finished_at,
                 "oom": out_of_memory(self.spec["join"]),
+                "message": self.read_message(code),
             }
         )
+
+    def read_message(self, code: int) -> str:
+        """Return the message of the container: of its file, or if it has failed the end of its log."""
+        try:
+            if self.spec.get("message_file"):
+                with open(self.spec["message_file"], "rb") as file:
+                    text = file.read(MESSAGE_MAX)
+                if text:
+                    return text.decode(errors="replace")
+            if code and self.spec.get("message_from_log"):
+                with open(self.spec["log"], "rb") as file:
+                    file.seek(max(os.fstat(file.fileno()).st_size - 8 * LOG_MESSAGE_MAX, 0))
+                    return log_tail(file.read()).decode(errors="replace")
+        except OSError:
+            pass
+        return ""
 
     def save_exit(self, value: dict[str, Any]) -> None:
         value["notes"] = self.notes
@@ -434,6 +453,16 @@ class Shim:
                 return  # the directory was removed: the result is not needed
             except OSError:
                 time.sleep(1)  # disk full: the exit code is worth some waiting
+
+
+def log_tail(data: bytes) -> bytes:
+    """Return the last lines of a log without timestamps and tags, within the kubelet's limits."""
+    found = []
+    for line in data.split(b"\n")[-LOG_MESSAGE_LINES - 1 :]:
+        fields = line.split(b" ", 3)
+        if len(fields) == 4:
+            found.append(fields[3] + (b"" if fields[2] == b"P" else b"\n"))
+    return b"".join(found)[-LOG_MESSAGE_MAX:]
 
 
 def children(pid: int) -> list[int]:

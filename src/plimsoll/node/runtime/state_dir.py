@@ -105,6 +105,7 @@ class ExitRecord:
     oom: bool = False
     error: str = ""
     lost: str = ""
+    message: str = ""  #: what the container left as its message
     notes: tuple[str, ...] = ()
 
 
@@ -131,10 +132,14 @@ def container_info(
         exit_code=exit.exit_code if exit is not None else 0,
         signal=exit.signal if exit is not None else 0,
         reason=exit_reason(exit) if exit is not None else "",
-        message="; ".join(filter(None, ((exit.error or exit.lost) if exit is not None else "", *notes))),
+        message="; ".join(filter(None, (*_exit_texts(exit), *notes))),
         cpus=record.resources.cpus,
         log=str(directory / "log"),
     )
+
+
+def _exit_texts(exit: ExitRecord | None) -> tuple[str, ...]:
+    return (exit.message, exit.error or exit.lost) if exit is not None else ()
 
 
 def exit_reason(exit: ExitRecord) -> str:

@@ -329,7 +329,7 @@ def test_incomplete_and_foreign_containers_are_removed() -> None:
             stray = harness.layout.pod("stray") / "containers" / "c" / "0"
             stray.mkdir(parents=True)
             moved = directory_of(harness, "moved")
-            shutil.copytree(directory_of(harness), moved)
+            shutil.copytree(directory_of(harness), moved, ignore=shutil.ignore_patterns("*.sock"))
             (harness.layout.pods / "file").write_text("")
             (harness.layout.pods / "link").symlink_to("/")
             async with harness.runtime() as runtime:

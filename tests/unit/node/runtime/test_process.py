@@ -657,3 +657,19 @@ def test_volumes_are_mounted_where_nothing_is_without_changing_the_machine(tmp_p
             assert not os.path.exists(path)
 
     asyncio.run(scenario())
+
+
+def test_termination_messages_of_files_and_logs() -> None:
+    async def scenario() -> None:
+        async with runtime_harness() as harness, harness.runtime() as runtime:
+            await run(runtime, shell("echo one; echo two >&2; exit 1", message_from_log=True))
+            assert sorted((await ended(runtime)).message.split()) == ["one", "two"]
+            await run(runtime, shell("echo fine", id="c2", message_from_log=True))
+            assert (await ended(runtime, "c2")).message == ""
+            if can_mount():
+                path = "/no-such-directory/message"
+                await run(runtime, shell(f"printf DONE > {path}", id="c3", message_path=path))
+                assert (await ended(runtime, "c3")).message == "DONE"
+                assert not os.path.exists(path)
+
+    asyncio.run(scenario())
