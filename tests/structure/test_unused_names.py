@@ -15,7 +15,7 @@ USED_ELSEWHERE = {
     "fields of objects on the wire": """
         pod_group image_id last_probe_time current_healthy desired_healthy expected_pods azure_file
         vsphere_volume match_label_expressions allowed_topologies node_id topology_keys self_link
-        l3_cache_schema mem_bw_schema status_message claim_ref
+        l3_cache_schema mem_bw_schema status_message claim_ref default_request max_limit_request_ratio
     """,
     "names in messages of the runtime": "OciHooks CgroupsPath Rlimits",
     "attributes and methods that libraries call": """

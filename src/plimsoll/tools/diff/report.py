@@ -44,13 +44,13 @@ class DiffReport:
             return
         yield f"{self.old} -> {self.new}"
         sections = (
-            ("NODES", "node", changes.nodes),
-            ("DEVICE CLASSES", "class", changes.classes),
-            ("DEVICES", "device", changes.devices),
-            ("CLAIMS", "claim", changes.claims),
-            ("PODS", "pod", changes.pods),
+            ("NODES", changes.nodes),
+            ("DEVICE CLASSES", changes.classes),
+            ("DEVICES", changes.devices),
+            ("CLAIMS", changes.claims),
+            ("PODS", changes.pods),
         )
-        for title, _, objects in sections:
+        for title, objects in sections:
             if objects:
                 yield ""
                 yield f"{paint.bold(title)}  {_counts(objects)}"
