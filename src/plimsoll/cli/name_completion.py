@@ -41,10 +41,10 @@ def complete_names(plural: str) -> Completer:
 
 def complete_row(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Complete what a view of `top` shows one of; devices and pools can be selected by their node."""
-    plural = {"pods": "pods", "claims": "resourceclaims", "namespaces": "namespaces"}.get(
-        ctx.params.get("view") or "nodes", "nodes"
-    )
-    short = bool(ctx.params.get("namespace")) or plural in ("nodes", "namespaces")
+    plurals = {"pods": "pods", "claims": "resourceclaims", "classes": "deviceclasses"}
+    view = ctx.params.get("view") or "nodes"
+    plural = "namespaces" if view == "namespaces" else plurals.get(view, "nodes")
+    short = bool(ctx.params.get("namespace")) or plural in ("nodes", "namespaces", "deviceclasses")
     form = "{name}" if short else "{namespace}/{name}"
     return _items(_formatted(find_names(ctx, plural), form), incomplete)
 
