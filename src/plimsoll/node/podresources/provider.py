@@ -3,11 +3,10 @@
 Combines the agent's state. Claims come from the claim info cache, so that no driver is called (KEP-3695);
 devices of device plugins from the device manager. Memory is listed where claims charge it and a driver pinned
 the container to NUMA nodes; otherwise it is not known, and absent.
-CPUs are listed as a container's own if no other container may run on them: drivers pin through NRI, and the
-runtime knows what they set.
+CPUs are listed if a claim gave them to the container exclusively; one alone on the shared CPUs has none.
 
-DIFF: the kubelet lists only CPUs of its own CPU manager; here CPUs that a driver assigned to one container
-alone are listed too (test_exclusive_cpus_of_a_container).
+DIFF: the kubelet lists only CPUs of its own CPU manager; here CPUs that a claim gave to one container alone
+are listed too (test_exclusive_cpus_of_a_container).
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from plimsoll.node.claims.claim_info_cache import ClaimInfoCache
 from plimsoll.node.containers import Runtime
 from plimsoll.node.device_plugins import DeviceManager
 from plimsoll.node.device_plugins.devices import PluginDevice
-from plimsoll.node.exclusive_cpus import exclusive_cpus
+from plimsoll.node.exclusive_cpus import UnsharedCpus, exclusive_cpus, find_unshared_cpus
 from plimsoll.node.machine.machine import Machine, Reservations, parse_cpus
 from plimsoll.node.podresources.source import Allocatable, MemoryBlock, PluginDevices, PodResourcesSource
 
@@ -53,7 +52,7 @@ class PodResourcesProvider(PodResourcesSource):
         self._memory_nodes = memory_nodes
         self._changes = 0
         self._read_at = -1
-        self._own: dict[tuple[str, str], tuple[int, ...]] = {}
+        self._unshared: UnsharedCpus = {}
         self._pinned: Mapping[tuple[str, str], str] = {}
 
     def invalidate(self) -> None:
@@ -75,12 +74,12 @@ class PodResourcesProvider(PodResourcesSource):
 
     def cpus_of(self, pod: Pod, container: Container) -> tuple[int, ...]:
         self._refresh()
-        return self._own.get((pod.metadata.uid, container.name), ())
+        return exclusive_cpus(pod, self._unshared).get(container.name, ())
 
     def _refresh(self) -> None:
         """Read the runtime once for all containers, after a change."""
         if self._read_at != self._changes:
-            self._own = exclusive_cpus(self._runtime.containers())
+            self._unshared = find_unshared_cpus(self._runtime.containers())
             self._pinned = self._memory_nodes()
             self._read_at = self._changes
 

@@ -35,6 +35,12 @@ def pod_of(uid: str, *containers: str) -> Pod:
     return pod(uid, *map(container, containers), uid=uid)
 
 
+def claiming(uid: str, cpu: str) -> Pod:
+    """Return a pod whose container `c` has a claim for CPUs."""
+    entry = {"resourceClaimName": "x", "containers": ["c"], "resources": {"cpu": cpu}}
+    return pod(uid, container("c"), uid=uid, status={"nodeAllocatableResourceClaimStatuses": [entry]})
+
+
 CAPACITY: ResourceList = {"cpu": Quantity.of(8), "memory": Quantity.of(1 << 30)}
 
 
@@ -64,7 +70,14 @@ class FakeNode:
 def test_exclusive_cpus_of_a_container(others: tuple[ContainerInfo, ...], expected: tuple[int, ...]) -> None:
     node = FakeNode()
     node.runtime.states = (state("p", "c", "2-3"), *others)
-    assert node.pod_resources_provider().cpus_of(pod_of("p", "c"), Container(name="c")) == expected
+    assert node.pod_resources_provider().cpus_of(claiming("p", "2"), Container(name="c")) == expected
+
+
+@pytest.mark.parametrize("plain", [pod_of("p", "c"), claiming("p", "1")])
+def test_a_container_alone_on_the_shared_pool_has_no_exclusive_cpus(plain: Pod) -> None:
+    node = FakeNode()
+    node.runtime.states = (state("p", "c", "0-7"), state("q", "c", "", ContainerPhase.EXITED))
+    assert node.pod_resources_provider().cpus_of(plain, Container(name="c")) == ()
 
 
 def blocks(*nodes: int) -> tuple[MemoryBlock, ...]:
@@ -104,7 +117,7 @@ def test_memory_of_claims_on_pinned_numa_nodes(
 def test_an_unpinned_container_has_no_exclusive_cpus() -> None:
     node = FakeNode()
     node.runtime.states = (state("p", "c", ""),)
-    assert node.pod_resources_provider().cpus_of(pod_of("p", "c"), Container(name="c")) == ()
+    assert node.pod_resources_provider().cpus_of(claiming("p", "2"), Container(name="c")) == ()
 
 
 def test_pins_are_read_again_after_a_change() -> None:
@@ -112,11 +125,11 @@ def test_pins_are_read_again_after_a_change() -> None:
     node.runtime.states = (state("p", "c", "2-3"),)
     pod_resources_provider = node.pod_resources_provider()
     before = pod_resources_provider.revision()
-    assert pod_resources_provider.cpus_of(pod_of("p", "c"), Container(name="c")) == (2, 3)
+    assert pod_resources_provider.cpus_of(claiming("p", "2"), Container(name="c")) == (2, 3)
     node.runtime.states = (state("p", "c", "4"),)
     pod_resources_provider.invalidate()
     assert pod_resources_provider.revision() != before
-    assert pod_resources_provider.cpus_of(pod_of("p", "c"), Container(name="c")) == (4,)
+    assert pod_resources_provider.cpus_of(claiming("p", "2"), Container(name="c")) == (4,)
 
 
 def test_allocatable_excludes_reserved_cpus_and_lists_memory_by_numa_node() -> None:
