@@ -187,16 +187,22 @@ def _check_drivers(facts: NodeFacts) -> Iterator[DoctorFinding]:
     for claim in facts.records.prepared:
         for driver in {*claim.drivers, *claim.pending}:
             counts[driver] = counts.get(driver, 0) + 1
-            waiting[driver] = waiting.get(driver, 0) + (driver in claim.pending)
+            # A kubelet does not record which drivers have responded.
+            is_waiting = driver in claim.pending and not facts.is_kubelet
+            waiting[driver] = waiting.get(driver, 0) + is_waiting
     for driver, count in sorted(counts.items()):
         if driver not in facts.sockets.served:
-            text = f"is not registered; {count} claims use it, {waiting[driver]} are waiting for it"
+            users = "1 claim uses it" if count == 1 else f"{count} claims use it"
+            text = f"is not registered; {users}"
+            if waiting[driver]:
+                text += f", {waiting[driver]} of them wait for its response"
             fix = "start the driver: only it can release them"
             # Without an agent, drivers may be stopped as well.
             make = warning if facts.running else note
             yield make("records.driver", driver, text, fix)
         elif waiting[driver]:
-            text = f"{waiting[driver]} claims are waiting for its response"
+            count = waiting[driver]
+            text = f"{'1 claim is' if count == 1 else f'{count} claims are'} waiting for its response"
             yield note("records.driver", driver, text, "see its log if this persists")
 
 

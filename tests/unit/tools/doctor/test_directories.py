@@ -255,7 +255,7 @@ def test_claims_of_missing_pods(node_dir: NodeDir) -> None:
 def test_claims_that_wait_for_a_driver(node_dir: NodeDir) -> None:
     node_dir.put_claims(a_claim(ready=False, pending=frozenset({DRIVER})))
     (found,) = of(node_dir.examine(), "records.driver")
-    assert found.evidence == "is not registered; 1 claims use it, 1 are waiting for it"
+    assert found.evidence == "is not registered; 1 claim uses it, 1 of them wait for its response"
 
 
 # -- a kubelet's directory
@@ -282,6 +282,10 @@ def test_a_kubelets_directory(node_dir: NodeDir, monkeypatch: pytest.MonkeyPatch
     assert bad(report) == []
     assert of(report, "records.kubelet")[0].evidence == "checksum valid, 1 prepared claims"
     assert of(report, "records.users")[0].level is Level.OK
+    # A kubelet does not record which drivers have responded: the claim is not reported as waiting.
+    assert [found.evidence for found in of(report, "records.driver")] == [
+        "is not registered; 1 claim uses it"
+    ]
     node_dir.put(root / "dra_manager_state", a_kubelets_claim(POD, GONE))
     (found,) = of(node_dir.examine(root=root), "records.users")
     assert found.evidence == f"1 of its 2 pods do not exist here, such as {GONE}"
