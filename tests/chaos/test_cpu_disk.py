@@ -160,12 +160,15 @@ def test_a_full_disk_for_the_checkpoint(harness: DriverHarness) -> None:
             await harness.run(pod("first", "two"))
             record = harness.settings.checkpoint_path.read_bytes()
             disk.fill()
+            # Known before the first claim fails.
+            await until(lambda: any("No space left" in problem for problem in driver.problems()))
             async with refused(harness, driver, "second", "cannot be recorded", "No space left on device"):
                 assert harness.settings.checkpoint_path.read_bytes() == record, (
                     "what was promised stays on record"
                 )
                 assert len(list(harness.settings.cdi.glob("dra.k8s.io-*"))) == 1
                 disk.empty()
+                await until(lambda: not driver.problems())
             assert len(driver.state.allocations) == 2
             disk.fill()
             await asyncio.to_thread(

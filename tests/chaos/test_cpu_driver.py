@@ -47,7 +47,6 @@ async def play(
         load = PodLoad(client, dice, len(cluster.every) - (2 if len(cluster.every) > 4 else 1), strict=strict)
         faults = FaultInjector(cluster, load, dice, acts)
         await load.furnish()
-        published = await load.slices()
         await load.add("plain")
         neighbour = next(iter(load.alive))
 
@@ -56,6 +55,7 @@ async def play(
             return problems or await asyncio.to_thread(cluster.problems, held)
 
         await until_none(settled)
+        published = await load.slices()
         for number in range(1, rounds + 1):
             await faults.round(keep=neighbour)
             if number % settle_every == 0 or number == rounds:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from plimsoll.cli.dashboard import run_dashboard
 from plimsoll.cli.driver_cpu import parse_running
 from plimsoll.cli.scheduler import run_scheduler
 from plimsoll.drivers.cpu.config_file import read_flags, read_settings
-from plimsoll.drivers.cpu.settings import CpuSettings, GroupBy, PinEnforcement
+from plimsoll.drivers.cpu.settings import DRIVER_NAME, CpuSettings, GroupBy, PinEnforcement
 from plimsoll.scheduler.process.configuration import read_settings as scheduler_settings
 from plimsoll.scheduler.process.informers import WATCHED_KINDS
 from plimsoll.tools.cluster_state.kinds import KINDS
@@ -166,6 +167,23 @@ def test_mounts_follow_the_kubelets_directory() -> None:
         assert ("cgroups" in mounts) == ("config" in changes)
 
 
+def test_the_runtime_can_be_made_to_require_the_plugin() -> None:
+    trees = driver({"requiredPlugin": {"install": True, "directory": "/etc/other.d"}})
+    text = one(trees, "ConfigMap")["data"]["containerd.toml"]
+    validator = tomllib.loads(text)["plugins"]["io.containerd.nri.v1.nri"]["default_validator"]
+    assert (validator["enable"], validator["required_plugins"]) == (True, [DRIVER_NAME])
+    spec = one(trees, "DaemonSet")["spec"]["template"]
+    exempt = validator["tolerate_missing_plugins_annotation"]
+    assert spec["metadata"]["annotations"][exempt] == "true", "the driver itself must start"
+    (init,) = spec["spec"]["initContainers"]
+    assert init["command"][:2] == ["cp", "/etc/plimsoll/containerd.toml"]
+    (host,) = [volume for volume in spec["spec"]["volumes"] if volume["name"] == "runtime-config"]
+    assert host["hostPath"]["path"] == "/etc/other.d"
+    plain = driver()
+    assert "initContainers" not in one(plain, "DaemonSet")["spec"]["template"]["spec"]
+    assert set(one(plain, "ConfigMap")["data"]) == {"config.yaml"}
+
+
 def test_permissions_are_minimal() -> None:
     pod = daemon()["spec"]["template"]["spec"]
     security = pod["containers"][0]["securityContext"]
@@ -179,6 +197,7 @@ def test_permissions_are_minimal() -> None:
     assert granted(role) == {
         ("nodes", "get"),
         ("resourceclaims", "get"),
+        ("resourceclaims", "list"),
         ("resourceclaims/status", "patch"),
         ("resourceclaims/driver", "associated-node:patch"),
         *(("resourceslices", verb) for verb in ("list", "watch", "create", "update", "delete")),

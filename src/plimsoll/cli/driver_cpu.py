@@ -67,7 +67,9 @@ class _CpuGroup(click.Group):
 @_switch("--expose-pcie-roots", "Publish PCIe roots; requires list attributes in the API server.")
 @click.option("--kubelet-root-dir", metavar="DIR", help="Kubelet root directory. [default: /var/lib/kubelet]")
 @click.option("--reserved-cpu-count", metavar="N", help="Number of CPUs reserved for the system.")
-@click.option("--min-shared-cpus", metavar="N", help="Minimum size of the shared pool. [default: 0]")
+@click.option(
+    "--min-shared-cpus", metavar="N", help="Minimum size of the shared pool, or auto. [default: auto]"
+)
 @click.option("--shared-cpus", metavar="CPUS", help="CPUs that always stay in the shared pool.")
 @_switch("--publish-node-allocatable-resource-mapping", "Publish the node resources that devices consume.")
 @click.option(
@@ -82,6 +84,8 @@ class _CpuGroup(click.Group):
 @_switch("--lift-cfs-quota", "Remove the CFS quota of containers with exclusive CPUs only.")
 @_switch("--exclusive-plus-shared", "Add the shared pool to containers with exclusive CPUs.")
 @_switch("--share-across-pods", "Allow several pods to share a claim.")
+@_switch("--share-across-containers", "Allow containers of a pod to share a claim. [default: true]")
+@_switch("--allow-empty-shared-pool", "Let claims take the last CPU that containers share.")
 @_switch("--requests-apart", "Give a container that names one request of a claim only its CPUs.")
 @click.option(
     "--update-running",
@@ -208,6 +212,32 @@ def run_explain(uid: str, every: bool, address: str, form: OutputFormat) -> None
     write_report(StaticReport(list(explain_claims(claims)), claims), form)
 
 
+@cpu_commands.command(name="forget")
+@click.argument("claim")
+@click.option("--force", is_flag=True, help="Also release a claim that the cluster has allocated.")
+@click.option(
+    "--kubelet-root-dir",
+    type=DIRECTORY,
+    metavar="DIR",
+    help="Kubelet root directory of the driver. [default: of the running driver, or /var/lib/kubelet]",
+)
+def run_forget(claim: str, force: bool, kubelet_root_dir: Path | None) -> None:
+    """Release the CPUs of a claim that will not be unprepared.
+
+    CLAIM is a UID, NAMESPACE/NAME or NAME. A claim that a container uses is never released.
+
+    \b
+    plimsoll driver cpu forget 1b4e28ba-2fa1-11d2-883f-0016d3cca427
+    """
+    from plimsoll.drivers.cpu.process.control import call_driver
+    from plimsoll.drivers.cpu.process.gather_info import find_plugin_dir
+
+    directory = find_plugin_dir(parse_running, kubelet_root_dir)
+    answer = call_driver(directory, "/forget", {"claim": claim, "force": force})
+    name = f"{answer['namespace']}/{answer['name']} " if answer["name"] else ""
+    click.echo(f"claim {name}({answer['uid']}) released: CPUs {answer['cpus']}")
+
+
 @cpu_commands.command(name="plan")
 @click.option(
     "--count",
@@ -244,12 +274,13 @@ def run_explain(uid: str, every: bool, address: str, form: OutputFormat) -> None
 @click.option("--taken", default="", metavar="CPUS", help="CPUs that are already assigned, such as 0-1,8.")
 @click.option("--within", default="", metavar="CPUS", help="Restrict the assignment to these CPUs.")
 @click.option(
+    "--host-root",
     "--sysfs-root",
     "root",
     type=DIRECTORY,
     default=Path("/"),
     metavar="DIR",
-    help="Directory that contains the sys of another machine.",
+    help="Directory that contains the sys of a machine, as for the driver. [default: /]",
 )
 @click.option(
     "--sysfs-overlay", "overlay", type=FILE, metavar="FILE", help="YAML file that overrides files of /sys."

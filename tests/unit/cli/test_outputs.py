@@ -170,6 +170,7 @@ def test_every_command_and_every_option_has_help(helps: dict[str, str], name: st
         ("gates/gates", "gates --feature-gates DRAPrioritizedList=false"),
         ("gates/no-gate", "gates --feature-gates Nonsense=true"),
         ("driver/cpu-plan", "driver cpu plan --count 3 --count 2 --count 99 --topology machine.yaml"),
+        ("driver/cpu-forget", "driver cpu forget default/gone --kubelet-root-dir ."),
         ("driver/cpu-metrics", "driver cpu introspect metrics"),
         ("driver/fake-no-file", "driver fake nothing"),
         ("driver/cpu-no-setting", "driver cpu --group-by rack"),

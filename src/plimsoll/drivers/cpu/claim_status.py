@@ -26,12 +26,12 @@ def build_device_statuses(
 ) -> list[DeviceStatus]:
     """Build the device statuses of all claims. `pinned` is False if the runtime has been disconnected.
 
-    Claims without a known name or device (adopted from CDI files alone) are omitted until they are prepared
+    Claims whose requests are unknown (adopted from CDI files alone) are omitted until they are prepared
     again. Results of one claim on the same device without share IDs are merged into one status.
     """
     found = []
     for allocation in allocations:
-        if not allocation.ref.name:
+        if not allocation.ref.name or allocation.adopted:
             continue
         devices: dict[tuple[str, str, str | None], CpuSet] = {}
         for assignment in allocation.assignments:

@@ -134,7 +134,11 @@ def _read_flags(flags: Mapping[str, Any]) -> dict[str, Any]:
         wanted = KEYS[key][1]
         if wanted is bool and value in _TRUE + _FALSE:
             value = value in _TRUE
-        elif wanted is Count and isinstance(value, str) and re.fullmatch(r"[0-9]{1,6}", value, re.ASCII):
+        elif (
+            wanted in (Count, MinShared)
+            and isinstance(value, str)
+            and re.fullmatch(r"[0-9]{1,6}", value, re.ASCII)
+        ):
             value = int(value)
         found[key] = read_flag(value, wanted, f"--{flag}")
     return found
@@ -256,6 +260,15 @@ def _read_count(value: Any) -> int:
     return value
 
 
+def _read_min_shared(value: Any) -> int | None:
+    if value == "auto":
+        return None
+    try:
+        return _read_count(value)
+    except InputError:
+        raise InputError(f"must be auto or a number of CPUs, 0 or more, not {format_value(value)}") from None
+
+
 _PUSHES: dict[str, bool | None] = {"auto": None, "always": True, "never": False}
 
 
@@ -267,6 +280,7 @@ def _read_push(value: Any) -> bool | None:
 
 Text: TypeAlias = Annotated[str, _read_text]
 Count: TypeAlias = Annotated[int, _read_count]
+MinShared: TypeAlias = Annotated[int | None, _read_min_shared]
 _OptionalPath: TypeAlias = Annotated[Path, _read_path]
 
 #: Every key with its attribute in CpuSettings and its type, in the order in which keys are listed.
@@ -275,7 +289,7 @@ KEYS: dict[str, tuple[str, Any]] = {
     "groupBy": ("group_by", Text),
     "reservedCPUs": ("reserved", Annotated[CpuSet, _cpu_list("reserved")]),
     "reservedCPUCount": ("reserved", Count),
-    "minSharedCPUs": ("min_shared", Count),
+    "minSharedCPUs": ("min_shared", MinShared),
     "sharedCPUs": ("shared", Annotated[CpuSet, _cpu_list("shared")]),
     "hostnameOverride": ("node", Text),
     "kubeconfig": ("kubeconfig", Text),
@@ -290,6 +304,8 @@ KEYS: dict[str, tuple[str, Any]] = {
     "liftCFSQuota": ("pin.lift_quota", bool),
     "exclusivePlusShared": ("pin.include_shared", bool),
     "shareAcrossPods": ("pin.across_pods", bool),
+    "shareAcrossContainers": ("pin.across_containers", bool),
+    "allowEmptySharedPool": ("pin.empty_pool", bool),
     "requestsApart": ("pin.per_request_cpus", bool),
     "updateRunning": ("pin.push", Annotated[bool | None, _read_push]),
     "failClosed": ("pin.fail_closed", bool),
@@ -322,6 +338,8 @@ def dump_settings(settings: CpuSettings) -> dict[str, Any]:
     del found["reservedCPUCount" if isinstance(settings.reserved, CpuSet) else "reservedCPUs"]
     found["sysfsOverlay"] = str(settings.overlay or "")
     found["updateRunning"] = next(word for word, push in _PUSHES.items() if push is settings.pin.push)
+    if settings.min_shared is None:
+        found["minSharedCPUs"] = "auto"
     found["requestPolicy"].setdefault("default", "all")
     return found
 

@@ -13,17 +13,20 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from itertools import count
 from random import Random
 from typing import Any
 
 from plimsoll.api import codec
-from plimsoll.api.cpuset import CpuSet
+from plimsoll.api.cpuset import CpuSet, union
 from plimsoll.api.resource import ResourceSlice
 from plimsoll.client import Client
 from plimsoll.client.endpoints import NODES, RESOURCE_SLICES
 from plimsoll.client.retries import Backoff
 from plimsoll.common.checkpoint import FindingSeverity, NodeFinding
 from plimsoll.common.tasks import at_most, cancel_tasks
+from plimsoll.drivers.cpu.claim_lookup import ClaimLookup
+from plimsoll.drivers.cpu.claim_recovery import ClaimRecovery
 from plimsoll.drivers.cpu.claim_status import build_device_statuses
 from plimsoll.drivers.cpu.description import describe
 from plimsoll.drivers.cpu.devices import (
@@ -38,12 +41,14 @@ from plimsoll.drivers.cpu.devices import (
     make_devices,
     per_slice,
 )
+from plimsoll.drivers.cpu.forget_claim import ForgottenClaim, find_claim, forget_claim
 from plimsoll.drivers.cpu.observer import ERROR, SUCCESS, Observer
 from plimsoll.drivers.cpu.pinning.enforcer import Enforcer, make_enforcer
 from plimsoll.drivers.cpu.settings import DRIVER_NAME, CpuSettings
 from plimsoll.drivers.cpu.stale_claim_collector import CHECK_INTERVAL_SECONDS, StaleClaimCollector
 from plimsoll.drivers.cpu.stale_claims import StaleClaimTracker
 from plimsoll.drivers.cpu.state.cpu_state import CPUState, read_allocated_cpus
+from plimsoll.drivers.cpu.state.reconcile import find_unused_adopted
 from plimsoll.drivers.cpu.topology.topology import Topology
 from plimsoll.drivers.cpu.topology.watch import MachineReader, TopologyWatch
 from plimsoll.drivers.plugin import (
@@ -67,6 +72,8 @@ UNLINKED_SECONDS = 30.0
 LINK_SECONDS = 3.0
 #: Interval between checks for deleted CDI files.
 FILES_CHECK_SECONDS = 5.0
+#: Checks for deleted CDI files between trial writes, while writes succeed.
+_PROBE_TURNS = 6
 #: Limit on container faults logged at once; the debug page lists all.
 _MAX_LOGGED = 5
 _CLAIM_STATUS_FIX = (
@@ -112,16 +119,28 @@ class CpuDriver(Driver):
         self._enforcer: Enforcer | None = None
         self._capabilities: ServerCapabilities | None = None
         self._unlinked_since: float | None = None
+        #: Containers share CPUs, or have: assumed until they are known, so that too little is published
+        #: rather than too much, and kept, so that the capacity does not change with every pod.
+        self._shared_in_use = True
+        self._containers_known = False
         self._published_unlinked = False
         self._was_health_watched = False
         self._logged_faults: tuple[str, ...] = ()
         self._findings: tuple[NodeFinding, ...] = ()
         self._annotations_cache: tuple[tuple[Topology, CpuLayout], dict[str, str]] | None = None
         self._devices_cache: (
-            tuple[CpuLayout, dict[str, CpuSet], ServerCapabilities, list[dict[str, Any]]] | None
+            tuple[CpuLayout, dict[str, CpuSet], CpuSet, ServerCapabilities, list[dict[str, Any]]] | None
         ) = None
+        lookup = ClaimLookup(client)
+        self._recovery = ClaimRecovery(lookup, self.plugin_server.prepare)
         self._stale_claims = StaleClaimCollector(
-            client, self.plugin_server.release, stale=stale, interval=stale_interval, clock=clock
+            lookup,
+            self.plugin_server.release,
+            names=self.plugin_server.list_metadata_claims,
+            on_change=self._on_claims_changed,
+            stale=stale,
+            interval=stale_interval,
+            clock=clock,
         )
         self._files_interval = files_interval
         self._tasks: set[asyncio.Task[None]] = set()
@@ -155,6 +174,9 @@ class CpuDriver(Driver):
             *self.state.findings,
             *self.state.layout.warnings,
             *self.enforcer.findings,
+            *self._stale_claims.findings,
+            *self._recovery.findings,
+            *self._find_unused_adopted(),
             *(
                 NodeFinding(FindingSeverity.WARNING, what, _CLAIM_STATUS_FIX)
                 for what in self.plugin_server.claim_status_errors
@@ -175,6 +197,7 @@ class CpuDriver(Driver):
         elif self._was_health_watched and not self.plugin_server.health_watched:
             # A kubelet that stops is noticed only by the end of its health stream.
             found.append("the kubelet is gone: its health stream has ended")
+        found += self.state.storage.problems
         if self._watch.error:
             found.append(f"the machine cannot be read: {self._watch.error}")
         if self._capabilities is None:
@@ -197,7 +220,7 @@ class CpuDriver(Driver):
         topology = await asyncio.to_thread(self._machine.read)
         self._watch.current = topology
         allocated = await asyncio.to_thread(read_allocated_cpus, settings)
-        layout = compute_layout(topology, settings, allocated=allocated)
+        layout = compute_layout(topology, settings, allocated=allocated, shared_in_use=True)
         released_elsewhere = await self._stale_claims.released_elsewhere(settings)
         self._state = state = await asyncio.to_thread(
             CPUState.open, settings, topology, layout, released_elsewhere=released_elsewhere
@@ -216,6 +239,7 @@ class CpuDriver(Driver):
         self._start_task(self._detect_capabilities(), "API server capabilities")
         self._start_task(self._watch_topology(), "topology")
         self._start_task(self._watch_link(), "health")
+        self._start_task(self._recover_claims(), "recovery of claims")
         self._start_task(self._stale_claims.run(state, self._enforcer), "stale claims")
         self._start_task(self._restore_cdi_files(), "CDI files")
 
@@ -289,7 +313,49 @@ class CpuDriver(Driver):
             self._start_task(self._apply(), "growing the shared pool")
         return refusal
 
+    async def forget(self, claim: str, force: bool) -> ForgottenClaim | ClaimError:
+        """Release a claim that will not be unprepared, by UID or name, unless it is in use."""
+        found = find_claim(self.state.allocations.values(), claim)
+        if isinstance(found, ClaimError):
+            return found
+        answer = await forget_claim(
+            found,
+            self.enforcer,
+            is_allocated=self._stale_claims.is_allocated,
+            release=self.plugin_server.release,
+            force=force,
+        )
+        if isinstance(answer, ForgottenClaim):
+            _log.warning("claim %s: forgotten on request, CPUs %s released", answer.ref.uid, answer.cpus)
+        return answer
+
     # -- internals
+
+    def _find_unused_adopted(self) -> tuple[NodeFinding, ...]:
+        """Return findings for adopted claims that no container uses."""
+        if not self.enforcer.linked:
+            return ()
+        used = {uid for view in self.enforcer.containers() for uid in view.claims}
+        return find_unused_adopted(self.state.allocations, used)
+
+    async def _recover_claims(self) -> None:
+        if self.state.recovering:
+            await self._recovery.run(self.state, self.enforcer)
+            await self._apply()
+            self._on_claims_changed()
+
+    def _on_claims_changed(self) -> None:
+        """Publish the capacity again: claims that the cluster does not count are withheld from it."""
+        self.plugin_server.publish()
+        self.plugin_server.update_claim_status()
+
+    def _uncounted(self) -> CpuSet:
+        """Return the CPUs of claims that the scheduler does not count."""
+        unknown = self._stale_claims.deallocated
+        return union(
+            allocation.cpus if uid in unknown or not allocation.ref.name else allocation.contested
+            for uid, allocation in self.state.allocations.items()
+        )
 
     async def _is_linked(self) -> bool:
         """Wait briefly for the enforcer to connect; return whether it is connected.
@@ -345,6 +411,8 @@ class CpuDriver(Driver):
                 node
             )
             self._log_findings(self._findings)
+        # Whether containers use the shared pool determines what can be claimed.
+        await self._is_linked()
         self.plugin_server.publish()
 
     def _check_node(self, node: Mapping[str, Any]) -> tuple[NodeFinding, ...]:
@@ -366,7 +434,13 @@ class CpuDriver(Driver):
         """Compute the layout again and publish it if it has changed, or if `changed` is set."""
         state = self.state
         with state.lock:  # no claim may get CPUs meanwhile that become shared
-            layout = compute_layout(topology, self.settings, earlier=state.layout, allocated=state.by_device)
+            layout = compute_layout(
+                topology,
+                self.settings,
+                earlier=state.layout,
+                allocated=state.by_device,
+                shared_in_use=self._shared_in_use,
+            )
             if topology != state.topology or layout != state.layout:
                 changed = True
                 self._log_findings((*state.update_topology(topology, layout), *layout.warnings))
@@ -382,7 +456,9 @@ class CpuDriver(Driver):
         restart (test_deleted_cdi_files_are_written_again).
         """
         logged: tuple[str, ...] = ()
-        while True:
+        for turn in count():
+            if turn % _PROBE_TURNS == 0 or self.state.storage.problems:
+                await asyncio.to_thread(self.state.storage.probe)
             if await asyncio.to_thread(lambda: self.state.has_missing_cdi_files):
                 self._log_findings(await asyncio.to_thread(self.state.reconcile_files))
                 await self._apply()
@@ -397,15 +473,27 @@ class CpuDriver(Driver):
     def _on_link(self) -> None:
         """Handle a change of the connection to the runtime."""
         self._unlinked_since = None if self.enforcer.linked else (self._unlinked_since or self._clock())
+        self._keep_shared_cpus()
         self._publish_link_state()
 
     async def _watch_link(self) -> None:
         revision = self.state.revision
         while True:
             await asyncio.sleep(1.0)
+            self._keep_shared_cpus()
             self._publish_link_state()
             if revision != (revision := self.state.revision):  # disputes may have changed
                 self.plugin_server.update_claim_status()
+
+    def _keep_shared_cpus(self) -> None:
+        """Withdraw the last shared CPU from the published ones once containers use the shared pool."""
+        if not self.enforcer.linked:
+            return
+        before, in_use = self._shared_in_use, self.enforcer.shared_in_use
+        self._shared_in_use = in_use or (before and self._containers_known)
+        self._containers_known = True
+        if self._shared_in_use != before:
+            self._update_layout(self.state.topology)
 
     def _publish_link_state(self) -> None:
         if self._is_unlinked() != self._published_unlinked:
@@ -424,15 +512,16 @@ class CpuDriver(Driver):
 
     def _devices(self) -> list[dict[str, Any]]:
         """Return the published devices; cached, because every claim uses them."""
-        layout, offline_allocated, capabilities = (
+        layout, offline_allocated, uncounted, capabilities = (
             self.state.layout,
             self._offline_allocated(),
+            self._uncounted(),
             self._capabilities or ServerCapabilities(),
         )
         if (
             self._devices_cache is None
             or self._devices_cache[0] is not layout
-            or self._devices_cache[1:3] != (offline_allocated, capabilities)
+            or self._devices_cache[1:4] != (offline_allocated, uncounted, capabilities)
         ):
             devices = make_devices(
                 self.state.topology,
@@ -440,10 +529,11 @@ class CpuDriver(Driver):
                 self.settings,
                 capabilities.form,
                 offline_allocated=offline_allocated,
+                uncounted=uncounted,
                 capabilities=capabilities,
             )
-            self._devices_cache = (layout, offline_allocated, capabilities, devices)
-        return self._devices_cache[3]
+            self._devices_cache = (layout, offline_allocated, uncounted, capabilities, devices)
+        return self._devices_cache[4]
 
     def _annotations(self) -> dict[str, str]:
         """Return the annotations that describe the machine; cached."""

@@ -18,6 +18,11 @@ DRIVER_NAME = "dra.cpu"
 CAPACITY = "dra.cpu/cpu"
 
 
+def plugin_dir(kubelet_root: Path) -> Path:
+    """Return the driver's directory below the root directory of a kubelet."""
+    return kubelet_root / "plugins" / DRIVER_NAME
+
+
 class DeviceMode(StrEnum):
     """Device mode: one device for each group of CPUs, or one for each CPU."""
 
@@ -96,7 +101,9 @@ class PinSettings:
 
     `mems`: also set the memory nodes of the CPUs. `lift_quota`: remove the CFS quota of containers with
     exclusive CPUs only. `include_shared`: add the shared pool to containers with claims. `across_pods`:
-    several pods may share a claim. `per_request_cpus`: a container that names one request of a claim gets the
+    several pods may share a claim. `across_containers`: several containers of a pod may; only NRI can refuse
+    one. `empty_pool`: a claim may take the last shared CPU while containers share it; they then stay on it.
+    `per_request_cpus`: a container that names one request of a claim gets the
     CPUs of that request only. `push`: update running containers through NRI at any time; None: if the
     runtime's NRI version is known to be safe. `fail_closed`: containers are rejected if the driver dies while
     the runtime creates them.
@@ -107,6 +114,8 @@ class PinSettings:
     lift_quota: bool = False
     include_shared: bool = False
     across_pods: bool = False
+    across_containers: bool = True
+    empty_pool: bool = False
     per_request_cpus: bool = False
     push: bool | None = None
     fail_closed: bool = True
@@ -117,7 +126,8 @@ class CpuSettings:
     """Settings of a CPU driver on one node.
 
     `reserved` are reserved CPUs, neither published nor shared, or their number. `min_shared` is the minimum
-    number of CPUs in the shared pool that cannot be claimed, `shared` are CPUs that are always among them.
+    number of CPUs in the shared pool that cannot be claimed (None: one once containers share CPUs), `shared`
+    are CPUs that are always among them.
     `kubelet_root` is the root directory of the kubelet or node agent. `kubeconfig` is empty in a pod;
     `bind_address` is the address of health and metrics. `report_cpus`: publish the assigned CPUs in the claim
     status.
@@ -127,7 +137,7 @@ class CpuSettings:
     mode: DeviceMode = DeviceMode.GROUPED
     group_by: GroupBy = GroupBy.NUMA
     reserved: CpuSet | int = 0
-    min_shared: int = 0
+    min_shared: int | None = None
     mapping: Mapping = Mapping.AUTO
     pcie_roots: bool = False
     assign: AssignOptions = field(default_factory=AssignOptions)
@@ -151,7 +161,7 @@ class CpuSettings:
 
     @property
     def plugin_dir(self) -> Path:
-        return self.kubelet_root / "plugins" / DRIVER_NAME
+        return plugin_dir(self.kubelet_root)
 
     @property
     def checkpoint_path(self) -> Path:

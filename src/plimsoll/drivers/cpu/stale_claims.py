@@ -7,10 +7,9 @@ grace period. Pure except for the calls passed in.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable
 from dataclasses import dataclass, field
 
-from plimsoll.drivers.cpu.settings import DRIVER_NAME
 from plimsoll.drivers.cpu.state.claim_allocation import ClaimAllocation
 from plimsoll.protocols.dra import ClaimRef
 
@@ -25,6 +24,11 @@ class StaleClaimTracker:
     grace_seconds: float = GRACE_SECONDS
     _since: dict[str, float] = field(default_factory=dict)
 
+    @property
+    def deallocated(self) -> frozenset[str]:
+        """UIDs of claims that were deallocated and unused at the last check."""
+        return frozenset(self._since)
+
     async def update(
         self,
         allocations: Iterable[ClaimAllocation],
@@ -32,29 +36,11 @@ class StaleClaimTracker:
         is_allocated: Callable[[ClaimRef], Awaitable[bool]],
         now: float,
     ) -> list[ClaimRef]:
-        """Return the claims to release now. `used` are the UIDs of claims that containers use.
-
-        A claim without a known name cannot be looked up and is kept.
-        """
+        """Return the claims to release now. `used` are the UIDs of claims that containers use."""
         gone = [
             allocation.ref
             for allocation in allocations
-            if allocation.ref.name
-            and allocation.ref.uid not in used
-            and not await is_allocated(allocation.ref)
+            if allocation.ref.uid not in used and not await is_allocated(allocation.ref)
         ]
         self._since = {ref.uid: self._since.get(ref.uid, now) for ref in gone}
         return [ref for ref in gone if now - self._since[ref.uid] >= self.grace_seconds]
-
-
-def has_allocated_devices(claim: Mapping[str, object], uid: str) -> bool:
-    """Report whether a claim has this UID and allocated devices of this driver."""
-    node: object = claim.get("metadata")
-    if not isinstance(node, Mapping) or node.get("uid") != uid:
-        return False
-    node = claim
-    for key in ("status", "allocation", "devices", "results"):
-        node = node.get(key) if isinstance(node, Mapping) else None
-    if not isinstance(node, list):
-        return False
-    return any(isinstance(result, Mapping) and result.get("driver") == DRIVER_NAME for result in node)

@@ -98,6 +98,10 @@ class ClaimHandler:
         """Handle NodeUnprepareResources."""
         return await self._run_to_completion(self._unprepare(refs))
 
+    async def release(self, ref: ClaimRef) -> ClaimError | None:
+        """Unprepare one claim on behalf of the driver, which may know only its UID."""
+        return (await self._run_to_completion(self._unprepare([ref], unnamed=True)))[ref.uid]
+
     async def restore(self, uids: Callable[[], Container[str]]) -> list[CdiFault]:
         """Write missing CDI files of device metadata while no call is in progress."""
         async with self._serialized():
@@ -174,17 +178,19 @@ class ClaimHandler:
 
     # -- unpreparing
 
-    async def _unprepare(self, refs: Sequence[ClaimRef]) -> dict[str, ClaimError | None]:
+    async def _unprepare(
+        self, refs: Sequence[ClaimRef], *, unnamed: bool = False
+    ) -> dict[str, ClaimError | None]:
         responses: dict[str, ClaimError | None] = {}
         async with self._serialized():
             for ref in refs:
                 started = time.monotonic()
-                responses[ref.uid] = refusal = await self._unprepare_one(ref)
+                responses[ref.uid] = refusal = await self._unprepare_one(ref, unnamed)
                 self._record_call(ClaimCall("unprepare", ref, time.monotonic() - started, refusal))
         return responses
 
-    async def _unprepare_one(self, ref: ClaimRef) -> ClaimError | None:
-        if (refusal := check_ref(ref)) is not None:
+    async def _unprepare_one(self, ref: ClaimRef, unnamed: bool) -> ClaimError | None:
+        if (refusal := check_ref(ref, unnamed=unnamed)) is not None:
             return refusal
         try:
             response: object = await self._driver.unprepare(ref)

@@ -25,13 +25,18 @@ _NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
 _UID = re.compile(r"[A-Za-z0-9]([A-Za-z0-9-]{0,62}[A-Za-z0-9])?")
 
 
-def check_ref(ref: ClaimRef) -> ClaimError | None:
-    """Return an error unless namespace, name and UID are valid: they become parts of file names."""
+def check_ref(ref: ClaimRef, *, unnamed: bool = False) -> ClaimError | None:
+    """Return an error unless namespace, name and UID are valid: they become parts of file names.
+
+    `unnamed`: a claim that is known by its UID only is valid, too.
+    """
     for what, text, pattern in (
         ("namespace", ref.namespace, _NAME),
         ("name", ref.name, _NAME),
         ("UID", ref.uid, _UID),
     ):
+        if unnamed and not text and what != "UID":
+            continue
         if not pattern.fullmatch(text):
             return ClaimError(
                 f"claim {str(ref)[:200]!r}: {text[:200]!r} is not a valid {what}", "BadReference"

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Container, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -130,6 +131,16 @@ class MetadataFiles:
             if (failed := self._mount(ref, request, pod_claim)) is not None:
                 errors.append(failed)
         return errors
+
+    def list_claims(self) -> dict[str, ClaimRef]:
+        """Return the claims that have metadata files, by UID."""
+        found = {}
+        for path in self._directory.glob(f"*/*/{_FILE}"):
+            with suppress(OSError, DecodeError, LookupError, TypeError):  # a damaged file names no claim
+                metadata = codec.decode_tree(path.read_bytes())["metadata"]
+                ref = ClaimRef(str(metadata["namespace"]), str(metadata["name"]), str(metadata["uid"]))
+                found[ref.uid] = ref
+        return found
 
     def remove(self, ref: ClaimRef) -> ClaimError | None:
         """Remove all files of a claim."""

@@ -231,7 +231,7 @@ class PluginServer:
         """Update device statuses after a claim was prepared or unprepared."""
         if call.refusal is not None:
             return
-        if call.method == "unprepare" and self._sets_claim_status:
+        if call.method == "unprepare" and self._sets_claim_status and call.ref.name:
             self._status_writer.clear(call.ref)  # including those of an earlier process
         self.update_claim_status()
 
@@ -245,9 +245,18 @@ class PluginServer:
         """Write missing CDI files of device metadata for these claims."""
         return await self._calls.restore(uids)
 
+    def list_metadata_claims(self) -> dict[str, ClaimRef]:
+        """Return the claims that have device metadata in the plugin directory, by UID. Blocks."""
+        return self._metadata.list_claims()
+
+    async def prepare(self, ref: ClaimRef) -> ClaimError | None:
+        """Prepare a claim as if the node had requested it."""
+        response = (await self._calls.prepare([ref]))[ref.uid]
+        return response if isinstance(response, ClaimError) else None
+
     async def release(self, ref: ClaimRef) -> ClaimError | None:
         """Unprepare a claim as if the node had requested it."""
-        return (await self._calls.unprepare([ref]))[ref.uid]
+        return await self._calls.release(ref)
 
     # -- lifecycle
 

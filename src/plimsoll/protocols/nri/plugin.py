@@ -72,6 +72,8 @@ class NriPlugin:
         self._events = mask_of(handlers or {NriEvent.REMOVE_POD_SANDBOX}) if events is None else events
         self._registration_timeout = registration_timeout
         self._client: TtrpcClient | None = None
+        self._mux: Mux | None = None
+        self._reconnecting = False
         self._pods: list[nri.PodSandbox] = []
         self._containers: list[nri.Container] = []
         self._synchronized = asyncio.Event()
@@ -108,7 +110,7 @@ class NriPlugin:
         server = TtrpcServer(mux.open(PLUGIN_SERVICE), PLUGIN, self._methods())
         client = TtrpcClient(mux.open(RUNTIME_SERVICE))
         self._pods, self._containers = [], []
-        self._client = client
+        self._client, self._mux = client, mux
         try:
             answer = await client.call(
                 RUNTIME.methods_by_name["RegisterPlugin"],
@@ -123,7 +125,7 @@ class NriPlugin:
             return None
         finally:
             self._synchronized.clear()
-            self._client = None
+            self._client = self._mux = None
             await server.close()
             await client.close()
             await mux.close()
@@ -154,8 +156,20 @@ class NriPlugin:
             if fault is not None and fault.message != logged:
                 logged = fault.message
                 logger.warning("NRI plugin %s: %s", self.name, logged)
+            if self._reconnecting:
+                self._reconnecting = False
+                continue
             await asyncio.sleep(pause * random.uniform(0.8, 1.2))
             pause = min(longest, pause * 2)
+
+    async def reconnect(self) -> None:
+        """Close the connection; `serve` connects again at once, and the runtime synchronizes.
+
+        Never call this inside a handler.
+        """
+        if self._mux is not None:
+            self._reconnecting = True
+            await self._mux.close()
 
     async def update_containers(
         self,

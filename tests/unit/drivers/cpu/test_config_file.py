@@ -107,7 +107,7 @@ def test_flags_are_parsed_from_strings() -> None:
 
 
 def test_an_unknown_flag_is_reported() -> None:
-    with pytest.raises(ConfigError, match="--group: unknown flag; valid flags: --bind-address"):
+    with pytest.raises(ConfigError, match="--group: unknown flag; valid flags: --allow-empty"):
         read_settings(None, {"group": "x"}, hostname="n")
 
 
@@ -134,6 +134,8 @@ memoryNodes: true
 liftCFSQuota: true
 exclusivePlusShared: true
 shareAcrossPods: true
+shareAcrossContainers: false
+allowEmptySharedPool: true
 requestsApart: true
 updateRunning: never
 failClosed: false
@@ -153,7 +155,7 @@ nriSocket: /nri.sock
         overhead=CpuOverhead(Quantity.parse("100m"), Quantity.parse("0.5")),
         policy=RequestPolicy(default=1),
         assign=AssignOptions(Algorithm.DISTRIBUTED, Sorting.SPREAD, 2, False, True, False),
-        pin=PinSettings(PinEnforcement.NRI, True, True, True, True, True, False, False),
+        pin=PinSettings(PinEnforcement.NRI, True, True, True, True, False, True, True, False, False),
         host_root=Path("/host"),
         overlay=Path("/o.yaml"),
         cdi=Path("/cdi"),
@@ -223,8 +225,8 @@ REFUSED = [
         "reservedCPUCount: -1",
         "cannot apply FILE: reservedCPUCount: must be a number of CPUs, 0 or more, not -1",
     ),
-    ("minSharedCPUs: 1.5", "must be a number of CPUs, 0 or more, not 1.5"),
-    ("minSharedCPUs: '2'", "must be a number of CPUs, 0 or more, not '2'"),
+    ("minSharedCPUs: 1.5", "must be auto or a number of CPUs, 0 or more, not 1.5"),
+    ("minSharedCPUs: '2'", "must be auto or a number of CPUs, 0 or more, not '2'"),
     ("memoryNodes: 1", "cannot apply FILE: memoryNodes: must be true or false, not 1"),
     ("enforcement: yes", "enforcement: must be one of auto, nri, cgroups, not True"),
     ("nodeAllocatableForm: 1.35", "nodeAllocatableForm: must be one of auto, off, 1.36, 1.37, not 1.35"),
@@ -313,7 +315,7 @@ ALL = st.builds(
     mode=st.just(DeviceMode.GROUPED),
     group_by=st.sampled_from(GroupBy),
     reserved=st.integers(0, 9) | st.sets(st.integers(0, 70)).map(CpuSet),
-    min_shared=st.integers(0, 9),
+    min_shared=st.none() | st.integers(0, 9),
     shared=st.sets(st.integers(0, 70)).map(CpuSet),
     mapping=st.sampled_from(Mapping),
     overhead=st.builds(CpuOverhead, st.none() | st.just(Quantity.parse("5m")), st.none()),
@@ -327,7 +329,7 @@ ALL = st.builds(
         st.booleans(),
         st.booleans(),
     ),
-    pin=st.builds(PinSettings, st.sampled_from(PinEnforcement), *[st.booleans()] * 5),
+    pin=st.builds(PinSettings, st.sampled_from(PinEnforcement), *[st.booleans()] * 7),
 )
 
 

@@ -7,7 +7,8 @@ import asyncio
 import pytest
 
 from plimsoll.api.cpuset import CpuSet
-from plimsoll.drivers.cpu.stale_claims import StaleClaimTracker, has_allocated_devices
+from plimsoll.drivers.cpu.claim_lookup import has_allocated_devices
+from plimsoll.drivers.cpu.stale_claims import StaleClaimTracker
 from plimsoll.drivers.cpu.state import ClaimAllocation, CpuAssignment
 from plimsoll.protocols.dra import ClaimRef
 
@@ -49,12 +50,12 @@ def test_use_or_allocation_restarts_the_delay(excuse: str) -> None:
     assert look(stale, ["a"], 610.0) == ["a"]
 
 
-def test_a_claim_without_a_name_stays() -> None:
-    async def never(ref: ClaimRef) -> bool:
-        raise AssertionError("its state cannot be read")
-
-    stale = StaleClaimTracker(grace_seconds=0)
-    assert asyncio.run(stale.update([allocation("a", "")], set(), never, 0.0)) == []
+def test_claims_that_the_cluster_does_not_count() -> None:
+    stale = StaleClaimTracker(grace_seconds=300)
+    assert look(stale, ["a", "b", "c"], 0.0, used=frozenset("b"), there=frozenset("c")) == []
+    assert stale.deallocated == {"a"}
+    assert look(stale, ["b"], 1.0) == []
+    assert stale.deallocated == {"b"}
 
 
 def test_claims_as_read_from_the_api() -> None:

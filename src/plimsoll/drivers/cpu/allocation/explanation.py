@@ -16,6 +16,7 @@ class StepKind(StrEnum):
     NUMA_NODES = "numa-nodes"
     CACHES = "caches"
     CACHE_PART = "cache-part"
+    SOCKET_PART = "socket-part"
     CORES = "cores"
     THREADS = "threads"
     EVEN = "even"
@@ -76,6 +77,10 @@ _LINES: dict[StepKind, Callable[[AllocationStep], str]] = {
     ),
     StepKind.CACHE_PART: lambda step: (
         f"{len(step.cpus)} CPU{'s' if len(step.cpus) != 1 else ''} inside {_format_ids('L3 cache', step.ids)}"
+        f"{_of_nodes(step)}: {_cpus(step)}"
+    ),
+    StepKind.SOCKET_PART: lambda step: (
+        f"{len(step.cpus)} CPU{'s' if len(step.cpus) != 1 else ''} inside {_format_ids('socket', step.ids)}"
         f"{_of_nodes(step)}: {_cpus(step)}"
     ),
     StepKind.CORES: _cores,

@@ -62,6 +62,10 @@ def _order_lower(tables: TopologyTables, upper: Groups, free: int) -> list[CpuGr
     return [group for one in order(upper, free) for group in order(tables.lower[one.id], free)]
 
 
+#: Steps in a cache, where the socket takes its place.
+_SOCKET_STEPS = {StepKind.CACHES: StepKind.SOCKETS, StepKind.CACHE_PART: StepKind.SOCKET_PART}
+
+
 class _PackedAllocation:
     """Allocation in progress. Each step considers the CPUs that were free when it began."""
 
@@ -75,6 +79,8 @@ class _PackedAllocation:
         self.log = log
 
     def take(self, what: StepKind, group: int, mask: int) -> None:
+        if mask & self.tables.without_l3:
+            what = _SOCKET_STEPS.get(what, what)
         # With quirks a group that occurs twice counts twice, including its CPUs that are not free.
         self.needed -= (mask if self.tables.quirks else mask & self.free).bit_count()
         self.taken |= mask

@@ -59,6 +59,8 @@ class TopologyTables:
     least_core: int
     core_masks: tuple[int, ...]
     cpus_of_numa: dict[int, int]
+    #: CPUs without an L3 cache: their socket takes its place.
+    without_l3: int = 0
 
 
 def get_tables(topology: Topology, *, quirks: bool = True) -> TopologyTables:
@@ -117,6 +119,7 @@ def _make(cpus: tuple[Cpu, ...], quirks: bool) -> TopologyTables:
         least_core=_least(cores),
         core_masks=tuple(cores.values()),
         cpus_of_numa=numas,
+        without_l3=sum(1 << cpu.id for cpu in cpus if cpu.l3 < 0),
     )
 
 

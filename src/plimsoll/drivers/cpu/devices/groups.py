@@ -23,7 +23,11 @@ from types import MappingProxyType
 
 from plimsoll.api.cpuset import EMPTY, CpuSet, union
 from plimsoll.common.checkpoint import FindingSeverity, NodeFinding
-from plimsoll.drivers.cpu.devices.reserved import choose_always_shared, choose_reserved
+from plimsoll.drivers.cpu.devices.reserved import (
+    choose_always_shared,
+    choose_reserved,
+    compute_min_shared,
+)
 from plimsoll.drivers.cpu.settings import CpuSettings, DeviceMode, GroupBy
 from plimsoll.drivers.cpu.topology import Cpu, Topology
 
@@ -63,8 +67,9 @@ class CpuDomain:
 class CpuLayout:
     """Partition of the CPUs of a machine.
 
-    `always_shared` are CPUs of the shared pool that cannot be claimed. `offline_devices` are devices without
-    online CPUs. `names` are the device names by CPU, including offline CPUs.
+    `always_shared` are CPUs of the shared pool that cannot be claimed, `min_shared` is their minimum number.
+    `offline_devices` are devices without online CPUs. `names` are the device names by CPU, including offline
+    CPUs.
     """
 
     reserved: CpuSet
@@ -73,6 +78,7 @@ class CpuLayout:
     warnings: tuple[NodeFinding, ...] = ()
     offline_devices: Mapping[str, CpuDomain] = field(default_factory=dict)
     names: Mapping[int, str] = field(default_factory=dict)
+    min_shared: int = 0
 
     @property
     def claimable(self) -> CpuSet:
@@ -85,8 +91,9 @@ def compute_layout(
     *,
     earlier: CpuLayout | None = None,
     allocated: Mapping[str, CpuSet] = _NONE_ALLOCATED,
+    shared_in_use: bool = False,
 ) -> CpuLayout:
-    """Compute the layout of a machine.
+    """Compute the layout of a machine. `shared_in_use`: containers run on the shared pool.
 
     `allocated` are the CPUs allocated to claims, by device name: they never become always shared, and if
     their device is no longer published they are in no domain. `earlier` is the previous layout.
@@ -95,13 +102,14 @@ def compute_layout(
     warnings: list[NodeFinding] = []
     reserved = choose_reserved(topology, settings, taken, earlier.reserved if earlier else None, warnings)
     free = topology.all - reserved
-    always_shared = choose_always_shared(
-        topology, settings, free, taken, earlier.always_shared if earlier else EMPTY, warnings
-    )
+    min_shared = compute_min_shared(topology, settings, shared_in_use=shared_in_use)
+    kept = earlier.always_shared if earlier else EMPTY
+    always_shared = choose_always_shared(topology, settings, free, taken, kept, min_shared, warnings)
     claimable = free - always_shared
     known = earlier.names if earlier else {}
     if settings.mode is DeviceMode.INDIVIDUAL:
-        names = _number(topology, claimable, known, allocated)
+        # Always shared CPUs have numbers, too: names do not change if others become shared.
+        names = _number(topology, free, known, allocated)
         groups = {names[cpu]: CpuSet([cpu]) for cpu in names if cpu in claimable}
     else:
         groups = _keep_names(_GROUPINGS[settings.group_by](topology), known, allocated)
@@ -116,7 +124,7 @@ def compute_layout(
         domains = {name: domains[name] for name in sorted(domains, key=lambda name: (len(name), name))}
     _warn(topology, settings, claimable - foreign, domains, warnings)
     offline_devices = _offline_devices(earlier, domains)
-    return CpuLayout(reserved, always_shared, domains, tuple(warnings), offline_devices, names)
+    return CpuLayout(reserved, always_shared, domains, tuple(warnings), offline_devices, names, min_shared)
 
 
 def _domain(topology: Topology, settings: CpuSettings, name: str, cpus: CpuSet) -> CpuDomain:
@@ -161,7 +169,7 @@ def _common(values: Iterable[int]) -> int:
 
 
 def _number(
-    topology: Topology, claimable: CpuSet, known: Mapping[int, str], allocated: Mapping[str, CpuSet]
+    topology: Topology, cpus: CpuSet, known: Mapping[int, str], allocated: Mapping[str, CpuSet]
 ) -> dict[int, str]:
     """Assign a device name to each CPU: its known name, else the next free number; siblings are adjacent."""
     names: dict[int, str] = {}
@@ -174,7 +182,7 @@ def _number(
             names[cpu] = name
             used.add(name)
     number = 0
-    for core in sorted((cpus & claimable for cpus in topology.cores.values()), key=_lowest):
+    for core in sorted((core & cpus for core in topology.cores.values()), key=_lowest):
         for cpu in core:
             if cpu in names:
                 continue

@@ -63,9 +63,10 @@ def choose_always_shared(
     free: CpuSet,
     allocated: CpuSet,
     earlier: CpuSet,
+    minimum: int,
     warnings: list[NodeFinding],
 ) -> CpuSet:
-    """Choose the CPUs of the shared pool that cannot be claimed, among those not reserved."""
+    """Choose at least `minimum` CPUs of the shared pool that cannot be claimed, among those not reserved."""
     _warn_missing(topology, settings.shared, "sharedCPUs", warnings)
     clash = settings.shared & topology.all - free
     if clash:
@@ -77,12 +78,16 @@ def choose_always_shared(
     if occupied:
         what = f"CPUs {occupied} are in sharedCPUs and allocated to claims: they become shared when released"
         warnings.append(NodeFinding(FindingSeverity.WARNING, what, "delete the pods that use the claims"))
-    always_shared = ((settings.shared | earlier) & free) - allocated
-    missing = settings.min_shared - len(always_shared)
+    always_shared = (settings.shared & free) - allocated
+    missing = minimum - len(always_shared)
+    if missing > 0:
+        always_shared |= CpuSet(sorted((earlier & free) - allocated - always_shared)[:missing])
+        missing = minimum - len(always_shared)
     if missing > 0:
         always_shared |= _take(topology, free - always_shared - allocated, missing)
-    if len(always_shared) < settings.min_shared:
-        what = f"minSharedCPUs is {settings.min_shared}, but only {len(always_shared)} CPUs can be kept"
+    if len(always_shared) < minimum:
+        shown = minimum if settings.min_shared is not None else f"auto, now {minimum}"
+        what = f"minSharedCPUs is {shown}, but only {len(always_shared)} CPUs can be kept"
         fix = f"set minSharedCPUs to fewer than {len(free)}"
         if allocated & free:
             fix = f"wait until claims release CPUs: {len(allocated & free)} are allocated"
@@ -93,6 +98,19 @@ def choose_always_shared(
             NodeFinding(FindingSeverity.ERROR, what, f"set minSharedCPUs to fewer than {len(free)}")
         )
     return always_shared
+
+
+def compute_min_shared(topology: Topology, settings: CpuSettings, *, shared_in_use: bool) -> int:
+    """Return the minimum size of the shared pool.
+
+    Without a setting it is one CPU (or core) as soon as containers share CPUs: the last one could not be
+    prepared for a claim anyway.
+    """
+    if settings.min_shared is not None:
+        return settings.min_shared
+    if not shared_in_use or settings.pin.empty_pool:
+        return 0
+    return max(map(len, topology.cores.values()), default=1) if settings.assign.full_cores else 1
 
 
 def _take(topology: Topology, available: CpuSet, count: int) -> CpuSet:

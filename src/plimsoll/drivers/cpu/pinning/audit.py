@@ -19,7 +19,7 @@ from plimsoll.api.cpuset import CpuSet
 from plimsoll.common.cgroupfs import LinuxFiles
 from plimsoll.drivers.cpu.pinning.cgroup_finder import CgroupFinder
 from plimsoll.drivers.cpu.pinning.counters import Counters
-from plimsoll.drivers.cpu.pinning.cpusets import Cpusets, Files, find_hierarchy
+from plimsoll.drivers.cpu.pinning.cpusets import Cpusets, Files, find_hierarchy, read_online
 from plimsoll.drivers.cpu.pinning.plan import (
     ContainerView,
     DesiredCpuset,
@@ -55,8 +55,14 @@ class ObservedCpuset:
     is_container: bool
     directory: Path | None = None
 
-    def differs(self, desired: CpuSet) -> bool:
-        return self.cpus != desired if self.is_container else not self.cpus <= desired
+    def differs(self, desired: CpuSet, online: CpuSet | None = None) -> bool:
+        """Report whether something has set other CPUs; `online` are the online CPUs, None if unknown.
+
+        The kernel removes CPUs that go offline from cpusets; the driver follows a little later.
+        """
+        if not self.is_container:
+            return not self.cpus <= desired
+        return self.cpus != desired and (online is None or self.cpus != desired & online)
 
 
 class CpusetObserver:
@@ -77,6 +83,10 @@ class CpusetObserver:
             if id not in found and (cpus := self._read_process(view)) is not None:
                 found[id] = ObservedCpuset(cpus, is_container=False)
         return found
+
+    def read_online(self) -> CpuSet | None:
+        """Return the CPUs that are online now, None if unknown."""
+        return read_online(self._files, self._mount)
 
     def restore(self, observed: ObservedCpuset, desired: DesiredCpuset) -> str:
         """Write the desired cpuset; return the error or ""."""
@@ -114,12 +124,14 @@ class CpusetObserver:
         return None
 
 
-def compare(expected: Expected, observations: Mapping[str, ObservedCpuset]) -> dict[str, PinFault]:
+def compare(
+    expected: Expected, observations: Mapping[str, ObservedCpuset], online: CpuSet | None = None
+) -> dict[str, PinFault]:
     """Return the containers whose cpuset differs from the expected one. Pure."""
     found = {}
     for id, (view, desired) in expected.items():
         observed = observations.get(id)
-        if observed is not None and desired.cpus and observed.differs(desired.cpus):
+        if observed is not None and desired.cpus and observed.differs(desired.cpus, online):
             found[id] = make_drift_fault(view, desired.cpus, observed.cpus)
     return found
 
@@ -175,4 +187,5 @@ class Audit:
         self.seen = len(observed)
         after = self._subject.expected()
         same = {id: pair for id, pair in expected.items() if id in after and after[id][1] == pair[1]}
-        return compare(same, observed), observed, same
+        online = await asyncio.to_thread(self._observer.read_online)
+        return compare(same, observed, online), observed, same

@@ -21,7 +21,7 @@ from plimsoll.common.tasks import cancel_tasks
 from plimsoll.drivers.cpu.pinning.cgroup_finder import CgroupFinder
 from plimsoll.drivers.cpu.pinning.container_table import matches_desired
 from plimsoll.drivers.cpu.pinning.counters import Counters
-from plimsoll.drivers.cpu.pinning.cpusets import Cpusets, Files, find_hierarchy
+from plimsoll.drivers.cpu.pinning.cpusets import Cpusets, Files, find_hierarchy, read_online
 from plimsoll.drivers.cpu.pinning.plan import (
     ContainerView,
     CpuStateView,
@@ -246,10 +246,15 @@ class CgroupEnforcer:
     ) -> dict[str, PinFault]:
         """Return faults for containers whose cpuset was changed by something else."""
         found = {}
+        online = read_online(self._files, self._mount)
         for id, cgroup in cgroups.items():
             desired = self._set.get(id)
             if desired is None or decisions[id].desired != desired or matches_desired(cgroup.view, desired):
                 continue
+            if online is not None and matches_desired(
+                cgroup.view, replace(desired, cpus=desired.cpus & online)
+            ):
+                continue  # CPUs have just gone offline; the topology follows
             self.counters.drifted += 1
             found[id] = make_drift_fault(
                 cgroup.view, desired.cpus, read_cpus(cgroup.view.cpus) or desired.cpus

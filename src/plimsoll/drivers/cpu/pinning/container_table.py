@@ -24,6 +24,7 @@ from plimsoll.drivers.cpu.pinning.plan import (
     compute_desired,
     decide,
     make_overlap_fault,
+    make_owned_fault,
     make_refused_fault,
     read_cpus,
 )
@@ -94,6 +95,8 @@ class ContainerTable:
     def __init__(self) -> None:
         self.entries: dict[str, ContainerEntry] = {}
         self.owners: dict[str, str] = {}
+        #: Name of the first container that used a claim.
+        self._first_users: dict[str, str] = {}
         self._sandboxes: dict[str, str] = {}
         self._generations = count(1)
 
@@ -106,16 +109,14 @@ class ContainerTable:
         alive = set(self._sandboxes.values()) | {entry.view.pod_uid for entry in self.entries.values()}
         self.owners = {uid: pod for uid, pod in self.owners.items() if pod in alive}
         for entry in self.entries.values():
-            for uid in entry.view.claims:
-                self.owners.setdefault(uid, entry.view.pod_uid)
+            self._add_user(entry.view)
 
     def update_container(self, view: ContainerView) -> ContainerEntry:
         """Update the entry of a created container from a report of the runtime."""
         entry = self.entries.get(view.id)
         if entry is None:
             entry = self.entries[view.id] = ContainerEntry(view, generation=next(self._generations))
-            for uid in view.claims:
-                self.owners.setdefault(uid, view.pod_uid)
+            self._add_user(view)
             return entry
         old = entry.view
         entry.created = True
@@ -128,6 +129,18 @@ class ContainerTable:
             pid=view.pid or old.pid,
         )
         return entry
+
+    def _add_user(self, view: ContainerView) -> None:
+        for uid in view.claims:
+            if uid not in self.owners:
+                self.owners[uid], self._first_users[uid] = view.pod_uid, view.name
+
+    def _find_other_user(self, view: ContainerView) -> tuple[str, str] | None:
+        """Return a claim of a container that another container of its pod has used, and that container."""
+        for uid in view.claims:
+            if uid in self.owners and self._first_users[uid] != view.name:
+                return uid, self._first_users[uid]
+        return None
 
     def forget(self, container: str) -> bool:
         return self.entries.pop(container, None) is not None
@@ -199,6 +212,8 @@ class ContainerTable:
         )
         if isinstance(found, PinFault):
             return found
+        if not snapshot.pin.across_containers and (other := self._find_other_user(view)):
+            return make_owned_fault(view, *other)
         if found.exclusive:
             fault = self._find_overlap(view, found.exclusive, snapshot, can_defer=can_defer)
             if fault is not None:
@@ -209,8 +224,7 @@ class ContainerTable:
             created=False,
             generation=next(self._generations),
         )
-        for uid in view.claims:
-            self.owners.setdefault(uid, view.pod_uid)
+        self._add_user(view)
         return ContainerAdmission(found, tuple(changes))
 
     def _find_overlap(
@@ -221,6 +235,8 @@ class ContainerTable:
             entry = self.entries[id]
             if id == view.id:
                 continue
+            if snapshot.pin.empty_pool and entry.view.shared and not snapshot.shared:
+                continue  # it stays where it is
             common = view.claims.keys() & entry.view.claims.keys() & snapshot.allocations.keys()
             alone = own - union(snapshot.allocations[uid].assigned for uid in common)
             future = decision.desired.cpus if decision.desired is not None else EMPTY

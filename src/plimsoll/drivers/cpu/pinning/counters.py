@@ -10,8 +10,9 @@ class Counters:
     """Counters since the start.
 
     `created` and `refused` are new containers, `corrected` foreign updates that were corrected in flight,
-    `changed` and `failed` updates of running containers, `deferred` those left to the next event, `drifted`
-    containers with another cpuset than the desired one.
+    `changed` and `failed` updates of running containers, `deferred` those left to the next event,
+    `reconnected` connections made for them because there was none, `drifted` containers with another cpuset
+    than the desired one.
     """
 
     connections: int = 0
@@ -22,5 +23,6 @@ class Counters:
     changed: int = 0
     failed: int = 0
     deferred: int = 0
+    reconnected: int = 0
     drifted: int = 0
     audits: int = 0

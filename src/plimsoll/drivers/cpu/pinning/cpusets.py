@@ -65,6 +65,12 @@ def _v1_root(mount: Path, controller: str, files: Files) -> Path | None:
     return mount / joined[0] if joined else None
 
 
+def read_online(files: Files, mount: Path) -> CpuSet | None:
+    """Read the online CPUs from the sysfs that contains this cgroup mount; None if that is impossible."""
+    text = files.read(mount / "../../devices/system/cpu/online")
+    return read_cpus(text) if text else None
+
+
 class Cpusets:
     """Cpusets of a hierarchy."""
 

@@ -7,8 +7,9 @@ another one is known to stay on them; an empty cpuset is never sent.
 
 When CPUs are allocated or released, containers of the shared pool are updated at once through the plugin's
 own call where that is safe (since NRI 0.12.1; earlier versions could deadlock a runtime that was updating a
-container), else with the response to the next event. The call is made by a separate task, never from an event
-handler.
+container), else with the response to the next event. If there is none, the plugin connects again: every
+runtime applies the updates in the response to Synchronize. Both is done by separate tasks, never from an
+event handler.
 
 With `fail_closed` the plugin takes part in the validation of new containers: if it dies while one is created,
 the container fails instead of starting unpinned. While no plugin is connected, only the runtime can reject
@@ -65,7 +66,8 @@ class NriEnforcer:
     """Pins containers through a runtime's NRI.
 
     `apply_timeout` limits how long `apply` waits for the runtime, `call_timeout` the duration of one call;
-    cpusets are audited every `audit` seconds.
+    cpusets are audited every `audit` seconds. Without pushes, the plugin connects again if there was no event
+    for `quiet` seconds while containers should have more CPUs.
     """
 
     def __init__(
@@ -80,6 +82,7 @@ class NriEnforcer:
         shortest: float = 0.1,
         longest: float = 10.0,
         retry: float = 0.2,
+        quiet: float = 0.5,
         audit: float = 30.0,
         observer: CpusetObserver | None = None,
         name: str = DRIVER_NAME,
@@ -96,6 +99,11 @@ class NriEnforcer:
         self._call_timeout = call_timeout
         self._pauses = (shortest, longest)
         self._retry = retry
+        self._quiet = quiet
+        #: Number of events; they carry pending updates.
+        self._events = 0
+        self._growth_pending = asyncio.Event()
+        self._is_reconnecting = False
         self._containers = ContainerTable()
         self._linked = False
         self._push_unsupported = False
@@ -110,7 +118,7 @@ class NriEnforcer:
         self.audit = Audit(
             self, observer or CpusetObserver(root / "sys/fs/cgroup", root / "proc"), interval=audit
         )
-        self._handlers: dict[NriEvent, Handler] = {
+        handlers: dict[NriEvent, Handler] = {
             NriEvent.RUN_POD_SANDBOX: self._on_sandbox,
             NriEvent.REMOVE_POD_SANDBOX: self._on_sandbox_removed,
             NriEvent.CREATE_CONTAINER: self._on_create,
@@ -121,6 +129,7 @@ class NriEnforcer:
             NriEvent.REMOVE_CONTAINER: self._on_removed,
             NriEvent.VALIDATE_CONTAINER_ADJUSTMENT: self._on_validate,
         }
+        self._handlers = {event: self._count_event(handler) for event, handler in handlers.items()}
         self._plugin = NriPlugin(
             name,
             INDEX,
@@ -143,6 +152,7 @@ class NriEnforcer:
                 name="nri-plugin",
             ),
             asyncio.create_task(self._push_forever(), name="nri-updates"),
+            asyncio.create_task(self._reconnect_to_grow(), name="nri-reconnects"),
             asyncio.create_task(self.audit.run(), name="nri-audit"),
         ]
 
@@ -226,7 +236,10 @@ class NriEnforcer:
                     if self._linked:
                         await self._push_and_wait()
         elif self._linked:
-            self.counters.deferred += len(self._containers.list_changes(self._snapshot()))
+            pending = self._containers.list_changes(self._snapshot())
+            self.counters.deferred += len(pending)
+            if not all(change.shrinks for change in pending):
+                self._growth_pending.set()
         return self.faults()
 
     async def reassert(self, containers: Iterable[str]) -> None:
@@ -306,6 +319,30 @@ class NriEnforcer:
                 self._containers.record_change(change, confirmed=True)
         return not failed
 
+    async def _reconnect_to_grow(self) -> None:
+        """Connect again if no event carries the CPUs that containers should get back.
+
+        Only for growth: a container that must shrink does so with the creation that needs its CPUs. Not while
+        a container is created, because it would not be pinned.
+        """
+        while True:
+            await self._growth_pending.wait()
+            self._growth_pending.clear()
+            if self._settings.pin.push is not None:
+                continue
+            seen = -1
+            while self._linked and not self.pushes and self._has_pending_growth():
+                if self._events == seen and not self._pending_creations:
+                    self.counters.reconnected += 1
+                    self._is_reconnecting = True
+                    await self._plugin.reconnect()
+                    break
+                seen = self._events
+                await asyncio.sleep(self._quiet)
+
+    def _has_pending_growth(self) -> bool:
+        return any(not change.shrinks for change in self._containers.list_changes(self._snapshot()))
+
     def _release_waiting(self) -> None:
         for future in self._waiting:
             if not future.done():
@@ -359,10 +396,19 @@ class NriEnforcer:
         self.link_error = fault.message if fault is not None else "the runtime closed the connection"
         self._release_waiting()
         if was:
-            _log.warning("NRI: %s", self.link_error)
+            level = logging.INFO if self._is_reconnecting else logging.WARNING
+            _log.log(level, "NRI: %s", self.link_error)
             self._changed()
+        self._is_reconnecting = False
 
     # -- events
+
+    def _count_event(self, handler: Handler) -> Handler:
+        async def counted(request: Any) -> Any:
+            self._events += 1
+            return await handler(request)
+
+        return counted
 
     async def _on_sandbox(self, request: nri.RunPodSandboxRequest) -> None:
         self._containers.add_sandbox(request.pod.id, request.pod.uid)

@@ -327,7 +327,7 @@ def _compute_cpuset(
     if not used:
         if shared:
             return DesiredCpuset(shared)
-        if not snapshot.allocations:
+        if not snapshot.allocations or snapshot.pin.empty_pool:
             # Nothing is allocated and the shared pool is empty: containers are not managed.
             return DesiredCpuset(EMPTY)
         return _fault(container, PinFaultReason.EMPTY_POOL)
@@ -374,6 +374,11 @@ def _fault(
 def make_refused_fault(container: ContainerView, cpus: CpuSet, why: str) -> PinFault:
     """Build the fault for a failed update."""
     return _fault(container, PinFaultReason.REFUSED, desired=cpus, detail=why[:_MAX_SHOWN])
+
+
+def make_owned_fault(container: ContainerView, claim: str, other: str) -> PinFault:
+    """Build the fault for a claim that another container of the pod uses."""
+    return _fault(container, PinFaultReason.OWNED, claim, other=f"{container.pod_uid}/{other}")
 
 
 def make_overlap_fault(container: ContainerView, other: ContainerView, both: CpuSet) -> PinFault:

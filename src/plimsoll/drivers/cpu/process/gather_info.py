@@ -23,9 +23,10 @@ from plimsoll.drivers.cpu.debug_report import (
     gather_info,
 )
 from plimsoll.drivers.cpu.process.status_client import query_driver
-from plimsoll.drivers.cpu.settings import CpuSettings
+from plimsoll.drivers.cpu.settings import CpuSettings, plugin_dir
 from plimsoll.drivers.cpu.topology.overlay import read_overlay
 from plimsoll.drivers.cpu.topology.sysfs import read_topology
+from plimsoll.drivers.plugin.plugin_server import KUBELET_ROOT
 from plimsoll.errors import InputError
 
 ADDRESS = "127.0.0.1:8080"
@@ -62,6 +63,15 @@ def find_address(parse: Parse, address: str) -> str:
         return address
     settings = _settings(parse, find_driver(_proc(Path(os.environ.get("HOST_ROOT") or "/"))), [])
     return (settings.bind_address if settings is not None else "") or ADDRESS
+
+
+def find_plugin_dir(parse: Parse, kubelet_root: Path | None) -> Path:
+    """Return the plugin directory below this kubelet root, or that of the running driver."""
+    running = find_driver(_proc(Path(os.environ.get("HOST_ROOT") or "/")))
+    if kubelet_root is not None or running is None:
+        return plugin_dir(kubelet_root or KUBELET_ROOT)
+    settings = _settings(parse, running, [])
+    return running.path(str(settings.plugin_dir if settings is not None else plugin_dir(KUBELET_ROOT)))
 
 
 def _proc(root: Path) -> Path:

@@ -22,8 +22,10 @@ from plimsoll.common.structured_log import log_event, set_up_logging
 from plimsoll.common.tasks import cancel_tasks, run_until, stop_on_signals
 from plimsoll.drivers.cpu.config_file import parse_listen_address
 from plimsoll.drivers.cpu.driver import CpuDriver
+from plimsoll.drivers.cpu.process.control import ControlServer
 from plimsoll.drivers.cpu.process.metrics import CpuMetrics, CpuMetricsSnapshot
 from plimsoll.drivers.cpu.process.state import read_state
+from plimsoll.drivers.cpu.process.watchdog import Watchdog
 from plimsoll.drivers.cpu.settings import DRIVER_NAME, CpuSettings
 
 LOG = logging.getLogger("plimsoll.driver")
@@ -60,6 +62,7 @@ class CpuDriverProcess:
         self.metrics = CpuMetrics(self._state)
         self.driver = CpuDriver(client, settings, observer=self.metrics)
         self.pages: HealthServer | None = None
+        self._control = ControlServer(settings.plugin_dir, self.driver.forget)
         self._listen = listen
         self._timeouts = timeouts or ProcessTimeouts()
         self._started = False
@@ -93,21 +96,11 @@ class CpuDriverProcess:
         if not self._started:
             return ("the driver has not started yet",)
         try:
-            found = (*self.driver.problems(), *self._find_unwritable_dirs())
+            found = self.driver.problems()
         except Exception as error:
             LOG.exception("health check failed")
             return (f"health check failed: {type(error).__name__}: {error}",)
         return found
-
-    def _find_unwritable_dirs(self) -> tuple[str, ...]:
-        """Return a problem for each directory that cannot be written; claims fail while there is one."""
-        directory, cdi = self.settings.plugin_dir, self.settings.cdi
-        found = []
-        if not _is_writable_dir(directory):
-            found.append(f"{directory} is not writable: claims cannot be checkpointed")
-        if os.path.lexists(cdi) and not _is_writable_dir(cdi):  # it is created with the first file
-            found.append(f"{cdi} is not writable: CDI files cannot be written")
-        return tuple(found)
 
     # -- lifecycle
 
@@ -129,6 +122,7 @@ class CpuDriverProcess:
             started, _ = await run_until(self._stop.wait(), self.driver.start())
             if not started:
                 return
+            await self._control.start()
             self._started = True
             log_event(LOG, "started", node=self.settings.node, mode=self.settings.mode.value)
             background.append(asyncio.create_task(self._report_missing_registration(), name="registration"))
@@ -136,6 +130,7 @@ class CpuDriverProcess:
             await self._stop.wait()
         finally:
             self._started = False
+            await self._control.stop()
             await cancel_tasks(background)
             await self._end()
 
@@ -212,10 +207,6 @@ class CpuDriverProcess:
         return read_state(self.driver, healthy=not self.problems()) if self._started else CpuMetricsSnapshot()
 
 
-def _is_writable_dir(directory: Path) -> bool:
-    return os.access(directory, os.W_OK | os.X_OK)
-
-
 def format_registration_error(refusal: str, root: Path) -> str:
     """Describe why a kubelet has not registered the driver, with the Go driver's text."""
     if refusal:
@@ -236,8 +227,13 @@ async def serve_driver(
     async with Client.connect(config) as client:
         process = CpuDriverProcess(client, settings, listen=settings.bind_address)
         stop_on_signals(process.stop)
+        watchdog = Watchdog()
+        watchdog.start()
         log_event(
             LOG, "starting", driver=DRIVER_NAME, node=settings.node, server=config.server, pid=os.getpid()
         )
-        await process.run()
+        try:
+            await process.run()
+        finally:
+            watchdog.stop()
     LOG.info("stopped")

@@ -39,6 +39,9 @@ KIND = f"{VENDOR}/{CLASS}"
 VERSION = "0.8.0"
 #: NAME_<claim UID> = the CPUs of the claim.
 ENV = "DRA_CPUSET"
+#: NAME_<claim UID with underscores> = the CPUs of the claim. The name above is not a valid identifier, and
+#: many shells do not pass it on; another prefix, because what follows that one is parsed as a claim UID.
+SHELL_ENV = "DRA_CLAIM_CPUSET"
 #: NAME_<claim UID>_<request> = the CPUs of one request of it.
 REQUEST_ENV = "DRA_REQUEST_CPUSET"
 #: The always shared CPUs, for containers that may use the shared pool in addition to their own CPUs.
@@ -88,7 +91,7 @@ def validate_uid(uid: str) -> str:
 def make_spec(allocation: ClaimAllocation, shared: CpuSet = EMPTY) -> CdiSpec:
     """Build the CDI spec of an allocation; `shared` is included if not empty."""
     uid = allocation.ref.uid
-    env = [f"{ENV}_{uid}={allocation.assigned}"]
+    env = [f"{ENV}_{uid}={allocation.assigned}", f"{shell_name(uid)}={allocation.assigned}"]
     if shared:
         env.append(f"{SHARED_ENV}={shared}")
     devices = [CdiSpecDevice(name=device_name(uid), edits=Edits(env=tuple(env)))]
@@ -97,6 +100,14 @@ def make_spec(allocation: ClaimAllocation, shared: CpuSet = EMPTY) -> CdiSpec:
             own = f"{REQUEST_ENV}_{uid}_{request}={allocation.get_request_cpus(request)}"
             devices.append(CdiSpecDevice(name=device_name(uid, request), edits=Edits(env=(*env, own))))
     return CdiSpec(version=VERSION, kind=KIND, devices=tuple(devices))
+
+
+def shell_name(uid: str) -> str:
+    """Return the variable with the CPUs of a claim, as a name that every shell passes on.
+
+    DIFF: the Go driver exports only a name with dashes (test_the_cpus_are_in_a_variable_for_shells).
+    """
+    return f"{SHELL_ENV}_{re.sub('[^A-Za-z0-9]', '_', uid)}"
 
 
 def list_requests(allocation: ClaimAllocation) -> tuple[str, ...]:

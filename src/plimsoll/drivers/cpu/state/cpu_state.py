@@ -15,10 +15,13 @@ driver forgets claims without a running container (test_issue_258_claims_survive
 
 from __future__ import annotations
 
+import contextlib
+import os
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import wraps
+from pathlib import Path
 from types import MappingProxyType
 from typing import Concatenate, ParamSpec, TypeVar
 
@@ -45,10 +48,13 @@ from plimsoll.drivers.cpu.state.reconcile import (
     ContainerConflict,
     apply_conflict,
     compare_containers,
+    dispute_overlaps,
     find_disputes,
     find_misplaced,
     reconcile,
 )
+from plimsoll.drivers.cpu.state.recovery import find_unverified
+from plimsoll.drivers.cpu.state.storage import StorageMonitor
 from plimsoll.drivers.cpu.topology import Topology
 from plimsoll.drivers.plugin.driver import AllocatedClaim, ClaimError
 from plimsoll.errors import StoreError
@@ -87,10 +93,9 @@ def read_allocated_cpus(settings: CpuSettings) -> dict[str, CpuSet]:
 
 
 def find_claims_without_cdi_file(settings: CpuSettings) -> tuple[ClaimRef, ...]:
-    """Return checkpointed claims with a known name and without a CDI file, without changing anything."""
+    """Return checkpointed claims without a CDI file, without changing anything."""
     record = open_checkpoint(settings).look().value or {}
-    refs = (allocation.ref for uid, allocation in record.items() if not cdi.exists(settings.cdi, uid))
-    return tuple(ref for ref in refs if ref.name)
+    return tuple(allocation.ref for uid, allocation in record.items() if not cdi.exists(settings.cdi, uid))
 
 
 class CPUState:
@@ -105,8 +110,12 @@ class CPUState:
         self.revision = 0
         self._topology, self._layout = topology, layout
         self._checkpoint = record
+        self.storage = StorageMonitor(settings.plugin_dir, settings.cdi)
         self.lock = threading.RLock()
         self._file_findings: tuple[NodeFinding, ...] = ()
+        #: Claims of containers that are known from their environment only.
+        self._unverified: dict[str, ClaimAllocation] = {}
+        self._recovering = False
         self._stored: dict[str, ClaimAllocation] = {}
         self._conflicts: dict[str, ContainerConflict] = {}
         self._released_elsewhere: frozenset[str] = frozenset()
@@ -130,6 +139,9 @@ class CPUState:
         state = cls(settings, topology, layout, open_checkpoint(settings))
         loaded = state._checkpoint.load()
         state._stored = dict(loaded.value or {})
+        state._recovering = loaded.value is None or os.path.lexists(state._recovery_marker)
+        if state._recovering:
+            state._mark_recovery()
         state._released_elsewhere = frozenset(released_elsewhere)
         state._file_findings = (loaded.finding,) if loaded.finding is not None else ()
         state.reconcile_files()
@@ -183,6 +195,23 @@ class CPUState:
     def released_elsewhere(self) -> frozenset[str]:
         """Claims that another driver has released; `release` or `keep_claims` must follow."""
         return self._released_elsewhere & self._holdings.keys()
+
+    @property
+    def recovering(self) -> bool:
+        """True if the checkpoint was lost and `restore_claims` must follow.
+
+        Claims of containers are then withheld from others although neither checkpoint nor CDI file has them.
+        """
+        return self._recovering
+
+    @property
+    def unverified(self) -> frozenset[str]:
+        """Claims that are known from the environment of containers only."""
+        return frozenset(self._unverified)
+
+    @property
+    def context(self) -> PrepareContext:
+        return self._context()
 
     @property
     def topology(self) -> Topology:
@@ -245,6 +274,8 @@ class CPUState:
         failed = cdi.remove_file(self.settings.cdi, uid)
         if failed is not None:
             return self._cdi_refusal("remove", uid, failed)
+        if self._unverified.pop(uid, None) is not None:
+            self._set_allocations(self._stored)
         if uid not in self._stored:
             return None
         after = {other: allocation for other, allocation in self._stored.items() if other != uid}
@@ -293,6 +324,18 @@ class CPUState:
         self.reconcile_files()
 
     @_locked
+    def name_claims(self, refs: Mapping[str, ClaimRef]) -> None:
+        """Set the names of adopted claims, by UID; without effect if they cannot be saved."""
+        named = {
+            uid: replace(self._stored[uid], ref=ref)
+            for uid, ref in refs.items()
+            if uid in self._stored and not self._stored[uid].ref.name
+        }
+        after = {**self._stored, **named}
+        if named and not self._save(after):
+            self._set_allocations(after)
+
+    @_locked
     def reconcile_files(self) -> tuple[NodeFinding, ...]:
         """Compare with the CDI files and repair them where possible; also updates `findings`."""
         files, faults = cdi.read_files(self.settings.cdi)
@@ -323,9 +366,25 @@ class CPUState:
     @_locked
     def check_containers(self, containers: Iterable[ContainerClaims]) -> tuple[NodeFinding, ...]:
         """Compare with all containers of the runtime, replacing earlier results."""
-        self._conflicts, findings = compare_containers(self._stored, containers, self._context())
+        listed = list(containers)
+        self._conflicts, findings = compare_containers(self._stored, listed, self._context())
+        self._unverified = find_unverified(self._stored, listed, self._context()) if self._recovering else {}
         self._set_allocations(self._stored)
         return findings
+
+    @_locked
+    def restore_claims(self, recovered: Mapping[str, ClaimAllocation]) -> str:
+        """End the recovery with these claims; return the error if they cannot be saved, or ""."""
+        after = {**self._stored, **{uid: recovered[uid] for uid in recovered if uid not in self._stored}}
+        dispute_overlaps(after)
+        if problem := self._save(after):
+            return problem
+        self._recovering, self._unverified = False, {}
+        with contextlib.suppress(OSError):  # it is removed after the next start
+            os.unlink(self._recovery_marker)
+        self._set_allocations(after)
+        self.reconcile_files()
+        return ""
 
     @_locked
     def update_topology(self, topology: Topology, layout: CpuLayout) -> tuple[NodeFinding, ...]:
@@ -406,21 +465,34 @@ class CPUState:
     def _set_allocations(self, stored: dict[str, ClaimAllocation]) -> None:
         """Replace the allocations in effect."""
         self._stored = stored
+        every = {**self._unverified, **stored}
         seen = MappingProxyType(
-            {uid: apply_conflict(stored[uid], self._conflicts.get(uid)) for uid in sorted(stored)}
+            {uid: apply_conflict(every[uid], self._conflicts.get(uid)) for uid in sorted(every)}
         )
         if dict(seen) != dict(self._holdings):
             self._holdings = seen
             self._held = union(allocation.cpus for allocation in seen.values())
             self.revision += 1
 
+    @property
+    def _recovery_marker(self) -> Path:
+        """File that exists during a recovery: a driver that is killed must start it again."""
+        return self.settings.plugin_dir / "recovering"
+
+    def _mark_recovery(self) -> None:
+        with contextlib.suppress(OSError):  # without it, only a crash during the recovery is not covered
+            self.settings.plugin_dir.mkdir(mode=0o750, parents=True, exist_ok=True)
+            self._recovery_marker.touch()
+
     def _save(self, allocations: Mapping[str, ClaimAllocation]) -> str:
         """Save the checkpoint; return the error or ""."""
+        problem = ""
         try:
             self._checkpoint.save(encode_allocations(allocations))
         except StoreError as error:
-            return str(error)
-        return ""
+            problem = str(error)
+        self.storage.record(self.settings.plugin_dir, problem)
+        return problem
 
     def _restore_checkpoint(self, earlier: Mapping[str, ClaimAllocation]) -> str:
         """Save the previous checkpoint; return a message if that fails.
@@ -433,7 +505,9 @@ class CPUState:
 
     def _write(self, allocation: ClaimAllocation) -> CdiFault | None:
         mixed = allocation.includes_shared(self.settings.pin.include_shared)
-        return cdi.write_file(self.settings.cdi, allocation, self._layout.always_shared if mixed else EMPTY)
+        fault = cdi.write_file(self.settings.cdi, allocation, self._layout.always_shared if mixed else EMPTY)
+        self.storage.record(self.settings.cdi, str(fault) if fault is not None else "")
+        return fault
 
     def _cdi_refusal(self, verb: str, uid: str, fault: CdiFault, more: str = "") -> ClaimError:
         text = f"failed to {verb} CDI spec {quote_go(cdi.file_name(uid))}: {fault.message}{more}"

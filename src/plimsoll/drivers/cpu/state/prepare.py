@@ -328,7 +328,7 @@ def assign_with_affinity(
 def _check_shared_pool(
     claim: AllocatedClaim, context: PrepareContext, taken: CpuSet, shared_pool_in_use: bool
 ) -> PrepareError | None:
-    left, minimum = context.shared - taken, context.settings.min_shared
+    left, minimum = context.shared - taken, context.layout.min_shared
     if not taken or (left and len(left) >= minimum):
         return None
     if minimum:
@@ -340,7 +340,7 @@ def _check_shared_pool(
             requested=minimum,
             available=len(left),
         )
-    if shared_pool_in_use:
+    if shared_pool_in_use and not context.settings.pin.empty_pool:
         return PrepareError(PrepareErrorReason.POOL_EMPTY, str(claim.ref), cpus=taken)
     return None
 

@@ -34,6 +34,8 @@ class ContainerClaims(Protocol):
     @property
     def namespace(self) -> str: ...
     @property
+    def pod_uid(self) -> str: ...
+    @property
     def claims(self) -> Mapping[str, CpuSet]: ...
 
 
@@ -89,7 +91,7 @@ def reconcile(
                 f"the CDI file of claim {uid} cannot be used, and it is not in the checkpoint: {file.fault}"
             )
             findings.append(NodeFinding(FindingSeverity.ERROR, what, f"remove {file.path}", file.path))
-    _dispute_overlaps(allocations, [uid for uid in released_elsewhere if uid not in files])
+    dispute_overlaps(allocations, [uid for uid in released_elsewhere if uid not in files])
     disputed = [uid for uid, allocation in allocations.items() if allocation.disputed]
     return Reconciled(allocations, tuple(findings), tuple(uid for uid in rewrite if uid not in disputed))
 
@@ -118,6 +120,23 @@ def find_misplaced(
                     NodeFinding(FindingSeverity.WARNING, what, "delete its pods to have them back")
                 )
     return tuple(findings)
+
+
+def find_unused_adopted(
+    allocations: Mapping[str, ClaimAllocation], used: Collection[str]
+) -> tuple[NodeFinding, ...]:
+    """Return findings for claims that were adopted from a CDI file and that no container uses."""
+    return tuple(
+        NodeFinding(
+            FindingSeverity.WARNING,
+            f"claim {name(allocations[uid])} was adopted from its CDI file with CPUs"
+            f" {allocations[uid].assigned}, and no container uses it",
+            "it is released after five minutes if the cluster has not allocated it; at once with"
+            f" plimsoll driver cpu forget {uid}",
+        )
+        for uid in sorted(allocations)
+        if allocations[uid].adopted and uid not in used
+    )
 
 
 def compare_containers(
@@ -209,11 +228,9 @@ def _compare(
     return replace(known, disputed=known.disputed or what, contested=contested), False
 
 
-def _adopt_file(
-    file: CpuClaimCdiFile, context: PrepareContext, findings: list[NodeFinding]
-) -> ClaimAllocation:
-    """Build an allocation from a CDI file of another driver or of a lost checkpoint."""
-    node, cpus = context.settings.node, file.cpus
+def adopt_cpus(ref: ClaimRef, cpus: CpuSet, context: PrepareContext) -> ClaimAllocation:
+    """Build an adopted allocation: the devices of the CPUs are known, the requests are not."""
+    node = context.settings.node
     assignments = [
         CpuAssignment("", node, device, cpus & domain.cpus, source=AssignmentSource.ADOPTED)
         for device, domain in context.layout.domains.items()
@@ -221,8 +238,16 @@ def _adopt_file(
     ]
     if rest := cpus - union(assignment.cpus for assignment in assignments):
         assignments.append(CpuAssignment("", node, "", rest, source=AssignmentSource.ADOPTED))
-    allocation = ClaimAllocation(
-        ClaimRef("", "", file.uid), tuple(assignments), adopted=True, per_request=bool(file.requests)
+    return ClaimAllocation(ref, tuple(assignments), adopted=True)
+
+
+def _adopt_file(
+    file: CpuClaimCdiFile, context: PrepareContext, findings: list[NodeFinding]
+) -> ClaimAllocation:
+    """Build an allocation from a CDI file of another driver or of a lost checkpoint."""
+    cpus = file.cpus
+    allocation = replace(
+        adopt_cpus(ClaimRef("", "", file.uid), cpus, context), per_request=bool(file.requests)
     )
     why = [file.fault] if file.fault else []
     if overlap := cpus & context.layout.reserved:
@@ -236,7 +261,9 @@ def _adopt_file(
     return allocation
 
 
-def _dispute_overlaps(allocations: dict[str, ClaimAllocation], released_elsewhere: Collection[str]) -> None:
+def dispute_overlaps(
+    allocations: dict[str, ClaimAllocation], released_elsewhere: Collection[str] = ()
+) -> None:
     """Mark all claims with common CPUs as disputed: which one is right cannot be determined."""
     owners: dict[int, list[str]] = {}
     for uid, allocation in allocations.items():

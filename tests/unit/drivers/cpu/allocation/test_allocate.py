@@ -128,6 +128,14 @@ def test_explanations_name_the_allocated_cpus() -> None:
     assert lines(0, "0-15", PLAIN) == []
 
 
+def test_explanations_name_no_cache_where_there_is_none() -> None:
+    machine = make_machine(sockets=1, numa=2, l3=0, cores=4)
+    for count, line in ((2, "2 CPUs inside socket 0 of NUMA node 0"), (3, "3 CPUs inside socket 0")):
+        answer = assign(machine, machine.all, count, AssignOptions())
+        assert isinstance(answer, Assigned)
+        assert explain(answer)[0].startswith(line)
+
+
 def test_reserved_cpus_by_number() -> None:
     assert str(reserve(MACHINE, 2)) == "0,8"
     assert reserve(MACHINE, 0) == EMPTY

@@ -428,12 +428,26 @@ def test_reserved_cpus_are_compared_with_the_node(reserved: int, allocatable: st
 
 # -- machines of every shape
 
+
+@pytest.mark.parametrize(("mode", "names"), [(DeviceMode.GROUPED, 1), (DeviceMode.INDIVIDUAL, 3)])
+def test_cpus_of_claims_that_the_scheduler_does_not_count_are_not_published(
+    mode: DeviceMode, names: int
+) -> None:
+    machine, settings = make_machine(cores=4), CpuSettings(NODE, mode=mode)
+    layout = compute_layout(machine, settings)
+    devices = make_devices(machine, layout, settings, None, uncounted=CpuSet([1]))
+    assert len(devices) == names
+    if mode is DeviceMode.GROUPED:
+        assert devices[0]["capacity"]["dra.cpu/cpu"]["value"] == "3"
+    assert make_devices(machine, layout, settings, None, uncounted=machine.all) == []
+
+
 OPTIONS = st.fixed_dictionaries(
     {
         "mode": st.sampled_from(DeviceMode),
         "group_by": st.sampled_from(GroupBy),
         "reserved": st.integers(0, 4),
-        "min_shared": st.integers(0, 2),
+        "min_shared": st.none() | st.integers(0, 2),
         "pcie_roots": st.booleans(),
         "assign": st.sampled_from([AssignOptions(), AssignOptions(full_cores=True)]),
         "policy": st.sampled_from([RequestPolicy(), RequestPolicy(default=3), RequestPolicy(publish=False)]),

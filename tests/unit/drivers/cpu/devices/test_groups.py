@@ -177,6 +177,32 @@ def test_all_cpus_always_shared() -> None:
     assert "all 4 CPUs that are not reserved are kept for the shared pool" in texts(found)
 
 
+def test_a_cpu_stays_shared_once_containers_share_cpus() -> None:
+    first = compute_layout(SERVER, settings())
+    assert (first.min_shared, first.always_shared) == (0, EMPTY)
+    used = compute_layout(SERVER, settings(), earlier=first, shared_in_use=True)
+    assert (used.min_shared, len(used.always_shared)) == (1, 1)
+    assert compute_layout(SERVER, settings(), earlier=used, shared_in_use=True) == used
+    assert compute_layout(SERVER, settings(), earlier=used).domains == first.domains
+    assert compute_layout(SERVER, settings(min_shared=0), shared_in_use=True).always_shared == EMPTY
+
+
+def test_names_of_single_cpus_do_not_depend_on_the_shared_ones() -> None:
+    options = settings(mode=DeviceMode.INDIVIDUAL)
+    every = cpus_of(compute_layout(SERVER, options))
+    fewer = compute_layout(SERVER, options, shared_in_use=True)
+    assert cpus_of(fewer).items() <= every.items()
+    assert len(fewer.domains) == len(every) - 1
+    assert cpus_of(compute_layout(SERVER, options, earlier=fewer)) == every
+
+
+def test_a_core_stays_shared_if_only_full_cores_are_claimed() -> None:
+    options = settings(assign=AssignOptions(full_cores=True))
+    found = compute_layout(SERVER, options, shared_in_use=True)
+    assert found.always_shared in SERVER.cores.values()
+    assert not found.warnings
+
+
 def test_shared_cpus_that_are_reserved_stay_reserved() -> None:
     found = compute_layout(SERVER, settings(reserved=CpuSet([0]), shared=CpuSet([0, 1])))
     assert str(found.always_shared) == "1"

@@ -148,7 +148,7 @@ def with_own(
                 state,
                 lambda: state.topology,
                 settings(path, **(pin or {})),
-                **{"shortest": 0.001, "longest": 0.02, "retry": 0.002, **options},
+                **{"shortest": 0.001, "longest": 0.02, "retry": 0.002, "quiet": 3600.0, **options},
             )
             await own.start()
             await enforcer.start()
@@ -319,7 +319,7 @@ def with_script(
                 lambda: state.topology,
                 settings(path, **(pin or {})),
                 socket=script.path,
-                **{"shortest": 0.001, "longest": 0.02, "retry": 0.002, **options},
+                **{"shortest": 0.001, "longest": 0.02, "retry": 0.002, "quiet": 3600.0, **options},
             )
             await script.start()
             await enforcer.start()

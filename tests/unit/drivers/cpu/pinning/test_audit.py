@@ -55,6 +55,13 @@ def test_a_process_with_fewer_cpus_is_not_a_difference() -> None:
     assert compare(expected, {}) == {}
 
 
+def test_cpus_that_went_offline_are_not_a_difference() -> None:
+    expected = {"c": (view("c"), DesiredCpuset(cpus("0-3")))}
+    observed = {"c": ObservedCpuset(cpus("0-2"), is_container=True)}
+    assert compare(expected, observed, online=cpus("0-2,4-7")) == {}
+    assert compare(expected, observed, online=cpus("0-7"))["c"].reason is PinFaultReason.DRIFTED
+
+
 def test_cgroups_of_both_versions_are_audited(tmp_path: Path) -> None:
     for files in (V1(tmp_path / "1", ("cpuset",)), V2(tmp_path / "2", ("cpuset",))):
         files.write(files.add("kubepods/poduid-c/c") / CPUS, "1-2")

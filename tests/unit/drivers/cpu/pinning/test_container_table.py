@@ -67,6 +67,36 @@ def test_an_exclusive_container_waits_for_containers_that_cannot_be_moved() -> N
     assert found.reason is PinFaultReason.OVERLAPPING
 
 
+def test_an_empty_pool_can_be_allowed_as_in_the_go_driver() -> None:
+    state, pin = FakeCPUState(machine(2)), PinSettings(empty_pool=True)
+    table = ContainerTable()
+    table.reset({}, [view("s", cpus="0-1")])
+    state.hold(hold("a", "0-1"))
+    now = replace(snapshot(state), pin=pin)
+    assert isinstance(table.admit(view("own", hold("a", "0-1")), now, can_defer=True), ContainerAdmission)
+    assert table.list_changes(now) == []
+    late = table.admit(view("late"), now, can_defer=True)
+    assert isinstance(late, ContainerAdmission)
+    assert not late.desired.cpus
+
+
+def test_containers_of_a_pod_share_a_claim_unless_that_is_disabled() -> None:
+    for shared in (True, False):
+        state = FakeCPUState(machine(4), A)
+        now = replace(snapshot(state), pin=PinSettings(across_containers=shared))
+        table = ContainerTable()
+        for id in ("one", "two"):
+            found = table.admit(view(id, A, pod="p"), now, can_defer=True)
+            assert isinstance(found, ContainerAdmission if shared or id == "one" else PinFault)
+        if not shared:
+            assert isinstance(found, PinFault)
+            assert found.message == 'claimUID "a" already bound to pod "uid-p/one"'
+        # A restarted container of the same name has the claim again, also after a reconnect.
+        table.reset({"sb": "uid-p"}, [view("one", A, pod="p")])
+        again = view("one-again", A, pod="p", name="one")
+        assert isinstance(table.admit(again, now, can_defer=True), ContainerAdmission)
+
+
 def test_a_container_with_unknown_cpus_may_use_all() -> None:
     table = ContainerTable()
     table.reset({}, [view("s")])

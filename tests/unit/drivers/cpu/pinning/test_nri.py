@@ -7,6 +7,8 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import pytest
+
 from plimsoll.api.cpuset import CpuSet
 from plimsoll.common.checkpoint import FindingSeverity, NodeFinding
 from plimsoll.drivers.cpu.pinning.nri import NriEnforcer
@@ -395,6 +397,40 @@ def test_old_runtimes_receive_updates_with_the_next_event() -> None:
         assert script.updates == []
 
     with_script(scenario, FakeCPUState(machine(4)))
+
+
+def test_old_runtimes_grow_the_shared_pool_without_an_event() -> None:
+    """By a new connection: the response to Synchronize carries the updates."""
+
+    async def scenario(runtime: Scripted, enforcer: NriEnforcer, state: FakeCPUState) -> None:
+        await runtime.synchronize(container("s", cpus="2-3"))
+        assert not enforcer.pushes
+        await enforcer.apply()
+        assert enforcer.counters.reconnected == 0, "there is nothing to grow"
+        state.release("a")
+        await enforcer.apply()
+        await until(lambda: enforcer.counters.reconnected == 1)
+        await until(lambda: not enforcer.linked)
+        await runtime.configure()
+        assert await runtime.synchronize(container("s", cpus="2-3")) == {"s": "0-3"}
+        await enforcer.apply()
+        assert (enforcer.counters.reconnected, enforcer.linked) == (1, True)
+
+    with_script(scenario, FakeCPUState(machine(4), A), quiet=0.005)
+
+
+@pytest.mark.parametrize("push", [False, True])
+def test_a_fixed_setting_of_updates_never_reconnects(push: bool) -> None:
+    async def scenario(runtime: Scripted, enforcer: NriEnforcer, state: FakeCPUState) -> None:
+        await runtime.synchronize(container("s", cpus="2-3"))
+        state.release("a")
+        await enforcer.apply()
+        for _ in range(50):
+            await asyncio.sleep(0)
+        assert enforcer.counters.reconnected == 0
+        assert enforcer.linked
+
+    with_script(scenario, FakeCPUState(machine(4), A), quiet=0.0, pin={"push": push})
 
 
 def test_old_runtimes_report_state_changes() -> None:

@@ -132,7 +132,7 @@ def test_health_reports_the_real_state(root: Path) -> None:
                     await until(lambda: not process.problems())
                     assert (await get(process, "/healthz"))[0] == 200
                     shutil.rmtree(settings.plugin_dir)
-                    assert any("is not writable" in text for text in process._find_unwritable_dirs())
+                    assert any("is not writable" in text for text in process.problems())
 
     asyncio.run(scenario())
 

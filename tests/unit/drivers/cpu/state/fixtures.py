@@ -117,6 +117,7 @@ class Container:
     where: str
     claims: Mapping[str, CpuSet]
     namespace: str = "default"
+    pod_uid: str = "pod"
 
 
 @dataclass

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -29,6 +30,7 @@ from tests.sizes import examples
 from tests.unit.drivers.cpu.state.fixtures import NODE, uid_of
 
 UID = uid_of(7)
+SHELL = f"DRA_CLAIM_CPUSET_{UID.replace('-', '_')}"
 
 
 def make_holding(
@@ -41,7 +43,7 @@ def make_holding(
     return ClaimAllocation(ClaimRef("default", "c", UID), assignments, per_request=per_request)
 
 
-def test_the_cdi_file_equals_the_go_drivers(tmp_path: Path) -> None:
+def test_the_cdi_file_equals_the_go_drivers_with_one_more_variable(tmp_path: Path) -> None:
     assert write_file(tmp_path, make_holding("2-3", "10-11")) is None
     path = tmp_path / f"dra.k8s.io-cpu_claim-{UID}.json"
     assert [path] == list(tmp_path.iterdir())
@@ -49,7 +51,10 @@ def test_the_cdi_file_equals_the_go_drivers(tmp_path: Path) -> None:
         "cdiVersion": "0.8.0",
         "kind": "dra.k8s.io/cpu",
         "devices": [
-            {"name": f"claim-{UID}", "containerEdits": {"env": [f"DRA_CPUSET_{UID}=2-3,10-11"]}},
+            {
+                "name": f"claim-{UID}",
+                "containerEdits": {"env": [f"DRA_CPUSET_{UID}=2-3,10-11", f"{SHELL}=2-3,10-11"]},
+            },
         ],
     }
 
@@ -74,19 +79,30 @@ def test_separate_requests_have_separate_devices(tmp_path: Path) -> None:
     assert isinstance(one, Edits)
     assert one.variables == {
         f"DRA_CPUSET_{UID}": "2-3,10-11",  # what the Go driver would believe
+        SHELL: "2-3,10-11",
         f"DRA_REQUEST_CPUSET_{UID}_b": "10-11",
     }
     whole = directories.edits([f"dra.k8s.io/cpu=claim-{UID}"])
     assert isinstance(whole, Edits)
-    assert whole.variables == {f"DRA_CPUSET_{UID}": "2-3,10-11"}
+    assert whole.variables == {f"DRA_CPUSET_{UID}": "2-3,10-11", SHELL: "2-3,10-11"}
 
 
 def test_shared_cpus_are_included(tmp_path: Path) -> None:
     assert write_file(tmp_path, make_holding("2-3"), CpuSet([0, 1])) is None
     edits = CdiCache([tmp_path]).edits([f"dra.k8s.io/cpu=claim-{UID}"])
     assert isinstance(edits, Edits)
-    assert edits.variables == {f"DRA_CPUSET_{UID}": "2-3", "DRA_SHARED_CPUSET": "0-1"}
+    assert edits.variables == {f"DRA_CPUSET_{UID}": "2-3", SHELL: "2-3", "DRA_SHARED_CPUSET": "0-1"}
     assert read_file(tmp_path, UID).cpus == CpuSet([2, 3])
+
+
+def test_the_cpus_are_in_a_variable_for_shells(tmp_path: Path) -> None:
+    assert write_file(tmp_path, make_holding("2-3")) is None
+    edits = CdiCache([tmp_path]).edits([f"dra.k8s.io/cpu=claim-{UID}"])
+    assert isinstance(edits, Edits)
+    shown = subprocess.run(
+        ["sh", "-c", f'echo "${SHELL}"'], env=edits.variables, capture_output=True, text=True, check=True
+    )
+    assert shown.stdout == "2-3\n"
 
 
 def test_requests_without_cpus_have_no_device() -> None:

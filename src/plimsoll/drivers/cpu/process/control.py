@@ -1,0 +1,116 @@
+"""Control socket of a CPU driver, for commands that change something.
+
+A Unix socket in the plugin directory, which only root can enter: the health pages are plain HTTP for
+everyone, so they only read. `ControlServer` serves it, `call_driver` is the client.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import os
+import socket
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+from aiohttp import web
+
+from plimsoll.drivers.cpu.forget_claim import ForgottenClaim
+from plimsoll.drivers.plugin import ClaimError
+from plimsoll.errors import ConfigError, InputError
+
+#: As long as the name of the DRA socket in the same directory, whose path length is checked.
+SOCKET = "ctl.sock"
+_SECONDS = 30.0
+_MAX_BYTES = 1 << 20
+Forget = Callable[[str, bool], Awaitable[ForgottenClaim | ClaimError]]
+
+
+class ControlServer:
+    """Server of the control socket in a plugin directory."""
+
+    def __init__(self, directory: Path, forget: Forget) -> None:
+        self._path = directory / SOCKET
+        self._forget = forget
+        self._runner: web.AppRunner | None = None
+
+    async def start(self) -> None:
+        """Listen; raises ConfigError if the socket cannot be created."""
+        app = web.Application(client_max_size=_MAX_BYTES)
+        app.router.add_post("/forget", self._on_forget)
+        runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=1.0)
+        await runner.setup()
+        try:
+            with contextlib.suppress(FileNotFoundError):  # of a driver that was killed
+                self._path.unlink()
+            await web.UnixSite(runner, str(self._path)).start()
+            self._path.chmod(0o600)
+        except OSError as error:
+            await runner.cleanup()
+            raise ConfigError(f"{self._path}: {error.strerror or error}") from None
+        self._runner = runner
+
+    async def stop(self) -> None:
+        if self._runner is not None:
+            runner, self._runner = self._runner, None
+            await runner.cleanup()
+            self._path.unlink(missing_ok=True)
+
+    async def _on_forget(self, request: web.Request) -> web.Response:
+        try:
+            given = await request.json()
+            claim, force = given["claim"], given["force"]
+        except (ValueError, LookupError, TypeError):
+            claim, force = None, None
+        if not isinstance(claim, str) or not isinstance(force, bool):
+            return _reply(400, {"error": "claim and force are required"})
+        answer = await self._forget(claim, force)
+        if isinstance(answer, ClaimError):
+            return _reply(404 if answer.code == "NotFound" else 409, {"error": answer.message})
+        ref = answer.ref
+        tree = {"uid": ref.uid, "namespace": ref.namespace, "name": ref.name, "cpus": str(answer.cpus)}
+        return _reply(200, tree)
+
+
+def _reply(status: int, tree: dict[str, Any]) -> web.Response:
+    return web.Response(text=json.dumps(tree), status=status, content_type="application/json")
+
+
+class _UnixConnection(http.client.HTTPConnection):
+    """Connection to a socket in a directory; the path may be longer than socket addresses can be."""
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__("localhost", timeout=_SECONDS)
+        self._directory = directory
+
+    def connect(self) -> None:
+        directory = os.open(self._directory, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            self.sock = socket.socket(socket.AF_UNIX)
+            self.sock.settimeout(_SECONDS)
+            self.sock.connect(f"/proc/self/fd/{directory}/{SOCKET}")
+        finally:
+            os.close(directory)
+
+
+def call_driver(directory: Path, path: str, body: dict[str, Any]) -> dict[str, Any]:
+    """Send a command to the driver of a plugin directory; raises InputError with its refusal."""
+    connection = _UnixConnection(directory)
+    try:
+        connection.request("POST", path, json.dumps(body), {"Content-Type": "application/json"})
+        reply = connection.getresponse()
+        tree = json.loads(reply.read(_MAX_BYTES))
+    except (OSError, ValueError, http.client.HTTPException) as error:
+        why = getattr(error, "strerror", None) or error
+        raise InputError(
+            f"no driver responds at {directory / SOCKET}: {why}; set its directory with --kubelet-root-dir"
+        ) from None
+    finally:
+        connection.close()
+    if reply.status != 200 or not isinstance(tree, dict):
+        raise InputError(
+            str(tree.get("error", reply.status)) if isinstance(tree, dict) else str(reply.status)
+        )
+    return tree
