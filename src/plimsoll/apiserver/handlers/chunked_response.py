@@ -6,17 +6,21 @@ that it is neither joined in one step nor copied in memory.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import AsyncGenerator, Iterable, Sequence
+from typing import TypeAlias
 
 from plimsoll.apiserver.request import ApiResponse
 from plimsoll.apiserver.time_slices import TimeSlice
+
+#: Part of a body; a view of a stored object is not copied.
+Part: TypeAlias = bytes | memoryview
 
 #: Responses up to this size are sent in one chunk.
 UNCHUNKED_BYTES = 1 << 20
 _CHUNK_BYTES = 256 << 10
 
 
-def build_chunked_response(parts: list[bytes], content_type: str, time_slice: TimeSlice) -> ApiResponse:
+def build_chunked_response(parts: Sequence[Part], content_type: str, time_slice: TimeSlice) -> ApiResponse:
     """Return a response whose body is the concatenation of the parts."""
     length = sum(map(len, parts))
     if length <= UNCHUNKED_BYTES:
@@ -24,9 +28,9 @@ def build_chunked_response(parts: list[bytes], content_type: str, time_slice: Ti
     return ApiResponse(200, _join_chunks(parts, time_slice.renew()), content_type, length=length)
 
 
-async def _join_chunks(parts: Iterable[bytes], time_slice: TimeSlice) -> AsyncGenerator[bytes, None]:
+async def _join_chunks(parts: Iterable[Part], time_slice: TimeSlice) -> AsyncGenerator[bytes, None]:
     with time_slice:
-        buffered: list[bytes] = []
+        buffered: list[Part] = []
         size = 0
         for part in parts:
             buffered.append(part)
@@ -40,9 +44,9 @@ async def _join_chunks(parts: Iterable[bytes], time_slice: TimeSlice) -> AsyncGe
         yield b"".join(buffered)
 
 
-def join_items(items: Iterable[bytes], opening: bytes = b"") -> list[bytes]:
+def join_items(items: Iterable[Part], opening: bytes = b"") -> list[Part]:
     """Return the parts of a JSON list: the items, each after its opening, with commas between them."""
-    parts: list[bytes] = [opening]
+    parts: list[Part] = [opening]
     separator = b"," + opening
     for item in items:
         parts.append(item)

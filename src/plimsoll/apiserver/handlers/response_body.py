@@ -6,12 +6,12 @@ them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from plimsoll.api import codec
 from plimsoll.apiserver.context import ApiContext
-from plimsoll.apiserver.handlers.chunked_response import build_chunked_response, join_items
+from plimsoll.apiserver.handlers.chunked_response import Part, build_chunked_response, join_items
 from plimsoll.apiserver.handlers.conversion import convert_raw, is_storage_version
 from plimsoll.apiserver.handlers.negotiation import JSON, YAML, AcceptedMediaType, negotiate
 from plimsoll.apiserver.handlers.read import ListResult
@@ -201,15 +201,15 @@ def _metadata_only(raw: bytes, version: str) -> bytes:
     return codec.encode({**head, "metadata": tree["metadata"]})
 
 
-def _strip_type(raws: list[bytes], api_version: str, kind: str) -> list[bytes]:
+def _strip_type(raws: list[bytes], api_version: str, kind: str) -> list[Part]:
     """Return objects without apiVersion and kind, which the items of a list do not have, and without their
-    opening brace, so that each is copied only once.
+    opening brace.
 
-    Objects are stored with both fields first, so that usually nothing is decoded.
+    Objects are stored with both fields first, so that usually nothing is decoded or copied.
     """
     start = f'{{"apiVersion":"{api_version}","kind":"{kind}",'.encode()
     cut = len(start)
-    return [raw[cut:] if raw.startswith(start) else _without_type(raw)[1:] for raw in raws]
+    return [memoryview(raw)[cut:] if raw.startswith(start) else _without_type(raw)[1:] for raw in raws]
 
 
 def _without_type(raw: bytes) -> bytes:
@@ -237,7 +237,7 @@ async def _render_each(
 def _finish_list(
     head: Tree,
     field: str,
-    items: list[bytes],
+    items: Sequence[Part],
     accepted: AcceptedMediaType,
     time_slice: TimeSlice,
     *,
