@@ -138,7 +138,7 @@ async def _names_of_cluster(config: ClientConfig, plural: str, namespace: str) -
 def _endpoint(plural: str) -> Endpoint:
     from plimsoll.client import endpoints as at
 
-    known = (at.NODES, at.PODS, at.NAMESPACES, at.RESOURCE_CLAIMS)
+    known = (at.NODES, at.PODS, at.NAMESPACES, at.RESOURCE_CLAIMS, at.DEVICE_CLASSES)
     return next(each for each in known if each.plural == plural)
 
 
