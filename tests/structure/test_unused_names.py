@@ -20,7 +20,7 @@ USED_ELSEWHERE = {
     "names in messages of the runtime": "OciHooks CgroupsPath Rlimits",
     "attributes and methods that libraries call": """
         __cause__ __context__ __dir__ arraysize log_errors never_capture format_commands ignore_aliases
-        writeable handleError pytest_configure
+        writeable handleError pytest_configure feed_data
     """,
     "fields of configuration files": """
         pre_enqueue pre_filter post_filter pre_score post_bind placement_generate placement_score queue_sort

@@ -48,9 +48,6 @@ class UpgradedConnection:
         self._ended = True
         self._readable.set()
 
-    def set_exception(self, *problem: BaseException) -> None:
-        self.feed_eof()
-
     # -- reading and writing
 
     async def read(self) -> bytes:

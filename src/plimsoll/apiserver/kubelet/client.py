@@ -25,7 +25,6 @@ _HEADER_SECONDS = 35.0
 _MAX_HEAD_BYTES = 64 << 10
 #: Bytes of an error's body that are passed on.
 _MAX_ERROR_BYTES = 16 << 10
-_READ_BYTES = 64 << 10
 
 
 def make_kubelet_tls(certificate: Path | None, key: Path | None, ca: bytes) -> ssl.SSLContext:
@@ -50,7 +49,6 @@ def make_kubelet_tls(certificate: Path | None, key: Path | None, ca: bytes) -> s
 class UpgradedKubeletConnection:
     """Connection to a kubelet after its response to an upgrade request."""
 
-    status: int
     headers: list[tuple[str, str]]
     reader: asyncio.StreamReader
     writer: asyncio.StreamWriter
@@ -128,7 +126,7 @@ class KubeletClient:
         pairs = [tuple(part.strip() for part in line.split(":", 1)) for line in head[1:] if ":" in line]
         found = [(pair[0], pair[1]) for pair in pairs]
         if status == 101:
-            return UpgradedKubeletConnection(status, found, reader, writer)
+            return UpgradedKubeletConnection(found, reader, writer)
         lengths = [value for name, value in found if name.lower() == "content-length" and value.isdigit()]
         size = min(int(lengths[0][:9]), _MAX_ERROR_BYTES) if lengths else 0
         raise kubelet_error(status, await reader.readexactly(size))

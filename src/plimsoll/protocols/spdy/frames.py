@@ -16,10 +16,10 @@ from typing import TypeAlias
 from plimsoll.errors import SpdyProtocolError
 from plimsoll.protocols.spdy.dictionary import DICTIONARY
 
-SYN_STREAM, SYN_REPLY, RST_STREAM, SETTINGS, PING, GOAWAY, HEADERS, WINDOW_UPDATE = 1, 2, 3, 4, 6, 7, 8, 9
+SYN_STREAM, SYN_REPLY, RST_STREAM, PING, GOAWAY, HEADERS = 1, 2, 3, 6, 7, 8
 FIN = 1
 #: Status codes of RST_STREAM.
-PROTOCOL_ERROR, INVALID_STREAM, REFUSED_STREAM, CANCEL = 1, 2, 3, 5
+INVALID_STREAM, REFUSED_STREAM, CANCEL = 2, 3, 5
 MAX_CONTROL_BYTES = 64 << 10
 MAX_HEADER_BYTES = 64 << 10
 _MAX_LENGTH = (1 << 24) - 1

@@ -22,7 +22,6 @@ from plimsoll.protocols.spdy.frames import (
     Frame,
     FrameDecoder,
     FrameEncoder,
-    GoAway,
     Ping,
     RstStream,
     SynReply,
@@ -152,11 +151,6 @@ class SpdySession:
     async def send(self, frame: Frame) -> None:
         async with self._sending:  # header blocks must be sent in the order of their compression
             await self._channel.write(self._encoder.encode(frame))
-
-    async def go_away(self) -> None:
-        """Announce the end of the connection."""
-        with contextlib.suppress(ConnectionError):
-            await self.send(GoAway(self._last_stream))
 
     def forget(self, stream: SpdyStream) -> None:
         """Drop a stream whose both directions have ended."""
