@@ -25,6 +25,7 @@ match, a field that fails validation) is a value, never an exception.
           PatchTestError       a test operation of a JSON patch failed
         ConfigError            an invalid kubeconfig, certificate, token file or server setting
       SpdyProtocolError        bytes of a peer that are not SPDY/3.1, or exceed a limit
+      RuntimeCallError         a call of the container runtime failed (code: gRPC's)
       LeaseLostError           leader election: the lease is lost, so nothing may be written
       StoreError               the store's file is corrupt, locked, full or not writable
       StateError               release of a device that is not allocated: a bug in the caller
@@ -186,6 +187,16 @@ class ConfigError(InputError):
 
 class SpdyProtocolError(PlimsollError):
     """Bytes of a peer that are not SPDY/3.1, or exceed a limit."""
+
+
+class RuntimeCallError(PlimsollError):
+    """A call of the container runtime that failed; `code` is gRPC's name of the status."""
+
+    def __init__(self, method: str, code: str, message: str) -> None:
+        self.method = method
+        self.code = code
+        self.message = message
+        super().__init__(f"{method}: rpc error: code = {code} desc = {message}")
 
 
 class LeaseLostError(PlimsollError):

@@ -158,7 +158,7 @@ class RealNode:
         self.cdi, self.nri = directory / "cdi", directory / "nri.sock"
         self.cgroups = CgroupRoot(f"plimsoll-{uuid.uuid4().hex[:8]}")
         self._holder: subprocess.Popen[bytes] | None = None
-        self._socket = directory / "c.sock"
+        self.socket = directory / "c.sock"
         path = {"PATH": f"{ASSETS}:{os.environ['PATH']}"}
         self.containerd = Process((), directory / "containerd.log", path)
         self.kubelet = Process((), directory / "kubelet.log")
@@ -168,6 +168,24 @@ class RealNode:
 
     def start(self, kubeconfig: Path) -> str:
         """Return why it cannot run, or nothing; AssertionError with its log if it does not start."""
+        if reason := self.start_runtime():
+            return reason
+        self.kubelet.command = self.inside(
+            *(ASSETS / "kubelet", "--kubeconfig", kubeconfig, "--config", self.directory / "kubelet.yaml"),
+            *(
+                "--hostname-override",
+                self.name,
+                "--root-dir",
+                self.root,
+                "--cert-dir",
+                self.directory / "pki",
+            ),
+        )
+        self.kubelet.start()
+        return ""
+
+    def start_runtime(self) -> str:
+        """Start containerd alone, for another agent; return why it cannot run, or nothing."""
         if reason := self.cgroups.make():
             return reason
         self._sysctls = {Path("/proc/sys", name): Path("/proc/sys", name).read_text() for name in _SYSCTLS}
@@ -193,18 +211,6 @@ class RealNode:
             path = self.directory / "image.tar"
             write_image(path, name, image)
             self._ctr("images", "import", "--local", "--snapshotter", "native", str(path))
-        self.kubelet.command = self.inside(
-            *(ASSETS / "kubelet", "--kubeconfig", kubeconfig, "--config", self.directory / "kubelet.yaml"),
-            *(
-                "--hostname-override",
-                self.name,
-                "--root-dir",
-                self.root,
-                "--cert-dir",
-                self.directory / "pki",
-            ),
-        )
-        self.kubelet.start()
         return ""
 
     def start_containerd(self) -> None:
@@ -256,14 +262,14 @@ class RealNode:
             with suppress(OSError):
                 if directory.name.isdigit():
                     words = (directory / "cmdline").read_bytes().split(b"\0")
-                    if b"containerd-shim" in words[0] and str(self._socket).encode() in words:
+                    if b"containerd-shim" in words[0] and str(self.socket).encode() in words:
                         found.append(int(directory.name))
         return found
 
     # -- files
 
     def _ctr(self, *words: str, check: bool = True) -> int:
-        command = self.inside(ASSETS / "ctr", "-a", self._socket, "-n", "k8s.io", *words)
+        command = self.inside(ASSETS / "ctr", "-a", self.socket, "-n", "k8s.io", *words)
         done = subprocess.run(command, capture_output=True, text=True)
         assert not check or done.returncode == 0, done.stderr
         return done.returncode
@@ -314,7 +320,7 @@ class RealNode:
             "version": 3,
             "root": str(directory / "r"),
             "state": str(directory / "s"),
-            "grpc": {"address": str(self._socket)},
+            "grpc": {"address": str(self.socket)},
             "plugins": {
                 "io.containerd.cri.v1.runtime": runtime,
                 "io.containerd.cri.v1.images": images,
@@ -340,7 +346,7 @@ class RealNode:
             "cgroupRoot": self.cgroups.path,
             "enforceNodeAllocatable": [],
             "makeIPTablesUtilChains": False,
-            "containerRuntimeEndpoint": f"unix://{self._socket}",
+            "containerRuntimeEndpoint": f"unix://{self.socket}",
             "evictionHard": {"memory.available": "1Mi", "nodefs.available": "0%", "imagefs.available": "0%"},
             "imageGCHighThresholdPercent": 100,
             "featureGates": self._gates,

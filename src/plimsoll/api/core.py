@@ -152,6 +152,7 @@ class Container(Wire, frozen=True):
     item_key: ClassVar[tuple[str, ...]] = ("name",)
     name: str = ""
     image: str = ""
+    image_pull_policy: str = ""
     command: tuple[str, ...] = ()
     args: tuple[str, ...] = ()
     working_dir: str = ""
@@ -208,6 +209,30 @@ class ReadinessGate(Wire, frozen=True):
     condition_type: str = ""
 
 
+class LocalObjectReference(Wire, frozen=True):
+    """An object in the namespace of the pod."""
+
+    name: str = ""
+
+
+class HostAlias(Wire, frozen=True):
+    """An entry of the hosts file."""
+
+    ip: str = ""
+    hostnames: tuple[str, ...] = ()
+
+
+class PodDNSConfigOption(Wire, frozen=True):
+    name: str = ""
+    value: str | None = None
+
+
+class PodDNSConfig(Wire, frozen=True):
+    nameservers: tuple[str, ...] = ()
+    searches: tuple[str, ...] = ()
+    options: tuple[PodDNSConfigOption, ...] = ()
+
+
 class PodSpec(Wire, frozen=True):
     containers: tuple[Container, ...] = ()
     init_containers: tuple[Container, ...] = ()
@@ -229,6 +254,18 @@ class PodSpec(Wire, frozen=True):
     workload_ref: WorkloadReference | None = None
     host_network: bool = False
     host_users: bool | None = None
+    host_pid: bool = msgspec.field(name="hostPID", default=False)
+    host_ipc: bool = msgspec.field(name="hostIPC", default=False)
+    share_process_namespace: bool | None = None
+    hostname: str = ""
+    subdomain: str = ""
+    set_hostname_as_fqdn: bool | None = msgspec.field(name="setHostnameAsFQDN", default=None)
+    hostname_override: str | None = None
+    host_aliases: tuple[HostAlias, ...] = ()
+    dns_policy: str = ""
+    dns_config: PodDNSConfig | None = None
+    image_pull_secrets: tuple[LocalObjectReference, ...] = ()
+    runtime_class_name: str | None = None
     restart_policy: str = ""
     termination_grace_period_seconds: Int | None = None
     active_deadline_seconds: Int | None = None

@@ -31,8 +31,25 @@ from plimsoll.cli.options import DIRECTORY, FILE, connection_options, feature_ga
 )
 @click.option(
     "--runtime",
-    type=click.Choice(["process", "none"]),
-    help="Container runtime: local processes, or none (simulated). [default: process]",
+    type=click.Choice(["process", "none", "cri"]),
+    help="Container runtime: local processes, none (simulated), or a container runtime (containerd, CRI-O). "
+    "[default: process]",
+)
+@click.option(
+    "--cri-endpoint",
+    metavar="SOCKET",
+    help="Socket of the container runtime, such as unix:///run/containerd/containerd.sock.",
+)
+@click.option(
+    "--cluster-dns",
+    multiple=True,
+    metavar="IP",
+    help="Address of the cluster's DNS service, for the runtime cri. Repeatable.",
+)
+@click.option(
+    "--cluster-domain",
+    metavar="NAME",
+    help="DNS domain of the cluster, for the runtime cri. [default: cluster.local]",
 )
 @click.option(
     "--unsupported-security-context",
@@ -123,6 +140,7 @@ def run_node(kubeconfig: Path | None, context: str, config: Path | None, **given
 
     \b
     plimsoll node --kubeconfig ./kubeconfig --name worker-1
+    plimsoll node --kubeconfig ./kubeconfig --runtime cri --cri-endpoint unix:///run/containerd/containerd.sock
     plimsoll node --kubeconfig ./kubeconfig --name sim --count 100 --runtime none --machine machine.yaml
     """
     from plimsoll.client.kubeconfig import find_config

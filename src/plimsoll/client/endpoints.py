@@ -94,6 +94,7 @@ CONTROLLER_REVISIONS = _endpoint("controllerrevisions.apps")
 JOBS = _endpoint("jobs.batch")
 CRON_JOBS = _endpoint("cronjobs.batch")
 
+RUNTIME_CLASSES = _endpoint("runtimeclasses.node.k8s.io")
 STORAGE_CLASSES = _endpoint("storageclasses.storage.k8s.io")
 CSI_NODES = _endpoint("csinodes.storage.k8s.io")
 CSI_DRIVERS = _endpoint("csidrivers.storage.k8s.io")

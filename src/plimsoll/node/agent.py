@@ -87,6 +87,9 @@ class Agent:
                     raise ConfigError(f"{problem}; stop it, or choose another root with --cgroup-root")
             components.claim_cache.on_release = self._on_claims_released
             await components.runtime.start(self._on_container_changed)
+            components.status_reporter.set_runtime(
+                f"{components.runtime.name}://{components.runtime.version}"
+            )
             if components.nri is not None:
                 await components.nri.start()
             if components.plugins is not None:
@@ -153,6 +156,11 @@ class Agent:
     def pods(self) -> Sequence[Pod]:
         """Return the pods the agent knows, including terminated ones until they are deleted from the API."""
         return tuple(self._pods.values())
+
+    def find_pod(self, uid: str) -> Pod | None:
+        """Return a pod by its UID, with its allocated resources, which a pending resize does not change."""
+        pod, resizer = self._pods.get(uid), self.components.worker_deps.resizer
+        return pod if pod is None or resizer is None else resizer.allocated(pod)
 
     def running(self) -> Sequence[Pod]:
         """Return the pods that were admitted and have not terminated on this node."""

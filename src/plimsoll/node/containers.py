@@ -99,6 +99,8 @@ class ContainerInfo:
     message: str = ""
     cpus: str = ""
     log: str = ""
+    #: Reference of the image with its digest, where the runtime has images.
+    image_id: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

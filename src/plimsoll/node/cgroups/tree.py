@@ -166,6 +166,10 @@ class Cgroups:
             return (fault,)
         return (*self._make(cgroup), *self._apply(cgroup, resources))
 
+    def path(self, pod: str, id: str = "") -> str:
+        """Return the path of a cgroup below the mount points of the hierarchies; "" for a plan."""
+        return f"/{self._cgroup(pod, id)}" if self.version else ""
+
     def join_files(self, pod: str, id: str) -> tuple[Path, ...]:
         """Return the files to which a process ID is written to join the container."""
         if self.version == 0:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Protocol
 
 from plimsoll.node.cgroups.ownership import RootMark
 from plimsoll.node.cgroups.tree import Cgroups
@@ -21,12 +20,6 @@ _log = logging.getLogger("plimsoll.node")
 _SHOWN = 3
 
 LOST, RESTORED = "CgroupsLost", "CgroupsRestored"
-
-
-class ReadinessReporter(Protocol):
-    """Part of `NodeStatusReporter` that the watch needs."""
-
-    def set_ready(self, problem: str = "") -> None: ...
 
 
 class CgroupWatch:
@@ -40,20 +33,20 @@ class CgroupWatch:
         *,
         restore_root: Callable[[], Awaitable[Sequence[CgroupFault]]],
         restore: Callable[[], Awaitable[Sequence[str]]],
-        reporter: ReadinessReporter,
+        set_ready: Callable[[str], None],
         emit: Callable[[str, str, str], None],
         interval: float = 5.0,
     ) -> None:
         """Create a watch. `restore_root` creates the root and the QoS cgroups with their values, `restore`
-        the cgroups of pods and containers, and returns what was missing. `emit` takes type, reason and
-        message of an event.
+        the cgroups of pods and containers, and returns what was missing. `set_ready` takes the
+        problem, or "". `emit` takes type, reason and message of an event.
         """
         self._node = node
         self._cgroups = cgroups
         self._mark = mark
         self._restore_root = restore_root
         self._restore = restore
-        self._reporter = reporter
+        self._set_ready = set_ready
         self._emit = emit
         self._interval = interval
         #: Number of times cgroups were found missing, and created again.
@@ -81,7 +74,7 @@ class CgroupWatch:
             shown = ", ".join(lost[:_SHOWN]) + (f" and {len(lost) - _SHOWN} more" if lost[_SHOWN:] else "")
             self._report("Warning", LOST, f"cgroups are missing: {shown}")
         if problem != self.problem:
-            self._reporter.set_ready(f"cgroups cannot be created: {problem}" if problem else "")
+            self._set_ready(f"cgroups cannot be created: {problem}" if problem else "")
             if problem:
                 _log.error("%s: cgroups cannot be created: %s", self._node, problem)
         if not problem and (lost or self.problem):

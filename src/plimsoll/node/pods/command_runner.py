@@ -1,4 +1,4 @@
-"""Commands in containers that are processes of this machine, for exec probes and hooks.
+"""Commands in containers, for exec probes and hooks: processes of this machine, or run by the runtime.
 
 A command runs like the container's own processes: with its user, groups, capabilities and other credentials,
 its environment, working directory, mounts and cgroups, so that it is limited and killed with it.
@@ -11,15 +11,34 @@ import marshal
 import os
 import signal
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from plimsoll.common.tasks import at_most
+from plimsoll.errors import RuntimeCallError
 from plimsoll.node.pods.handlers import HandlerResult
 
 _MAX_OUTPUT = 10 * 1024
+
+
+class RuntimeCommandRunner:
+    """Runner of commands in containers of a container runtime."""
+
+    def __init__(self, execute: Callable[[str, Sequence[str], float], Awaitable[tuple[int, bytes]]]) -> None:
+        """Create a runner; `execute` returns the exit code and the output, or raises."""
+        self._execute = execute
+
+    async def execute(self, id: str, command: Sequence[str], seconds: float) -> HandlerResult:
+        try:
+            code, output = await self._execute(id, command, seconds)
+        except TimeoutError:
+            return HandlerResult(False, f"command timed out after {seconds:g}s")
+        except RuntimeCallError as error:
+            return HandlerResult(False, str(error))
+        text = output[:_MAX_OUTPUT].decode(errors="replace").strip()
+        return HandlerResult(code == 0, text or f"exit code {code}")
 
 
 class HostCommandRunner:

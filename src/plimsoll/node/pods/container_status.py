@@ -70,7 +70,7 @@ def _known(inputs: StatusInput, container: Container, attempts: list[ContainerIn
     status: Tree = {
         "name": container.name,
         "image": container.image,
-        "imageID": container.image,
+        "imageID": last.image_id or container.image,
         "containerID": _name_container(inputs, last),
         "restartCount": max(last.attempt, number(reported, "restartCount")),
         "state": _state(inputs, last),

@@ -1,8 +1,8 @@
 """Construction of an agent from its settings.
 
 A bare node only keeps state: no sockets, no files, and planned cgroups. A node with runtime `none` has
-sockets for drivers and monitoring agents, so that drivers can be tested without containers; one with runtime
-`process` runs everything for real.
+sockets for drivers and monitoring agents, so that drivers can be tested without containers; those with
+runtimes `process` and `cri` run everything for real.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
+from typing import TypeAlias
 
-from plimsoll.api.core import Node, NodeAddress
+from plimsoll.api.core import Node, NodeAddress, Pod
 from plimsoll.api.forms import Form
 from plimsoll.api.gates import Gates
 from plimsoll.api.meta import ObjectReference
@@ -48,20 +49,23 @@ from plimsoll.node.plugins import PluginManager
 from plimsoll.node.plugins.metrics import DraMetrics
 from plimsoll.node.podresources import PodResourcesServer
 from plimsoll.node.podresources.provider import PodResourcesProvider
-from plimsoll.node.pods.command_runner import HostCommandRunner
+from plimsoll.node.pods.command_runner import HostCommandRunner, RuntimeCommandRunner
 from plimsoll.node.pods.dependencies import WorkerDependencies
 from plimsoll.node.pods.downward_fields import DownwardNodeInfo
 from plimsoll.node.pods.writer import PodEvents, StatusWriter
 from plimsoll.node.process.metrics import NodeMetrics
 from plimsoll.node.process.settings import NodeSettings
+from plimsoll.node.runtime.cri.runtime import CriRuntime
 from plimsoll.node.runtime.process import ProcessRuntime, ProcessSettings
 from plimsoll.node.runtime.simulated import SimulatedRuntime
 from plimsoll.node.security.policy import SecurityPolicy
 from plimsoll.node.slice_cleaner import SliceCleaner
+from plimsoll.node.status.readiness import Readiness
 from plimsoll.node.status.reporter import NodeStatusReporter
 from plimsoll.node.volumes.manager import VolumeManager
 from plimsoll.protocols.cdi import CdiCache
 
+AnyRuntime: TypeAlias = SimulatedRuntime | ProcessRuntime | CriRuntime
 #: CDI directories of the machine, lowest priority first.
 CDI_SPEC_DIRS = (Path("/etc/cdi"), Path("/var/run/cdi"))
 _FORM_GATES = {
@@ -146,6 +150,7 @@ class _AgentBuilder:
             emit_event=None if self.bare else self._node_event,
             watched=True,
         )
+        self.readiness = Readiness(self.status_reporter.set_ready)
         record = None
         if not self.bare:
             record = RecordFile(self.layout.admitted, KIND, self.layout.quarantine)
@@ -220,6 +225,8 @@ class _AgentBuilder:
             worker_deps.security = SecurityPolicy(settings.on_unsupported_security)
             volumes = VolumeManager(self.layout, self.client, self._facts)
             worker_deps.volumes = volumes
+        if isinstance(runtime, CriRuntime):
+            worker_deps.commands = RuntimeCommandRunner(runtime.execute)
         if plugins is not None:
             worker_deps.health = plugins.health
             worker_deps.observe = plugins.metrics.operation
@@ -256,10 +263,8 @@ class _AgentBuilder:
         root, owner = self.settings.cgroups_of(self.name)
         return open_cgroups(root, want=want, owner=owner)
 
-    def _cgroup_watch(
-        self, cgroups: Cgroups, runtime: SimulatedRuntime | ProcessRuntime, mark: RootMark
-    ) -> CgroupWatch | None:
-        if not isinstance(runtime, ProcessRuntime) or not cgroups.version:
+    def _cgroup_watch(self, cgroups: Cgroups, runtime: AnyRuntime, mark: RootMark) -> CgroupWatch | None:
+        if isinstance(runtime, SimulatedRuntime) or not cgroups.version:
             return None
         return CgroupWatch(
             self.name,
@@ -267,23 +272,36 @@ class _AgentBuilder:
             mark,
             restore_root=lambda: self._agent().restore_root(),
             restore=runtime.restore_cgroups,
-            reporter=self.status_reporter,
+            set_ready=self.readiness.source("cgroups"),
             emit=self._node_event,
             interval=self.settings.intervals.cgroups,
         )
 
-    def _runtime(self, cgroups: Cgroups, cdi: CdiCache) -> SimulatedRuntime | ProcessRuntime:
+    def _runtime(self, cgroups: Cgroups, cdi: CdiCache) -> AnyRuntime:
         ip = self.status_reporter.address or "127.0.0.1"
         if self.settings.runtime == "none":
             return SimulatedRuntime(cdi=None if self.bare else cdi, ip=ip)
+        if self.settings.runtime == "cri":
+            return CriRuntime(
+                self.settings.cri,
+                self.layout,
+                cgroups,
+                owner=self.settings.cgroups_of(self.name)[1],
+                objects=self.client,
+                find_pod=lambda uid: self._agent().find_pod(uid),
+                plan=lambda pod: self._agent().components.cgroup_planner.plan(pod),
+                node_ip=lambda: self.status_reporter.address,
+                emit=self._pod_event,
+                set_ready=self.readiness.source("runtime"),
+            )
         images = {name: tuple(command) for name, command in self.settings.images.items()}
         return ProcessRuntime(
             self.layout, cgroups, cdi, settings=ProcessSettings(images=images, ip=ip, volumes=True)
         )
 
-    def _nri(self, runtime: SimulatedRuntime | ProcessRuntime) -> NriServer | None:
+    def _nri(self, runtime: AnyRuntime) -> NriServer | None:
         socket = self.settings.nri if self.settings.nri is not None else self.layout.nri
-        if self.bare or socket == Path(""):
+        if self.bare or socket == Path("") or isinstance(runtime, CriRuntime):
             return None
         server = NriServer(
             socket,
@@ -296,7 +314,7 @@ class _AgentBuilder:
         runtime.hooks = server
         return server
 
-    def _kubelet_api(self, runtime: SimulatedRuntime | ProcessRuntime) -> KubeletApi | None:
+    def _kubelet_api(self, runtime: AnyRuntime) -> KubeletApi | None:
         """Create the kubelet API; simulated pods have no logs and no processes."""
         settings = self.settings.kubelet_api
         if not settings.listen or not isinstance(runtime, ProcessRuntime):
@@ -367,6 +385,9 @@ class _AgentBuilder:
         regarding = ObjectReference(api_version="v1", kind="Node", name=self.name, uid=self.name)
         self.events.emit_for(regarding, reason, message, type=type)
 
+    def _pod_event(self, pod: Pod, reason: str, message: str, type: str, container: str) -> None:
+        self.events.emit(pod, reason, message, type=type, container=container)
+
     def _facts(self) -> DownwardNodeInfo:
         address = self.status_reporter.address
         return DownwardNodeInfo(
@@ -379,8 +400,10 @@ def choose_profile(settings: NodeSettings) -> AccountingProfile:
     return replace(AccountingProfile.for_gates(settings.gates), form=settings.form)
 
 
-def _memory_nodes(runtime: SimulatedRuntime | ProcessRuntime) -> dict[tuple[str, str], str]:
+def _memory_nodes(runtime: AnyRuntime) -> dict[tuple[str, str], str]:
     """Return the NUMA nodes that containers get their memory from, by pod and name, where hooks set them."""
+    if isinstance(runtime, CriRuntime):
+        return runtime.memory_nodes()
     return {
         (container.state.pod, container.state.name): container.resources.mems
         for container in runtime.inventory().containers

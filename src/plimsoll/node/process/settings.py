@@ -26,6 +26,7 @@ from plimsoll.node.machine.machine import Machine, Reservations, parse_cpus
 from plimsoll.node.plugins import PluginTiming
 from plimsoll.node.podresources import RateLimit
 from plimsoll.node.pods.backoff import PodTiming
+from plimsoll.node.runtime.cri.settings import EXAMPLE_ENDPOINT, CriSettings
 from plimsoll.node.security.policy import OnUnsupported
 from plimsoll.node.status.reporter import HeartbeatTiming
 
@@ -61,7 +62,8 @@ class NodeSettings:
     count: int = 1  #: more than one: NAME-0, NAME-1, ..., simulated in one process
     listed: tuple[str, ...] = ()  #: explicit names of simulated nodes
     root: Path = ROOT
-    runtime: Literal["process", "none"] = "process"
+    runtime: Literal["process", "none", "cri"] = "process"
+    cri: CriSettings = field(default_factory=CriSettings)  #: for the runtime `cri`
     #: State only: no sockets for drivers and monitoring agents, no files. None: only if there are many nodes.
     bare: bool | None = None
     #: Commands of images for the process runtime: by full name, name without tag, or last part of the name.
@@ -127,6 +129,7 @@ class NodeSettings:
             raise ConfigError("count: multiple nodes in one process require --runtime none")
         if self.is_bare and self.runtime != "none":
             raise ConfigError("bare: an agent that runs processes needs its files: use runtime none")
+        self._check_runtime()
         if self.listen:
             read_address(self.listen, example=LISTEN)
         api = self.kubelet_api
@@ -135,6 +138,35 @@ class NodeSettings:
         if (api.certificate is None) != (api.key is None):
             raise ConfigError("kubeletAPI: --tls-cert-file and --tls-private-key-file must be given together")
         return self
+
+    def _check_runtime(self) -> None:
+        """Raise ConfigError for settings that the runtime does not use."""
+        if self.runtime != "cri":
+            if self.cri != CriSettings():
+                raise ConfigError("cri: these settings require --runtime cri")
+            return
+        if not self.cri.endpoint:
+            raise ConfigError(f"--cri-endpoint: the runtime cri requires it, such as {EXAMPLE_ENDPOINT}")
+        _ = self.cri.socket  # raises if it is invalid
+        unused = {
+            "images": (bool(self.images), "the container runtime has images of its own"),
+            "nri": (
+                self.nri not in (None, Path("")) or self.nri_config is not None,
+                "NRI plugins connect to the container runtime",
+            ),
+            "cdiSpecDirs": (bool(self.cdi), "the container runtime reads CDI files: set its cdi_spec_dirs"),
+            "kubeletAPI": (
+                self.kubelet_api.listen not in ("", AUTO),
+                "logs and streams of the container runtime are not served yet",
+            ),
+            "unsupportedSecurityContext": (
+                self.on_unsupported_security == "warn",
+                "the container runtime applies security contexts",
+            ),
+        }
+        for name, (is_set, why) in unused.items():
+            if is_set:
+                raise ConfigError(f"{name}: not with --runtime cri: {why}")
 
 
 def override(
@@ -154,6 +186,9 @@ def override(
     client_ca_file: Path | None = None,
     tls_cert_file: Path | None = None,
     tls_private_key_file: Path | None = None,
+    cri_endpoint: str | None = None,
+    cluster_dns: Sequence[str] = (),
+    cluster_domain: str | None = None,
     **given: Any,
 ) -> NodeSettings:
     """Return the settings with the given flags applied; None: not given."""
@@ -179,6 +214,12 @@ def override(
     }
     api = {name: value for name, value in api.items() if value is not None}
     changes["kubelet_api"] = replace(settings.kubelet_api, **cast(Any, api))
+    cri: dict[str, Any] = {
+        "endpoint": cri_endpoint,
+        "cluster_dns": tuple(cluster_dns),
+        "cluster_domain": cluster_domain,
+    }
+    changes["cri"] = replace(settings.cri, **{name: value for name, value in cri.items() if value})
     reserved = settings.reservations
     if system_reserved is not None:
         reserved = replace(reserved, system=_read_reserved(system_reserved, "--system-reserved"))

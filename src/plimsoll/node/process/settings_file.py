@@ -32,10 +32,11 @@ from plimsoll.node.machine.file_values import Amounts, Labels, Taints
 from plimsoll.node.machine.machine import EVICTION_HARD, Reservations, parse_cpus
 from plimsoll.node.podresources import RateLimit
 from plimsoll.node.process.settings import LISTEN, ROOT, NodeSettings
+from plimsoll.node.runtime.cri.settings import CriSettings
 from plimsoll.node.security.policy import OnUnsupported
 from plimsoll.node.status.reporter import HeartbeatTiming
 
-_HEARTBEAT, _RATE_LIMIT, _NODE = HeartbeatTiming(), RateLimit(), NodeSettings()
+_HEARTBEAT, _RATE_LIMIT, _NODE, _CRI = HeartbeatTiming(), RateLimit(), NodeSettings(), CriSettings()
 
 
 def read_settings(path: Path | None) -> NodeSettings:
@@ -103,6 +104,23 @@ class _RateLimitFile(Config, frozen=True, kw_only=True):
     burst: _Calls = _RATE_LIMIT.burst
 
 
+class _CriFile(Config, frozen=True, kw_only=True):
+    endpoint: str = ""
+    cluster_dns: tuple[_Name, ...] = field(default=(), name="clusterDNS")
+    cluster_domain: str = _CRI.cluster_domain
+    resolv_conf: str = str(_CRI.resolv_conf)
+    pod_logs: str = field(default=str(_CRI.pod_logs), name="podLogsDir")
+
+    def settings(self) -> CriSettings:
+        return CriSettings(
+            endpoint=self.endpoint,
+            cluster_dns=self.cluster_dns,
+            cluster_domain=self.cluster_domain,
+            resolv_conf=Path(self.resolv_conf) if self.resolv_conf else None,
+            pod_logs=Path(self.pod_logs),
+        )
+
+
 class _CgroupsFile(Config, frozen=True, kw_only=True):
     root: str = ""
     mode: Literal["auto", "v1", "v2", "plan"] = "auto"
@@ -132,7 +150,8 @@ class _NodeFile(Config, frozen=True, kw_only=True):
     name: str = ""
     count: Annotated[int, Meta(ge=1, le=10_000)] = 1
     root: str = str(ROOT)
-    runtime: Literal["process", "none"] = "process"
+    runtime: Literal["process", "none", "cri"] = "process"
+    cri: _CriFile = _CriFile()
     bare: bool | None = None
     images: Mapping[str, Annotated[tuple[str, ...], _read_command]] = field(default_factory=dict)
     on_unsupported_security: OnUnsupported = field(default="refuse", name="unsupportedSecurityContext")
@@ -174,6 +193,7 @@ def _read_settings(tree: Any) -> NodeSettings:
             cpus=file.reserved_cpus,
         ),
         "thresholds": file.eviction.thresholds(),
+        "cri": file.cri.settings(),
         "cdi": tuple(map(Path, file.cdi_spec_dirs or file.cdi_folders)),
         "nri": file.nri.socket if file.nri.enabled else Path(""),
         "nri_config": file.nri.config,

@@ -1,4 +1,4 @@
-"""Container runtimes: local processes, or simulated state only.
+"""Container runtimes: local processes, simulated state only, or a container runtime behind CRI.
 
 process.py            containers as local processes: START HERE
 sandboxes.py          pod sandboxes of the process runtime
@@ -13,6 +13,7 @@ commands.py           the command of a container
 state_dir.py          pods and containers on disk
 cgroup_repair.py      creation of missing cgroups
 simulated.py          containers without processes, for simulated nodes
+cri/                  containers of containerd or CRI-O
 """
 
 from plimsoll.node.runtime.exec_spec import ProcessSettings

@@ -1,4 +1,4 @@
-"""Background work of the process runtime: tasks that run to completion, cgroup changes, and findings."""
+"""Background work of a runtime: tasks that run to completion, cgroup changes, and findings."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from plimsoll.common.checkpoint import FindingSeverity, NodeFinding
 from plimsoll.common.tasks import cancel_tasks, start_task
 
-_log = logging.getLogger("plimsoll.node.runtime.process")
+_log = logging.getLogger("plimsoll.node.runtime")
 T = TypeVar("T")
 
 #: Maximum number of findings kept, the newest.

@@ -38,7 +38,7 @@ class Agent:
             RootMark(data, timeout=0.0),
             restore_root=self._restore_root,
             restore=self._restore,
-            reporter=self,
+            set_ready=self.set_ready,
             emit=lambda *event: self.events.append(event),
         )
 
