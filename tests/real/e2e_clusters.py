@@ -119,7 +119,8 @@ def real_server(directory: Path, scheduler: str, *, heartbeats: bool) -> Iterato
     """Run kube-apiserver, kube-controller-manager and a scheduler."""
     files = directory / "server"
     files.mkdir(exist_ok=True)
-    options = ("--allow-privileged=true", f"--runtime-config={_on(_REAL_APIS)}")
+    apis = f"--runtime-config={_on(_REAL_APIS)}"
+    options = ("--allow-privileged=true", "--kubelet-preferred-address-types=InternalIP", apis)
     with ExitStack() as stack:
         config = stack.enter_context(run_apiserver(ASSETS, files, _on(REAL_GATES), options))
         kubeconfig = directory / "kubeconfig"

@@ -9,8 +9,10 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
+from plimsoll.api import codec
 from plimsoll.client import Client
 from plimsoll.client.endpoints import NODES
+from plimsoll.client.responses import ObjectList
 from tests.real.images import Image, with_busybox
 from tests.real.kubelet import RealNode
 from tests.real.machines import Machines, Tree
@@ -64,9 +66,12 @@ async def real_nodes(cluster: Cluster, gates: Mapping[str, bool]) -> AsyncIterat
             if reason := await asyncio.to_thread(node.start, cluster.kubeconfig):
                 raise AssertionError(reason)
         client = await stack.enter_async_context(Client.connect(cluster.config()))
-        for name in _REAL:
-            await until(lambda name=name: client.get(NODES, name), _is_ready)  # type: ignore[misc]
+        await until(lambda: client.list(NODES), _are_ready)
         yield
+
+
+def _are_ready(nodes: ObjectList) -> bool:
+    return sum(_is_ready(codec.decode_tree(raw)) for raw in nodes.items) == len(_REAL)
 
 
 def _is_ready(node: Tree) -> bool:
