@@ -22,7 +22,9 @@ from tests.waiting import until
 _SIMULATED = ("node-1", "node-2", "node-3", "node-4")
 _REAL = ("node-1", "node-2")
 #: Files in KUBEBUILDER_ASSETS that stand in for images of the same name.
-IMAGE_PROGRAMS = ("agnhost", "hostpathplugin", "pause")
+IMAGE_PROGRAMS = ("agnhost", "hostpathplugin", "pause", "sampledeviceplugin")
+#: An image that `e2e.test` does not list.
+_DEVICE_PLUGIN = "registry.k8s.io/e2e-test-images/sample-device-plugin:1.7"
 
 
 class RunningPods(Machines):
@@ -81,14 +83,17 @@ def _is_ready(node: Tree) -> bool:
 
 def _images() -> dict[str, Image]:
     """Return images under the names that `e2e.test` uses."""
-    listed = subprocess.run(
-        [ASSETS / "e2e.test", "--list-images"], check=True, capture_output=True, text=True
-    )
-    found = {}
-    for name in listed.stdout.split():
+    command = [ASSETS / "e2e.test", "--list-images"]
+    listed = subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
+    found = {_DEVICE_PLUGIN: _image("sampledeviceplugin", "-alsologtostderr")}
+    for name in listed:
         program = name.rpartition("/")[2].partition(":")[0]
         if program == "busybox":
             found[name] = with_busybox(("/bin/sh",))
         elif program in IMAGE_PROGRAMS:
-            found[name] = with_busybox((f"/{program}",), {f"/{program}": str(ASSETS / program)})
+            found[name] = _image(program)
     return found
+
+
+def _image(program: str, *options: str) -> Image:
+    return with_busybox((f"/{program}", *options), {f"/{program}": str(ASSETS / program)})
