@@ -1,7 +1,7 @@
 """Order in which objects are created.
 
 `arrange` is a pure function: an object comes after the objects it refers to, and objects of a kind keep the
-order of the files. Unknown kinds come after everything that may define them and before workloads and pods.
+order of the files. Unknown kinds come after everything that may define them and before pods and workloads.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ _ORDER = (
     "PersistentVolumeClaim ResourceClaimTemplate",
     "ResourceClaim",
     "",  # everything else
-    "Deployment DaemonSet StatefulSet Job CronJob",
-    "ReplicaSet ReplicationController",
     "Pod",
 )
-_RANKS = {kind: rank for rank, kinds in enumerate(_ORDER) for kind in kinds.split()}
 _OTHER = _ORDER.index("")
 #: Namespaces with this label may have claims with admin access.
 ADMIN_ACCESS = "resource.kubernetes.io/admin-access"
 #: Pending pods are created after all allocations: they must not get devices that others hold.
 WAITING = len(_ORDER)
+#: Workloads come after their pods, so that their controllers adopt these instead of creating others.
+_WORKLOADS = ("ReplicaSet ReplicationController", "Deployment DaemonSet StatefulSet Job CronJob")
+_RANKS = {kind: rank for rank, kinds in enumerate((*_ORDER, "", *_WORKLOADS)) for kind in kinds.split()}
 
 
 def rank_of(tree: Mapping[str, Any]) -> int:

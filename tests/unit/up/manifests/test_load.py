@@ -106,6 +106,47 @@ metadata: 7
     assert loaded.lines(most=2)[-1] == "and 2 more rejected: see the log"
 
 
+def test_workloads_of_a_dump_keep_their_pods(cluster: LocalCluster) -> None:
+    template = "template: {metadata: {labels: LABELS}, spec: {containers: [{name: c, image: x}]}}"
+    text = f"""
+apiVersion: apps/v1
+kind: Deployment
+metadata: {{name: web, namespace: default, uid: "1"}}
+spec: {{replicas: 1, selector: {{matchLabels: {{app: web}}}}, {template.replace("LABELS", "{app: web}")}}}
+---
+apiVersion: apps/v1
+kind: ReplicaSet
+metadata:
+  name: web-abc
+  namespace: default
+  uid: "2"
+  labels: {{app: web, pod-template-hash: abc}}
+  ownerReferences: [{{apiVersion: apps/v1, kind: Deployment, name: web, uid: "1", controller: true}}]
+spec:
+  replicas: 1
+  selector: {{matchLabels: {{app: web, pod-template-hash: abc}}}}
+  {template.replace("LABELS", "{app: web, pod-template-hash: abc}")}
+---
+apiVersion: v1
+kind: Pod
+metadata:
+  name: web-abc-1
+  namespace: default
+  uid: "3"
+  labels: {{app: web, pod-template-hash: abc}}
+  ownerReferences: [{{apiVersion: apps/v1, kind: ReplicaSet, name: web-abc, uid: "2", controller: true}}]
+spec: {{nodeName: n1, containers: [{{name: c, image: x}}]}}
+"""
+    assert bring(cluster, list(parse_objects(text, "dump"))).problems == []
+    observed = lambda tree: "observedGeneration" in tree.get("status", {})  # noqa: E731
+    cluster.wait_for("deployments", "web", condition=observed)
+    names = [each["metadata"]["name"] for each in cluster.client.list("pods", "default")]
+    sets = [each["metadata"]["name"] for each in cluster.client.list("replicasets", "default")]
+    assert (names, sets) == (["web-abc-1"], ["web-abc"])
+    (owner,) = cluster.client.get("pods", "web-abc-1", "default")["metadata"]["ownerReferences"]
+    assert owner["uid"] == cluster.client.get("replicasets", "web-abc", "default")["metadata"]["uid"]
+
+
 def test_objects_of_the_dumped_cluster_are_skipped(cluster: LocalCluster) -> None:
     text = """
 apiVersion: example.com/v1

@@ -25,8 +25,8 @@ BEFORE = (
     ("ResourceClaim", "Pod"),
     ("ResourceQuota", "Pod"),
     ("PriorityClass", "Pod"),
-    ("Deployment", "ReplicaSet"),
-    ("ReplicaSet", "Pod"),
+    ("Pod", "ReplicaSet"),
+    ("ReplicaSet", "Deployment"),
     ("Widget", "Pod"),
 )
 
@@ -72,7 +72,14 @@ def test_the_order_of_files_does_not_matter(objects: list[ParsedObject], random:
 
 def test_referenced_objects_come_first() -> None:
     for first, second in BEFORE:
-        assert rank_of(found(first, "a").tree) < rank_of(found(second, "b", **bound).tree), (first, second)
+        assert rank_of(found(first, "a", **bound).tree) < rank_of(found(second, "b", **bound).tree), (
+            first,
+            second,
+        )
+
+
+def test_workloads_come_after_pods_that_wait() -> None:
+    assert rank_of(found("Pod", "waits").tree) < rank_of(found("ReplicaSet", "r").tree)
 
 
 def test_pending_pods_come_last() -> None:
