@@ -83,7 +83,7 @@ def _is_ready(node: Tree) -> bool:
 
 def _images() -> dict[str, Image]:
     """Return images under the names that `e2e.test` uses."""
-    command = [ASSETS / "e2e.test", "--list-images"]
+    command = [str(ASSETS / "e2e.test"), "--list-images"]
     listed = subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
     found = {_DEVICE_PLUGIN: _image("sampledeviceplugin", "-alsologtostderr")}
     for name in listed:
