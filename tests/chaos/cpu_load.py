@@ -308,11 +308,12 @@ class PodLoad:
         assert listing is not None
         return [codec.decode_tree(raw) for raw in listing.items]
 
-    async def slices(self) -> dict[str, Any]:
+    async def devices(self) -> dict[str, Any]:
+        """Return the published devices by slice."""
         listing = await insist(lambda: self.client.list(RESOURCE_SLICES))
         assert listing is not None
         trees = [codec.decode_tree(raw) for raw in listing.items]
-        return {tree["metadata"]["name"]: tree["spec"] for tree in trees}
+        return {tree["metadata"]["name"]: tree["spec"].get("devices") for tree in trees}
 
 
 def _unsettled(kind: str, pod: Tree) -> str:

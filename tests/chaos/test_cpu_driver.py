@@ -55,7 +55,7 @@ async def play(
             return problems or await asyncio.to_thread(cluster.problems, held)
 
         await until_none(settled)
-        published = await load.slices()
+        published = await load.devices()
         for number in range(1, rounds + 1):
             await faults.round(keep=neighbour)
             if number % settle_every == 0 or number == rounds:
@@ -69,7 +69,12 @@ async def play(
         assert not cluster.files()
         (left,) = cluster.watch.look()
         assert left.cpus == cluster.every
-        assert await load.slices() == published
+
+        async def withheld() -> list[str]:
+            current = await load.devices()
+            return [] if current == published else [f"published: {current}, before: {published}"]
+
+        await until_none(withheld)
         await load.remove(neighbour)
 
         async def gone() -> list[str]:

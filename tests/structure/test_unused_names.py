@@ -16,6 +16,8 @@ USED_ELSEWHERE = {
         pod_group image_id last_probe_time current_healthy desired_healthy expected_pods azure_file
         vsphere_volume match_label_expressions allowed_topologies node_id topology_keys self_link
         l3_cache_schema mem_bw_schema status_message claim_ref default_request max_limit_request_ratio
+        fully_labeled_replicas unavailable_replicas current_number_scheduled number_misscheduled number_ready
+        updated_number_scheduled number_available number_unavailable
     """,
     "names in messages of the runtime": "OciHooks CgroupsPath Rlimits",
     "attributes and methods that libraries call": """

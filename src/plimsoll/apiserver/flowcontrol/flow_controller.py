@@ -114,14 +114,14 @@ class FlowController:
         if self._outdated:
             self._reload()
         classified = self._classify(request, info)
-        schema, queue_set, headers, most, _ = classified
+        schema, queue_set, headers = classified.schema, classified.queue_set, classified.headers
         level = queue_set.level
         if level.is_exempt:
             started = queue_set.start(schema.name, "", 1)
             self.metrics.dispatched.add(level.name, schema.name)
             return HeldSeats(classified, started)
         query = first_values(request.query)
-        seats = estimate_seats(info, query, self._store, most)
+        seats = estimate_seats(info, query, self._store, classified.most_seats)
         self.metrics.work(level.name, schema.name).observe(seats)
         started = queue_set.start(schema.name, _flow(schema, request), seats)
         if started is None:
