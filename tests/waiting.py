@@ -61,9 +61,8 @@ async def until(
         async with asyncio.timeout(seconds):
             while True:
                 try:
-                    found = read()
-                    if inspect.isawaitable(found):
-                        found = await found
+                    value = read()
+                    found = await value if inspect.isawaitable(value) else value
                     if accept(found):
                         return found
                 except ignore as error:

@@ -308,12 +308,12 @@ class PodLoad:
         assert listing is not None
         return [codec.decode_tree(raw) for raw in listing.items]
 
-    async def devices(self) -> dict[str, Any]:
-        """Return the published devices by slice."""
+    async def published_cpus(self) -> int:
+        """Return the number of CPUs of all devices; which CPU stays shared may change."""
         listing = await insist(lambda: self.client.list(RESOURCE_SLICES))
         assert listing is not None
-        trees = [codec.decode_tree(raw) for raw in listing.items]
-        return {tree["metadata"]["name"]: tree["spec"].get("devices") for tree in trees}
+        devices = [each for raw in listing.items for each in codec.decode_tree(raw)["spec"]["devices"]]
+        return sum(int(each["capacity"]["dra.cpu/cpu"]["value"]) for each in devices)
 
 
 def _unsettled(kind: str, pod: Tree) -> str:

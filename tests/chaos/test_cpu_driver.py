@@ -55,7 +55,7 @@ async def play(
             return problems or await asyncio.to_thread(cluster.problems, held)
 
         await until_none(settled)
-        published = await load.devices()
+        published = await load.published_cpus()
         for number in range(1, rounds + 1):
             await faults.round(keep=neighbour)
             if number % settle_every == 0 or number == rounds:
@@ -71,8 +71,8 @@ async def play(
         assert left.cpus == cluster.every
 
         async def withheld() -> list[str]:
-            current = await load.devices()
-            return [] if current == published else [f"published: {current}, before: {published}"]
+            current = await load.published_cpus()
+            return [] if current == published else [f"{current} CPUs are published, {published} before"]
 
         await until_none(withheld)
         await load.remove(neighbour)
