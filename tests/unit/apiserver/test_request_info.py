@@ -51,7 +51,7 @@ def test_other_paths_are_not_resources(path: str) -> None:
         ("GET", "/api/v2/pods", 404),
         ("GET", "/api/v1/pods/p", 404),
         ("GET", "/api/v1/namespaces/a/nodes", 404),
-        ("GET", "/api/v1/namespaces/a/pods/p/exec", 404),
+        ("GET", "/api/v1/namespaces/a/pods/p/nothing", 404),
         ("GET", "/api/v1/namespaces/a/pods/p/status/x", 404),
         ("POST", "/api/v1/namespaces/a/pods/p", 405),
         ("PUT", "/api/v1/pods", 405),

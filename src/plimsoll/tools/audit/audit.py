@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import UTC, datetime
+from operator import length_hint
 
 from plimsoll.api.forms import Form, device_forms
 from plimsoll.errors import InputError
@@ -33,9 +34,11 @@ def audit(
     findings: list[AuditFinding] = []
     run: list[Check] = []
     skipped: list[SkippedCheck] = []
-    chosen = CHECKS if checks is None else tuple(checks)
+    chosen = CHECKS if checks is None else checks
+    # An iterator is read check by check: it may end the audit.
+    count = length_hint(chosen, len(CHECKS))
     for number, check in enumerate(chosen):
-        tick("checks", number, len(chosen))
+        tick("checks", number, count)
         why = facts.lacks(check.needs)
         if why:
             skipped.append(SkippedCheck(check.id, check.name, why))
