@@ -168,7 +168,7 @@ def test_a_full_disk_for_the_checkpoint(harness: DriverHarness) -> None:
                 )
                 assert len(list(harness.settings.cdi.glob("dra.k8s.io-*"))) == 1
                 disk.empty()
-                await until(lambda: not driver.problems())
+                await until(driver.problems, lambda found: not found)
             assert len(driver.state.allocations) == 2
             disk.fill()
             await asyncio.to_thread(

@@ -113,7 +113,7 @@ def test_a_lost_sandbox_is_replaced_and_collected() -> None:
             (first,) = node.server.boxes
             node.server.stop_box(first)
             await until(lambda: not runtime.sandboxes()[0].running)
-            assert phases(runtime) == [ContainerPhase.EXITED]
+            await until(lambda: phases(runtime) == [ContainerPhase.EXITED])
             await runtime.stop_sandbox("uid-web")
             await node.run_pod(runtime, pod)
             assert [box.config.metadata.attempt for box in node.server.boxes.values()] == [0, 1]
