@@ -64,12 +64,12 @@ needs_mounts = pytest.mark.skipif(bool(cannot_mount()), reason=cannot_mount() or
 
 
 class Disk:
-    """File system of 64 KiB."""
+    """File system of 1 MiB: the driver tries writes of 64 KiB."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         directory.mkdir(parents=True, exist_ok=True)
-        assert _mount("-t", "tmpfs", "-o", "size=64k,mode=755", "none", str(directory))
+        assert _mount("-t", "tmpfs", "-o", "size=1m,mode=755", "none", str(directory))
 
     def lock(self) -> None:
         assert _mount("-o", "remount,ro", str(self.directory))
