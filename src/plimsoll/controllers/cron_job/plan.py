@@ -100,7 +100,7 @@ def find_due(
         skipped = int((now - upcoming) / period) - 2 * _MANY_MISSED if period > 0 else 0
         if skipped > 0:
             later = upcoming + skipped * period
-            later = later if schedule.every else schedule.next_after(later) or now + 1
+            later = later if schedule.cron.every else schedule.next_after(later) or now + 1
             if later <= now:
                 missed, upcoming = skipped, later
     while upcoming is not None and upcoming <= now:

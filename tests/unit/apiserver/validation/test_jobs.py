@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from plimsoll.apiserver.validation.generic_kinds.cron_schedule import cron_schedule
 from tests.unit.apiserver.validation.generic_objects import (
     LABELS,
     UID,
@@ -242,57 +241,7 @@ def test_a_selector_is_generated_once() -> None:
     assert write(later, old).tree["metadata"]["labels"] == GENERATED
 
 
-# -- schedules
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "* * * * *",
-        "*/5 1-3,7 * JAN-MAR mon",
-        "0 0 1,15 * ?",
-        "59 23 31 12 6",
-        "1-10/3 * * * *",
-        "5/15 * * * *",
-        "@hourly",
-        "@every 1h30m",
-        "@every 1.5s",
-        "  0   0 * * *  ",
-        "0, 0 * * *",
-        "+5 * * * *",
-    ],
-)
-def test_schedules(text: str) -> None:
-    assert cron_schedule(text) == []
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "x",
-        "* * * *",
-        "* * * * * *",
-        "60 * * * *",
-        "* 24 * * *",
-        "* * 0 * *",
-        "* * * 13 *",
-        "* * * * 7",
-        "5-1 * * * *",
-        "*/0 * * * *",
-        "*/x * * * *",
-        "1-2-3 * * * *",
-        "1/2/3 * * * *",
-        "MON * * * *",
-        "-5 * * * *",
-        "@never",
-        "@every",
-        "@every 5",
-        "@every x",
-        "1" * 5000 + " * * * *",
-    ],
-)
-def test_invalid_schedules(text: str) -> None:
-    assert cron_schedule(text)
+# -- cron jobs
 
 
 @pytest.mark.parametrize(

@@ -30,6 +30,8 @@ def seconds(text: str) -> float:
     [
         ("*/15 * * * *", "", "2026-01-02T03:04:05+00:00", "2026-01-02T03:15:00+00:00"),
         ("0 0 1 1 *", "", "2026-01-02T03:04:05+00:00", "2027-01-01T00:00:00+00:00"),
+        ("+5, 4 * * *", "", "2026-01-02T03:04:05+00:00", "2026-01-02T04:05:00+00:00"),
+        ("@every -1m", "", "2026-01-02T00:00:10+00:00", "2026-01-02T00:00:11+00:00"),
         ("@daily", "", "2026-01-02T00:00:00+00:00", "2026-01-03T00:00:00+00:00"),
         ("@every 90s", "", "2026-01-02T00:00:10+00:00", "2026-01-02T00:01:40+00:00"),
         ("0 12 13 * FRI", "", "2026-01-01T00:00:00+00:00", "2026-01-02T12:00:00+00:00"),
@@ -66,12 +68,12 @@ def test_times_are_those_of_a_search_minute_by_minute(
     for _ in range(3000):
         time += timedelta(minutes=1)
         local = time.astimezone(ZoneInfo(zone or "UTC"))
-        day, week = local.day in parsed.fields[2], local.isoweekday() % 7 in parsed.fields[4]
+        day, week = local.day in parsed.cron.values[2], local.isoweekday() % 7 in parsed.cron.values[4]
         free = fields[2] == "*" or fields[4] == "*"
         if (
-            local.minute in parsed.fields[0]
-            and local.hour in parsed.fields[1]
-            and local.month in parsed.fields[3]
+            local.minute in parsed.cron.values[0]
+            and local.hour in parsed.cron.values[1]
+            and local.month in parsed.cron.values[3]
             and (day and week if free else day or week)
         ):
             found = time.timestamp()
