@@ -7,6 +7,7 @@ import asyncio
 import msgspec
 from aiohttp import WSMsgType, web
 
+from plimsoll.common.byte_buffer import ByteBuffer
 from plimsoll.node.kubelet_api.channels import (
     ERROR,
     PROTOCOLS,
@@ -20,8 +21,13 @@ from plimsoll.node.kubelet_api.channels import (
     encode_message,
     ended_channel,
 )
-from plimsoll.node.kubelet_api.input_buffer import InputBuffer
-from plimsoll.node.kubelet_api.remote_command import StreamOptions, TerminalSize, Tree, parse_size
+from plimsoll.node.kubelet_api.remote_command import (
+    MAX_INPUT_BYTES,
+    StreamOptions,
+    TerminalSize,
+    Tree,
+    parse_size,
+)
 
 #: Maximum size of a message, in bytes; kubectl sends at most 32 KiB.
 MAX_MESSAGE_BYTES = 1 << 20
@@ -38,7 +44,7 @@ class WebSocketStreams:
         self._socket = socket
         self._options = options
         self._protocol = socket.ws_protocol or ""
-        self._input = InputBuffer()
+        self._input = ByteBuffer(MAX_INPUT_BYTES)
         self._sizes: asyncio.Queue[TerminalSize | None] = asyncio.Queue(maxsize=64)
         self._gone = asyncio.Event()
         self._reader = asyncio.create_task(self._read())

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
+from plimsoll.common.byte_buffer import ByteBuffer
 from plimsoll.protocols.spdy.frames import (
     CANCEL,
     INVALID_STREAM,
@@ -54,24 +54,12 @@ class SpdyStream:
         self.id = id
         self.headers = headers
         self._session = session
-        self._pieces: deque[bytes] = deque()
-        self._unread = 0
-        self._ended = False
-        self._readable = asyncio.Event()
-        self._drained = asyncio.Event()
+        self._received = ByteBuffer(MAX_UNREAD_BYTES)
         self.closed = False  #: nothing more can be written
 
     async def read(self) -> bytes:
         """Return some bytes; b"" at the end."""
-        while not self._pieces:
-            if self._ended:
-                return b""
-            self._readable.clear()
-            await self._readable.wait()
-        piece = self._pieces.popleft()
-        self._unread -= len(piece)
-        self._drained.set()
-        return piece
+        return await self._received.get()
 
     async def write(self, data: bytes) -> None:
         """Write, and wait while the peer does not read; ConnectionError if the stream is closed."""
@@ -90,7 +78,7 @@ class SpdyStream:
 
     async def reset(self) -> None:
         """End both directions at once."""
-        if not (self.closed and self._ended):
+        if not (self.closed and self.ended):
             self.end()
             self.closed = True
             with contextlib.suppress(ConnectionError):
@@ -101,25 +89,17 @@ class SpdyStream:
 
     async def receive(self, data: bytes, *, fin: bool) -> None:
         """Take a piece of data; wait while too much is unread."""
-        if data and not self._ended:
-            self._pieces.append(data)
-            self._unread += len(data)
-            self._readable.set()
+        await self._received.put(data)
         if fin:
             self.end()
-        while self._unread > MAX_UNREAD_BYTES and not self._ended:
-            self._drained.clear()
-            await self._drained.wait()
 
     def end(self) -> None:
         """Record that the peer sends nothing more."""
-        self._ended = True
-        self._readable.set()
-        self._drained.set()
+        self._received.end()
 
     @property
     def ended(self) -> bool:
-        return self._ended
+        return self._received.ended
 
 
 class SpdySession:

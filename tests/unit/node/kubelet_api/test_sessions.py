@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from plimsoll.common.byte_buffer import ByteBuffer
 from plimsoll.node.kubelet_api.attach import attach
 from plimsoll.node.kubelet_api.exec import execute
-from plimsoll.node.kubelet_api.input_buffer import InputBuffer
 from plimsoll.node.kubelet_api.remote_command import StreamOptions, TerminalSize, Tree
 from plimsoll.node.runtime import ProcessRuntime
 from tests.unit.node.runtime.runtime_harness import a_container, ended, run, runtime_harness, shell
@@ -24,7 +24,7 @@ class FakeClient:
 
     def __init__(self, *given: bytes, ends: bool = True, size: TerminalSize | None = None) -> None:
         self.out = self.err = b""
-        self.input = InputBuffer()
+        self.input = ByteBuffer(1000)
         self.given = list(given)
         self.ends = ends
         self.size = size
@@ -188,7 +188,7 @@ def test_a_client_that_does_not_read_does_not_delay_the_container() -> None:
 
 def test_input_is_bounded() -> None:
     async def scenario() -> None:
-        buffer = InputBuffer(10)
+        buffer = ByteBuffer(10)
         await buffer.put(b"x" * 10)
         waiting = asyncio.create_task(buffer.put(b"y"))
         await asyncio.sleep(0)

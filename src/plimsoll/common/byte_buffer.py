@@ -1,17 +1,15 @@
-"""Bounded buffer between the reader of a connection and the task that writes to a process."""
+"""Bounded buffer between the reader of a connection and the task that uses what it received."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
 
-from plimsoll.node.kubelet_api.remote_command import MAX_INPUT_BYTES
 
-
-class InputBuffer:
+class ByteBuffer:
     """Pieces of a stream: `put` waits while too much is held, `get` waits for the next piece."""
 
-    def __init__(self, limit: int = MAX_INPUT_BYTES) -> None:
+    def __init__(self, limit: int) -> None:
         self._limit = limit
         self._pieces: deque[bytes] = deque()
         self._size = 0
@@ -40,6 +38,10 @@ class InputBuffer:
         self._size -= len(piece)
         self._writable.set()
         return piece
+
+    @property
+    def ended(self) -> bool:
+        return self._ended
 
     def end(self) -> None:
         """End the stream; what was put before is still returned."""
