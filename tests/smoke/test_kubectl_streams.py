@@ -96,6 +96,14 @@ def test_a_mounted_config_map_is_updated(kubectl: Kubectl) -> None:
     assert not Path("/no-such-place").exists()
 
 
+def is_listening(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port), 5).close()
+    except OSError:
+        return False
+    return True
+
+
 @pytest.mark.parametrize("websockets", ["true", "false"])
 def test_port_forward(kubectl: Kubectl, monkeypatch: pytest.MonkeyPatch, websockets: str) -> None:
     monkeypatch.setenv("KUBECTL_PORT_FORWARD_WEBSOCKETS", websockets)
@@ -103,6 +111,8 @@ def test_port_forward(kubectl: Kubectl, monkeypatch: pytest.MonkeyPatch, websock
         port = free.getsockname()[1]
     name = f"serves-{websockets}"
     start(kubectl, a_pod(name, f"exec python3 -m http.server --bind 127.0.0.1 {port}"))
+    # kubectl ends at the first connection that the pod refuses.
+    wait_until(lambda: is_listening(port))
     process = kubectl.start("port-forward", f"pod/{name}", f":{port}", "--address=127.0.0.1")
     try:
         assert process.stdout is not None

@@ -212,7 +212,7 @@ def amount_of(quantity: Quantity | None) -> Fraction:
 
 
 def consumption(
-    requests: Mapping[str, Quantity], capacity: Mapping[str, DeviceCapacity], fractional: bool = True
+    requests: Mapping[str, Quantity], capacity: Mapping[str, DeviceCapacity], fractional: bool
 ) -> dict[str, Quantity] | None:
     """Return the consumption of every capacity of an unused device; None if it is impossible."""
     if not set(requests) <= set(capacity):

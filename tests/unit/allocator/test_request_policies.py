@@ -131,8 +131,9 @@ def test_consumption_agrees_with_the_definition(asked: dict[str, str], data: st.
         entry = {"value": data.draw(quantities), "requestPolicy": data.draw(policies)}
         entries[name] = convert({key: value for key, value in entry.items() if value != {}}, DeviceCapacity)
     requests = {name: Quantity.parse(text) for name, text in asked.items()}
-    found = consume(requests, entries)
-    wanted = naive_rules.consumption(requests, entries)
+    fractional = data.draw(st.booleans())
+    found = consume(requests, entries, fractional)
+    wanted = naive_rules.consumption(requests, entries, fractional)
     assert isinstance(found, Consumption) == (wanted is not None)
     if isinstance(found, Consumption) and wanted is not None:
         assert {name: str(amount) for name, amount in found.amounts.items()} == {
