@@ -144,6 +144,7 @@ class VolumeReference(Wire, frozen=True):
     read_only: bool = False
     sub_path: str = ""
     sub_path_expr: str = ""
+    mount_propagation: str | None = None
 
 
 class Container(Wire, frozen=True):
@@ -371,6 +372,7 @@ class PodStatus(Wire, frozen=True):
     conditions: tuple[Condition, ...] = ()
     container_statuses: tuple[ContainerStatus, ...] = ()
     init_container_statuses: tuple[ContainerStatus, ...] = ()
+    ephemeral_container_statuses: tuple[ContainerStatus, ...] = ()
     resources: ResourceRequirements | None = None
     allocated_resources: ResourceList = {}
     resource_claim_statuses: tuple[PodResourceClaimStatus, ...] = ()

@@ -28,6 +28,7 @@ class ContainerRole(Enum):
     INIT = "init"
     SIDECAR = "sidecar"
     REGULAR = "container"
+    EPHEMERAL = "ephemeral"
 
 
 @dataclass(frozen=True, slots=True)

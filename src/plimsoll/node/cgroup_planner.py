@@ -30,7 +30,7 @@ from plimsoll.node.resources import LinuxResources
 
 @dataclass(frozen=True, slots=True)
 class PodCgroupPlans:
-    """Cgroup plans of one pod; `containers` lists init containers first, in spec order."""
+    """Cgroup plans of one pod; `containers` lists init containers first, ephemeral ones last."""
 
     qos: str
     pod: PodPlan

@@ -46,6 +46,7 @@ class VolumeMount:
     source: str
     target: str
     read_only: bool = False
+    propagation: str = ""  #: as in the API; "" and None: private
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,6 +137,8 @@ class Runtime(Protocol):
     version: str
     #: Volume types the runtime can provide; None for all, because nothing reads them.
     volume_types: frozenset[str] | None
+    #: Containers have processes, rather than a state only.
+    runs_processes: bool
 
     @property
     def findings(self) -> Sequence[NodeFinding]:

@@ -56,7 +56,7 @@ def plan_containers(
     charges: Iterable[ClaimCharge] | None = None,
     exclusive: Collection[str] = (),
 ) -> tuple[ContainerPlan, ...]:
-    """Plan the resources of a pod's init containers, then of its regular containers.
+    """Plan the resources of a pod's init containers, then of its regular and its ephemeral containers.
 
     `charges` defaults to those in the pod's status; `exclusive` names the containers with exclusive CPUs, for
     which no CPU quota is set.
@@ -66,9 +66,10 @@ def plan_containers(
         (c, ContainerRole.SIDECAR if is_sidecar(c) else ContainerRole.INIT) for c in pod.spec.init_containers
     ]
     regular = [(c, ContainerRole.REGULAR) for c in pod.spec.containers]
+    ephemeral = [(c, ContainerRole.EPHEMERAL) for c in pod.spec.ephemeral_containers]
     return tuple(
         plan_container(pod, container, role, settings, shares, exclusive=container.name in exclusive)
-        for container, role in (*init, *regular)
+        for container, role in (*init, *regular, *ephemeral)
     )
 
 

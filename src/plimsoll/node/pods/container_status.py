@@ -23,17 +23,37 @@ _LOST = "The container could not be located when the pod was deleted.  The conta
 _LOST_AT_END = "The container could not be located when the pod was terminated"
 
 
-def container_statuses(inputs: StatusInput) -> tuple[list[Tree], list[Tree]]:
-    """Return the statuses of init containers in spec order, and of regular ones by name."""
+_FIELDS = ("initContainerStatuses", "containerStatuses", "ephemeralContainerStatuses")
+
+
+def container_statuses(inputs: StatusInput) -> tuple[list[Tree], list[Tree], list[Tree]]:
+    """Return the statuses of init containers in spec order, of regular and of ephemeral ones by name."""
     spec = inputs.pod.spec
-    before = (*items(inputs.before, "initContainerStatuses"), *items(inputs.before, "containerStatuses"))
-    reported = {text(status, "name"): status for status in before}
+    reported = {text(status, "name"): status for field in _FIELDS for status in items(inputs.before, field)}
     inits = [_status(inputs, c, reported.get(c.name), init=True) for c in spec.init_containers]
     regular = [_status(inputs, c, reported.get(c.name), init=False) for c in spec.containers]
+    ephemeral = [_ephemeral_status(inputs, c, reported.get(c.name)) for c in spec.ephemeral_containers]
     if inputs.terminal:
         _close(inits, regular, initialized=not inits or _has_initialized(inits, regular))
-    regular.sort(key=lambda status: str(status["name"]))
-    return inits, regular
+    for statuses in (regular, ephemeral):
+        statuses.sort(key=lambda status: str(status["name"]))
+    return inits, regular, ephemeral
+
+
+def _ephemeral_status(inputs: StatusInput, container: Container, reported: Tree | None) -> Tree:
+    """Return the status of an ephemeral container, which runs once: ended, it stays so."""
+    attempts = [state for state in inputs.states if state.name == container.name]
+    if attempts:
+        status = _known(inputs, container, attempts, reported or {})
+    else:
+        status = dict(_lost(inputs, container, reported))
+        if "terminated" not in status["state"] and branch(status, "lastState", "terminated"):
+            status["state"], status["lastState"] = status["lastState"], {}
+    waiting = inputs.waiting.get(container.name)
+    if waiting is not None and "waiting" in status["state"]:
+        status["state"] = {"waiting": _dropping(reason=waiting.reason, message=waiting.message)}
+    status["ready"] = False
+    return status
 
 
 def _status(inputs: StatusInput, container: Container, reported: Tree | None, *, init: bool) -> Tree:

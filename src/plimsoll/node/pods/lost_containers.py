@@ -45,7 +45,12 @@ def lost_states(pod: Pod, known: Sequence[ContainerInfo], now: float) -> tuple[C
 
 
 def _statuses(pod: Pod) -> tuple[ContainerStatus, ...]:
-    return (*pod.status.init_container_statuses, *pod.status.container_statuses)
+    status = pod.status
+    return (
+        *status.init_container_statuses,
+        *status.container_statuses,
+        *status.ephemeral_container_statuses,
+    )
 
 
 def _has_run(status: ContainerStatus) -> bool:

@@ -2,9 +2,9 @@
 
 `compute_pod_actions` is a function of a `PodState`. Guarantees that init containers run one after the other,
 each once the previous one is done; that sidecars start in their position among them and keep running; that
-regular containers follow all of them; that no container has two attempts at once; that restarts follow
-restart policies and CrashLoopBackOff exactly; and that a terminating pod starts nothing and its containers
-stop within the grace period, sidecars last.
+regular containers follow all of them; that ephemeral containers run once, at any time; that no container has
+two attempts at once; that restarts follow restart policies and CrashLoopBackOff exactly; and that a
+terminating pod starts nothing and its containers stop within the grace period, sidecars last.
 """
 
 from __future__ import annotations
@@ -104,6 +104,8 @@ class _ActionPlanner:
             return
         # Containers of an older sandbox count for restarts, not for the progress of this one.
         since = sandbox.created_at
+        for container in self.pod_state.pod.spec.ephemeral_containers:
+            self._sync_ephemeral(container)
         current = {name: state for name, state in self.latest.items() if state.created_at >= since}
         if self._sync_init_containers(current):
             for container in self.pod_state.pod.spec.containers:
@@ -114,7 +116,7 @@ class _ActionPlanner:
     def _stop_unexpected(self) -> None:
         """Stop containers that must not run: replaced attempts, and containers the pod does not have."""
         spec = self.pod_state.pod.spec
-        names = {c.name for c in (*spec.init_containers, *spec.containers)}
+        names = {c.name for c in (*spec.init_containers, *spec.containers, *spec.ephemeral_containers)}
         for state in self.pod_state.states:
             unexpected = state.name not in names or self.latest[state.name].id != state.id
             if state.phase is ContainerPhase.RUNNING and unexpected:
@@ -181,6 +183,12 @@ class _ActionPlanner:
                 self.actions.append(StartContainer(container, state.id))
         elif known is not None and self._restarts(container, known, renewed=state is None):
             self._restart(container, known)
+
+    def _sync_ephemeral(self, container: Container) -> None:
+        """Start an ephemeral container once: before init containers are done, and never again."""
+        known = self.latest.get(container.name)
+        if known is None or known.phase is ContainerPhase.CREATED:
+            self._sync_container(container, known)
 
     def _restarts(self, container: Container, known: ContainerInfo, *, renewed: bool) -> bool:
         """Return whether a container restarts; in a new sandbox all init containers run again."""

@@ -38,6 +38,7 @@ FIELDS = (
     "qosClass",
     "initContainerStatuses",
     "containerStatuses",
+    "ephemeralContainerStatuses",
     "allocatedResources",
     "resources",
 )
@@ -47,7 +48,7 @@ _TEXTS = ("reason", "message")
 
 def build_status(inputs: StatusInput) -> Tree:
     """Build the owned part of a pod's status."""
-    inits, regular = container_statuses(inputs)
+    inits, regular, ephemeral = container_statuses(inputs)
     phase, reason, message = _phase(inputs, inits, regular)
     status: Tree = {
         "phase": phase,
@@ -58,6 +59,8 @@ def build_status(inputs: StatusInput) -> Tree:
     }
     if inits:
         status["initContainerStatuses"] = inits
+    if ephemeral:
+        status["ephemeralContainerStatuses"] = ephemeral
     if inputs.pod.metadata.generation:
         status["observedGeneration"] = inputs.pod.metadata.generation
     status.update({key: value for key, value in (("reason", reason), ("message", message)) if value})

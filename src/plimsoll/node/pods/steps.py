@@ -32,6 +32,8 @@ from plimsoll.node.pods.writer import WARNING
 from plimsoll.node.security.credentials import ProcessCredentials
 from plimsoll.protocols.cdi import Edits
 
+#: Reason of the event for an ephemeral container on a simulated node.
+UNSUPPORTED_EPHEMERAL = "UnsupportedEphemeralContainer"
 #: Reason of the event for a container started without unsupported fields of its security context.
 UNSUPPORTED_SECURITY = "UnsupportedSecurityContext"
 PREPARE_FAILED = "FailedPrepareDynamicResources"
@@ -167,6 +169,9 @@ async def build_container_spec(
     """Build the specification of a container to create."""
     container = action.container
     uid = pod.metadata.uid
+    if container in pod.spec.ephemeral_containers and not deps.runtime.runs_processes:
+        text = f"ephemeral container {container.name} runs no process: the node is simulated"
+        deps.events.emit(pod, UNSUPPORTED_EPHEMERAL, text, type=WARNING, container=container.name)
     credentials = check_security(pod, container, deps)
     if isinstance(credentials, RuntimeFault):
         return credentials

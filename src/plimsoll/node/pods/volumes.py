@@ -37,7 +37,7 @@ def missing_volumes(pod: Pod, provided: Collection[str] | None) -> tuple[Missing
     spec = pod.spec
     used = {
         reference.name
-        for container in (*spec.init_containers, *spec.containers)
+        for container in (*spec.init_containers, *spec.containers, *spec.ephemeral_containers)
         for reference in (*container.volume_mounts, *container.volume_devices)
     }
     found = []

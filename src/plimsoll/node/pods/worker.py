@@ -480,4 +480,4 @@ def reject(pod: Pod, reason: str, message: str, deps: WorkerDependencies) -> Pod
 
 
 def _containers(pod: Pod) -> tuple[Any, ...]:
-    return (*pod.spec.init_containers, *pod.spec.containers)
+    return (*pod.spec.init_containers, *pod.spec.containers, *pod.spec.ephemeral_containers)

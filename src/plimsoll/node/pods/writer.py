@@ -198,8 +198,7 @@ class PodEvents:
         """Queue an event about a pod or one of its containers; never blocks."""
         path = ""
         if container:
-            inits = any(c.name == container for c in pod.spec.init_containers)
-            path = f"spec.{'initContainers' if inits else 'containers'}{{{container}}}"
+            path = f"spec.{_field_of(pod, container)}{{{container}}}"
         regarding = replace(ObjectReference.to_version(pod.metadata, "Pod"), field_path=path)
         self.emit_for(regarding, reason, message, type=type)
 
@@ -230,3 +229,11 @@ class PodEvents:
                     LOG.debug("event dropped: %s", error)
         finally:
             self._task = None
+
+
+def _field_of(pod: Pod, container: str) -> str:
+    """Return the field of the pod's spec that has a container."""
+    if any(each.name == container for each in pod.spec.init_containers):
+        return "initContainers"
+    is_ephemeral = any(each.name == container for each in pod.spec.ephemeral_containers)
+    return "ephemeralContainers" if is_ephemeral else "containers"

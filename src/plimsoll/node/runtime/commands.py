@@ -12,6 +12,8 @@ from plimsoll.node.runtime.container_spec import CREATE_ERROR
 
 #: More than any machine has.
 _CPUS_MAX = 1 << 16
+#: Base images whose own command is a shell, which every machine has.
+_SHELL_IMAGES = frozenset({"alpine", "bash", "busybox", "debian", "fedora", "ubuntu"})
 _RANGE = re.compile(r"([0-9]{1,6})(?:-([0-9]{1,6}))?", re.ASCII)
 
 
@@ -24,7 +26,7 @@ class Command:
 
 
 def command_of(spec: ContainerSpec, images: Mapping[str, Sequence[str]]) -> Command | RuntimeFault:
-    """Return the container's own command, else that of its image."""
+    """Return the container's own command, else that of its image; base images run a shell."""
     if spec.command:
         return Command(spec.command)
     for name in image_names(spec.image):
@@ -32,6 +34,8 @@ def command_of(spec: ContainerSpec, images: Mapping[str, Sequence[str]]) -> Comm
             return Command(tuple(images[name]))
     if image_names(spec.image)[-1] == "pause":
         return Command(pause=True)
+    if image_names(spec.image)[-1] in _SHELL_IMAGES:
+        return Command(("sh",))
     text = (
         f"no command for container {spec.name!r}: image {spec.image!r} is only a label here, local commands "
         "are run; give the container a command, or give the image one in the node's settings"

@@ -1,9 +1,11 @@
-"""Check whether containers can get mounts of their own: as root, or in a user namespace."""
+"""Mounts that the process runtime supports, and whether containers can get any of their own."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
+
+from plimsoll.node.containers import ContainerSpec
 
 #: Volume types that are provided where that is possible.
 VOLUME_TYPES = frozenset({"emptyDir", "configMap", "secret", "downwardAPI", "projected", "hostPath"})
@@ -33,3 +35,14 @@ def can_mount() -> bool:
     except (OSError, subprocess.TimeoutExpired):
         return False
     return done.returncode == 0
+
+
+def describe_propagation(spec: ContainerSpec) -> str:
+    """Return the problem of a mount that propagates, in either direction; or ""."""
+    for volume in spec.volumes:
+        if volume.propagation not in ("", "None"):
+            return (
+                f"volumeMounts[{volume.target}].mountPropagation: {volume.propagation} is not supported by "
+                "the process runtime, whose mounts are private; remove the field or set None"
+            )
+    return ""

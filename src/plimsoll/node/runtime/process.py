@@ -74,7 +74,7 @@ from plimsoll.node.runtime.exec_spec import (
     shim_spec,
     unresolved_container,
 )
-from plimsoll.node.runtime.mount_support import VOLUME_TYPES, can_mount
+from plimsoll.node.runtime.mount_support import VOLUME_TYPES, can_mount, describe_propagation
 from plimsoll.node.runtime.sandboxes import UPDATE_ERROR, Sandboxes, first_fault
 from plimsoll.node.runtime.state_dir import ExitRecord, PodRecord, chown_directory, remove_tree
 from plimsoll.node.runtime.tasks import RuntimeTasks
@@ -93,6 +93,7 @@ class ProcessRuntime:
     name = "process"
     version = "1"
     volume_types: frozenset[str] | None = frozenset()
+    runs_processes = True
 
     def __init__(
         self,
@@ -182,6 +183,9 @@ class ProcessRuntime:
             return RuntimeFault(CREATE_ERROR, f"pod {spec.pod!r} has no running sandbox")
         if spec.credentials is None:
             return RuntimeFault(CREATE_ERROR, f"container {spec.name!r} has no credentials")
+        problem = describe_propagation(spec)
+        if problem:
+            return RuntimeFault(CREATE_ERROR, problem)
         try:
             path_component(spec.id)
             directory = self.layout.container(spec.pod, spec.name) / str(int(spec.attempt))

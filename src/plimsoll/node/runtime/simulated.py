@@ -101,6 +101,7 @@ class SimulatedRuntime:
     name = "none"
     version = "1"
     volume_types: frozenset[str] | None = None
+    runs_processes = False
 
     def __init__(
         self,

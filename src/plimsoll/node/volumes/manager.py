@@ -156,7 +156,11 @@ class VolumeManager:
             if inner:
                 source = self._sub_path(source, inner, volume)
             read_only = mount.read_only or volume_type(volume) in _WRITTEN
-            found.append(VolumeMount(str(source), os.path.normpath(mount.mount_path), read_only))
+            found.append(
+                VolumeMount(
+                    str(source), os.path.normpath(mount.mount_path), read_only, mount.mount_propagation or ""
+                )
+            )
         return found
 
     def _sub_path(self, source: Path, inner: str, volume: Mapping[str, Any]) -> Path:
@@ -280,7 +284,7 @@ class VolumeManager:
 
 def _mounted_volumes(pod: Pod) -> list[Mapping[str, Any]]:
     spec = pod.spec
-    containers: Sequence[Container] = (*spec.init_containers, *spec.containers)
+    containers: Sequence[Container] = (*spec.init_containers, *spec.containers, *spec.ephemeral_containers)
     mounts: list[VolumeReference] = [mount for each in containers for mount in each.volume_mounts]
     used = {mount.name for mount in mounts}
     return [volume for volume in spec.volumes if text(volume, "name") in used]

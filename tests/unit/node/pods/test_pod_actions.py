@@ -392,3 +392,31 @@ def test_an_unhealthy_container_is_stopped_once(kind: str) -> None:
     (stop,) = compute_pod_actions(at).stops
     assert stop == StopContainer("m-0", "m", 30.0, f"Container m failed {kind} probe")
     assert compute_pod_actions(replace(at, stopping={"m-0": 35.0})).actions == ()
+
+
+# -- ephemeral containers
+
+
+def test_ephemeral_containers_start_once_and_before_init_containers_are_done() -> None:
+    debugger = Container(name="debugger")
+    pod = pod_of(Container(name="main"), inits=(Container(name="first"),), ephemeral_containers=(debugger,))
+    waiting = PodState(pod=pod, now=10.0, sandbox=SANDBOX, states=(state("first"),))
+    assert compute_pod_actions(waiting).actions == (CreateContainer(debugger, 0, None, ""),)
+    running = replace(waiting, states=(state("first"), state("debugger")))
+    assert compute_pod_actions(running).actions == ()
+    ended = replace(waiting, states=(state("first"), state("debugger", ContainerPhase.EXITED, exit_code=1)))
+    assert compute_pod_actions(ended).actions == ()
+
+
+def test_an_ephemeral_container_stops_with_its_pod_and_does_not_keep_it() -> None:
+    pod = pod_of(Container(name="main"), policy="Never", ephemeral_containers=(Container(name="debugger"),))
+    finished = PodState(
+        pod=pod,
+        now=10.0,
+        sandbox=SANDBOX,
+        states=(state("main", ContainerPhase.EXITED), state("debugger")),
+    )
+    found = compute_pod_actions(finished)
+    assert found.termination is not None
+    assert found.termination.cause is TerminationCause.FINISHED
+    assert [stop.name for stop in found.stops] == ["debugger"]

@@ -304,3 +304,37 @@ def test_pod_level_resources_are_reported() -> None:
     assert patch is not None
     assert patch["status"]["allocatedResources"] == {"cpu": "1"}
     assert "resources" not in build_status(see(pod_of(), state()))
+
+
+def test_ephemeral_containers_are_reported_and_do_not_count() -> None:
+    debugger = Container(name="debugger", image="busybox")
+    pod = Pod(
+        metadata=ObjectMeta(name="p", namespace="d", uid="u"),
+        spec=PodSpec(
+            containers=(Container(name="m", image="img"),),
+            ephemeral_containers=(debugger,),
+            restart_policy="Never",
+        ),
+    )
+    status = build_status(
+        see(pod, state(), waiting={"debugger": WaitingReason("CreateContainerError", "no")})
+    )
+    (own,) = status["ephemeralContainerStatuses"]
+    assert own["state"] == {"waiting": {"reason": "CreateContainerError", "message": "no"}}
+    assert (status["phase"], conditions(status)["Ready"][0]) == ("Running", "True")
+
+    status = build_status(see(pod, state(), state("debugger"), before=status))
+    (own,) = status["ephemeralContainerStatuses"]
+    assert own["state"] == {"running": {"startedAt": WHEN}}
+    assert own["containerID"] == "process://debugger0"
+    assert (own["ready"], own.get("started")) == (False, None)
+
+    (lost,) = build_status(see(pod, state(), before=status))["ephemeralContainerStatuses"]
+    assert lost["state"]["terminated"]["reason"] == "ContainerStatusUnknown"
+    assert lost["lastState"] == {}
+    ended = build_status(
+        see(pod, state(), state("debugger", ContainerPhase.EXITED, exit_code=3), before=status)
+    )
+    (own,) = ended["ephemeralContainerStatuses"]
+    assert own["state"]["terminated"]["exitCode"] == 3
+    assert (ended["phase"], conditions(ended)["Ready"][0]) == ("Running", "True")

@@ -385,3 +385,28 @@ def test_rejected(cluster: LocalCluster) -> None:
         await worker.stop()
 
     run_scenario(cluster, scenario)
+
+
+def test_an_ephemeral_container_is_started_once(cluster: LocalCluster) -> None:
+    async def scenario(node: Node) -> None:
+        await node.begin(await node.create(PLAIN))
+        await until(lambda: is_phase(node, "Running"))
+        tree = await node.get()
+        assert tree is not None
+        name = tree["metadata"]["name"]
+        debugger = {"name": "debugger", "image": "busybox", "targetContainerName": "c"}
+        patch = {"spec": {"ephemeralContainers": [debugger]}}
+        await node.admin.patch(PODS, name, patch, "default", subresource="ephemeralcontainers")
+
+        async def own_state() -> dict[str, object]:
+            (own,) = (await node.status()).get("ephemeralContainerStatuses") or [{}]
+            return dict(own.get("state", {}))
+
+        await until(own_state, lambda found: "running" in found)
+        await node.machine.crash(tree["metadata"]["uid"], "debugger", 1)
+        await until(own_state, lambda found: "terminated" in found)
+        await node.delete()
+        await gone(node)
+        assert node.log.lines.count("start debugger") == 1
+
+    run_scenario(cluster, scenario)

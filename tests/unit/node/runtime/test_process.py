@@ -7,6 +7,7 @@ import os
 import re
 import signal
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -177,6 +178,21 @@ def test_images_select_configured_commands() -> None:
             assert state(runtime, "c3").phase is ContainerPhase.RUNNING
             await runtime.stop_container("c3", 30)
             assert (state(runtime, "c3").exit_code, state(runtime, "c3").reason) == (0, "Completed")
+            await run(runtime, a_container(id="c4", image="docker.io/library/busybox:1.36"))
+            assert (await ended(runtime, "c4")).exit_code == 0  # a shell without input
+
+    asyncio.run(scenario())
+
+
+def test_mounts_that_propagate_are_refused(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with runtime_harness() as harness, harness.runtime() as runtime:
+            await runtime.run_sandbox(a_pod())
+            volume = VolumeMount(str(tmp_path), "/data", propagation="HostToContainer")
+            fault = await runtime.create(shell("true", volumes=(volume,)))
+            assert fault is not None
+            assert "volumeMounts[/data].mountPropagation: HostToContainer is not supported" in fault.message
+            await run(runtime, shell("true", volumes=(replace(volume, propagation="None"),)))
 
     asyncio.run(scenario())
 

@@ -68,6 +68,7 @@ class CriRuntime:
     """Runtime behind a CRI endpoint."""
 
     volume_types: frozenset[str] | None = frozenset()
+    runs_processes = True
 
     def __init__(
         self,
