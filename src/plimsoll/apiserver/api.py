@@ -56,6 +56,7 @@ from plimsoll.apiserver.handlers.write import WriteHandler, WriteResult
 from plimsoll.apiserver.metrics import RequestMetrics
 from plimsoll.apiserver.request import ApiRequest, ApiResponse
 from plimsoll.apiserver.request_info import RequestInfo, parse_request_info
+from plimsoll.apiserver.resource_metrics.handler import ResourceMetricsHandler
 from plimsoll.apiserver.status import (
     path_not_found,
     service_unavailable,
@@ -99,6 +100,7 @@ class Api:
         self._eviction = EvictionHandler(context, self._deleter)
         self._binding = BindingHandler(context)
         self.pod_streams = PodStreamHandler(context.store)
+        self._resource_metrics = ResourceMetricsHandler(context.store, context.now)
         self._responses = ResponseBuilder(context)
         self.metrics = RequestMetrics(context.store)
         self._nonresource = NonResourceHandler(context, self.metrics)
@@ -243,6 +245,9 @@ class Api:
         accepted = negotiate(
             request.header("accept"), streams=info.verb == "watch", tables=info.resource.is_stored
         )
+        if info.resource.computed:
+            metrics = await self._resource_metrics.read(info, query, self.pod_streams.kubelets)
+            return build_tree_response(metrics, accepted)
         if info.verb == "get":
             stored = await self._reader.get(info, parse_list_options(query))
             return self._responses.build_response(info, stored.raw, accepted, query)

@@ -24,6 +24,7 @@ from plimsoll.node.machine.file import parse_machine
 from plimsoll.node.process.agents import AgentLike
 from plimsoll.node.process.run import NodeProcess
 from plimsoll.node.process.settings import ROOT, NodeSettings
+from plimsoll.up.kubelet_certificate import serving_kubelet
 
 #: Nodes of a cluster: their number, names or settings.
 Nodes = int | NodeSettings | Sequence[str | NodeSettings]
@@ -51,7 +52,7 @@ def node_settings(wanted: Nodes, gates: Gates) -> tuple[NodeSettings, ...]:
 
 
 class LocalNodes:
-    """Nodes of one cluster."""
+    """Nodes of one cluster; those whose pods are processes serve the kubelet API on loopback."""
 
     def __init__(self, wanted: Nodes, gates: Gates) -> None:
         self._settings = node_settings(wanted, gates)
@@ -61,7 +62,12 @@ class LocalNodes:
         """Start all nodes; they are ready when this returns."""
         for settings in self._settings:
             own = directory / "nodes" / settings.names[0] if settings.root == ROOT else settings.root
-            self._running.append(_Running(server, replace(settings, root=own)))
+            settings = replace(settings, root=own)
+            if settings.runtime == "process" and not settings.kubelet_api.listen and settings.count == 1:
+                name = settings.names[0]
+                kubelet = serving_kubelet(server, name, settings.layout(name).pki)
+                settings = replace(settings, kubelet_api=kubelet)
+            self._running.append(_Running(server, settings))
         await asyncio.gather(*(running.begin() for running in self._running))
 
     async def stop(self) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from plimsoll.api.gates import Gates
+from plimsoll.client.endpoints import Endpoint
 from plimsoll.errors import InputError
 from plimsoll.node.machine.file import parse_machine
 from plimsoll.node.process.settings import NodeSettings
@@ -218,3 +219,14 @@ def test_processes_do_not_outlive_the_cluster(tmp_path: Path) -> None:
 @pytest.mark.plimsoll(nodes=["only"])
 def test_the_fixture_has_nodes_too(plimsoll_cluster: LocalCluster) -> None:
     assert plimsoll_cluster.agent().name == "only"
+
+
+def test_a_node_of_processes_serves_the_kubelet_api() -> None:
+    machine = parse_machine({"capacity": {"cpu": 2, "memory": "4Gi"}})
+    settings = NodeSettings(name="here", runtime="process", machine=machine, listen="", cgroups="plan")
+    metrics = Endpoint("metrics.k8s.io", "v1beta1", "nodes", "NodeMetrics", namespaced=False)
+    with LocalCluster(nodes=settings) as running:
+        (node,) = running.client.list("nodes")
+        assert node["status"]["daemonEndpoints"]["kubeletEndpoint"]["Port"] > 0
+        (found,) = wait_until(lambda: running.client.list(metrics), bool)
+        assert found["usage"]["cpu"].endswith("n")

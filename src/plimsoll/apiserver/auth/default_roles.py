@@ -253,6 +253,11 @@ ROLES: tuple[ClusterRole, ...] = (
     ClusterRole("system:aggregate-to-admin", _ADMIN, {_AGGREGATE + "admin": "true"}),
     ClusterRole("system:aggregate-to-edit", _EDIT, {_AGGREGATE + "edit": "true"}),
     ClusterRole("system:aggregate-to-view", _VIEW, {_AGGREGATE + "view": "true"}),
+    ClusterRole(
+        "system:aggregated-metrics-reader",
+        (allow(READ, "metrics.k8s.io", "nodes", "pods"),),
+        {_AGGREGATE + role: "true" for role in ("admin", "edit", "view")},
+    ),
     ClusterRole("system:auth-delegator", _CHECK_ACCESS),
     ClusterRole("system:kube-scheduler", _SCHEDULER),
     ClusterRole(

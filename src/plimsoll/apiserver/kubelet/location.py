@@ -41,16 +41,22 @@ class KubeletLocation:
         return f"{self.path}?{self.query}" if self.query else self.path
 
 
+def is_simulated(node: Tree) -> bool:
+    """Return whether the pods of a node have a state only."""
+    runtime = text(branch(node, "status", "nodeInfo"), "containerRuntimeVersion")
+    return runtime.startswith(_SIMULATED)
+
+
 def kubelet_of(node: Tree, path: str, query: Sequence[tuple[str, str]] = ()) -> KubeletLocation:
     """Return the location of a path at a node; ApiError if the node serves no kubelet API."""
     name = text(branch(node, "metadata"), "name")
     status = branch(node, "status")
     port = branch(status, "daemonEndpoints", "kubeletEndpoint").get("Port")
     if not isinstance(port, int) or not 0 < port < 1 << 16:
-        if text(branch(status, "nodeInfo"), "containerRuntimeVersion").startswith(_SIMULATED):
+        if is_simulated(node):
             raise bad_request(
                 f"node {name} is simulated: its pods have no processes, so there are no logs, and nothing "
-                "to execute, attach to, forward or measure"
+                "to execute, attach to or forward"
             )
         raise service_unavailable(
             f"node {name} serves no kubelet API (status.daemonEndpoints.kubeletEndpoint.Port is not set)"

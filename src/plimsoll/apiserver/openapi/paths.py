@@ -148,6 +148,7 @@ def _operations_of(row: Resource, version: str) -> Iterator[Operation]:
         yield make(collection, "delete", id, "deletecollection", parameters, options, status, (200,))
     if "get" in row.verbs:
         yield make(named, "get", f"read{title}{scope}", "get", (), None, own, (200,))
+    if "update" in row.verbs:
         yield make(named, "put", f"replace{title}{scope}", "put", _WRITE, own, own, (200, 201))
         yield make(named, "patch", f"patch{title}{scope}", "patch", (*_WRITE, "force"), None, own, (200, 201))
         yield make(named, "delete", f"delete{title}{scope}", "delete", _DELETE, options, status, (200, 202))

@@ -41,6 +41,7 @@ class Resource:
     allow_unconditional_update: bool = True  #: an update may omit metadata.resourceVersion
     allow_create_on_update: bool = False  #: a PUT creates a missing object
     orphans_dependents: bool = False  #: a deletion without a propagation policy orphans dependents
+    computed: bool = False  #: objects are computed when they are read
 
     @property
     def key(self) -> str:
@@ -62,8 +63,8 @@ class Resource:
 
     @property
     def is_stored(self) -> bool:
-        """False for reviews and bindings, which are never stored."""
-        return "get" in self.verbs
+        """False for reviews, bindings and metrics, which are never stored."""
+        return "get" in self.verbs and not self.computed
 
     def api_version(self, version: str = "") -> str:
         """Return `v1` or `resource.k8s.io/v1`, of the storage version by default."""

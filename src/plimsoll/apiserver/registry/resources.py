@@ -212,7 +212,16 @@ _DETAILS: Mapping[str, Mapping[str, Any]] = {
     "prioritylevelconfigurations.flowcontrol.apiserver.k8s.io": {"subresources": _STATUS},
 }
 
-RESOURCES: tuple[Resource, ...] = tuple(Resource(*kind, **_DETAILS.get(kind.key, {})) for kind in KINDS)
+#: Metrics, which are no objects of the cluster: they are computed, and have the names of what they measure.
+METRICS: tuple[Resource, ...] = tuple(
+    Resource("metrics.k8s.io", ("v1beta1",), plural, kind, namespaced, verbs=("get", "list"), computed=True)
+    for plural, kind, namespaced in (("nodes", "NodeMetrics", False), ("pods", "PodMetrics", True))
+)
+
+RESOURCES: tuple[Resource, ...] = (
+    *(Resource(*kind, **_DETAILS.get(kind.key, {})) for kind in KINDS),
+    *METRICS,
+)
 
 _BY_PATH = {(row.group, version, row.plural): row for row in RESOURCES for version in row.versions}
 _BY_KIND = {(row.group, version, row.kind): row for row in RESOURCES for version in row.versions}

@@ -4,7 +4,7 @@
    GET POST  /exec/NAMESPACE/POD[/UID]/CONTAINER        a command in a container (exec.py)
    GET POST  /attach/NAMESPACE/POD[/UID]/CONTAINER      a container's own input and output (attach.py)
    GET POST  /portForward/NAMESPACE/POD[/UID]           connections to a pod (port_forward.py)
-   GET       /stats/summary                             resource usage of node and pods (stats.py)
+   GET       /stats/summary, /metrics/resource          resource usage of node and pods (node/stats)
    GET       /healthz, /pods
 
 Paths, parameters and messages are the kubelet's, so that Plimsoll's API server and kube-apiserver both reach
@@ -23,6 +23,7 @@ from datetime import UTC, datetime
 from typing import Protocol
 
 from aiohttp import web
+from prometheus_client import CONTENT_TYPE_LATEST
 
 from plimsoll.api import codec
 from plimsoll.api.core import Pod
@@ -75,16 +76,18 @@ RunSession = Callable[[StreamOptions, RemoteStreams], Awaitable[Tree]]
 
 
 class StatsSource(Protocol):
-    """Source of `/stats/summary`."""
+    """Source of `/stats/summary` and `/metrics/resource`."""
 
     async def summary(self) -> Tree: ...
+
+    async def resource_metrics(self) -> str: ...
 
 
 class KubeletServer:
     """Kubelet API of one agent."""
 
     def __init__(
-        self, pods: LocalPods, runtime: ProcessRuntime, auth: KubeletAuth, stats: StatsSource | None = None
+        self, pods: LocalPods, runtime: ProcessRuntime, auth: KubeletAuth, stats: StatsSource
     ) -> None:
         self._pods = pods
         self._runtime = runtime
@@ -103,6 +106,7 @@ class KubeletServer:
         add("GET", "/healthz", self._healthz)
         add("GET", "/pods", self._list_pods)
         add("GET", "/stats/summary", self._summary)
+        add("GET", "/metrics/resource", self._resource_metrics)
         add("GET", "/containerLogs/{namespace}/{pod}/{container}", self._limited(self._logs))
         for method in ("GET", "POST"):
             for path, handler in (("exec", self._exec), ("attach", self._attach)):
@@ -176,9 +180,11 @@ class KubeletServer:
         return web.Response(body=codec.encode(tree), content_type="application/json")
 
     async def _summary(self, request: web.Request) -> web.StreamResponse:
-        if self._stats is None:
-            return _refuse(HttpRefusal(404, "this node measures nothing"))
         return web.Response(body=codec.encode(await self._stats.summary()), content_type="application/json")
+
+    async def _resource_metrics(self, request: web.Request) -> web.StreamResponse:
+        body = (await self._stats.resource_metrics()).encode()
+        return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE_LATEST})
 
     async def _logs(self, request: web.Request) -> web.StreamResponse:
         try:

@@ -7,12 +7,14 @@ from pathlib import Path
 
 from plimsoll.common.addresses import read_address
 from plimsoll.errors import ConfigError
+from plimsoll.node.cgroups.tree import Cgroups
 from plimsoll.node.kubelet_api.auth import KubeletAuth, ReviewClient
 from plimsoll.node.kubelet_api.pod_lookup import LocalPods
-from plimsoll.node.kubelet_api.server import KubeletServer, StatsSource
+from plimsoll.node.kubelet_api.server import KubeletServer
 from plimsoll.node.kubelet_api.serving_certificate import ensure_self_signed, make_tls
 from plimsoll.node.kubelet_api.settings import AUTO, PORT, KubeletApiSettings
 from plimsoll.node.runtime.process import ProcessRuntime
+from plimsoll.node.stats.provider import StatsProvider
 
 
 class KubeletApi:
@@ -26,7 +28,7 @@ class KubeletApi:
         directory: Path,
         client: ReviewClient,
         runtime: ProcessRuntime,
-        stats: StatsSource | None = None,
+        cgroups: Cgroups,
     ) -> None:
         """Create the component; `directory` is where a self-signed certificate is kept."""
         self._settings = settings
@@ -35,7 +37,7 @@ class KubeletApi:
         self._directory = directory
         self._client = client
         self._runtime = runtime
-        self._stats = stats
+        self._cgroups = cgroups
         self._server: KubeletServer | None = None
 
     async def start(self, pods: LocalPods) -> int:
@@ -49,7 +51,8 @@ class KubeletApi:
         tls = make_tls(certificate, key, self._client_ca())
         automatic = settings.listen == AUTO
         host, port = (self._address, PORT) if automatic else read_address(settings.listen)
-        server = KubeletServer(pods, self._runtime, KubeletAuth(self._client, self._node), self._stats)
+        stats = StatsProvider(self._node, pods, self._cgroups)
+        server = KubeletServer(pods, self._runtime, KubeletAuth(self._client, self._node), stats)
         await server.start(host or "127.0.0.1", port, tls, any_port=automatic)
         self._server = server
         return server.port

@@ -248,7 +248,7 @@ class _AgentBuilder:
                 eviction_manager=self._eviction_manager(cgroups, available),
                 mark=mark,
                 cgroup_watch=self._cgroup_watch(cgroups, runtime, mark),
-                kubelet_api=self._kubelet_api(runtime),
+                kubelet_api=self._kubelet_api(runtime, cgroups),
                 volumes=volumes,
             ),
             housekeeping_seconds=intervals.housekeeping,
@@ -314,13 +314,13 @@ class _AgentBuilder:
         runtime.hooks = server
         return server
 
-    def _kubelet_api(self, runtime: AnyRuntime) -> KubeletApi | None:
+    def _kubelet_api(self, runtime: AnyRuntime, cgroups: Cgroups) -> KubeletApi | None:
         """Create the kubelet API; simulated pods have no logs and no processes."""
         settings = self.settings.kubelet_api
         if not settings.listen or not isinstance(runtime, ProcessRuntime):
             return None
         address = self.status_reporter.address
-        return KubeletApi(settings, self.name, address, self.layout.pki, self.client, runtime)
+        return KubeletApi(settings, self.name, address, self.layout.pki, self.client, runtime, cgroups)
 
     def _slice_cleaner(self) -> SliceCleaner:
         intervals = self.settings.intervals

@@ -1,0 +1,1 @@
+"""Resource usage of a node, its pods and containers, as the kubelet API reports it."""
