@@ -10,7 +10,7 @@ DOCS_STAMP := $(DOCS_VENV)/.installed
 # Tests wait for processes half of the time: two workers for each CPU, up to 16 because each needs memory.
 WORKERS ?= $(shell n=$$(( 2 * $$(nproc) )); echo $$(( n < 16 ? n : 16 )))
 BENCHES := decode cel allocator ledger store server hostile_connections hostile_requests hostile_dumps informer \
-  scheduler takeover podresources nodes cpu_assignment whatif explain audit dashboard questions
+  scheduler takeover podresources nodes cpu_assignment cpu_driver whatif explain audit dashboard questions
 
 # Tests start many processes: without compiled modules each one compiles everything again.
 unexport PYTHONDONTWRITEBYTECODE

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from functools import reduce
+from functools import lru_cache
 from itertools import chain, islice
-from operator import or_
 
 from plimsoll.api.go_text import quote_go
 from plimsoll.errors import InputError
@@ -126,14 +125,28 @@ class CpuSet:
 
     def __str__(self) -> str:
         """Format as Kubernetes does: ranges joined, ascending; "" for the empty set."""
-        return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in self.runs())
+        return _format(self.runs()) if self.far else _format_mask(self.mask)
 
     def __repr__(self) -> str:
         return f"CpuSet({str(self)!r})"
 
 
 def union(sets: Iterable[CpuSet]) -> CpuSet:
-    return reduce(or_, sets, EMPTY)
+    mask, far = 0, _NONE
+    for each in sets:
+        mask |= each.mask
+        if each.far:
+            far |= each.far
+    return CpuSet.of_mask(mask, far)
+
+
+@lru_cache(maxsize=2048)  # drivers format the sets of all claims again and again
+def _format_mask(mask: int) -> str:
+    return _format((at.start(), at.end() - 1) for at in re.finditer("1+", bin(mask)[:1:-1]))
+
+
+def _format(runs: Iterable[tuple[int, int]]) -> str:
+    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in runs)
 
 
 def _runs_of(cpus: Iterable[int]) -> Iterator[tuple[int, int]]:

@@ -49,6 +49,30 @@ def build_device_statuses(
     return found
 
 
+class DeviceStatusCache:
+    """Device statuses of all claims, built again only for claims that have changed."""
+
+    def __init__(self) -> None:
+        self._built: dict[str, tuple[ClaimAllocation, list[DeviceStatus]]] = {}
+        self._topology: Topology | None = None
+        self._pinned = True
+
+    def build(
+        self, allocations: Iterable[ClaimAllocation], topology: Topology, *, pinned: bool
+    ) -> list[DeviceStatus]:
+        """Return what `build_device_statuses` returns."""
+        if topology is not self._topology or pinned != self._pinned:
+            self._built, self._topology, self._pinned = {}, topology, pinned
+        built = {}
+        for allocation in allocations:
+            known = self._built.get(allocation.ref.uid)
+            if known is None or known[0] != allocation:
+                known = allocation, build_device_statuses([allocation], topology, pinned=pinned)
+            built[allocation.ref.uid] = known
+        self._built = built
+        return [status for _, statuses in built.values() for status in statuses]
+
+
 def _ready(allocation: ClaimAllocation, cpus: CpuSet, offline: CpuSet, pinned: bool) -> DeviceCondition:
     if allocation.disputed:
         return DeviceCondition(READY, False, "Disputed", allocation.disputed[:_MAX_MESSAGE_LENGTH])

@@ -27,7 +27,7 @@ from plimsoll.common.checkpoint import FindingSeverity, NodeFinding
 from plimsoll.common.tasks import at_most, cancel_tasks
 from plimsoll.drivers.cpu.claim_lookup import ClaimLookup
 from plimsoll.drivers.cpu.claim_recovery import ClaimRecovery
-from plimsoll.drivers.cpu.claim_status import build_device_statuses
+from plimsoll.drivers.cpu.claim_status import DeviceStatusCache
 from plimsoll.drivers.cpu.description import describe
 from plimsoll.drivers.cpu.devices import (
     CpuLayout,
@@ -127,6 +127,7 @@ class CpuDriver(Driver):
         self._was_health_watched = False
         self._logged_faults: tuple[str, ...] = ()
         self._findings: tuple[NodeFinding, ...] = ()
+        self._status_cache = DeviceStatusCache()
         self._annotations_cache: tuple[tuple[Topology, CpuLayout], dict[str, str]] | None = None
         self._devices_cache: (
             tuple[CpuLayout, dict[str, CpuSet], CpuSet, ServerCapabilities, list[dict[str, Any]]] | None
@@ -274,7 +275,7 @@ class CpuDriver(Driver):
     def device_statuses(self) -> Iterable[DeviceStatus] | None:
         if self._state is None or not self.settings.report_cpus:
             return None
-        return build_device_statuses(
+        return self._status_cache.build(
             self.state.allocations.values(), self.topology, pinned=not self._is_unlinked()
         )
 

@@ -13,7 +13,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from random import Random
 
@@ -60,10 +60,14 @@ class ClaimStatusCounters:
 
 @dataclass
 class _Claim:
-    """Claim with a desired status. `due` is the time of the next sync, None: not before a change."""
+    """Claim with a desired status. `due` is the time of the next sync, None: not before a change.
+
+    `statuses` are those that `desired` was built from.
+    """
 
     ref: ClaimRef
     desired: tuple[Tree, ...] = ()
+    statuses: list[DeviceStatus] = field(default_factory=list)
     due: float | None = None
     failures: int = 0
     refusals: int = 0
@@ -123,15 +127,28 @@ class ClaimStatusWriter:
 
     def set_statuses(self, statuses: Iterable[DeviceStatus]) -> None:
         """Replace the desired statuses; claims without one lose theirs."""
+        listed: dict[str, list[DeviceStatus]] = {}
+        for status in statuses:
+            listed.setdefault(status.claim.uid, []).append(status)
+        for uid, claim in self._claims.items():
+            if uid not in listed:
+                self._set_desired(claim, ())
+        for uid, wanted in listed.items():
+            known = self._claims.get(uid)
+            if known is None or known.statuses != wanted:
+                self._set_statuses(uid, wanted)
+
+    def _set_statuses(self, uid: str, statuses: list[DeviceStatus]) -> None:
+        """Replace the desired statuses of one claim."""
         desired, errors = build_entries(self._driver, statuses)
         for error in errors:
             self._warn_once(error.problem, str(error))
-        for uid, claim in self._claims.items():
-            if uid not in desired:
-                self._set_desired(claim, ())
-        for uid, (ref, entries) in desired.items():
-            if check_ref(ref) is None:  # an invalid reference cannot be written
-                self._set_desired(self._claims.setdefault(uid, _Claim(ref)), entries)
+        ref, entries = desired.get(uid, (statuses[-1].claim, ()))
+        # An invalid reference cannot be written.
+        if (entries or uid in self._claims) and check_ref(ref) is None:
+            claim = self._claims.setdefault(uid, _Claim(ref))
+            self._set_desired(claim, entries)
+            claim.statuses = statuses
 
     def clear(self, ref: ClaimRef) -> None:
         """Remove the statuses of a claim, including those written by an earlier process."""
@@ -142,6 +159,7 @@ class ClaimStatusWriter:
             self._set_desired(self._claims[ref.uid], ())
 
     def _set_desired(self, claim: _Claim, desired: tuple[Tree, ...]) -> None:
+        claim.statuses = []
         if claim.desired == desired:
             return
         claim.desired, claim.problem = desired, ""

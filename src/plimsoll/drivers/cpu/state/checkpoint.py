@@ -7,6 +7,7 @@ files.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 from plimsoll.api.cpuset import EMPTY, CpuSet
@@ -48,6 +49,7 @@ def decode_allocations(body: Any) -> dict[str, ClaimAllocation]:
     return allocations
 
 
+@lru_cache(maxsize=1024)  # every save encodes all claims, of which one has changed
 def _encode_allocation(allocation: ClaimAllocation) -> dict[str, Any]:
     ref = allocation.ref
     tree: dict[str, Any] = {"uid": ref.uid, "namespace": ref.namespace, "name": ref.name}

@@ -62,10 +62,12 @@ class ClaimAllocation:
     @property
     def cpus(self) -> CpuSet:
         """All CPUs withheld from others."""
-        return self.assigned | self.contested
+        return self.assigned | self.contested if self.contested else self.assigned
 
     @property
     def assigned(self) -> CpuSet:
+        if len(self.assignments) == 1:
+            return self.assignments[0].cpus
         return union(assignment.cpus for assignment in self.assignments)
 
     def includes_shared(self, default: bool) -> bool:
