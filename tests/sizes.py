@@ -1,13 +1,15 @@
 """Sizes of tests: a short form for `make test`, the full one for `make test-slow`.
 
-Tests that use `part_of` have the marker `sized`, which `make test-slow` selects.
+Tests that use `part_of` or `some` have the marker `sized`, which `make test-slow` selects; `seeds` brings it.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from typing import TypeVar
+from typing import Any, TypeVar
+
+import pytest
 
 T = TypeVar("T")
 FULL = os.environ.get("PLIMSOLL_TESTS") == "full"
@@ -26,3 +28,13 @@ def part_of(items: Iterable[T], number: int, each: int = 4) -> list[T]:
     Consecutive cases take different items, so that each item is tried with some of the cases.
     """
     return list(items) if FULL else list(items)[number % each :: each]
+
+
+def some(count: int, each: int = 4) -> range:
+    """Return the numbers below a count in the full form, and in the short one the first quarter of them."""
+    return range(count if FULL else max(count // each, 2))
+
+
+def seeds(count: int, each: int = 4) -> list[Any]:
+    """Return the numbers of `some` as parameters of a test that is `sized`."""
+    return [pytest.param(seed, marks=pytest.mark.sized) for seed in some(count, each)]

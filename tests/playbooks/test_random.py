@@ -12,6 +12,7 @@ from tests.playbooks.invariants import find_violations
 from tests.playbooks.node_harness import NodeHarness, running
 from tests.playbooks.scenarios import PROCESSES
 from tests.playbooks.script import clear, perform, settle
+from tests.sizes import seeds
 from tests.waiting import DEADLINE
 
 CLAIMS = "abcd"
@@ -130,7 +131,7 @@ async def _nothing_moves(harness: NodeHarness) -> None:
     assert after == before, (before, after, harness.driver.calls[before[0] :])
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", seeds(4))
 def test_random_events(seed: int) -> None:
     converse(seed, rounds=3, steps=12)
 

@@ -21,6 +21,7 @@ from plimsoll.allocator import (
 from plimsoll.allocator.reasons.refusal import BudgetShortage, RefusalRule
 from plimsoll.api.resource import Device, DeviceRequestAllocationResult, ResourceClaim
 from tests.build import DRIVER, claim, device, exactly, first_available, resource_slice
+from tests.sizes import some
 from tests.unit.allocator.agreement import answer, picks_of
 from tests.unit.allocator.allocate import attempt, picked, results
 from tests.unit.allocator.random_cases import charge as any_charge
@@ -186,9 +187,10 @@ def test_claims_that_are_allocated_already_are_not_charged() -> None:
 # -- no budget and a boundless one
 
 
+@pytest.mark.sized
 @pytest.mark.parametrize("make", [generate_case, generate_hard_case])
 def test_an_unlimited_budget_changes_nothing(make: Any) -> None:
-    for seed in range(300):
+    for seed in some(300):
         case = make(seed)
         free = answer(case)
         for bounds in ([], [{"cpu": 10**9, "memory": 10**9}, {"cpu": 10**9}]):
@@ -198,9 +200,10 @@ def test_an_unlimited_budget_changes_nothing(make: Any) -> None:
                 assert picks_of(priced) == picks_of(free)
 
 
+@pytest.mark.sized
 def test_a_budget_never_adds_devices() -> None:
     """Whatever is found within a budget could be found without one."""
-    for seed in range(300):
+    for seed in some(300):
         case = generate_case(seed, budget=True)
         if isinstance(answer(case), Allocation):
             assert isinstance(answer(dataclasses.replace(case, charge=None)), Allocation)

@@ -14,6 +14,7 @@ from plimsoll.client.endpoints import CRON_JOBS, JOBS
 from plimsoll.controllers.cron_job.plan import find_due
 from plimsoll.controllers.cron_job.schedule import parse_schedule
 from plimsoll.controllers.workload_views import CronJobView
+from tests.sizes import examples
 from tests.unit.controllers.cluster import Cluster, Tree, run_scenario
 from tests.unit.controllers.makers import metadata, view
 from tests.unit.controllers.workloads.makers import job_tree
@@ -57,7 +58,7 @@ FIELD = st.sampled_from(["*", "*/7", "1-5", "3", "2,4", "1-6/2"])
     st.integers(0, 400_000),
     st.sampled_from(["", "Asia/Kolkata"]),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_times_are_those_of_a_search_minute_by_minute(
     fields: tuple[str, ...], minute: int, zone: str
 ) -> None:

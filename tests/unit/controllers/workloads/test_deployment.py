@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from plimsoll.client.endpoints import DEPLOYMENTS, PODS, REPLICA_SETS
 from plimsoll.controllers.deployment import replica_sets as sizes
 from plimsoll.controllers.workload_views import DeploymentView, ReplicaSetView
+from tests.sizes import examples
 from tests.unit.controllers.cluster import Cluster, Tree, run_scenario
 from tests.unit.controllers.makers import metadata, view
 from tests.unit.controllers.workloads.makers import (
@@ -65,7 +66,7 @@ STEPS = st.one_of(st.integers(0, 4), st.integers(0, 100).map(lambda number: f"{n
 
 
 @given(st.integers(0, 12), STEPS, STEPS, st.lists(st.integers(0, 12), max_size=3), st.randoms())
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 def test_a_rolling_update_keeps_its_limits_and_ends(
     replicas: int, surge: Any, unavailable: Any, old: list[int], dice: Any
 ) -> None:

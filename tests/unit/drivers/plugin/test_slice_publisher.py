@@ -15,6 +15,7 @@ from plimsoll.drivers.plugin import DevicePool
 from plimsoll.drivers.plugin.slice_publisher import SlicePublisher, _Written
 from plimsoll.drivers.plugin.slices import parse_slice
 from plimsoll.errors import ApiError
+from tests.sizes import seeds
 from tests.unit.drivers.plugin.fixtures import (
     DRIVER,
     NODE,
@@ -417,7 +418,7 @@ def test_withdraw_deletes_all_slices() -> None:
     run(scenario)
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", seeds(6))
 def test_slices_converge_to_the_desired_state(seed: int) -> None:
     """Pools change, others write and delete slices, the API is unreachable at times, and drivers restart."""
     random = Random(seed)

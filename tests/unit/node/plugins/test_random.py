@@ -12,6 +12,7 @@ from plimsoll.node.claim_info import DriverFault
 from plimsoll.node.layout import Layout
 from plimsoll.node.plugins import PluginManager
 from tests.directories import short_directory
+from tests.sizes import seeds
 from tests.unit.node.plugins.peers import DRIVER, QUICK, Peer, claim, run
 from tests.waiting import until
 
@@ -34,7 +35,7 @@ def serving(instances: list[Instance]) -> Instance | None:
     return known[-1] if known else None
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", seeds(4))
 def test_calls_reach_the_plugin_that_the_model_selects(seed: int) -> None:
     chance = random.Random(seed)
 

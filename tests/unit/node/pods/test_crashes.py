@@ -13,6 +13,7 @@ import pytest
 from plimsoll.api.core import Pod
 from plimsoll.node.containers import ContainerPhase, RuntimeFault
 from plimsoll.up.local_cluster import LocalCluster
+from tests.sizes import seeds
 from tests.unit.node.pods.worker_harness import Node
 from tests.unit.node.pods.worker_helpers import (
     gone,
@@ -125,7 +126,7 @@ def test_a_runtime_that_lost_all_containers(cluster: LocalCluster, policy: str) 
 # -- any order
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", seeds(12))
 def test_nothing_is_leaked_after_random_faults(cluster: LocalCluster, seed: int) -> None:
     dice = Random(seed)
 

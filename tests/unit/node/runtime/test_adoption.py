@@ -20,6 +20,7 @@ from plimsoll.node.containers import ContainerInfo, ContainerPhase
 from plimsoll.node.hooks import AdjustedContainer
 from plimsoll.node.resources import LinuxResources
 from plimsoll.node.runtime import ProcessRuntime, shims
+from tests.sizes import seeds
 from tests.waiting import until
 
 from .runtime_harness import (
@@ -133,7 +134,7 @@ def test_an_unobserved_container_exit() -> None:
     asyncio.run(scenario())
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", seeds(4))
 def test_killed_at_any_point(seed: int) -> None:
     """Wherever the agent is killed, the next one knows every process and no other."""
 

@@ -17,7 +17,7 @@ from plimsoll.scheduler.queue import QueueSettings, QueueState, SchedulingQueue
 from plimsoll.scheduler.queue.unschedulable_pods import UnschedulablePods
 from plimsoll.scheduler.reasons import NodeReason, Rule
 from tests.build import claim, device, device_class, node, pod, resource_slice
-from tests.sizes import examples
+from tests.sizes import examples, seeds
 from tests.unit.scheduler.queue.naive_queue import NaiveQueue, naive_helps
 
 NAMES = "abcdef"
@@ -252,7 +252,7 @@ _USUAL = [frozenset({rule}) for rule in _RULES] + [
 ]
 
 
-@pytest.mark.parametrize("seed", range(25))
+@pytest.mark.parametrize("seed", seeds(25))
 def test_agrees_with_the_naive_queue_for_long(seed: int) -> None:
     """The same with many pods and long runs, where the next operation depends on the state."""
     dice = random.Random(seed)
@@ -313,7 +313,7 @@ def test_agrees_with_the_naive_queue_for_long(seed: int) -> None:
         _check(quick, naive, now, flying)
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", seeds(12))
 def test_agrees_with_many_equal_pods(seed: int) -> None:
     dice = random.Random(seed)
     index, naive = UnschedulablePods(), dict[str, tuple[Pod, frozenset[Rule], bool]]()

@@ -32,6 +32,7 @@ from tests.build import (
     pod,
     resource_slice,
 )
+from tests.sizes import seeds
 
 ZONE = "topology.kubernetes.io/zone"
 _DISK = [{"key": "disk", "operator": "In", "values": ["ssd"]}]
@@ -272,7 +273,7 @@ def _bound(whole: Pod, name: str) -> Pod:
     return msgspec.structs.replace(whole, spec=spec)
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", seeds(30))
 def test_every_schedulable_pod_is_woken(seed: int) -> None:
     cluster = RandomCluster(seed)
     for _ in range(250):

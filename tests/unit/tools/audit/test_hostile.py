@@ -16,6 +16,7 @@ from plimsoll.tools.audit import AuditSeverity
 from plimsoll.tools.audit.junit import as_junit
 from plimsoll.tools.audit.sarif import as_sarif
 from plimsoll.tools.colors import PLAIN
+from tests.sizes import seeds
 from tests.unit.tools.audit.build import report_on
 from tests.unit.tools.audit.sarif_rules import check_sarif
 
@@ -29,7 +30,7 @@ def items() -> list[dict[str, Any]]:
     return found
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", seeds(20))
 def test_odd_values_anywhere(items: list[dict[str, Any]], seed: int) -> None:
     chance = random.Random(seed)
     trees = copy.deepcopy(items)

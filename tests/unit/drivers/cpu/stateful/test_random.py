@@ -23,6 +23,7 @@ from plimsoll.drivers.cpu.state import cdi
 from plimsoll.drivers.plugin import AllocatedClaim, ClaimError
 from plimsoll.errors import StoreError
 from plimsoll.protocols.cdi import CdiFault
+from tests.sizes import seeds
 from tests.unit.drivers.cpu.stateful.harness import (
     WHOLE,
     AllocationSpec,
@@ -544,7 +545,7 @@ def run_random(seed: int, steps: int) -> None:
         node.close()
 
 
-@pytest.mark.parametrize("seed", range(32))
+@pytest.mark.parametrize("seed", seeds(32))
 def test_random_events(seed: int) -> None:
     run_random(seed, 40)
 
