@@ -1,7 +1,6 @@
-"""Checks of devices: double allocation, overconsumption, missing or unusable devices.
+"""Checks of allocated devices: double allocation, missing and tainted devices.
 
-See docs/spec/allocator.md, "Gathering pools", "Consumable capacity", "Shared counters" and "Taints, admin
-access, binding"; KEP-5075 (docs/spec/keps.md).
+See docs/spec/allocator.md, "Taints, admin access, binding".
 """
 
 from __future__ import annotations
@@ -9,13 +8,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
-from plimsoll.allocator.devices.capacity import CapacityRefusal, capacity_value, check_policy
 from plimsoll.allocator.devices.taints import tolerates
 from plimsoll.api.identity import DeviceId
-from plimsoll.api.quantity import ZERO, Quantity
-from plimsoll.api.resource import Device, DeviceTaint, ResourceClaim, ResourceSlice
-from plimsoll.tools.amounts import format_quantity
-from plimsoll.tools.audit.facts import AuditFacts, HeldDevice, PoolFacts, subject_of
+from plimsoll.api.resource import DeviceTaint, ResourceClaim
+from plimsoll.tools.audit.facts import AuditFacts, HeldDevice, subject_of
 from plimsoll.tools.audit.findings import AuditSeverity, Check, CheckProblem
 from plimsoll.tools.columns import format_count
 
@@ -81,166 +77,6 @@ def _release(claim: ResourceClaim) -> str:
         f"delete the pods of one of the claims to release the device. Its pods: "
         f"kubectl describe resourceclaim -n {meta.namespace} {meta.name}"
     )
-
-
-# -- overconsumption
-
-
-def find_incompatible_partitions(facts: AuditFacts) -> Iterator[CheckProblem]:
-    held = _held_by_pool(facts)
-    for id, pool in facts.pools.items():
-        groups: dict[str, dict[str, frozenset[str]]] = {}
-        for name in sorted(held.get((id.driver, id.pool), ())):
-            published = pool.devices.get(name)
-            for consumption in published[1].consumes_counters if published is not None else ():
-                own = frozenset(consumption.compatibility_groups)
-                groups.setdefault(consumption.counter_set, {})[name] = own
-        for counter_set, parts in groups.items():
-            if not any(parts.values()) or frozenset.intersection(*parts.values()):
-                continue
-            evidence = []
-            for name, own in list(parts.items())[:MAX_LISTED]:
-                claims = sorted({each.name for each in facts.held[DeviceId(*pool.id, name)]})
-                of = f"in {', '.join(sorted(own))}" if own else "in no group"
-                evidence.append(f"device {name} is {of}: {', '.join(f'ResourceClaim/{c}' for c in claims)}")
-            message = f"counter set {counter_set}: the {len(parts)} allocated devices have no group in common"
-            yield CheckProblem(f"Pool/{pool.id}", message, tuple(evidence), key=counter_set)
-
-
-def _held_by_pool(facts: AuditFacts) -> dict[tuple[str, str], set[str]]:
-    """Return the allocated devices of each pool, without those of admin access."""
-    held: dict[tuple[str, str], set[str]] = {}
-    for device, found in facts.held.items():
-        if any(not each.result.admin_access for each in found):
-            held.setdefault((device.driver, device.pool), set()).add(device.device)
-    return held
-
-
-def find_counters_overdrawn(facts: AuditFacts) -> Iterator[CheckProblem]:
-    held = _held_by_pool(facts)
-    for id, pool in facts.pools.items():
-        counters = _counters(pool)
-        if not counters or (id.driver, id.pool) not in held:
-            continue
-        drawn: dict[tuple[str, str], list[tuple[str, Quantity]]] = {}
-        for name in sorted(held[id.driver, id.pool]):
-            published = pool.devices.get(name)
-            for counter, amount in _draws(published[1]) if published is not None else ():
-                drawn.setdefault(counter, []).append((name, amount))
-        for counter, available in counters.items():
-            parts = drawn.get(counter, [])
-            total = sum((amount for _, amount in parts), ZERO)
-            if total > available:
-                yield _overdrawn(facts, pool, counter, available, total, parts)
-
-
-def _counters(pool: PoolFacts) -> dict[tuple[str, str], Quantity]:
-    return {
-        (counter_set.name, name): counter.value or ZERO
-        for each in pool.slices
-        for counter_set in each.spec.shared_counters or ()
-        for name, counter in counter_set.counters.items()
-    }
-
-
-def _draws(device: Device) -> Iterator[tuple[tuple[str, str], Quantity]]:
-    for consumption in device.consumes_counters:
-        for name, counter in consumption.counters.items():
-            yield (consumption.counter_set, name), counter.value or ZERO
-
-
-def _overdrawn(
-    facts: AuditFacts,
-    pool: PoolFacts,
-    counter: tuple[str, str],
-    available: Quantity,
-    total: Quantity,
-    parts: list[tuple[str, Quantity]],
-) -> CheckProblem:
-    evidence = []
-    for name, amount in sorted(parts, key=lambda part: (-part[1].nano, part[0]))[:MAX_LISTED]:
-        claims = sorted({each.name for each in facts.held[DeviceId(*pool.id, name)]})
-        holders = ", ".join(f"ResourceClaim/{claim}" for claim in claims)
-        evidence.append(f"device {name} consumes {format_quantity(amount)}: {holders}")
-    if len(parts) > MAX_LISTED:
-        evidence.append(f"and {len(parts) - MAX_LISTED} more devices")
-    return CheckProblem(
-        f"Pool/{pool.id}",
-        f"counter {'/'.join(counter)}: {_describe_excess(total, available)}",
-        tuple(evidence),
-        key="/".join(counter),
-    )
-
-
-def find_capacity_overdrawn(facts: AuditFacts) -> Iterator[CheckProblem]:
-    for id, held in facts.held.items():
-        device = facts.device(id)
-        if device is None:
-            continue
-        consumed: dict[str, Quantity] = {}
-        for each in held:
-            if each.result.share_id is not None and not each.result.admin_access:
-                for name, amount in each.result.consumed_capacity.items():
-                    consumed[name] = consumed.get(name, ZERO) + amount
-        for name, total in sorted(consumed.items()):
-            entry = device.capacity.get(name)
-            if entry is None or total <= capacity_value(entry):
-                continue
-            available = capacity_value(entry)
-            parts = sorted(held, key=lambda each: _by_amount(each, name))
-            yield CheckProblem(
-                f"Device/{id}",
-                f"capacity {name}: {_describe_excess(total, available)}",
-                tuple(
-                    f"ResourceClaim/{each.name} consumes "
-                    + format_quantity(each.result.consumed_capacity.get(name, ZERO))
-                    for each in parts[:MAX_LISTED]
-                )
-                + ((f"and {len(parts) - MAX_LISTED} more",) if len(parts) > MAX_LISTED else ()),
-                key=name,
-            )
-
-
-def _describe_excess(total: Quantity, available: Quantity) -> str:
-    over = format_quantity(total - available)
-    return f"{format_quantity(total)} consumed of {format_quantity(available)}, {over} over"
-
-
-def _by_amount(each: HeldDevice, name: str) -> tuple[int, str]:
-    return -each.result.consumed_capacity.get(name, ZERO).nano, each.name
-
-
-def find_capacity_off_policy(facts: AuditFacts) -> Iterator[CheckProblem]:
-    for claim in facts.claims.values():
-        for result in claim.allocation_results:
-            device = facts.device(DeviceId.of(result))
-            if device is None or result.admin_access:
-                continue
-            for name, amount in sorted(result.consumed_capacity.items()):
-                entry = device.capacity.get(name)
-                consumed = f"consumes {format_quantity(amount)} of capacity {name}"
-                if entry is None:
-                    message = f"{consumed}, which device {result.device} does not have"
-                else:
-                    refusal = check_policy(name, amount, entry.request_policy)
-                    if refusal is None:
-                        continue
-                    why = _describe_refusal(refusal)
-                    message = f"{consumed} of {result.device}: {why}"
-                where = str(DeviceId.of(result))
-                yield CheckProblem(
-                    subject_of(claim), message, (f"device {where}",), key=f"{where}/{name}/{result.share_id}"
-                )
-
-
-def _describe_refusal(refusal: CapacityRefusal) -> str:
-    had = format_quantity(refusal.had)
-    match refusal.rule:
-        case "above-max":
-            return f"at most {had} is allowed"
-        case "off-step":
-            return f"not a multiple of the step {had}"
-    return f"not a valid value; the largest is {had}"
 
 
 # -- missing and tainted devices
@@ -318,87 +154,6 @@ def _pods_of(facts: AuditFacts, claim: ResourceClaim) -> list[str]:
     return [f"Pod/{pod.metadata.full_name} will be evicted" for pod in pods[:3]]
 
 
-# -- pools
-
-
-def find_pools_unusable(facts: AuditFacts) -> Iterator[CheckProblem]:
-    for id, pool in facts.pools.items():
-        expected = sorted({each.spec.pool.resource_slice_count for each in pool.slices})
-        have = len(pool.slices)
-        held = sum(1 for name in pool.devices if DeviceId(*id, name) in facts.held)
-        evidence = [f"{format_count(len(pool.devices), 'device')}, {held} allocated now"]
-        if pool.node:
-            evidence.append(f"on node {pool.node}")
-        if expected != [have]:
-            counts = " or ".join(map(str, expected))
-            yield CheckProblem(
-                f"Pool/{id}",
-                f"has {have} of {counts} slices of generation {pool.generation}: "
-                "none of its devices is allocated",
-                tuple(evidence),
-                key="incomplete",
-            )
-        problem = _contradiction(pool)
-        if problem:
-            yield CheckProblem(
-                f"Pool/{id}",
-                f"is inconsistent: {problem}: none of its devices is allocated",
-                tuple(evidence),
-                key="invalid",
-                severity=AuditSeverity.ERROR,
-            )
-
-
-def _contradiction(pool: PoolFacts) -> str:
-    names: Counter[str] = Counter(device.name for each in pool.slices for device in each.spec.devices or ())
-    twice = sorted(name for name, count in names.items() if count > 1)
-    if twice:
-        return f"device {twice[0]} is published {names[twice[0]]} times"
-    sets = Counter(
-        counter_set.name for each in pool.slices for counter_set in each.spec.shared_counters or ()
-    )
-    for name, count in sorted(sets.items()):
-        if count > 1:
-            return f"counter set {name} is defined {count} times"
-    counters = _counters(pool)
-    complete = len(pool.slices) == pool.slices[0].spec.pool.resource_slice_count
-    for _, device in pool.devices.values() if complete else ():
-        for consumption in device.consumes_counters:
-            for name in consumption.counters:
-                if (consumption.counter_set, name) not in counters:
-                    counter = f"{consumption.counter_set}/{name}"
-                    return f"device {device.name} consumes {counter}, which is not defined"
-    return ""
-
-
-def find_slices_left_behind(facts: AuditFacts) -> Iterator[CheckProblem]:
-    for id, pool in facts.pools.items():
-        for each in pool.old:
-            yield CheckProblem(
-                subject_of(each),
-                f"has generation {each.spec.pool.generation} of pool {id}, the newest is {pool.generation}",
-                (f"{format_count(len(each.spec.devices or ()), 'device')} not used",),
-                f"kubectl delete resourceslice {each.metadata.name}",
-            )
-    yield from _without_node(facts, facts.slices)
-
-
-def _without_node(facts: AuditFacts, slices: Iterable[ResourceSlice]) -> Iterator[CheckProblem]:
-    """Yield slices of nodes that do not exist, if nodes are known at all."""
-    if facts.lacks(("nodes",)):
-        return
-    for each in slices:
-        node = each.spec.node_name
-        if node and node not in facts.nodes:
-            yield CheckProblem(
-                subject_of(each),
-                f"belongs to node {node}, which does not exist",
-                (f"driver {each.spec.driver}, pool {each.spec.pool.name}",),
-                f"kubectl delete resourceslice {each.metadata.name}",
-                "node",
-            )
-
-
 _NEEDS = ("resourceclaims", "resourceslices")
 CHECKS = (
     Check(
@@ -425,54 +180,6 @@ CHECKS = (
         ("resourceclaims",),
     ),
     Check(
-        "PLM022",
-        "counters-overdrawn",
-        AuditSeverity.ERROR,
-        "the allocated partitions of a pool consume more than its counters provide",
-        "Partitions of one device consume the same counters. The allocated ones consume more than "
-        "available, so at least one cannot exist as allocated. Until some are released, nothing more of "
-        "the pool is allocated.",
-        "delete the pods of the partitions that were allocated last",
-        find_counters_overdrawn,
-        _NEEDS,
-    ),
-    Check(
-        "PLM029",
-        "partitions-incompatible",
-        AuditSeverity.ERROR,
-        "allocated partitions have no compatibility group in common",
-        "A driver declares groups of partitions that can exist at the same time. The allocated partitions of "
-        "one counter set must have a group in common, or none of them any group. Usually the groups were "
-        "changed after the allocation, or a scheduler did not know them. Until some are released, nothing "
-        "more of the counter set is allocated.",
-        "delete the pods of the partitions that were allocated last",
-        find_incompatible_partitions,
-        _NEEDS,
-    ),
-    Check(
-        "PLM023",
-        "capacity-overdrawn",
-        AuditSeverity.ERROR,
-        "the shares of a device consume more than it has",
-        "The consumed capacities of the shares of a device exceed what the device publishes. Either it was "
-        "allocated twice, or the driver publishes less than before.",
-        "delete the pods of the shares that were allocated last, or correct the capacity in the slice",
-        find_capacity_overdrawn,
-        _NEEDS,
-    ),
-    Check(
-        "PLM024",
-        "capacity-off-policy",
-        AuditSeverity.WARNING,
-        "a share consumes an amount that the device's request policy does not allow",
-        "The request policy of a capacity defines valid amounts: a range with a step, or a list of values. "
-        "This share has another amount. Usually the policy was changed after the allocation; the driver may "
-        "not be able to handle such a share after a restart.",
-        "delete the pods of the claim, so that it is allocated again",
-        find_capacity_off_policy,
-        _NEEDS,
-    ),
-    Check(
         "PLM025",
         "device-gone",
         AuditSeverity.WARNING,
@@ -495,28 +202,5 @@ CHECKS = (
         "let the pods be evicted, or repair the device and remove the taint",
         find_devices_tainted,
         _NEEDS,
-    ),
-    Check(
-        "PLM027",
-        "pool-unusable",
-        AuditSeverity.WARNING,
-        "a pool is incomplete or invalid: none of its devices is allocated",
-        "A pool is used only if its newest generation is complete. Slices are missing (the driver is "
-        "updating or was interrupted), there are too many, or they define a device or counter set twice. "
-        "Pods that need the pool stay pending.",
-        "see the driver's log; restarting the driver publishes its pools again",
-        find_pools_unusable,
-        ("resourceslices",),
-    ),
-    Check(
-        "PLM028",
-        "slice-left-behind",
-        AuditSeverity.INFO,
-        "a slice has an outdated generation, or its node does not exist",
-        "It is not used: only the newest generation of a pool counts, and only on existing nodes. Drivers "
-        "delete such slices while they run; if it remains, its driver is gone.",
-        "delete the slice",
-        find_slices_left_behind,
-        ("resourceslices",),
     ),
 )

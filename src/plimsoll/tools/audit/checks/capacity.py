@@ -1,0 +1,229 @@
+"""Checks of consumption: counters of partitions, consumable capacity, request policies.
+
+See docs/spec/allocator.md, "Consumable capacity" and "Shared counters"; KEP-5075 (docs/spec/keps.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from plimsoll.allocator.devices.capacity import CapacityRefusal, capacity_value, check_policy
+from plimsoll.api.identity import DeviceId
+from plimsoll.api.quantity import ZERO, Quantity
+from plimsoll.api.resource import Device
+from plimsoll.tools.amounts import format_quantity
+from plimsoll.tools.audit.facts import AuditFacts, HeldDevice, PoolFacts, subject_of
+from plimsoll.tools.audit.findings import AuditSeverity, Check, CheckProblem
+
+#: Partitions or shares listed by name.
+MAX_LISTED = 6
+
+
+def find_incompatible_partitions(facts: AuditFacts) -> Iterator[CheckProblem]:
+    held = _held_by_pool(facts)
+    for id, pool in facts.pools.items():
+        groups: dict[str, dict[str, frozenset[str]]] = {}
+        for name in sorted(held.get((id.driver, id.pool), ())):
+            published = pool.devices.get(name)
+            for consumption in published[1].consumes_counters if published is not None else ():
+                own = frozenset(consumption.compatibility_groups)
+                groups.setdefault(consumption.counter_set, {})[name] = own
+        for counter_set, parts in groups.items():
+            if not any(parts.values()) or frozenset.intersection(*parts.values()):
+                continue
+            evidence = []
+            for name, own in list(parts.items())[:MAX_LISTED]:
+                claims = sorted({each.name for each in facts.held[DeviceId(*pool.id, name)]})
+                of = f"in {', '.join(sorted(own))}" if own else "in no group"
+                evidence.append(f"device {name} is {of}: {', '.join(f'ResourceClaim/{c}' for c in claims)}")
+            message = f"counter set {counter_set}: the {len(parts)} allocated devices have no group in common"
+            yield CheckProblem(f"Pool/{pool.id}", message, tuple(evidence), key=counter_set)
+
+
+def _held_by_pool(facts: AuditFacts) -> dict[tuple[str, str], set[str]]:
+    """Return the allocated devices of each pool, without those of admin access."""
+    held: dict[tuple[str, str], set[str]] = {}
+    for device, found in facts.held.items():
+        if any(not each.result.admin_access for each in found):
+            held.setdefault((device.driver, device.pool), set()).add(device.device)
+    return held
+
+
+def find_counters_overdrawn(facts: AuditFacts) -> Iterator[CheckProblem]:
+    held = _held_by_pool(facts)
+    for id, pool in facts.pools.items():
+        counters = counters_of(pool)
+        if not counters or (id.driver, id.pool) not in held:
+            continue
+        drawn: dict[tuple[str, str], list[tuple[str, Quantity]]] = {}
+        for name in sorted(held[id.driver, id.pool]):
+            published = pool.devices.get(name)
+            for counter, amount in _draws(published[1]) if published is not None else ():
+                drawn.setdefault(counter, []).append((name, amount))
+        for counter, available in counters.items():
+            parts = drawn.get(counter, [])
+            total = sum((amount for _, amount in parts), ZERO)
+            if total > available:
+                yield _overdrawn(facts, pool, counter, available, total, parts)
+
+
+def counters_of(pool: PoolFacts) -> dict[tuple[str, str], Quantity]:
+    return {
+        (counter_set.name, name): counter.value or ZERO
+        for each in pool.slices
+        for counter_set in each.spec.shared_counters or ()
+        for name, counter in counter_set.counters.items()
+    }
+
+
+def _draws(device: Device) -> Iterator[tuple[tuple[str, str], Quantity]]:
+    for consumption in device.consumes_counters:
+        for name, counter in consumption.counters.items():
+            yield (consumption.counter_set, name), counter.value or ZERO
+
+
+def _overdrawn(
+    facts: AuditFacts,
+    pool: PoolFacts,
+    counter: tuple[str, str],
+    available: Quantity,
+    total: Quantity,
+    parts: list[tuple[str, Quantity]],
+) -> CheckProblem:
+    evidence = []
+    for name, amount in sorted(parts, key=lambda part: (-part[1].nano, part[0]))[:MAX_LISTED]:
+        claims = sorted({each.name for each in facts.held[DeviceId(*pool.id, name)]})
+        holders = ", ".join(f"ResourceClaim/{claim}" for claim in claims)
+        evidence.append(f"device {name} consumes {format_quantity(amount)}: {holders}")
+    if len(parts) > MAX_LISTED:
+        evidence.append(f"and {len(parts) - MAX_LISTED} more devices")
+    return CheckProblem(
+        f"Pool/{pool.id}",
+        f"counter {'/'.join(counter)}: {_describe_excess(total, available)}",
+        tuple(evidence),
+        key="/".join(counter),
+    )
+
+
+def find_capacity_overdrawn(facts: AuditFacts) -> Iterator[CheckProblem]:
+    for id, held in facts.held.items():
+        device = facts.device(id)
+        if device is None:
+            continue
+        consumed: dict[str, Quantity] = {}
+        for each in held:
+            if each.result.share_id is not None and not each.result.admin_access:
+                for name, amount in each.result.consumed_capacity.items():
+                    consumed[name] = consumed.get(name, ZERO) + amount
+        for name, total in sorted(consumed.items()):
+            entry = device.capacity.get(name)
+            if entry is None or total <= capacity_value(entry):
+                continue
+            available = capacity_value(entry)
+            parts = sorted(held, key=lambda each: _by_amount(each, name))
+            yield CheckProblem(
+                f"Device/{id}",
+                f"capacity {name}: {_describe_excess(total, available)}",
+                tuple(
+                    f"ResourceClaim/{each.name} consumes "
+                    + format_quantity(each.result.consumed_capacity.get(name, ZERO))
+                    for each in parts[:MAX_LISTED]
+                )
+                + ((f"and {len(parts) - MAX_LISTED} more",) if len(parts) > MAX_LISTED else ()),
+                key=name,
+            )
+
+
+def _describe_excess(total: Quantity, available: Quantity) -> str:
+    over = format_quantity(total - available)
+    return f"{format_quantity(total)} consumed of {format_quantity(available)}, {over} over"
+
+
+def _by_amount(each: HeldDevice, name: str) -> tuple[int, str]:
+    return -each.result.consumed_capacity.get(name, ZERO).nano, each.name
+
+
+def find_capacity_off_policy(facts: AuditFacts) -> Iterator[CheckProblem]:
+    for claim in facts.claims.values():
+        for result in claim.allocation_results:
+            device = facts.device(DeviceId.of(result))
+            if device is None or result.admin_access:
+                continue
+            for name, amount in sorted(result.consumed_capacity.items()):
+                entry = device.capacity.get(name)
+                consumed = f"consumes {format_quantity(amount)} of capacity {name}"
+                if entry is None:
+                    message = f"{consumed}, which device {result.device} does not have"
+                else:
+                    refusal = check_policy(name, amount, entry.request_policy)
+                    if refusal is None:
+                        continue
+                    why = _describe_refusal(refusal)
+                    message = f"{consumed} of {result.device}: {why}"
+                where = str(DeviceId.of(result))
+                yield CheckProblem(
+                    subject_of(claim), message, (f"device {where}",), key=f"{where}/{name}/{result.share_id}"
+                )
+
+
+def _describe_refusal(refusal: CapacityRefusal) -> str:
+    had = format_quantity(refusal.had)
+    match refusal.rule:
+        case "above-max":
+            return f"at most {had} is allowed"
+        case "off-step":
+            return f"not a multiple of the step {had}"
+    return f"not a valid value; the largest is {had}"
+
+
+_NEEDS = ("resourceclaims", "resourceslices")
+CHECKS = (
+    Check(
+        "PLM022",
+        "counters-overdrawn",
+        AuditSeverity.ERROR,
+        "the allocated partitions of a pool consume more than its counters provide",
+        "Partitions of one device consume the same counters. The allocated ones consume more than "
+        "available, so at least one cannot exist as allocated. Until some are released, nothing more of "
+        "the pool is allocated.",
+        "delete the pods of the partitions that were allocated last",
+        find_counters_overdrawn,
+        _NEEDS,
+    ),
+    Check(
+        "PLM029",
+        "partitions-incompatible",
+        AuditSeverity.ERROR,
+        "allocated partitions have no compatibility group in common",
+        "A driver declares groups of partitions that can exist at the same time. The allocated partitions of "
+        "one counter set must have a group in common, or none of them any group. Usually the groups were "
+        "changed after the allocation, or a scheduler did not know them. Until some are released, nothing "
+        "more of the counter set is allocated.",
+        "delete the pods of the partitions that were allocated last",
+        find_incompatible_partitions,
+        _NEEDS,
+    ),
+    Check(
+        "PLM023",
+        "capacity-overdrawn",
+        AuditSeverity.ERROR,
+        "the shares of a device consume more than it has",
+        "The consumed capacities of the shares of a device exceed what the device publishes. Either it was "
+        "allocated twice, or the driver publishes less than before.",
+        "delete the pods of the shares that were allocated last, or correct the capacity in the slice",
+        find_capacity_overdrawn,
+        _NEEDS,
+    ),
+    Check(
+        "PLM024",
+        "capacity-off-policy",
+        AuditSeverity.WARNING,
+        "a share consumes an amount that the device's request policy does not allow",
+        "The request policy of a capacity defines valid amounts: a range with a step, or a list of values. "
+        "This share has another amount. Usually the policy was changed after the allocation; the driver may "
+        "not be able to handle such a share after a restart.",
+        "delete the pods of the claim, so that it is allocated again",
+        find_capacity_off_policy,
+        _NEEDS,
+    ),
+)
