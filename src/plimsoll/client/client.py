@@ -22,6 +22,7 @@ from plimsoll.client import retries
 from plimsoll.client.config import ClientConfig
 from plimsoll.client.endpoints import Endpoint
 from plimsoll.client.http import HttpTransport
+from plimsoll.client.request_bodies import build_query, delete_options, namespace_of, require_tree
 from plimsoll.client.responses import ObjectList, ObjectListPage, WatchEvent
 from plimsoll.client.served_versions import ServedVersions, decode_from, encode_for, require_decoded
 from plimsoll.client.transport import Reply, Request, ResponseStream, Transport
@@ -132,7 +133,7 @@ class Client:
         self, endpoint: Endpoint, name: str, namespace: str = "", *, resource_version: str = ""
     ) -> bytes:
         """Return one object as the bytes that the server sent."""
-        query = _query(resourceVersion=resource_version)
+        query = build_query(resourceVersion=resource_version)
         return await self._send(endpoint, "GET", namespace or self.namespace, name, query=query)
 
     async def list(
@@ -172,8 +173,8 @@ class Client:
         """Yield a list page by page; if it expires it restarts in one page at a new revision."""
         more = ""
         while True:
-            query = _query(labelSelector=labels, fieldSelector=fields, limit=str(limit) if limit else "")
-            query += _query(**{"continue": more} if more else {"resourceVersion": resource_version})
+            query = build_query(labelSelector=labels, fieldSelector=fields, limit=str(limit) if limit else "")
+            query += build_query(**{"continue": more} if more else {"resourceVersion": resource_version})
             served = self._versions.find(endpoint)
             try:
                 reply = await self.call("GET", served.path(namespace), query=query)
@@ -213,7 +214,7 @@ class Client:
         `initial` requests the current objects as ADDED events, followed by a bookmark (sendInitialEvents).
         `opened` is called when the server has accepted the watch, which may be long before the first event.
         """
-        query = _query(
+        query = build_query(
             watch="true",
             resourceVersion=since,
             labelSelector=labels,
@@ -267,8 +268,8 @@ class Client:
         field_manager: str = "",
         field_validation: str = "",
     ) -> dict[str, Any]:
-        within = namespace or _namespace_of(_plain(tree)) or self.namespace
-        query = _query(
+        within = namespace or namespace_of(require_tree(tree)) or self.namespace
+        query = build_query(
             dryRun="All" if dry_run else "", fieldManager=field_manager, fieldValidation=field_validation
         )
         return answers.read_tree(await self._send(endpoint, "POST", within, query=query, tree=tree))
@@ -284,8 +285,10 @@ class Client:
         dry_run: bool = False,
     ) -> dict[str, Any]:
         """Create a subresource of an object: a pod's binding or eviction, a service account's token."""
-        query, within = _query(dryRun="All" if dry_run else ""), namespace or self.namespace
-        body = await self._send(endpoint, "POST", within, name, subresource, query=query, tree=_plain(tree))
+        query, within = build_query(dryRun="All" if dry_run else ""), namespace or self.namespace
+        body = await self._send(
+            endpoint, "POST", within, name, subresource, query=query, tree=require_tree(tree)
+        )
         return answers.read_tree(body)
 
     async def update(
@@ -300,12 +303,12 @@ class Client:
         field_validation: str = "",
     ) -> dict[str, Any]:
         """Replace an object by a complete tree, as it was read and then changed."""
-        metadata = _plain(tree).get("metadata")
+        metadata = require_tree(tree).get("metadata")
         name = str(metadata.get("name") or "") if isinstance(metadata, Mapping) else ""
         if not name:
             raise InputError("metadata.name: an update must name its object")
-        within = namespace or _namespace_of(tree) or self.namespace
-        query = _query(
+        within = namespace or namespace_of(tree) or self.namespace
+        query = build_query(
             dryRun="All" if dry_run else "", fieldManager=field_manager, fieldValidation=field_validation
         )
         body = await self._send(endpoint, "PUT", within, name, subresource, query=query, tree=tree)
@@ -328,7 +331,7 @@ class Client:
         """Patch an object; with `apply` (server-side apply), `force` takes over conflicting fields."""
         if type == "apply":
             field_manager = field_manager or self._agent.partition("/")[0]
-        query = _query(
+        query = build_query(
             dryRun="All" if dry_run else "",
             fieldManager=field_manager,
             fieldValidation=field_validation,
@@ -353,7 +356,7 @@ class Client:
         dry_run: bool = False,
     ) -> dict[str, Any]:
         """Delete one object; return the object, if it still exists, or a Status."""
-        tree = _delete_options(uid, revision, grace, propagation, dry_run)
+        tree = delete_options(uid, revision, grace, propagation, dry_run)
         return answers.read_tree(
             await self._send(endpoint, "DELETE", namespace or self.namespace, name, tree=tree)
         )
@@ -370,8 +373,8 @@ class Client:
         dry_run: bool = False,
     ) -> dict[str, Any]:
         """Delete every object that the selectors match."""
-        query = _query(labelSelector=labels, fieldSelector=fields)
-        tree = _delete_options(None, None, grace, propagation, dry_run)
+        query = build_query(labelSelector=labels, fieldSelector=fields)
+        tree = delete_options(None, None, grace, propagation, dry_run)
         return answers.read_tree(await self._send(endpoint, "DELETE", namespace, query=query, tree=tree))
 
     async def _send(
@@ -481,36 +484,3 @@ class Client:
 
     def _headers(self, accept: str = "application/json") -> dict[str, str]:
         return {"Accept": accept, "User-Agent": self._agent}
-
-
-def _query(**parameters: str) -> tuple[tuple[str, str], ...]:
-    return tuple((name, value) for name, value in parameters.items() if value)
-
-
-def _namespace_of(tree: Mapping[str, Any]) -> str:
-    metadata = tree.get("metadata")
-    return str(metadata.get("namespace") or "") if isinstance(metadata, Mapping) else ""
-
-
-def _plain(tree: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Reject typed views: they have only some fields, and writing one would delete the others."""
-    if not isinstance(tree, Mapping):
-        raise InputError(f"write a plain tree, not a {type(tree).__name__}: a view would lose fields")
-    return tree
-
-
-def _delete_options(
-    uid: str | None, revision: str | None, grace: int | None, propagation: str | None, dry_run: bool
-) -> dict[str, Any]:
-    tree: dict[str, Any] = {"kind": "DeleteOptions", "apiVersion": "v1"}
-    if uid is not None or revision is not None:
-        tree["preconditions"] = {
-            key: value for key, value in (("uid", uid), ("resourceVersion", revision)) if value is not None
-        }
-    if grace is not None:
-        tree["gracePeriodSeconds"] = grace
-    if propagation is not None:
-        tree["propagationPolicy"] = propagation
-    if dry_run:
-        tree["dryRun"] = ["All"]
-    return tree
