@@ -177,13 +177,15 @@ def test_the_leader_is_killed_and_another_takes_over(clean: ServerProcess, tmp_p
             await client.create(PODS, claiming_pod(f"p{number}", "t"), NS)
             if number == 30:
                 replicas[first].kill()
+                lease = {"spec": {"leaseDurationSeconds": 2}}  # the rest of it would only be waited for
+                await client.patch(LEASES, "plimsoll-scheduler", lease, "kube-system")
         found = await bound(client, *(f"p{number}" for number in range(60)))
         held = await devices_held(client)
         assert len(held) == len(set(held)) == 60, "no device is given twice, none is lost"
         assert set(found.values()) == {"n1", "n2"}
         identity = replicas[second].await_text(leading)[1]
-        lease = await client.get(LEASES, "plimsoll-scheduler", "kube-system")
-        assert lease["spec"]["holderIdentity"] == identity
+        taken = await client.get(LEASES, "plimsoll-scheduler", "kube-system")
+        assert taken["spec"]["holderIdentity"] == identity
         replicas[first].start()
         await asyncio.to_thread(replicas[first].await_text, '"msg": "synced"', 2)
         code = await asyncio.to_thread(replicas[second].stop)

@@ -98,6 +98,14 @@ async def ends(connection: RawConnection) -> Reply:
     return reply
 
 
+def receive(client: socket.socket) -> bytes:
+    """Return what a client receives next; nothing if it was disconnected."""
+    try:
+        return client.recv(1)
+    except ConnectionError:
+        return b""
+
+
 # -- sizes
 
 
@@ -342,7 +350,7 @@ def test_headers_have_to_arrive_in_time() -> None:
 
 def test_authenticated_clients_may_be_idle_and_watch() -> None:
     async def scenario() -> None:
-        async with serving(header_timeout=3, unauthenticated=2) as served:
+        async with serving(header_timeout=2, unauthenticated=2) as served:
             idle, watching = await served.enter(), await served.enter()
             head = f"GET {MAPS}?watch=1 HTTP/1.1\r\nHost: x\r\n".encode()
             await watching.send(head + served.credentials + b"\r\n")
@@ -350,7 +358,9 @@ def test_authenticated_clients_may_be_idle_and_watch() -> None:
             crowd = [socket.create_connection(("127.0.0.1", served.port)) for _ in range(6)]
             for client in crowd:
                 client.sendall(b"\x16\x03\x01\x02\x00\x01")
-            await asyncio.sleep(4)
+            loop = asyncio.get_running_loop()
+            for client in crowd:  # the time for headers is over
+                assert await loop.run_in_executor(None, receive, client) == b""
             assert await served.version(idle) == 200
             body = json.dumps({"metadata": {"name": "seen"}}).encode()
             post = f"POST {MAPS} HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n".encode()
@@ -383,6 +393,8 @@ def test_unauthenticated_connections_are_limited() -> None:
             new = await served.enter()
             for connection in known:
                 assert await served.version(connection) == 200
+            for attempt in hostile:
+                attempt.cancel()
             opened = await asyncio.gather(*hostile, return_exceptions=True)
             for connection in (new, *known, *(found for found in opened if isinstance(found, RawConnection))):
                 await connection.abort()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 
 import pytest
@@ -48,11 +49,18 @@ SILENT: dict[str, Handle] = {
 }
 
 
-# Both ways to send a request: the short one, and aiohttp, which reads compressed answers.
-@pytest.mark.parametrize("compression", [False, True])
-@pytest.mark.parametrize("name", SILENT)
-def test_a_silent_server_times_out(name: str, compression: bool) -> None:
-    async def scenario() -> None:
+async def all_at_once(check: Callable[[str, bool], Awaitable[None]]) -> None:
+    """Check every silent server with both ways to send a request: the short one, and aiohttp, which reads
+    compressed answers.
+    """
+    async with asyncio.TaskGroup() as tasks:
+        for name in SILENT:
+            for compression in (False, True):
+                tasks.create_task(check(name, compression), name=f"{name}, {compression=}")
+
+
+def test_a_silent_server_times_out() -> None:
+    async def check(name: str, compression: bool) -> None:
         async with serving_streams(SILENT[name]) as server:
             transport = HttpTransport(ClientConfig(server.url, compression=compression))
             try:
@@ -60,11 +68,11 @@ def test_a_silent_server_times_out(name: str, compression: bool) -> None:
                     await transport.send(Request("GET", "/api", timeout=NEVER, idle_timeout=SHORT))
             finally:
                 await transport.close()
-            assert error.value.reason == "Timeout"
-            assert error.value.sent
-            assert server.url in str(error.value)
+            assert error.value.reason == "Timeout", name
+            assert error.value.sent, name
+            assert server.url in str(error.value), name
 
-    asyncio.run(scenario())
+    asyncio.run(all_at_once(check))
 
 
 @pytest.mark.parametrize("compression", [False, True])
@@ -91,10 +99,10 @@ def test_a_slow_response_does_not_time_out(compression: bool) -> None:
     pieces = [HEAD[:10], HEAD[10:], *(body[at : at + 5] for at in range(0, 30, 5))]
 
     async def scenario() -> None:
-        async with serving_streams(send(*pieces, every=0.4)) as server:
+        async with serving_streams(send(*pieces, every=0.2)) as server:
             transport = HttpTransport(ClientConfig(server.url, compression=compression))
             try:
-                reply = await transport.send(Request("GET", "/api", timeout=NEVER, idle_timeout=2.0))
+                reply = await transport.send(Request("GET", "/api", timeout=NEVER, idle_timeout=1.4))
             finally:
                 await transport.close()
             assert reply.body == body
@@ -135,16 +143,16 @@ def test_a_watch_does_not_time_out() -> None:
 # -- retries
 
 
-@pytest.mark.parametrize("name", SILENT)
-def test_an_interactive_call_without_response_is_not_retried(name: str) -> None:
-    async def scenario() -> None:
+def test_an_interactive_call_without_response_is_not_retried() -> None:
+    async def check(name: str, compression: bool) -> None:
         async with serving_streams(SILENT[name]) as server:
-            async with Client.connect(ClientConfig(server.url).interactive(SHORT)) as client:
+            config = ClientConfig(server.url, compression=compression).interactive(SHORT)
+            async with Client.connect(config) as client:
                 with pytest.raises(UnreachableError):
                     await client.call("GET", "/api")
-            assert server.connections == 1
+            assert server.connections == 1, name
 
-    asyncio.run(scenario())
+    asyncio.run(all_at_once(check))
 
 
 def test_background_calls_are_retried() -> None:

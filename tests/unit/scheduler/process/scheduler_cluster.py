@@ -13,11 +13,13 @@ from msgspec.structs import replace
 from plimsoll.apiserver.auth.users import SCHEDULER
 from plimsoll.apiserver.process import RunningServer, ServerSettings, start_server
 from plimsoll.client.endpoints import (
+    LEASES,
     NODES,
     PODS,
     RESOURCE_SLICES,
 )
 from plimsoll.client.leader_election import LeaseTiming
+from plimsoll.errors import ApiError
 from plimsoll.scheduler.process.configuration import LeaderElection, SchedulerSettings
 from plimsoll.scheduler.process.run import SchedulerProcess
 from tests.manifests import (
@@ -63,7 +65,7 @@ class SchedulerCluster:
         self._running = [each for each in self._running if each[0] is not process]
 
     async def kill(self, process: SchedulerProcess) -> None:
-        """Stop a scheduler without releasing its lease."""
+        """Stop a scheduler without releasing its lease, which expires soon."""
         for known, task in self._running:
             if known is process:
                 if process._election is not None:
@@ -71,6 +73,16 @@ class SchedulerCluster:
                 task.cancel()
                 await asyncio.gather(task, return_exceptions=True)
         self._running = [each for each in self._running if each[0] is not process]
+        await self.shorten_lease()
+
+    async def shorten_lease(self) -> None:
+        """Let the lease of a leader that is gone expire after a second."""
+        lease = {"spec": {"leaseDurationSeconds": 1}}
+        try:
+            await self.admin.patch(LEASES, "plimsoll-scheduler", lease, "kube-system")
+        except ApiError as error:
+            if error.code != 404:  # without election there is none
+                raise
 
     async def close(self) -> None:
         for process, task in self._running:

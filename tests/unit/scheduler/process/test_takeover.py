@@ -208,6 +208,7 @@ def test_a_takeover_that_was_interrupted_does_not_release_the_lease(monkeypatch:
             first.stop()
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
+            await row.shorten_lease()
             second = await row.start(elected(), "second")
             await until(lambda: second.context.queue.lengths()["unschedulable"])
             assert second._election is not None
