@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from contextlib import aclosing
+from typing import Any
 
 import pytest
 
@@ -49,7 +50,7 @@ SILENT: dict[str, Handle] = {
 }
 
 
-async def all_at_once(check: Callable[[str, bool], Awaitable[None]]) -> None:
+async def all_at_once(check: Callable[[str, bool], Coroutine[Any, Any, None]]) -> None:
     """Check every silent server with both ways to send a request: the short one, and aiohttp, which reads
     compressed answers.
     """
