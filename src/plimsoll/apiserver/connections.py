@@ -140,13 +140,14 @@ class ServerConnection(web.RequestHandler):
         if body is not None and not body.is_eof() and (body is self._body or not self._handling):
             self._receive_body(body, data)
             return
-        if data and not self._handling and self._deadline is None:
-            self._start_timer(self._loop.time() + self._limits.header_timeout)
         requests = self._request_count
         super().data_received(data)
         self._record_buffered(self.buffered + len(data))
-        if self._request_count != requests and self._messages:
-            self._last_body, self._body_received = self._messages[-1][1], 0
+        if self._request_count != requests:
+            if self._messages:
+                self._last_body, self._body_received = self._messages[-1][1], 0
+        elif data and not self._handling and self._deadline is None and not self._owner.ended:
+            self._start_timer(self._loop.time() + self._limits.header_timeout)
         incomplete = self._request_count == requests or len(self._messages) > 1
         if incomplete and self.buffered > self._limits.header_bytes:
             self._refuse()

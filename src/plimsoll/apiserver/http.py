@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
-from collections.abc import AsyncGenerator, Iterable, Iterator
+from collections.abc import AsyncGenerator, Collection, Iterator
 from contextlib import contextmanager
 from typing import cast
 
@@ -21,7 +21,7 @@ from plimsoll.api import codec
 from plimsoll.apiserver.acceptor import ConnectionAcceptor
 from plimsoll.apiserver.api import Api
 from plimsoll.apiserver.auth.authentication import SINGLE_HEADERS
-from plimsoll.apiserver.auth.impersonation import impersonate
+from plimsoll.apiserver.auth.impersonation import IMPERSONATION, impersonate
 from plimsoll.apiserver.connections import ServerConnection
 from plimsoll.apiserver.flowcontrol.flow_controller import FlowController
 from plimsoll.apiserver.kubelet.location import KubeletLocation
@@ -154,8 +154,10 @@ class HttpServer:
         user = self._api.context.authenticator.authenticate(headers, certificate)
         if not user.is_anonymous:
             connection.accept_credentials()
-        user = impersonate(user, request.headers.items(), self._api.context.authorizer)
-        query = [(name, value) for name, value in request.rel_url.query.items()]
+        if IMPERSONATION in "".join(headers):
+            user = impersonate(user, request.headers.items(), self._api.context.authorizer)
+        url = request.rel_url
+        query = list(url.query.items()) if url.raw_query_string else []
         api_request = ApiRequest(request.method, request.path, user, query, headers)
         if request.can_read_body and not user.is_anonymous:  # anonymous users cannot write
             api_request.body = await self._read_body(request)
@@ -165,18 +167,24 @@ class HttpServer:
         max_bytes = self._limits.body
         if request.content_length is not None and request.content_length > max_bytes:
             raise request_entity_too_large(f"Request entity too large: limit is {max_bytes}")
-        chunks, size = [], 0
+        chunks, size, content = list[bytes](), 0, request.content
         try:
-            async with asyncio.timeout(self._limits.body_timeout):
-                async for chunk in request.content.iter_any():
-                    chunks.append(chunk)
-                    size += len(chunk)
-                    if size > max_bytes:
-                        raise request_entity_too_large(f"Request entity too large: limit is {max_bytes}")
+            if content.is_eof():  # it has arrived with the headers
+                chunks.append(content.read_nowait())
+                size = len(chunks[0])
+            else:
+                async with asyncio.timeout(self._limits.body_timeout):
+                    async for chunk in content.iter_any():
+                        chunks.append(chunk)
+                        size += len(chunk)
+                        if size > max_bytes:
+                            break
         except TimeoutError:
             raise ApiError(408, "Timeout", "the body of the request did not arrive in time") from None
         except web.RequestPayloadError as error:
             raise ApiError(400, "BadRequest", f"the body cannot be read: {error}") from None
+        if size > max_bytes:
+            raise request_entity_too_large(f"Request entity too large: limit is {max_bytes}")
         return b"".join(chunks)
 
     async def _send_response(self, request: web.BaseRequest, api_response: ApiResponse) -> web.StreamResponse:
@@ -270,7 +278,7 @@ def _disconnection_logged(request: web.BaseRequest) -> Iterator[None]:
         _log.debug("client disconnected: %s", request.path)
 
 
-def read_headers(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
+def read_headers(pairs: Collection[tuple[str, str]]) -> dict[str, str]:
     """Return the headers of a request by lower-case name; of repeated headers the first counts.
 
     ApiError 400 if a value is not UTF-8 or an identity header is repeated, ApiError 401 if the credentials
@@ -279,7 +287,10 @@ def read_headers(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
     DIFF: upstream takes the first Authorization header and ignores the others; see
     test_duplicate_authorization_headers_are_refused.
     """
-    headers: dict[str, str] = {}
+    headers = {name.lower(): value for name, value in pairs}
+    if len(headers) == len(pairs) and "".join(headers.values()).isascii():
+        return headers
+    headers = {}
     for name, value in pairs:
         key = name.lower()
         if not value.isascii() and not _is_utf8(value):

@@ -8,7 +8,7 @@ from typing import Any
 
 def mapping(value: Any) -> Mapping[str, Any]:
     """Return a JSON object, or an empty one if the value is something else."""
-    return value if isinstance(value, Mapping) else {}
+    return value if isinstance(value, dict) else {}
 
 
 def items(value: Any) -> Iterator[dict[str, Any]]:

@@ -18,18 +18,30 @@ from prometheus_client.registry import Collector
 from plimsoll.apiserver.request import ApiRequest, ApiResponse
 from plimsoll.apiserver.request_info import RequestInfo
 from plimsoll.apiserver.storage import Store
-from plimsoll.common.counters import Histogram, MetricCounter, gauge
+from plimsoll.common.counters import Buckets, Histogram, MetricCounter, gauge
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _VERBS = {"create": "POST", "update": "PUT"}
 _APPLY = "application/apply-patch+"
 _READS = frozenset({"GET", "HEAD"})
+_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"})
 #: kube-apiserver's buckets.
 _SECONDS = (
     0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 1.25, 1.5, 2, 3, 4, 5, 6, 8, 10, 15, 20, 30, 45, 60,
 )  # fmt: skip
 _TARGET = ("verb", "dry_run", "group", "version", "resource", "subresource", "scope", "component")
 _LONG_RUNNING = ("verb", "group", "version", "resource", "subresource", "scope", "component")
+
+
+class _TargetMetrics:
+    """Metrics of requests whose labels are equal: the labels, and with each status code."""
+
+    __slots__ = ("counts", "duration", "labels")
+
+    def __init__(self, labels: tuple[str, ...]) -> None:
+        self.labels = labels
+        self.counts: dict[int, tuple[str, ...]] = {}
+        self.duration: Buckets | None = None
 
 
 class RequestMetrics(Collector):
@@ -40,6 +52,7 @@ class RequestMetrics(Collector):
         self.clock = clock
         self._in_flight = {"readOnly": 0, "mutating": 0}
         self._watches: Counter[tuple[str, ...]] = Counter()
+        self._targets: dict[tuple[object, ...], _TargetMetrics] = {}
         self.requests = MetricCounter(
             "apiserver_request_total",
             "Number of requests, by verb, dry run value, group, version, resource, subresource, "
@@ -60,21 +73,42 @@ class RequestMetrics(Collector):
 
     def start(self, request: ApiRequest) -> float:
         """Count a request that is in flight; return the time for `finish`."""
-        self._in_flight[_kind(request)] += 1
+        self._in_flight["readOnly" if request.method in _READS else "mutating"] += 1
         return self.clock()
 
     def finish(
         self, request: ApiRequest, info: RequestInfo | None, response: ApiResponse, start: float
     ) -> None:
         """Record the response to a request; for a watch, also count it until it ends."""
-        self._in_flight[_kind(request)] -= 1
-        labels = _labels(request, info)
-        self.requests.add(*labels, str(response.status))
+        self._in_flight["readOnly" if request.method in _READS else "mutating"] -= 1
+        target = self._find_target(request, info)
+        count = target.counts.get(response.status)
+        if count is None:
+            count = target.counts[response.status] = (*target.labels, str(response.status))
+        counts = self.requests.values
+        counts[count] = counts.get(count, 0) + 1
         if info is None or info.verb != "watch":
-            self.duration.at(*labels).observe(self.clock() - start)
+            if target.duration is None:
+                target.duration = self.duration.at(*target.labels)
+            target.duration.observe(self.clock() - start)
         elif not isinstance(response.body, bytes):
-            verb, _, *rest = labels
+            verb, _, *rest = target.labels
             response.body = self._count_watch(response.body, (verb, *rest))
+
+    def _find_target(self, request: ApiRequest, info: RequestInfo | None) -> _TargetMetrics:
+        """Return the metrics of requests with the same labels; the labels are made once."""
+        key: tuple[object, ...]
+        if info is None:
+            key = (request.method if request.method in _METHODS else "",)
+        else:
+            applies = info.verb == "patch" and request.header("content-type").startswith(_APPLY)
+            dry_run = bool(request.query) and any(name == "dryRun" for name, _ in request.query)
+            scope = 2 if info.name or info.verb == "create" else 1 if info.namespace else 0
+            key = info.resource, info.version, info.verb, info.subresource, scope, applies, dry_run
+        found = self._targets.get(key)
+        if found is None:
+            found = self._targets[key] = _TargetMetrics(_labels(request, info))
+        return found
 
     async def _count_watch(
         self, frames: AsyncGenerator[bytes, None], labels: tuple[str, ...]
@@ -138,16 +172,10 @@ class RequestMetrics(Collector):
         yield CounterMetricFamily("plimsoll_store_commit_failures", "Failed commits.", value=stats.failures)
 
 
-def _kind(request: ApiRequest) -> str:
-    return "readOnly" if request.method in _READS else "mutating"
-
-
 def _labels(request: ApiRequest, info: RequestInfo | None) -> tuple[str, ...]:
     """Return the values of the target's labels; unknown methods share one value, so that they are bounded."""
     if info is None:
-        method = (
-            request.method if request.method in ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE") else "other"
-        )
+        method = request.method if request.method in _METHODS else "other"
         return (method, "", "", "", "", "", "", "apiserver")
     verb = _VERBS.get(info.verb, info.verb.upper())
     if info.verb == "patch" and request.header("content-type").startswith(_APPLY):

@@ -7,6 +7,7 @@ Paths outside `/api/v1` and `/apis/GROUP/VERSION` (health, version, discovery, O
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 from plimsoll.apiserver.registry.resource import Resource
 from plimsoll.apiserver.registry.resources import SUBRESOURCES, find_resource
@@ -59,19 +60,42 @@ def parse_request_info(method: str, path: str, *, watches: bool = False) -> Requ
     namespace = ""
     if rest[0] == "namespaces" and len(rest) > 2 and rest[2] not in _OF_NAMESPACES:
         namespace, rest = rest[1], rest[2:]
-    plural, name, subresource = (*rest[:3], "", "")[:3]
+    if len(rest) > 3:
+        raise path_not_found()
+    plural, name, subresource = (*rest, "", "")[:3]
+    resource, verb = _find_target(
+        method, group, version, plural, bool(namespace), bool(name), subresource, watches
+    )
+    return RequestInfo(resource, version, verb, namespace, name, subresource)
+
+
+@lru_cache(maxsize=2048)
+def _find_target(
+    method: str,
+    group: str,
+    version: str,
+    plural: str,
+    namespace: bool,
+    name: bool,
+    subresource: str,
+    watches: bool,
+) -> tuple[Resource, str]:
+    """Return the resource and verb of a request, by whether it has a namespace and a name; ApiError 404 or
+    405, which is not kept.
+    """
     resource = find_resource(group, version, plural)
-    if resource is None or len(rest) > 3 or (namespace and not resource.namespaced):
+    if resource is None or (namespace and not resource.namespaced):
         raise path_not_found()
     if subresource and subresource not in resource.subresources:
         raise path_not_found()
     if name and resource.namespaced and not namespace:
         raise path_not_found()
-    verb = _verb(method, resource, namespace, name, subresource, watches)
-    return RequestInfo(resource, version, verb, namespace, name, subresource)
+    return resource, _verb(method, resource, namespace, name, subresource, watches)
 
 
-def _verb(method: str, resource: Resource, namespace: str, name: str, subresource: str, watches: bool) -> str:
+def _verb(
+    method: str, resource: Resource, namespace: bool, name: bool, subresource: str, watches: bool
+) -> str:
     if subresource:
         verb = "create" if method == "POST" else _NAMED_VERBS.get(method, "")
         if verb not in SUBRESOURCES[subresource].verbs:

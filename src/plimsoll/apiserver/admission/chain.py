@@ -57,6 +57,11 @@ class AdmissionChain:
         self._context = context
         self._store = context.store
         self._decoded: dict[ObjectKey, tuple[int, Tree]] = {}
+        #: Objects by resource and namespace, until one of the resource is written; None without observation.
+        self._lists: dict[str, dict[str | None, list[Tree]]] | None = None
+        if is_observed:
+            self._lists = {}
+            context.store.observe(self._forget_list)
 
     def admit_namespace(self, info: RequestInfo) -> None:
         """Require that the namespace of a new object exists and is not terminating; ApiError 404 or 403."""
@@ -183,7 +188,19 @@ class AdmissionChain:
         return None if stored is None else self._read(stored)
 
     def _list(self, resource: str, namespace: str | None = None) -> list[Tree]:
-        return [self._read(stored) for stored in self._store.list(resource, namespace).items]
+        known = self._lists.get(resource) if self._lists is not None else None
+        if known is not None and namespace in known:
+            return known[namespace]
+        found = [self._read(stored) for stored in self._store.list(resource, namespace).items]
+        if self._lists is not None:
+            if known is None or len(known) >= _MAX_DECODED:
+                known = self._lists[resource] = {}
+            known[namespace] = found
+        return found
+
+    def _forget_list(self, key: ObjectKey, tree: object) -> None:
+        if self._lists and key.resource in self._lists:
+            del self._lists[key.resource]
 
     def _read(self, stored: StoredObject) -> Tree:
         """Return a stored object as a read-only tree; the few that every write needs are decoded once."""

@@ -49,7 +49,12 @@ class Authenticator:
 
     def find(self, token: str) -> User | None:
         """Return the user of a token; None if it is invalid or expired."""
-        found = self.review(token)
+        if len(token) > _MAX_TOKEN_LENGTH:
+            return None
+        user = self._tokens.find(token)
+        if user is not None or self._accounts is None:
+            return user
+        found = self._accounts.review(token)
         return found[0] if found else None
 
     def review(self, token: str, audiences: Sequence[str] = ()) -> tuple[User, tuple[str, ...]] | None:

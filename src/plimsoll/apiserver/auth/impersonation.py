@@ -19,7 +19,8 @@ from plimsoll.apiserver.auth.users import (
     split_service_account,
 )
 
-_PREFIX = "impersonate-"
+#: Prefix of the headers, in lower case.
+IMPERSONATION = "impersonate-"
 _EXTRA = "impersonate-extra-"
 _GROUP = "authentication.k8s.io"
 
@@ -29,7 +30,7 @@ def impersonate(user: User, headers: Iterable[tuple[str, str]], authorizer: Auth
 
     ApiError 403 if the sender may not impersonate one of them, 400 if no user is named.
     """
-    named = [(key.lower(), value) for key, value in headers if key[: len(_PREFIX)].lower() == _PREFIX]
+    named = [(key.lower(), value) for key, value in headers if key.lower().startswith(IMPERSONATION)]
     if not named:
         return user
     name = next((value for key, value in named if key == "impersonate-user"), "")

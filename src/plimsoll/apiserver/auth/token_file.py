@@ -16,6 +16,7 @@ import logging
 import secrets
 import time
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 from pathlib import Path
 
 from plimsoll.apiserver.auth.secret_files import read_file, read_private, write_private
@@ -28,6 +29,7 @@ _log = logging.getLogger(__name__)
 _CHECK_INTERVAL_SECONDS = 1.0
 
 
+@lru_cache(maxsize=256)
 def hash_token(token: str) -> bytes:
     """Return the hash of a token, which is stored and compared instead of it."""
     return hashlib.sha256(token.encode("utf-8", "surrogatepass")).digest()

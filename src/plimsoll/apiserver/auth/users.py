@@ -42,6 +42,9 @@ class User:
     groups: tuple[str, ...] = ()
     extra: Mapping[str, tuple[str, ...]] = field(default_factory=_no_extra, hash=False)
 
+    def __hash__(self) -> int:
+        return hash(self.name)
+
     @property
     def is_anonymous(self) -> bool:
         """Return whether the request has no credentials (or impersonates the anonymous user)."""

@@ -47,6 +47,14 @@ _MAX_PATH = 256
 _TOO_MANY = "Too many requests, please try again later."
 
 
+class _LimitedMetrics(NamedTuple):
+    """Histograms of requests that may have to wait."""
+
+    work: Buckets
+    wait: Buckets
+    queue_length: Buckets | None  #: None at levels without queues
+
+
 class _Classification(NamedTuple):
     """Result of classification, kept for all requests of a user to the same target."""
 
@@ -54,7 +62,9 @@ class _Classification(NamedTuple):
     queue_set: QueueSet
     headers: Mapping[str, str]
     most_seats: int
+    labels: tuple[str, str]  #: level and schema
     executed: Buckets  #: histogram of the time that these requests hold their seats
+    limited: _LimitedMetrics | None  #: None at exempt levels
 
 
 class HeldSeats:
@@ -114,26 +124,26 @@ class FlowController:
         if self._outdated:
             self._reload()
         classified = self._classify(request, info)
-        schema, queue_set, headers = classified.schema, classified.queue_set, classified.headers
-        level = queue_set.level
-        if level.is_exempt:
+        schema, queue_set, limited = classified.schema, classified.queue_set, classified.limited
+        dispatched, labels = self.metrics.dispatched.values, classified.labels
+        if limited is None:
             started = queue_set.start(schema.name, "", 1)
-            self.metrics.dispatched.add(level.name, schema.name)
+            dispatched[labels] = dispatched.get(labels, 0) + 1
             return HeldSeats(classified, started)
-        query = first_values(request.query)
+        query, headers = first_values(request.query), classified.headers
         seats = estimate_seats(info, query, self._store, classified.most_seats)
-        self.metrics.work(level.name, schema.name).observe(seats)
+        limited.work.observe(seats)
         started = queue_set.start(schema.name, _flow(schema, request), seats)
         if started is None:
-            reason = "queue-full" if level.queues else "concurrency-limit"
-            raise self._rejection(level.name, schema.name, reason, headers)
+            reason = "concurrency-limit" if limited.queue_length is None else "queue-full"
+            raise self._rejection(*labels, reason, headers)
         waited = 0.0
-        if level.queues:
-            self.metrics.queue_length(level.name, schema.name).observe(queue_set.queue_length(started))
+        if limited.queue_length is not None:
+            limited.queue_length.observe(queue_set.queue_length(started))
         if started.granted is not None:
             waited = await self._wait(started, _wait_seconds(info, query), headers)
-        self.metrics.wait(level.name, schema.name, execute=True).observe(waited)
-        self.metrics.dispatched.add(level.name, schema.name)
+        limited.wait.observe(waited)
+        dispatched[labels] = dispatched.get(labels, 0) + 1
         return HeldSeats(classified, started)
 
     async def _wait(self, request: SeatRequest, seconds: float, headers: Mapping[str, str]) -> float:
@@ -176,7 +186,7 @@ class FlowController:
         else:
             namespace = _namespace(info)
             place = namespace if self._names_namespaces else bool(namespace)
-            key = request.user, info.verb, info.resource.key, info.subresource, place
+            key = request.user, info.verb, info.resource, info.subresource, place
         found = self._classified.get(key)
         if found is None:
             if len(self._classified) >= _MAX_CLASSIFIED:
@@ -194,10 +204,16 @@ class FlowController:
             "X-Kubernetes-PF-FlowSchema-UID": schema.uid,
             "X-Kubernetes-PF-PriorityLevel-UID": level.uid,
         }
-        executed = self.metrics.execution(level.name, schema.name, is_watch=digest.verb == "watch")
-        return _Classification(
-            schema, queue_set, headers, max_seats(level, self.limits[level.name].nominal), executed
-        )
+        labels, metrics = (level.name, schema.name), self.metrics
+        most = max_seats(level, self.limits[level.name].nominal)
+        executed = metrics.execution(*labels, is_watch=digest.verb == "watch")
+        limited = None
+        if not level.is_exempt:
+            queue_length = metrics.queue_length(*labels) if level.queues else None
+            limited = _LimitedMetrics(
+                metrics.work(*labels), metrics.wait(*labels, execute=True), queue_length
+            )
+        return _Classification(schema, queue_set, headers, most, labels, executed, limited)
 
     # -- configuration and limits
 

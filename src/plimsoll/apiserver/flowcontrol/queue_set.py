@@ -90,12 +90,14 @@ class QueueSet:
         """Start a request of a flow, or let it wait; None if it must be rejected."""
         self._advance()
         if not self.level.queues:
-            if not self._fits(seats):
+            if not self.level.is_exempt and not self._fits(seats):
                 return None
             request = SeatRequest(self, schema, seats, None)
             self._execute(request)
             return request
         queue = self._choose_queue(schema, flow)
+        if not self._nonempty and self.seats_in_use < self.limit and self._fits(seats):
+            return self._start_now(schema, seats, queue)
         if self.seats_in_use >= self.limit and len(queue.waiting) >= self.level.queue_length:
             return None  # such a queue has requests, so it is not a new one
         request = SeatRequest(self, schema, seats, queue)
@@ -109,6 +111,15 @@ class QueueSet:
         if request.started is None:
             request.granted = asyncio.get_running_loop().create_future()
             self._note_demand()
+        return request
+
+    def _start_now(self, schema: str, seats: int, queue: _FlowQueue) -> SeatRequest:
+        """Start a request that need not wait, as if it had been added to its queue and dispatched."""
+        request = SeatRequest(self, schema, seats, queue)
+        self.waiting.setdefault(schema, 0)
+        queue.executing += 1
+        queue.start = max(queue.start, request.arrival) + seats * _SERVICE_SECONDS
+        self._execute(request)
         return request
 
     def queue_length(self, request: SeatRequest) -> int:
@@ -131,7 +142,8 @@ class QueueSet:
             self._bound(queue)
             self._drop_if_idle(queue)
         self._note_demand()
-        self._dispatch()
+        if self._nonempty:
+            self._dispatch()
         return elapsed
 
     def cancel(self, request: SeatRequest) -> None:

@@ -30,26 +30,24 @@ class SeatDemand:
         self._sum = self._squares = 0.0
 
     def set(self, seats: int, now: float) -> None:
-        self._integrate(now)
+        before = self._seats
+        area = before * (now - self._last)
+        self._sum += area
+        self._squares += before * area
+        self._last = now
         self._seats = seats
         if seats > self._highest:
             self._highest = seats
 
     def reset(self, now: float) -> DemandSample:
         """Return the figures since the last reset."""
-        self._integrate(now)
+        self.set(self._seats, now)
         elapsed = now - self._start
         average = self._sum / elapsed if elapsed > 0 else 0.0
         variance = self._squares / elapsed - average * average if elapsed > 0 else 0.0
         sample = DemandSample(elapsed, average, math.sqrt(max(variance, 0.0)), self._highest)
         self._start, self._sum, self._squares, self._highest = now, 0.0, 0.0, self._seats
         return sample
-
-    def _integrate(self, now: float) -> None:
-        area = self._seats * (now - self._last)
-        self._sum += area
-        self._squares += self._seats * area
-        self._last = now
 
 
 @dataclass(frozen=True, slots=True)

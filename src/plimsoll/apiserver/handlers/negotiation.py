@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 from plimsoll.api import codec
@@ -51,6 +52,7 @@ class AcceptedMediaType:
         return ""
 
 
+@lru_cache(maxsize=256)
 def negotiate(header: str, *, streams: bool = False, tables: bool = True) -> AcceptedMediaType:
     """Return the media type of the response; ApiError 406 if none is supported. Without `tables` no table can
     be made of the object.

@@ -72,6 +72,9 @@ class DeletionOptions:
     propagation_policy: str = ""
 
 
+_NO_LIST_OPTIONS = ListOptions()
+
+
 def first_values(query: Sequence[tuple[str, str]]) -> dict[str, str]:
     """Return the query as a mapping; of repeated parameters the first counts."""
     values: dict[str, str] = {}
@@ -95,6 +98,8 @@ def parse_timeout(text: str) -> float | None:
 
 def parse_list_options(query: Mapping[str, str]) -> ListOptions:
     """Parse the ListOptions of a request; ApiError 400 or 422."""
+    if not query:
+        return _NO_LIST_OPTIONS
     text = query.get("resourceVersion", "")
     version = _number(text, "resourceVersion") if text else None
     options = ListOptions(

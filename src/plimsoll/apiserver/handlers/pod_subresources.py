@@ -18,7 +18,7 @@ from plimsoll.apiserver.request_info import RequestInfo
 from plimsoll.apiserver.selectors import read_selector
 from plimsoll.apiserver.status import bad_request, conflict, forbidden, invalid, not_found, too_many_requests
 from plimsoll.apiserver.storage import ObjectKey, StoredObject
-from plimsoll.apiserver.validation.pod.binding import bind_pod, read_binding
+from plimsoll.apiserver.validation.pod.binding import apply_binding, read_binding
 from plimsoll.apiserver.validation.pod.eviction import BUDGET_CAUSE, EvictionRefusal, evaluate_eviction
 from plimsoll.errors import ApiError, DecodeError
 
@@ -107,8 +107,9 @@ class BindingHandler:
         if stored is None:
             raise not_found("", "pods", key.name)
         try:
-            labels = self._node_labels(read_binding(body).target.name)
-            bound = bind_pod(codec.decode_tree(stored.raw), body, self._context.now(), labels)
+            binding = read_binding(body)
+            labels = self._node_labels(binding.target.name)
+            bound = apply_binding(codec.decode_tree(stored.raw), binding, self._context.now(), labels)
         except DecodeError as error:
             raise bad_request(f"the body is not a Binding: {error}") from None
         if bound.errors:

@@ -73,6 +73,8 @@ class ResponseBuilder:
     ) -> ApiResponse:
         """Return a response with one object."""
         raw = convert_raw(raw, info.resource, info.version)
+        if not accepted.parameters:
+            return _encode(raw, accepted, status)
         if accepted.parameters.get("as") == "PartialObjectMetadataList":
             raise _wrong_form(accepted, f"is not a list ({info.resource.kind})")
         if accepted.table:

@@ -42,29 +42,23 @@ class Resource:
     allow_create_on_update: bool = False  #: a PUT creates a missing object
     orphans_dependents: bool = False  #: a deletion without a propagation policy orphans dependents
     computed: bool = False  #: objects are computed when they are read
+    key: str = field(init=False)  #: `pods`, or `resourceclaims.resource.k8s.io`
+    storage_key: str = field(init=False)  #: key of the stored objects; events of both groups share one
+    is_stored: bool = field(init=False)  #: False for reviews, bindings and metrics
 
-    @property
-    def key(self) -> str:
-        """`pods`, or `resourceclaims.resource.k8s.io`."""
-        return resource_key(self.group, self.plural)
+    def __post_init__(self) -> None:
+        key = resource_key(self.group, self.plural)
+        object.__setattr__(self, "key", key)
+        object.__setattr__(self, "storage_key", self.stored_as or key)
+        object.__setattr__(self, "is_stored", "get" in self.verbs and not self.computed)
 
     @property
     def singular(self) -> str:
         return self.kind.lower()
 
     @property
-    def storage_key(self) -> str:
-        """Key under which the objects are stored; events of both groups share one."""
-        return self.stored_as or self.key
-
-    @property
     def list_kind(self) -> str:
         return f"{self.kind}List"
-
-    @property
-    def is_stored(self) -> bool:
-        """False for reviews, bindings and metrics, which are never stored."""
-        return "get" in self.verbs and not self.computed
 
     def api_version(self, version: str = "") -> str:
         """Return `v1` or `resource.k8s.io/v1`, of the storage version by default."""

@@ -13,9 +13,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
 from plimsoll.api.gates import Gates
-from plimsoll.apiserver.validation.object_trees import Tree, find_fields, has_field
+from plimsoll.apiserver.validation.object_trees import Steps, Tree, find_fields, has_steps, split_path
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,10 +41,6 @@ class GatedFields:
             holder[name] for path in self.if_nonempty for holder, name in find_fields(tree, path)
         )
 
-    def appears_in(self, tree: Tree) -> bool:
-        """Report whether the tree has any of the fields."""
-        return any(has_field(tree, path) for path in self.fields)
-
     def drop_from(self, tree: Tree) -> None:
         for path in self.fields:
             for holder, name in list(find_fields(tree, path)):
@@ -52,11 +49,22 @@ class GatedFields:
 
 def drop_disabled_fields(endpoint: tuple[str, str], tree: Tree, old: Tree | None, gates: Gates) -> None:
     """Drop the fields of disabled gates from the tree; `endpoint` is (kind, subresource)."""
-    for feature in GATED_FIELDS.get(endpoint, ()):
-        if feature.is_enabled(gates) or not feature.appears_in(tree):
-            continue
-        if old is None or not feature.is_in_use(old):
-            feature.drop_from(tree)
+    for feature, paths in _disabled(endpoint, gates):
+        for path in paths:
+            if has_steps(tree, path):
+                if old is None or not feature.is_in_use(old):
+                    feature.drop_from(tree)
+                break
+
+
+@lru_cache(maxsize=256)
+def _disabled(endpoint: tuple[str, str], gates: Gates) -> tuple[tuple[GatedFields, tuple[Steps, ...]], ...]:
+    """Return the fields of disabled gates, with their paths as steps."""
+    return tuple(
+        (feature, tuple(map(split_path, feature.fields)))
+        for feature in GATED_FIELDS.get(endpoint, ())
+        if not feature.is_enabled(gates)
+    )
 
 
 _DEVICE_FORMS = tuple(

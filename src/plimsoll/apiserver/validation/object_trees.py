@@ -25,6 +25,8 @@ from plimsoll.apiserver.registry.metadata_view import FullObjectMeta
 from plimsoll.errors import DecodeError, QuantityError
 
 Tree: TypeAlias = "dict[str, Any]"
+#: A path of fields: each name with "", "[]" or "{}".
+Steps: TypeAlias = "tuple[tuple[str, str], ...]"
 
 #: DIFF: deeper objects are rejected; upstream accepts 10,000 levels (test_depth_is_limited).
 MAX_DEPTH = 150
@@ -171,15 +173,13 @@ def find_fields(tree: Any, path: str) -> Iterator[tuple[Tree, str]]:
 
     `[]` iterates over the items of a list and `{}` over the values of a map. Paths end in a field.
     """
-    return _find(tree, _steps(path), 0)
+    return _find(tree, split_path(path), 0)
 
 
-def has_field(tree: Any, path: str) -> bool:
-    """Report whether `find_fields` would find anything; optimized for the common case that it would not."""
-    return _holds(tree, _steps(path), 0)
-
-
-def _holds(tree: Any, steps: tuple[tuple[str, str], ...], index: int) -> bool:
+def has_steps(tree: Any, steps: Steps, index: int = 0) -> bool:
+    """Report whether `find_fields` would find anything at a path that `split_path` has split; optimized for
+    the common case that it would not.
+    """
     last = len(steps) - 1
     while True:
         name, into = steps[index]
@@ -190,16 +190,16 @@ def _holds(tree: Any, steps: tuple[tuple[str, str], ...], index: int) -> bool:
         tree, index = tree[name], index + 1
         if into:
             items = tree if into == "[]" else tree.values()
-            return any(_holds(item, steps, index) for item in items)
+            return any(has_steps(item, steps, index) for item in items)
 
 
 @lru_cache(maxsize=256)
-def _steps(path: str) -> tuple[tuple[str, str], ...]:
+def split_path(path: str) -> Steps:
     """Parse a path: `a[].b{}.c` -> ((a, []), (b, {}), (c, ))."""
     return tuple((step.rstrip("[]{}"), step[len(step.rstrip("[]{}")) :]) for step in path.split("."))
 
 
-def _find(tree: Any, steps: tuple[tuple[str, str], ...], index: int) -> Iterator[tuple[Tree, str]]:
+def _find(tree: Any, steps: Steps, index: int) -> Iterator[tuple[Tree, str]]:
     name, into = steps[index]
     if not isinstance(tree, dict) or name not in tree:
         return

@@ -40,7 +40,7 @@ def _visitor(name: str) -> Visit | None:
     def visit(tree: Tree) -> None:
         for name, pointer, value in initial:
             if name not in tree or not (pointer or tree[name]):
-                tree[name] = copy_tree(value)
+                tree[name] = copy_tree(value) if isinstance(value, (dict, list)) else value
         for name, step in steps:
             if name in tree:
                 step(tree[name])

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from plimsoll.apiserver.admission.chain import AdmissionChain
 from plimsoll.apiserver.context import ApiContext
-from plimsoll.apiserver.handlers.negotiation import negotiate
+from plimsoll.apiserver.handlers.negotiation import JSON, negotiate
 from plimsoll.apiserver.handlers.pod_streams import STREAMS
 from plimsoll.apiserver.handlers.read import storage_key
 from plimsoll.apiserver.request import ApiRequest, ApiResponse
@@ -22,6 +22,8 @@ from plimsoll.apiserver.workers.pool import WorkerPool
 
 _WRITES = frozenset({"create", "update", "patch"})
 _WITH_POLICIES = _WRITES | {"delete"}
+#: Accept headers of clients that get the stored bytes.
+_PLAIN_ACCEPT = frozenset({"", JSON})
 #: Cost of admission policies that the event loop may spend on a request: some 20 ms. Beyond it, a worker
 #: evaluates them from the start, up to their own limits.
 MAX_INLINE_POLICY_COST = 50_000
@@ -55,6 +57,8 @@ class WorkerDispatcher:
             raise request_entity_too_large(
                 f"Request entity too large: limit for this request is {MAX_INLINE_BODY_BYTES}"
             )
+        if verb == "get" and request.header("accept") in _PLAIN_ACCEPT:
+            return False
         stored = self._stored(info)
         if (
             len(stored) <= SMALL_BYTES

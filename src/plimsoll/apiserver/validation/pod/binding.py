@@ -53,12 +53,18 @@ def read_binding(tree: Any) -> View:
 def bind_pod(
     pod: Tree, binding: Any, now: datetime, node_labels: Mapping[str, str] | None = None
 ) -> PodBindingResult:
-    """Bind a stored pod.
+    """Bind a stored pod as a posted Binding states; raises DecodeError if it is not one."""
+    return apply_binding(pod, read_binding(binding), now, node_labels)
+
+
+def apply_binding(
+    pod: Tree, posted: View, now: datetime, node_labels: Mapping[str, str] | None = None
+) -> PodBindingResult:
+    """Bind a stored pod as a decoded Binding states.
 
     `node_labels` are the labels of the target node, if known: zone and region are copied to the pod unless
     the Binding sets them.
     """
-    posted = read_binding(binding)
     errors = tuple(_validate_target(posted))
     if errors:
         return PodBindingResult(pod, errors)
