@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import subprocess
+from functools import cache
 from pathlib import Path
 from typing import Protocol
 
@@ -25,6 +26,14 @@ def missing(*names: str) -> str:
     """Return why a test cannot run, or an empty string."""
     absent = [name for name in names if not (ASSETS / name).is_file()]
     return f"no {' and no '.join(absent)}: set KUBEBUILDER_ASSETS to a directory with them" if absent else ""
+
+
+@cache
+def minor_version() -> int:
+    """Return the minor version of the kube-apiserver: 36 for 1.36.4."""
+    command = [str(ASSETS / "kube-apiserver"), "--version"]
+    text = subprocess.run(command, capture_output=True, text=True, check=True, timeout=DEADLINE).stdout
+    return int(text.split(".")[1])
 
 
 class Cluster(Protocol):

@@ -39,7 +39,7 @@ from tests.manifests import (
     pod,
     resource_slice,
 )
-from tests.real.programs import ASSETS, missing
+from tests.real.programs import ASSETS, minor_version, missing
 from tests.waiting import DEADLINE, until
 
 _MISSING = missing("kube-apiserver", "etcd")
@@ -47,6 +47,7 @@ pytestmark = pytest.mark.skipif(bool(_MISSING), reason=_MISSING)
 NS = "default"
 #: Each device takes two CPUs of its node.
 MAPPING = {"nodeAllocatableResourceMappings": {"cpu": {"allocationMultiplier": "2"}}}
+MAPPING_1_37 = {"nodeAllocatableResources": {"cpu": {"mapping": {"deviceMultiplier": "2"}}}}
 ON = "DRANodeAllocatableResources=true,DRADeviceTaintRules=true"
 
 
@@ -59,13 +60,14 @@ async def furnish(client: Client, *, stock: bool) -> None:
     await client.create(RESOURCE_CLAIM_TEMPLATES, claim_template("t", DRIVER), NS)
     for name in ("n1", "n2"):
         await client.create(NODES, node(name))
-        await client.patch(NODES, name, {"status": NODE_STATUS}, subresource="status")
+        status = NODE_STATUS | {"declaredFeatures": ["DRANodeAllocatableResources"]}
+        await client.patch(NODES, name, {"status": status}, subresource="status")
         # the API server taints nodes that are not ready yet
         await client.patch(NODES, name, {"spec": {"taints": None}})
         slice = resource_slice(f"{name}-gpu", name, 2)
         if not stock:
             for device in slice["spec"]["devices"]:
-                device |= MAPPING
+                device |= MAPPING if minor_version() < 37 else MAPPING_1_37
         await client.create(RESOURCE_SLICES, slice)
 
 
@@ -101,7 +103,10 @@ async def schedule(client: Client, process: SchedulerProcess, *, stock: bool) ->
         assert [user["name"] for user in claim["status"]["reservedFor"]] == [name]
         devices.add((result["pool"], result["device"]))
         charged = {"resourceClaimName": claim["metadata"]["name"], "containers": ["main"]}
-        charged["resources"] = {"cpu": "2"}
+        if stock or minor_version() < 37:
+            charged["resources"] = {"cpu": "2"}
+        else:
+            charged["mapping"] = [{"name": "cpu", "quantity": "2"}]
         if stock:
             assert json.loads(one["metadata"]["annotations"][POD_KEY]) == [charged]
         else:

@@ -33,7 +33,7 @@ from plimsoll.scheduler.process.run import SchedulerProcess
 from plimsoll.scheduler.snapshot.verify import verify
 from tests.cluster.kube_apiserver import run_apiserver
 from tests.manifests import DRIVER, NODE_STATUS, claim_template, device_class, node, pod, resource_slice
-from tests.real.programs import ASSETS, missing
+from tests.real.programs import ASSETS, minor_version, missing
 from tests.unit.apiserver.validation.objects import edit, field_errors
 from tests.unit.apiserver.validation.test_pod_groups import SHARED, pod_group, workload
 from tests.waiting import DEADLINE, until
@@ -41,23 +41,18 @@ from tests.waiting import DEADLINE, until
 _MISSING = missing("kube-apiserver", "etcd")
 pytestmark = pytest.mark.skipif(bool(_MISSING), reason=_MISSING)
 NS = "default"
-GATES = ",".join(
-    f"{name}=true"
-    for name in (
-        "GenericWorkload",
-        "GangScheduling",
-        "TopologyAwareWorkloadScheduling",
-        "WorkloadAwarePreemption",
-        "DRAWorkloadResourceClaims",
-    )
-)
-OPTIONS = ["--runtime-config=scheduling.k8s.io/v1alpha2=true"]
+GATES = ["GenericWorkload", "TopologyAwareWorkloadScheduling", "DRAWorkloadResourceClaims"]
+GATES_1_36 = ["GangScheduling", "WorkloadAwarePreemption"]
 WORKLOADS = Endpoint("scheduling.k8s.io", "v1alpha2", "workloads", "Workload", True)
 Tree = dict[str, Any]
 
 
 def play(directory: Path, scenario: Callable[[Client], Awaitable[None]]) -> None:
-    with run_apiserver(ASSETS, directory, GATES, OPTIONS) as config:
+    later = minor_version() > 36
+    gates = ",".join(f"{name}=true" for name in (GATES if later else GATES + GATES_1_36))
+    version = "v1beta1" if later else "v1alpha2"
+    options = [f"--runtime-config=scheduling.k8s.io/{version}=true"]
+    with run_apiserver(ASSETS, directory, gates, options) as config:
 
         async def run() -> None:
             async with asyncio.timeout(4 * DEADLINE), Client.connect(config) as client:
@@ -81,6 +76,7 @@ async def server_errors(client: Client, endpoint: Endpoint, tree: Tree) -> list[
     return []
 
 
+@pytest.mark.skipif(_MISSING == "" and minor_version() > 36, reason="the fields of v1alpha2")
 def test_validation_agrees_with_the_server(tmp_path: Path) -> None:
     async def scenario(client: Client) -> None:
         await client.create(NAMESPACES, {"metadata": {"name": "lab"}})

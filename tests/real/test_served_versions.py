@@ -11,20 +11,23 @@ from pathlib import Path
 
 import pytest
 
+from plimsoll.api.forms import Form
 from plimsoll.api.resource import ResourceClaim, ResourceSlice
 from plimsoll.client import Client
-from plimsoll.client.endpoints import RESOURCE_CLAIMS, RESOURCE_SLICES
+from plimsoll.client.endpoints import NODES, RESOURCE_CLAIMS, RESOURCE_SLICES
 from plimsoll.client.responses import read_tree
 from plimsoll.controllers import ControllerManager
 from plimsoll.controllers.resource_claim.controller import ResourceClaimController
+from plimsoll.drivers.cpu.devices import detect_capabilities
+from plimsoll.drivers.cpu.settings import CpuSettings
 from plimsoll.drivers.plugin import DevicePool
 from plimsoll.drivers.plugin.slice_publisher import SlicePublisher
 from plimsoll.scheduler.process.configuration import SchedulerSettings
 from plimsoll.scheduler.process.run import SchedulerProcess
 from plimsoll.tools.cluster_state.live import read_live
 from tests.cluster.kube_apiserver import run_apiserver
-from tests.manifests import DRIVER
-from tests.real.programs import ASSETS, missing
+from tests.manifests import DRIVER, node
+from tests.real.programs import ASSETS, minor_version, missing
 from tests.real.test_our_scheduler import furnish, schedule
 from tests.waiting import DEADLINE, until
 
@@ -101,6 +104,28 @@ def test_pods_get_their_devices(tmp_path: Path, options: list[str], version: str
     # The node authorizer of a kube-apiserver reads slices in v1 only, and is never ready without it.
     authorization = "Node,RBAC" if version == "v1" else "RBAC"
     with run_apiserver(ASSETS, tmp_path, "", options, authorization) as config:
+
+        async def run() -> None:
+            async with asyncio.timeout(4 * DEADLINE), Client.connect(config) as client:
+                await scenario(client)
+
+        asyncio.run(run())
+
+
+@pytest.mark.skipif(_MISSING == "" and minor_version() < 37, reason="1.36 does not look at the node")
+def test_mappings_are_published_where_the_node_declares_them(tmp_path: Path) -> None:
+    feature = "DRANodeAllocatableResources"
+
+    async def scenario(client: Client) -> None:
+        await client.create(NODES, node("n1"))
+        assert (await detect_capabilities(client, CpuSettings("n1"))).form is None
+        await client.patch(NODES, "n1", {"status": {"declaredFeatures": [feature]}}, subresource="status")
+        # The server's admission reads the node from its own cache.
+        await until(
+            lambda: detect_capabilities(client, CpuSettings("n1")), lambda found: found.form is Form.V1_37
+        )
+
+    with run_apiserver(ASSETS, tmp_path, f"{feature}=true") as config:
 
         async def run() -> None:
             async with asyncio.timeout(4 * DEADLINE), Client.connect(config) as client:

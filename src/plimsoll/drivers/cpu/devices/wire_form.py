@@ -6,6 +6,7 @@ uses a dry-run creation of a slice.
 
 from __future__ import annotations
 
+from itertools import product
 from typing import Any
 
 from plimsoll.api.forms import Form
@@ -25,11 +26,14 @@ async def detect_capabilities(client: Client, settings: CpuSettings) -> ServerCa
 
     Uses a dry-run creation. A server that rejects it is assumed to store all fields.
     """
-    form = _wanted(settings)
+    wanted = _wanted(settings)
+    forms: tuple[Form | None, ...] = (wanted,)
     if settings.mapping is MappingChoice.AUTO:
-        form = await detect_form(client)
+        wanted = await detect_form(client)
+        # Kubernetes 1.37 rejects mappings for a node that does not declare the feature.
+        forms = (wanted, None) if wanted is not None else (None,)
     # A server that drops lists rejects the slice, because the attribute then has no value.
-    for lists in (True, False):
+    for form, lists in product(forms, (True, False)):
         try:
             kept = await client.create(RESOURCE_SLICES, probe(settings.node, form, lists=lists), dry_run=True)
         except ApiError as error:
@@ -37,7 +41,7 @@ async def detect_capabilities(client: Client, settings: CpuSettings) -> ServerCa
                 raise
         else:
             return read_capabilities(kept, form)
-    return ServerCapabilities(form)
+    return ServerCapabilities(wanted)
 
 
 def _wanted(settings: CpuSettings) -> Form | None:

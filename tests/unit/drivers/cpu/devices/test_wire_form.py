@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import json
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -90,6 +92,26 @@ def test_a_server_that_does_not_report(code: int) -> None:
     assert asyncio.run(detect_capabilities(client, CpuSettings("n"))) == ServerCapabilities(None)
     forced = CpuSettings("n", mapping=Mapping.V1_36)
     assert asyncio.run(detect_capabilities(client, forced)) == ServerCapabilities(Form.V1_36)
+
+
+class WithoutFeature:
+    """Client of a 1.37 server that refuses mappings, because the node does not declare the feature."""
+
+    async def call(self, *_: Any, **__: Any) -> Any:
+        return SimpleNamespace(body=json.dumps(document("nodeAllocatableResources")).encode())
+
+    async def create(self, _: Any, tree: Any, **__: Any) -> Any:
+        if "nodeAllocatableResources" in tree["spec"]["devices"][0]:
+            raise ApiError(403, "Forbidden", 'node "n" does not support DRANodeAllocatableResources feature')
+        return tree
+
+
+def test_a_node_that_does_not_declare_the_feature() -> None:
+    client: Any = WithoutFeature()
+    assert asyncio.run(detect_form(client)) is Form.V1_37
+    assert asyncio.run(detect_capabilities(client, CpuSettings("n"))) == ServerCapabilities(None)
+    forced = CpuSettings("n", mapping=Mapping.V1_37)
+    assert asyncio.run(detect_capabilities(client, forced)) == ServerCapabilities(Form.V1_37)
 
 
 def test_a_server_that_is_away_is_no_answer() -> None:
