@@ -36,7 +36,7 @@ from tests.manifests import DRIVER, NODE_STATUS, claim, device_class, pod, resou
 from tests.real.clusters import kubeconfig
 from tests.real.kubelet import Process
 from tests.real.programs import ASSETS, missing
-from tests.real.test_pod_groups import GATES, NS, OPTIONS
+from tests.real.test_pod_groups import NS, options_of_groups
 from tests.waiting import DEADLINE, until
 
 OURS, KUBE = "plimsoll", "default-scheduler"
@@ -191,11 +191,12 @@ class GangSet:
 def both_schedulers(directory: Path) -> Iterator[ClientConfig]:
     """Run the API server and kube-scheduler, with the gates of pod groups."""
     (directory / "server").mkdir()
-    with run_apiserver(ASSETS, directory / "server", GATES, OPTIONS) as config:
+    gates, served = options_of_groups()
+    with run_apiserver(ASSETS, directory / "server", gates, served) as config:
         admin = directory / "admin.kubeconfig"
         admin.write_text(yaml.safe_dump(kubeconfig(config.server, TOKEN)))
         own = tuple(f"--{kind}kubeconfig={admin}" for kind in ("", "authentication-", "authorization-"))
-        options = (*own, "--secure-port=0", "--leader-elect=false", f"--feature-gates={GATES}")
+        options = (*own, "--secure-port=0", "--leader-elect=false", f"--feature-gates={gates}")
         process = Process((ASSETS / "kube-scheduler", *options), directory / "kube-scheduler.log")
         process.start()
         try:

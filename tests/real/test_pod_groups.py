@@ -47,12 +47,15 @@ WORKLOADS = Endpoint("scheduling.k8s.io", "v1alpha2", "workloads", "Workload", T
 Tree = dict[str, Any]
 
 
-def play(directory: Path, scenario: Callable[[Client], Awaitable[None]]) -> None:
+def options_of_groups() -> tuple[str, list[str]]:
+    """Return the gates and options with which the server serves PodGroups."""
     later = minor_version() > 36
     gates = ",".join(f"{name}=true" for name in (GATES if later else GATES + GATES_1_36))
-    version = "v1beta1" if later else "v1alpha2"
-    options = [f"--runtime-config=scheduling.k8s.io/{version}=true"]
-    with run_apiserver(ASSETS, directory, gates, options) as config:
+    return gates, [f"--runtime-config=scheduling.k8s.io/{'v1beta1' if later else 'v1alpha2'}=true"]
+
+
+def play(directory: Path, scenario: Callable[[Client], Awaitable[None]]) -> None:
+    with run_apiserver(ASSETS, directory, *options_of_groups()) as config:
 
         async def run() -> None:
             async with asyncio.timeout(4 * DEADLINE), Client.connect(config) as client:
