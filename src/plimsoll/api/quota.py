@@ -6,9 +6,9 @@ counted.
 
 from __future__ import annotations
 
-from plimsoll.api.core import ResourceRequirements
 from plimsoll.api.meta import Int, ObjectMeta, Wire
 from plimsoll.api.quantity import Quantity
+from plimsoll.api.storage import PersistentVolumeClaim, PersistentVolumeClaimStatus
 
 # -- quotas
 
@@ -70,29 +70,18 @@ class LimitRange(Wire, frozen=True):
 # -- counted objects
 
 
-class CountedVolumeClaimSpec(Wire, frozen=True):
-    storage_class_name: str | None = None
-    volume_attributes_class_name: str | None = None
-    resources: ResourceRequirements = ResourceRequirements()
-
-
 class ModifyVolumeStatus(Wire, frozen=True):
     target_volume_attributes_class_name: str = ""
 
 
-class CountedVolumeClaimStatus(Wire, frozen=True):
+class CountedVolumeClaimStatus(PersistentVolumeClaimStatus, frozen=True):
     allocated_resources: dict[str, Quantity] = {}
-    current_volume_attributes_class_name: str | None = None
     modify_volume_status: ModifyVolumeStatus | None = None
 
 
-class CountedVolumeClaim(Wire, frozen=True):
-    """A PersistentVolumeClaim."""
+class CountedVolumeClaim(PersistentVolumeClaim, frozen=True):
+    """A PersistentVolumeClaim, with the status that quotas count."""
 
-    api_version: str = ""
-    kind: str = ""
-    metadata: ObjectMeta = ObjectMeta()
-    spec: CountedVolumeClaimSpec = CountedVolumeClaimSpec()
     status: CountedVolumeClaimStatus = CountedVolumeClaimStatus()
 
 

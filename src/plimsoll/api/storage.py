@@ -1,10 +1,12 @@
 """Typed views of volumes: core `v1` volumes and claims, and `storage.k8s.io/v1`.
 
-Only the fields that affect scheduling. The volumes of a pod are plain trees in `core.PodSpec`.
+Only the fields that schedulers, controllers and nodes read. The volumes of a pod are plain trees in
+`core.PodSpec`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -18,17 +20,24 @@ BIND_COMPLETED = "pv.kubernetes.io/bind-completed"
 SELECTED_NODE = "volume.kubernetes.io/selected-node"
 #: Annotation of a PersistentVolume that was bound by a controller or a scheduler, and not by a user.
 BOUND_BY_CONTROLLER = "pv.kubernetes.io/bound-by-controller"
+#: Annotation of a PersistentVolume: name of the provisioner that created it.
+PROVISIONED_BY = "pv.kubernetes.io/provisioned-by"
+#: Annotation of a StorageClass: "true" for the class of claims that name none.
+DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
 #: Annotation for the storage class before there was a field.
 BETA_STORAGE_CLASS = "volume.beta.kubernetes.io/storage-class"
 
 IMMEDIATE = "Immediate"
 WAIT_FOR_FIRST_CONSUMER = "WaitForFirstConsumer"
 READ_WRITE_ONCE_POD = "ReadWriteOncePod"
-AVAILABLE = "Available"
+AVAILABLE, BOUND, PENDING = "Available", "Bound", "Pending"
 STORAGE = "storage"
 #: Provisioner of classes whose volumes are created by other means.
 NO_PROVISIONER = "kubernetes.io/no-provisioner"
-_FILESYSTEM = "Filesystem"
+FILESYSTEM = "Filesystem"
+#: Finalizers of claims and volumes that are protected while they are in use.
+CLAIM_PROTECTION = "kubernetes.io/pvc-protection"
+VOLUME_PROTECTION = "kubernetes.io/pv-protection"
 _ZERO = Quantity.of(0)
 
 # -- claims
@@ -42,10 +51,14 @@ class PersistentVolumeClaimSpec(Wire, frozen=True):
     volume_mode: str | None = None
     storage_class_name: str | None = None
     volume_attributes_class_name: str | None = None
+    data_source_ref: dict[str, Any] | None = None
 
 
 class PersistentVolumeClaimStatus(Wire, frozen=True):
     phase: str = ""
+    access_modes: tuple[str, ...] = ()
+    capacity: dict[str, Quantity] = {}
+    current_volume_attributes_class_name: str | None = None
 
 
 class PersistentVolumeClaim(Wire, frozen=True):
@@ -62,6 +75,11 @@ class PersistentVolumeClaim(Wire, frozen=True):
         return (self.spec.storage_class_name or "") if old is None else old
 
     @property
+    def has_class(self) -> bool:
+        """True if the claim names a storage class, which may be "" for none."""
+        return self.spec.storage_class_name is not None or BETA_STORAGE_CLASS in self.metadata.annotations
+
+    @property
     def bound(self) -> bool:
         """True if the claim is bound completely."""
         return bool(self.spec.volume_name) and BIND_COMPLETED in self.metadata.annotations
@@ -73,7 +91,7 @@ class PersistentVolumeClaim(Wire, frozen=True):
 
     @property
     def volume_mode(self) -> str:
-        return self.spec.volume_mode or _FILESYSTEM
+        return self.spec.volume_mode or FILESYSTEM
 
     @property
     def selected_node(self) -> str | None:
@@ -93,6 +111,10 @@ class CSIVolumeSource(Wire, frozen=True):
     volume_handle: str = ""
 
 
+class HostPathVolumeSource(Wire, frozen=True):
+    path: str = ""
+
+
 class PersistentVolumeSpec(Wire, frozen=True):
     """A volume; for in-tree sources only their presence matters."""
 
@@ -103,6 +125,8 @@ class PersistentVolumeSpec(Wire, frozen=True):
     volume_mode: str | None = None
     volume_attributes_class_name: str | None = None
     node_affinity: VolumeNodeAffinity | None = None
+    persistent_volume_reclaim_policy: str = ""
+    host_path: HostPathVolumeSource | None = None
     csi: CSIVolumeSource | None = None
     gce_persistent_disk: dict[str, Any] | None = msgspec.field(name="gcePersistentDisk", default=None)
     aws_elastic_block_store: dict[str, Any] | None = None
@@ -136,7 +160,7 @@ class PersistentVolume(Wire, frozen=True):
 
     @property
     def volume_mode(self) -> str:
-        return self.spec.volume_mode or _FILESYSTEM
+        return self.spec.volume_mode or FILESYSTEM
 
     @property
     def required_affinity(self) -> NodeSelector | None:
@@ -174,6 +198,18 @@ class StorageClass(Wire, frozen=True):
     provisioner: str = ""
     volume_binding_mode: str | None = None
     allowed_topologies: tuple[TopologySelectorTerm, ...] = ()
+    reclaim_policy: str | None = None
+    parameters: dict[str, str] = {}
+    mount_options: tuple[str, ...] = ()
+    allow_volume_expansion: bool | None = None
+
+
+def find_default_class(classes: Iterable[StorageClass]) -> StorageClass | None:
+    """Return the default class; of several the newest, then the first by name, as the API server does."""
+    found = [each for each in classes if each.metadata.annotations.get(DEFAULT_CLASS) == "true"]
+    newest = max((each.metadata.creation_timestamp or "" for each in found), default="")
+    candidates = [each for each in found if (each.metadata.creation_timestamp or "") == newest]
+    return min(candidates, key=lambda each: each.metadata.name, default=None)
 
 
 # -- CSI nodes and attachments

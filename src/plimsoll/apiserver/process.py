@@ -82,6 +82,8 @@ class ServerSettings:
     controllers: bool = True
     #: Names of the controllers to run, as for `choose_controllers`.
     controller_names: tuple[str, ...] = ("*",)
+    #: Directory for provisioned volumes, as in `ControllerSettings`.
+    volumes_dir: Path | None = None
     start_empty: bool = False
     limits: ServerLimits = field(default_factory=ServerLimits)
     now: Callable[[], datetime] = utc_now
@@ -201,7 +203,9 @@ async def _assemble(settings: ServerSettings, directory: Path, store: Store) -> 
             ControllerManager(
                 server.client(CONTROLLERS),
                 only=settings.controller_names,
-                settings=ControllerSettings(gates=settings.gates, root_ca=ca.decode()),
+                settings=ControllerSettings(
+                    gates=settings.gates, root_ca=ca.decode(), volumes_dir=settings.volumes_dir
+                ),
             ).run(),
             "controllers",
         )

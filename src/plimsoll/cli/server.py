@@ -102,6 +102,12 @@ if TYPE_CHECKING:
     help="Time in which the headers of a request must arrive (default: 30).",
 )
 @click.option(
+    "--volumes-dir",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="Directory for volumes of the provisioner plimsoll.dev/host-path, which all nodes must see.",
+)
+@click.option(
     "--no-controllers",
     is_flag=True,
     help="Do not run controllers (claims from templates, garbage collection, ...).",
@@ -136,6 +142,7 @@ def run_server(
     max_unauthenticated_connections: int | None,
     max_unauthenticated_per_address: int | None,
     request_header_timeout: float | None,
+    volumes_dir: Path | None,
     no_controllers: bool,
     controllers: str,
     start_empty: bool,
@@ -176,6 +183,7 @@ def run_server(
         kubelet_key=kubelet_key,
         gates=Gates.parse(gates),
         durability=durability,
+        volumes_dir=None if volumes_dir is None else volumes_dir.absolute(),
         controllers=not no_controllers,
         controller_names=tuple(choose_controllers(controllers.split(","))),
         start_empty=start_empty,

@@ -9,6 +9,8 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
+from plimsoll.api import codec
+from plimsoll.api.storage import DEFAULT_CLASS, WAIT_FOR_FIRST_CONSUMER, StorageClass, find_default_class
 from plimsoll.client import Client
 from plimsoll.client.endpoints import (
     CONFIG_MAPS,
@@ -18,9 +20,11 @@ from plimsoll.client.endpoints import (
     PRIORITY_CLASSES,
     SERVICE_CIDRS,
     SERVICES,
+    STORAGE_CLASSES,
     Endpoint,
 )
 from plimsoll.controllers.namespace import DEFAULT_NAMESPACES
+from plimsoll.controllers.persistent_volume.host_path_plan import PROVISIONER
 from plimsoll.errors import ApiError
 
 _NAME = "kubernetes"
@@ -57,6 +61,23 @@ async def bootstrap(client: Client) -> None:
     metadata = {"name": _TRACKING, "namespace": "kube-system"}
     tracking = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"since": since}}
     await _ensure(client, CONFIG_MAPS, tracking)
+
+
+async def ensure_default_class(client: Client) -> None:
+    """Create the StorageClass `standard` of the host-path provisioner, unless there is a default class."""
+    listing = await client.list(STORAGE_CLASSES)
+    if find_default_class(codec.decode(raw, StorageClass) for raw in listing.items) is not None:
+        return
+    tree = {
+        "apiVersion": "storage.k8s.io/v1",
+        "kind": "StorageClass",
+        "metadata": {"name": "standard", "annotations": {DEFAULT_CLASS: "true"}},
+        "provisioner": PROVISIONER,
+        "reclaimPolicy": "Delete",
+        "volumeBindingMode": WAIT_FOR_FIRST_CONSUMER,
+        "allowVolumeExpansion": True,
+    }
+    await _ensure(client, STORAGE_CLASSES, tree)
 
 
 async def publish_api_server(client: Client, address: str, port: int, *, cidr: str, service_ip: str) -> None:

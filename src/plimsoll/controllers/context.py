@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from plimsoll.api.gates import Gates
 from plimsoll.client.client import Client
@@ -46,6 +47,9 @@ class ControllerSettings:
     workers: int = 8
     #: CA certificates that are published in every namespace, in PEM; "" publishes none.
     root_ca: str = ""
+    #: Directory for the volumes of the host-path provisioner, which all nodes must see; None: no volumes are
+    #: provisioned.
+    volumes_dir: Path | None = None
     #: Feature gates of the API server, which admits by the same rules.
     gates: Gates = field(default_factory=Gates.default)
 

@@ -25,6 +25,7 @@ from plimsoll.client.endpoints import (
     NAMESPACES,
     NODES,
     PERSISTENT_VOLUME_CLAIMS,
+    PERSISTENT_VOLUMES,
     POD_DISRUPTION_BUDGETS,
     POD_GROUPS,
     PODS,
@@ -38,6 +39,7 @@ from plimsoll.client.endpoints import (
     SERVICE_ACCOUNTS,
     SERVICES,
     STATEFUL_SETS,
+    STORAGE_CLASSES,
     Endpoint,
 )
 from plimsoll.client.informer import Informer
@@ -51,10 +53,17 @@ from plimsoll.controllers.deployment.controller import DeploymentController
 from plimsoll.controllers.device_taint_eviction.controller import DeviceTaintEvictionController
 from plimsoll.controllers.disruption import DisruptionController
 from plimsoll.controllers.endpoint_slice import EndpointSliceController
+from plimsoll.controllers.ephemeral_volume import EphemeralVolumeController
 from plimsoll.controllers.garbage_collector.controller import GarbageCollector
 from plimsoll.controllers.job.controller import JobController
 from plimsoll.controllers.namespace import NamespaceController
 from plimsoll.controllers.node_lifecycle import NodeLifecycleController
+from plimsoll.controllers.persistent_volume.controller import PersistentVolumeController
+from plimsoll.controllers.persistent_volume.host_path import HostPathProvisioner
+from plimsoll.controllers.persistent_volume.protection import (
+    ClaimProtectionController,
+    VolumeProtectionController,
+)
 from plimsoll.controllers.pod_gc import PodGCController
 from plimsoll.controllers.pod_group_protection import PodGroupProtectionController
 from plimsoll.controllers.replica_set import ReplicaSetController, ReplicationControllerController
@@ -74,7 +83,7 @@ _log = logging.getLogger("plimsoll.controllers")
 _LONGEST_DELAY = 30.0
 
 
-#: Controllers by their names in kube-controller-manager, with the kinds they require.
+#: Controllers by their names in kube-controller-manager (except the last), with the kinds they require.
 KINDS: Mapping[str, tuple[Callable[[ControllerContext], Controller], tuple[Endpoint, ...]]] = {
     ResourceClaimController.name: (
         ResourceClaimController,
@@ -123,6 +132,17 @@ KINDS: Mapping[str, tuple[Callable[[ControllerContext], Controller], tuple[Endpo
         ),
     ),
     EndpointSliceController.name: (EndpointSliceController, (NODES, PODS, SERVICES, ENDPOINT_SLICES)),
+    PersistentVolumeController.name: (
+        PersistentVolumeController,
+        (PODS, PERSISTENT_VOLUMES, PERSISTENT_VOLUME_CLAIMS, STORAGE_CLASSES),
+    ),
+    ClaimProtectionController.name: (ClaimProtectionController, (PODS, PERSISTENT_VOLUME_CLAIMS)),
+    VolumeProtectionController.name: (VolumeProtectionController, (PERSISTENT_VOLUMES,)),
+    EphemeralVolumeController.name: (EphemeralVolumeController, (PODS, PERSISTENT_VOLUME_CLAIMS)),
+    HostPathProvisioner.name: (
+        HostPathProvisioner,
+        (NODES, PERSISTENT_VOLUMES, PERSISTENT_VOLUME_CLAIMS, STORAGE_CLASSES),
+    ),
 }
 NAMES: tuple[str, ...] = tuple(KINDS)
 

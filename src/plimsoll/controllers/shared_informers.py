@@ -15,6 +15,7 @@ from plimsoll.api.meta import Object, ObjectMeta, Wire
 from plimsoll.api.quota import CountedVolumeClaim, ResourceQuota
 from plimsoll.api.resource import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
 from plimsoll.api.scheduling import PodGroup
+from plimsoll.api.storage import PersistentVolume, StorageClass
 from plimsoll.client.client import Client
 from plimsoll.client.endpoints import (
     CONFIG_MAPS,
@@ -30,6 +31,7 @@ from plimsoll.client.endpoints import (
     NAMESPACES,
     NODES,
     PERSISTENT_VOLUME_CLAIMS,
+    PERSISTENT_VOLUMES,
     POD_DISRUPTION_BUDGETS,
     POD_GROUPS,
     PODS,
@@ -42,6 +44,7 @@ from plimsoll.client.endpoints import (
     RESOURCE_SLICES,
     SERVICES,
     STATEFUL_SETS,
+    STORAGE_CLASSES,
     Endpoint,
 )
 from plimsoll.client.informer import EventHandler, Informer
@@ -69,6 +72,8 @@ VIEWS: Mapping[tuple[str, str], type[Wire]] = {
         (RESOURCE_QUOTAS, ResourceQuota),
         (LEASES, views.LeaseView),
         (PERSISTENT_VOLUME_CLAIMS, CountedVolumeClaim),
+        (PERSISTENT_VOLUMES, PersistentVolume),
+        (STORAGE_CLASSES, StorageClass),
         (SERVICES, views.ServiceView),
         (ENDPOINT_SLICES, views.EndpointSliceView),
         (REPLICATION_CONTROLLERS, workloads.ReplicationControllerView),

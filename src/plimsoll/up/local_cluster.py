@@ -15,6 +15,7 @@ import textwrap
 import threading
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import aclosing, suppress
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -101,8 +102,9 @@ class LocalCluster:
         self._thread = threading.Thread(target=self._loop.run_forever, name="plimsoll-cluster", daemon=True)
         self._thread.start()
         try:
-            self._server = self._wait(start_server(self._settings))
             self._directory = tempfile.TemporaryDirectory(prefix="plimsoll-cluster-")
+            volumes = (self._settings.data or Path(self._directory.name)) / "volumes"
+            self._server = self._wait(start_server(replace(self._settings, volumes_dir=volumes)))
             self._server.write_kubeconfig(self.kubeconfig)
             self._client = BlockingClient(self._server.client(), self._loop, self.find)
             if self._nodes is not None:

@@ -51,6 +51,11 @@ class UpSettings:
         return self.data / "node"
 
     @property
+    def volumes(self) -> Path:
+        """Directory of provisioned volumes."""
+        return self.data / "volumes"
+
+    @property
     def kubeconfig(self) -> Path:
         return self.data / "kubeconfig"
 

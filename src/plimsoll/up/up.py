@@ -26,6 +26,7 @@ from plimsoll.client.endpoints import DEVICE_CLASSES
 from plimsoll.client.http import is_loopback
 from plimsoll.common.lock_file import RootLock
 from plimsoll.common.tasks import run_until
+from plimsoll.controllers.bootstrap import ensure_default_class
 from plimsoll.drivers.cpu.process.run import CpuDriverProcess
 from plimsoll.drivers.cpu.settings import DRIVER_NAME, CpuSettings, PinEnforcement
 from plimsoll.drivers.fake.plan import DriverPlan
@@ -177,6 +178,7 @@ class Up:
                     host=settings.host,
                     port=port,
                     kubelet_own_ca=True,
+                    volumes_dir=settings.volumes,
                     gates=self.settings.gates,
                 )
             )
@@ -210,6 +212,7 @@ class Up:
             await self._start_driver(server)
         if found:
             await self._load(server, found)
+        await ensure_default_class(server.client())
         await self._start_simulated(server)
         await self._start_devices(server)
         if settings.dashboard is not None:

@@ -64,6 +64,11 @@ def test_all_controllers_are_listed() -> None:
         "ttl-after-finished-controller",
         "disruption-controller",
         "endpointslice-controller",
+        "persistentvolume-binder-controller",
+        "persistentvolumeclaim-protection-controller",
+        "persistentvolume-protection-controller",
+        "ephemeral-volume-controller",
+        "host-path-provisioner",
     )
 
 

@@ -21,20 +21,25 @@ SHARED = {
     "pod_owner",
     "revision_owner",
     "shared_informers",
+    "volume_directories",
     "work_queue",
 }
 #: Classes that execute plans, one per controller.
 CONTROLLER_CLASSES = {
+    "ClaimProtectionController",
     "CronJobController",
     "DaemonSetController",
     "DeploymentController",
     "DeviceTaintEvictionController",
     "DisruptionController",
     "EndpointSliceController",
+    "EphemeralVolumeController",
     "GarbageCollector",
+    "HostPathProvisioner",
     "JobController",
     "NamespaceController",
     "NodeLifecycleController",
+    "PersistentVolumeController",
     "PodGCController",
     "PodGroupProtectionController",
     "ReplicaSetController",
@@ -47,6 +52,7 @@ CONTROLLER_CLASSES = {
     "StatefulSetController",
     "TTLAfterFinishedController",
     "TaintEvictionController",
+    "VolumeProtectionController",
 }
 #: Modules that plans may use: the core, actions and events as values, and the endpoints of kinds.
 PURE = (

@@ -13,6 +13,7 @@ from typing import Any
 from plimsoll.api import codec
 from plimsoll.api.pod_claims import find_requesting_pod
 from plimsoll.api.resource import DeviceClass, ResourceClaim
+from plimsoll.api.storage import StorageClass
 from plimsoll.api.timestamps import format_datetime
 from plimsoll.apiserver.admission.claim_charges import StoredClaims
 from plimsoll.apiserver.admission.limit_ranges import apply_defaults, find_violations, has_limits
@@ -22,6 +23,9 @@ from plimsoll.apiserver.admission.pod_groups import admit_pod_group
 from plimsoll.apiserver.admission.policies.param_authorization import authorize_params
 from plimsoll.apiserver.admission.policies.policy_admission import PolicyAdmission
 from plimsoll.apiserver.admission.quota import charge_quotas
+from plimsoll.apiserver.admission.storage import CLAIMS as VOLUME_CLAIMS
+from plimsoll.apiserver.admission.storage import CLASSES as STORAGE_CLASSES
+from plimsoll.apiserver.admission.storage import VOLUMES, admit_storage
 from plimsoll.apiserver.auth.escalation import check_escalation
 from plimsoll.apiserver.auth.users import User
 from plimsoll.apiserver.context import ApiContext
@@ -91,6 +95,11 @@ class AdmissionChain:
         key = info.resource.key
         if key == "pods" and (not info.subresource or info.subresource == "resize"):
             return self._admit_pod(info, tree, old)
+        if key in (VOLUME_CLAIMS, VOLUMES) and not info.subresource:
+            admitted = admit_storage(key, tree, old, self._list_storage_classes)
+            if admitted.refusal:
+                raise forbidden(info.group, info.plural, name, admitted.refusal)
+            return admitted.tree
         if key == _POD_GROUPS and old is None:
             return self._admit_pod_group(info, tree)
         if key == _CLASSES and (why := check_single_default(tree, old, self._list(_CLASSES))):
@@ -163,6 +172,9 @@ class AdmissionChain:
             name = tree["metadata"].get("name", "")
             raise forbidden(info.group, info.plural, name, admitted.refusal)
         return admitted.tree
+
+    def _list_storage_classes(self) -> list[StorageClass]:
+        return [codec.convert_fast(tree, StorageClass) for tree in self._list(STORAGE_CLASSES)]
 
     def _quota_context(self, info: RequestInfo) -> QuotaContext:
         """Return the objects that the usage depends on; only pods and claims depend on others."""

@@ -8,7 +8,12 @@ import sys
 from plimsoll.node.containers import ContainerSpec
 
 #: Volume types that are provided where that is possible.
-VOLUME_TYPES = frozenset({"emptyDir", "configMap", "secret", "downwardAPI", "projected", "hostPath"})
+VOLUME_TYPES = frozenset(
+    {
+        *("emptyDir", "configMap", "secret", "downwardAPI", "projected", "hostPath"),
+        *("persistentVolumeClaim", "ephemeral"),
+    }
+)
 _PROBE = """
 import ctypes, os
 c = ctypes.CDLL(None, use_errno=True)

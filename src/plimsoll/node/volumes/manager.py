@@ -47,6 +47,7 @@ from plimsoll.node.volumes.payload import (
     merge,
     object_files,
 )
+from plimsoll.node.volumes.persistent_volumes import CLAIM_TYPES, find_claim_path, link_volume
 
 _log = logging.getLogger("plimsoll.node")
 
@@ -152,15 +153,15 @@ class VolumeManager:
             if not mount.mount_path.startswith("/"):
                 raise InputError(f"mountPath: {mount.mount_path!r} is not an absolute path")
             source = self._path_of(pod, volume)
+            if volume_type(volume) in CLAIM_TYPES:
+                source = Path(os.path.realpath(source))
             inner = expand(mount.sub_path_expr, env) if mount.sub_path_expr else mount.sub_path
             if inner:
                 source = self._sub_path(source, inner, volume)
-            read_only = mount.read_only or volume_type(volume) in _WRITTEN
-            found.append(
-                VolumeMount(
-                    str(source), os.path.normpath(mount.mount_path), read_only, mount.mount_propagation or ""
-                )
-            )
+            type = volume_type(volume)
+            read_only = mount.read_only or type in _WRITTEN or branch(volume, type).get("readOnly") is True
+            target, propagation = os.path.normpath(mount.mount_path), mount.mount_propagation or ""
+            found.append(VolumeMount(str(source), target, read_only, propagation))
         return found
 
     def _sub_path(self, source: Path, inner: str, volume: Mapping[str, Any]) -> Path:
@@ -172,7 +173,7 @@ class VolumeManager:
             if volume_type(volume) in _WRITTEN:
                 raise InputError(f"subPath {inner!r} does not exist in the volume")
             real.mkdir(parents=True, mode=0o750)
-            real.chmod(0o777 if volume_type(volume) == "emptyDir" else 0o750)
+            real.chmod(0o777 if volume_type(volume) in ("emptyDir", *CLAIM_TYPES) else 0o750)
         return real
 
     def _path_of(self, pod: Pod, volume: Mapping[str, Any]) -> Path:
@@ -192,6 +193,10 @@ class VolumeManager:
                 found = await asyncio.to_thread(check_host_path, branch(volume, "hostPath"))
                 return found if isinstance(found, str) else ""
             path, group = self._path_of(pod, volume), _fs_group(pod)
+            if type in CLAIM_TYPES:
+                found = await find_claim_path(pod, volume, self._get)
+                await asyncio.to_thread(link_volume, path, found)
+                return ""
             if type == "emptyDir":
                 source = branch(volume, "emptyDir")
                 if source.get("medium"):

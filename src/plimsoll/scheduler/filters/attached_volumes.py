@@ -14,6 +14,7 @@ from typing import Any, TypeAlias, TypeVar
 import numpy as np
 
 from plimsoll.api.core import Node, Pod
+from plimsoll.api.pod_volumes import nested_object, nested_text, volume_claims
 from plimsoll.api.storage import (
     CSINode,
     PersistentVolume,
@@ -22,7 +23,7 @@ from plimsoll.api.storage import (
     VolumeAttachment,
 )
 from plimsoll.ledger.columns import Column, Mask
-from plimsoll.scheduler.filters.volumes import count, has_any, nested_object, nested_text, volume_claims
+from plimsoll.scheduler.filters.volumes import count, has_any
 from plimsoll.scheduler.snapshot.index import SnapshotIndex
 
 #: Volume: driver and volume handle.

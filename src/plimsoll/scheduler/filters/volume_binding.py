@@ -25,11 +25,16 @@ from plimsoll.api.core import NodeSelector, Pod
 from plimsoll.api.label_selection import SelectorProblem
 from plimsoll.api.node_selection import find_selector_problem
 from plimsoll.api.pod_claims import is_owned_by
+from plimsoll.api.pod_volumes import VolumeClaim, volume_claims
 from plimsoll.api.storage import (
     WAIT_FOR_FIRST_CONSUMER,
     PersistentVolume,
     PersistentVolumeClaim,
     StorageClass,
+)
+from plimsoll.api.volume_matching import (
+    MatchingVolumes,
+    find_matching_volumes,
 )
 from plimsoll.ledger.columns import Mask
 from plimsoll.ledger.verdict import VerdictCode
@@ -37,10 +42,6 @@ from plimsoll.scheduler.events import ClusterEvent, EventKind, NodeUpdate
 from plimsoll.scheduler.filters.filter import Filter
 from plimsoll.scheduler.filters.node_affinity import NodeAffinityIndex
 from plimsoll.scheduler.filters.queueing_hint import WaitingPod
-from plimsoll.scheduler.filters.volume_matching import (
-    MatchingVolumes,
-    find_matching_volumes,
-)
 from plimsoll.scheduler.filters.volume_provisioning import Provisioning, StorageIndex
 from plimsoll.scheduler.filters.volume_reach import (
     ReachableVolumes,
@@ -50,13 +51,11 @@ from plimsoll.scheduler.filters.volume_reach import (
 )
 from plimsoll.scheduler.filters.volumes import (
     STORAGE_EVENTS,
-    VolumeClaim,
     VolumeMessage,
     VolumeQueueingHint,
     find_claim,
     find_volume,
     uses_claims,
-    volume_claims,
 )
 from plimsoll.scheduler.pod_info import PodInfo
 from plimsoll.scheduler.reasons import NodeReason, ReasonCounts, ReasonMessage, Rule

@@ -11,8 +11,8 @@ from plimsoll.api.core import Node, NodeSelector
 from plimsoll.api.meta import ObjectMeta
 from plimsoll.api.node_selection import selector_matches
 from plimsoll.api.storage import PersistentVolume
+from plimsoll.api.volume_matching import MatchingVolumes, volume_order
 from plimsoll.scheduler.filters.node_affinity import LabelIndex
-from plimsoll.scheduler.filters.volume_matching import MatchingVolumes, volume_order
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
 
 #: Maximum number of volumes whose nodes are cached.

@@ -13,6 +13,7 @@ from typing import Self, TypeAlias
 import numpy as np
 
 from plimsoll.api.core import Pod
+from plimsoll.api.pod_volumes import nested_object, nested_text, volume_claims
 from plimsoll.api.storage import READ_WRITE_ONCE_POD
 from plimsoll.ledger.columns import Mask
 from plimsoll.ledger.verdict import VerdictCode
@@ -25,9 +26,6 @@ from plimsoll.scheduler.filters.volumes import (
     count,
     find_claim,
     has_any,
-    nested_object,
-    nested_text,
-    volume_claims,
 )
 from plimsoll.scheduler.pod_info import PodInfo
 from plimsoll.scheduler.reasons import NodeReason, ReasonMessage, Rule

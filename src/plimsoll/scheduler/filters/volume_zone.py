@@ -12,6 +12,7 @@ from typing import Self, TypeAlias
 import numpy as np
 
 from plimsoll.api.core import Node
+from plimsoll.api.pod_volumes import volume_claims
 from plimsoll.api.storage import PersistentVolume
 from plimsoll.ledger.columns import Mask
 from plimsoll.scheduler.events import EventKind, NodeUpdate
@@ -23,7 +24,6 @@ from plimsoll.scheduler.filters.volumes import (
     find_claim,
     find_volume,
     uses_claims,
-    volume_claims,
 )
 from plimsoll.scheduler.pod_info import PodInfo
 from plimsoll.scheduler.reasons import NodeReason, ReasonMessage, Rule

@@ -1,17 +1,16 @@
 """Volumes of a pod, and the queueing hint of the volume rules.
 
-PersistentVolumeClaims may be named or generated (`ephemeral`). Volumes are untyped trees; a field of the
-wrong type is treated as absent.
+The claims of a pod are found by `api/pod_volumes.py`.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any, TypeVar
+from collections.abc import Iterator
+from typing import TypeVar
 
 from plimsoll.api.core import Pod
+from plimsoll.api.pod_volumes import CLAIM_VOLUMES, VolumeClaim, volume_claims
 from plimsoll.api.storage import PersistentVolume, PersistentVolumeClaim
 from plimsoll.scheduler.events import ClusterEvent, DeclaredEvent, EventKind
 from plimsoll.scheduler.filters.queueing_hint import NamedObject, QueueingHint, WaitingPod
@@ -27,8 +26,6 @@ class VolumeMessage(ReasonMessage):
 
 K = TypeVar("K")
 V = TypeVar("V")
-_CLAIM, _EPHEMERAL = "persistentVolumeClaim", "ephemeral"
-_CLAIMS = frozenset({_CLAIM, _EPHEMERAL})
 #: Events about storage objects.
 STORAGE_EVENTS: frozenset[DeclaredEvent] = frozenset(
     {
@@ -41,17 +38,9 @@ STORAGE_EVENTS: frozenset[DeclaredEvent] = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class VolumeClaim:
-    """PersistentVolumeClaim of a pod."""
-
-    name: str
-    generated: bool = False  #: generated for the pod (`ephemeral`)
-
-
 def uses_claims(pod: Pod) -> bool:
     """Return whether a pod has a volume with a claim."""
-    return has_any(pod, _CLAIMS)
+    return has_any(pod, CLAIM_VOLUMES)
 
 
 def has_any(pod: Pod, kinds: frozenset[str]) -> bool:
@@ -60,18 +49,6 @@ def has_any(pod: Pod, kinds: frozenset[str]) -> bool:
         if not kinds.isdisjoint(volume):
             return True
     return False
-
-
-def volume_claims(pod: Pod) -> Iterator[VolumeClaim]:
-    """Return the claims of a pod's volumes in order."""
-    for volume in pod.spec.volumes:
-        if _CLAIMS.isdisjoint(volume):
-            continue
-        named = nested_object(volume, _CLAIM)
-        if named is not None:
-            yield VolumeClaim(nested_text(named, "claimName"))
-        elif nested_object(volume, _EPHEMERAL) is not None:
-            yield VolumeClaim(f"{pod.metadata.name}-{nested_text(volume, 'name')}", generated=True)
 
 
 def find_claim(pod: Pod, claim: VolumeClaim, snapshot: Snapshot) -> PersistentVolumeClaim | None:
@@ -120,21 +97,6 @@ class VolumeQueueingHint(QueueingHint):
 def claim_names(pod: Pod) -> frozenset[str]:
     """Return the names of the PersistentVolumeClaims a pod uses."""
     return frozenset(claim.name for claim in volume_claims(pod))
-
-
-# -- untyped trees
-
-
-def nested_object(tree: Mapping[str, Any], name: str) -> Mapping[str, Any] | None:
-    """Return a nested object, or None."""
-    value = tree.get(name)
-    return value if isinstance(value, dict) else None
-
-
-def nested_text(tree: Mapping[str, Any], name: str) -> str:
-    """Return a nested string, or ""."""
-    value = tree.get(name)
-    return value if isinstance(value, str) else ""
 
 
 # -- counters

@@ -25,7 +25,7 @@ from plimsoll.api.forms.annotations import ClassAnnotation
 from plimsoll.api.meta import Wire
 from plimsoll.api.pod_claims import EXTENDED_RESOURCE_CLAIM
 from plimsoll.api.resource import Device, DeviceAttribute, ResourceSlice
-from plimsoll.api.storage import BETA_STORAGE_CLASS, SELECTED_NODE, CSIDriver
+from plimsoll.api.storage import BETA_STORAGE_CLASS, DEFAULT_CLASS, SELECTED_NODE, CSIDriver
 from plimsoll.apiserver.auth.pod_references import MIRROR
 from plimsoll.cel.syntax import lexer
 from plimsoll.controllers.pod_utils import POD_CLAIM_ANNOTATION
@@ -34,7 +34,6 @@ from plimsoll.scheduler.filters.volume_binding import MIGRATED_PLUGINS
 from plimsoll.tools.cluster_state.objects import ClusterObjects
 from plimsoll.tools.dump.field_rules import RULES, FieldRule
 from plimsoll.tools.dump.pseudonyms import Pseudonyms
-from plimsoll.tools.whatif.volumes import DEFAULT_CLASS
 
 #: Annotations with values of the API.
 _KEPT_ANNOTATIONS = (EXTENDED_RESOURCE_CLAIM, MIGRATED_PLUGINS, DEFAULT_CLASS, cpu_map.ANNOTATION)

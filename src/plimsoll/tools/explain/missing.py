@@ -5,11 +5,12 @@ from __future__ import annotations
 from difflib import get_close_matches
 
 from plimsoll.api.core import Pod
+from plimsoll.api.pod_volumes import volume_claims
 from plimsoll.api.resource import DeviceClass, ResourceClaim, ResourceClaimTemplate
 from plimsoll.api.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
 from plimsoll.scheduler.filters.volume_binding import VolumeBindingMessage
 from plimsoll.scheduler.filters.volume_zone import VolumeZoneMessage
-from plimsoll.scheduler.filters.volumes import VolumeMessage, volume_claims
+from plimsoll.scheduler.filters.volumes import VolumeMessage
 from plimsoll.scheduler.pod_claims import ClaimMessage
 from plimsoll.scheduler.reasons import NodeReason
 from plimsoll.tools.cluster_state import ClusterState

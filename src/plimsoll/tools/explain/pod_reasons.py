@@ -9,6 +9,7 @@ from collections.abc import Hashable, Iterator, Sequence
 
 from plimsoll.api.core import NodeSelector, Pod
 from plimsoll.api.label_selection import CompiledLabelRequirement, CompiledLabelSelector
+from plimsoll.api.pod_volumes import volume_claims
 from plimsoll.api.quantity import INT32_MAX
 from plimsoll.scheduler.filters.filter import Filter
 from plimsoll.scheduler.filters.inter_pod_affinity import InterPodAffinityMessage
@@ -19,7 +20,7 @@ from plimsoll.scheduler.filters.volume_binding import VolumeBindingMessage
 from plimsoll.scheduler.filters.volume_reach import is_reachable
 from plimsoll.scheduler.filters.volume_restrictions import VolumeRestrictionsMessage
 from plimsoll.scheduler.filters.volume_zone import VolumeZoneMessage
-from plimsoll.scheduler.filters.volumes import find_claim, find_volume, volume_claims
+from plimsoll.scheduler.filters.volumes import find_claim, find_volume
 from plimsoll.scheduler.topology.affinity_terms import AffinityTerm, read_terms
 from plimsoll.scheduler.topology.constraints import DO_NOT_SCHEDULE, SpreadConstraint
 from plimsoll.scheduler.topology.counts import NO_DOMAIN

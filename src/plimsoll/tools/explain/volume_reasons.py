@@ -5,8 +5,8 @@ from __future__ import annotations
 from plimsoll.api.core import Node
 from plimsoll.api.label_selection import SelectorProblem
 from plimsoll.api.storage import PersistentVolumeClaim
+from plimsoll.api.volume_matching import find_matching_volumes
 from plimsoll.scheduler.filters.volume_binding import VolumeBindingMessage
-from plimsoll.scheduler.filters.volume_matching import find_matching_volumes
 from plimsoll.scheduler.filters.volume_provisioning import Provisioning, StorageIndex
 from plimsoll.scheduler.reasons import ReasonMessage
 from plimsoll.scheduler.snapshot.snapshot import Snapshot

@@ -15,10 +15,11 @@ from plimsoll.api.codec import convert
 from plimsoll.api.core import Node, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, Pod
 from plimsoll.api.label_selection import SelectorProblem
 from plimsoll.api.meta import ObjectMeta, ObjectReference, OwnerReference
+from plimsoll.api.pod_volumes import nested_object, nested_text, volume_claims
 from plimsoll.api.storage import (
     AVAILABLE,
-    BETA_STORAGE_CLASS,
     BIND_COMPLETED,
+    BOUND,
     IMMEDIATE,
     SELECTED_NODE,
     STORAGE,
@@ -33,19 +34,16 @@ from plimsoll.api.storage import (
     PersistentVolumeStatus,
     StorageClass,
     VolumeNodeAffinity,
+    find_default_class,
 )
+from plimsoll.api.volume_matching import find_matching_volumes
 from plimsoll.errors import DecodeError
-from plimsoll.scheduler.filters.volume_matching import find_matching_volumes
 from plimsoll.scheduler.filters.volume_provisioning import Provisioning, StorageIndex
-from plimsoll.scheduler.filters.volumes import nested_object, nested_text, volume_claims
 from plimsoll.scheduler.result import PodVolumes
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
 
-_BOUND = "Bound"
 #: Phases of a volume that no controller has seen.
 _NEW = frozenset({"", "Pending"})
-#: Annotation of the class of claims that name none.
-DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
 
 
 def generate_volume_claims(pod: Pod, snapshot: Snapshot) -> Iterator[PersistentVolumeClaim]:
@@ -90,26 +88,16 @@ def with_defaults(thing: Any, snapshot: Snapshot) -> Any:
             reference = thing.spec.claim_ref
             if reference is None or not reference.uid:
                 return replace(thing, status=PersistentVolumeStatus(phase=AVAILABLE))
-        case PersistentVolumeClaim() if not thing.bound and _has_no_class(thing):
+        case PersistentVolumeClaim() if not thing.bound and not thing.has_class:
             return replace(thing, spec=replace(thing.spec, storage_class_name=_default_class(snapshot)))
         case StorageClass() if thing.volume_binding_mode is None:
             return replace(thing, volume_binding_mode=IMMEDIATE)
     return thing
 
 
-def _has_no_class(claim: PersistentVolumeClaim) -> bool:
-    return claim.spec.storage_class_name is None and BETA_STORAGE_CLASS not in claim.metadata.annotations
-
-
 def _default_class(snapshot: Snapshot) -> str | None:
-    """Return the newest default class, as the API server does."""
-    found = [
-        (each.metadata.creation_timestamp or "", each.metadata.name)
-        for each in snapshot.all(StorageClass)
-        if each.metadata.annotations.get(DEFAULT_CLASS) == "true"
-    ]
-    newest = max((created for created, _ in found), default="")
-    return min((name for created, name in found if created == newest), default=None)
+    found = find_default_class(snapshot.all(StorageClass))
+    return None if found is None else found.metadata.name
 
 
 def bind_volumes(
@@ -121,7 +109,7 @@ def bind_volumes(
         spec = replace(
             volume.spec, claim_ref=ObjectReference.to_version(binding.claim.metadata, "PersistentVolumeClaim")
         )
-        yield replace(volume, spec=spec, status=PersistentVolumeStatus(phase=_BOUND))
+        yield replace(volume, spec=spec, status=PersistentVolumeStatus(phase=BOUND))
         yield _bound(binding.claim, volume.metadata.name)
     for provision in volumes.dynamic_provisions:
         storage_class = find(StorageClass, "", provision.claim.storage_class)
@@ -153,7 +141,7 @@ def bind_immediately(
         spec = replace(
             volume.spec, claim_ref=ObjectReference.to_version(claim.metadata, "PersistentVolumeClaim")
         )
-        volume = replace(volume, spec=spec, status=PersistentVolumeStatus(phase=_BOUND))
+        volume = replace(volume, spec=spec, status=PersistentVolumeStatus(phase=BOUND))
     elif can_provision and not claim.spec.volume_name and Provisioning(claim, snapshot).is_supported:
         assert storage_class is not None, "it has a provisioner"
         affinity = _allowed_topologies(storage_class)
@@ -193,7 +181,7 @@ def _bound(claim: PersistentVolumeClaim, volume: str) -> PersistentVolumeClaim:
         claim,
         metadata=replace(claim.metadata, annotations=annotations),
         spec=replace(claim.spec, volume_name=volume),
-        status=PersistentVolumeClaimStatus(phase=_BOUND),
+        status=PersistentVolumeClaimStatus(phase=BOUND),
     )
 
 
@@ -212,7 +200,7 @@ def _provision(
             node_affinity=affinity,
             csi=CSIVolumeSource(driver=driver, volume_handle=name),
         ),
-        status=PersistentVolumeStatus(phase=_BOUND),
+        status=PersistentVolumeStatus(phase=BOUND),
     )
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Container, Mapping
 from typing import Any
 
+from plimsoll.api.storage import BIND_COMPLETED
 from plimsoll.up.manifests.apply import metadata_of, name_of, namespace_of
 from plimsoll.up.manifests.order import has_node
 
@@ -59,6 +60,8 @@ def restored(tree: Mapping[str, Any], claims: Container[tuple[str, str]] = ()) -
         _restore_pod(made, claims)
     elif kind == "Node":
         _restore_node(made)
+    elif kind in ("PersistentVolume", "PersistentVolumeClaim"):
+        _restore_binding(made)
     return made
 
 
@@ -92,6 +95,18 @@ def _named(entry: Any, given: Mapping[str, str], namespace: str, claims: Contain
         return entry
     kept = {key: value for key, value in entry.items() if key != "resourceClaimTemplateName"}
     return {**kept, "resourceClaimName": claim}
+
+
+def _restore_binding(storage: Tree) -> None:
+    """Make a volume and its claim refer to each other by name; the controller binds them again."""
+    spec, annotations = storage.get("spec"), storage["metadata"].get("annotations")
+    reference = spec.get("claimRef") if isinstance(spec, Mapping) else None
+    if isinstance(spec, Mapping) and isinstance(reference, Mapping):
+        kept = {key: value for key, value in reference.items() if key not in ("uid", "resourceVersion")}
+        storage["spec"] = {**spec, "claimRef": kept}
+    if isinstance(annotations, Mapping):
+        kept = {key: value for key, value in annotations.items() if key != BIND_COMPLETED}
+        storage["metadata"] = {**storage["metadata"], "annotations": kept}
 
 
 def _restore_node(node: Tree) -> None:

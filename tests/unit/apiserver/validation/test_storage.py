@@ -14,11 +14,6 @@ _CLAIM = {"kind": "PersistentVolumeClaim", "name": "a"}
 _OTHER = {"apiGroup": "example.com", "kind": "Thing", "name": "a"}
 
 
-@pytest.mark.parametrize("kind", ["PersistentVolume", "PersistentVolumeClaim"])
-def test_storage_gets_no_finalizers(kind: str) -> None:
-    assert "finalizers" not in created(kind)["metadata"]
-
-
 def test_a_claim_gets_its_defaults() -> None:
     claim = created("PersistentVolumeClaim", {"spec.resources.requests.storage": "1024Mi"})
     assert claim["spec"]["volumeMode"] == "Filesystem"

@@ -159,3 +159,46 @@ def test_what_cannot_be_provided_names_the_volume_and_the_field(
     problem = Node(tmp_path).set_up(a_pod(volume))
     assert problem.startswith('MountVolume.SetUp failed for volume "v" : ')
     assert text in problem
+
+
+def claimed(path: Path, **changes: Any) -> dict[str, dict[str, Any]]:
+    """Return a claim `c` and the volume `pv` that it is bound to, with changes of their specs."""
+    done = {"pv.kubernetes.io/bind-completed": "yes"}
+    claim = {
+        "metadata": {"name": "c", "namespace": "ns", "uid": "cu", "annotations": done},
+        "spec": {"volumeName": "pv", **changes.get("claim", {})},
+    }
+    reference = {"namespace": "ns", "name": "c", "uid": "cu"}
+    source = {"hostPath": {"path": str(path), "type": "DirectoryOrCreate"}, "claimRef": reference}
+    volume = {"metadata": {"name": "pv"}, "spec": changes.get("volume", source)}
+    return {"c": claim, "pv": volume}
+
+
+def test_a_claim_is_the_directory_of_its_volume(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    node = Node(tmp_path / "node", **claimed(data))
+    pod = a_pod({"persistentVolumeClaim": {"claimName": "c", "readOnly": True}}, subPath="deep")
+    assert node.set_up(pod) == ""
+    (mount,) = Node(tmp_path / "node").manager.mounts(pod, pod.spec.containers[0], {})  # a restarted agent
+    assert (Path(mount.source), mount.read_only) == (data / "deep", True)
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({"claim": {"volumeName": ""}}, "PVC ns/c is not bound"),
+        ({"claim": {"volumeMode": "Block"}}, "has volumeMode Block, but is mounted as a file system"),
+        ({"volume": {"hostPath": {"path": "/"}}}, "PV pv is not bound to PVC ns/c"),
+        (
+            {"volume": {"csi": {}, "claimRef": {"namespace": "ns", "name": "c", "uid": "cu"}}},
+            "only the sources hostPath and local are supported by this runtime",
+        ),
+    ],
+)
+def test_claims_that_cannot_be_mounted_are_reported(
+    tmp_path: Path, changes: dict[str, Any], problem: str
+) -> None:
+    node = Node(tmp_path, **claimed(tmp_path / "data", **changes))
+    assert problem in node.set_up(a_pod({"persistentVolumeClaim": {"claimName": "c"}}))
+    missing = 'persistentvolumeclaim "p-v" not found'
+    assert missing in node.set_up(a_pod({"ephemeral": {"volumeClaimTemplate": {}}}))

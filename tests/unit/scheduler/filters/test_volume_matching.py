@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from plimsoll.api.core import Node
 from plimsoll.api.label_selection import CompiledLabelSelector, SelectorProblem, compile_label_selector
 from plimsoll.api.storage import PersistentVolume, PersistentVolumeClaim
-from plimsoll.scheduler.filters.volume_matching import MatchingVolumes, find_matching_volumes
+from plimsoll.api.volume_matching import MatchingVolumes, find_matching_volumes
 from plimsoll.scheduler.filters.volume_reach import is_reachable
 from tests.build import node
 from tests.sizes import examples

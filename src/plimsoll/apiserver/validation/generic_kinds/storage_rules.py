@@ -1,9 +1,6 @@
 """Preparation and validation of storage kinds: immutability of claims and volumes once they are bound.
 
 Not validated: individual sources of a PersistentVolume, parameters of classes and drivers, and the status.
-
-DIFF: claims and volumes do not get the finalizers that protect them while they are in use
-(test_storage_gets_no_finalizers).
 """
 
 from __future__ import annotations

@@ -1,0 +1,1 @@
+"""PersistentVolumes and claims: binding, provisioning, reclaiming, protection. START at controller.py."""
