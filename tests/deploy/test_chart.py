@@ -14,9 +14,11 @@ import yaml
 from plimsoll.api.cpuset import CpuSet
 from plimsoll.cli.dashboard import run_dashboard
 from plimsoll.cli.driver_cpu import parse_running
+from plimsoll.cli.driver_memory import run_memory
 from plimsoll.cli.scheduler import run_scheduler
 from plimsoll.drivers.cpu.config_file import read_flags, read_settings
 from plimsoll.drivers.cpu.settings import DRIVER_NAME, CpuSettings, GroupBy, PinEnforcement
+from plimsoll.drivers.memory.settings import parse_reserved
 from plimsoll.scheduler.process.configuration import read_settings as scheduler_settings
 from plimsoll.scheduler.process.informers import WATCHED_KINDS
 from plimsoll.tools.cluster_state.kinds import KINDS
@@ -311,3 +313,21 @@ def test_versions_agree() -> None:
     chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
     assert chart["appVersion"] == chart["version"] == project[1]
     assert f"plimsoll:{project[1]}" in (DEPLOY / "Dockerfile").read_text()
+
+
+def test_the_memory_driver_is_optional_and_runs_with_what_the_chart_sets() -> None:
+    assert objects(part="memory-driver") == []
+    changes = {"enabled": True, "reservedMemory": "0:memory=1Gi;1:memory=1Gi", "kubeletRootDir": "/k"}
+    trees = objects({"memoryDriver": changes}, "memory-driver")
+    pod = one(trees, "DaemonSet")["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    given = run_memory.make_context("memory", container["args"][2:]).params
+    assert container["args"][:2] == ["driver", "memory"]
+    assert parse_reserved(given["reserved_memory"]) == {0: {"memory": 1 << 30}, 1: {"memory": 1 << 30}}
+    paths = {volume["hostPath"]["path"] for volume in pod["volumes"] if "hostPath" in volume}
+    assert {"/sys", "/k/plugins/dra.memory", "/k/plugins_registry", "/var/run/cdi", "/var/run/nri"} == paths
+    assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+    driver = one(trees, "ValidatingAdmissionPolicy")["spec"]["validations"][-1]["expression"]
+    assert driver == 'variables.slice.spec.driver == "dra.memory"'
+    wrong = {**values()["memoryDriver"], "reservedMemory": "one"}
+    assert problems({**values(), "memoryDriver": wrong}, schema())

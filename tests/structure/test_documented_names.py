@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Iterator
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import click
 import pytest
@@ -21,8 +21,12 @@ from prometheus_client.parser import text_string_to_metric_families
 from plimsoll.apiserver.metrics import RequestMetrics
 from plimsoll.apiserver.storage import Store
 from plimsoll.cli.main import plimsoll
+from plimsoll.client import Client
 from plimsoll.common.counters import Histogram, MetricCounter
 from plimsoll.drivers.cpu.process.metrics import SPECS
+from plimsoll.drivers.memory.driver import MemoryDriver
+from plimsoll.drivers.memory.process import MemoryMetrics
+from plimsoll.drivers.memory.settings import MemorySettings
 from plimsoll.node.process.metrics import NodeMetrics
 from plimsoll.protocols.messages import podresources_v1 as v1
 from plimsoll.scheduler.process.configuration import parse_settings
@@ -150,6 +154,7 @@ def metrics() -> dict[str, set[str]]:
         *_served(_page_of(DashboardService(cluster_state))),
         *_served(_page_of(DashboardService(uncounted))),
         *NodeMetrics(lambda: ()).collect(),
+        *MemoryMetrics(MemoryDriver(cast(Client, None), MemorySettings("n"))).collect(),
         *RequestMetrics(Store.open(None)).collect(),
         *node_metrics("n", kubelet, v1.AllocatableResourcesResponse(), NodeObjects()),
         *health_metrics("n", ExporterHealth(synced=True)),

@@ -50,7 +50,7 @@ TABLE: Mapping[str, tuple[CommandRow, ...]] = {
         CommandRow("server", "server", "Run the API server."),
         CommandRow("scheduler", "scheduler", "Run the scheduler for any cluster."),
         CommandRow("node", "node", "Run a node agent."),
-        CommandRow("driver", "driver", "Run a DRA driver: CPUs, or simulated devices."),
+        CommandRow("driver", "driver", "Run a DRA driver: CPUs, memory, or simulated devices."),
         CommandRow("store", "server", "Back up, restore or recover the API server's store."),
         CommandRow("kubeconfig", "server", "Write a kubeconfig for a running server."),
     ),

@@ -6,6 +6,7 @@ import click
 
 from plimsoll.cli.driver_cpu import cpu_commands
 from plimsoll.cli.driver_fake import run_fake
+from plimsoll.cli.driver_memory import run_memory
 
 
 @click.group(name="driver")
@@ -15,3 +16,4 @@ def driver_commands() -> None:
 
 driver_commands.add_command(cpu_commands)
 driver_commands.add_command(run_fake)
+driver_commands.add_command(run_memory)

@@ -33,7 +33,7 @@ Ask: TypeAlias = Callable[..., str]
 #: Commands whose outputs other tests record.
 ELSEWHERE = {"top", "explain", "whatif", "audit", "policies", "up", "bench"}
 #: Commands that print nothing but a log with times, or a report about this machine.
-LOGS = {"node", "driver fake", "driver cpu", "driver cpu gatherinfo"}
+LOGS = {"node", "driver fake", "driver memory", "driver cpu", "driver cpu gatherinfo"}
 
 
 @pytest.fixture

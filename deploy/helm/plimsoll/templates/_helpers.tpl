@@ -26,6 +26,20 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{ include "common.labels" . }}
 {{- end }}
 
+{{- define "memory.name" -}}
+{{ include "prefix" . }}-memory-driver
+{{- end }}
+
+{{- define "memory.selector" -}}
+app.kubernetes.io/name: plimsoll-memory-driver
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end }}
+
+{{- define "memory.labels" -}}
+{{ include "memory.selector" . }}
+{{ include "common.labels" . }}
+{{- end }}
+
 {{- define "scheduler.name" -}}
 {{ include "prefix" . }}-scheduler
 {{- end }}
