@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import AsyncGenerator, Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 
 from prometheus_client import CollectorRegistry, PlatformCollector, ProcessCollector, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -170,6 +170,23 @@ class RequestMetrics(Collector):
         yield GaugeMetricFamily("plimsoll_store_file_bytes", "Size of the database.", value=stats.file_bytes)
         yield CounterMetricFamily("plimsoll_store_commits", "Commits to disk.", value=stats.commits)
         yield CounterMetricFamily("plimsoll_store_commit_failures", "Failed commits.", value=stats.failures)
+
+
+def expose_checks(results: Mapping[tuple[str, str], bool]) -> bytes:
+    """Return the page of service level indicators: the results of health checks by name and endpoint."""
+    family = GaugeMetricFamily(
+        "kubernetes_healthcheck", "Result of a health check: 1 if it passes.", labels=("name", "type")
+    )
+    for labels, passes in results.items():
+        family.add_metric(labels, float(passes))
+
+    class _Page(Collector):
+        def collect(self) -> Iterator[Metric]:
+            yield family
+
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(_Page())
+    return generate_latest(registry)
 
 
 def _labels(request: ApiRequest, info: RequestInfo | None) -> tuple[str, ...]:

@@ -93,3 +93,15 @@ def test_the_page_needs_permission() -> None:
         assert code == 403
 
     run(scenario)
+
+
+def test_service_level_indicators_are_the_health_checks() -> None:
+    async def scenario(harness: ApiHarness) -> None:
+        code, page = await harness.request("GET", "/metrics/slis")
+        assert code == 200
+        (family,) = text_string_to_metric_families(page.decode())
+        found = {(each.labels["type"], each.labels["name"]): each.value for each in family.samples}
+        assert family.name == "kubernetes_healthcheck"
+        assert found["livez", "ping"] == found["readyz", "etcd-readiness"] == 1
+
+    run(scenario)

@@ -59,6 +59,20 @@ def check_names(endpoint: str) -> list[str]:
     return [*_BEFORE[endpoint], *steps, *(["shutdown"] if endpoint == "readyz" else [])]
 
 
+def check_results(store_error: str) -> dict[tuple[str, str], bool]:
+    """Return whether each check passes, by its name and endpoint."""
+    return {
+        (name, endpoint): name not in _failing(endpoint, store_error)
+        for endpoint in ENDPOINTS
+        for name in check_names(endpoint)
+    }
+
+
+def _failing(endpoint: str, store_error: str) -> set[str]:
+    """Return the checks that fail: the store if it cannot be written, except for `livez`."""
+    return {"etcd", "etcd-readiness"} if store_error and endpoint != "livez" else set()
+
+
 def report_health(
     endpoint: str, check: str, query: Sequence[tuple[str, str]], store_error: str
 ) -> ApiResponse:
@@ -67,7 +81,7 @@ def report_health(
     The store is failed if it cannot be written. It is never failed for `livez`: a full disk is no reason to
     be restarted.
     """
-    failing = {"etcd", "etcd-readiness"} if store_error and endpoint != "livez" else set()
+    failing = _failing(endpoint, store_error)
     names = check_names(endpoint)
     if check:
         if check not in names:

@@ -6,7 +6,7 @@ from plimsoll.api import codec
 from plimsoll.apiserver import openapi
 from plimsoll.apiserver.context import ApiContext
 from plimsoll.apiserver.handlers import discovery, health
-from plimsoll.apiserver.metrics import CONTENT_TYPE, RequestMetrics
+from plimsoll.apiserver.metrics import CONTENT_TYPE, RequestMetrics, expose_checks
 from plimsoll.apiserver.request import ApiRequest, ApiResponse
 from plimsoll.apiserver.request_info import split_path
 from plimsoll.apiserver.status import method_not_supported, path_not_found
@@ -31,6 +31,9 @@ class NonResourceHandler:
             return health.report_health(head, "/".join(parts[1:]), request.query, error)
         if head == "metrics" and len(parts) == 1:
             return ApiResponse(200, self._metrics.expose(), CONTENT_TYPE)
+        if parts == ["metrics", "slis"]:
+            results = health.check_results(self._context.store.write_error)
+            return ApiResponse(200, expose_checks(results), CONTENT_TYPE)
         if head == "version" and len(parts) == 1:
             return ApiResponse(200, codec.encode(discovery.build_version()))
         if parts in (["openid", "v1", "jwks"], [".well-known", "openid-configuration"]):

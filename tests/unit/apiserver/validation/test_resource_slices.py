@@ -164,6 +164,10 @@ def test_generation_counts_changes_of_the_spec() -> None:
     assert run(tainted, old, gates={"DRADeviceTaints": False}).tree["metadata"]["generation"] == 5
 
 
+def test_generation_zero_of_a_pool_is_stored() -> None:
+    assert run(edit(slice_(), {"spec.pool.generation": GONE})).tree["spec"]["pool"]["generation"] == 0
+
+
 def test_the_last_generation_does_not_wrap() -> None:
     old = stored(slice_(), generation=2**63 - 1)
     prepared = run(edit(old, {"spec.devices": []}), old)

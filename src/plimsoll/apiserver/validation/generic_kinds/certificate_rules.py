@@ -21,6 +21,7 @@ from plimsoll.apiserver.validation.field_errors import (
     too_long,
     validate_unique,
 )
+from plimsoll.apiserver.validation.generic_kinds.certificate_status_rules import validate_request_status
 from plimsoll.apiserver.validation.generic_kinds.kind_rules import KindRules, default_if_empty
 from plimsoll.apiserver.validation.object_trees import Tree, copy_tree, subtree
 from plimsoll.apiserver.validation.write_context import WriteContext
@@ -132,6 +133,7 @@ def _normalize_request_status(write: WriteContext[View], subresource: str) -> No
         conditions = [*copy_tree(decided), *kept]
     for condition in conditions:
         _set_condition_times(condition, old.get("conditions", ()), write.now)
+    status.pop("conditions", None)
     if conditions:
         status["conditions"] = conditions
 
@@ -153,5 +155,6 @@ CERTIFICATE_RULES: Mapping[str, KindRules] = {
         prepare=_normalize_request,
         validate=_validate_request,
         prepare_status=_normalize_request_status,
+        validate_status=validate_request_status,
     )
 }

@@ -213,5 +213,7 @@ def validate_object(write: WriteContext[Any], kind: str, subresource: str, trait
         )
     else:
         yield from validate_metadata_update(write.metadata, write.old_metadata, free_finalizers=free)
-    if subresource not in _STATUS_LIKE:
+    if subresource in _STATUS_LIKE:
+        yield from rules_for_kind(kind).validate_status(write, subresource)
+    else:
         yield from rules_for_kind(kind).validate(write)

@@ -19,7 +19,7 @@ def _do_nothing(*_: Any) -> None:
     """Do nothing."""
 
 
-def _accept(write: WriteContext[Any]) -> FieldErrors:
+def _accept(write: WriteContext[Any], subresource: str = "") -> FieldErrors:
     yield from ()
 
 
@@ -29,7 +29,8 @@ class KindRules:
 
     `package` has the schema of the kind; without it, only the metadata of objects is decoded. `set_defaults`
     works on canonical trees, the new one and the stored one. `prepare` and `validate` apply to writes of the
-    object itself, `prepare_status` to writes of its status, by the name of the subresource.
+    object itself, `prepare_status` and `validate_status` to writes of its status, by the name of the
+    subresource.
     `initial_status` has the fields of a new object's status that are not the zero values of its type.
     `finish` runs at the end of the preparation, when the generation is known.
     """
@@ -39,6 +40,7 @@ class KindRules:
     prepare: Callable[[WriteContext[Any]], None] = _do_nothing
     validate: Callable[[WriteContext[Any]], FieldErrors] = _accept
     prepare_status: Callable[[WriteContext[Any], str], None] = _do_nothing
+    validate_status: Callable[[WriteContext[Any], str], FieldErrors] = _accept
     initial_status: Mapping[str, Any] = field(default_factory=dict)
     finish: Callable[[WriteContext[Any]], None] = _do_nothing
 
