@@ -98,13 +98,19 @@ def _build_template_devices(
             )
             for use in template.consumes
         }
+        groups = {
+            _fill(use.counter_set, variables, f"{where}.consumesCounters"): use.compatibility_groups
+            for use in template.consumes
+        }
         if shared:
             yield None, {name: shared}
-            consumes = {name: shared}
+            consumes, groups = {name: shared}, {name: template.compatibility_groups}
         if template.full or not template.partitions:
             extra = _topology_attributes(template, variables)
             yield (
-                _build_device(name, template, variables, where, form, consumes=consumes, extra=extra),
+                _build_device(
+                    name, template, variables, where, form, consumes=consumes, groups=groups, extra=extra
+                ),
                 {},
             )
         for place, partition in enumerate(template.partitions):
@@ -137,8 +143,9 @@ def _build_partition(
         status=edited.status,
     )
     consumes = {parent: _fill_quantities(own.counters, variables, f"{where}.counters")}
+    groups = {parent: own.compatibility_groups}
     extra = _topology_attributes(full, variables)
-    return _build_device(name, shape, variables, where, form, consumes=consumes, extra=extra)
+    return _build_device(name, shape, variables, where, form, consumes=consumes, groups=groups, extra=extra)
 
 
 def _spread(template: DeviceTemplate, i: int) -> dict[str, Value]:
@@ -170,6 +177,7 @@ def _build_device(
     form: Form | None,
     *,
     consumes: Mapping[str, Counters],
+    groups: Mapping[str, tuple[str, ...]],
     extra: Mapping[str, tuple[str, Any]],
 ) -> FakeDevice:
     tree: dict[str, Any] = {"name": name}
@@ -195,6 +203,7 @@ def _build_device(
     if consumes:
         tree["consumesCounters"] = [
             {"counterSet": of, "counters": {key: {"value": str(value)} for key, value in counters.items()}}
+            | ({"compatibilityGroups": list(groups[of])} if groups.get(of) else {})
             for of, counters in consumes.items()
         ]
     if shape.multiple:

@@ -162,6 +162,7 @@ class Partition(DeviceShape):
     profile: Annotated[str, Meta(min_length=1, examples=["1g.5gb"])]
     count: _Count = 1
     counters: _Amounts = field(default_factory=dict)
+    compatibility_groups: Strings = ()
 
     def __post_init__(self) -> None:
         if not self.counters:
@@ -183,6 +184,7 @@ class CounterUse:
 
     counter_set: Annotated[str, Meta(min_length=1, examples=["the name of one of counterSets"])]
     counters: _Amounts = field(default_factory=dict)
+    compatibility_groups: Strings = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -193,6 +195,7 @@ class DeviceTemplate(DeviceShape):
     count: _Count = 1
     spread: Spread = Spread()
     counters: _Amounts = field(default_factory=dict)
+    compatibility_groups: Strings = ()  #: of the full device, together with its partitions
     #: publish the full device along with its partitions
     full: bool = field(default=True, metadata={"name": "whole"})
     partitions: _Entries[Partition] = ()
@@ -202,6 +205,8 @@ class DeviceTemplate(DeviceShape):
         if self.partitions and not self.counters:
             problem = "must be set for a device with partitions: the counters that they share"
             raise DecodeError(problem, "counters")
+        if self.compatibility_groups and not self.counters:
+            raise DecodeError("must not be set without counters", "compatibilityGroups")
         if self.counters and self.consumes:
             raise DecodeError("must not be set together with counters", "consumesCounters")
         if self.partitions and self.multiple:

@@ -415,7 +415,15 @@ def find_dropped_gates(desired: Mapping[str, Any], kept: Mapping[str, Any]) -> t
             gate == "DRAPartitionableDevices" and lost_sets
         ):
             found.append(gate)
+    if any(_count_groups(a) > _count_groups(b) > -1 for a, b in pairs):
+        found.append("DRADeviceCompatibilityGroups")
     return tuple(found)
+
+
+def _count_groups(device: Mapping[str, Any]) -> int:
+    """Return the number of compatibility groups of a device; -1 if it consumes no counters."""
+    uses = items(device, "consumesCounters")
+    return sum(len(use.get("compatibilityGroups") or ()) for use in uses) if uses else -1
 
 
 _GATES = (

@@ -206,6 +206,7 @@ FIELDS = [
     "whole",
     "partitions",
     "consumesCounters",
+    "compatibilityGroups",
 ]
 
 

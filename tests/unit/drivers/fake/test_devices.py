@@ -158,6 +158,30 @@ def test_partitions_share_the_counters_of_their_device() -> None:
     assert part.tree["capacity"] == {"memory": {"value": "10Gi"}, "compute": {"value": "2"}}
 
 
+def test_compatibility_groups() -> None:
+    inventory = arrange(
+        {
+            "name": "gpu",
+            "counters": {"memory": "40Gi"},
+            "compatibilityGroups": ["full"],
+            "partitions": [
+                {"profile": "a", "counters": {"memory": "20Gi"}, "compatibilityGroups": ["small", "mixed"]},
+                {"profile": "b", "counters": {"memory": "10Gi"}},
+            ],
+        },
+        {
+            "name": "other",
+            "consumesCounters": [{"counterSet": "s", "counters": {"m": 1}, "compatibilityGroups": ["x"]}],
+        },
+        counterSets=[{"name": "s", "counters": {"m": 2}}],
+    )
+    found = {
+        name: device.tree["consumesCounters"][0].get("compatibilityGroups")
+        for name, device in inventory.devices.items()
+    }
+    assert found == {"gpu": ["full"], "gpu-a-0": ["small", "mixed"], "gpu-b-0": None, "other": ["x"]}
+
+
 def test_a_device_with_partitions_only() -> None:
     halves = [{"profile": "half", "count": 2, "counters": {"m": 1}}]
     inventory = arrange({"name": "gpu-{i}", "whole": False, "counters": {"m": 2}, "partitions": halves})

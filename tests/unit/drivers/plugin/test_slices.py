@@ -241,6 +241,15 @@ def test_disabled_feature_gates_are_guessed_from_dropped_fields() -> None:
     mapped = {"devices": [{"name": "d", "nodeAllocatableResources": {"cpu": {}}}]}
     assert find_dropped_gates(mapped, {"devices": [{"name": "d"}]}) == ("DRANodeAllocatableResources",)
     assert find_dropped_gates({"devices": [{"name": "d"}]}, {"devices": []}) == ()
+    grouped = {"name": "d", "consumesCounters": [{"counterSet": "s", "compatibilityGroups": ["g"]}]}
+    plain = {"name": "d", "consumesCounters": [{"counterSet": "s"}]}
+    assert find_dropped_gates({"devices": [grouped]}, {"devices": [plain]}) == (
+        "DRADeviceCompatibilityGroups",
+    )
+    assert find_dropped_gates({"devices": [grouped]}, {"devices": [grouped]}) == ()
+    assert find_dropped_gates({"devices": [grouped]}, {"devices": [{"name": "d"}]}) == (
+        "DRAPartitionableDevices",
+    )
 
 
 def test_names_contain_the_index() -> None:
