@@ -54,7 +54,7 @@ def resolve_claim_names(pod: Pod) -> dict[str, str]:
     """
     names = {}
     for entry in pod.spec.resource_claims:
-        name = claim_for_entry(pod, entry).name
+        name = entry.resource_claim_name or claim_for_entry(pod, entry).name
         if name:
             names[entry.name] = name
     extended = pod.status.extended_resource_claim_status

@@ -24,6 +24,7 @@ from functools import lru_cache
 from plimsoll.errors import QuantityError
 
 NANO = 10**9
+_MILLI = 10**6  # nano-units in a milli-unit
 MILLI = 10**6  #: a thousandth, in nano-units
 INT32_MAX = (1 << 31) - 1
 INT64_MAX = 2**63 - 1
@@ -158,11 +159,11 @@ class Quantity:
 
     def value(self) -> int:
         """Return the value in units, rounded away from zero, saturated to int64."""
-        return self.scaled_value(0)
+        return _saturate(divide_up(self.nano, NANO))
 
     def milli(self) -> int:
         """Return the value in milli-units, rounded away from zero, saturated to int64."""
-        return self.scaled_value(-3)
+        return _saturate(divide_up(self.nano, _MILLI))
 
     def scaled_value(self, scale: int) -> int:
         """Return the value in units of ten to the `scale`, rounded away from zero, saturated to int64."""

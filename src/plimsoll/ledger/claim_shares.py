@@ -20,7 +20,9 @@ once.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+
+from msgspec.structs import replace
 
 from plimsoll.api.core import Pod
 from plimsoll.api.forms import AccountingPolicy, ClaimCharge, ResourceCharge

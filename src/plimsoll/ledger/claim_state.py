@@ -9,7 +9,9 @@ Consuming from a Shared CPU Pool".
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from plimsoll.api.identity import DeviceId
 from plimsoll.api.quantity import ZERO, Quantity
@@ -17,16 +19,14 @@ from plimsoll.ledger.pools import ClaimPool
 from plimsoll.ledger.units import to_unit
 
 
-@dataclass(frozen=True, slots=True)
-class ConsumerShare:
+class ConsumerShare(Struct, frozen=True):
     """One consumer's share in a claim-level charge: the claim's total as it recorded it, and its draw."""
 
     total: Quantity
     drawn: Quantity
 
 
-@dataclass(frozen=True, slots=True)
-class ClaimLevelCharge:
+class ClaimLevelCharge(Struct, frozen=True):
     """Amount of one resource charged for a claim, independent of its number of consumers.
 
     All consumers record the same total, because an allocation is immutable; if they differ, the maximum
@@ -48,8 +48,7 @@ class ClaimLevelCharge:
         return to_unit(resource, max(part.total for part in self.parts.values()))
 
 
-@dataclass(frozen=True, slots=True)
-class ClaimState:
+class ClaimState(Struct, frozen=True):
     """A claim in use on a node: its consumers and claim-level charges."""
 
     namespace: str

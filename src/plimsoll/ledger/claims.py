@@ -10,7 +10,9 @@ cannot have two policies for one resource (docs/spec/accounting.md, "Accounting 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
+
+from msgspec import Struct, field
 
 from plimsoll.api.core import Node, Pod
 from plimsoll.api.forms import (
@@ -39,8 +41,7 @@ from plimsoll.ledger.profile import AccountingProfile
 from plimsoll.ledger.verdict import Cause, Reason
 
 
-@dataclass(frozen=True, slots=True)
-class ChargedClaim:
+class ChargedClaim(Struct, frozen=True):
     """Charge of one claim to one pod: the sum of the device charges in `parts`.
 
     A charge from a pod's status has no `parts`, because the status does not name devices. `uid` is the
@@ -107,8 +108,7 @@ def find_requested_class(claim: ResourceClaim, request: str) -> str:
 # -- charges
 
 
-@dataclass(frozen=True, slots=True)
-class ChargeContext:
+class ChargeContext(Struct, frozen=True):
     """Inputs for computing charges: the devices of a node, device classes, and the accounting profile."""
 
     devices: DeviceIndex

@@ -14,7 +14,7 @@ KEP-5517, "Kube-Scheduler Workflow" and "Accounting Policy Precedence".
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from plimsoll.api.forms import (
     CLASS_KEY,
@@ -39,8 +39,7 @@ _FIELDS = {
 NO_CLASS = ClassPolicy()
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceCharge:
+class DeviceCharge(Struct, frozen=True):
     """Charge of one allocation result to one node resource."""
 
     device: DeviceId

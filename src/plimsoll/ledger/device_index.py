@@ -53,9 +53,15 @@ class DeviceIndex:
         """Return the device of a result, on this node if given; None if it is not published."""
         if not self._exact:
             return self._find_first(result)
-        pieces = self._pools.get((result.driver, result.pool), [])
+        pieces = self._pools.get((result.driver, result.pool))
+        if pieces is None:
+            return None
         if node is not None:
             pieces = [piece for piece in pieces if _is_for(piece[0], node)]
+        if len(pieces) == 1:
+            spec, devices = pieces[0]
+            device = devices.get(result.device)
+            return device if device is None or node is None or _is_on(spec, device, node) else None
         newest = max((spec.pool.generation for spec, _ in pieces), default=0)
         for spec, devices in pieces:
             device = devices.get(result.device) if spec.pool.generation == newest else None

@@ -9,8 +9,11 @@ policies").
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import Enum
+
+from msgspec import Struct
+from msgspec.structs import replace as with_fields
 
 from plimsoll.api.core import Pod
 from plimsoll.api.forms import AccountingPolicy, ClaimCharge
@@ -49,8 +52,7 @@ class ChargeRule(Enum):
     HELD = "held by the claim"  #: negative: the part of a pod-level request that is charged at claim level
 
 
-@dataclass(frozen=True, slots=True)
-class LedgerLine:
+class LedgerLine(Struct, frozen=True):
     """One charge. The line of a pool belongs to no single pod.
 
     `counted` is False for a claim within a pod-level request, which covers it.
@@ -66,8 +68,7 @@ class LedgerLine:
     counted: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class ClaimLevelShare:
+class ClaimLevelShare(Struct, frozen=True):
     """A pod's share in a claim-level charge."""
 
     claim: str  #: the ledger's key of the claim
@@ -76,8 +77,7 @@ class ClaimLevelShare:
     drawn: Quantity
 
 
-@dataclass(frozen=True, slots=True)
-class LedgerEntry:
+class LedgerEntry(Struct, frozen=True):
     """Charges of one pod: the objects it was computed from, and the totals."""
 
     pod: Pod
@@ -129,23 +129,27 @@ def compute_non_zero_amounts(
     options: PodResourcesOptions,
     profile: AccountingProfile,
     amounts: Mapping[str, Quantity],
-) -> dict[str, Quantity]:
-    """Compute the amounts with 100m CPU and 200Mi memory for each container without a request."""
+) -> Mapping[str, Quantity]:
+    """Compute the amounts with 100m CPU and 200Mi memory for each container without a request.
+
+    Returns `amounts` itself if every container has requests.
+    """
     fill = {CPU: NON_ZERO_CPU, MEMORY: NON_ZERO_MEMORY}
     if not options.skip_pod_level and has_pod_level_requests(pod):
         fill = {name: amount for name, amount in fill.items() if name not in amounts}
     if not fill or _all_request(pod, fill):
-        return dict(amounts)
+        return amounts
     return compute_node_amounts(pod, charged_claims, replace(options, non_missing=fill), profile)
 
 
 def _all_request(pod: Pod, names: Iterable[str]) -> bool:
     """Return whether every container requests these resources."""
-    return all(
-        name in container.resources.requests
-        for container in (*pod.spec.containers, *pod.spec.init_containers)
-        for name in names
-    )
+    for containers in (pod.spec.containers, pod.spec.init_containers):
+        for container in containers:
+            for name in names:
+                if name not in container.resources.requests:
+                    return False
+    return True
 
 
 def make_entry(
@@ -157,16 +161,14 @@ def make_entry(
 ) -> LedgerEntry:
     """Make the entry of a pod with these charges, before its claims are looked up in a ledger."""
     amounts = compute_node_amounts(pod, charged_claims, options, profile)
+    units = to_units(amounts)
     non_zero = compute_non_zero_amounts(pod, charged_claims, options, profile, amounts)
-    return LedgerEntry(
-        pod,
-        tuple(charged_claims),
-        options,
-        profile,
-        to_units(amounts),
-        {name: to_unit(name, non_zero.get(name, ZERO)) for name in (CPU, MEMORY)},
-        assumed=assumed,
+    non_zero_units = (
+        {CPU: units.get(CPU, 0), MEMORY: units.get(MEMORY, 0)}
+        if non_zero is amounts
+        else {name: to_unit(name, non_zero.get(name, ZERO)) for name in (CPU, MEMORY)}
     )
+    return LedgerEntry(pod, tuple(charged_claims), options, profile, units, non_zero_units, assumed=assumed)
 
 
 def _charges(charged_claims: Sequence[ChargedClaim], options: PodResourcesOptions) -> tuple[ClaimCharge, ...]:
@@ -178,12 +180,12 @@ def _without_held(plain: ClaimCharge, charge: ClaimCharge, profile: AccountingPr
     if not profile.share_per_claim:
         return plain
     resources = {
-        name: replace(plain.resources[name], quantity=ZERO)
+        name: with_fields(plain.resources[name], quantity=ZERO)
         if is_claim_level(resource, profile) and resource.policy != AccountingPolicy.CONSUME_FROM.value
         else plain.resources[name]
         for name, resource in charge.resources.items()
     }
-    return replace(plain, resources=resources)
+    return with_fields(plain, resources=resources)
 
 
 def _held_under_pod_level(

@@ -10,7 +10,9 @@ from the recorded objects. KEP-5517, "Scheduler Internal Cache Update"; docs/spe
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+
+from msgspec.structs import replace
 
 from plimsoll.api.core import Node, Pod
 from plimsoll.api.gates import Gates

@@ -21,8 +21,10 @@ policies").
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TypeAlias
+
+from msgspec.structs import replace
 
 from plimsoll.api.core import Pod
 from plimsoll.api.forms import AccountingPolicy, ClaimCharge, Form, ResourceCharge

@@ -9,7 +9,9 @@ Consuming from a Shared CPU Pool".
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+
+from msgspec.structs import replace
 
 from plimsoll.api.core import Pod
 from plimsoll.api.forms import AccountingPolicy, ClaimCharge

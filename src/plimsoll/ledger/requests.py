@@ -159,6 +159,8 @@ def _spec_sum(pod: Pod, non_missing: Amounts) -> dict[str, Quantity]:
     """Return the sum of the container requests in the spec; the caller may modify it."""
     if non_missing:
         return sum_with_init_containers(*in_place.list_container_requests(pod, False, non_missing))
+    if len(pod.spec.containers) == 1 and not pod.spec.init_containers:
+        return dict(pod.spec.containers[0].resources.requests)
     spec, total = _last[0]
     if spec is not pod.spec:
         total = sum_with_init_containers(*in_place.list_container_requests(pod, False, {}))

@@ -10,9 +10,8 @@ an explicit policy none is written, so that the entry equals that of stock Kuber
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 
-from msgspec.structs import replace as with_fields
+from msgspec.structs import replace
 
 from plimsoll.api.core import Pod
 from plimsoll.api.forms import ClaimCharge, Form, FormWriteResult, write_status
@@ -30,4 +29,4 @@ def build_status_entries(charged_claims: Iterable[ChargedClaim]) -> tuple[ClaimC
 def write_charges(pod: Pod, charged_claims: Iterable[ChargedClaim], form: Form) -> FormWriteResult[Pod]:
     """Return the pod with these charges in its status, and the losses of the form."""
     written = write_status(pod.status, build_status_entries(charged_claims), form)
-    return FormWriteResult(with_fields(pod, status=written.view), written.losses)
+    return FormWriteResult(replace(pod, status=written.view), written.losses)

@@ -11,9 +11,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from msgspec.structs import replace as with_fields
+
 from plimsoll.api.core import Pod
 from plimsoll.api.forms import ClaimCharge, ResourceCharge, read_device_class
-from plimsoll.api.pod_claims import resolve_claim_names
+from plimsoll.api.pod_claims import resolve_claim_names, uses_claims
 from plimsoll.api.quantity import ZERO, Quantity
 from plimsoll.api.resource import ResourceClaim
 from plimsoll.ledger.claims import (
@@ -104,6 +106,8 @@ def uncounted_on(cluster_state: ClusterState, row: int) -> list[UncountedClaim]:
     ledger = snapshot.ledger(row)
     users: dict[tuple[str, str], list[LedgerEntry]] = {}
     for entry in ledger.entries.values():
+        if not uses_claims(entry.pod):
+            continue
         for name in dict.fromkeys(resolve_claim_names(entry.pod).values()):
             users.setdefault((entry.pod.metadata.namespace, name), []).append(entry)
     if not users:
@@ -165,12 +169,13 @@ def _list_taken(
         device = context.devices.find(result, context.node)
         if device is None:
             continue
-        class_name = find_requested_class(claim, result.request)
-        device_class = context.classes.get(class_name)
-        declared = device_class is not None and read_device_class(device_class).manages
-        for guess in taken_by(result, device, declared):
+        for guess in taken_by(result, device):
             if guess.resource in charged or not is_accounted(guess.resource):
                 continue
+            class_name = find_requested_class(claim, result.request)
+            device_class = context.classes.get(class_name)
+            if device_class is not None and read_device_class(device_class).manages:
+                guess = with_fields(guess, sure=True)
             before = found.get(guess.resource)
             amount = (ZERO if before is None else before.amount) + guess.amount
             found[guess.resource] = _Taken(amount, guess, class_name, result.driver)

@@ -22,6 +22,8 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
+from msgspec.structs import replace as with_fields
+
 from plimsoll.api.codec import convert, decode, decode_tree, encode
 from plimsoll.api.core import MappedQuantity, NodeAllocatableClaimStatus, OverheadQuantity, Pod
 from plimsoll.api.forms.classes import read_class
@@ -242,7 +244,7 @@ def _complete(charges: Iterable[ClaimCharge], annotated: Iterable[ClaimCharge]) 
         resources = dict(charge.resources)
         for name, amount in extra.resources.items():
             resources[name] = _complete_resource(resources.get(name, ResourceCharge()), amount)
-        combined[extra.claim] = replace(
+        combined[extra.claim] = with_fields(
             charge,
             containers=charge.containers or extra.containers,
             resources=dict(sorted(resources.items())),

@@ -11,6 +11,9 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Generic, TypeVar
 
+from msgspec import Struct
+from msgspec import field as struct_field
+
 from plimsoll.api.meta import ObjectReference
 from plimsoll.api.quantity import Quantity
 from plimsoll.errors import FormError
@@ -55,8 +58,7 @@ class DeviceRule:
     policy: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class ResourceCharge:
+class ResourceCharge(Struct, frozen=True):
     """Charge of one claim to one resource of a pod."""
 
     quantity: Quantity | None = None
@@ -66,13 +68,12 @@ class ResourceCharge:
     drawn: Quantity | None = None  #: under ConsumeFrom: amount the pod draws from the claim's pool
 
 
-@dataclass(frozen=True, slots=True)
-class ClaimCharge:
+class ClaimCharge(Struct, frozen=True):
     """Charge of one claim to a pod, and the containers that refer to it."""
 
     claim: str
     containers: tuple[str, ...] = ()
-    resources: Mapping[str, ResourceCharge] = field(default_factory=dict)
+    resources: Mapping[str, ResourceCharge] = struct_field(default_factory=dict)
     reference: ObjectReference | None = None  #: the draft's claimInfo beyond the name
 
 

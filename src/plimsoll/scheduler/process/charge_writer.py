@@ -15,9 +15,10 @@ import logging
 import re
 import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from dataclasses import replace
 from enum import Enum
 from typing import Any
+
+from msgspec.structs import replace
 
 from plimsoll.api import codec
 from plimsoll.api.core import Pod, PodStatus

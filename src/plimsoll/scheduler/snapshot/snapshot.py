@@ -59,6 +59,7 @@ class Snapshot:
         self.nodes: list[Node | None] = [None] * self.size
         self.ledgers: list[NodeLedger | None] = [None] * self.size
         self._columns = NodeColumns(size=self.size)
+        self._outdated_rows: set[int] = set()  #: rows whose columns are refreshed when they are read
         self._rows: dict[str, int] = {}
         self._free_rows: list[int] = list(range(self.size - 1, -1, -1))
         # -- pods: in ledgers by key, and bound to unknown nodes by node name
@@ -121,6 +122,10 @@ class Snapshot:
         """Ledgers of all nodes as columns."""
         if self._outdated_charges:
             self._update_charges()
+        if self._outdated_rows:
+            for row in sorted(self._outdated_rows):
+                self._columns.refresh(row, self._ledger(row))
+            self._outdated_rows.clear()
         return self._columns
 
     def pods_at(self, row: int) -> list[Pod]:
@@ -299,6 +304,7 @@ class Snapshot:
             index.node_removed(row, node)
         self.nodes[row] = self.ledgers[row] = None
         self.alive[row] = False
+        self._outdated_rows.discard(row)
         self._columns.clear(row)
         self._free_rows.append(row)
         if pods:  # still bound: charged again if the node is added again
@@ -497,7 +503,7 @@ class Snapshot:
     # -- internals
 
     def _refresh(self, row: int) -> None:
-        self._columns.refresh(row, self._ledger(row))
+        self._outdated_rows.add(row)
 
     def _fill(self, index: SnapshotIndex) -> None:
         index.resized(self.size)

@@ -11,7 +11,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from functools import lru_cache
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from plimsoll.api.quantity import ZERO, Quantity
 from plimsoll.api.resource import Device, DeviceAttribute, DeviceRequestAllocationResult
@@ -27,8 +30,7 @@ _HUGE_PAGES = "hugepages-"
 _ONE = Quantity.of(1)
 
 
-@dataclass(frozen=True, slots=True)
-class NodeResourceGuess:
+class NodeResourceGuess(Struct, frozen=True):
     """Amount of a node resource that a device represents or seems to represent."""
 
     resource: str
@@ -49,38 +51,34 @@ def guess_node_resources(driver: str, device: Device) -> Iterator[NodeResourceGu
             return
     for name, attribute in device.attributes.items():
         last = _last_part(name)
-        count = attribute.int_value or 0
         if last == "cpuid":
             yield NodeResourceGuess(CPU, _ONE, bool(known), f"attribute {name}")
             return
-        if last == "numcpus" and count > 0:
+        count = attribute.int_value or 0 if last == "numcpus" else 0
+        if count > 0:
             yield NodeResourceGuess(CPU, Quantity.of(count), bool(known), f"attribute {name}")
             return
     if known == CPU:
         yield NodeResourceGuess(CPU, _ONE, True, f"driver {driver}")
 
 
-def taken_by(
-    result: DeviceRequestAllocationResult, device: Device, declared: bool = False
-) -> Iterator[NodeResourceGuess]:
-    """Yield the node resources an allocation takes: its share, or the entire device.
-
-    `declared`: its class declares that its devices are node resources, so that there is no doubt.
-    """
+def taken_by(result: DeviceRequestAllocationResult, device: Device) -> Iterator[NodeResourceGuess]:
+    """Yield the node resources an allocation takes: its share, or the entire device."""
     if result.admin_access:
         return
     for guess in guess_node_resources(result.driver, device):
         consumed = result.consumed_capacity.get(guess.capacity)
-        amount = guess.amount if consumed is None else consumed
         if consumed is None and device.allow_multiple_allocations and result.consumed_capacity:
             continue  # a share of something else
-        yield replace(guess, amount=amount, sure=guess.sure or declared)
+        yield guess if consumed is None else replace(guess, amount=consumed)
 
 
+@lru_cache(maxsize=4096)
 def _last_part(name: str) -> str:
     return name.rpartition("/")[2].lower()
 
 
+@lru_cache(maxsize=4096)
 def _named_resource(driver: str) -> str:
     """Return the resource that the name of a driver suggests."""
     words = re.split(r"[.\-]", driver.lower())

@@ -13,6 +13,8 @@ from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from msgspec.structs import replace as with_fields
+
 from plimsoll.api.core import Pod
 from plimsoll.api.forms import AccountingPolicy
 from plimsoll.api.pod_claims import resolve_claim_names, uses_claims
@@ -235,10 +237,10 @@ def _charged(charged_claim: ChargedClaim) -> tuple[object, ...]:
 def forced(charged_claim: ChargedClaim, policy: AccountingPolicy) -> ChargedClaim:
     """Return a charge with all amounts under a policy and nothing drawn."""
     resources = {
-        name: charge if charge.quantity is None else replace(charge, policy=policy.value, drawn=None)
+        name: charge if charge.quantity is None else with_fields(charge, policy=policy.value, drawn=None)
         for name, charge in charged_claim.charge.resources.items()
     }
-    return replace(charged_claim, charge=replace(charged_claim.charge, resources=resources))
+    return with_fields(charged_claim, charge=with_fields(charged_claim.charge, resources=resources))
 
 
 def cost_in(ledger: NodeLedger, key: str) -> dict[str, int]:
@@ -354,5 +356,7 @@ def _may_break(ledger: NodeLedger, key: str) -> bool:
 
 
 def _without_draws(charged_claim: ChargedClaim) -> ChargedClaim:
-    resources = {name: replace(charge, drawn=None) for name, charge in charged_claim.charge.resources.items()}
-    return replace(charged_claim, charge=replace(charged_claim.charge, resources=resources))
+    resources = {
+        name: with_fields(charge, drawn=None) for name, charge in charged_claim.charge.resources.items()
+    }
+    return with_fields(charged_claim, charge=with_fields(charged_claim.charge, resources=resources))

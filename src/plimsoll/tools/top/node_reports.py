@@ -5,8 +5,9 @@ Nodes past their line are listed first.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from plimsoll.ledger.units import CPU, MEMORY
@@ -30,7 +31,7 @@ _BAR = 10
 _HOLDERS = 8
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class NodesReport:
     """Table of nodes with allocatable, used and free resources."""
 
@@ -38,8 +39,13 @@ class NodesReport:
     resources: tuple[str, ...] = ()  #: only these
     limit: int = 0  #: number of nodes to show; 0: all
     uncounted: UncountedNote = field(default_factory=UncountedNote)
-    #: Node -> class -> devices that one pod can still get.
-    free_devices: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    #: Computes `free_devices`, which only wide tables and JSON show.
+    find_free_devices: Callable[[], Mapping[str, Mapping[str, int]]] = dict
+
+    @cached_property
+    def free_devices(self) -> Mapping[str, Mapping[str, int]]:
+        """Node -> class -> devices that one pod can still get."""
+        return self.find_free_devices()
 
     @property
     def shown(self) -> tuple[NodeRow, ...]:
@@ -54,8 +60,7 @@ class NodesReport:
             yield "No nodes found."
             return
         yield from _overcommit_lines(self.past, len(self.nodes), paint)
-        rows = list(self._table(paint, wide, paint.color).lines(PLAIN, wide=True))
-        bars = paint.color and max(map(len, rows)) <= paint.width
+        bars = paint.color and self._width(paint, wide) <= paint.width
         yield from self._table(paint, wide, bars).lines(paint, wide=True)
         if bars:
             marks = (paint.blue("="), paint.yellow("#"), paint.green("+"), paint.dim("."))
@@ -66,6 +71,10 @@ class NodesReport:
         if self.uncounted:
             yield ""
             yield from self.uncounted.lines(paint)
+
+    def _width(self, paint: Paint, wide: bool) -> int:
+        """Return the width of the table with bars."""
+        return max(map(len, self._table(paint, wide, bars=True).lines(PLAIN, wide=True)))
 
     def _table(self, paint: Paint, wide: bool, bars: bool) -> Table:
         """Build the table, with bars if they fit; on a terminal the node name is shown in its first row
@@ -79,7 +88,7 @@ class NodesReport:
                 label_of(node),
                 "red" if node.past or node.past_uncounted else "bold",
                 self._rows(node, wide),
-                format_free_devices(self.free_devices.get(node.name, {})),
+                format_free_devices(self.free_devices.get(node.name, {})) if last else "",
             )
             for node in self.shown
         ]

@@ -102,8 +102,8 @@ def _top_nodes(cluster_state: ClusterState, resources: tuple[str, ...], sort: st
     for resource in resources:
         if nodes and resource not in known:
             raise InputError(_missing("resource", resource, known))
-    free = free_by_class(cluster_state)
-    return NodesReport(tuple(nodes), resources, limit, note_uncounted(cluster_state, nodes), free)
+    note = note_uncounted(cluster_state, nodes)
+    return NodesReport(tuple(nodes), resources, limit, note, lambda: free_by_class(cluster_state))
 
 
 def _top_node(cluster_state: ClusterState, name: str, resources: tuple[str, ...]) -> NodeReport:

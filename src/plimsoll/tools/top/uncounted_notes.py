@@ -174,16 +174,19 @@ def note_uncounted(
     claims: Set[tuple[str, str]] | None = None,
 ) -> UncountedNote:
     """Return what is not counted: in the cluster, or on some nodes, or of some claims."""
-    rows = node_rows(cluster_state) if nodes is None else nodes
-    affected = tuple(row for row in rows if any(each.uncounted for each in row.rows))
-    names = {row.name for row in affected}
-    if not names:
+    if nodes is None:
+        found = uncounted_claims(cluster_state)
+        affected = tuple(node_rows(cluster_state, names={each.node for each in found}))
+    else:
+        affected = tuple(row for row in nodes if any(each.uncounted for each in row.rows))
+        found = uncounted_claims(cluster_state, {row.name for row in affected})
+    if not affected:
         return UncountedNote()
-    found = uncounted_claims(cluster_state, names)
     if claims is not None:
         found = [each for each in found if each.claim.metadata.key in claims]
         names = {each.node for each in found}
-    return UncountedNote(tuple(found), tuple(row for row in affected if row.name in names))
+        affected = tuple(row for row in affected if row.name in names)
+    return UncountedNote(tuple(found), affected)
 
 
 def notes_about_nodes(cluster_state: ClusterState, names: Iterable[str]) -> tuple[str, ...]:
