@@ -31,6 +31,11 @@ def node_matches(
 
 def selector_matches(selector: NodeSelector, node: Node) -> bool | SelectorProblem:
     """Return whether a node selector matches a node."""
+    terms = selector.node_selector_terms
+    if len(terms) == 1 and not terms[0].match_expressions and len(terms[0].match_fields) == 1:
+        field = terms[0].match_fields[0]
+        if field.key == NAME_FIELD and field.operator == "In" and len(field.values) == 1:
+            return field.values[0] == node.metadata.name  # as schedulers write it in allocations
     problem = find_selector_problem(selector)
     if problem is not None:
         return problem

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, TypeAlias
 
 from plimsoll.common.yaml import resolve_plain
 
@@ -18,8 +18,10 @@ from plimsoll.common.yaml import resolve_plain
 NOT_PLAIN: Final = object()
 
 _ODD = re.compile("[\t\r\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff\ufeff\ufffe\uffff]")
+_USUAL = bytes([*range(32, 127), 10])  # the ASCII characters that are not odd
 _KEY = re.compile(r"([A-Za-z0-9_][A-Za-z0-9_./-]{0,300}):(?: +(.*))?", re.DOTALL)
 _ESCAPED = re.compile(r'"(?:[^"\\]|\\["\\n])*+"')
+_WORD = re.compile(r"[A-Za-z0-9/][A-Za-z0-9/._-]*")  # scalars without anything special
 _INDICATORS = frozenset("!&*|>%@`{}[],#?:\"'=<~")
 _DEPTH = 100
 #: Values that are created for every line.
@@ -27,26 +29,22 @@ _MAP, _LIST, _KEPT, _CLIPPED, _LATER = (object() for _ in range(5))
 _MARKED = {"{}": _MAP, "[]": _LIST, "|": _CLIPPED, "|-": _KEPT}
 
 
-class _Line(NamedTuple):
-    """Parsed line."""
-
-    at: int  #: the column of its dash or key
-    dash: bool
-    key_at: int
-    key: str | None  #: None: a scalar follows the dash
-    value: Any
-    plain: bool  #: the value is a scalar
-
+#: Parsed line: column of its dash or key, whether it has a dash, column of the key, key (None: a scalar
+#: follows the dash), value, and whether the value is a scalar. A tuple, because very many are made.
+_Line: TypeAlias = "tuple[int, bool, int, str | None, Any, bool]"
 
 #: Cache of parsed lines: the first ones that are not too long.
 _SEEN: dict[str, Any] = {}
 _SEEN_MAX = 30_000
+#: Cache of the beginnings of lines, up to the colon: column, dash, column of the key, key.
+_HEADS: dict[str, tuple[int, bool, int, str]] = {}
+_HEADS_MAX = 10_000
 _LONG = 200
 
 
 def read_plain(text: str) -> Any:
     """Return the tree of one document, or NOT_PLAIN."""
-    if _ODD.search(text):
+    if text.encode().translate(None, _USUAL) if text.isascii() else _ODD.search(text):
         return NOT_PLAIN
     lines = text.split("\n")
     number, count = 0, len(lines)
@@ -58,6 +56,8 @@ def read_plain(text: str) -> Any:
     waiting: Any = None  # the container whose last key or dash has no value yet
     waiting_key: Any = None
     waiting_at = -1
+    top: Any = None  # the innermost open container
+    keys_at = -1  # the column of its keys; -1: it is a list, or a value is expected first
     known = _SEEN.get
     while number < count:
         line = lines[number]
@@ -72,6 +72,11 @@ def read_plain(text: str) -> Any:
         if parsed is _BLANK:
             continue
         at, dash, key_at, key, value, plain = parsed
+        if at == keys_at and plain and not dash:  # most lines: one more key of the same mapping
+            if key in top:
+                return NOT_PLAIN
+            top[key] = value
+            continue
 
         # -- find the container of the line
         fresh: Any = None
@@ -116,6 +121,8 @@ def read_plain(text: str) -> Any:
         elif value is _LATER:
             top[key] = None
             waiting, waiting_key, waiting_at = top, key, key_at
+            keys_at = -1
+            continue
         elif value is _MAP:
             top[key] = {}
         elif value is _LIST:
@@ -125,6 +132,7 @@ def read_plain(text: str) -> Any:
             if found is NOT_PLAIN:
                 return NOT_PLAIN
             top[key] = found
+        keys_at = key_at if type(top) is dict else -1
     return root
 
 
@@ -140,6 +148,11 @@ def _parse_line(line: str) -> Any:
 
 
 def _parse(line: str) -> Any:
+    head, mark, text = line.partition(": ")
+    begin = _HEADS.get(head) if mark else None
+    if begin is not None:
+        text = text.lstrip(" ")
+        return _line(*begin, _value(text) if text else _LATER)
     rest = line.lstrip(" ")
     if not rest or rest[0] == "#":
         return _BLANK
@@ -148,28 +161,31 @@ def _parse(line: str) -> Any:
     if dash:
         inner = rest[1:].lstrip(" ")
         if not inner:
-            return _Line(at, True, at, None, _LATER, False)
+            return at, True, at, None, _LATER, False
         if inner[0] == "#" or inner == "-" or inner.startswith("- "):
             return NOT_PLAIN
         if _KEY.fullmatch(inner) is None:
-            value = _value(inner)
-            return NOT_PLAIN if value is NOT_PLAIN else _line(at, at, True, None, value)
+            return _line(at, True, at, None, _value(inner))
         key_at += len(rest) - len(inner)
         rest = inner
     found = _KEY.fullmatch(rest)
     if found is None or not isinstance(resolve_plain(found[1]), str):
         return NOT_PLAIN  # no key, or one that is not a string in YAML: `y`, `null`, `010`
-    value = _value(found[2]) if found[2] else _LATER
-    return NOT_PLAIN if value is NOT_PLAIN else _line(at, key_at, dash, found[1], value)
+    if mark and len(_HEADS) < _HEADS_MAX:
+        _HEADS[head] = at, dash, key_at, found[1]
+    return _line(at, dash, key_at, found[1], _value(found[2]) if found[2] else _LATER)
 
 
-def _line(at: int, key_at: int, dash: bool, key: str | None, value: Any) -> _Line:
-    plain = not any(value is mark for mark in (_MAP, _LIST, _KEPT, _CLIPPED, _LATER))
-    return _Line(at, dash, key_at, key, value, plain)
+def _line(at: int, dash: bool, key_at: int, key: str | None, value: Any) -> _Line | object:
+    if type(value) is not object:  # no marker
+        return at, dash, key_at, key, value, True
+    return NOT_PLAIN if value is NOT_PLAIN else (at, dash, key_at, key, value, False)
 
 
 def _value(text: str) -> Any:
     """Return a scalar on one line, or a marker; NOT_PLAIN if it may continue."""
+    if _WORD.fullmatch(text):
+        return resolve_plain(text)
     text = text.rstrip(" ")
     first = text[0]
     if first not in _INDICATORS:

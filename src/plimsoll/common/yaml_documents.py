@@ -23,7 +23,8 @@ _UNUSUAL = re.compile(rb"^(?:%|\.\.\.(?:\s|\Z))", re.MULTILINE)
 #: `items:` in the first column and its first dash. Possessive, because backtracking over a million comments
 #: would take hundreds of megabytes.
 _ITEMS = re.compile(rb"^items:[ \t]*\r?\n(?>[ \t]*(?:#[^\n]*)?\r?\n)*+( *)- ", re.MULTILINE)
-_NEXT_KEY = re.compile(rb"^[^\s#-]", re.MULTILINE)
+#: Begins with the newline: the search for a character is much faster than that for the start of a line.
+_NEXT_KEY = re.compile(rb"\n[^\s#-]")
 _ITEMS_AGAIN = re.compile(rb"^[\"']?items[\"']?[ \t]*:", re.MULTILINE)
 #: Size up to which the complete text is parsed again to report an error exactly.
 _SMALL = 4 << 20
@@ -115,11 +116,10 @@ def _cut(text: bytes, start: int, end: int) -> tuple[Iterator[tuple[int, int]], 
         return None
     first = found.start(1)
     after = _NEXT_KEY.search(text, found.end(), end)
-    stop = after.start() if after else end
+    stop = after.start() + 1 if after else end
     if _ITEMS_AGAIN.search(text, stop, end):
         return None
-    dash = re.compile(rb"^" + found[1] + rb"-(?=\s)", re.MULTILINE)
-    begin = dash.search(text, first, stop)
+    dash = re.compile(rb"\n" + found[1] + rb"-(?=\s)")
     try:
         heads = [tree for _, tree in load_documents(text[start : found.start()] + text[stop:end])]
     except InputError:
@@ -127,16 +127,14 @@ def _cut(text: bytes, start: int, end: int) -> tuple[Iterator[tuple[int, int]], 
     head = heads[0] if heads else {}
     if len(heads) > 1 or not isinstance(head, dict) or "items" in head:
         return None
-    if begin is None or begin.start() != first:
-        return None
     return _items(text, dash, first, stop), head
 
 
 def _items(text: bytes, dash: re.Pattern[bytes], first: int, stop: int) -> Iterator[tuple[int, int]]:
     begin = first
-    for match in dash.finditer(text, first + 1, stop):
-        yield begin, match.start()
-        begin = match.start()
+    for match in dash.finditer(text, first, stop):
+        yield begin, match.start() + 1
+        begin = match.start() + 1
     yield begin, stop
 
 

@@ -7,7 +7,7 @@ failing check decides; only the last one lists every shortage.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 
@@ -86,7 +86,7 @@ def charge_claims(
 ) -> Iterator[ChargedClaim | Reason]:
     """Compute the charges of a pod's allocated claims; those without charges are omitted."""
     names = resolve_claim_names(pod)
-    for claim, allocation in _charged(pod, claims, allocations, charge_context.profile):
+    for claim, allocation in _charged(names.values(), claims, allocations, charge_context.profile):
         containers = find_referring_containers(pod, names, claim.metadata.name, charge_context.profile)
         priced = charge_claim(claim, allocation, containers, charge_context)
         if priced is not None:
@@ -94,13 +94,13 @@ def charge_claims(
 
 
 def _charged(
-    pod: Pod,
+    names: Iterable[str],
     claims: Mapping[str, ResourceClaim],
     allocations: Mapping[str, AllocationResult],
     profile: AccountingProfile,
 ) -> Iterator[tuple[ResourceClaim, AllocationResult]]:
     """Yield the claims of a pod that are charged, once each, with their allocations."""
-    for name in dict.fromkeys(resolve_claim_names(pod).values()):
+    for name in dict.fromkeys(names):
         claim = claims.get(name)
         allocation = allocations.get(name)
         if allocation is None and claim is not None and profile.charge_preallocated:
@@ -116,7 +116,7 @@ def _concerns_node(
     charge_context: ChargeContext,
 ) -> bool:
     """Return whether the check applies: a device could charge the node, even if none does."""
-    charged = _charged(pod, claims, allocations, charge_context.profile)
+    charged = _charged(resolve_claim_names(pod).values(), claims, allocations, charge_context.profile)
     return any(
         has_node_allocatable_device(claim, allocation, charge_context) for claim, allocation in charged
     )

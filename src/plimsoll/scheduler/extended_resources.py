@@ -12,7 +12,6 @@ The pod is passed on with the status that it will have, so that all code that re
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace as replace_fields
 
 from msgspec.structs import replace
 
@@ -86,9 +85,7 @@ def rename_charges(
 ) -> tuple[ChargedClaim, ...]:
     """Return charges with the name of the created claim instead of the one in memory."""
     return tuple(
-        replace_fields(each, charge=replace_fields(each.charge, claim=name))
-        if each.claim == built.metadata.name
-        else each
+        replace(each, charge=replace(each.charge, claim=name)) if each.claim == built.metadata.name else each
         for each in charged_claims
     )
 

@@ -5,7 +5,6 @@ The points are those of docs/spec/accounting.md, "Accounting policies".
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
 from msgspec.structs import replace
@@ -188,8 +187,8 @@ def test_p25_a_kubelet_rebuilds_the_same_ledger_from_pod_statuses() -> None:
 
 
 def _undrawn(charge: ClaimCharge) -> ClaimCharge:
-    parts = {name: dataclasses.replace(part, drawn=None) for name, part in charge.resources.items()}
-    return dataclasses.replace(charge, resources=parts)
+    parts = {name: replace(part, drawn=None) for name, part in charge.resources.items()}
+    return replace(charge, resources=parts)
 
 
 def test_p25_a_kubelet_refuses_a_pod_that_overdraws_a_pool() -> None:
@@ -203,8 +202,7 @@ def test_p25_a_kubelet_refuses_a_pod_that_overdraws_a_pool() -> None:
     elsewhere = write_charges(late, pools("10").place(late), Form.V1_36).lossless(Form.V1_36)
     drawn_by_itself = pools("10").check_placement(late).charged_claims or ()
     unsettled = [
-        dataclasses.replace(charged_claim, charge=_undrawn(charged_claim.charge))
-        for charged_claim in drawn_by_itself
+        replace(charged_claim, charge=_undrawn(charged_claim.charge)) for charged_claim in drawn_by_itself
     ]
     text = (
         "Node didn't have enough resource: cpu in claim pool-0, requested: 4000, used: 7000, capacity: 10000"

@@ -80,8 +80,22 @@ class ClassAnnotation(Wire, frozen=True):
     native_resource_accounting_policies: dict[str, str] = {}
 
 
+#: Accounting of classes by identity; an entry keeps its class alive, so that its identity is not reused.
+_policies: dict[int, tuple[DeviceClass, ClassPolicy]] = {}
+_POLICIES_MAX = 1024
+
+
 def read_device_class(device_class: DeviceClass) -> ClassPolicy:
     """Read the accounting of a class from its fields and its annotation; fields take precedence."""
+    known = _policies.get(id(device_class))
+    if known is None:
+        if len(_policies) >= _POLICIES_MAX:
+            _policies.clear()
+        known = _policies[id(device_class)] = device_class, _read_device_class(device_class)
+    return known[1]
+
+
+def _read_device_class(device_class: DeviceClass) -> ClassPolicy:
     policy = read_class(device_class.spec)
     text = device_class.metadata.annotations.get(CLASS_KEY)
     if text is None:

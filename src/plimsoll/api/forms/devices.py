@@ -26,11 +26,11 @@ MAPPING_FIELDS = ("nodeAllocatableResources", "nodeAllocatableResourceMappings",
 
 def device_forms(device: Device) -> tuple[Form, ...]:
     """Return the forms a device uses, newest first: none, one, or (invalid) several."""
-    present = (
-        (Form.V1_37, device.node_allocatable_resources),
-        (Form.V1_36, device.node_allocatable_resource_mappings),
-        (Form.DRAFT, device.native_resource_mappings),
-    )
+    newer, older = device.node_allocatable_resources, device.node_allocatable_resource_mappings
+    draft = device.native_resource_mappings
+    if not (newer or older or draft):  # most devices
+        return ()
+    present = ((Form.V1_37, newer), (Form.V1_36, older), (Form.DRAFT, draft))
     return tuple(form for form, value in present if value)
 
 

@@ -7,11 +7,11 @@ take from their nodes without being charged.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from plimsoll.api.core import Pod
 from plimsoll.api.forms import ResourceCharge
-from plimsoll.api.pod_claims import resolve_claim_names
 from plimsoll.api.quantity import Quantity
 from plimsoll.api.resource import ResourceClaim
 from plimsoll.ledger.claims import ChargedClaim, read_charged_claims
@@ -23,8 +23,7 @@ from plimsoll.tools.audit.facts import AuditFacts
 from plimsoll.tools.uncounted import UncountedClaim
 
 
-@dataclass(frozen=True, slots=True)
-class AuditedClaim:
+class AuditedClaim(Struct, frozen=True):
     """One claim of one bound pod, with its recorded and current charges."""
 
     pod: Pod
@@ -50,18 +49,15 @@ def _price(facts: AuditFacts) -> Iterator[AuditedClaim]:
     snapshot = facts.cluster_state.snapshot
     profile = facts.cluster_state.profile
     for pod in facts.bound:
-        place = snapshot.row_of(pod.spec.node_name)
-        names = resolve_claim_names(pod)
-        if not names or place is None:
+        allocated = [claim for claim in facts.claims_of(pod) if claim.status.allocation is not None]
+        place = snapshot.row_of(pod.spec.node_name) if allocated else None
+        if place is None:
             continue
-        found = {claim.metadata.name: claim for claim in facts.claims_of(pod)}
         recorded = {charged_claim.claim: charged_claim for charged_claim in read_charged_claims(pod, profile)}
         charge_context = snapshot.charge_context(place)
-        for name in dict.fromkeys(names.values()):
-            claim = found.get(name)
-            if claim is None or claim.status.allocation is None:
-                continue
-            priced = next(iter(charge_claims(pod, {name: claim}, {}, charge_context)), None)
+        for claim in allocated:
+            name = claim.metadata.name
+            priced = next(charge_claims(pod, {name: claim}, {}, charge_context), None)
             yield AuditedClaim(pod, claim, recorded.get(name), priced, bool(recorded))
 
 

@@ -6,7 +6,7 @@ that need them are skipped.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, TypeVar
@@ -15,7 +15,7 @@ from plimsoll.allocator.allocation_check import PublishedDevice
 from plimsoll.allocator.devices.slices import SliceView
 from plimsoll.api.core import Node, Pod
 from plimsoll.api.identity import DeviceId, PoolId
-from plimsoll.api.pod_claims import resolve_claim_names
+from plimsoll.api.pod_claims import resolve_claim_names, uses_claims
 from plimsoll.api.request_policies import resolve_request_policies
 from plimsoll.api.resource import (
     Device,
@@ -165,14 +165,12 @@ class AuditFacts:
 
     def device(self, id: DeviceId) -> Device | None:
         """Return a device as currently published."""
-        pool = self.pools.get(id.pool_id)
-        found = pool.devices.get(id.device) if pool is not None else None
+        found = self._devices.get(id)
         return None if found is None else found[1]
 
     def find_device(self, id: DeviceId) -> PublishedDevice | None:
         """Return a device as currently published, with the slice that selectors are evaluated on."""
-        pool = self.pools.get(id.pool_id)
-        found = pool.devices.get(id.device) if pool is not None else None
+        found = self._devices.get(id)
         if found is None:
             return None
         view, positions = self._views.get(found[0].metadata.name, (None, {}))
@@ -181,6 +179,15 @@ class AuditFacts:
             positions = {device.name: index for index, device in reversed([*enumerate(view.devices)])}
             self._views[found[0].metadata.name] = view, positions
         return PublishedDevice(view, positions[id.device])
+
+    @cached_property
+    def _devices(self) -> dict[DeviceId, tuple[ResourceSlice, Device]]:
+        """All devices as currently published, with their slices."""
+        return {
+            DeviceId(*id, name): found
+            for id, pool in self.pools.items()
+            for name, found in pool.devices.items()
+        }
 
     @cached_property
     def _views(self) -> dict[str, tuple[SliceView | None, dict[str, int]]]:
@@ -199,18 +206,26 @@ class AuditFacts:
     def users(self) -> dict[Key, list[Pod]]:
         """Pods that use each claim and have not terminated."""
         found: dict[Key, list[Pod]] = {}
-        for pod in sorted(self.pods.values(), key=key_of):
+        for pod in sorted(filter(uses_claims, self.pods.values()), key=key_of):
             if not is_finished(pod):
                 for name in dict.fromkeys(resolve_claim_names(pod).values()):
                     found.setdefault((pod.metadata.namespace, name), []).append(pod)
         return found
 
-    def claims_of(self, pod: Pod) -> Iterator[ResourceClaim]:
-        """Yield the existing claims of a pod, each once."""
-        for name in dict.fromkeys(resolve_claim_names(pod).values()):
-            claim = self.claims.get((pod.metadata.namespace, name))
-            if claim is not None:
-                yield claim
+    def claims_of(self, pod: Pod) -> tuple[ResourceClaim, ...]:
+        """Return the existing claims of a pod, each once."""
+        if not uses_claims(pod):
+            return ()
+        known = self._claims_of.get(pod.metadata.key)
+        if known is None:
+            names = dict.fromkeys(resolve_claim_names(pod).values())
+            found = (self.claims.get((pod.metadata.namespace, name)) for name in names)
+            known = self._claims_of[pod.metadata.key] = tuple(claim for claim in found if claim is not None)
+        return known
+
+    @cached_property
+    def _claims_of(self) -> dict[Key, tuple[ResourceClaim, ...]]:
+        return {}
 
 
 def is_live(cluster_state: ClusterState) -> bool:

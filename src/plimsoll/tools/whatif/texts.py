@@ -25,9 +25,9 @@ NODES = 3
 def format_report(report: WhatifResult, paint: Paint, *, wide: bool = False) -> Iterator[str]:
     """Yield all lines."""
     yield _headline(report, paint)
-    words = list(report.plan.describe())
-    if words:
-        yield from _wrapped("with ", "; ".join(words), paint)
+    changes = "; ".join(report.plan.describe())
+    if changes:
+        yield from _wrapped("" if changes.startswith("without ") else "with ", changes, paint)
     if report.passed_by:
         yield from _wrapped("ignored: ", ", ".join(report.passed_by), paint)
     for section in (

@@ -56,6 +56,13 @@ def test_the_example_as_json_and_wide() -> None:
     check_output("whatif/everything-wide.txt", text_of(report, wide=True))
 
 
+def test_what_is_removed_and_what_is_added_reads_as_a_sentence() -> None:
+    removed = text_of(example(remove=("Node/node-1",))).splitlines()
+    assert removed[1] == "without Node/node-1"
+    both = text_of(example(remove=("Node/node-1",), policy="Max")).splitlines()
+    assert both[1] == "with accounting policy Max; without Node/node-1"
+
+
 def test_a_better_placement_is_shown() -> None:
     report = run_whatif(whole_or_half().cluster_state, WhatifPlan(exhaustive=True))
     check_output("whatif/better.txt", text_of(report))

@@ -13,6 +13,7 @@ from plimsoll.allocator import AllocationFault
 from plimsoll.api.resource import (
     ALL,
     MAX_ALLOCATION_RESULTS,
+    Device,
     DeviceClass,
     DeviceRequest,
     DeviceSubRequest,
@@ -157,89 +158,102 @@ def _describe_devices(
 # -- lists
 
 
-class _ListLength(NamedTuple):
-    """Length of a list and its limit; the path is joined only for a message."""
+class _LongList(NamedTuple):
+    """List with more entries than allowed."""
 
-    path: tuple[str, ...]
+    path: str
     length: int
     limit: int
 
 
 def find_lists_too_long(facts: AuditFacts) -> Iterator[CheckProblem]:
     for claim in facts.claims.values():
-        yield from _check_lists(claim, _claim_lists(claim))
+        yield from _describe_lists(claim, _claim_lists(claim))
     for template in facts.templates.values():
-        yield from _check_lists(template, _spec_lists(template.spec.spec, "spec.spec.devices"))
+        yield from _describe_lists(template, _spec_lists(template.spec.spec, "spec.spec.devices"))
     for device_class in facts.classes.values():
-        yield from _check_lists(device_class, _class_lists(device_class))
+        yield from _describe_lists(device_class, _class_lists(device_class))
     for each in facts.slices:
-        yield from _check_lists(each, _slice_lists(each))
+        yield from _describe_lists(each, _slice_lists(each))
 
 
-def _check_lists(thing: object, lists: Iterator[_ListLength]) -> Iterator[CheckProblem]:
-    for parts, length, limit in lists:
-        if length > limit:
-            path = "".join(parts)
-            yield CheckProblem(
-                subject_of(thing),
-                f"{path} has {length} entries of at most {limit}, {length - limit} over",
-                key=path,
-            )
+def _describe_lists(thing: object, lists: Iterator[_LongList]) -> Iterator[CheckProblem]:
+    for path, length, limit in lists:
+        yield CheckProblem(
+            subject_of(thing),
+            f"{path} has {length} entries of at most {limit}, {length - limit} over",
+            key=path,
+        )
 
 
-def _claim_lists(claim: ResourceClaim) -> Iterator[_ListLength]:
+def _claim_lists(claim: ResourceClaim) -> Iterator[_LongList]:
     yield from _spec_lists(claim.spec, "spec.devices")
     allocation = claim.status.allocation
-    if allocation is not None:
-        path = ("status.allocation.devices.config",)
-        yield _ListLength(path, len(allocation.devices.config), 2 * CONFIGURATIONS_MAX)
+    if allocation is not None and (length := len(allocation.devices.config)) > 2 * CONFIGURATIONS_MAX:
+        yield _LongList("status.allocation.devices.config", length, 2 * CONFIGURATIONS_MAX)
 
 
-def _spec_lists(spec: ResourceClaimSpec, root: str) -> Iterator[_ListLength]:
+def _spec_lists(spec: ResourceClaimSpec, root: str) -> Iterator[_LongList]:
     claim = spec.devices
-    yield _ListLength((root, ".requests"), len(claim.requests), REQUESTS_MAX)
-    yield _ListLength((root, ".constraints"), len(claim.constraints), CONSTRAINTS_MAX)
-    yield _ListLength((root, ".config"), len(claim.config), CONFIGURATIONS_MAX)
+    if (length := len(claim.requests)) > REQUESTS_MAX:
+        yield _LongList(f"{root}.requests", length, REQUESTS_MAX)
+    if (length := len(claim.constraints)) > CONSTRAINTS_MAX:
+        yield _LongList(f"{root}.constraints", length, CONSTRAINTS_MAX)
+    if (length := len(claim.config)) > CONFIGURATIONS_MAX:
+        yield _LongList(f"{root}.config", length, CONFIGURATIONS_MAX)
     for index, constraint in enumerate(claim.constraints):
-        path = (root, f".constraints[{index}].requests")
-        yield _ListLength(path, len(constraint.requests), REQUESTS_MAX)
+        if (length := len(constraint.requests)) > REQUESTS_MAX:
+            yield _LongList(f"{root}.constraints[{index}].requests", length, REQUESTS_MAX)
     for index, config in enumerate(claim.config):
-        yield _ListLength((root, f".config[{index}].requests"), len(config.requests), REQUESTS_MAX)
+        if (length := len(config.requests)) > REQUESTS_MAX:
+            yield _LongList(f"{root}.config[{index}].requests", length, REQUESTS_MAX)
     for index, request in enumerate(claim.requests):
-        path = (root, f".requests[{index}]")
-        yield _ListLength((*path, ".firstAvailable"), len(request.first_available), ALTERNATIVES_MAX)
-        if request.exactly is not None:
-            yield _ListLength((*path, ".exactly.selectors"), len(request.exactly.selectors), SELECTORS_MAX)
+        path = f"{root}.requests[{index}]"
+        if (length := len(request.first_available)) > ALTERNATIVES_MAX:
+            yield _LongList(f"{path}.firstAvailable", length, ALTERNATIVES_MAX)
+        if request.exactly is not None and (length := len(request.exactly.selectors)) > SELECTORS_MAX:
+            yield _LongList(f"{path}.exactly.selectors", length, SELECTORS_MAX)
         for number, alternative in enumerate(request.first_available):
-            own = (*path, f".firstAvailable[{number}].selectors")
-            yield _ListLength(own, len(alternative.selectors), SELECTORS_MAX)
+            if (length := len(alternative.selectors)) > SELECTORS_MAX:
+                yield _LongList(f"{path}.firstAvailable[{number}].selectors", length, SELECTORS_MAX)
 
 
-def _class_lists(device_class: DeviceClass) -> Iterator[_ListLength]:
-    yield _ListLength(("spec.selectors",), len(device_class.spec.selectors), SELECTORS_MAX)
-    yield _ListLength(("spec.config",), len(device_class.spec.config), CONFIGURATIONS_MAX)
+def _class_lists(device_class: DeviceClass) -> Iterator[_LongList]:
+    if (length := len(device_class.spec.selectors)) > SELECTORS_MAX:
+        yield _LongList("spec.selectors", length, SELECTORS_MAX)
+    if (length := len(device_class.spec.config)) > CONFIGURATIONS_MAX:
+        yield _LongList("spec.config", length, CONFIGURATIONS_MAX)
 
 
-def _slice_lists(each: ResourceSlice) -> Iterator[_ListLength]:
+def _slice_lists(each: ResourceSlice) -> Iterator[_LongList]:
     spec = each.spec
     found = spec.devices or ()
-    yield _ListLength(("spec.devices",), len(found), max_devices(found))
-    yield _ListLength(("spec.sharedCounters",), len(spec.shared_counters or ()), COUNTER_SETS_MAX)
+    if (length := len(found)) > max_devices(found):
+        yield _LongList("spec.devices", length, max_devices(found))
+    if (length := len(spec.shared_counters or ())) > COUNTER_SETS_MAX:
+        yield _LongList("spec.sharedCounters", length, COUNTER_SETS_MAX)
     for counter_set in spec.shared_counters or ():
-        path = ("spec.sharedCounters[", counter_set.name, "].counters")
-        yield _ListLength(path, len(counter_set.counters), COUNTERS_MAX)
+        if (length := len(counter_set.counters)) > COUNTERS_MAX:
+            yield _LongList(f"spec.sharedCounters[{counter_set.name}].counters", length, COUNTERS_MAX)
     for device in found:
-        path = ("spec.devices[", device.name, "]")
-        keys = len(device.attributes) + len(device.capacity)
-        yield _ListLength((*path, ".attributes and capacity"), keys, KEYS_MAX)
-        yield _ListLength((*path, ".taints"), len(device.taints), TAINTS_MAX)
-        yield _ListLength((*path, ".consumesCounters"), len(device.consumes_counters), CONSUMPTIONS_MAX)
-        yield _ListLength((*path, ".bindingConditions"), len(device.binding_conditions), CONDITIONS_MAX)
-        yield _ListLength((*path, ".requestPolicies"), len(device.request_policies), POLICIES_MAX)
-        for name, entry in device.capacity.items():
-            if entry.request_policy is not None:
-                own = (*path, ".capacity[", name, "].requestPolicy.validValues")
-                yield _ListLength(own, len(entry.request_policy.valid_values), VALUES_MAX)
+        yield from _device_lists(device)
+
+
+def _device_lists(device: Device) -> Iterator[_LongList]:
+    lengths = (
+        (".attributes and capacity", len(device.attributes) + len(device.capacity), KEYS_MAX),
+        (".taints", len(device.taints), TAINTS_MAX),
+        (".consumesCounters", len(device.consumes_counters), CONSUMPTIONS_MAX),
+        (".bindingConditions", len(device.binding_conditions), CONDITIONS_MAX),
+        (".requestPolicies", len(device.request_policies), POLICIES_MAX),
+    )
+    for path, length, limit in lengths:
+        if length > limit:
+            yield _LongList(f"spec.devices[{device.name}]{path}", length, limit)
+    for name, entry in device.capacity.items():
+        if entry.request_policy is not None and (n := len(entry.request_policy.valid_values)) > VALUES_MAX:
+            path = f"spec.devices[{device.name}].capacity[{name}].requestPolicy.validValues"
+            yield _LongList(path, n, VALUES_MAX)
 
 
 CHECKS = (
