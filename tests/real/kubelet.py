@@ -210,15 +210,19 @@ class RealNode:
         for name, image in self._images.items():
             path = self.directory / "image.tar"
             write_image(path, name, image)
-            self._ctr("images", "import", "--local", "--snapshotter", "native", str(path))
+            self.import_image(path)
         return ""
+
+    def import_image(self, path: Path) -> None:
+        """Import a tar file in the OCI layout."""
+        self.ctr("images", "import", "--local", "--snapshotter", "native", path)
 
     def start_containerd(self) -> None:
         self.containerd.start()
 
         def answers() -> bool:
             assert self.containerd.alive, self.containerd.text()[-2000:]
-            return self._ctr("version", check=False) == 0
+            return self.ctr("version", check=False).returncode == 0
 
         wait_until(answers, context="containerd does not answer")
 
@@ -268,11 +272,12 @@ class RealNode:
 
     # -- files
 
-    def _ctr(self, *words: str, check: bool = True) -> int:
+    def ctr(self, *words: object, check: bool = True) -> subprocess.CompletedProcess[str]:
+        """Run a command of containerd's client."""
         command = self.inside(ASSETS / "ctr", "-a", self.socket, "-n", "k8s.io", *words)
         done = subprocess.run(command, capture_output=True, text=True)
         assert not check or done.returncode == 0, done.stderr
-        return done.returncode
+        return done
 
     def _write(self) -> None:
         directory = self.directory

@@ -115,6 +115,7 @@ def run_audit(
 
     def examine(cluster_state: ClusterState) -> AuditReport:
         with Progress() as progress:
+            cluster_state.compute_ledgers(progress.tick)
             report = auditing.audit(cluster_state, checks=checks, now=read_at, tick=progress.tick)
         if where.namespace:
             report = report.within(where.namespace)

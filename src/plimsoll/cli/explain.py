@@ -95,6 +95,7 @@ def run_explain(
         return
     cluster_state = where.cluster_state()
     with Progress() as progress:
+        cluster_state.compute_ledgers(progress.tick)
         progress.tick("evaluating nodes", 0, 0)
         made, is_pending = report(cluster_state)
     write_report(made, form)

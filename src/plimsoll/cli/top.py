@@ -112,7 +112,7 @@ def run_top(
         return
     cluster_state = where.cluster_state()
     with Progress() as progress:
-        progress.tick("computing the ledgers", 0, 0)
+        cluster_state.compute_ledgers(progress.tick)
         made = report(cluster_state)
     write_report(made, form)
 

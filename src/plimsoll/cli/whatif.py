@@ -148,7 +148,8 @@ def run_whatif_command(
     plan = _plan(where, **given)
     cluster_state = where.cluster_state()
     with Progress() as progress:
-        report = run_whatif(cluster_state, plan, settings=profiles, tick=progress.tick, look=look)
+        cluster_state.compute_ledgers(progress.tick)
+        report = run_whatif(cluster_state, plan, settings=profiles, tick=progress.tick, lent=True, look=look)
     write_report(report, form)
     sys.exit(0 if report.all_placed else 1)
 

@@ -13,7 +13,7 @@ from plimsoll.tools.audit.facts import AuditFacts, is_live
 from plimsoll.tools.audit.findings import AuditFinding, Check, finding_order, make_finding
 from plimsoll.tools.audit.report import AuditReport, SkippedCheck
 from plimsoll.tools.cluster_state import ClusterState
-from plimsoll.tools.cluster_state.files import ProgressCallback, no_progress
+from plimsoll.tools.cluster_state.progress import ProgressCallback, no_progress
 
 
 def audit(

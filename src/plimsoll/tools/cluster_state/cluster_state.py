@@ -22,6 +22,7 @@ from plimsoll.ledger.profile import AccountingProfile
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
 from plimsoll.tools.cluster_state.assumed_mappings import AssumedMappings
 from plimsoll.tools.cluster_state.objects import ClusterObjects
+from plimsoll.tools.cluster_state.progress import TICK_EVERY, ProgressCallback, no_progress
 
 T = TypeVar("T", Pod, ResourceClaim)
 
@@ -63,10 +64,21 @@ class ClusterState:
     @cached_property
     def snapshot(self) -> Snapshot:
         """The scheduler's snapshot, with every bound pod charged to its node."""
+        return self._make_snapshot(no_progress)
+
+    def compute_ledgers(self, tick: ProgressCallback) -> None:
+        """Compute the snapshot, unless that is done, and report the progress."""
+        if "snapshot" not in self.__dict__:
+            self.__dict__["snapshot"] = self._make_snapshot(tick)
+
+    def _make_snapshot(self, tick: ProgressCallback) -> Snapshot:
         snapshot = Snapshot(self.gates, self.profile)
         with without_collection():
             # Pods last: their charges depend on the other objects.
-            for thing in sorted(self.objects, key=lambda each: isinstance(each, Pod)):
+            things = sorted(self.objects, key=lambda each: isinstance(each, Pod))
+            for number, thing in enumerate(things):
+                if number % TICK_EVERY == 0:
+                    tick("computing the ledgers", number, len(things))
                 snapshot.set(thing)
         return snapshot
 

@@ -8,7 +8,7 @@ item by item (`common/yaml_documents.py`).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
@@ -29,16 +29,10 @@ from plimsoll.tools.cluster_state.kinds import BY_NAME, KINDS, StateKind
 from plimsoll.tools.cluster_state.manifests import ParsedObject, parse_objects, read_sources
 from plimsoll.tools.cluster_state.missing_kinds import find_gaps
 from plimsoll.tools.cluster_state.objects import ClusterObjects, Gap
+from plimsoll.tools.cluster_state.progress import TICK_EVERY, ProgressCallback, no_progress
 
-#: Progress callback: activity, done, total (0: unknown).
-ProgressCallback = Callable[[str, int, int], None]
 _MB = 1_000_000
-_EVERY = 500
 T = TypeVar("T", bound=Any)
-
-
-def no_progress(what: str, done: int, envelope: int) -> None:
-    """Ignore progress reports."""
 
 
 def read_files(paths: Iterable[str], tick: ProgressCallback = no_progress) -> ClusterObjects:
@@ -89,7 +83,7 @@ class _Reader:
 
     def _count(self) -> None:
         self._seen += 1
-        if self._seen % _EVERY == 0:
+        if self._seen % TICK_EVERY == 0:
             self._tick("reading objects", self._seen, 0)
 
     # -- one object

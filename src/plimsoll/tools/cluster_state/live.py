@@ -24,10 +24,11 @@ from plimsoll.client.served_versions import readable_versions
 from plimsoll.common.gc_pause import without_collection
 from plimsoll.errors import ApiError, DecodeError, InputError, UnreachableError, first_error
 from plimsoll.tools.cluster_state.cluster_state import ClusterState
-from plimsoll.tools.cluster_state.files import ProgressCallback, no_progress, require_name
+from plimsoll.tools.cluster_state.files import require_name
 from plimsoll.tools.cluster_state.ignored_fields import find_ignored_fields_in_json
 from plimsoll.tools.cluster_state.kinds import KINDS, StateKind
 from plimsoll.tools.cluster_state.objects import ClusterObjects, Gap, key_of
+from plimsoll.tools.cluster_state.progress import ProgressCallback, no_progress
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,14 +19,12 @@ from plimsoll.client import Client
 from plimsoll.client.endpoints import Endpoint
 from plimsoll.common.gc_pause import without_collection
 from plimsoll.errors import ApiError, InputError, UnreachableError
-from plimsoll.tools.cluster_state.files import ProgressCallback, no_progress
 from plimsoll.tools.cluster_state.kinds import BY_NAME
 from plimsoll.tools.cluster_state.live import find_served
 from plimsoll.tools.cluster_state.manifests import ParsedObject, read_objects
 from plimsoll.tools.cluster_state.objects import Gap
+from plimsoll.tools.cluster_state.progress import TICK_EVERY, ProgressCallback, no_progress
 from plimsoll.tools.cluster_state.source import Source
-
-_EVERY = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +55,7 @@ def read_raw_objects(source: Source, query: ObjectQuery, tick: ProgressCallback 
         with without_collection():
             for found in read_objects(source.files):
                 given.append(found)
-                if len(given) % _EVERY == 0:
+                if len(given) % TICK_EVERY == 0:
                     tick("reading objects", len(given), 0)
         if query.narrow and source.namespace:
             given = [each for each in given if each.namespace in ("", source.namespace)]

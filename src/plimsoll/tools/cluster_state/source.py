@@ -9,9 +9,10 @@ from plimsoll.api.gates import Gates
 from plimsoll.client import Client, ClientConfig
 from plimsoll.ledger.profile import AccountingProfile
 from plimsoll.tools.cluster_state.cluster_state import ClusterState
-from plimsoll.tools.cluster_state.files import ProgressCallback, no_progress, read_files
+from plimsoll.tools.cluster_state.files import read_files
 from plimsoll.tools.cluster_state.live import read_live
 from plimsoll.tools.cluster_state.objects import ClusterObjects
+from plimsoll.tools.cluster_state.progress import ProgressCallback, no_progress
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,7 +33,7 @@ from plimsoll.scheduler.profile import ProfileSet, SchedulerProfile
 from plimsoll.scheduler.reasons import NodeReason
 from plimsoll.scheduler.result import Placement
 from plimsoll.tools.cluster_state import ClusterState
-from plimsoll.tools.cluster_state.files import ProgressCallback, no_progress
+from plimsoll.tools.cluster_state.progress import ProgressCallback, no_progress
 from plimsoll.tools.defrag.target import DefragTarget, add_target
 from plimsoll.tools.whatif.lifecycle import controller_of, stays_on_node
 from plimsoll.tools.whatif.memory_cluster import MemoryCluster
@@ -94,6 +94,7 @@ def find_moves(
 ) -> DefragResult:
     """Search the smallest set of pods to move; the cluster state is not modified."""
     whatif = Whatif(cluster_state, settings=settings)
+    whatif.cluster_state.compute_ledgers(tick)
     targets = add_target(target, whatif)
     limits = limits or DefragLimits()
     search = MoveSearch(whatif.cluster_state, targets, limits, settings or SchedulerProfile.default(), tick)

@@ -17,9 +17,9 @@ from typing import IO, Any, cast
 from plimsoll.api import codec
 from plimsoll.common.yaml import dump_document
 from plimsoll.errors import InputError
-from plimsoll.tools.cluster_state.files import ProgressCallback, no_progress
 from plimsoll.tools.cluster_state.kinds import BY_NAME, KINDS
 from plimsoll.tools.cluster_state.objects import ClusterObjects, Gap
+from plimsoll.tools.cluster_state.progress import ProgressCallback, no_progress
 from plimsoll.tools.cluster_state.raw_objects import ObjectQuery, read_raw_objects
 from plimsoll.tools.cluster_state.source import Source
 from plimsoll.tools.columns import format_count

@@ -28,7 +28,7 @@ from plimsoll.ledger.units import PODS, Units, add_units, is_accounted, to_unit
 from plimsoll.ledger.verdict import Cause, Reason
 from plimsoll.tools.amounts import resource_order
 from plimsoll.tools.cluster_state import ClusterState
-from plimsoll.tools.cluster_state.files import ProgressCallback, no_progress
+from plimsoll.tools.cluster_state.progress import ProgressCallback, no_progress
 from plimsoll.tools.policies.report import (
     AS_IS,
     COLUMNS,

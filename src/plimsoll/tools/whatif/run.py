@@ -11,7 +11,7 @@ from collections.abc import Callable
 from plimsoll.api.core import Node
 from plimsoll.scheduler.profile import ProfileSet, SchedulerProfile
 from plimsoll.tools.cluster_state import ClusterState
-from plimsoll.tools.cluster_state.files import ProgressCallback, no_progress
+from plimsoll.tools.cluster_state.progress import ProgressCallback, no_progress
 from plimsoll.tools.top.uncounted_notes import note_uncounted
 from plimsoll.tools.whatif.fragmentation import find_fragments
 from plimsoll.tools.whatif.kube_scheduler import OURS, find_kube_scheduler

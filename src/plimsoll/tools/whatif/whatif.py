@@ -28,7 +28,7 @@ from plimsoll.errors import InputError
 from plimsoll.scheduler.profile import ProfileSet, SchedulerProfile
 from plimsoll.scheduler.result import Placement
 from plimsoll.tools.cluster_state import ClusterState, Source, read_cluster_state
-from plimsoll.tools.cluster_state.files import ProgressCallback, no_progress
+from plimsoll.tools.cluster_state.progress import ProgressCallback, no_progress
 from plimsoll.tools.whatif.admission import admit_pod, find_priorities
 from plimsoll.tools.whatif.exhaustive import STEPS, Proof, prove
 from plimsoll.tools.whatif.lifecycle import stays_on_node, unbind

@@ -200,3 +200,32 @@ def test_a_bar_is_always_as_long(parts: tuple[int, int, int, int]) -> None:
 
 def test_the_input_is_there() -> None:
     assert Path(INPUT).exists()
+
+
+def test_device_classes_are_searched_only_where_they_are_shown(
+    cluster_state: ClusterState, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    searched = []
+
+    def free_by_class(cluster_state: ClusterState) -> dict[str, dict[str, int]]:
+        searched.append(cluster_state)
+        return {}
+
+    monkeypatch.setattr("plimsoll.tools.top.top.free_by_class", free_by_class)
+    report = top(cluster_state, "nodes")
+    assert list(report.lines(PLAIN))
+    assert not searched
+    assert list(report.lines(PLAIN, wide=True))
+    assert report.as_json()
+    assert searched == [cluster_state]
+
+
+def test_the_progress_of_the_ledgers_is_reported() -> None:
+    state = make_cluster_state(big_cluster(100, pods_per_node=4))
+    reports: list[tuple[str, int, int]] = []
+    state.compute_ledgers(lambda *report: reports.append(report))
+    whole = len(state.objects)
+    assert reports == [("computing the ledgers", done, whole) for done in range(0, whole, 500)]
+    assert len(reports) > 1
+    assert len(state.snapshot) == 100
+    state.compute_ledgers(lambda *report: pytest.fail("the ledgers are known"))

@@ -31,7 +31,7 @@ from plimsoll.scheduler.pod_info import PodInfo
 from plimsoll.scheduler.reasons import NodeReason, render
 from plimsoll.scheduler.result import Placement
 from plimsoll.scheduler.unschedulable_cache import pod_signature
-from plimsoll.tools.cluster_state.files import ProgressCallback, no_progress
+from plimsoll.tools.cluster_state.progress import ProgressCallback, no_progress
 from plimsoll.tools.whatif.exhaustive.choices import can_list, fits_on
 from plimsoll.tools.whatif.memory_cluster import MemoryCluster
 from plimsoll.tools.whatif.nodes import HOSTNAME
