@@ -47,6 +47,7 @@ TABLE: Mapping[str, tuple[CommandRow, ...]] = {
     ),
     "Run": (
         CommandRow("up", "up", "Run a cluster on this machine."),
+        CommandRow("kubectl", "kubectl", "Run kubectl with the cluster of `plimsoll up`."),
         CommandRow("server", "server", "Run the API server."),
         CommandRow("scheduler", "scheduler", "Run the scheduler for any cluster."),
         CommandRow("node", "node", "Run a node agent."),

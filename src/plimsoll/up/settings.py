@@ -14,12 +14,15 @@ from plimsoll.common.addresses import host_name
 from plimsoll.drivers.cpu.settings import CpuSettings
 from plimsoll.node.security.policy import OnUnsupported
 
+#: Data directory unless another is named.
+DATA_DIR = "plimsoll-data"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpSettings:
     """Components to run and the paths of their files."""
 
-    data: Path = Path("plimsoll-data")
+    data: Path = Path(DATA_DIR)
     host: str = "127.0.0.1"
     #: None: the port of the last run, the default, or any; 0: the port of the last run, or any.
     port: int | None = None

@@ -50,7 +50,7 @@ from plimsoll.up.local_nodes import MACHINE
 from plimsoll.up.manifests import LoadResult, load
 from plimsoll.up.manifests.restore import SIMULATED
 from plimsoll.up.ports import API, DASHBOARD, Ports, check_free, listen_error
-from plimsoll.up.settings import UpSettings
+from plimsoll.up.settings import DATA_DIR, UpSettings
 from plimsoll.up.simulated import find_simulated, start_simulated
 
 if TYPE_CHECKING:
@@ -138,9 +138,16 @@ class Up:
             f"  export KUBECONFIG={shlex.quote(str(settings.kubeconfig))}",
             *_path_lines(),
             "  plimsoll top nodes",
+            f"  plimsoll kubectl {self._data_dir_option()}get nodes",
+            "  source <(plimsoll completion bash)   # or zsh, fish",
             "",
             "Press Ctrl-C to stop the cluster; the same command resumes it.",
         ]
+
+    def _data_dir_option(self) -> str:
+        """Return the option that names the data directory to other commands, unless it is the default."""
+        data = self.settings.data
+        return "" if data.resolve() == Path(DATA_DIR).resolve() else f"--data-dir {shlex.quote(str(data))} "
 
     # -- startup
 

@@ -32,8 +32,8 @@ from tests.unit.tools.podresources.kubelets import ALLOCATABLE, LISTED, TRAIN, a
 Ask: TypeAlias = Callable[..., str]
 #: Commands whose outputs other tests record.
 ELSEWHERE = {"top", "explain", "whatif", "audit", "policies", "up", "bench"}
-#: Commands that print nothing but a log with times, or a report about this machine.
-LOGS = {"node", "driver fake", "driver memory", "driver cpu", "driver cpu gatherinfo"}
+#: Commands that print nothing but a log with times, a report about this machine, or another program's output.
+LOGS = {"node", "driver fake", "driver memory", "driver cpu", "driver cpu gatherinfo", "kubectl"}
 
 
 @pytest.fixture
