@@ -1,9 +1,10 @@
-"""Nodes for upstream's e2e tests: simulated ones, or kubelets with containerd on this machine."""
+"""Nodes for upstream's e2e tests: simulated ones, or kubelets or our agents with containerd."""
 
 from __future__ import annotations
 
 import asyncio
 import subprocess
+import sys
 import tempfile
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -14,7 +15,7 @@ from plimsoll.client import Client
 from plimsoll.client.endpoints import NODES
 from plimsoll.client.responses import ObjectList
 from tests.real.images import Image, with_busybox
-from tests.real.kubelet import RealNode
+from tests.real.kubelet import Process, RealNode
 from tests.real.machines import Machines, Tree
 from tests.real.programs import ASSETS, Cluster
 from tests.waiting import until
@@ -67,6 +68,32 @@ async def real_nodes(cluster: Cluster, gates: Mapping[str, bool]) -> AsyncIterat
             stack.callback(node.stop)
             if reason := await asyncio.to_thread(node.start, cluster.kubeconfig):
                 raise AssertionError(reason)
+        client = await stack.enter_async_context(Client.connect(cluster.config()))
+        await until(lambda: client.list(NODES), _are_ready)
+        yield
+
+
+@asynccontextmanager
+async def agent_nodes(cluster: Cluster) -> AsyncIterator[None]:
+    """Run two agents of ours with containerd (`--runtime cri`) until both are ready to run pods."""
+    images = _images()
+    async with AsyncExitStack() as stack:
+        for name in _REAL:
+            directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="e2e-", dir="/tmp")))
+            node = RealNode(directory, name, images)
+            stack.callback(node.stop)
+            if reason := await asyncio.to_thread(node.start_runtime):
+                raise AssertionError(reason)
+            options = (
+                *("--kubeconfig", cluster.kubeconfig, "--name", name, "--root", "/var/lib/kubelet"),
+                *("--runtime", "cri", "--cri-endpoint", f"unix://{node.socket}"),
+                *("--cgroup-root", f"{node.cgroups.path}/n", "--listen", "", "--form", "1.36"),
+                *("--address", "127.0.0.1", "--eviction-hard", "memory.available<1Mi"),
+            )
+            command = node.inside(sys.executable, "-m", "plimsoll.cli.main", "node", *options)
+            agent = Process(command, cluster.directory / f"{name}.log")
+            agent.start()
+            stack.callback(agent.stop)
         client = await stack.enter_async_context(Client.connect(cluster.config()))
         await until(lambda: client.list(NODES), _are_ready)
         yield

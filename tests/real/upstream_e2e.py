@@ -2,12 +2,12 @@
 
     python -m tests.real.upstream_e2e --focus REGEX [--skip REGEX] [--report DIR]
         [--server plimsoll|kubernetes] [--scheduler plimsoll|kubernetes|both]
-        [--controllers ours|workloads|upstream] [--nodes simulated|kubelet]
+        [--controllers ours|workloads|upstream] [--nodes simulated|kubelet|plimsoll]
 
-Starts a server, a scheduler and four Ready nodes that report bound pods as running, or two kubelets with
-containerd, then `e2e.test` from KUBEBUILDER_ASSETS, and prints what failed. With `--scheduler both` the tests
-run twice, first with kube-scheduler, and the tests that pass with one of them only are listed; the exit code
-is 1 if ours fails one that kube-scheduler passes.
+Starts a server, a scheduler and four Ready nodes that report bound pods as running, or two kubelets or node
+agents of ours with containerd, then `e2e.test` from KUBEBUILDER_ASSETS, and prints what failed. With
+`--scheduler both` the tests run twice, first with kube-scheduler, and the tests that pass with one of them
+only are listed; the exit code is 1 if ours fails one that kube-scheduler passes.
 
 `--controllers`, with our server: ours only, which is the default; ours with those of kube-controller-manager
 that make pods from workloads; or all of kube-controller-manager's, with their own service accounts, instead
@@ -25,7 +25,7 @@ import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
 from tests.real.e2e_clusters import REAL_GATES, our_server, real_server
-from tests.real.e2e_nodes import IMAGE_PROGRAMS, real_nodes, simulated_nodes
+from tests.real.e2e_nodes import IMAGE_PROGRAMS, agent_nodes, real_nodes, simulated_nodes
 from tests.real.kubelet import PROGRAMS
 from tests.real.programs import ASSETS, Cluster, missing
 
@@ -47,11 +47,12 @@ async def _run_tests(server: Cluster, options: argparse.Namespace, report: Path)
         "--ginkgo.timeout=3h",
         f"--report-dir={report}",
     ]
-    nodes = (
-        simulated_nodes(server)
-        if options.nodes == "simulated"
-        else real_nodes(server, dict.fromkeys(REAL_GATES, True))
-    )
+    if options.nodes == "simulated":
+        nodes = simulated_nodes(server)
+    elif options.nodes == "plimsoll":
+        nodes = agent_nodes(server)
+    else:
+        nodes = real_nodes(server, dict.fromkeys(REAL_GATES, True))
     async with nodes:
         with (report / "e2e.log").open("wb") as log:
             process = await asyncio.create_subprocess_exec(*command, stdout=log, stderr=log)
@@ -72,7 +73,7 @@ def _passed(report: Path) -> set[str]:
 def _run(options: argparse.Namespace, scheduler: str, report: Path) -> tuple[str, set[str]]:
     report.mkdir(parents=True, exist_ok=True)
     cluster = (
-        real_server(report, scheduler, heartbeats=options.nodes == "kubelet")
+        real_server(report, scheduler, heartbeats=options.nodes != "simulated")
         if options.server == "kubernetes"
         else our_server(report, scheduler, options.controllers)
     )
@@ -89,13 +90,13 @@ def main() -> int:
     parser.add_argument("--server", choices=("plimsoll", "kubernetes"), default="plimsoll")
     parser.add_argument("--scheduler", choices=("plimsoll", "kubernetes", "both"), default="plimsoll")
     parser.add_argument("--controllers", choices=("ours", "workloads", "upstream"), default="ours")
-    parser.add_argument("--nodes", choices=("simulated", "kubelet"), default="simulated")
+    parser.add_argument("--nodes", choices=("simulated", "kubelet", "plimsoll"), default="simulated")
     parser.add_argument("--report", type=Path, help="directory for logs and reports, default: temporary")
     options = parser.parse_args()
     needed = ["e2e.test", "kube-controller-manager"]
     needed += ["etcd", "kube-apiserver"] if options.server == "kubernetes" else []
     needed += ["kube-scheduler"] if options.scheduler != "plimsoll" else []
-    needed += [*PROGRAMS, *IMAGE_PROGRAMS] if options.nodes == "kubelet" else []
+    needed += [*PROGRAMS, *IMAGE_PROGRAMS] if options.nodes != "simulated" else []
     if why := missing(*needed):
         parser.error(why)
     report = options.report or Path(tempfile.mkdtemp(prefix="upstream-e2e-"))
