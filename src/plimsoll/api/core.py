@@ -173,6 +173,7 @@ class Container(Wire, frozen=True):
     stdin: bool = False
     stdin_once: bool = False
     tty: bool = False
+    target_container_name: str = ""  #: of an ephemeral container
     termination_message_path: str = ""
     termination_message_policy: str = ""
     #: Plain JSON, so that fields of newer versions are kept.

@@ -63,7 +63,7 @@ class LocalNodes:
         for settings in self._settings:
             own = directory / "nodes" / settings.names[0] if settings.root == ROOT else settings.root
             settings = replace(settings, root=own)
-            if settings.runtime == "process" and not settings.kubelet_api.listen and settings.count == 1:
+            if settings.runtime != "none" and not settings.kubelet_api.listen and settings.count == 1:
                 name = settings.names[0]
                 kubelet = serving_kubelet(server, name, settings.layout(name).pki)
                 settings = replace(settings, kubelet_api=kubelet)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import AsyncGenerator, Iterable
-from dataclasses import dataclass
 from pathlib import Path
 
 import aiohttp
@@ -18,13 +17,11 @@ from yarl import URL
 
 from plimsoll.apiserver.kubelet.location import KubeletLocation
 from plimsoll.apiserver.status import bad_request, service_unavailable
+from plimsoll.common.http_tunnel import MAX_ERROR_BYTES, UpgradedPeer, UpgradeRefusal, request_upgrade
 from plimsoll.errors import ApiError, ConfigError
 
 _CONNECT_SECONDS = 10.0
 _HEADER_SECONDS = 35.0
-_MAX_HEAD_BYTES = 64 << 10
-#: Bytes of an error's body that are passed on.
-_MAX_ERROR_BYTES = 16 << 10
 
 
 def make_kubelet_tls(certificate: Path | None, key: Path | None, ca: bytes) -> ssl.SSLContext:
@@ -43,15 +40,6 @@ def make_kubelet_tls(certificate: Path | None, key: Path | None, ca: bytes) -> s
     except (ssl.SSLError, OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"certificates for kubelets cannot be used: {error}") from None
     return context
-
-
-@dataclass(slots=True)
-class UpgradedKubeletConnection:
-    """Connection to a kubelet after its response to an upgrade request."""
-
-    headers: list[tuple[str, str]]
-    reader: asyncio.StreamReader
-    writer: asyncio.StreamWriter
 
 
 class KubeletClient:
@@ -83,7 +71,7 @@ class KubeletClient:
                 response = await self._session.get(URL(url, encoded=True), allow_redirects=False)
                 if response.status != 200:
                     try:
-                        body = await response.content.read(_MAX_ERROR_BYTES)
+                        body = await response.content.read(MAX_ERROR_BYTES)
                     finally:
                         response.close()
                     raise kubelet_error(response.status, body)
@@ -93,43 +81,18 @@ class KubeletClient:
 
     async def upgrade(
         self, location: KubeletLocation, method: str, headers: Iterable[tuple[str, str]]
-    ) -> UpgradedKubeletConnection:
+    ) -> UpgradedPeer:
         """Send an upgrade request; ApiError if the kubelet does not switch protocols."""
         try:
             async with asyncio.timeout(_HEADER_SECONDS):
-                reader, writer = await asyncio.open_connection(
-                    location.host, location.port, ssl=self._tls, limit=_MAX_HEAD_BYTES
+                found = await request_upgrade(
+                    location.host, location.port, location.target, method, headers, tls=self._tls
                 )
-                try:
-                    return await self._exchange(reader, writer, location, method, headers)
-                except BaseException:
-                    writer.close()
-                    raise
         except (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError) as error:
             raise unreachable(location, error) from None
-
-    async def _exchange(
-        self,
-        reader: asyncio.StreamReader,
-        writer: asyncio.StreamWriter,
-        location: KubeletLocation,
-        method: str,
-        headers: Iterable[tuple[str, str]],
-    ) -> UpgradedKubeletConnection:
-        host = f"[{location.host}]" if ":" in location.host else location.host
-        lines = [f"{method} {location.target} HTTP/1.1", f"Host: {host}:{location.port}", "Content-Length: 0"]
-        lines += [f"{name}: {value}" for name, value in headers]
-        writer.write("\r\n".join((*lines, "", "")).encode("latin-1", "replace"))
-        await writer.drain()
-        head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
-        status = _status_of(head[0])
-        pairs = [tuple(part.strip() for part in line.split(":", 1)) for line in head[1:] if ":" in line]
-        found = [(pair[0], pair[1]) for pair in pairs]
-        if status == 101:
-            return UpgradedKubeletConnection(found, reader, writer)
-        lengths = [value for name, value in found if name.lower() == "content-length" and value.isdigit()]
-        size = min(int(lengths[0][:9]), _MAX_ERROR_BYTES) if lengths else 0
-        raise kubelet_error(status, await reader.readexactly(size))
+        if isinstance(found, UpgradeRefusal):
+            raise kubelet_error(found.status, found.body)
+        return found
 
 
 async def _read_body(response: aiohttp.ClientResponse) -> AsyncGenerator[bytes, None]:
@@ -160,18 +123,3 @@ def unreachable(location: KubeletLocation, error: Exception) -> ApiError:
     problem = str(error) or "timed out"
     where = f"{location.host}:{location.port}"
     return service_unavailable(f"the kubelet of node {location.node} at {where} cannot be reached: {problem}")
-
-
-def _status_of(line: str) -> int:
-    parts = line.split(" ", 2)
-    return int(parts[1]) if len(parts) > 1 and parts[1].isdigit() and len(parts[1]) == 3 else 502
-
-
-def forwarded_headers(headers: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Return the headers of an upgrade request that concern the upgraded protocol; no credentials."""
-    wanted = ("upgrade", "connection", "user-agent", "x-stream-protocol-version")
-    return [
-        (name, value)
-        for name, value in headers
-        if name.lower() in wanted or name.lower().startswith("sec-websocket-")
-    ]

@@ -20,6 +20,7 @@ import ssl
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from datetime import UTC, datetime
+from functools import partial
 from typing import Protocol
 
 from aiohttp import web
@@ -28,7 +29,7 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from plimsoll.api import codec
 from plimsoll.api.core import Pod
 from plimsoll.common.http_upgrade import accept_upgrade
-from plimsoll.errors import ConfigError, InputError
+from plimsoll.errors import ConfigError, InputError, RuntimeCallError
 from plimsoll.node.containers import ContainerPhase
 from plimsoll.node.kubelet_api.attach import attach
 from plimsoll.node.kubelet_api.auth import KubeletAuth
@@ -59,7 +60,9 @@ from plimsoll.node.kubelet_api.spdy_streams import (
     is_spdy,
     offered_protocols,
 )
+from plimsoll.node.kubelet_api.streaming_proxy import attach_url, exec_url, port_forward_url, proxy_stream
 from plimsoll.node.kubelet_api.websocket_streams import WebSocketStreams, WebSocketTunnel
+from plimsoll.node.runtime.cri.runtime import CriRuntime
 from plimsoll.node.runtime.process import ProcessRuntime
 from plimsoll.node.runtime.shims import descendants
 
@@ -87,7 +90,7 @@ class KubeletServer:
     """Kubelet API of one agent."""
 
     def __init__(
-        self, pods: LocalPods, runtime: ProcessRuntime, auth: KubeletAuth, stats: StatsSource
+        self, pods: LocalPods, runtime: ProcessRuntime | CriRuntime, auth: KubeletAuth, stats: StatsSource
     ) -> None:
         self._pods = pods
         self._runtime = runtime
@@ -240,20 +243,46 @@ class KubeletServer:
         command = request.query.getall("command", [])
         if not command or not command[0]:
             return _refuse(HttpRefusal(400, "you must specify a command"))
+        runtime = self._runtime
+        if isinstance(runtime, CriRuntime):
+            return await self._proxy(request, partial(exec_url, runtime, command=command))
 
         def start(id: str) -> RunSession:
-            return lambda options, streams: execute(self._runtime, id, command, options, streams)
+            return lambda options, streams: execute(runtime, id, command, options, streams)
 
         return await self._stream(request, start)
 
     async def _attach(self, request: web.Request) -> web.StreamResponse:
+        runtime = self._runtime
+        if isinstance(runtime, CriRuntime):
+            return await self._proxy(request, partial(attach_url, runtime))
+
         def start(id: str) -> RunSession | HttpRefusal:
-            directory = self._runtime.container_directory(id)
+            directory = runtime.container_directory(id)
             if directory is None:
                 return HttpRefusal(404, "the container is gone")
             return lambda options, streams: attach(directory, options, streams)
 
         return await self._stream(request, start)
+
+    async def _proxy(
+        self, request: web.Request, find_url: Callable[..., Awaitable[str]]
+    ) -> web.StreamResponse:
+        """Pass the streams of a running container on to the runtime."""
+        options = parse_stream_options(request.query)
+        pod = self._find_pod(request)
+        if isinstance(pod, HttpRefusal):
+            return _refuse(pod)
+        container = find_running(self._pods, pod, request.match_info["container"])
+        if isinstance(container, HttpRefusal):
+            return _refuse(container)
+        if options.problem:
+            return _refuse(HttpRefusal(400, options.problem))
+        try:
+            url = await find_url(container.id, options=options)
+        except RuntimeCallError as error:
+            return _refuse(HttpRefusal(500, error.message))
+        return await proxy_stream(request, url)
 
     async def _stream(
         self, request: web.Request, start: Callable[[str], RunSession | HttpRefusal]
@@ -305,6 +334,12 @@ class KubeletServer:
         if isinstance(pod, HttpRefusal):
             return _refuse(pod)
         uid = pod.metadata.uid
+        if isinstance(self._runtime, CriRuntime):
+            try:
+                url = await port_forward_url(self._runtime, uid)
+            except (RuntimeCallError, InputError) as error:
+                return _refuse(HttpRefusal(500, str(error)))
+            return await proxy_stream(request, url)
 
         def find(port: int) -> str:
             running = [c for c in self._pods.containers_of(uid) if c.phase is ContainerPhase.RUNNING]

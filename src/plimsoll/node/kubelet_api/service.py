@@ -13,6 +13,7 @@ from plimsoll.node.kubelet_api.pod_lookup import LocalPods
 from plimsoll.node.kubelet_api.server import KubeletServer
 from plimsoll.node.kubelet_api.serving_certificate import ensure_self_signed, make_tls
 from plimsoll.node.kubelet_api.settings import AUTO, PORT, KubeletApiSettings
+from plimsoll.node.runtime.cri.runtime import CriRuntime
 from plimsoll.node.runtime.process import ProcessRuntime
 from plimsoll.node.stats.provider import StatsProvider
 
@@ -27,7 +28,7 @@ class KubeletApi:
         address: str,
         directory: Path,
         client: ReviewClient,
-        runtime: ProcessRuntime,
+        runtime: ProcessRuntime | CriRuntime,
         cgroups: Cgroups,
     ) -> None:
         """Create the component; `directory` is where a self-signed certificate is kept."""

@@ -223,10 +223,11 @@ class _AgentBuilder:
             own = runtime
             worker_deps.commands = HostCommandRunner(own.exec_spec, lambda: own.exec_program)
             worker_deps.security = SecurityPolicy(settings.on_unsupported_security)
-            volumes = VolumeManager(self.layout, self.client, self._facts)
-            worker_deps.volumes = volumes
         if isinstance(runtime, CriRuntime):
             worker_deps.commands = RuntimeCommandRunner(runtime.execute)
+        if runtime.runs_processes:
+            volumes = VolumeManager(self.layout, self.client, self._facts)
+            worker_deps.volumes = volumes
         if plugins is not None:
             worker_deps.health = plugins.health
             worker_deps.observe = plugins.metrics.operation
@@ -317,7 +318,7 @@ class _AgentBuilder:
     def _kubelet_api(self, runtime: AnyRuntime, cgroups: Cgroups) -> KubeletApi | None:
         """Create the kubelet API; simulated pods have no logs and no processes."""
         settings = self.settings.kubelet_api
-        if not settings.listen or not isinstance(runtime, ProcessRuntime):
+        if not settings.listen or isinstance(runtime, SimulatedRuntime):
             return None
         address = self.status_reporter.address
         return KubeletApi(settings, self.name, address, self.layout.pki, self.client, runtime, cgroups)

@@ -155,10 +155,6 @@ class NodeSettings:
                 "NRI plugins connect to the container runtime",
             ),
             "cdiSpecDirs": (bool(self.cdi), "the container runtime reads CDI files: set its cdi_spec_dirs"),
-            "kubeletAPI": (
-                self.kubelet_api.listen not in ("", AUTO),
-                "logs and streams of the container runtime are not served yet",
-            ),
             "unsupportedSecurityContext": (
                 self.on_unsupported_security == "warn",
                 "the container runtime applies security contexts",

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from plimsoll.apiserver.auth.users import User
-from plimsoll.apiserver.kubelet.client import KubeletClient, forwarded_headers, kubelet_error
+from plimsoll.apiserver.kubelet.client import KubeletClient, kubelet_error
 from plimsoll.apiserver.kubelet.location import container_of, kubelet_of, log_query, stream_query
 from plimsoll.apiserver.request import ApiRequest
+from plimsoll.common.http_tunnel import forwarded_headers
 from plimsoll.errors import ApiError
 from tests.unit.apiserver.build import ADMIN, ApiHarness, pod, run
 

@@ -17,9 +17,12 @@ from plimsoll.node.runtime.cri.security import ImageUser, container_security
 from plimsoll.protocols.cdi import Edits
 from plimsoll.protocols.messages import cri
 
+#: By the option of a bind mount, and by the API's name.
 _PROPAGATIONS = {
     "rslave": cri.PROPAGATION_HOST_TO_CONTAINER,
     "rshared": cri.PROPAGATION_BIDIRECTIONAL,
+    "HostToContainer": cri.PROPAGATION_HOST_TO_CONTAINER,
+    "Bidirectional": cri.PROPAGATION_BIDIRECTIONAL,
 }
 
 
@@ -45,13 +48,15 @@ def container_config(
     owner: str,
     seccomp_root: Path,
     own_mounts: tuple[cri.Mount, ...] = (),
+    target: str = "",
 ) -> cri.ContainerConfig:
     """Return the configuration of a container; raises InputError if it must not start.
 
     `own_mounts` are files of the agent: the hosts file and the termination message. A mount that the pod
-    defines at the same place takes precedence.
+    defines at the same place takes precedence. `target` is the ID of the container whose processes an
+    ephemeral container shares.
     """
-    mounts = mounts_of(spec.edits)
+    mounts = [*volume_mounts(spec), *mounts_of(spec.edits)]
     places = {mount.container_path for mount in mounts}
     # Only the command replaces the entry point of the image; without it arguments are passed to that.
     words, entry = list(spec.command), len(container.command)
@@ -75,11 +80,24 @@ def container_config(
         tty=container.tty,
         linux=cri.LinuxContainerConfig(
             resources=container_resources(spec.plan),
-            security_context=container_security(pod, container, user, seccomp_root),
+            security_context=container_security(pod, container, user, seccomp_root, target),
         ),
         CDI_devices=[cri.CDIDevice(name=name) for name in dict.fromkeys(spec.cdi)],
         stop_signal=_stop_signal(container),
     )
+
+
+def volume_mounts(spec: ContainerSpec) -> list[cri.Mount]:
+    """Return the mounts of a container's volumes."""
+    return [
+        cri.Mount(
+            container_path=volume.target,
+            host_path=volume.source,
+            readonly=volume.read_only,
+            propagation=_PROPAGATIONS.get(volume.propagation, cri.PROPAGATION_PRIVATE),
+        )
+        for volume in spec.volumes
+    ]
 
 
 def mounts_of(edits: Edits) -> list[cri.Mount]:

@@ -21,7 +21,9 @@ from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Any
 
-from plimsoll.api.core import Pod
+from google.protobuf.message import Message
+
+from plimsoll.api.core import Container, Pod
 from plimsoll.client.endpoints import RUNTIME_CLASSES
 from plimsoll.common.checkpoint import FindingSeverity, NodeFinding
 from plimsoll.common.json_tree import text
@@ -53,6 +55,7 @@ from plimsoll.node.runtime.cri.pod_files import write_pod_files
 from plimsoll.node.runtime.cri.pod_network import parse_resolv_conf, uses_cluster_dns
 from plimsoll.node.runtime.cri.sandbox_config import NodeContext, pod_log_directory, sandbox_config
 from plimsoll.node.runtime.cri.settings import CriSettings
+from plimsoll.node.runtime.mount_support import VOLUME_TYPES
 from plimsoll.node.runtime.sandboxes import SANDBOX_ERROR, UPDATE_ERROR, first_fault
 from plimsoll.node.runtime.state_dir import remove_tree
 from plimsoll.node.runtime.tasks import RuntimeTasks
@@ -67,7 +70,7 @@ _CONNECT_RETRY_SECONDS = 0.2
 class CriRuntime:
     """Runtime behind a CRI endpoint."""
 
-    volume_types: frozenset[str] | None = frozenset()
+    volume_types: frozenset[str] | None = VOLUME_TYPES
     runs_processes = True
 
     def __init__(
@@ -353,6 +356,7 @@ class CriRuntime:
                 owner=self._owner,
                 seccomp_root=self._layout.root / "seccomp",
                 own_mounts=own,
+                target=self._target_id(pod, container),
             )
         except InputError as error:
             return RuntimeFault(CONFIG_ERROR, str(error))
@@ -367,6 +371,16 @@ class CriRuntime:
         self._ids[spec.id] = response.container_id
         await self._refresh_container(response.container_id, sandbox.id)
         return None
+
+    def _target_id(self, pod: Pod, container: Container) -> str:
+        """Return the ID of the container that an ephemeral one targets, or ""; raises InputError."""
+        name = container.target_container_name
+        if not name:
+            return ""
+        for each in reversed(self._cache.containers_of(pod.metadata.uid)):
+            if each.info.name == name and each.info.phase is ContainerPhase.RUNNING:
+                return each.info.id
+        raise InputError(f"unable to find target container {name}")
 
     async def start_container(self, id: str) -> RuntimeFault | None:
         return await self._complete(self._start_container(self._ids.get(id, id)), RUN_ERROR)
@@ -443,6 +457,15 @@ class CriRuntime:
                 raise TimeoutError from None
             raise
         return response.exit_code, response.stdout + response.stderr
+
+    async def stream_url(self, method: str, request: Message) -> str:
+        """Return the URL of an Exec, Attach or PortForward at the runtime's server; RuntimeCallError."""
+        return str((await self._client.call(method, request)).url)
+
+    def sandbox_id(self, uid: str) -> str:
+        """Return the runtime's ID of a pod's running sandbox, or ""."""
+        sandbox = self._cache.latest_sandbox(uid)
+        return sandbox.id if sandbox is not None and sandbox.info.running else ""
 
     # -- queries
 

@@ -59,14 +59,15 @@ class ImageUser:
     name: str = ""
 
 
-def namespaces(pod: Pod) -> cri.NamespaceOption:
-    """Return the namespaces of a pod's containers."""
+def namespaces(pod: Pod, target: str = "") -> cri.NamespaceOption:
+    """Return the namespaces of a pod's containers; `target` is the ID of one whose processes are shared."""
     spec = pod.spec
     pid = cri.NODE if spec.host_pid else cri.POD if spec.share_process_namespace else cri.CONTAINER
     return cri.NamespaceOption(
         network=cri.NODE if spec.host_network else cri.POD,
-        pid=pid,
+        pid=cri.TARGET if target else pid,
         ipc=cri.NODE if spec.host_ipc else cri.POD,
+        target_id=target,
     )
 
 
@@ -102,7 +103,7 @@ def sysctls(pod: Pod) -> dict[str, str]:
 
 
 def container_security(
-    pod: Pod, container: Container, user: ImageUser, seccomp_root: Path
+    pod: Pod, container: Container, user: ImageUser, seccomp_root: Path, target: str = ""
 ) -> cri.LinuxContainerSecurityContext:
     """Return the security context of a container; raises InputError if it must not start."""
     fields = {name: each.value for name, each in effective_fields(security_request(pod, container)).items()}
@@ -110,7 +111,7 @@ def container_security(
     context = cri.LinuxContainerSecurityContext(
         capabilities=_capabilities(fields.get("capabilities")),
         privileged=fields.get("privileged") is True,
-        namespace_options=namespaces(pod),
+        namespace_options=namespaces(pod, target),
         selinux_options=_selinux(fields.get("seLinuxOptions")),
         readonly_rootfs=fields.get("readOnlyRootFilesystem") is True,
         no_new_privs=fields.get("allowPrivilegeEscalation") is False,
