@@ -282,7 +282,7 @@ def _api_resources(kubectl: Kubectl) -> None:
 
 def _can_i(kubectl: Kubectl) -> None:
     assert kubectl("auth", "can-i", "create", "pods/exec") == "yes\n"
-    assert kubectl.run("auth", "can-i", "create", "pods/exec", "--as", "nobody").out == "no\n"
+    assert kubectl.run("auth", "can-i", "create", "pods/exec", "--as", "another-user").out == "no\n"
 
 
 def _create_job(kubectl: Kubectl) -> None:
