@@ -33,7 +33,7 @@ def node() -> Iterator[RealNode]:
 
 
 def run(node: RealNode, name: str, *words: str, mount: Path | None = None) -> str:
-    """Run a container of the image with these arguments of its entrypoint; return its output."""
+    """Run a container of the image with this command; return its output."""
     options = ["--rm", "--snapshotter", "native", "--cgroup", f"{node.cgroups.path}/{name}"]
     if mount is not None:
         options += ["--mount", f"type=bind,src={mount},dst=/tmp/{mount.name},options=rbind:ro"]
@@ -45,10 +45,10 @@ def test_containerd_knows_the_image(node: RealNode) -> None:
 
 
 def test_a_container_runs_the_command(node: RealNode) -> None:
-    assert run(node, "version", "--version").split()[-1] == version()
+    assert run(node, "version", "plimsoll", "--version").split()[-1] == version()
 
 
 def test_a_container_answers_about_a_mounted_dump(node: RealNode) -> None:
-    output = run(node, "top", "top", "nodes", "-f", f"/tmp/{EXAMPLE.name}", mount=EXAMPLE)
+    output = run(node, "top", "plimsoll", "top", "nodes", "-f", f"/tmp/{EXAMPLE.name}", mount=EXAMPLE)
     assert output.splitlines()[0].split()[:2] == ["NODE", "RESOURCE"]
     assert "node-1" in output
