@@ -75,6 +75,7 @@ class Server:
 
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
+            disable_nagle_algorithm = True  # else a body waits for the acknowledgment of its headers
 
             def do_GET(self) -> None:
                 try:

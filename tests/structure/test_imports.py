@@ -126,8 +126,9 @@ def test_the_core_is_pure() -> None:
 
 
 def test_every_module_has_a_docstring_and_stays_small() -> None:
-    assert [path for path in modules() if not ast.get_docstring(parse(path))] == []
-    assert [path for path in modules() if path.read_text().count("\n") > 600] == []
+    texts = {path: path.read_text() for path in modules()}
+    assert [path for path, text in texts.items() if not text.startswith('"""')] == []  # parsing is slow
+    assert [path for path, text in texts.items() if text.count("\n") > 600] == []
 
 
 #: Predicts what another scheduler's doubles come to; no amount is kept in them.
