@@ -14,33 +14,28 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from itertools import count
-from random import Random
 from typing import Any
 
-from plimsoll.api import codec
 from plimsoll.api.cpuset import CpuSet, union
-from plimsoll.api.resource import ResourceSlice
 from plimsoll.client import Client
-from plimsoll.client.endpoints import NODES, RESOURCE_SLICES
-from plimsoll.client.retries import Backoff
 from plimsoll.common.checkpoint import FindingSeverity, NodeFinding
 from plimsoll.common.tasks import at_most, cancel_tasks
+from plimsoll.drivers.cpu.capability_detection import wait_for_capabilities
+from plimsoll.drivers.cpu.claim_affinity import find_claim_affinity
 from plimsoll.drivers.cpu.claim_lookup import ClaimLookup
 from plimsoll.drivers.cpu.claim_recovery import ClaimRecovery
 from plimsoll.drivers.cpu.claim_status import DeviceStatusCache
 from plimsoll.drivers.cpu.description import describe
+from plimsoll.drivers.cpu.device_cache import CpuDeviceCache
 from plimsoll.drivers.cpu.devices import (
-    CpuLayout,
     ServerCapabilities,
     check_against_node,
     check_form,
     compute_layout,
-    detect_capabilities,
     device_health,
-    make_annotations,
-    make_devices,
     per_slice,
 )
+from plimsoll.drivers.cpu.findings_log import log_findings
 from plimsoll.drivers.cpu.forget_claim import ForgottenClaim, find_claim, forget_claim
 from plimsoll.drivers.cpu.observer import ERROR, SUCCESS, Observer
 from plimsoll.drivers.cpu.pinning.enforcer import Enforcer, make_enforcer
@@ -48,6 +43,7 @@ from plimsoll.drivers.cpu.settings import DRIVER_NAME, CpuSettings
 from plimsoll.drivers.cpu.stale_claim_collector import CHECK_INTERVAL_SECONDS, StaleClaimCollector
 from plimsoll.drivers.cpu.stale_claims import StaleClaimTracker
 from plimsoll.drivers.cpu.state.cpu_state import CPUState, read_allocated_cpus
+from plimsoll.drivers.cpu.state.prepared_devices import list_prepared_devices
 from plimsoll.drivers.cpu.state.reconcile import find_unused_adopted
 from plimsoll.drivers.cpu.topology.topology import Topology
 from plimsoll.drivers.cpu.topology.watch import MachineReader, TopologyWatch
@@ -62,7 +58,7 @@ from plimsoll.drivers.plugin import (
     PluginServer,
     PreparedDevice,
 )
-from plimsoll.errors import ApiError, InputError
+from plimsoll.errors import InputError
 
 _log = logging.getLogger(__name__)
 
@@ -80,11 +76,6 @@ _CLAIM_STATUS_FIX = (
     "let the driver's account patch resourceclaims/status and associated-node:patch resourceclaims/driver,"
     " or set reportCPUs: false"
 )
-_LEVELS = {
-    FindingSeverity.INFO: logging.INFO,
-    FindingSeverity.WARNING: logging.WARNING,
-    FindingSeverity.ERROR: logging.ERROR,
-}
 
 
 class CpuDriver(Driver):
@@ -112,7 +103,6 @@ class CpuDriver(Driver):
         self._client = client
         self._observer = observer or Observer()
         self._clock = clock
-        self._random = Random()
         self._machine = MachineReader(settings.host_root, settings.overlay, pcie=True)
         self._watch = TopologyWatch.of_machine(self._machine, interval=watch_interval)
         self._state: CPUState | None = None
@@ -128,10 +118,7 @@ class CpuDriver(Driver):
         self._logged_faults: tuple[str, ...] = ()
         self._findings: tuple[NodeFinding, ...] = ()
         self._status_cache = DeviceStatusCache()
-        self._annotations_cache: tuple[tuple[Topology, CpuLayout], dict[str, str]] | None = None
-        self._devices_cache: (
-            tuple[CpuLayout, dict[str, CpuSet], CpuSet, ServerCapabilities, list[dict[str, Any]]] | None
-        ) = None
+        self._published = CpuDeviceCache(settings)
         lookup = ClaimLookup(client)
         self._recovery = ClaimRecovery(lookup, self.plugin_server.prepare)
         self._stale_claims = StaleClaimCollector(
@@ -228,7 +215,7 @@ class CpuDriver(Driver):
         )
         self._enforcer = make_enforcer(state, lambda: state.topology, settings, self._client)
         state.shared_pool_in_use = lambda: self.enforcer.shared_in_use
-        self._log_findings(self.findings)
+        log_findings(self.findings)
         self._enforcer.on_change = self._on_link
         self._unlinked_since = self._clock()
         try:
@@ -258,7 +245,8 @@ class CpuDriver(Driver):
         if self._capabilities is None or self._state is None:
             return None
         settings, devices = self.settings, self._devices()
-        return [DevicePool(settings.node, devices, (), per_slice(settings, devices), self._annotations())]
+        annotations = self._published.get_annotations(self.state.topology, self.state.layout)
+        return [DevicePool(settings.node, devices, (), per_slice(settings, devices), annotations)]
 
     def health(self) -> Iterable[DeviceHealth]:
         if self._state is None:
@@ -287,7 +275,7 @@ class CpuDriver(Driver):
             return ClaimError(
                 f"no CPUs are assigned while containers are not pinned: {self.enforcer.link_error}"
             )
-        affinity, revision = await self._find_affinity(claim), self.state.revision
+        affinity, revision = await find_claim_affinity(self._client, self.state, claim), self.state.revision
         answer = await asyncio.to_thread(self.state.prepare, claim, affinity=affinity)
         if isinstance(answer, ClaimError):
             self._observer.prepared(ERROR, self._clock() - started)
@@ -301,7 +289,7 @@ class CpuDriver(Driver):
         if not known and answer.assigned:
             self._observer.assigned(len(answer.assigned))
             _log.info("claim %s: CPUs %s", claim.ref, answer.assigned)
-        return self.state.list_prepared_devices(answer, self._attributes())
+        return list_prepared_devices(answer, self._attributes())
 
     async def unprepare(self, claim: ClaimRef) -> ClaimError | None:
         offline_allocated = self._offline_allocated()
@@ -369,21 +357,6 @@ class CpuDriver(Driver):
                 await asyncio.sleep(0.05)
         return self.enforcer.linked
 
-    async def _find_affinity(self, claim: AllocatedClaim) -> Mapping[str, CpuSet] | None:
-        """Return the CPUs close to the other devices of a claim, if its constraints require alignment."""
-        if not self.state.needs_affinity(claim):
-            return None
-        try:
-            listing = await self._client.list(RESOURCE_SLICES)
-        except ApiError as error:
-            _log.warning("claim %s: reading ResourceSlices of other drivers failed: %s", claim.ref, error)
-            return None
-        slices = []
-        for raw in listing.items:
-            with suppress(InputError):  # malformed slices of other drivers are ignored
-                slices.append(codec.decode(raw, ResourceSlice))
-        return self.state.find_affinity(claim, slices)
-
     async def _apply(self) -> None:
         """Update running containers; faults are logged when they change."""
         faults = tuple(map(str, await self.enforcer.apply()))
@@ -395,33 +368,17 @@ class CpuDriver(Driver):
                 _log.warning("and %d more containers", len(faults) - _MAX_LOGGED)
 
     async def _detect_capabilities(self) -> None:
-        """Detect the capabilities of the API server, with retries; then publish."""
-        backoff = Backoff(first=0.2, most=10.0)
-        attempt = 0
-        while self._capabilities is None:
-            try:
-                capabilities = await detect_capabilities(self._client, self.settings)
-                node = await self._client.get(NODES, self.settings.node)
-            except ApiError as error:
-                _log.warning("detecting API server capabilities failed: %s", error)
-                attempt += 1
-                await asyncio.sleep(backoff.delay(attempt, self._random))
-                continue
-            self._capabilities = capabilities
-            self._findings = check_form(self.settings, capabilities.form, capabilities) + self._check_node(
-                node
-            )
-            self._log_findings(self._findings)
+        """Detect the capabilities of the API server; then publish."""
+        capabilities, node = await wait_for_capabilities(self._client, self.settings)
+        self._findings = check_form(self.settings, capabilities.form, capabilities)
+        with suppress(InputError, KeyError, TypeError):  # not reported by the node
+            allocatable = node["status"]["allocatable"]["cpu"]
+            self._findings += check_against_node(self.state.topology, self.state.layout.reserved, allocatable)
+        self._capabilities = capabilities
+        log_findings(self._findings)
         # Whether containers use the shared pool determines what can be claimed.
         await self._is_linked()
         self.plugin_server.publish()
-
-    def _check_node(self, node: Mapping[str, Any]) -> tuple[NodeFinding, ...]:
-        """Compare the node's allocatable CPUs with the reserved CPUs."""
-        with suppress(InputError, KeyError, TypeError):  # not reported by the node
-            allocatable = node["status"]["allocatable"]["cpu"]
-            return check_against_node(self.state.topology, self.state.layout.reserved, allocatable)
-        return ()
 
     async def _watch_topology(self) -> None:
         """Update layout and containers when CPUs go online or offline."""
@@ -444,7 +401,7 @@ class CpuDriver(Driver):
             )
             if topology != state.topology or layout != state.layout:
                 changed = True
-                self._log_findings((*state.update_topology(topology, layout), *layout.warnings))
+                log_findings((*state.update_topology(topology, layout), *layout.warnings))
         if changed:
             self.plugin_server.publish()
             self.plugin_server.publish_health()
@@ -461,7 +418,7 @@ class CpuDriver(Driver):
             if turn % _PROBE_TURNS == 0 or self.state.storage.problems:
                 await asyncio.to_thread(self.state.storage.probe)
             if await asyncio.to_thread(lambda: self.state.has_missing_cdi_files):
-                self._log_findings(await asyncio.to_thread(self.state.reconcile_files))
+                log_findings(await asyncio.to_thread(self.state.reconcile_files))
                 await self._apply()
             faults = tuple(
                 map(str, await self.plugin_server.restore_metadata(lambda: self.state.allocations))
@@ -512,38 +469,14 @@ class CpuDriver(Driver):
         return {name: cpus - online for name, cpus in self.state.by_device.items() if not cpus <= online}
 
     def _devices(self) -> list[dict[str, Any]]:
-        """Return the published devices; cached, because every claim uses them."""
-        layout, offline_allocated, uncounted, capabilities = (
+        """Return the published devices."""
+        return self._published.list_devices(
+            self.state.topology,
             self.state.layout,
-            self._offline_allocated(),
-            self._uncounted(),
             self._capabilities or ServerCapabilities(),
+            offline_allocated=self._offline_allocated(),
+            uncounted=self._uncounted(),
         )
-        if (
-            self._devices_cache is None
-            or self._devices_cache[0] is not layout
-            or self._devices_cache[1:4] != (offline_allocated, uncounted, capabilities)
-        ):
-            devices = make_devices(
-                self.state.topology,
-                layout,
-                self.settings,
-                capabilities.form,
-                offline_allocated=offline_allocated,
-                uncounted=uncounted,
-                capabilities=capabilities,
-            )
-            self._devices_cache = (layout, offline_allocated, uncounted, capabilities, devices)
-        return self._devices_cache[4]
-
-    def _annotations(self) -> dict[str, str]:
-        """Return the annotations that describe the machine; cached."""
-        key = (self.state.topology, self.state.layout)
-        if self._annotations_cache is None or any(
-            a is not b for a, b in zip(self._annotations_cache[0], key, strict=True)
-        ):
-            self._annotations_cache = (key, make_annotations(*key))
-        return self._annotations_cache[1]
 
     def _attributes(self) -> dict[str, Mapping[str, object]]:
         return {device["name"]: device["attributes"] for device in self._devices()}
@@ -558,9 +491,3 @@ class CpuDriver(Driver):
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             _log.error("%s: %s: %s", task.get_name(), type(error).__name__, error, exc_info=error)
-
-    def _log_findings(self, findings: Iterable[NodeFinding]) -> None:
-        for finding in findings:
-            _log.log(
-                _LEVELS[finding.severity], "%s%s", finding.what, f"; {finding.fix}" if finding.fix else ""
-            )

@@ -18,6 +18,7 @@ from typing import Any
 from plimsoll.api.forms import Form
 from plimsoll.api.quantity import Quantity, format_bytes
 from plimsoll.client import Client
+from plimsoll.client.endpoints import RESOURCE_SLICES
 from plimsoll.drivers.memory.devices import CAPACITY, MemoryDevice, list_devices, make_devices
 from plimsoll.drivers.memory.numa_memory import read_numa_memory
 from plimsoll.drivers.memory.pinning import MemoryGrant, MemoryNodePlugin, variable_name
@@ -160,7 +161,7 @@ class MemoryDriver(Driver):
         """Detect the API server's form, then follow changes of the machine."""
         while not self._form_known:
             try:
-                self._form = await detect_form(self._client)
+                self._form = await self._detect_form()
                 self._form_known = True
             except ApiError as error:
                 _log.warning("detecting API server capabilities failed: %s", error)
@@ -181,6 +182,30 @@ class MemoryDriver(Driver):
             server.publish_health()
 
     # -- internals
+
+    async def _detect_form(self) -> Form | None:
+        """Return the form that the API server accepts for this node, tried with a dry run."""
+        form = await detect_form(self._client)
+        if form is None:
+            return None
+        probe = {
+            "metadata": {"generateName": "probe-"},
+            "spec": {
+                "driver": self.name,
+                "nodeName": self.settings.node,
+                "pool": {"name": "probe", "generation": 1, "resourceSliceCount": 1},
+                "devices": make_devices(list(self.devices.values())[:1], form),
+            },
+        }
+        try:
+            await self._client.create(RESOURCE_SLICES, probe, dry_run=True)
+        except ApiError as error:
+            if error.code not in (400, 422):
+                raise
+            # Kubernetes 1.37 rejects mappings for a node that does not declare the feature.
+            _log.warning("claims are not booked on the node: %s", error)
+            return None
+        return form
 
     def _read(self) -> dict[str, MemoryDevice]:
         return list_devices(read_numa_memory(self.settings.host_root), self.settings.reserved)

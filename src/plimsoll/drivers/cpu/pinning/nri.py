@@ -38,6 +38,7 @@ from plimsoll.drivers.cpu.pinning.audit import Audit, CpusetObserver
 from plimsoll.drivers.cpu.pinning.container_table import ContainerChange, ContainerTable, matches_desired
 from plimsoll.drivers.cpu.pinning.counters import Counters
 from plimsoll.drivers.cpu.pinning.nri_messages import STOPPED, decode_container, encode_cpuset, encode_update
+from plimsoll.drivers.cpu.pinning.nri_pushes import NriPushes
 from plimsoll.drivers.cpu.pinning.plan import (
     ContainerView,
     CpuStateView,
@@ -53,7 +54,7 @@ from plimsoll.protocols.messages import nri
 from plimsoll.protocols.nri import NriEvent, NriPlugin, mask_of
 from plimsoll.protocols.nri.edits import adjustment, creation, update
 from plimsoll.protocols.nri.names import SAFE_UPDATES, Version
-from plimsoll.protocols.ttrpc import UNIMPLEMENTED, UNKNOWN, Handler, TtrpcFault
+from plimsoll.protocols.ttrpc import UNKNOWN, Handler, TtrpcFault
 
 _log = logging.getLogger("plimsoll.cpu.pinning")
 
@@ -96,9 +97,7 @@ class NriEnforcer:
         self._topology = topology
         self._settings = settings
         self._apply_timeout = apply_timeout
-        self._call_timeout = call_timeout
         self._pauses = (shortest, longest)
-        self._retry = retry
         self._quiet = quiet
         #: Number of events; they carry pending updates.
         self._events = 0
@@ -106,11 +105,8 @@ class NriEnforcer:
         self._is_reconnecting = False
         self._containers = ContainerTable()
         self._linked = False
-        self._push_unsupported = False
-        self._wake = asyncio.Event()
         #: Set when a container changes, or the link is lost.
         self._container_changed = asyncio.Event()
-        self._waiting: list[asyncio.Future[None]] = []
         self._tasks: list[asyncio.Task[None]] = []
         #: Cpusets of containers that are being created, for validation.
         self._pending_creations: dict[str, DesiredCpuset] = {}
@@ -139,6 +135,18 @@ class NriEnforcer:
             configure=self._on_configure,
         )
 
+        self._pushes = NriPushes(
+            self._plugin,
+            self._containers,
+            self._snapshot,
+            self.counters,
+            can_push=lambda: self._linked and self.pushes,
+            on_pushed=self._changed,
+            call_timeout=call_timeout,
+            retry=retry,
+            longest=longest,
+        )
+
     # -- lifecycle
 
     async def start(self) -> None:
@@ -151,7 +159,7 @@ class NriEnforcer:
                 self._plugin.serve(shortest=shortest, longest=longest, ended=self._on_ended),
                 name="nri-plugin",
             ),
-            asyncio.create_task(self._push_forever(), name="nri-updates"),
+            asyncio.create_task(self._pushes.run(), name="nri-updates"),
             asyncio.create_task(self._reconnect_to_grow(), name="nri-reconnects"),
             asyncio.create_task(self.audit.run(), name="nri-audit"),
         ]
@@ -184,7 +192,7 @@ class NriEnforcer:
     @property
     def pushes(self) -> bool:
         """True if running containers can be updated at any time."""
-        if self._push_unsupported:
+        if self._pushes.unsupported:
             return False
         if self._settings.pin.push is not None:
             return self._settings.pin.push
@@ -228,13 +236,13 @@ class NriEnforcer:
         """
         if self._linked and self.pushes and self._tasks:
             async with at_most(self._apply_timeout):
-                await self._push_and_wait()
+                await self._pushes.send_and_wait()
                 # Containers that are being created can be updated only afterwards.
                 while self._linked and self._containers.has_outdated_creations(self._snapshot()):
                     self._container_changed.clear()
                     await self._container_changed.wait()
                     if self._linked:
-                        await self._push_and_wait()
+                        await self._pushes.send_and_wait()
         elif self._linked:
             pending = self._containers.list_changes(self._snapshot())
             self.counters.deferred += len(pending)
@@ -249,75 +257,6 @@ class NriEnforcer:
             if entry is not None:
                 entry.view = replace(entry.view, cpus="")
         await self.apply()
-
-    async def _push_and_wait(self) -> None:
-        """Send all pending updates and wait for them."""
-        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.append(done)
-        self._wake.set()
-        await done
-
-    async def _push_forever(self) -> None:
-        pause: float | None = None
-        while True:
-            try:
-                async with asyncio.timeout(pause):
-                    await self._wake.wait()
-            except TimeoutError:
-                pass
-            self._wake.clear()
-            waiting, self._waiting = self._waiting, []
-            try:
-                done = await self._push()
-            except Exception:  # a bug must not stop pinning for good
-                _log.exception("containers are not updated")
-                done = False
-            for future in waiting:
-                if not future.done():
-                    future.set_result(None)
-            pause = None if done else min(self._pauses[1], (pause or self._retry / 2) * 2)
-
-    async def _push(self) -> bool:
-        """Send pending updates; return whether all succeeded."""
-        succeeded = True
-        # Shrink containers first, then grow others.
-        for shrinking in (True, False):
-            if not self._linked or not self.pushes:
-                return True  # done at the next connection or event
-            changes = [
-                change
-                for change in self._containers.list_changes(self._snapshot(), include_unconfirmed=True)
-                if change.shrinks is shrinking
-            ]
-            if changes:
-                succeeded = await self._push_changes(changes) and succeeded
-        self._changed()
-        return succeeded
-
-    async def _push_changes(self, changes: Sequence[ContainerChange]) -> bool:
-        answer = await self._plugin.update_containers(map(encode_update, changes), timeout=self._call_timeout)
-        if isinstance(answer, TtrpcFault):
-            if answer.code == UNIMPLEMENTED:
-                self._push_unsupported = True
-                _log.warning("the runtime does not support unsolicited updates of containers")
-                return True
-            if answer.kind == "closed":
-                return True  # the next connection starts with a synchronization
-            _log.warning("containers are not updated: %s", answer.message)
-            self.counters.failed += len(changes)
-            for change in changes:
-                self._containers.record_failure(change, answer.message)
-            return False
-        failed = {message.container_id for message in answer}
-        for change in changes:
-            if change.view.id in failed:
-                self.counters.failed += 1
-                fault = self._containers.record_failure(change, "the runtime failed to update it")
-                _log.warning("%s", fault)
-            else:
-                self.counters.changed += 1
-                self._containers.record_change(change, confirmed=True)
-        return not failed
 
     async def _reconnect_to_grow(self) -> None:
         """Connect again if no event carries the CPUs that containers should get back.
@@ -344,10 +283,7 @@ class NriEnforcer:
         return any(not change.shrinks for change in self._containers.list_changes(self._snapshot()))
 
     def _release_waiting(self) -> None:
-        for future in self._waiting:
-            if not future.done():
-                future.set_result(None)
-        self._waiting = []
+        self._pushes.release_waiting()
         self._container_changed.set()
 
     # -- connection
@@ -383,7 +319,7 @@ class NriEnforcer:
             _log.warning("%s", finding.what)
         self._containers.prune(self._snapshot())
         self._linked = True
-        self._push_unsupported = False
+        self._pushes.unsupported = False
         self.link_error = ""
         self.counters.synchronized += 1
         for fault in self.faults():
@@ -454,7 +390,7 @@ class NriEnforcer:
         self._containers.update_container(decode_container(request.container, request.pod))
         self._container_changed.set()
         if self._containers.list_changes(self._snapshot(), include_unconfirmed=self.pushes):
-            self._wake.set()
+            self._pushes.wake()
 
     async def _on_update(self, request: nri.UpdateContainerRequest) -> nri.UpdateContainerResponse:
         """Handle an update by others: the container keeps its CPUs."""
@@ -470,7 +406,7 @@ class NriEnforcer:
             confirmed = entry.confirmed and matches_desired(entry.view, desired)
             self._containers.record_change(change, confirmed=confirmed)
             if not confirmed and self.pushes:
-                self._wake.set()
+                self._pushes.wake()
         elif entry.view.cpus and request.linux_resources.cpu.cpus:
             kept = nri.LinuxResources(cpu=nri.LinuxCPU(cpus=entry.view.cpus))
             updates.append(update(entry.view.id, kept))
@@ -501,7 +437,7 @@ class NriEnforcer:
             messages.append(encode_update(change, report_failure=change.shrinks))
             self._containers.record_change(change, confirmed=False)
         if messages and self.pushes:
-            self._wake.set()
+            self._pushes.wake()
         return messages
 
     def _snapshot(self) -> PinSnapshot:

@@ -34,7 +34,8 @@ from plimsoll.drivers.cpu.settings import CpuSettings
 from plimsoll.drivers.cpu.state import cdi
 from plimsoll.drivers.cpu.state.affinity import find_affinity, needs_affinity
 from plimsoll.drivers.cpu.state.checkpoint import encode_allocations, open_checkpoint
-from plimsoll.drivers.cpu.state.claim_allocation import AssignmentSource, ClaimAllocation
+from plimsoll.drivers.cpu.state.claim_allocation import ClaimAllocation
+from plimsoll.drivers.cpu.state.claim_explanation import explain_allocation
 from plimsoll.drivers.cpu.state.prepare import (
     PrepareContext,
     PreparePlan,
@@ -59,7 +60,7 @@ from plimsoll.drivers.cpu.topology import Topology
 from plimsoll.drivers.plugin.driver import AllocatedClaim, ClaimError
 from plimsoll.errors import StoreError
 from plimsoll.protocols.cdi import CdiFault
-from plimsoll.protocols.dra import ClaimRef, PreparedDevice
+from plimsoll.protocols.dra import ClaimRef
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -288,33 +289,6 @@ class CPUState:
         self._set_allocations(after)
         return None
 
-    def list_prepared_devices(
-        self, allocation: ClaimAllocation, attributes: Mapping[str, Mapping[str, object]] | None = None
-    ) -> list[PreparedDevice]:
-        """Return the prepared devices of a claim; `attributes` of devices become their metadata."""
-        uid = allocation.ref.uid
-        devices = []
-        for assignment in allocation.assignments:
-            name = cdi.cdi_id(uid, assignment.base if allocation.per_request else "")
-            metadata = None
-            if attributes and assignment.device in attributes:
-                metadata = {
-                    "attributes": _metadata(
-                        attributes[assignment.device], assignment.source, len(assignment.cpus)
-                    )
-                }
-            devices.append(
-                PreparedDevice(
-                    assignment.pool,
-                    assignment.device,
-                    (assignment.base,) if assignment.request else (),
-                    (name,) if assignment.cpus else (),
-                    assignment.share_id,
-                    metadata,
-                )
-            )
-        return devices
-
     # -- reconciliation
 
     @_locked
@@ -398,32 +372,7 @@ class CPUState:
         allocation = self._holdings.get(uid)
         if allocation is None:
             return [f"claim {uid} has no CPUs"]
-        ref = allocation.ref
-        lines = [f"claim {ref if ref.name else uid} has CPUs {allocation.assigned}"]
-        if allocation.disputed:
-            lines.append(f"disputed: {allocation.disputed}; withheld from others: {allocation.cpus}")
-        why = self._explanations.get(uid)
-        for index, assignment in enumerate(allocation.assignments):
-            request = f"request {assignment.request}" if assignment.request else "unknown request"
-            share = f", share {assignment.share_id}" if assignment.share_id else ""
-            lines.append(
-                f"{request} on {assignment.device or 'no device'}{share}: {assignment.cpus or 'no CPUs'}"
-            )
-            if why is not None:
-                lines += [f"  {line}" for line in why[index]]
-            else:
-                lines.append(
-                    f"  {_SOURCE_TEXTS[assignment.source]}, from the checkpoint; the steps were not stored"
-                )
-                if assignment.options is not None:
-                    chosen = assignment.options
-                    lines.append(
-                        f"  {chosen.algorithm.value}, sorted {chosen.sorting.value}"
-                        + (f", groups of {chosen.group_size}" if chosen.group_size > 1 else "")
-                        + (", whole cores" if chosen.full_cores else "")
-                        + ("" if chosen.align_l3 else ", not aligned to L3 caches")
-                    )
-        return lines
+        return explain_allocation(allocation, self._explanations.get(uid))
 
     # -- internals
 
@@ -514,15 +463,6 @@ class CPUState:
         return PrepareError(PrepareErrorReason.CDI, text=text).to_claim_error()
 
 
-_SOURCE_TEXTS = {
-    AssignmentSource.ASSIGNED: "chosen by the driver",
-    AssignmentSource.CPUSET: "named by the claim",
-    AssignmentSource.DEVICE: "the device is the CPU",
-    AssignmentSource.ADOPTED: "found in a CDI file",
-    AssignmentSource.ADMIN: "administrative access",
-}
-
-
 def _by_device(allocations: Iterable[ClaimAllocation]) -> dict[str, CpuSet]:
     allocated: dict[str, CpuSet] = {}
     for allocation in allocations:
@@ -532,11 +472,3 @@ def _by_device(allocations: Iterable[ClaimAllocation]) -> dict[str, CpuSet]:
         if allocation.contested:
             allocated[""] = allocated.get("", EMPTY) | allocation.contested
     return allocated
-
-
-def _metadata(attributes: Mapping[str, object], source: AssignmentSource, count: int) -> dict[str, object]:
-    """Return device attributes for containers; grouped devices include the number of allocated CPUs."""
-    metadata = dict(attributes)
-    if source is not AssignmentSource.DEVICE:
-        metadata["dra.cpu/allocatedNumCPUs"] = {"int": count}
-    return metadata

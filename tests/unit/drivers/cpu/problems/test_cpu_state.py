@@ -10,6 +10,7 @@ import pytest
 from plimsoll.api.cpuset import CpuSet
 from plimsoll.drivers.cpu.devices.groups import compute_layout
 from plimsoll.drivers.cpu.state import ClaimAllocation, CPUState
+from plimsoll.drivers.cpu.state.prepared_devices import list_prepared_devices
 from plimsoll.drivers.cpu.topology.topology import SkippedCpu
 from plimsoll.drivers.plugin.driver import AllocatedClaim, ClaimError
 from plimsoll.protocols.dra import ClaimRef
@@ -209,7 +210,7 @@ def test_share_ids_are_answered_and_shares_kept_apart(fixture: CPUStateFixture) 
     allocation = prepared(
         state, make_claim(1, AllocationSpec(N0, "1", share="s1"), AllocationSpec(N0, "2", share="s2"))
     )
-    assert [device.share_id for device in state.list_prepared_devices(allocation)] == ["s1", "s2"]
+    assert [device.share_id for device in list_prepared_devices(allocation)] == ["s1", "s2"]
     one, two = (assignment.cpus for assignment in allocation.assignments)
     assert (len(one), len(two), len(one & two)) == (1, 2, 0)
     again = fixture.open().allocations[uid_of(1)]

@@ -17,6 +17,7 @@ from plimsoll.drivers.cpu.devices.groups import compute_layout
 from plimsoll.drivers.cpu.settings import PinSettings
 from plimsoll.drivers.cpu.state import ClaimAllocation, CPUState, read_allocated_cpus
 from plimsoll.drivers.cpu.state.cdi import read_files
+from plimsoll.drivers.cpu.state.prepared_devices import list_prepared_devices
 from plimsoll.drivers.plugin.driver import AllocatedClaim, ClaimError
 from plimsoll.protocols.dra import ClaimRef, PreparedDevice
 from tests.unit.drivers.cpu.machines import make_machine, switch_off
@@ -82,7 +83,7 @@ def test_responses_have_requests_and_shares(fixture: CPUStateFixture) -> None:
         AllocationSpec(N1, "1"),
     )
     name = f"dra.k8s.io/cpu=claim-{uid_of(1)}"
-    assert state.list_prepared_devices(prepared(state, claim)) == [
+    assert list_prepared_devices(prepared(state, claim)) == [
         PreparedDevice(NODE, N0, ("a",), (name,), "s1"),
         PreparedDevice(NODE, N0, ("b",), (name,), "s2"),
         PreparedDevice(NODE, N1, ("cpus",), (name,)),
@@ -93,12 +94,12 @@ def test_separate_requests_have_separate_devices(fixture: CPUStateFixture) -> No
     fixture.extra["pin"] = PinSettings(per_request_cpus=True)
     state = fixture.open()
     allocation = prepared(state, make_claim(1, AllocationSpec(N0, "2", "a"), AllocationSpec(N0, "1", "b/x")))
-    ids = [device.cdi for device in state.list_prepared_devices(allocation)]
+    ids = [device.cdi for device in list_prepared_devices(allocation)]
     assert ids == [(f"dra.k8s.io/cpu=claim-{uid_of(1)}_{request}",) for request in ("a", "b")]
     # What was prepared so stays so, whatever the settings are later.
     fixture.extra.clear()
     again = fixture.open()
-    assert [device.cdi for device in again.list_prepared_devices(again.allocations[uid_of(1)])] == ids
+    assert [device.cdi for device in list_prepared_devices(again.allocations[uid_of(1)])] == ids
     fixture.file(1).unlink()
     assert not fixture.open().reconcile_files()
     assert f"claim-{uid_of(1)}_b" in fixture.file(1).read_text()
@@ -107,7 +108,7 @@ def test_separate_requests_have_separate_devices(fixture: CPUStateFixture) -> No
 def test_metadata_of_devices(fixture: CPUStateFixture) -> None:
     state = fixture.open()
     allocation = prepared(state, make_claim(1, AllocationSpec(N0, "2")))
-    device = state.list_prepared_devices(allocation, {N0: {"dra.cpu/socketID": {"int": 0}}})[0]
+    device = list_prepared_devices(allocation, {N0: {"dra.cpu/socketID": {"int": 0}}})[0]
     attributes = {"dra.cpu/socketID": {"int": 0}, "dra.cpu/allocatedNumCPUs": {"int": 2}}
     assert device.metadata == {"attributes": attributes}
 
@@ -115,9 +116,9 @@ def test_metadata_of_devices(fixture: CPUStateFixture) -> None:
 def test_claims_without_cpus_succeed_and_leave_nothing(fixture: CPUStateFixture) -> None:
     state = fixture.open()
     none = prepared(state, make_claim(1, AllocationSpec("gpu-0", driver="gpu.example.com")))
-    assert state.list_prepared_devices(none) == []
+    assert list_prepared_devices(none) == []
     watch = prepared(state, make_claim(2, AllocationSpec(N0, admin=True)))
-    assert state.list_prepared_devices(watch) == [PreparedDevice(NODE, N0, ("cpus",), ())]
+    assert list_prepared_devices(watch) == [PreparedDevice(NODE, N0, ("cpus",), ())]
     assert not state.allocations
     assert read_files(fixture.settings.cdi) == ({}, ())
     assert state.release(ref_of(2)) is None
