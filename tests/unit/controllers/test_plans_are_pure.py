@@ -61,6 +61,7 @@ PURE = (
     "plimsoll.ledger",
     "plimsoll.client.endpoints",
     "plimsoll.client.event_recorder",
+    "plimsoll.common.cron",
     "plimsoll.controllers.actions",
     "plimsoll.controllers.object_views",
     "plimsoll.controllers.pod_utils",

@@ -150,7 +150,7 @@ def test_devices_and_volumes_are_reserved_and_given_up_together() -> None:
             process = await cluster.start()
             uses = [{"name": "gpu", "resourceClaimName": "gpu"}]
             await cluster.pod("p", volumes=using("data"), resourceClaims=uses)
-            await message_about(cluster, "p", "selectedNode annotation reset")
+            await message_about(cluster, "p", 'provisioning failed for PVC "data"')
             released = await until(
                 lambda: admin.get(RESOURCE_CLAIMS, "gpu", NS), lambda one: "allocation" not in one["status"]
             )
