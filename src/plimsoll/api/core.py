@@ -255,6 +255,7 @@ class PodSpec(Wire, frozen=True):
     scheduling_group: PodSchedulingGroup | None = None
     workload_ref: WorkloadReference | None = None
     host_network: bool = False
+    enable_service_links: bool | None = None
     host_users: bool | None = None
     host_pid: bool = msgspec.field(name="hostPID", default=False)
     host_ipc: bool = msgspec.field(name="hostIPC", default=False)

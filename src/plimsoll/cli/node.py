@@ -59,6 +59,12 @@ from plimsoll.cli.options import DIRECTORY, FILE, connection_options, feature_ga
     "refuse to start it, or start it and warn. [default: refuse]",
 )
 @click.option(
+    "--stages",
+    type=FILE,
+    metavar="FILE",
+    help="File with the run times and exit codes of simulated pods.",
+)
+@click.option(
     "--machine",
     "machine_file",
     type=FILE,

@@ -82,6 +82,12 @@ from plimsoll.cli.options import FILE, data_dir_option, feature_gates_option
     metavar="KEY=VALUE:EFFECT",
     help="Taint of the simulated nodes, so that only pods that tolerate it are placed there. Repeatable.",
 )
+@click.option(
+    "--stages",
+    type=FILE,
+    metavar="FILE",
+    help="File with the run times and exit codes of simulated pods.",
+)
 @click.option("--driver/--no-driver", default=True, help="Run the CPU driver (dra.cpu). [default: yes]")
 @click.option(
     "--driver-config",
@@ -122,6 +128,7 @@ def run_up(
     driver_config: Path | None,
     simulated_labels: tuple[str, ...],
     simulated_taints: tuple[str, ...],
+    stages: Path | None,
     **given: Any,
 ) -> None:
     """Run a cluster on this machine: API server, scheduler, a node, the CPU driver, and a dashboard.
@@ -140,6 +147,7 @@ def run_up(
     from plimsoll.common.config_file import read_flag
     from plimsoll.drivers.cpu.config_file import read_settings
     from plimsoll.node.machine.file_values import parse_taint, read_labels
+    from plimsoll.node.runtime.stages import read_stages_file
     from plimsoll.tools.colors import Paint
     from plimsoll.up.console import Console
     from plimsoll.up.serve import serve_up
@@ -155,6 +163,7 @@ def run_up(
         dashboard=page,
         gates=Gates.parse(gates),
         cpu=read_settings(driver_config),
+        stages=() if stages is None else read_stages_file(stages),
         simulated_labels=read_flag(
             dict(text.partition("=")[::2] for text in simulated_labels), read_labels, "--simulated-label"
         ),

@@ -32,7 +32,7 @@ from plimsoll.node.admission.preemption import CONDITION_REASON, MESSAGE, REASON
 from plimsoll.node.cgroups.values import CgroupFault
 from plimsoll.node.components import Components
 from plimsoll.node.containers import ContainerInfo
-from plimsoll.node.eviction.manager import PodEviction, admit_under_pressure
+from plimsoll.node.eviction.manager import EVICTED, PodEviction, admit_under_pressure
 from plimsoll.node.housekeeping import HOUSEKEEPING_SECONDS, Housekeeping
 from plimsoll.node.machine.machine import available_to_pods
 from plimsoll.node.pods.pod_state import TerminationRequest
@@ -42,6 +42,8 @@ _log = logging.getLogger("plimsoll.node")
 
 #: The kubelet's reason for a pod whose admission check failed with an error.
 _UNEXPECTED = "UnexpectedAdmissionError"
+#: Grace period of pods that exceed a limit of local storage (seconds); the kubelet's.
+_STORAGE_EVICTION_GRACE = 1.0
 #: Time a critical pod waits for its preemption victims to terminate (seconds).
 _PREEMPTION_SECONDS = 120.0
 
@@ -246,6 +248,10 @@ class Agent:
             eviction.reason, eviction.message, eviction.grace, eviction.condition.reason or ""
         )
         self._terminate(pod, request)
+
+    def evict_for_storage(self, pod: Pod, message: str) -> None:
+        """Terminate a pod that uses more local storage than its limit."""
+        self._terminate(pod, TerminationRequest(EVICTED, message, _STORAGE_EVICTION_GRACE, ""))
 
     # -- admission
 

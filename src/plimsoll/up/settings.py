@@ -12,6 +12,7 @@ from plimsoll.api.core import Taint
 from plimsoll.api.gates import Gates
 from plimsoll.common.addresses import host_name
 from plimsoll.drivers.cpu.settings import CpuSettings
+from plimsoll.node.runtime.stages import Stage
 from plimsoll.node.security.policy import OnUnsupported
 
 #: Data directory unless another is named.
@@ -35,6 +36,7 @@ class UpSettings:
     #: Labels and taints of the simulated nodes, in addition to the label `plimsoll.dev/simulated`.
     simulated_labels: Mapping[str, str] = field(default_factory=dict)
     simulated_taints: tuple[Taint, ...] = ()
+    stages: tuple[Stage, ...] = ()  #: of simulated pods
     files: tuple[str, ...] = ()  #: manifests and dumps to apply
     demo: bool = False
     once: bool = False  #: exit when everything is ready and the demo has run

@@ -27,6 +27,7 @@ from plimsoll.node.process.assembly import make_agent
 from plimsoll.node.process.metrics import NodeMetrics
 from plimsoll.node.process.run import NodeProcess
 from plimsoll.node.process.settings import NodeSettings
+from plimsoll.node.runtime.stages import Stage
 from plimsoll.up.manifests.restore import SIMULATED
 
 _ARCHITECTURE = "kubernetes.io/arch"
@@ -100,6 +101,7 @@ def start_simulated(
     root: Path,
     gates: Gates,
     client_for: Callable[[str], Client],
+    stages: tuple[Stage, ...] = (),
 ) -> NodeProcess:
     """Create a process with the agents of simulated nodes."""
 
@@ -119,6 +121,7 @@ def start_simulated(
         runtime="none",
         bare=True,
         machine=next(iter(nodes.values())).machine,
+        stages=stages,
         gates=gates,
         listen="",
     )

@@ -275,7 +275,9 @@ class Up:
         self._report("simulated")
         root = self.settings.data / "simulated"
         client_for = lambda name: server.client(node_user(name))  # noqa: E731
-        process = start_simulated(server.client(), simulated, root, self.settings.gates, client_for)
+        process = start_simulated(
+            server.client(), simulated, root, self.settings.gates, client_for, self.settings.stages
+        )
         self.nodes.append(process)
         self._parts.start("simulated nodes", process.run(), process.stop)
         await self._parts.wait_ready(process.ready(_ready_timeout(process)))
@@ -290,6 +292,7 @@ class Up:
             root=settings.root,
             runtime=settings.runtime,
             on_unsupported_security=settings.on_unsupported_security,
+            stages=settings.stages,
             gates=settings.gates,
             listen="",
         )
@@ -304,6 +307,7 @@ class Up:
             machine=parse_machine(MACHINE),
             labels={SIMULATED: "true", **settings.simulated_labels},
             taints=settings.simulated_taints,
+            stages=settings.stages,
             gates=settings.gates,
             listen="",
         )

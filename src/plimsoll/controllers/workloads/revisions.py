@@ -30,8 +30,19 @@ class RevisionPlan(NamedTuple):
 
 
 def revision_data(template: Any) -> dict[str, Any]:
-    """Build the content of a revision: a patch that restores the template."""
-    return {"spec": {"template": {**template, "$patch": "replace"}}}
+    """Build the content of a revision: a patch that restores the template.
+
+    Keys are sorted as in kube-controller-manager, which finds the revision of a template by comparing bytes.
+    """
+    data: dict[str, Any] = sort_keys({"spec": {"template": {**template, "$patch": "replace"}}})
+    return data
+
+
+def sort_keys(value: Any) -> Any:
+    """Return a tree with the keys of all objects in order."""
+    if isinstance(value, Mapping):
+        return {key: sort_keys(value[key]) for key in sorted(value)}
+    return [sort_keys(each) for each in value] if isinstance(value, list) else value
 
 
 def template_of(revision: ControllerRevisionView) -> dict[str, Any]:

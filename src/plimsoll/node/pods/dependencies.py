@@ -21,6 +21,7 @@ from plimsoll.node.pods.backoff import PodTiming
 from plimsoll.node.pods.downward_fields import DownwardNodeInfo
 from plimsoll.node.pods.environment import ApiObjectReader
 from plimsoll.node.pods.handlers import CommandRunner
+from plimsoll.node.pods.service_reader import ServiceReader
 from plimsoll.node.pods.writer import PodEvents, StatusWriter
 from plimsoll.node.security.policy import SecurityPolicy
 
@@ -124,6 +125,8 @@ class WorkerDependencies:
     devices: DeviceAllocator | None = None
     #: Volumes; None: the runtime provides none, or simulates all.
     volumes: PodVolumeManager | None = None
+    #: Services for the environment of containers; None: nothing runs in them.
+    services: ServiceReader | None = None
     #: Runner of the commands of probes and hooks; None: they fail.
     commands: CommandRunner | None = None
     #: Check of security contexts; None: nothing runs in the containers, and everything is accepted.

@@ -1,9 +1,7 @@
 """Environment and command of a container.
 
-Expands `$(VAR)` and resolves the downward API, ConfigMaps and Secrets. Failures carry the kubelet's reason
-and message. Files (volumes, tokens) are not handled here.
-
-DIFF: no variables for services (test_no_variables_for_services).
+Expands `$(VAR)` and resolves the downward API, ConfigMaps, Secrets and Services. Failures carry the kubelet's
+reason and message. Files (volumes, tokens) are not handled here.
 """
 
 from __future__ import annotations
@@ -21,6 +19,7 @@ from plimsoll.common.json_tree import branch
 from plimsoll.errors import ApiError, InputError
 from plimsoll.node.containers import RuntimeFault
 from plimsoll.node.pods.downward_fields import DownwardFields, DownwardNodeInfo
+from plimsoll.node.pods.service_reader import ServiceReader
 
 CONFIG_ERROR = "CreateContainerConfigError"
 
@@ -45,10 +44,18 @@ async def build_environment(
     objects: ApiObjectReader,
     facts: DownwardNodeInfo,
     pod_ips: Sequence[str] = (),
+    services: ServiceReader | None = None,
 ) -> ContainerEnvironment | RuntimeFault:
-    """Build the environment and the command of a container, or return why that failed."""
+    """Build the environment and the command of a container, or return why that failed.
+
+    Without `services` there are no variables of Services.
+    """
     try:
-        env = await _Reader(pod, container, objects, facts, tuple(pod_ips)).read()
+        known: dict[str, str] = {}
+        if services is not None:
+            links = pod.spec.enable_service_links is not False
+            known = await services.variables(pod.metadata.namespace, links=links)
+        env = await _Reader(pod, container, objects, facts, tuple(pod_ips)).read(known)
         command = tuple(expand(part, env) for part in (*container.command, *container.args))
         for name, value in (*env.items(), *(("command", part) for part in command)):
             if "\0" in name or "\0" in value:
@@ -89,8 +96,9 @@ class _Reader:
     pod_ips: tuple[str, ...]
     known: dict[tuple[str, str], dict[str, str] | None] = field(default_factory=dict)
 
-    async def read(self) -> dict[str, str]:
-        env: dict[str, str] = {}
+    async def read(self, services: Mapping[str, str]) -> dict[str, str]:
+        """Return the variables; the container's own come after those of Services, and can refer to them."""
+        env: dict[str, str] = {**services}
         for source in self.container.env_from:
             for endpoint, reference in ((CONFIG_MAPS, source.config_map_ref), (SECRETS, source.secret_ref)):
                 if reference is None:

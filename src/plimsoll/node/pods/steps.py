@@ -180,7 +180,12 @@ async def build_container_spec(
     try:
         async with asyncio.timeout(deps.timing.reading):
             environment = await build_environment(
-                pod, container, deps.objects, facts, facts.host_ips if pod.spec.host_network else ips
+                pod,
+                container,
+                deps.objects,
+                facts,
+                facts.host_ips if pod.spec.host_network else ips,
+                deps.services,
             )
     except TimeoutError:
         return RuntimeFault(CONFIG_ERROR, "the API server does not respond")

@@ -52,6 +52,7 @@ from plimsoll.node.podresources.provider import PodResourcesProvider
 from plimsoll.node.pods.command_runner import HostCommandRunner, RuntimeCommandRunner
 from plimsoll.node.pods.dependencies import WorkerDependencies
 from plimsoll.node.pods.downward_fields import DownwardNodeInfo
+from plimsoll.node.pods.service_reader import ServiceReader
 from plimsoll.node.pods.writer import PodEvents, StatusWriter
 from plimsoll.node.process.metrics import NodeMetrics
 from plimsoll.node.process.settings import NodeSettings
@@ -226,8 +227,10 @@ class _AgentBuilder:
         if isinstance(runtime, CriRuntime):
             worker_deps.commands = RuntimeCommandRunner(runtime.execute)
         if runtime.runs_processes:
-            volumes = VolumeManager(self.layout, self.client, self._facts)
+            volumes = VolumeManager(self.layout, self.client, self._facts, evict=self._evict_for_storage)
             worker_deps.volumes = volumes
+            direct = isinstance(runtime, ProcessRuntime)
+            worker_deps.services = ServiceReader(self.client, direct=direct)
         if plugins is not None:
             worker_deps.health = plugins.health
             worker_deps.observe = plugins.metrics.operation
@@ -281,7 +284,8 @@ class _AgentBuilder:
     def _runtime(self, cgroups: Cgroups, cdi: CdiCache) -> AnyRuntime:
         ip = self.status_reporter.address or "127.0.0.1"
         if self.settings.runtime == "none":
-            return SimulatedRuntime(cdi=None if self.bare else cdi, ip=ip)
+            stages = self.settings.stages
+            return SimulatedRuntime(cdi=None if self.bare else cdi, ip=ip, stages=stages)
         if self.settings.runtime == "cri":
             return CriRuntime(
                 self.settings.cri,
@@ -388,6 +392,9 @@ class _AgentBuilder:
 
     def _pod_event(self, pod: Pod, reason: str, message: str, type: str, container: str) -> None:
         self.events.emit(pod, reason, message, type=type, container=container)
+
+    def _evict_for_storage(self, pod: Pod, message: str) -> None:
+        self._agent().evict_for_storage(pod, message)
 
     def _facts(self) -> DownwardNodeInfo:
         address = self.status_reporter.address

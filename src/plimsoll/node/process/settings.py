@@ -27,6 +27,7 @@ from plimsoll.node.plugins import PluginTiming
 from plimsoll.node.podresources import RateLimit
 from plimsoll.node.pods.backoff import PodTiming
 from plimsoll.node.runtime.cri.settings import EXAMPLE_ENDPOINT, CriSettings
+from plimsoll.node.runtime.stages import Stage, read_stages_file
 from plimsoll.node.security.policy import OnUnsupported
 from plimsoll.node.status.reporter import HeartbeatTiming
 
@@ -70,6 +71,7 @@ class NodeSettings:
     images: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     #: Policy for containers whose security context cannot be applied in full.
     on_unsupported_security: OnUnsupported = "refuse"
+    stages: tuple[Stage, ...] = ()  #: of simulated pods
     machine_file: Path | None = None
     machine: Machine | None = None  #: in place of a file or the actual machine
     labels: Mapping[str, str] = field(default_factory=dict)
@@ -185,10 +187,13 @@ def override(
     cri_endpoint: str | None = None,
     cluster_dns: Sequence[str] = (),
     cluster_domain: str | None = None,
+    stages: Path | None = None,
     **given: Any,
 ) -> NodeSettings:
     """Return the settings with the given flags applied; None: not given."""
     changes: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    if stages is not None:
+        changes["stages"] = read_stages_file(stages)
     if gates is not None:
         changes["gates"] = Gates.parse(gates, settings.gates)
     if form is not None:

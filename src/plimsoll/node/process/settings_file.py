@@ -33,6 +33,7 @@ from plimsoll.node.machine.machine import EVICTION_HARD, Reservations, parse_cpu
 from plimsoll.node.podresources import RateLimit
 from plimsoll.node.process.settings import LISTEN, ROOT, NodeSettings
 from plimsoll.node.runtime.cri.settings import CriSettings
+from plimsoll.node.runtime.stages import Stage, read_stages_file
 from plimsoll.node.security.policy import OnUnsupported
 from plimsoll.node.status.reporter import HeartbeatTiming
 
@@ -144,6 +145,13 @@ class _KubeletApiFile(Config, frozen=True, kw_only=True):
     key: OptionalPath = field(default=None, name="tlsPrivateKeyFile")
 
 
+def _read_stages(value: Any) -> tuple[Stage, ...]:
+    """Read the file of stages."""
+    if not isinstance(value, str):
+        raise InputError("must be the path of a file")
+    return read_stages_file(Path(value))
+
+
 class _NodeFile(Config, frozen=True, kw_only=True):
     kind: Literal["NodeConfiguration"] = "NodeConfiguration"
     api_version: str = ""
@@ -155,6 +163,7 @@ class _NodeFile(Config, frozen=True, kw_only=True):
     bare: bool | None = None
     images: Mapping[str, Annotated[tuple[str, ...], _read_command]] = field(default_factory=dict)
     on_unsupported_security: OnUnsupported = field(default="refuse", name="unsupportedSecurityContext")
+    stages: Annotated[tuple[Stage, ...], _read_stages] = ()
     machine_file: OptionalPath = field(default=None, name="machine")
     labels: Labels = field(default_factory=dict)
     taints: Taints = ()

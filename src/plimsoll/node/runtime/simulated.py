@@ -8,6 +8,8 @@ specify:
    run-seconds.plimsoll.dev/CONTAINER: "0"      the same for one container of any kind
    exit-code.plimsoll.dev/CONTAINER: "1"
 
+Without these annotations a file of stages counts (`stages.py`).
+
 Ordinary init containers exit at once with 0 unless they are named. A container that is stopped exits with 0.
 Nothing is stored on disk: a new agent starts with an empty machine.
 """
@@ -41,6 +43,7 @@ from plimsoll.node.runtime.container_spec import (
     cancel_creation,
     resolve_container,
 )
+from plimsoll.node.runtime.stages import Stage, find_stage
 from plimsoll.protocols.cdi import CdiCache
 
 RUN_SECONDS = "plimsoll.dev/run-seconds"
@@ -57,13 +60,20 @@ class Script:
     exit_code: int = 0
 
 
-def script_of(annotations: Mapping[str, str], container: str, role: ContainerRole) -> Script:
-    """Read a pod's annotations for one of its containers; values that are not numbers are ignored."""
+def script_of(
+    annotations: Mapping[str, str], container: str, role: ContainerRole, stage: Stage | None = None
+) -> Script:
+    """Read a pod's annotations for one of its containers; values that are not numbers are ignored.
+
+    Without an annotation for the time, a stage counts.
+    """
     own_time = _number(annotations.get(f"run-seconds.{_DOMAIN}/{container}"))
     own_code = _number(annotations.get(f"exit-code.{_DOMAIN}/{container}"))
     regular = role is ContainerRole.REGULAR
     seconds = own_time if own_time is not None or not regular else _number(annotations.get(RUN_SECONDS))
     code = own_code if own_code is not None or not regular else _number(annotations.get(EXIT_CODE))
+    if seconds is None and stage is not None:
+        seconds, code = stage.run_seconds, stage.exit_code if code is None else code
     if seconds is None and role is ContainerRole.INIT:
         seconds = 0.0
     if seconds is not None and seconds > _FOREVER:
@@ -110,8 +120,10 @@ class SimulatedRuntime:
         *,
         cdi: CdiCache | None = None,
         ip: str = "127.0.0.1",
+        stages: Sequence[Stage] = (),
     ) -> None:
         self.hooks = hooks
+        self._stages = stages
         #: As in other runtimes; always empty here.
         self.findings: list[NodeFinding] = []
         self._clock = clock
@@ -213,7 +225,9 @@ class SimulatedRuntime:
                 await self._apply_all(await cancel_creation(self.hooks, pod.spec, state))
             return resolved.fault
         state = replace(state, cpus=resolved.resources.cpus)
-        script = script_of(pod.spec.annotations, spec.name, spec.plan.role)
+        role = spec.plan.role
+        stage = find_stage(self._stages, pod.spec.namespace, pod.spec.labels, spec.name, role)
+        script = script_of(pod.spec.annotations, spec.name, role, stage)
         self._containers[spec.id] = _Container(
             RuntimeContainer(resolved.spec, state, resolved.resources), script
         )

@@ -37,6 +37,7 @@ from plimsoll.node.pods.downward_fields import DownwardFields, DownwardNodeInfo
 from plimsoll.node.pods.environment import expand
 from plimsoll.node.pods.volumes import volume_type
 from plimsoll.node.volumes.atomic_writer import write_files
+from plimsoll.node.volumes.empty_dirs import MEMORY, MemoryVolumes, measure_usage, size_limit
 from plimsoll.node.volumes.host_paths import check_host_path
 from plimsoll.node.volumes.payload import (
     Files,
@@ -89,7 +90,10 @@ class VolumeManager:
         facts: Callable[[], DownwardNodeInfo],
         *,
         clock: Callable[[], float] = time.time,
+        evict: Callable[[Pod, str], None] = lambda pod, message: None,
     ) -> None:
+        self.evict = evict  #: called for a pod that exceeds a size limit, with the message of its status
+        self._memory = MemoryVolumes(layout)
         self._layout = layout
         self._client = client
         self._facts = facts
@@ -121,6 +125,20 @@ class VolumeManager:
     def forget(self, uid: str) -> None:
         """Stop updating the volumes of a pod; its directory is removed with its sandbox."""
         self._pods.pop(uid, None)
+        self._memory.remove(uid)
+
+    async def enforce_size_limits(self) -> None:
+        """Evict pods whose emptyDir volumes use more than their size limits, as a kubelet does."""
+        for known in list(self._pods.values()):
+            for volume in _mounted_volumes(known.pod):
+                limit = size_limit(branch(volume, "emptyDir")) if volume_type(volume) == "emptyDir" else None
+                if limit is None or known.pod.metadata.uid not in self._pods:
+                    continue
+                used = await asyncio.to_thread(measure_usage, self._path_of(known.pod, volume))
+                if used > limit.value():
+                    name = text(volume, "name")
+                    self.evict(known.pod, f'Usage of EmptyDir volume "{name}" exceeds the limit "{limit}". ')
+                    break
 
     async def refresh(self) -> None:
         """Write the volumes whose contents have changed."""
@@ -132,10 +150,12 @@ class VolumeManager:
                         _log.debug("pod %s: volume %s: %s", known.pod.metadata.full_name, volume, problem)
 
     async def run(self, interval: float = REFRESH_SECONDS) -> None:
-        """Refresh volumes until canceled."""
+        """Refresh volumes and enforce their limits until canceled."""
+        await asyncio.to_thread(self._memory.remove_orphans)
         while True:
             await asyncio.sleep(interval)
             try:
+                await self.enforce_size_limits()
                 await self.refresh()
             except Exception:
                 _log.exception("volumes were not refreshed")
@@ -153,7 +173,7 @@ class VolumeManager:
             if not mount.mount_path.startswith("/"):
                 raise InputError(f"mountPath: {mount.mount_path!r} is not an absolute path")
             source = self._path_of(pod, volume)
-            if volume_type(volume) in CLAIM_TYPES:
+            if volume_type(volume) in ("emptyDir", *CLAIM_TYPES):
                 source = Path(os.path.realpath(source))
             inner = expand(mount.sub_path_expr, env) if mount.sub_path_expr else mount.sub_path
             if inner:
@@ -198,12 +218,15 @@ class VolumeManager:
                 await asyncio.to_thread(link_volume, path, found)
                 return ""
             if type == "emptyDir":
-                source = branch(volume, "emptyDir")
-                if source.get("medium"):
-                    return f"emptyDir.medium {source['medium']!r} is not supported by this runtime"
-                if source.get("sizeLimit"):
-                    return "emptyDir.sizeLimit is not supported by this runtime"
-                await asyncio.to_thread(_make_empty_dir, path, group)
+                medium = text(branch(volume, "emptyDir"), "medium")
+                if medium not in ("", MEMORY):
+                    return f"emptyDir.medium {medium!r} is not supported by this runtime"
+                if medium and not path.is_dir():
+                    made = self._memory.make(pod.metadata.uid, text(volume, "name"))
+                    await asyncio.to_thread(_open_empty_dir, made, group)
+                    await asyncio.to_thread(link_volume, path, made)
+                elif not medium:
+                    await asyncio.to_thread(_make_empty_dir, path, group)
                 return ""
             files = await self._files(known, type, branch(volume, type))
             await asyncio.to_thread(_write, path, files, group)
@@ -301,9 +324,13 @@ def _fs_group(pod: Pod) -> int | None:
 
 
 def _make_empty_dir(path: Path, group: int | None) -> None:
-    if path.is_dir():
-        return
-    _make_private(path)
+    if not path.is_dir():
+        _make_private(path)
+        _open_empty_dir(path, group)
+
+
+def _open_empty_dir(path: Path, group: int | None) -> None:
+    """Let every user of a pod write in a directory."""
     if group is not None:
         os.chown(path, -1, group)
     path.chmod(0o777 if group is None else 0o2777)

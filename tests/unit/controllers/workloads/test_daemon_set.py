@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from plimsoll.api.core import Node
 from plimsoll.client.endpoints import CONTROLLER_REVISIONS, DAEMON_SETS, NODES, PODS
 from plimsoll.controllers.daemon_set.nodes import NodeMatcher, pin_to_node
 from plimsoll.controllers.workload_views import DaemonSetView
+from plimsoll.controllers.workloads.revisions import revision_data
 from tests.unit.controllers.cluster import Cluster, Tree, run_scenario
 from tests.unit.controllers.makers import metadata, view
 from tests.unit.controllers.workloads.makers import end_deleted_pods, run_pods, template, workload
@@ -187,3 +189,14 @@ def test_failed_pods_are_replaced_ever_more_slowly() -> None:
             assert name not in await cluster.names(PODS)
 
     run_scenario(scenario, only=ONLY)
+
+
+def test_revisions_have_sorted_keys() -> None:
+    """kube-controller-manager finds the revision of a template by comparing bytes."""
+    template = {
+        "spec": {"containers": [{"name": "c", "image": "i"}]},
+        "metadata": {"labels": {"b": "", "a": ""}},
+    }
+    text = json.dumps(revision_data(template))
+    assert text == json.dumps(json.loads(text), sort_keys=True)
+    assert text.startswith('{"spec": {"template": {"$patch": "replace", "metadata"')

@@ -173,9 +173,3 @@ def test_missing_references_are_named() -> None:
 def test_values_with_nul_are_refused() -> None:
     assert "NUL" in fault_of({"name": "A", "value": "a\0b"})
     assert "NUL" in fault_of(command=["a\0b"])
-
-
-def test_no_variables_for_services() -> None:
-    store = Store()
-    assert env_of(store=store) == {}
-    assert store.asked == [], "services are not even read"

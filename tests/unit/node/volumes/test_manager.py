@@ -147,8 +147,7 @@ def test_empty_directories_and_sub_paths(tmp_path: Path) -> None:
     ("volume", "text"),
     [
         ({"configMap": {"name": "none"}}, 'configmap "none" not found'),
-        ({"emptyDir": {"medium": "Memory"}}, "emptyDir.medium 'Memory' is not supported"),
-        ({"emptyDir": {"sizeLimit": "1Mi"}}, "emptyDir.sizeLimit is not supported"),
+        ({"emptyDir": {"medium": "HugePages"}}, "emptyDir.medium 'HugePages' is not supported"),
         ({"projected": {"sources": [{"clusterTrustBundle": {"path": "x"}}]}}, "clusterTrustBundle"),
         ({"hostPath": {"path": "/no/such/file"}}, "does not exist"),
     ],
