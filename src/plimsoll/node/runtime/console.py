@@ -95,11 +95,13 @@ class ContainerConsole:
         mask = os.umask(0o177)
         try:
             with contextlib.suppress(FileNotFoundError):
-                os.unlink(path)
+                os.unlink(f"{path}.new")
             listener = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM | _socket.SOCK_CLOEXEC)
             listener.setblocking(False)
-            listener.bind(path)
+            listener.bind(f"{path}.new")
             listener.listen(MAX_CLIENTS)
+            # A client that finds the socket can connect to it.
+            os.rename(f"{path}.new", path)
         except OSError:
             return
         finally:
