@@ -102,8 +102,10 @@ PAGES = [
     "devices",
     "pools",
     "claims",
+    "pods",
     "pending",
     "namespaces",
+    "history",
     "audit",
     "whatif",
 ]

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from datetime import timedelta
 
 import pytest
 
 from plimsoll.api.quantity import Quantity
+from plimsoll.apiserver.tables.row import format_duration
 from plimsoll.tools.amounts import format_quantity, format_short, percent
 from plimsoll.tools.dashboard import Dashboard
 from tests.browser.chromium import Page
@@ -36,7 +38,9 @@ from tests.dumps import make_cluster_state
             ],
         ),
         ("nodes/past-1", "Node past-1", ["2.5 past the line", "shop/web-1", "ledger-claim"]),
-        ("devices", "Devices", ["gpu-0-whole", "blocked", "eth1", "partly"]),
+        ("devices", "Devices", ["gpu-0", "3 partitions: 1 taken, 1 free, 1 blocked", "eth1", "partly"]),
+        ("pods", "Pods", ["shop/giant", "500", "gpu-0-half-0", "eth1 bandwidth 4G"]),
+        ("history", "History", ["A dump has no history"]),
         ("pools", "Pools", ["complete", "gpu-0/memory", "40Gi of 80Gi left"]),
         ("claims", "Claims", ["shop/trading", "CPUs 2-5,34-37", "cpu 8", "pending", "allocated,reserved"]),
         ("pending", "Pending pods", ["shop/nowhere", "3 pods pending", "Insufficient cpu"]),
@@ -74,9 +78,10 @@ def test_claims_that_are_not_counted(page: Page, runner: DashboardRunner) -> Non
     open_page(page, shown, "")
     for text in (
         "0 nodes past their line of 1; 1 more with claims that are not counted",
+        "1 claim 1 not counted",
         "Not counted: 1 claim of dra.cpu takes cpu 5 of node n1 without a mapping.",
         past,
-        "2.65 free of 8, 5 not counted",
+        "2.65 free, 5 not counted",
     ):
         page.wait(f"document.querySelector('main').innerText.replace(/\\s+/g, ' ').includes({text!r})")
     open_page(page, shown, "nodes/n1")
@@ -161,16 +166,22 @@ def test_bars_have_text_labels(page: Page, dump: Dashboard) -> None:
     assert page.eval("document.querySelectorAll('.node-list .seg-past').length") == 1
 
 
-def test_holders_are_sorted_by_column(page: Page, dump: Dashboard) -> None:
+def test_pods_of_a_node_are_sorted_by_column(page: Page, dump: Dashboard) -> None:
     open_page(page, dump, "nodes/past-1")
-    first = "document.querySelector('#main tbody tr').innerText.replace(/\\s+/g, ' ')"
-    page.wait(f"{first}.startsWith('shop/web-1 cpu 5')")
-    page.click("th:nth-child(3) .head-button")
-    page.wait(f"{first}.includes('Gi') && document.querySelector('[aria-sort=descending]')")
-    page.click("th:nth-child(3) .head-button")
-    page.wait(f"{first}.includes('1.5') && document.querySelector('[aria-sort=ascending]')")
-    page.click("th:nth-child(3) .head-button")
-    page.wait(f"{first}.startsWith('shop/web-1 cpu 5') && !document.querySelector('[aria-sort]')")
+    table = "document.querySelector('[aria-label=\"Pods of this node\"]')"
+    first = f"{table}.querySelector('tbody tr').innerText.replace(/\\s+/g, ' ')"
+    page.wait(f"{first}.startsWith('shop/ledger-claim Running 4 4 claims 1Gi cpus cpu 4')")
+    column = "[aria-label='Pods of this node'] th:nth-child(3) .head-button"
+    page.click(column)
+    page.wait(
+        f"{first}.startsWith('shop/web-1 Running 5 1Gi') && document.querySelector('[aria-sort=descending]')"
+    )
+    page.click(column)
+    page.wait(
+        f"{first}.startsWith('shop/web-2 Running 1.5') && document.querySelector('[aria-sort=ascending]')"
+    )
+    page.click(column)
+    page.wait(f"{first}.startsWith('shop/ledger-claim') && !document.querySelector('[aria-sort]')")
 
 
 def test_cpu_map(page: Page, dump: Dashboard) -> None:
@@ -194,24 +205,28 @@ def test_cpu_map(page: Page, dump: Dashboard) -> None:
 
 def test_shares_and_partitions(page: Page, dump: Dashboard) -> None:
     open_page(page, dump, "nodes/gpu-1")
-    words = "[...document.querySelectorAll('.share')].map(e => e.getAttribute('aria-label'))"
-    page.wait(f"{words}.length === 2")
-    labels = page.eval(words)
-    assert "bandwidth: 7500M of 10G used, shop/backup 3G, shop/chat 500M, shop/stream 4G" in labels
-    parts = "[...document.querySelectorAll('.share-track')].at(-1).children"
+    page.wait("document.querySelectorAll('.strip').length === 1")
+    # Devices come first on this node, those in use before the others.
+    headings = page.eval("[...document.querySelectorAll('h2')].map(e => e.innerText)")
+    assert headings[:3] == ["Devices", "Ledger", "4 pods"]
+    strip = "document.querySelector('.strip')"
+    assert page.eval(f"{strip}.getAttribute('aria-label')") == "gpu-0: gpu-0-half-0 shop/train"
+    assert page.eval(f"[...{strip}.children].map(e => e.style.width)") == ["50%"]
+    bar = "document.querySelector('.share:has(.shade-1)')"
+    assert page.eval(f"{bar}.getAttribute('aria-label')") == (
+        "bandwidth: 7500M of 10G used, shop/backup 3G, shop/chat 500M, shop/stream 4G"
+    )
+    parts = f"{bar}.querySelector('.share-track').children"
     assert page.eval(f"[...{parts}].map(e => e.style.width)") == ["30%", "5%", "40%"]
-    assert "partition, consumes memory 80Gi" in page.text()
-    assert "gpu-0/memory: needs 80Gi, 40Gi left" in page.text()
-    assert "1 taken, 1 free, 1 blocked, 1 partly" in page.text()
-    # Unused devices have no bars.
-    sizes = "[...document.querySelectorAll('.sizes')].map(e => e.innerText)"
-    assert page.eval(sizes) == ["memory 80Gi", "memory 40Gi"]
+    assert "memory 40Gi of 80Gi left" in page.text()
+    page.eval("document.querySelectorAll('.rest').forEach(e => { e.open = true; })")
+    assert "gpu-0-whole blocked gpu-0/memory: needs 80Gi, 40Gi left" in page.text(".part-list")
 
 
 def test_devices_are_searched_and_filtered(page: Page, dump: Dashboard) -> None:
     open_page(page, dump, "devices?state=blocked")
     page.wait("document.querySelectorAll('tbody tr').length === 1")
-    assert "gpu-0-whole" in page.text("tbody")
+    assert "gpu-0" in page.text("tbody")
     open_page(page, dump, "devices?q=eth")
     page.wait("document.querySelectorAll('tbody tr').length === 1")
     open_page(page, dump, "devices?q=nothing-like-it")
@@ -288,6 +303,9 @@ def test_number_formats(page: Page, dump: Dashboard) -> None:
         "f.plural(1, 'pod'), f.plural(2, 'pod')])"
     )
     assert texts == ["0-2,5", "", "1 pod", "2 pods"]
+    seconds = [-2, -1, 0, 59, 119, 120, 599, 601, 10800, 20000, 90000, 172800, 700000, 63072000, 3e8]
+    texts = page.eval(f"import('/assets/app/format.js').then(f => {seconds}.map(f.duration))")
+    assert texts == [format_duration(timedelta(seconds=each)) for each in seconds]
     short = [["memory", "55360Mi"], ["cpu", "22500m"], ["gpus", "12"], ["memory", "none"]]
     texts = page.eval(f"import('/assets/app/format.js').then(f => {short}.map(a => f.shorten(...a)))")
     assert texts == ["54Gi", "22.5", "12", "none"]

@@ -98,7 +98,7 @@ def test_fixes_link_to_a_what_if(page: Page, dump: Dashboard) -> None:
     first = rows(page, "Pods before and after")[0]
     assert first.startswith("shop/whole-gpu pending 0/5 nodes")
     # Charges and devices.
-    assert first.endswith("gpu-1 cpu 1, memory 1Gi gpu.example.com/gpu-1/gpu-0-whole")
+    assert first.endswith("gpu-1 cpu 1, memory 1Gi gpu-0-whole")
     # Edits are kept; the link runs its own request again.
     field(page, "Remove", "Pod/shop/chat")
     page.wait("document.querySelector('.whatif-side textarea').value === 'Pod/shop/chat'")
@@ -207,6 +207,34 @@ def test_placement_found_by_exhaustive_search(page: Page, dump: Dashboard) -> No
     page.wait_text("A placement of all 2 pending pods exists; the scheduler places 1 one by one.", ".proof")
     page.click(f"{RESULT} details summary")
     assert rows(page, "Placement found") == ["a/b n1 d/p/x"]
+
+
+def test_pods_are_composed_and_the_question_is_a_link(page: Page, dump: Dashboard) -> None:
+    open_page(page, dump, "whatif")
+    page.eval("document.querySelector('.picker input').focus()")
+    page.wait("document.querySelectorAll('.picker option').length > 8")
+    page.eval(
+        "const [c, w] = document.querySelectorAll('.picker select');"
+        "c.value = 'gpu'; c.dispatchEvent(new Event('change', {bubbles: true}))"
+    )
+    page.wait("document.querySelectorAll('.picker input').length === 4")
+    page.eval("[...document.querySelectorAll('.picker button')].at(-1).click()")
+    page.wait("document.querySelector('.whatif-fields textarea').value.includes('ResourceClaimTemplate')")
+    page.eval("w.value = 'shop/Pod/train'; w.dispatchEvent(new Event('change', {bubbles: true}))")
+    page.wait("document.querySelector('.whatif-fields textarea').value.includes('train-more')")
+    page.click(RUN)
+    page.wait_text("2 added pods", f"{RESULT} .verdict-notice")
+    link = page.eval("location.href")
+    answer = page.text(".verdict-notice")
+    # The answer is above the question, and the link asks it again.
+    assert page.eval(
+        "document.querySelector('.verdict-notice').getBoundingClientRect().top"
+        " < document.querySelector('.whatif-form').getBoundingClientRect().top"
+    )
+    page.go("about:blank")
+    page.go(link)
+    page.wait_text("2 added pods", f"{RESULT} .verdict-notice")
+    assert page.text(".verdict-notice") == answer
 
 
 def test_node_names_are_completed(page: Page, dump: Dashboard) -> None:

@@ -251,7 +251,8 @@ def test_the_other_parts_run_unprivileged_and_are_optional(part: str) -> None:
     assert security["runAsNonRoot"]
     assert security["capabilities"] == {"drop": ["ALL"]}
     assert security["readOnlyRootFilesystem"]
-    assert {each["mountPath"] for each in container.get("volumeMounts", [])} <= {"/etc/plimsoll"}
+    mounts = {each["mountPath"] for each in container.get("volumeMounts", [])}
+    assert mounts <= {"/etc/plimsoll", "/var/lib/plimsoll"}
     assert container["ports"][0]["containerPort"] == values()[part]["port"]
     assert objects({part: {"enabled": False}}, part) == []
     assert {tree["kind"] for tree in objects({"driver": {"enabled": False}}, "cpu-driver")} == set()
@@ -275,15 +276,20 @@ def test_the_scheduler_reads_what_the_chart_writes(tmp_path: Path) -> None:
 
 
 def test_the_dashboard_with_a_host_name_and_a_token() -> None:
-    changes = {"dashboard": {"host": "books.example.com", "tokenSecret": "books"}}
+    changes = {"dashboard": {"host": "books.example.com", "tokenSecret": "books", "historyClaim": "past"}}
     pod = one(objects(changes, "dashboard"), "Deployment")["spec"]["template"]["spec"]
     (page,) = pod["containers"]
     with run_dashboard.make_context("dashboard", page["args"][1:]) as context:
         assert context.params["names"] == ("books.example.com",)
         assert context.params["token_file"] == Path("/etc/plimsoll/token")
-    assert pod["volumes"] == [{"name": "token", "secret": {"secretName": "books"}}]
+        assert context.params["history"] == Path("/var/lib/plimsoll/history.db")
+    assert pod["volumes"] == [
+        {"name": "history", "persistentVolumeClaim": {"claimName": "past"}},
+        {"name": "token", "secret": {"secretName": "books"}},
+    ]
     assert [(each["name"], each["mountPath"]) for each in page["volumeMounts"]] == [
-        ("token", "/etc/plimsoll")
+        ("history", "/var/lib/plimsoll"),
+        ("token", "/etc/plimsoll"),
     ]
 
 

@@ -425,6 +425,16 @@ class ContainerImage(Wire, frozen=True):
     size_bytes: Int = 0
 
 
+class NodeSystemInfo(Wire, frozen=True):
+    """Software of a node; only for display."""
+
+    kubelet_version: str = ""
+    os_image: str = ""
+    kernel_version: str = ""
+    container_runtime_version: str = ""
+    architecture: str = ""
+
+
 class NodeStatus(Wire, frozen=True):
     capacity: ResourceList = {}
     allocatable: ResourceList = {}
@@ -432,6 +442,7 @@ class NodeStatus(Wire, frozen=True):
     addresses: tuple[NodeAddress, ...] = ()
     images: tuple[ContainerImage, ...] = ()
     declared_features: tuple[str, ...] = ()
+    node_info: NodeSystemInfo = NodeSystemInfo()
 
 
 class Node(Wire, frozen=True):

@@ -35,8 +35,21 @@ from plimsoll.cli.options import FILE, Where, ledger_options
     metavar="FILE",
     help="Require the bearer token in this file.",
 )
+@click.option(
+    "--history",
+    type=FILE,
+    metavar="FILE",
+    help="File in which the history of the cluster is kept. [default: in memory]",
+)
+@click.option("--metrics-only", is_flag=True, help="Serve metrics, history and health, but no page.")
 def run_dashboard(
-    where: Where, listen: str, opened: bool, names: tuple[str, ...], token_file: Path | None
+    where: Where,
+    listen: str,
+    opened: bool,
+    names: tuple[str, ...],
+    token_file: Path | None,
+    history: Path | None,
+    metrics_only: bool,
 ) -> None:
     """Serve a read-only web dashboard of a cluster or dump.
 
@@ -54,6 +67,8 @@ def run_dashboard(
     source = where.source()
     if where.namespace and source.files:
         raise click.UsageError("-n: the dashboard shows all namespaces of a dump")
+    if history is not None and source.files:
+        raise click.UsageError("--history: a dump has no history")
     cluster_state = where.cluster_state() if source.files else None
     settings = DashboardSettings(
         listen=listen,
@@ -64,6 +79,8 @@ def run_dashboard(
         gates=Gates.parse(where.gates),
         namespace=where.namespace,
         assume_mapping=where.assume_mapping,
+        history=history,
+        page=not metrics_only,
     )
 
     def ready(url: str) -> None:

@@ -69,6 +69,11 @@ class UpSettings:
         return self.data / "log"
 
     @property
+    def history(self) -> Path:
+        """File with the history that the dashboard shows."""
+        return self.data / "history.db"
+
+    @property
     def control(self) -> Path:
         """Path of the drivers' control file."""
         return self.data / "control.yaml"

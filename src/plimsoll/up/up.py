@@ -381,7 +381,12 @@ class Up:
         port = self._ports.choose(DASHBOARD, host, wanted)
         check_free(host, port, "--dashboard")
         dashboard = Dashboard(
-            server.client(), host=host, port=port, origin=server.url, gates=self.settings.gates
+            server.client(),
+            host=host,
+            port=port,
+            origin=server.url,
+            gates=self.settings.gates,
+            history=self.settings.history,
         )
         await dashboard.start()
         self.dashboard = dashboard

@@ -116,4 +116,12 @@ def _looks_the_same(old: Any, new: Any) -> bool:
 def _shown(node: Node) -> tuple[object, ...]:
     conditions = [(each.type, each.status) for each in node.status.conditions]
     meta, status = node.metadata, node.status
-    return meta.labels, meta.annotations, node.spec, status.capacity, status.allocatable, conditions
+    return (
+        meta.labels,
+        meta.annotations,
+        node.spec,
+        status.capacity,
+        status.allocatable,
+        status.node_info,
+        conditions,
+    )

@@ -13,6 +13,7 @@ from plimsoll.api.identity import PoolId
 from plimsoll.api.resource import ResourceSlice
 from plimsoll.tools.cluster_state import ClusterState
 from plimsoll.tools.dashboard.changes import ChangeScope
+from plimsoll.tools.dashboard.physical import PhysicalDevice, PoolCounters, group_devices
 from plimsoll.tools.top.devices import DeviceRow
 from plimsoll.tools.top.pools import PoolRow, inspect_pools
 
@@ -31,6 +32,16 @@ class DeviceCount:
         self.free += other.free
         self.partly += other.partly
         self.taken += other.taken
+
+    def as_json(self) -> dict[str, int]:
+        rest = self.all - self.free - self.partly - self.taken
+        return {
+            "all": self.all,
+            "free": self.free,
+            "partly": self.partly,
+            "taken": self.taken,
+            "unavailable": rest,
+        }
 
     @staticmethod
     def of(row: DeviceRow) -> DeviceCount:
@@ -57,6 +68,7 @@ class DeviceCache:
         self._stale: set[PoolId] = set()
         self._all_stale = True
         self._devices: list[DeviceRow] | None = None
+        self._physical: list[PhysicalDevice] | None = None
 
     def invalidate(self, scope: ChangeScope) -> None:
         """Mark the affected pools for recomputation."""
@@ -74,6 +86,18 @@ class DeviceCache:
         """Return the rows of all pools by driver and name."""
         self._refresh(cluster_state)
         return [self._pools[key].row for key in sorted(self._pools)]
+
+    def physical(self, cluster_state: ClusterState) -> list[PhysicalDevice]:
+        """Return all devices grouped by physical device, those in use first."""
+        self._refresh(cluster_state)
+        if self._physical is None:
+            self._physical = group_devices(self.devices(cluster_state), self.counters(cluster_state))
+        return self._physical
+
+    def counters(self, cluster_state: ClusterState) -> PoolCounters:
+        """Return the counters of all pools."""
+        self._refresh(cluster_state)
+        return {key: pool.row.counters for key, pool in self._pools.items()}
 
     def counts(self, cluster_state: ClusterState) -> Counts:
         """Count the devices of each driver on each node."""
@@ -97,7 +121,7 @@ class DeviceCache:
             for device in devices:
                 pool.counts.setdefault(device.node, DeviceCount()).add(DeviceCount.of(device))
             self._pools[PoolId(row.driver, row.pool)] = pool
-        self._stale, self._all_stale, self._devices = set(), False, None
+        self._stale, self._all_stale, self._devices, self._physical = set(), False, None, None
 
 
 def newest_slices(

@@ -5,18 +5,21 @@ Formats are in docs/dashboard.md, "JSON API". The search is case-insensitive ove
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from plimsoll.api.core import Pod
+from plimsoll.api.identity import DeviceId
 from plimsoll.api.resource import ResourceClaim
 from plimsoll.errors import ApiError
 from plimsoll.tools.cluster_state import ClusterState
 from plimsoll.tools.dashboard.changes import ChangeScope
 from plimsoll.tools.dashboard.devices import DeviceCache
-from plimsoll.tools.pod_status import pod_status
+from plimsoll.tools.dashboard.pod_details import detail_pod
 from plimsoll.tools.top.claims import claim_row, claim_state
+from plimsoll.tools.top.classes import devices_of_class
 from plimsoll.tools.top.devices import DeviceRow, device_rows
 from plimsoll.tools.top.namespaces import namespace_rows
 from plimsoll.tools.top.pools import PoolRow
@@ -35,6 +38,9 @@ class ListQuery:
     state: str = ""
     node: str = ""
     namespace: str = ""
+    device_class: str = ""
+    group: str = ""
+    fixes: bool = False
     offset: int = 0
     limit: int = USUAL
 
@@ -46,9 +52,25 @@ def read_list_query(query: Mapping[str, str]) -> ListQuery:
         query.get("state", ""),
         query.get("node", ""),
         query.get("namespace", ""),
+        query.get("class", ""),
+        _choice(query, "group", ("", "physical")),
+        _choice(query, "fixes", ("", "true", "false")) == "true",
         _number(query, "offset", 0, 10**9),
         _number(query, "limit", USUAL, MOST),
     )
+
+
+def read_history_query(query: Mapping[str, str]) -> tuple[int, str]:
+    """Return the first time and the node of a history request; "" is the cluster. Raise ApiError 400."""
+    return _number(query, "since", 0, 10**11), query.get("node", "")
+
+
+def _choice(query: Mapping[str, str], name: str, allowed: Sequence[str]) -> str:
+    text = query.get(name, "")
+    if text not in allowed:
+        options = " or ".join(each for each in allowed if each)
+        raise ApiError(400, "BadRequest", f"{name}: {text[:40]!r} must be {options}")
+    return text
 
 
 def _number(query: Mapping[str, str], name: str, usual: int, most: int) -> int:
@@ -84,10 +106,34 @@ def page(rows: Sequence[T], query: ListQuery, text: Callable[[T], str]) -> Tree:
 
 
 def list_devices(cluster_state: ClusterState, query: ListQuery, known: DeviceCache) -> Tree:
+    kept = devices_of_class(cluster_state, query.device_class) if query.device_class else None
+    if query.group:
+        return _list_physical(cluster_state, query, known, kept)
     rows = device_rows(cluster_state, query.node) if query.node else known.devices(cluster_state)
     if query.state:
         rows = [row for row in rows if row.state == query.state]
+    if kept is not None:
+        rows = [row for row in rows if row.id in kept]
     return page(rows, query, _device_text)
+
+
+def _list_physical(
+    cluster_state: ClusterState, query: ListQuery, known: DeviceCache, kept: set[DeviceId] | None
+) -> Tree:
+    """Return a page of physical devices that have a part that matches."""
+
+    def matches(row: DeviceRow) -> bool:
+        return (
+            query.state in ("", row.state)
+            and query.node in ("", row.node)
+            and (kept is None or row.id in kept)
+            and query.search in _device_text(row).lower()
+        )
+
+    found = [each for each in known.physical(cluster_state) if any(map(matches, each.parts))]
+    shown = found[query.offset : query.offset + query.limit]
+    devices = sum(len(each.parts) for each in found)
+    return {"total": len(found), "devices": devices, "items": [each.as_json() for each in shown]}
 
 
 def _device_text(row: DeviceRow) -> str:
@@ -99,7 +145,11 @@ def list_pools(cluster_state: ClusterState, query: ListQuery, known: DeviceCache
     rows = [row for row in known.pools(cluster_state) if query.node in ("", row.node)]
     if query.state:
         rows = [row for row in rows if row.standing == query.state]
-    return page(rows, query, lambda row: f"{row.driver}/{row.pool} {row.node} {row.standing}")
+    found = page(rows, query, lambda row: f"{row.driver}/{row.pool} {row.node} {row.standing}")
+    counts = Counter((each.parts[0].driver, each.parts[0].pool) for each in known.physical(cluster_state))
+    for item in found["items"]:
+        item["physical"] = counts[item["driver"], item["pool"]]
+    return found
 
 
 def list_claims(cluster_state: ClusterState, query: ListQuery) -> Tree:
@@ -143,20 +193,21 @@ def list_pods(cluster_state: ClusterState, query: ListQuery) -> tuple[Tree, list
         and query.node in ("", pod.spec.node_name)
         and query.search in f"{pod.metadata.full_name} {pod.spec.node_name}".lower()
     ]
-    kept.sort(key=lambda pod: pod.metadata.key)
+    kept.sort(key=_queue_order if query.state == "pending" else lambda pod: pod.metadata.key)
     shown = kept[query.offset : query.offset + query.limit]
     rows = [
         {
-            "namespace": pod.metadata.namespace,
-            "name": pod.metadata.name,
-            "node": pod.spec.node_name or None,
-            "phase": pod.status.phase or "Pending",
-            "status": pod_status(pod),
+            **detail_pod(cluster_state, pod),
             "why": "" if pod.spec.node_name else scheduler_message(pod),
         }
         for pod in shown
     ]
     return {"total": len(kept), "items": rows}, [pod for pod in shown if not pod.spec.node_name]
+
+
+def _queue_order(pod: Pod) -> tuple[object, ...]:
+    """Return the order of the scheduling queue: highest priority first, then oldest first."""
+    return -pod.priority, pod.metadata.creation_timestamp or "", *pod.metadata.key
 
 
 def scheduler_message(pod: Pod) -> str:

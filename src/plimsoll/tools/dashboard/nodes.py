@@ -20,8 +20,9 @@ from plimsoll.tools.cluster_state import ClusterState
 from plimsoll.tools.cluster_state.missing_kinds import summarize_gaps
 from plimsoll.tools.dashboard.changes import ChangeScope
 from plimsoll.tools.dashboard.devices import DeviceCache, DeviceCount, newest_slices
+from plimsoll.tools.dashboard.physical import group_devices
+from plimsoll.tools.dashboard.pod_details import detail_node_pods
 from plimsoll.tools.dashboard.topology import cpus_of_claim, read_topology
-from plimsoll.tools.pod_status import pod_status
 from plimsoll.tools.top.devices import device_rows
 from plimsoll.tools.top.nodes import NodeRow, ResourceRow, holders, node_rows
 from plimsoll.tools.top.uncounted_notes import note_uncounted
@@ -29,6 +30,10 @@ from plimsoll.tools.top.uncounted_notes import note_uncounted
 COLUMNS = ("line", "requests", "claims", "overhead", "free", "uncounted")
 #: Device counts; the rest is unavailable.
 STATES = ("all", "free", "partly", "taken")
+
+
+ZONE = "topology.kubernetes.io/zone"
+INSTANCE_TYPE = "node.kubernetes.io/instance-type"
 
 
 class NodeRowCache:
@@ -65,9 +70,9 @@ class NodeRowCache:
 def overview(cluster_state: ClusterState, nodes: NodeRowCache, devices: DeviceCache) -> dict[str, Any]:
     """Return counts and totals; the service adds live status and findings."""
     rows, counted = nodes.rows(cluster_state), DeviceCount()
-    for by_node in devices.counts(cluster_state).values():
-        for count in by_node.values():
-            counted.add(count)
+    drivers = {driver: _sum(by_node) for driver, by_node in devices.counts(cluster_state).items()}
+    for count in drivers.values():
+        counted.add(count)
     totals: dict[str, list[int]] = {}
     for node_row in rows:
         for row in node_row.rows:
@@ -92,6 +97,7 @@ def overview(cluster_state: ClusterState, nodes: NodeRowCache, devices: DeviceCa
             "devicesPartly": counted.partly,
             "devicesTaken": counted.taken,
         },
+        "drivers": [{"driver": driver, **count.as_json()} for driver, count in drivers.items()],
         "resources": resources,
         "totals": {
             name: _with_texts(name, {**dict(zip(COLUMNS, totals[name], strict=True)), "closed": closed[name]})
@@ -103,6 +109,13 @@ def overview(cluster_state: ClusterState, nodes: NodeRowCache, devices: DeviceCa
             None if cluster_state.assumed_mappings is None else cluster_state.assumed_mappings.describe()
         ),
     }
+
+
+def _sum(counts: Mapping[str, DeviceCount]) -> DeviceCount:
+    total = DeviceCount()
+    for count in counts.values():
+        total.add(count)
+    return total
 
 
 def _amounts(row: ResourceRow) -> tuple[int, ...]:
@@ -160,7 +173,7 @@ def all_nodes(cluster_state: ClusterState, nodes: NodeRowCache, devices: DeviceC
 # -- one node
 
 
-def one_node(cluster_state: ClusterState, name: str) -> dict[str, Any]:
+def one_node(cluster_state: ClusterState, name: str, known: DeviceCache) -> dict[str, Any]:
     """Return everything about a node. Raise ApiError 404 if it does not exist."""
     found = node_rows(cluster_state, names=[name])
     node = cluster_state.objects.find(Node, "", name)
@@ -169,12 +182,18 @@ def one_node(cluster_state: ClusterState, name: str) -> dict[str, Any]:
     node_row = found[0]
     pods = sorted(_pods_on(cluster_state, name), key=lambda pod: pod.metadata.key)
     claims = _claims_on(cluster_state, name, pods)
+    held = holders(cluster_state, name)
+    devices = device_rows(cluster_state, name)
     tree = codec.to_tree(node)
     spec, status = tree.get("spec", {}), tree.get("status", {})
     return {
         "name": name,
         "ready": node_row.ready,
         "unschedulable": node_row.unschedulable,
+        "created": node.metadata.creation_timestamp,
+        "zone": node.metadata.labels.get(ZONE),
+        "instanceType": node.metadata.labels.get(INSTANCE_TYPE),
+        "nodeInfo": status.get("nodeInfo", {}),
         "labels": dict(sorted(node.metadata.labels.items())),
         "taints": spec.get("taints", []),
         "conditions": status.get("conditions", []),
@@ -188,18 +207,11 @@ def one_node(cluster_state: ClusterState, name: str) -> dict[str, Any]:
         ],
         "holders": [
             {**each.as_json(), "amount": each.amount, "text": format_exact(each.resource, each.amount)}
-            for each in holders(cluster_state, name)
+            for each in held
         ],
-        "devices": [row.as_json() for row in device_rows(cluster_state, name)],
-        "pods": [
-            {
-                "namespace": pod.metadata.namespace,
-                "name": pod.metadata.name,
-                "phase": pod.status.phase,
-                "status": pod_status(pod),
-            }
-            for pod in pods
-        ],
+        "devices": [row.as_json() for row in devices],
+        "physical": [each.as_json() for each in group_devices(devices, known.counters(cluster_state))],
+        "pods": detail_node_pods(cluster_state, name, pods, held),
         "claims": [_claim(claim, pods) for claim in claims],
         "topology": read_topology(cluster_state, name, claims),
         "notCounted": note_uncounted(cluster_state, found).as_json(),

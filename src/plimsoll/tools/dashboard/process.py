@@ -33,6 +33,8 @@ class DashboardSettings:
     gates: Gates = field(default_factory=Gates.default)  #: feature gates of the cluster's scheduler
     namespace: str = ""  #: namespace to show if listing all namespaces is forbidden
     assume_mapping: bool = False  #: of a cluster; a cluster state has its own setting
+    history: Path | None = None  #: file of the history of a cluster; None: in memory
+    page: bool = True  #: serve the page, not only metrics and history
 
 
 async def serve_dashboard(
@@ -73,6 +75,8 @@ async def serve_dashboard(
             token=token,
             gates=settings.gates,
             assume_mapping=settings.assume_mapping,
+            history=settings.history,
+            page=settings.page,
         )
         stack.push_async_callback(dashboard.stop)
         started, _ = await run_until(stopped.wait(), dashboard.start())

@@ -13,7 +13,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 from plimsoll.api import codec
 from plimsoll.common.gc_pause import without_collection
@@ -21,6 +21,7 @@ from plimsoll.errors import ApiError
 from plimsoll.tools.cluster_state import ClusterState
 from plimsoll.tools.dashboard.changes import ChangeScope, ObjectChange, apply_change
 
+R = TypeVar("R")
 #: Cached results, including list pages.
 _KEPT = 128
 #: Bytes below which responses are not compressed.
@@ -115,6 +116,14 @@ class QueryWorker:
                 return result
         finally:
             self._waiting.remove(key)
+
+    async def compute(self, work: Callable[[], R]) -> R:
+        """Return the value of a function that reads the cluster state; not cached, not encoded."""
+        async with self._turn:
+            if self._follows is not None:
+                await self._enter()
+                self.revision = self._follows()
+            return await asyncio.to_thread(work)
 
     async def copy(self, follows: Callable[[], int]) -> QueryWorker:
         """Return a second worker with a copy of the cluster state and of the pending changes."""

@@ -10,6 +10,7 @@ import asyncio
 import logging
 import secrets
 from collections.abc import Awaitable, Callable, Iterable
+from pathlib import Path
 from typing import Any
 
 from aiohttp import web
@@ -23,7 +24,10 @@ from plimsoll.tools.cluster_state import ClusterObjects, ClusterState
 from plimsoll.tools.dashboard import guard
 from plimsoll.tools.dashboard.assets_index import Assets
 from plimsoll.tools.dashboard.follower import Follower
-from plimsoll.tools.dashboard.lists import read_list_query
+from plimsoll.tools.dashboard.history.recorder import HistoryRecorder
+from plimsoll.tools.dashboard.history.samples import series_json
+from plimsoll.tools.dashboard.history.store import HistoryStore
+from plimsoll.tools.dashboard.lists import read_history_query, read_list_query
 from plimsoll.tools.dashboard.metrics import CONTENT_TYPE
 from plimsoll.tools.dashboard.query_worker import QueryResult
 from plimsoll.tools.dashboard.service import QUERY_TIMEOUT, DashboardService
@@ -52,18 +56,24 @@ class Dashboard:
         gates: Gates | None = None,
         query_timeout: float = QUERY_TIMEOUT,
         assume_mapping: bool = False,
+        history: Path | None = None,
+        page: bool = True,
     ) -> None:
         """`origin` is the address of the client's cluster, for display; `names` are additional host names.
 
         Port 0 selects a free port. If the client may not list all namespaces, `namespace` is shown. With a
         `token`, requests must present it. `gates` are the feature gates of the client's cluster. With
-        `assume_mapping`, devices of that cluster that are node resources without a mapping get one.
+        `assume_mapping`, devices of that cluster that are node resources without a mapping get one. `history`
+        is the file of the client's cluster; without it, history is kept in memory. Without `page`, only
+        metrics, history and health are served.
         """
         self.url = ""
         self._host, self._port = host, port
         self._names = frozenset(name.lower() for name in (*names, host) if name)
         self._token = token
         self._follower: Follower | None = None
+        self._page = page
+        self._recorder: HistoryRecorder | None = None
         if isinstance(shown, ClusterState):
             self.service = DashboardService(shown, query_timeout=query_timeout)
         else:
@@ -74,6 +84,7 @@ class Dashboard:
             )
             self._follower = Follower(shown, self.service.on_change, namespace)
             self.service.read_errors = self._list_read_errors
+            self._recorder = HistoryRecorder(HistoryStore(history), self.service.take_sample)
         self._assets = Assets.load()
         #: Part of entity tags, so that responses of an earlier run do not match.
         self._run = secrets.token_hex(4)
@@ -97,6 +108,8 @@ class Dashboard:
             asyncio.create_task(self.service.keep_up(), name="dashboard: changes"),
             asyncio.create_task(self.service.warm_up(), name="dashboard: warm up"),
         ]
+        if self._recorder is not None:
+            self._tasks.append(asyncio.create_task(self._recorder.run(), name="dashboard: history"))
 
     async def stop(self) -> None:
         """Stop the server and the follower."""
@@ -108,6 +121,8 @@ class Dashboard:
             await runner.cleanup()
         if self._follower is not None:
             await self._follower.stop()
+        if self._recorder is not None:
+            self._recorder.store.close()
 
     async def _listen(self) -> None:
         runner = web.AppRunner(
@@ -133,6 +148,12 @@ class Dashboard:
     def _application(self) -> web.Application:
         app = web.Application(middlewares=[self._guarded], client_max_size=guard.MOST_BODY)
         service, get = self.service, app.router.add_get
+        get("/api/history", self._history)
+        get("/metrics", self._metrics)
+        for path in sorted(guard.OPEN_ROUTES):
+            get(path, self._health)
+        if not self._page:
+            return app
         get("/", self._asset)
         get("/assets/{path:.+}", self._asset)
         get("/favicon.ico", self._asset)
@@ -145,14 +166,13 @@ class Dashboard:
         get("/api/pods", self._answer(lambda r: service.pods(read_list_query(r.query))))
         get("/api/namespaces", self._answer(lambda r: service.namespaces(read_list_query(r.query))))
         get("/api/classes", self._answer(lambda _: service.classes()))
+        get("/api/workloads", self._answer(lambda _: service.workloads()))
+        get("/api/workloads/{namespace}/{kind}/{name}", self._answer(self._workload))
         get("/api/audit", self._answer(lambda _: service.audit()))
         get("/api/explain/pod/{namespace}/{name}", self._answer(self._explain_pod))
         get("/api/explain/claim/{namespace}/{name}", self._answer(self._explain_claim))
         app.router.add_post("/api/whatif", self._whatif)
         get("/api/events", self._events)
-        get("/metrics", self._metrics)
-        for path in sorted(guard.OPEN_ROUTES):
-            get(path, self._health)
         return app
 
     def _explain_pod(self, request: web.Request) -> Awaitable[QueryResult]:
@@ -160,6 +180,10 @@ class Dashboard:
 
     def _explain_claim(self, request: web.Request) -> Awaitable[QueryResult]:
         return self.service.explain_claim(request.match_info["namespace"], request.match_info["name"])
+
+    def _workload(self, request: web.Request) -> Awaitable[QueryResult]:
+        parts = request.match_info
+        return self.service.workload(parts["namespace"], parts["kind"], parts["name"])
 
     def _answer(self, ask: Callable[[web.Request], Awaitable[QueryResult]]) -> Handler:
         async def answer(request: web.Request) -> web.StreamResponse:
@@ -183,6 +207,13 @@ class Dashboard:
             raise ApiError(400, "BadRequest", "the request must be a JSON object")
         answer = await self.service.whatif(plan)
         return web.Response(body=answer.body, content_type="application/json")
+
+    async def _history(self, request: web.Request) -> web.StreamResponse:
+        since, node = read_history_query(request.query)
+        tree: dict[str, Any] = {"recorded": self._recorder is not None, **series_json(())}
+        if self._recorder is not None:
+            tree |= await asyncio.to_thread(self._recorder.store.series, node, since=since)
+        return web.Response(body=codec.encode(tree), content_type="application/json")
 
     async def _events(self, request: web.Request) -> web.StreamResponse:
         return await self.service.events.serve(request, {**guard.HEADERS, "Cache-Control": "no-cache"})

@@ -8,6 +8,7 @@ the revision.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -19,13 +20,17 @@ from plimsoll.tools.dashboard.changes import ChangeScope, ObjectChange
 from plimsoll.tools.dashboard.devices import DeviceCache
 from plimsoll.tools.dashboard.event_stream import APART, EventStream
 from plimsoll.tools.dashboard.findings import KEY, BackgroundAudit, run_audit
+from plimsoll.tools.dashboard.history.samples import Sample, take_sample
 from plimsoll.tools.dashboard.lists import ListQuery
 from plimsoll.tools.dashboard.metrics import show_metrics
 from plimsoll.tools.dashboard.query_worker import QueryResult, QueryWorker
 from plimsoll.tools.dashboard.whatif_request import Deadline, read_plan
+from plimsoll.tools.dashboard.workloads import list_workloads, workload_manifest
 from plimsoll.tools.explain import explain_claim, explain_pod, summarize_pending
+from plimsoll.tools.explain.pending import FixFinder
 from plimsoll.tools.top.classes import class_rows
 from plimsoll.tools.whatif import run_whatif
+from plimsoll.tools.whatif.texts import group_pods
 
 #: Timeout of long queries, in seconds.
 QUERY_TIMEOUT = 30.0
@@ -123,7 +128,9 @@ class DashboardService:
         )
 
     async def node(self, name: str) -> QueryResult:
-        return await self._fast_worker.ask(("node", name), lambda: nodes.one_node(self.cluster_state, name))
+        return await self._fast_worker.ask(
+            ("node", name), lambda: nodes.one_node(self.cluster_state, name, self._devices)
+        )
 
     async def devices(self, query: ListQuery) -> QueryResult:
         return await self._fast_worker.ask(
@@ -145,6 +152,12 @@ class DashboardService:
             ("namespaces", query), lambda: lists.list_namespaces(self.cluster_state, query, self._namespaces)
         )
 
+    async def take_sample(self, now: int) -> Sample:
+        """Return the state of the cluster for its history."""
+        return await self._fast_worker.compute(
+            lambda: take_sample(self.cluster_state, self._node_rows.rows(self.cluster_state), now)
+        )
+
     async def metrics(self) -> QueryResult:
         return await self._fast_worker.ask(
             "metrics", lambda: show_metrics(self.cluster_state, self._node_rows, self._devices)
@@ -157,7 +170,10 @@ class DashboardService:
             return await self._fast_worker.ask(
                 ("pods", query), lambda: lists.list_pods(self.cluster_state, query)[0]
             )
-        return await self._run_long(("pods", query), lambda worker: _pending(worker.cluster_state, query))
+        until = time.monotonic() + 0.8 * self._query_timeout
+        return await self._run_long(
+            ("pods", query), lambda worker: _pending(worker.cluster_state, query, until)
+        )
 
     async def explain_pod(self, namespace: str, name: str) -> QueryResult:
         def run_query(worker: QueryWorker) -> Any:
@@ -181,6 +197,15 @@ class DashboardService:
 
         return await self._run_long("classes", run_query)
 
+    async def workloads(self) -> QueryResult:
+        return await self._fast_worker.ask("workloads", lambda: list_workloads(self.cluster_state))
+
+    async def workload(self, namespace: str, kind: str, name: str) -> QueryResult:
+        return await self._fast_worker.ask(
+            ("workload", namespace, kind, name),
+            lambda: workload_manifest(self.cluster_state, namespace, kind, name),
+        )
+
     async def audit(self) -> QueryResult:
         answer = await self._run_long(KEY, run_audit)
         self._findings.record(answer)
@@ -189,9 +214,12 @@ class DashboardService:
     async def whatif(self, plan: Any) -> QueryResult:
         request = read_plan(plan)
         tick = Deadline(self._query_timeout)
-        return await self._run_long(
-            None, lambda worker: run_whatif(worker.cluster_state, request, tick=tick, lent=True).as_json()
-        )
+
+        def run_query(worker: QueryWorker) -> Any:
+            result = run_whatif(worker.cluster_state, request, tick=tick, lent=True)
+            return {**result.as_json(), "groups": [each.as_json() for each in group_pods(result)]}
+
+        return await self._run_long(None, run_query)
 
     async def _run_long(self, key: object, run_query: Callable[[QueryWorker], Any]) -> QueryResult:
         worker = await self._get_slow_worker()
@@ -214,11 +242,19 @@ class DashboardService:
         self.events.publish(self.revision, ChangeScope(kinds={"Finding"}))
 
 
-def _pending(cluster_state: ClusterState, query: ListQuery) -> dict[str, Any]:
+def _pending(cluster_state: ClusterState, query: ListQuery, until: float) -> dict[str, Any]:
+    """Return a page of pending pods with their reasons and, as long as there is time, their nearest fixes."""
     page, pods = lists.list_pods(cluster_state, query)
     reasons = {pod.metadata.key: why for pod, why in summarize_pending(cluster_state, pods=pods)}
     for row in page["items"]:
         row["why"] = reasons.get((row["namespace"], row["name"])) or row["why"]
+    if query.fixes:
+        finder = FixFinder(cluster_state)
+        for pod, row in zip(pods, page["items"], strict=True):
+            if time.monotonic() > until:
+                break
+            fix = finder.find(pod)
+            row["fix"] = None if fix is None else {"text": fix.text, "proven": fix.proven}
     return page
 
 

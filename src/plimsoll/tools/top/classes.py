@@ -17,6 +17,7 @@ from plimsoll.allocator.devices.capacity import capacity_value
 from plimsoll.allocator.devices.node_devices import DeviceEntry, NodeDevices, bit_numbers
 from plimsoll.allocator.devices.usage import DeviceUsage
 from plimsoll.allocator.input_errors import AllocationFault
+from plimsoll.api.identity import DeviceId
 from plimsoll.api.quantity import Quantity
 from plimsoll.tools.class_availability import AvailabilitySearch, make_claim
 from plimsoll.tools.cluster_state import ClusterState
@@ -95,6 +96,20 @@ def class_rows(cluster_state: ClusterState, name: str = "") -> list[ClassRow]:
     ]
     names = sorted(snapshot.classes) if not name else [each for each in snapshot.classes if each == name]
     return [_row(cluster_state, each, pools, search) for each in names]
+
+
+def devices_of_class(cluster_state: ClusterState, name: str) -> set[DeviceId]:
+    """Return the offered devices that a class selects; none if there is no such class."""
+    snapshot, found = cluster_state.snapshot, set[DeviceId]()
+    if name not in snapshot.classes:
+        return found
+    for devices, _ in snapshot.inventory.cluster_pools():
+        usage = DeviceUsage(devices, snapshot.state)
+        selected = find_availability(make_claim(name, 1), snapshot.classes, devices, usage)
+        if not isinstance(selected, AllocationFault):
+            (request,) = selected.values()
+            found |= {devices.entries[number].id for number in bit_numbers(request.matching)}
+    return found
 
 
 def free_by_class(

@@ -13,7 +13,7 @@ from typing import Any
 from plimsoll.api.core import Pod
 from plimsoll.api.identity import DeviceId
 from plimsoll.api.pod_claims import resolve_claim_names, uses_claims
-from plimsoll.ledger.entries import make_entry
+from plimsoll.ledger.entries import LedgerEntry, make_entry
 from plimsoll.ledger.node_ledger import NodeLedger, pod_key
 from plimsoll.ledger.qos import pod_qos
 from plimsoll.ledger.units import is_accounted, to_unit
@@ -83,21 +83,7 @@ def pod_rows(cluster_state: ClusterState, namespace: str = "") -> list[PodRow]:
 def rows_on(cluster_state: ClusterState, ledger: NodeLedger) -> Iterator[PodRow]:
     """Yield the rows of one node: its pods, then its claim pools."""
     for entry in ledger.entries.values():
-        pod = entry.pod
-        drawn: dict[str, int] = {}
-        for hold in entry.holds:
-            if hold.drawn and is_accounted(hold.resource):
-                drawn[hold.resource] = drawn.get(hold.resource, 0) + to_unit(hold.resource, hold.drawn)
-        yield PodRow(
-            pod.metadata.namespace,
-            pod.metadata.name,
-            ledger.name,
-            entry_columns(entry),
-            pod_qos(pod, entry.options.form, pod_level=not entry.options.skip_pod_level),
-            *_claims(cluster_state, pod),
-            entry.assumed,
-            drawn,
-        )
+        yield _charged_row(cluster_state, ledger.name, entry)
     for state in ledger.claims.values():
         pool_charges = {
             resource: (0, holding.units(resource), 0)
@@ -113,6 +99,34 @@ def rows_on(cluster_state: ClusterState, ledger: NodeLedger) -> Iterator[PodRow]
         state = ledger.claims[key]
         repeated = {resource: (0, -amount, 0) for resource, amount in units.items()}
         yield PodRow(state.namespace, "", ledger.name, repeated, "", (state.name,))
+
+
+def pod_row(cluster_state: ClusterState, pod: Pod) -> PodRow:
+    """Return the row of one pod."""
+    snapshot, key = cluster_state.snapshot, pod_key(pod)
+    found = snapshot.find_pod(key)
+    entry = None if found is None else snapshot.ledger(found[0]).entries.get(key)
+    if found is None or entry is None:
+        return _uncharged_row(cluster_state, pod)
+    return _charged_row(cluster_state, snapshot.ledger(found[0]).name, entry)
+
+
+def _charged_row(cluster_state: ClusterState, node: str, entry: LedgerEntry) -> PodRow:
+    pod = entry.pod
+    drawn: dict[str, int] = {}
+    for hold in entry.holds:
+        if hold.drawn and is_accounted(hold.resource):
+            drawn[hold.resource] = drawn.get(hold.resource, 0) + to_unit(hold.resource, hold.drawn)
+    return PodRow(
+        pod.metadata.namespace,
+        pod.metadata.name,
+        node,
+        entry_columns(entry),
+        pod_qos(pod, entry.options.form, pod_level=not entry.options.skip_pod_level),
+        *_claims(cluster_state, pod),
+        entry.assumed,
+        drawn,
+    )
 
 
 def _uncharged_row(cluster_state: ClusterState, pod: Pod) -> PodRow:

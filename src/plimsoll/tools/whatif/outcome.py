@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
@@ -13,10 +14,17 @@ from plimsoll.scheduler.result import FitError, Placement
 Name = tuple[str, str]
 
 
+#: Suffixes of generated names: of a pod, and of the ReplicaSet of a Deployment.
+_GENERATED = re.compile(r"(.+?)(?:-[bcdfghjklmnpqrstvwxz2456789]{8,10})?-[bcdfghjklmnpqrstvwxz2456789]{5}")
+
+
 def stem_of(name: Name) -> Name:
     """Return the common name of the pods of a workload."""
     stem, _, number = name[1].rpartition("-")
-    return (name[0], stem) if stem and number.isdecimal() else name
+    if stem and number.isdecimal():
+        return name[0], stem
+    generated = _GENERATED.fullmatch(name[1])
+    return (name[0], generated[1]) if generated else name
 
 
 def by_number(name: Name) -> tuple[str, str, int, str]:

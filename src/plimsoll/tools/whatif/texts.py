@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from textwrap import wrap
+from typing import Any
 
 from plimsoll.tools.amounts import format_short, resource_order
 from plimsoll.tools.colors import Paint
@@ -76,6 +78,26 @@ def _groups(names: Iterable[Name]) -> list[tuple[str, list[Name]]]:
     ]
 
 
+@dataclass(frozen=True, slots=True)
+class PodGroupRow:
+    """Pods of a workload: where they are before and after."""
+
+    label: str
+    pods: tuple[Name, ...]
+    before: str
+    after: str
+    asked: bool  #: the plan asks about them
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "label": self.label,
+            "pods": [full_name(name) for name in self.pods],
+            "before": self.before,
+            "after": self.after,
+            "asked": self.asked,
+        }
+
+
 def _pending(report: WhatifResult, paint: Paint) -> Iterator[str]:
     if report.verdict.pending:
         yield paint.bold("PENDING")
@@ -142,16 +164,26 @@ def _pods(report: WhatifResult, paint: Paint, wide: bool) -> Iterator[str]:
         ]
         yield from _table(rows, paint, wide=wide)
         return
-    table = [("PODS", "BEFORE", "AFTER")]
-    for text, group in _groups(names):
-        table.append(
-            (
-                text,
-                _summary({name: before.get(name, ABSENT) for name in group}, report.now),
-                _summary({name: after.get(name, ABSENT) for name in group}, evicted),
-            )
-        )
-    yield from _table(table, paint)
+    rows = [
+        ("PODS", "BEFORE", "AFTER"),
+        *((each.label, each.before, each.after) for each in group_pods(report)),
+    ]
+    yield from _table(rows, paint)
+
+
+def group_pods(report: WhatifResult) -> list[PodGroupRow]:
+    """Summarize the pods to report by workload, those asked about first."""
+    before, after = report.states
+    evicted = {each.pod for each in report.evicted}
+    asked = report.verdict.asked
+    names = report.concerned()
+    found = []
+    for is_asked in (True, False):
+        for text, group in _groups(name for name in names if (name in asked) is is_asked):
+            old = _summary({name: before.get(name, ABSENT) for name in group}, report.now)
+            new = _summary({name: after.get(name, ABSENT) for name in group}, evicted)
+            found.append(PodGroupRow(text, tuple(group), old, new, is_asked))
+    return found
 
 
 def _charges(units: Mapping[str, int]) -> str:

@@ -42,7 +42,7 @@ export function Track({ row }) {
   const end = row.line > 0 ? Math.min(100, all * scale) : 100;
   return html`<span class=${cx("track", past && "is-past")} aria-hidden="true">
     <span class="fill">
-      ${PARTS.map((key) => row[key] > 0 && html`<span class=${`seg seg-${key}`} style=${{ width: width(row[key]) }}></span>`)}
+      ${[...PARTS, "uncounted"].map((key) => row[key] > 0 && html`<span class=${`seg seg-${key}`} style=${{ width: width(row[key]) }}></span>`)}
     </span>
     ${past && html`<span class="seg-past" style=${{ left: `${LINE}%`, width: `${Math.max(1.5, end - LINE).toFixed(2)}%` }}></span>`}
     ${past && row.line > 0 && all * scale > 100 && html`<span class="beyond">${"»"}</span>`}
@@ -60,14 +60,13 @@ export function Bar({ resource, row }) {
       ${free < 0
         ? html`<b class="past-text">${amount(resource, -free)} past</b>`
         : html`<b>${amount(resource, free)}</b> free`}
-      <span class="of"> of ${amount(resource, row.line)}</span>
-      ${row.uncounted > 0 && html`<span class=${hiddenExcess(row) ? "past-text" : "muted"}>, ${amount(resource, row.uncounted)} not counted</span>`}
+      ${row.uncounted > 0 ? html`<span class="past-text">, ${amount(resource, row.uncounted)} not counted</span>` : html`<span class="of"> of ${amount(resource, row.line)}</span>`}
     </span>
   </span>`;
 }
 
 /** Legend of the parts of a bar. */
-export function Legend() {
+export function Legend({ uncounted = false }) {
   return html`<ul class="legend" aria-label="Parts of a bar">
     <li><span class="swatch seg-requests"></span>requests</li>
     <li><span class="swatch seg-claims"></span>claims</li>
@@ -75,6 +74,7 @@ export function Legend() {
     <li><span class="swatch swatch-free"></span>free</li>
     <li><span class="swatch swatch-line"></span>the line (allocatable)</li>
     <li><span class="swatch seg-past"></span>past the line</li>
+    ${uncounted && html`<li><span class="swatch seg-uncounted"></span>not counted</li>`}
   </ul>`;
 }
 
@@ -82,21 +82,20 @@ export function Legend() {
 export function LedgerCard({ resource, row }) {
   const free = row.line - used(row);
   const exact = (key) => (row.text && row.text[key]) || "";
-  return html`<section class=${cx("card ledger-card", free < 0 && "is-past")} aria-label=${`Ledger of ${resource}`}>
+  return html`<section class=${cx("card ledger-card", (free < 0 || hiddenExcess(row) > 0) && "is-past")} aria-label=${`Ledger of ${resource}`}>
     <header>
       <h3>${resource}</h3>
       <span class="big">
         ${free < 0
           ? html`<b class="past-text">${amount(resource, -free)} past the line</b>`
           : html`<b>${amount(resource, free)}</b> free`}
-        <span class="muted" title=${exact("line")}> of ${amount(resource, row.line)}</span>
       </span>
     </header>
     <span role="img" aria-label=${describeBar(resource, row)} title=${describeBar(resource, row)}><${Track} row=${row} /></span>
     <dl class="numbers">
       ${PARTS.map((key) => html`<div><dt><span class=${`swatch seg-${key}`}></span>${key}</dt><dd title=${exact(key)}>${amount(resource, row[key])}</dd></div>`)}
-      ${row.uncounted > 0 && html`<div><dt>not counted</dt><dd title=${exact("uncounted")}>${amount(resource, row.uncounted)}</dd></div>`}
-      <div class="share-of"><dt class="unseen">total</dt><dd>${percent(used(row), row.line)}<span class="unseen"> used</span></dd></div>
+      ${row.uncounted > 0 && html`<div class="past-text"><dt><span class="swatch seg-uncounted"></span>not counted</dt><dd title=${exact("uncounted")}>${amount(resource, row.uncounted)}</dd></div>`}
+      <div class="share-of"><dt class="unseen">total</dt><dd title=${exact("line")}>${percent(used(row), row.line)}<span class="unseen"> used</span> of ${amount(resource, row.line)}</dd></div>
     </dl>
     ${hiddenExcess(row) > 0 && html`<p class="closed past-text">${amount(resource, hiddenExcess(row))} past the line with claims that are not counted.</p>`}
     ${row.closed > 0 && html`<p class="closed" title=${exact("closed")}>${amount(resource, row.closed)} of the free amount is on unschedulable nodes.</p>`}

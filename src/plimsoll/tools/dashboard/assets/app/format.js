@@ -34,6 +34,11 @@ export function quantity(text) {
   return /^-?[0-9]+m$/.test(text) ? amount("cpu", Number(text.slice(0, -1))) : String(text);
 }
 
+/** Return a capacity name without its domain. */
+export function shortName(name) {
+  return name.slice(name.lastIndexOf("/") + 1);
+}
+
 /** Format a count: 5000 is 5,000. */
 export function count(value) {
   return typeof value === "number" ? grouped.format(value) : "-";
@@ -48,6 +53,37 @@ export function percent(part, whole) {
   if (part < 0 || (whole <= 0 && part === 0)) return "-";
   if (whole <= 0) return "over";
   return `${Math.floor((100 * part) / whole)}%`;
+}
+
+/** Durations below this many seconds are formatted in this unit and, if given, the smaller one (as kubectl does). */
+const SCALES = [
+  [120, 1, "s", 0, ""],
+  [600, 60, "m", 1, "s"],
+  [10800, 60, "m", 0, ""],
+  [28800, 3600, "h", 60, "m"],
+  [172800, 3600, "h", 0, ""],
+  [691200, 86400, "d", 3600, "h"],
+  [63072000, 86400, "d", 0, ""],
+  [252288000, 31536000, "y", 86400, "d"],
+];
+
+/** Format a duration in seconds as kubectl does: 5m30s, 4h12m, 3d. */
+export function duration(seconds) {
+  const whole = Math.trunc(seconds);
+  if (whole < -1) return "<invalid>";
+  const size = Math.max(0, whole);
+  for (const [limit, unit, letter, smaller, small] of SCALES) {
+    if (size >= limit) continue;
+    const rest = smaller ? Math.floor((size % unit) / smaller) : 0;
+    return `${Math.floor(size / unit)}${letter}${rest ? `${rest}${small}` : ""}`;
+  }
+  return `${Math.floor(size / 31536000)}y`;
+}
+
+/** Format the time since a timestamp. */
+export function age(timestamp, now = Date.now()) {
+  const then = Date.parse(timestamp || "");
+  return Number.isNaN(then) ? "<unknown>" : duration((now - then) / 1000);
 }
 
 /** Natural order of names: n2 before n10. */

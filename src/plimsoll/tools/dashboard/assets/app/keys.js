@@ -6,15 +6,17 @@ export const KEYS = [
   ["g o", "overview"],
   ["g d", "devices"],
   ["g c", "claims"],
+  ["g s", "pods"],
   ["g p", "pending pods"],
   ["g n", "namespaces"],
+  ["g h", "history"],
   ["g a", "audit"],
   ["g w", "what if"],
   ["Arrow keys", "move between rows or CPUs"],
   ["t", "switch theme: system, dark, light"],
   ["?", "keyboard shortcuts"],
 ];
-const ROUTES = { o: "#/", d: "#/devices", c: "#/claims", p: "#/pending", n: "#/namespaces", a: "#/audit", w: "#/whatif" };
+const ROUTES = { o: "#/", d: "#/devices", c: "#/claims", s: "#/pods", p: "#/pending", n: "#/namespaces", h: "#/history", a: "#/audit", w: "#/whatif" };
 
 function isTyping(target) {
   return target.closest && target.closest("input:not([type=checkbox]), textarea, select, [contenteditable]");

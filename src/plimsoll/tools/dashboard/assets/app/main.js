@@ -13,7 +13,9 @@ import { Node } from "./pages/node.js";
 import { Devices, Pools } from "./pages/devices.js";
 import { Claims } from "./pages/claims.js";
 import { Explain, Pending } from "./pages/pending.js";
+import { Pods } from "./pages/pods.js";
 import { Namespaces } from "./pages/namespaces.js";
+import { History } from "./pages/history.js";
 import { Audit } from "./pages/audit.js";
 import { Whatif } from "./pages/whatif.js";
 
@@ -21,8 +23,10 @@ const PAGES = [
   ["", "Overview"],
   ["devices", "Devices"],
   ["claims", "Claims"],
+  ["pods", "Pods"],
   ["pending", "Pending"],
   ["namespaces", "Namespaces"],
+  ["history", "History"],
   ["audit", "Audit"],
   ["whatif", "What if"],
 ];
@@ -41,8 +45,10 @@ function Page({ route }) {
     if (page === "devices") return html`<${Devices} query=${query} />`;
     if (page === "pools") return html`<${Pools} query=${query} />`;
     if (page === "claims") return html`<${Claims} query=${query} />`;
+    if (page === "pods") return html`<${Pods} query=${query} />`;
     if (page === "pending") return html`<${Pending} query=${query} />`;
     if (page === "namespaces") return html`<${Namespaces} query=${query} />`;
+    if (page === "history") return html`<${History} query=${query} />`;
     if (page === "audit") return html`<${Audit} query=${query} />`;
     if (page === "whatif") return html`<${Whatif} query=${query} />`;
   }

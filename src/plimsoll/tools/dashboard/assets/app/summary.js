@@ -7,8 +7,9 @@ import { LedgerCard, Legend, isPresent } from "./bars.js";
 import { count, plural } from "./format.js";
 import { Icon } from "./icons.js";
 
-/** Number of pending pods listed by name. */
+/** Number of reasons listed, and of pending pods that they are taken from. */
 const FEW = 4;
+const LOOKED_AT = 25;
 
 function Tile({ href, tone, number, what, note }) {
   return html`<a class=${cx("tile", tone && `tile-${tone}`)} href=${href}>
@@ -22,9 +23,10 @@ export function Summary({ data }) {
   const { counts } = data;
   const { findings } = data;
   const found = findings ? findings.error + findings.warning : 0;
+  const uncounted = new Set(((data.notCounted && data.notCounted.claims) || []).map((one) => `${one.namespace}/${one.name}`)).size;
   const gaps = data.gaps || [];
   const troubles = data.troubles || [];
-  const pending = useApi(counts.pending ? `api/pods?state=pending&q=&offset=0&limit=${FEW}` : "", { kinds: ["Node", "Pod", "ResourceClaim", "ResourceSlice"] });
+  const pending = useApi(counts.pending ? `api/pods?state=pending&q=&offset=0&limit=${LOOKED_AT}` : "", { kinds: ["Node", "Pod", "ResourceClaim", "ResourceSlice"] });
   return html`<section class="summary" aria-label="Summary">
     ${troubles.length > 0 &&
     html`<div class="notice is-error" role="status"><${Icon} name="warn" /><div><b>The cluster cannot be read.</b> The page shows the last known state.
@@ -38,7 +40,7 @@ export function Summary({ data }) {
       ${counts.nodesPast != null &&
       html`<${Tile}
         href=${to([], { show: counts.nodesPast ? "past" : counts.nodesPastUncounted ? "uncounted" : "" })}
-        tone=${counts.nodesPast ? "bad" : counts.nodesPastUncounted ? "warn" : "good"}
+        tone=${counts.nodesPast || counts.nodesPastUncounted ? "bad" : "good"}
         number=${count(counts.nodesPast)}
         what=${counts.nodesPast === 1 ? "node past its line" : "nodes past their line"}
         note=${`of ${count(counts.nodes)}${counts.nodesPastUncounted ? `; ${count(counts.nodesPastUncounted)} more with claims that are not counted` : ""}`}
@@ -52,40 +54,42 @@ export function Summary({ data }) {
         note=${findings ? `${plural(findings.error, "error")}, ${plural(findings.warning, "warning")}` : "audit running"}
       />
       <a class="tile" href="#/devices"><b>${count(counts.devicesFree)}</b><span>${counts.devicesFree === 1 ? "device free" : "devices free"}</span><small>${formatDeviceStates(counts)}</small></a>
-      <a class="tile" href="#/claims"><b>${count(counts.claims)}</b><span>${counts.claims === 1 ? "claim" : "claims"}</span></a>
+      <${Tile} href="#/claims" tone=${uncounted ? "bad" : ""} number=${count(counts.claims)} what=${counts.claims === 1 ? "claim" : "claims"} note=${uncounted ? `${count(uncounted)} not counted` : ""} />
     </div>
     ${counts.pending > 0 && html`<${PendingFew} of=${pending.data} number=${counts.pending} />`}
-  </section>`;
-}
-
-/** One tile per device class: what can still be allocated, found by the allocator. */
-export function Classes({ devices }) {
-  const found = useApi(devices ? "api/classes" : "", { kinds: ["Node", "Pod", "ResourceClaim", "ResourceSlice", "DeviceClass"] });
-  const rows = found.data ? found.data.classes.filter((row) => row.devices > 0) : [];
-  if (!rows.length) return null;
-  return html`<section class="summary" aria-label="Devices that can still be allocated">
-    <div class="tiles">${rows.map((row) => html`<${Tile} href="#/devices" number=${`${count(row.free)}${row.unknownNodes ? "+" : ""}`} what=${`${row.name} can still be allocated`} note=${`${plural(row.devices, "device")}; at most ${count(row.mostOnOneNode)} on one node`} />`)}</div>
   </section>`;
 }
 
 /** Claims that take node resources without a mapping, and the annotation that counts them. */
 export function NotCounted({ of }) {
   if (!of || !of.claims.length) return null;
-  return html`<div class="notice is-warning not-counted" role="status"><${Icon} name="warn" /><div><b>Not counted:</b> ${of.text}.
-    ${of.pastLineText.length > 0 && html`<ul>${of.pastLineText.map((one) => html`<li class="past-text">${one}</li>`)}</ul>`}
+  return html`<div class="notice is-error not-counted" role="status"><${Icon} name="warn" /><div><b>Not counted:</b> ${of.text}.
+    ${of.pastLineText.length > 0 && html`<ul>${of.pastLineText.map((one) => html`<li>${one}</li>`)}</ul>`}
     ${of.annotations.length > 0 &&
     html`<details><summary>Count them: start with --assume-mapping, or apply</summary><pre><code>${of.annotations.map((one) => one.yaml).join("\n---\n")}</code></pre></details>`}</div></div>`;
 }
 
-/** The first pending pods. Placeholders keep the layout stable until they are loaded. */
+/** Group pods of a namespace that are pending for the same reason. */
+export function groupPending(pods) {
+  const groups = new Map();
+  for (const pod of pods) {
+    const key = `${pod.namespace}\n${pod.why}`;
+    if (groups.has(key)) groups.get(key).more += 1;
+    else groups.set(key, { ...pod, more: 0 });
+  }
+  return [...groups.values()];
+}
+
+/** The first reasons of pending pods. Placeholders keep the layout stable until they are loaded. */
 function PendingFew({ of, number }) {
   const placeholders = Array.from({ length: Math.min(FEW, number) }, (_, i) => html`<li key=${i} class="muted">...</li>`);
+  const groups = of ? groupPending(of.items) : [];
   return html`<div class="card pending-few">
     <h2>Pending</h2>
     <ul aria-busy=${!of}>
-      ${of ? of.items.map((pod) => html`<li key=${`${pod.namespace}/${pod.name}`}><${PodLink} namespace=${pod.namespace} name=${pod.name} /> <span class="why" title=${pod.why}>${pod.why}</span></li>`) : placeholders}
+      ${of ? groups.slice(0, FEW).map((pod) => html`<li key=${`${pod.namespace}/${pod.name}`}><span><${PodLink} namespace=${pod.namespace} name=${pod.name} />${pod.more > 0 && html` <span class="muted nowrap">and ${count(pod.more)} more</span>`}</span> <span class="why" title=${pod.why}>${pod.why}</span></li>`) : placeholders}
     </ul>
-    ${number > FEW && html`<a href="#/pending">All ${count(number)} pending pods</a>`}
+    ${(number > LOOKED_AT || groups.length > FEW) && html`<a href="#/pending">All ${count(number)} pending pods</a>`}
   </div>`;
 }
 
@@ -105,7 +109,7 @@ export function Totals({ data }) {
   const resources = data.resources.filter((resource) => isPresent(data.totals[resource]));
   if (!resources.length) return html`<p class="empty">No node reports allocatable resources.</p>`;
   return html`<section aria-labelledby="totals">
-    <div class="section-head"><h2 id="totals">Cluster totals</h2><${Legend} /></div>
+    <div class="section-head"><h2 id="totals">Cluster totals</h2><${Legend} uncounted=${resources.some((one) => data.totals[one].uncounted > 0)} /></div>
     <div class="cards">${resources.map((resource) => html`<${LedgerCard} key=${resource} resource=${resource} row=${data.totals[resource]} />`)}</div>
   </section>`;
 }

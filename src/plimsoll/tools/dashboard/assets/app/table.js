@@ -22,10 +22,12 @@ export function rowKeys(event) {
 }
 
 /**
- * `columns`: {title, cell(row), value(row) if sortable, num, cls}. The first column is the row header.
+ * `columns`: {title, cell(row), value(row) if sortable, num, cls}. The first column is the row header. With `limit`,
+ * long tables have pages.
  */
-export function Table({ label, columns, rows, keyOf, empty = "None.", rowClass }) {
+export function Table({ label, columns, rows, keyOf, empty = "None.", rowClass, limit = 0 }) {
   const [sort, setSort] = useState(null);
+  const [offset, setOffset] = useState(0);
   let shown = rows;
   if (sort && columns[sort.column] && columns[sort.column].value) {
     const { value } = columns[sort.column];
@@ -35,20 +37,23 @@ export function Table({ label, columns, rows, keyOf, empty = "None.", rowClass }
       .map(([, , row]) => row);
   }
   if (!rows.length) return html`<p class="empty">${empty}</p>`;
+  const from = limit && offset < shown.length ? offset : 0;
+  if (limit) shown = shown.slice(from, from + limit);
   const toggleSort = (column) => {
     const same = sort && sort.column === column;
     if (same && sort.direction === (columns[column].num ? 1 : -1)) setSort(null);
     else setSort({ column, direction: same ? -sort.direction : columns[column].num ? -1 : 1 });
   };
+  const pager = limit > 0 && html`<${Pager} total=${rows.length} offset=${from} limit=${limit} go=${setOffset} />`;
   return html`<div class="scroller" role="region" aria-label=${label} tabindex="0">
-    <table>
+    <table role="table">
       <caption class="unseen">${label}</caption>
       <thead>
         <tr>
           ${columns.map((column, i) => {
             const sorted = sort && sort.column === i;
             const order = sorted ? (sort.direction > 0 ? "ascending" : "descending") : undefined;
-            return html`<th scope="col" class=${cx(column.num && "num", column.cls)} aria-sort=${order}>
+            return html`<th scope="col" role="columnheader" class=${cx(column.num && "num", !column.value && "unsorted", column.cls)} aria-sort=${order}>
               ${column.value
                 ? html`<button type="button" class="head-button" onClick=${() => toggleSort(i)}>
                     ${column.title}<span class="arrow" aria-hidden="true">${sorted ? (sort.direction > 0 ? "▲" : "▼") : "↕"}</span>
@@ -60,17 +65,18 @@ export function Table({ label, columns, rows, keyOf, empty = "None.", rowClass }
       </thead>
       <tbody onKeyDown=${rowKeys}>
         ${shown.map(
-          (row, n) => html`<tr key=${keyOf ? keyOf(row) : n} class=${rowClass ? rowClass(row) : undefined}>
+          (row, n) => html`<tr role="row" key=${keyOf ? keyOf(row) : n} class=${rowClass ? rowClass(row) : undefined}>
             ${columns.map((column, i) =>
               i === 0
-                ? html`<th scope="row" class=${cx(column.num && "num", column.cls)}>${column.cell(row)}</th>`
-                : html`<td class=${cx(column.num && "num", column.cls)}>${column.cell(row)}</td>`,
+                ? html`<th scope="row" role="rowheader" class=${cx(column.num && "num", column.cls)}>${column.cell(row)}</th>`
+                : html`<td role="cell" data-label=${column.title} class=${cx(column.num && "num", column.cls)}>${column.cell(row)}</td>`,
             )}
           </tr>`,
         )}
       </tbody>
     </table>
-  </div>`;
+  </div>
+  ${pager}`;
 }
 
 /** Range of the current page, with buttons for the previous and next one. */

@@ -3,11 +3,12 @@ import { html } from "../ui.js";
 import { useApi } from "../store.js";
 import { replaceQuery, to } from "../router.js";
 import { Badge, Choice, Head, Loadable, NodeLink, Search } from "../components.js";
-import { Counter, DeviceTable } from "../devices.js";
+import { Counter } from "../devices.js";
+import { PhysicalTable } from "../physical.js";
 import { Pager, Table } from "../table.js";
-import { count, plural, sizeOf } from "../format.js";
+import { count, plural, shortName, sizeOf } from "../format.js";
 
-const LIMIT = 50;
+const LIMIT = 25;
 const STATES = ["free", "partly", "shared", "taken", "blocked", "tainted", "stale"];
 const KINDS = ["ResourceSlice", "ResourceClaim", "DeviceTaintRule", "Node"];
 
@@ -19,16 +20,20 @@ export function Tabs({ current }) {
 export function Devices({ query }) {
   const q = query.get("q") || "";
   const state = query.get("state") || "";
+  const deviceClass = query.get("class") || "";
   const offset = Math.max(0, Number(query.get("offset")) || 0);
-  const response = useApi(`api/devices?${new URLSearchParams({ q, state, offset, limit: LIMIT })}`, { kinds: KINDS });
+  const response = useApi(`api/devices?${new URLSearchParams({ q, state, class: deviceClass, group: "physical", offset, limit: LIMIT })}`, { kinds: KINDS });
+  const classes = useApi("api/classes", { kinds: KINDS });
+  const names = classes.data ? classes.data.classes.map((one) => one.name) : deviceClass ? [deviceClass] : [];
   return html`<${Head} title="Devices"><${Tabs} current="devices" /><//>
     <div class="controls">
       <${Search} label="Search devices" value=${q} placeholder="device, driver, pool, node or claim" />
       <${Choice} label="State" name="state" value=${state} options=${[["", "any"], ...STATES.map((one) => [one, one])]} />
-      <p class="found" role="status">${response.data ? plural(response.data.total, "device") : ""}</p>
+      <${Choice} label="Class" name="class" value=${deviceClass} options=${[["", "any"], ...names.map((one) => [one, one])]} />
+      <p class="found" role="status">${response.data ? `${plural(response.data.total, "device")}${response.data.devices > response.data.total ? `, ${count(response.data.devices)} with partitions` : ""}` : ""}</p>
     </div>
     <${Loadable} of=${response} what="devices">
-      ${(data) => html`<${DeviceTable} label="Devices" rows=${data.items} empty=${q || state ? "No devices match the filter." : "No devices found: no ResourceSlice publishes any."} />
+      ${(data) => html`<${PhysicalTable} label="Devices" rows=${data.items} empty=${q || state || deviceClass ? "No devices match the filter." : "No devices found: no ResourceSlice publishes any."} />
         <${Pager} total=${data.total} offset=${offset} limit=${LIMIT} go=${(next) => replaceQuery({ offset: next || "" })} />`}
     <//>`;
 }
@@ -51,13 +56,12 @@ export function Pools({ query }) {
           columns=${[
             { title: "Pool", value: (r) => r.pool, cell: (r) => html`<a href=${to(["devices"], { q: `${r.driver}/${r.pool}/` })}>${r.pool}</a><span class="under">${r.driver}</span>` },
             { title: "Node", value: (r) => r.node || "", cell: (r) => (r.node ? html`<${NodeLink} name=${r.node} />` : html`<span class="muted">several</span>`) },
-            { title: "Devices", num: true, value: (r) => r.devices.all, cell: (r) => count(r.devices.all) },
-            { title: "Free", num: true, value: (r) => r.devices.free, cell: (r) => html`<b>${count(r.devices.free)}</b>` },
+            { title: "Devices", num: true, value: (r) => r.physical, cell: (r) => html`<b>${count(r.physical)}</b>${r.devices.all !== r.physical && html`<span class="under">${count(r.devices.all)} ${r.partitions ? "with partitions" : "parts"}</span>`}` },
+            { title: "Free", num: true, value: (r) => r.devices.free, cell: (r) => count(r.devices.free) },
             { title: "Partly", num: true, value: (r) => r.devices.partly, cell: (r) => count(r.devices.partly) },
             { title: "Taken", num: true, value: (r) => r.devices.taken, cell: (r) => count(r.devices.taken) },
             { title: "Unavailable", num: true, value: (r) => r.devices.unavailable, cell: (r) => count(r.devices.unavailable) },
             { title: "Remaining counters and shares", cls: "wide-cell", cell: (r) => html`<${Remaining} of=${r} />` },
-            { title: "Generation", num: true, value: (r) => r.generation, cell: (r) => r.generation },
             { title: "State", value: (r) => r.standing || "", cell: (r) => html`<${PoolState} of=${r} />` },
           ]}
         />
@@ -65,26 +69,29 @@ export function Pools({ query }) {
     <//>`;
 }
 
-const FEW_COUNTERS = 4;
-
-/** Return the used share of a counter; the fullest are shown first. */
-function usedShare(one) {
-  const total = sizeOf(one.whole);
-  return total > 0 ? 1 - sizeOf(one.left) / total : 0;
+/** Group the counters of the devices of a pool by name. */
+function groupCounters(counters) {
+  const groups = new Map();
+  for (const one of counters) groups.set(one.counter, [...(groups.get(one.counter) || []), one]);
+  return groups;
 }
 
+/** What is left of shares and counters; those of several devices are folded. */
 function Remaining({ of }) {
-  const shares = Object.entries(of.shares || {}).map(([name, one]) => ({ set: "", counter: name, ...one }));
-  const all = [...shares, ...(of.counters || [])].sort((a, b) => usedShare(b) - usedShare(a) || sizeOf(b.whole) - sizeOf(a.whole));
-  if (!all.length) return html`<span class="muted">-</span>`;
-  const draw = (one) => html`<${Counter} key=${`${one.set}/${one.counter}`} of=${one} />`;
-  const rest = all.slice(FEW_COUNTERS);
-  return html`${all.slice(0, FEW_COUNTERS).map(draw)}${rest.length > 0 && html`<details class="rest"><summary>${plural(rest.length, "more counter")}</summary>${rest.map(draw)}</details>`}`;
+  const shares = Object.entries(of.shares || {}).map(([name, one]) => ({ set: "", counter: shortName(name), ...one }));
+  const groups = groupCounters(of.counters || []);
+  if (!shares.length && !groups.size) return html`<span class="muted">-</span>`;
+  return html`${shares.map((one) => html`<${Counter} key=${one.counter} of=${one} />`)}
+    ${[...groups].map(([name, all]) =>
+      all.length === 1
+        ? html`<${Counter} key=${name} of=${all[0]} />`
+        : html`<details class="rest" key=${name}><summary>${name}: left on ${count(all.filter((one) => sizeOf(one.left) > 0).length)} of ${plural(all.length, "device")}</summary>${all.map((one) => html`<${Counter} key=${one.set} of=${one} />`)}</details>`,
+    )}`;
 }
 
 function PoolState({ of }) {
   const complete = !of.standing || of.standing === "complete";
   return html`<${Badge} tone=${complete ? "good" : "bad"}>${of.standing || "complete"}<//>
-    ${!complete && of.expectedSlices ? html`<span class="under">${of.slices} of ${of.expectedSlices} slices</span>` : null}
-    ${of.why && html`<span class="under">${of.why}</span>`}`;
+    ${of.why && html`<span class="under">${of.why}</span>`}
+    <details class="rest"><summary>details</summary><span class="under">generation ${of.generation}, ${of.slices} of ${plural(of.expectedSlices, "slice")}</span></details>`;
 }

@@ -4,7 +4,8 @@ import { useApi } from "../store.js";
 import { to, replaceQuery } from "../router.js";
 import { Badge, Choice, Head, Loadable, Search } from "../components.js";
 import { Bar } from "../bars.js";
-import { Classes, Summary, Totals } from "../summary.js";
+import { Availability } from "../availability.js";
+import { Summary, Totals } from "../summary.js";
 import { VirtualList } from "../virtual_list.js";
 import { byName, count, plural } from "../format.js";
 
@@ -77,7 +78,7 @@ export function Overview({ query }) {
   const overview = useApi("api/overview");
   const nodes = useApi("api/nodes", { kinds: ["Node", "Pod", "ResourceClaim", "ResourceSlice", "DeviceClass"] });
   return html`<${Head} title="Cluster ledger" tab="Overview" />
-    <${Loadable} of=${overview} what="the cluster">${(data) => html`<${Summary} data=${data} /><${Totals} data=${data} /><${Classes} devices=${data.counts.devices} />`}<//>
+    <${Loadable} of=${overview} what="the cluster">${(data) => html`<${Summary} data=${data} /><${Totals} data=${data} /><${Availability} data=${data} />`}<//>
     ${(overview.data || overview.error) && html`<${Loadable} of=${nodes} what="nodes">${(data) => html`<${Nodes} data=${data} query=${query} />`}<//>`}`;
 }
 
@@ -118,7 +119,7 @@ function Nodes({ data, query }) {
     </div>
     ${found.length === 0
       ? html`<p class="empty">${rows.length ? "No nodes match the filter." : "No nodes found."}</p>`
-      : html`<div class="node-list" role="table" aria-label="Ledger of nodes" aria-rowcount=${found.length + 1} aria-colcount=${resources.length + 1 + (devices ? 1 : 0)}>
+      : html`<div class=${cx("node-list", resources.some((name) => data.columns[name].uncounted.some(Boolean)) && "has-uncounted")} role="table" aria-label="Ledger of nodes" aria-rowcount=${found.length + 1} aria-colcount=${resources.length + 1 + (devices ? 1 : 0)}>
           <div class="node-list-head" role="rowgroup">
             <div class="node-row" role="row" aria-rowindex="1" style=${grid}>
               <span role="columnheader">Node</span>
@@ -137,7 +138,7 @@ function Nodes({ data, query }) {
 }
 
 function NodeRow({ data, row, resources, devices, grid, focus }) {
-  return html`<div class=${cx("node-row", row.past > 0 && "is-past")} role="presentation" style=${grid}>
+  return html`<div class=${cx("node-row", row.past + row.hidden > 0 && "is-past")} role="presentation" style=${grid}>
     <span role="rowheader" class="node-name">
       <a href=${to(["nodes", row.name])} title=${row.name} ...${focus}>${row.name}</a>
       ${data.ready[row.i] === false && html`<${Badge} tone="bad">NotReady<//>`}

@@ -5,14 +5,18 @@ import { replaceQuery } from "../router.js";
 import { EmptyState, Head, Loadable, Search } from "../components.js";
 import { Pager } from "../table.js";
 import { Explanation } from "../explanation.js";
-import { plural } from "../format.js";
+import { age, plural } from "../format.js";
+import { Icon } from "../icons.js";
 
-const LIMIT = 50;
+const LIMIT = 25;
 
 export function Pending({ query }) {
   const q = query.get("q") || "";
   const offset = Math.max(0, Number(query.get("offset")) || 0);
   const response = useApi(`api/pods?${new URLSearchParams({ state: "pending", q, offset, limit: LIMIT })}`);
+  // Fixes take longer than reasons: they are added when they arrive.
+  const fixed = useApi(response.data && response.data.items.length ? `api/pods?${new URLSearchParams({ state: "pending", fixes: "true", q, offset, limit: LIMIT })}` : "");
+  const fixes = new Map(((fixed.data && fixed.data.items) || []).map((pod) => [`${pod.namespace}/${pod.name}`, pod.fix]));
   return html`<${Head} title="Pending pods" />
     <div class="controls">
       <${Search} label="Search pods" value=${q} placeholder="name or namespace" />
@@ -23,7 +27,7 @@ export function Pending({ query }) {
         data.items.length === 0
           ? html`<${EmptyState} well=${!q}>${q ? "No pending pods match the filter." : "No pods are pending."}<//>`
           : html`<ul class="pending-list" aria-label="Pending pods" onKeyDown=${listKeys}>
-                ${data.items.map((pod) => html`<${PendingPod} key=${`${pod.namespace}/${pod.name}`} pod=${pod} />`)}
+                ${data.items.map((pod) => html`<${PendingPod} key=${`${pod.namespace}/${pod.name}`} pod=${pod} fix=${fixes.get(`${pod.namespace}/${pod.name}`)} looking=${!fixed.data && !fixed.error} />`)}
               </ul>
               <${Pager} total=${data.total} offset=${offset} limit=${LIMIT} go=${(next) => replaceQuery({ offset: next || "" })} />`}
     <//>`;
@@ -40,11 +44,16 @@ function listKeys(event) {
   next.focus();
 }
 
-function PendingPod({ pod }) {
+function PendingPod({ pod, fix, looking }) {
   const [open, setOpen] = useState(false);
   return html`<li class="pending-pod card">
     <details onToggle=${(event) => setOpen(event.currentTarget.open)}>
-      <summary><span class="pod-name"><span class="ns">${pod.namespace}/</span>${pod.name}</span><span class="why">${pod.why}</span></summary>
+      <summary>
+        <span class="pod-name"><span class="ns">${pod.namespace}/</span>${pod.name}</span>
+        <span class="pod-age"><span title=${pod.created || ""}>${age(pod.created)}</span>${pod.priority !== 0 && html`, <span title=${pod.priorityClass || ""}>priority ${pod.priority}</span>`}</span>
+        <span class="why">${pod.why}</span>
+        <span class="nearest">${fix ? html`<b>Fix</b> ${fix.text}${fix.proven && html` <span class="proven"><${Icon} name="ok" /> simulated</span>`}` : looking ? html`<span class="muted">looking for a fix ...</span>` : ""}</span>
+      </summary>
       ${open && html`<${Explained} kind="pod" namespace=${pod.namespace} name=${pod.name} inside=${true} />`}
     </details>
   </li>`;

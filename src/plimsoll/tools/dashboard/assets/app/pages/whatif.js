@@ -2,9 +2,10 @@
 // (`#/whatif?remove=Pod/a/b&pod=a/c`) runs at once; `pod` is the pod of interest.
 import { html, useEffect, useRef, useState } from "../ui.js";
 import { request } from "../store.js";
+import { to } from "../router.js";
 import { Head, Ref } from "../components.js";
 import { Form } from "../whatif/form.js";
-import { emptyForm, fromQuery, toJson } from "../whatif/request.js";
+import { emptyForm, fromQuery, isEmpty, toJson, toQuery } from "../whatif/request.js";
 import { Result } from "../whatif/result.js";
 
 // Outside the component, so that the form and the result survive navigation.
@@ -15,6 +16,7 @@ export function Whatif({ query }) {
   const [error, setError] = useState("");
   const [busy, setBusy] = useState(false);
   const latest = useRef(0);
+  const answer = useRef(null);
   const keep = (part) => {
     Object.assign(kept, part);
     redraw((n) => n + 1);
@@ -24,13 +26,22 @@ export function Whatif({ query }) {
     const number = (latest.current += 1);
     setError("");
     setBusy(true);
+    // The URL asks the same question, so that it can be shared.
+    if (event && !isEmpty(kept.form)) {
+      const link = to(["whatif"], { ...toQuery(kept.form), pod: query.get("pod") || "" });
+      kept.from = link.slice(link.indexOf("?") + 1);
+      if (link !== location.hash) history.replaceState(history.state, "", link);
+    }
     try {
       const result = await request("api/whatif", {
         method: "POST",
         headers: { "Content-Type": "application/json" },
         body: JSON.stringify(toJson(kept.form)),
       });
-      if (number === latest.current) keep({ result });
+      if (number === latest.current) {
+        keep({ result });
+        if (event && answer.current) answer.current.scrollIntoView({ block: "start" });
+      }
     } catch (failure) {
       if (number !== latest.current) return;
       keep({ result: null });
@@ -57,6 +68,6 @@ export function Whatif({ query }) {
   return html`${about && html`<p class="crumbs">${"Pod "}<${Ref} kind="pod" of=${about} /></p>`}
     <${Head} title="What if" />
     <p class="lead">Simulated in memory; the cluster is not changed.</p>
-    <${Form} key=${kept.generation} form=${kept.form} change=${change} run=${run} clear=${clear} busy=${busy} error=${error} done=${kept.result} />
-    <div aria-live="polite">${kept.result && html`<${Result} of=${kept.result} about=${about} />`}</div>`;
+    <div aria-live="polite" class="whatif-answer" ref=${answer} tabindex="-1">${kept.result && html`<${Result} of=${kept.result} about=${about} />`}</div>
+    <${Form} key=${kept.generation} form=${kept.form} change=${change} run=${run} clear=${clear} busy=${busy} error=${error} done=${kept.result} />`;
 }

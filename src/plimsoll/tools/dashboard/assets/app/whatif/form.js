@@ -2,6 +2,7 @@
 import { html, cx, useState } from "../ui.js";
 import { useApi } from "../store.js";
 import { Icon } from "../icons.js";
+import { Picker } from "./picker.js";
 import { EXAMPLE, isEmpty, POLICIES, PROFILES, ADVANCED } from "./request.js";
 
 const SUGGESTED = 20;
@@ -76,7 +77,21 @@ export function Form({ form, change, run, clear, busy, error, done }) {
   const onKeyDown = (event) => {
     if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) run(event);
   };
+  const [copied, setCopied] = useState("");
+  const copy = async () => {
+    try {
+      await navigator.clipboard.writeText(location.href);
+      setCopied("link copied");
+    } catch (_) {
+      setCopied("copy the address of this page");
+    }
+  };
+  const compose = (yaml, pods) => {
+    const only = !form.add.trim();
+    change({ add: only ? yaml : `${form.add.trimEnd()}\n---\n${yaml}`, ...(Number(pods) > 1 || !only ? { replicas: Number(pods) > 1 ? pods : form.replicas } : {}) });
+  };
   return html`<form class="whatif-form card" onSubmit=${run} onKeyDown=${onKeyDown} novalidate>
+    <${Picker} add=${compose} />
     <div class="whatif-fields">
       <${Text} label="Add or change (YAML): pods, workloads, nodes, ResourceSlices, claims, classes" rows=${11} placeholder="apiVersion: v1 ..." value=${form.add} change=${set("add")} aria-invalid=${error && form.add ? "true" : undefined} aria-describedby=${error ? "whatif-error" : undefined} />
       <div class="whatif-side">
@@ -93,6 +108,7 @@ export function Form({ form, change, run, clear, busy, error, done }) {
       <button type="submit" class="primary" disabled=${busy}>${busy ? "Scheduling ..." : "Run"}</button>
       ${!form.add && html`<button type="button" onClick=${() => change({ add: EXAMPLE })}>Insert an example</button>`}
       ${(!isEmpty(form) || done) && html`<button type="button" onClick=${clear}>Clear</button>`}
+      ${done && !isEmpty(form) && html`<button type="button" onClick=${copy}>Copy link</button><span role="status" class="muted small">${copied}</span>`}
       <span class="muted small">Ctrl+Enter runs${done && done.revision ? `; this result is of revision ${done.revision}` : ""}</span>
     </div>
     <div role="alert" id="whatif-error">${error && html`<div class="notice is-error"><${Icon} name="warn" /><span>${error}</span></div>`}</div>

@@ -45,11 +45,26 @@ export function isEmpty(form) {
 
 /** Return the form of a URL query such as `?remove=Pod/a/b,Pod/a/c`; null if it has no fields. */
 export function fromQuery(query) {
-  const given = ["add", "remove", "drain", "cordon"].filter((key) => query.get(key));
+  const given = Object.keys(EMPTY).filter((key) => query.get(key));
   if (!given.length) return null;
   const form = emptyForm();
-  for (const key of given) form[key] = key === "remove" ? names(query.get(key)).join("\n") : query.get(key);
+  for (const key of given) {
+    const text = query.get(key);
+    if (key === "as") form.as = names(text).filter((one) => PROFILES.some(([known]) => known === one));
+    else if (typeof EMPTY[key] === "boolean") form[key] = text === "true";
+    else form[key] = key === "remove" ? names(text).join("\n") : text;
+  }
   return form;
+}
+
+/** Return the URL query of a form: the fields that are set, so that a link asks the same question. */
+export function toQuery(form) {
+  const given = {};
+  for (const [key, value] of Object.entries(form)) {
+    if (key === "as") given.as = value.join(",");
+    else if (value !== EMPTY[key]) given[key] = key === "remove" ? names(value).join(",") : String(value);
+  }
+  return given;
 }
 
 /** Split names at commas and newlines. */

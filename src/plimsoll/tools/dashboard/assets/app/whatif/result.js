@@ -8,6 +8,9 @@ import { Icon } from "../icons.js";
 import { ChangedNodes, EvictedPods, Fragmentation, MoreCapacity } from "./sections.js";
 
 const SHOWN = 100;
+/** More pods than this are grouped by workload. */
+const FEW = 12;
+const GROUPS = 20;
 
 /** Node name; hypothetical nodes have no page to link to. */
 function NodeName({ name, added }) {
@@ -21,13 +24,19 @@ function Placement({ of, added, evicted }) {
   return html`<span class="unplaced"><${Badge} tone="warn">pending<//> <span class="why">${of.why}</span></span>`;
 }
 
+/** Return the name of driver/pool/device, with its pool unless that is the node. */
+function deviceName(text, node) {
+  const [, pool, ...device] = text.split("/");
+  return pool === node ? device.join("/") : `${device.join("/")} (${pool})`;
+}
+
 /** Charges of a pod and its allocated devices. */
 function Charges({ of }) {
   const charges = Object.entries((of && of.charges) || {}).filter(([name]) => name !== "pods");
   const devices = (of && of.devices) || [];
   if (!charges.length && !devices.length) return html`<span class="muted">-</span>`;
   return html`${charges.length > 0 && html`<span class="block">${charges.map(([name, text], i) => html`${i > 0 && ", "}<span title=${text}>${name} <b>${shorten(name, text)}</b></span>`)}</span>`}
-    ${devices.length > 0 && html`<span class="under"><${InlineList} items=${devices} most=${3} /></span>`}`;
+    ${devices.length > 0 && html`<span class="under"><${InlineList} items=${devices} most=${3} draw=${(text) => html`<span title=${text}>${deviceName(text, of.node)}</span>`} /></span>`}`;
 }
 
 /** Return whether two placements are on the same node, both pending, or both absent. */
@@ -96,6 +105,20 @@ function Proof({ of }) {
       ]} /></details>`}`;
 }
 
+/** Pods by workload, as the command line groups them; the pods of a group are listed when it is expanded. */
+function Groups({ label, of, detail }) {
+  return html`<${Table} label=${label} rows=${of} limit=${GROUPS} keyOf=${(r) => `${r.label} ${r.pods[0]}`} columns=${[
+    { title: "Pods", value: (r) => r.label, cell: (r) => (r.pods.length === 1 ? r.label : html`<details class="rest"><summary>${r.label}</summary>${r.pods.slice(0, SHOWN).map((pod) => html`<span class="block small">${pod}${detail.has(pod) && html` <span class="muted">${detail.get(pod)}</span>`}</span>`)}${r.pods.length > SHOWN && html`<span class="muted">+${count(r.pods.length - SHOWN)} more</span>`}</details>`) },
+    { title: "Before", value: (r) => r.before, cell: (r) => r.before },
+    { title: "After", value: (r) => r.after, cell: (r) => (r.before === r.after ? html`<span class="muted">unchanged</span>` : html`<b>${r.after}</b>`) },
+  ]} />`;
+}
+
+/** Return pod -> its node after the change and the devices it gets. */
+function details(of) {
+  return new Map((of.pods || []).map((row) => [row.pod, [row.after.node || "pending", ...(row.after.devices || []).map((one) => deviceName(one, row.after.node))].join(", ")]));
+}
+
 /** Return the rows of pods: first those that schedulers place differently, then those that move. */
 function rowsOf(of, about) {
   const others = Object.entries(of.as || {});
@@ -122,6 +145,11 @@ export function Result({ of, about = "" }) {
   const added = new Set((of.nodes || []).filter((one) => !one.freeBefore).map((one) => one.node));
   const evicted = new Set((of.evicted || []).map((one) => one.pod));
   const differing = rows.filter((row) => row.differs).length;
+  const groups = of.groups || [];
+  const asked = groups.filter((one) => one.asked);
+  const rest = groups.filter((one) => !one.asked);
+  const grouped = rows.length > FEW && groups.length > 0 && !differing;
+  const detail = details(of);
   const columns = [
     { title: "Pod", value: (r) => r.pod, cell: (r) => (r.before && r.before.exists === false ? r.pod : html`<${Ref} kind="pod" of=${r.pod} />`) },
     { title: "Before", cell: (r) => html`<${Placement} of=${r.before} added=${added} evicted=${r.now} />` },
@@ -130,13 +158,16 @@ export function Result({ of, about = "" }) {
     ...others.map(([name], i) => ({ title: `After, as ${name}`, cell: (r) => (isSame(r.theirs[i], r.after) ? html`<span class="muted nowrap">the same</span>` : html`<${Placement} of=${r.theirs[i]} added=${added} evicted=${r.now && r.differs} />`) })),
   ];
   return html`<section aria-labelledby="whatif-result" class="whatif-result">
-    <div class="section-head"><h2 id="whatif-result">Before and after</h2></div>
+    <div class="section-head"><h2 id="whatif-result">Answer</h2></div>
     <${Verdict} of=${of} about=${about} />
+    ${grouped
+      ? html`<${Groups} label="Pods before and after" of=${asked} detail=${detail} />
+          ${rest.length > 0 && html`<details class="labels side-effects"><summary>Side effects: ${plural(rest.reduce((sum, one) => sum + one.pods.length, 0), "other pod")}</summary><${Groups} label="Side effects" of=${rest} detail=${detail} /></details>`}`
+      : html`<${Table} label="Pods before and after" rows=${all ? rows : rows.slice(0, SHOWN)} keyOf=${(r) => r.pod} rowClass=${(r) => (r.differs ? "is-different" : undefined)} columns=${columns} empty="No pods change." />
+          ${rows.length > SHOWN && html`<p class="more"><button type="button" aria-expanded=${all} onClick=${() => setAll(!all)}>${all ? "Show fewer" : `Show all ${count(rows.length)} pods`}</button></p>`}`}
+    ${others.length > 0 && html`<p class="side-note">${differing ? html`<b>${plural(differing, "pod differs", "pods differ")}</b>: scheduled by one scheduler and pending with another.` : "The same pods are scheduled."}</p>`}
     <div class="cards sums-row"><${Sums} title="Before" of=${of.before} /><${Sums} title="After" of=${of.after} />
       ${others.map(([name, one]) => html`<${Sums} key=${name} title=${`After, as ${name}`} of=${one} about=${one.about} />`)}</div>
-    ${others.length > 0 && html`<p class="side-note">${differing ? html`<b>${plural(differing, "pod differs", "pods differ")}</b>: scheduled by one scheduler and pending with another.` : "The same pods are scheduled."}</p>`}
-    <${Table} label="Pods before and after" rows=${all ? rows : rows.slice(0, SHOWN)} keyOf=${(r) => r.pod} rowClass=${(r) => (r.differs ? "is-different" : undefined)} columns=${columns} empty="No pods change." />
-    ${rows.length > SHOWN && html`<p class="more"><button type="button" aria-expanded=${all} onClick=${() => setAll(!all)}>${all ? "Show fewer" : `Show all ${count(rows.length)} pods`}</button></p>`}
     <${Proof} of=${of.exhaustive} />
     <${EvictedPods} of=${of.evicted} />
     <${ChangedNodes} of=${of.nodes} />

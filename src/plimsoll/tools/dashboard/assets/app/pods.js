@@ -1,0 +1,59 @@
+// Table of pods: one row each, with everything that the pod is charged and holds.
+import { html } from "./ui.js";
+import { ClaimLink, NodeLink, PodLink } from "./components.js";
+import { links } from "./router.js";
+import { Table } from "./table.js";
+import { age, amount, plural, quantity, shortName } from "./format.js";
+
+const USUAL = ["cpu", "memory"];
+const FEW_DEVICES = 4;
+const NAMES = ["requests", "claims", "overhead"];
+
+const total = (row, resource) => (row.amounts[resource] || []).reduce((sum, one) => sum + one, 0);
+
+/** Total of a resource and, unless it is requests only, its parts. */
+function Charged({ row, resource }) {
+  const parts = row.amounts[resource];
+  const drawn = row.drawn[resource];
+  if (!parts || (!parts.some(Boolean) && !drawn)) return html`<span class="muted">-</span>`;
+  const rules = (row.rules[resource] || []).join(", ");
+  const named = NAMES.map((name, i) => [name, parts[i]]).filter(([, value]) => value);
+  const mixed = named.length > 1 || (named.length === 1 && named[0][0] !== "requests");
+  return html`<b>${amount(resource, total(row, resource))}</b>
+    ${mixed && html`<span class="under" title=${rules}>${named.map(([name, value]) => `${amount(resource, value)} ${name}`).join(" + ")}</span>`}
+    ${drawn > 0 && html`<span class="under">draws ${amount(resource, drawn)} from its claim</span>`}`;
+}
+
+/** Devices of a pod by name, with the consumed capacity; their driver and pool are in the tooltip. */
+export function DeviceNames({ of, namespace }) {
+  if (!of.length) return html`<span class="muted">-</span>`;
+  const rest = of.length - FEW_DEVICES;
+  return html`${of.slice(0, FEW_DEVICES).map((one) => {
+    const share = Object.entries(one.consumed || {}).map(([name, text]) => `${shortName(name)} ${quantity(text)}`).join(", ");
+    const title = `${one.driver}/${one.pool}/${one.device}${one.claim ? ` by claim ${one.claim}` : ""}`;
+    const name = one.claim && namespace ? html`<a href=${links.claim(namespace, one.claim)} title=${title}>${one.device}</a>` : html`<span title=${title}>${one.device}</span>`;
+    return html`<span class="block">${name}${share && html` <span class="muted">${share}</span>`}</span>`;
+  })}${rest > 0 && html`<span class="muted" title=${of.map((one) => one.device).join(", ")}>+${plural(rest, "device")}</span>`}`;
+}
+
+function PodName({ of }) {
+  if (of.name) return html`<${PodLink} namespace=${of.namespace} name=${of.name} />`;
+  return html`<span class="muted">pool of </span><${ClaimLink} namespace=${of.namespace} name=${of.claim} />`;
+}
+
+/** `node` adds a column with the node; `limit` splits the table into pages. */
+export function PodTable({ label, rows, node = false, empty = "No pods.", limit = 0 }) {
+  const others = [...new Set(rows.flatMap((row) => Object.keys(row.amounts)))].filter((name) => name !== "pods" && !USUAL.includes(name) && rows.some((row) => total(row, name)));
+  const resource = (name) => ({ title: name === "cpu" ? "CPU" : name === "memory" ? "Memory" : name, num: true, value: (r) => total(r, name), cell: (r) => html`<${Charged} row=${r} resource=${name} />` });
+  const columns = [
+    { title: "Pod", value: (r) => `${r.namespace}/${r.name || ""}`, cell: (r) => html`<${PodName} of=${r} />` },
+    { title: "Status", value: (r) => r.status || "", cell: (r) => html`<span title=${r.why || ""}>${r.status || "-"}</span>` },
+    ...USUAL.map(resource),
+    ...others.map(resource),
+    { title: "Devices", cls: "name-cell", value: (r) => r.devices.length, cell: (r) => html`<${DeviceNames} of=${r.devices} namespace=${r.namespace} />` },
+    { title: "Priority", num: true, value: (r) => r.priority || 0, cell: (r) => html`<span title=${r.priorityClass || ""}>${r.priority == null ? "-" : r.priority}</span>` },
+    { title: "Age", num: true, value: (r) => -(Date.parse(r.created || "") || 0), cell: (r) => html`<span title=${r.created || ""}>${r.name ? age(r.created) : "-"}</span>` },
+  ];
+  if (node) columns.splice(2, 0, { title: "Node", value: (r) => r.node || "", cell: (r) => html`<${NodeLink} name=${r.node} />` });
+  return html`<${Table} label=${label} empty=${empty} rows=${rows} keyOf=${(r) => `${r.namespace}/${r.name || ""}/${r.claim || ""}`} columns=${columns} limit=${limit} />`;
+}

@@ -1,0 +1,86 @@
+"""`take_sample`: ledgers of all nodes, availability of all classes and pending pods at one time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from plimsoll.tools.amounts import resource_order
+from plimsoll.tools.class_availability import AvailabilitySearch
+from plimsoll.tools.cluster_state import ClusterState
+from plimsoll.tools.top.nodes import NodeRow
+
+#: Resource -> allocatable, requests, claims, overhead and not counted, in ledger units.
+Amounts = Mapping[str, tuple[int, ...]]
+COLUMNS = ("line", "requests", "claims", "overhead", "uncounted")
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """State of a cluster at one time."""
+
+    time: int  #: seconds since the epoch
+    pods: int
+    pending: int
+    totals: Amounts
+    classes: Mapping[str, int] = field(default_factory=dict)  #: class -> devices that can still be allocated
+    nodes: Mapping[str, Amounts] = field(default_factory=dict)
+
+
+def take_sample(cluster_state: ClusterState, rows: Iterable[NodeRow], time: int) -> Sample:
+    """Return the state of a cluster; resources that a node neither has nor uses are left out."""
+    nodes = {node.name: _amounts(node) for node in rows}
+    totals: dict[str, list[int]] = {}
+    for amounts in nodes.values():
+        for resource, parts in amounts.items():
+            total = totals.setdefault(resource, [0] * len(COLUMNS))
+            for index, amount in enumerate(parts):
+                total[index] += amount
+    search = AvailabilitySearch(cluster_state.snapshot)
+    return Sample(
+        time,
+        len(cluster_state.pods),
+        len(cluster_state.pending),
+        {name: tuple(totals[name]) for name in sorted(totals, key=resource_order)},
+        {name: search.find(name).total for name in sorted(cluster_state.snapshot.classes)},
+        nodes,
+    )
+
+
+def _amounts(node: NodeRow) -> dict[str, tuple[int, ...]]:
+    found: dict[str, tuple[int, ...]] = {}
+    for row in node.rows:
+        parts = (row.line, row.requests, row.claims, row.overhead, row.uncounted)
+        if any(parts):
+            found[row.resource] = parts
+    return found
+
+
+def series_json(points: Iterable[tuple[int, Mapping[str, Any]]]) -> dict[str, Any]:
+    """Return the series of points (time and values) as arrays of equal length; what is unknown is null.
+
+    A point has `resources` and, for a whole cluster, `pods`, `pending` and `classes`.
+    """
+    known = list(points)
+    resources = sorted({name for _, point in known for name in point["resources"]}, key=resource_order)
+    classes = sorted({name for _, point in known for name in point.get("classes", {})})
+    tree: dict[str, Any] = {
+        "times": [time for time, _ in known],
+        "resources": {
+            name: {
+                column: [_at(point["resources"].get(name), index) for _, point in known]
+                for index, column in enumerate(COLUMNS)
+            }
+            for name in resources
+        },
+    }
+    if any("pending" in point for _, point in known):
+        tree["pods"] = [point.get("pods") for _, point in known]
+        tree["pending"] = [point.get("pending") for _, point in known]
+        tree["classes"] = {name: [point["classes"].get(name) for _, point in known] for name in classes}
+    return tree
+
+
+def _at(parts: Any, index: int) -> int | None:
+    return parts[index] if isinstance(parts, list | tuple) and index < len(parts) else None
