@@ -164,11 +164,9 @@ def _pods(report: WhatifResult, paint: Paint, wide: bool) -> Iterator[str]:
         ]
         yield from _table(rows, paint, wide=wide)
         return
-    rows = [
-        ("PODS", "BEFORE", "AFTER"),
-        *((each.label, each.before, each.after) for each in group_pods(report)),
-    ]
-    yield from _table(rows, paint)
+    table = [("PODS", "BEFORE", "AFTER")]
+    table += [(each.label, each.before, each.after) for each in group_pods(report)]
+    yield from _table(table, paint)
 
 
 def group_pods(report: WhatifResult) -> list[PodGroupRow]:
