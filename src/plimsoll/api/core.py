@@ -442,7 +442,7 @@ class NodeStatus(Wire, frozen=True):
     addresses: tuple[NodeAddress, ...] = ()
     images: tuple[ContainerImage, ...] = ()
     declared_features: tuple[str, ...] = ()
-    node_info: NodeSystemInfo = NodeSystemInfo()
+    node_info: NodeSystemInfo | None = None
 
 
 class Node(Wire, frozen=True):

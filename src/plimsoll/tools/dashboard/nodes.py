@@ -92,6 +92,7 @@ def overview(cluster_state: ClusterState, nodes: NodeRowCache, devices: DeviceCa
             "pods": len(cluster_state.pods),
             "pending": len(cluster_state.pending),
             "claims": len(cluster_state.objects.all(ResourceClaim)),
+            "classes": len(cluster_state.snapshot.classes),
             "devices": counted.all,
             "devicesFree": counted.free,
             "devicesPartly": counted.partly,

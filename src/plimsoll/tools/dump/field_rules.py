@@ -55,7 +55,7 @@ RULES: Mapping[str, FieldRule] = {
         FieldRule.DROP,
         """
         address args command container_id env env_from field_path hardware_address host host_ip image image_id
-        interface_name ips lifecycle liveness_probe message network_data node_id opaque path pod_ip
+        interface_name ips lifecycle liveness_probe message network_data node_id node_info opaque path pod_ip
         provider_id readiness_probe security_context startup_probe volume_handle volume_mounts volume_devices
         working_dir names aws_elastic_block_store azure_disk azure_file cinder gce_persistent_disk
         portworx_volume vsphere_volume

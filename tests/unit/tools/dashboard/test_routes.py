@@ -27,6 +27,7 @@ def test_the_overview() -> None:
             "pods": 15,
             "pending": 3,
             "claims": 7,
+            "classes": 2,
             "devices": 9,
             "devicesFree": 3,
             "devicesPartly": 3,  # CPUs of which claims have some

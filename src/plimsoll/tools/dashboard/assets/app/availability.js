@@ -62,13 +62,14 @@ function uncountedByClass(notCounted) {
 export function Availability({ data }) {
   const found = useApi(data.counts.devices ? "api/classes" : "", { kinds: ["Node", "Pod", "ResourceClaim", "ResourceSlice", "DeviceClass"] });
   if (!data.counts.devices) return null;
-  const rows = found.data ? found.data.classes.filter((row) => row.devices > 0) : [];
+  // Placeholders keep the layout stable until the classes are loaded.
+  const rows = found.data ? found.data.classes : Array.from({ length: data.counts.classes || 0 }, () => null);
   const uncounted = uncountedByClass(data.notCounted);
   return html`<div class="availability">
     ${rows.length > 0 &&
     html`<section aria-labelledby="classes-head">
       <div class="section-head"><h2 id="classes-head">Still available, by device class</h2></div>
-      <div class="class-cards">${rows.map((row) => html`<${ClassCard} key=${row.name} row=${row} uncounted=${uncounted[row.name] || 0} />`)}</div>
+      <div class="class-cards">${rows.map((row, i) => (row ? html`<${ClassCard} key=${row.name} row=${row} uncounted=${uncounted[row.name] || 0} />` : html`<article key=${i} class="card class-card muted" aria-busy="true">...</article>`))}</div>
     </section>`}
     <section aria-labelledby="drivers-head">
       <div class="section-head"><h2 id="drivers-head">Devices by driver</h2><${StateLegend} /></div>

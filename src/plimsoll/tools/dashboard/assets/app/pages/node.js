@@ -79,7 +79,7 @@ function NodeDetails({ data }) {
     </section>
     <section aria-labelledby="node-pods">
       <div class="section-head"><h2 id="node-pods">${plural(pods.filter((one) => one.name).length, "pod")}</h2></div>
-      <${PodTable} label="Pods of this node" rows=${pods} limit=${PAGE} />
+      <${PodTable} label="Pods of this node" rows=${pods} limit=${PAGE} empty="Nothing is charged to this node." />
     </section>
     ${data.topology &&
     html`<section aria-labelledby="node-cpus">
