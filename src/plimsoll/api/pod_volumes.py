@@ -27,13 +27,19 @@ class VolumeClaim:
 def volume_claims(pod: Pod) -> Iterator[VolumeClaim]:
     """Return the claims of a pod's volumes in order."""
     for volume in pod.spec.volumes:
-        if CLAIM_VOLUMES.isdisjoint(volume):
-            continue
-        named = nested_object(volume, _CLAIM)
-        if named is not None:
-            yield VolumeClaim(nested_text(named, "claimName"))
-        elif nested_object(volume, _EPHEMERAL) is not None:
-            yield VolumeClaim(f"{pod.metadata.name}-{nested_text(volume, 'name')}", generated=True)
+        found = None if CLAIM_VOLUMES.isdisjoint(volume) else volume_claim(pod, volume)
+        if found is not None:
+            yield found
+
+
+def volume_claim(pod: Pod, volume: Mapping[str, Any]) -> VolumeClaim | None:
+    """Return the claim of one volume of a pod."""
+    named = nested_object(volume, _CLAIM)
+    if named is not None:
+        return VolumeClaim(nested_text(named, "claimName"))
+    if nested_object(volume, _EPHEMERAL) is not None:
+        return VolumeClaim(f"{pod.metadata.name}-{nested_text(volume, 'name')}", generated=True)
+    return None
 
 
 def nested_object(tree: Mapping[str, Any], name: str) -> Mapping[str, Any] | None:

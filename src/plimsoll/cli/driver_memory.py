@@ -12,14 +12,11 @@ from pathlib import Path
 import click
 
 from plimsoll.api.forms import Form
-from plimsoll.cli.options import DIRECTORY, FILE
+from plimsoll.cli.options import DIRECTORY, FILE, connection_options
 
 
 @click.command(name="memory")
-@click.option(
-    "--kubeconfig", type=FILE, metavar="FILE", help="Kubeconfig file. [default: $KUBECONFIG, or in-cluster]"
-)
-@click.option("--context", default="", metavar="NAME", help="Kubeconfig context.")
+@connection_options
 @click.option("--hostname-override", default="", metavar="NAME", help="Node name. [default: host name]")
 @click.option(
     "--reserved-memory",

@@ -15,6 +15,12 @@ def read_address(listen: str, where: str = "--listen", example: str = "127.0.0.1
     return host.strip("[]") or "127.0.0.1", int(port)
 
 
+def read_bind_address(listen: str, where: str = "--bind-address") -> tuple[str | None, int]:
+    """Parse HOST:PORT; without a host the host is None (all addresses). Raises ConfigError if invalid."""
+    host, port = read_address(listen, where)
+    return (None if listen.startswith(":") else host), port
+
+
 def host_name() -> str:
     """Return the host name in the form that node names have."""
     return socket.gethostname().strip().lower()

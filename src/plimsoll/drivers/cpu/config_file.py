@@ -24,7 +24,7 @@ from typing import Annotated, Any, TypeAlias, TypeVar
 
 from plimsoll.api.config import config_fields, convert_field, format_value
 from plimsoll.api.cpuset import CpuSet
-from plimsoll.common.addresses import read_address
+from plimsoll.common.addresses import read_bind_address
 from plimsoll.common.config_file import read_document, read_flag
 from plimsoll.drivers.cpu.allocation import AssignOptions
 from plimsoll.drivers.cpu.settings import (
@@ -65,14 +65,8 @@ def read_flags(given: Mapping[str, Any]) -> CpuSettings:
     flags = {name.replace("_", "-"): value for name, value in given.items() if name != "config"}
     settings = read_settings(given.get("config"), {name: flags.get(name) for name in FLAGS})
     if settings.bind_address:
-        parse_listen_address(settings.bind_address)
+        read_bind_address(settings.bind_address)
     return settings
-
-
-def parse_listen_address(listen: str) -> tuple[str | None, int]:
-    """Parse HOST:PORT; without a host the host is None (all addresses). Raises ConfigError if invalid."""
-    host, port = read_address(listen, "--bind-address")
-    return (None if listen.startswith(":") else host), port
 
 
 def _read_file(path: Path) -> dict[str, Any]:

@@ -18,7 +18,6 @@ from typing import Any
 from plimsoll.api.forms import Form
 from plimsoll.api.quantity import Quantity, format_bytes
 from plimsoll.client import Client
-from plimsoll.client.endpoints import RESOURCE_SLICES
 from plimsoll.drivers.memory.devices import CAPACITY, MemoryDevice, list_devices, make_devices
 from plimsoll.drivers.memory.numa_memory import read_numa_memory
 from plimsoll.drivers.memory.pinning import MemoryGrant, MemoryNodePlugin, variable_name
@@ -36,7 +35,7 @@ from plimsoll.drivers.plugin import (
     PluginServer,
     Prepared,
 )
-from plimsoll.drivers.plugin.wire_form import detect_form
+from plimsoll.drivers.plugin.wire_form import detect_kept_form
 from plimsoll.errors import ApiError, InputError
 
 _log = logging.getLogger("plimsoll.memory")
@@ -137,10 +136,8 @@ class MemoryDriver(Driver):
             return ClaimError(
                 f"no memory is granted while containers are not bound to it: {self.plugin.link_error}"
             )
-        left = {
-            name: device.size - self._count_allocated(without=claim.ref.uid).get(name, 0)
-            for name, device in self.devices.items()
-        }
+        taken = self._count_allocated(without=claim.ref.uid)
+        left = {name: device.size - taken.get(name, 0) for name, device in self.devices.items()}
         found = []
         for result in claim.results:
             device = self.devices.get(result.device)
@@ -184,27 +181,14 @@ class MemoryDriver(Driver):
     # -- internals
 
     async def _detect_form(self) -> Form | None:
-        """Return the form that the API server accepts for this node, tried with a dry run."""
-        form = await detect_form(self._client)
+        """Return the form in which the API server keeps the mappings of this node's devices."""
+
+        def make(form: Form) -> list[dict[str, Any]]:
+            return make_devices(self.devices.values(), form)
+
+        form = await detect_kept_form(self._client, self.name, self.settings.node, make)
         if form is None:
-            return None
-        probe = {
-            "metadata": {"generateName": "probe-"},
-            "spec": {
-                "driver": self.name,
-                "nodeName": self.settings.node,
-                "pool": {"name": "probe", "generation": 1, "resourceSliceCount": 1},
-                "devices": make_devices(list(self.devices.values())[:1], form),
-            },
-        }
-        try:
-            await self._client.create(RESOURCE_SLICES, probe, dry_run=True)
-        except ApiError as error:
-            if error.code not in (400, 422):
-                raise
-            # Kubernetes 1.37 rejects mappings for a node that does not declare the feature.
-            _log.warning("claims are not booked on the node: %s", error)
-            return None
+            _log.warning("claims are not booked on the node: the API server keeps no node resource mappings")
         return form
 
     def _read(self) -> dict[str, MemoryDevice]:

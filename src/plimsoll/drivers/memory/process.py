@@ -13,7 +13,7 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from plimsoll.client import Client, ClientConfig
-from plimsoll.common.addresses import read_address
+from plimsoll.common.addresses import read_bind_address
 from plimsoll.common.counters import MetricCounter
 from plimsoll.common.health import HealthServer
 from plimsoll.common.lock_file import RootLock
@@ -100,7 +100,7 @@ class MemoryDriverProcess:
         listen = self.settings.bind_address
         if not listen:
             return None
-        host, port = read_address(listen, "--bind-address")
+        host, port = read_bind_address(listen)
         checks = {"driver": lambda: "; ".join(self.driver.problems())}
         pages = HealthServer(
             live={"ping": lambda: ""},
@@ -112,7 +112,7 @@ class MemoryDriverProcess:
             flag="--bind-address",
             debug_local_only=True,
         )
-        await pages.start(None if listen.startswith(":") else host, port)
+        await pages.start(host, port)
         return pages
 
     def _describe(self) -> dict[str, Any]:

@@ -30,7 +30,7 @@ from plimsoll.api import codec
 from plimsoll.api.core import Pod
 from plimsoll.common.http_upgrade import accept_upgrade
 from plimsoll.errors import ConfigError, InputError, RuntimeCallError
-from plimsoll.node.containers import ContainerPhase
+from plimsoll.node.containers import ContainerInfo, ContainerPhase
 from plimsoll.node.kubelet_api.attach import attach
 from plimsoll.node.kubelet_api.auth import KubeletAuth
 from plimsoll.node.kubelet_api.channels import PROTOCOLS, V4
@@ -265,15 +265,18 @@ class KubeletServer:
 
         return await self._stream(request, start)
 
+    def _find_container(self, request: web.Request) -> ContainerInfo | HttpRefusal:
+        pod = self._find_pod(request)
+        if isinstance(pod, HttpRefusal):
+            return pod
+        return find_running(self._pods, pod, request.match_info["container"])
+
     async def _proxy(
         self, request: web.Request, find_url: Callable[..., Awaitable[str]]
     ) -> web.StreamResponse:
         """Pass the streams of a running container on to the runtime."""
         options = parse_stream_options(request.query)
-        pod = self._find_pod(request)
-        if isinstance(pod, HttpRefusal):
-            return _refuse(pod)
-        container = find_running(self._pods, pod, request.match_info["container"])
+        container = self._find_container(request)
         if isinstance(container, HttpRefusal):
             return _refuse(container)
         if options.problem:
@@ -288,10 +291,7 @@ class KubeletServer:
         self, request: web.Request, start: Callable[[str], RunSession | HttpRefusal]
     ) -> web.StreamResponse:
         options = parse_stream_options(request.query)
-        pod = self._find_pod(request)
-        if isinstance(pod, HttpRefusal):
-            return _refuse(pod)
-        container = find_running(self._pods, pod, request.match_info["container"])
+        container = self._find_container(request)
         if isinstance(container, HttpRefusal):
             return _refuse(container)
         session = start(container.id)

@@ -27,6 +27,7 @@ from typing import Any, Protocol
 from plimsoll.api import codec
 from plimsoll.api.containers import ResourceFieldSelector
 from plimsoll.api.core import Container, Pod, VolumeReference
+from plimsoll.api.pod_volumes import CLAIM_VOLUMES
 from plimsoll.api.timestamps import parse_time
 from plimsoll.client.endpoints import CONFIG_MAPS, SECRETS, SERVICE_ACCOUNTS, Endpoint
 from plimsoll.common.json_tree import branch, items, text
@@ -48,7 +49,7 @@ from plimsoll.node.volumes.payload import (
     merge,
     object_files,
 )
-from plimsoll.node.volumes.persistent_volumes import CLAIM_TYPES, find_claim_path, link_volume
+from plimsoll.node.volumes.persistent_volumes import find_claim_path, link_volume
 
 _log = logging.getLogger("plimsoll.node")
 
@@ -173,7 +174,7 @@ class VolumeManager:
             if not mount.mount_path.startswith("/"):
                 raise InputError(f"mountPath: {mount.mount_path!r} is not an absolute path")
             source = self._path_of(pod, volume)
-            if volume_type(volume) in ("emptyDir", *CLAIM_TYPES):
+            if volume_type(volume) in ("emptyDir", *CLAIM_VOLUMES):
                 source = Path(os.path.realpath(source))
             inner = expand(mount.sub_path_expr, env) if mount.sub_path_expr else mount.sub_path
             if inner:
@@ -193,7 +194,7 @@ class VolumeManager:
             if volume_type(volume) in _WRITTEN:
                 raise InputError(f"subPath {inner!r} does not exist in the volume")
             real.mkdir(parents=True, mode=0o750)
-            real.chmod(0o777 if volume_type(volume) in ("emptyDir", *CLAIM_TYPES) else 0o750)
+            real.chmod(0o777 if volume_type(volume) in ("emptyDir", *CLAIM_VOLUMES) else 0o750)
         return real
 
     def _path_of(self, pod: Pod, volume: Mapping[str, Any]) -> Path:
@@ -213,7 +214,7 @@ class VolumeManager:
                 found = await asyncio.to_thread(check_host_path, branch(volume, "hostPath"))
                 return found if isinstance(found, str) else ""
             path, group = self._path_of(pod, volume), _fs_group(pod)
-            if type in CLAIM_TYPES:
+            if type in CLAIM_VOLUMES:
                 found = await find_claim_path(pod, volume, self._get)
                 await asyncio.to_thread(link_volume, path, found)
                 return ""

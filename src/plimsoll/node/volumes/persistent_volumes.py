@@ -13,15 +13,13 @@ from typing import Any
 from plimsoll.api import codec
 from plimsoll.api.core import Pod
 from plimsoll.api.pod_claims import is_owned_by
+from plimsoll.api.pod_volumes import volume_claim
 from plimsoll.api.storage import FILESYSTEM, PersistentVolume, PersistentVolumeClaim
 from plimsoll.client.endpoints import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, Endpoint
 from plimsoll.common.json_tree import branch, text
 from plimsoll.errors import InputError
-from plimsoll.node.pods.volumes import volume_type
 from plimsoll.node.volumes.host_paths import check_host_path
 
-#: Types of volumes that use a claim.
-CLAIM_TYPES = ("persistentVolumeClaim", "ephemeral")
 #: Reads an object; None if it does not exist.
 ReadObject = Callable[[Endpoint, str, str], Awaitable[dict[str, Any] | None]]
 
@@ -45,15 +43,13 @@ async def find_claim_path(pod: Pod, volume: Mapping[str, Any], read: ReadObject)
 
 
 async def _read_claim(pod: Pod, volume: Mapping[str, Any], read: ReadObject) -> PersistentVolumeClaim:
-    generated = volume_type(volume) == "ephemeral"
-    name = text(branch(volume, "persistentVolumeClaim"), "claimName")
-    if generated:
-        name = f"{pod.metadata.name}-{text(volume, 'name')}"
+    used = volume_claim(pod, volume)
+    name = used.name if used is not None else ""
     tree = await read(PERSISTENT_VOLUME_CLAIMS, name, pod.metadata.namespace)
     if tree is None:
         raise InputError(f'persistentvolumeclaim "{name}" not found')
     claim = codec.convert(tree, PersistentVolumeClaim)
-    if generated and not is_owned_by(claim, pod):
+    if used is not None and used.generated and not is_owned_by(claim, pod):
         raise InputError(f"PVC {claim.metadata.full_name} was not created for this pod (pod is not owner)")
     return claim
 

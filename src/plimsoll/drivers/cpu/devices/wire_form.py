@@ -17,7 +17,7 @@ from plimsoll.common.json_tree import branch, items
 from plimsoll.drivers.cpu.devices.devices import OFFLINE_TAINT, ServerCapabilities
 from plimsoll.drivers.cpu.settings import CAPACITY, DRIVER_NAME, CpuSettings
 from plimsoll.drivers.cpu.settings import Mapping as MappingChoice
-from plimsoll.drivers.plugin.wire_form import FIELDS, detect_form
+from plimsoll.drivers.plugin.wire_form import FIELDS, detect_form, probe_slice
 from plimsoll.errors import ApiError
 
 
@@ -65,17 +65,7 @@ def probe(node: str, form: Form | None, *, lists: bool = True) -> dict[str, Any]
     elif form is Form.V1_37:
         mapping = {"capacityKey": CAPACITY, "capacityMultiplier": "1"}
         device["nodeAllocatableResources"] = {"cpu": {"mapping": mapping}}
-    return {
-        "apiVersion": "resource.k8s.io/v1",
-        "kind": "ResourceSlice",
-        "metadata": {"generateName": "probe-"},
-        "spec": {
-            "driver": DRIVER_NAME,
-            "nodeName": node,
-            "pool": {"name": "probe", "generation": 1, "resourceSliceCount": 1},
-            "devices": [device],
-        },
-    }
+    return probe_slice(DRIVER_NAME, node, [device])
 
 
 def read_capabilities(kept: Any, form: Form | None) -> ServerCapabilities:

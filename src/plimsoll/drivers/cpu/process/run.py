@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Any
 
 from plimsoll.client import Client, ClientConfig
+from plimsoll.common.addresses import read_bind_address
 from plimsoll.common.health import HealthServer
 from plimsoll.common.lock_file import RootLock
 from plimsoll.common.structured_log import log_event, set_up_logging
 from plimsoll.common.tasks import cancel_tasks, run_until, stop_on_signals
-from plimsoll.drivers.cpu.config_file import parse_listen_address
 from plimsoll.drivers.cpu.driver import CpuDriver
 from plimsoll.drivers.cpu.process.control import ControlServer
 from plimsoll.drivers.cpu.process.metrics import CpuMetrics, CpuMetricsSnapshot
@@ -80,7 +80,7 @@ class CpuDriverProcess:
         """Address of the pages for callers on this machine, "" if there are none."""
         if self.pages is None:
             return ""
-        host = parse_listen_address(self._listen)[0] or "127.0.0.1"
+        host = read_bind_address(self._listen)[0] or "127.0.0.1"
         return f"[{host}]:{self.pages.port}" if ":" in host else f"{host}:{self.pages.port}"
 
     async def wait_ready(self, timeout: float | None = None) -> None:
@@ -178,7 +178,7 @@ class CpuDriverProcess:
     async def _open_pages(self) -> None:
         if not self._listen:
             return
-        host, port = parse_listen_address(self._listen)
+        host, port = read_bind_address(self._listen)
         checks = {"started": self._check_started, "driver": self._list_problems}
         self.pages = HealthServer(
             live={"ping": lambda: ""},

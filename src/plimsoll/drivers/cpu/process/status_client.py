@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from plimsoll.drivers.cpu.config_file import parse_listen_address
+from plimsoll.common.addresses import read_bind_address
 from plimsoll.errors import InputError
 
 _SECONDS = 5.0
@@ -85,7 +85,7 @@ def show_status(tree: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _get(address: str, path: str) -> tuple[int, str]:
-    host, port = parse_listen_address(address)
+    host, port = read_bind_address(address)
     shown = f"[{host}]" if host and ":" in host else host
     url = f"http://{shown or '127.0.0.1'}:{port}{path}"
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))

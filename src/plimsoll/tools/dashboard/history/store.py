@@ -1,8 +1,8 @@
 """`HistoryStore`: samples in an SQLite file of bounded size, or in memory.
 
-Samples are thinned with age (`thinning.py`). A file that is corrupt is moved aside and a new one begun; if
-the disk is full or cannot be written, samples are kept in memory and the file is tried again with the next
-one. Neither stops the dashboard: both are logged, once until the state changes.
+Samples are thinned with age (`thinning.py`). A corrupt file is renamed and a new one begun. While the file
+cannot be written (a full disk), samples are dropped; if it cannot be opened, they are kept in memory until
+the process ends. None of this stops the dashboard: it is logged, once until the state changes.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from plimsoll.apiserver.auth.users import driver_user
 from plimsoll.apiserver.process import RunningServer, ServerSettings, start_server
 from plimsoll.client import Client
 from plimsoll.client.endpoints import RESOURCE_CLAIMS
-from plimsoll.drivers.cpu.config_file import parse_listen_address
+from plimsoll.common.addresses import read_bind_address
 from plimsoll.drivers.cpu.process.run import CpuDriverProcess, ProcessTimeouts, format_registration_error
 from plimsoll.drivers.cpu.settings import CpuSettings, PinEnforcement, PinSettings
 from plimsoll.errors import ConfigError, InputError
@@ -283,9 +283,9 @@ def test_an_unreadable_machine_fails_the_start_with_a_message(root: Path) -> Non
 
 
 def test_addresses() -> None:
-    assert parse_listen_address(":8080") == (None, 8080)
-    assert parse_listen_address("127.0.0.1:0") == ("127.0.0.1", 0)
-    assert parse_listen_address("[::1]:80") == ("::1", 80)
+    assert read_bind_address(":8080") == (None, 8080)
+    assert read_bind_address("127.0.0.1:0") == ("127.0.0.1", 0)
+    assert read_bind_address("[::1]:80") == ("::1", 80)
     for wrong in ("8080", "host", ":x", ":70000"):
         with pytest.raises(ConfigError, match="--bind-address"):
-            parse_listen_address(wrong)
+            read_bind_address(wrong)
