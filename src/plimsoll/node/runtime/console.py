@@ -87,9 +87,8 @@ class ContainerConsole:
 
     # -- the poll loop
 
-    def listen(self, poll: Any) -> None:
-        """Accept clients from now on; without a socket the container runs all the same."""
-        self._poll = poll
+    def listen(self) -> None:
+        """Let clients connect from now on; without a socket the container runs all the same."""
         # By way of the descriptor: the path may be longer than the address of a socket can be.
         path = f"/proc/self/fd/{self._directory}/{SOCKET}"
         mask = os.umask(0o177)
@@ -107,7 +106,12 @@ class ContainerConsole:
         finally:
             os.umask(mask)
         self._listener = listener
-        poll.register(listener.fileno(), select.POLLIN)
+
+    def register(self, poll: Any) -> None:
+        """Serve clients by way of the poll loop."""
+        self._poll = poll
+        if self._listener is not None:
+            poll.register(self._listener.fileno(), select.POLLIN)
 
     def handle(self, fd: int, event: int) -> None:
         """Handle an event of one of the console's descriptors."""

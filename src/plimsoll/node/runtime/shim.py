@@ -302,6 +302,7 @@ class Shim:
             self.save_exit({"exit_code": START_ERROR, "error": first["error"], "finished_at": time.time()})
             self.report({"error": first["error"]})
             return None
+        self.console.listen()  # before the report: clients attach as soon as the container runs
         self.report({"ok": True})
         for fd in outs:
             os.set_blocking(fd, False)
@@ -336,7 +337,7 @@ class Shim:
         poll.register(self.wake, select.POLLIN)
         for fd in outs:
             poll.register(fd, select.POLLIN)
-        self.console.listen(poll)
+        self.console.register(poll)
         every = self.spec.get("look_every", 5.0)
         looked = time.monotonic()
         self.reap()
