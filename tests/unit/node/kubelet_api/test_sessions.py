@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
+import socket
+import threading
 from typing import Any
 
 import pytest
@@ -13,6 +15,8 @@ from plimsoll.node.kubelet_api.attach import attach
 from plimsoll.node.kubelet_api.exec import execute
 from plimsoll.node.kubelet_api.remote_command import StreamOptions, TerminalSize, Tree
 from plimsoll.node.runtime import ProcessRuntime
+from plimsoll.node.runtime.console import HEAD, SOCKET, STDOUT
+from tests.directories import short_directory
 from tests.unit.node.runtime.runtime_harness import a_container, ended, run, runtime_harness, shell
 from tests.waiting import until
 
@@ -150,6 +154,35 @@ def test_input_stays_open_for_the_next_client() -> None:
             assert second.out == b"two\n"
 
     asyncio.run(scenario())
+
+
+def test_output_is_read_although_input_ends_after_the_container() -> None:
+    class LateClient(FakeClient):
+        """Client whose input ends when the container is gone, before the agent has read its output."""
+
+        async def read_input(self) -> bytes:
+            if not self.given:
+                shim.join()
+            return await super().read_input()
+
+    def serve() -> None:
+        connection, _ = listener.accept()
+        with connection:
+            while b"typed" not in connection.recv(1000):
+                pass
+            connection.sendall(HEAD.pack(STDOUT, 5) + b"typed")
+
+    async def scenario() -> None:
+        client = LateClient(b"typed")
+        assert (await attach(directory, ALL, client))["status"] == "Success"
+        assert client.out == b"typed"
+
+    with short_directory() as directory, socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(directory / SOCKET))
+        listener.listen()
+        shim = threading.Thread(target=serve)
+        shim.start()
+        asyncio.run(scenario())
 
 
 def test_an_attached_terminal() -> None:
