@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import re
 import signal
-import time
 import urllib.request
 from collections.abc import Iterator
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -29,7 +29,7 @@ from plimsoll.node.cgroups.kernel import LinuxKernel
 from plimsoll.node.cgroups.ownership import default_root
 from tests.directories import short_directory
 from tests.smoke.up_process import TEMPLATE, Up, cannot_pin, pod, running
-from tests.waiting import DEADLINE, until
+from tests.waiting import DEADLINE, until, wait_until
 
 
 @pytest.fixture
@@ -111,17 +111,23 @@ def root_of(up: Up, name: str) -> list[Path]:
 
 
 def remove_root(up: Up, name: str) -> None:
-    """Kill everything in a cluster's cgroups and remove them, as if they were leftovers."""
-    for root in root_of(up, name):
-        for directory, _, _ in os.walk(root, topdown=False):
-            deadline = time.monotonic() + DEADLINE
-            while os.path.isdir(directory):
-                with suppress(OSError):
-                    for pid in Path(directory, "cgroup.procs").read_text().split():
-                        os.kill(int(pid), signal.SIGKILL)
-                with suppress(OSError):
-                    os.rmdir(directory)
-                assert time.monotonic() < deadline, directory
+    """Kill everything in a cluster's cgroups and remove them, as if they were leftovers.
+
+    The cluster is stopped meanwhile: otherwise it would start the killed containers again in these cgroups.
+    """
+
+    def removed(directory: str) -> bool:
+        with suppress(OSError):
+            for pid in Path(directory, "cgroup.procs").read_text().split():
+                os.kill(int(pid), signal.SIGKILL)
+        with suppress(OSError):
+            os.rmdir(directory)
+        return not os.path.isdir(directory)
+
+    with up.paused():
+        for root in root_of(up, name):
+            for directory, _, _ in os.walk(root, topdown=False):
+                wait_until(partial(removed, directory))
 
 
 @pytest.mark.skipif(bool(cannot_limit()), reason=cannot_limit() or "-")

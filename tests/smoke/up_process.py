@@ -6,7 +6,8 @@ import asyncio
 import os
 import signal
 import subprocess
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -82,6 +83,16 @@ class Up:
             process.kill()
             process.wait(DEADLINE)
             raise AssertionError(f"it did not stop:\n{self.text()}") from None
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Stop the process, and continue it afterward."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            self._process.send_signal(signal.SIGCONT)
 
     def run_scenario(self, scenario: Callable[[Client], Awaitable[None]]) -> None:
         async def run() -> None:
