@@ -80,7 +80,7 @@ def play(root: Path, tmp_path: Path, *, pods: int, kills: int, seed: int) -> Non
 def check_running(load: Load, root: Path) -> None:
     """Check that every pod runs in the process it was started with, and that claims are those of the pods."""
     for name in load.alive:
-        starts = load.starts(name)
+        starts = wait_until(lambda name=name: load.starts(name))  # type: ignore[misc]  # once its command runs
         assert len(starts) == 1, f"{name} was started {len(starts)} times"
         assert runs(starts[0]), f"{name} does not run"
     wanted = {uid for uid in load.alive.values() if uid is not None}
