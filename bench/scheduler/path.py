@@ -7,6 +7,7 @@ controller. `measure` also runs with something else in the scheduler's place (`l
 from __future__ import annotations
 
 import asyncio
+import re
 import tempfile
 import time
 from collections import Counter
@@ -21,10 +22,15 @@ from bench.scheduler.processes import SERVERS, Program, Server, connect, start_o
 from bench.scheduler.pure import FILLS as PURE_FILLS
 from bench.scheduler.workloads import Workload
 from bench.scheduler.writes import start_writes
+from plimsoll.client import Client
 
 Start = Callable[[Server, Path], Program]
 _WARM = 8
 _UNSCHEDULABLE = 1000
+_LABEL = re.compile(r'(\w+)="([^"]*)"')
+_WRITES = ("POST", "PUT", "PATCH", "APPLY", "DELETE")
+#: Leases are renewed by time, and reviews store nothing.
+_OF_NO_POD = ("leases", "tokenreviews", "subjectaccessreviews", "selfsubjectaccessreviews")
 CHURN = "churn"
 #: Percentage of the cluster that is in use before pods are timed.
 FILLS = {**PURE_FILLS, CHURN: 90}
@@ -39,6 +45,7 @@ class Run:
     p50: float  #: seconds from a pod's creation to its binding
     p99: float
     cpu: Mapping[str, float]  #: milliseconds per pod of each process
+    writes: Mapping[str, float]  #: requests per pod, by verb and resource
     peak: Mapping[str, int]  #: MiB
 
 
@@ -77,11 +84,13 @@ async def _measure(workload: Workload, pods: int, fill: str, server: Server, sch
         count = min(pods, len(before) if fill == CHURN else workload.capacity - len(before))
         names = [f"p-{number}" for number in range(count)]
         trees = (workload.pod(name) for name in names)
+        written = await _count_writes(client)
         used = {"scheduler": scheduler.usage(), **server.usages()}
         begin = time.perf_counter()
         await (load.replace(trees, before[:count]) if fill == CHURN else load.create(trees))
         await load.all_bound(names, lambda: scheduler.alive)
         after = {"scheduler": scheduler.usage(), **server.usages()}
+        written = await _count_writes(client) - written
         follow.cancel()
     delays = sorted(load.bound[name] - load.created[name] for name in names)
     if workload.claiming and fill != CHURN:
@@ -93,8 +102,21 @@ async def _measure(workload: Workload, pods: int, fill: str, server: Server, sch
         delays[count // 2],
         delays[count * 99 // 100],
         {name: (usage.cpu - used[name].cpu) / count * 1e3 for name, usage in after.items()},
+        {name: number / count for name, number in written.most_common()},
         {name: usage.peak for name, usage in after.items()},
     )
+
+
+async def _count_writes(client: Client) -> Counter[str]:
+    """Return how many objects the API server has written, by verb and resource."""
+    found: Counter[str] = Counter()
+    for line in (await client.call("GET", "/metrics")).body.decode().splitlines():
+        if line.startswith("apiserver_request_total{"):
+            labels = dict(_LABEL.findall(line))
+            if labels["verb"] in _WRITES and labels["resource"] not in _OF_NO_POD:
+                name = "/".join(filter(None, (labels["resource"], labels.get("subresource"))))
+                found[f"{labels['verb']} {name}"] += int(float(line.rpartition(" ")[2]))
+    return found
 
 
 def report(
@@ -119,6 +141,7 @@ def report(
                 run = measure(workload, pods, fill, kind=server)
                 first = first or run
                 echo(_line(scenario, nodes, fill, run) + f"  growth {first.rate / run.rate:.1f} x")
+                echo(f"    writes per pod: {_list_writes(run)}")
                 theirs = recorded(scenario, nodes)
                 if theirs is not None and not compare and fill == "empty":
                     times = run.rate / theirs
@@ -132,6 +155,7 @@ def report(
                 if compare:
                     live = measure(workload, pods, fill, start_theirs, server)
                     echo("  " + _line("kube-scheduler, this server", nodes, fill, live))
+                    echo(f"      writes per pod: {_list_writes(live)}")
                     echo(f"    {run.rate / live.rate:.1f} times as fast; CPU: {_ratios(run, live)}")
 
 
@@ -146,3 +170,7 @@ def _line(name: str, nodes: int, fill: str, run: Run) -> str:
 
 def _ratios(run: Run, other: Run) -> str:
     return ", ".join(f"{part} {run.cpu[part] / max(ms, 0.01):.2f} x" for part, ms in other.cpu.items())
+
+
+def _list_writes(run: Run) -> str:
+    return ", ".join(f"{name} {number:.2f}" for name, number in run.writes.items() if number >= 0.005)

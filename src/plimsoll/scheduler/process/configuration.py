@@ -113,8 +113,9 @@ class SchedulerSettings(Config, frozen=True, kw_only=True):
     #: Concurrent bindings, and how long they may take after a stop request.
     binds: Annotated[int, Meta(ge=1, le=10_000)] = field(default=128, name="bindsInFlight")
     stop_seconds: Seconds = field(default=10.0, name="stopTimeout")
-    #: Delay before a pod that waits for a generated claim, or for a named one, is reported.
-    generated_seconds: Seconds = field(default=10.0, name="generatedClaimGrace")
+    #: Delay before a pod that waits for a generated claim, or for a named one, is reported. Controllers take
+    #: longer for many new pods, and two more writes for each of them would delay them further.
+    generated_seconds: Seconds = field(default=30.0, name="generatedClaimGrace")
     named_seconds: Seconds = field(default=2.0, name="namedClaimGrace")
     election: LeaderElection = field(default=LeaderElection(), name="leaderElection")
     client: ClientConnection = field(default=ClientConnection(), name="clientConnection")
