@@ -8,6 +8,7 @@ import sys
 import tempfile
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from plimsoll.api import codec
@@ -17,6 +18,7 @@ from plimsoll.client.responses import ObjectList
 from tests.real.images import Image, with_busybox
 from tests.real.kubelet import Process, RealNode
 from tests.real.machines import Machines, Tree
+from tests.real.pod_network import pod_network
 from tests.real.programs import ASSETS, Cluster
 from tests.waiting import until
 
@@ -61,10 +63,11 @@ async def real_nodes(cluster: Cluster, gates: Mapping[str, bool]) -> AsyncIterat
     """Run two kubelets with containerd until both are ready to run pods."""
     images = _images()
     async with AsyncExitStack() as stack:
+        network = stack.enter_context(pod_network(cluster.directory))
         for name in _REAL:
             # Sockets have short paths.
             directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="e2e-", dir="/tmp")))
-            node = RealNode(directory, name, images, gates, address="0.0.0.0")
+            node = RealNode(directory, name, images, gates, "0.0.0.0", network)
             stack.callback(node.stop)
             if reason := await asyncio.to_thread(node.start, cluster.kubeconfig):
                 raise AssertionError(reason)
@@ -78,9 +81,10 @@ async def agent_nodes(cluster: Cluster) -> AsyncIterator[None]:
     """Run two agents of ours with containerd (`--runtime cri`) until both are ready to run pods."""
     images = _images()
     async with AsyncExitStack() as stack:
+        network = stack.enter_context(pod_network(cluster.directory))
         for name in _REAL:
             directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="e2e-", dir="/tmp")))
-            node = RealNode(directory, name, images)
+            node = RealNode(directory, name, images, network=network)
             stack.callback(node.stop)
             if reason := await asyncio.to_thread(node.start_runtime):
                 raise AssertionError(reason)
@@ -119,6 +123,9 @@ def _images() -> dict[str, Image]:
             found[name] = with_busybox(("/bin/sh",))
         elif program in IMAGE_PROGRAMS:
             found[name] = _image(program)
+        if program == "agnhost":
+            image = found[name]
+            found[name] = replace(image, args=("pause",), links={**image.links, "/agnhost-2": "agnhost"})
     return found
 
 

@@ -26,6 +26,7 @@ class Image:
 
     programs: Mapping[str, str]
     entry: Sequence[str]
+    args: Sequence[str] = ()  #: of the program that runs by default
     links: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -35,10 +36,13 @@ def with_shell(entry: Sequence[str], *programs: str) -> Image:
 
 
 def with_busybox(entry: Sequence[str], programs: Mapping[str, str] | None = None) -> Image:
-    """Return an image with busybox, under the name of each of its commands, and other programs."""
+    """Return an image with busybox, under the name of each of its commands, and other programs.
+
+    The shell is bash: some builds of busybox drop variables whose names are no identifiers.
+    """
     listed = subprocess.run(["busybox", "--list"], check=True, capture_output=True, text=True).stdout.split()
-    links = {f"/bin/{name}": "busybox" for name in listed if name != "busybox"}
-    return Image({"/bin/busybox": "busybox", **(programs or {})}, entry, links)
+    links = {f"/bin/{name}": "busybox" for name in listed if name not in ("busybox", "sh")}
+    return Image({"/bin/busybox": "busybox", "/bin/sh": "bash", **(programs or {})}, entry, links=links)
 
 
 def write_image(path: Path, name: str, image: Image) -> None:
@@ -47,7 +51,7 @@ def write_image(path: Path, name: str, image: Image) -> None:
     machine = {"architecture": _ARCHITECTURES.get(platform.machine(), platform.machine()), "os": "linux"}
     config = {
         **machine,
-        "config": {"Entrypoint": list(image.entry), "Env": ["PATH=/bin"]},
+        "config": {"Entrypoint": list(image.entry), "Cmd": list(image.args), "Env": ["PATH=/bin"]},
         "rootfs": {"type": "layers", "diff_ids": [_digest(layer)]},
     }
     settings = json.dumps(config).encode()

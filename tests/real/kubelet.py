@@ -24,6 +24,7 @@ import yaml
 
 from tests.real.cgroup_root import CgroupRoot
 from tests.real.images import Image, with_shell, write_image
+from tests.real.pod_network import PodNetwork
 from tests.real.programs import ASSETS, missing
 from tests.waiting import wait_until
 
@@ -87,6 +88,15 @@ def cannot_run() -> str:
     return f"no mount namespace: {tried.stderr.strip()}" if tried.returncode else ""
 
 
+def _snapshotter(directory: Path) -> str:
+    """Return how containerd keeps images in a directory: overlays take less time than copies."""
+    kind = subprocess.run(
+        ["stat", "-f", "-c", "%T", directory], capture_output=True, text=True
+    ).stdout.strip()
+    known = "overlay" in Path("/proc/filesystems").read_text().split()
+    return "overlayfs" if known and kind != "overlayfs" else "native"
+
+
 def free_ports(count: int) -> list[int]:
     sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
     ports = [each.getsockname()[1] for each in sockets]
@@ -144,8 +154,12 @@ class RealNode:
         images: Mapping[str, Image] | None = None,
         gates: Mapping[str, bool] | None = None,
         address: str = "127.0.0.1",
+        network: PodNetwork | None = None,
     ) -> None:
-        """Create a node with further images and feature gates; a server asks its kubelet at `address`."""
+        """Create a node with further images and feature gates; a server asks its kubelet at `address`.
+
+        Without a network, pods have addresses that lead nowhere.
+        """
         self.directory, self.name = directory, name
         self._images = {
             f"docker.io/{_PAUSE}": with_shell(("/bin/sleep", "2147483647"), "sh", "sleep"),
@@ -153,7 +167,7 @@ class RealNode:
             **(images or {}),
         }
         self._gates = {"DRANodeAllocatableResources": True, **(gates or {})}
-        self._address = address
+        self._address, self._network = address, network
         self.root = directory / "k"
         self.cdi, self.nri = directory / "cdi", directory / "nri.sock"
         self.cgroups = CgroupRoot(f"plimsoll-{uuid.uuid4().hex[:8]}")
@@ -215,7 +229,7 @@ class RealNode:
 
     def import_image(self, path: Path) -> None:
         """Import a tar file in the OCI layout."""
-        self.ctr("images", "import", "--local", "--snapshotter", "native", path)
+        self.ctr("images", "import", "--local", "--snapshotter", _snapshotter(path.parent), path)
 
     def start_containerd(self) -> None:
         self.containerd.start()
@@ -283,8 +297,8 @@ class RealNode:
         directory = self.directory
         for name in ("cdi", "cni", "cni/conf", "nri.d", "nri.d/plugins", "nri.d/conf", "k"):
             (directory / name).mkdir()
-        for name in ("plain", "loopback"):
-            _write_program(directory / "cni" / name, _NETWORK)
+        _write_program(directory / "cni/plain", self._network.plugin if self._network else _NETWORK)
+        _write_program(directory / "cni/loopback", _NETWORK)
         chain = {"cniVersion": "1.0.0", "name": "plain", "plugins": [{"type": "plain"}]}
         (directory / "cni/conf/10-plain.conflist").write_text(json.dumps(chain))
         runc = ASSETS / "runc"
@@ -313,7 +327,7 @@ class RealNode:
             },
             "containerd": {"default_runtime_name": "runc", "runtimes": {"runc": engine}},
         }
-        images = {"snapshotter": "native", "pinned_images": {"sandbox": _PAUSE}}
+        images = {"snapshotter": _snapshotter(directory), "pinned_images": {"sandbox": _PAUSE}}
         nri = {
             "disable": False,
             "socket_path": str(self.nri),

@@ -40,7 +40,6 @@ PREPARE_FAILED = "FailedPrepareDynamicResources"
 SANDBOX_FAILED = "FailedCreatePodSandBox"
 #: The kubelet's reason for a pod whose devices cannot be allocated.
 DEVICES_FAILED = "UnexpectedAdmissionError"
-_DEFAULT_MESSAGE_PATH = "/dev/termination-log"
 
 
 async def read_claims(pod: Pod, deps: WorkerDependencies) -> dict[str, ResourceClaim] | RuntimeFault:
@@ -231,7 +230,7 @@ async def build_container_spec(
         edits=reduce(Edits.plus, (each.edits for each in devices), Edits()),
         annotations={k: v for each in devices for k, v in each.annotations.items()},
         volumes=volumes,
-        message_path=_message_path(container) if deps.runtime.volume_types else "",
+        message_path=container.termination_message_path if deps.runtime.volume_types else "",
         message_from_log=container.termination_message_policy == "FallbackToLogsOnError",
         stdin=container.stdin,
         stdin_once=container.stdin_once,
@@ -267,16 +266,6 @@ def check_security(
         emit = deps.events.emit
         emit(pod, UNSUPPORTED_SECURITY, verdict.warning, type=WARNING, container=container.name)
     return verdict.credentials
-
-
-def _message_path(container: Container) -> str:
-    """Return the path of a container's termination message, unless it is the default.
-
-    DIFF: the default, /dev/termination-log, is not read: /dev is the machine's
-    (test_termination_messages_of_files_and_logs).
-    """
-    path = container.termination_message_path
-    return path if path not in ("", _DEFAULT_MESSAGE_PATH) else ""
 
 
 def _is_prepared(pod: Pod, container: Container, deps: WorkerDependencies) -> bool:

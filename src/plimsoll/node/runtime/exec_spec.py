@@ -77,10 +77,12 @@ def shim_spec(
     record: ContainerRecord, directory: Path, hostname: str, join: Sequence[Path], settings: ProcessSettings
 ) -> dict[str, Any]:
     """Build the specification of a container's shim. Without a cpuset the process itself is pinned."""
-    launch, volumes = record.launch, list(record.spec.volumes)
+    launch = record.launch
     message = str(directory / MESSAGE_FILE) if record.spec.message_path else ""
+    volumes = [_volume(each) for each in record.spec.volumes]
     if message:
-        volumes.append(VolumeMount(message, record.spec.message_path))
+        # A container without its file still runs: the message of its exit is then empty.
+        volumes.append({**_volume(VolumeMount(message, record.spec.message_path)), "optional": True})
     return {
         **_process_spec(record, directory, hostname, join, settings),
         "message_file": message,
@@ -92,15 +94,17 @@ def shim_spec(
         "gids": list(launch.gids),
         "mounts": list(launch.mounts),
         "devices": list(launch.devices),
-        "volumes": [
-            {"source": each.source, "target": each.target, "read_only": each.read_only} for each in volumes
-        ],
+        "volumes": volumes,
         "stage": str(directory / "stage"),
         "log": str(directory / "log"),
         "log_bytes": settings.log_bytes,
         "log_files": settings.log_files,
         "look_every": settings.look_every,
     }
+
+
+def _volume(mount: VolumeMount) -> dict[str, Any]:
+    return {"source": mount.source, "target": mount.target, "read_only": mount.read_only}
 
 
 def exec_spec(

@@ -34,7 +34,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -57,7 +57,7 @@ from plimsoll.node.resources import LinuxResources, resources_from_plan
 from plimsoll.node.runtime import shims
 from plimsoll.node.runtime.adoption import read_state
 from plimsoll.node.runtime.cgroup_repair import restore_cgroups, set_up_cgroups
-from plimsoll.node.runtime.commands import Command, command_of, cpus_in, stop_signal
+from plimsoll.node.runtime.commands import Command, command_of, stop_signal
 from plimsoll.node.runtime.container_process import KILLED, ContainerProcess
 from plimsoll.node.runtime.container_spec import (
     CREATE_ERROR,
@@ -70,11 +70,11 @@ from plimsoll.node.runtime.exec_spec import (
     ProcessSettings,
     build_record,
     exec_spec,
-    has_cpuset,
     shim_spec,
     unresolved_container,
 )
 from plimsoll.node.runtime.mount_support import VOLUME_TYPES, can_mount, describe_propagation
+from plimsoll.node.runtime.resource_updates import ResourceUpdates
 from plimsoll.node.runtime.sandboxes import UPDATE_ERROR, Sandboxes, first_fault
 from plimsoll.node.runtime.state_dir import ExitRecord, PodRecord, chown_directory, remove_tree
 from plimsoll.node.runtime.tasks import RuntimeTasks
@@ -114,6 +114,7 @@ class ProcessRuntime:
         self._tasks = RuntimeTasks()
         self._changed: Callable[[str], None] | None = None
         self._program = shims.SOURCE
+        self._updates = ResourceUpdates(cgroups, self._containers, self._tasks, self._notify)
         self._sandboxes = Sandboxes(layout, cgroups, lambda: self.hooks, self._tasks, ip=self.settings.ip)
 
     @property
@@ -132,7 +133,7 @@ class ProcessRuntime:
         found = await read_state(self.layout, self.settings.adopt_timeout)
         self._tasks.report(found.findings)
         self._sandboxes.records = found.pods
-        self._containers = {container.state.id: container for container in found.containers}
+        self._containers.update({container.state.id: container for container in found.containers})
         await self._tasks.call(self._set_up_cgroups)
         await asyncio.gather(*(self._adopt(container) for container in self._containers.values()))
 
@@ -227,13 +228,13 @@ class ProcessRuntime:
             await self._cancel_creation(pod, container)
             return fault
         self._containers[spec.id] = container
-        await self._apply_all(resolved.others)
+        await self._updates.apply_all(resolved.others)
         await self.hooks.created(pod.spec, container.state)
         return None
 
     async def _cancel_creation(self, pod: PodRecord, container: ContainerProcess) -> None:
         """Notify hooks, which have already assigned resources, that the container is not created."""
-        await self._apply_all(await cancel_creation(self.hooks, pod.spec, container.state))
+        await self._updates.apply_all(await cancel_creation(self.hooks, pod.spec, container.state))
 
     async def _build(self, container: ContainerProcess) -> RuntimeFault | None:
         """Create a container's directory and cgroup; on a fault nothing is left of them."""
@@ -326,65 +327,15 @@ class ProcessRuntime:
         adjusted = await self.hooks.update(pod.spec, container.state, resources_from_plan(plan))
         if isinstance(adjusted, RuntimeFault):
             return adjusted
-        fault = await self._apply(id, adjusted.resources, plan)
-        await self._apply_all(adjusted.others)
+        fault = await self._updates.apply(id, adjusted.resources, plan)
+        await self._updates.apply_all(adjusted.others)
         if fault is None:
             await self.hooks.updated(pod.spec, container.state)
         return fault
 
     async def apply(self, id: str, resources: LinuxResources) -> RuntimeFault | None:
         """Change the resources of a container; a missing or exited one is not a fault."""
-        return await self._tasks.complete(self._apply(id, resources))
-
-    async def _apply(
-        self, id: str, resources: LinuxResources, plan: ContainerPlan | None = None
-    ) -> RuntimeFault | None:
-        container = self._containers.get(id)
-        if container is None:
-            return None
-        async with container.changing:
-            return await self._change(container, resources, plan)
-
-    async def _change(
-        self, container: ContainerProcess, resources: LinuxResources, plan: ContainerPlan | None
-    ) -> RuntimeFault | None:
-        if container.state.phase is ContainerPhase.EXITED:
-            return None
-        id, old = container.state.id, container.record
-        merged = old.resources.merged(resources)
-        pod = container.state.pod
-        faults = await self._tasks.call(self._cgroups.make_container, pod, id, merged)
-        fault = first_fault(faults, UPDATE_ERROR)
-        if fault is None and resources.cpus and not has_cpuset(self._cgroups.join_files(pod, id)):
-            fault = await self._pin(container, resources.cpus)
-        if fault is not None:
-            await self._tasks.call(self._cgroups.make_container, pod, id, old.resources)
-            return fault
-        try:
-            spec = old.spec if plan is None else replace(old.spec, plan=plan)
-            container.store(replace(container.record, resources=merged, spec=spec))
-        except StoreError as error:
-            return RuntimeFault(UPDATE_ERROR, str(error))
-        if self._changed is not None:
-            self._changed(pod)
-        return None
-
-    async def _pin(self, container: ContainerProcess, cpus: str) -> RuntimeFault | None:
-        requested = cpus_in(cpus)
-        if requested is None:
-            return RuntimeFault(UPDATE_ERROR, f"{cpus!r} is not a CPU list")
-        problem = await container.pin(requested)
-        if problem:  # a machine that simulates a larger one does not have these CPUs
-            _log.info("container %s: CPUs %s cannot be set: %s", container.state.id, cpus, problem)
-        return None
-
-    async def _apply_all(self, changes: Mapping[str, LinuxResources]) -> None:
-        for id, resources in changes.items():
-            fault = await self._apply(id, resources)
-            if fault is not None:
-                self._tasks.add_finding(
-                    FindingSeverity.WARNING, f"container {id} was not changed: {fault.message}"
-                )
+        return await self._tasks.complete(self._updates.apply(id, resources))
 
     async def stop_container(self, id: str, grace: float) -> None:
         container = self._containers.get(id)
@@ -438,8 +389,7 @@ class ProcessRuntime:
         async with container.busy:
             self._tasks.report(container.on_shim_exit(self.layout.quarantine))
             await self._end(container)
-        if self._changed is not None:
-            self._changed(container.state.pod)
+        self._notify(container.state.pod)
 
     async def _end(self, container: ContainerProcess) -> None:
         if container.ended.is_set():
@@ -451,7 +401,7 @@ class ProcessRuntime:
             container.close()
         pod = self._sandboxes.records.get(state.pod)
         if pod is not None:
-            await self._apply_all(await self.hooks.stopped(pod.spec, state))
+            await self._updates.apply_all(await self.hooks.stopped(pod.spec, state))
 
     # -- adoption and repair
 
@@ -506,6 +456,10 @@ class ProcessRuntime:
         )
 
     # -- internals
+
+    def _notify(self, pod: str) -> None:
+        if self._changed is not None:
+            self._changed(pod)
 
     def _containers_of(self, uid: str) -> list[ContainerProcess]:
         return [container for container in self._containers.values() if container.state.pod == uid]

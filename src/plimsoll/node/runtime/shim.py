@@ -11,7 +11,8 @@ another name and renamed. If the shim is killed, the container's first process d
 directory is removed. A container's process has the credentials of the spec before its command runs, or the
 command does not run.
 
-Its other modules, `confinement.py` and `console.py`, are in the same directory, compiled or not.
+Its other modules, `confinement.py`, `console.py`, `container_log.py` and `container_mounts.py`, are in the
+same directory, compiled or not.
 
    shim --- first process --- its descendants; orphans become the shim's children and die with the first
 """
@@ -19,6 +20,7 @@ Its other modules, `confinement.py` and `console.py`, are in the same directory,
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import gc
 import json
@@ -36,145 +38,47 @@ if TYPE_CHECKING:  # typing takes longer to import than all the rest
         SystemCalls,
         confine,
         describe,
+        enter_directory,
         execute,
+        join_cgroups,
         own_output,
-        prepare,
         reset_signals,
+        set_limits,
         start_time,
         take_terminal,
     )
     from plimsoll.node.runtime.console import ContainerConsole
+    from plimsoll.node.runtime.container_log import ContainerLog, read_tail
+    from plimsoll.node.runtime.container_mounts import mount_all
 else:
     sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
     from confinement import (
         SystemCalls,
         confine,
         describe,
+        enter_directory,
         execute,
+        join_cgroups,
         own_output,
-        prepare,
         reset_signals,
+        set_limits,
         start_time,
         take_terminal,
     )
     from console import ContainerConsole
+    from container_log import ContainerLog, read_tail
+    from container_mounts import mount_all
 
     del sys.path[0]
 
 STATUS, LOCK = 3, 4
 #: Exit code of other runtimes for a command that could not be started.
 START_ERROR = 128
-#: Maximum length of a line in a log, in bytes; longer ones are split.
-LINE_MAX = 16 * 1024
-#: Size of a message of an exit, and of one from the end of the log, in bytes and lines; the kubelet's.
-MESSAGE_MAX, LOG_MESSAGE_MAX, LOG_MESSAGE_LINES = 4096, 2048, 80
+#: Size of the message of an exit, in bytes; the kubelet's.
+MESSAGE_MAX = 4096
 #: Time to wait for processes that do not die, and for remaining output (seconds).
 PATIENCE = 5.0
 _PR_SET_PDEATHSIG, _PR_SET_NAME, _PR_SET_CHILD_SUBREAPER = 1, 15, 36
-
-
-class ContainerLog:
-    """Container log in CRI format: `TIME stdout F line`; rotated files are numbered."""
-
-    def __init__(self, path: str, size: int, files: int) -> None:
-        self.path, self.max, self.files = path, size, max(files, 1)
-        self.pending = {b"stdout": b"", b"stderr": b""}
-        self.lost = 0
-        self.fd, self.size, self._second = -1, 0, (-1, b"")
-        self._open()
-
-    def feed(self, stream: bytes, data: bytes) -> None:
-        """Add output; an incomplete line waits for its end, up to the maximum length."""
-        data = self.pending[stream] + data
-        end = data.rfind(b"\n") + 1
-        body, rest = data[:end], data[end:]
-        start = b"%s %s " % (self._stamp(), stream)
-        out = b""
-        if body and not has_long_line(body):
-            # The common case: without building a list of all lines, which may be many thousands.
-            full = start + b"F "
-            out = full + body[:-1].replace(b"\n", b"\n" + full) + b"\n"
-        elif body:
-            out = b"".join(format_line(start, line, b"F") for line in body[:-1].split(b"\n"))
-        if len(rest) > LINE_MAX:
-            *parts, rest = split_line(rest)
-            out += b"".join(b"%sP %s\n" % (start, part) for part in parts)
-        self.pending[stream] = rest
-        if out:
-            self._write(out)
-
-    def close(self) -> None:
-        """Write incomplete lines as partial ones and close the file."""
-        for stream, rest in self.pending.items():
-            if rest:
-                self._write(b"%s %s P %s\n" % (self._stamp(), stream, rest))
-        if self.fd >= 0:
-            os.close(self.fd)
-
-    def _stamp(self) -> bytes:
-        second, nano = divmod(time.time_ns(), 1_000_000_000)
-        if self._second[0] != second:
-            self._second = second, time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(second)).encode()
-        return b"%s.%09dZ" % (self._second[1], nano)
-
-    def _write(self, data: bytes) -> None:
-        if self.size and self.size + len(data) > self.max:
-            self._rotate()
-        if self.fd < 0:
-            self._open()
-        try:
-            view = memoryview(data)
-            while view:
-                count = os.write(self.fd, view)
-                self.size += count
-                view = view[count:]
-        except OSError:  # disk full: the container continues, its output is lost
-            self.lost += len(data)
-
-    def _open(self) -> None:
-        try:
-            self.fd = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-            self.size = os.fstat(self.fd).st_size
-        except OSError:
-            self.fd = -1
-
-    def _rotate(self) -> None:
-        if self.fd >= 0:
-            os.close(self.fd)
-        self.fd, self.size = -1, 0
-        try:
-            if self.files == 1:
-                os.truncate(self.path, 0)
-                return
-            for number in range(self.files - 1, 0, -1):
-                older = f"{self.path}.{number - 1}" if number > 1 else self.path
-                with contextlib.suppress(FileNotFoundError):
-                    os.rename(older, f"{self.path}.{number}")
-        except OSError:
-            with contextlib.suppress(OSError):
-                os.truncate(self.path, 0)
-
-
-def has_long_line(body: bytes) -> bool:
-    """Return whether a text of complete lines contains one over the maximum length."""
-    at = 0
-    while at < len(body):
-        end = body.rfind(b"\n", at, at + LINE_MAX + 1)
-        if end < 0:
-            return True
-        at = end + 1
-    return False
-
-
-def format_line(start: bytes, line: bytes, mark: bytes) -> bytes:
-    """Format a line of the log, in parts if it is long; the mark is that of the last."""
-    *parts, last = split_line(line) or [b""]
-    return b"".join(b"%sP %s\n" % (start, part) for part in parts) + b"%s%s %s\n" % (start, mark, last)
-
-
-def split_line(line: bytes) -> list[bytes]:
-    """Split a line into parts of the maximum length; only the last may be shorter."""
-    return [line[at : at + LINE_MAX] for at in range(0, len(line), LINE_MAX)]
 
 
 def save(directory: str, name: str, value: dict[str, Any]) -> None:
@@ -194,6 +98,20 @@ def end_with_parent(kernel: SystemCalls, parent: int) -> None:
         kernel.call("prctl", _PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent:
         os._exit(START_ERROR)
+
+
+def prepare(spec: dict[str, Any], kernel: SystemCalls) -> tuple[list[str], list[str]]:
+    """Set up cgroups, limits and mounts. Return tolerable failures: notes, which may explain how the
+    container exits, and minor ones, which do not.
+    """
+    join_cgroups(spec)
+    minor = set_limits(spec)
+    notes = mount_all(spec, kernel)
+    missing = sorted({*spec.get("gids", ())} - {*os.getgroups(), os.getegid()})
+    if missing and not spec["credentials"]["switch"]:
+        notes.append(f"groups {missing} cannot be joined: {os.strerror(errno.EPERM)}")
+    enter_directory(spec)
+    return notes, minor
 
 
 def become(
@@ -437,9 +355,7 @@ class Shim:
                 if text:
                     return text.decode(errors="replace")
             if code and self.spec.get("message_from_log"):
-                with open(self.spec["log"], "rb") as file:
-                    file.seek(max(os.fstat(file.fileno()).st_size - 8 * LOG_MESSAGE_MAX, 0))
-                    return log_tail(file.read()).decode(errors="replace")
+                return read_tail(self.spec["log"]).decode(errors="replace")
         except OSError:
             pass
         return ""
@@ -454,16 +370,6 @@ class Shim:
                 return  # the directory was removed: the result is not needed
             except OSError:
                 time.sleep(1)  # disk full: the exit code is worth some waiting
-
-
-def log_tail(data: bytes) -> bytes:
-    """Return the last lines of a log without timestamps and tags, within the kubelet's limits."""
-    found = []
-    for line in data.split(b"\n")[-LOG_MESSAGE_LINES - 1 :]:
-        fields = line.split(b" ", 3)
-        if len(fields) == 4:
-            found.append(fields[3] + (b"" if fields[2] == b"P" else b"\n"))
-    return b"".join(found)[-LOG_MESSAGE_MAX:]
 
 
 def children(pid: int) -> list[int]:

@@ -17,11 +17,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 SOURCE = Path(__file__).with_name("shim.py")
-#: Module of the shim that runs a command in a running container.
-CONFINEMENT = Path(__file__).with_name("confinement.py")
-
-#: Module of the shim for input, terminals and attached clients.
-CONSOLE = Path(__file__).with_name("console.py")
+#: Modules of the shim; the first also runs commands in running containers.
+_MODULES = ("confinement", "console", "container_log", "container_mounts")
 
 
 def compile_shim(directory: Path) -> Path:
@@ -29,12 +26,8 @@ def compile_shim(directory: Path) -> Path:
     target = directory / "shim.pyc"
     try:
         directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-        compiled_console = target.with_name(f"{CONSOLE.stem}{target.suffix}")
-        for source, compiled in (
-            (CONFINEMENT, confinement_path(target)),
-            (CONSOLE, compiled_console),
-            (SOURCE, target),
-        ):
+        for name in (*_MODULES, SOURCE.stem):
+            source, compiled = SOURCE.with_name(f"{name}.py"), target.with_name(f"{name}.pyc")
             py_compile.compile(str(source), cfile=str(compiled), doraise=True)
     except (OSError, py_compile.PyCompileError):
         return SOURCE
@@ -43,7 +36,7 @@ def compile_shim(directory: Path) -> Path:
 
 def confinement_path(shim: Path) -> Path:
     """Return the path of the confinement module of a shim, in the same directory."""
-    return shim.with_name(f"confinement{shim.suffix}")
+    return shim.with_name(f"{_MODULES[0]}{shim.suffix}")
 
 
 def spawn(program: Path, spec: Path, lock: Path, stderr: Path) -> tuple[int, int]:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from plimsoll.errors import InputError
 from plimsoll.node.kubelet_api.log_format import LogFormatter, LogOptions, parse_log_options
 from plimsoll.node.kubelet_api.logs import LogFile, read_log
-from plimsoll.node.runtime.shim import ContainerLog
+from plimsoll.node.runtime.container_log import ContainerLog
 from tests.directories import short_directory
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 
 from plimsoll.node.pods.command_runner import HostCommandRunner
 from plimsoll.node.runtime.exec_spec import credentials_spec
-from plimsoll.node.runtime.shims import CONFINEMENT
+from plimsoll.node.runtime.shims import SOURCE, confinement_path
 from plimsoll.node.security.context import SecurityRequest
 from plimsoll.node.security.credentials import compute_credentials
 from plimsoll.node.security.rights import read_rights
@@ -26,4 +26,4 @@ def beside_us(env: Mapping[str, str] | Callable[[str], Mapping[str, str]]) -> Ho
             "own_mounts": False,
         }
 
-    return HostCommandRunner(find, lambda: CONFINEMENT)
+    return HostCommandRunner(find, lambda: confinement_path(SOURCE))

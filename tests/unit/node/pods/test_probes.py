@@ -16,7 +16,7 @@ from plimsoll.api.core import Container, ContainerPort
 from plimsoll.node.pods.command_runner import HostCommandRunner
 from plimsoll.node.pods.handlers import HandlerResult, find_port, run_handler
 from plimsoll.node.pods.probes import ProbeCounter
-from plimsoll.node.runtime.shims import CONFINEMENT
+from plimsoll.node.runtime.shims import SOURCE, confinement_path
 from tests.streams import serving_streams
 from tests.unit.node.pods.local_commands import beside_us
 from tests.waiting import DEADLINE
@@ -118,5 +118,5 @@ def test_commands(command: tuple[str, ...], outcome: HandlerResult) -> None:
 def test_commands_that_cannot_run_are_failures() -> None:
     probe = Probe(exec=ExecAction(command=("no-such-command",)))
     assert not check(probe, commands=beside_us({"A": "1"})).ok
-    assert not check(probe, commands=HostCommandRunner(lambda id: None, lambda: CONFINEMENT)).ok
+    assert not check(probe, commands=HostCommandRunner(lambda id: None, lambda: confinement_path(SOURCE))).ok
     assert not check(probe).ok

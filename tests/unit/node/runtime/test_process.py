@@ -687,5 +687,13 @@ def test_termination_messages_of_files_and_logs() -> None:
                 await run(runtime, shell(f"printf DONE > {path}", id="c3", message_path=path))
                 assert (await ended(runtime, "c3")).message == "DONE"
                 assert not os.path.exists(path)
+                # The default path: other devices stay, and nothing appears on the machine.
+                before = sorted(os.listdir("/dev"))
+                text = "echo x > /dev/null; printf FINE > /dev/termination-log; ls /dev"
+                await run(runtime, shell(text, id="c4", message_path="/dev/termination-log"))
+                found = await ended(runtime, "c4")
+                assert found.message == "FINE"
+                assert sorted({*before, "termination-log"}) == sorted(lines(found))
+                assert sorted(os.listdir("/dev")) == before
 
     asyncio.run(scenario())

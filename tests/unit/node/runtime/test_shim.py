@@ -12,9 +12,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from plimsoll.node.runtime import confinement, shim, shims
+from plimsoll.node.runtime import confinement, container_log, container_mounts, shim, shims
 from tests.directories import short_directory
 from tests.sizes import examples
+
+#: Modules of the shim next to it.
+_MODULES = ("confinement", "console", "container_log", "container_mounts")
+_CONFINEMENT = "plimsoll.node.runtime.confinement"
 
 
 def naive_log(data: bytes) -> list[tuple[bytes, bytes]]:
@@ -26,7 +30,7 @@ def naive_log(data: bytes) -> list[tuple[bytes, bytes]]:
             result.append((b"F", line))
             line = b""
             continue
-        if len(line) == shim.LINE_MAX:
+        if len(line) == container_log.LINE_MAX:
             result.append((b"P", line))
             line = b""
         line += byte
@@ -48,7 +52,7 @@ _chunks = st.lists(
 @given(_chunks)
 def test_log_lines_do_not_depend_on_chunk_boundaries(chunks: list[bytes]) -> None:
     with short_directory() as directory:
-        log = shim.ContainerLog(str(directory / "log"), 1 << 30, 1)
+        log = container_log.ContainerLog(str(directory / "log"), 1 << 30, 1)
         for chunk in chunks:
             log.feed(b"stdout", chunk)
         log.close()
@@ -62,7 +66,7 @@ def test_log_lines_do_not_depend_on_chunk_boundaries(chunks: list[bytes]) -> Non
 @given(st.lists(st.integers(1, 400), max_size=30), st.integers(100, 500), st.integers(1, 4))
 def test_logs_are_bounded(sizes: list[int], limit: int, files: int) -> None:
     with short_directory() as directory:
-        log = shim.ContainerLog(str(directory / "log"), limit, files)
+        log = container_log.ContainerLog(str(directory / "log"), limit, files)
         written = []
         for number, size in enumerate(sizes):
             line = (b"%d-" % number).ljust(size, b"x")
@@ -79,7 +83,7 @@ def test_logs_are_bounded(sizes: list[int], limit: int, files: int) -> None:
 
 
 def test_a_full_disk_does_not_stop_the_container(tmp_path: Path) -> None:
-    log = shim.ContainerLog(str(tmp_path / "absent" / "log"), 1000, 2)
+    log = container_log.ContainerLog(str(tmp_path / "absent" / "log"), 1000, 2)
     log.feed(b"stdout", b"lost\n")
     log.close()
     assert log.lost > 0
@@ -89,14 +93,9 @@ def test_the_shim_imports_few_modules() -> None:
     for source, beside in (
         (
             shims.SOURCE,
-            {
-                f"{prefix}{name}"
-                for prefix in ("", "plimsoll.node.runtime.")
-                for name in ("confinement", "console")
-            },
+            {f"{prefix}{name}" for prefix in ("", "plimsoll.node.runtime.") for name in _MODULES},
         ),
-        (shims.CONFINEMENT, set()),
-        (shims.CONSOLE, set()),
+        *((shims.SOURCE.with_name(f"{name}.py"), {_CONFINEMENT}) for name in _MODULES),
     ):
         tree = ast.parse(source.read_text())
         names = {
@@ -117,7 +116,7 @@ def test_it_needs_nothing_but_the_standard_library(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-I", "-S", "-c", code, str(program)], capture_output=True, text=True, check=True
     )
-    assert done.stdout.split() == ["__main__", "confinement", "console"]
+    assert done.stdout.split() == ["__main__", *_MODULES]
     (tmp_path / "file").write_text("")
     assert shims.compile_shim(tmp_path / "file") == shims.SOURCE
 
@@ -133,7 +132,7 @@ def test_mount_options(options: list[str], flags: int, tmp_path: Path) -> None:
         def mount(self, source: str, target: str, kind: str, flags: int, data: str = "") -> None:
             calls.append((source, target, kind, flags, data))
 
-    confinement.mount_one(
+    container_mounts.mount_one(
         {"source": "/src", "target": str(tmp_path), "type": "tmpfs", "options": [*options, "size=1m", "rw"]},
         Recording(),
     )
@@ -162,14 +161,23 @@ def test_a_missing_mount_permission_is_reported(tmp_path: Path) -> None:
             {"path": "/dev/absent", "host_path": ""},
         ],
     }
-    assert confinement.mount_all(spec, Refusing()) == [
+    assert container_mounts.mount_all(spec, Refusing()) == [
         "device /dev/absent: /dev/absent does not exist on this machine",
         f"nothing can be mounted at /b, {tmp_path}/node: Operation not permitted",
     ]
-    assert confinement.mount_all({"credentials": writable, "devices": spec["devices"][:1]}, Refusing()) == []
+    unchanged = {"credentials": writable, "devices": spec["devices"][:1]}
+    assert container_mounts.mount_all(unchanged, Refusing()) == []
+    # A container runs without the file of its message, not without its volumes.
+    message = {"source": "/m", "target": "/dev/m", "read_only": False, "optional": True}
+    assert container_mounts.mount_all({"credentials": writable, "volumes": [message]}, Refusing()) == [
+        "nothing can be mounted at /dev/m: Operation not permitted"
+    ]
+    volume = {"source": "/v", "target": "/data", "read_only": False}
+    with pytest.raises(RuntimeError, match="volumes cannot be mounted at /data: Operation not permitted"):
+        container_mounts.mount_all({"credentials": writable, "volumes": [volume, message]}, Refusing())
     # A container that asked for it does not run on a file system that it can write to.
     with pytest.raises(RuntimeError, match="cannot be made read-only: Operation not permitted"):
-        confinement.mount_all({"credentials": locked}, Refusing())
+        container_mounts.mount_all({"credentials": locked}, Refusing())
 
 
 def test_oom_kills_are_read_from_the_cgroup(tmp_path: Path) -> None:

@@ -127,6 +127,13 @@ class PodLifecycleEvents:
 
     # -- relists
 
+    async def try_relist(self) -> None:
+        """Relist, if the runtime responds."""
+        try:
+            await self.relist()
+        except RuntimeCallError as error:
+            _log.debug("relist failed: %s", error)
+
     async def relist(self) -> None:
         """List all sandboxes and containers of this node, and read what has changed."""
         async with self._busy:

@@ -24,11 +24,9 @@ from typing import Any
 from google.protobuf.message import Message
 
 from plimsoll.api.core import Container, Pod
-from plimsoll.client.endpoints import RUNTIME_CLASSES
 from plimsoll.common.checkpoint import FindingSeverity, NodeFinding
-from plimsoll.common.json_tree import text
 from plimsoll.common.tasks import cancel_tasks
-from plimsoll.errors import ApiError, ConfigError, InputError, RuntimeCallError
+from plimsoll.errors import InputError, RuntimeCallError
 from plimsoll.node.cgroup_planner import PodCgroupPlans
 from plimsoll.node.cgroup_plans.containers import ContainerPlan
 from plimsoll.node.cgroups.tree import Cgroups
@@ -44,19 +42,20 @@ from plimsoll.node.layout import Layout
 from plimsoll.node.pods.environment import CONFIG_ERROR, ApiObjectReader
 from plimsoll.node.runtime.container_spec import CREATE_ERROR
 from plimsoll.node.runtime.cri.cache import RuntimeCache
-from plimsoll.node.runtime.cri.client import DEADLINE_EXCEEDED, UNIMPLEMENTED, CriClient
+from plimsoll.node.runtime.cri.client import DEADLINE_EXCEEDED, CriClient
+from plimsoll.node.runtime.cri.connection import check_cgroup_driver, connect
 from plimsoll.node.runtime.cri.container_config import container_config, find_container
-from plimsoll.node.runtime.cri.container_status import CriContainer, CriSandbox
+from plimsoll.node.runtime.cri.container_status import CriContainer
 from plimsoll.node.runtime.cri.images import EmitEvent, ImagePuller
 from plimsoll.node.runtime.cri.lifecycle_events import PodLifecycleEvents
-from plimsoll.node.runtime.cri.linux_resources import container_resources, runtime_resources
+from plimsoll.node.runtime.cri.linux_resources import container_resources
 from plimsoll.node.runtime.cri.log_rotation import LogRotation, remove_logs
 from plimsoll.node.runtime.cri.pod_files import write_pod_files
-from plimsoll.node.runtime.cri.pod_network import parse_resolv_conf, uses_cluster_dns
-from plimsoll.node.runtime.cri.sandbox_config import NodeContext, pod_log_directory, sandbox_config
+from plimsoll.node.runtime.cri.sandbox_config import pod_log_directory
+from plimsoll.node.runtime.cri.sandboxes import CriSandboxes
 from plimsoll.node.runtime.cri.settings import CriSettings
 from plimsoll.node.runtime.mount_support import VOLUME_TYPES
-from plimsoll.node.runtime.sandboxes import SANDBOX_ERROR, UPDATE_ERROR, first_fault
+from plimsoll.node.runtime.sandboxes import SANDBOX_ERROR, UPDATE_ERROR
 from plimsoll.node.runtime.state_dir import remove_tree
 from plimsoll.node.runtime.tasks import RuntimeTasks
 from plimsoll.protocols.messages import cri
@@ -64,7 +63,6 @@ from plimsoll.protocols.messages import cri
 _log = logging.getLogger("plimsoll.node.runtime.cri")
 
 RUN_ERROR = "RunContainerError"
-_CONNECT_RETRY_SECONDS = 0.2
 
 
 class CriRuntime:
@@ -97,10 +95,8 @@ class CriRuntime:
         self._layout = layout
         self._cgroups = cgroups
         self._owner = owner
-        self._objects = objects
         self._find_pod = find_pod
         self._plan = plan
-        self._emit = emit
         self._tasks = RuntimeTasks()
         self._loops: list[asyncio.Task[None]] = []
         self._cache = RuntimeCache()
@@ -126,6 +122,19 @@ class CriRuntime:
             set_ready=set_ready,
         )
 
+        self._sandboxes = CriSandboxes(
+            settings,
+            self._client,
+            self._cache,
+            self._events,
+            cgroups,
+            self._tasks,
+            owner=owner,
+            objects=objects,
+            find_pod=find_pod,
+            emit=emit,
+        )
+
     @property
     def findings(self) -> Sequence[NodeFinding]:
         return self._tasks.findings
@@ -135,9 +144,10 @@ class CriRuntime:
     async def start(self, changed: Callable[[str], None]) -> None:
         self._changed = changed
         self._tasks.start()
-        version = await self._connect()
+        version = await connect(self._client, self.settings)
         self.name, self.version = version.runtime_name or "cri", version.runtime_version
-        await self._check_cgroup_driver()
+        if self._cgroups.version:
+            await check_cgroup_driver(self._client, self.settings.endpoint)
         await self._events.relist()
         for work, name in (
             (self._events.run_relists(), "relists"),
@@ -155,132 +165,19 @@ class CriRuntime:
         self._tasks.stop()
         await self._client.close()
 
-    async def _connect(self) -> Any:
-        """Return the version of the runtime, which may just be starting."""
-        problem, deadline = "", asyncio.get_running_loop().time() + self.settings.timing.connect
-        while True:
-            try:
-                return await self._client.call("Version", cri.VersionRequest(version="v1"), timeout=5.0)
-            except RuntimeCallError as error:
-                problem = error.message
-            if asyncio.get_running_loop().time() >= deadline:
-                raise ConfigError(
-                    f"--cri-endpoint: {self.settings.endpoint}: the container runtime does not respond: "
-                    f"{problem}; start it, or correct the endpoint"
-                )
-            await asyncio.sleep(_CONNECT_RETRY_SECONDS)
-
-    async def _check_cgroup_driver(self) -> None:
-        """Refuse a runtime that expects slices of systemd: the agent's cgroups are directories."""
-        try:
-            response = await self._client.call("RuntimeConfig", cri.RuntimeConfigRequest())
-        except RuntimeCallError as error:
-            _log.info("the cgroup driver of the runtime is unknown: %s", error)
-            return
-        if self._cgroups.version and response.linux.cgroup_driver == cri.SYSTEMD:
-            raise ConfigError(
-                f"{self.settings.endpoint}: the systemd cgroup driver of the runtime is not supported: "
-                'set SystemdCgroup = false (containerd) or cgroup_manager = "cgroupfs" (CRI-O)'
-            )
-
     # -- sandboxes
 
     async def run_sandbox(self, spec: SandboxSpec) -> RuntimeFault | None:
-        return await self._complete(self._run_sandbox(spec), SANDBOX_ERROR)
-
-    async def _run_sandbox(self, spec: SandboxSpec) -> RuntimeFault | None:
-        known = self._cache.latest_sandbox(spec.uid)
-        if known is not None and known.info.running:
-            return await self._update_sandbox(spec)
-        pod = self._find_pod(spec.uid)
-        if pod is None:
-            return RuntimeFault(SANDBOX_ERROR, f"pod {spec.uid!r} is not on this node")
-        faults = await self._tasks.call(self._cgroups.make_pod, spec.uid, spec.qos, spec.plan)
-        fault = first_fault(faults, SANDBOX_ERROR)
-        if fault is not None:
-            return fault
-        attempts = [sandbox.attempt for sandbox in self._cache.sandboxes_of(spec.uid)]
-        config = await self._sandbox_config(pod, spec, max(attempts, default=-1) + 1)
-        if uses_cluster_dns(pod) and not self.settings.cluster_dns:
-            message = (
-                'no --cluster-dns is set: policy "ClusterFirst" cannot be applied. Falling back to "Default" '
-                "policy."
-            )
-            self._emit(pod, "MissingClusterDNS", message, "Warning", "")
-        request = cri.RunPodSandboxRequest(config=config, runtime_handler=await self._handler(pod))
-        await asyncio.to_thread(Path(config.log_directory).mkdir, 0o755, parents=True, exist_ok=True)
-        try:
-            response = await self._client.call(
-                "RunPodSandbox", request, timeout=2 * self.settings.timing.request
-            )
-        except RuntimeCallError:
-            await self._try_relist()  # it may have been created
-            raise
-        await self._refresh_sandbox(response.pod_sandbox_id)
-        return None
-
-    async def _sandbox_config(self, pod: Pod, spec: SandboxSpec, attempt: int) -> cri.PodSandboxConfig:
-        path = self._cgroups.path(spec.uid)
-        return sandbox_config(pod, spec.sandbox, path, attempt, await asyncio.to_thread(self._context))
-
-    def _context(self) -> NodeContext:
-        settings, machine = self.settings, ""
-        if settings.resolv_conf is not None:
-            try:
-                machine = settings.resolv_conf.read_text(errors="replace")
-            except OSError as error:
-                raise InputError(f"{settings.resolv_conf}: {error.strerror}") from None
-        return NodeContext(
-            owner=self._owner,
-            pod_logs=settings.pod_logs,
-            machine_dns=parse_resolv_conf(machine),
-            cluster_dns=settings.cluster_dns,
-            cluster_domain=settings.cluster_domain,
-        )
-
-    async def _handler(self, pod: Pod) -> str:
-        """Return the runtime handler of a pod's RuntimeClass; "" is the runtime's default."""
-        name = pod.spec.runtime_class_name
-        if not name:
-            return ""
-        try:
-            return text(await self._objects.get(RUNTIME_CLASSES, name), "handler")
-        except ApiError as error:
-            raise InputError(f'failed to get RuntimeClass "{name}": {error}') from None
+        return await self._complete(self._sandboxes.run(spec), SANDBOX_ERROR)
 
     async def update_sandbox(self, spec: SandboxSpec) -> RuntimeFault | None:
-        return await self._complete(self._update_sandbox(spec), UPDATE_ERROR)
-
-    async def _update_sandbox(self, spec: SandboxSpec) -> RuntimeFault | None:
-        known = self._cache.latest_sandbox(spec.uid)
-        if known is None or not known.info.running:
-            return RuntimeFault(UPDATE_ERROR, f"pod {spec.uid!r} has no running sandbox")
-        faults = await self._tasks.call(self._cgroups.make_pod, spec.uid, spec.qos, spec.plan)
-        fault = first_fault(faults, UPDATE_ERROR)
-        if fault is not None:
-            return fault
-        request = cri.UpdatePodSandboxResourcesRequest(
-            pod_sandbox_id=known.id, resources=runtime_resources(spec.sandbox.resources)
-        )
-        if spec.sandbox.overhead is not None:
-            request.overhead.CopyFrom(runtime_resources(spec.sandbox.overhead))
-        try:
-            await self._client.call("UpdatePodSandboxResources", request)
-        except RuntimeCallError as error:
-            # It informs the runtime and its plugins; the pod's limits are those of its cgroup.
-            if error.code != UNIMPLEMENTED:
-                raise
-        return None
+        return await self._complete(self._sandboxes.update(spec), UPDATE_ERROR)
 
     async def stop_sandbox(self, uid: str) -> None:
         await self._tasks.complete(self._stop_sandbox(uid))
 
     async def _stop_sandbox(self, uid: str) -> None:
-        for sandbox in self._cache.sandboxes_of(uid):
-            if sandbox.info.running:
-                request = cri.StopPodSandboxRequest(pod_sandbox_id=sandbox.id)
-                await self._client.call("StopPodSandbox", request, timeout=2 * self.settings.timing.request)
-                await self._refresh_sandbox(sandbox.id)
+        await self._sandboxes.stop(uid)
         for container in self._cache.containers_of(uid):
             if container.info.phase is ContainerPhase.RUNNING:
                 await self._refresh_container(container.info.id, container.sandbox)
@@ -294,7 +191,7 @@ class CriRuntime:
         for container in self._cache.containers_of(uid):
             await self._remove_container(container)
         for sandbox in self._cache.sandboxes_of(uid):
-            await self._remove_one_sandbox(sandbox.id)
+            await self._sandboxes.remove(sandbox.id)
         self._images.forget(uid)
         gone = await self._tasks.call(self._cgroups.remove_pod, uid)
         left = await asyncio.to_thread(remove_tree, self._layout.pod(uid))
@@ -305,10 +202,6 @@ class CriRuntime:
         if left or not gone:
             why = f"pod {uid} was not removed completely: {left or 'its cgroup remains'}"
             self._tasks.add_finding(FindingSeverity.WARNING, why)
-
-    async def _remove_one_sandbox(self, id: str) -> None:
-        await self._client.call("RemovePodSandbox", cri.RemovePodSandboxRequest(pod_sandbox_id=id))
-        self._cache.drop_sandbox(id)
 
     # -- containers
 
@@ -325,13 +218,7 @@ class CriRuntime:
         if pod is None or container is None:
             return RuntimeFault(CREATE_ERROR, f"pod {spec.pod!r} has no container {spec.name!r}")
         plans = self._plan(pod)
-        sandbox_settings = sandbox_config(
-            pod,
-            plans.sandbox,
-            self._cgroups.path(spec.pod),
-            sandbox.attempt,
-            await asyncio.to_thread(self._context),
-        )
+        sandbox_settings = await self._sandboxes.config(pod, plans.sandbox, sandbox.attempt)
         image = await self._images.ensure_image(pod, container, sandbox_settings)
         if isinstance(image, RuntimeFault):
             return image
@@ -366,7 +253,7 @@ class CriRuntime:
         try:
             response = await self._client.call("CreateContainer", request)
         except RuntimeCallError:
-            await self._try_relist()  # it may have been created
+            await self._events.try_relist()  # it may have been created
             raise
         self._ids[spec.id] = response.container_id
         await self._refresh_container(response.container_id, sandbox.id)
@@ -509,25 +396,12 @@ class CriRuntime:
         except (InputError, OSError) as error:
             return RuntimeFault(reason, str(error))
 
-    async def _refresh_sandbox(self, id: str) -> None:
-        found: CriSandbox | None = await self._events.read_sandbox(id)
-        if found is not None:
-            self._cache.put_sandbox(found)
-        else:
-            self._cache.drop_sandbox(id)
-
     async def _refresh_container(self, id: str, sandbox: str) -> None:
         found = await self._events.read_container(id, sandbox)
         if found is not None:
             self._cache.put_container(found)
         else:
             self._cache.drop_container(id)
-
-    async def _try_relist(self) -> None:
-        try:
-            await self._events.relist()
-        except RuntimeCallError as error:
-            _log.debug("relist failed: %s", error)
 
     def _on_changed(self, uid: str) -> None:
         if self._changed is not None:
@@ -536,7 +410,7 @@ class CriRuntime:
     def _on_relisted(self) -> None:
         """Remove replaced sandboxes, and stop containers whose state the runtime has lost."""
         for id in self._cache.replaced_sandboxes():
-            self._tasks.spawn(self._try(self._remove_one_sandbox(id)))
+            self._tasks.spawn(self._try(self._sandboxes.remove(id)))
         for container in self._cache.containers_of():
             if container.unknown:
                 self._tasks.spawn(self._try(self.stop_container(container.info.id, 0)))
