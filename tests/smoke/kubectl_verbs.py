@@ -132,6 +132,7 @@ def _describe(kubectl: Kubectl) -> None:
         described = kubectl("describe", "pod", pod_of(kubectl, app))
         assert f"{node}/" in described
         assert "Started" in described
+        assert ("plimsoll.dev/Simulated" in described) == (node == SIMULATED)
     assert "dra.cpu" not in kubectl("describe", "node", SIMULATED)
 
 
@@ -308,6 +309,16 @@ def _secrets(kubectl: Kubectl) -> None:
     assert "1 bytes" in kubectl("describe", "secret", "other")
 
 
+def _token(kubectl: Kubectl) -> None:
+    token = kubectl("create", "token", "default", "--duration=1h", "--audience=tests").strip()
+    review = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview"}
+    for audience, valid in (("tests", "true"), ("others", "")):
+        spec = {"token": token, "audiences": [audience]}
+        template = "jsonpath={.status.authenticated}"
+        found = kubectl("create", "-f", "-", "-o", template, given={**review, "spec": spec})
+        assert found == valid, f"audience {audience}: {found}"
+
+
 def _service(kubectl: Kubectl) -> None:
     for app in ("web", "sim"):
         kubectl("expose", "deployment", app, f"--port={PORT}")
@@ -353,6 +364,7 @@ VERBS = (
     Verb("auth can-i", *_SAME, _can_i),
     Verb("events", *_SAME, _events),
     Verb("create secret", *_SAME, _secrets),
+    Verb("create token", *_SAME, _token),
     Verb("create job", AS_IN_KUBERNETES, "the Job ends by [annotation](#nodes-and-devices)", _create_job),
     Verb(
         "create configmap, mounted as a volume",

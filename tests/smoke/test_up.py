@@ -28,6 +28,7 @@ from plimsoll.node.cgroups.detect import detect
 from plimsoll.node.cgroups.kernel import LinuxKernel
 from plimsoll.node.cgroups.ownership import default_root
 from tests.directories import short_directory
+from tests.smoke.kubectl import Kubectl, find_kubectl
 from tests.smoke.up_process import TEMPLATE, Up, cannot_pin, pod, running
 from tests.waiting import DEADLINE, until, wait_until
 
@@ -173,6 +174,10 @@ def test_two_clusters_on_one_machine_do_not_touch_each_others_cgroups(directory:
         for up in (first, second):
             up.start()
             up.run_scenario(begin)
+        for up in (first, second):
+            if find_kubectl():  # each pod is asked at its own node, of the same name
+                kubectl = Kubectl(find_kubectl(), up.data / "kubeconfig", directory)
+                assert str(up.data) in kubectl("exec", "old", "--", "readlink", "/proc/self/cwd")
         assert root_of(first, name)
         assert second.stop() == 0
         assert not root_of(second, name), "its own cgroups are removed"

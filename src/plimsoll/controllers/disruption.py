@@ -40,6 +40,8 @@ COMPONENT = "controllermanager"
 _ALLOWED = "DisruptionAllowed"
 #: Seconds in which a granted eviction must have deleted its pod.
 GRANT_SECONDS = 120.0
+#: Seconds until a budget whose pods have an unknown controller is computed again.
+RETRY_SECONDS = 30.0
 
 
 def plan_budget(
@@ -52,15 +54,14 @@ def plan_budget(
     spec = budget.spec
     actions: list[Action] = []
     counted = [pod for pod in pods if pod.status.phase not in ("Succeeded", "Failed")]
-    managed: dict[str, int] = {}
-    unmanaged: list[str] = []
-    for pod in counted:
-        owner = controller_of(pod.metadata)
-        if owner is not None and owner.uid in sizes:
-            managed[owner.uid] = sizes[owner.uid]
-        else:
-            unmanaged.append(pod.metadata.name)
-    total = sum(managed.values())
+    owners = {pod.metadata.name: controller_of(pod.metadata) for pod in counted}
+    managed = {owner.uid: sizes.get(owner.uid) for owner in owners.values() if owner is not None}
+    unmanaged = [name for name, owner in owners.items() if owner is None]
+    total = sum(size for size in managed.values() if size is not None)
+    is_relative = spec.max_unavailable is not None or isinstance(spec.min_available, str)
+    for name, owner in owners.items():
+        if is_relative and owner is not None and managed[owner.uid] is None:
+            return _plan_failure(budget, f'found no controllers for pod "{name}"', now)
     if spec.max_unavailable is not None:
         expected = total
         desired = max(0, expected - resolve_percent(spec.max_unavailable, expected, round_up=True))
@@ -72,7 +73,7 @@ def plan_budget(
         unmanaged = []
     if unmanaged:
         names = ", ".join(sorted(unmanaged)[:10])
-        text = f"Pods without a workload that has a size do not count for this budget: {names}"
+        text = f"Pods without a controller are not in the number of expected pods of this budget: {names}"
         regarding = ObjectReference.to(budget.metadata, "PodDisruptionBudget", "policy/v1")
         actions.append(EventRecord(regarding, "UnmanagedPods", text, COMPONENT, WARNING))
     granted = _find_granted(budget, counted, now)
@@ -97,6 +98,22 @@ def plan_budget(
     times = [parse_time(time) or now for time in granted.values()]
     wait = min((max(0.0, time + GRANT_SECONDS - now) + 1.0 for time in times), default=None)
     return ActionPlan(tuple(actions), requeue_after=wait)
+
+
+def _plan_failure(budget: DisruptionBudgetView, problem: str, now: float) -> ActionPlan:
+    """Plan for a budget whose number of pods cannot be known: it allows no evictions."""
+    regarding = ObjectReference.to(budget.metadata, "PodDisruptionBudget", "policy/v1")
+    text = f"Failed to calculate the number of expected pods: {problem}"
+    actions: list[Action] = [
+        EventRecord(regarding, "CalculateExpectedPodCountFailed", text, COMPONENT, WARNING)
+    ]
+    condition = replace(_condition(budget, False, now), reason="SyncFailed", message=problem)
+    found = conditions.updated(budget.status.conditions, condition)
+    status = replace(budget.status, disruptions_allowed=0, conditions=found)
+    patch = patch_status(POD_DISRUPTION_BUDGETS, budget.metadata, budget.status, status)
+    if patch is not None:
+        actions.append(patch)
+    return ActionPlan(tuple(actions), requeue_after=RETRY_SECONDS)
 
 
 def _find_granted(budget: DisruptionBudgetView, pods: Sequence[Pod], now: float) -> dict[str, str | None]:

@@ -15,7 +15,15 @@ import pytest
 
 from plimsoll.api import codec
 from plimsoll.api.core import Taint
-from plimsoll.client.endpoints import DEVICE_CLASSES, NODES, PODS, RESOURCE_SLICES
+from plimsoll.client import Client
+from plimsoll.client.endpoints import (
+    DEVICE_CLASSES,
+    NODES,
+    PERSISTENT_VOLUME_CLAIMS,
+    PERSISTENT_VOLUMES,
+    PODS,
+    RESOURCE_SLICES,
+)
 from plimsoll.drivers.cpu.settings import CpuSettings
 from plimsoll.errors import ConfigError, InputError
 from plimsoll.up.console import Console
@@ -164,7 +172,36 @@ metadata: {name: lost, uid: "3"}
 status:
   allocatable: {cpu: "2", memory: 4Gi, pods: "10"}
   conditions: [{type: Ready, status: "False"}]
+---
+apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {name: data, namespace: x, uid: "4", annotations: {pv.kubernetes.io/bind-completed: "yes"}}
+spec:
+  accessModes: [ReadWriteOnce]
+  resources: {requests: {storage: 1Gi}}
+  storageClassName: manual
+  volumeName: disk
+status: {phase: Bound, accessModes: [ReadWriteOnce], capacity: {storage: 1Gi}}
+---
+apiVersion: v1
+kind: PersistentVolume
+metadata: {name: disk, uid: "5", annotations: {pv.kubernetes.io/bound-by-controller: "yes"}}
+spec:
+  accessModes: [ReadWriteOnce]
+  capacity: {storage: 1Gi}
+  claimRef: {kind: PersistentVolumeClaim, namespace: x, name: data, uid: "4", resourceVersion: "77"}
+  hostPath: {path: /disk}
+  persistentVolumeReclaimPolicy: Delete
+  storageClassName: manual
+status: {phase: Bound}
 """
+
+
+async def is_bound(client: Client) -> bool:
+    claim = await client.get(PERSISTENT_VOLUME_CLAIMS, "data", "x")
+    volume = await client.get(PERSISTENT_VOLUMES, "disk")
+    phases = {each["status"].get("phase") for each in (claim, volume)}
+    return phases == {"Bound"} and volume["spec"]["claimRef"].get("uid") == claim["metadata"]["uid"]
 
 
 def test_a_dump_is_simulated_and_keeps_its_ledgers(settings: UpSettings) -> None:
@@ -188,6 +225,7 @@ def test_a_dump_is_simulated_and_keeps_its_ledgers(settings: UpSettings) -> None
             assert full["status"]["capacity"] == {"cpu": "4", "memory": "8Gi", "pods": "10"}
             assert {each["type"]: each["status"] for each in full["status"]["conditions"]}["Ready"] == "True"
             assert [each["status"] for each in lost["status"]["conditions"]] == ["False"]
+            await until(lambda: is_bound(client), context="the claim and its volume are bound to each other")
         finally:
             cluster.stop()
 
@@ -198,9 +236,9 @@ def test_a_dump_is_simulated_and_keeps_its_ledgers(settings: UpSettings) -> None
         return up
 
     first = asyncio.run(scenario((str(file),)))
-    assert (first.loaded.new, first.problems) == (4, [])
+    assert (first.loaded.new, first.problems) == (6, [])
     again = asyncio.run(scenario((str(file),)))
-    assert (again.loaded.new, again.loaded.known, again.problems) == (0, 4, [])
+    assert (again.loaded.new, again.loaded.known, again.problems) == (0, 6, [])
     asyncio.run(scenario(()))  # it is there without the file, and still played
 
 

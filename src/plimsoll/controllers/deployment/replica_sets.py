@@ -208,6 +208,9 @@ def plan_old_sizes(
     """Return the sizes to which old ReplicaSets shrink in a rolling update, by name.
 
     Pods that are not available go first; then as many as keep the required number of pods available.
+
+    DIFF: both in one write of each ReplicaSet; upstream writes the first step, then the second
+    (test_old_replica_sets_shrink_in_one_write).
     """
     sets = sort_by_age(filter_active(old))
     least = deployment.replicas - max_unavailable(deployment)

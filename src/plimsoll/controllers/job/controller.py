@@ -1,4 +1,8 @@
-"""Job controller: watches, backoff records, execution of plans, and finalizers of orphaned pods."""
+"""Job controller: watches, backoff records, execution of plans, and finalizers of orphaned pods.
+
+DIFF: pods that end are counted at once; upstream collects the changes of a second
+(test_pods_of_a_job_are_counted_at_once).
+"""
 
 from __future__ import annotations
 

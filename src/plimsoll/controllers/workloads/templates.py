@@ -54,7 +54,11 @@ def delete_pod(metadata: ObjectMeta) -> DeleteAction:
 
 
 def hash_tree(tree: Any, collisions: int | None = None) -> str:
-    """Return a short hash of a JSON value that is a valid label and end of a name."""
+    """Return a short hash of a JSON value that is a valid label and end of a name.
+
+    DIFF: upstream hashes a dump of its Go structs. ReplicaSets and revisions are found by comparing
+    templates, never by their hash (test_equal_templates_are_found_although_empty_fields_differ).
+    """
     encoded = msgspec.json.encode(tree, order="sorted") + (f"#{collisions}".encode() if collisions else b"")
     number = int.from_bytes(hashlib.sha256(encoded).digest()[:8])
     characters = []

@@ -17,7 +17,12 @@ from plimsoll.node.pods.phases import FAILED, SUCCEEDED, TERMINAL
 from plimsoll.node.pods.status_input import StatusInput, Tree
 
 RESIZE = ("PodResizePending", "PodResizeInProgress")
-OWNED = ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled", *RESIZE)
+#: Condition of pods whose containers are states without processes.
+SIMULATED = "plimsoll.dev/Simulated"
+OWNED = (
+    *("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled"),
+    *(*RESIZE, SIMULATED),
+)
 _COMPLETED, _FAILED = "PodCompleted", "PodFailed"
 
 
@@ -36,6 +41,9 @@ def conditions_of(
         {"type": "ContainersReady", **ready},
         {"type": "PodScheduled", "status": "True"},
     ]
+    if inputs.simulated:
+        message = "The node is simulated: containers have a state and no processes, volumes and logs."
+        found.append({"type": SIMULATED, "status": "True", "reason": "SimulatedNode", "message": message})
     if inputs.disruption and phase in TERMINAL:
         message = inputs.termination.message if inputs.termination is not None else ""
         found.append(

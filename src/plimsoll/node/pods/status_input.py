@@ -32,6 +32,8 @@ class StatusInput:
     disruption: str = ""
     #: Name of the runtime, for container IDs.
     runtime: str = ""
+    #: The runtime has no processes, see `SIMULATED`.
+    simulated: bool = False
     host_ips: tuple[str, ...] = ()
     #: Allocated resources by container, where they differ from the spec.
     allocated: Mapping[str, ResourceRequirements] = field(default_factory=dict)

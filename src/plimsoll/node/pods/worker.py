@@ -455,6 +455,7 @@ class PodWorker:
             terminal=self._is_released,
             disruption=self._termination_request.disruption if self._termination_request is not None else "",
             runtime=self.deps.runtime.name,
+            simulated=not self.deps.runtime.runs_processes,
             host_ips=self.deps.facts().host_ips,
             allocated={c.name: c.resources for c in _containers(self._allocated_pod())},
             pod_level=self._allocated_pod().spec.resources,

@@ -113,6 +113,12 @@ def test_scaling_in_a_rollout_keeps_proportions(replicas: int, before: int, one:
         assert abs(planned[each.metadata.name] - exact) <= 1
 
 
+def test_old_replica_sets_shrink_in_one_write() -> None:
+    # One of three old pods is not available, and one more may go.
+    old, new = replica_set("old1", 3, available=2), replica_set("new2", 2, available=2)
+    assert sizes.plan_old_sizes(deployment(4, 0, 1), new, [old]) == {"old1": 1}
+
+
 def test_scaling_to_zero_shrinks_all() -> None:
     sets = [replica_set("old1", 3, maximum=5), replica_set("new2", 2, maximum=5)]
     assert sizes.plan_scaled_sizes(deployment(0), sets[1], sets[:1]) == {"old1": 0, "new2": 0}

@@ -56,6 +56,16 @@ def test_healthy_pods_beyond_the_wanted_ones_may_be_evicted(spec: Tree, desired:
     assert condition["status"] == ("True" if allowed else "False")
 
 
+def test_pods_of_unknown_controllers_forbid_evictions() -> None:
+    status = plan(PODS_OF_FOUR, {"uid-other": 4}, maxUnavailable=4)
+    assert status.get("disruptionsAllowed", 0) == 0
+    (condition,) = status["conditions"]
+    assert (condition["status"], condition["reason"]) == ("False", "SyncFailed")
+    assert condition["message"] == 'found no controllers for pod "a"'
+    # A number of available pods needs no controller.
+    assert plan(PODS_OF_FOUR, {"uid-other": 4}, minAvailable=2)["disruptionsAllowed"] == 1
+
+
 def test_granted_evictions_count_until_they_are_too_old() -> None:
     disrupted = {
         "a": format_time(START - 10),

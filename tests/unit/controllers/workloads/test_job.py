@@ -88,6 +88,19 @@ def test_a_job_completes_with_its_conditions_in_order() -> None:
     run_scenario(scenario, only=ONLY)
 
 
+def test_pods_of_a_job_are_counted_at_once() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.client.create(JOBS, job_tree(completions=2, parallelism=2), "n")
+        await cluster.settle()
+        for succeeded, pod in enumerate(await running_pods(cluster), 1):
+            await end(cluster, pod)
+            await cluster.settle()  # no time passes
+            assert (await read(cluster))["status"]["succeeded"] == succeeded
+        assert types(await read(cluster)) == ["SuccessCriteriaMet", "Complete"]
+
+    run_scenario(scenario, only=ONLY)
+
+
 @pytest.mark.parametrize(("limit", "failures"), [(0, 1), (2, 3)])
 def test_too_many_failures_fail_the_job(limit: int, failures: int) -> None:
     async def scenario(cluster: Cluster) -> None:

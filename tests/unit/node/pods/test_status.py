@@ -88,6 +88,12 @@ def test_running() -> None:
     assert (status["hostIP"], status["hostIPs"]) == ("10.0.0.1", [{"ip": "10.0.0.1"}])
 
 
+def test_simulated_pods_have_a_condition() -> None:
+    condition = conditions(build_status(see(pod_of(), state(), simulated=True)))["plimsoll.dev/Simulated"]
+    assert condition[:2] == ("True", "SimulatedNode")
+    assert "plimsoll.dev/Simulated" not in conditions(build_status(see(pod_of(), state())))
+
+
 def test_initializing() -> None:
     pod = pod_of((Container(name="i"),))
     status = build_status(see(pod, state("i")))
