@@ -50,6 +50,8 @@ types: install-dev
 
 unit: install-dev
 	@sh tests/browser/install.sh
+	@# New tests are compiled once, instead of by each worker.
+	@test -d tests/unit/__pycache__ || $(BIN)/python -m pytest -q --collect-only > /dev/null
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "not slow"
 
 # Fuzzing for a minute each, and property tests with all their examples.

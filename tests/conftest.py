@@ -9,8 +9,14 @@ from collections.abc import Generator, Iterator
 
 import pytest
 from hypothesis import HealthCheck, settings
+from hypothesis.internal.conjecture import providers
+from hypothesis.internal.constants_ast import Constants
 
-from tests.sizes import examples
+from tests.sizes import FULL, examples
+
+if not FULL:
+    # Every worker would parse all modules for constants, which takes longer than the properties themselves.
+    providers._get_local_constants = Constants
 
 # A slow or busy machine must not fail a property; CI runs the same examples every time.
 for _profile, _fixed in (("default", False), ("ci", True)):
