@@ -158,13 +158,13 @@ def test_a_watcher_that_never_reads_is_cut_off() -> None:
         running = await start_server(ServerSettings(controllers=False, limits=limits))
         try:
             connection = await RawConnection.open(running.port, trusting())
-            head = f"GET {MAPS}?watch=1 HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {running._token}\r\n\r\n"
+            head = f"GET {MAPS}?watch=1 HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {running.token}\r\n\r\n"
             await connection.send(head.encode())
             connection.stop_reading()
             async with running.client() as client, asyncio.timeout(DEADLINE):
-                await until(lambda: running._http._watch_limiter.open != 0)
+                await until(lambda: running.http._watch_limiter.open != 0)
                 number = 0
-                while running._http._watch_limiter.open:
+                while running.http._watch_limiter.open:
                     number += 1
                     await rounds(client, 1, 500_000)
                     await asyncio.sleep(0.02)
@@ -188,7 +188,7 @@ def test_an_unread_list_is_aborted() -> None:
                     await client.create(CONFIG_MAPS, tree, NS)
             connection = await RawConnection.open(running.port, trusting())
             connection.stop_reading()
-            head = f"GET {MAPS} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {running._token}\r\n\r\n"
+            head = f"GET {MAPS} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {running.token}\r\n\r\n"
             await connection.send(head.encode())
             await asyncio.sleep(1.5)
             connection.go_on_reading()

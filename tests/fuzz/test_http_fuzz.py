@@ -44,7 +44,7 @@ class Target:
         server = await start_server(ServerSettings(controllers=False, limits=LIMITS))
         plain = HttpServer(server.api, limits=LIMITS)
         await plain.start()
-        return server, plain, server._token
+        return server, plain, server.token
 
     def stop(self) -> None:
         self.run(self.plain.stop())

@@ -107,19 +107,19 @@ class RunningServer:
         self.authority = authority  #: issues certificates of the cluster
         self.store = store
         self.workers = workers
-        self._http = http
+        self.http = http
         self._ca = ca
-        self._token = token
+        self.token = token  #: the administrator's bearer token
         self._tasks: list[asyncio.Task[None]] = []
         self._cleanups: list[Callable[[], None]] = []
 
     @property
     def url(self) -> str:
-        return self._http.url
+        return self.http.url
 
     @property
     def port(self) -> int:
-        return self._http.port
+        return self.http.port
 
     def client(self, user: User = ADMIN) -> Client:
         """Return a client in this process, without a network."""
@@ -127,7 +127,7 @@ class RunningServer:
 
     def write_kubeconfig(self, path: Path) -> None:
         """Write a kubeconfig with the administrator's credentials."""
-        write_kubeconfig(path, self.url, authority=self._ca, token=self._token)
+        write_kubeconfig(path, self.url, authority=self._ca, token=self.token)
 
     def run_in_background(self, work: Coroutine[Any, Any, None], name: str) -> None:
         """Run a coroutine for as long as the server runs; a failure is logged at once."""
@@ -138,7 +138,7 @@ class RunningServer:
     async def stop(self) -> None:
         """Stop the controllers, end the watches and make the last writes durable."""
         await cancel_tasks(self._tasks)
-        await self._http.stop()
+        await self.http.stop()
         if self.api.pod_streams.kubelets is not None:
             await self.api.pod_streams.kubelets.close()
         await self.workers.close()

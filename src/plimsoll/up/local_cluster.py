@@ -104,15 +104,15 @@ class LocalCluster:
         try:
             self._directory = tempfile.TemporaryDirectory(prefix="plimsoll-cluster-")
             volumes = (self._settings.data or Path(self._directory.name)) / "volumes"
-            self._server = self._wait(start_server(replace(self._settings, volumes_dir=volumes)))
+            self._server = self.run(start_server(replace(self._settings, volumes_dir=volumes)))
             self._server.write_kubeconfig(self.kubeconfig)
             self._client = BlockingClient(self._server.client(), self._loop, self.find)
             if self._nodes is not None:
-                self._wait(self._nodes.start(self._server, Path(self._directory.name)))
+                self.run(self._nodes.start(self._server, Path(self._directory.name)))
             if self._drivers is not None:
-                self._wait(self._drivers.start(self._server, self._all_nodes().list_node_paths()))
+                self.run(self._drivers.start(self._server, self._all_nodes().list_node_paths()))
             if self._scheduler_settings is not None:
-                self._wait(self._start_scheduler(self._scheduler_settings))
+                self.run(self._start_scheduler(self._scheduler_settings))
         except BaseException:
             self.stop()
             raise
@@ -123,13 +123,13 @@ class LocalCluster:
         if self._loop is None or self._thread is None:
             return
         if self._scheduling is not None:
-            self._wait(self._stop_scheduler(self._scheduling))
+            self.run(self._stop_scheduler(self._scheduling))
         if self._nodes is not None:
-            self._wait(self._nodes.stop())
+            self.run(self._nodes.stop())
         if self._drivers is not None:  # after the nodes, which may have claims to release
-            self._wait(self._drivers.stop())
+            self.run(self._drivers.stop())
         if self._server is not None:
-            self._wait(self._server.stop())
+            self.run(self._server.stop())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
@@ -149,8 +149,19 @@ class LocalCluster:
     # -- access
 
     @property
+    def server(self) -> RunningServer:
+        """The API server, on the event loop of the cluster."""
+        assert self._server is not None, "the cluster is not running"
+        return self._server
+
+    def run(self, work: Coroutine[Any, Any, R]) -> R:
+        """Run a coroutine on the event loop of the cluster and return its result."""
+        assert self._loop is not None, "the cluster is not running"
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+    @property
     def url(self) -> str:
-        return self._running().url
+        return self.server.url
 
     @property
     def kubeconfig(self) -> Path:
@@ -180,7 +191,7 @@ class LocalCluster:
         async def answer() -> R:
             return question(self.scheduler)
 
-        return self._wait(answer())
+        return self.run(answer())
 
     # -- tools
 
@@ -189,7 +200,7 @@ class LocalCluster:
         from plimsoll.tools.cluster_state import ClusterState  # noqa: PLC0415 - clusters start faster without
         from plimsoll.tools.cluster_state.live import read_live  # noqa: PLC0415
 
-        objects = self._wait(read_live(self._running().client()))
+        objects = self.run(read_live(self.server.client()))
         return ClusterState(objects, self._settings.gates, origin=self.config.server)
 
     def picture(self) -> ClusterState:
@@ -207,8 +218,8 @@ class LocalCluster:
         """Stop the scheduler and start a new one, which starts from the API objects alone."""
         assert self._scheduling is not None, "the cluster runs without a scheduler"
         assert self._scheduler_settings is not None
-        self._wait(self._stop_scheduler(self._scheduling))
-        self._wait(self._start_scheduler(self._scheduler_settings))
+        self.run(self._stop_scheduler(self._scheduling))
+        self.run(self._start_scheduler(self._scheduler_settings))
 
     # -- nodes
 
@@ -222,7 +233,7 @@ class LocalCluster:
         async def answer() -> R:
             return question(self.agent(name))
 
-        return self._wait(answer())
+        return self.run(answer())
 
     def node_root(self, name: str) -> Path:
         """Return the directory of a node, with the sockets for drivers and monitoring agents."""
@@ -230,11 +241,11 @@ class LocalCluster:
 
     def stop_node(self, name: str) -> None:
         """Stop the agent of a node, and those simulated with it; the Node object stays."""
-        self._wait(self._all_nodes().end(name))
+        self.run(self._all_nodes().end(name))
 
     def start_node(self, name: str) -> None:
         """Start the agent of a node that was stopped; it is ready when this returns."""
-        self._wait(self._all_nodes().begin(name))
+        self.run(self._all_nodes().begin(name))
 
     def restart_node(self, name: str) -> None:
         """Restart the agent of a node, which resumes from its files and the API."""
@@ -253,7 +264,7 @@ class LocalCluster:
         async def apply_control() -> None:
             self._all_drivers().apply_control(textwrap.dedent(orders) if isinstance(orders, str) else orders)
 
-        self._wait(apply_control())
+        self.run(apply_control())
 
     def connect(self) -> Client:
         """Return an HTTP client for the caller's event loop: `async with cluster.connect() as client`."""
@@ -263,7 +274,7 @@ class LocalCluster:
 
     def apply(self, *manifests: Manifest, namespace: str = "default") -> list[Tree]:
         """Create or change objects (server-side apply, status included); return them as stored."""
-        return [self._wait(self._applies().apply(tree, namespace)) for tree in _read(manifests)]
+        return [self.run(self._applies().apply(tree, namespace)) for tree in _read(manifests)]
 
     def delete(self, *manifests: Manifest, namespace: str = "default") -> None:
         """Delete objects; missing ones are ignored."""
@@ -288,7 +299,7 @@ class LocalCluster:
     ) -> Tree:
         """Wait until an object exists, satisfies a condition, or is `gone`; return its last state."""
         endpoint = self.find(kind) if isinstance(kind, str) else kind
-        return self._wait(self._await_state(endpoint, name, namespace, condition, gone, timeout))
+        return self.run(self._await_state(endpoint, name, namespace, condition, gone, timeout))
 
     def new_namespace(self, prefix: str = "test") -> str:
         """Create a namespace that no other test uses, for clusters that several tests share."""
@@ -298,16 +309,16 @@ class LocalCluster:
 
     def find(self, word: str) -> Endpoint:
         """Return the kind for a name: `pods`, `Pod`, `resourceclaims.resource.k8s.io`."""
-        return self._wait(self._applies().find(word))
+        return self.run(self._applies().find(word))
 
     # -- helpers
 
     def _endpoint_of(self, tree: Mapping[str, Any]) -> Endpoint:
-        return self._wait(self._applies().endpoint_of(tree))
+        return self.run(self._applies().endpoint_of(tree))
 
     def _applies(self) -> Applier:
         if self._applier is None:
-            self._applier = Applier(self._running().client(), _MANAGER)
+            self._applier = Applier(self.server.client(), _MANAGER)
         return self._applier
 
     async def _await_state(
@@ -320,7 +331,7 @@ class LocalCluster:
         timeout: float,
     ) -> Tree:
         last: Tree = {}
-        client = self._running().client()
+        client = self.server.client()
         place = namespace if endpoint.namespaced else None
         fields = f"metadata.name={name}"
 
@@ -359,7 +370,7 @@ class LocalCluster:
             ) from None
 
     async def _start_scheduler(self, settings: SchedulerSettings) -> None:
-        self._scheduler = SchedulerProcess(self._running().client(SCHEDULER), settings)
+        self._scheduler = SchedulerProcess(self.server.client(SCHEDULER), settings)
         self._scheduling = asyncio.create_task(self._scheduler.run(), name="scheduler")
         ready = asyncio.create_task(self._scheduler.ready(_READY_SECONDS))
         await asyncio.wait((self._scheduling, ready), return_when=asyncio.FIRST_COMPLETED)
@@ -380,14 +391,6 @@ class LocalCluster:
     def _all_drivers(self) -> LocalDrivers:
         assert self._drivers is not None, "the cluster runs without drivers"
         return self._drivers
-
-    def _running(self) -> RunningServer:
-        assert self._server is not None, "the cluster is not running"
-        return self._server
-
-    def _wait(self, work: Coroutine[Any, Any, R]) -> R:
-        assert self._loop is not None, "the cluster is not running"
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
 
 def _nodes(wanted: Nodes, gates: Gates) -> LocalNodes | None:

@@ -35,8 +35,8 @@ class ServerHarness:
     def __init__(self, running: RunningServer) -> None:
         self.running = running
         self.port = running.port
-        self.credentials = f"Authorization: Bearer {running._token}\r\n".encode()
-        acceptor = running._http._acceptor
+        self.credentials = f"Authorization: Bearer {running.token}\r\n".encode()
+        acceptor = running.http._acceptor
         assert acceptor is not None
         self.acceptor: ConnectionAcceptor = acceptor
 

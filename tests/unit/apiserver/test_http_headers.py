@@ -43,7 +43,7 @@ def test_duplicate_headers_in_a_request() -> None:
     async def scenario() -> None:
         running = await start_server(ServerSettings(controllers=False))
         try:
-            good = f"Authorization: Bearer {running._token}\r\n".encode()
+            good = f"Authorization: Bearer {running.token}\r\n".encode()
 
             async def ask(*headers: bytes) -> Reply:
                 head = b"GET /api/v1/namespaces HTTP/1.1\r\nHost: x\r\n"

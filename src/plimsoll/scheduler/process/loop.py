@@ -109,7 +109,7 @@ class SchedulingLoop:
         """Schedule; after `stop`, wait at most `timeout` seconds for the bindings in progress."""
         try:
             while not self._stopping:
-                if self._schedule_batch():
+                if self.schedule_batch():
                     self._context.gc_control.on_busy()
                     await asyncio.sleep(0)
                 else:
@@ -126,7 +126,7 @@ class SchedulingLoop:
 
     # -- scheduling
 
-    def _schedule_batch(self) -> bool:
+    def schedule_batch(self) -> bool:
         """Schedule pods for one time slice; return whether there was one."""
         queue, now = self._context.queue, self._context.now
         until, worked = self._clock() + self._batch_seconds, False

@@ -40,7 +40,7 @@ async def serving() -> AsyncIterator[tuple[RunningServer, aiohttp.ClientSession]
             "subjects": [{"apiGroup": RBAC, "kind": "User", "name": "eve"}],
         }
         await client.create(CLUSTER_ROLE_BINDINGS, binding)
-        headers = {"Authorization": f"Bearer {running._token}"}
+        headers = {"Authorization": f"Bearer {running.token}"}
         connector = aiohttp.TCPConnector(ssl=False)
         async with aiohttp.ClientSession(running.url, headers=headers, connector=connector) as session:
             yield running, session
@@ -73,7 +73,7 @@ def test_responses_name_the_flow_schema_and_the_level() -> None:
 def test_a_watch_holds_its_seat_until_its_initial_events_are_sent() -> None:
     async def play() -> None:
         async with serving() as (running, session):
-            flows = running._http.flow_controller
+            flows = running.http.flow_controller
             query = (
                 "?watch=1&sendInitialEvents=true&allowWatchBookmarks=true&resourceVersionMatch=NotOlderThan"
             )
@@ -91,7 +91,7 @@ def test_a_watch_holds_its_seat_until_its_initial_events_are_sent() -> None:
 def test_a_full_level_answers_429_with_a_status() -> None:
     async def play() -> None:
         async with serving() as (running, session):
-            queue_set = running._http.flow_controller._queue_sets
+            queue_set = running.http.flow_controller._queue_sets
             async with session.get(MAPS, headers=EVE):
                 pass
             held = queue_set["pl"].start("fs", "eve", 1)

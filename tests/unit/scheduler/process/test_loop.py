@@ -104,9 +104,9 @@ def make(
 def test_the_loop_yields_to_other_tasks() -> None:
     times = iter(range(10_000))
     _, loop, binder, _ = make(4, batch_seconds=10.0, clock=lambda: float(next(times)))
-    assert loop._schedule_batch()
+    assert loop.schedule_batch()
     assert 0 < len(binder.placements) < 4, "every look at the clock takes a second"
-    while loop._schedule_batch():
+    while loop.schedule_batch():
         pass
     assert len(binder.placements) == 4
 
@@ -115,25 +115,25 @@ def test_no_scheduling_after_the_lease_is_lost() -> None:
     _, loop, binder, _ = make(2, limit=3)
     leading = iter((True, False))
     loop._may_decide = lambda: next(leading, False)
-    assert loop._schedule_batch()
+    assert loop.schedule_batch()
     assert len(binder.placements) == 1
-    assert not loop._schedule_batch()
+    assert not loop.schedule_batch()
 
 
 def test_no_more_bindings_than_allowed() -> None:
     context, loop, binder, _ = make(4, limit=3)
-    loop._schedule_batch()
+    loop.schedule_batch()
     assert loop.in_flight == 3
-    assert not loop._schedule_batch()
+    assert not loop.schedule_batch()
     binder.end(BindSuccess("n1"))
-    loop._schedule_batch()
+    loop.schedule_batch()
     assert loop.in_flight == 3
     assert context.queue.lengths()["active"] == 0
 
 
 def test_results_of_bindings() -> None:
     context, loop, binder, failures = make(5)
-    loop._schedule_batch()
+    loop.schedule_batch()
     assert failures.calls == [("refused", "p4")], "four fit"
     assert context.queue.state_of("uid-p4") is QueueState.UNSCHEDULABLE
     binder.end(BindSuccess("n1"))
@@ -172,10 +172,10 @@ def test_cancelled_bindings_stay_assumed() -> None:
 
 def test_a_bound_pod_is_left_alone() -> None:
     context, loop, binder, failures = make(1)
-    loop._schedule_batch()
+    loop.schedule_batch()
     binder.end(BindSuccess("n1"))
     context.queue.add(pod("p0", cpu="1", scheduler_name="plimsoll"), context.now())
-    assert loop._schedule_batch()
+    assert loop.schedule_batch()
     assert len(context.queue) == 0
     assert set(context.snapshot.assumed) == {"uid-p0"}
     assert failures.calls == [("scheduled", "p0")]

@@ -65,7 +65,7 @@ class CpuDriverProcess:
         self._control = ControlServer(settings.plugin_dir, self.driver.forget)
         self._listen = listen
         self._timeouts = timeouts or ProcessTimeouts()
-        self._started = False
+        self.started = False
         self._stop = asyncio.Event()
         self._ready = asyncio.Event()
 
@@ -93,7 +93,7 @@ class CpuDriverProcess:
 
         DIFF: the Go driver's /healthz stays 200 once it has started (test_health_reports_the_real_state).
         """
-        if not self._started:
+        if not self.started:
             return ("the driver has not started yet",)
         try:
             found = self.driver.problems()
@@ -123,13 +123,13 @@ class CpuDriverProcess:
             if not started:
                 return
             await self._control.start()
-            self._started = True
+            self.started = True
             log_event(LOG, "started", node=self.settings.node, mode=self.settings.mode.value)
             background.append(asyncio.create_task(self._report_missing_registration(), name="registration"))
             background.append(asyncio.create_task(self._watch_health(), name="health"))
             await self._stop.wait()
         finally:
-            self._started = False
+            self.started = False
             await self._control.stop()
             await cancel_tasks(background)
             await self._end()
@@ -195,16 +195,16 @@ class CpuDriverProcess:
         log_event(LOG, "listening", address=f"{host or '*'}:{self.pages.port}")
 
     def _check_started(self) -> str:
-        return "" if self._started else "the driver has not started yet"
+        return "" if self.started else "the driver has not started yet"
 
     def _list_problems(self) -> str:
-        return "; ".join(self.problems()) if self._started else ""
+        return "; ".join(self.problems()) if self.started else ""
 
     def _describe(self) -> dict[str, Any]:
-        return {"problems": list(self.problems()), **(self.driver.describe() if self._started else {})}
+        return {"problems": list(self.problems()), **(self.driver.describe() if self.started else {})}
 
     def _state(self) -> CpuMetricsSnapshot:
-        return read_state(self.driver, healthy=not self.problems()) if self._started else CpuMetricsSnapshot()
+        return read_state(self.driver, healthy=not self.problems()) if self.started else CpuMetricsSnapshot()
 
 
 def format_registration_error(refusal: str, root: Path) -> str:

@@ -211,7 +211,7 @@ def test_one_driver_for_each_directory(root: Path) -> None:
                 with pytest.raises(ConfigError, match=r"the driver with PID \d+ uses this directory"):
                     await CpuDriverProcess(client, settings).run()
             async with driver_in(client, settings) as process:
-                await until(lambda: process._started)
+                await until(lambda: process.started)
 
     asyncio.run(scenario())
 
@@ -230,7 +230,7 @@ def test_a_kubelet_that_refuses_is_reported_and_awaited(root: Path, caplog: pyte
     async def scenario() -> None:
         settings = settings_in(root)
         async with cluster() as server, driver_in(server.client(), settings) as process:
-            await until(lambda: process._started)
+            await until(lambda: process.started)
             await until(
                 lambda: "kubelet never reported a registration status, check that it watches " in log_text()
             )
@@ -241,7 +241,7 @@ def test_a_kubelet_that_refuses_is_reported_and_awaited(root: Path, caplog: pyte
                 server.client(), settings, timeouts=ProcessTimeouts(registration=2.0, poll=0.02)
             ) as process,
         ):
-            await until(lambda: process._started)
+            await until(lambda: process.started)
             await notify(settings, False, "wrong version")
             await until(lambda: 'the plugin, last rejection was "wrong version"' in log_text())
             assert any("wrong version" in problem for problem in process.problems())

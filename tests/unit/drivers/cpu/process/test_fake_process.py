@@ -64,16 +64,16 @@ class Started:
         self.cluster, self.process = cluster, process
 
     def __enter__(self) -> FakeDriverProcess:
-        self.cluster._wait(self.process.start())
-        self.cluster._wait(self.process.wait_ready(10))
+        self.cluster.run(self.process.start())
+        self.cluster.run(self.process.wait_ready(10))
         return self.process
 
     def __exit__(self, *_: object) -> None:
-        self.cluster._wait(self.process.end())
+        self.cluster.run(self.process.end())
 
 
 def started(cluster: LocalCluster, tree: Tree, **more: Any) -> Started:
-    server = cluster._running()
+    server = cluster.server
     process = FakeDriverProcess(
         server.client(),
         parse_drivers(tree),
@@ -144,7 +144,7 @@ def test_a_restarted_driver_knows_its_prepared_claims() -> None:
             assert list(driver.known()) == [uid]
             # Another claim that was given the same device is refused; a scheduler would not do that.
             device = tree["status"]["allocation"]["devices"]["results"][0]["device"]
-            cluster._wait(driver._load_allocations("another"))
+            cluster.run(driver._load_allocations("another"))
             assert [allocated.device for allocated in driver.allocated[uid]] == [device]
             cluster.client.delete("pods", "p", "default")
             cluster.wait_for("pods", "p", gone=True)
@@ -325,10 +325,10 @@ def test_an_unusable_root_directory_is_reported(root: str, message: str) -> None
     with LocalCluster(nodes=["n"]) as cluster:
         node_paths = [NodePaths("n", Path(root))]
         process = FakeDriverProcess(
-            cluster._running().client(), parse_drivers(small()), node_paths, validate=require_valid_plan
+            cluster.server.client(), parse_drivers(small()), node_paths, validate=require_valid_plan
         )
         with pytest.raises(ConfigError, match=message):
-            cluster._wait(process.start())
+            cluster.run(process.start())
 
 
 def test_the_command_serves_until_a_signal(tmp_path: Path) -> None:
