@@ -26,6 +26,8 @@ PROVISIONED_BY = "pv.kubernetes.io/provisioned-by"
 DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
 #: Annotation for the storage class before there was a field.
 BETA_STORAGE_CLASS = "volume.beta.kubernetes.io/storage-class"
+#: Provisioner of the StorageClass that every cluster starts with.
+HOST_PATH_PROVISIONER = "plimsoll.dev/host-path"
 
 IMMEDIATE = "Immediate"
 WAIT_FOR_FIRST_CONSUMER = "WaitForFirstConsumer"

@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from plimsoll.api.gates import Gates
 from plimsoll.apiserver.api import Api
@@ -47,9 +47,11 @@ from plimsoll.apiserver.storage.log import Durability
 from plimsoll.apiserver.workers.pool import WorkerLimits, WorkerPool
 from plimsoll.client import Client
 from plimsoll.common.tasks import cancel_tasks, stop_on_signals
-from plimsoll.controllers import ControllerManager, ControllerSettings
 from plimsoll.controllers.bootstrap import bootstrap, publish_api_server
 from plimsoll.errors import ApiError, ConfigError
+
+if TYPE_CHECKING:
+    from plimsoll.controllers.manager import ControllerManager
 
 _log = logging.getLogger("plimsoll.server")
 
@@ -199,17 +201,21 @@ async def _assemble(settings: ServerSettings, directory: Path, store: Store) -> 
         run_flow_schema_status(server.client(ADMIN), flows, settings.now), "status of FlowSchemas"
     )
     if settings.controllers:
-        server.run_in_background(
-            ControllerManager(
-                server.client(CONTROLLERS),
-                only=settings.controller_names,
-                settings=ControllerSettings(
-                    gates=settings.gates, root_ca=ca.decode(), volumes_dir=settings.volumes_dir
-                ),
-            ).run(),
-            "controllers",
-        )
+        server.run_in_background(_make_controllers(server, settings, ca).run(), "controllers")
     return server
+
+
+def _make_controllers(server: RunningServer, settings: ServerSettings, ca: bytes) -> ControllerManager:
+    from plimsoll.controllers.context import ControllerSettings  # noqa: PLC0415 - a server may run none
+    from plimsoll.controllers.manager import ControllerManager  # noqa: PLC0415
+
+    return ControllerManager(
+        server.client(CONTROLLERS),
+        only=settings.controller_names,
+        settings=ControllerSettings(
+            gates=settings.gates, root_ca=ca.decode(), volumes_dir=settings.volumes_dir
+        ),
+    )
 
 
 async def _publish(client: Client, address: str, port: int) -> None:

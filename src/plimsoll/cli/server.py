@@ -157,7 +157,6 @@ def run_server(
     """
     from plimsoll.apiserver.limits import ServerLimits
     from plimsoll.apiserver.process import ServerSettings, serve
-    from plimsoll.controllers import choose_controllers
 
     if memory == (data is not None):
         raise ConfigError("no storage given: use --data-dir DIR, or --memory to keep all data in memory")
@@ -185,7 +184,7 @@ def run_server(
         durability=durability,
         volumes_dir=None if volumes_dir is None else volumes_dir.absolute(),
         controllers=not no_controllers,
-        controller_names=tuple(choose_controllers(controllers.split(","))),
+        controller_names=_choose_controllers(controllers),
         start_empty=start_empty,
         limits=limits,
     )
@@ -200,6 +199,15 @@ def run_server(
         asyncio.run(serve(settings, ready))
     except OSError as error:
         raise ConfigError(f"cannot listen on {listen}: {error.strerror or error}") from None
+
+
+def _choose_controllers(wanted: str) -> tuple[str, ...]:
+    """Return the names of the controllers to run; InputError if one is unknown."""
+    if wanted == "*":  # all: their names are not needed, nor their modules unless they run
+        return ("*",)
+    from plimsoll.controllers.manager import choose_controllers
+
+    return tuple(choose_controllers(wanted.split(",")))
 
 
 @click.command(name="kubeconfig")

@@ -5,8 +5,30 @@ pure `plan_*` functions decide from objects alone which actions to take, and a c
 queues keys and executes the plans.
 """
 
-from plimsoll.common.clock import Clock, SystemClock
-from plimsoll.controllers.context import ControllerSettings
-from plimsoll.controllers.manager import NAMES, ControllerManager, choose_controllers
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from plimsoll.common.clock import Clock, SystemClock
+    from plimsoll.controllers.context import ControllerSettings
+    from plimsoll.controllers.manager import NAMES, ControllerManager, choose_controllers
 
 __all__ = ["NAMES", "Clock", "ControllerManager", "ControllerSettings", "SystemClock", "choose_controllers"]
+
+#: Where each name lives. The API server uses modules of this package also if it runs no controllers: then
+#: the controllers are not imported.
+_HOMES = {
+    "Clock": "plimsoll.common.clock",
+    "SystemClock": "plimsoll.common.clock",
+    "ControllerSettings": "plimsoll.controllers.context",
+    "NAMES": "plimsoll.controllers.manager",
+    "ControllerManager": "plimsoll.controllers.manager",
+    "choose_controllers": "plimsoll.controllers.manager",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'plimsoll.controllers' has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(_HOMES[name]), name)
+    return value

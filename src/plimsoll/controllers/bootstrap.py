@@ -10,7 +10,13 @@ from datetime import UTC, datetime
 from typing import Any
 
 from plimsoll.api import codec
-from plimsoll.api.storage import DEFAULT_CLASS, WAIT_FOR_FIRST_CONSUMER, StorageClass, find_default_class
+from plimsoll.api.storage import (
+    DEFAULT_CLASS,
+    HOST_PATH_PROVISIONER,
+    WAIT_FOR_FIRST_CONSUMER,
+    StorageClass,
+    find_default_class,
+)
 from plimsoll.client import Client
 from plimsoll.client.endpoints import (
     CONFIG_MAPS,
@@ -23,10 +29,9 @@ from plimsoll.client.endpoints import (
     STORAGE_CLASSES,
     Endpoint,
 )
-from plimsoll.controllers.namespace import DEFAULT_NAMESPACES
-from plimsoll.controllers.persistent_volume.host_path_plan import PROVISIONER
 from plimsoll.errors import ApiError
 
+DEFAULT_NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system")
 _NAME = "kubernetes"
 _TRACKING = "kube-apiserver-legacy-service-account-token-tracking"
 _PRIORITIES = {
@@ -72,7 +77,7 @@ async def ensure_default_class(client: Client) -> None:
         "apiVersion": "storage.k8s.io/v1",
         "kind": "StorageClass",
         "metadata": {"name": "standard", "annotations": {DEFAULT_CLASS: "true"}},
-        "provisioner": PROVISIONER,
+        "provisioner": HOST_PATH_PROVISIONER,
         "reclaimPolicy": "Delete",
         "volumeBindingMode": WAIT_FOR_FIRST_CONSUMER,
         "allowVolumeExpansion": True,

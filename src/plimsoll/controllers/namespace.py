@@ -27,13 +27,13 @@ from plimsoll.controllers.actions import (
     PatchAction,
     UpdateAction,
 )
+from plimsoll.controllers.bootstrap import DEFAULT_NAMESPACES
 from plimsoll.controllers.context import ControllerContext, deletable_endpoints
 from plimsoll.controllers.object_views import NamespaceView
 from plimsoll.controllers.pod_utils import is_finished
 from plimsoll.controllers.work_queue import WorkQueue
 from plimsoll.errors import ApiError
 
-DEFAULT_NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system")
 FINALIZER = "kubernetes"
 TERMINATING = "Terminating"
 #: Estimated seconds for finalizers of the remaining objects.

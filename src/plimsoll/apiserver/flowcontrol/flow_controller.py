@@ -184,8 +184,8 @@ class FlowController:
         if info is None:
             key = request.user, request.method, request.path
         else:
-            namespace = _namespace(info)
-            place = namespace if self._names_namespaces else bool(namespace)
+            # Usually only whether there is a namespace counts, not which one.
+            place = _namespace(info) if self._names_namespaces else (not info.namespace, not info.name)
             key = request.user, info.verb, info.resource, info.subresource, place
         found = self._classified.get(key)
         if found is None:

@@ -89,8 +89,9 @@ class QueueSet:
     def start(self, schema: str, flow: str, seats: int) -> SeatRequest | None:
         """Start a request of a flow, or let it wait; None if it must be rejected."""
         self._advance()
-        if not self.level.queues:
-            if not self.level.is_exempt and not self._fits(seats):
+        level = self.level
+        if not level.queues:
+            if not level.is_exempt and not self._fits(seats):
                 return None
             request = SeatRequest(self, schema, seats, None)
             self._execute(request)
@@ -98,7 +99,7 @@ class QueueSet:
         queue = self._choose_queue(schema, flow)
         if not self._nonempty and self.seats_in_use < self.limit and self._fits(seats):
             return self._start_now(schema, seats, queue)
-        if self.seats_in_use >= self.limit and len(queue.waiting) >= self.level.queue_length:
+        if self.seats_in_use >= self.limit and len(queue.waiting) >= level.queue_length:
             return None  # such a queue has requests, so it is not a new one
         request = SeatRequest(self, schema, seats, queue)
         queue.waiting.append(request)
@@ -141,7 +142,7 @@ class QueueSet:
             queue.start -= request.seats * (_SERVICE_SECONDS - elapsed)
             self._bound(queue)
             self._drop_if_idle(queue)
-        self._note_demand()
+        self.demand.set(self.seats_in_use + self.seats_waiting, self._now)
         if self._nonempty:
             self._dispatch()
         return elapsed
@@ -231,7 +232,7 @@ class QueueSet:
         self.seats_in_use += request.seats
         self.executing[request.schema] += 1
         self.executing_seats[request.schema] += request.seats
-        self._note_demand()
+        self.demand.set(self.seats_in_use + self.seats_waiting, self._now)
 
     def _bound(self, queue: _FlowQueue) -> None:
         """Keep a queue from dispatching before the arrival of its next request, in virtual time; otherwise a

@@ -104,7 +104,7 @@ def _compare_maps(old: Any, new: Any, schema: SchemaType, mode: _Mode) -> tuple[
     inner, below = schema.item, _Mode(False, mode.nulls) if mode.root else mode
     changed: FieldSet = {}
     removed: FieldSet = {}
-    for name in after.keys() | before.keys():
+    for name in after.keys() | before.keys() if before else after:  # all are new when an object is created
         earlier, value = before.get(name, ABSENT), after.get(name, ABSENT)
         if known is not None:
             member = known.get(name, UNKNOWN)

@@ -166,11 +166,22 @@ def track_update(
     before = _current_owners(old, new, request)
     if old is not None and not before:
         return with_managed_fields(new, [])  # tracking starts with creation or the first apply
+    identity = identify(manager, UPDATE, request)
     try:
-        owners = update_owners(old or {}, new, before, identify(manager, UPDATE, request), request)
+        if not before:
+            owners = _first_owner(new, identity, request)
+        else:
+            owners = update_owners(old or {}, new, before, identity, request)
     except PatchError:
         return with_managed_fields(new, [])
     return with_managed_fields(new, rewrite_owners(old, before, owners))
+
+
+def _first_owner(new: dict[str, Any], identity: ManagerIdentity, request: TrackingRequest) -> Owners:
+    """Return the owner of all fields of a new object, as `update_owners` does."""
+    changes = TrackedChange({}, new, request).changes(request.version) or FieldChanges({}, {})
+    mine = difference(changes.changed, UNOWNED)
+    return {identity: FieldOwner(mine, request.version, request.now)} if mine else {}
 
 
 def _current_owners(old: dict[str, Any] | None, new: dict[str, Any], request: TrackingRequest) -> Owners:

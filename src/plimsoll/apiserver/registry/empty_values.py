@@ -7,7 +7,6 @@ are.
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 from plimsoll.api import codec
@@ -16,15 +15,20 @@ from plimsoll.apiserver.registry.schema_types import SchemaType
 
 Tree = dict[str, Any]
 
-_EMPTY_FIELD = re.compile(rb'"(\w+)":(?:\{\}|\[\])')
+_EMPTY = (b":{}", b":[]")
 #: Objects that are often empty; without other empty fields, a tree is not searched.
-_OBJECTS = frozenset({b"emptyDir", b"resources", b"securityContext", b"status"})
+_OFTEN_EMPTY = tuple(
+    b'"' + name + b'"' + empty
+    for name in (b"emptyDir", b"resources", b"securityContext", b"status")
+    for empty in _EMPTY
+)
 
 
 def drop_empty_values(tree: Tree, kind: str) -> None:
     """Remove empty lists and maps from an object, except from its metadata, in place."""
     content = {name: value for name, value in tree.items() if name != "metadata"}
-    if _OBJECTS.issuperset(_EMPTY_FIELD.findall(codec.encode(content))):
+    raw = codec.encode(content)
+    if sum(map(raw.count, _EMPTY)) == sum(map(raw.count, _OFTEN_EMPTY)):
         return
     group, _, version = str(tree.get("apiVersion", "")).rpartition("/")
     schema = schema_for(group, version, kind)

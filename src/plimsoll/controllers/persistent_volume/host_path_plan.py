@@ -14,6 +14,7 @@ from plimsoll.api.storage import (
     BOUND,
     BOUND_BY_CONTROLLER,
     FILESYSTEM,
+    HOST_PATH_PROVISIONER,
     PROVISIONED_BY,
     SELECTED_NODE,
     STORAGE,
@@ -36,8 +37,6 @@ from plimsoll.controllers.persistent_volume.binding import (
 from plimsoll.controllers.persistent_volume.claim_plan import STORAGE_PROVISIONER
 from plimsoll.controllers.persistent_volume.volume_plan import DELETE, RELEASED
 
-#: Name of the provisioner in a StorageClass.
-PROVISIONER = "plimsoll.dev/host-path"
 #: Finalizer by which a volume with the policy Delete stays until its directory is removed.
 FINALIZER = "external-provisioner.volume.kubernetes.io/finalizer"
 HOST_NAME = "kubernetes.io/hostname"
@@ -51,11 +50,11 @@ def volume_name(claim: PersistentVolumeClaim) -> str:
 
 def needs_volume(claim: PersistentVolumeClaim, storage_class: StorageClass | None) -> bool:
     """Return whether a volume of this provisioner is to be created for a claim."""
-    if storage_class is None or storage_class.provisioner != PROVISIONER:
+    if storage_class is None or storage_class.provisioner != HOST_PATH_PROVISIONER:
         return False
     if claim.spec.volume_name or claim.metadata.deletion_timestamp is not None:
         return False
-    if claim.metadata.annotations.get(STORAGE_PROVISIONER) != PROVISIONER:
+    if claim.metadata.annotations.get(STORAGE_PROVISIONER) != HOST_PATH_PROVISIONER:
         return False
     delayed = storage_class.volume_binding_mode == WAIT_FOR_FIRST_CONSUMER
     return not delayed or claim.selected_node is not None
@@ -98,7 +97,7 @@ def plan_creation(
     name, policy = volume_name(claim), storage_class.reclaim_policy or DELETE
     metadata: dict[str, Any] = {
         "name": name,
-        "annotations": {BOUND_BY_CONTROLLER: "yes", PROVISIONED_BY: PROVISIONER},
+        "annotations": {BOUND_BY_CONTROLLER: "yes", PROVISIONED_BY: HOST_PATH_PROVISIONER},
     }
     if policy == DELETE:
         metadata["finalizers"] = [FINALIZER]
@@ -139,7 +138,7 @@ def _allowed_terms(storage_class: StorageClass) -> list[dict[str, Any]]:
 
 
 def is_own(volume: PersistentVolume) -> bool:
-    return volume.metadata.annotations.get(PROVISIONED_BY) == PROVISIONER
+    return volume.metadata.annotations.get(PROVISIONED_BY) == HOST_PATH_PROVISIONER
 
 
 def needs_deletion(volume: PersistentVolume) -> bool:

@@ -7,7 +7,13 @@ from typing import Any
 
 import pytest
 
-from plimsoll.api.storage import CLAIM_PROTECTION, PROVISIONED_BY, SELECTED_NODE, VOLUME_PROTECTION
+from plimsoll.api.storage import (
+    CLAIM_PROTECTION,
+    HOST_PATH_PROVISIONER,
+    PROVISIONED_BY,
+    SELECTED_NODE,
+    VOLUME_PROTECTION,
+)
 from plimsoll.client.endpoints import (
     NODES,
     PERSISTENT_VOLUME_CLAIMS,
@@ -17,7 +23,6 @@ from plimsoll.client.endpoints import (
 )
 from plimsoll.controllers import ControllerSettings
 from plimsoll.controllers.bootstrap import ensure_default_class
-from plimsoll.controllers.persistent_volume.host_path_plan import PROVISIONER
 from plimsoll.errors import ApiError
 from tests.unit.controllers.cluster import Cluster, run_scenario
 
@@ -44,7 +49,7 @@ def new_volume(name: str, size: str = "1Gi", **spec: Any) -> dict[str, Any]:
 
 def new_class(name: str, mode: str = "Immediate", **fields: Any) -> dict[str, Any]:
     return {
-        "metadata": {"name": name}, "provisioner": PROVISIONER, "volumeBindingMode": mode, **fields,
+        "metadata": {"name": name}, "provisioner": HOST_PATH_PROVISIONER, "volumeBindingMode": mode, **fields,
     }  # fmt: skip
 
 
@@ -166,7 +171,7 @@ def test_only_its_own_directory_is_removed(tmp_path: Path) -> None:
         tree = new_volume(
             "v", claimRef=reference, hostPath={"path": str(other)}, persistentVolumeReclaimPolicy="Delete"
         )
-        tree["metadata"]["annotations"] = {PROVISIONED_BY: PROVISIONER}
+        tree["metadata"]["annotations"] = {PROVISIONED_BY: HOST_PATH_PROVISIONER}
         await cluster.client.create(PERSISTENT_VOLUMES, tree)
         await cluster.settle()
         assert await phase(cluster, PERSISTENT_VOLUMES, "v") == "Released"
