@@ -93,7 +93,8 @@ def _scheduler(cluster: Cluster, which: str, kubeconfig: Path) -> Iterator[None]
 @contextmanager
 def our_server(directory: Path, scheduler: str, controllers: str) -> Iterator[Cluster]:
     """Run our server with a scheduler, and kube-controller-manager if it is asked for."""
-    server = ServerProcess(directory, *_SERVER_OPTIONS[controllers])
+    volumes = ("--volumes-dir", str(directory / "volumes"))
+    server = ServerProcess(directory, *_SERVER_OPTIONS[controllers], *volumes)
     server.start()
     with ExitStack() as stack:
         stack.callback(server.stop)

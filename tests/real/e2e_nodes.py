@@ -116,6 +116,7 @@ def _images() -> dict[str, Image]:
     """Return images under the names that `e2e.test` uses."""
     command = [str(ASSETS / "e2e.test"), "--list-images"]
     listed = subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
+    certificate = dict(zip(("/localhost.crt", "/localhost.key"), _make_certificate(), strict=True))
     found = {_DEVICE_PLUGIN: _image("sampledeviceplugin", "-alsologtostderr")}
     for name in listed:
         program = name.rpartition("/")[2].partition(":")[0]
@@ -124,10 +125,20 @@ def _images() -> dict[str, Image]:
         elif program in IMAGE_PROGRAMS:
             found[name] = _image(program)
         if program == "agnhost":
-            image = found[name]
-            found[name] = replace(image, args=("pause",), links={**image.links, "/agnhost-2": "agnhost"})
+            links = {**found[name].links, "/agnhost-2": "agnhost"}
+            found[name] = replace(found[name], args=("pause",), links=links, texts=certificate)
     return found
 
 
 def _image(program: str, *options: str) -> Image:
     return with_busybox((f"/{program}", *options), {f"/{program}": str(ASSETS / program)})
+
+
+def _make_certificate() -> tuple[str, str]:
+    """Return a serving certificate of "localhost" and its key, as in the image of agnhost."""
+    with tempfile.TemporaryDirectory() as directory:
+        certificate, key = Path(directory, "crt"), Path(directory, "key")
+        command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2"]
+        options = ["-subj", "/CN=localhost", "-keyout", str(key), "-out", str(certificate)]
+        subprocess.run([*command, *options], check=True, capture_output=True)
+        return certificate.read_text(), key.read_text()

@@ -28,6 +28,7 @@ class Image:
     entry: Sequence[str]
     args: Sequence[str] = ()  #: of the program that runs by default
     links: Mapping[str, str] = field(default_factory=dict)
+    texts: Mapping[str, str] = field(default_factory=dict)  #: contents of other files
 
 
 def with_shell(entry: Sequence[str], *programs: str) -> Image:
@@ -45,9 +46,25 @@ def with_busybox(entry: Sequence[str], programs: Mapping[str, str] | None = None
     return Image({"/bin/busybox": "busybox", "/bin/sh": "bash", **(programs or {})}, entry, links=links)
 
 
-def write_image(path: Path, name: str, image: Image) -> None:
-    """Write an image with its programs and their libraries; `name` includes the registry."""
-    layer = _tar(_files(image.programs), image.links)
+def write_images(path: Path, images: Mapping[str, Image]) -> None:
+    """Write images with their programs and the libraries of these, by names that include the registry.
+
+    Images with the same contents share a layer.
+    """
+    layers: dict[str, bytes] = {}
+    manifests, blobs = [], dict[str, bytes]()
+    for name, image in images.items():
+        contents = repr([sorted(each.items()) for each in (image.programs, image.links, image.texts)])
+        if contents not in layers:
+            layers[contents] = _tar(_files(image.programs), image.links, image.texts)
+        manifests.append(_add_image(name, image, layers[contents], blobs))
+    index = {"schemaVersion": 2, "manifests": manifests}
+    files = {"oci-layout": b'{"imageLayoutVersion":"1.0.0"}', "index.json": json.dumps(index).encode()}
+    path.write_bytes(_tar_of_bytes({**files, **blobs}))
+
+
+def _add_image(name: str, image: Image, layer: bytes, blobs: dict[str, bytes]) -> dict[str, object]:
+    """Add the blobs of an image; return its entry in the index."""
     machine = {"architecture": _ARCHITECTURES.get(platform.machine(), platform.machine()), "os": "linux"}
     config = {
         **machine,
@@ -63,13 +80,8 @@ def write_image(path: Path, name: str, image: Image) -> None:
     }
     contents = json.dumps(manifest).encode()
     names = {"io.containerd.image.name": name, "org.opencontainers.image.ref.name": name.rpartition(":")[2]}
-    listed = _describe(_MANIFEST, contents) | {"annotations": names, "platform": machine}
-    files = {
-        "oci-layout": b'{"imageLayoutVersion":"1.0.0"}',
-        "index.json": json.dumps({"schemaVersion": 2, "manifests": [listed]}).encode(),
-    }
-    files |= {f"blobs/sha256/{_digest(blob)[7:]}": blob for blob in (layer, settings, contents)}
-    path.write_bytes(_tar_of_bytes(files))
+    blobs |= {f"blobs/sha256/{_digest(blob)[7:]}": blob for blob in (layer, settings, contents)}
+    return _describe(_MANIFEST, contents) | {"annotations": names, "platform": machine}
 
 
 def _files(programs: Mapping[str, str]) -> dict[str, str]:
@@ -85,7 +97,7 @@ def _files(programs: Mapping[str, str]) -> dict[str, str]:
     return found
 
 
-def _tar(files: Mapping[str, str], links: Mapping[str, str]) -> bytes:
+def _tar(files: Mapping[str, str], links: Mapping[str, str], texts: Mapping[str, str]) -> bytes:
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as archive:
         directories = {"tmp", "proc", "sys", "dev", "etc"}
@@ -97,6 +109,10 @@ def _tar(files: Mapping[str, str], links: Mapping[str, str]) -> bytes:
             archive.addfile(entry)
         for path, source in files.items():
             archive.add(os.path.realpath(source), arcname=path[1:])
+        for path, text in texts.items():
+            entry = tarfile.TarInfo(path[1:])
+            entry.size, entry.mode = len(text.encode()), 0o644
+            archive.addfile(entry, io.BytesIO(text.encode()))
         for path, target in links.items():
             entry = tarfile.TarInfo(path[1:])
             entry.type, entry.linkname = tarfile.SYMTYPE, target

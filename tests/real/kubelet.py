@@ -23,7 +23,7 @@ from typing import Any
 import yaml
 
 from tests.real.cgroup_root import CgroupRoot
-from tests.real.images import Image, with_shell, write_image
+from tests.real.images import Image, with_shell, write_images
 from tests.real.pod_network import PodNetwork
 from tests.real.programs import ASSETS, missing
 from tests.waiting import wait_until
@@ -221,10 +221,10 @@ class RealNode:
         assert self._holder.stdout.readline() == b"ready\n", "no mount namespace"
         self.containerd.command = self.inside(ASSETS / "containerd", "-c", self.directory / "containerd.toml")
         self.start_containerd()
-        for name, image in self._images.items():
-            path = self.directory / "image.tar"
-            write_image(path, name, image)
-            self.import_image(path)
+        path = self.directory / "images.tar"
+        write_images(path, self._images)
+        self.import_image(path)
+        path.unlink()
         return ""
 
     def import_image(self, path: Path) -> None:

@@ -27,6 +27,7 @@ from plimsoll.apiserver.flowcontrol.flow_controller import FlowController
 from plimsoll.apiserver.kubelet.location import KubeletLocation
 from plimsoll.apiserver.kubelet.tunnel import pass_on
 from plimsoll.apiserver.limits import ServerLimits, WatchLimiter
+from plimsoll.apiserver.log_websocket import LOG_TYPE, send_log, wants_websocket
 from plimsoll.apiserver.request import ApiRequest, ApiResponse
 from plimsoll.apiserver.status import bad_request, request_entity_too_large, to_status, unauthorized
 from plimsoll.errors import ApiError
@@ -135,6 +136,9 @@ class HttpServer:
                         return await self._tunnel(request, connection, api_response.upgrade)
                 if not isinstance(api_response.body, bytes) and api_response.length is None:
                     with self._watch_limiter.acquire(api_request.user):
+                        if wants_websocket(request) and api_response.content_type == LOG_TYPE:
+                            connection.begin_tunnel()
+                            return await self._stream_log(request, api_response)
                         return await self._stream(request, api_response)
             finally:
                 seats.release()
@@ -237,6 +241,17 @@ class HttpServer:
             self._streams.discard(task)
             await frames.aclose()
         return response
+
+    async def _stream_log(self, request: web.BaseRequest, api_response: ApiResponse) -> web.StreamResponse:
+        chunks = cast(AsyncGenerator[bytes, None], api_response.body)
+        task = asyncio.current_task()
+        assert task is not None
+        self._streams.add(task)
+        try:
+            return await send_log(request, chunks, self._limits.slow_watch_timeout)
+        finally:
+            self._streams.discard(task)
+            await chunks.aclose()
 
     async def _tunnel(
         self, request: web.BaseRequest, connection: ServerConnection, location: KubeletLocation

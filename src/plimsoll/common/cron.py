@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from datetime import UTC, tzinfo
+from zoneinfo import ZoneInfo
 
 from plimsoll.cel.functions.time import parse_duration
 
@@ -106,3 +108,13 @@ def _parse_entry(entry: str, least: int, most: int, words: dict[str, int]) -> _E
 def _parse_number(word: str, words: dict[str, int]) -> int | None:
     known = words.get(word.lower())
     return known if known is not None else int(word) if _NUMBER.fullmatch(word) else None
+
+
+def find_zone(name: str) -> tzinfo | None:
+    """Return a time zone by its name, UTC without one; None if it is unknown."""
+    if not name:
+        return UTC
+    try:
+        return ZoneInfo(name)
+    except (KeyError, ValueError, OSError):  # unknown, malformed, or the name of a directory
+        return None

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import stat
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import pytest
+import yaml
 
 from plimsoll.api.gates import Gates
 from plimsoll.client.endpoints import Endpoint
@@ -17,7 +20,7 @@ from plimsoll.node.machine.file import parse_machine
 from plimsoll.node.process.settings import NodeSettings
 from plimsoll.up.local_cluster import LocalCluster
 from plimsoll.up.local_nodes import node_settings
-from tests.waiting import wait_until
+from tests.waiting import until, wait_until
 
 pytestmark = pytest.mark.filterwarnings("error")
 
@@ -230,3 +233,27 @@ def test_a_node_of_processes_serves_the_kubelet_api() -> None:
         assert node["status"]["daemonEndpoints"]["kubeletEndpoint"]["Port"] > 0
         (found,) = wait_until(lambda: running.client.list(metrics), bool)
         assert found["usage"]["cpu"].endswith("n")
+        talks = pod("talks", "10m", nodeName="here", restartPolicy="Never")
+        talks["spec"]["containers"][0]["command"] = ["sh", "-c", "echo alive"]
+        running.apply(talks)
+        running.wait_for("pods", "talks", condition=lambda tree: tree["status"]["phase"] == "Succeeded")
+        for protocol, text in (("binary.k8s.io", b"alive\n"), ("base64.binary.k8s.io", b"YWxpdmUK")):
+            assert asyncio.run(read_over_websocket(running, "talks", protocol)) == text
+
+
+async def read_over_websocket(cluster: LocalCluster, pod: str, protocol: str) -> bytes:
+    """Return the log of a pod: the frames of a WebSocket until it is closed."""
+    user = yaml.safe_load(cluster.kubeconfig.read_text())["users"][0]["user"]
+    headers = {"Authorization": f"Bearer {user['token']}"}
+    url = f"{cluster.url}/api/v1/namespaces/default/pods/{pod}/log"
+    async with (
+        aiohttp.ClientSession(headers=headers) as session,
+        session.ws_connect(url, protocols=(protocol,), ssl=False) as stream,
+    ):
+        connection = stream.get_extra_info("socket")
+        assert stream.protocol == protocol
+        found = [message.data async for message in stream]
+        assert stream.close_code == aiohttp.WSCloseCode.OK
+    assert not found[0]
+    await until(lambda: connection.fileno() < 0, context="the connection is closed")
+    return b"".join(data.encode() if isinstance(data, str) else data for data in found)

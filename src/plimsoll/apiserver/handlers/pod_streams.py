@@ -26,6 +26,7 @@ from plimsoll.apiserver.kubelet.location import (
     stream_query,
     unbound_error,
 )
+from plimsoll.apiserver.log_websocket import LOG_TYPE
 from plimsoll.apiserver.request import ApiRequest, ApiResponse
 from plimsoll.apiserver.request_info import RequestInfo
 from plimsoll.apiserver.status import bad_request, not_found, service_unavailable
@@ -75,9 +76,9 @@ class PodStreamHandler:
         container = container_of(pod, query.get("container", ""))
         node = text(branch(pod, "spec"), "nodeName")
         if not node:
-            return ApiResponse(200, b"", "text/plain")
+            return ApiResponse(200, b"", LOG_TYPE)
         body = await kubelets.read(self._locate(node, log_path(pod, container), parameters))
-        return ApiResponse(200, body, "text/plain")
+        return ApiResponse(200, body, LOG_TYPE)
 
     def _locate(self, node: str, path: str, query: list[tuple[str, str]]) -> KubeletLocation:
         stored = self._store.get(ObjectKey("nodes", "", node))

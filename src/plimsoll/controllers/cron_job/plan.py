@@ -17,8 +17,9 @@ from plimsoll.api.meta import ObjectReference
 from plimsoll.api.timestamps import format_time, parse_time
 from plimsoll.client.endpoints import CRON_JOBS, JOBS
 from plimsoll.client.event_recorder import NORMAL, WARNING, EventRecord
+from plimsoll.common.cron import find_zone
 from plimsoll.controllers.actions import Action, CreateAction, DeleteAction
-from plimsoll.controllers.cron_job.schedule import CronSchedule, find_zone, parse_schedule
+from plimsoll.controllers.cron_job.schedule import CronSchedule, parse_schedule
 from plimsoll.controllers.workload_views import ActiveJobView, CronJobStatusView, CronJobView, JobView
 from plimsoll.controllers.workloads import conditions
 from plimsoll.controllers.workloads.ownership import controller_reference

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
-from zoneinfo import ZoneInfo
 
-from plimsoll.common.cron import CronFields, parse_cron
+from plimsoll.common.cron import CronFields, find_zone, parse_cron
 
 #: Years in which a schedule must have a time; February 30 never comes.
 _HORIZON = 5
@@ -61,13 +60,3 @@ def parse_schedule(text: str, time_zone: str = "") -> CronSchedule | None:
         time_zone, _, text = text.partition("=")[2].partition(" ")
     zone, cron = find_zone(time_zone), parse_cron(text.strip())
     return CronSchedule(cron, zone) if zone is not None and isinstance(cron, CronFields) else None
-
-
-def find_zone(name: str) -> tzinfo | None:
-    """Return a time zone by its name, UTC without one; None if it is unknown."""
-    if not name:
-        return UTC
-    try:
-        return ZoneInfo(name)
-    except (KeyError, ValueError, OSError):  # unknown, malformed, or the name of a directory
-        return None

@@ -10,6 +10,7 @@ import ssl
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
+from urllib.parse import urljoin, urlsplit
 
 from grpc import aio
 
@@ -18,6 +19,9 @@ from plimsoll.api.core import Container
 
 #: Maximum number of bytes of a response that is read and reported.
 _MAX_OUTPUT = 10 * 1024
+#: Redirects that are followed, and how many of them.
+_REDIRECTS = frozenset({301, 302, 303, 307, 308})
+_MAX_REDIRECTS = 10
 _HEALTH = "/grpc.health.v1.Health/Check"
 _SERVING = b"\x08\x01"
 
@@ -28,6 +32,7 @@ class HandlerResult:
 
     ok: bool
     text: str = ""
+    warning: str = ""  #: of a success that is reported
 
 
 class CommandRunner(Protocol):
@@ -85,27 +90,60 @@ def find_port(port: Any, container: Container) -> int:
 
 
 async def _http_get(target: HTTPGetAction, container: Container, host: str) -> HandlerResult:
-    port = find_port(target.port, container)
-    secure = target.scheme.upper() == "HTTPS"
+    """Send a GET request; redirects are followed as long as they lead to the same host."""
+    host, port = target.host or host, find_port(target.port, container)
+    scheme = target.scheme.lower() or "http"
+    url = f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}{target.path or '/'}"
+    for _ in range(_MAX_REDIRECTS):
+        response = await _request(url, host, target)
+        if response.status in _REDIRECTS and response.location:
+            url = urljoin(url, response.location)
+            if urlsplit(url).hostname == host.lower():
+                continue
+        if 300 <= response.status < 400:
+            return HandlerResult(True, warning=f"Probe terminated redirects, Response body: {response.body}")
+        if 200 <= response.status < 300:
+            return HandlerResult(True)
+        return HandlerResult(False, f"HTTP probe failed with statuscode: {response.status}")
+    return HandlerResult(False, f"stopped after {_MAX_REDIRECTS} redirects")
+
+
+@dataclass(frozen=True, slots=True)
+class _Response:
+    """Response to a GET request; the body is read only if it is reported."""
+
+    status: int
+    location: str = ""
+    body: str = ""
+
+
+async def _request(url: str, host: str, target: HTTPGetAction) -> _Response:
+    parts = urlsplit(url)
+    secure = parts.scheme == "https"
     context = ssl.create_default_context() if secure else None
     if context is not None:  # a probe does not verify certificates
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
-    host = target.host or host
+    port = parts.port or (443 if secure else 80)
+    headers = {"Host": f"{host}:{port}", "User-Agent": "kube-probe/1.36", "Accept": "*/*"}
+    headers |= {header.name: header.value for header in target.http_headers}
+    path = f"{parts.path or '/'}{f'?{parts.query}' if parts.query else ''}"
+    lines = [f"GET {path} HTTP/1.1", *(f"{k}: {v}" for k, v in headers.items())]
+    if any("\r" in line or "\n" in line for line in lines):
+        raise ValueError("a header or the path contains a line break")
     reader, writer = await asyncio.open_connection(host, port, ssl=context, limit=_MAX_OUTPUT)
     try:
-        headers = {"Host": f"{host}:{port}", "User-Agent": "kube-probe/1.36", "Accept": "*/*"}
-        headers |= {header.name: header.value for header in target.http_headers}
-        lines = [f"GET {target.path or '/'} HTTP/1.1", *(f"{k}: {v}" for k, v in headers.items())]
-        if any("\r" in line or "\n" in line for line in lines):
-            return HandlerResult(False, "a header or the path contains a line break")
         writer.write("\r\n".join((*lines, "Connection: close", "", "")).encode())
         await writer.drain()
         first = (await reader.readline()).split()
-        code = int(first[1]) if len(first) > 1 else 0
-        if 200 <= code < 400:
-            return HandlerResult(True)
-        return HandlerResult(False, f"HTTP probe failed with statuscode: {code}")
+        status = int(first[1]) if len(first) > 1 else 0
+        if not 300 <= status < 400:
+            return _Response(status)
+        location = ""
+        while (line := (await reader.readline()).decode("latin-1").strip()) != "":
+            name, _, value = line.partition(":")
+            location = value.strip() if name.lower() == "location" else location
+        return _Response(status, location, (await reader.read(_MAX_OUTPUT)).decode(errors="replace"))
     finally:
         writer.transport.abort()  # do not wait for a slow server
 

@@ -2,8 +2,8 @@
 
 `ProbeCounter` counts results as the kubelet does (pure); `ProbeManager` runs the probes. Guarantees that
 other probes wait for the startup probe; that a container which failed liveness or startup is not probed any
-more; and that a container which was started and ready before a restart of the agent stays so until a probe
-disagrees.
+more; that in a terminating pod only readiness is probed; and that a container which was started and ready
+before a restart of the agent stays so until a probe disagrees.
 """
 
 from __future__ import annotations
@@ -58,25 +58,34 @@ class ProbeManager:
         self._pod = pod
         self._parts = deps
         self._changed = changed
-        self._tasks: dict[str, list[asyncio.Task[None]]] = {}
+        #: Probes by container ID and kind.
+        self._tasks: dict[str, dict[str, asyncio.Task[None]]] = {}
         self._started: dict[str, asyncio.Event] = {}
 
     def sync(self, pod: Pod, states: Sequence[ContainerInfo], *, terminating: bool) -> None:
-        """Probe the running containers, and only those; terminating pods are not probed."""
+        """Probe the running containers, and only those; in terminating pods only their readiness."""
         self._pod = pod
         running = {state.id: state for state in states if state.phase is ContainerPhase.RUNNING}
         for id in list(self._tasks):
-            if id not in running or terminating:
-                for task in self._tasks.pop(id):
+            if id not in running:
+                for task in self._tasks.pop(id).values():
                     task.cancel()
+        if terminating:
+            self.begin_termination()
         for id in [id for id in self.probed if id not in running]:
             del self.probed[id]
         for state in () if terminating else running.values():
             if state.id not in self._tasks:
                 self._start_probes(state)
 
+    def begin_termination(self) -> None:
+        """Probe nothing but readiness from now on."""
+        for tasks in self._tasks.values():
+            for kind in [kind for kind in tasks if kind != READINESS]:
+                tasks.pop(kind).cancel()
+
     async def stop(self) -> None:
-        tasks = [task for tasks in self._tasks.values() for task in tasks]
+        tasks = [task for tasks in self._tasks.values() for task in tasks.values()]
         self._tasks.clear()
         await cancel_tasks(tasks)
 
@@ -84,7 +93,7 @@ class ProbeManager:
         spec = self._pod.spec
         container = next((c for c in (*spec.init_containers, *spec.containers) if c.name == state.name), None)
         probes = list(probes_of(container)) if container is not None else []
-        self._tasks[state.id] = []
+        self._tasks[state.id] = {}
         if container is None or not probes:
             return
         kinds = {kind for kind, _ in probes}
@@ -101,7 +110,7 @@ class ProbeManager:
             if kind != STARTUP or not started:
                 work = self._probe(container, state, kind, probe)
                 name = f"{kind} probe of {state.name}"
-                self._tasks[state.id].append(asyncio.create_task(work, name=name))
+                self._tasks[state.id][kind] = asyncio.create_task(work, name=name)
 
     def _reported_status(self, state: ContainerInfo) -> ContainerStatus | None:
         """Return the status reported earlier for this very container."""
@@ -123,6 +132,9 @@ class ProbeManager:
             if not outcome.ok:
                 text = f"{kind.capitalize()} probe failed: {outcome.text}"
                 self._parts.events.emit(self._pod, "Unhealthy", text, type=WARNING, container=state.name)
+            if outcome.warning:
+                text = f"{kind.capitalize()} probe warning: {outcome.warning}"
+                self._parts.events.emit(self._pod, "ProbeWarning", text, type=WARNING, container=state.name)
             if tally.good is not None and tally.good != before.good:
                 self._apply_result(state.id, kind, tally.good)
                 if kind == STARTUP or (kind == LIVENESS and not tally.good):

@@ -192,6 +192,8 @@ class PodWorker:
         pod_state = self._observe()
         actions = compute_pod_actions(pod_state)
         self._termination = actions.termination
+        if actions.termination is not None:
+            self._probe_manager.begin_termination()
         self._report_backoff(actions)
         self._waiting = dict(actions.waiting)
         self._wake_at = actions.wake_at

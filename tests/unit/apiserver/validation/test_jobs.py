@@ -254,6 +254,7 @@ def test_a_selector_is_generated_once() -> None:
         ({"timeZone": ""}, ["timeZone Invalid"]),
         ({"timeZone": "../etc"}, ["timeZone Invalid"]),
         ({"timeZone": "Local"}, ["timeZone Invalid"]),
+        ({"timeZone": "bad-time-zone"}, ["timeZone Invalid"]),
         ({"timeZone": "Europe/A-very-long-name-of-a-town"}, ["timeZone Invalid"]),
         ({"concurrencyPolicy": "Queue"}, ["concurrencyPolicy NotSupported"]),
         ({"startingDeadlineSeconds": -1}, ["startingDeadlineSeconds Invalid"]),

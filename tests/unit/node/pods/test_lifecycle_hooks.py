@@ -8,6 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from plimsoll.api import codec
+from plimsoll.client.endpoints import EVENTS
 from plimsoll.node.pods.command_runner import HostCommandRunner
 from plimsoll.up.local_cluster import LocalCluster
 from tests.streams import StreamServer, serving_streams
@@ -91,6 +93,30 @@ def test_liveness_and_startup(cluster: LocalCluster) -> None:
                 return bool(own["restartCount"] >= 1 and own["ready"])
 
             await until(is_well_again)
+
+    run_scenario(cluster, scenario)
+
+
+def test_only_readiness_is_probed_while_a_pod_terminates(cluster: LocalCluster) -> None:
+    async def scenario(node: Node) -> None:
+        ready, lively = [200], [200]
+        node.machine.deaf = {"c"}
+        node.deps.timing = replace(node.deps.timing, second=0.02)
+        async with serve(ready) as first, serve(lively) as second:
+            probes = {"readinessProbe": probe(first.port), "livenessProbe": probe(second.port)}
+            spec = {"containers": [{"name": "c", "image": "i", **probes}]}
+            await node.begin(await node.create({**spec, "terminationGracePeriodSeconds": 1000}))
+            await until(lambda: is_ready(node, "True"))
+            await node.delete(1000)
+            await until(lambda: node.log.count("stop c"))
+            lively[:] = [500]
+            ready[:] = [503]
+            await until(lambda: is_ready(node, "False"))
+            events = await node.admin.list(EVENTS, "default")
+            trees = [codec.decode_tree(raw) for raw in events.items]
+            texts = [tree["message"] for tree in trees if tree["involvedObject"]["name"] == node.name]
+            assert not [text for text in texts if "Liveness" in text]
+            await node.crash()  # its time is not over
 
     run_scenario(cluster, scenario)
 

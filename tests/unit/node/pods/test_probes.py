@@ -92,6 +92,41 @@ def test_malformed_and_missing_responses_are_failures() -> None:
     run(scenario())
 
 
+def test_redirects_are_followed_on_the_same_host() -> None:
+    answers = {
+        "/ok": (200, ""),
+        "/bad": (500, ""),
+        "/to?x=1": (302, "/ok"),
+        "/to-bad": (307, "bad"),
+        "/other": (302, "http://192.0.2.1/ok"),
+        "/loop": (302, "/loop"),
+        "/odd": (304, ""),
+    }
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        path = (await reader.readuntil(b"\r\n\r\n")).split()[1].decode()
+        status, location = answers[path]
+        head = f"HTTP/1.1 {status} X\r\n" + (f"Location: {location}\r\n" if location else "")
+        writer.write(f"{head}\r\nbody of {path}".encode())
+        await writer.drain()
+
+    async def scenario() -> None:
+        async with serving_streams(answer) as server:
+
+            async def ask(path: str) -> HandlerResult:
+                probe = Probe(http_get=HTTPGetAction(port=server.port, path=path))
+                return await run_handler(probe, Container(name="c"), "id", "127.0.0.1", None, 20.0)
+
+            assert await ask("/to?x=1") == HandlerResult(True)
+            assert await ask("/to-bad") == HandlerResult(False, "HTTP probe failed with statuscode: 500")
+            assert await ask("/loop") == HandlerResult(False, "stopped after 10 redirects")
+            for path in ("/other", "/odd"):
+                text = f"Probe terminated redirects, Response body: body of {path}"
+                assert await ask(path) == HandlerResult(True, warning=text)
+
+    run(scenario())
+
+
 def run(work: Awaitable[Any]) -> None:
     async def whole() -> None:
         async with asyncio.timeout(DEADLINE):

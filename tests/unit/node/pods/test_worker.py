@@ -41,6 +41,7 @@ def test_a_pod_runs_and_is_deleted(cluster: LocalCluster) -> None:
             "Ready": "True",
             "ContainersReady": "True",
             "PodScheduled": "True",
+            "plimsoll.dev/Simulated": "True",
         }
         (own,) = status["containerStatuses"]
         assert own["ready"] is own["started"] is True

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from plimsoll.apiserver.validation.field_errors import FieldErrors, FieldPath, invalid
-from plimsoll.common.cron import CronViolation, parse_cron
+from plimsoll.common.cron import CronViolation, find_zone, parse_cron
 
 _ZONE_PART = re.compile(r"[A-Za-z._0-9+][-A-Za-z._0-9+]{0,13}")
 
@@ -24,10 +24,12 @@ def validate_schedule(schedule: str, time_zone: str | None, path: FieldPath, *, 
 
 
 def validate_time_zone(name: str | None, path: FieldPath) -> FieldErrors:
-    """Validate the format of a time zone name; whether the zone exists is not checked."""
+    """Validate the name of a time zone: it is one that the CronJob controller finds."""
     if name is None:
         return
     if not all(_ZONE_PART.fullmatch(word) and word not in (".", "..") for word in name.split("/")):
         yield invalid(path, name, "must be the name of a time zone, such as Europe/Berlin")
     elif name.lower() == "local":
         yield invalid(path, name, "must be an explicit time zone")
+    elif find_zone(name) is None:
+        yield invalid(path, name, f"unknown time zone {name}")
