@@ -103,6 +103,11 @@ def decode(raw: bytes | str, view: type[T]) -> T:
         raise _bad_json(error) from None
 
 
+def decode_well_formed(raw: bytes | msgspec.Raw, view: type[T]) -> T:
+    """Decode JSON text into a view in one msgspec pass; raises the errors of msgspec."""
+    return cast(T, _decoder(cast(Any, view)).decode(raw))
+
+
 def decode_tree(raw: bytes | str) -> Any:
     """Decode JSON text into plain dicts and lists; numbers with a fraction keep their text."""
     try:

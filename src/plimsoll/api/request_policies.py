@@ -11,8 +11,6 @@ Consumers of devices see the plain form only: a default with valid values or a r
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from msgspec.structs import replace
 
 from plimsoll.api.quantity import ZERO
@@ -22,9 +20,12 @@ from plimsoll.api.resource import CapacityRequestPolicy, Device, DeviceCapacity
 ZERO_CONSUMPTION = CapacityRequestPolicy(default=ZERO, valid_values=(ZERO,))
 
 
-def resolve_request_policies(devices: Iterable[Device]) -> tuple[Device, ...]:
-    """Return the devices with request policies in the plain form."""
-    return tuple(_resolve_device(device) for device in devices)
+def resolve_request_policies(devices: tuple[Device, ...]) -> tuple[Device, ...]:
+    """Return the devices with request policies in the plain form; the same tuple if all are."""
+    for device in devices:
+        if device.capacity and any(_is_indirect(entry.request_policy) for entry in device.capacity.values()):
+            return tuple(_resolve_device(device) for device in devices)
+    return devices
 
 
 def _resolve_device(device: Device) -> Device:

@@ -62,6 +62,10 @@ class SliceContent:
 
 #: By signature: identical machines publish identical devices and are evaluated together.
 _contents: WeakValueDictionary[bytes, SliceContent] = WeakValueDictionary()
+#: Signatures by the identity of devices and counters, which slices that were read together share; the values
+#: keep these alive.
+_signatures: dict[tuple[str, int, int, tuple[str, ...]], tuple[bytes, object, object]] = {}
+_SIGNATURES_MAX = 256
 
 
 class SliceView:
@@ -95,8 +99,15 @@ class SliceView:
         """Equal for slices that differ only in the name of their pool."""
         if self._signature is None:
             spec = self.slice.spec
-            whole = encode((spec.driver, self.devices, spec.shared_counters, spec.skip_node_operations))
-            self._signature = blake2b(whole, digest_size=16).digest()
+            key = (spec.driver, id(self.devices), id(spec.shared_counters), spec.skip_node_operations)
+            known = _signatures.get(key)
+            if known is None:
+                whole = encode((spec.driver, self.devices, spec.shared_counters, spec.skip_node_operations))
+                known = blake2b(whole, digest_size=16).digest(), self.devices, spec.shared_counters
+                if len(_signatures) >= _SIGNATURES_MAX:
+                    del _signatures[next(iter(_signatures))]
+                _signatures[key] = known
+            self._signature = known[0]
         return self._signature
 
     @property

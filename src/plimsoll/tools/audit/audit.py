@@ -85,7 +85,7 @@ def _size(facts: AuditFacts) -> dict[str, int]:
 
 def _forms(facts: AuditFacts) -> tuple[str, ...]:
     found: set[Form] = set()
-    for pool in facts.pools.values():
-        for _, device in pool.devices.values():
-            found.update(device_forms(device))
+    devices = {id(device): device for pool in facts.pools.values() for _, device in pool.devices.values()}
+    for device in devices.values():
+        found.update(device_forms(device))
     return tuple(sorted(form.value for form in found))

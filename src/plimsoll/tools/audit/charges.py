@@ -11,10 +11,16 @@ from collections.abc import Iterator, Mapping
 from msgspec import Struct
 
 from plimsoll.api.core import Pod
-from plimsoll.api.forms import ResourceCharge
+from plimsoll.api.forms import ClaimCharge, ResourceCharge
+from plimsoll.api.pod_claims import resolve_claim_names
 from plimsoll.api.quantity import Quantity
 from plimsoll.api.resource import ResourceClaim
-from plimsoll.ledger.claims import ChargedClaim, read_charged_claims
+from plimsoll.ledger.claims import (
+    ChargeContext,
+    ChargedClaim,
+    find_referring_containers,
+    read_charged_claims,
+)
 from plimsoll.ledger.placement import charge_claims
 from plimsoll.ledger.verdict import Reason
 from plimsoll.tools import uncounted
@@ -48,6 +54,7 @@ def uncounted_claims(facts: AuditFacts) -> tuple[UncountedClaim, ...]:
 def _price(facts: AuditFacts) -> Iterator[AuditedClaim]:
     snapshot = facts.cluster_state.snapshot
     profile = facts.cluster_state.profile
+    known: dict[tuple[object, ...], Mapping[str, ResourceCharge] | None] = {}
     for pod in facts.bound:
         allocated = [claim for claim in facts.claims_of(pod) if claim.status.allocation is not None]
         place = snapshot.row_of(pod.spec.node_name) if allocated else None
@@ -55,10 +62,43 @@ def _price(facts: AuditFacts) -> Iterator[AuditedClaim]:
             continue
         recorded = {charged_claim.claim: charged_claim for charged_claim in read_charged_claims(pod, profile)}
         charge_context = snapshot.charge_context(place)
+        names = resolve_claim_names(pod)
         for claim in allocated:
             name = claim.metadata.name
-            priced = next(charge_claims(pod, {name: claim}, {}, charge_context), None)
+            containers = find_referring_containers(pod, names, name, profile)
+            content = _charged_content(claim, containers, charge_context)
+            if content in known:  # its parts are not needed
+                resources = known[content]
+                priced: ChargedClaim | Reason | None = None
+                if resources is not None:
+                    priced = ChargedClaim(ClaimCharge(name, containers, resources), claim.metadata.uid)
+            else:
+                priced = next(charge_claims(pod, {name: claim}, {}, charge_context), None)
+                if not isinstance(priced, Reason):
+                    known[content] = None if priced is None else priced.charge.resources
             yield AuditedClaim(pod, claim, recorded.get(name), priced, bool(recorded))
+
+
+def _charged_content(
+    claim: ResourceClaim, containers: tuple[str, ...], charge_context: ChargeContext
+) -> tuple[object, ...]:
+    """Return everything that the charge of a claim depends on, apart from names. Parts are compared by
+    identity: claims of one template share their spec, and machines of one type their devices.
+    """
+    content: list[object] = [id(claim.spec), containers]
+    for result in claim.allocation_results:
+        device = charge_context.devices.find(result, charge_context.node)
+        consumed = ((name, id(amount)) for name, amount in result.consumed_capacity.items())
+        content.append((result.request, result.driver, id(device), result.admin_access, *consumed))
+    return tuple(content)
+
+
+def list_charged_devices(facts: AuditFacts, pod: Pod, claim: ResourceClaim) -> list[str]:
+    """Return the devices by which a claim would be charged to the node of its pod, by name."""
+    snapshot = facts.cluster_state.snapshot
+    charge_context = snapshot.charge_context(snapshot.row_of(pod.spec.node_name))
+    priced = next(charge_claims(pod, {claim.metadata.name: claim}, {}, charge_context), None)
+    return sorted({str(part.device) for part in priced.parts}) if isinstance(priced, ChargedClaim) else []
 
 
 def amounts_of(

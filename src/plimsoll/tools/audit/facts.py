@@ -6,6 +6,7 @@ that need them are skipped.
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -28,6 +29,7 @@ from plimsoll.api.resource import (
 )
 from plimsoll.controllers.pod_utils import is_finished
 from plimsoll.tools.cluster_state import ClusterState
+from plimsoll.tools.cluster_state.node_resources import NodeResourceGuess, guess_node_resources
 from plimsoll.tools.cluster_state.objects import key_of
 
 T = TypeVar("T")
@@ -147,6 +149,7 @@ class AuditFacts:
     def pools(self) -> dict[PoolId, PoolFacts]:
         """Pools of all slices, by name."""
         found: dict[PoolId, PoolFacts] = {}
+        resolved: dict[int, tuple[Device, ...]] = {}  # by identity: machines of one type share their devices
         for each in self.slices:
             spec = each.spec
             id = PoolId(spec.driver, spec.pool.name)
@@ -159,38 +162,54 @@ class AuditFacts:
                 pool.old.append(each)
                 continue
             pool.slices.append(each)
-            for device in resolve_request_policies(spec.devices or ()):
+            devices = resolved.get(builtins.id(spec.devices))
+            if devices is None:
+                devices = resolved[builtins.id(spec.devices)] = resolve_request_policies(spec.devices or ())
+            for device in devices:
                 pool.devices.setdefault(device.name, (each, device))
         return dict(sorted(found.items()))
 
     def device(self, id: DeviceId) -> Device | None:
         """Return a device as currently published."""
-        found = self._devices.get(id)
+        pool = self.pools.get(id.pool_id)
+        found = None if pool is None else pool.devices.get(id.device)
         return None if found is None else found[1]
 
     def find_device(self, id: DeviceId) -> PublishedDevice | None:
         """Return a device as currently published, with the slice that selectors are evaluated on."""
-        found = self._devices.get(id)
+        pool = self.pools.get(id.pool_id)
+        found = None if pool is None else pool.devices.get(id.device)
         if found is None:
             return None
-        view, positions = self._views.get(found[0].metadata.name, (None, {}))
+        view = self._views.get(found[0].metadata.name)
         if view is None:
-            view = SliceView(found[0])
+            view = self._views[found[0].metadata.name] = SliceView(found[0])
+        positions = self._positions.get(builtins.id(view.devices))
+        if positions is None:
             positions = {device.name: index for index, device in reversed([*enumerate(view.devices)])}
-            self._views[found[0].metadata.name] = view, positions
+            self._positions[builtins.id(view.devices)] = positions
         return PublishedDevice(view, positions[id.device])
 
     @cached_property
-    def _devices(self) -> dict[DeviceId, tuple[ResourceSlice, Device]]:
-        """All devices as currently published, with their slices."""
-        return {
-            DeviceId(*id, name): found
-            for id, pool in self.pools.items()
-            for name, found in pool.devices.items()
-        }
+    def _views(self) -> dict[str, SliceView]:
+        """Views of slices, by name."""
+        return {}
 
     @cached_property
-    def _views(self) -> dict[str, tuple[SliceView | None, dict[str, int]]]:
+    def _positions(self) -> dict[int, dict[str, int]]:
+        """Positions of devices by name, by the identity of the devices of a view, which slices share."""
+        return {}
+
+    def node_resources(self, driver: str, device: Device) -> tuple[NodeResourceGuess, ...]:
+        """Return the node resources that an entire published device represents."""
+        key = (driver, builtins.id(device))  # machines of one type share their devices
+        found = self._node_resources.get(key)
+        if found is None:
+            found = self._node_resources[key] = tuple(guess_node_resources(driver, device))
+        return found
+
+    @cached_property
+    def _node_resources(self) -> dict[tuple[str, int], tuple[NodeResourceGuess, ...]]:
         return {}
 
     @cached_property
@@ -216,15 +235,15 @@ class AuditFacts:
         """Return the existing claims of a pod, each once."""
         if not uses_claims(pod):
             return ()
-        known = self._claims_of.get(pod.metadata.key)
+        known = self._claims_of.get(id(pod))
         if known is None:
             names = dict.fromkeys(resolve_claim_names(pod).values())
             found = (self.claims.get((pod.metadata.namespace, name)) for name in names)
-            known = self._claims_of[pod.metadata.key] = tuple(claim for claim in found if claim is not None)
+            known = self._claims_of[id(pod)] = tuple(claim for claim in found if claim is not None)
         return known
 
     @cached_property
-    def _claims_of(self) -> dict[Key, tuple[ResourceClaim, ...]]:
+    def _claims_of(self) -> dict[int, tuple[ResourceClaim, ...]]:
         return {}
 
 

@@ -30,6 +30,7 @@ from plimsoll.tools.cluster_state.manifests import ParsedObject, parse_objects, 
 from plimsoll.tools.cluster_state.missing_kinds import find_gaps
 from plimsoll.tools.cluster_state.objects import ClusterObjects, Gap
 from plimsoll.tools.cluster_state.progress import TICK_EVERY, ProgressCallback, no_progress
+from plimsoll.tools.cluster_state.shared_parts import SharedParts
 
 _MB = 1_000_000
 T = TypeVar("T", bound=Any)
@@ -56,6 +57,7 @@ class _Reader:
         self._seen = 0
         self._repeated: dict[str, list[str]] = {}
         self._lost: Counter[tuple[str, str]] = Counter()
+        self._parts = SharedParts()
 
     def read(self, text: bytes, source: str) -> None:
         if not text or text.isspace():
@@ -91,7 +93,7 @@ class _Reader:
     def _add_tree(self, found: ParsedObject) -> None:
         kind = _kind_of(found.kind, found.tree.get("apiVersion"))
         if kind is not None:
-            self._store(kind, _decode_parsed(found, kind, self._timestamp))
+            self._store(kind, _decode_parsed(found, kind, self._timestamp, self._parts))
             self.objects.set_ignored_fields(found.name, find_ignored_fields(kind, found.tree))
 
     def _add_raw(self, raw: msgspec.Raw, head: _Header, source: str, text: bytes, place: str) -> None:
@@ -100,12 +102,12 @@ class _Reader:
             return
         try:
             if head.metadata.uid and (not kind.versioned or _same_shape(head.api_version)):
-                self._store(kind, require_name(codec.decode(raw, kind.view)))
+                self._store(kind, require_name(self._parts.decode(raw, kind.view)))
                 ignored = find_ignored_fields_in_json(kind, raw, head.api_version)
                 self.objects.set_ignored_fields(head.metadata.name, ignored)
                 return
             given = {**codec.decode_tree(raw), "apiVersion": head.api_version, "kind": head.kind}
-            self._store(kind, _read_tree(given, kind, self._timestamp))
+            self._store(kind, _read_tree(given, kind, self._timestamp, self._parts))
             self.objects.set_ignored_fields(head.metadata.name, find_ignored_fields(kind, given))
         except DecodeError as error:
             line = text.count(b"\n", 0, max(text.find(raw), 0)) + 1
@@ -231,13 +233,15 @@ def _kind_of(name: str, api_version: Any) -> StateKind | None:
     return kind if api_version.rpartition("/")[0] == kind.endpoint.group else None
 
 
-def _read_tree(given: Any, kind: StateKind, timestamp: str) -> Any | versions.Unconvertible:
+def _read_tree(
+    given: Any, kind: StateKind, timestamp: str, parts: SharedParts
+) -> Any | versions.Unconvertible:
     tree = versions.to_v1(given)
     if isinstance(tree, versions.Unconvertible):
         return tree
     metadata = tree.get("metadata")
     if isinstance(metadata, dict) and metadata.get("uid"):
-        return require_name(codec.convert_fast(tree, kind.view))
+        return require_name(parts.convert(tree, kind.view))
     tree = decode_with_defaults(kind.endpoint.kind, tree, kind.view, timestamp)
     if not isinstance(tree.get("metadata"), dict):
         raise DecodeError("must not be empty", "metadata.name")
@@ -257,9 +261,11 @@ def require_name(thing: T) -> T:
     return thing
 
 
-def _decode_parsed(found: ParsedObject, kind: StateKind, timestamp: str) -> Any | versions.Unconvertible:
+def _decode_parsed(
+    found: ParsedObject, kind: StateKind, timestamp: str, parts: SharedParts
+) -> Any | versions.Unconvertible:
     try:
-        return _read_tree(found.tree, kind, timestamp)
+        return _read_tree(found.tree, kind, timestamp, parts)
     except DecodeError as error:
         who = f"{found.kind} {found.name}".rstrip()
         raise DecodeError(f"{found.where}: {who}: {error}") from None
@@ -270,7 +276,7 @@ def decode_object(found: ParsedObject, timestamp: str) -> Any | None:
     kind = _kind_of(found.kind, found.tree.get("apiVersion"))
     if kind is None:
         return None
-    thing = _decode_parsed(found, kind, timestamp)
+    thing = _decode_parsed(found, kind, timestamp, SharedParts())
     if isinstance(thing, versions.Unconvertible):
         raise DecodeError(f"{found.where}: {found.kind} {found.name}: {thing.why}")
     return thing

@@ -7,6 +7,7 @@ the one by which the API server warns about unknown fields, or rejects them unde
 from __future__ import annotations
 
 from collections.abc import Mapping
+from hashlib import blake2b
 from typing import Any
 
 import msgspec
@@ -24,7 +25,29 @@ def find_ignored_fields(kind: StateKind, tree: Mapping[str, Any]) -> tuple[str, 
     """Return messages about ignored fields of the mappings of an object; only slices have mappings."""
     if kind.view is not ResourceSlice:
         return ()
-    return tuple(text for text in find_strict_errors(tree) if any(name in text for name in MAPPING_FIELDS))
+    # What names and other texts of the metadata and the spec are does not matter.
+    shape = repr([_without_texts(value) for value in tree.values()])
+    if not any(name in shape for name in MAPPING_FIELDS):
+        return ()
+    key = blake2b(f"{[*tree]}{tree.get('apiVersion')}{shape}".encode(errors="replace")).digest()
+    found = _known.get(key)
+    if found is None:
+        errors = find_strict_errors(tree)
+        found = tuple(text for text in errors if any(name in text for name in MAPPING_FIELDS))
+        if len(_known) < _MOST:
+            _known[key] = found
+    return found
+
+
+def _without_texts(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _without_texts(each) for name, each in value.items()}
+    return None if isinstance(value, str) else value
+
+
+#: Messages by a digest of the object without its texts: slices of machines of one type differ in these only.
+_known: dict[bytes, tuple[str, ...]] = {}
+_MOST = 4096
 
 
 def find_ignored_fields_in_json(

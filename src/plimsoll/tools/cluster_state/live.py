@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from contextlib import aclosing, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from plimsoll.api import codec
@@ -29,6 +29,7 @@ from plimsoll.tools.cluster_state.ignored_fields import find_ignored_fields_in_j
 from plimsoll.tools.cluster_state.kinds import KINDS, StateKind
 from plimsoll.tools.cluster_state.objects import ClusterObjects, Gap, key_of
 from plimsoll.tools.cluster_state.progress import ProgressCallback, no_progress
+from plimsoll.tools.cluster_state.shared_parts import SharedParts
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,15 +39,16 @@ class _ListTarget:
     kind: StateKind
     endpoint: Endpoint
     namespace: str | None = None  #: None: all namespaces
+    parts: SharedParts = field(default_factory=SharedParts, compare=False)
 
     def decode(self, raw: bytes) -> Any:
         """Decode an object in the v1 schema. Raise DecodeError if it cannot be converted."""
         if not self.kind.versioned or self.endpoint.version in versions.SAME:
-            return require_name(codec.decode(raw, self.kind.view))
+            return require_name(self.parts.decode(raw, self.kind.view))
         tree = versions.to_v1(codec.decode_tree(raw))
         if isinstance(tree, versions.Unconvertible):
             raise DecodeError(tree.why)
-        return require_name(codec.convert_fast(tree, self.kind.view))
+        return require_name(self.parts.convert(tree, self.kind.view))
 
     def read(self, raw: bytes, objects: ClusterObjects) -> Any:
         """Decode an object; record in `objects` which of its fields are ignored."""

@@ -132,8 +132,8 @@ def _flatten(
     tree: Any, source: str, document: int, line: int, place: str, first: int = -1
 ) -> Iterator[ParsedObject]:
     """Flatten lists. `first` is the index of the first item where the tree holds only part of a list."""
-    where = f"{source}, document {document}, line {line}{place}"
     if not isinstance(tree, dict):
+        where = f"{source}, document {document}, line {line}{place}"
         raise InputError(f"{where}: an object must be a mapping")
     kind = tree.get("kind")
     if "kind" not in tree and (sections := [name for name in SECTIONS if isinstance(tree.get(name), list)]):
@@ -146,6 +146,7 @@ def _flatten(
         return
     if not isinstance(kind, str) or not kind:
         cut = "; the list may be truncated" if isinstance(tree.get("items"), list) else ""
+        where = f"{source}, document {document}, line {line}{place}"
         raise InputError(f"{where}: kind is missing{cut}")
     items = tree.get("items")
     if kind.endswith("List") and "items" in tree and (items is None or isinstance(items, list)):

@@ -42,6 +42,8 @@ class NodeResourceGuess(Struct, frozen=True):
 
 def guess_node_resources(driver: str, device: Device) -> Iterator[NodeResourceGuess]:
     """Yield the node resource that an entire device represents, if any."""
+    if not _may_represent(driver, tuple(device.capacity), tuple(device.attributes)):  # most devices
+        return
     known = KNOWN_DRIVERS.get(driver, "")
     named = known or _named_resource(driver)
     for name, entry in device.capacity.items():
@@ -71,6 +73,17 @@ def taken_by(result: DeviceRequestAllocationResult, device: Device) -> Iterator[
         if consumed is None and device.allow_multiple_allocations and result.consumed_capacity:
             continue  # a share of something else
         yield guess if consumed is None else replace(guess, amount=consumed)
+
+
+@lru_cache(maxsize=4096)
+def _may_represent(driver: str, capacities: tuple[str, ...], attributes: tuple[str, ...]) -> bool:
+    """Return whether a device with these names can represent a node resource; False is certain."""
+    if driver in KNOWN_DRIVERS or any(_last_part(name) in ("cpuid", "numcpus") for name in attributes):
+        return True
+    lasts = [_last_part(name) for name in capacities]
+    return any(last in _CPU_CAPACITIES or last.startswith(_HUGE_PAGES) for last in lasts) or (
+        _named_resource(driver) == MEMORY and any(last in _MEMORY_CAPACITIES for last in lasts)
+    )
 
 
 @lru_cache(maxsize=4096)

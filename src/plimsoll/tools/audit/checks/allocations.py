@@ -22,6 +22,7 @@ from plimsoll.allocator.allocation_check import (
     find_violations,
 )
 from plimsoll.api.core import Node, Pod
+from plimsoll.api.identity import DeviceId
 from plimsoll.api.node_selection import NAME_FIELD, selector_matches
 from plimsoll.api.resource import ResourceClaim
 from plimsoll.cel import ProgramCache
@@ -39,13 +40,32 @@ def _violations(facts: AuditFacts) -> tuple[tuple[ResourceClaim, Violation], ...
 
     def compute() -> tuple[tuple[ResourceClaim, Violation], ...]:
         programs, features = ProgramCache(), facts.cluster_state.snapshot.features
-        return tuple(
-            (claim, violation)
-            for claim in facts.claims.values()
-            for violation in find_violations(claim, facts.find_device, facts.classes, features, programs)
-        )
+        correct: set[tuple[object, ...]] = set()  # contents of allocations without violations
+        found: list[tuple[ResourceClaim, Violation]] = []
+        for claim in facts.claims.values():
+            content = _allocation_content(facts, claim)
+            if content in correct:
+                continue
+            violations = [*find_violations(claim, facts.find_device, facts.classes, features, programs)]
+            found += ((claim, violation) for violation in violations)
+            if not violations:
+                correct.add(content)
+        return tuple(found)
 
     return facts.compute_once("allocation violations", compute)
+
+
+def _allocation_content(facts: AuditFacts, claim: ResourceClaim) -> tuple[object, ...]:
+    """Return everything that `find_violations` depends on, apart from names: the spec, and the content of
+    the allocated devices. Parts are compared by identity; claims of one template share their spec, and
+    machines of one type their devices.
+    """
+    content: list[object] = [id(claim.spec), claim.status.allocation is None]
+    for result in claim.allocation_results:
+        device = facts.find_device(DeviceId.of(result))
+        where = (0, 0) if device is None else (id(device.view.devices), device.index)
+        content.append((result.request, result.driver, *where, *result.consumed_capacity.items()))
+    return tuple(content)
 
 
 def _users(facts: AuditFacts, claim: ResourceClaim) -> tuple[str, ...]:

@@ -146,31 +146,36 @@ def _is_settled(facts: AuditFacts, pod: Pod) -> bool:
 
 def find_pods_without_claims(facts: AuditFacts) -> Iterator[CheckProblem]:
     for pod in facts.bound:
-        if not uses_claims(pod) or not _is_settled(facts, pod):
+        if uses_claims(pod):
+            problems = [*_find_problems(facts, pod)]
+            if problems and _is_settled(facts, pod):
+                yield from problems
+
+
+def _find_problems(facts: AuditFacts, pod: Pod) -> Iterator[CheckProblem]:
+    names = resolve_claim_names(pod)
+    for reference in pod.spec.resource_claims:
+        name = names.get(reference.name, "")
+        if not name:
+            generated = {each.name for each in pod.status.resource_claim_statuses}
+            if reference.name in generated:
+                continue  # none is needed
+            message = f"has no claim for {reference.name}: none was created from its template"
+            yield CheckProblem(
+                subject_of(pod), message, (f"on node {pod.spec.node_name}",), key=reference.name
+            )
             continue
-        names = resolve_claim_names(pod)
-        for reference in pod.spec.resource_claims:
-            name = names.get(reference.name, "")
-            if not name:
-                generated = {each.name for each in pod.status.resource_claim_statuses}
-                if reference.name in generated:
-                    continue  # none is needed
-                message = f"has no claim for {reference.name}: none was created from its template"
-                yield CheckProblem(
-                    subject_of(pod), message, (f"on node {pod.spec.node_name}",), key=reference.name
-                )
-                continue
-            claim = facts.claims.get((pod.metadata.namespace, name))
-            problem = _claim_problem(facts, pod, claim, name, reference.resource_claim_name is None)
-            if problem:
-                where = (f"on node {pod.spec.node_name}, phase {pod.status.phase or 'unknown'}",)
-                yield CheckProblem(subject_of(pod), problem, where, key=reference.name)
-        if extended := names.get(""):  # created for its extended resources
-            claim = facts.claims.get((pod.metadata.namespace, extended))
-            problem = _claim_problem(facts, pod, claim, extended, True)
-            if problem:
-                where = (f"on node {pod.spec.node_name}, phase {pod.status.phase or 'unknown'}",)
-                yield CheckProblem(subject_of(pod), problem, where, key=extended)
+        claim = facts.claims.get((pod.metadata.namespace, name))
+        problem = _claim_problem(facts, pod, claim, name, reference.resource_claim_name is None)
+        if problem:
+            where = (f"on node {pod.spec.node_name}, phase {pod.status.phase or 'unknown'}",)
+            yield CheckProblem(subject_of(pod), problem, where, key=reference.name)
+    if extended := names.get(""):  # created for its extended resources
+        claim = facts.claims.get((pod.metadata.namespace, extended))
+        problem = _claim_problem(facts, pod, claim, extended, True)
+        if problem:
+            where = (f"on node {pod.spec.node_name}, phase {pod.status.phase or 'unknown'}",)
+            yield CheckProblem(subject_of(pod), problem, where, key=extended)
 
 
 def _claim_problem(

@@ -23,7 +23,7 @@ from plimsoll.tools.audit.charges import AuditedClaim, amounts_of, charged_claim
 from plimsoll.tools.audit.facts import AuditFacts, subject_of
 from plimsoll.tools.audit.findings import AuditSeverity, Check, CheckProblem
 from plimsoll.tools.cluster_state.assumed_mappings import may_serve
-from plimsoll.tools.cluster_state.node_resources import NodeResourceGuess, guess_node_resources
+from plimsoll.tools.cluster_state.node_resources import NodeResourceGuess
 from plimsoll.tools.top.uncounted_notes import AnnotationSuggestion, annotation_value
 
 #: Combinations of equally named devices tried to explain a charge.
@@ -55,15 +55,17 @@ class _Tally:
 
 
 def _devices(facts: AuditFacts) -> list[tuple[DeviceId, str, Device]]:
-    """Return every device with the node of its slice."""
-    return facts.compute_once(
-        "devices",
-        lambda: [
+    """Return every device that has mappings or represents a node resource, with the node of its slice."""
+
+    def make() -> list[tuple[DeviceId, str, Device]]:
+        return [
             (DeviceId(*pool.id, name), slice.spec.node_name or "", device)
             for pool in facts.pools.values()
             for name, (slice, device) in pool.devices.items()
-        ],
-    )
+            if facts.node_resources(pool.id.driver, device) or device_forms(device)
+        ]
+
+    return facts.compute_once("devices", make)
 
 
 # -- missing mappings
@@ -74,7 +76,7 @@ def find_mappings_missing(facts: AuditFacts) -> Iterator[CheckProblem]:
     for id, node, device in _devices(facts):
         if device_forms(device):
             continue
-        for guess in guess_node_resources(id.driver, device):
+        for guess in facts.node_resources(id.driver, device):
             tally = tallies.setdefault((id.driver, guess.resource), _Tally(guess=guess))
             tally.add(facts, id, node)
     charging = [each for each in facts.classes.values() if read_device_class(each).charges]
@@ -209,13 +211,16 @@ def find_unknown_keys(facts: AuditFacts) -> Iterator[CheckProblem]:
             if rule.capacity_key and rule.capacity_key not in device.capacity:
                 key = (f"Driver/{id.driver}", resource, rule.capacity_key)
                 tallies.setdefault(key, _Tally()).add(facts, id, node)
-    for claim in facts.claims.values():
+    by_class = {name: read_device_class(each).rules for name, each in facts.classes.items()}
+    for claim in facts.claims.values() if any(by_class.values()) else ():
         for result in claim.allocation_results:
-            device_class = facts.classes.get(find_requested_class(claim, result.request))
-            found = facts.device(DeviceId.of(result))
-            if device_class is None or found is None or device_forms(found):
+            class_name = find_requested_class(claim, result.request)
+            rules = by_class.get(class_name)
+            found = facts.device(DeviceId.of(result)) if rules else None
+            if not rules or found is None or device_forms(found):
                 continue
-            for resource, rule in read_device_class(device_class).rules.items():
+            device_class = facts.classes[class_name]
+            for resource, rule in rules.items():
                 if rule.capacity_key and rule.capacity_key not in found.capacity:
                     key = (subject_of(device_class), resource, rule.capacity_key)
                     tallies.setdefault(key, _Tally()).add(facts, DeviceId.of(result), "")

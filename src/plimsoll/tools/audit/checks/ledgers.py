@@ -25,6 +25,7 @@ from plimsoll.tools.audit.charges import (
     amounts_of,
     charged_claims,
     format_amounts,
+    list_charged_devices,
     uncounted_claims,
 )
 from plimsoll.tools.audit.checks.drivers import is_of_other_driver
@@ -212,14 +213,14 @@ def _mirrored(
     pod = each.pod
     if amount is None or not amount or not adding or _is_covered(pod, resource):
         return
-    if not _is_made_of(facts, each, resource):
-        return  # overhead of another device: an equal request is a coincidence
     whole = to_unit(resource, amount)
     asked = requests_with_claim(pod, each.claim.metadata.name, resource)
     total = sum(to_unit(resource, request) for _, request in asked)
     same = [name for name, request in asked if to_unit(resource, request) == whole]
     if total != whole and not same:
         return
+    if not _is_made_of(facts, each, resource):
+        return  # overhead of another device: an equal request is a coincidence
     who = same[0] if same else " and ".join(name for name, _ in asked)
     text = format_short(resource, whole)
     yield CheckProblem(
@@ -274,7 +275,7 @@ def find_charges_not_recorded(facts: AuditFacts) -> Iterator[CheckProblem]:
             message,
             (
                 seen,
-                f"on node {each.pod.spec.node_name}, devices {_devices(each.priced)}",
+                f"on node {each.pod.spec.node_name}, devices {_devices(facts, each)}",
             ),
             key=name,
         )
@@ -287,8 +288,8 @@ def is_assumed(facts: AuditFacts, claim: ResourceClaim) -> bool:
     return mappings is not None and drivers <= mappings.drivers.keys()
 
 
-def _devices(charged_claim: ChargedClaim) -> str:
-    return ", ".join(sorted({str(part.device) for part in charged_claim.parts}))
+def _devices(facts: AuditFacts, each: AuditedClaim) -> str:
+    return ", ".join(list_charged_devices(facts, each.pod, each.claim))
 
 
 def find_charges_that_differ(facts: AuditFacts) -> Iterator[CheckProblem]:

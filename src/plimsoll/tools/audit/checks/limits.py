@@ -167,14 +167,26 @@ class _LongList(NamedTuple):
 
 
 def find_lists_too_long(facts: AuditFacts) -> Iterator[CheckProblem]:
+    fine: set[int] = set()  # specs and devices, which many objects share, without long lists
     for claim in facts.claims.values():
-        yield from _describe_lists(claim, _claim_lists(claim))
+        if id(claim.spec) not in fine:
+            found = [*_spec_lists(claim.spec, "spec.devices")]
+            yield from _describe_lists(claim, iter(found))
+            if not found:
+                fine.add(id(claim.spec))
+        yield from _describe_lists(claim, _allocation_lists(claim))
     for template in facts.templates.values():
         yield from _describe_lists(template, _spec_lists(template.spec.spec, "spec.spec.devices"))
     for device_class in facts.classes.values():
         yield from _describe_lists(device_class, _class_lists(device_class))
     for each in facts.slices:
         yield from _describe_lists(each, _slice_lists(each))
+        devices = each.spec.devices or ()
+        if id(devices) not in fine:
+            found = [entry for device in devices for entry in _device_lists(device)]
+            yield from _describe_lists(each, iter(found))
+            if not found:
+                fine.add(id(devices))
 
 
 def _describe_lists(thing: object, lists: Iterator[_LongList]) -> Iterator[CheckProblem]:
@@ -186,8 +198,7 @@ def _describe_lists(thing: object, lists: Iterator[_LongList]) -> Iterator[Check
         )
 
 
-def _claim_lists(claim: ResourceClaim) -> Iterator[_LongList]:
-    yield from _spec_lists(claim.spec, "spec.devices")
+def _allocation_lists(claim: ResourceClaim) -> Iterator[_LongList]:
     allocation = claim.status.allocation
     if allocation is not None and (length := len(allocation.devices.config)) > 2 * CONFIGURATIONS_MAX:
         yield _LongList("status.allocation.devices.config", length, 2 * CONFIGURATIONS_MAX)
@@ -235,8 +246,6 @@ def _slice_lists(each: ResourceSlice) -> Iterator[_LongList]:
     for counter_set in spec.shared_counters or ():
         if (length := len(counter_set.counters)) > COUNTERS_MAX:
             yield _LongList(f"spec.sharedCounters[{counter_set.name}].counters", length, COUNTERS_MAX)
-    for device in found:
-        yield from _device_lists(device)
 
 
 def _device_lists(device: Device) -> Iterator[_LongList]:

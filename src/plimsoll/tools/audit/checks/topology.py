@@ -29,7 +29,7 @@ from plimsoll.ledger.units import CPU
 from plimsoll.tools.amounts import format_short
 from plimsoll.tools.audit.facts import AuditFacts, subject_of
 from plimsoll.tools.audit.findings import AuditSeverity, Check, CheckProblem
-from plimsoll.tools.cluster_state.node_resources import KNOWN_DRIVERS, guess_node_resources
+from plimsoll.tools.cluster_state.node_resources import KNOWN_DRIVERS
 
 _NUMA_NAMES = ("numaNode", "numaNodeID", "numa")
 #: Differences below one CPU (in milli) are due to rounding.
@@ -118,9 +118,18 @@ def _device_numa_nodes(facts: AuditFacts, claim: ResourceClaim) -> Iterator[_Dev
     for result in claim.allocation_results:
         id = DeviceId.of(result)
         device = facts.device(id)
-        nodes = reported.get((id, result.share_id)) or (numa_of(device) if device is not None else None)
+        nodes = reported.get((id, result.share_id)) if reported else None
+        if not nodes and device is not None:
+            nodes = _published_numa(facts, device)
         if nodes and not result.admin_access:
             yield _DeviceNuma(id, claim.metadata.full_name, nodes)
+
+
+def _published_numa(facts: AuditFacts, device: Device) -> frozenset[int] | None:
+    known: dict[int, frozenset[int] | None] = facts.compute_once("numa nodes", dict)
+    if id(device) not in known:  # machines of one type share their devices
+        known[id(device)] = numa_of(device)
+    return known[id(device)]
 
 
 def _reported(claim: ResourceClaim) -> dict[tuple[DeviceId, str | None], frozenset[int]]:
@@ -191,14 +200,14 @@ def _managed(facts: AuditFacts) -> dict[tuple[str, str], _Cpus]:
             for name, (slice, device) in pool.devices.items():
                 if device.consumes_counters or not slice.spec.node_name:
                     continue
-                for guess in guess_node_resources(pool_id.driver, device):
+                for guess in facts.node_resources(pool_id.driver, device):
                     if guess.resource != CPU:
                         continue
                     cpus = found.setdefault((slice.spec.node_name, pool_id.driver), _Cpus())
                     cpus.managed += guess.amount.milli()
                     cpus.sure = cpus.sure and (guess.sure or CPU in read_device(device))
                     for each in facts.held.get(DeviceId(*pool_id, name), ()):
-                        cpus.held += _held(each.result, device)
+                        cpus.held += _held(facts, each.result, device)
         for pool_id, pool in facts.pools.items():
             for slice in pool.slices:
                 text = slice.metadata.annotations.get(ANNOTATION)
@@ -211,10 +220,10 @@ def _managed(facts: AuditFacts) -> dict[tuple[str, str], _Cpus]:
     return facts.compute_once("managed", make)
 
 
-def _held(result: DeviceRequestAllocationResult, device: Device) -> int:
+def _held(facts: AuditFacts, result: DeviceRequestAllocationResult, device: Device) -> int:
     if result.admin_access:
         return 0
-    guess = next(iter(guess_node_resources(result.driver, device)))
+    guess = facts.node_resources(result.driver, device)[0]
     consumed = result.consumed_capacity.get(guess.capacity)
     return (guess.amount if consumed is None else consumed).milli()
 

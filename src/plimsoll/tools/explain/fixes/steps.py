@@ -63,6 +63,9 @@ from plimsoll.tools.explain.text import FixKind
 _CONDITION_TAINTS = "node.kubernetes.io/"
 #: Labels and fields that identify one node.
 _NAMES = frozenset({"kubernetes.io/hostname", "metadata.name"})
+#: Factor of the cost of adding devices to a node that has none of the class while others do: it would have to
+#: become another machine, so that any change of a node that has them is nearer.
+_OTHER_MACHINE = 10
 
 
 _Request: TypeAlias = "ExactDeviceRequest | DeviceSubRequest"
@@ -427,7 +430,7 @@ def _propose_driver(view: PodView, request: RequestRefusal, row: int, selectors:
     for other in view.snapshot.rows():
         devices = view.snapshot.inventory.devices_for(view.node(other))
         if not isinstance(devices, AllocationFault) and devices.select(selectors.class_selectors, ()).mask:
-            return FixStep(FixKind.ADD_DEVICES, facts, request)
+            return FixStep(FixKind.ADD_DEVICES, facts, request, _OTHER_MACHINE)
     return FixStep(FixKind.NO_CLASS_DEVICES, facts, request)
 
 
