@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 from msgspec.structs import replace as with_fields
 
@@ -76,6 +77,10 @@ class _Taken:
     driver: str
 
 
+#: What is not counted on nodes, by row and claim.
+UncountedRows: TypeAlias = "dict[int, dict[tuple[str, str], list[UncountedClaim]]]"
+
+
 def uncounted_claims(cluster_state: ClusterState, nodes: Iterable[str] | None = None) -> list[UncountedClaim]:
     """Return everything that is not counted, or what is not counted on some nodes, by node and claim."""
     snapshot = cluster_state.snapshot
@@ -87,17 +92,26 @@ def uncounted_claims(cluster_state: ClusterState, nodes: Iterable[str] | None = 
     return found
 
 
-def uncounted_of(cluster_state: ClusterState, claim: ResourceClaim) -> list[UncountedClaim]:
-    """Return what is not counted of one claim, on the nodes of its pods."""
+def uncounted_of(
+    cluster_state: ClusterState, claim: ResourceClaim, known: UncountedRows | None = None
+) -> list[UncountedClaim]:
+    """Return what is not counted of one claim, on the nodes of its pods. `known` keeps what was computed for
+    nodes, for several claims of one cluster state.
+    """
     snapshot = cluster_state.snapshot
-    users = (snapshot.find_pod(key) for key in snapshot.claim_users(*claim.metadata.key))
+    key = claim.metadata.key
+    users = (snapshot.find_pod(user) for user in snapshot.claim_users(*key))
     rows = {found[0] for found in users if found is not None}
-    return [
-        each
-        for row in sorted(rows)
-        for each in uncounted_on(cluster_state, row)
-        if each.claim.metadata.key == claim.metadata.key
-    ]
+    known = {} if known is None else known
+    found: list[UncountedClaim] = []
+    for row in sorted(rows):
+        by_claim = known.get(row)
+        if by_claim is None:
+            by_claim = known[row] = {}
+            for each in uncounted_on(cluster_state, row):
+                by_claim.setdefault(each.claim.metadata.key, []).append(each)
+        found += by_claim.get(key, ())
+    return found
 
 
 def uncounted_on(cluster_state: ClusterState, row: int) -> list[UncountedClaim]:

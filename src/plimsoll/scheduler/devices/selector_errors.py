@@ -43,11 +43,16 @@ class _KnownNodes:
     def update(self, snapshot: Snapshot) -> None:
         """Check the nodes whose devices may have changed."""
         stale = snapshot.alive & (self.checked_at < snapshot.generations.device_rows)
-        for row in np.flatnonzero(stale).tolist():
+        checked: dict[tuple[object, ...], bool] = {}  # machines of one type have equal devices
+        for row in np.flatnonzero(stale).tolist() if self.selectors else ():
             devices = snapshot.inventory.devices_for(snapshot.node(row))
-            self.mask[row] = not isinstance(devices, AllocationFault) and any(
-                has_failing_device(devices, each) for each in self.selectors
-            )
+            if isinstance(devices, AllocationFault):
+                self.mask[row] = False
+                continue
+            signature = devices.signature or (row,)
+            if signature not in checked:
+                checked[signature] = any(has_failing_device(devices, each) for each in self.selectors)
+            self.mask[row] = checked[signature]
         self.checked_at[stale] = snapshot.generations.device_rows[stale]
         self.any = bool((self.mask & snapshot.alive).any())
         self.generation = snapshot.generations.last

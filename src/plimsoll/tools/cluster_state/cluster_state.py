@@ -140,7 +140,9 @@ class ClusterState:
     def pending(self) -> list[Pod]:
         """Pods that are not bound to a node and not being deleted."""
         return [
-            pod for pod in self.pods if not pod.spec.node_name and pod.metadata.deletion_timestamp is None
+            pod
+            for pod in self.objects.all(Pod)
+            if not pod.spec.node_name and pod.metadata.deletion_timestamp is None and not pod.has_terminated
         ]
 
     def pod(self, name: str, namespace: str = "") -> Pod:

@@ -15,7 +15,7 @@ from plimsoll.api.identity import DeviceId
 from plimsoll.api.node_selection import NAME_FIELD
 from plimsoll.api.resource import ResourceClaim
 from plimsoll.ledger.claims import charge_claim, effective_policy, find_requested_class
-from plimsoll.ledger.entries import ChargeRule
+from plimsoll.ledger.entries import ChargeRule, LedgerEntry
 from plimsoll.ledger.messages import format_reason
 from plimsoll.ledger.node_ledger import NodeLedger
 from plimsoll.ledger.units import is_accounted, to_unit
@@ -23,8 +23,8 @@ from plimsoll.ledger.verdict import Reason
 from plimsoll.tools.amounts import format_amount, resource_order
 from plimsoll.tools.cluster_state import ClusterState
 from plimsoll.tools.top.device_holders import DeviceHolder, holder_of
-from plimsoll.tools.top.nodes import entry_holders
-from plimsoll.tools.uncounted import uncounted_of
+from plimsoll.tools.top.nodes import entry_holders, simple_columns
+from plimsoll.tools.uncounted import UncountedRows, uncounted_of
 
 #: States as kubectl get prints them.
 PENDING, DELETED = "pending", "deleted"
@@ -108,11 +108,14 @@ def claim_rows(cluster_state: ClusterState, namespace: str = "") -> list[ClaimRo
         if namespace in ("", claim.metadata.namespace)
     ]
     claims.sort(key=lambda claim: claim.metadata.key)
-    return [claim_row(cluster_state, claim) for claim in claims]
+    uncounted: UncountedRows = {}
+    return [claim_row(cluster_state, claim, uncounted) for claim in claims]
 
 
-def claim_row(cluster_state: ClusterState, claim: ResourceClaim) -> ClaimRow:
-    """Return the row of one claim."""
+def claim_row(
+    cluster_state: ClusterState, claim: ResourceClaim, uncounted: UncountedRows | None = None
+) -> ClaimRow:
+    """Return the row of one claim. `uncounted` keeps what is not counted, for several claims."""
     meta = claim.metadata
     node, charges, inside = _find_charges(cluster_state, claim)
     problem: Reason | None = None
@@ -134,7 +137,9 @@ def claim_row(cluster_state: ClusterState, claim: ResourceClaim) -> ClaimRow:
         inside,
         tuple(user.name for user in claim.status.reserved_for),
         _cpus(claim),
-        () if booked else tuple((each.resource, each.missing) for each in uncounted_of(cluster_state, claim)),
+        ()
+        if booked
+        else tuple((e.resource, e.missing) for e in uncounted_of(cluster_state, claim, uncounted)),
     )
 
 
@@ -217,9 +222,40 @@ def _by_pods(ledger: NodeLedger, claim: str, pods: list[str]) -> Iterator[tuple[
         entry = ledger.entries[pod]
         if all(charged_claim.claim != claim for charged_claim in entry.charged_claims):
             continue
+        simple = simple_claim_charges(entry, claim)
+        if simple is not None:
+            yield from simple
+            continue
         for holder in entry_holders(entry):
             if holder.claim == claim and holder.rule != ChargeRule.CONSUME_FROM.value:
                 yield holder.resource, holder.rule, holder.amount
+
+
+def simple_claim_charges(entry: LedgerEntry, claim: str) -> list[tuple[str, str, int]] | None:
+    """Compute what `entry_holders` has for a claim without walking the charge lines; None if that is not
+    possible.
+
+    Valid for amounts of whole units, which are simply added.
+    """
+    if simple_columns(entry) is None:
+        return None
+    totals: dict[tuple[str, str], int] = {}
+    for charged_claim in entry.charged_claims:
+        if charged_claim.claim != claim:
+            continue
+        containers = len(charged_claim.charge.containers)
+        for resource, charge in charged_claim.charge.resources.items():
+            if not is_accounted(resource):
+                continue
+            for rule, amount, times in (
+                (_ADDED, charge.quantity, 1),
+                (ChargeRule.PER_POD, charge.per_pod, 1),
+                (ChargeRule.PER_CONTAINER, charge.per_container, containers),
+            ):
+                if amount is not None:
+                    key = (resource, rule.value)
+                    totals[key] = totals.get(key, 0) + to_unit(resource, amount) * times
+    return [(resource, rule, amount) for (resource, rule), amount in totals.items()]
 
 
 def _price(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 from plimsoll.allocator import AllocationFault
 from plimsoll.allocator.availability import is_allocatable
@@ -91,6 +91,7 @@ def find_fragments(snapshot: Snapshot, free_by_node: FreeByNode) -> Fragmentatio
     without_devices: dict[str, int] = {}
     without_capacity: dict[str, int] = {}
     nodes_without_devices = nodes_without_capacity = 0
+    known: _FreeDevices = {}
     schedulable = [row for row in snapshot.rows() if not snapshot.node(row).spec.unschedulable]
     for row in schedulable:
         node = snapshot.node(row)
@@ -100,7 +101,7 @@ def find_fragments(snapshot: Snapshot, free_by_node: FreeByNode) -> Fragmentatio
             free[key] = free.get(key, 0) + units
             if key not in most or units > most[key][0]:
                 most[key] = (units, name)
-        devices_here, has_devices = _free_devices(snapshot, row)
+        devices_here, has_devices = _free_devices(snapshot, row, known)
         free_devices_here = sum(devices_here.values())
         for driver, count in devices_here.items():
             devices[driver] = devices.get(driver, 0) + count
@@ -129,16 +130,23 @@ def find_fragments(snapshot: Snapshot, free_by_node: FreeByNode) -> Fragmentatio
     )
 
 
-def _free_devices(snapshot: Snapshot, row: int) -> tuple[dict[str, int], bool]:
+#: Free devices by driver, by content and usage of the devices of a node.
+_FreeDevices: TypeAlias = "dict[tuple[object, ...], dict[str, int]]"
+
+
+def _free_devices(snapshot: Snapshot, row: int, known: _FreeDevices) -> tuple[dict[str, int], bool]:
     """Count the free devices of a node by driver; also return whether it has any devices."""
     devices = snapshot.inventory.devices_for(snapshot.node(row))
     if isinstance(devices, AllocationFault):
         return {}, False
     usage = DeviceUsage(devices, snapshot.state)
-    found: dict[str, int] = {}
-    for number, entry in enumerate(devices.entries):
-        if is_allocatable(devices, usage, number):
-            found[entry.id.driver] = found.get(entry.id.driver, 0) + 1
+    key = (devices.signature or row, usage.signature, usage.blocked, devices.elsewhere)
+    found = known.get(key)
+    if found is None:
+        found = known[key] = {}
+        for number, entry in enumerate(devices.entries):
+            if is_allocatable(devices, usage, number):
+                found[entry.id.driver] = found.get(entry.id.driver, 0) + 1
     return found, bool(devices.entries)
 
 

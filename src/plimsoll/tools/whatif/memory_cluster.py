@@ -38,7 +38,7 @@ from plimsoll.tools.cluster_state.objects import key_of
 from plimsoll.tools.whatif import lifecycle
 from plimsoll.tools.whatif.changes import ChangeLog, ChangeMark
 from plimsoll.tools.whatif.manifests import CREATION_TIME
-from plimsoll.tools.whatif.outcome import EvictedPod, EvictionReason
+from plimsoll.tools.whatif.outcome import EvictedPod, EvictionReason, PodPlacement
 from plimsoll.tools.whatif.volumes import (
     bind_immediately,
     bind_volumes,
@@ -62,6 +62,8 @@ class MemoryCluster:
         self._arrivals: dict[str, int] = {}
         #: Pods evicted so far.
         self.evicted: list[EvictedPod] = []
+        #: Placements on nodes, which the states of a cluster share.
+        self.placements: dict[str, PodPlacement] = {}
         self.rules_made = 0
 
     # -- lookups
@@ -240,6 +242,8 @@ class MemoryCluster:
         """Evict the pods that use a device tainted by these rules or slices and do not tolerate it."""
         rules = list(rules)
         ordered = sorted(slices, key=_pool_of)
+        if not rules and not ordered:
+            return
         published = {pool: published_taints(group) for pool, group in groupby(ordered, _pool_of)}
 
         def taints_of(result: DeviceRequestAllocationResult) -> Iterator[Any]:

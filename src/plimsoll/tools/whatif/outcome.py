@@ -135,8 +135,8 @@ def compare_states(before: PodPlacements, after: PodPlacements) -> StateDifferen
     """Return the difference of two states; a pod missing from one of them is gone there."""
     absent = PodPlacement(gone=True)
     moves = []
-    for name in sorted({*before, *after}, key=by_number):
+    for name in before.keys() | after.keys():
         one, other = before.get(name, absent), after.get(name, absent)
-        if (one.node, one.gone) != (other.node, other.gone):
+        if one is not other and (one.node, one.gone) != (other.node, other.gone):
             moves.append(PodMove(name, one, other))
-    return StateDifference(tuple(moves))
+    return StateDifference(tuple(sorted(moves, key=lambda move: by_number(move.pod))))

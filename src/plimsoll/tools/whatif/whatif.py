@@ -86,9 +86,15 @@ class WhatifOperations:
     def state(self) -> PodPlacements:
         """Return the placement of every pod; reasons are those of the last `schedule`."""
         found = {}
+        on_nodes = self._cluster.placements
         for pod in self._cluster.cluster_state.pods:
             name, node = pod.metadata.key, pod.spec.node_name
-            found[name] = PodPlacement(node) if node else PodPlacement(why=self._reasons.get(name, ""))
+            if not node:
+                found[name] = PodPlacement(why=self._reasons.get(name, ""))
+            elif node in on_nodes:
+                found[name] = on_nodes[node]
+            else:
+                found[name] = on_nodes[node] = PodPlacement(node)
         return found
 
     # -- changes
