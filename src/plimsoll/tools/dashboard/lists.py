@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from plimsoll.allocator.availability import FREE, PARTLY, SHARED, TAKEN
 from plimsoll.api.core import Pod
 from plimsoll.api.identity import DeviceId
 from plimsoll.api.resource import ResourceClaim
@@ -146,10 +147,19 @@ def list_pools(cluster_state: ClusterState, query: ListQuery, known: DeviceCache
     if query.state:
         rows = [row for row in rows if row.standing == query.state]
     found = page(rows, query, lambda row: f"{row.driver}/{row.pool} {row.node} {row.standing}")
-    counts = Counter((each.parts[0].driver, each.parts[0].pool) for each in known.physical(cluster_state))
+    states: dict[tuple[str, str], Counter[str]] = {}
+    for each in known.physical(cluster_state):
+        key = (each.parts[0].driver, each.parts[0].pool)
+        states.setdefault(key, Counter())[_STATES.get(each.state, "unavailable")] += 1
     for item in found["items"]:
-        item["physical"] = counts[item["driver"], item["pool"]]
+        counts = states.get((item["driver"], item["pool"]), Counter())
+        item["physical"] = counts.total()
+        item["physicalStates"] = {name: counts[name] for name in ("free", "partly", "taken", "unavailable")}
     return found
+
+
+#: States of devices as pools count them; all others are unavailable.
+_STATES = {FREE: "free", PARTLY: "partly", SHARED: "partly", TAKEN: "taken"}
 
 
 def list_claims(cluster_state: ClusterState, query: ListQuery) -> Tree:

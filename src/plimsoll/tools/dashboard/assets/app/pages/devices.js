@@ -57,10 +57,10 @@ export function Pools({ query }) {
             { title: "Pool", value: (r) => r.pool, cell: (r) => html`<a href=${to(["devices"], { q: `${r.driver}/${r.pool}/` })}>${r.pool}</a><span class="under">${r.driver}</span>` },
             { title: "Node", value: (r) => r.node || "", cell: (r) => (r.node ? html`<${NodeLink} name=${r.node} />` : html`<span class="muted">several</span>`) },
             { title: "Devices", num: true, value: (r) => r.physical, cell: (r) => html`<b>${count(r.physical)}</b>${r.devices.all !== r.physical && html`<span class="under">${count(r.devices.all)} ${r.partitions ? "with partitions" : "parts"}</span>`}` },
-            { title: "Free", num: true, value: (r) => r.devices.free, cell: (r) => count(r.devices.free) },
-            { title: "Partly", num: true, value: (r) => r.devices.partly, cell: (r) => count(r.devices.partly) },
-            { title: "Taken", num: true, value: (r) => r.devices.taken, cell: (r) => count(r.devices.taken) },
-            { title: "Unavailable", num: true, value: (r) => r.devices.unavailable, cell: (r) => count(r.devices.unavailable) },
+            { title: "Free", num: true, value: (r) => states(r).free, cell: (r) => count(states(r).free) },
+            { title: "Partly", num: true, value: (r) => states(r).partly, cell: (r) => count(states(r).partly) },
+            { title: "Taken", num: true, value: (r) => states(r).taken, cell: (r) => count(states(r).taken) },
+            { title: "Unavailable", num: true, value: (r) => states(r).unavailable, cell: (r) => count(states(r).unavailable) },
             { title: "Remaining counters and shares", cls: "wide-cell", cell: (r) => html`<${Remaining} of=${r} />` },
             { title: "State", value: (r) => r.standing || "", cell: (r) => html`<${PoolState} of=${r} />` },
           ]}
@@ -68,6 +68,9 @@ export function Pools({ query }) {
         <${Pager} total=${data.total} offset=${offset} limit=${LIMIT} go=${(next) => replaceQuery({ offset: next || "" })} />`}
     <//>`;
 }
+
+/** Numbers of devices by state: partitions exclude each other, so that physical devices are counted instead. */
+const states = (pool) => (pool.partitions ? pool.physicalStates : pool.devices);
 
 /** Group the counters of the devices of a pool by name. */
 function groupCounters(counters) {

@@ -5,10 +5,11 @@ import { changed, useApi } from "../store.js";
 import { Choice, EmptyState, Head, Loadable, NodeLink } from "../components.js";
 import { Legend } from "../bars.js";
 import { Chart } from "../chart.js";
-import { amount, count, plural } from "../format.js";
+import { amount, count, isBytes, plural } from "../format.js";
 
 const RANGES = [["7200", "2 hours"], ["172800", "2 days"], ["1209600", "2 weeks"], ["", "all"]];
-const PARTS = ["requests", "claims", "overhead"];
+const PARTS = ["requests", "claims", "overhead", "uncounted"];
+const LABELS = { uncounted: "not counted" };
 const REFRESH_MS = 60000;
 
 export function History({ query }) {
@@ -27,7 +28,7 @@ export function History({ query }) {
     <div class="controls">
       <${Choice} label="Of" name="node" value=${node} options=${[["", "the cluster"], ...names.map((one) => [one, one])]} />
       <${Choice} label="Range" name="range" value=${range} options=${RANGES} />
-      ${node && html`<p class="found">Node <${NodeLink} name=${node} /></p>`}
+      ${node && html`<p class="found"><${NodeLink} name=${node} /></p>`}
     </div>
     <${Loadable} of=${response} what="the history">${(data) => html`<${Charts} data=${data} />`}<//>`;
 }
@@ -40,9 +41,9 @@ function Charts({ data }) {
   if (data.times.length < 2) return html`<${EmptyState}>${plural(data.times.length, "sample")} so far; one is taken every minute.<//>`;
   const resources = Object.entries(data.resources).filter(([, one]) => !isFlat(one.line) || !isFlat(one.requests) || !isFlat(one.claims));
   const classes = Object.entries(data.classes || {});
-  return html`<${Legend} />
+  return html`<${Legend} uncounted=${resources.some(([, one]) => !isFlat(one.uncounted))} />
     <div class="charts">
-      ${resources.map(([name, one]) => html`<${Chart} key=${name} title=${name} times=${data.times} areas=${PARTS.filter((key) => !isFlat(one[key])).map((key) => ({ name: key, values: one[key] }))} lines=${[{ name: "allocatable", values: one.line }]} format=${(value) => amount(name, value)} />`)}
+      ${resources.map(([name, one]) => html`<${Chart} key=${name} title=${name} times=${data.times} areas=${PARTS.filter((key) => !isFlat(one[key])).map((key) => ({ name: key, label: LABELS[key], values: one[key] }))} lines=${[{ name: "allocatable", values: one.line }]} binary=${isBytes(name)} format=${(value) => amount(name, value)} />`)}
       ${data.pending && html`<${Chart} title="pending pods" times=${data.times} areas=${[{ name: "pending", values: data.pending }]} format=${count} />`}
       ${classes.map(([name, values]) => html`<${Chart} key=${`class ${name}`} title=${`free: ${name}`} times=${data.times} lines=${[{ name: "free", values }]} format=${count} />`)}
     </div>

@@ -1,9 +1,9 @@
 // Form of a what-if. Common fields are visible; nodes, taints and policy are collapsed until they are set.
-import { html, cx, useState } from "../ui.js";
+import { html, cx, useEffect, useState } from "../ui.js";
 import { useApi } from "../store.js";
 import { Icon } from "../icons.js";
 import { Picker } from "./picker.js";
-import { EXAMPLE, isEmpty, POLICIES, PROFILES, ADVANCED } from "./request.js";
+import { EXAMPLE, isEmpty, POLICIES, PROFILES, ADVANCED, withNode } from "./request.js";
 
 const SUGGESTED = 20;
 
@@ -45,6 +45,9 @@ function Check({ checked, change, children }) {
 function Advanced({ form, set }) {
   const changed = ADVANCED.filter((key) => form[key] !== "").length + (form.preempt ? 0 : 1) + (form.exhaustive ? 1 : 0);
   const [open, setOpen] = useState(changed > 0);
+  useEffect(() => {
+    if (changed > 0) setOpen(true);
+  }, [changed]);
   return html`<details class="advanced" open=${open} onToggle=${(event) => setOpen(event.currentTarget.open)}>
     <summary>Nodes, taints, policy and more${changed > 0 && html` <span class="muted">(${changed} set)</span>`}</summary>
     <div class="advanced-fields">
@@ -90,8 +93,9 @@ export function Form({ form, change, run, clear, busy, error, done }) {
     const only = !form.add.trim();
     change({ add: only ? yaml : `${form.add.trimEnd()}\n---\n${yaml}`, ...(Number(pods) > 1 || !only ? { replicas: Number(pods) > 1 ? pods : form.replicas } : {}) });
   };
+  const setNode = (node, action) => change(withNode(form, node, action));
   return html`<form class="whatif-form card" onSubmit=${run} onKeyDown=${onKeyDown} novalidate>
-    <${Picker} add=${compose} />
+    <${Picker} add=${compose} setNode=${setNode} />
     <div class="whatif-fields">
       <${Text} label="Add or change (YAML): pods, workloads, nodes, ResourceSlices, claims, classes" rows=${11} placeholder="apiVersion: v1 ..." value=${form.add} change=${set("add")} aria-invalid=${error && form.add ? "true" : undefined} aria-describedby=${error ? "whatif-error" : undefined} />
       <div class="whatif-side">

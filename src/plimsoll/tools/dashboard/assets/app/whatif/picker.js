@@ -1,4 +1,5 @@
-// Picker of a what-if: composes the YAML of pods from a class, amounts or a workload of the cluster.
+// Picker of a what-if: composes the YAML of pods from a class, amounts or a workload of the cluster, and changes of
+// nodes.
 import { html, useState } from "../ui.js";
 import { request, useApi } from "../store.js";
 import { count } from "../format.js";
@@ -22,8 +23,32 @@ function Small({ label, value, change, placeholder }) {
   return html`<label class="field small-field"><span>${label}</span><input type="text" autocomplete="off" spellcheck=${false} value=${value} placeholder=${placeholder} onInput=${(event) => change(event.currentTarget.value)} /></label>`;
 }
 
-/** `add(yaml, replicas)` receives what was composed. */
-export function Picker({ add }) {
+/** What can be done with a node, as in `setNode`. */
+const ACTIONS = [["drain", "drain it"], ["cordon", "cordon it"], ["remove", "remove it"], ["like", "add one like it"]];
+
+/** Choice of a node and of what happens to it. */
+function NodePicker({ used, setNode }) {
+  const [chosen, setChosen] = useState({ node: "", action: "drain" });
+  const nodes = useApi(used ? "api/nodes" : "", { kinds: ["Node"] });
+  const set = (key) => (event) => setChosen({ ...chosen, [key]: event.currentTarget.value });
+  return html`<div class="node-picker">
+    <label class="field node-field"><span>Node</span>
+      <select value=${chosen.node} onChange=${set("node")}>
+        <option value="">choose ...</option>
+        ${((nodes.data && nodes.data.names) || []).map((one) => html`<option value=${one} selected=${one === chosen.node}>${one}</option>`)}
+      </select>
+    </label>
+    <label class="field"><span>Change</span>
+      <select value=${chosen.action} onChange=${set("action")}>
+        ${ACTIONS.map(([key, text]) => html`<option value=${key} selected=${key === chosen.action}>${text}</option>`)}
+      </select>
+    </label>
+    <button type="button" disabled=${!chosen.node} onClick=${() => setNode(chosen.node, chosen.action)}>Change this node</button>
+  </div>`;
+}
+
+/** `add(yaml, replicas)` receives what was composed; `setNode(node, action)` a change of a node. */
+export function Picker({ add, setNode }) {
   const [used, setUsed] = useState(false);
   const [fields, setFields] = useState({ cpu: "", memory: "", deviceClass: "", devices: "1", pods: "1" });
   const [error, setError] = useState("");
@@ -44,7 +69,7 @@ export function Picker({ add }) {
   };
   const names = classes.data ? classes.data.classes : [];
   return html`<fieldset class="picker" onFocusIn=${() => setUsed(true)} onPointerEnter=${() => setUsed(true)}>
-    <legend>Compose pods</legend>
+    <legend>Compose pods and changes of nodes</legend>
     <${Small} label="Number" value=${fields.pods} change=${set("pods")} />
     <${Small} label="CPU" value=${fields.cpu} change=${set("cpu")} placeholder="2" />
     <${Small} label="Memory" value=${fields.memory} change=${set("memory")} placeholder="4Gi" />
@@ -63,5 +88,6 @@ export function Picker({ add }) {
       </select>
     </label>
     <span role="alert" class="past-text">${error}</span>
+    <${NodePicker} used=${used} setNode=${setNode} />
   </fieldset>`;
 }

@@ -72,6 +72,14 @@ export function names(text) {
   return text.split(/[\n,]/).map((one) => one.trim()).filter(Boolean);
 }
 
+/** Return the fields of a form after a change of a node: `drain`, `cordon`, `remove`, or `like`: one more like it. */
+export function withNode(form, node, action) {
+  const more = (text, name, separator) => (names(text).includes(name) ? text : [...names(text), name].join(separator));
+  if (action === "remove") return { remove: more(form.remove, `Node/${node}`, "\n") };
+  if (action === "like") return { like: node, addNodes: String(form.like === node ? (integer(form.addNodes) || 0) + 1 : 1) };
+  return { [action]: more(form[action], node, ", ") };
+}
+
 function lines(text) {
   return text.split("\n").map((one) => one.trim()).filter(Boolean);
 }
