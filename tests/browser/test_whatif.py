@@ -218,7 +218,7 @@ def test_pods_are_composed_and_the_question_is_a_link(page: Page, dump: Dashboar
         "c.value = 'gpu'; c.dispatchEvent(new Event('change', {bubbles: true}))"
     )
     page.wait("document.querySelectorAll('.picker input').length === 4")
-    page.eval("[...document.querySelectorAll('.picker button')].at(-1).click()")
+    page.eval("document.querySelector('.picker button').click()")
     page.wait("document.querySelector('.whatif-fields textarea').value.includes('ResourceClaimTemplate')")
     page.eval("w.value = 'shop/Pod/train'; w.dispatchEvent(new Event('change', {bubbles: true}))")
     page.wait("document.querySelector('.whatif-fields textarea').value.includes('train-more')")
@@ -235,6 +235,28 @@ def test_pods_are_composed_and_the_question_is_a_link(page: Page, dump: Dashboar
     page.go(link)
     page.wait_text("2 added pods", f"{RESULT} .verdict-notice")
     assert page.text(".verdict-notice") == answer
+
+
+def test_nodes_are_chosen_from_a_list(page: Page, dump: Dashboard) -> None:
+    open_page(page, dump, "whatif")
+    page.eval("document.querySelector('.node-picker select').focus()")
+    page.wait("document.querySelectorAll('.node-field option').length === 6")
+    assert page.eval("document.querySelector('.node-picker button').disabled")
+    for node, action in (("gpu-1", "drain"), ("idle-1", "drain"), ("past-1", "remove"), ("numa-1", "like")):
+        for name, value in (("node", node), ("action", action)):
+            page.eval(
+                f"const s = document.querySelectorAll('.node-picker select')[{int(name == 'action')}];"
+                f" s.value = '{value}'; s.dispatchEvent(new Event('change', {{bubbles: true}}))"
+            )
+            page.wait(
+                f"[...document.querySelectorAll('.node-picker select')].some(s => s.value === '{value}')"
+            )
+        page.eval("document.querySelector('.node-picker button').click()")
+    page.wait("document.querySelector('[list=nodes-like]')?.value === 'numa-1'")
+    assert page.eval("document.querySelector('[list=nodes-drain]').value") == "gpu-1, idle-1"
+    assert page.eval("document.querySelector('.whatif-side textarea').value") == "Node/past-1"
+    page.click(RUN)
+    page.wait_text("gpu-1", f"{RESULT}")
 
 
 def test_node_names_are_completed(page: Page, dump: Dashboard) -> None:

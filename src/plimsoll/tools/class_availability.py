@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 from plimsoll.allocator import AllocationFault
@@ -70,7 +71,7 @@ class AvailabilitySearch:
         shared: set[DeviceId] = set()
         claim = make_claim(device_class, 1, selector)
         for group in self._groups:
-            found = self._available(claim, group.rows[0])
+            found = _available(claim, snapshot, group.rows[0])
             if found is None:
                 continue
             devices, available = found
@@ -94,21 +95,21 @@ class AvailabilitySearch:
         total += min(shared_sum, len(shared))
         return ClassAvailability(device_class, selector, nodes, total, unknown)
 
-    def _available(self, claim: ResourceClaim, row: int) -> tuple[NodeDevices, int] | None:
-        """Return the devices of a node and the mask of those that can be allocated, each alone; None if there
-        are none.
-        """
-        snapshot = self._snapshot
-        devices = snapshot.inventory.devices_for(snapshot.node(row))
-        if isinstance(devices, AllocationFault) or not devices.entries:
-            return None
-        usage = DeviceUsage(devices, snapshot.state)
-        found = find_availability(claim, snapshot.classes, devices, usage)
-        if isinstance(found, AllocationFault):
-            return None
-        (request,) = found.values()
-        available = request.available & ~devices.elsewhere
-        return (devices, available) if available else None
+
+def _available(claim: ResourceClaim, snapshot: Snapshot, row: int) -> tuple[NodeDevices, int] | None:
+    """Return the devices of a node and the mask of those that can be allocated, each alone; None if there are
+    none.
+    """
+    devices = snapshot.inventory.devices_for(snapshot.node(row))
+    if isinstance(devices, AllocationFault) or not devices.entries:
+        return None
+    usage = DeviceUsage(devices, snapshot.state)
+    found = find_availability(claim, snapshot.classes, devices, usage)
+    if isinstance(found, AllocationFault):
+        return None
+    (request,) = found.values()
+    available = request.available & ~devices.elsewhere
+    return (devices, available) if available else None
 
 
 def _group_nodes(snapshot: Snapshot, rows: Sequence[int] | None) -> Iterator[_NodeGroup]:
@@ -138,6 +139,18 @@ def _is_independent(snapshot: Snapshot, row: int, devices: NodeDevices, availabl
     return all(not entry.draw and not entry.groups for entry in entries)
 
 
+def largest_claim_count(name: str, snapshot: Snapshot, row: int) -> int:
+    """Return the largest number of devices of a class that one claim can get on a node."""
+    found = _available(make_claim(name, 1), snapshot, row)
+    if found is None:
+        return 0
+    devices, available = found
+    bound = min(available.bit_count(), MAX_ALLOCATION_RESULTS)
+    if _is_independent(snapshot, row, devices, available):
+        return bound
+    return largest_count(name, snapshot, row, bound)
+
+
 def largest_count(
     name: str, snapshot: Snapshot, row: int, bound: int = MAX_ALLOCATION_RESULTS, selector: str = ""
 ) -> int:
@@ -154,6 +167,7 @@ def largest_count(
     return low
 
 
+@lru_cache(maxsize=1024)
 def make_claim(name: str, count: int, selector: str = "", number: int = 0) -> ResourceClaim:
     """Return a claim for `count` devices of a class."""
     request: dict[str, Any] = {"deviceClassName": name, "allocationMode": "ExactCount", "count": count}
@@ -171,9 +185,14 @@ def _pod_requesting(name: str, count: int, snapshot: Snapshot, selector: str) ->
         part = min(count, MAX_ALLOCATION_RESULTS)
         claims.append(make_claim(name, part, selector, len(claims)))
         count -= part
-    names = [claim.metadata.name for claim in claims]
-    entries = [{"name": each, "resourceClaimName": each} for each in names]
-    container = {"name": "c", "resources": {"claims": [{"name": each} for each in names]}}
+    pod = _pod_using(tuple(claim.metadata.name for claim in claims))
+    return PodInfo(pod, tuple(claims), snapshot.options)
+
+
+@lru_cache(maxsize=64)
+def _pod_using(claims: tuple[str, ...]) -> Pod:
+    entries = [{"name": each, "resourceClaimName": each} for each in claims]
+    container = {"name": "c", "resources": {"claims": [{"name": each} for each in claims]}}
     meta = {"name": "largest", "namespace": "default", "uid": "availability/pod"}
     tree = {"metadata": meta, "spec": {"resourceClaims": entries, "containers": [container]}}
-    return PodInfo(codec.convert(tree, Pod), tuple(claims), snapshot.options)
+    return codec.convert(tree, Pod)

@@ -17,7 +17,7 @@ from plimsoll.ledger.units import CPU, MEMORY, PODS
 from plimsoll.scheduler.devices import node_state
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
 from plimsoll.tools.amounts import format_amount, resource_order
-from plimsoll.tools.class_availability import largest_count
+from plimsoll.tools.class_availability import largest_claim_count
 from plimsoll.tools.whatif.totals import FreeByNode
 
 #: Node states evaluated per class.
@@ -165,6 +165,6 @@ def _largest_claims(snapshot: Snapshot, rows: list[int]) -> Iterator[LargestClai
         if len(states) > STATES_MAX:
             yield LargestClaim(name, None)
             continue
-        found = [(largest_count(name, snapshot, row), count) for row, count in states.values()]
+        found = [(largest_claim_count(name, snapshot, row), count) for row, count in states.values()]
         most = max((most for most, _ in found), default=0)
         yield LargestClaim(name, most, sum(count for each, count in found if each == most) if most else 0)
