@@ -30,7 +30,7 @@ from plimsoll.scheduler.reasons import NodeReason, Rule
 from plimsoll.tools.amounts import format_exact, format_quantity, format_short
 from plimsoll.tools.explain.claim_users import unused_claims
 from plimsoll.tools.explain.fixes.fix import Fix, FixStep
-from plimsoll.tools.explain.fixes.steps import propose_change, with_pod
+from plimsoll.tools.explain.fixes.steps import is_other_machine, propose_change, with_pod
 from plimsoll.tools.explain.node_reasons import may_charge_more
 from plimsoll.tools.explain.pod_view import PodView
 from plimsoll.tools.explain.text import FixKind, pluralize
@@ -66,9 +66,12 @@ def fixes_on(view: PodView, row: int) -> tuple[Fix, ...]:
 
 
 def choose_fixes(found: Sequence[Fix]) -> tuple[Fix, ...]:
-    """Return the cheapest fixes, one per combination of step kinds."""
+    """Return the cheapest fixes, one per combination of step kinds; devices on other machines only if nothing
+    else is known.
+    """
     kept: dict[object, Fix] = {}
-    for fix in sorted(found, key=lambda fix: fix.cost):
+    near = [fix for fix in found if not any(map(is_other_machine, fix.steps))]
+    for fix in sorted(near or found, key=lambda fix: fix.cost):
         kinds = tuple(step.kind for step in fix.steps)
         kept.setdefault(kinds, fix)
     return tuple(kept.values())[:MAX_FIXES]

@@ -63,8 +63,7 @@ from plimsoll.tools.explain.text import FixKind
 _CONDITION_TAINTS = "node.kubernetes.io/"
 #: Labels and fields that identify one node.
 _NAMES = frozenset({"kubernetes.io/hostname", "metadata.name"})
-#: Factor of the cost of adding devices to a node that has none of the class while others do: it would have to
-#: become another machine, so that any change of a node that has them is nearer.
+#: Factor of the cost of adding devices to a node that has none of the class while others do.
 _OTHER_MACHINE = 10
 
 
@@ -432,6 +431,11 @@ def _propose_driver(view: PodView, request: RequestRefusal, row: int, selectors:
         if not isinstance(devices, AllocationFault) and devices.select(selectors.class_selectors, ()).mask:
             return FixStep(FixKind.ADD_DEVICES, facts, request, _OTHER_MACHINE)
     return FixStep(FixKind.NO_CLASS_DEVICES, facts, request)
+
+
+def is_other_machine(step: FixStep) -> bool:
+    """Return whether a node would have to become another machine: any other change is nearer."""
+    return step.kind is FixKind.ADD_DEVICES and step.times == _OTHER_MACHINE
 
 
 def _names(expressions: Sequence[str], driver: str) -> bool:
