@@ -90,7 +90,7 @@ class SharedParts:
     def _decode_slice(self, raw: bytes | msgspec.Raw) -> ResourceSlice:
         found = codec.decode_well_formed(raw, _Slice)
         spec = found.spec
-        text = spec.devices  # type: ignore[unreachable]
+        text = spec.devices
         devices = self._share_raw("devices", text, tuple[Device, ...] | None) if bytes(text) else None
         fields = {name: getattr(spec, name) for name in _SPEC_FIELDS}
         return ResourceSlice(
