@@ -112,6 +112,22 @@ def devices_of_class(cluster_state: ClusterState, name: str) -> set[DeviceId]:
     return found
 
 
+def shared_capacity(cluster_state: ClusterState, name: str) -> dict[str, CapacityLeft]:
+    """Return what is left of the capacities of the shareable devices of a class."""
+    snapshot, capacity = cluster_state.snapshot, dict[str, CapacityLeft]()
+    for devices, _ in snapshot.inventory.cluster_pools():
+        usage = DeviceUsage(devices, snapshot.state)
+        found = find_availability(make_claim(name, 1), snapshot.classes, devices, usage)
+        if isinstance(found, AllocationFault):
+            continue
+        (request,) = found.values()
+        for number in bit_numbers(request.matching):
+            if devices.entries[number].shareable:
+                is_free = device_state(devices, usage, number) in (FREE, PARTLY, SHARED)
+                _add_capacity(capacity, devices.entries[number], usage, number, is_free=is_free)
+    return capacity
+
+
 def free_by_class(
     cluster_state: ClusterState, names: Iterable[str] | None = None
 ) -> dict[str, dict[str, int]]:

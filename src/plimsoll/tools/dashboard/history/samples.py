@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from plimsoll.tools.amounts import resource_order
 from plimsoll.tools.class_availability import AvailabilitySearch
 from plimsoll.tools.cluster_state import ClusterState
+from plimsoll.tools.top.classes import shared_capacity
 from plimsoll.tools.top.nodes import NodeRow
 
 #: Resource -> allocatable, requests, claims, overhead and not counted, in ledger units.
@@ -24,7 +25,8 @@ class Sample:
     pods: int
     pending: int
     totals: Amounts
-    classes: Mapping[str, int] = field(default_factory=dict)  #: class -> devices that can still be allocated
+    #: Class -> devices that can still be allocated; class and capacity -> what is left of it.
+    classes: Mapping[str, int] = field(default_factory=dict)
     nodes: Mapping[str, Amounts] = field(default_factory=dict)
 
 
@@ -37,15 +39,28 @@ def take_sample(cluster_state: ClusterState, rows: Iterable[NodeRow], time: int)
             total = totals.setdefault(resource, [0] * len(COLUMNS))
             for index, amount in enumerate(parts):
                 total[index] += amount
-    search = AvailabilitySearch(cluster_state.snapshot)
     return Sample(
         time,
         len(cluster_state.pods),
         len(cluster_state.pending),
         {name: tuple(totals[name]) for name in sorted(totals, key=resource_order)},
-        {name: search.find(name).total for name in sorted(cluster_state.snapshot.classes)},
+        dict(_availability(cluster_state)),
         nodes,
     )
+
+
+def _availability(cluster_state: ClusterState) -> Iterator[tuple[str, int]]:
+    """Yield each class with the devices that can still be allocated; for shareable devices, what is left of
+    each capacity as `CLASS CAPACITY`.
+    """
+    search = AvailabilitySearch(cluster_state.snapshot)
+    for name in sorted(cluster_state.snapshot.classes):
+        total = search.find(name).total
+        shared = {} if total else shared_capacity(cluster_state, name)
+        for capacity, amount in shared.items():
+            yield f"{name} {capacity.rpartition('/')[2]}", amount.left.nano // 10**9
+        if not shared:
+            yield name, total
 
 
 def _amounts(node: NodeRow) -> dict[str, tuple[int, ...]]:

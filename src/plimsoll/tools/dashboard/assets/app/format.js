@@ -44,6 +44,13 @@ export function count(value) {
   return typeof value === "number" ? grouped.format(value) : "-";
 }
 
+/** Format a number in as few digits as possible: 45,000,000,000 is 45G. */
+export function brief(value) {
+  if (typeof value !== "number" || value < 1e6) return count(value);
+  const power = Math.min(4, Math.floor(Math.log10(value) / 3) - 1);
+  return `${Math.floor(value / 10 ** (3 * power + 2)) / 10}${"kMGTP"[power]}`;
+}
+
 /** Format a count with its noun: 1 pod, 2 pods. */
 export function plural(value, one, many = `${one}s`) {
   return `${count(value)} ${value === 1 ? one : many}`;

@@ -5,7 +5,7 @@ import { changed, useApi } from "../store.js";
 import { Choice, EmptyState, Head, Loadable, NodeLink } from "../components.js";
 import { Legend } from "../bars.js";
 import { Chart } from "../chart.js";
-import { amount, count, isBytes, plural } from "../format.js";
+import { amount, brief, count, isBytes, plural } from "../format.js";
 
 const RANGES = [["7200", "2 hours"], ["172800", "2 days"], ["1209600", "2 weeks"], ["", "all"]];
 const PARTS = ["requests", "claims", "overhead", "uncounted"];
@@ -45,7 +45,7 @@ function Charts({ data }) {
     <div class="charts">
       ${resources.map(([name, one]) => html`<${Chart} key=${name} title=${name} times=${data.times} areas=${PARTS.filter((key) => !isFlat(one[key])).map((key) => ({ name: key, label: LABELS[key], values: one[key] }))} lines=${[{ name: "allocatable", values: one.line }]} binary=${isBytes(name)} format=${(value) => amount(name, value)} />`)}
       ${data.pending && html`<${Chart} title="pending pods" times=${data.times} areas=${[{ name: "pending", values: data.pending }]} format=${count} />`}
-      ${classes.map(([name, values]) => html`<${Chart} key=${`class ${name}`} title=${`free: ${name}`} times=${data.times} lines=${[{ name: "free", values }]} format=${count} />`)}
+      ${classes.map(([name, values]) => html`<${Chart} key=${`class ${name}`} title=${`free: ${name}`} times=${data.times} lines=${[{ name: "free", values }]} format=${brief} />`)}
     </div>
     <p class="muted small">${plural(data.times.length, "sample")} since ${new Date(data.times[0] * 1000).toISOString().replace(".000Z", "Z")}</p>`;
 }
