@@ -46,6 +46,7 @@ from plimsoll.apiserver.storage import Store
 from plimsoll.apiserver.storage.log import Durability
 from plimsoll.apiserver.workers.pool import WorkerLimits, WorkerPool
 from plimsoll.client import Client
+from plimsoll.common.gc_pause import without_collection
 from plimsoll.common.tasks import cancel_tasks, stop_on_signals
 from plimsoll.controllers.bootstrap import bootstrap, publish_api_server
 from plimsoll.errors import ApiError, ConfigError
@@ -157,11 +158,12 @@ def _log_failure(task: asyncio.Task[None]) -> None:
 async def start_server(settings: ServerSettings) -> RunningServer:
     """Open the store, listen, and start the controllers; ConfigError, StoreError or OSError on failure."""
     directory, cleanup = _data_dir(settings.data)
-    store = Store.open(
-        directory / STORE_FILE if settings.data is not None else None,
-        durability=settings.durability,
-        start_empty=settings.start_empty,
-    )
+    with without_collection():  # the stored objects contain no cycles
+        store = Store.open(
+            directory / STORE_FILE if settings.data is not None else None,
+            durability=settings.durability,
+            start_empty=settings.start_empty,
+        )
     try:
         server = await _assemble(settings, directory, store)
     except BaseException:
@@ -311,7 +313,7 @@ def _reduced_gc() -> Iterator[None]:
     sixth of the time.
     """
     before = gc.get_threshold()
-    gc.collect()
+    gc.collect(1)  # the rest is modules and stored objects: hardly any garbage, and slow to search
     gc.freeze()
     gc.set_threshold(_GC_THRESHOLD, *before[1:])
     try:

@@ -125,18 +125,38 @@ def _tree(version: str, kind: str, labels: dict[str, str] | None = None, **field
 async def _create_or_patch(
     client: Client, endpoint: Endpoint, tree: dict[str, Any], patch: dict[str, Any]
 ) -> None:
-    """Create an object in the default namespace, or patch the existing one."""
-    try:
+    """Create an object in the default namespace, or patch the existing one if it differs."""
+    current = await _find(client, endpoint, _NAME, "default")
+    if current is None:
         await client.create(endpoint, tree, "default")
-    except ApiError as error:
-        if error.reason != "AlreadyExists":
-            raise
+    elif not _includes(current, patch):
         await client.patch(endpoint, _NAME, patch, "default")
 
 
 async def _ensure(client: Client, endpoint: Endpoint, tree: dict[str, Any]) -> None:
+    """Create an object that is missing. To look for it first is cheaper than a create that is refused."""
+    metadata = tree["metadata"]
+    if await _find(client, endpoint, metadata["name"], metadata.get("namespace", "")) is not None:
+        return
     try:
         await client.create(endpoint, tree)
     except ApiError as error:
         if error.reason != "AlreadyExists":
             raise
+
+
+async def _find(client: Client, endpoint: Endpoint, name: str, namespace: str) -> Any:
+    try:
+        return codec.decode_tree(await client.get_raw(endpoint, name, namespace))
+    except ApiError as error:
+        if error.reason != "NotFound":
+            raise
+        return None
+
+
+def _includes(current: Any, patch: dict[str, Any]) -> bool:
+    """Return whether a merge patch would change nothing."""
+    return isinstance(current, dict) and all(
+        _includes(current.get(name), value) if isinstance(value, dict) else current.get(name) == value
+        for name, value in patch.items()
+    )

@@ -4,28 +4,38 @@ Only tokens signed by this key with its own algorithm are accepted; for anything
 and never raises.
 """
 
+# ruff: noqa: PLC0415 - PyJWT is imported when the first token is signed or verified
+
 from __future__ import annotations
 
 import base64
 import hashlib
 import re
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
-from jwt import PyJWS, PyJWTError
-from jwt.algorithms import ECAlgorithm, RSAAlgorithm
 
 from plimsoll.api.codec import decode_tree, encode
 from plimsoll.apiserver.auth.secret_files import read_private, write_private
 from plimsoll.errors import ConfigError, DecodeError
 
-_JWS = PyJWS()
+if TYPE_CHECKING:
+    from jwt import PyJWS
+
 #: PyJWT ignores characters that are not base64url.
 _TOKEN = re.compile(r"[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+")
+
+
+@cache
+def _jws() -> PyJWS:
+    from jwt import PyJWS
+
+    return PyJWS()
 
 
 class SigningKey:
@@ -76,14 +86,16 @@ class SigningKey:
 
     def sign(self, claims: Mapping[str, Any]) -> str:
         """Return a signed token with these claims."""
-        return _JWS.encode(encode(claims), self._key, self.algorithm, {"kid": self.id, "typ": None})
+        return _jws().encode(encode(claims), self._key, self.algorithm, {"kid": self.id, "typ": None})
 
     def verify(self, token: str) -> Mapping[str, Any] | None:
         """Return the claims of a token that this key signed, or None."""
         if not _TOKEN.fullmatch(token):
             return None
+        from jwt import PyJWTError
+
         try:
-            found = _JWS.decode_complete(token, self._public, [self.algorithm])
+            found = _jws().decode_complete(token, self._public, [self.algorithm])
             claims = decode_tree(found["payload"])
         except (PyJWTError, DecodeError, RecursionError):
             return None
@@ -92,6 +104,8 @@ class SigningKey:
 
     def jwks(self) -> dict[str, Any]:
         """Return the public key as a JSON Web Key Set."""
+        from jwt.algorithms import ECAlgorithm, RSAAlgorithm
+
         if isinstance(self._public, ec.EllipticCurvePublicKey):
             entry = ECAlgorithm.to_jwk(self._public, as_dict=True)
         else:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from plimsoll.cel.overloads.costs import ONE, CallCost
 from plimsoll.cel.overloads.fragments import Handler
@@ -90,18 +90,18 @@ def function(
     handler: Handler | None = None,
 ) -> Function:
     """Declare a function; `call` and `cost` are the defaults of its overloads."""
-    records = (overload(one) if isinstance(one, str) else one for one in overloads)
-    complete = tuple(
-        replace(
-            record,
-            call=call if record.call is unreachable else record.call,
-            cost=cost if record.cost is ONE else record.cost,
-            metered=metered,
-            early=early,
-        )
-        for record in records
-    )
-    return Function(name, complete, dynamic, metered, cost, handler)
+    complete = []
+    for one in overloads:
+        record = overload(one) if isinstance(one, str) else one
+        changes: dict[str, Any] = {}
+        if call is not unreachable and record.call is unreachable:
+            changes["call"] = call
+        if cost is not ONE and record.cost is ONE:
+            changes["cost"] = cost
+        if metered or early:
+            changes |= {"metered": metered, "early": early}
+        complete.append(replace(record, **changes) if changes else record)
+    return Function(name, tuple(complete), dynamic, metered, cost, handler)
 
 
 def join_libraries(libraries: Iterable[Iterable[Function]]) -> dict[str, Function]:
