@@ -8,9 +8,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
-import grpc
-import grpc.aio
-
 from plimsoll.node.layout import Layout
 from plimsoll.protocols import rpc
 from plimsoll.protocols.messages import dra_v1, health_v1, registration
@@ -27,7 +24,7 @@ class Driver:
         self._dra = layout.plugins / name / "dra.sock"
         self._registration = layout.registry / f"{name}-reg.sock"
         self._cdi = layout.cdi
-        self._servers: list[grpc.aio.Server] = []
+        self._servers: list[rpc.RpcServer] = []
         self._streams: list[asyncio.Queue[Any]] = []
         #: Names of the claims it was asked for, in order: ("prepare" or "unprepare", name, UID).
         self.calls: list[tuple[str, str, str]] = []

@@ -10,33 +10,33 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import os
-import socket
 import ssl
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
-from typing import Any
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from typing import TYPE_CHECKING
 from urllib.parse import urlencode, urlsplit
-from weakref import WeakSet
-
-import aiohttp
-import yarl
 
 from plimsoll.client.config import ClientConfig, check_server
 from plimsoll.client.connection_pool import Connections, write_request
 from plimsoll.client.credentials import ClientCredentials
-from plimsoll.client.transport import Reply, Request, ResponseStream
-from plimsoll.errors import ConfigError, InputError, UnreachableError
+from plimsoll.client.transport import (
+    CONNECT_SECONDS,
+    KEEP_ALIVE_SECONDS,
+    Reply,
+    Request,
+    ResponseStream,
+    connect_seconds,
+    no_connection,
+    untrusted_error,
+)
+from plimsoll.errors import InputError, UnreachableError
 
-_CONNECT_SECONDS = 10.0
-#: Share of the idle timeout for connecting; the rest is for the first byte of the response.
-_CONNECT_SHARE = 0.75
-#: Idle connections are closed before servers close them, so that requests rarely fail on a closed one.
-_KEEP_ALIVE_SECONDS = 30.0
-_FAILURES = (aiohttp.ClientError, OSError, asyncio.TimeoutError)
+if TYPE_CHECKING:
+    from plimsoll.client.proxied_session import ProxiedSession
 
 
 class HttpTransport:
-    """Transport to one server; the session starts with the first request."""
+    """Transport to one server; the first request opens the first connection."""
 
     def __init__(self, config: ClientConfig) -> None:
         self._config = config
@@ -45,221 +45,102 @@ class HttpTransport:
         self._compressed = config.compression
         if self._compressed is None:
             self._compressed = not is_loopback(urlsplit(self._base).hostname or "")
-        self._session: aiohttp.ClientSession | None = None
-        self._sockets = _SessionSockets()
         self._slots = asyncio.Semaphore(config.in_flight)
         self._address = urlsplit(self._base)
-        self._connections: Connections | None = None
-        if not config.proxy and "@" not in self._address.netloc:
-            default = 443 if self._address.scheme == "https" else 80
-            self._connections = Connections(
-                self._address.hostname or "",
-                self._address.port or default,
-                keep=_KEEP_ALIVE_SECONDS,
-                server_name=config.tls_server_name,
-            )
+        default = 443 if self._address.scheme == "https" else 80
+        self._connections = Connections(
+            self._address.hostname or "",
+            self._address.port or default,
+            keep=KEEP_ALIVE_SECONDS,
+            server_name=config.tls_server_name,
+        )
+        self._proxied: ProxiedSession | None = None
+        if config.proxy or "@" in self._address.netloc:
+            from plimsoll.client.proxied_session import ProxiedSession  # noqa: PLC0415
+
+            self._proxied = ProxiedSession(config, self._base, self._credentials)
 
     async def send(self, request: Request) -> Reply:
         # Responses to reads may be long and worth compressing; those to writes are short.
-        if self._connections is not None and not (self._compressed and request.method == "GET"):
-            async with self._slots:
-                return await self._exchange(self._connections, request)
-        timeout = aiohttp.ClientTimeout(
-            total=request.timeout,
-            sock_connect=_connect_seconds(request),
-            sock_read=request.idle_timeout or None,
-        )
+        compressed = bool(self._compressed) and request.method == "GET"
         async with self._slots:
-            try:
-                async with await self._open(request, timeout, self._compressed) as response:
-                    body = await response.read()
-                    return Reply(response.status, _headers(response), body)
-            except _FAILURES as error:
-                raise self._failure(request, error) from None
+            if self._proxied is not None:
+                return await self._proxied.send(request, compressed)
+            wire = await self._encode(request, compressed)
+            context = await self._tls()
+            what = self._what(request)
+            with self._failures(request):
+                return await self._connections.send(
+                    wire,
+                    request.timeout,
+                    connect_seconds(request),
+                    context,
+                    what,
+                    request.idle_timeout,
+                    request.guard,
+                )
 
     @asynccontextmanager
     async def stream(self, request: Request) -> AsyncIterator[ResponseStream]:
-        timeout = aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_SECONDS, sock_read=request.timeout)
+        if self._proxied is not None:
+            async with self._proxied.stream(request) as proxied:
+                yield proxied
+            return
+        wire = await self._encode(request, False)
+        context = await self._tls()
+        with self._failures(request):
+            stream = await self._connections.stream(
+                wire, request.timeout, CONNECT_SECONDS, context, self._what(request), request.guard
+            )
         try:
-            response = await self._open(request, timeout, False)
-        except _FAILURES as error:
-            raise self._failure(request, error) from None
-        try:
-            yield ResponseStream(response.status, _headers(response), self._chunks(request, response))
+            yield ResponseStream(stream.status, stream.headers, stream.chunks())
         finally:
-            _drop(response)
+            self._connections.end(stream)
 
     async def renew(self) -> bool:
         return await self._credentials.renew()
 
-    async def _exchange(self, connections: Connections, request: Request) -> Reply:
+    async def close(self) -> None:
+        await self._connections.close()
+        if self._proxied is not None:
+            await self._proxied.close()
+
+    async def _encode(self, request: Request, compressed: bool) -> bytes:
         target = self._address.path + request.path
         if request.query:
             target += "?" + urlencode(request.query)
         host = self._address.netloc
         headers = [("Host", host), *request.headers.items(), *await self._credentials.headers()]
-        headers.append(("Accept-Encoding", "identity"))
-        context = await self._credentials.tls() if self._address.scheme == "https" else None
+        headers.append(("Accept-Encoding", "gzip" if compressed else "identity"))
         try:
-            wire = write_request(request.method, target, headers, request.body)
+            return write_request(request.method, target, headers, request.body)
         except ValueError:
             raise InputError(f"{request.method} {request.path[:200]!r}: not a request") from None
-        what = f"{request.method} {self._base}{request.path}"
+
+    async def _tls(self) -> ssl.SSLContext | None:
+        return await self._credentials.tls() if self._address.scheme == "https" else None
+
+    def _what(self, request: Request) -> str:
+        return f"{request.method} {self._base}{request.path}"
+
+    @contextmanager
+    def _failures(self, request: Request) -> Iterator[None]:
+        """Turn failures to connect into errors with their reasons."""
+        what = self._what(request)
         try:
-            return await connections.send(
-                wire,
-                request.timeout,
-                _connect_seconds(request),
-                context,
-                what,
-                request.idle_timeout,
-                request.guard,
-            )
+            yield
         except ssl.SSLCertVerificationError as error:
-            raise self._untrusted_error(error.verify_message) from None
+            raise untrusted_error(self._base, self._config.origin, error.verify_message) from None
         except ssl.SSLError as error:
             raise UnreachableError(
                 f"{what}: no TLS connection: {error.reason or error}", sent=False
             ) from None
         except TimeoutError:
-            raise _no_connection(what, request) from None
+            raise no_connection(what, request) from None
         except OSError as error:
             number = error.errno or 0
             problem = os.strerror(number) if number > 0 else error.strerror or error
             raise UnreachableError(f"{what}: {problem}", sent=False) from None
-
-    async def close(self) -> None:
-        if self._connections is not None:
-            await self._connections.close()
-        if self._session is not None:
-            session, self._session = self._session, None
-            await session.close()
-            await self._sockets.close()
-
-    async def _open(
-        self, request: Request, timeout: aiohttp.ClientTimeout, compressed: bool | None
-    ) -> aiohttp.ClientResponse:
-        url = self._base + request.path
-        if request.query:
-            url += "?" + urlencode(request.query)
-        headers = [*request.headers.items(), *await self._credentials.headers()]
-        headers.append(("Accept-Encoding", "gzip" if compressed else "identity"))
-        options: dict[str, Any] = {}
-        if url.startswith("https:"):
-            options["ssl"] = await self._credentials.tls()
-            if self._config.tls_server_name:
-                options["server_hostname"] = self._config.tls_server_name
-        if self._config.proxy:
-            options["proxy"] = self._config.proxy
-        if request.guard is not None:
-            request.guard()
-        # Up to the head of the response; aiohttp enforces the idle timeout of streams.
-        async with asyncio.timeout(request.idle_timeout or None):
-            return await self._begin().request(
-                request.method,
-                yarl.URL(url, encoded=True),
-                data=request.body,
-                headers=headers,
-                timeout=timeout,
-                allow_redirects=False,
-                **options,
-            )
-
-    def _begin(self) -> aiohttp.ClientSession:
-        if self._session is None:
-            connector = aiohttp.TCPConnector(
-                limit=0, keepalive_timeout=_KEEP_ALIVE_SECONDS, socket_factory=self._sockets.create
-            )
-            self._session = aiohttp.ClientSession(
-                connector=connector, cookie_jar=aiohttp.DummyCookieJar(), read_bufsize=1 << 20
-            )
-            # aiohttp would repeat PUT and DELETE when a kept connection breaks, but only the client knows
-            # whether that is safe. There is no public option; a test checks that this one works.
-            if hasattr(self._session, "_retry_connection"):
-                self._session._retry_connection = False
-        return self._session
-
-    async def _chunks(self, request: Request, response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
-        try:
-            async for chunk in response.content.iter_any():
-                yield chunk
-        except _FAILURES as error:
-            raise self._failure(request, error) from None
-
-    def _failure(self, request: Request, error: BaseException) -> Exception:
-        what = f"{request.method} {self._base}{request.path}"
-        if isinstance(error, aiohttp.ClientConnectorCertificateError):
-            return self._untrusted_error(
-                getattr(error.certificate_error, "verify_message", "") or error.certificate_error
-            )
-        if isinstance(error, aiohttp.InvalidURL):
-            return ConfigError(f"{self._base}: not a valid URL{self._where()}")
-        if isinstance(error, aiohttp.ClientHttpProxyError):
-            return UnreachableError(f"{what}: the proxy returned {error.status} {error.message}", sent=False)
-        if isinstance(error, aiohttp.ClientSSLError):
-            problem = getattr(error.os_error, "reason", None) or error.os_error
-            return UnreachableError(f"{what}: no TLS connection: {problem}", sent=False)
-        if isinstance(error, aiohttp.ClientConnectorError):
-            number = error.errno or 0
-            problem = os.strerror(number) if number > 0 else error.strerror or error.os_error
-            return UnreachableError(f"{what}: {problem}", sent=False)
-        if isinstance(error, aiohttp.ConnectionTimeoutError):
-            return _no_connection(what, request)
-        if isinstance(error, asyncio.TimeoutError):
-            seconds = request.idle_timeout or request.timeout
-            return UnreachableError(f"{what}: no response within {seconds:g} s", sent=True, reason="Timeout")
-        return UnreachableError(f"{what}: the connection broke: {error or type(error).__name__}", sent=True)
-
-    def _untrusted_error(self, problem: object) -> ConfigError:
-        fix = "set the certificate-authority that signed it"
-        if "mismatch" in str(problem):
-            fix = "use an address that is in the certificate, or set tls-server-name to one"
-        return ConfigError(
-            f"{self._base}: the server's certificate is not trusted: {problem}; {fix}{self._where()}"
-        )
-
-    def _where(self) -> str:
-        return f" ({self._config.origin})" if self._config.origin else ""
-
-
-class _SessionSockets:
-    """Sockets of a session, to close those that aiohttp no longer tracks.
-
-    When a request is cancelled right after the TLS handshake, asyncio starts a TLS shutdown, which waits for
-    the server and would outlive the session.
-    """
-
-    def __init__(self) -> None:
-        self._sockets: WeakSet[socket.socket] = WeakSet()
-
-    def create(self, address: tuple[Any, ...]) -> socket.socket:
-        """Create a socket for an entry of getaddrinfo; see `TCPConnector`."""
-        family, kind, protocol, *_ = address
-        created = socket.socket(family, kind, protocol)
-        self._sockets.add(created)
-        return created
-
-    async def close(self) -> None:
-        """Shut down connections that are still open; the event loop then closes them."""
-        for each in self._list_open():
-            with suppress(OSError):
-                each.shutdown(socket.SHUT_RDWR)
-        for _ in range(10):
-            if not self._list_open():
-                break
-            await asyncio.sleep(0)
-
-    def _list_open(self) -> list[socket.socket]:
-        return [each for each in self._sockets if each.fileno() >= 0]
-
-
-def _connect_seconds(request: Request) -> float:
-    return min(_CONNECT_SECONDS, request.idle_timeout * _CONNECT_SHARE or _CONNECT_SECONDS)
-
-
-def _no_connection(what: str, request: Request) -> UnreachableError:
-    seconds = min(request.timeout, _connect_seconds(request))
-    return UnreachableError(f"{what}: no connection within {seconds:g} s", sent=False, reason="Timeout")
 
 
 def is_loopback(host: str) -> bool:
@@ -270,18 +151,3 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
-
-
-def _drop(response: aiohttp.ClientResponse) -> None:
-    """Close a stream before its end, and its connection with it.
-
-    A TLS shutdown would outlive the session.
-    """
-    connection = response.connection
-    if connection is not None and connection.transport is not None:
-        connection.transport.abort()
-    response.close()
-
-
-def _headers(response: aiohttp.ClientResponse) -> dict[str, str]:
-    return {name.lower(): value for name, value in response.headers.items()}

@@ -10,6 +10,14 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import NamedTuple, Protocol
 
+from plimsoll.errors import ConfigError, UnreachableError
+
+CONNECT_SECONDS = 10.0
+#: Share of the idle timeout for connecting; the rest is for the first byte of the response.
+_CONNECT_SHARE = 0.75
+#: Idle connections are closed before servers close them, so that requests rarely fail on a closed one.
+KEEP_ALIVE_SECONDS = 30.0
+
 
 class Request(NamedTuple):
     method: str
@@ -51,3 +59,22 @@ class Transport(Protocol):
         ...
 
     async def close(self) -> None: ...
+
+
+def connect_seconds(request: Request) -> float:
+    """Return the seconds that a request may take to connect."""
+    return min(CONNECT_SECONDS, request.idle_timeout * _CONNECT_SHARE or CONNECT_SECONDS)
+
+
+def no_connection(what: str, request: Request) -> UnreachableError:
+    seconds = min(request.timeout, connect_seconds(request))
+    return UnreachableError(f"{what}: no connection within {seconds:g} s", sent=False, reason="Timeout")
+
+
+def untrusted_error(base: str, origin: str, problem: object) -> ConfigError:
+    """Return the error of a server whose certificate is not trusted, with its fix."""
+    fix = "set the certificate-authority that signed it"
+    if "mismatch" in str(problem):
+        fix = "use an address that is in the certificate, or set tls-server-name to one"
+    where = f" ({origin})" if origin else ""
+    return ConfigError(f"{base}: the server's certificate is not trusted: {problem}; {fix}{where}")

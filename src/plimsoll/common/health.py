@@ -12,8 +12,8 @@ import json
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any
 
-from aiohttp import web
-
+from plimsoll.common.http_pages import Page as HttpPage
+from plimsoll.common.http_pages import PageRequest, PageResponse, PageServer
 from plimsoll.errors import ConfigError
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -49,69 +49,59 @@ class HealthServer:
         self._debug = {f"/debug/{name}": page for name, page in (debug or {}).items()}
         self._pages = dict(pages or {})
         self._debug_local_only = debug_local_only
-        self._runner: web.AppRunner | None = None
+        self._server: PageServer | None = None
         self.port = 0
 
     async def start(self, host: str | None, port: int) -> None:
         """Listen; without a host on every address."""
-        app = web.Application()
-        app.router.add_get("/healthz", self._check(self._health))
-        app.router.add_get("/livez", self._check(self._live))
-        app.router.add_get("/readyz", self._check(self._ready))
-        app.router.add_get("/metrics", self._scrape)
-        for path, page in self._pages.items():
-            app.router.add_get(path, _json(page))
-        for path, page in self._debug.items():
-            app.router.add_get(path, _json(page, local_only=self._debug_local_only))
-        runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=1.0)
-        await runner.setup()
-        site = web.TCPSite(runner, host, port)
+        pages = {
+            "/healthz": self._check(self._health),
+            "/livez": self._check(self._live),
+            "/readyz": self._check(self._ready),
+            "/metrics": self._scrape,
+            **{path: _json(page) for path, page in self._pages.items()},
+            **{path: _json(page, local_only=self._debug_local_only) for path, page in self._debug.items()},
+        }
+        server = PageServer({("GET", path): page for path, page in pages.items()})
         try:
-            await site.start()
+            self.port = await server.listen(host, port)
         except OSError as error:
-            await runner.cleanup()
             raise ConfigError(
                 f"cannot listen on {host or ''}:{port}: {error.strerror or error}; "
                 f"choose another with {self._flag}, or disable it with {self._flag} ''"
             ) from None
-        self._runner = runner
-        self.port = int(runner.addresses[0][1])
+        self._server = server
 
     async def stop(self) -> None:
-        if self._runner is not None:
-            runner, self._runner = self._runner, None
-            await runner.cleanup()
+        if self._server is not None:
+            server, self._server = self._server, None
+            await server.stop()
 
-    def _check(self, checks: Mapping[str, Check]) -> Callable[[web.Request], Any]:
-        async def answer(request: web.Request) -> web.Response:
+    def _check(self, checks: Mapping[str, Check]) -> HttpPage:
+        async def answer(request: PageRequest) -> PageResponse:
             problems = {name: check() for name, check in checks.items()}
             bad = any(problems.values())
             if not bad and "verbose" not in request.query:
-                return web.Response(text="ok")
+                return PageResponse("ok")
             lines = [
                 f"[-]{name} failed: {problem}" if problem else f"[+]{name} ok"
                 for name, problem in problems.items()
             ]
             lines.append(f"{request.path.strip('/')} check {'failed' if bad else 'passed'}")
-            return web.Response(text="\n".join(lines) + "\n", status=self._unwell if bad else 200)
+            return PageResponse("\n".join(lines) + "\n", self._unwell if bad else 200)
 
         return answer
 
-    async def _scrape(self, request: web.Request) -> web.StreamResponse:
-        response = web.StreamResponse(headers={"Content-Type": CONTENT_TYPE})
-        await response.prepare(request)
-        async for piece in self._metrics():
-            await response.write(piece)
-        await response.write_eof()
-        return response
+    async def _scrape(self, request: PageRequest) -> PageResponse:
+        return PageResponse(content_type=CONTENT_TYPE, parts=self._metrics())
 
 
-def _json(page: Page, *, local_only: bool = False) -> Callable[[web.Request], Any]:
-    async def answer(request: web.Request) -> web.Response:
+def _json(page: Page, *, local_only: bool = False) -> HttpPage:
+    async def answer(request: PageRequest) -> PageResponse:
         if local_only and not _is_local(request.remote):
-            raise web.HTTPForbidden(text="this page is available on the local machine only")
+            return PageResponse("this page is available on the local machine only", 403)
         text = json.dumps(page(), default=str, ensure_ascii=False, indent=1)
-        return web.Response(text=text, content_type="application/json")
+        return PageResponse(text, content_type="application/json; charset=utf-8")
 
     return answer
 

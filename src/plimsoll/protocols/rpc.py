@@ -1,38 +1,54 @@
 """gRPC on Unix sockets: serving and calling the services of `messages`.
 
+Serving needs no gRPC runtime (`rpc_server`); grpcio is imported by the first channel.
+
 Guarantees: only its owner can use a socket, from its creation on; a stale socket is replaced, one with a
 listening process is not; the size of messages is limited in both directions; a path that is too long for the
 kernel is rejected with its length.
 """
+
+# ruff: noqa: PLC0415
 
 from __future__ import annotations
 
 import os
 import socket
 import stat
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-import grpc
-import grpc.aio
 from google.protobuf.descriptor import FileDescriptor, MethodDescriptor
 from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
 
 from plimsoll.errors import ConfigError
+from plimsoll.protocols.rpc_server import (
+    CallContext,
+    MethodHandler,
+    RpcServer,
+    StatusCode,
+    Streaming,
+    Unary,
+    serialize,
+)
+
+if TYPE_CHECKING:
+    import grpc.aio
+
+__all__ = [
+    "MAX_MESSAGE_SIZE", "CallContext", "MethodHandler", "RpcServer", "StatusCode", "Streaming", "Unary",
+    "call", "check_path", "close", "dial", "find_method", "handle", "is_listening", "method_path",
+    "remove_stale_socket", "serve", "watch",
+]  # fmt: skip
 
 #: Maximum length of the path of a Unix socket, in bytes (the kernel's limit, less the terminating zero byte).
 MAX_PATH_LENGTH = 107
 #: Default limit on the size of a message, in bytes.
 MAX_MESSAGE_SIZE = 16 * 1024 * 1024
-
-#: Unary method: receives the request and the call's context, returns a message or its serialized bytes.
-Unary: TypeAlias = Callable[[Any, grpc.aio.ServicerContext[Any, Any]], Awaitable[Message | bytes]]
-#: Server-streaming method.
-Streaming: TypeAlias = Callable[[Any, grpc.aio.ServicerContext[Any, Any]], AsyncIterator[Message | bytes]]
 
 
 def check_path(path: Path) -> Path:
@@ -46,81 +62,73 @@ def check_path(path: Path) -> Path:
     return path
 
 
-def _target(path: Path) -> str:
-    """Return the gRPC target of a socket path with any characters."""
-    return f"unix:{quote(os.fsencode(path))}"
-
-
 def handle(
     file: FileDescriptor, service: str, methods: Mapping[str, Unary | Streaming]
-) -> grpc.GenericRpcHandler:
-    """Build the handler of a service of a `.proto` file; missing methods are unimplemented."""
+) -> Sequence[MethodHandler]:
+    """Build the handlers of a service of a `.proto` file; missing methods are unimplemented."""
     descriptor = file.services_by_name[service]
-    handlers = {}
+    found = []
     for name, function in methods.items():
         method = descriptor.methods_by_name[name]
-        make = (
-            grpc.unary_stream_rpc_method_handler
-            if method.server_streaming
-            else grpc.unary_unary_rpc_method_handler
-        )
-        handlers[name] = make(
-            function,
-            request_deserializer=GetMessageClass(method.input_type).FromString,
-            response_serializer=_serialize,
-        )
-    return grpc.method_handlers_generic_handler(descriptor.full_name, handlers)
-
-
-def _serialize(message: Message | bytes) -> bytes:
-    return message if isinstance(message, bytes) else message.SerializeToString()
+        parse = GetMessageClass(method.input_type).FromString
+        found.append(MethodHandler(method_path(method), function, parse, method.server_streaming))
+    return found
 
 
 async def serve(
     path: Path,
-    handlers: Iterable[grpc.GenericRpcHandler],
+    handlers: Iterable[Sequence[MethodHandler]],
     *,
     max_size: int = MAX_MESSAGE_SIZE,
     rename: bool = False,
-) -> grpc.aio.Server:
+) -> RpcServer:
     """Serve on a Unix socket in an existing directory; raises ConfigError if it cannot be opened.
 
-    gRPC removes the file at the path when the server ends, even if another process has created it. With
-    `rename` the socket is created under another name and renamed; then the caller has to remove it.
+    The server removes its socket when it ends. With `rename` the socket is created under another name and
+    renamed, so that it accepts connections from the first sight on; then the caller has to remove it.
     """
     remove_stale_socket(check_path(path))
+    bound = _hidden(path) if rename else path
     if rename:
-        return await _serve_renamed(path, handlers, max_size)
-    server = grpc.aio.server(options=_size_limits(max_size))
-    server.add_generic_rpc_handlers(tuple(handlers))
+        remove_stale_socket(bound)
+    listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+    server = RpcServer([handler for service in handlers for handler in service], max_size=max_size)
     before = os.umask(0o177)
     try:
-        server.add_insecure_port(_target(path))
-    except RuntimeError as error:
-        raise ConfigError(f"{path}: the socket cannot be opened: {error}") from None
+        listening.bind(str(bound))
+    except OSError as error:
+        listening.close()
+        raise ConfigError(f"{path}: the socket cannot be opened: {error.strerror}") from None
     finally:
         os.umask(before)
-    await server.start()
+    await server.start(listening, (lambda: None) if rename else partial(_remove, path, _identity(path)))
+    if rename:
+        try:
+            os.rename(bound, path)
+        except OSError as error:
+            await server.stop()
+            bound.unlink(missing_ok=True)
+            raise ConfigError(f"{path}: {error.strerror}") from None
     return server
 
 
-def _size_limits(max_size: int) -> list[tuple[str, int]]:
-    return [("grpc.max_receive_message_length", max_size), ("grpc.max_send_message_length", max_size)]
-
-
-async def _serve_renamed(
-    path: Path, handlers: Iterable[grpc.GenericRpcHandler], max_size: int
-) -> grpc.aio.Server:
+def _hidden(path: Path) -> Path:
+    """Return the path of a socket before it is renamed."""
     hidden = path.with_name(f".{path.name}")
-    if len(os.fsencode(hidden)) > MAX_PATH_LENGTH:
-        hidden = path.with_name(f".{path.name[1:]}")
-    server = await serve(hidden, handlers, max_size=max_size)
-    try:
-        os.rename(hidden, path)
-    except OSError as error:
-        await server.stop(None)
-        raise ConfigError(f"{path}: {error.strerror}") from None
-    return server
+    return hidden if len(os.fsencode(hidden)) <= MAX_PATH_LENGTH else path.with_name(f".{path.name[1:]}")
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    with suppress(OSError):
+        found = path.lstat()
+        return found.st_dev, found.st_ino
+    return None
+
+
+def _remove(path: Path, identity: tuple[int, int] | None) -> None:
+    """Remove a socket, unless the path belongs to another one by now."""
+    if identity is not None and identity == _identity(path):
+        path.unlink(missing_ok=True)
 
 
 def remove_stale_socket(path: Path) -> None:
@@ -151,10 +159,13 @@ def is_listening(path: Path) -> bool:
 
 def dial(path: Path, *, max_size: int = MAX_MESSAGE_SIZE) -> grpc.aio.Channel:
     """Open a channel to a Unix socket; it connects with the first call."""
+    import grpc.aio
+
     return grpc.aio.insecure_channel(
-        _target(check_path(path)),
+        f"unix:{quote(os.fsencode(check_path(path)))}",  # a path with any characters
         options=[
-            *_size_limits(max_size),
+            ("grpc.max_receive_message_length", max_size),
+            ("grpc.max_send_message_length", max_size),
             ("grpc.enable_http_proxy", 0),
             ("grpc.default_authority", "localhost"),
             ("grpc.initial_reconnect_backoff_ms", 200),
@@ -180,7 +191,7 @@ async def call(
     """Call a unary method; raises grpc.aio.AioRpcError on failure or after `timeout` seconds."""
     multicallable = channel.unary_unary(
         method_path(method),
-        request_serializer=_serialize,
+        request_serializer=serialize,
         response_deserializer=GetMessageClass(method.output_type).FromString,
     )
     return await multicallable(request, timeout=timeout)
@@ -190,12 +201,14 @@ def watch(channel: grpc.aio.Channel, method: MethodDescriptor, request: Message)
     """Call a streaming method; closing the channel or the iterator's task cancels it."""
     multicallable = channel.unary_stream(
         method_path(method),
-        request_serializer=_serialize,
+        request_serializer=serialize,
         response_deserializer=GetMessageClass(method.output_type).FromString,
     )
     return multicallable(request)  # type: ignore[return-value]
 
 
 async def close(channel: grpc.aio.Channel) -> None:
+    import grpc.aio
+
     with suppress(grpc.aio.AioRpcError):
         await channel.close()

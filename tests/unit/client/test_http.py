@@ -12,12 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aiohttp.client_proto import ResponseHandler
 
 from plimsoll.apiserver.auth.certificates import CertificateAuthority, create_ssl_context
 from plimsoll.apiserver.auth.users import User
 from plimsoll.client import Client, ClientConfig, Impersonation, Material
-from plimsoll.client.connection_pool import Connection
+from plimsoll.client.connection_pool import Connection, StreamingConnection
 from plimsoll.client.endpoints import CONFIG_MAPS
 from plimsoll.client.http import HttpTransport, is_loopback
 from plimsoll.client.transport import Request
@@ -498,7 +497,7 @@ class SilentTlsServer(threading.Thread):
         self.disconnected.set()
 
 
-@pytest.mark.parametrize("kind", [Connection, ResponseHandler])
+@pytest.mark.parametrize("kind", [Connection, StreamingConnection])
 def test_a_call_cancelled_right_after_the_handshake_leaves_no_connection(
     kind: type[asyncio.Protocol], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -73,6 +73,8 @@ class ClaimRecovery:
         for uid in rejected:
             _log.warning("claim %s is in the environment of a container, and not allocated here", uid)
         for uid, allocation in recovered.items():
+            if uid not in state.allocations:  # released meanwhile
+                continue
             _log.warning("claim %s (%s): recovered CPUs %s", allocation.ref, uid, allocation.assigned)
             if not allocation.disputed:
                 await self._prepare(allocation.ref)

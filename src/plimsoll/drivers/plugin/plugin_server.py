@@ -18,8 +18,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import grpc.aio
-
 from plimsoll.client import Client
 from plimsoll.common.checkpoint import NodeFinding
 from plimsoll.common.tasks import cancel_tasks
@@ -458,7 +456,7 @@ class PluginServer:
 class _Server:
     """gRPC server with the identity (device, inode) of its socket file."""
 
-    server: grpc.aio.Server
+    server: rpc.RpcServer
     identity: tuple[int, int] | None
 
 

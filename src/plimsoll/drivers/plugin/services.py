@@ -14,8 +14,6 @@ from contextlib import aclosing
 from types import ModuleType
 from typing import Any, TypeAlias
 
-import grpc
-
 from plimsoll.drivers.plugin.driver import ClaimError, DeviceHealth, Health
 from plimsoll.protocols import rpc
 from plimsoll.protocols.dra import ClaimRef, PreparedDevice
@@ -31,6 +29,7 @@ MAX_MESSAGE_LENGTH = 1024
 #: Interval between health messages, so that the node does not consider them stale.
 HEALTH_INTERVAL_SECONDS = 10.0
 
+Handlers: TypeAlias = Sequence[rpc.MethodHandler]
 Devices: TypeAlias = tuple[PreparedDevice, ...]
 Prepare: TypeAlias = Callable[[Sequence[ClaimRef]], Awaitable[Mapping[str, Devices | ClaimError]]]
 Unprepare: TypeAlias = Callable[[Sequence[ClaimRef]], Awaitable[Mapping[str, ClaimError | None]]]
@@ -42,10 +41,10 @@ def decode_refs(request: Any) -> tuple[ClaimRef, ...]:
     return tuple(refs.values())
 
 
-def handle_claims(prepare: Prepare, unprepare: Unprepare) -> list[grpc.GenericRpcHandler]:
+def handle_claims(prepare: Prepare, unprepare: Unprepare) -> list[Handlers]:
     """Build the handlers of the DRAPlugin service, one per version."""
 
-    def make_handler(messages: ModuleType) -> grpc.GenericRpcHandler:
+    def make_handler(messages: ModuleType) -> Handlers:
         async def do_prepare(request: Any, context: Any) -> Any:
             return encode_prepared(messages, await prepare(decode_refs(request)))
 
@@ -92,7 +91,7 @@ def encode_unprepared(messages: ModuleType, answers: Mapping[str, ClaimError | N
 
 def handle_registration(
     info: Callable[[], Mapping[str, Any]], on_status: Callable[[bool, str], None]
-) -> grpc.GenericRpcHandler:
+) -> Handlers:
     """Build the handler of the plugin registration service."""
 
     async def get_info(request: Any, context: Any) -> Any:
@@ -101,7 +100,7 @@ def handle_registration(
     async def notify(request: Any, context: Any) -> Any:
         on_status(request.plugin_registered, request.error)
         if not request.plugin_registered:
-            await context.abort(grpc.StatusCode.UNKNOWN, f"failed registration process: {request.error}")
+            await context.abort(rpc.StatusCode.UNKNOWN, f"failed registration process: {request.error}")
         return registration.RegistrationStatusResponse()
 
     methods: Any = {"GetInfo": get_info, "NotifyRegistrationStatus": notify}
@@ -138,8 +137,8 @@ class HealthStreams:
         self._closed = True
         self.notify()
 
-    def handlers(self) -> list[grpc.GenericRpcHandler]:
-        def make_handler(messages: ModuleType) -> grpc.GenericRpcHandler:
+    def handlers(self) -> list[Handlers]:
+        def make_handler(messages: ModuleType) -> Handlers:
             # gRPC recognizes streaming methods by their being generators, not by their return value.
             async def watch(request: Any, context: Any) -> AsyncIterator[Any]:
                 async with aclosing(self._watch(messages)) as reports:

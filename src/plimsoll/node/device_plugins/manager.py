@@ -18,9 +18,6 @@ import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
-import grpc
-import grpc.aio
-
 from plimsoll.api.core import Container, Pod
 from plimsoll.common.checkpoint import NodeFinding, RecordFile
 from plimsoll.common.tasks import cancel_tasks
@@ -64,7 +61,7 @@ class DeviceManager:
         self._announced: frozenset[str] = frozenset()
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._allocating = asyncio.Lock()
-        self._server: grpc.aio.Server | None = None
+        self._server: rpc.RpcServer | None = None
         #: Changes with every change of devices or allocations.
         self.revision = 0
 
@@ -110,7 +107,7 @@ class DeviceManager:
         refusal = self._check_registration(request)
         if refusal:
             _log.warning("device plugin %s of %s: %s", request.endpoint, request.resource_name, refusal)
-            await context.abort(grpc.StatusCode.UNKNOWN, refusal)
+            await context.abort(rpc.StatusCode.UNKNOWN, refusal)
         resource = request.resource_name
         try:
             connection = DevicePluginConnection(
@@ -120,11 +117,11 @@ class DeviceManager:
                 prefers=request.options.get_preferred_allocation_available,
             )
         except ConfigError as error:  # the path of its socket is too long
-            await context.abort(grpc.StatusCode.UNKNOWN, str(error))
+            await context.abort(rpc.StatusCode.UNKNOWN, str(error))
         fault = await connection.connect()
         if fault is not None:  # the plugin learns it, and may register again
             await connection.close()
-            await context.abort(grpc.StatusCode.UNKNOWN, fault.message)
+            await context.abort(rpc.StatusCode.UNKNOWN, fault.message)
         _log.info("device plugin %s registered %s", request.endpoint, resource)
         before = self._connections.pop(resource, None)
         self._connections[resource] = connection

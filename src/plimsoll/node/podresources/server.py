@@ -12,10 +12,8 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn, TypeAlias
+from typing import NoReturn, TypeAlias
 
-import grpc
-import grpc.aio
 from prometheus_client import CollectorRegistry
 
 from plimsoll.api.gates import Gates
@@ -31,7 +29,7 @@ from plimsoll.protocols.messages import podresources_v1alpha1 as v1alpha1
 
 _log = logging.getLogger("plimsoll.podresources")
 
-Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
+Context: TypeAlias = rpc.CallContext
 
 RATE_LIMITED = "rejected by rate limit"
 GET_DISABLED = "PodResources API Get method disabled"
@@ -73,7 +71,7 @@ class PodResourcesServer:
         self._registry = registry
         self._tokens = None if limit is None else TokenBucket(limit.per_second, limit.burst, clock=clock)
         self._max_bytes = max_bytes
-        self._server: grpc.aio.Server | None = None
+        self._server: rpc.RpcServer | None = None
 
     async def start(self) -> None:
         """Open the socket; raise ConfigError if that fails."""
@@ -146,7 +144,7 @@ class PodResourcesServer:
 
     async def _admit(self, context: Context) -> None:
         if self._tokens is not None and not self._tokens.try_take():
-            await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, RATE_LIMITED)
+            await context.abort(rpc.StatusCode.RESOURCE_EXHAUSTED, RATE_LIMITED)
 
     async def _reply(
         self, context: Context, method: str, make: Callable[[], bytes], version: str = "v1"
@@ -157,17 +155,17 @@ class PodResourcesServer:
             # Whatever is wrong with one pod or claim, the node and its other callers are not affected.
             _log.exception("building the response to %s failed", method)
             self.metrics.failed(method, version)
-            await context.abort(grpc.StatusCode.INTERNAL, "the response could not be built; see the log")
+            await context.abort(rpc.StatusCode.INTERNAL, "the response could not be built; see the log")
         if len(reply) > self._max_bytes:
             self.metrics.failed(method, version)
             text = f"the response has {len(reply)} bytes, the maximum is {self._max_bytes}"
-            await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, text)
+            await context.abort(rpc.StatusCode.RESOURCE_EXHAUSTED, text)
         return reply
 
     async def _abort(self, context: Context, method: str, text: str) -> NoReturn:
         """Abort as a Go error without a code arrives: UNKNOWN."""
         self.metrics.failed(method)
-        await context.abort(grpc.StatusCode.UNKNOWN, text)
+        await context.abort(rpc.StatusCode.UNKNOWN, text)
 
 
 def _truncate(name: str) -> str:

@@ -7,9 +7,6 @@ from collections.abc import AsyncIterator, Iterable
 from pathlib import Path
 from typing import Any
 
-import grpc
-import grpc.aio
-
 from plimsoll.protocols import rpc
 from plimsoll.protocols.messages import deviceplugin_v1beta1 as v1beta1
 
@@ -42,7 +39,7 @@ class FakePlugin:
         self.holds = False  #: whether Allocate does not respond
         self.calls: list[str] = []
         self._changed = asyncio.Event()
-        self._server: grpc.aio.Server | None = None
+        self._server: rpc.RpcServer | None = None
 
     @property
     def endpoint(self) -> str:
@@ -97,7 +94,7 @@ class FakePlugin:
         if self.holds:
             await asyncio.Event().wait()
         if self.refusal:
-            await context.abort(grpc.StatusCode.INTERNAL, self.refusal)
+            await context.abort(rpc.StatusCode.INTERNAL, self.refusal)
         response = v1beta1.ContainerAllocateResponse(
             envs={"FPGA": ",".join(sorted(each.devices_ids)), "SHARED": "plugin"},
             annotations={"example.com/fpga": "yes"},

@@ -8,8 +8,6 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-import grpc.aio
-
 from plimsoll.node.claim_info import ClaimRef, PreparedDevice
 from plimsoll.node.layout import Layout
 from plimsoll.node.plugins import PluginManager, PluginTiming
@@ -96,7 +94,7 @@ class Peer:
         self.info_delay = 0.0
         self.streams: list[asyncio.Queue[Any]] = []
         self.health: list[dict[str, Any]] = []
-        self._servers: dict[Path, grpc.aio.Server] = {}
+        self._servers: dict[Path, rpc.RpcServer] = {}
         _PEERS.append(self)
 
     async def serve(self) -> None:
@@ -162,7 +160,7 @@ class Peer:
     async def _notify(self, request: Any, context: Any) -> Any:
         self.notified.append((request.plugin_registered, request.error))
         if self.notify_fails:
-            await context.abort(grpc.StatusCode.INTERNAL, "not interested")
+            await context.abort(rpc.StatusCode.INTERNAL, "not interested")
         return registration.RegistrationStatusResponse()
 
     def _prepare(self, messages: Any, version: str) -> Callable[[Any, Any], Awaitable[Any]]:

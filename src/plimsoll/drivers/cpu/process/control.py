@@ -15,8 +15,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
-from aiohttp import web
-
+from plimsoll.common.http_pages import PageRequest, PageResponse, PageServer
 from plimsoll.drivers.cpu.forget_claim import ForgottenClaim
 from plimsoll.drivers.plugin import ClaimError
 from plimsoll.errors import ConfigError, InputError
@@ -34,33 +33,28 @@ class ControlServer:
     def __init__(self, directory: Path, forget: Forget) -> None:
         self._path = directory / SOCKET
         self._forget = forget
-        self._runner: web.AppRunner | None = None
+        self._server: PageServer | None = None
 
     async def start(self) -> None:
         """Listen; raises ConfigError if the socket cannot be created."""
-        app = web.Application(client_max_size=_MAX_BYTES)
-        app.router.add_post("/forget", self._on_forget)
-        runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=1.0)
-        await runner.setup()
+        server = PageServer({("POST", "/forget"): self._on_forget}, max_body=_MAX_BYTES)
         try:
             with contextlib.suppress(FileNotFoundError):  # of a driver that was killed
                 self._path.unlink()
-            await web.UnixSite(runner, str(self._path)).start()
-            self._path.chmod(0o600)
+            await server.listen_unix(self._path)
         except OSError as error:
-            await runner.cleanup()
             raise ConfigError(f"{self._path}: {error.strerror or error}") from None
-        self._runner = runner
+        self._server = server
 
     async def stop(self) -> None:
-        if self._runner is not None:
-            runner, self._runner = self._runner, None
-            await runner.cleanup()
+        if self._server is not None:
+            server, self._server = self._server, None
+            await server.stop()
             self._path.unlink(missing_ok=True)
 
-    async def _on_forget(self, request: web.Request) -> web.Response:
+    async def _on_forget(self, request: PageRequest) -> PageResponse:
         try:
-            given = await request.json()
+            given = json.loads(request.body)
             claim, force = given["claim"], given["force"]
         except (ValueError, LookupError, TypeError):
             claim, force = None, None
@@ -74,8 +68,8 @@ class ControlServer:
         return _reply(200, tree)
 
 
-def _reply(status: int, tree: dict[str, Any]) -> web.Response:
-    return web.Response(text=json.dumps(tree), status=status, content_type="application/json")
+def _reply(status: int, tree: dict[str, Any]) -> PageResponse:
+    return PageResponse(json.dumps(tree), status, "application/json; charset=utf-8")
 
 
 class _UnixConnection(http.client.HTTPConnection):

@@ -117,6 +117,8 @@ class CPUState:
         #: Claims of containers that are known from their environment only.
         self._unverified: dict[str, ClaimAllocation] = {}
         self._recovering = False
+        #: Claims released during the recovery: what the cluster had of them before is out of date.
+        self._released: set[str] = set()
         self._stored: dict[str, ClaimAllocation] = {}
         self._conflicts: dict[str, ContainerConflict] = {}
         self._released_elsewhere: frozenset[str] = frozenset()
@@ -142,7 +144,7 @@ class CPUState:
         state._stored = dict(loaded.value or {})
         state._recovering = loaded.value is None or os.path.lexists(state._recovery_marker)
         if state._recovering:
-            state._mark_recovery()
+            state._begin_recovery()
         state._released_elsewhere = frozenset(released_elsewhere)
         state._file_findings = (loaded.finding,) if loaded.finding is not None else ()
         state.reconcile_files()
@@ -275,6 +277,9 @@ class CPUState:
         failed = cdi.remove_file(self.settings.cdi, uid)
         if failed is not None:
             return self._cdi_refusal("remove", uid, failed)
+        if self._recovering:
+            self._released.add(uid)
+            self._mark_recovery()
         if self._unverified.pop(uid, None) is not None:
             self._set_allocations(self._stored)
         if uid not in self._stored:
@@ -348,12 +353,16 @@ class CPUState:
 
     @_locked
     def restore_claims(self, recovered: Mapping[str, ClaimAllocation]) -> str:
-        """End the recovery with these claims; return the error if they cannot be saved, or ""."""
-        after = {**self._stored, **{uid: recovered[uid] for uid in recovered if uid not in self._stored}}
+        """End the recovery with these claims; return the error if they cannot be saved, or "".
+
+        Those that were released since the cluster was asked stay released.
+        """
+        unknown = recovered.keys() - self._stored.keys() - self._released
+        after = {**self._stored, **{uid: recovered[uid] for uid in recovered if uid in unknown}}
         dispute_overlaps(after)
         if problem := self._save(after):
             return problem
-        self._recovering, self._unverified = False, {}
+        self._recovering, self._unverified, self._released = False, {}, set()
         with contextlib.suppress(OSError):  # it is removed after the next start
             os.unlink(self._recovery_marker)
         self._set_allocations(after)
@@ -425,13 +434,21 @@ class CPUState:
 
     @property
     def _recovery_marker(self) -> Path:
-        """File that exists during a recovery: a driver that is killed must start it again."""
+        """File that exists during a recovery: a driver that is killed must start it again.
+
+        It has the UIDs of claims that were released meanwhile, one in each line.
+        """
         return self.settings.plugin_dir / "recovering"
+
+    def _begin_recovery(self) -> None:
+        with contextlib.suppress(OSError, UnicodeError):
+            self._released = set(self._recovery_marker.read_text().split())
+        self._mark_recovery()
 
     def _mark_recovery(self) -> None:
         with contextlib.suppress(OSError):  # without it, only a crash during the recovery is not covered
             self.settings.plugin_dir.mkdir(mode=0o750, parents=True, exist_ok=True)
-            self._recovery_marker.touch()
+            self._recovery_marker.write_text("".join(f"{uid}\n" for uid in sorted(self._released)))
 
     def _save(self, allocations: Mapping[str, ClaimAllocation]) -> str:
         """Save the checkpoint; return the error or ""."""

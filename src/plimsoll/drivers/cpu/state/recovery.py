@@ -70,7 +70,8 @@ def recover_claim(
         # The environment of other pods is not trusted.
         if container.namespace == ref.namespace and container.pod_uid in users:
             sources[f"container {container.where}"] = container.claims[ref.uid]
-    if (reported := _read_status(tree, results)) is not None:
+    # A claim that no pod uses was unprepared before its CPUs were removed from its status.
+    if users and (reported := _read_status(tree, results)) is not None:
         sources["the claim's status"] = reported
     if context.group is None and sources:
         domains = context.layout.domains

@@ -61,6 +61,7 @@ def test_cpus_of_containers_are_withheld_until_the_cluster_is_asked() -> None:
         (tree_of(TWO), [Container("c", {UID: cpus("1-2")})], "1-2"),
         (tree_of(TWO, cpuset="1-2"), [], "1-2"),
         (tree_of(TWO, cpuset="1-2"), [Container("c", {UID: cpus("1-2")})], "1-2"),
+        (tree_of(TWO, cpuset="1-2", users=()), [], None),  # unprepared, its status is out of date
         (tree_of(TWO), [], None),  # nothing says which
         (tree_of(TWO), [Container("c", {UID: cpus("1-2")}, namespace="other")], None),
         (tree_of(TWO, users=("another",)), [Container("c", {UID: cpus("1-2")})], None),
@@ -141,6 +142,24 @@ def test_a_running_containers_cpus_are_not_given_to_another_claim(fixture: CPUSt
     reopened = fixture.open()
     assert not reopened.recovering
     assert reopened.allocations.keys() == {uid_of(1), uid_of(2)}
+
+
+@pytest.mark.parametrize("killed", [False, True])
+def test_a_claim_that_is_released_during_the_recovery_stays_released(
+    fixture: CPUStateFixture, killed: bool
+) -> None:
+    """The list of claims may be older than the release."""
+    state = fixture.open()
+    recovered = recover_claim(tree_of(TWO, cpuset="1-2"), [], state.context)
+    assert recovered is not None
+    assert state.release(recovered.ref) is None
+    if killed:
+        state = fixture.open()
+        assert state.recovering
+    assert state.restore_claims({UID: recovered}) == ""
+    assert not state.allocations
+    assert not fixture.open().recovering
+    assert isinstance(state.prepare(make_claim(1, TWO)), ClaimAllocation), "a later pod"
 
 
 def test_claims_that_the_cluster_does_not_have_lose_their_cpus(fixture: CPUStateFixture) -> None:

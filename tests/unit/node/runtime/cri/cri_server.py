@@ -15,8 +15,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import grpc
-
 from plimsoll.protocols import rpc
 from plimsoll.protocols.messages import cri
 
@@ -46,7 +44,7 @@ class CriServer:
     boxes: dict[str, Box] = field(default_factory=dict)
     containers: dict[str, Made] = field(default_factory=dict)
     calls: list[tuple[str, Any]] = field(default_factory=list)
-    failures: dict[str, tuple[grpc.StatusCode, str]] = field(default_factory=dict)
+    failures: dict[str, tuple[rpc.StatusCode, str]] = field(default_factory=dict)
     unimplemented: set[str] = field(default_factory=set)
     conditions: dict[str, bool] = field(default_factory=lambda: {"RuntimeReady": True, "NetworkReady": True})
     driver: str = "CGROUPFS"
@@ -54,7 +52,7 @@ class CriServer:
     cpus: str = ""  #: CPUs that an NRI plugin gives to new containers
 
     def __post_init__(self) -> None:
-        self._server: grpc.aio.Server | None = None
+        self._server: rpc.RpcServer | None = None
         self._streams: set[asyncio.Queue[Any]] = set()
 
     async def start(self) -> CriServer:
@@ -82,15 +80,15 @@ class CriServer:
         async def call(request: Any, context: Any) -> Any:
             self.calls.append((name, request))
             if name in self.unimplemented:
-                await context.abort(grpc.StatusCode.UNIMPLEMENTED, f"unknown method {name}")
+                await context.abort(rpc.StatusCode.UNIMPLEMENTED, f"unknown method {name}")
             if name in self.failures:
                 await context.abort(*self.failures[name])
             try:
                 return getattr(self, f"on_{name}")(request)
             except KeyError as error:
-                await context.abort(grpc.StatusCode.NOT_FOUND, f"{error}: not found")
+                await context.abort(rpc.StatusCode.NOT_FOUND, f"{error}: not found")
             except ValueError as error:
-                await context.abort(grpc.StatusCode.UNKNOWN, str(error))
+                await context.abort(rpc.StatusCode.UNKNOWN, str(error))
 
         return call
 

@@ -6,7 +6,6 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
-import grpc
 import pytest
 
 from plimsoll.errors import ConfigError
@@ -15,6 +14,7 @@ from plimsoll.node.containers import ContainerPhase, RuntimeFault
 from plimsoll.node.pods.command_runner import RuntimeCommandRunner
 from plimsoll.node.pods.steps import sandbox_spec
 from plimsoll.node.runtime.cri import names
+from plimsoll.protocols import rpc
 from plimsoll.protocols.messages import cri
 from tests.waiting import until
 
@@ -324,13 +324,13 @@ def test_failures_are_faults_with_the_text_of_the_runtime() -> None:
         async with a_node() as node, running(node) as runtime:
             pod = a_pod()
             node.pods["uid-web"] = pod
-            node.server.failures["RunPodSandbox"] = (grpc.StatusCode.UNKNOWN, "cni plugin not initialized")
+            node.server.failures["RunPodSandbox"] = (rpc.StatusCode.UNKNOWN, "cni plugin not initialized")
             fault = await runtime.run_sandbox(sandbox_spec(pod, node.planner.plan(pod)))
             assert fault is not None
             assert fault.message == "rpc error: code = Unknown desc = cni plugin not initialized"
             node.server.failures.clear()
             await node.run_pod(runtime, pod)
-            node.server.failures["StartContainer"] = (grpc.StatusCode.UNKNOWN, "exec: not found")
+            node.server.failures["StartContainer"] = (rpc.StatusCode.UNKNOWN, "exec: not found")
             assert await runtime.create(node.spec(pod)) is None
             fault = await runtime.start_container("own-main")
             assert fault is not None
@@ -398,7 +398,7 @@ def test_a_removal_without_a_runtime_is_retried_later() -> None:
             pod = a_pod()
             await node.run_pod(runtime, pod)
             await runtime.create(node.spec(pod))
-            node.server.failures["RemoveContainer"] = (grpc.StatusCode.UNAVAILABLE, "connection refused")
+            node.server.failures["RemoveContainer"] = (rpc.StatusCode.UNAVAILABLE, "connection refused")
             await runtime.remove_container("own-main")
             assert phases(runtime) == [ContainerPhase.CREATED]
             node.server.failures.clear()
@@ -423,7 +423,7 @@ def test_commands_of_probes() -> None:
             result = await runner.execute(id, ["cat", "/x"], 1.5)
             assert (result.ok, result.text) == (False, "out")
             assert node.server.requests("ExecSync")[0].timeout == 2
-            node.server.failures["ExecSync"] = (grpc.StatusCode.DEADLINE_EXCEEDED, "timeout")
+            node.server.failures["ExecSync"] = (rpc.StatusCode.DEADLINE_EXCEEDED, "timeout")
             result = await runner.execute(id, ["sleep", "9"], 1.0)
             assert (result.ok, result.text) == (False, "command timed out after 1s")
 

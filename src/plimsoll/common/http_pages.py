@@ -1,0 +1,169 @@
+"""Minimal HTTP/1.1 server of a few pages, for processes that serve nothing else.
+
+Health pages and control sockets need neither routing nor uploads; a web framework would be a tenth of the
+memory of a driver. Guarantees: the head and the body of a request are limited in size and time, a request
+that is not understood ends its connection, and an exception in a page is a response with status 500.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from pathlib import Path
+from urllib.parse import parse_qs
+
+from plimsoll.common.tasks import cancel_tasks
+
+_log = logging.getLogger("plimsoll.http")
+
+_MAX_HEAD = 16 << 10
+#: Seconds for a request after its connection was opened or used, and to write a response.
+_READ_SECONDS = 75.0
+_WRITE_SECONDS = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class PageRequest:
+    """Request for a page; `remote` is the address of the caller, None on a Unix socket."""
+
+    method: str
+    path: str
+    query: Mapping[str, list[str]]
+    body: bytes
+    remote: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class PageResponse:
+    """Response: its text, or parts that are sent as they are produced."""
+
+    text: str = ""
+    status: int = 200
+    content_type: str = "text/plain; charset=utf-8"
+    parts: AsyncIterator[bytes] | None = None
+    allow: str = ""
+
+
+Page = Callable[[PageRequest], Awaitable[PageResponse]]
+
+
+@dataclass(slots=True)
+class PageServer:
+    """Server of pages by method and path; HEAD is a GET without the body."""
+
+    pages: Mapping[tuple[str, str], Page]
+    max_body: int = 1 << 20
+    _servers: list[asyncio.Server] = field(default_factory=list)
+    _tasks: set[asyncio.Task[None]] = field(default_factory=set)
+
+    async def listen(self, host: str | None, port: int) -> int:
+        """Listen on a TCP address, without a host on every one; return the port. Raises OSError."""
+        server = await asyncio.start_server(self._accept, host, port, limit=_MAX_HEAD)
+        self._servers.append(server)
+        return int(server.sockets[0].getsockname()[1])
+
+    async def listen_unix(self, path: Path) -> None:
+        """Listen on a Unix socket that only its owner can use. Raises OSError."""
+        listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        before = os.umask(0o177)
+        try:
+            listening.bind(str(path))
+        except OSError:
+            listening.close()
+            raise
+        finally:
+            os.umask(before)
+        self._servers.append(await asyncio.start_unix_server(self._accept, sock=listening, limit=_MAX_HEAD))
+
+    async def stop(self) -> None:
+        servers, self._servers = self._servers, []
+        for server in servers:
+            server.close()
+        await cancel_tasks(list(self._tasks))
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.add(task)
+        try:
+            with suppress(OSError, TimeoutError, EOFError, ValueError, asyncio.LimitOverrunError):
+                while await self._serve(reader, writer):
+                    pass
+        except asyncio.CancelledError:
+            pass  # the server ends
+        finally:
+            self._tasks.discard(task)
+            writer.close()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
+        """Serve one request; return whether another may follow. Raises ValueError if it is not HTTP."""
+        async with asyncio.timeout(_READ_SECONDS):
+            head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
+            method, target, version = head[0].split(" ")
+            fields = (line.partition(":") for line in head[1:] if line)
+            headers = {name.strip().lower(): value.strip() for name, _, value in fields}
+            length = int(headers.get("content-length", "0"))
+            if version not in ("HTTP/1.1", "HTTP/1.0") or not 0 <= length <= self.max_body:
+                raise ValueError
+            if "transfer-encoding" in headers:
+                raise ValueError
+            body = await reader.readexactly(length)
+        remote = writer.get_extra_info("peername")
+        path, _, query = target.partition("?")
+        request = PageRequest(
+            method, path, parse_qs(query, True), body, remote[0] if isinstance(remote, tuple) else None
+        )
+        kept = version == "HTTP/1.1" and headers.get("connection", "").lower() != "close"
+        response = await self._find_response(request)
+        async with asyncio.timeout(_WRITE_SECONDS):
+            await _write(writer, response, kept, version == "HTTP/1.1", method == "HEAD")
+        return kept and response.parts is None
+
+    async def _find_response(self, request: PageRequest) -> PageResponse:
+        method = "GET" if request.method == "HEAD" else request.method
+        page = self.pages.get((method, request.path))
+        if page is None:
+            allowed = sorted(known for known, path in self.pages if path == request.path)
+            if allowed:
+                return PageResponse("405: Method Not Allowed", 405, allow=", ".join(allowed))
+            return PageResponse("404: Not Found", 404)
+        try:
+            return await page(request)
+        except Exception:
+            _log.exception("%s %s failed", request.method, request.path)
+            return PageResponse("500: Internal Server Error", 500)
+
+
+async def _write(
+    writer: asyncio.StreamWriter, response: PageResponse, kept: bool, chunked: bool, head_only: bool
+) -> None:
+    lines = [
+        f"HTTP/1.1 {response.status} {HTTPStatus(response.status).phrase}",
+        f"Content-Type: {response.content_type}",
+    ]
+    if response.allow:
+        lines.append(f"Allow: {response.allow}")
+    body = response.text.encode()
+    if response.parts is None:
+        lines.append(f"Content-Length: {len(body)}")
+    elif chunked:
+        lines.append("Transfer-Encoding: chunked")
+    if not kept or response.parts is not None:
+        lines.append("Connection: close")
+    writer.write("\r\n".join((*lines, "", "")).encode("latin-1"))
+    if response.parts is not None and not head_only:
+        async for part in response.parts:
+            if part:
+                writer.write(b"%x\r\n%b\r\n" % (len(part), part) if chunked else part)
+                await writer.drain()
+        if chunked:
+            writer.write(b"0\r\n\r\n")
+    elif not head_only:
+        writer.write(body)
+    await writer.drain()
