@@ -62,3 +62,15 @@ def stop_on_signals(stop: Callable[[], None]) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop)
+
+
+async def sleep_to_tick(interval: float) -> None:
+    """Sleep until the next multiple of an interval.
+
+    Periodic checks of a process that wait with it wake it up together, not one after the other.
+    """
+    if interval > 0:
+        rest = interval - asyncio.get_running_loop().time() % interval
+        await asyncio.sleep(rest if rest > interval / 10 else rest + interval)
+    else:
+        await asyncio.sleep(0)

@@ -19,7 +19,7 @@ from typing import Any
 from plimsoll.api.cpuset import CpuSet, union
 from plimsoll.client import Client
 from plimsoll.common.checkpoint import FindingSeverity, NodeFinding
-from plimsoll.common.tasks import at_most, cancel_tasks
+from plimsoll.common.tasks import at_most, cancel_tasks, sleep_to_tick
 from plimsoll.drivers.cpu.capability_detection import wait_for_capabilities
 from plimsoll.drivers.cpu.claim_affinity import find_claim_affinity
 from plimsoll.drivers.cpu.claim_lookup import ClaimLookup
@@ -426,7 +426,7 @@ class CpuDriver(Driver):
             for fault in faults if faults != logged else ():
                 _log.warning("%s", fault)
             logged = faults
-            await asyncio.sleep(self._files_interval)
+            await sleep_to_tick(self._files_interval)
 
     def _on_link(self) -> None:
         """Handle a change of the connection to the runtime."""
@@ -437,7 +437,7 @@ class CpuDriver(Driver):
     async def _watch_link(self) -> None:
         revision = self.state.revision
         while True:
-            await asyncio.sleep(1.0)
+            await sleep_to_tick(1.0)
             self._keep_shared_cpus()
             self._publish_link_state()
             if revision != (revision := self.state.revision):  # disputes may have changed

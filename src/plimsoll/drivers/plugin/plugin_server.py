@@ -20,7 +20,7 @@ from typing import Any
 
 from plimsoll.client import Client
 from plimsoll.common.checkpoint import NodeFinding
-from plimsoll.common.tasks import cancel_tasks
+from plimsoll.common.tasks import cancel_tasks, sleep_to_tick
 from plimsoll.drivers.plugin.claim_handler import ClaimCall, ClaimCallCounters, ClaimHandler
 from plimsoll.drivers.plugin.claim_status_writer import SETTLE_SECONDS, ClaimStatusCounters, ClaimStatusWriter
 from plimsoll.drivers.plugin.driver import ClaimError, DeviceHealth, DeviceStatus, Driver
@@ -374,7 +374,7 @@ class PluginServer:
         """
         logged = ""
         while True:
-            await asyncio.sleep(self._socket_poll)
+            await sleep_to_tick(self._socket_poll)
             try:
                 for path in (self.endpoint, self.registration):
                     current = self._servers.get(path)

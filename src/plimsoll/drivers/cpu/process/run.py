@@ -20,7 +20,7 @@ from plimsoll.common.addresses import read_bind_address
 from plimsoll.common.health import HealthServer
 from plimsoll.common.lock_file import RootLock
 from plimsoll.common.structured_log import log_event, set_up_logging
-from plimsoll.common.tasks import cancel_tasks, run_until, stop_on_signals
+from plimsoll.common.tasks import cancel_tasks, run_until, sleep_to_tick, stop_on_signals
 from plimsoll.drivers.cpu.driver import CpuDriver
 from plimsoll.drivers.cpu.process.control import ControlServer
 from plimsoll.drivers.cpu.process.metrics import CpuMetrics, CpuMetricsSnapshot
@@ -171,7 +171,7 @@ class CpuDriverProcess:
                     log_event(LOG, "healthy")
                     self._ready.set()
                 known = now
-            await asyncio.sleep(self._timeouts.poll if known == () else min(0.05, self._timeouts.poll))
+            await sleep_to_tick(self._timeouts.poll if known == () else min(0.05, self._timeouts.poll))
 
     # -- pages
 

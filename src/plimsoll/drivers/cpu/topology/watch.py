@@ -1,7 +1,7 @@
 """Watch for CPU hotplug while the driver runs.
 
 Guarantees: only real changes are reported; an unchanged machine costs a few small reads; a failed read is not
-a change but sets `error` and is retried; reads run in a thread.
+a change but sets `error` and is retried; reads of the machine run in a thread.
 
 The kernel brings a CPU online before all of its files exist. So a change is reported after two equal reads,
 the machine is read a few more times after every change, and periodically even without a visible change.
@@ -14,6 +14,7 @@ import os
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
+from plimsoll.common.tasks import sleep_to_tick
 from plimsoll.drivers.cpu.topology.overlay import SysFiles, read_overlay
 from plimsoll.drivers.cpu.topology.sysfs import CPUS, read_topology
 from plimsoll.drivers.cpu.topology.topology import Topology
@@ -98,14 +99,16 @@ class TopologyWatch:
     async def changes(self) -> AsyncIterator[Topology]:
         """Yield topologies as they change, until cancelled."""
         while True:
-            if (changed := await asyncio.to_thread(self.check)) is not None:
+            # The fingerprint is a few files of the kernel: waking a thread up for it would cost more.
+            if self._must_read() and (changed := await asyncio.to_thread(self._read_change)) is not None:
                 yield changed
-            await asyncio.sleep(self.interval)
+            await sleep_to_tick(self.interval)
 
     def check(self) -> Topology | None:
         """Check once; return the topology if it has changed."""
-        if not self._must_read():
-            return None
+        return self._read_change() if self._must_read() else None
+
+    def _read_change(self) -> Topology | None:
         try:
             read = self._read()
             torn = read != self.current and read != self._read()
