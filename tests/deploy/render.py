@@ -56,9 +56,15 @@ def _merge(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
     return made
 
 
+def manifests() -> dict[str, str]:
+    """Return the plain manifests: the default values, and the optional memory driver in its own directory."""
+    optional = render({"memoryDriver": {"enabled": True}})
+    return render() | {name: text for name, text in optional.items() if name.startswith("memory-driver/")}
+
+
 def main() -> None:
     MANIFESTS.mkdir(exist_ok=True)
-    made = render()
+    made = manifests()
     for old in MANIFESTS.rglob("*.yaml"):
         if old.relative_to(MANIFESTS).as_posix() not in made:
             old.unlink()

@@ -271,6 +271,7 @@ def run_forget(claim: str, force: bool, kubelet_root_dir: Path | None) -> None:
 )
 @click.option("--align-l3/--no-align-l3", default=True, help="Prefer CPUs of full L3 caches. [default: yes]")
 @click.option("--full-cores", is_flag=True, help="Assign full physical cores only.")
+@click.option("--align-by-socket", is_flag=True, help="Distributed: prefer NUMA nodes of one socket.")
 @click.option("--taken", default="", metavar="CPUS", help="CPUs that are already assigned, such as 0-1,8.")
 @click.option("--within", default="", metavar="CPUS", help="Restrict the assignment to these CPUs.")
 @click.option(

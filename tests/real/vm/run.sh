@@ -7,7 +7,8 @@
 # Needs root, qemu-system-x86, debootstrap and e2fsprogs (Debian packages), a virtual environment with the
 # development requirements in .venv, and in KUBEBUILDER_ASSETS the programs of tests/real. Everything is kept
 # in DIRECTORY (default: /var/tmp/plimsoll-vm), so that a second run needs no download. With /dev/kvm it takes
-# minutes; without it QEMU emulates, and it takes about ten times as long.
+# minutes; without it, or with EMULATE=1 (for a /dev/kvm that cannot run Linux), QEMU emulates, which takes about
+# ten times as long.
 set -euo pipefail
 repository=$(cd "$(dirname "$0")/../../.." && pwd)
 work=${1:-/var/tmp/plimsoll-vm}
@@ -60,12 +61,12 @@ truncate -s 6G "$work/disk.img"
 mke2fs -q -t ext4 -d "$root" "$work/disk.img"
 
 accelerator=(-accel tcg,thread=multi -cpu EPYC)
-[ -w /dev/kvm ] && [ "${EMULATE:-}" = "" ] && accelerator=(-accel kvm -cpu "${GUEST_CPU:-host}")
-# Two sockets of two dies of two cores of two threads: 16 CPUs, 2 NUMA nodes, 4 L3 caches.
+[ -w /dev/kvm ] && [ "${EMULATE:-}" = "" ] && accelerator=(-accel kvm -cpu "${GUEST_CPU:-EPYC}")
+# Two sockets of two dies of one core of two threads: 8 CPUs, 2 NUMA nodes, 4 L3 caches (of an EPYC).
 timeout "${SECONDS_MAX:-3600}" qemu-system-x86_64 -machine q35 "${accelerator[@]}" -m 4G -nographic -no-reboot \
-    -smp 16,sockets=2,dies=2,cores=2,threads=2 \
-    -object memory-backend-ram,id=m0,size=2G -numa node,nodeid=0,memdev=m0,cpus=0-7 \
-    -object memory-backend-ram,id=m1,size=2G -numa node,nodeid=1,memdev=m1,cpus=8-15 \
+    -smp 8,sockets=2,dies=2,cores=1,threads=2 \
+    -object memory-backend-ram,id=m0,size=2G -numa node,nodeid=0,memdev=m0,cpus=0-3 \
+    -object memory-backend-ram,id=m1,size=2G -numa node,nodeid=1,memdev=m1,cpus=4-7 \
     -kernel "$(ls "$root"/boot/vmlinuz-* | tail -1)" -initrd "$(ls "$root"/boot/initrd.img-* | tail -1)" \
     -append "root=/dev/vda rw console=ttyS0 systemd.show_status=0" \
     -drive "file=$work/disk.img,format=raw,if=virtio" -nic none < /dev/null | tee "$work/console.log"

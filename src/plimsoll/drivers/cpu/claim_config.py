@@ -3,7 +3,8 @@
 The parameters are `{apiVersion: v1alpha1, cpuConfig: {...}}` with the keys
 
     cpuset                                               explicit CPUs, for a device of the whole machine
-    algorithm, sorting, groupSize, alignL3, fullCores    options of the CPU allocator
+    algorithm, sorting, groupSize, alignL3, fullCores,
+    alignBySocket                                        options of the CPU allocator
     mix                                                  add the shared pool to the containers' cpuset
 
 in the DeviceClass or in the claim. The claim overrides its class, and the class overrides the driver's
@@ -38,7 +39,7 @@ API_VERSION = "v1alpha1"
 FROM_CLASS = "FromClass"
 FROM_CLAIM = "FromClaim"
 
-_KEYS = ("cpuset", "algorithm", "sorting", "groupSize", "alignL3", "fullCores", "mix")
+_KEYS = ("cpuset", "algorithm", "sorting", "groupSize", "alignL3", "fullCores", "alignBySocket", "mix")
 
 
 class ConfigFaultKind(StrEnum):

@@ -183,7 +183,7 @@ def test_malformed_parameters_are_refused(parameters: Any, expected: str, settin
 
 def test_unknown_keys_are_refused_with_the_fix() -> None:
     assert fault(config(cpuSet="0")).text == 'opaque config: unknown field "cpuSet"; use "cpuset"'
-    known = "cpuset, algorithm, sorting, groupSize, alignL3, fullCores, mix"
+    known = "cpuset, algorithm, sorting, groupSize, alignL3, fullCores, alignBySocket, mix"
     assert fault(config(cpus=1)).text == f'opaque config: unknown field "cpus"; valid fields: {known}'
     found = fault(raw({"apiVersion": "v1alpha1", "cpuconfig": {}}))
     assert found.text == 'opaque config: unknown field "cpuconfig"; use "cpuConfig"'

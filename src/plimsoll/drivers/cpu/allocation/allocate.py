@@ -146,7 +146,9 @@ def _apply(
         return InsufficientCpus(count, len(available))
     log: Log = []
     if options.algorithm is Algorithm.DISTRIBUTED:
-        taken, missing = take_distributed(tables, free, count, group, options.sorting, log=log)
+        taken, missing = take_distributed(
+            tables, free, count, group, options.sorting, by_socket=options.align_by_socket, log=log
+        )
     else:
         taken, missing = take_packed(tables, free, count, options.sorting, align_l3=options.align_l3, log=log)
     if missing != 0:

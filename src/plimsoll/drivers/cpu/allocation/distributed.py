@@ -1,7 +1,8 @@
 """Distributed algorithm: the same number of CPUs from each of as few NUMA nodes as possible. Pure.
 
 Bit-exact with the kubelet's static policy of 1.36, except that it always terminates. CPUs of one NUMA node
-are packed. If no NUMA nodes can provide the same number each, the packed algorithm is used.
+are packed. If no NUMA nodes can provide the same number each, the packed algorithm is used. With `by_socket`
+NUMA nodes of one socket are preferred, as by the kubelet of 1.37.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from plimsoll.drivers.cpu.allocation.balance import Distribution, find_distribut
 from plimsoll.drivers.cpu.allocation.explanation import StepKind
 from plimsoll.drivers.cpu.allocation.options import Sorting
 from plimsoll.drivers.cpu.allocation.packed import Log, order_numas, take_packed
+from plimsoll.drivers.cpu.allocation.socket_alignment import find_aligned
 from plimsoll.drivers.cpu.allocation.topology_tables import CpuGroup, TopologyTables
 
 
@@ -25,12 +27,19 @@ class DistributionResult:
 
 
 def take_distributed(
-    tables: TopologyTables, free: int, count: int, group: int, sorting: Sorting, *, log: Log
+    tables: TopologyTables,
+    free: int,
+    count: int,
+    group: int,
+    sorting: Sorting,
+    *,
+    by_socket: bool = False,
+    log: Log,
 ) -> tuple[int, int]:
     """Return the taken CPUs and the number of missing ones; `count` must not exceed the free CPUs."""
     free &= tables.all
     if count >= 1 and count % group == 0:
-        result = _distribute(tables, free, count, group, sorting)
+        result = _distribute(tables, free, count, group, sorting, by_socket=by_socket)
         if result is not None:
             log.extend(result.log)
             return result.mask, result.missing
@@ -39,12 +48,21 @@ def take_distributed(
 
 
 def _distribute(
-    tables: TopologyTables, free: int, count: int, group: int, sorting: Sorting
+    tables: TopologyTables, free: int, count: int, group: int, sorting: Sorting, *, by_socket: bool
 ) -> DistributionResult | None:
     # A node that spans several sockets occurs in each of them.
     numas = list({numa.id: numa for numa in order_numas(tables, free)}.values())
     counts = [(numa.mask & free).bit_count() for numa in numas]
+    sockets = [frozenset(socket.id for socket in tables.sockets if socket.mask & numa.mask) for numa in numas]
     for size in _sizes(tables, len(numas), count, group):
+        if by_socket:
+            aligned = find_aligned(counts, sockets, count, size, group)
+            if aligned is None:
+                continue
+            result = _take_distribution(tables, free, count, group, sorting, numas, aligned)
+            if result is not None and not aligned.best:
+                result.log.append((StepKind.CUT_SHORT, 0, 0))
+            return result
         found_distributions = find_distribution(counts, count, size, group)
         if found_distributions is None:
             continue

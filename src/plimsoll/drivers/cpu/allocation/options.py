@@ -27,6 +27,9 @@ class Sorting(StrEnum):
 class AssignOptions:
     """Allocator options. `group_size` applies to distributed, `align_l3` to packed, `full_cores` to both.
 
+    `align_by_socket` (distributed): prefer NUMA nodes of one socket, as the kubelet of 1.37 does with the
+    option `align-by-socket`.
+
     `quirks`: choose exactly the CPUs that the kubelet of 1.36 takes, even where it miscounts on uneven
     machines or mixes up NUMA nodes, as long as they are free. Without it, apply the intended algorithm.
     """
@@ -37,3 +40,4 @@ class AssignOptions:
     align_l3: bool = True
     full_cores: bool = False
     quirks: bool = True
+    align_by_socket: bool = False

@@ -62,6 +62,7 @@ def make_request(
     group_size: int,
     align_l3: bool,
     full_cores: bool,
+    align_by_socket: bool,
     taken: str,
     within: str,
     root: Path,
@@ -71,7 +72,14 @@ def make_request(
     """Build the request from command-line values; raises InputError if they are invalid."""
     return PlanRequest(
         counts=counts,
-        options=AssignOptions(Algorithm(algorithm), Sorting(sorting), group_size, align_l3, full_cores),
+        options=AssignOptions(
+            Algorithm(algorithm),
+            Sorting(sorting),
+            group_size,
+            align_l3,
+            full_cores,
+            align_by_socket=align_by_socket,
+        ),
         taken=_cpus(taken, "--taken"),
         within=_cpus(within, "--within") if within else None,
         root=root,

@@ -85,6 +85,7 @@ def _encode_assignment(assignment: CpuAssignment) -> dict[str, Any]:
             "alignL3": chosen.align_l3,
             "fullCores": chosen.full_cores,
             "quirks": chosen.quirks,
+            **({"alignBySocket": True} if chosen.align_by_socket else {}),
         }
     return tree
 
@@ -129,6 +130,7 @@ def _decode_options(tree: dict[str, Any]) -> AssignOptions:
         _flag(tree, "alignL3"),
         _flag(tree, "fullCores"),
         _flag(tree, "quirks"),
+        _flag(tree, "alignBySocket") if "alignBySocket" in tree else False,
     )
 
 

@@ -37,6 +37,7 @@ def explain_allocation(allocation: ClaimAllocation, why: tuple[tuple[str, ...], 
                     f"  {chosen.algorithm.value}, sorted {chosen.sorting.value}"
                     + (f", groups of {chosen.group_size}" if chosen.group_size > 1 else "")
                     + (", whole cores" if chosen.full_cores else "")
+                    + (", aligned by socket" if chosen.align_by_socket else "")
                     + ("" if chosen.align_l3 else ", not aligned to L3 caches")
                 )
     return lines

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator
 from typing import TypeAlias
@@ -213,6 +214,44 @@ def find_distribution(
         if here < best:
             best, kept, kept_rest = here, nodes, rest
     return None if kept is None else (kept.read(), kept_rest)
+
+
+def find_aligned(
+    free: list[int], sockets: list[set[int]], count: int, size: int, group: int
+) -> tuple[tuple[int, ...], int, tuple[int, ...]] | None:
+    """Return nodes, even share and givers of the rest as 1.37 does, but for its reused slices."""
+    best: tuple[float, tuple[int, ...], int, tuple[int, ...]] | None = None
+    best_in_one = False
+    for nodes in itertools.combinations(range(len(free)), size):
+        if sum(free[at] // group for at in nodes) * group < count:
+            continue
+        each = min([count // size // group * group, *(free[at] // group * group for at in nodes)])
+        left = {at: number - (each if at in nodes else 0) for at, number in enumerate(free)}
+        missing = count - each * size
+        givers = [at for at in nodes if left[at] >= group]
+        found: tuple[float, tuple[int, ...]] | None = None if missing else (deviation(left.values()), ())
+        for some in range(len(givers), 0, -1) if missing else ():
+            for subset in itertools.combinations(givers, some):
+                if sum(left[at] // group for at in subset) * group < missing:
+                    continue
+                after, rest = dict(left), missing
+                while rest:
+                    for at in subset:
+                        if rest and after[at] >= group:
+                            after[at] -= group
+                            rest -= group
+                balance = deviation(after.values())
+                if found is None or balance < found[0]:
+                    found = balance, subset
+        if found is None:
+            continue
+        in_one = len(set().union(*(sockets[at] for at in nodes))) == 1
+        better = best is None or found[0] < best[0]
+        if in_one != best_in_one:
+            better = in_one
+        if better:
+            best, best_in_one = (found[0], nodes, each, found[1]), in_one
+    return None if best is None else best[1:]
 
 
 def find_rest(choices: list[int], left: dict[int, int], missing: int, group: int) -> tuple[float, list[int]]:

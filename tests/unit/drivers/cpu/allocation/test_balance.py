@@ -112,3 +112,17 @@ def test_the_search_over_many_numa_nodes_ends() -> None:
     found = find_distribution(free, 1670, 27, 1, budget=2_000)
     assert found is not None
     assert not found[0].best
+
+
+@pytest.mark.parametrize("nodes", [32, 64, 128])
+def test_a_search_that_is_cut_short_is_a_distribution(nodes: int) -> None:
+    """Machines with many NUMA nodes: the best set so far is used, and it is valid."""
+    free = [(at * 11) % 13 + 4 for at in range(nodes)]
+    size, count = nodes // 2, 3 * nodes + 1
+    found = find_distribution(free, count, size, 1, budget=500)
+    assert found is not None
+    used = found[0]
+    assert len(set(used.nodes)) == size
+    assert set(used.rest) <= set(used.nodes)
+    assert all(free[at] >= used.each for at in used.nodes)
+    assert sum(free[at] - used.each for at in used.rest) >= count - used.each * size
