@@ -1,0 +1,184 @@
+"""Long chaos run of the CPU driver as a command, with disks that fail, stopped processes and hotplug.
+
+    python -m tests.chaos.cpu_driver --seed 1 --acts 500 [--real]
+
+Acts besides those of `cpu_faults`: driver or agent (with its runtime) stopped and continued, a full disk
+below the checkpoint, a read-only CDI directory, and (not with `--real`) a CPU that goes offline and comes
+back. Small file systems are mounted for it, so it needs root. A watcher of its own samples the containers all
+the time. At the end no CPU may be lost. Prints the acts, the samples and their pace; the exit code is 1 after
+an overlap.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import signal
+import statistics
+import sys
+import tempfile
+import time
+from contextlib import ExitStack
+from pathlib import Path
+from random import Random
+
+from plimsoll.api.cpuset import CpuSet
+from plimsoll.client import Client
+from tests.chaos.cpu_faults import FaultInjector
+from tests.chaos.cpu_load import DriverCluster, PodLoad, until_none
+from tests.chaos.cpuset_watcher import CpusetWatcher
+from tests.chaos.test_cpu_disk import Disk, mounted
+from tests.directories import short_directory
+from tests.unit.drivers.cpu.machines import make_machine, switch_off, write_sysfs
+
+#: Seconds between two samples, less the time that one takes.
+_PAUSE = 0.004
+_SETTLE_EVERY = 20
+
+
+class FastWatcher(CpusetWatcher):
+    """Watcher that samples as fast as it can, and notes the time between samples."""
+
+    def __init__(self, root: Path, *, real: bool, every: CpuSet) -> None:
+        super().__init__(root, real=real, every=every)
+        self.gaps: list[float] = []
+
+    def _run(self) -> None:
+        try:
+            last = time.monotonic()
+            while not self._end.wait(_PAUSE):
+                self._judge(self.look())
+                self.looks += 1
+                now = time.monotonic()
+                self.gaps.append(now - last)
+                last = now
+        except Exception as error:
+            self.error = f"{type(error).__name__}: {error}"
+
+
+class NodeFaults(FaultInjector):
+    """Acts on processes, disks and CPUs of the node."""
+
+    def __init__(
+        self, cluster: DriverCluster, load: PodLoad, dice: Random, *, record: Disk, cdi: Disk
+    ) -> None:
+        super().__init__(cluster, load, dice)
+        self._record, self._cdi = record, cdi
+        more = {
+            "driver stopped": lambda: self._pause(cluster.driver.pid),
+            "agent stopped": lambda: self._pause(cluster.node.pid),
+            "full disk": self._fill_disk,
+            "read-only CDI directory": self._lock_cdi,
+        }
+        if not cluster.real:
+            more["CPU offline"] = self._unplug
+        self._acts |= more
+        self._wanted = [*self._acts, "driver", "agent"]
+
+    @property
+    def count(self) -> int:
+        return sum(self.done.values())
+
+    def _wait(self) -> None:
+        time.sleep(self.dice.random() * self.dice.choice((0.2, 1.0, 2.5)))
+
+    def _pause(self, pid: int) -> None:
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            self._wait()
+        finally:
+            os.kill(pid, signal.SIGCONT)
+
+    def _fill_disk(self) -> None:
+        self._record.fill()
+        try:
+            self._wait()
+        finally:
+            self._record.empty()
+
+    def _lock_cdi(self) -> None:
+        try:
+            self._cdi.lock()
+        except AssertionError:  # a file is being written
+            return
+        try:
+            self._wait()
+        finally:
+            self._cdi.unlock()
+
+    def _unplug(self) -> None:
+        """Switch a CPU off that no claim has, and on again once the driver has noticed."""
+        taken = CpuSet.parse(",".join(self.cluster.recorded().values()))
+        free = sorted(self.cluster.every - taken)
+        topology = make_machine(sockets=2, cores=4, threads=2)
+        host = self.cluster.root / "host"
+        off = switch_off(topology, CpuSet.of_mask(1 << self.dice.choice(free))) if free else topology
+        write_sysfs(off, host)
+        try:
+            self._wait()
+        finally:
+            write_sysfs(topology, host)
+
+
+async def play(cluster: DriverCluster, record: Disk, cdi: Disk, *, acts: int, seed: int) -> str:
+    """Run this many acts and return their summary; raises AssertionError if the node does not settle."""
+    dice = Random(seed)
+    async with Client.connect(cluster.server.config()) as client:
+        load = PodLoad(client, dice, len(cluster.every) - (2 if len(cluster.every) > 4 else 1))
+        faults = NodeFaults(cluster, load, dice, record=record, cdi=cdi)
+        await load.furnish()
+        await load.add("plain")
+        neighbour = next(iter(load.alive))
+
+        async def settled() -> list[str]:
+            held, problems = await load.look()
+            return problems or await asyncio.to_thread(cluster.problems, held)
+
+        await until_none(settled)
+        rounds = 0
+        while faults.count < acts:
+            await faults.round(keep=neighbour)
+            rounds += 1
+            if rounds % _SETTLE_EVERY == 0:
+                await until_none(settled)
+                print(f"{faults.count} acts, {len(cluster.watch.wrongs)} violations", flush=True)  # noqa: T201
+        for name in [each for each in load.alive if each != neighbour]:
+            await load.remove(name)
+        await until_none(settled)
+        (left,) = cluster.watch.look()
+        assert left.cpus == cluster.every, f"CPUs lost: {cluster.every - left.cpus}"
+        await load.remove(neighbour)
+        return f"{faults.count} acts ({faults.summary()}), {load.made} pods, {load.claims_made} claims"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--acts", type=int, default=500)
+    parser.add_argument(
+        "--real", action="store_true", help="the CPUs of this machine, instead of 16 simulated"
+    )
+    options = parser.parse_args()
+    with ExitStack() as stack:
+        root = stack.enter_context(short_directory())
+        directory = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        cluster = DriverCluster(root, directory, real=options.real)
+        cdi = stack.enter_context(mounted(cluster.cdi))
+        record = stack.enter_context(mounted(cluster.record.parent))
+        cluster.watch = watch = FastWatcher(cluster.node_root, real=options.real, every=cluster.every)
+        stack.callback(cluster.close)
+        cluster.start()
+        summary = asyncio.run(play(cluster, record, cdi, acts=options.acts, seed=options.seed))
+        median = statistics.median(watch.gaps) * 1000
+        print(  # noqa: T201
+            f"seed {options.seed}: {summary}; {watch.looks} samples, median {median:.1f} ms apart, "
+            f"{len(watch.wrongs)} violations, 0 CPUs lost"
+        )
+        for wrong in watch.wrongs:
+            print(wrong)  # noqa: T201
+        sys.exit(1 if watch.wrongs or watch.error else 0)
+
+
+if __name__ == "__main__":
+    main()
