@@ -8,6 +8,7 @@ even share lowers the share of all; the others give the rest.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from itertools import chain, combinations
 
 from plimsoll.drivers.cpu.allocation.balance import (
@@ -39,11 +40,11 @@ def find_aligned(
     every = range(len(free))
     single = sorted({next(iter(found)) for found in sockets if len(found) == 1})
     within = ([at for at in every if sockets[at] == {socket}] for socket in single)
-    search.try_sets(chain.from_iterable(combinations(members, size) for members in within))
-    if search.best is None:
-        search.try_sets([find_freest(free, size)])  # if these do not suffice, no others do
-        if search.best is not None:
-            search.try_sets(combinations(every, size))
+    # If the nodes with most free CPUs do not suffice, no others do.
+    if not search.try_sets(
+        chain.from_iterable(combinations(members, size) for members in within)
+    ) and search.try_sets([find_freest(free, size)]):
+        search.try_sets(combinations(every, size))
     return search.best
 
 
@@ -59,10 +60,11 @@ class _AlignedSearch:
         self._tries = tries
         self._known: dict[tuple[int, ...], tuple[int, int, RestDistribution | None] | None] = {}
 
-    def try_sets(self, sets: Iterable[tuple[int, ...]]) -> None:
+    def try_sets(self, sets: Iterable[tuple[int, ...]]) -> bool:
+        """Try sets of nodes; return whether there is a distribution by now."""
         for nodes in sets:
             if self._tries.left <= 0:
-                return
+                break
             self._tries.left -= 1
             counts = tuple(self._free[at] for at in nodes)
             if counts not in self._known:
@@ -72,7 +74,10 @@ class _AlignedSearch:
                 continue
             score, each, rest = found
             self._least = score, nodes
-            self.best = Distribution(nodes, each, self._choose_rest(nodes, each, rest), self._tries.left > 0)
+            self.best = Distribution(nodes, each, self._choose_rest(nodes, each, rest))
+        if self.best is not None and self._tries.left <= 0:
+            self.best = replace(self.best, best=False)
+        return self.best is not None
 
     def _measure(self, counts: tuple[int, ...]) -> tuple[int, int, RestDistribution | None] | None:
         """Return the score of nodes with these free counts, the even share, and how the rest is taken."""
