@@ -157,6 +157,7 @@ PRIVATE_SIGNALS = {
     ("cel/overloads/fragments.py", "Unsupported"),
     ("cel/functions/urls.py", "_Malformed"),
     ("apiserver/workers/remote.py", "ObjectChangedError"),
+    ("protocols/rpc_server.py", "_CallAborted"),
 }
 
 

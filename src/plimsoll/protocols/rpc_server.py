@@ -63,7 +63,7 @@ class StatusCode(IntEnum):
     UNAVAILABLE = 14
 
 
-class CallAborted(Exception):
+class _CallAborted(Exception):
     """End of a call with a status other than OK."""
 
     def __init__(self, code: StatusCode, details: str) -> None:
@@ -76,7 +76,7 @@ class CallContext:
 
     async def abort(self, code: StatusCode, details: str = "") -> NoReturn:
         """End the call with a status."""
-        raise CallAborted(code, details)
+        raise _CallAborted(code, details)
 
 
 #: Unary method: receives the request and the call's context, returns a message or its serialized bytes.
@@ -266,7 +266,7 @@ class _Connection(asyncio.Protocol):
         try:
             async with asyncio.timeout(call.timeout) as deadline:
                 await self._call(stream, call, handler)
-        except CallAborted as aborted:
+        except _CallAborted as aborted:
             code, details = aborted.code, aborted.details
         except TimeoutError as error:
             if deadline.expired():
@@ -297,7 +297,7 @@ class _Connection(asyncio.Protocol):
         """Send a message as fast as the client reads it."""
         if len(message) > self._server.max_size:
             text = f"the response has {len(message)} bytes, the maximum is {self._server.max_size}"
-            raise CallAborted(StatusCode.RESOURCE_EXHAUSTED, text)
+            raise _CallAborted(StatusCode.RESOURCE_EXHAUSTED, text)
         if not call.begun:
             self._h2.send_headers(stream, [(":status", "200"), ("content-type", "application/grpc")])
             call.begun = True
@@ -341,16 +341,16 @@ def _parse(call: _Call, handler: MethodHandler) -> Message:
     """Parse the request: exactly one message without compression."""
     data = bytes(call.data)
     if len(data) < _PREFIX.size:
-        raise CallAborted(StatusCode.INTERNAL, "the request has no message")
+        raise _CallAborted(StatusCode.INTERNAL, "the request has no message")
     compressed, length = _PREFIX.unpack_from(data)
     if compressed:
-        raise CallAborted(StatusCode.UNIMPLEMENTED, "compressed messages are not supported")
+        raise _CallAborted(StatusCode.UNIMPLEMENTED, "compressed messages are not supported")
     if len(data) != _PREFIX.size + length:
-        raise CallAborted(StatusCode.INTERNAL, "the request is not one message")
+        raise _CallAborted(StatusCode.INTERNAL, "the request is not one message")
     try:
         return handler.parse(data[_PREFIX.size :])
     except DecodeError:
-        raise CallAborted(StatusCode.INTERNAL, "Exception deserializing request!") from None
+        raise _CallAborted(StatusCode.INTERNAL, "Exception deserializing request!") from None
 
 
 def _read_timeout(text: str) -> float | None:
