@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 from plimsoll.allocator.allocation_check import PublishedDevice
 from plimsoll.allocator.devices.slices import SliceView
 from plimsoll.api.core import Node, Pod
+from plimsoll.api.forms import device_forms
 from plimsoll.api.identity import DeviceId, PoolId
 from plimsoll.api.pod_claims import resolve_claim_names, uses_claims
 from plimsoll.api.request_policies import resolve_request_policies
@@ -207,6 +208,24 @@ class AuditFacts:
         if found is None:
             found = self._node_resources[key] = tuple(guess_node_resources(driver, device))
         return found
+
+    def may_represent_resources(self, pool: PoolFacts) -> bool:
+        """Return whether a device of a pool represents a node resource or has mappings."""
+        for slice in pool.slices:
+            key = (pool.id.driver, id(slice.spec.devices))  # machines of one type share their devices
+            known = self._representing.get(key)
+            if known is None:
+                known = self._representing[key] = any(
+                    self.node_resources(pool.id.driver, device) or device_forms(device)
+                    for device in slice.spec.devices or ()
+                )
+            if known:
+                return True
+        return False
+
+    @cached_property
+    def _representing(self) -> dict[tuple[str, int], bool]:
+        return {}
 
     @cached_property
     def _node_resources(self) -> dict[tuple[str, int], tuple[NodeResourceGuess, ...]]:

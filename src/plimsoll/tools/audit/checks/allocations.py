@@ -22,7 +22,7 @@ from plimsoll.allocator.allocation_check import (
     find_violations,
 )
 from plimsoll.api.core import Node, Pod
-from plimsoll.api.identity import DeviceId
+from plimsoll.api.identity import DeviceId, PoolId
 from plimsoll.api.node_selection import NAME_FIELD, selector_matches
 from plimsoll.api.resource import ResourceClaim
 from plimsoll.cel import ProgramCache
@@ -194,6 +194,8 @@ def find_consumed_too_little(facts: AuditFacts) -> Iterator[CheckProblem]:
 
 def find_devices_of_other_nodes(facts: AuditFacts) -> Iterator[CheckProblem]:
     for claim in facts.claims.values():
+        if _is_local(facts, claim):
+            continue
         for node, pod in _nodes_of(facts, claim):
             misplaced = [*find_misplaced_devices(claim, node, facts.find_device)]
             if not misplaced:
@@ -213,6 +215,23 @@ def find_devices_of_other_nodes(facts: AuditFacts) -> Iterator[CheckProblem]:
                 tuple(evidence),
                 key=node.metadata.name,
             )
+
+
+def _is_local(facts: AuditFacts, claim: ResourceClaim) -> bool:
+    """Return whether all devices of a claim are local to the only node of its pods, as most are."""
+    nodes = {pod.spec.node_name for pod in facts.users.get(claim.metadata.key, ()) if pod.spec.node_name}
+    if len(nodes) != 1:
+        return False
+    (node,) = nodes
+    for result in claim.allocation_results:
+        pool = facts.pools.get(PoolId(result.driver, result.pool))
+        found = None if pool is None else pool.devices.get(result.device)
+        if found is None:
+            return False
+        spec = found[0].spec
+        if spec.node_name != node or spec.per_device_node_selection:
+            return False
+    return True
 
 
 def _nodes_of(facts: AuditFacts, claim: ResourceClaim) -> Iterator[tuple[Node, Pod | None]]:

@@ -61,6 +61,7 @@ def _devices(facts: AuditFacts) -> list[tuple[DeviceId, str, Device]]:
         return [
             (DeviceId(*pool.id, name), slice.spec.node_name or "", device)
             for pool in facts.pools.values()
+            if facts.may_represent_resources(pool)
             for name, (slice, device) in pool.devices.items()
             if facts.node_resources(pool.id.driver, device) or device_forms(device)
         ]

@@ -52,7 +52,10 @@ def find_numa_splits(facts: AuditFacts) -> Iterator[CheckProblem]:
     for pod in facts.bound:
         if not uses_claims(pod):
             continue
-        places = [place for claim in facts.claims_of(pod) for place in _device_numa_nodes(facts, claim)]
+        claims = facts.claims_of(pod)
+        if sum(len(claim.allocation_results) for claim in claims) < 2:
+            continue  # nothing can be apart
+        places = [place for claim in claims for place in _device_numa_nodes(facts, claim)]
         yield from _roots_apart(facts, pod, {place.id.driver for place in places})
         if len(places) < 2:
             continue
@@ -197,6 +200,8 @@ def _managed(facts: AuditFacts) -> dict[tuple[str, str], _Cpus]:
     def make() -> dict[tuple[str, str], _Cpus]:
         found: dict[tuple[str, str], _Cpus] = {}
         for pool_id, pool in facts.pools.items():
+            if not facts.may_represent_resources(pool):
+                continue
             for name, (slice, device) in pool.devices.items():
                 if device.consumes_counters or not slice.spec.node_name:
                     continue
