@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from operator import length_hint
 
 from plimsoll.api.forms import Form, device_forms
+from plimsoll.common.gc_pause import without_collection
 from plimsoll.errors import InputError
 from plimsoll.tools.audit.checks import CHECKS
 from plimsoll.tools.audit.facts import AuditFacts, is_live
@@ -44,7 +45,8 @@ def audit(
             skipped.append(SkippedCheck(check.id, check.name, why))
             continue
         run.append(check)
-        findings += (make_finding(check, problem) for problem in check.run(facts))
+        with without_collection():
+            findings += (make_finding(check, problem) for problem in check.run(facts))
     return AuditReport(
         tuple(sorted(findings, key=finding_order)),
         tuple(run),
