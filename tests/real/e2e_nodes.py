@@ -8,7 +8,6 @@ import sys
 import tempfile
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
 
 from plimsoll.api import codec
@@ -125,8 +124,9 @@ def _images() -> dict[str, Image]:
         elif program in IMAGE_PROGRAMS:
             found[name] = _image(program)
         if program == "agnhost":
+            programs = {"/bin/curl": "curl", **found[name].programs}
             links = {**found[name].links, "/agnhost-2": "agnhost"}
-            found[name] = replace(found[name], args=("pause",), links=links, texts=certificate)
+            found[name] = Image(programs, found[name].entry, ("pause",), links, certificate)
     return found
 
 

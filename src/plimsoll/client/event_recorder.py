@@ -35,6 +35,7 @@ class EventRecord:
     message: str
     component: str
     type: str = NORMAL
+    host: str = ""  #: node of the component
 
 
 class EventRecorder:
@@ -79,11 +80,11 @@ def build_event(record: EventRecord, now: str) -> dict[str, Any]:
         "involvedObject": codec.to_tree(regarding),
         "reason": record.reason,
         "message": record.message[:_LONGEST_MESSAGE],
-        "source": {"component": record.component},
+        "source": {"component": record.component, **({"host": record.host} if record.host else {})},
         "firstTimestamp": now,
         "lastTimestamp": now,
         "count": 1,
         "type": record.type,
         "reportingComponent": record.component,
-        "reportingInstance": "",
+        "reportingInstance": record.host,
     }

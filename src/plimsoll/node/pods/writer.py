@@ -28,7 +28,8 @@ from plimsoll.node.pods.status_input import Tree
 
 LOG = logging.getLogger("plimsoll.node")
 WARNING = "Warning"
-_COMPONENT = "plimsoll-node"
+#: Source of events: that of a kubelet, by which clients select them.
+_COMPONENT = "kubelet"
 #: Maximum number of queued events, and of statuses written at the same time.
 _MAX_EVENTS = 1_000
 _MAX_PARALLEL = 16
@@ -188,8 +189,9 @@ class StatusWriter:
 class PodEvents:
     """Events of pods, written one after the other; the oldest are dropped if there are too many."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: Client, node: str) -> None:
         self.dropped = 0
+        self._node = node
         self._recorder = EventRecorder(client, SystemClock())
         self._queue: deque[EventRecord] = deque()
         self._task: asyncio.Task[None] | None = None
@@ -207,7 +209,7 @@ class PodEvents:
         if len(self._queue) >= _MAX_EVENTS:
             self._queue.popleft()
             self.dropped += 1
-        self._queue.append(EventRecord(regarding, reason, message, _COMPONENT, type))
+        self._queue.append(EventRecord(regarding, reason, message, _COMPONENT, type, self._node))
         if self._task is None:
             self._task = asyncio.create_task(self._run(), name="events")
 

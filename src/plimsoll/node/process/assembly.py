@@ -132,7 +132,7 @@ class _AgentBuilder:
         self.bare = settings.is_bare
         self.layout: Layout = settings.layout(name)
         self.agent: Agent | None = None
-        self.events = PodEvents(client)
+        self.events = PodEvents(client, name)
         addresses = settings.addresses or machine.addresses
         if not any(address.type == "InternalIP" for address in addresses):
             addresses = (NodeAddress(type="InternalIP", address="127.0.0.1"), *addresses)

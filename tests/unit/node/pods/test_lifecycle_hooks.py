@@ -116,6 +116,8 @@ def test_only_readiness_is_probed_while_a_pod_terminates(cluster: LocalCluster) 
             trees = [codec.decode_tree(raw) for raw in events.items]
             texts = [tree["message"] for tree in trees if tree["involvedObject"]["name"] == node.name]
             assert not [text for text in texts if "Liveness" in text]
+            sources = [tree["source"] for tree in trees if tree["reason"] == "Unhealthy"]
+            assert {"component": "kubelet", "host": "n1"} in sources
             await node.crash()  # its time is not over
 
     run_scenario(cluster, scenario)

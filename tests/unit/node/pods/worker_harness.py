@@ -208,7 +208,7 @@ class Node:
             plans=CgroupPlanner(CgroupSettings(memory_capacity=2**34)),
             objects=self.client,
             writer=StatusWriter(self.client, retry_first=0.02, retry_max=0.05),
-            events=PodEvents(self.client),
+            events=PodEvents(self.client, "n1"),
             timing=QUICK,
             facts=lambda: DownwardNodeInfo("n1", ("10.0.0.1",)),
         )
