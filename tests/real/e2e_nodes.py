@@ -14,6 +14,7 @@ from plimsoll.api import codec
 from plimsoll.client import Client
 from plimsoll.client.endpoints import NODES
 from plimsoll.client.responses import ObjectList
+from plimsoll.controllers.bootstrap import ensure_default_class
 from tests.real.images import Image, with_busybox
 from tests.real.kubelet import Process, RealNode
 from tests.real.machines import Machines, Tree
@@ -99,6 +100,7 @@ async def agent_nodes(cluster: Cluster) -> AsyncIterator[None]:
             stack.callback(agent.stop)
         client = await stack.enter_async_context(Client.connect(cluster.config()))
         await until(lambda: client.list(NODES), _are_ready)
+        await ensure_default_class(client)
         yield
 
 
