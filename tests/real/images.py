@@ -43,6 +43,7 @@ def with_busybox(entry: Sequence[str], programs: Mapping[str, str] | None = None
     """
     listed = subprocess.run(["busybox", "--list"], check=True, capture_output=True, text=True).stdout.split()
     links = {f"/bin/{name}": "busybox" for name in listed if name not in ("busybox", "sh")}
+    links["/bin/bash"] = "sh"
     return Image({"/bin/busybox": "busybox", "/bin/sh": "bash", **(programs or {})}, entry, links=links)
 
 

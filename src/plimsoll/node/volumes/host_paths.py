@@ -25,7 +25,8 @@ def check_host_path(source: Mapping[str, Any]) -> Path | str:
     if not path.is_absolute():
         return f"hostPath.path: {str(path)!r} is not an absolute path"
     try:
-        if type == "DirectoryOrCreate":
+        if type == "DirectoryOrCreate" or (not type and not path.exists()):
+            # Without a type nothing is checked, and container runtimes create the directory.
             path.mkdir(mode=0o755, parents=True, exist_ok=True)
         elif type == "FileOrCreate" and not path.exists():
             os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644))

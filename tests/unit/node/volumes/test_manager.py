@@ -149,7 +149,7 @@ def test_empty_directories_and_sub_paths(tmp_path: Path) -> None:
         ({"configMap": {"name": "none"}}, 'configmap "none" not found'),
         ({"emptyDir": {"medium": "HugePages"}}, "emptyDir.medium 'HugePages' is not supported"),
         ({"projected": {"sources": [{"clusterTrustBundle": {"path": "x"}}]}}, "clusterTrustBundle"),
-        ({"hostPath": {"path": "/no/such/file"}}, "does not exist"),
+        ({"hostPath": {"path": "/no/such/file", "type": "File"}}, "does not exist"),
     ],
 )
 def test_what_cannot_be_provided_names_the_volume_and_the_field(

@@ -84,7 +84,10 @@ def test_host_paths_are_checked_by_type(tmp_path: Path) -> None:
     check = check_host_path
     assert check({"path": str(tmp_path / "file"), "type": "File"}) == tmp_path / "file"
     assert "is not a directory" in str(check({"path": str(tmp_path / "file"), "type": "Directory"}))
-    assert "does not exist" in str(check({"path": str(tmp_path / "none"), "type": ""}))
+    assert "does not exist" in str(check({"path": str(tmp_path / "none"), "type": "Directory"}))
+    assert check({"path": str(tmp_path / "file"), "type": ""}) == tmp_path / "file"
+    assert check({"path": str(tmp_path / "any")}) == tmp_path / "any"
+    assert (tmp_path / "any").is_dir()
     assert "not an absolute path" in str(check({"path": "x"}))
     assert check({"path": str(tmp_path / "new/dir"), "type": "DirectoryOrCreate"}) == tmp_path / "new/dir"
     assert (tmp_path / "new/dir").is_dir()
