@@ -245,8 +245,8 @@ def test_nodes_are_chosen_from_a_list(page: Page, dump: Dashboard) -> None:
     for node, action in (("gpu-1", "drain"), ("idle-1", "drain"), ("past-1", "remove"), ("numa-1", "like")):
         for name, value in (("node", node), ("action", action)):
             page.eval(
-                f"const s = document.querySelectorAll('.node-picker select')[{int(name == 'action')}];"
-                f" s.value = '{value}'; s.dispatchEvent(new Event('change', {{bubbles: true}}))"
+                f"{{const s = document.querySelectorAll('.node-picker select')[{int(name == 'action')}];"
+                f" s.value = '{value}'; s.dispatchEvent(new Event('change', {{bubbles: true}}))}}"
             )
             page.wait(
                 f"[...document.querySelectorAll('.node-picker select')].some(s => s.value === '{value}')"
