@@ -80,6 +80,18 @@ class NodeFaults(FaultInjector):
     def count(self) -> int:
         return sum(self.done.values())
 
+    async def round(self, *, keep: str) -> None:
+        await super().round(keep=keep)
+        self.supervise()
+
+    def supervise(self) -> None:
+        """Start processes again that have ended by themselves, as a kubelet or systemd does."""
+        for name, each in (("driver", self.cluster.driver), ("agent", self.cluster.node)):
+            if not each.is_running():
+                print(f"the {name} has ended:\n{each.text()[-1500:]}", flush=True)  # noqa: T201
+                self.done[f"{name} ended by itself"] += 1
+                each.start()
+
     def _wait(self) -> None:
         time.sleep(self.dice.random() * self.dice.choice((0.2, 1.0, 2.5)))
 
@@ -132,6 +144,7 @@ async def play(cluster: DriverCluster, record: Disk, cdi: Disk, *, acts: int, se
         neighbour = next(iter(load.alive))
 
         async def settled() -> list[str]:
+            faults.supervise()
             held, problems = await load.look()
             return problems or await asyncio.to_thread(cluster.problems, held)
 

@@ -60,11 +60,12 @@ rm -f "$work/disk.img"
 truncate -s 6G "$work/disk.img"
 mke2fs -q -t ext4 -d "$root" "$work/disk.img"
 
-accelerator=(-accel tcg,thread=multi -cpu EPYC)
-[ -w /dev/kvm ] && [ "${EMULATE:-}" = "" ] && accelerator=(-accel kvm -cpu "${GUEST_CPU:-EPYC}")
-# Two sockets of two dies of one core of two threads: 8 CPUs, 2 NUMA nodes, 4 L3 caches (of an EPYC).
+accelerator=(-accel tcg,thread=multi -cpu Skylake-Server)
+[ -w /dev/kvm ] && [ "${EMULATE:-}" = "" ] && accelerator=(-accel kvm -cpu "${GUEST_CPU:-host}")
+# Four sockets of one core of two threads: 8 CPUs, 4 L3 caches, 2 NUMA nodes. Without KVM only models of Intel
+# show threads and shared caches.
 timeout "${SECONDS_MAX:-3600}" qemu-system-x86_64 -machine q35 "${accelerator[@]}" -m 4G -nographic -no-reboot \
-    -smp 8,sockets=2,dies=2,cores=1,threads=2 \
+    -smp 8,sockets=4,cores=1,threads=2 \
     -object memory-backend-ram,id=m0,size=2G -numa node,nodeid=0,memdev=m0,cpus=0-3 \
     -object memory-backend-ram,id=m1,size=2G -numa node,nodeid=1,memdev=m1,cpus=4-7 \
     -kernel "$(ls "$root"/boot/vmlinuz-* | tail -1)" -initrd "$(ls "$root"/boot/initrd.img-* | tail -1)" \
