@@ -34,10 +34,10 @@ class ContainerStopper:
         """Container ID -> time at which it will be killed."""
         return self._deadlines
 
-    def stop(self, action: StopContainer) -> None:
-        """Start to stop a container; returns at once."""
+    def stop(self, action: StopContainer, now: float) -> None:
+        """Start to stop a container; returns at once. The grace period begins when it was planned: `now`."""
         first = action.id not in self._deadlines
-        deadline = self._deps.clock() + action.grace
+        deadline = now + action.grace
         self._deadlines[action.id] = deadline
         if first:
             self._deps.events.emit(self._pod(), "Killing", action.message, container=action.name)

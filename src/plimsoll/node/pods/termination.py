@@ -118,6 +118,9 @@ def _grace(pod_state: PodState) -> float:
 
 # -- order of stops
 
+#: Difference of deadlines that is none: they are computed from other times.
+_ROUNDING = 0.001
+
 
 def plan_stops(
     pod_state: PodState, termination: Termination
@@ -155,6 +158,6 @@ def stop_once(
     grace = max(deadline - pod_state.now, pod_state.timing.grace_min)
     current = pod_state.stopping.get(state.id)
     # The minimum grace period is granted once: requesting no more than that again changes nothing.
-    if current is not None and current <= pod_state.now + grace:
+    if current is not None and current <= pod_state.now + grace + _ROUNDING:
         return None
     return StopContainer(state.id, state.name, grace, message)

@@ -198,7 +198,7 @@ class PodWorker:
         self._waiting = dict(actions.waiting)
         self._wake_at = actions.wake_at
         for stop in actions.stops:
-            self._stopper.stop(stop)
+            self._stopper.stop(stop, pod_state.now)
         if self._work is None:
             work = self._next_work(pod_state, actions)
             if work is not None:
@@ -271,7 +271,7 @@ class PodWorker:
         for state in await self._resize.sync(self.pod, pod_state.states):
             grace = pod_grace(self.pod, self.deps.timing.grace_default)
             message = f"Container {state.name} resize requires restart"
-            self._stopper.stop(StopContainer(state.id, state.name, grace, message))
+            self._stopper.stop(StopContainer(state.id, state.name, grace, message), pod_state.now)
 
     async def _run_work(self, work: Work) -> None:
         try:

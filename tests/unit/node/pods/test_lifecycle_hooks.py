@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from plimsoll.api import codec
-from plimsoll.client.endpoints import EVENTS
+from plimsoll.client.endpoints import EVENTS, PODS
 from plimsoll.node.pods.command_runner import HostCommandRunner
 from plimsoll.up.local_cluster import LocalCluster
 from tests.streams import StreamServer, serving_streams
@@ -153,6 +153,27 @@ def test_hooks(cluster: LocalCluster, tmp_path: Path) -> None:
         await node.delete()
         await gone(node)
         assert (tmp_path / "notes").read_text() == "mine\nmine\n"
+
+    run_scenario(cluster, scenario)
+
+
+def test_a_stop_hook_is_not_cut_short_by_changes_of_its_pod(cluster: LocalCluster, tmp_path: Path) -> None:
+    async def scenario(node: Node) -> None:
+        node.deps.commands = shell(node)
+        script = f"touch {tmp_path}/begun; while [ ! -e {tmp_path}/go ]; do sleep 0.02; done"
+        hooks = {"preStop": {"exec": {"command": ["sh", "-c", script]}}}
+        container = {"name": "c", "image": "i", "lifecycle": hooks}
+        await node.begin(await node.create({"containers": [container]}))
+        await until(lambda: is_phase(node, "Running"))
+        await node.delete(1000)
+        await until(lambda: (tmp_path / "begun").exists())
+        for number in range(3):
+            labels = {"metadata": {"labels": {"number": str(number)}}}
+            await node.admin.patch(PODS, node.name, labels, "default")
+            await asyncio.sleep(0.05)
+        assert not node.log.count("stop c")
+        (tmp_path / "go").touch()
+        await gone(node)
 
     run_scenario(cluster, scenario)
 
