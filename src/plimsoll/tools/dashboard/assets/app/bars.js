@@ -84,7 +84,7 @@ export function LedgerCard({ resource, row }) {
   const exact = (key) => (row.text && row.text[key]) || "";
   return html`<section class=${cx("card ledger-card", (free < 0 || hiddenExcess(row) > 0) && "is-past")} aria-label=${`Ledger of ${resource}`}>
     <header>
-      <h3>${resource}</h3>
+      <h3 title=${resource}>${resource}</h3>
       <span class="big">
         ${free < 0
           ? html`<b class="past-text">${amount(resource, -free)} past the line</b>`
