@@ -51,12 +51,12 @@ class PodNetwork:
 @contextmanager
 def pod_network(directory: Path) -> Iterator[PodNetwork | None]:
     """Create a bridge for pods, as long as it is used; None if this machine cannot."""
-    name, prefix = f"plm{uuid.uuid4().hex[:8]}", f"10.{random.randint(100, 250)}"
-    if not all(map(shutil.which, ("ip", "nsenter", "flock"))) or not _ip(
-        "link", "add", name, "type", "bridge"
-    ):
+    name = f"plm{uuid.uuid4().hex[:8]}"
+    tools = all(map(shutil.which, ("ip", "nsenter", "flock")))
+    if not tools or not _ip("link", "add", name, "type", "bridge"):
         yield None
         return
+    prefix = _find_free_prefix()
     try:
         assert _ip("addr", "add", f"{prefix}.255.254/16", "dev", name)
         assert _ip("link", "set", name, "up")
@@ -67,3 +67,9 @@ def pod_network(directory: Path) -> Iterator[PodNetwork | None]:
 
 def _ip(*words: str) -> bool:
     return subprocess.run(["ip", *words], capture_output=True).returncode == 0
+
+
+def _find_free_prefix() -> str:
+    """Return the first two numbers of addresses that no other interface of this machine has."""
+    used = subprocess.run(["ip", "-4", "addr"], check=True, capture_output=True, text=True).stdout
+    return random.choice([f"10.{each}" for each in range(100, 251) if f" 10.{each}." not in used])
