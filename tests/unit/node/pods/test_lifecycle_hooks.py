@@ -196,10 +196,11 @@ def test_the_stop_hook_of_a_sidecar_runs_after_the_main_containers(
         node.deps.commands = shell(node)
         node.machine.deaf = {"c"}
         # Time enough for the hook, whose turn comes when the pod's own time is over.
-        node.deps.timing = replace(node.deps.timing, grace_min=0.8)
+        node.deps.timing = replace(node.deps.timing, grace_min=3.0)
         hooks = {"preStop": {"exec": {"command": ["touch", str(tmp_path / "stopping")]}}}
         side = {"name": "s", "image": "i", "restartPolicy": "Always", "lifecycle": hooks}
-        await node.begin(await node.create({**PLAIN, "initContainers": [side]}))
+        spec = {**PLAIN, "initContainers": [side], "terminationGracePeriodSeconds": 4}
+        await node.begin(await node.create(spec))
         await until(lambda: is_phase(node, "Running"))
         await node.delete()
         await until(lambda: node.log.count("stop c"))
