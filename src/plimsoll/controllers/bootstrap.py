@@ -29,9 +29,9 @@ from plimsoll.client.endpoints import (
     STORAGE_CLASSES,
     Endpoint,
 )
+from plimsoll.controllers.object_views import DEFAULT_NAMESPACES
 from plimsoll.errors import ApiError
 
-DEFAULT_NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system")
 _NAME = "kubernetes"
 _TRACKING = "kube-apiserver-legacy-service-account-token-tracking"
 _PRIORITIES = {

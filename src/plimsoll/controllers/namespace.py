@@ -27,9 +27,8 @@ from plimsoll.controllers.actions import (
     PatchAction,
     UpdateAction,
 )
-from plimsoll.controllers.bootstrap import DEFAULT_NAMESPACES
 from plimsoll.controllers.context import ControllerContext, deletable_endpoints
-from plimsoll.controllers.object_views import NamespaceView
+from plimsoll.controllers.object_views import DEFAULT_NAMESPACES, NamespaceView
 from plimsoll.controllers.pod_utils import is_finished
 from plimsoll.controllers.work_queue import WorkQueue
 from plimsoll.errors import ApiError

@@ -12,6 +12,9 @@ import msgspec
 from plimsoll.api.meta import Condition, IntOrString, ObjectMeta, Wire
 from plimsoll.api.quota import CountedService, CountedServicePort, CountedServiceSpec
 
+#: Namespaces that always exist.
+DEFAULT_NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system")
+
 
 class ClaimTemplateSpecView(Wire, frozen=True):
     metadata: ObjectMeta = ObjectMeta()

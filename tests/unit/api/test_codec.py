@@ -152,7 +152,7 @@ def test_a_difference_is_found() -> None:
 
 
 def all_views() -> list[type[Wire]]:
-    """Return every view, with those that validation makes from the schema, in a fixed order."""
+    """Return every public view, with those that validation makes from the schema, in a fixed order."""
     for package in (plimsoll.api, plimsoll.apiserver.validation):
         for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
             importlib.import_module(module.name)
@@ -162,7 +162,7 @@ def all_views() -> list[type[Wire]]:
     waiting: list[type[Wire]] = [Wire]
     while waiting:
         for view in waiting.pop().__subclasses__():
-            if view.__module__.startswith("plimsoll."):
+            if view.__module__.startswith("plimsoll.") and not view.__name__.startswith("_"):
                 found[f"{view.__module__}.{view.__qualname__}"] = view
             waiting.append(view)
     return [found[name] for name in sorted(found)]
