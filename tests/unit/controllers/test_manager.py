@@ -17,7 +17,7 @@ from plimsoll.client.discovery import discover
 from plimsoll.client.endpoints import NAMESPACES, PODS, RESOURCE_CLAIM_TEMPLATES, RESOURCE_CLAIMS
 from plimsoll.client.leader_election import Election, LeaseTiming
 from plimsoll.controllers import NAMES, ControllerManager, choose_controllers
-from plimsoll.controllers.bootstrap import DEFAULT_NAMESPACES
+from plimsoll.controllers.object_views import DEFAULT_NAMESPACES
 from plimsoll.errors import ApiError, InputError
 from tests.unit.controllers.cluster import ADMIN, Cluster
 from tests.unit.controllers.new_objects import pod, template
