@@ -143,7 +143,12 @@ def _attempt_turns(
     if isinstance(domains, NodeReason):
         return GroupResult(len(members), needed, reason=domains)
     best: GroupResult | None = None
+    revision = snapshot.revision
     for allowed in domains:
+        if snapshot.revision != revision:
+            if not _are_domains(domains, group, snapshot):
+                return None
+            revision = snapshot.revision
         with GroupAttempt(snapshot, profile_of, new_id, nominations, allowed) as attempt:
             result = yield from _place_members(attempt, members, needed, steps)
         if result is None:
@@ -152,8 +157,19 @@ def _attempt_turns(
         if best is None or len(result.placements) > len(best.placements):
             best = result
     assert best is not None, "there is at least one domain"
+    if snapshot.revision != revision and not _are_domains(domains, group, snapshot):
+        return None
     is_there = all(snapshot.row_of(each.node) == each.row for each in best.placements)
     return best if is_there else None
+
+
+def _are_domains(domains: Sequence[Mask | None], group: PodGroup, snapshot: Snapshot) -> bool:
+    """Return whether the domains of a group are still these."""
+    found = find_domains(group, snapshot)
+    if isinstance(found, NodeReason) or len(found) != len(domains):
+        return False
+    pairs = zip(found, domains, strict=True)
+    return all(new is old if new is None or old is None else np.array_equal(new, old) for new, old in pairs)
 
 
 def _place_members(

@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Callable, Generator, Sequence
 from typing import Any, TypeVar
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from plimsoll.api.core import Pod
@@ -136,6 +136,7 @@ EVENTS = st.lists(
 
 
 @given(EVENTS, st.lists(st.integers(1, 3), min_size=1, max_size=5), st.booleans())
+@example([("node", 1), ("node", 1), ("node", 1), ("node", 1), ("node", 0)], [1, 2, 1, 3], True)
 @settings(max_examples=examples(200), deadline=None)
 def test_random_events_between_turns(
     events: list[tuple[str, int]], sizes: list[int], in_one_rack: bool
@@ -168,6 +169,8 @@ def test_random_events_between_turns(
     assert not snapshot.assumed
     assert verify(snapshot) == []
     assert all(snapshot.row_of(each.node) == each.row for each in result.placements)
+    racks = {snapshot.node(each.row).metadata.labels["rack"] for each in result.placements}
+    assert len(racks) <= 1 or not in_one_rack
     for placement in result.placements:
         snapshot.assume(placement)
     assert find_overdrafts(snapshot) == []
