@@ -430,9 +430,13 @@ class CpuDriver(Driver):
 
     def _on_link(self) -> None:
         """Handle a change of the connection to the runtime."""
+        was_linked = self._unlinked_since is None
         self._unlinked_since = None if self.enforcer.linked else (self._unlinked_since or self._clock())
         self._keep_shared_cpus()
         self._publish_link_state()
+        if self.enforcer.linked != was_linked:
+            # Statuses may have been written meanwhile for another reason, with a state that was not published.
+            self.plugin_server.update_claim_status()
 
     async def _watch_link(self) -> None:
         revision = self.state.revision

@@ -160,6 +160,29 @@ def test_a_runtime_that_stays_away_is_reported(
     run_scenario(scenario())
 
 
+def test_a_status_that_another_change_wrote_while_the_runtime_was_away(
+    harness: DriverHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(driver_module, "UNLINKED_SECONDS", 0.2)
+    monkeypatch.setattr(driver_module, "sleep_to_tick", lambda seconds: asyncio.sleep(1000))
+
+    async def scenario() -> None:
+        async with harness.driver() as driver:
+
+            async def ready() -> object:
+                driver.plugin_server.update_claim_status()
+                return (await asyncio.to_thread(seen, harness)).get("a", {}).get("Ready")
+
+            await harness.run(pod("a", "two"))
+            await until(ready, lambda shown: shown == ("True", "Pinned"))
+            await asyncio.to_thread(harness.cluster.stop_node, "node-0")
+            await until(ready, lambda shown: shown == ("False", "NotPinned"))
+            await asyncio.to_thread(harness.cluster.start_node, "node-0")
+            await until(lambda: seen(harness)["a"]["Ready"] == ("True", "Pinned"))
+
+    run_scenario(scenario())
+
+
 def test_nothing_is_reported_if_that_is_set(harness: DriverHarness) -> None:
     async def scenario() -> None:
         async with harness.driver(replace(harness.settings, report_cpus=False)) as driver:
