@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +23,9 @@ from plimsoll.errors import ApiError
 _log = logging.getLogger("plimsoll.controllers")
 #: Longest message of an Event.
 _LONGEST_MESSAGE = 1024
+
+#: Events whose counts are remembered.
+_MOST_COUNTS = 4096
 
 NORMAL, WARNING = "Normal", "Warning"
 
@@ -44,25 +48,45 @@ class EventRecorder:
     def __init__(self, client: Client, clock: Clock) -> None:
         self._client = client
         self._clock = clock
+        self._counts: OrderedDict[tuple[str, str], int] = OrderedDict()  #: by namespace and name
 
     async def record(self, record: EventRecord) -> None:
+        """Write an event, or count it if it exists; a failure is logged."""
         event = build_event(record, format_time(self._clock.now()))
-        metadata = event["metadata"]
+        key = event["metadata"]["namespace"], event["metadata"]["name"]
         try:
-            try:
-                await self._client.create(EVENTS, event, metadata["namespace"])
-            except ApiError as error:
-                if error.reason != "AlreadyExists":
-                    raise
-                known = await self._client.get(EVENTS, metadata["name"], metadata["namespace"])
-                count = known.get("count")
-                more = {
-                    "count": (count if isinstance(count, int) else 1) + 1,
-                    "lastTimestamp": event["lastTimestamp"],
-                }
-                await self._client.patch(EVENTS, metadata["name"], more, metadata["namespace"])
+            self._counts[key] = await self._write(event, self._counts.pop(key, 0))
         except ApiError as error:
             _log.debug("event %s about %s dropped: %s", record.reason, record.regarding.name, error)
+        while len(self._counts) > _MOST_COUNTS:
+            self._counts.popitem(last=False)
+
+    async def _write(self, event: dict[str, Any], count: int) -> int:
+        """Write an event that was recorded `count` times as far as is known; return its count."""
+        if count:
+            try:
+                await self._patch(event, count + 1)
+                return count + 1
+            except ApiError as error:
+                if error.code != 404:  # it has expired
+                    raise
+        try:
+            await self._client.create(EVENTS, event, event["metadata"]["namespace"])
+            return 1
+        except ApiError as error:
+            if error.reason != "AlreadyExists":
+                raise
+        # Of an earlier process. Nodes may not read events, but the response to a patch has the count.
+        known = (await self._patch(event)).get("count")
+        count = (known if isinstance(known, int) else 1) + 1
+        await self._patch(event, count)
+        return count
+
+    async def _patch(self, event: dict[str, Any], count: int = 0) -> dict[str, Any]:
+        more = {"lastTimestamp": event["lastTimestamp"], **({"count": count} if count else {})}
+        return await self._client.patch(
+            EVENTS, event["metadata"]["name"], more, event["metadata"]["namespace"]
+        )
 
 
 def build_event(record: EventRecord, now: str) -> dict[str, Any]:

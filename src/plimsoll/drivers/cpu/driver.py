@@ -435,7 +435,7 @@ class CpuDriver(Driver):
         self._keep_shared_cpus()
         self._publish_link_state()
         if self.enforcer.linked != was_linked:
-            # Statuses may have been written meanwhile for another reason, with a state that was not published.
+            # Statuses may have been written meanwhile for another reason, with another state.
             self.plugin_server.update_claim_status()
 
     async def _watch_link(self) -> None:
