@@ -22,8 +22,9 @@ USED_ELSEWHERE = {
     "names in messages of the runtime": "OciHooks CgroupsPath Rlimits",
     "attributes and methods that libraries call": """
         __cause__ __context__ __dir__ arraysize log_errors never_capture format_commands ignore_aliases
-        writeable handleError pytest_configure feed_data
+        writeable handleError pytest_configure feed_data local_settings
     """,
+    "fields of nodes, compared as a whole": "kubelet_version kernel_version container_runtime_version",
     "fields of configuration files": """
         pre_enqueue pre_filter post_filter pre_score post_bind placement_generate placement_score queue_sort
         pre_bind

@@ -271,9 +271,6 @@ class NodeLedger:
         )  # fmt: skip
         found += _differences("claim", _summarize_claims(self._claims), _summarize_claims(fresh._claims))
         for key, entry in self._entries.items():
-            spec = entry.pod.spec
-            if not entry.charged_claims and not spec.overhead and spec.resources is None:
-                continue  # its lines are its requests, which were computed again above
             found += _differences(f"lines of {key}", entry.units, to_units(sum_lines(entry.lines)))
         return found
 
