@@ -52,12 +52,17 @@ class ContainerEntry:
 
 @dataclass(frozen=True, slots=True)
 class ContainerChange:
-    """Pending update of a container. `shrinks`: it loses CPUs that it has, or may have."""
+    """Pending update of a container.
+
+    `shrinks`: it loses CPUs that it has, or may have. `grows`: it gains CPUs, or loses none. Both are true if
+    it gains some and loses others, or its last update is unconfirmed.
+    """
 
     view: ContainerView
     desired: DesiredCpuset
     shrinks: bool
     generation: int
+    grows: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +189,8 @@ class ContainerTable:
                 continue
             has = entry.cpus
             shrinks = has is None or not entry.confirmed or not has <= decision.desired.cpus
-            changes.append(ContainerChange(entry.view, decision.desired, shrinks, entry.generation))
+            grows = not shrinks or (has is not None and not decision.desired.cpus <= has)
+            changes.append(ContainerChange(entry.view, decision.desired, shrinks, entry.generation, grows))
         changes.sort(key=lambda change: not change.shrinks)
         return changes
 

@@ -246,7 +246,7 @@ class NriEnforcer:
         elif self._linked:
             pending = self._containers.list_changes(self._snapshot())
             self.counters.deferred += len(pending)
-            if not all(change.shrinks for change in pending):
+            if any(change.grows for change in pending):
                 self._growth_pending.set()
         return self.faults()
 
@@ -280,7 +280,7 @@ class NriEnforcer:
                 await asyncio.sleep(self._quiet)
 
     def _has_pending_growth(self) -> bool:
-        return any(not change.shrinks for change in self._containers.list_changes(self._snapshot()))
+        return any(change.grows for change in self._containers.list_changes(self._snapshot()))
 
     def _release_waiting(self) -> None:
         self._pushes.release_waiting()

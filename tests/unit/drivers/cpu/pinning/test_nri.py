@@ -419,6 +419,30 @@ def test_old_runtimes_grow_the_shared_pool_without_an_event() -> None:
     with_script(scenario, FakeCPUState(machine(4), A), quiet=0.005)
 
 
+def test_old_runtimes_grow_the_shared_pool_after_an_unconfirmed_update() -> None:
+    """The last update of the shared container was sent in a response, so its result is unknown."""
+
+    async def scenario(runtime: Scripted, enforcer: NriEnforcer, state: FakeCPUState) -> None:
+        await runtime.synchronize()
+        await runtime.created("s")
+        state.hold(A)
+        assert changes(await runtime.created("own", env(A))) == {"s": "2-3"}
+        stop = nri.StopContainerRequest(pod=sandbox("own"), container=container("own"))
+        assert changes(await runtime.call("StopContainer", stop)) == {}
+        await enforcer.apply()
+        assert enforcer.counters.reconnected == 0, "there is nothing to grow"
+        state.release("a")
+        await enforcer.apply()
+        await until(lambda: enforcer.counters.reconnected == 1)
+        await until(lambda: not enforcer.linked)
+        await runtime.configure()
+        assert await runtime.synchronize(container("s", cpus="2-3")) == {"s": "0-3"}
+        await enforcer.apply()
+        assert (enforcer.counters.reconnected, enforcer.linked) == (1, True)
+
+    with_script(scenario, FakeCPUState(machine(4)), quiet=0.005)
+
+
 @pytest.mark.parametrize("push", [False, True])
 def test_a_fixed_setting_of_updates_never_reconnects(push: bool) -> None:
     async def scenario(runtime: Scripted, enforcer: NriEnforcer, state: FakeCPUState) -> None:
