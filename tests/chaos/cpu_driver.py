@@ -3,10 +3,10 @@
     python -m tests.chaos.cpu_driver --seed 1 --acts 500 [--real]
 
 Acts besides those of `cpu_faults`: driver or agent (with its runtime) stopped and continued, a full disk
-below the checkpoint, a read-only CDI directory, and (not with `--real`) a CPU that goes offline and comes
-back. Small file systems are mounted for it, so it needs root. A watcher of its own samples the containers all
-the time. At the end no CPU may be lost. Prints the acts, the samples and their pace; the exit code is 1 after
-an overlap.
+below the checkpoint, a read-only CDI directory, jumps of the wall clock of all processes (needs a C compiler)
+and (not with `--real`) a CPU that goes offline and comes back. Small file systems are mounted for it, so it
+needs root. A watcher of its own samples the containers all the time. At the end no CPU may be lost. Prints
+the acts, the samples and their pace; the exit code is 1 after an overlap.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from random import Random
 
 from plimsoll.api.cpuset import CpuSet
 from plimsoll.client import Client
+from tests.chaos.clock_jumps import JumpingClock, can_preload, preload_clock
 from tests.chaos.cpu_faults import FaultInjector
 from tests.chaos.cpu_load import DriverCluster, PodLoad, until_none
 from tests.chaos.cpuset_watcher import CpusetWatcher
@@ -35,6 +36,8 @@ from tests.unit.drivers.cpu.machines import make_machine, switch_off, write_sysf
 #: Seconds between two samples, less the time that one takes.
 _PAUSE = 0.004
 _SETTLE_EVERY = 20
+#: Seconds that the clock jumps: a corrected drift, a wrong time zone, a battery that was empty.
+_JUMPS = (-3600.0, -45.0, -1.5, 1.5, 45.0, 3600.0, 86400.0)
 
 
 class FastWatcher(CpusetWatcher):
@@ -61,7 +64,14 @@ class NodeFaults(FaultInjector):
     """Acts on processes, disks and CPUs of the node."""
 
     def __init__(
-        self, cluster: DriverCluster, load: PodLoad, dice: Random, *, record: Disk, cdi: Disk
+        self,
+        cluster: DriverCluster,
+        load: PodLoad,
+        dice: Random,
+        *,
+        record: Disk,
+        cdi: Disk,
+        clock: JumpingClock | None,
     ) -> None:
         super().__init__(cluster, load, dice)
         self._record, self._cdi = record, cdi
@@ -73,6 +83,8 @@ class NodeFaults(FaultInjector):
         }
         if not cluster.real:
             more["CPU offline"] = self._unplug
+        if clock is not None:
+            more["clock jump"] = lambda: self._jump(clock)
         self._acts |= more
         self._wanted = [*self._acts, "driver", "agent"]
 
@@ -119,6 +131,14 @@ class NodeFaults(FaultInjector):
         finally:
             self._cdi.unlock()
 
+    def _jump(self, clock: JumpingClock) -> None:
+        """Let the clock jump there and back."""
+        clock.jump(self.dice.choice(_JUMPS))
+        try:
+            self._wait()
+        finally:
+            clock.jump(0)
+
     def _unplug(self) -> None:
         """Switch a CPU off that no claim has, and on again once the driver has noticed."""
         taken = CpuSet.parse(",".join(self.cluster.recorded().values()))
@@ -133,12 +153,14 @@ class NodeFaults(FaultInjector):
             write_sysfs(topology, host)
 
 
-async def play(cluster: DriverCluster, record: Disk, cdi: Disk, *, acts: int, seed: int) -> str:
+async def play(
+    cluster: DriverCluster, record: Disk, cdi: Disk, clock: JumpingClock | None, *, acts: int, seed: int
+) -> str:
     """Run this many acts and return their summary; raises AssertionError if the node does not settle."""
     dice = Random(seed)
     async with Client.connect(cluster.server.config()) as client:
         load = PodLoad(client, dice, len(cluster.every) - (2 if len(cluster.every) > 4 else 1))
-        faults = NodeFaults(cluster, load, dice, record=record, cdi=cdi)
+        faults = NodeFaults(cluster, load, dice, record=record, cdi=cdi, clock=clock)
         await load.furnish()
         await load.add("plain")
         neighbour = next(iter(load.alive))
@@ -176,17 +198,19 @@ def main() -> None:
     with ExitStack() as stack:
         root = stack.enter_context(short_directory())
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        clock = preload_clock(directory) if can_preload() else None
         cluster = DriverCluster(root, directory, real=options.real)
         cdi = stack.enter_context(mounted(cluster.cdi))
         record = stack.enter_context(mounted(cluster.record.parent))
         cluster.watch = watch = FastWatcher(cluster.node_root, real=options.real, every=cluster.every)
         stack.callback(cluster.close)
         cluster.start()
-        summary = asyncio.run(play(cluster, record, cdi, acts=options.acts, seed=options.seed))
+        summary = asyncio.run(play(cluster, record, cdi, clock, acts=options.acts, seed=options.seed))
         median = statistics.median(watch.gaps) * 1000
+        fast = sum(gap < 0.01 for gap in watch.gaps) * 100 // len(watch.gaps)
         print(  # noqa: T201
-            f"seed {options.seed}: {summary}; {watch.looks} samples, median {median:.1f} ms apart, "
-            f"{len(watch.wrongs)} violations, 0 CPUs lost"
+            f"seed {options.seed}: {summary}; {watch.looks} samples, median {median:.1f} ms apart "
+            f"({fast}% below 10 ms), {len(watch.wrongs)} violations, 0 CPUs lost"
         )
         for wrong in watch.wrongs:
             print(wrong)  # noqa: T201
