@@ -126,14 +126,24 @@ def test_the_core_is_pure() -> None:
     assert found == []
 
 
+def test_a_server_without_policies_does_not_load_cel() -> None:
+    """Expressions are compiled when the first one is stored; a start does not pay for that."""
+    script = (
+        "import sys, plimsoll.apiserver.process, plimsoll.controllers.manager;"
+        "print(*[m for m in sys.modules if m.startswith(('plimsoll.cel', 'plimsoll.allocator'))])"
+    )
+    loaded = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert loaded.stdout.split() == []
+
+
 def test_every_module_has_a_docstring_and_stays_small() -> None:
     texts = {path: path.read_text() for path in modules()}
     assert [path for path, text in texts.items() if not re.match(r'"""\S', text)] == []  # parsing is slow
     assert [path for path, text in texts.items() if text.count("\n") > 600] == []
 
 
-#: Predicts what another scheduler's doubles come to; no amount is kept in them.
-DOUBLES = {"scheduler/scores/kube_balanced.py"}
+#: Predict what doubles of another scheduler or of Go's durations come to; no amount is kept in them.
+DOUBLES = {"scheduler/scores/kube_balanced.py", "api/durations.py"}
 
 
 def test_no_float_where_amounts_are_counted() -> None:

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 
 from plimsoll.allocator.devices.capacity import Consumption, capacity_value
 from plimsoll.allocator.devices.node_devices import NodeDevices, bit_numbers
-from plimsoll.allocator.devices.taints import find_untolerated_taint
 from plimsoll.allocator.devices.usage import DeviceUsage
 from plimsoll.allocator.input_errors import AllocationFault
 from plimsoll.allocator.request_matching import RequestPlan, read_requests
+from plimsoll.api.device_taints import find_untolerated_taint
 from plimsoll.api.quantity import ZERO, Quantity
 from plimsoll.api.resource import DeviceCapacity, DeviceClass, ResourceClaim
 

@@ -16,9 +16,9 @@ from plimsoll.allocator.devices.attributes import AttributeTable
 from plimsoll.allocator.devices.capacity import CapacityFault, CapacityRefusal, Consumption
 from plimsoll.allocator.devices.node_devices import DeviceSelection, NodeDevices, SelectorFailure, bit_numbers
 from plimsoll.allocator.devices.pools import PoolStatus
-from plimsoll.allocator.devices.taints import is_tolerated
 from plimsoll.allocator.devices.usage import DeviceUsage
 from plimsoll.allocator.input_errors import AllocationFault
+from plimsoll.api.device_taints import is_tolerated
 from plimsoll.api.resource import (
     ALL,
     EXACT_COUNT,

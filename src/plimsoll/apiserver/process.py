@@ -208,8 +208,9 @@ async def _assemble(settings: ServerSettings, directory: Path, store: Store) -> 
 
 
 def _make_controllers(server: RunningServer, settings: ServerSettings, ca: bytes) -> ControllerManager:
-    from plimsoll.controllers.context import ControllerSettings  # noqa: PLC0415 - a server may run none
-    from plimsoll.controllers.manager import ControllerManager  # noqa: PLC0415
+    with without_collection():
+        from plimsoll.controllers.context import ControllerSettings  # noqa: PLC0415 - a server may run none
+        from plimsoll.controllers.manager import ControllerManager  # noqa: PLC0415
 
     return ControllerManager(
         server.client(CONTROLLERS),

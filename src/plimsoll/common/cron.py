@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, tzinfo
 from zoneinfo import ZoneInfo
 
-from plimsoll.cel.functions.time import parse_duration
+from plimsoll.api.durations import parse_duration
 
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _DAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
@@ -63,7 +63,7 @@ def parse_cron(text: str) -> CronFields | CronViolation:
     if text.startswith(_EVERY):
         period = parse_duration(text[len(_EVERY) :])
         if period is not None:
-            return CronFields(every=max(1, period.nanos // _SECOND))
+            return CronFields(every=max(1, period // _SECOND))
     if text.startswith("@") and text not in _MACROS:
         names = ", ".join(sorted(_MACROS))
         return CronViolation(f"must be one of {names}, or @every and a duration such as 1h30m")

@@ -1,4 +1,4 @@
-"""Pause of the cyclic garbage collector while many objects are created."""
+"""Pause of the cyclic garbage collector while many objects are created or many modules imported."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def without_collection() -> Iterator[None]:
-    """Disable the cyclic collector in the block: the objects have no cycles, collections only cost time."""
+    """Disable the cyclic collector in the block: what it creates stays, so collections only cost time."""
     was = gc.isenabled()
     gc.disable()
     try:

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plimsoll.allocator import Features, Refusal
-from plimsoll.allocator.devices.taints import find_untolerated_taint, is_tolerated, tolerates
 from plimsoll.api.codec import convert, to_tree
+from plimsoll.api.device_taints import find_untolerated_taint, is_tolerated, tolerates
 from plimsoll.api.resource import DeviceTaint, DeviceTaintRule, DeviceToleration
 from tests.build import DRIVER, claim, device, exactly, first_available, resource_slice
 from tests.unit.allocator.allocate import attempt, picked, results

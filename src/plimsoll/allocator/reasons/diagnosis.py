@@ -13,7 +13,6 @@ from plimsoll.allocator.devices.attributes import AttributeTable
 from plimsoll.allocator.devices.capacity import SHORT, UNDEFINED, CapacityRefusal, Consumption, capacity_value
 from plimsoll.allocator.devices.node_devices import NodeDevices, bit_numbers
 from plimsoll.allocator.devices.pools import PoolStatus
-from plimsoll.allocator.devices.taints import find_untolerated_taint
 from plimsoll.allocator.devices.usage import DeviceUsage
 from plimsoll.allocator.reasons.refusal import (
     BudgetShortage,
@@ -35,6 +34,7 @@ from plimsoll.allocator.reasons.refusal import (
 )
 from plimsoll.allocator.request_matching import RequestPlan, RequestSet
 from plimsoll.allocator.search.search_state import NO_VALUES, Pick, SearchState
+from plimsoll.api.device_taints import find_untolerated_taint
 from plimsoll.api.identity import DeviceId
 from plimsoll.api.quantity import Quantity
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from plimsoll.api.durations import parse_duration
 from plimsoll.apiserver.status import bad_request
 from plimsoll.apiserver.status import invalid as invalid_object
 from plimsoll.apiserver.validation.field_errors import (
@@ -21,7 +22,6 @@ from plimsoll.apiserver.validation.field_errors import (
     required,
     too_long,
 )
-from plimsoll.cel.functions.time import parse_duration
 from plimsoll.errors import ApiError
 
 _BOOLEANS = {
@@ -87,13 +87,13 @@ def parse_timeout(text: str) -> float | None:
     """Parse the `timeout` of a request, a duration as Go writes them; None for no limit, ApiError 400."""
     if not text:
         return None
-    duration = parse_duration(text)
-    if duration is None:
+    nanos = parse_duration(text)
+    if nanos is None:
         what = "missing unit in" if text.isdigit() else "invalid"
         raise bad_request(
             f'invalid timeout specified in the request URL - time: {what} duration "{text[:64]}"'
         )
-    return duration.nanos / 1e9 if duration.nanos > 0 else None
+    return nanos / 1e9 if nanos > 0 else None
 
 
 def parse_list_options(query: Mapping[str, str]) -> ListOptions:

@@ -2,13 +2,14 @@
 template, class"), and derived attributes of requests (KEP-6080).
 
 Enforces the limits on length and estimated cost. The language itself is in `plimsoll.cel`; no other module of
-validation uses it.
+validation but that of admission policies uses it, and neither is imported before it is needed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 from plimsoll.api.gates import Gates
 from plimsoll.api.names import byte_length
@@ -22,9 +23,10 @@ from plimsoll.apiserver.validation.field_errors import (
     too_long,
     validate_list,
 )
-from plimsoll.cel.check import check
-from plimsoll.cel.static.environment import Environment
 from plimsoll.errors import CelCompileError
+
+if TYPE_CHECKING:
+    from plimsoll.cel.static.environment import Environment
 
 SELECTORS_MAX = 32
 EXPRESSION_MAX = 10 * 1024
@@ -80,6 +82,8 @@ def estimate_derived_cost(sources: Iterable[str], gates: Gates) -> int:
 
 
 def _environment(gates: Gates, stored: bool) -> Environment:
+    from plimsoll.cel.static.environment import Environment  # noqa: PLC0415 - only expressions need CEL
+
     return Environment(
         kind="stored" if stored else "new",
         consumable_capacity=gates.enabled("DRAConsumableCapacity"),
@@ -90,6 +94,8 @@ def _environment(gates: Gates, stored: bool) -> Environment:
 @lru_cache(maxsize=1024)
 def _compile(source: str, environment: Environment, derived: bool = False) -> tuple[str, int]:
     """Return the compile error of an expression (or "") and its estimated cost; cached."""
+    from plimsoll.cel.check import check  # noqa: PLC0415 - only expressions need CEL
+
     try:
         return "", check(source, environment, derived).estimated_cost
     except CelCompileError as error:

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta, tzinfo
 from zoneinfo import ZoneInfo
 
+from plimsoll.api import durations
 from plimsoll.cel.functions.numbers import shortest
 from plimsoll.cel.overloads.overload import Function, function, overload
 from plimsoll.cel.values import INT_MAX, INT_MIN, Duration, Timestamp
@@ -26,18 +27,7 @@ MAX_SECONDS = 253402300799  # 9999-12-31T23:59:59Z
 _STAMP = re.compile(
     r"(\d{4})-(\d\d)-(\d\d)T(\d{1,2}):(\d\d):(\d\d)(?:[.,](\d+))?(?:Z|([+-])(\d\d):(\d\d))", re.ASCII
 )
-_SPAN = re.compile(r"(\d*)(?:(\.)(\d*))?([^\d.]+)", re.ASCII)
 _OFFSET = re.compile(r"[+-]?\d{1,18}", re.ASCII)
-_UNITS = {
-    "ns": 1,
-    "us": 1000,
-    "µs": 1000,
-    "μs": 1000,
-    "ms": 10**6,
-    "s": SECOND,
-    "m": 60 * SECOND,
-    "h": 3600 * SECOND,
-}
 
 
 def parse_timestamp(text: str) -> Timestamp | None:
@@ -79,38 +69,8 @@ def format_timestamp(stamp: Timestamp) -> str:
 
 def parse_duration(text: str) -> Duration | None:
     """Parse a duration such as `1h30m` or `-1.5s`, or return None."""
-    body = text[1:] if text[:1] in ("-", "+") else text
-    negative = text.startswith("-")
-    if body == "0":
-        return Duration(0)
-    if not body:
-        return None
-    total = at = 0
-    while at < len(body):
-        match = _SPAN.match(body, at)
-        if match is None or not (match[1] or match[3]):
-            return None
-        unit = _UNITS.get(match[4])
-        if unit is None or len(match[1].lstrip("0")) > 19:
-            return None
-        total += int(match[1] or "0") * unit + _fraction(match[3] or "", unit)
-        if total > 2**63:
-            return None
-        at = match.end()
-    if negative:
-        return Duration(-total)
-    return Duration(total) if total <= INT_MAX else None
-
-
-def _fraction(digits: str, unit: int) -> int:
-    """Return the fraction of a unit in nanoseconds, through a double as Go computes it."""
-    value, scale = 0, 1.0
-    for digit in digits:
-        if value > INT_MAX // 10 or value * 10 + int(digit) > 2**63:
-            break  # further digits are below the double's precision
-        value = value * 10 + int(digit)
-        scale *= 10
-    return int(float(value) * (float(unit) / scale)) if value else 0
+    nanos = durations.parse_duration(text)
+    return Duration(nanos) if nanos is not None else None
 
 
 def format_duration(duration: Duration) -> str:

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from plimsoll.allocator.devices.taints import tolerates
 from plimsoll.api.core import Pod
+from plimsoll.api.device_taints import tolerates
 from plimsoll.api.identity import DeviceId
 from plimsoll.api.meta import ObjectReference
 from plimsoll.api.pod_claims import claim_for_entry, is_owned_by, is_reserved_for

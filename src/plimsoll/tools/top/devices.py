@@ -28,11 +28,11 @@ from plimsoll.allocator.devices.capacity import capacity_value
 from plimsoll.allocator.devices.node_devices import DeviceEntry, NodeDevices
 from plimsoll.allocator.devices.pools import PoolStatus
 from plimsoll.allocator.devices.slices import SliceView
-from plimsoll.allocator.devices.taints import find_untolerated_taint
 from plimsoll.allocator.devices.usage import DeviceUsage
 from plimsoll.allocator.input_errors import AllocationFault
 from plimsoll.allocator.reasons.explanation import group_conflict_text, node_operations_text
 from plimsoll.allocator.reasons.refusal import GroupConflict, NodeOperationsRefusal
+from plimsoll.api.device_taints import find_untolerated_taint
 from plimsoll.api.identity import DeviceId
 from plimsoll.api.quantity import ZERO, Format, Quantity
 from plimsoll.api.resource import Device, ResourceSlice

@@ -8,17 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from plimsoll.api import codec
 from plimsoll.apiserver.admission.policies.attributes import Tree
-from plimsoll.apiserver.admission.policies.compiled_policy import (
-    CompiledBinding,
-    CompiledPolicy,
-    compile_binding,
-    compile_policy,
-)
 from plimsoll.apiserver.storage import ObjectKey, Store
+
+if TYPE_CHECKING:
+    from plimsoll.apiserver.admission.policies.compiled_policy import CompiledBinding, CompiledPolicy
 
 T = TypeVar("T")
 _GROUP = "admissionregistration.k8s.io"
@@ -52,13 +49,29 @@ class _CompiledObjects(Generic[T]):
         return [current[name][1] for name in sorted(current)]
 
 
+def _compile_policy(tree: Tree) -> CompiledPolicy:
+    from plimsoll.apiserver.admission.policies.compiled_policy import (  # noqa: PLC0415 - loads CEL
+        compile_policy,
+    )
+
+    return compile_policy(tree)
+
+
+def _compile_binding(tree: Tree) -> CompiledBinding:
+    from plimsoll.apiserver.admission.policies.compiled_policy import (  # noqa: PLC0415 - loads CEL
+        compile_binding,
+    )
+
+    return compile_binding(tree)
+
+
 class PolicyIndex:
     """Index of the policies of one type ("validating" or "mutating")."""
 
     def __init__(self, store: Store, policy_type: str, *, is_observed: bool) -> None:
         self._store = store
-        self._policies = _CompiledObjects(f"{policy_type}admissionpolicies.{_GROUP}", compile_policy)
-        self._bindings = _CompiledObjects(f"{policy_type}admissionpolicybindings.{_GROUP}", compile_binding)
+        self._policies = _CompiledObjects(f"{policy_type}admissionpolicies.{_GROUP}", _compile_policy)
+        self._bindings = _CompiledObjects(f"{policy_type}admissionpolicybindings.{_GROUP}", _compile_binding)
         self._is_observed = is_observed
         self._outdated = True
         self._hooks: tuple[PolicyHook, ...] = ()

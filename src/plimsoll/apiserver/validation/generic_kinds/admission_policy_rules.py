@@ -1,17 +1,17 @@
-"""Validation of admission policies and their bindings: every expression must compile.
+"""Validation of admission policies: every expression must compile.
 
 As upstream, an expression is reported with its field and the errors of the compiler. Match conditions cannot
 read the variables of a policy when it is validated. The status of a validating policy has the warnings of
-its type check (`policy_type_checks.py`).
+its type check (`policy_type_checks.py`). The rules of bindings are in `admission_policy_kinds.py`.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from plimsoll.api.names import dns_subdomain, label_key
+from plimsoll.api.names import label_key
 from plimsoll.apiserver.validation.field_errors import (
     FieldError,
     FieldErrors,
@@ -23,14 +23,11 @@ from plimsoll.apiserver.validation.field_errors import (
     required,
     too_many,
 )
-from plimsoll.apiserver.validation.generic_kinds.kind_rules import KindRules
 from plimsoll.apiserver.validation.generic_kinds.policy_match_rules import (
     validate_match,
     validate_mutating_operations,
     validate_param_kind,
-    validate_param_ref,
 )
-from plimsoll.apiserver.validation.generic_kinds.policy_type_checks import set_type_checking
 from plimsoll.apiserver.validation.object_trees import Tree, subtree
 from plimsoll.apiserver.validation.write_context import WriteContext
 from plimsoll.cel import policy as cel_policy
@@ -116,7 +113,7 @@ def _report(compiled: Any, path: FieldPath, source: str = "") -> FieldErrors:
 # -- ValidatingAdmissionPolicy
 
 
-def _validate_validating_policy(write: WriteContext[Any]) -> FieldErrors:
+def validate_validating_policy(write: WriteContext[Any]) -> FieldErrors:
     spec, old = subtree(write.tree, "spec"), subtree(write.old_tree, "spec")
     yield from _validate_common(spec, old, _SPEC)
     compiler = _compiler(spec, has_variables=bool(spec.get("variables")))
@@ -185,7 +182,7 @@ def _validate_annotation(compiler: PolicyCompiler, tree: Tree, name: str, path: 
 # -- MutatingAdmissionPolicy
 
 
-def _validate_mutating_policy(write: WriteContext[Any]) -> FieldErrors:
+def validate_mutating_policy(write: WriteContext[Any]) -> FieldErrors:
     spec, old = subtree(write.tree, "spec"), subtree(write.old_tree, "spec")
     yield from _validate_common(spec, old, _SPEC)
     yield from validate_mutating_operations(spec.get("matchConstraints"), _SPEC.child("matchConstraints"))
@@ -229,59 +226,3 @@ def _validate_mutation(compiler: PolicyCompiler, tree: Tree, path: FieldPath) ->
         if other != field and tree.get(other) is not None:
             why = f"must not be specified when patchType is {patch_type}"
             yield invalid(path.child(other), f"{{{other}}}", why)
-
-
-# -- bindings
-
-
-def _validate_binding(write: WriteContext[Any]) -> FieldErrors:
-    spec = subtree(write.tree, "spec")
-    name = spec.get("policyName") or ""
-    if not name:
-        yield required(_SPEC.child("policyName"), "")
-    for error in dns_subdomain(name) if name else ():
-        yield invalid(_SPEC.child("policyName"), name, error)
-    yield from validate_param_ref(spec.get("paramRef"), _SPEC.child("paramRef"))
-    yield from validate_match(spec.get("matchResources"), _SPEC.child("matchResources"))
-
-
-def _validate_validating_binding(write: WriteContext[Any]) -> FieldErrors:
-    yield from _validate_binding(write)
-    path, actions = (
-        _SPEC.child("validationActions"),
-        subtree(write.tree, "spec").get("validationActions") or [],
-    )
-    for index, action in enumerate(actions):
-        if action not in _ACTIONS:
-            yield not_supported(path.index(index), action, _ACTIONS)
-        if action in actions[:index]:
-            yield duplicate(path.index(index), action)
-    if "Deny" in actions and "Warn" in actions:
-        why = (
-            "must not contain both Deny and Warn (repeating the same validation failure information in the "
-            "API response and headers serves no purpose)"
-        )
-        yield invalid(path, actions, why)
-    if not actions:
-        yield required(path, "at least one validation action is required")
-
-
-def _validate_mutating_binding(write: WriteContext[Any]) -> FieldErrors:
-    yield from _validate_binding(write)
-    matched = subtree(write.tree, "spec").get("matchResources")
-    yield from validate_mutating_operations(matched, _SPEC.child("matchResources"))
-
-
-_PACKAGE = "admissionregistration.v1"
-
-ADMISSION_POLICY_RULES: Mapping[str, KindRules] = {
-    "ValidatingAdmissionPolicy": KindRules(
-        _PACKAGE, validate=_validate_validating_policy, finish=set_type_checking
-    ),
-    "ValidatingAdmissionPolicyBinding": KindRules(_PACKAGE, validate=_validate_validating_binding),
-    "MutatingAdmissionPolicy": KindRules(_PACKAGE, validate=_validate_mutating_policy),
-    "MutatingAdmissionPolicyBinding": KindRules(_PACKAGE, validate=_validate_mutating_binding),
-    # Nothing calls webhooks; stored ones only get their defaults.
-    "MutatingWebhookConfiguration": KindRules(_PACKAGE),
-    "ValidatingWebhookConfiguration": KindRules(_PACKAGE),
-}

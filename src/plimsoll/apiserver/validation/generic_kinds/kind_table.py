@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from plimsoll.api.meta import Object, Wire
 from plimsoll.apiserver.registry.schema_view import view_of
 from plimsoll.apiserver.validation.generic_kinds.access_rules import ACCESS_RULES
-from plimsoll.apiserver.validation.generic_kinds.admission_policy_rules import ADMISSION_POLICY_RULES
+from plimsoll.apiserver.validation.generic_kinds.admission_policy_kinds import ADMISSION_POLICY_RULES
 from plimsoll.apiserver.validation.generic_kinds.certificate_rules import CERTIFICATE_RULES
 from plimsoll.apiserver.validation.generic_kinds.config_map_and_secret_rules import DATA_RULES
 from plimsoll.apiserver.validation.generic_kinds.flow_control_rules import FLOW_CONTROL_RULES

@@ -7,8 +7,8 @@ from typing import Annotated, Any, Literal, TypeAlias
 from msgspec import Meta
 
 from plimsoll.api.config import Config, format_value
+from plimsoll.api.durations import parse_duration
 from plimsoll.api.quantity import INT32_MAX, Number
-from plimsoll.cel.functions.time import parse_duration
 from plimsoll.errors import DecodeError
 
 GROUP = "kubescheduler.config.k8s.io"
@@ -20,10 +20,10 @@ Int64: TypeAlias = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
 
 def read_duration_ms(value: Any) -> int:
     """Convert a duration such as 15s or 1m30s to milliseconds, rounded up; 0 for 0s."""
-    found = parse_duration(value) if isinstance(value, str) else None
-    if found is None:
+    nanos = parse_duration(value) if isinstance(value, str) else None
+    if nanos is None:
         raise DecodeError(f"must be a duration such as 15s or 1m30s, not {format_value(value)}")
-    return -(-found.nanos // 1_000_000)
+    return -(-nanos // 1_000_000)
 
 
 def _read_float(value: Any) -> float:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
-from plimsoll.allocator.devices.taints import tolerates
+from plimsoll.api.device_taints import tolerates
 from plimsoll.api.identity import DeviceId
 from plimsoll.api.resource import DeviceTaint, ResourceClaim
 from plimsoll.tools.audit.facts import AuditFacts, HeldDevice, subject_of
