@@ -53,7 +53,7 @@ async def take_over(client: Client) -> float:
     while not process.leading:
         await asyncio.sleep(0.001)
     began = time.perf_counter()
-    await process._scheduling.wait()
+    await process.scheduling.wait()
     took = time.perf_counter() - began
     process.stop()
     await task

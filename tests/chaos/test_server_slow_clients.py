@@ -162,9 +162,9 @@ def test_a_watcher_that_never_reads_is_cut_off() -> None:
             await connection.send(head.encode())
             connection.stop_reading()
             async with running.client() as client, asyncio.timeout(DEADLINE):
-                await until(lambda: running.http._watch_limiter.open != 0)
+                await until(lambda: running.http.watch_limiter.open != 0)
                 number = 0
-                while running.http._watch_limiter.open:
+                while running.http.watch_limiter.open:
                     number += 1
                     await rounds(client, 1, 500_000)
                     await asyncio.sleep(0.02)

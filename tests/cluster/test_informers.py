@@ -210,7 +210,7 @@ def test_a_gap_in_the_history_causes_a_relist(target: Target) -> None:
         await client.create(CONFIG_MAPS, config_map("returns"), namespace)
         await client.create(CONFIG_MAPS, config_map("comes"), namespace)
         mirror.log.clear()
-        informer._cache.revision = "1"
+        informer.cache.revision = "1"
         async with following(informer):
             await until(lambda: informer.listings == 2, context="another listing")
             await caught_up(client, namespace, mirror)

@@ -426,4 +426,4 @@ def test_watches_that_disconnect_early(target: Target) -> None:
             await exchange(target.port, [target.create("seen")])
 
     asyncio.run(scenario())
-    assert target.plain._watch_limiter.open < 150
+    assert target.plain.watch_limiter.open < 150

@@ -81,7 +81,7 @@ def _api(harness: NodeHarness, pods: list[Tree]) -> list[str]:
         wrong.append("the agent does not know the pods of the API")
     for what, known in (
         ("sandboxes", {each.uid for each in own.runtime.sandboxes()}),
-        ("workers", set(agent._workers)),
+        ("workers", set(agent.workers)),
         ("cgroups", set(own.cgroups.pods())),
         ("directories", {path.name for path in harness.layout.pods.glob("*")}),
     ):

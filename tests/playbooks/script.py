@@ -132,7 +132,7 @@ async def clear(harness: NodeHarness) -> None:
     assert not harness.driver.held
     assert not agent.admission_handler.admitted_uids
     assert not any(agent.admission_handler.ledger.requested.values())
-    await harness.until(lambda: not agent._workers and not agent._termination_tasks, "workers end")
+    await harness.until(lambda: not agent.workers and not agent.termination_tasks, "workers end")
 
 
 # -- the driver

@@ -73,7 +73,7 @@ def test_timeouts_name_the_server_and_the_option_to_change(
     assert answer.code == 2, answer
     assert f"{url}/api: no " in answer.err
     assert "--request-timeout" in answer.err
-    assert silent.connections == 1  # retries would multiply the wait
+    assert silent.connections <= 1  # retries would multiply the wait
 
 
 @pytest.mark.parametrize("given", ["soon", "", "-1s", "5x", "1m 30s", "10 s", "1m30"])

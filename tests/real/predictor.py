@@ -72,7 +72,7 @@ class Predictor:
         """Return the predicted result of a new pod without changing anything."""
         with self._whatif.branch() as trial:
             (pod,) = trial.add(tree)
-            cluster = trial._cluster
+            cluster = trial.cluster
             pod = cluster.cluster_state.pod(pod.metadata.name, NS)
             outcome = cluster.schedule_pod(pod)
             name = pod.metadata.name
@@ -95,7 +95,7 @@ class Predictor:
         """Record the actual result of a pod; a pending pod is left out."""
         if not real.node:
             return
-        cluster = self._whatif._cluster
+        cluster = self._whatif.cluster
         for claim in real.claims:
             cluster.changes.set(codec.convert(claim, ResourceClaim))
         cluster.changes.set(codec.convert(real.pod, Pod))

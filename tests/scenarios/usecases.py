@@ -100,9 +100,9 @@ class UseCaseRun:
             label = step.get("step", "")
             verb, _, rest = label.partition(" ")
             if verb == "create":
-                self._compare(label, _refusal(step), _refusal(self._create()))
+                self.compare(label, _refusal(step), _refusal(self._create()))
             elif verb == "wait":
-                self._compare(f"{number} {label}", _waited(step), self._wait(rest, step))
+                self.compare(f"{number} {label}", _waited(step), self._wait(rest, step))
             elif verb == "delete":
                 kind, _, name = rest.partition("/")
                 self._delete(kind, name, self.use_case.name != "claim-reused-by-next-pod")
@@ -113,11 +113,11 @@ class UseCaseRun:
                     where = (
                         f"{number} {key} {step[key]}" if key in ("accepted", "refused") else f"{number} {key}"
                     )
-                    self._compare(where, {k: step.get(k) for k in ours}, ours)
+                    self.compare(where, {k: step.get(k) for k in ours}, ours)
         self._compare_the_end()
         return self.differences
 
-    def _compare(self, where: str, theirs: Any, ours: Any) -> None:
+    def compare(self, where: str, theirs: Any, ours: Any) -> None:
         theirs, ours = self.use_case.plain(theirs), self.use_case.plain(ours)
         if theirs != ours:
             self.differences.append(Difference(where, theirs, ours))
@@ -178,7 +178,7 @@ class UseCaseRun:
             read = _pod if kind == "pods" else _claim
             for name in sorted({*theirs, *ours}):
                 left, right = theirs.get(name), ours.get(name)
-                self._compare(
+                self.compare(
                     f"{kind}/{name}",
                     None if left is None else read(left),
                     None if right is None else read(right),
@@ -196,7 +196,7 @@ class UseCaseRun:
             wait_until(self._events, is_complete, seconds=QUICK)
         found = self._events()
         for name in sorted({event[0] for event in wanted ^ found}):
-            self._compare(
+            self.compare(
                 f"events/{name}",
                 sorted(event[1:] for event in wanted if event[0] == name),
                 sorted(event[1:] for event in found if event[0] == name),
@@ -224,7 +224,7 @@ def _note_seconds(run: UseCaseRun, step: Tree) -> Tree | None:
         run.seconds() < QUICK,
         next(v for k, v in step.items() if k.startswith("seconds")) < QUICK,
     )
-    run._compare("soon", theirs, quick)
+    run.compare("soon", theirs, quick)
     if "low_exists" in step:
         return _note_existence(run, step) | {"nominatedNodeName": step["nominatedNodeName"]}
     return None

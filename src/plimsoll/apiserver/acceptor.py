@@ -144,7 +144,7 @@ class ConnectionAcceptor:
         self.tls = tls
         self.heap = HeapTrimmer()
         self.peers = UnauthenticatedConnections(limits, self.loop.time)
-        self._server = web.Server(handler, handler_cancellation=True)
+        self.server = web.Server(handler, handler_cancellation=True)
         self._settings = settings
         self._accepting: list[asyncio.Task[None]] = []
         self._tick: asyncio.TimerHandle | None = None
@@ -181,9 +181,9 @@ class ConnectionAcceptor:
         if self._tick is not None:
             self._tick.cancel()
         self.peers.drop_all()
-        self._server.pre_shutdown()
-        connections = [each for each in self._server.connections if isinstance(each, ServerConnection)]
-        await self._server.shutdown(seconds)
+        self.server.pre_shutdown()
+        connections = [each for each in self.server.connections if isinstance(each, ServerConnection)]
+        await self.server.shutdown(seconds)
         await self._close_transports(connections)
         self.heap.close()
 
@@ -199,7 +199,7 @@ class ConnectionAcceptor:
             await asyncio.sleep(0)
 
     def connect(self, owner: _AcceptedConnection) -> ServerConnection:
-        return ServerConnection(self._server, owner, self.limits, **self._settings)
+        return ServerConnection(self.server, owner, self.limits, **self._settings)
 
     def schedule_tick(self) -> None:
         """Schedule the next `tick`, when a waiting connection can take the slot of another."""

@@ -34,21 +34,21 @@ class HeapTrimmer:
     def __init__(self, trim: Callable[[], None] | None = None) -> None:
         self._trim = trim or find_malloc_trim()
         self._freed = 0
-        self._timer: asyncio.TimerHandle | None = None
+        self.timer: asyncio.TimerHandle | None = None
 
     def record_freed(self, size: int) -> None:
         """Record that about `size` bytes have been freed."""
         self._freed += size
-        if self._freed >= _MIN_FREED_BYTES and self._timer is None and self._trim is not None:
-            self._timer = asyncio.get_running_loop().call_later(_INTERVAL_SECONDS, self._run)
+        if self._freed >= _MIN_FREED_BYTES and self.timer is None and self._trim is not None:
+            self.timer = asyncio.get_running_loop().call_later(_INTERVAL_SECONDS, self._run)
 
     def close(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        if self.timer is not None:
+            self.timer.cancel()
+            self.timer = None
 
     def _run(self) -> None:
-        self._timer = None
+        self.timer = None
         self._freed = 0
         assert self._trim is not None
         threading.Thread(target=self._trim, name="malloc_trim", daemon=True).start()

@@ -72,14 +72,14 @@ class HttpServer:
         self._limits = limits or ServerLimits()
         self.flow_controller = FlowController(api.context.store, self._limits.in_flight)
         api.metrics.registry.register(self.flow_controller.metrics)
-        self._watch_limiter = WatchLimiter(self._limits)
+        self.watch_limiter = WatchLimiter(self._limits)
         self._host, self._port, self._tls = host, port, tls
-        self._acceptor: ConnectionAcceptor | None = None
+        self.acceptor: ConnectionAcceptor | None = None
         self._streams: set[asyncio.Task[object]] = set()
 
     async def start(self) -> None:
         """Start listening; OSError if the address is in use."""
-        self._acceptor = ConnectionAcceptor(
+        self.acceptor = ConnectionAcceptor(
             self._handle,
             self._limits,
             self._tls,
@@ -90,13 +90,13 @@ class HttpServer:
             access_log=None,
             logger=_http_log,
         )
-        await self._acceptor.listen(self._host, self._port)
+        await self.acceptor.listen(self._host, self._port)
 
     @property
     def port(self) -> int:
         """Return the port in use, which the system has chosen if the setting is 0."""
-        assert self._acceptor is not None
-        return int(self._acceptor.sockets[0].getsockname()[1])
+        assert self.acceptor is not None
+        return int(self.acceptor.sockets[0].getsockname()[1])
 
     @property
     def url(self) -> str:
@@ -109,9 +109,9 @@ class HttpServer:
         """Stop listening, end the watches, and let requests in flight finish."""
         for task in list(self._streams):
             task.cancel()
-        if self._acceptor is not None:
-            await self._acceptor.stop(_SHUTDOWN_SECONDS)
-            self._acceptor = None
+        if self.acceptor is not None:
+            await self.acceptor.stop(_SHUTDOWN_SECONDS)
+            self.acceptor = None
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
         connection = cast(ServerConnection, request.protocol)
@@ -132,10 +132,10 @@ class HttpServer:
                 api_response.headers.update(seats.headers)
                 if api_response.upgrade is not None:
                     seats.release()
-                    with self._watch_limiter.acquire(api_request.user):
+                    with self.watch_limiter.acquire(api_request.user):
                         return await self._tunnel(request, connection, api_response.upgrade)
                 if not isinstance(api_response.body, bytes) and api_response.length is None:
-                    with self._watch_limiter.acquire(api_request.user):
+                    with self.watch_limiter.acquire(api_request.user):
                         if wants_websocket(request) and api_response.content_type == LOG_TYPE:
                             connection.begin_tunnel()
                             return await self._stream_log(request, api_response)

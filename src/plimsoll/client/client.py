@@ -66,7 +66,7 @@ class Client:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.namespace = namespace
-        self._transport = transport
+        self.transport = transport
         self._agent = user_agent or "plimsoll"
         self._timeout = timeout
         self._idle_timeout = idle_timeout
@@ -103,7 +103,7 @@ class Client:
         await self.close()
 
     async def close(self) -> None:
-        await self._transport.close()
+        await self.transport.close()
 
     def guarded(self, guard: Callable[[], None]) -> Client:
         """Return a client on the same connections that calls `guard` right before each write is sent.
@@ -230,7 +230,7 @@ class Client:
             async def open_stream() -> ResponseStream:
                 request = Request("GET", served.path(namespace), query, self._headers(), None, idle)
                 async with AsyncExitStack() as opened:
-                    stream = await opened.enter_async_context(self._transport.stream(request))
+                    stream = await opened.enter_async_context(self.transport.stream(request))
                     if stream.status >= 300:
                         body = b"".join([chunk async for chunk in stream.chunks])
                         raise answers.read_error(stream.status, stream.headers, body)
@@ -450,7 +450,7 @@ class Client:
         )
 
         async def send() -> Reply:
-            reply = await self._transport.send(request)
+            reply = await self.transport.send(request)
             if reply.status >= 300:
                 raise answers.read_error(reply.status, reply.headers, reply.body)
             return reply
@@ -469,7 +469,7 @@ class Client:
             try:
                 return await attempt_once()
             except ApiError as error:
-                if error.code == 401 and not renewed and await self._transport.renew():
+                if error.code == 401 and not renewed and await self.transport.renew():
                     renewed = True
                     continue
                 if attempt >= self._attempts or not retries.may_repeat(error, harmless=harmless):

@@ -94,7 +94,7 @@ class Informer(Generic[T]):
         #: Number of failures (of handlers and of decoding), and of lists.
         self.faults = 0
         self.listings = 0
-        self._client = client
+        self.client = client
         self._namespace = namespace
         self._labels = labels
         self._fields = fields
@@ -105,44 +105,44 @@ class Informer(Generic[T]):
         self._idle = idle
         self._rng = rng or Random()
         self._sleep = sleep
-        self._cache: Cache[T] = Cache(decode, keep, self._fault)
+        self.cache: Cache[T] = Cache(decode, keep, self._fault)
         self._queues: list[_HandlerQueue[T]] = []
         self._stale = True
         self._synced: asyncio.Event | None = None
         self._failure: BaseException | None = None
         self._running = False
         self._refreshes: list[asyncio.Event] = []  # waiting for a listing that begins from now on
-        self._interruptible: asyncio.Future[None] | None = None
+        self.interruptible: asyncio.Future[None] | None = None
 
     # -- reading
 
     def get(self, namespace: str, name: str) -> T | None:
-        return self._cache.get((namespace, name))
+        return self.cache.get((namespace, name))
 
     def raw(self, namespace: str, name: str) -> bytes | None:
         """Return the JSON of an object, if `keep` is set."""
-        return self._cache.raw((namespace, name))
+        return self.cache.raw((namespace, name))
 
     def items(self) -> list[T]:
-        return self._cache.items()
+        return self.cache.items()
 
     def keys(self) -> list[Key]:
-        return self._cache.keys()
+        return self.cache.keys()
 
     def __len__(self) -> int:
-        return len(self._cache)
+        return len(self.cache)
 
     @property
     def revision(self) -> str:
         """Revision up to which all changes are known."""
-        return self._cache.revision
+        return self.cache.revision
 
     def add_handler(self, handler: EventHandler[T]) -> None:
         """Add a handler; known objects are reported to it as added."""
         queue = _HandlerQueue(handler, self._fault)
         self._queues.append(queue)
-        for key, entry in self._cache.entries():
-            queue.dispatch(CacheChange(key, None, entry), self._cache)
+        for key, entry in self.cache.entries():
+            queue.dispatch(CacheChange(key, None, entry), self.cache)
         if self._running:
             queue.start()
 
@@ -162,8 +162,8 @@ class Informer(Generic[T]):
         """List the collection again; returns when everything written before the call is known and handled."""
         done = asyncio.Event()
         self._refreshes.append(done)
-        if self._interruptible is not None:
-            self._interruptible.cancel()
+        if self.interruptible is not None:
+            self.interruptible.cancel()
         await done.wait()
 
     # -- list and watch
@@ -225,13 +225,13 @@ class Informer(Generic[T]):
 
     async def _unless_refreshed(self, waiting: Awaitable[None], *, lists: bool = False) -> None:
         """Run a coroutine until it ends or `refresh` requests a new list; `lists`: it starts with one."""
-        task = self._interruptible = asyncio.ensure_future(waiting)
+        task = self.interruptible = asyncio.ensure_future(waiting)
         if self._refreshes and not lists:
             task.cancel()
         try:
             await asyncio.wait((task,))
         finally:
-            self._interruptible = None
+            self.interruptible = None
             task.cancel()
         with suppress(asyncio.CancelledError):
             await task
@@ -240,7 +240,7 @@ class Informer(Generic[T]):
     async def _replacing(self) -> AsyncGenerator[Replacement[T], None]:
         """Collect a new list, which is applied and handled at the end of the block."""
         refreshes, self._refreshes = self._refreshes, []
-        replacement = self._cache.replace()
+        replacement = self.cache.replace()
         try:
             yield replacement
             self.error = None
@@ -254,7 +254,7 @@ class Informer(Generic[T]):
 
     async def _list(self) -> None:
         async with self._replacing() as replacement:
-            pages = self._client.pages(
+            pages = self.client.pages(
                 self.endpoint, self._namespace, labels=self._labels, fields=self._fields, limit=self._page
             )
             async with aclosing(pages):
@@ -273,7 +273,7 @@ class Informer(Generic[T]):
     async def _watch(self) -> None:
         async with aclosing(self._events(self.revision)) as events:
             async for event in events:
-                await self._dispatch(self._cache.apply(event))
+                await self._dispatch(self.cache.apply(event))
 
     async def _start_streamed(self) -> None:
         """Start with a watch that sends the current objects first, and continue it."""
@@ -292,14 +292,14 @@ class Informer(Generic[T]):
                     self.listings += 1
                 self._synced.set()
                 async for event in events:
-                    await self._dispatch(self._cache.apply(event))
+                    await self._dispatch(self.cache.apply(event))
         except ApiError as error:
             if error.code not in (400, 422):
                 raise
             self._streamed = False  # not supported by this server: list instead
 
     def _events(self, since: str, *, initial: bool = False) -> AsyncGenerator[WatchEvent, None]:
-        return self._client.watch(
+        return self.client.watch(
             self.endpoint,
             self._namespace,
             since=since,
@@ -317,7 +317,7 @@ class Informer(Generic[T]):
             # Without a pause: a handler added meanwhile has already received the change as an addition.
             present = tuple(self._queues)
             for queue in present:
-                queue.dispatch(change, self._cache)
+                queue.dispatch(change, self.cache)
             for queue in present:
                 if queue.full:
                     await queue.wait_for_handler()

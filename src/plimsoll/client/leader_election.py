@@ -82,7 +82,7 @@ class Election:
         self.name = name
         self.identity = identity
         self._client = client
-        self._release = release
+        self.release = release
         self._settled = settled
         self._wall = wall
         self._uptime = uptime
@@ -133,7 +133,7 @@ class Election:
                 raise LeaseLostError(f"lease {self.namespace}/{self.name} was lost by {self.identity}")
             return work.result()
         finally:
-            if self._release and self.leading and self.holds() and self._settled():
+            if self.release and self.leading and self.holds() and self._settled():
                 with suppress(ApiError, TimeoutError):
                     async with asyncio.timeout(self.timing.retry):
                         await self.release_lease()

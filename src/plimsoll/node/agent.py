@@ -64,14 +64,14 @@ class Agent:
         self.name = components.status_reporter.name
         self._preemption_seconds = preemption_seconds
         self._pods: dict[str, Pod] = {}
-        self._workers: dict[str, PodWorker] = {}
+        self.workers: dict[str, PodWorker] = {}
         self._admission_queue: asyncio.Queue[Pod] = asyncio.Queue()
-        self._termination_tasks: dict[str, asyncio.Task[None]] = {}
+        self.termination_tasks: dict[str, asyncio.Task[None]] = {}
         self._tasks: list[asyncio.Task[None]] = []
         self._is_stopping = False
         self._qos_cgroups_changed = asyncio.Event()
         self._housekeeping = Housekeeping(
-            components, self._pods, self._workers, running=self.running, interval=housekeeping_seconds
+            components, self._pods, self.workers, running=self.running, interval=housekeeping_seconds
         )
 
     # -- lifecycle
@@ -132,12 +132,12 @@ class Agent:
         """Stop in order; containers keep running and the Node object stays."""
         components = self.components
         self._is_stopping = True
-        workers = list(self._workers.values())  # the tasks that are canceled next remove them from the dict
-        await cancel_tasks([*self._tasks, *self._termination_tasks.values()])
+        workers = list(self.workers.values())  # the tasks that are canceled next remove them from the dict
+        await cancel_tasks([*self._tasks, *self.termination_tasks.values()])
         self._tasks.clear()
-        self._termination_tasks.clear()
+        self.termination_tasks.clear()
         await asyncio.gather(*(worker.stop() for worker in workers))
-        self._workers.clear()
+        self.workers.clear()
         await components.worker_deps.writer.stop()
         await components.worker_deps.events.stop()
         for part in (
@@ -170,7 +170,7 @@ class Agent:
 
     def status_of(self, pod: Pod) -> Mapping[str, Any]:
         """Return the status of a pod as last reported: by its worker, or before that in the API."""
-        worker = self._workers.get(pod_key(pod))
+        worker = self.workers.get(pod_key(pod))
         return (worker.status if worker is not None else {}) or codec.to_tree(pod.status)
 
     def containers_of(self, uid: str) -> Sequence[ContainerInfo]:
@@ -224,7 +224,7 @@ class Agent:
         uid = pod_key(new)
         self._pods[uid] = new
         self.admission_handler.update(new)
-        worker = self._workers.get(uid)
+        worker = self.workers.get(uid)
         if worker is not None:
             worker.update(new)
         elif is_terminal(new) and self._needs_cleanup(new):
@@ -235,7 +235,7 @@ class Agent:
         """Handle a pod that was deleted from the API: stop its remaining containers."""
         uid = pod_key(old)
         self._pods.pop(uid, None)
-        worker = self._workers.get(uid)
+        worker = self.workers.get(uid)
         if worker is not None:
             worker.mark_removed()
         else:
@@ -259,7 +259,7 @@ class Agent:
         """Admit or reject pods one after the other, in the order they arrive."""
         while True:
             pod = self._pods.get(pod_key(await self._admission_queue.get()))
-            if pod is None or is_terminal(pod) or pod_key(pod) in self._workers:
+            if pod is None or is_terminal(pod) or pod_key(pod) in self.workers:
                 continue
             try:
                 await self._admit_or_reject(pod)
@@ -327,7 +327,7 @@ class Agent:
 
     async def _await_release(self, pods: Sequence[Pod]) -> None:
         """Wait until terminating pods have released their resources, for a limited time."""
-        workers = [self._workers[key] for key in map(pod_key, pods) if key in self._workers]
+        workers = [self.workers[key] for key in map(pod_key, pods) if key in self.workers]
         async with at_most(
             self._preemption_seconds
         ):  # other pods wait behind this one: if it takes too long, it is rejected
@@ -337,7 +337,7 @@ class Agent:
                 self.admission_handler.remove(worker.uid)
 
     def _terminate(self, pod: Pod, request: TerminationRequest) -> None:
-        worker = self._workers.get(pod_key(pod))
+        worker = self.workers.get(pod_key(pod))
         if worker is not None:
             worker.terminate(request)
 
@@ -350,8 +350,8 @@ class Agent:
 
     def _track_worker(self, pod: Pod, worker: PodWorker) -> None:
         uid = pod_key(pod)
-        self._workers[uid] = worker
-        self._termination_tasks[uid] = asyncio.create_task(
+        self.workers[uid] = worker
+        self.termination_tasks[uid] = asyncio.create_task(
             self._await_termination(uid, worker), name=f"end of {pod.metadata.full_name}"
         )
         self._qos_cgroups_changed.set()
@@ -363,19 +363,19 @@ class Agent:
             self.admission_handler.remove(uid)
             self.components.pod_resources_provider.invalidate()
             self._qos_cgroups_changed.set()
-            for other in order_deferred_resizes(self._workers.values()):
+            for other in order_deferred_resizes(self.workers.values()):
                 other.notify()
             await self.admission_handler.flush()
             await worker.done.wait()
         finally:
-            if self._workers.get(uid) is worker:
-                del self._workers[uid]
-            self._termination_tasks.pop(uid, None)
+            if self.workers.get(uid) is worker:
+                del self.workers[uid]
+            self.termination_tasks.pop(uid, None)
 
     def _on_container_changed(self, uid: str) -> None:
         """Handle a change of a container in the runtime."""
         self.components.pod_resources_provider.invalidate()
-        worker = self._workers.get(uid)
+        worker = self.workers.get(uid)
         if worker is not None:
             worker.notify()
 
@@ -386,7 +386,7 @@ class Agent:
 
     def _on_claims_released(self, uids: frozenset[str]) -> None:
         """Let workers whose claims wait for the devices of unprepared claims retry without back-off."""
-        for worker in self._workers.values():
+        for worker in self.workers.values():
             worker.claims_released(uids)
 
     def _on_devices_changed(self) -> None:
@@ -394,12 +394,12 @@ class Agent:
         assert self.components.device_manager is not None
         self.status_reporter.set_plugin_resources(self.components.device_manager.resources())
         self.components.pod_resources_provider.invalidate()
-        for worker in self._workers.values():
+        for worker in self.workers.values():
             worker.devices_changed()
 
     def _notify_workers(self) -> None:
         self._housekeeping.on_drivers_changed()
-        for worker in self._workers.values():
+        for worker in self.workers.values():
             worker.notify()
 
     # -- cgroups and cleanup
@@ -438,7 +438,7 @@ class Agent:
     def _needs_cleanup(self, pod: Pod) -> bool:
         """Return whether a terminated pod still needs work: it is being deleted, or left something behind."""
         components, uid = self.components, pod_key(pod)
-        if uid in self._workers:
+        if uid in self.workers:
             return False  # already handled
         remains = any(s.uid == uid for s in components.runtime.sandboxes()) or bool(
             components.claim_cache.claims_of_pod(uid)

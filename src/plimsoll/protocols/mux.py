@@ -38,15 +38,15 @@ class Channel:
     def __init__(self, mux: Mux, number: int) -> None:
         self._mux = mux
         self._number = number
-        self._buffer = bytearray()
+        self.buffer = bytearray()
         self._ended = False
         self._changed = asyncio.Event()
 
     async def read(self, length: int) -> bytes:
-        while not self._buffer and not self._ended:
+        while not self.buffer and not self._ended:
             await self._wait()
-        some = bytes(self._buffer[:length])
-        del self._buffer[:length]
+        some = bytes(self.buffer[:length])
+        del self.buffer[:length]
         self._changed.set()
         return some
 
@@ -59,9 +59,9 @@ class Channel:
 
     async def feed(self, data: bytes) -> None:
         """Buffer data for the reader, waiting while the buffer is full."""
-        while len(self._buffer) >= MAX_BUFFERED and not self._ended:
+        while len(self.buffer) >= MAX_BUFFERED and not self._ended:
             await self._wait()
-        self._buffer += data
+        self.buffer += data
         self._changed.set()
 
     def end(self) -> None:

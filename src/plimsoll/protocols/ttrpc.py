@@ -152,7 +152,7 @@ class TtrpcClient:
 
     def __init__(self, stream: TtrpcStream) -> None:
         self._stream = stream
-        self._next = 1
+        self.next = 1
         self._waiting: dict[int, asyncio.Future[Frame | None]] = {}
         self._closed = asyncio.Event()
         self._reader = asyncio.create_task(self._read())
@@ -176,11 +176,11 @@ class TtrpcClient:
         data = envelope.SerializeToString()
         if len(data) > MAX_MESSAGE_SIZE:
             return oversized(len(data))
-        if self._next > _LAST_STREAM:  # stream IDs are never reused: a new connection is needed
+        if self.next > _LAST_STREAM:  # stream IDs are never reused: a new connection is needed
             self._end()
         if self.closed:
             return CLOSED
-        number, self._next = self._next, self._next + 2
+        number, self.next = self.next, self.next + 2
         answer: asyncio.Future[Frame | None] = asyncio.get_running_loop().create_future()
         self._waiting[number] = answer
         try:

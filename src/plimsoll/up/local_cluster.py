@@ -76,19 +76,19 @@ class LocalCluster:
         all nodes have devices: from a device file (a path, YAML, or `gpus`, `nics`, `accelerators`) or from a
         `Driver` instance or factory. They are published when `start` returns.
         """
-        self._settings = ServerSettings(
+        self.settings = ServerSettings(
             data=data,
             controllers=controllers,
             gates=Gates.parse(feature_gates),
             port=port,
             durability="normal",
         )
-        self._scheduler_settings = _scheduler(scheduler, self._settings.gates)
-        self._nodes = _nodes(nodes, self._settings.gates)
+        self._scheduler_settings = _scheduler(scheduler, self.settings.gates)
+        self._nodes = _nodes(nodes, self.settings.gates)
         self._drivers = _drivers(drivers, self._nodes)
         self._scheduler: SchedulerProcess | None = None
         self._scheduling: asyncio.Task[None] | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
+        self.loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._directory: tempfile.TemporaryDirectory[str] | None = None
         self._server: RunningServer | None = None
@@ -98,15 +98,15 @@ class LocalCluster:
     # -- start and stop
 
     def start(self) -> LocalCluster:
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="plimsoll-cluster", daemon=True)
+        self.loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self.loop.run_forever, name="plimsoll-cluster", daemon=True)
         self._thread.start()
         try:
             self._directory = tempfile.TemporaryDirectory(prefix="plimsoll-cluster-")
-            volumes = (self._settings.data or Path(self._directory.name)) / "volumes"
-            self._server = self.run(start_server(replace(self._settings, volumes_dir=volumes)))
+            volumes = (self.settings.data or Path(self._directory.name)) / "volumes"
+            self._server = self.run(start_server(replace(self.settings, volumes_dir=volumes)))
             self._server.write_kubeconfig(self.kubeconfig)
-            self._client = BlockingClient(self._server.client(), self._loop, self.find)
+            self._client = BlockingClient(self._server.client(), self.loop, self.find)
             if self._nodes is not None:
                 self.run(self._nodes.start(self._server, Path(self._directory.name)))
             if self._drivers is not None:
@@ -120,7 +120,7 @@ class LocalCluster:
 
     def stop(self) -> None:
         """Stop the cluster; data in memory is lost."""
-        if self._loop is None or self._thread is None:
+        if self.loop is None or self._thread is None:
             return
         if self._scheduling is not None:
             self.run(self._stop_scheduler(self._scheduling))
@@ -130,12 +130,12 @@ class LocalCluster:
             self.run(self._drivers.stop())
         if self._server is not None:
             self.run(self._server.stop())
-        self._loop.call_soon_threadsafe(self._loop.stop)
+        self.loop.call_soon_threadsafe(self.loop.stop)
         self._thread.join()
-        self._loop.close()
+        self.loop.close()
         if self._directory is not None:
             self._directory.cleanup()
-        self._loop = self._thread = self._server = self._directory = self._client = None
+        self.loop = self._thread = self._server = self._directory = self._client = None
         self._scheduler = self._scheduling = self._applier = None
 
     def __enter__(self) -> LocalCluster:
@@ -156,8 +156,8 @@ class LocalCluster:
 
     def run(self, work: Coroutine[Any, Any, R]) -> R:
         """Run a coroutine on the event loop of the cluster and return its result."""
-        assert self._loop is not None, "the cluster is not running"
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+        assert self.loop is not None, "the cluster is not running"
+        return asyncio.run_coroutine_threadsafe(work, self.loop).result()
 
     @property
     def url(self) -> str:
@@ -201,7 +201,7 @@ class LocalCluster:
         from plimsoll.tools.cluster_state.live import read_live  # noqa: PLC0415
 
         objects = self.run(read_live(self.server.client()))
-        return ClusterState(objects, self._settings.gates, origin=self.config.server)
+        return ClusterState(objects, self.settings.gates, origin=self.config.server)
 
     def picture(self) -> ClusterState:
         """Return `cluster_state()`. Deprecated name."""

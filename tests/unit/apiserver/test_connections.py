@@ -36,13 +36,13 @@ class ServerHarness:
         self.running = running
         self.port = running.port
         self.credentials = f"Authorization: Bearer {running.token}\r\n".encode()
-        acceptor = running.http._acceptor
+        acceptor = running.http.acceptor
         assert acceptor is not None
         self.acceptor: ConnectionAcceptor = acceptor
 
     @property
     def connections(self) -> list[ServerConnection]:
-        found = self.acceptor._server.connections
+        found = self.acceptor.server.connections
         return [connection for connection in found if isinstance(connection, ServerConnection)]
 
     async def open(self) -> RawConnection:

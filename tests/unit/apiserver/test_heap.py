@@ -25,15 +25,15 @@ def test_the_heap_is_trimmed_once_enough_has_been_freed(monkeypatch: pytest.Monk
 
         trimmer = HeapTrimmer(trim)
         trimmer.record_freed(heap._MIN_FREED_BYTES - 1)
-        assert trimmer._timer is None
+        assert trimmer.timer is None
         trimmer.record_freed(1)
         trimmer.record_freed(heap._MIN_FREED_BYTES)  # once for both
         async with asyncio.timeout(DEADLINE):
             await done.wait()
-        assert (trims, trimmer._timer) == ([1], None)
+        assert (trims, trimmer.timer) == ([1], None)
         trimmer.record_freed(heap._MIN_FREED_BYTES)
         trimmer.close()
-        assert trimmer._timer is None
+        assert trimmer.timer is None
 
     asyncio.run(scenario())
 

@@ -38,7 +38,7 @@ def test_handlers_do_not_change_stored_objects(
     monkeypatch: pytest.MonkeyPatch, form: str, path: str, tree: Any, subresource: str, patch: Any
 ) -> None:
     seen: list[tuple[bytes, Any]] = []
-    attribute = WriteHandler._track_managed_fields
+    attribute = WriteHandler.track_managed_fields
 
     def look(self: WriteHandler, job: Any, old: Any, new: Any) -> Any:
         made = attribute(self, job, old, new)
@@ -47,7 +47,7 @@ def test_handlers_do_not_change_stored_objects(
             seen.append((stored[0].raw, old))
         return made
 
-    monkeypatch.setattr(WriteHandler, "_track_managed_fields", look)
+    monkeypatch.setattr(WriteHandler, "track_managed_fields", look)
 
     async def scenario(harness: ApiHarness) -> None:
         code, made = await harness.request("POST", path, tree)

@@ -619,7 +619,7 @@ def test_a_refresh_needs_a_list_that_starts_after_it() -> None:
         server.put("a", "1")
         informer = make(server)
         begun, gate = asyncio.Event(), asyncio.Event()
-        pages = informer._client.pages
+        pages = informer.client.pages
 
         async def slow_pages(*arguments: Any, **options: Any) -> AsyncIterator[Any]:
             async for page in pages(*arguments, **options):
@@ -627,7 +627,7 @@ def test_a_refresh_needs_a_list_that_starts_after_it() -> None:
                 await gate.wait()
                 yield page
 
-        informer._client.pages = slow_pages  # type: ignore[assignment,method-assign]
+        informer.client.pages = slow_pages  # type: ignore[assignment,method-assign]
         async with running(informer):
             await begun.wait()
             server.put("b", "1")  # after the page was read

@@ -213,7 +213,7 @@ def test_status_codes(caplog: pytest.LogCaptureFixture) -> None:
 def test_stream_ids_are_unique() -> None:
     async def scenario() -> None:
         client, server = await _both({"RegisterPlugin": _nothing})
-        client._next = 2**32 - 1
+        client.next = 2**32 - 1
         assert await client.call(REGISTER, _ask(), timeout=5) == nri.Empty()
         assert await client.call(REGISTER, _ask(), timeout=5) == ttrpc.CLOSED
         assert client.closed

@@ -50,8 +50,8 @@ def test_and_shared_again(plimsoll_session_cluster):
 
 @pytest.mark.plimsoll(controllers=False, feature_gates="DRANodeAllocatableResources=false")
 def test_set_up_differently(plimsoll_cluster):
-    assert not plimsoll_cluster._settings.controllers
-    assert not plimsoll_cluster._settings.gates.enabled("DRANodeAllocatableResources")
+    assert not plimsoll_cluster.settings.controllers
+    assert not plimsoll_cluster.settings.gates.enabled("DRANodeAllocatableResources")
 """
     done = run(tmp_path, source)
     assert done.returncode == 0, done.stdout + done.stderr

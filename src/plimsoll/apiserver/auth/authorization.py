@@ -54,7 +54,7 @@ class Authorizer:
     def __init__(self, reader: StoreReader) -> None:
         self.roles = RoleIndex(reader)
         self.nodes = NodeAuthorizer(reader)
-        self._grants_by_user: dict[tuple[str, tuple[str, ...]], _UserGrants] = {}
+        self.grants_by_user: dict[tuple[str, tuple[str, ...]], _UserGrants] = {}
 
     def authorize(self, attributes: Attributes) -> Decision:
         """Decide whether a request is allowed, and why."""
@@ -67,7 +67,7 @@ class Authorizer:
             decision = self.nodes.authorize(node, attributes)
             if decision.allowed:
                 return decision
-        grants_of_user = self._grants_by_user.get((user.name, user.groups)) or self._prepare(user)
+        grants_of_user = self.grants_by_user.get((user.name, user.groups)) or self._prepare(user)
         found = grants_of_user.everywhere.find(attributes)
         if found is None and attributes.namespace:
             local = grants_of_user.local.get(attributes.namespace)
@@ -90,7 +90,7 @@ class Authorizer:
         """Update the indexes after a write; `tree` is the stored object, or None if it was deleted."""
         if key.resource in _RBAC:
             self.roles.stale = True
-            self._grants_by_user.clear()
+            self.grants_by_user.clear()
         else:
             self.nodes.observe(key, tree)
 
@@ -102,13 +102,13 @@ class Authorizer:
 
     def rules_for(self, user: User, namespace: str) -> tuple[PolicyRule, ...]:
         """Return all rules of a user that apply in a namespace (or, if empty, cluster-wide)."""
-        grants_of_user = self._grants_by_user.get((user.name, user.groups)) or self._prepare(user)
+        grants_of_user = self.grants_by_user.get((user.name, user.groups)) or self._prepare(user)
         local = grants_of_user.local.get(namespace)
         grants = grants_of_user.everywhere.grants + (local.grants if local is not None else ())
         return tuple(grant.rule for grant in grants)
 
     def _prepare(self, user: User) -> _UserGrants:
-        if len(self._grants_by_user) >= _USERS:
-            self._grants_by_user.clear()
-        grants_of_user = self._grants_by_user[user.name, user.groups] = _UserGrants(self.roles, user)
+        if len(self.grants_by_user) >= _USERS:
+            self.grants_by_user.clear()
+        grants_of_user = self.grants_by_user[user.name, user.groups] = _UserGrants(self.roles, user)
         return grants_of_user

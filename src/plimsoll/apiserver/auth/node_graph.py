@@ -50,9 +50,9 @@ class NodeGraph:
         self._reader = reader
         self._pending: Iterator[ObjectKey] | None = None
         self._loaded = False
-        self._pods: dict[_NamespacedName, tuple[str, tuple[PodReference, ...]]] = {}
+        self.pods: dict[_NamespacedName, tuple[str, tuple[PodReference, ...]]] = {}
         #: For each referenced object: the number of referencing pods by node.
-        self._named: dict[PodReference, dict[str, int]] = {}
+        self.named: dict[PodReference, dict[str, int]] = {}
         self._volumes: dict[str, tuple[PodReference, tuple[PodReference, ...]]] = {}
         self._secret_volumes: dict[PodReference, set[str]] = {}
         self._direct: dict[str, dict[_NamespacedName, str]] = {resource: {} for resource in _DIRECT}
@@ -61,20 +61,20 @@ class NodeGraph:
         """Return whether an object is related to a node."""
         self.load()
         if resource == PODS:
-            pod = self._pods.get((namespace, name))
+            pod = self.pods.get((namespace, name))
             return pod is not None and pod[0] == node
         if resource in self._direct:
             return self._direct[resource].get((namespace, name)) == node
         if resource == VOLUMES:
             return self._mounts(node, name)
         wanted = PodReference(resource, namespace, name)
-        if node in self._named.get(wanted, ()):
+        if node in self.named.get(wanted, ()):
             return True
         return any(self._mounts(node, volume) for volume in self._secret_volumes.get(wanted, ()))
 
     def _mounts(self, node: str, volume: str) -> bool:
         known = self._volumes.get(volume)
-        return known is not None and node in self._named.get(known[0], ())
+        return known is not None and node in self.named.get(known[0], ())
 
     def load(self) -> None:
         """Build the index, unless that was done."""
@@ -123,23 +123,23 @@ class NodeGraph:
     def _index_pod(self, qualified: _NamespacedName, pod: Mapping[str, Any]) -> None:
         node = text(mapping(pod.get("spec")).get("nodeName"))
         after = (node, tuple(dict.fromkeys(pod_references(pod)))) if node else None
-        before = self._pods.get(qualified)
+        before = self.pods.get(qualified)
         if after == before:
             return
         if before is not None:
             for reference in before[1]:
-                nodes = self._named[reference]
+                nodes = self.named[reference]
                 nodes[before[0]] -= 1
                 if not nodes[before[0]]:
                     del nodes[before[0]]
                 if not nodes:
-                    del self._named[reference]
-            del self._pods[qualified]
+                    del self.named[reference]
+            del self.pods[qualified]
         if after is not None:
             for reference in after[1]:
-                nodes = self._named.setdefault(reference, {})
+                nodes = self.named.setdefault(reference, {})
                 nodes[node] = nodes.get(node, 0) + 1
-            self._pods[qualified] = after
+            self.pods[qualified] = after
 
     def _index_volume(self, name: str, volume: Mapping[str, Any]) -> None:
         before = self._volumes.pop(name, None)

@@ -126,13 +126,13 @@ class GrantIndex:
     that a request costs a lookup or two.
     """
 
-    __slots__ = ("_by_resource", "_cache", "_paths", "grants")
+    __slots__ = ("_by_resource", "_paths", "cache", "grants")
 
     def __init__(self, grants: Iterable[RoleGrant]) -> None:
         self.grants = tuple(grants)
         self._by_resource: dict[str, list[_IndexedGrant]] = {}
         self._paths: list[_IndexedGrant] = []
-        self._cache: dict[tuple[str, str, str, str], _MatchingGrants] = {}
+        self.cache: dict[tuple[str, str, str, str], _MatchingGrants] = {}
         for rule, source in self.grants:
             entry = _IndexedGrant(frozenset(rule.verbs), frozenset(rule.groups), rule, Decision(True, source))
             for resource in dict.fromkeys(rule.resources):
@@ -148,11 +148,11 @@ class GrantIndex:
         if attributes.path:
             return self._find_path(attributes.verb, attributes.path)
         key = (attributes.verb, attributes.group, attributes.resource, attributes.subresource)
-        found = self._cache.get(key)
+        found = self.cache.get(key)
         if found is None:
-            if len(self._cache) >= _MAX_CACHED:
-                self._cache.clear()
-            found = self._cache[key] = self._find_resource(*key)
+            if len(self.cache) >= _MAX_CACHED:
+                self.cache.clear()
+            found = self.cache[key] = self._find_resource(*key)
         return found.anything or found.named.get(attributes.name)
 
     def _find_resource(self, verb: str, group: str, resource: str, subresource: str) -> _MatchingGrants:

@@ -55,7 +55,7 @@ class RoleIndex:
 
     def __init__(self, reader: StoreReader) -> None:
         self._reader = reader
-        self._decoded: dict[ObjectKey, tuple[int, _Role | _Binding]] = {}
+        self.decoded: dict[ObjectKey, tuple[int, _Role | _Binding]] = {}
         self._cluster_roles: dict[str, tuple[_Role, ...]] = {}
         self._local_roles: dict[tuple[str, str], _Role] = {}
         self._bound: dict[tuple[str, str], list[_BoundRole]] = {}
@@ -130,7 +130,7 @@ class RoleIndex:
         bound = {subject: list(entries) for subject, entries in _BUILT_IN_BOUND_ROLES.items()}
         for resource in RESOURCES:
             for stored in self._reader.list(resource).items:
-                known = self._decoded.get(stored.key)
+                known = self.decoded.get(stored.key)
                 if known is None or known[0] != stored.revision:
                     known = (stored.revision, _decode(stored))
                 decoded[stored.key] = known
@@ -144,7 +144,7 @@ class RoleIndex:
                     cluster_roles[name] = (*cluster_roles.get(name, ()), entry)
                 else:
                     local_roles[stored.key.namespace, stored.key.name] = entry
-        self._decoded, self._cluster_roles, self._local_roles = decoded, cluster_roles, local_roles
+        self.decoded, self._cluster_roles, self._local_roles = decoded, cluster_roles, local_roles
         self._bound, self._resolved, self.stale = bound, {}, False
 
 

@@ -80,7 +80,7 @@ class ServiceAccountTokens:
         self._issuer = issuer
         self.audiences = tuple(audiences) or (issuer,)
         self._clock = clock
-        self._token_cache: dict[bytes, _VerifiedToken] = {}
+        self.token_cache: dict[bytes, _VerifiedToken] = {}
         #: Bound objects: revision, uid, deletion time.
         self._object_cache: dict[ObjectKey, tuple[int, str, float | None]] = {}
 
@@ -118,14 +118,14 @@ class ServiceAccountTokens:
 
     def _verify_signature(self, token: str) -> _VerifiedToken | None:
         key = hash_token(token)
-        known = self._token_cache.get(key)
+        known = self.token_cache.get(key)
         if known is None:
             claims = self._key.verify(token)
             known = _read_claims(claims, self._issuer, self.audiences) if claims else None
             if known is not None:
-                if len(self._token_cache) >= _MAX_CACHED:
-                    self._token_cache.clear()
-                self._token_cache[key] = known
+                if len(self.token_cache) >= _MAX_CACHED:
+                    self.token_cache.clear()
+                self.token_cache[key] = known
         return known
 
     def _holds(self, bound: _BoundObject, now: float) -> bool:

@@ -93,9 +93,9 @@ class FlowController:
     def __init__(self, store: Store, total: int, clock: Callable[[], float] = time.monotonic) -> None:
         self._store, self._total, self._clock = store, total, clock
         self._configuration = FlowConfiguration({}, ())
-        self._queue_sets: dict[str, QueueSet] = {}
+        self.queue_sets: dict[str, QueueSet] = {}
         self.limits: dict[str, SeatLimits] = {}
-        self.metrics = FlowMetrics(self._queue_sets, self.limits)
+        self.metrics = FlowMetrics(self.queue_sets, self.limits)
         self._retry_after: dict[str, RetryAfter] = {}
         self._classified: dict[tuple[object, ...], _Classification] = {}
         self._names_namespaces = False
@@ -198,7 +198,7 @@ class FlowController:
 
     def _classify_anew(self, digest: RequestDigest) -> _Classification:
         schema = self.classify(digest)
-        queue_set = self._queue_sets[schema.level]
+        queue_set = self.queue_sets[schema.level]
         level = queue_set.level
         headers = {
             "X-Kubernetes-PF-FlowSchema-UID": schema.uid,
@@ -228,14 +228,14 @@ class FlowController:
             for rules in schema.rules
             for rule in rules.resource_rules
         )
-        for name in [name for name in self._queue_sets if name not in configuration.levels]:
-            del self._queue_sets[name], self.limits[name]
+        for name in [name for name in self.queue_sets if name not in configuration.levels]:
+            del self.queue_sets[name], self.limits[name]
             self._retry_after.pop(name, None)
         shares = sum(level.shares for level in configuration.levels.values())
         for name, level in configuration.levels.items():
-            if name not in self._queue_sets:
-                self._queue_sets[name], self.limits[name] = QueueSet(level, self._clock), SeatLimits()
-            self._queue_sets[name].configure(level)
+            if name not in self.queue_sets:
+                self.queue_sets[name], self.limits[name] = QueueSet(level, self._clock), SeatLimits()
+            self.queue_sets[name].configure(level)
             self.limits[name].configure(level, self._total, max(shares, 1))
         self.adjust()
 
@@ -243,10 +243,10 @@ class FlowController:
         """Compute the limits of all levels from their demand since the last call."""
         now = self._clock()
         for name, limits in self.limits.items():
-            limits.note(self._queue_sets[name].demand.reset(now))
+            limits.note(self.queue_sets[name].demand.reset(now))
         self.metrics.fair_fraction = adjust_limits(self.limits, EXEMPT)
         for name, limits in self.limits.items():
-            self._queue_sets[name].set_limit(limits.current)
+            self.queue_sets[name].set_limit(limits.current)
 
     async def run_adjustment(self) -> None:
         """Adjust the limits periodically."""

@@ -71,7 +71,7 @@ class QueueSet:
         self._now = clock()
         self._requests = 0  # executing
         self._enqueues = 0
-        self._queues: dict[int, _FlowQueue] = {}
+        self.queues: dict[int, _FlowQueue] = {}
         self._nonempty: dict[_FlowQueue, None] = {}  # the one that was served last is the last
         self._hands: dict[tuple[str, str], tuple[int, ...]] = {}
 
@@ -165,9 +165,9 @@ class QueueSet:
     def _advance(self) -> None:
         """Advance the virtual time; call it before any change."""
         now = self._clock()
-        if self._queues:
+        if self.queues:
             seats = min(self.seats_in_use + self.seats_waiting, self.limit)
-            self.progress += (now - self._now) * seats / len(self._queues)
+            self.progress += (now - self._now) * seats / len(self.queues)
         self._now = now
 
     def _choose_queue(self, schema: str, flow: str) -> _FlowQueue:
@@ -184,15 +184,15 @@ class QueueSet:
         self._enqueues += 1
         chosen, least = hand[offset], -1
         for number in (*hand[offset:], *hand[:offset]):
-            queue = self._queues.get(number)
+            queue = self.queues.get(number)
             waiting = queue.seats_waiting if queue is not None else 0
             if least < 0 or waiting < least:
                 chosen, least = number, waiting
             if not waiting:
                 break
-        found = self._queues.get(chosen)
+        found = self.queues.get(chosen)
         if found is None:
-            found = self._queues[chosen] = _FlowQueue(chosen, self.progress)
+            found = self.queues[chosen] = _FlowQueue(chosen, self.progress)
         return found
 
     def _fits(self, seats: int) -> bool:
@@ -243,8 +243,8 @@ class QueueSet:
 
     def _drop_if_idle(self, queue: _FlowQueue) -> None:
         if not queue.waiting and not queue.executing:
-            del self._queues[queue.number]
-            if not self._queues:
+            del self.queues[queue.number]
+            if not self.queues:
                 self.progress = 0.0  # no queue has a reading of it
 
     def _note_demand(self) -> None:

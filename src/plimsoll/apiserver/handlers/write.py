@@ -207,7 +207,7 @@ class WriteHandler:
         job.name = "" if generated else key.name
         tree = self._admit(job, tree, None)
         tree = self._prepare(job, tree, None)
-        tree = self._track_managed_fields(job, None, tree)
+        tree = self.track_managed_fields(job, None, tree)
         self._validate_admission(job, tree, None)
         if self._store.get(key) is not None:
             raise already_exists(info.group, info.plural, key.name)
@@ -259,7 +259,7 @@ class WriteHandler:
                 _copy_or_remove(before, metadata, name)
         tree = self._admit(job, tree, old)
         tree = self._prepare(job, tree, old)
-        tree = self._track_managed_fields(job, old, tree)
+        tree = self.track_managed_fields(job, old, tree)
         self._validate_admission(job, tree, old)
         if tree == old:
             return WriteResult(stored.raw, stored.revision, False, job.warnings)
@@ -374,7 +374,7 @@ class WriteHandler:
             self._addresses.allocate(job.info, prepared.tree, old)
         return prepared.tree
 
-    def _track_managed_fields(self, job: _WriteJob, old: Tree | None, tree: Tree) -> Tree:
+    def track_managed_fields(self, job: _WriteJob, old: Tree | None, tree: Tree) -> Tree:
         """Update managedFields; an apply has computed them already."""
         if job.applied:
             tree["metadata"].pop("managedFields", None)

@@ -72,8 +72,8 @@ class Store:
         compaction: Compactor | None,
         opened: OpenedStore | None,
     ) -> None:
-        self._current = current
-        self._history = history
+        self.current = current
+        self.history = history
         self._snapshots = SnapshotReader(current, history)
         self._compaction = compaction
         self._path = opened.path if opened else None
@@ -135,12 +135,12 @@ class Store:
     @property
     def durable(self) -> int:
         """Return the revision up to which watches may see events."""
-        return self._history.durable
+        return self.history.durable
 
     @property
     def floor(self) -> int:
         """Return the oldest revision that a watch or a list may start from."""
-        return self._history.floor
+        return self.history.floor
 
     @property
     def write_error(self) -> str:
@@ -148,7 +148,7 @@ class Store:
         return self._write_error
 
     def get(self, key: ObjectKey) -> StoredObject | None:
-        return self._current.get(key)
+        return self.current.get(key)
 
     def list(
         self,
@@ -164,9 +164,9 @@ class Store:
         Raises ApiError 410 if that revision is too old, and 504 if it has not been reached.
         """
         if at is None or at == self._revision:
-            items, remaining = self._current.page(resource, namespace, after, limit)
+            items, remaining = self.current.page(resource, namespace, after, limit)
             return ListPage(items, self._revision, remaining)
-        if at < self._history.floor:
+        if at < self.history.floor:
             raise status.resource_expired("The resourceVersion for the provided list is too old.")
         if at > self._revision:
             raise status.resource_version_too_large(at, self._revision)
@@ -174,18 +174,18 @@ class Store:
 
     def watch(self, resource: str, since: int) -> WatchCursor:
         """Return a cursor over the events of a resource after a revision; ApiError 410 if it is too old."""
-        return self._history.watch(resource, since)
+        return self.history.watch(resource, since)
 
     def counts(self) -> dict[str, tuple[int, int]]:
         """Return the number of objects of each resource, and their bytes."""
-        return self._current.counts()
+        return self.current.counts()
 
     def resource_size(self, resource: str) -> tuple[int, int]:
         """Return the number of objects of one resource, and their bytes."""
-        return self._current.resource_size(resource)
+        return self.current.resource_size(resource)
 
     def stats(self) -> StoreStats:
-        history = self._history
+        history = self.history
         return StoreStats(
             revision=self._revision,
             durable=history.durable,
@@ -208,7 +208,7 @@ class Store:
 
     def create(self, key: ObjectKey, tree: dict[str, Any]) -> StoredObject:
         """Write a new object and set its resourceVersion; ApiError 409 if it exists."""
-        if self._current.get(key) is not None:
+        if self.current.get(key) is not None:
             raise status.already_exists(*key.group_and_plural, key.name)
         return self._write("ADDED", key, tree, None)
 
@@ -226,7 +226,7 @@ class Store:
         for first, last, reason in self._failed_ranges:
             if first <= revision <= last:
                 raise _write_failed(reason)
-        if revision <= self._history.durable:
+        if revision <= self.history.durable:
             return
         if revision > self._revision:
             raise StoreError(f"revision {revision} has not been written")
@@ -241,7 +241,7 @@ class Store:
             return
         if to.exists():
             raise StoreError(f"{to} already exists")
-        objects = sorted(self._current, key=lambda stored: stored.revision)
+        objects = sorted(self.current, key=lambda stored: stored.revision)
         rows: list[Row] = [
             (stored.revision, 0, _CODES["MODIFIED"], stored.created, *stored.key, stored.raw)
             for stored in objects
@@ -271,7 +271,7 @@ class Store:
     # Internals
 
     def _require_revision(self, key: ObjectKey, expected: int) -> StoredObject:
-        stored = self._current.get(key)
+        stored = self.current.get(key)
         if stored is None:
             raise status.not_found(*key.group_and_plural, key.name)
         if stored.revision != expected:
@@ -294,10 +294,10 @@ class Store:
         created = before.created if before else revision
         stored = StoredObject(key, revision, raw, created)
         if kind == "DELETED":
-            self._current.remove(key)
+            self.current.remove(key)
         else:
-            self._current.put(stored)
-        history = self._history
+            self.current.put(stored)
+        history = self.history
         history.append(StoreEvent(kind, stored, before, history.decoded_events))
         previous, self._revision, self._assigned = self._revision, revision, revision
         for observer in self._observers:
@@ -350,7 +350,7 @@ class Store:
                 self._commits += 1
                 self._write_error = ""
                 self._committed_rows += report.rows
-                self._history.publish(report.revision)
+                self.history.publish(report.revision)
                 self._resolve_waiters()
                 chunk = self._compaction.start_chunk(self.floor) if self._compaction else None
             elif isinstance(report, BatchFailed):
@@ -364,7 +364,7 @@ class Store:
                 writer.put(chunk)
 
     def _resolve_waiters(self) -> None:
-        durable = self._history.durable
+        durable = self.history.durable
         left = []
         for waiter in self._waiters:
             revision, future = waiter
@@ -381,17 +381,17 @@ class Store:
         self._rows = []
         self._write_error = reason
         first = last = 0
-        for event in self._history.roll_back():
+        for event in self.history.roll_back():
             first = event.revision
             last = last or first
             if event.before is not None:
-                self._current.put(event.before)
+                self.current.put(event.before)
             else:
-                self._current.remove(event.key)
+                self.current.remove(event.key)
             tree = codec.decode_tree(event.before.raw) if event.before is not None else None
             for observer in self._observers:
                 observer(event.key, tree)
-        self._revision = self._history.durable
+        self._revision = self.history.durable
         assert last, "a commit without writes failed"
         if self._failed_ranges and self._failed_ranges[-1][1] == first - 1:
             first = self._failed_ranges.pop()[0]
@@ -404,7 +404,7 @@ class Store:
 
     def _finish_close(self) -> None:
         self._writer = None
-        self._history.close()
+        self.history.close()
         if self._closing and not self._closing.done():
             self._closing.set_result(None)
 

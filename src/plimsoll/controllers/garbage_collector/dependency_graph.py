@@ -46,7 +46,7 @@ class DependencyGraph:
 
     def __init__(self) -> None:
         self._items: dict[str, GraphNode] = {}
-        self._owned: dict[str, set[str]] = {}
+        self.owned: dict[str, set[str]] = {}
 
     def __len__(self) -> int:
         return len(self._items)
@@ -56,21 +56,21 @@ class DependencyGraph:
 
     def dependents(self, uid: str) -> list[GraphNode]:
         """Return the known dependents of an owner, in a fixed order."""
-        return [self._items[owned] for owned in sorted(self._owned.get(uid, ()))]
+        return [self._items[owned] for owned in sorted(self.owned.get(uid, ()))]
 
     def add(self, item: GraphNode) -> None:
         self.remove(item.metadata.uid)
         self._items[item.metadata.uid] = item
         for owner in item.metadata.owner_references:
-            self._owned.setdefault(owner.uid, set()).add(item.metadata.uid)
+            self.owned.setdefault(owner.uid, set()).add(item.metadata.uid)
 
     def remove(self, uid: str) -> GraphNode | None:
         item = self._items.pop(uid, None)
         if item is not None:
             for owner in item.metadata.owner_references:
-                owned = self._owned.get(owner.uid)
+                owned = self.owned.get(owner.uid)
                 if owned is not None:
                     owned.discard(uid)
                     if not owned:
-                        del self._owned[owner.uid]
+                        del self.owned[owner.uid]
         return item

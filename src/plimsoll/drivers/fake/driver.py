@@ -138,7 +138,7 @@ class FakeDriver(Driver):
                 return ClaimError(
                     f"device {result.pool}/{result.device} of {self.name} is not on node {self.node}"
                 )
-        await self._load_allocations(claim.ref.uid)
+        await self.load_allocations(claim.ref.uid)
         desired = _list_allocations(claim)
         others = [
             each for uid, allocated in self.allocated.items() if uid != claim.ref.uid for each in allocated
@@ -149,7 +149,7 @@ class FakeDriver(Driver):
         self.allocated[claim.ref.uid] = desired
         return [self._inject(claim.ref, result, present_devices[result.device]) for result in claim.results]
 
-    async def _load_allocations(self, uid: str) -> None:
+    async def load_allocations(self, uid: str) -> None:
         """Load the allocations of claims prepared by an earlier process."""
         for other, prepared in self.known().items():
             if other == uid or other in self.allocated:

@@ -99,8 +99,8 @@ class ClaimStatusWriter:
         self._refusal_backoff = refusal_backoff or Backoff(first=30.0, most=900.0)
         self._settle = settle
         self._random = Random()
-        self._claims: dict[str, _Claim] = {}
-        self._current_uid = ""
+        self.claims: dict[str, _Claim] = {}
+        self.current_uid = ""
         self._logged: set[str] = set()
         self._wake = asyncio.Event()
 
@@ -110,7 +110,7 @@ class ClaimStatusWriter:
     def problems(self) -> tuple[str, ...]:
         """Reasons why statuses could not be written, without duplicates."""
         by_reason: dict[str, list[ClaimRef]] = {}
-        for claim in self._claims.values():
+        for claim in self.claims.values():
             if claim.problem:
                 by_reason.setdefault(claim.problem, []).append(claim.ref)
         return tuple(
@@ -121,7 +121,7 @@ class ClaimStatusWriter:
     @property
     def synced(self) -> bool:
         """True if nothing is waiting to be written."""
-        return not self._current_uid and all(claim.due is None for claim in self._claims.values())
+        return not self.current_uid and all(claim.due is None for claim in self.claims.values())
 
     # -- updates
 
@@ -130,11 +130,11 @@ class ClaimStatusWriter:
         listed: dict[str, list[DeviceStatus]] = {}
         for status in statuses:
             listed.setdefault(status.claim.uid, []).append(status)
-        for uid, claim in self._claims.items():
+        for uid, claim in self.claims.items():
             if uid not in listed:
                 self._set_desired(claim, ())
         for uid, wanted in listed.items():
-            known = self._claims.get(uid)
+            known = self.claims.get(uid)
             if known is None or known.statuses != wanted:
                 self._set_statuses(uid, wanted)
 
@@ -145,18 +145,18 @@ class ClaimStatusWriter:
             self._warn_once(error.problem, str(error))
         ref, entries = desired.get(uid, (statuses[-1].claim, ()))
         # An invalid reference cannot be written.
-        if (entries or uid in self._claims) and check_ref(ref) is None:
-            claim = self._claims.setdefault(uid, _Claim(ref))
+        if (entries or uid in self.claims) and check_ref(ref) is None:
+            claim = self.claims.setdefault(uid, _Claim(ref))
             self._set_desired(claim, entries)
             claim.statuses = statuses
 
     def clear(self, ref: ClaimRef) -> None:
         """Remove the statuses of a claim, including those written by an earlier process."""
-        if ref.uid not in self._claims:
-            self._claims[ref.uid] = _Claim(ref, due=self._clock())
+        if ref.uid not in self.claims:
+            self.claims[ref.uid] = _Claim(ref, due=self._clock())
             self._wake.set()
         else:
-            self._set_desired(self._claims[ref.uid], ())
+            self._set_desired(self.claims[ref.uid], ())
 
     def _set_desired(self, claim: _Claim, desired: tuple[Tree, ...]) -> None:
         claim.statuses = []
@@ -176,36 +176,36 @@ class ClaimStatusWriter:
             while True:
                 await self._wait_until_due()
                 for uid in self._due():
-                    self._current_uid = uid
+                    self.current_uid = uid
                     await self._sync_claim(uid)
-                    self._current_uid = ""
+                    self.current_uid = ""
         finally:
-            self._current_uid = ""
+            self.current_uid = ""
 
     async def finish(self, seconds: float) -> None:
         """Wait up to `seconds` for pending writes that have not failed."""
         async with at_most(seconds):
-            while self._current_uid or any(
+            while self.current_uid or any(
                 claim.due is not None and not claim.failures and not claim.refusals
-                for claim in self._claims.values()
+                for claim in self.claims.values()
             ):
                 await asyncio.sleep(0.01)
 
     def _due(self) -> list[str]:
         now = self._clock()
-        due = [(uid, each) for uid, each in self._claims.items() if each.due is not None and each.due <= now]
+        due = [(uid, each) for uid, each in self.claims.items() if each.due is not None and each.due <= now]
         return [uid for uid, each in sorted(due, key=lambda pair: (bool(pair[1].desired), pair[1].due))]
 
     async def _wait_until_due(self) -> None:
         """Wait until a claim is due."""
         while not self._due():
             self._wake.clear()
-            wait = min((each.due for each in self._claims.values() if each.due is not None), default=None)
+            wait = min((each.due for each in self.claims.values() if each.due is not None), default=None)
             async with at_most(None if wait is None else max(0.0, wait - self._clock())):
                 await self._wake.wait()
 
     async def _sync_claim(self, uid: str) -> None:
-        claim = self._claims[uid]
+        claim = self.claims[uid]
         desired, claim.due = claim.desired, None
         refused = failed = ""
         code = 0
@@ -229,7 +229,7 @@ class ClaimStatusWriter:
             claim.failures = claim.refusals = 0
             claim.problem = ""
             if not desired:
-                del self._claims[uid]
+                del self.claims[uid]
 
     async def _write_status(self, ref: ClaimRef, desired: Sequence[Tree]) -> str:
         """Write the status of a claim if it differs; return the reason if some of it was not stored."""
@@ -279,7 +279,7 @@ class ClaimStatusWriter:
         if claim.refusals < MAX_REFUSALS:
             claim.due = self._clock() + self._refusal_backoff.delay(claim.refusals, self._random)
         elif not claim.desired:
-            del self._claims[claim.ref.uid]
+            del self.claims[claim.ref.uid]
 
     def _warn_once(self, kind: str, what: str) -> None:
         if kind not in self._logged and len(self._logged) < _MAX_LOGGED:

@@ -122,13 +122,13 @@ class PluginServer:
         self._serves_health = type(driver).health is not Driver.health
         self._socket_poll = socket_poll
         self._grace = grace
-        self._status_writer = ClaimStatusWriter(client, driver.name, settle=0.0)
+        self.status_writer = ClaimStatusWriter(client, driver.name, settle=0.0)
         self._status_task: asyncio.Task[None] | None = None
         self._status_timer: asyncio.TimerHandle | None = None
         self._sets_claim_status = False
         self._calls.counters.observers.append(self._on_claim_call)
         self.metrics = PluginServerMetrics(
-            self._calls.counters, self._publisher.counters, self._status_writer.counters
+            self._calls.counters, self._publisher.counters, self.status_writer.counters
         )
         self._registered = False
         self._registration_error = ""
@@ -164,12 +164,12 @@ class PluginServer:
     @property
     def claim_status_synced(self) -> bool:
         """True if no device status is waiting to be written to a claim."""
-        return self._status_timer is None and self._status_writer.synced
+        return self._status_timer is None and self.status_writer.synced
 
     @property
     def claim_status_errors(self) -> tuple[str, ...]:
         """Reasons why device statuses could not be written. They do not affect preparing claims."""
-        return self._status_writer.problems
+        return self.status_writer.problems
 
     @property
     def health_watched(self) -> bool:
@@ -221,7 +221,7 @@ class PluginServer:
         try:
             own = self.driver.device_statuses()
             self._sets_claim_status = own is not None
-            self._status_writer.set_statuses([*injected, *(own or ())])
+            self.status_writer.set_statuses([*injected, *(own or ())])
         except Exception:
             _log.exception("driver %s: device_statuses() failed", self.driver.name)
 
@@ -230,7 +230,7 @@ class PluginServer:
         if call.refusal is not None:
             return
         if call.method == "unprepare" and self._sets_claim_status and call.ref.name:
-            self._status_writer.clear(call.ref)  # including those of an earlier process
+            self.status_writer.clear(call.ref)  # including those of an earlier process
         self.update_claim_status()
 
     async def update_metadata(
@@ -283,7 +283,7 @@ class PluginServer:
         if type(self.driver).watch is not Driver.watch:
             self._tasks.append(self._start_restarting(partial(self.driver.watch, self), "watch()"))
         self._refresh_claim_status()
-        self._status_task = self._start_restarting(self._status_writer.run, "writing claim status")
+        self._status_task = self._start_restarting(self.status_writer.run, "writing claim status")
         if self._publish:
             self.publish()
             self._tasks.append(self._start_restarting(self._publisher.run, "publishing"))
@@ -337,7 +337,7 @@ class PluginServer:
             if self._serves_health:
                 handlers += self._health.handlers()
         else:
-            handlers = [handle_registration(self._info, self._on_registration_status)]
+            handlers = [handle_registration(self.info, self._on_registration_status)]
         try:
             path.parent.mkdir(mode=0o750, parents=True, exist_ok=True)
         except OSError as error:
@@ -346,7 +346,7 @@ class PluginServer:
         self._servers[path] = _Server(server, _file_identity(path))
         self.metrics.sockets_created += 1
 
-    def _info(self) -> Mapping[str, Any]:
+    def info(self) -> Mapping[str, Any]:
         versions = [*DRA_VERSIONS, *(HEALTH_VERSIONS if self._serves_health else ())]
         return {
             "type": "DRAPlugin",
@@ -441,7 +441,7 @@ class PluginServer:
         if task is not None:
             if self._status_timer is not None:
                 self._refresh_claim_status()
-            await self._status_writer.finish(STATUS_FLUSH_SECONDS)
+            await self.status_writer.finish(STATUS_FLUSH_SECONDS)
             await cancel_tasks((task,))
 
     def _collect_health(self) -> Sequence[DeviceHealth] | None:

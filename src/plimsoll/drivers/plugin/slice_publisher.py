@@ -113,13 +113,13 @@ class SlicePublisher:
         self._client = client
         self._driver = driver
         self._node = node
-        self._clock = clock
+        self.clock = clock
         self._backoff = backoff or Backoff(first=0.25, most=30.0)
         self._settle = settle
         self._mutation_ttl = mutation_ttl
         self._random = Random()
         self._pools: dict[str, _PoolState] = {}
-        self._written: dict[str, _Written] = {}
+        self.written: dict[str, _Written] = {}
         self._owner = ""
         self._wake = asyncio.Event()
         self._has_pools = False
@@ -150,7 +150,7 @@ class SlicePublisher:
 
     def slices(self) -> tuple[ExistingSlice, ...]:
         """Return the existing slices, including own writes that the watch has not delivered yet."""
-        return merge_written(self._informer.items(), self._written, self._clock() - self._mutation_ttl)
+        return merge_written(self._informer.items(), self.written, self.clock() - self._mutation_ttl)
 
     # -- updates
 
@@ -185,7 +185,7 @@ class SlicePublisher:
         state.altered = {
             index: pair for index, pair in state.altered.items() if pair[0] in _list_contents(desired)
         }
-        state.due, state.failures = self._clock(), 0
+        state.due, state.failures = self.clock(), 0
 
     # -- reconciling
 
@@ -218,7 +218,7 @@ class SlicePublisher:
         return ""
 
     def _due(self) -> list[str]:
-        now = self._clock()
+        now = self.clock()
         return sorted(
             name for name, state in self._pools.items() if state.due is not None and state.due <= now
         )
@@ -228,38 +228,38 @@ class SlicePublisher:
         while not self._due():
             self._wake.clear()
             times = [state.due for state in self._pools.values() if state.due is not None]
-            times += [written.at + self._mutation_ttl + 0.1 for written in self._written.values()]
+            times += [written.at + self._mutation_ttl + 0.1 for written in self.written.values()]
             wait = min(times, default=None)
-            async with at_most(None if wait is None else max(0.0, wait - self._clock())):
+            async with at_most(None if wait is None else max(0.0, wait - self.clock())):
                 await self._wake.wait()
             self._expire()
 
     def _expire(self) -> None:
         """Sync pools again whose written slices were never seen by the watch."""
-        limit = self._clock() - self._mutation_ttl
-        for name, written in list(self._written.items()):
+        limit = self.clock() - self._mutation_ttl
+        for name, written in list(self.written.items()):
             if written.at < limit:
-                del self._written[name]
+                del self.written[name]
                 state = self._pools.get(written.slice.pool) if written.slice is not None else None
                 if state is not None and state.due is None:
-                    state.due = self._clock()
+                    state.due = self.clock()
 
     def _on_slice_event(self, slice_: ExistingSlice, *, gone: bool = False) -> None:
         """Schedule a sync after a slice changed, usually by our own write."""
-        written = self._written.get(slice_.name)
+        written = self.written.get(slice_.name)
         if written is not None and written.uid == slice_.uid:
             existing = written.slice is not None and written.version <= slice_.version
             if gone or existing:
-                del self._written[slice_.name]
+                del self.written[slice_.name]
         if not self._has_pools:
             return
         state = self._pools.setdefault(slice_.pool, _PoolState(due=None))
         if state.due is None and not state.failures:
-            state.due = self._clock() + max(self._settle, self._penalty(state))
+            state.due = self.clock() + max(self._settle, self._penalty(state))
             self._wake.set()
 
     def _penalty(self, state: _PoolState) -> float:
-        if self._clock() - state.restored_at > _RESTORE_RESET_SECONDS:
+        if self.clock() - state.restored_at > _RESTORE_RESET_SECONDS:
             state.restored = 0
         return 0.0 if state.restored < 3 else min(_MAX_RESTORE_DELAY, 0.25 * 2.0 ** (state.restored - 3))
 
@@ -283,7 +283,7 @@ class SlicePublisher:
             del self._pools[name]
             return
         if plan and before:
-            state.restored, state.restored_at = state.restored + 1, self._clock()
+            state.restored, state.restored_at = state.restored + 1, self.clock()
             _log.warning(
                 "%s: slices of pool %s were changed by another client: %s", self._driver, name, _summary(plan)
             )
@@ -340,7 +340,7 @@ class SlicePublisher:
                 answer = await self._client.update(RESOURCE_SLICES, tree)
             except ApiError as error:
                 if error.code == 404:
-                    self._written[slice_.name] = _Written(None, slice_.uid, 0, self._clock())
+                    self.written[slice_.name] = _Written(None, slice_.uid, 0, self.clock())
                 raise InputError(f"update resource slice: {error}") from None
             self.counters.updated += 1
             self._record_stored(state, desired, content, answer)
@@ -386,12 +386,12 @@ class SlicePublisher:
         except ApiError as error:
             if error.code != 404:
                 raise InputError(f"delete resource slice: {error}") from None
-        self._written[slice_.name] = _Written(None, slice_.uid, 0, self._clock())
+        self.written[slice_.name] = _Written(None, slice_.uid, 0, self.clock())
 
     def _record_stored(self, state: _PoolState, desired: DesiredSlice, sent: Tree, answer: Tree) -> None:
         """Remember how the server stored a slice."""
         kept = parse_slice(answer)
-        self._written[kept.name] = _Written(kept, kept.uid, kept.version, self._clock())
+        self.written[kept.name] = _Written(kept, kept.uid, kept.version, self.clock())
         if has_annotations(kept, desired.annotations):
             state.dropped_annotations.pop(desired.index, None)
         else:
@@ -408,7 +408,7 @@ class SlicePublisher:
         state.problem = f'pool "{name}": {error}'
         wait = self._backoff.delay(state.failures, self._random)
         if state.due is None:
-            state.due = self._clock() + wait
+            state.due = self.clock() + wait
         _log.warning("%s: %s; retrying in %.1f s", self._driver, state.problem, wait)
 
 

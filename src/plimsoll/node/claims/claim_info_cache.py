@@ -63,9 +63,9 @@ class ClaimInfoCache:
         self._drivers = drivers
         self._optional_operations = optional_operations
         self._metrics = metrics or DraMetrics()
-        self._store = ClaimStore(restored.claims, file, boot)
-        self._store.on_release = lambda uids: self.on_release(uids)
-        self._locks = KeyedLock()
+        self.store = ClaimStore(restored.claims, file, boot)
+        self.store.on_release = lambda uids: self.on_release(uids)
+        self.locks = KeyedLock()
         #: Claims being prepared: their devices count as held before they are checkpointed.
         self._preparing: dict[str, ClaimInfo] = {}
         #: Called with the UIDs of claims that released devices other claims may wait for.
@@ -118,13 +118,13 @@ class ClaimInfoCache:
         if faults or not wanted:
             return faults
         uid = pod.metadata.uid
-        async with self._locks.hold([_pod_key(uid), *(_claim_key(each.ref.uid) for each in wanted)]):
+        async with self.locks.hold([_pod_key(uid), *(_claim_key(each.ref.uid) for each in wanted)]):
             if rebuilding and uid in self._released_pods:
                 return ()
             return await self._prepare(uid, wanted)
 
     async def _prepare(self, pod: str, wanted: tuple[ClaimToPrepare, ...]) -> tuple[ClaimFault, ...]:
-        before = {each.ref.uid: self._store.claims.get(each.ref.uid) for each in wanted}
+        before = {each.ref.uid: self.store.claims.get(each.ref.uid) for each in wanted}
         claims: dict[str, ClaimInfo] = {}
         calls: dict[str, list[ClaimToPrepare]] = {}
         faults: list[ClaimFault] = []
@@ -154,7 +154,7 @@ class ClaimInfoCache:
         calls: Mapping[str, Collection[ClaimToPrepare]],
     ) -> tuple[ClaimFault, ...]:
         changed = {uid: claim for uid, claim in claims.items() if claim != before[uid]}
-        if problem := await self._store.commit(changed):
+        if problem := await self.store.commit(changed):
             return tuple(not_saved(each.ref, problem) for each in wanted)
         if not calls:
             return ()
@@ -171,7 +171,7 @@ class ClaimInfoCache:
                 if isinstance(a, DriverFault)
             ]
         changed = {uid: claim for uid, claim in after.items() if claim != claims[uid]}
-        if problem := await self._store.commit(changed):
+        if problem := await self.store.commit(changed):
             faults += [not_saved(each.ref, problem) for each in wanted if each.ref.uid in changed]
         return tuple(faults)
 
@@ -179,10 +179,10 @@ class ClaimInfoCache:
         self, wanted: ClaimToPrepare, to_ask: Collection[str], same_pod: Mapping[str, ClaimInfo]
     ) -> Iterator[ClaimFault]:
         """Yield why a claim cannot be prepared while other claims are prepared or being prepared."""
-        claims = {**self._store.claims, **self._preparing, **same_pod}
+        claims = {**self.store.claims, **self._preparing, **same_pod}
         if replaced := find_replaced(wanted, claims):
             yield replaced
-        known = self._store.claims.get(wanted.ref.uid)
+        known = self.store.claims.get(wanted.ref.uid)
         # DIFF: a kubelet reuses the devices of the earlier allocation:
         # test_an_earlier_allocation_has_to_be_released_first.
         if known is not None and (reallocated := find_reallocation(known, wanted)):
@@ -197,7 +197,7 @@ class ClaimInfoCache:
         for uid in claims:
             self._preparing.pop(uid, None)
         released_uids = {
-            uid for uid, claim in claims.items() if releases_devices(claim, self._store.claims.get(uid))
+            uid for uid, claim in claims.items() if releases_devices(claim, self.store.claims.get(uid))
         }
         if released_uids:
             self.on_release(frozenset(released_uids))
@@ -240,16 +240,16 @@ class ClaimInfoCache:
 
     async def reconcile(self, known_pods: Collection[str]) -> tuple[ClaimFault, ...]:
         """Release the claims of all pods but these."""
-        orphans = [uid for uid, claim in self._store.claims.items() if not claim.pods]
-        return await self._remove_pods_from_claims(self._store.pods - frozenset(known_pods), orphans)
+        orphans = [uid for uid, claim in self.store.claims.items() if not claim.pods]
+        return await self._remove_pods_from_claims(self.store.pods - frozenset(known_pods), orphans)
 
     async def _remove_pods_from_claims(
         self, pods: Collection[str], orphans: Collection[str] = ()
     ) -> tuple[ClaimFault, ...]:
-        async with self._locks.hold(map(_pod_key, pods)):
-            uids = {uid for pod in pods for uid in self._store.claims_of_pod(pod)} | set(orphans)
-            async with self._locks.hold(map(_claim_key, uids)):
-                before = {uid: self._store.claims[uid] for uid in uids if uid in self._store.claims}
+        async with self.locks.hold(map(_pod_key, pods)):
+            uids = {uid for pod in pods for uid in self.store.claims_of_pod(pod)} | set(orphans)
+            async with self.locks.hold(map(_claim_key, uids)):
+                before = {uid: self.store.claims[uid] for uid in uids if uid in self.store.claims}
                 return await self._release(before, pods)
 
     async def _release(
@@ -260,14 +260,14 @@ class ClaimInfoCache:
         changed: dict[str, ClaimInfo | None] = {
             uid: claim for uid, claim in claims.items() if claim != before[uid]
         }
-        if problem := await self._store.commit(changed):
+        if problem := await self.store.commit(changed):
             return tuple(not_saved(claim.ref, problem) for claim in claims.values())
         if not last:
             return ()
         responses = await self._call_unprepare(last.values())
         after = {uid: apply_unprepare_responses(claim, responses.get(uid, {})) for uid, claim in last.items()}
         changed = {uid: claim for uid, claim in after.items() if claim != last[uid]}
-        if problem := await self._store.commit(changed):
+        if problem := await self.store.commit(changed):
             return tuple(not_saved(claim.ref, problem) for claim in last.values())
         return tuple(
             from_driver_fault(UNPREPARE, last[uid].ref, fault)
@@ -326,19 +326,19 @@ class ClaimInfoCache:
         return container_claims.claims_of(pod, container, self._find)
 
     def _find(self, pod: Pod, name: str) -> ClaimInfo | None:
-        return self._store.find(pod.metadata.uid, pod.metadata.namespace, name)
+        return self.store.find(pod.metadata.uid, pod.metadata.namespace, name)
 
     def claims_of_pod(self, uid: str) -> tuple[ClaimInfo, ...]:
         """Return the claims that a pod uses, prepared or not."""
-        return tuple(self._store.claims_of_pod(uid).values())
+        return tuple(self.store.claims_of_pod(uid).values())
 
     def claims(self) -> tuple[ClaimInfo, ...]:
-        return tuple(self._store.claims.values())
+        return tuple(self.store.claims.values())
 
     @property
     def revision(self) -> int:
         """Counter that changes with every change."""
-        return self._store.revision
+        return self.store.revision
 
 
 def _skipped_fault(driver: str, call: str) -> DriverFault:

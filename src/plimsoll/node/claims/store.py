@@ -36,7 +36,7 @@ class ClaimStore:
         self._boot = boot
         self._queue: list[tuple[Changes, asyncio.Future[str]]] = []
         self._writing: list[tuple[Changes, asyncio.Future[str]]] = []
-        self._writer: asyncio.Task[None] | None = None
+        self.writer: asyncio.Task[None] | None = None
         self._apply({claim.ref.uid: claim for claim in claims})
 
     def claims_of_pod(self, pod: str) -> Mapping[str, ClaimInfo]:
@@ -64,9 +64,9 @@ class ClaimStore:
             return ""
         future: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._queue.append((changes, future))
-        if self._writer is None or self._writer.done():
-            self._writer = asyncio.create_task(self._write(self._file))
-            self._writer.add_done_callback(self._settle_rest)
+        if self.writer is None or self.writer.done():
+            self.writer = asyncio.create_task(self._write(self._file))
+            self.writer.add_done_callback(self._settle_rest)
         cancelled: asyncio.CancelledError | None = None
         while not future.done():
             try:

@@ -272,7 +272,7 @@ class EvictionManager:
     ) -> None:
         self._read = read
         self._pods = pods
-        self._evict = evict
+        self.evict = evict
         self._set_condition = set_condition
         self._settings = settings
         self._clock = clock
@@ -322,7 +322,7 @@ class EvictionManager:
             return None
         pod, eviction = chosen
         _log.info("evicting pod %s/%s: %s", pod.metadata.namespace, pod.metadata.name, eviction.message)
-        await self._evict(pod, eviction)
+        await self.evict(pod, eviction)
         self.evictions[eviction.signal] = self.evictions.get(eviction.signal, 0) + 1
         return pod
 

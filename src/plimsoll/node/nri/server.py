@@ -96,7 +96,7 @@ class NriServer(RuntimeHooks):
         self._runtime = (runtime_name, runtime_version)
         self._inventory = inventory
         self._apply = apply
-        self._config = config
+        self.config = config
         self._registration_timeout = registration_timeout
         self._request_timeout = request_timeout
         self._required = tuple(required)
@@ -104,9 +104,9 @@ class NriServer(RuntimeHooks):
         self._most = max_plugins
         self._plugins: list[PluginSession] = []
         #: Containers as plugins know them, until they are removed.
-        self._known: dict[str, nri.Container] = {}
+        self.known: dict[str, nri.Container] = {}
         #: Containers whose creation was not reported as done; the runtime may not list them yet.
-        self._pending: dict[str, nri.Container] = {}
+        self.pending: dict[str, nri.Container] = {}
         self._events = asyncio.Lock()
         self._changing = asyncio.Lock()
         self._connections: set[asyncio.Task[None]] = set()
@@ -188,7 +188,7 @@ class NriServer(RuntimeHooks):
                 async with at_most(0.5):
                     await session.wait_closed()
             return fault
-        config = await asyncio.to_thread(read_config, self._config, session.index, session.base)
+        config = await asyncio.to_thread(read_config, self.config, session.index, session.base)
         if fault := await session.configure(*self._runtime, config):
             return fault
         async with self._events:
@@ -209,13 +209,13 @@ class NriServer(RuntimeHooks):
         for held in inventory.containers:
             if held.state.phase is ContainerPhase.EXITED:
                 continue
-            message = self._known.get(held.spec.id)
+            message = self.known.get(held.spec.id)
             if message is None:
                 message = messages.write_container(pods.get(held.spec.pod), held.spec, held.resources)
-                self._known[held.spec.id] = message
+                self.known[held.spec.id] = message
             containers.append(messages.write_state(message, held.state))
         listed = {message.id for message in containers}
-        containers += [message for id, message in self._pending.items() if id not in listed]
+        containers += [message for id, message in self.pending.items() if id not in listed]
         return [messages.write_pod(pod) for pod in inventory.pods], containers
 
     # -- unsolicited updates
@@ -264,7 +264,7 @@ class NriServer(RuntimeHooks):
         return None
 
     def _record_resources(self, container: str, adjustment: nri.LinuxResources) -> None:
-        if (known := self._known.get(container)) is not None:
+        if (known := self.known.get(container)) is not None:
             set_resources(known.linux.resources, adjustment)
 
     def _evict(self, evictions: Iterable[nri.ContainerEviction], plugin: str) -> None:
@@ -309,9 +309,9 @@ class NriServer(RuntimeHooks):
         await self._deliver(
             NriEvent.REMOVE_POD_SANDBOX, nri.RemovePodSandboxRequest(pod=messages.write_pod(pod))
         )
-        for container in [id for id, known in self._known.items() if known.pod_sandbox_id == pod.uid]:
-            del self._known[container]
-            self._pending.pop(container, None)
+        for container in [id for id, known in self.known.items() if known.pod_sandbox_id == pod.uid]:
+            del self.known[container]
+            self.pending.pop(container, None)
 
     # -- hooks: containers
 
@@ -324,7 +324,7 @@ class NriServer(RuntimeHooks):
                 self._connected_plugins(), messages.write_pod(pod), creation, self._required, self._evict
             )
             if text is None:
-                self._known[container.id] = self._pending[container.id] = creation.container
+                self.known[container.id] = self.pending[container.id] = creation.container
             else:
                 await self._cancel_creation(messages.write_pod(pod), creation.container)
         if text is not None:
@@ -360,7 +360,7 @@ class NriServer(RuntimeHooks):
 
     async def created(self, pod: SandboxSpec, container: ContainerInfo) -> None:
         await self._deliver_container_event(NriEvent.POST_CREATE_CONTAINER, pod, container)
-        self._pending.pop(container.id, None)
+        self.pending.pop(container.id, None)
 
     async def starting(self, pod: SandboxSpec, container: ContainerInfo) -> None:
         await self._deliver_container_event(NriEvent.START_CONTAINER, pod, container)
@@ -403,7 +403,7 @@ class NriServer(RuntimeHooks):
             changes = await self._stop(
                 nri.StopContainerRequest(pod=messages.write_pod(pod), container=self._message(container))
             )
-        self._pending.pop(container.id, None)
+        self.pending.pop(container.id, None)
         for id, adjustment in changes.resources.items():
             self._record_resources(id, adjustment)
         return _read_changes(changes)
@@ -417,8 +417,8 @@ class NriServer(RuntimeHooks):
 
     async def removed(self, pod: SandboxSpec, container: ContainerInfo) -> None:
         await self._deliver_container_event(NriEvent.REMOVE_CONTAINER, pod, container)
-        self._known.pop(container.id, None)
-        self._pending.pop(container.id, None)
+        self.known.pop(container.id, None)
+        self.pending.pop(container.id, None)
 
     # -- delivery
 
@@ -427,7 +427,7 @@ class NriServer(RuntimeHooks):
         return [plugin for plugin in self._plugins if not plugin.closed]
 
     def _message(self, container: ContainerInfo) -> nri.Container:
-        known = self._known.get(container.id)
+        known = self.known.get(container.id)
         return messages.bare_container(container) if known is None else messages.write_state(known, container)
 
     async def _deliver_container_event(

@@ -80,7 +80,7 @@ class PluginManager:
         self._times = times or PluginTiming()
         self._clock = clock
         self._monotonic = monotonic
-        self._registry = Registry()
+        self.registry = Registry()
         self._health = HealthCache()
         #: By the rank of the plugin.
         self._connections: dict[int, PluginConnection] = {}
@@ -89,7 +89,7 @@ class PluginManager:
         self._refused: dict[Path, str] = {}
         self._watcher: asyncio.Task[None] | None = None
         self._socket_tasks: dict[Path, asyncio.Task[None]] = {}
-        self._cleanups: dict[str, asyncio.Task[None]] = {}
+        self.cleanups: dict[str, asyncio.Task[None]] = {}
         self._closing: dict[asyncio.Task[None], PluginConnection] = {}
 
     # -- lifecycle
@@ -110,9 +110,9 @@ class PluginManager:
         if self._watcher is not None:
             await cancel_tasks([self._watcher])
             self._watcher = None
-        await cancel_tasks([*self._socket_tasks.values(), *self._cleanups.values()])
+        await cancel_tasks([*self._socket_tasks.values(), *self.cleanups.values()])
         self._socket_tasks.clear()
-        self._cleanups.clear()
+        self.cleanups.clear()
         closing = dict(self._closing)
         await cancel_tasks(closing)
         for connection in closing.values():
@@ -125,7 +125,7 @@ class PluginManager:
         """Return all registered plugins, by driver, the oldest first."""
         return tuple(
             DriverInfo(plugin.driver, plugin.endpoint, plugin.version, plugin.connected, plugin.registered_at)
-            for plugin in self._registry.plugins()
+            for plugin in self.registry.plugins()
         )
 
     def refused(self) -> Mapping[Path, str]:
@@ -134,7 +134,7 @@ class PluginManager:
 
     def health(self, driver: str, pool: str, device: str) -> HealthStatus | None:
         """Return the health of a device; None if its driver does not report health."""
-        plugins = [plugin.rank for plugin in self._registry.of(driver)]
+        plugins = [plugin.rank for plugin in self.registry.of(driver)]
         if not any(self._connections[rank].has_health for rank in plugins if rank in self._connections):
             return None
         return self._health.get_health(plugins, pool, device, self._monotonic())
@@ -155,7 +155,7 @@ class PluginManager:
         claims = _deduplicate(claims)
         if not claims:
             return {}
-        plugin = self._registry.choose(driver)
+        plugin = self.registry.choose(driver)
         if plugin is not None:
             response = await self._connections[plugin.rank].call(method, claims)
         else:
@@ -196,9 +196,9 @@ class PluginManager:
             )
 
     def _report_gone(self) -> None:
-        for driver in self._registry.gone(self._monotonic(), self._times.gone):
+        for driver in self.registry.gone(self._monotonic(), self._times.gone):
             _log.warning("driver %s: no plugin is connected", driver)
-            self._cleanups[driver] = asyncio.create_task(self._clean_up(driver))
+            self.cleanups[driver] = asyncio.create_task(self._clean_up(driver))
 
     async def _clean_up(self, driver: str) -> None:
         try:
@@ -206,8 +206,8 @@ class PluginManager:
         except Exception:
             _log.exception("driver %s: cleanup failed", driver)
         finally:
-            if self._cleanups.get(driver) is asyncio.current_task():
-                del self._cleanups[driver]
+            if self.cleanups.get(driver) is asyncio.current_task():
+                del self.cleanups[driver]
 
     # -- single sockets
 
@@ -269,7 +269,7 @@ class PluginManager:
             rank,
             self._clock(),
         )
-        problem = self._registry.add(plugin, self._monotonic())
+        problem = self.registry.add(plugin, self._monotonic())
         if problem:
             return RegistrationRefusal(
                 f"RegisterPlugin error -- plugin registration failed with err: {problem}"
@@ -283,7 +283,7 @@ class PluginManager:
 
     def _unregister(self, connection: PluginConnection) -> None:
         plugin = connection.plugin
-        self._registry.remove(plugin.driver, plugin.rank, self._monotonic())
+        self.registry.remove(plugin.driver, plugin.rank, self._monotonic())
         self._health.clear(plugin.rank)
         del self._connections[plugin.rank]
         # DIFF: the kubelet aborts calls in progress when a plugin removes its socket, though a plugin that
@@ -294,9 +294,9 @@ class PluginManager:
         self._changed()
 
     def _connected(self, plugin: Plugin, connected: bool) -> None:
-        if self._registry.set_connected(plugin.driver, plugin.rank, connected, self._monotonic()):
+        if self.registry.set_connected(plugin.driver, plugin.rank, connected, self._monotonic()):
             _log.info("driver %s: %s", plugin.driver, "connected" if connected else "connection lost")
-            cleanup = self._cleanups.get(plugin.driver)
+            cleanup = self.cleanups.get(plugin.driver)
             if connected and cleanup is not None:
                 cleanup.cancel()
             self._changed()

@@ -77,16 +77,16 @@ class PodWorker:
         self._is_released = False
         self._lost: tuple[ContainerInfo, ...] = ()
         self._backoffs: dict[str, RestartBackoff] = {}
-        self._failures: dict[str, StepFailure] = {}
+        self.failures: dict[str, StepFailure] = {}
         self._termination_failure: StepFailure | None = None  #: failure of a termination step
         self._resize = PodResize(pod, deps)
         self._waiting: dict[str, WaitingReason] = {}
-        self._work: asyncio.Task[None] | None = None
+        self.work: asyncio.Task[None] | None = None
         self._wake = asyncio.Event()
-        self._stopper = ContainerStopper(lambda: self.pod, deps, self._wake.set)
+        self.stopper = ContainerStopper(lambda: self.pod, deps, self._wake.set)
         self._probe_manager = ProbeManager(pod, deps, self._wake.set)
         self._wake_at: float | None = None
-        self._task: asyncio.Task[None] | None = None
+        self.task: asyncio.Task[None] | None = None
 
     # -- public interface
 
@@ -96,16 +96,16 @@ class PodWorker:
         if self.deps.volumes is not None and self._sandbox() is not None:
             self.deps.volumes.adopt(self.pod)
         self._lost = lost_states(self.pod, self.deps.runtime.containers(self.uid), now)
-        self._task = asyncio.create_task(self._run(), name=f"pod {self.pod.metadata.name}")
+        self.task = asyncio.create_task(self._run(), name=f"pod {self.pod.metadata.name}")
         return self
 
     async def stop(self) -> None:
         """Stop the worker; containers keep running, and the next worker takes over."""
-        tasks = [task for task in (self._task, self._work, *self._stopper.tasks) if task is not None]
+        tasks = [task for task in (self.task, self.work, *self.stopper.tasks) if task is not None]
         await cancel_tasks(tasks)
         await self._probe_manager.stop()
-        self._task = self._work = None
-        self._stopper.tasks.clear()
+        self.task = self.work = None
+        self.stopper.tasks.clear()
 
     def update(self, pod: Pod) -> None:
         """Handle a change of the pod in the API."""
@@ -128,17 +128,17 @@ class PodWorker:
 
     def claims_released(self, uids: frozenset[str]) -> None:
         """Retry at once the steps that wait for the devices of released claims."""
-        waiting = [name for name, failure in self._failures.items() if failure.waits_for & uids]
+        waiting = [name for name, failure in self.failures.items() if failure.waits_for & uids]
         for name in waiting:
-            del self._failures[name]
+            del self.failures[name]
         if waiting:
             self._wake.set()
 
     def devices_changed(self) -> None:
         """Retry at once the steps that wait for devices of device plugins."""
-        waiting = [name for name, failure in self._failures.items() if failure.reason == steps.DEVICES_FAILED]
+        waiting = [name for name, failure in self.failures.items() if failure.reason == steps.DEVICES_FAILED]
         for name in waiting:
-            del self._failures[name]
+            del self.failures[name]
         if waiting:
             self._wake.set()
 
@@ -198,11 +198,11 @@ class PodWorker:
         self._waiting = dict(actions.waiting)
         self._wake_at = actions.wake_at
         for stop in actions.stops:
-            self._stopper.stop(stop, pod_state.now)
-        if self._work is None:
+            self.stopper.stop(stop, pod_state.now)
+        if self.work is None:
             work = self._next_work(pod_state, actions)
             if work is not None:
-                self._work = asyncio.create_task(
+                self.work = asyncio.create_task(
                     self._run_work(work), name=f"work on {self.pod.metadata.name}"
                 )
         self._report_status(pod_state)
@@ -219,14 +219,14 @@ class PodWorker:
             states=(*self._lost, *states),
             restarts=restarts_of(self.pod),
             backoffs=self._backoffs,
-            failures=self._failures,
+            failures=self.failures,
             probes=self._probe_manager.probed,
             termination_request=self._termination_request,
             removed=self._removed,
             started_at=parse_time(started),
             termination=self._termination,
             forced=self._resize.restarting,
-            stopping=self._stopper.deadlines,
+            stopping=self.stopper.deadlines,
         )
 
     def _sandbox(self) -> SandboxInfo | None:
@@ -243,7 +243,7 @@ class PodWorker:
             if actions.others:
                 return partial(self._run_actions, actions.others)
             return self._next_resize(pod_state)
-        if any(state.phase is ContainerPhase.RUNNING for state in pod_state.states) or self._stopper.tasks:
+        if any(state.phase is ContainerPhase.RUNNING for state in pod_state.states) or self.stopper.tasks:
             return None
         if self._termination_failure is not None:
             again = self._termination_failure.retry_at(self.deps.timing)
@@ -271,7 +271,7 @@ class PodWorker:
         for state in await self._resize.sync(self.pod, pod_state.states):
             grace = pod_grace(self.pod, self.deps.timing.grace_default)
             message = f"Container {state.name} resize requires restart"
-            self._stopper.stop(StopContainer(state.id, state.name, grace, message), pod_state.now)
+            self.stopper.stop(StopContainer(state.id, state.name, grace, message), pod_state.now)
 
     async def _run_work(self, work: Work) -> None:
         try:
@@ -281,11 +281,9 @@ class PodWorker:
             self._termination_failure = record_failure(
                 self._termination_failure, "Error", str(error), self.deps.clock()
             )
-            self._failures[""] = record_failure(
-                self._failures.get(""), "Error", str(error), self.deps.clock()
-            )
+            self.failures[""] = record_failure(self.failures.get(""), "Error", str(error), self.deps.clock())
         finally:
-            self._work = None
+            self.work = None
             self._wake.set()
 
     # -- starting
@@ -322,7 +320,7 @@ class PodWorker:
                 return
             fault = await steps.make_sandbox(pod, self.deps, stale=action.stale)
         if fault is None:
-            self._failures.pop("", None)
+            self.failures.pop("", None)
             return
         self._record_failure("", fault)
         self.deps.events.emit(self.pod, fault.reason, fault.message, type=WARNING)
@@ -369,7 +367,7 @@ class PodWorker:
                 )
                 self._fail(name, RuntimeFault("PostStartHookError", result.text))
                 return
-        self._failures.pop(name, None)
+        self.failures.pop(name, None)
 
     def _emit_warning(self, reason: str, message: str, container: str) -> None:
         self.deps.events.emit(self.pod, reason, message, type=WARNING, container=container)
@@ -379,8 +377,8 @@ class PodWorker:
         self._emit_warning("Failed", f"Error: {fault.message}", name)
 
     def _record_failure(self, name: str, fault: RuntimeFault) -> None:
-        known, now = self._failures.get(name), self.deps.clock()
-        self._failures[name] = record_failure(known, fault.reason, fault.message, now, fault.waits_for)
+        known, now = self.failures.get(name), self.deps.clock()
+        self.failures[name] = record_failure(known, fault.reason, fault.message, now, fault.waits_for)
 
     def _allocated_pod(self) -> Pod:
         """Return the pod with its allocated resources, which a pending resize does not change."""

@@ -256,7 +256,7 @@ class NodeStatusReporter:
         pause = self.timing.first
         while True:
             try:
-                await self._register()
+                await self.register()
                 return
             except InputError as error:
                 self.failures += 1
@@ -264,7 +264,7 @@ class NodeStatusReporter:
             await self._sleep(pause * (1 + self._random.random()))
             pause = min(pause * 2, self.timing.most)
 
-    async def _register(self) -> None:
+    async def register(self) -> None:
         """Create the Node, or adopt an existing one; then the Lease."""
         now = self._clock()
         try:
@@ -378,7 +378,7 @@ class NodeStatusReporter:
         """Write the status if it has changed or is due; register again if the Node was deleted."""
         now = self._clock()
         if self._known is None:
-            await self._register()
+            await self.register()
             return
         try:
             node = self._known if self._watched else await self._client.get(NODES, self.name)
@@ -397,7 +397,7 @@ class NodeStatusReporter:
             if error.code != 404:
                 raise
             self._forget()
-            await self._register()
+            await self.register()
 
     async def _write_status(self, node: dict[str, Any], now: float) -> dict[str, Any]:
         known = _status(node)

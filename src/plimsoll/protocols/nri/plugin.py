@@ -74,7 +74,7 @@ class NriPlugin:
         self._client: TtrpcClient | None = None
         self._mux: Mux | None = None
         self._reconnecting = False
-        self._pods: list[nri.PodSandbox] = []
+        self.pods: list[nri.PodSandbox] = []
         self._containers: list[nri.Container] = []
         self._synchronized = asyncio.Event()
         #: As reported by the runtime; None before the first connection.
@@ -109,7 +109,7 @@ class NriPlugin:
         mux = Mux(reader, writer)
         server = TtrpcServer(mux.open(PLUGIN_SERVICE), PLUGIN, self._methods())
         client = TtrpcClient(mux.open(RUNTIME_SERVICE))
-        self._pods, self._containers = [], []
+        self.pods, self._containers = [], []
         self._client, self._mux = client, mux
         try:
             answer = await client.call(
@@ -209,15 +209,15 @@ class NriPlugin:
         return nri.ConfigureResponse(events=self._events if events is None else events)
 
     async def _on_synchronize(self, request: nri.SynchronizeRequest) -> nri.SynchronizeResponse | TtrpcFault:
-        self._pods.extend(request.pods)
+        self.pods.extend(request.pods)
         self._containers.extend(request.containers)
-        if len(self._pods) + len(self._containers) > MAX_OBJECTS:
-            self._pods, self._containers = [], []
+        if len(self.pods) + len(self._containers) > MAX_OBJECTS:
+            self.pods, self._containers = [], []
             return TtrpcFault(RESOURCE_EXHAUSTED, f"more than {MAX_OBJECTS} pods and containers")
         if request.more:
             return nri.SynchronizeResponse(more=True)
-        pods, containers = self._pods, self._containers
-        self._pods, self._containers = [], []
+        pods, containers = self.pods, self._containers
+        self.pods, self._containers = [], []
         updates: Iterable[nri.ContainerUpdate] | TtrpcFault = ()
         if self._synchronize is not None:
             updates = await self._synchronize(pods, containers)

@@ -36,7 +36,7 @@ class SignatureIndex(SnapshotIndex, Generic[S, A]):
         self.size = 0
         self.nodes: dict[int, Node] = {}
         self._journal = NodeChangeLog()
-        self._cached: dict[S, CachedColumn[A]] = {}
+        self.cached: dict[S, CachedColumn[A]] = {}
 
     # -- to be overridden
 
@@ -60,14 +60,14 @@ class SignatureIndex(SnapshotIndex, Generic[S, A]):
 
     def column(self, signature: S) -> NDArray[A]:
         """Return the values of all rows, read-only; rows without a node have an arbitrary value."""
-        cached = self._cached.pop(signature, None)
+        cached = self.cached.pop(signature, None)
         if cached is None:
             cached = CachedColumn(self._compute(signature), self._journal.mark)
-            if len(self._cached) >= self.kept:
-                del self._cached[next(iter(self._cached))]
+            if len(self.cached) >= self.kept:
+                del self.cached[next(iter(self.cached))]
         elif cached.mark != self._journal.mark or len(cached.values) != self.size:
             cached = self._catch_up(signature, cached)
-        self._cached[signature] = cached  # least recently used first
+        self.cached[signature] = cached  # least recently used first
         return cached.read_only
 
     def _compute(self, signature: S) -> NDArray[A]:

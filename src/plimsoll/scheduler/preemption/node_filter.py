@@ -54,7 +54,7 @@ class NodeFilter:
         self.snapshot = snapshot
         self.settings = settings
         #: Rules in order: a filter is evaluated once, a type each time.
-        self._rules: list[Filter | type[Filter]] = []
+        self.rules: list[Filter | type[Filter]] = []
         self._rejection: tuple[NodeReason, ...] = ()
         self._static_mask: Mask = snapshot.alive.copy()
         self._new_id = new_id or simulated_ids()
@@ -75,7 +75,7 @@ class NodeFilter:
             if settings.disabled_filters and kind.rule.value in settings.disabled_filters:
                 continue
             if kind.rule in POD_DEPENDENT_RULES:
-                self._rules.append(kind)
+                self.rules.append(kind)
                 continue
             if not static:
                 continue
@@ -83,7 +83,7 @@ class NodeFilter:
             if isinstance(rule, NodeReason):
                 self._rejection = self._rejection or (rule,)
             elif rule is not None:
-                self._rules.append(rule)
+                self.rules.append(rule)
                 self._static_mask &= rule.filter()
 
     def simulate(self, row: int, nominated: Sequence[Pod] = ()) -> NodeSimulation:
@@ -99,7 +99,7 @@ class NodeFilter:
 
     def applies(self, *rules: Rule) -> bool:
         """Return whether one of these rules applies to the pod."""
-        kinds = (kind for kind in self._rules if isinstance(kind, type) and kind.rule in rules)
+        kinds = (kind for kind in self.rules if isinstance(kind, type) and kind.rule in rules)
         return any(kind.pre_filter(self.pod_info, self.snapshot) is not None for kind in kinds)
 
     def passes_static(self, row: int) -> bool:
@@ -110,7 +110,7 @@ class NodeFilter:
         """Return whether the pod fits, with its devices; or the reason of the first failing rule."""
         if self._rejection:
             return self._rejection
-        for rule in self._rules:
+        for rule in self.rules:
             if isinstance(rule, Filter):
                 reasons = () if self._static_mask[row] else rule.filter_node(row)
             else:

@@ -74,7 +74,7 @@ class ApiWriter:
         self.requests = 0  #: number of calls made
         #: Called with whether the creation of a claim for extended resources succeeded.
         self.on_claim_creation: Callable[[bool], None] = lambda succeeded: None
-        self._client = client
+        self.client = client
         self._claims = claims
         self._random = random or Random()
         self._sleep = sleep
@@ -96,8 +96,8 @@ class ApiWriter:
 
     async def create_claim(self, claim: ResourceClaim) -> ResourceClaim:
         tree = {**codec.to_tree(claim), "apiVersion": self._claims.api_version, "kind": self._claims.kind}
-        tree = self._client.to_served(self._claims, tree)
-        path = self._client.served_endpoint(self._claims).path(claim.metadata.namespace)
+        tree = self.client.to_served(self._claims, tree)
+        path = self.client.served_endpoint(self._claims).path(claim.metadata.namespace)
         try:
             reply = await self._call("POST", path, codec.encode(tree), _JSON)
         except ApiError:
@@ -244,11 +244,11 @@ class ApiWriter:
         await self._sleep(_BACKOFF.delay(attempt, self._random))
 
     def _claim_path(self, claim: ResourceClaim) -> str:
-        served = self._client.served_endpoint(self._claims)
+        served = self.client.served_endpoint(self._claims)
         return f"{served.root}/namespaces/{claim.metadata.namespace}/{served.plural}/{claim.metadata.name}"
 
     def _read_claim(self, reply: Reply) -> ResourceClaim:
-        return codec.decode(self._client.from_served(self._claims, reply.body), ResourceClaim)
+        return codec.decode(self.client.from_served(self._claims, reply.body), ResourceClaim)
 
     def _patch_claim(
         self, claim: ResourceClaim, body: Any, kind: str, subresource: str
@@ -269,7 +269,7 @@ class ApiWriter:
     async def _call(self, method: str, path: str, body: bytes | None, kind: str) -> Reply:
         self.requests += 1
         try:
-            return await self._client.call(method, path, body=body, content_type=kind, harmless=False)
+            return await self.client.call(method, path, body=body, content_type=kind, harmless=False)
         except ApiError as error:
             if error.code == 422 and _is_uid_mismatch(error):
                 raise ApiError(409, "Conflict", error.message, error.details) from None

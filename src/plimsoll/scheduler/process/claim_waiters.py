@@ -28,7 +28,7 @@ class ClaimWaiters:
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._read = read
-        self._poll = poll
+        self.poll = poll
         self._now = now
         self._waiting: dict[str, set[asyncio.Future[ResourceClaim]]] = {}
 
@@ -48,7 +48,7 @@ class ClaimWaiters:
         left = timeout_ms / 1000 - self._age(claim)
         deadline = asyncio.get_running_loop().time() + max(0.0, left)
         while not predicate(claim):
-            wait = min(self._poll, deadline - asyncio.get_running_loop().time())
+            wait = min(self.poll, deadline - asyncio.get_running_loop().time())
             fresh = await self._wait_for_change(claim.metadata.uid, wait) if wait > 0 else None
             if fresh is not None and is_older(
                 fresh.metadata.resource_version, claim.metadata.resource_version

@@ -59,7 +59,7 @@ class ConditionWriter:
         self._now = now
         self._pending: dict[str, ConditionUpdate] = {}
         self._writing: set[str] = set()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self.tasks: set[asyncio.Task[None]] = set()
         self.written = 0
 
     def __len__(self) -> int:
@@ -72,8 +72,8 @@ class ConditionWriter:
         if before is not None and update.nominated is None and before.nominated is not None:
             update = ConditionUpdate(update.pod, update.reason, update.message, before.nominated)
         self._pending[key] = update
-        if len(self._tasks) < self._limit:
-            start_task(self._tasks, self._run())
+        if len(self.tasks) < self._limit:
+            start_task(self.tasks, self._run())
 
     def drop(self, key: str) -> None:
         """Drop the pending update of a pod."""
@@ -82,10 +82,10 @@ class ConditionWriter:
 
     async def stop(self, seconds: float = 0.0) -> None:
         """Write pending updates for at most `seconds`, then drop them."""
-        if self._tasks and seconds > 0:
-            await asyncio.wait(self._tasks, timeout=seconds)
+        if self.tasks and seconds > 0:
+            await asyncio.wait(self.tasks, timeout=seconds)
         self._pending.clear()
-        for task in list(self._tasks):
+        for task in list(self.tasks):
             task.cancel()
             with suppress(asyncio.CancelledError):
                 await task

@@ -92,7 +92,7 @@ class SchedulingLoop:
             clock,
         )
         self._stopping = False
-        self._may_decide = may_decide
+        self.may_decide = may_decide
         #: Number of bindings cancelled before they had ended.
         self.cancelled = 0
 
@@ -130,7 +130,7 @@ class SchedulingLoop:
         """Schedule pods for one time slice; return whether there was one."""
         queue, now = self._context.queue, self._context.now
         until, worked = self._clock() + self._batch_seconds, False
-        while not self._binder.is_full and self._clock() < until and self._may_decide():
+        while not self._binder.is_full and self._clock() < until and self.may_decide():
             if self._groups.is_busy:
                 self._groups.resume()
                 return True

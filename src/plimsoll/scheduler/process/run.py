@@ -72,7 +72,7 @@ class SchedulerProcess:
         self.context = SchedulerContext.create(settings)
         self._client = client
         self._dedicated = dedicated
-        guarded = client.guarded(self._check_lease)
+        guarded = client.guarded(self.check_lease)
         form = ChargeForm(settings.wire_form)
         self.writer = ApiWriter(guarded, form, reads_new_form=self.context.reads_new_form)
         self.recorder = SchedulerEventRecorder(
@@ -95,10 +95,10 @@ class SchedulerProcess:
         self.loop: SchedulingLoop | None = None
         #: Whether the next leader need not fence: no write is in flight, of ours or of our predecessor.
         self._all_writes_ended = True
-        self._election: Election | None = None
+        self.election: Election | None = None
         self._stop = asyncio.Event()
         self._synced = asyncio.Event()
-        self._scheduling = asyncio.Event()
+        self.scheduling = asyncio.Event()
         self.health: HealthServer | None = None
 
     # -- public
@@ -117,7 +117,7 @@ class SchedulerProcess:
     async def ready(self, timeout: float | None = None) -> None:
         """Wait until the caches have synced and, without leader election, scheduling has started."""
         async with asyncio.timeout(timeout):
-            await (self._synced if self.settings.election.elect else self._scheduling).wait()
+            await (self._synced if self.settings.election.elect else self.scheduling).wait()
 
     # -- lifecycle
 
@@ -145,7 +145,7 @@ class SchedulerProcess:
             await self._lead()
             return
         election_settings = self.settings.election
-        self._election = Election(
+        self.election = Election(
             self._client.unlimited(),
             election_settings.namespace,
             election_settings.name,
@@ -153,7 +153,7 @@ class SchedulerProcess:
             timing=election_settings.timing,
             settled=lambda: self._all_writes_ended,
         )
-        await run_until(self._wait_stop_deadline(), self._election.run(self._lead))
+        await run_until(self._wait_stop_deadline(), self.election.run(self._lead))
 
     async def _warm_up(self) -> None:
         """Read the devices of all nodes, so that the first pods need not wait for that."""
@@ -168,7 +168,7 @@ class SchedulerProcess:
     async def _lead(self) -> None:
         """Schedule; cancelled when the lease is lost."""
         log_event(LOG, "leading", identity=self.identity, names=list(self.settings.by_name))
-        election = self._election
+        election = self.election
         may_decide = election.holds if election is not None else _always
         loop = self.loop = SchedulingLoop(
             self.context, self.failure_handler, self._make_binder, may_decide=may_decide
@@ -181,7 +181,7 @@ class SchedulerProcess:
             await self._take_over()
             taken_over = True
             await self._recover_bindings()
-            self._scheduling.set()
+            self.scheduling.set()
             await loop.run(self.settings.stop_seconds)
         finally:
             self.loop = None
@@ -194,7 +194,7 @@ class SchedulerProcess:
 
         Without an election no other process schedules: the initial lists are current.
         """
-        election = self._election
+        election = self.election
         await take_over(
             self.context.informers,
             lambda: list(self.context.snapshot.all(ResourceClaim)),
@@ -207,9 +207,9 @@ class SchedulerProcess:
             fence=election is None or not election.was_released,
         )
 
-    def _check_lease(self) -> None:
-        if self._election is not None:
-            self._election.check()
+    def check_lease(self) -> None:
+        if self.election is not None:
+            self.election.check()
 
     async def _recover_bindings(self) -> None:
         """Recover interrupted bindings, within a time limit."""

@@ -18,10 +18,10 @@ _FEW = 64
 class OrderedKeys:
     """Keys in the order of number tuples."""
 
-    __slots__ = ("_heap", "_number", "_valid")
+    __slots__ = ("_number", "_valid", "heap")
 
     def __init__(self) -> None:
-        self._heap: list[tuple[Order, int, str]] = []
+        self.heap: list[tuple[Order, int, str]] = []
         self._valid: dict[str, int] = {}
         self._number = 0
 
@@ -35,10 +35,10 @@ class OrderedKeys:
         """Add a key, or change its order."""
         self._number += 1
         self._valid[key] = self._number
-        heappush(self._heap, (order, self._number, key))
-        if len(self._heap) > 2 * len(self._valid) + _FEW:
-            self._heap = [item for item in self._heap if self._valid.get(item[2]) == item[1]]
-            heapify(self._heap)
+        heappush(self.heap, (order, self._number, key))
+        if len(self.heap) > 2 * len(self._valid) + _FEW:
+            self.heap = [item for item in self.heap if self._valid.get(item[2]) == item[1]]
+            heapify(self.heap)
 
     def remove(self, key: str) -> bool:
         """Remove a key and return whether it was there."""
@@ -46,11 +46,11 @@ class OrderedKeys:
 
     def first(self) -> tuple[Order, str] | None:
         """Return the first key with its order."""
-        while self._heap:
-            order, number, key = self._heap[0]
+        while self.heap:
+            order, number, key = self.heap[0]
             if self._valid.get(key) == number:
                 return order, key
-            heappop(self._heap)
+            heappop(self.heap)
         return None
 
     def first_key(self) -> str:
@@ -64,7 +64,7 @@ class OrderedKeys:
         found = self.first()
         if found is None:
             return None
-        heappop(self._heap)
+        heappop(self.heap)
         del self._valid[found[1]]
         return found[1]
 
@@ -75,6 +75,6 @@ class OrderedKeys:
             found = self.first()
             if found is None or found[0][0] > limit:
                 return taken
-            heappop(self._heap)
+            heappop(self.heap)
             del self._valid[found[1]]
             taken.append(found[1])

@@ -72,7 +72,7 @@ class SchedulingQueue:
         self._gated: dict[str, None] = {}
         self._held: dict[tuple[str, str], dict[str, None]] = {}
         self._groups = PodGroupMembers()
-        self._log = InFlightEvents()
+        self.log = InFlightEvents()
 
     # -- lookups
 
@@ -114,7 +114,7 @@ class SchedulingQueue:
         return self.state_of(key) is QueueState.IN_FLIGHT
 
     def in_flight(self) -> int:
-        return len(self._log)
+        return len(self.log)
 
     def unschedulable_by_rule(self) -> Mapping[Rule, int]:
         """Return the number of unschedulable pods each rule rejected."""
@@ -197,8 +197,8 @@ class SchedulingQueue:
             entry.attempts -= 1
             if not entry.attempts:
                 entry.first_tried_at = None
-            missed = self._log.since(key)
-            self._log.end(key)
+            missed = self.log.since(key)
+            self.log.end(key)
             if self._was_removed(entry, now):
                 return
             watched, group = _claims_to_watch(entry.pod, reason), pod_group_key(entry.pod)
@@ -245,7 +245,7 @@ class SchedulingQueue:
         entry.changed, entry.activated = frozenset(), False
         if entry.first_tried_at is None:
             entry.first_tried_at = now
-        self._log.begin(key)
+        self.log.begin(key)
         return QueuedPodInfo(entry.pod, key, entry.attempts, entry.queued_at, entry.first_tried_at)
 
     def done(self, key: str, now: int = 0) -> None:
@@ -264,7 +264,7 @@ class SchedulingQueue:
         Without rules every event can. `needs_capacity` is False if only devices were missing (see
         `devices.needs_capacity`).
         """
-        missed = self._log.since(key)
+        missed = self.log.since(key)
         entry = self._end_flight(key)
         if entry is None or self._was_removed(entry, now):
             return
@@ -309,7 +309,7 @@ class SchedulingQueue:
 
     def on_event(self, event: ClusterEvent, now: int) -> int:
         """Wake the pods that an event may help; return their number."""
-        self._log.add(event)
+        self.log.add(event)
         keys = self._waiting.helped_by(event)
         for key in keys:
             self._wake(self._entries[key], now)
@@ -456,7 +456,7 @@ class SchedulingQueue:
         entry = self._entries.get(key)
         if entry is None or entry.state is not QueueState.IN_FLIGHT:
             return None
-        self._log.end(key)
+        self.log.end(key)
         return entry
 
     def _was_removed(self, entry: QueueEntry, now: int) -> bool:

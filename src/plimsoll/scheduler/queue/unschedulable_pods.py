@@ -46,13 +46,13 @@ class UnschedulablePods:
 
     def __init__(self, profiles: Mapping[str, SchedulerProfile] | None = None) -> None:
         self._profiles = profiles or {}
-        self._groups: dict[bytes, WaitingGroup] = {}
+        self.groups: dict[bytes, WaitingGroup] = {}
         self._group_of: dict[str, bytes] = {}
-        self._names_of: dict[str, tuple[NamedObject, ...]] = {}
-        self._by_rule: dict[Rule, dict[str, dict[bytes, WaitingGroup]]] = {}
-        self._by_name: dict[NamedObject, dict[str, Pod]] = {}
+        self.names_of: dict[str, tuple[NamedObject, ...]] = {}
+        self.by_rule: dict[Rule, dict[str, dict[bytes, WaitingGroup]]] = {}
+        self.by_name: dict[NamedObject, dict[str, Pod]] = {}
         self._by_cpu = RequestIndex()  # groups that NodeResourcesFit rejected, not bound to one node
-        self._unexplained: dict[bytes, WaitingGroup] = {}
+        self.unexplained: dict[bytes, WaitingGroup] = {}
         self._counts: Counter[Rule] = Counter()
 
     def __len__(self) -> int:
@@ -69,25 +69,25 @@ class UnschedulablePods:
         """Add a pod that these rules rejected; without rules, every event wakes it."""
         self.remove(key)
         signature = _signature(pod, rules, needs_capacity)
-        group = self._groups.get(signature)
+        group = self.groups.get(signature)
         if group is None:
-            group = self._groups[signature] = WaitingGroup(
+            group = self.groups[signature] = WaitingGroup(
                 self._waiting_pod(pod, rules, needs_capacity), only_node(pod), minimum_cpu(pod)
             )
             if not rules:
-                self._unexplained[signature] = group
+                self.unexplained[signature] = group
             for rule in rules:
-                self._by_rule.setdefault(rule, {}).setdefault(group.only_node, {})[signature] = group
+                self.by_rule.setdefault(rule, {}).setdefault(group.only_node, {})[signature] = group
             if Rule.RESOURCES in rules and not group.only_node:
                 self._by_cpu.add(signature, group.waiting_pod.priority, group.minimum_cpu)
         group.keys[key] = None
         self._group_of[key] = signature
         self._counts.update(rules)
-        self._names_of[key] = names = tuple(
+        self.names_of[key] = names = tuple(
             {each for rule in rules for each in HINTS[rule].named_objects(pod)}
         )
         for name in names:
-            self._by_name.setdefault(name, {})[key] = pod
+            self.by_name.setdefault(name, {})[key] = pod
 
     def _waiting_pod(self, pod: Pod, rules: frozenset[Rule], needs_capacity: bool = True) -> WaitingPod:
         return make_waiting_pod(pod, rules, needs_capacity, self._profiles.get(pod.spec.scheduler_name))
@@ -97,41 +97,41 @@ class UnschedulablePods:
         signature = self._group_of.pop(key, None)
         if signature is None:
             return False
-        group = self._groups[signature]
+        group = self.groups[signature]
         del group.keys[key]
         self._counts.subtract(group.waiting_pod.rules)
         if not group.keys:
-            del self._groups[signature]
-            self._unexplained.pop(signature, None)
+            del self.groups[signature]
+            self.unexplained.pop(signature, None)
             for rule in group.waiting_pod.rules:
                 self._leave(rule, group.only_node, signature)
             if Rule.RESOURCES in group.waiting_pod.rules and not group.only_node:
                 self._by_cpu.remove(signature, group.waiting_pod.priority, group.minimum_cpu)
-        for name in self._names_of.pop(key):
-            users = self._by_name[name]
+        for name in self.names_of.pop(key):
+            users = self.by_name[name]
             del users[key]
             if not users:
-                del self._by_name[name]
+                del self.by_name[name]
         return True
 
     def _leave(self, rule: Rule, node: str, signature: bytes) -> None:
-        by_node = self._by_rule[rule]
+        by_node = self.by_rule[rule]
         del by_node[node][signature]
         if not by_node[node]:
             del by_node[node]
         if not by_node:
-            del self._by_rule[rule]
+            del self.by_rule[rule]
 
     def helped_by(self, event: ClusterEvent) -> list[str]:
         """Return the pods an event may help, in the order in which they were added to their groups."""
         found: dict[str, None] = {}
-        for group in self._unexplained.values():
+        for group in self.unexplained.values():
             found |= group.keys
         rules = affected_rules(event)
         if event.kind in NAMED_EVENTS:
             meta = event.object.metadata
-            for key, pod in self._by_name.get((event.kind, meta.namespace, meta.name), {}).items():
-                waiting_pod = self._waiting_pod(pod, self._groups[self._group_of[key]].waiting_pod.rules)
+            for key, pod in self.by_name.get((event.kind, meta.namespace, meta.name), {}).items():
+                waiting_pod = self._waiting_pod(pod, self.groups[self._group_of[key]].waiting_pod.rules)
                 if any(helps(event, rule, waiting_pod) for rule in rules & waiting_pod.rules):
                     found[key] = None
             return list(found)
@@ -145,14 +145,14 @@ class UnschedulablePods:
 
     def _candidates(self, event: ClusterEvent, rule: Rule) -> Iterator[tuple[bytes, WaitingGroup]]:
         """Yield the groups a rule rejected, except those that need another node or more than its capacity."""
-        by_node = self._by_rule.get(rule)
+        by_node = self.by_rule.get(rule)
         if by_node is None:
             return
         node = affected_node(event, rule)
         capacity = event.capacity_after if rule is Rule.RESOURCES and node else None
         if capacity is not None:
             for signature in self._by_cpu.up_to(capacity.cpu_for):
-                yield signature, self._groups[signature]
+                yield signature, self.groups[signature]
             yield from by_node.get(node, {}).items()
         else:
             for name in ("", node) if node else tuple(by_node):

@@ -47,10 +47,10 @@ class VolumeBindingScorer(Scorer):
         scores = np.zeros(self.snapshot.size, dtype=np.int64)
         for row in np.flatnonzero(feasible).tolist():
             found = self._volumes.find_volumes(row)
-            scores[row] = self._score(found) if isinstance(found, PodVolumes) else 0
+            scores[row] = self.score(found) if isinstance(found, PodVolumes) else 0
         return scores
 
-    def _score(self, volumes: PodVolumes) -> int:
+    def score(self, volumes: PodVolumes) -> int:
         """Return the rounded average of the scores of the storage classes."""
         classes = class_resources(volumes)
         if not classes:

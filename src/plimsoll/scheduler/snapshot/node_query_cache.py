@@ -44,15 +44,15 @@ class NodeQueryCache(SnapshotIndex):
     kept: ClassVar[int] = 384
 
     def __init__(self) -> None:
-        self._cached: dict[NodeQuery, CachedColumn[Any]] = {}
+        self.cached: dict[NodeQuery, CachedColumn[Any]] = {}
 
     def column(self, query: NodeQuery, snapshot: Snapshot) -> NDArray[Any]:
         """Return the results of all rows, read-only; rows without a node have an arbitrary result."""
         columns = snapshot.columns
-        cached = self._cached.pop(query, None)
+        cached = self.cached.pop(query, None)
         if cached is None:
-            if len(self._cached) >= self.kept:
-                del self._cached[next(iter(self._cached))]
+            if len(self.cached) >= self.kept:
+                del self.cached[next(iter(self.cached))]
             cached = self._compute(query, snapshot)
         elif cached.mark != columns.changes.mark or len(cached.values) != columns.size:
             changes = columns.changes.since(cached.mark)
@@ -60,7 +60,7 @@ class NodeQueryCache(SnapshotIndex):
                 cached = self._compute(query, snapshot)
             else:
                 self._catch_up(query, cached, columns, changes)
-        self._cached[query] = cached  # least recently used first
+        self.cached[query] = cached  # least recently used first
         return cached.read_only
 
     def _compute(self, query: NodeQuery, snapshot: Snapshot) -> CachedColumn[Any]:

@@ -27,15 +27,15 @@ class _TermEntry:
 class TermWeights:
     """Weights by term and node; terms are grouped by a label that all pods they select have, if any."""
 
-    __slots__ = ("_anchored",)
+    __slots__ = ("anchored",)
 
     def __init__(self) -> None:
-        self._anchored: dict[tuple[str, str] | None, dict[AffinityTerm, _TermEntry]] = {}
+        self.anchored: dict[tuple[str, str] | None, dict[AffinityTerm, _TermEntry]] = {}
 
     def count(self, term: AffinityTerm, row: int, weight: int, added: bool) -> None:
         """Add or remove the term of one pod."""
         anchor = term.selector.selector.anchor
-        terms = self._anchored.setdefault(anchor, {})
+        terms = self.anchored.setdefault(anchor, {})
         entry = terms.get(term)
         if entry is None:
             entry = terms[term] = _TermEntry()
@@ -44,23 +44,21 @@ class TermWeights:
         if not entry.pods:
             del terms[term]
             if not terms:
-                del self._anchored[anchor]
+                del self.anchored[anchor]
 
     def matching(self, pod: Pod, labels: NamespaceLabels) -> Iterator[tuple[AffinityTerm, NodeCounts]]:
         """Yield the terms that select a pod, each with its weight by node."""
-        if not self._anchored:
+        if not self.anchored:
             return
         for anchor in (None, *pod.metadata.labels.items()):
-            for term, entry in self._anchored.get(anchor, {}).items():
+            for term, entry in self.anchored.get(anchor, {}).items():
                 if term.selector.matches(pod.metadata.namespace, pod.metadata.labels, labels):
                     yield term, entry.weights
 
     def as_dict(self) -> dict[AffinityTerm, dict[int, int]]:
         """Return all weights, for comparison in tests."""
         return {
-            term: entry.weights.as_dict()
-            for terms in self._anchored.values()
-            for term, entry in terms.items()
+            term: entry.weights.as_dict() for terms in self.anchored.values() for term, entry in terms.items()
         }
 
 

@@ -68,8 +68,8 @@ class MatchCounts(NamespaceIndex):
 
     def __init__(self) -> None:
         super().__init__()
-        self._groups: dict[_Key, LabelGroup] = {}
-        self._groups_by_label: dict[tuple[str, str], dict[_Key, LabelGroup]] = {}
+        self.groups: dict[_Key, LabelGroup] = {}
+        self.groups_by_label: dict[tuple[str, str], dict[_Key, LabelGroup]] = {}
         self._counts: dict[PodMatcher, NodeCounts] = {}
         self._anchored: dict[_Anchor, dict[PodMatcher, NodeCounts]] = {}
 
@@ -89,7 +89,7 @@ class MatchCounts(NamespaceIndex):
 
     def _create(self, matcher: PodMatcher) -> NodeCounts:
         counts, anchor = NodeCounts(), matcher.anchor
-        for group in (self._groups if anchor is None else self._groups_by_label.get(anchor, {})).values():
+        for group in (self.groups if anchor is None else self.groups_by_label.get(anchor, {})).values():
             if matcher.matches(group, self.namespaces):
                 group.matchers[matcher] = counts
                 for row, amount in group.counts.as_dict().items():
@@ -103,14 +103,14 @@ class MatchCounts(NamespaceIndex):
         del self._anchored[anchor][matcher]
         if not self._anchored[anchor]:
             del self._anchored[anchor]
-        for group in (self._groups if anchor is None else self._groups_by_label.get(anchor, {})).values():
+        for group in (self.groups if anchor is None else self.groups_by_label.get(anchor, {})).values():
             group.matchers.pop(matcher, None)
 
     # -- changes
 
     def pod_added(self, row: int, pod: Pod) -> None:
         key = _key(pod)
-        group = self._groups.get(key)
+        group = self.groups.get(key)
         if group is None:
             group = self._add_group(key, pod)
         group.size += 1
@@ -120,23 +120,23 @@ class MatchCounts(NamespaceIndex):
 
     def pod_removed(self, row: int, pod: Pod) -> None:
         key = _key(pod)
-        group = self._groups[key]
+        group = self.groups[key]
         group.size -= 1
         group.counts.add(row, -1)
         for counts in group.matchers.values():
             counts.add(row, -1)
         if not group.size:
-            del self._groups[key]
+            del self.groups[key]
             for label in group.labels.items():
-                del self._groups_by_label[label][key]
-                if not self._groups_by_label[label]:
-                    del self._groups_by_label[label]
+                del self.groups_by_label[label][key]
+                if not self.groups_by_label[label]:
+                    del self.groups_by_label[label]
 
     def _add_group(self, key: _Key, pod: Pod) -> LabelGroup:
         """Create a group, counted by the matchers it matches."""
-        group = self._groups[key] = LabelGroup(pod)
+        group = self.groups[key] = LabelGroup(pod)
         for label in group.labels.items():
-            self._groups_by_label.setdefault(label, {})[key] = group
+            self.groups_by_label.setdefault(label, {})[key] = group
         for anchor in (None, *group.labels.items()):
             for matcher, counts in self._anchored.get(anchor, {}).items():
                 if matcher.matches(group, self.namespaces):

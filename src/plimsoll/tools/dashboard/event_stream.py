@@ -32,7 +32,7 @@ class EventStream:
         self, revision: int = 1, *, apart: float = APART, ping: float = PING, slow: float = SLOW
     ) -> None:
         self.revision = revision
-        self._apart, self._ping, self._slow = apart, ping, slow
+        self.apart, self.ping, self.slow = apart, ping, slow
         self._listeners: set[_Listener] = set()
 
     def __len__(self) -> int:
@@ -62,13 +62,13 @@ class EventStream:
             await response.prepare(request)
             # Data fetched before the stream opened may be stale; the revision shows it.
             await self._write(request, response, change_event(self.revision, ChangeScope()))
-            while await listener.woken(self._ping):
+            while await listener.woken(self.ping):
                 scope = listener.take()
                 if not scope:
                     await self._write(request, response, b"event: ping\ndata: {}\n\n")
                     continue
                 await self._write(request, response, change_event(self.revision, scope))
-                await asyncio.sleep(self._apart)
+                await asyncio.sleep(self.apart)
         except (ConnectionError, TimeoutError):
             pass  # disconnected
         finally:
@@ -77,7 +77,7 @@ class EventStream:
 
     async def _write(self, request: web.Request, response: web.StreamResponse, piece: bytes) -> None:
         try:
-            async with asyncio.timeout(self._slow):
+            async with asyncio.timeout(self.slow):
                 await response.write(piece)
         except TimeoutError:
             if request.transport is not None:

@@ -46,11 +46,11 @@ class BackgroundAudit:
         self._on_counts_changed = on_counts_changed
         self._clock = clock
         self._requested = -1  #: latest revision whose findings were requested
-        self._audited = -1
-        self._due = 0.0
+        self.audited = -1
+        self.due = 0.0
         self._yielded = 0
-        self._task: asyncio.Task[None] | None = None
-        self._timer: asyncio.TimerHandle | None = None
+        self.task: asyncio.Task[None] | None = None
+        self.timer: asyncio.TimerHandle | None = None
 
     def request(self, revision: int) -> None:
         """Request the counts of a revision: audit now or when it is due."""
@@ -59,24 +59,24 @@ class BackgroundAudit:
 
     def start_if_due(self) -> None:
         """Start the audit if it is requested and due, else schedule it."""
-        running = self._task is not None and not self._task.done()
-        if running or self._requested <= self._audited:
+        running = self.task is not None and not self.task.done()
+        if running or self._requested <= self.audited:
             return
-        if (wait := self._due - self._clock()) <= 0:
-            self._task = asyncio.create_task(self._run(), name="dashboard: audit")
+        if (wait := self.due - self._clock()) <= 0:
+            self.task = asyncio.create_task(self._run(), name="dashboard: audit")
         else:
             self._schedule(wait)
 
     def cancel(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-        if self._timer is not None:
-            self._timer.cancel()
+        if self.task is not None:
+            self.task.cancel()
+        if self.timer is not None:
+            self.timer.cancel()
 
     def _schedule(self, seconds: float) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer = asyncio.get_running_loop().call_later(seconds + 0.01, self.start_if_due)
+        if self.timer is not None:
+            self.timer.cancel()
+        self.timer = asyncio.get_running_loop().call_later(seconds + 0.01, self.start_if_due)
 
     async def _run(self) -> None:
         began = self._clock()
@@ -86,23 +86,23 @@ class BackgroundAudit:
             answer = await worker.ask(KEY, lambda: run_audit(worker, yields=yields))
         except ApiError:  # it yielded to other queries
             pause = AGAIN_SECONDS * 2**self._yielded
-            self._due = self._clock() + pause
+            self.due = self._clock() + pause
             self._yielded = min(self._yielded + 1, TRIES)
             self._schedule(pause)
             return
         except Exception as error:  # not retried before something changes
-            self._audited = self._requested
+            self.audited = self._requested
             _log.error("audit failed: %s", error, exc_info=error)
             return
         self._yielded = 0
         pause = max(REST_SECONDS, REST_PART * (self._clock() - began))
-        self._due = self._clock() + pause
+        self.due = self._clock() + pause
         self._schedule(pause)
         self.record(answer)
 
     def record(self, answer: QueryResult) -> None:
         """Record the result of an audit, including one requested by the page."""
-        self._audited = max(self._audited, answer.revision)
+        self.audited = max(self.audited, answer.revision)
         counts: dict[str, int] = codec.decode_tree(answer.body)["summary"]
         if counts != self.counts:
             self.counts = counts

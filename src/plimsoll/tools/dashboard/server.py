@@ -126,7 +126,7 @@ class Dashboard:
 
     async def _listen(self) -> None:
         runner = web.AppRunner(
-            self._application(), access_log=None, handle_signals=False, shutdown_timeout=1.0
+            self.application(), access_log=None, handle_signals=False, shutdown_timeout=1.0
         )
         await runner.setup()
         try:
@@ -145,7 +145,7 @@ class Dashboard:
 
     # -- routes
 
-    def _application(self) -> web.Application:
+    def application(self) -> web.Application:
         app = web.Application(middlewares=[self._guarded], client_max_size=guard.MOST_BODY)
         service, get = self.service, app.router.add_get
         get("/api/history", self._history)

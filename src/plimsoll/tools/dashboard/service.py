@@ -51,7 +51,7 @@ class DashboardService:
         self.read_errors: Callable[[], list[str]] = list
         self._query_timeout = query_timeout
         self._fast_worker = QueryWorker(cluster_state)
-        self._slow_worker: QueryWorker | None = None
+        self.slow_worker: QueryWorker | None = None
         self._node_rows = nodes.NodeRowCache()
         self._devices = DeviceCache()
         self._namespaces = lists.NamespaceCache()
@@ -68,8 +68,8 @@ class DashboardService:
     def on_change(self, change: ObjectChange) -> None:
         """Queue a change."""
         self._fast_worker.on_change(change)
-        if self._slow_worker is not None:
-            self._slow_worker.on_change(change)
+        if self.slow_worker is not None:
+            self.slow_worker.on_change(change)
         self._changed.set()
 
     async def keep_up(self) -> None:
@@ -98,8 +98,8 @@ class DashboardService:
             return self.revision
 
         await self._fast_worker.catch_up(entered)
-        if self._slow_worker is not None and not self._slow_worker.busy:
-            await self._slow_worker.catch_up(lambda _: self.revision)
+        if self.slow_worker is not None and not self.slow_worker.busy:
+            await self.slow_worker.catch_up(lambda _: self.revision)
 
     async def warm_up(self) -> None:
         """Compute the node rows before the first request."""
@@ -171,7 +171,7 @@ class DashboardService:
                 ("pods", query), lambda: lists.list_pods(self.cluster_state, query)[0]
             )
         until = time.monotonic() + 0.8 * self._query_timeout
-        return await self._run_long(
+        return await self.run_long(
             ("pods", query), lambda worker: _pending(worker.cluster_state, query, until)
         )
 
@@ -181,7 +181,7 @@ class DashboardService:
                 worker.cluster_state, _named(worker.cluster_state.pod, name, namespace)
             ).as_json()
 
-        return await self._run_long(("explain pod", namespace, name), run_query)
+        return await self.run_long(("explain pod", namespace, name), run_query)
 
     async def explain_claim(self, namespace: str, name: str) -> QueryResult:
         def run_query(worker: QueryWorker) -> Any:
@@ -189,13 +189,13 @@ class DashboardService:
                 worker.cluster_state, _named(worker.cluster_state.claim, name, namespace)
             ).as_json()
 
-        return await self._run_long(("explain claim", namespace, name), run_query)
+        return await self.run_long(("explain claim", namespace, name), run_query)
 
     async def classes(self) -> QueryResult:
         def run_query(worker: QueryWorker) -> Any:
             return {"classes": [row.as_json() for row in class_rows(worker.cluster_state)]}
 
-        return await self._run_long("classes", run_query)
+        return await self.run_long("classes", run_query)
 
     async def workloads(self) -> QueryResult:
         return await self._fast_worker.ask("workloads", lambda: list_workloads(self.cluster_state))
@@ -207,7 +207,7 @@ class DashboardService:
         )
 
     async def audit(self) -> QueryResult:
-        answer = await self._run_long(KEY, run_audit)
+        answer = await self.run_long(KEY, run_audit)
         self._findings.record(answer)
         return answer
 
@@ -219,9 +219,9 @@ class DashboardService:
             result = run_whatif(worker.cluster_state, request, tick=tick, lent=True)
             return {**result.as_json(), "groups": [each.as_json() for each in group_pods(result)]}
 
-        return await self._run_long(None, run_query)
+        return await self.run_long(None, run_query)
 
-    async def _run_long(self, key: object, run_query: Callable[[QueryWorker], Any]) -> QueryResult:
+    async def run_long(self, key: object, run_query: Callable[[QueryWorker], Any]) -> QueryResult:
         worker = await self._get_slow_worker()
         future = asyncio.ensure_future(worker.ask(key, lambda: run_query(worker)))
         future.add_done_callback(_consume_exception)
@@ -234,9 +234,9 @@ class DashboardService:
 
     async def _get_slow_worker(self) -> QueryWorker:
         async with self._copying:
-            if self._slow_worker is None:
-                self._slow_worker = await self._fast_worker.copy(lambda: self.revision)
-            return self._slow_worker
+            if self.slow_worker is None:
+                self.slow_worker = await self._fast_worker.copy(lambda: self.revision)
+            return self.slow_worker
 
     def _publish_findings(self) -> None:
         self.events.publish(self.revision, ChangeScope(kinds={"Finding"}))

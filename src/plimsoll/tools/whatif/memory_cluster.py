@@ -59,7 +59,7 @@ class MemoryCluster:
         self.settings = settings
         self.changes = ChangeLog(cluster_state)
         #: Arrival order of added pods, by pod key.
-        self._arrivals: dict[str, int] = {}
+        self.arrivals: dict[str, int] = {}
         #: Pods evicted so far.
         self.evicted: list[EvictedPod] = []
         #: Placements on nodes, which the states of a cluster share.
@@ -102,7 +102,7 @@ class MemoryCluster:
     def order(self, pod: Pod) -> tuple[int, int, str, str, str]:
         """Return the queue order: higher priority first, then the longest pending."""
         meta = pod.metadata
-        arrival = self._arrivals.get(pod_key(pod), 0)
+        arrival = self.arrivals.get(pod_key(pod), 0)
         since = "" if arrival else meta.creation_timestamp or ""
         return -pod.priority, arrival, since, meta.namespace, meta.name
 
@@ -110,7 +110,7 @@ class MemoryCluster:
 
     def add_pod(self, pod: Pod) -> None:
         """Add a pod at the end of the queue and create its claims."""
-        self._arrivals[pod_key(pod)] = len(self._arrivals) + 1
+        self.arrivals[pod_key(pod)] = len(self.arrivals) + 1
         self.prepare(pod)
 
     def add_objects(self, things: Iterable[Any]) -> None:
@@ -185,7 +185,7 @@ class MemoryCluster:
             else:
                 self.changes.set(lifecycle.release_claim(claim, pod))
         recreated = lifecycle.unbind(pod)
-        self._arrivals[pod_key(recreated)] = len(self._arrivals) + 1
+        self.arrivals[pod_key(recreated)] = len(self.arrivals) + 1
         self.prepare(recreated)
         return recreated
 

@@ -55,7 +55,7 @@ class WhatifOperations:
     """Operations on a cluster in memory; base class of `Whatif` and `Branch`."""
 
     def __init__(self, cluster: MemoryCluster) -> None:
-        self._cluster = cluster
+        self.cluster = cluster
         self.passed_by: list[str] = []  #: added objects that do not affect scheduling
         self._reasons: dict[tuple[str, str], str] = {}
 
@@ -64,18 +64,18 @@ class WhatifOperations:
     @property
     def cluster_state(self) -> ClusterState:
         """The current cluster state, for the other tools; read-only."""
-        return self._cluster.cluster_state
+        return self.cluster.cluster_state
 
     @property
     def picture(self) -> ClusterState:
         """The current cluster state. Deprecated name."""
         warn_renamed("Whatif.picture", "Whatif.cluster_state")
-        return self._cluster.cluster_state
+        return self.cluster.cluster_state
 
     @property
     def pending(self) -> list[Pod]:
         """Pods without a node."""
-        return self._cluster.cluster_state.pending
+        return self.cluster.cluster_state.pending
 
     @property
     def waiting(self) -> list[Pod]:
@@ -86,8 +86,8 @@ class WhatifOperations:
     def state(self) -> PodPlacements:
         """Return the placement of every pod; reasons are those of the last `schedule`."""
         found = {}
-        on_nodes = self._cluster.placements
-        for pod in self._cluster.cluster_state.pods:
+        on_nodes = self.cluster.placements
+        for pod in self.cluster.cluster_state.pods:
             name, node = pod.metadata.key, pod.spec.node_name
             if not node:
                 found[name] = PodPlacement(why=self._reasons.get(name, ""))
@@ -115,19 +115,19 @@ class WhatifOperations:
         self.passed_by += added.passed_by
         pods = [thing for thing in added.things if isinstance(thing, Pod)]
         others = [thing for thing in added.things if not isinstance(thing, Pod)]
-        find = self._cluster.cluster_state.objects.find
+        find = self.cluster.cluster_state.objects.find
         claims = [each for each in added.volume_claims if find(type(each), *each.metadata.key) is None]
-        self._cluster.add_objects([*others, *claims])
-        known = find_priorities(self._cluster.cluster_state) if pods else {}
+        self.cluster.add_objects([*others, *claims])
+        known = find_priorities(self.cluster.cluster_state) if pods else {}
         for pod in pods:
             name = pod.metadata.key
-            if self._cluster.cluster_state.objects.find(Pod, *name) is not None:
+            if self.cluster.cluster_state.objects.find(Pod, *name) is not None:
                 raise InputError(f"pod {'/'.join(name)} already exists: remove it first, or rename one")
-            self._cluster.add_pod(admit_pod(pod, self._cluster.cluster_state, known))
+            self.cluster.add_pod(admit_pod(pod, self.cluster.cluster_state, known))
         for thing in others:
             if isinstance(thing, Node):
-                self._cluster.evict_by_node(thing)
-        self._cluster.evict_by_devices(
+                self.cluster.evict_by_node(thing)
+        self.cluster.evict_by_devices(
             [thing for thing in others if isinstance(thing, DeviceTaintRule)],
             [thing for thing in others if isinstance(thing, ResourceSlice)],
         )
@@ -137,34 +137,34 @@ class WhatifOperations:
     def remove(self, *names: str, namespace: str = "default") -> None:
         """Remove objects: `Pod/ns/name`, `Node/name`, `Deployment/ns/name` (its pods), and so on."""
         for text in names:
-            for thing in find_targets(self._cluster.cluster_state.objects, text, namespace):
+            for thing in find_targets(self.cluster.cluster_state.objects, text, namespace):
                 if isinstance(thing, Pod):
-                    self._cluster.delete(thing)
+                    self.cluster.delete(thing)
                 elif isinstance(thing, Node):
-                    self._cluster.remove_node(thing)
+                    self.cluster.remove_node(thing)
                 elif isinstance(thing, PodGroup):
-                    self._cluster.remove_group(thing)
+                    self.cluster.remove_group(thing)
                 else:
-                    self._cluster.changes.remove(thing)
+                    self.cluster.changes.remove(thing)
 
     def add_nodes(self, count: int, like: str = "") -> list[str]:
         """Add nodes like an existing one, with its devices and DaemonSet pods. Return their names."""
         if not 1 <= count <= NODES_MAX:
             raise InputError(f"nodes to add: must be from 1 to {NODES_MAX}, not {count}")
-        nodes = self._cluster.cluster_state.nodes
+        nodes = self.cluster.cluster_state.nodes
         if not like and len(nodes) == 1:
             like = nodes[0].metadata.name
         if not like:
             raise InputError(f"nodes to add: name the node to copy (there are {len(nodes)} nodes)")
         node = self._node(like)
-        pods = self._cluster.pods_on(like)
-        names = free_names(self._cluster.cluster_state.objects, like, count)
+        pods = self.cluster.pods_on(like)
+        names = free_names(self.cluster.cluster_state.objects, like, count)
         for name in names:
-            for thing in list(clone_node(self._cluster.cluster_state.objects, node, name, pods)):
+            for thing in list(clone_node(self.cluster.cluster_state.objects, node, name, pods)):
                 if isinstance(thing, Pod):
-                    self._cluster.add_pod(thing)
+                    self.cluster.add_pod(thing)
                 else:
-                    self._cluster.changes.set(thing)
+                    self.cluster.changes.set(thing)
         return names
 
     def taint(self, node: str, taint: str) -> None:
@@ -172,40 +172,40 @@ class WhatifOperations:
         parsed, gone = parse_taint(taint)
         old = self._node(node)
         new = replace(old, spec=replace(old.spec, taints=change_taints(old.spec.taints, parsed, gone)))
-        self._cluster.changes.set(new)
+        self.cluster.changes.set(new)
         if not gone:
-            self._cluster.evict_by_node(new)
+            self.cluster.evict_by_node(new)
 
     def taint_devices(self, taint: str) -> None:
         """Taint devices by a rule, `driver=..,pool=..,device=..:key=value:effect`."""
-        self._cluster.rules_made += 1
-        rule = parse_device_taint(taint, self._cluster.rules_made)
-        self._cluster.changes.set(rule)
-        self._cluster.evict_by_devices([rule])
+        self.cluster.rules_made += 1
+        rule = parse_device_taint(taint, self.cluster.rules_made)
+        self.cluster.changes.set(rule)
+        self.cluster.evict_by_devices([rule])
 
     def cordon(self, node: str) -> None:
         """Mark a node unschedulable."""
         old = self._node(node)
-        self._cluster.changes.set(replace(old, spec=replace(old.spec, unschedulable=True)))
+        self.cluster.changes.set(replace(old, spec=replace(old.spec, unschedulable=True)))
 
     def drain(self, node: str) -> None:
         """Cordon a node and evict its pods, except DaemonSet and mirror pods."""
         self.cordon(node)
-        for pod in self._cluster.pods_on(node):
+        for pod in self.cluster.pods_on(node):
             if not stays_on_node(pod):
-                self._cluster.evict(pod, EvictionReason.DRAINED, node)
+                self.cluster.evict(pod, EvictionReason.DRAINED, node)
 
     def replace_policy(self, policy: str) -> None:
         """Charge every device under one accounting policy, for running pods too."""
-        for thing in list(under_policy(self._cluster.cluster_state.objects, policy)):
-            self._cluster.changes.set(thing)
+        for thing in list(under_policy(self.cluster.cluster_state.objects, policy)):
+            self.cluster.changes.set(thing)
 
     # -- scheduling
 
     def schedule(self, *, preempt: bool = True, tick: ProgressCallback = no_progress) -> WhatifOutcome:
         """Schedule every pending pod as the scheduler would. Return the outcome."""
         self._prepare()
-        outcome = schedule_all(self._cluster, preempt=preempt, tick=tick)
+        outcome = schedule_all(self.cluster, preempt=preempt, tick=tick)
         self._reasons = {pending.pod: pending.why for pending in outcome.pending}
         return outcome
 
@@ -217,31 +217,31 @@ class WhatifOperations:
         self._prepare()
         with self.branch() as greedy:
             placed = len(greedy.schedule(preempt=False, tick=tick).placed)
-        return prove(self._cluster, placed, steps, tick)
+        return prove(self.cluster, placed, steps, tick)
 
     def count_more(self, pod: Name, most: int = 1000) -> int:
         """Count the copies of a pod that would fit in addition, up to `most`, without preemption."""
-        found = self._cluster.cluster_state.pod(pod[1], pod[0])
+        found = self.cluster.cluster_state.pod(pod[1], pod[0])
         with self.branch() as trial:
             return trial._fill(found, most)
 
     @property
     def evicted(self) -> tuple[EvictedPod, ...]:
         """All pods evicted so far, in order."""
-        return tuple(self._cluster.evicted)
+        return tuple(self.cluster.evicted)
 
     def branch(self) -> Branch:
         """Return a transaction: `with w.branch() as b:`; undone at the end unless `b.keep()` was called."""
-        return Branch(self._cluster)
+        return Branch(self.cluster)
 
     # -- internals
 
     def _prepare(self) -> None:
         """Create the missing claims of pending pods whose templates exist."""
-        for pod in self._cluster.cluster_state.pending:
+        for pod in self.cluster.cluster_state.pending:
             made = {status.name for status in pod.status.resource_claim_statuses}
             if any(e.resource_claim_template_name and e.name not in made for e in pod.spec.resource_claims):
-                self._cluster.prepare(pod)
+                self.cluster.prepare(pod)
 
     def _fill(self, pod: Pod, most: int) -> int:
         for count in range(most):
@@ -249,17 +249,17 @@ class WhatifOperations:
             name = f"{pod.metadata.name}-more-{count}"
             metadata = replace(copy.metadata, name=name, uid=f"whatif/{pod.metadata.namespace}/{name}")
             status = replace(copy.status, resource_claim_statuses=())
-            self._cluster.add_pod(replace(copy, metadata=metadata, status=status))
-            placement = self._cluster.schedule_pod(
-                self._cluster.cluster_state.pod(name, pod.metadata.namespace)
+            self.cluster.add_pod(replace(copy, metadata=metadata, status=status))
+            placement = self.cluster.schedule_pod(
+                self.cluster.cluster_state.pod(name, pod.metadata.namespace)
             )
             if not isinstance(placement, Placement):
                 return count
-            self._cluster.bind(placement)
+            self.cluster.bind(placement)
         return most
 
     def _node(self, name: str) -> Node:
-        objects = self._cluster.cluster_state.objects
+        objects = self.cluster.cluster_state.objects
         return find_targets(objects, f"Node/{name}")[0]  # type: ignore[no-any-return]
 
 
@@ -275,14 +275,14 @@ class Branch(WhatifOperations):
         self._kept = True
 
     def __enter__(self) -> Branch:
-        self._mark = self._cluster.mark()
+        self._mark = self.cluster.mark()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if not self._kept or error is not None:
-            self._cluster.undo(self._mark)
+            self.cluster.undo(self._mark)
 
 
 class Whatif(WhatifOperations):
@@ -318,10 +318,10 @@ class Whatif(WhatifOperations):
         return Whatif(read_cluster_state(Source(config=config.interactive())), settings=settings)
 
     def __enter__(self) -> Whatif:
-        self._mark = self._cluster.mark()
+        self._mark = self.cluster.mark()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._cluster.undo(self._mark)
+        self.cluster.undo(self._mark)

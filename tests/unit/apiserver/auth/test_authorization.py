@@ -287,7 +287,7 @@ def test_the_cache_per_user_is_bounded() -> None:
     authorizer = new_authorizer(new_store())
     for number in range(4100):
         may(authorizer, User(f"u{number}"), "get", "pods")
-    assert len(authorizer._grants_by_user) <= 4096
+    assert len(authorizer.grants_by_user) <= 4096
 
 
 def allowed_naively(store: Store, asked: Attributes) -> bool:
@@ -362,7 +362,7 @@ def test_only_what_changed_is_decoded_again() -> None:
     put_role(store, "a", rule("get", "pods"))
     put_role(store, "b", rule("get", "pods"))
     may(authorizer, BOB, "get", "pods")
-    kept = authorizer.roles._decoded[ObjectKey(f"clusterroles.{RBAC}", "", "a")]
+    kept = authorizer.roles.decoded[ObjectKey(f"clusterroles.{RBAC}", "", "a")]
     put_role(store, "b", rule("list", "pods"))
     may(authorizer, BOB, "get", "pods")
-    assert authorizer.roles._decoded[ObjectKey(f"clusterroles.{RBAC}", "", "a")] is kept
+    assert authorizer.roles.decoded[ObjectKey(f"clusterroles.{RBAC}", "", "a")] is kept

@@ -92,8 +92,8 @@ def test_any_object_is_indexed(tree: Any, resource: str) -> None:
     relations.observe(ObjectKey(resource, "x", "p"), tree)
     relations.is_related("n", resource, "x", "p")
     relations.observe(ObjectKey(resource, "x", "p"), None)
-    assert not relations._named
-    assert not relations._pods
+    assert not relations.named
+    assert not relations.pods
 
 
 NODES = st.sampled_from(["n1", "n2", ""])
@@ -203,4 +203,4 @@ def test_building_the_index_yields_to_other_tasks() -> None:
             wanted = ("pods", *stored.key[1:])
             expected = is_related_naive(lambda resource: every(store, resource), node, *wanted)
             assert relations.is_related(node, *wanted) == expected
-    assert len(relations._pods) == len(store.list("pods").items)
+    assert len(relations.pods) == len(store.list("pods").items)

@@ -63,7 +63,7 @@ def test_the_decision_cache_is_bounded() -> None:
     index = GrantIndex([RoleGrant(PolicyRule(("get",), ("",), ("*",)))])
     for number in range(5000):
         assert index.find(Attributes(USER, "get", resource=f"r{number}"))
-    assert len(index._cache) <= 2048
+    assert len(index.cache) <= 2048
 
 
 @pytest.mark.parametrize(

@@ -265,9 +265,9 @@ def test_any_jwt_claims_are_accepted_or_refused(claims: dict[str, Any]) -> None:
 
 def test_the_token_cache_is_bounded(store: Store) -> None:
     accounts = ServiceAccountTokens(store, KEY, clock=CLOCK)
-    accounts._token_cache.update({number.to_bytes(32): None for number in range(4096)})  # type: ignore[misc]
+    accounts.token_cache.update({number.to_bytes(32): None for number in range(4096)})  # type: ignore[misc]
     assert accounts.verify(ask(accounts))
-    assert len(accounts._token_cache) == 1
+    assert len(accounts.token_cache) == 1
 
 
 def test_the_key_is_kept(tmp_path: Path) -> None:

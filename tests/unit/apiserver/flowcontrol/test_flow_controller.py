@@ -93,7 +93,7 @@ class FlowHarness:
         return await self.flows.acquire(self.request(user, method, path, **query))
 
     def waiting(self, level: str) -> int:
-        return self.flows._queue_sets[level].waiting.total()
+        return self.flows.queue_sets[level].waiting.total()
 
 
 def play(scenario: Callable[[FlowHarness], Awaitable[None]], total: int = 600) -> None:

@@ -229,6 +229,6 @@ def test_counts_are_those_of_a_plain_list(steps: list[tuple[str, int, int]]) -> 
             alive.remove(request)
         for request in alive:
             queue_set.finish(request)
-        assert (queue_set.seats_in_use, queue_set.seats_waiting, queue_set._queues) == (0, 0, {})
+        assert (queue_set.seats_in_use, queue_set.seats_waiting, queue_set.queues) == (0, 0, {})
 
     asyncio.run(play())

@@ -79,7 +79,7 @@ def test_a_watch_holds_its_seat_until_its_initial_events_are_sent() -> None:
             )
             async with session.get(MAPS + query, headers=EVE) as watch:
                 assert json.loads(await watch.content.readline())["type"] == "BOOKMARK"
-                await until(lambda: flows._queue_sets["pl"].seats_in_use == 0)
+                await until(lambda: flows.queue_sets["pl"].seats_in_use == 0)
                 async with session.get(MAPS, headers=EVE) as response:
                     assert response.status == 200
             execution = flows.metrics.execution("pl", "fs", is_watch=True)
@@ -91,7 +91,7 @@ def test_a_watch_holds_its_seat_until_its_initial_events_are_sent() -> None:
 def test_a_full_level_answers_429_with_a_status() -> None:
     async def play() -> None:
         async with serving() as (running, session):
-            queue_set = running.http.flow_controller._queue_sets
+            queue_set = running.http.flow_controller.queue_sets
             async with session.get(MAPS, headers=EVE):
                 pass
             held = queue_set["pl"].start("fs", "eve", 1)

@@ -177,7 +177,7 @@ class StoreMachine(RuleBasedStateMachine):
         assert page.remaining == max(0, len(expected) - shown)
         assert page.revision == (self.store.revision if at is None else at)
         if at is not None:
-            head, history = self.store._current, self.store._history
+            head, history = self.store.current, self.store.history
             assert page == naive_page(head, history, resource, namespace, after, limit, at)
 
     @rule(resource=st.sampled_from(RESOURCES), back=st.integers(-3, 30))

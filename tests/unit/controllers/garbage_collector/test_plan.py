@@ -211,4 +211,4 @@ def test_the_graph_agrees_with_one_built_anew(steps: list[tuple[bool, str, list[
         assert len(made) == len(left)
     for uid in list(left):
         made.remove(uid)
-    assert not made._owned, "nothing is remembered of objects that are gone"
+    assert not made.owned, "nothing is remembered of objects that are gone"

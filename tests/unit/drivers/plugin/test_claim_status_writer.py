@@ -230,7 +230,7 @@ def test_deleted_replaced_and_deallocated_claims_are_dropped() -> None:
                 assert await devices_of(cluster, free) == []
                 writer.set_statuses([])
                 await until(lambda: writer.synced)
-                assert not writer._claims, "nothing is remembered for ever"
+                assert not writer.claims, "nothing is remembered for ever"
 
     run(scenario)
 
@@ -477,7 +477,7 @@ def test_preparing_does_not_wait_for_status_writes() -> None:
             async with node.running(StatusDriver()) as server:
                 async with asyncio.timeout(DEADLINE):
                     await node.prepare(ref)
-                    await until(lambda: server._status_writer._current_uid == ref.uid)
+                    await until(lambda: server.status_writer.current_uid == ref.uid)
                     await node.unprepare(ref)
                     await node.prepare(ref)
 

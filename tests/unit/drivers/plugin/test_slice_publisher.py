@@ -379,8 +379,8 @@ def test_a_written_slice_that_is_never_observed_expires() -> None:
             (tree,) = await cluster.slices()
             ghost = {**tree, "metadata": {**tree["metadata"], "uid": "ghost"}}
             ghost["metadata"]["name"] = tree["metadata"]["name"].replace("00000-", "00001-")
-            slices_publisher._written[ghost["metadata"]["name"]] = _Written(
-                parse_slice(ghost), "ghost", 10**9, slices_publisher._clock()
+            slices_publisher.written[ghost["metadata"]["name"]] = _Written(
+                parse_slice(ghost), "ghost", 10**9, slices_publisher.clock()
             )
             slices_publisher.set_pools([DevicePool("a", devices(129))])
             await until(cluster.slices, lambda slices: len(slices) == 2)

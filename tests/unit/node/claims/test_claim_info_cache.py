@@ -97,7 +97,7 @@ def test_a_shared_claim_is_prepared_once(layout: Layout, fake_drivers: FakeDrive
         assert disk(layout) == memory(cache)
         assert await cache.unprepare("q") == ()
         assert fake_drivers.calls[1:] == [("unprepare", GPU, ("uid-a",))]
-        assert not len(cache._locks)
+        assert not len(cache.locks)
 
     asyncio.run(scenario())
 

@@ -151,7 +151,7 @@ def test_calls_may_be_cancelled_at_any_step(
             verify(cache, fake_drivers, layout)
         assert cache.claims() == ()
         assert not any(fake_drivers.held.values())
-        assert not len(cache._locks)
+        assert not len(cache.locks)
         return cut
 
     async def scenario() -> None:

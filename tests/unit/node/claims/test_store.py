@@ -26,8 +26,8 @@ def test_callers_are_released_when_the_writer_is_cancelled(tmp_path: Path, steps
         commit = asyncio.ensure_future(store.commit({"uid": CLAIM}))
         for _ in range(steps):
             await asyncio.sleep(0)
-        assert store._writer is not None
-        store._writer.cancel()
+        assert store.writer is not None
+        store.writer.cancel()
         async with asyncio.timeout(DEADLINE):
             return await commit
 
@@ -39,8 +39,8 @@ def test_a_cancelled_caller_ends_with_the_writer(tmp_path: Path) -> None:
         store = ClaimStore((), claims_file(Layout(tmp_path), lambda: 0.0))
         commit = asyncio.ensure_future(store.commit({"uid": CLAIM}))
         await asyncio.sleep(0)
-        assert store._writer is not None
-        for task in (store._writer, commit):
+        assert store.writer is not None
+        for task in (store.writer, commit):
             task.cancel()
         await asyncio.wait({commit}, timeout=10)
         assert commit.cancelled()

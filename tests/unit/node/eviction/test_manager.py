@@ -347,7 +347,7 @@ def test_a_pod_that_lingers_is_waited_for() -> None:
             machine.pods.append(ghost)
 
         watch = machine.watch(termination_timeout=30.0)
-        watch._evict = slow
+        watch.evict = slow
         task = asyncio.create_task(watch.run())
         await until(lambda: machine.evicted)
         await asyncio.sleep(0.01)
@@ -383,7 +383,7 @@ def test_an_eviction_that_fails_does_not_end_the_watch(caplog: pytest.LogCapture
             await machine.evict(one, eviction)
 
         watch = machine.watch()
-        watch._evict = evict
+        watch.evict = evict
         task = asyncio.create_task(watch.run())
         await until(lambda: machine.evicted)
         task.cancel()

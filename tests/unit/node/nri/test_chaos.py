@@ -204,8 +204,8 @@ def test_misbehaving_plugins_never_leave_a_container_undecided(
                 for guest in party.guests:
                     await _end(guest)
             await until(lambda: here.server.plugins() == ())
-            assert here.server._known.keys() <= {"x"}
-            assert here.server._pending == {}
+            assert here.server.known.keys() <= {"x"}
+            assert here.server.pending == {}
 
     asyncio.run(scenario())
 
@@ -244,7 +244,7 @@ def test_events_and_plugins_at_once() -> None:
 
             await asyncio.gather(*(live(n) for n in range(5)), *(visit(n) for n in range(4)))
             await until(lambda: here.server.plugins() == ())
-            assert here.server._pending == {}
-            assert here.server._known.keys() <= {"x"}
+            assert here.server.pending == {}
+            assert here.server.known.keys() <= {"x"}
 
     asyncio.run(scenario())

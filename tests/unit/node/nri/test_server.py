@@ -120,7 +120,7 @@ def test_a_plugin_receives_the_runtime_name() -> None:
 
     async def whole() -> None:
         async with fake_runtime() as here:
-            here.server._config = here.directory / "conf"
+            here.server.config = here.directory / "conf"
             await scenario(here)
 
     asyncio.run(whole())
@@ -427,7 +427,7 @@ def test_events_reach_their_subscribers() -> None:
         assert list(news[4].container.env) == ["A=1", "B=2"]
         assert (news[7].container.state, news[7].container.exit_code) == (nri.CONTAINER_STOPPED, 3)
         assert len(some) == 1
-        assert server._known == server._pending == {}
+        assert server.known == server.pending == {}
 
     run(scenario)
 

@@ -101,7 +101,7 @@ def test_containers_get_the_cpus_a_plugin_gives_them() -> None:
         assert cpus()["second"] == "0,1"
         await runtime.remove_sandbox(POD.uid)
         assert pinning.given == {}
-        assert (server._known, server._pending) == ({}, {})
+        assert (server.known, server.pending) == ({}, {})
         # The server comes back, and so does the plugin.
         await server.stop()
         again = NriServer(directory / "s", "none", "1", runtime.inventory, runtime.apply)

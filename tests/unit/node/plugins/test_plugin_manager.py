@@ -297,7 +297,7 @@ def test_a_driver_that_returns_in_time_is_not_reported_as_gone() -> None:
             await until(lambda: not plugins.drivers())
             await peer.start()
             await registered(plugins)
-            assert plugins._registry.missing() == {}
+            assert plugins.registry.missing() == {}
             await peer.stop()
             assert gone == []
 
@@ -320,7 +320,7 @@ def test_cleanup_is_cancelled_when_the_driver_returns() -> None:
             peer = await Peer(layout).start()
             await registered(plugins)
             await peer.stop(peer.dra)
-            await until(lambda: plugins._cleanups)
+            await until(lambda: plugins.cleanups)
             await peer.serve()
             await until(lambda: ends)
             await peer.stop()

@@ -26,7 +26,7 @@ def test_a_container_is_not_restarted_without_its_devices(cluster: LocalCluster)
             pod = await with_claim(node)
             await node.begin(pod)
             await until(partial(is_phase, node, "Running"))
-            await node.claim_cache._store.commit({claim.ref.uid: None for claim in node.claim_cache.claims()})
+            await node.claim_cache.store.commit({claim.ref.uid: None for claim in node.claim_cache.claims()})
             node.gpus.faults = ["not yet"]
             await node.machine.crash(pod.metadata.uid, "c", 7)
             await until(partial(restarted, node, 1))

@@ -340,8 +340,8 @@ def test_a_pod_resumes_when_its_device_is_released(cluster: LocalCluster) -> Non
         assert await node.claim_cache.prepare(make_pod("gone", "earlier"), {"earlier": earlier}) == ()
         worker = await node.begin(await with_claim(node))
         node.claim_cache.on_release = worker.claims_released
-        await until(lambda: worker._failures)
-        (failure,) = worker._failures.values()
+        await until(lambda: worker.failures)
+        (failure,) = worker.failures.values()
         assert failure.reason == "FailedPrepareDynamicResources"
         assert f"device {DRIVER}/pool/gpu-0 still held by ResourceClaim default/earlier (UID old)" in (
             failure.message

@@ -301,7 +301,7 @@ class Node:
         assert self.worker is not None
         assert self.watching is not None
         worker = self.worker
-        for task in (self.watching, worker._task, worker._work, *worker._stopper.tasks):
+        for task in (self.watching, worker.task, worker.work, *worker.stopper.tasks):
             if task is not None:
                 task.cancel()
 

@@ -30,7 +30,7 @@ def cluster() -> Iterator[LocalCluster]:
 @pytest.fixture(scope="module")
 def node(cluster: LocalCluster) -> BlockingClient:
     """Return the client of the node `mine`."""
-    server, loop = cluster.server, cluster._loop
+    server, loop = cluster.server, cluster.loop
     assert loop is not None
     return BlockingClient(server.client(node_user("mine")), loop, cluster.find)
 

@@ -154,7 +154,7 @@ def test_a_reboot_is_reported() -> None:
                     machine,
                     emit_event=lambda *event: events.append(event),  # noqa: B023
                 )
-                await status_reporter._register()
+                await status_reporter.register()
                 reboots = [event for event in events if event[1] == "Rebooted"]
                 assert bool(reboots) == (boot == "two")
             assert reboots == [("Warning", "Rebooted", "Node n1 has been rebooted, boot id: two")]
@@ -377,7 +377,7 @@ def test_deleting_the_node_requires_administrator_rights() -> None:
     async def scene() -> None:
         async with cluster() as server:
             own = make(server)
-            await own._register()
+            await own.register()
             assert not await own.deregister()
             assert await server.client().get(NODES, "n1")
             by_admin = NodeStatusReporter(server.client(), "n1", MACHINE)

@@ -241,7 +241,7 @@ def test_a_plugin_reconnects_to_a_restarted_runtime(directory: Path) -> None:
             await asyncio.sleep(0)
         await runtime.connected.wait()
         await runtime.call("Synchronize", nri.SynchronizeRequest())
-        assert plugin._pods == []
+        assert plugin.pods == []
 
     _send(directory, make, scenario)
 

@@ -104,7 +104,7 @@ def test_the_number_of_kept_signatures_is_bounded(monkeypatch: pytest.MonkeyPatc
             for kind in (NodeAffinityFilter, TaintTolerationFilter, NodePortsFilter):
                 check(kind, wanting, snapshot)
     for index in (snapshot.index(NodeAffinityIndex), snapshot.index(NoScheduleTaints)):
-        assert len(index._cached) == 3
+        assert len(index.cached) == 3
     assert len(snapshot.index(UsedPorts)._free) == 3
 
 

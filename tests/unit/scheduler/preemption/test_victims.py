@@ -175,7 +175,7 @@ def test_other_filters_do_not_depend_on_pods(cluster: Cluster, preemptor: Preemp
     snapshot = snapshot_of(cluster)
     pod_info = pod_info_of(preemptor, snapshot)
     node_filter = NodeFilter(pod_info, snapshot, SETTINGS)
-    standing = [rule for rule in node_filter._rules if not isinstance(rule, type)]
+    standing = [rule for rule in node_filter.rules if not isinstance(rule, type)]
     assert not {rule.rule for rule in standing} & POD_DEPENDENT_RULES
     for row in snapshot.rows():
         before = [rule.filter_node(row) for rule in standing]

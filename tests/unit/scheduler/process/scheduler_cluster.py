@@ -68,8 +68,8 @@ class SchedulerCluster:
         """Stop a scheduler without releasing its lease, which expires soon."""
         for known, task in self._running:
             if known is process:
-                if process._election is not None:
-                    process._election._release = False
+                if process.election is not None:
+                    process.election.release = False
                 task.cancel()
                 await asyncio.gather(task, return_exceptions=True)
         self._running = [each for each in self._running if each[0] is not process]

@@ -533,7 +533,7 @@ def test_devices_are_waited_for(kind: str, notified: bool) -> None:
         }
         placement = await cluster.placement(**conditions)
         writer = ApiWriter(cluster.client, ChargeForm.V1_36, now=lambda: cluster.harness.now)
-        writer.claim_waiters._poll = 0.01 if not notified else 60.0
+        writer.claim_waiters.poll = 0.01 if not notified else 60.0
         task = asyncio.create_task(bind_pod(placement, writer, cluster.on_claim))
         while len(writer.claim_waiters) == 0:
             await asyncio.sleep(0)

@@ -39,7 +39,7 @@ def _notices(server: Server) -> ConditionWriter:
 
 
 async def _finish(writer: ConditionWriter) -> None:
-    while writer._tasks:
+    while writer.tasks:
         await asyncio.sleep(0)
 
 

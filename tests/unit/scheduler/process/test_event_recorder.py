@@ -241,7 +241,7 @@ def test_recording_never_waits_and_bindings_go_first() -> None:
 def test_a_lost_response_does_not_duplicate_an_event() -> None:
     async def on(harness: ApiHarness) -> None:
         recorder = SchedulerEventRecorder(harness.client, now=lambda: harness.now)
-        send = harness.client._transport.send  # the wire itself
+        send = harness.client.transport.send  # the wire itself
         lost = [True]
 
         async def lossy(request: Request) -> Reply:
@@ -251,7 +251,7 @@ def test_a_lost_response_does_not_duplicate_an_event() -> None:
                 raise UnreachableError("no answer", sent=True)
             return reply
 
-        harness.client._transport.send = lossy  # type: ignore[method-assign]
+        harness.client.transport.send = lossy  # type: ignore[method-assign]
         for _ in range(2):
             recorder.failed_scheduling(POD, "no room")
             await recorder.flush(5)

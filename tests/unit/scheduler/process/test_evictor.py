@@ -166,7 +166,7 @@ class Failing(Client):
     """Client whose calls partly fail."""
 
     def __init__(self, real: Client, method: str, name: str, code: int) -> None:
-        super().__init__(real._transport, namespace=real.namespace, user_agent="test")
+        super().__init__(real.transport, namespace=real.namespace, user_agent="test")
         self._real, self._method, self._name, self._code = real, method, name, code
 
     async def call(self, method: str, path: str, **more: Any) -> Any:

@@ -120,7 +120,7 @@ def test_what_a_killed_scheduler_left_is_deleted() -> None:
         async with scheduler_cluster() as cluster:
             await serve(cluster, "n")
             first = await cluster.start()
-            calls = first.writer._client.call
+            calls = first.writer.client.call
             reached = asyncio.Event()
 
             async def stop_at_binding(method: str, path: str, **named: Any) -> Reply:
@@ -129,7 +129,7 @@ def test_what_a_killed_scheduler_left_is_deleted() -> None:
                     await asyncio.Event().wait()
                 return await calls(method, path, **named)
 
-            first.writer._client.call = stop_at_binding  # type: ignore[method-assign]
+            first.writer.client.call = stop_at_binding  # type: ignore[method-assign]
             await ask(cluster, "p")
             await reached.wait()
             await cluster.kill(first)

@@ -114,7 +114,7 @@ def test_the_loop_yields_to_other_tasks() -> None:
 def test_no_scheduling_after_the_lease_is_lost() -> None:
     _, loop, binder, _ = make(2, limit=3)
     leading = iter((True, False))
-    loop._may_decide = lambda: next(leading, False)
+    loop.may_decide = lambda: next(leading, False)
     assert loop.schedule_batch()
     assert len(binder.placements) == 1
     assert not loop.schedule_batch()

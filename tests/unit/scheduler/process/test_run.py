@@ -317,7 +317,7 @@ def test_losing_the_lease_ends_the_process(monkeypatch: pytest.MonkeyPatch) -> N
                 await row.stop(process)
             assert len(process.context.snapshot.assumed) == 1, "it may still land"
             with pytest.raises(LeaseLostError):
-                process._check_lease()
+                process.check_lease()
             await row.start(elected(), "next")
             assert await row.bound("p") == "n1", "their lease runs out, and a new process takes over"
 

@@ -45,7 +45,7 @@ async def hold_back(process: SchedulerProcess, monkeypatch: pytest.MonkeyPatch, 
 
 async def deliver(process: SchedulerProcess, late: Late) -> list[int]:
     """Deliver the calls held back; return the code of each response."""
-    process._election = None
+    process.election = None
     codes = []
     for call in late:
         try:
@@ -151,8 +151,8 @@ def test_a_released_lease_needs_no_fence() -> None:
             await row.stop(first)
             second = await row.start(elected(), "second")
             await until(lambda: second.context.queue.lengths()["unschedulable"])
-            assert second._election is not None
-            assert second._election.was_released
+            assert second.election is not None
+            assert second.election.was_released
             tree = await row.admin.get(PODS, "large", NS)
             assert tree["metadata"]["annotations"][FENCE_KEY] == fence
 
@@ -174,15 +174,15 @@ def test_caches_that_lag_behind_are_brought_up_to_date(monkeypatch: pytest.Monke
                 await asyncio.Event().wait()
 
             monkeypatch.setattr(pods, "_watch", hang)
-            assert pods._interruptible is not None
-            pods._interruptible.cancel()
+            assert pods.interruptible is not None
+            pods.interruptible.cancel()
             await asyncio.sleep(0)
             await row.pod("a", cpu="2")
             await row.bound("a")
             assert not second.leading
             assert not second.context.snapshot.pod_keys(), "the watch has not delivered it"
             await row.stop(first)
-            await until(lambda: second._scheduling.is_set())
+            await until(lambda: second.scheduling.is_set())
             assert len(second.context.snapshot.pod_keys()) == 1
 
     asyncio.run(scenario())
@@ -211,8 +211,8 @@ def test_a_takeover_that_was_interrupted_does_not_release_the_lease(monkeypatch:
             await row.shorten_lease()
             second = await row.start(elected(), "second")
             await until(lambda: second.context.queue.lengths()["unschedulable"])
-            assert second._election is not None
-            assert not second._election.was_released
+            assert second.election is not None
+            assert not second.election.was_released
             assert FENCE_KEY in (await row.admin.get(PODS, "large", NS))["metadata"]["annotations"]
 
     asyncio.run(scenario())

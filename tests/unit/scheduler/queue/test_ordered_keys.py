@@ -48,4 +48,4 @@ def test_removed_keys_are_compacted() -> None:
     for number in range(10_000):
         keys.put(f"k{number % 10}", (number,))
     assert len(keys) == 10
-    assert len(keys._heap) < 200
+    assert len(keys.heap) < 200

@@ -380,7 +380,7 @@ def test_in_flight_events_are_bounded() -> None:
 
 def test_a_pod_whose_missed_events_were_dropped_is_retried() -> None:
     queue = SchedulingQueue(PATIENT)
-    queue._log = InFlightEvents(kept=2)
+    queue.log = InFlightEvents(kept=2)
     queue.add(pod("p"), 0)
     queue.pop(0)
     for _ in range(3):

@@ -352,4 +352,4 @@ def test_an_event_finds_the_pods_it_helps(
     }
     for key in list(naive):
         index.remove(key)
-    assert not any((index._groups, index._by_rule, index._by_name, index._unexplained, index._names_of))
+    assert not any((index.groups, index.by_rule, index.by_name, index.unexplained, index.names_of))

@@ -126,7 +126,7 @@ def test_the_number_of_cached_signatures_is_bounded(monkeypatch: pytest.MonkeyPa
         for amount in AMOUNTS[1:]:
             pod_info = pod_info_of(pod("w", cpu=amount, memory="1"), snapshot)
             check(NodeResourcesFitScorer, pod_info, snapshot, SchedulerProfile.default(), Draws(0))
-    assert len(snapshot.index(NodeQueryCache)._cached) == 3
+    assert len(snapshot.index(NodeQueryCache).cached) == 3
 
 
 def test_more_changes_than_the_change_log_keeps() -> None:

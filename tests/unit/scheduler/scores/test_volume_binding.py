@@ -111,4 +111,4 @@ def test_the_average_of_classes_is_that_of_the_formula(static: Any, dynamic: Any
         table[100 if not size or need > size else need * 100 // size] for need, size in expected.values()
     ]
     average = sum(each_score) / len(each_score) if each_score else 0
-    assert scorer._score(volumes) == int(average + 0.5)
+    assert scorer.score(volumes) == int(average + 0.5)

@@ -110,11 +110,11 @@ def test_deleted_pods_leave_no_counts() -> None:
     assert index.count(matcher("a")).as_dict() == {0: 1}
     snapshot.remove(there)
     assert index.count(matcher("a")).as_dict() == {}
-    assert not index._groups
-    assert not index._groups_by_label
+    assert not index.groups
+    assert not index.groups_by_label
     for terms in (holders.affinity, holders.anti_affinity, holders.preferred):
         assert terms.as_dict() == {}
-        assert not terms._anchored
+        assert not terms.anchored
 
 
 def test_pods_without_affinity_have_no_counts() -> None:

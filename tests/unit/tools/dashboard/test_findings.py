@@ -44,8 +44,8 @@ class FindingsFixture:
         self.notified += 1
 
     async def done(self) -> None:
-        assert self.findings._task is not None
-        await asyncio.wait_for(self.findings._task, DEADLINE)
+        assert self.findings.task is not None
+        await asyncio.wait_for(self.findings.task, DEADLINE)
 
 
 @pytest.fixture
@@ -83,19 +83,19 @@ def test_the_audit_runs_again_after_changes() -> None:
         fixture = FindingsFixture()
         fixture.findings.request(1)
         await fixture.done()
-        first = fixture.findings._task
+        first = fixture.findings.task
         fixture.findings.request(1)
-        assert fixture.findings._task is first  # nothing has changed
+        assert fixture.findings.task is first  # nothing has changed
         await fixture.worker.catch_up(lambda _: 2)
         fixture.findings.request(2)
-        assert fixture.findings._task is first  # it rests
+        assert fixture.findings.task is first  # it rests
         fixture.now += REST_SECONDS
-        assert fixture.findings._timer is not None  # it is done without another query
-        fixture.findings._timer.cancel()
+        assert fixture.findings.timer is not None  # it is done without another query
+        fixture.findings.timer.cancel()
         fixture.findings.start_if_due()
-        assert fixture.findings._task is not first
+        assert fixture.findings.task is not first
         await fixture.done()
-        assert fixture.findings._audited == 2
+        assert fixture.findings.audited == 2
         assert fixture.notified == 1  # the same numbers
 
     asyncio.run(scenario())
@@ -141,7 +141,7 @@ def test_a_postponed_audit_finishes(hold: tuple[threading.Event, threading.Event
             go_on.set()
             await asked
             await fixture.done()
-            fixture.now = fixture.findings._due
+            fixture.now = fixture.findings.due
         assert fixture.findings.counts is not None
 
     asyncio.run(scenario())

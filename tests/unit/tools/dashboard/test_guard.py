@@ -193,7 +193,7 @@ def test_health_pages_need_no_token() -> None:
     """Every route with every method, and paths that look like health pages."""
 
     async def scenario(visitor: DashboardClient) -> None:
-        app = visitor.dashboard._application()
+        app = visitor.dashboard.application()
         routes = {(route.method, route.resource.canonical) for route in app.router.routes() if route.resource}
         assert len(routes) > 30
         assert routes >= OPEN

@@ -190,7 +190,7 @@ def test_the_server_stops_while_pages_listen() -> None:
 
 def test_idle_streams_get_pings() -> None:
     async def scenario(visitor: DashboardClient, _: Client) -> None:
-        visitor.dashboard.service.events._ping = 0.05
+        visitor.dashboard.service.events.ping = 0.05
         async with listening(visitor) as stream:
             seen = [await stream.next() for _ in range(3)]
         assert ("ping", {}) in seen
@@ -262,7 +262,7 @@ def test_a_cluster_that_cannot_be_read_at_all_is_an_error(how: str) -> None:
 def test_a_page_that_does_not_read_is_disconnected() -> None:
     async def scenario(visitor: DashboardClient, _: Client) -> None:
         notices = visitor.dashboard.service.events
-        notices._apart, notices._slow = 0.0, 0.1
+        notices.apart, notices.slow = 0.0, 0.1
         url = URL(visitor.dashboard.url)
         reader, writer = await asyncio.open_connection(url.host, url.port, limit=1024)
         writer.write(b"GET /api/events HTTP/1.1\r\nHost: localhost\r\n\r\n")

@@ -224,7 +224,7 @@ def test_a_long_query_uses_current_state_after_waiting() -> None:
             began.set()
             return {"x": go_on.wait(10)}
 
-        running = asyncio.create_task(service._run_long("slow", slow))
+        running = asyncio.create_task(service.run_long("slow", slow))
         assert await asyncio.to_thread(began.wait, 10)
         pod = next(item for item in OBJECTS if isinstance(item, Pod) and item.metadata.name == key[1])
         meta = replace(pod.metadata, resource_version="2")
@@ -264,7 +264,7 @@ def test_long_waits_time_out_and_short_queries_continue() -> None:
         service = DashboardService(small(), query_timeout=0.05)
         go_on = threading.Event()
         with pytest.raises(ApiError, match=r"timed out after 0.05 s") as refused:
-            await service._run_long("slow", lambda _: {"x": go_on.wait(10)})
+            await service.run_long("slow", lambda _: {"x": go_on.wait(10)})
         assert refused.value.code == 503
         async with asyncio.timeout(DEADLINE):
             assert (await service.nodes()).revision == 1
@@ -288,8 +288,8 @@ def test_whatif_leaves_the_cluster_state_unchanged(again: int) -> None:
         plan = {"add": WANTED, "remove": ["Node/node-0000"], "replicas": 3, "as": ["kube-1.36"]}
         first = (await service.whatif(plan)).body
         assert (await service.whatif(plan)).body == first
-        assert service._slow_worker is not None
-        fresh = CachedAnswers().answers(service._slow_worker.cluster_state)["nodes"]
+        assert service.slow_worker is not None
+        fresh = CachedAnswers().answers(service.slow_worker.cluster_state)["nodes"]
         assert codec.encode({"revision": 1, **fresh}) == before
 
     asyncio.run(scenario())

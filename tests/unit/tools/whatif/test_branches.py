@@ -155,7 +155,7 @@ def test_scheduling_resumes_as_from_scratch(steps: list[tuple[Any, ...]]) -> Non
     for number, step in enumerate(steps):
         do(whatif, number, step)
     naive = rebuilt(whatif)
-    naive._cluster._arrivals = dict(whatif._cluster._arrivals)
+    naive.cluster.arrivals = dict(whatif.cluster.arrivals)
     ours, theirs = whatif.schedule(), naive.schedule()
     assert {each.pod for each in ours.placed} == {each.pod for each in theirs.placed}
 

@@ -111,7 +111,7 @@ class CriRuntime:
             max_size=settings.log_max_size,
             max_files=settings.log_max_files,
         )
-        self._events = PodLifecycleEvents(
+        self.events = PodLifecycleEvents(
             self._client,
             self._cache,
             owner,
@@ -126,7 +126,7 @@ class CriRuntime:
             settings,
             self._client,
             self._cache,
-            self._events,
+            self.events,
             cgroups,
             self._tasks,
             owner=owner,
@@ -148,11 +148,11 @@ class CriRuntime:
         self.name, self.version = version.runtime_name or "cri", version.runtime_version
         if self._cgroups.version:
             await check_cgroup_driver(self._client, self.settings.endpoint)
-        await self._events.relist()
+        await self.events.relist()
         for work, name in (
-            (self._events.run_relists(), "relists"),
-            (self._events.run_events(), "container events"),
-            (self._events.run_status_checks(), "runtime status"),
+            (self.events.run_relists(), "relists"),
+            (self.events.run_events(), "container events"),
+            (self.events.run_status_checks(), "runtime status"),
             (self._logs.run(self.settings.timing.log_check), "log rotation"),
         ):
             self._loops.append(asyncio.create_task(work, name=name))
@@ -253,7 +253,7 @@ class CriRuntime:
         try:
             response = await self._client.call("CreateContainer", request)
         except RuntimeCallError:
-            await self._events.try_relist()  # it may have been created
+            await self.events.try_relist()  # it may have been created
             raise
         self._ids[spec.id] = response.container_id
         await self._refresh_container(response.container_id, sandbox.id)
@@ -397,7 +397,7 @@ class CriRuntime:
             return RuntimeFault(reason, str(error))
 
     async def _refresh_container(self, id: str, sandbox: str) -> None:
-        found = await self._events.read_container(id, sandbox)
+        found = await self.events.read_container(id, sandbox)
         if found is not None:
             self._cache.put_container(found)
         else:

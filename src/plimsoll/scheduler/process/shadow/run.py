@@ -68,15 +68,15 @@ class ShadowProcess:
         """Create a shadow; `report` is the file that keeps its results."""
         self.settings = settings
         self.context = SchedulerContext.create(settings)
-        self._client = client.guarded(_refuse_writes)
+        self.client = client.guarded(_refuse_writes)
         self._clock = clock
         self._file = ReportFile(report, lambda text: LOG.warning("%s", text))
         self.report: ShadowReport = self._file.load([profile.name for profile in settings.profiles])
-        self._pending: dict[str, ShadowedPod] = {}
+        self.pending: dict[str, ShadowedPod] = {}
         self._stop = asyncio.Event()
         self._synced = asyncio.Event()
         self.health: HealthServer | None = None
-        self.metrics = ShadowMetrics(self.context.metrics, lambda: len(self._pending))
+        self.metrics = ShadowMetrics(self.context.metrics, lambda: len(self.pending))
         self.context.informers.before_pod_event = self._before_pod_event
 
     # -- public
@@ -93,7 +93,7 @@ class ShadowProcess:
 
     async def run(self) -> None:
         """Follow the API and compare, until `stop` or cancellation."""
-        informers = asyncio.create_task(self.context.informers.run(self._client), name="informers")
+        informers = asyncio.create_task(self.context.informers.run(self.client), name="informers")
         main = asyncio.create_task(self._run_until_stopped(), name="main")
         saving = asyncio.create_task(self._save_regularly(), name="report")
         try:
@@ -145,7 +145,7 @@ class ShadowProcess:
     def _decide(self, attempt: QueuedPodInfo) -> None:
         """Decide about a pod without assuming its placement: the other scheduler places it."""
         context, key = self.context, attempt.key
-        pending = self._pending.setdefault(key, ShadowedPod())
+        pending = self.pending.setdefault(key, ShadowedPod())
         found = context.schedule(attempt.pod)
         if isinstance(found, Placement):
             pending.decided = found.node
@@ -176,26 +176,26 @@ class ShadowProcess:
         key = pod_key(pod)
         try:
             if new is None or new.has_terminated:
-                self._pending.pop(key, None)
+                self.pending.pop(key, None)
             elif new.spec.node_name:
-                known = self._pending.pop(key, None)
+                known = self.pending.pop(key, None)
                 if old is not None and not old.spec.node_name and self._synced.is_set():
                     self._on_bound(old, new.spec.node_name, known or ShadowedPod())
             elif not new.spec.scheduling_gates:
-                pending = self._pending.setdefault(key, ShadowedPod())
+                pending = self.pending.setdefault(key, ShadowedPod())
                 pending.refused = is_unschedulable(new)
                 if pending.refused and not pending.is_reported and self._synced.is_set():
                     pending.is_reported = True
-                    self._record(new, self._compare(new, ""), self._races(new))
+                    self._record(new, self.compare(new, ""), self._races(new))
         except Exception:  # the informers must not stop
             LOG.exception("comparing pod %s failed", pod.metadata.full_name)
 
-    def _compare(self, pod: Pod, node: str) -> ShadowComparison:
+    def compare(self, pod: Pod, node: str) -> ShadowComparison:
         context = self.context
         return compare(pod, node, context.snapshot, context.profile(pod), context.nominations)
 
     def _on_bound(self, pod: Pod, node: str, known: ShadowedPod) -> None:
-        found = self._compare(pod, node)
+        found = self.compare(pod, node)
         races: list[str] = []
         if found.outcome.is_difference:
             if known.decided == node:
@@ -210,7 +210,7 @@ class ShadowProcess:
     def _races(self, pod: Pod) -> list[str]:
         """Return why the other scheduler may have had another state."""
         key = pod_key(pod)
-        others = any(not pending.refused for other, pending in self._pending.items() if other != key)
+        others = any(not pending.refused for other, pending in self.pending.items() if other != key)
         grouped = group_key(pod, self.context.snapshot.gates) is not None
         return [*([OTHERS_PENDING] if others else []), *([IN_GROUP] if grouped else [])]
 

@@ -42,7 +42,7 @@ class HistoryStore:
         self._max_bytes = max_bytes
         self._lock = Lock()
         self._problem = ""
-        self._database = self._open()
+        self.database = self._open()
 
     def add(self, sample: Sample) -> None:
         """Add a sample and drop those that are no longer needed."""
@@ -63,7 +63,7 @@ class HistoryStore:
 
     def close(self) -> None:
         with self._lock, suppress(sqlite3.Error):
-            self._database.close()
+            self.database.close()
 
     # -- files
 
@@ -104,14 +104,14 @@ class HistoryStore:
     def _recover(self, error: sqlite3.Error, sample: Sample) -> None:
         """Handle a failed write: a corrupt file is replaced; otherwise the sample is dropped."""
         with suppress(sqlite3.Error):
-            self._database.rollback()
+            self.database.rollback()
         if isinstance(error, sqlite3.OperationalError) or self._path is None:
             self._report(f"cannot be written, this sample is dropped: {error}")
             return
         with suppress(sqlite3.Error):
-            self._database.close()
+            self.database.close()
         self._set_aside(error)
-        self._database = self._open()
+        self.database = self._open()
         with suppress(sqlite3.Error):
             self._write(sample)
 
@@ -123,7 +123,7 @@ class HistoryStore:
     # -- rows
 
     def _write(self, sample: Sample) -> None:
-        database = self._database
+        database = self.database
         body = {
             "pods": sample.pods,
             "pending": sample.pending,
@@ -154,13 +154,13 @@ class HistoryStore:
     def _shrink(self) -> None:
         """Drop the older half of the node samples if the file is too large."""
         pages, free, size = (
-            self._database.execute(f"PRAGMA {name}").fetchone()[0]
+            self.database.execute(f"PRAGMA {name}").fetchone()[0]
             for name in ("page_count", "freelist_count", "page_size")
         )
         if (pages - free) * size <= self._max_bytes:
             return
-        times = [time for (time,) in self._database.execute("SELECT DISTINCT time FROM nodes ORDER BY time")]
-        self._database.execute("DELETE FROM nodes WHERE time < ?", (times[len(times) // 2],))
+        times = [time for (time,) in self.database.execute("SELECT DISTINCT time FROM nodes ORDER BY time")]
+        self.database.execute("DELETE FROM nodes WHERE time < ?", (times[len(times) // 2],))
         _log.warning(
             "history of %s is larger than %d MiB: older samples of nodes dropped",
             self._path or "memory",
@@ -170,11 +170,11 @@ class HistoryStore:
     def _points(self, node: str, since: int) -> Iterator[tuple[int, dict[str, Any]]]:
         if not node:
             query = "SELECT time, body FROM clusters WHERE time >= ? ORDER BY time"
-            for time, body in self._database.execute(query, (since,)):
+            for time, body in self.database.execute(query, (since,)):
                 yield time, _unpack(body)
             return
         query = "SELECT time, body FROM nodes WHERE shard = ? AND time >= ? ORDER BY time"
-        for time, body in self._database.execute(query, (_shard(node), since)):
+        for time, body in self.database.execute(query, (_shard(node), since)):
             amounts = _unpack(body).get(node)
             if amounts is not None:
                 yield time, {"resources": amounts}

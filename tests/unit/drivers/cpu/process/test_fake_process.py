@@ -144,7 +144,7 @@ def test_a_restarted_driver_knows_its_prepared_claims() -> None:
             assert list(driver.known()) == [uid]
             # Another claim that was given the same device is refused; a scheduler would not do that.
             device = tree["status"]["allocation"]["devices"]["results"][0]["device"]
-            cluster.run(driver._load_allocations("another"))
+            cluster.run(driver.load_allocations("another"))
             assert [allocated.device for allocated in driver.allocated[uid]] == [device]
             cluster.client.delete("pods", "p", "default")
             cluster.wait_for("pods", "p", gone=True)

@@ -136,13 +136,13 @@ def test_a_relist_that_is_older_than_a_change_reverts_nothing() -> None:
             stale = listed(cri.ListContainersRequest())
             assert len(stale.containers) == 1
             node.server.on_ListContainers = lambda request: stale  # type: ignore[method-assign]
-            work = asyncio.create_task(runtime._events.relist())
+            work = asyncio.create_task(runtime.events.relist())
             await asyncio.sleep(0)
             await runtime.create(node.spec(pod, "b"))
             await work
             assert [each.name for each in runtime.containers()] == ["a", "b"]
             node.server.on_ListContainers = listed  # type: ignore[method-assign]
-            await runtime._events.relist()
+            await runtime.events.relist()
             assert [each.name for each in runtime.containers()] == ["a", "b"]
             removed.set()
 

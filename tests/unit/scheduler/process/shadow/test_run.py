@@ -153,8 +153,8 @@ def test_a_state_that_changed_meanwhile_is_marked() -> None:
                 # No scheduler runs: the pod is decided on arrival, then a better node appears.
                 await row.pod("p", "1")
                 await row.pod("other", "1")
-                await until(lambda: len(process._pending) == 2)
-                await until(lambda: all(each.decided == "n1" for each in process._pending.values()))
+                await until(lambda: len(process.pending) == 2)
+                await until(lambda: all(each.decided == "n1" for each in process.pending.values()))
                 await row.node("n2", "64")
                 await until(lambda: len(process.context.snapshot) == 2)
                 await bind(row, "p", "n1")
@@ -177,7 +177,7 @@ def test_a_shadow_cannot_write() -> None:
     async def scenario() -> None:
         async with scheduler_cluster() as row, shadowing(row) as process:
             with pytest.raises(PlimsollError, match="a shadow writes nothing"):
-                await process._client.create(NODES, {"metadata": {"name": "x"}})
+                await process.client.create(NODES, {"metadata": {"name": "x"}})
 
     asyncio.run(scenario())
 

@@ -74,7 +74,7 @@ def test_file_damaged_while_open(tmp_path: Path, caplog: pytest.LogCaptureFixtur
     path = tmp_path / "history.db"
     store = HistoryStore(path)
     store.add(sample(NOW))
-    store._database.execute("DROP TABLE clusters")
+    store.database.execute("DROP TABLE clusters")
     assert store.series()["times"] == []  # logged, not raised
     store.add(sample(NOW + 60))
     assert "history file" in caplog.text
@@ -85,15 +85,15 @@ def test_full_disk(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.WARNING)
     store = HistoryStore(tmp_path / "history.db")
     store.add(sample(NOW))
-    pages = store._database.execute("PRAGMA page_count").fetchone()[0]
-    store._database.execute(f"PRAGMA max_page_count={pages}")
+    pages = store.database.execute("PRAGMA page_count").fetchone()[0]
+    store.database.execute(f"PRAGMA max_page_count={pages}")
     noise = random.Random(1)
     for minute in range(1, 4):
         big = {f"n{number}": {"cpu": (noise.getrandbits(60), 1, 1, 1, 1)} for number in range(2000)}
         store.add(Sample(NOW + 60 * minute, 1, 1, {}, {}, big))
     assert store.series()["times"] == [NOW]
     assert caplog.text.count("cannot be written") == 1  # once, not with every sample
-    store._database.execute("PRAGMA max_page_count=1000000")
+    store.database.execute("PRAGMA max_page_count=1000000")
     store.add(sample(NOW + 300))
     assert store.series()["times"] == [NOW, NOW + 300]
     assert "is written again" in caplog.text
