@@ -362,11 +362,12 @@ class CPUState:
         dispute_overlaps(after)
         if problem := self._save(after):
             return problem
-        self._recovering, self._unverified, self._released = False, {}, set()
-        with contextlib.suppress(OSError):  # it is removed after the next start
-            os.unlink(self._recovery_marker)
+        self._unverified, self._released = {}, set()
         self._set_allocations(after)
         self.reconcile_files()
+        with contextlib.suppress(OSError):  # it is removed after the next start
+            os.unlink(self._recovery_marker)
+        self._recovering = False  # last: others read it without the lock
         return ""
 
     @_locked

@@ -198,6 +198,9 @@ class StatefulHarness:
             driver = self.driver
             await self.until(lambda: driver.enforcer.linked and self.runtime.linked > 0, lambda: "a link")
             await self.until(lambda: not driver.state.recovering, lambda: "an end of the recovery")
+            if self.model.recovering:
+                self.model.end_recovery()
+                self.spoken = self.runtime.answers  # CPUs were withheld for containers until now
             # Now it is known who uses claims that seem to have been released: those stay.
             for uid in sorted(self.model.deleted):
                 await self.until(lambda uid=uid: uid not in self.model.assigned or self.path(uid).exists())  # type: ignore[misc]

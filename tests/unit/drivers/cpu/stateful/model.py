@@ -29,6 +29,8 @@ class Model:
     deleted: set[str] = field(default_factory=set)
     #: Whether the record on the disk is gone or damaged.
     amnesia: bool = False
+    #: Whether the driver has started without its record and not yet seen the containers.
+    recovering: bool = False
 
     # -- derived state
 
@@ -110,8 +112,14 @@ class Model:
     def restart(self) -> None:
         """Read and compare the checkpoint and the files."""
         self.conflicts = {}
+        self.recovering = self.recovering or self.amnesia
         if self.amnesia:
             self.assigned, self.contested, self.disputed = {}, {}, set()
+        self.compare()
+
+    def end_recovery(self) -> None:
+        """Save the checkpoint and compare it with the files once more."""
+        self.recovering = self.amnesia = False
         self.compare()
 
     def compare(self) -> None:
