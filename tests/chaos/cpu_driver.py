@@ -31,7 +31,7 @@ from tests.chaos.cpu_load import DriverCluster, PodLoad, until_none
 from tests.chaos.cpuset_watcher import CpusetWatcher
 from tests.chaos.test_cpu_disk import Disk, mounted
 from tests.directories import short_directory
-from tests.unit.drivers.cpu.machines import make_machine, switch_off, write_sysfs
+from tests.unit.drivers.cpu.machines import make_machine, switch_off
 
 #: Seconds between two samples, less the time that one takes.
 _PAUSE = 0.004
@@ -144,13 +144,12 @@ class NodeFaults(FaultInjector):
         taken = CpuSet.parse(",".join(self.cluster.recorded().values()))
         free = sorted(self.cluster.every - taken)
         topology = make_machine(sockets=2, cores=4, threads=2)
-        host = self.cluster.root / "host"
         off = switch_off(topology, CpuSet.of_mask(1 << self.dice.choice(free))) if free else topology
-        write_sysfs(off, host)
+        self.cluster.set_machine(off)
         try:
             self._wait()
         finally:
-            write_sysfs(topology, host)
+            self.cluster.set_machine(topology)
 
 
 async def play(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import tempfile
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -28,6 +29,7 @@ from plimsoll.client.endpoints import (
     RESOURCE_SLICES,
     Endpoint,
 )
+from plimsoll.drivers.cpu.topology.topology import Topology
 from plimsoll.node.cgroups import open_cgroups
 from plimsoll.node.cgroups.ownership import owner_of
 from tests.chaos.cpuset_watcher import CpusetWatcher
@@ -74,7 +76,7 @@ class DriverCluster:
         else:
             topology = make_machine(sockets=2, cores=4, threads=2)
             self.every = topology.all
-            write_sysfs(topology, root / "host")
+            self.set_machine(topology)
             numa = [{"id": n, "cpus": str(cpus), "memory": "32Gi"} for n, cpus in topology.numa.items()]
             capacity = {"cpu": 16, "memory": "64Gi"}
             text = yaml.safe_dump({"capacity": capacity, "cpus": "0-15", "numa": numa})
@@ -94,6 +96,14 @@ class DriverCluster:
             f"--nri-socket {self.node_root}/nri/nri.sock --enforcement nri --host-root {host}",
         )
         self.watch = CpusetWatcher(self.node_root, real=real, every=self.every)
+
+    def set_machine(self, topology: Topology) -> None:
+        """Change all files of the simulated machine at once."""
+        place = Path(tempfile.mkdtemp(prefix="machine-", dir=self.root))
+        write_sysfs(topology, place)
+        link = self.root / "host.new"
+        link.symlink_to(place)
+        os.replace(link, self.root / "host")
 
     def start(self) -> None:
         self.server.start()
