@@ -4,7 +4,8 @@ Guarantees: only real changes are reported; an unchanged machine costs a few sma
 a change but sets `error` and is retried; reads of the machine run in a thread.
 
 The kernel brings a CPU online before all of its files exist. So a change is reported after two equal reads,
-the machine is read a few more times after every change, and periodically even without a visible change.
+the machine is read a few more times after every change, and ever more rarely without a visible change: a read
+of 512 CPUs takes 80 ms of CPU time.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ from plimsoll.errors import InputError
 
 #: Number of reads after a change until the machine counts as settled.
 SETTLE_READS = 3
+#: Pauses between reads without a visible change double up to this multiple of the first one.
+_LONGEST_PAUSE = 16
 
 
 class MachineReader:
@@ -62,8 +65,8 @@ class TopologyWatch:
 
     `fingerprint` is cheap and changes with the topology; without it every check is a full `read`. `known` is
     the topology that the caller already has; without it the first one read is taken as known. `full_interval`
-    is the number of seconds between reads even if the fingerprint stays the same. `current` is the last
-    topology, `error` the reason why the last check failed, or "".
+    is the number of seconds until a read even if the fingerprint stays the same; it doubles with every such
+    read without a change. `current` is the last topology, `error` the reason of a failed check, or "".
     """
 
     def __init__(
@@ -80,7 +83,8 @@ class TopologyWatch:
         self.interval = interval
         self._read = read
         self._fingerprint = fingerprint
-        self._max_idle = max(1, round(full_interval / interval)) if interval > 0 else 1
+        self._first_pause = max(1, round(full_interval / interval)) if interval > 0 else 1
+        self._pause = self._first_pause
         self._seen: object = object()  # equal to nothing, so that the first check reads
         self._settle_reads_left = 0
         self._idle = 0
@@ -121,7 +125,10 @@ class TopologyWatch:
             self._settle_reads_left = SETTLE_READS
             return None
         before, self.current = self.current, read
-        return read if before is not None and read != before else None
+        if before is None or read == before:
+            return None
+        self._pause = self._first_pause
+        return read
 
     def _must_read(self) -> bool:
         if self._fingerprint is None:
@@ -131,9 +138,12 @@ class TopologyWatch:
         if seen != self._seen:
             self._seen = seen
             self._settle_reads_left = SETTLE_READS
+            self._pause = self._first_pause
         elif self._settle_reads_left:
             self._settle_reads_left -= 1
-        elif self._idle < self._max_idle:
+        elif self._idle < self._pause:
             return False
+        else:
+            self._pause = min(self._pause * 2, self._first_pause * _LONGEST_PAUSE)
         self._idle = 0
         return True

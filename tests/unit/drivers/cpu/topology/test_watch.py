@@ -70,6 +70,31 @@ def test_nothing_is_read_without_changes(tmp_path: Path) -> None:
     assert reader.reads == settled + 1  # now and then it is read all the same
 
 
+def test_reads_without_a_change_become_rarer_until_there_is_one() -> None:
+    less = switch_off(WHOLE, CpuSet([1]))
+    reader, seen = Reader(WHOLE), ["0-7"]
+    watch = TopologyWatch(reader, fingerprint=lambda: seen[0], interval=1, full_interval=60, known=WHOLE)
+
+    def find_pauses(count: int) -> list[int]:
+        """Return the numbers of checks until the next reads."""
+        pauses = []
+        for _ in range(count):
+            before, checks = reader.reads, 0
+            while reader.reads == before:
+                watch.check()
+                checks += 1
+            pauses.append(checks)
+        return pauses
+
+    assert find_pauses(11) == [1, 1, 1, 1, 60, 120, 240, 480, 960, 960, 960]
+    seen[0], reader.answers = "0,2-7", [less]
+    assert watch.check() == less
+    assert find_pauses(5) == [1, 1, 1, 60, 120]
+    reader.answers = [WHOLE]  # a change that the quick check does not see
+    assert find_pauses(2) == [240, 60]
+    assert watch.current == WHOLE
+
+
 def test_without_a_quick_check_every_scan_reads() -> None:
     less = switch_off(WHOLE, CpuSet([1]))
     watch = TopologyWatch(Reader(WHOLE, WHOLE, WHOLE, less, less, WHOLE))
