@@ -17,7 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -54,8 +54,9 @@ def make_pod(name: str) -> dict[str, Any]:
 class Server:
     """Server process."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, environment: Mapping[str, str] = os.environ) -> None:
         self._directory = directory
+        self._environment = environment
         self.kubeconfig = directory / "kubeconfig"
         self.process: subprocess.Popen[bytes] | None = None
 
@@ -73,7 +74,8 @@ class Server:
             str(self._directory / "data"),
         ]
         command += ["--listen", "127.0.0.1:0", "--kubeconfig-out", str(self.kubeconfig)]
-        self.process = subprocess.Popen([*command, "--no-controllers"], stdout=subprocess.PIPE)
+        command.append("--no-controllers")
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, env=self._environment)
         assert self.process.stdout is not None
         self.process.stdout.readline()
         return time.perf_counter() - begin

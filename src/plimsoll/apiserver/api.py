@@ -1,8 +1,9 @@
 """START HERE: the Kubernetes API, from a request to its response.
 
 The path of a request: resolve it (`request_info.py`), authorize it (`auth/`), read (`handlers/read.py`,
-`handlers/watch.py`) or write (`handlers/write.py`, `handlers/delete.py`), and encode the response in the form
-that the client accepts (`handlers/response_body.py`). This module knows methods, paths and status codes, but
+`handlers/watch.py`), write (`handlers/write.py`, `handlers/subresources.py`) or delete
+(`handlers/delete_requests.py`), and encode the response in the form that the client accepts
+(`handlers/response_body.py`). This module knows methods, paths and status codes, but
 no HTTP: `http.py` serves it over the network, and clients in the same process call `Api.handle` directly.
 
 Every error is a Status object, and a response to a write is sent only after the write is durable.
@@ -14,16 +15,16 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
-from typing import Any
 
 from plimsoll.api import codec
 from plimsoll.api.timestamps import format_datetime
 from plimsoll.apiserver.admission.chain import AdmissionChain
 from plimsoll.apiserver.auth.attributes import Attributes, forbidden_error
 from plimsoll.apiserver.auth.reviews import ReviewHandler
-from plimsoll.apiserver.auth.users import MASTERS, User
+from plimsoll.apiserver.auth.users import MASTERS
 from plimsoll.apiserver.context import ApiContext
-from plimsoll.apiserver.handlers.delete import DeleteHandler, deletion_warnings
+from plimsoll.apiserver.handlers.delete import DeleteHandler
+from plimsoll.apiserver.handlers.delete_requests import DeleteRequestHandler
 from plimsoll.apiserver.handlers.negotiation import (
     JSON,
     PATCH_TYPES,
@@ -36,21 +37,22 @@ from plimsoll.apiserver.handlers.negotiation import (
 )
 from plimsoll.apiserver.handlers.nonresource import NonResourceHandler
 from plimsoll.apiserver.handlers.options import (
-    DeletionOptions,
     WriteOptions,
     first_values,
-    parse_delete_options,
     parse_list_options,
     parse_timeout,
     parse_write_options,
 )
 from plimsoll.apiserver.handlers.pod_streams import CONNECT, STREAMS, PodStreamHandler
-from plimsoll.apiserver.handlers.pod_subresources import BindingHandler, EvictionHandler
-from plimsoll.apiserver.handlers.policy_attributes import delete_attributes, write_attributes
-from plimsoll.apiserver.handlers.read import ReadHandler, get_stored, parse_selection
-from plimsoll.apiserver.handlers.response_body import ResponseBuilder, build_tree_response, encode_error
-from plimsoll.apiserver.handlers.scale import apply_scale, to_scale
+from plimsoll.apiserver.handlers.read import ReadHandler, parse_selection
+from plimsoll.apiserver.handlers.response_body import (
+    ResponseBuilder,
+    add_warnings,
+    build_tree_response,
+    encode_error,
+)
 from plimsoll.apiserver.handlers.selectable_fields import SelectableFieldCache
+from plimsoll.apiserver.handlers.subresources import SubresourceHandler
 from plimsoll.apiserver.handlers.watch import WatchHandler
 from plimsoll.apiserver.handlers.write import WriteHandler, WriteResult
 from plimsoll.apiserver.metrics import RequestMetrics
@@ -60,20 +62,15 @@ from plimsoll.apiserver.resource_metrics.handler import ResourceMetricsHandler
 from plimsoll.apiserver.status import (
     path_not_found,
     service_unavailable,
-    success_status,
     to_status,
     unsupported_media_type,
 )
-from plimsoll.apiserver.storage import StoredObject
 from plimsoll.apiserver.time_slices import EventLoopShare
 from plimsoll.apiserver.workers.dispatcher import WorkerDispatcher
 from plimsoll.apiserver.workers.pool import WorkerPool
 from plimsoll.errors import ApiError, PlimsollError, PolicyCostError, StoreError
 
 _log = logging.getLogger("plimsoll.server")
-
-#: Deletions of a collection that are committed together.
-_DELETION_BATCH = 200
 
 
 class Api:
@@ -96,12 +93,14 @@ class Api:
         self._reader = ReadHandler(context.store, field_cache, context.now)
         self._watcher = WatchHandler(context.store, field_cache)
         self._writer = WriteHandler(context, self.admission)
-        self._deleter = DeleteHandler(context)
-        self._eviction = EvictionHandler(context, self._deleter)
-        self._binding = BindingHandler(context)
+        deleter = DeleteHandler(context)
+        self._subresources = SubresourceHandler(context, self.admission, self._writer, deleter)
         self.pod_streams = PodStreamHandler(context.store)
         self._resource_metrics = ResourceMetricsHandler(context.store, context.now)
         self._responses = ResponseBuilder(context)
+        self._deletions = DeleteRequestHandler(
+            context.store, self.admission, self._reader, deleter, self._responses, self.loop_share
+        )
         self.metrics = RequestMetrics(context.store)
         self._nonresource = NonResourceHandler(context, self.metrics)
         self._reviews = ReviewHandler(context.authorizer, context.authenticator)
@@ -278,8 +277,8 @@ class Api:
         if info.verb == "patch":
             return await self._patch(info, request, query, accepted)
         if info.verb == "delete":
-            return await self._delete(info, request, query, accepted)
-        return await self._delete_collection(info, request, query, accepted)
+            return await self._deletions.delete(info, request, query, accepted)
+        return await self._deletions.delete_collection(info, request, query, accepted)
 
     def _write_options(
         self, request: ApiRequest, query: Mapping[str, str], *, applies: bool = False
@@ -292,7 +291,7 @@ class Api:
         await self._store.wait_durable(result.revision)
         status = 201 if result.created else 200
         response = self._responses.build_response(info, result.raw, accepted, query, status)
-        _warn(response, result.warnings)
+        add_warnings(response, result.warnings)
         return response
 
     async def _patch(
@@ -306,83 +305,6 @@ class Api:
         result = self._writer.patch(info, kind, body, options, request.user)
         return await self._write_response(info, result, accepted, query)
 
-    async def _delete(
-        self, info: RequestInfo, request: ApiRequest, query: Mapping[str, str], accepted: AcceptedMediaType
-    ) -> ApiResponse:
-        options = parse_delete_options(query, _delete_body(request))
-        stored = get_stored(self._store, info)
-        warnings = self._admit_deletion(info, stored, options, request.user)
-        deletion = self._deleter.delete(info, stored, options)
-        await self._store.wait_durable(deletion.revision)
-        if deletion.tree.get("kind") == "Status":
-            response = build_tree_response(deletion.tree, accepted)
-        else:
-            response = self._responses.build_response(info, codec.encode(deletion.tree), accepted, query)
-        _warn(response, deletion_warnings(info, options) + warnings)
-        return response
-
-    def _admit_deletion(
-        self, info: RequestInfo, stored: StoredObject, options: DeletionOptions, user: User
-    ) -> list[str]:
-        """Run the plugins and the validating policies of a deletion; return warnings. ApiError."""
-        tree, warnings, policies = codec.decode_tree(stored.raw), list[str](), self.admission.policies
-        self.admission.admit_deletion(info, tree, user)
-        if policies.validates:
-            policies.validate(delete_attributes(info, tree, user, options, warnings))
-        return warnings
-
-    def _admit_body(
-        self, info: RequestInfo, body: Any, user: User, options: WriteOptions, old: Any = None
-    ) -> Any:
-        """Run the policies on the body of a subresource that is not an object of the resource, such as a
-        Binding; return the body as they change it. ApiError.
-        """
-        policies = self.admission.policies
-        if not isinstance(body, dict) or not (policies.mutates or policies.validates):
-            return body
-        attributes = write_attributes(info, body, old, user, options, [])
-        if policies.mutates:
-            attributes.tree = policies.mutate(attributes, lambda changed: changed)
-        policies.validate(attributes)
-        return attributes.tree
-
-    async def _delete_collection(
-        self, info: RequestInfo, request: ApiRequest, query: Mapping[str, str], accepted: AcceptedMediaType
-    ) -> ApiResponse:
-        options = parse_delete_options(query, _delete_body(request))
-        with self.loop_share.start_slice(request.user.name) as time_slice:
-            listing = await self._reader.list(info, parse_list_options(query), time_slice)
-            warnings: list[str] = []
-            for stored in listing.items:
-                warnings += self._admit_deletion(info, stored, options, request.user)
-                await time_slice.pause()
-            last = 0
-            for number, stored in enumerate(listing.items, 1):
-                last = max(last, self._delete_listed(info, stored, options, request.user))
-                if number % _DELETION_BATCH == 0:
-                    # Otherwise writes of other clients would wait for the commit of all deletions.
-                    time_slice.release()
-                    await self._store.wait_durable(last)
-                await time_slice.pause()
-            time_slice.release()
-            await self._store.wait_durable(last)
-            response = await self._responses.build_list_response(info, listing, accepted, query, time_slice)
-            _warn(response, deletion_warnings(info, options) + warnings)
-            return response
-
-    def _delete_listed(
-        self, info: RequestInfo, found: StoredObject, options: DeletionOptions, user: User
-    ) -> int:
-        """Delete an object of a collection unless it has been replaced since it was listed; return the
-        revision to wait for.
-        """
-        current = self._store.get(found.key)
-        if current is None or current.created != found.created:
-            return 0
-        if current.revision != found.revision:
-            self._admit_deletion(info, current, options, user)
-        return self._deleter.delete(info, current, options).revision
-
     # -- reviews and subresources
 
     async def _create_transient(
@@ -390,7 +312,8 @@ class Api:
     ) -> ApiResponse:
         body = decode_body(request.body, request.header("content-type"))
         if info.plural == "bindings":
-            return await self._bind(info, request, query, accepted, body)
+            options = self._write_options(request, query)
+            return await self._subresources.bind(info, request.user, body, options, accepted)
         now = format_datetime(self.context.now())
         review = self._reviews.review(info.plural, request.user, body, namespace=info.namespace, now=now)
         return self._responses.build_response(info, codec.encode(review), accepted, query, 201)
@@ -401,79 +324,25 @@ class Api:
         if info.subresource in STREAMS:
             return await self.pod_streams.handle(info, request)
         accepted = negotiate(request.header("accept"))
-        if info.subresource == "scale":
-            return await self._scale(info, request, query, accepted)
+        if info.subresource in SubresourceHandler.NAMES:
+            return await self._subresources.handle(info, request, query, accepted)
         if info.verb == "get":
             stored = await self._reader.get(info, parse_list_options(query))
             return self._responses.build_response(info, stored.raw, accepted, query)
         if info.verb == "patch":
             return await self._patch(info, request, query, accepted)
-        body = decode_body(request.body, request.header("content-type"))
-        if info.subresource == "binding":
-            return await self._bind(info, request, query, accepted, body)
-        if info.subresource == "eviction":
-            self.admission.admit_eviction(info, body, request.user)
-            options = self._write_options(request, query)
-            body = self._admit_body(info, body, request.user, options)
-            revision = self._eviction.evict(info, body, options)
-            await self._store.wait_durable(revision)
-            return build_tree_response(success_status(code=201), accepted, 201)
-        if info.subresource == "token":
-            self.admission.admit_token(info, body, request.user)
-            body = self._admit_body(info, body, request.user, self._write_options(request, query))
-            token = self.context.service_accounts.create_token(info.namespace, info.name, body)
-            return build_tree_response(token, accepted, 201)
         if info.verb != "update":
             raise path_not_found()
+        body = decode_body(request.body, request.header("content-type"))
         options = self._write_options(request, query)
         return await self._write_response(
             info, self._writer.update(info, body, options, request.user), accepted, query
         )
 
-    async def _bind(
-        self,
-        info: RequestInfo,
-        request: ApiRequest,
-        query: Mapping[str, str],
-        accepted: AcceptedMediaType,
-        body: Any,
-    ) -> ApiResponse:
-        options = self._write_options(request, query)
-        self.admission.admit_namespace(info)
-        body = self._admit_body(info, body, request.user, options)
-        revision = self._binding.bind(info, body, options)
-        await self._store.wait_durable(revision)
-        return build_tree_response(success_status(code=201), accepted, 201)
-
-    async def _scale(
-        self, info: RequestInfo, request: ApiRequest, query: Mapping[str, str], accepted: AcceptedMediaType
-    ) -> ApiResponse:
-        if info.verb == "get":
-            stored = get_stored(self._store, info)
-            await self._store.wait_durable(stored.revision)
-            return build_tree_response(to_scale(codec.decode_tree(stored.raw)), accepted)
-        options = self._write_options(request, query)
-        patches, media = info.verb == "patch", request.header("content-type")
-        sent = decode_json(request.body) if patches else decode_body(request.body, media)
-        stored = get_stored(self._store, info)
-        tree = codec.decode_tree(stored.raw)
-        if patches:
-            sent = self._writer.patch_document(
-                PATCH_TYPES.get(parse_media_type(media), ""), to_scale(tree), sent
-            )
-        sent = self._admit_body(info, sent, request.user, options, to_scale(tree))
-        result = self._writer.replace(info, stored, apply_scale(tree, sent), options, request.user)
-        await self._store.wait_durable(result.revision)
-        return build_tree_response(to_scale(codec.decode_tree(result.raw)), accepted)
-
 
 def _route(request: ApiRequest, query: Mapping[str, str]) -> RequestInfo | None:
     watches = query.get("watch", "false") not in ("false", "0", "False", "FALSE", "f", "F")
     return parse_request_info(request.method, request.path, watches=watches)
-
-
-def _delete_body(request: ApiRequest) -> Any:
-    return decode_body(request.body, request.header("content-type")) if request.body.strip() else None
 
 
 def _raw_json(request: ApiRequest, query: Mapping[str, str]) -> bytes:
@@ -488,14 +357,3 @@ def _raw_json(request: ApiRequest, query: Mapping[str, str]) -> bytes:
 
 def _refusal(error: ApiError) -> ApiResponse:
     return ApiResponse(error.code, codec.encode(to_status(error)), "application/json", dict(error.headers))
-
-
-def _warn(response: ApiResponse, warnings: list[str]) -> None:
-    """Add warnings as Warning headers: at most 100, each shortened and escaped."""
-    texts = []
-    for text in dict.fromkeys(warnings[:100]):
-        clean = "".join(c if c.isprintable() and c.isascii() else "?" for c in text[:256])
-        escaped = clean.replace("\\", "\\\\").replace('"', '\\"')
-        texts.append(f'299 - "{escaped}"')
-    if texts:
-        response.headers["Warning"] = ", ".join(texts)

@@ -2,7 +2,8 @@
 
 Health pages and control sockets need neither routing nor uploads; a web framework would be a tenth of the
 memory of a driver. Guarantees: the head and the body of a request are limited in size and time, a request
-that is not understood ends its connection, and an exception in a page is a response with status 500.
+that is not understood gets status 400, 413 or 431 and ends its connection, and an exception in a page is a
+response with status 500.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from plimsoll.common.tasks import cancel_tasks
 _log = logging.getLogger("plimsoll.http")
 
 _MAX_HEAD = 16 << 10
+_MAX_LENGTH_DIGITS = 18
 #: Seconds for a request after its connection was opened or used, and to write a response.
 _READ_SECONDS = 75.0
 _WRITE_SECONDS = 30.0
@@ -92,7 +94,7 @@ class PageServer:
         assert task is not None
         self._tasks.add(task)
         try:
-            with suppress(OSError, TimeoutError, EOFError, ValueError, asyncio.LimitOverrunError):
+            with suppress(OSError, TimeoutError, EOFError):
                 while await self._serve(reader, writer):
                     pass
         except asyncio.CancelledError:
@@ -102,28 +104,24 @@ class PageServer:
             writer.close()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
-        """Serve one request; return whether another may follow. Raises ValueError if it is not HTTP."""
+        """Serve one request; return whether another may follow."""
         async with asyncio.timeout(_READ_SECONDS):
-            head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
-            method, target, version = head[0].split(" ")
-            fields = (line.partition(":") for line in head[1:] if line)
-            headers = {name.strip().lower(): value.strip() for name, _, value in fields}
-            length = int(headers.get("content-length", "0"))
-            if version not in ("HTTP/1.1", "HTTP/1.0") or not 0 <= length <= self.max_body:
-                raise ValueError
-            if "transfer-encoding" in headers:
-                raise ValueError
-            body = await reader.readexactly(length)
+            found = await _read_head(reader)
+            if isinstance(found, _RequestHead) and found.length > self.max_body:
+                found = _refuse(413)
+            if isinstance(found, PageResponse):
+                await _write(writer, found, False, False, False)
+                return False
+            body = await reader.readexactly(found.length)
         remote = writer.get_extra_info("peername")
-        path, _, query = target.partition("?")
+        path, _, query = found.target.partition("?")
         request = PageRequest(
-            method, path, parse_qs(query, True), body, remote[0] if isinstance(remote, tuple) else None
+            found.method, path, parse_qs(query, True), body, remote[0] if isinstance(remote, tuple) else None
         )
-        kept = version == "HTTP/1.1" and headers.get("connection", "").lower() != "close"
         response = await self._find_response(request)
         async with asyncio.timeout(_WRITE_SECONDS):
-            await _write(writer, response, kept, version == "HTTP/1.1", method == "HEAD")
-        return kept and response.parts is None
+            await _write(writer, response, found.keeps, found.is_current, found.method == "HEAD")
+        return found.keeps and response.parts is None
 
     async def _find_response(self, request: PageRequest) -> PageResponse:
         method = "GET" if request.method == "HEAD" else request.method
@@ -138,6 +136,43 @@ class PageServer:
         except Exception:
             _log.exception("%s %s failed", request.method, request.path)
             return PageResponse("500: Internal Server Error", 500)
+
+
+@dataclass(frozen=True, slots=True)
+class _RequestHead:
+    method: str
+    target: str
+    length: int
+    is_current: bool  #: HTTP/1.1, which knows chunks
+    keeps: bool  #: the connection may be used again
+
+
+async def _read_head(reader: asyncio.StreamReader) -> _RequestHead | PageResponse:
+    """Read the request line and the headers; a response if they are not HTTP/1 or too long."""
+    try:
+        text = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
+    except asyncio.LimitOverrunError:
+        return _refuse(431)
+    except asyncio.IncompleteReadError as error:
+        if not error.partial:
+            raise  # the client has closed the connection between two requests
+        return _refuse(400)
+    lines = text.split("\r\n")
+    words = lines[0].split(" ")
+    fields = (line.partition(":") for line in lines[1:] if line)
+    headers = {name.strip().lower(): value.strip() for name, _, value in fields}
+    length = headers.get("content-length", "0")
+    if len(words) != 3 or words[2] not in ("HTTP/1.1", "HTTP/1.0") or "transfer-encoding" in headers:
+        return _refuse(400)
+    if not (length.isascii() and length.isdigit()) or len(length) > _MAX_LENGTH_DIGITS:
+        return _refuse(400)
+    is_current = words[2] == "HTTP/1.1"
+    keeps = is_current and headers.get("connection", "").lower() != "close"
+    return _RequestHead(words[0], words[1], int(length), is_current, keeps)
+
+
+def _refuse(status: int) -> PageResponse:
+    return PageResponse(f"{status}: {HTTPStatus(status).phrase}", status)
 
 
 async def _write(
