@@ -16,14 +16,12 @@ import plimsoll.protocols
 
 WIRE = Path(plimsoll.protocols.__file__).parent
 PROTOS = WIRE / "proto"
-DESCRIPTORS = PROTOS / "descriptors.binpb"
 STUBS = WIRE / "messages"
 
 
-def compile_all() -> tuple[bytes, dict[str, str]]:
-    """Return the descriptors of all files, and the stubs by module."""
-    together = descriptor_pb2.FileDescriptorSet()
-    stubs = {}
+def compile_all() -> tuple[dict[str, bytes], dict[str, str]]:
+    """Return the serialized descriptors and the stubs by module."""
+    descriptors, stubs = {}, {}
     with tempfile.TemporaryDirectory() as directory:
         for source in sorted(PROTOS.glob("*.proto")):
             out = Path(directory) / "set"
@@ -37,14 +35,16 @@ def compile_all() -> tuple[bytes, dict[str, str]]:
             ]
             if protoc.main(arguments) != 0:
                 raise SystemExit(f"{source.name}: protoc does not take it")
-            together.MergeFromString(out.read_bytes())
+            (file,) = descriptor_pb2.FileDescriptorSet.FromString(out.read_bytes()).file
+            descriptors[source.stem] = file.SerializeToString(deterministic=True)
             stubs[source.stem] = (Path(directory) / f"{source.stem}_pb2.pyi").read_text()
-    return together.SerializeToString(deterministic=True), stubs
+    return descriptors, stubs
 
 
 def main() -> None:
     descriptors, stubs = compile_all()
-    DESCRIPTORS.write_bytes(descriptors)
+    for name, data in descriptors.items():
+        (PROTOS / f"{name}.binpb").write_bytes(data)
     for name, text in stubs.items():
         (STUBS / f"{name}.pyi").write_text(text)
 

@@ -11,10 +11,11 @@ from tests.structure import protos
 
 def test_descriptors_and_stubs_are_those_of_the_sources() -> None:
     descriptors, stubs = protos.compile_all()
-    now = descriptor_pb2.FileDescriptorSet.FromString(protos.DESCRIPTORS.read_bytes())
-    assert now == descriptor_pb2.FileDescriptorSet.FromString(descriptors), (
-        "run python -m tests.structure.protos"
-    )
+    for name, data in descriptors.items():
+        now = descriptor_pb2.FileDescriptorProto.FromString((protos.PROTOS / f"{name}.binpb").read_bytes())
+        assert now == descriptor_pb2.FileDescriptorProto.FromString(data), (
+            "run python -m tests.structure.protos"
+        )
     for name, text in stubs.items():
         assert (protos.STUBS / f"{name}.pyi").read_text() == text, "run python -m tests.structure.protos"
 

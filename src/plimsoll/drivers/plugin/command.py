@@ -5,13 +5,13 @@
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import logging
 import os
 import platform
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from plimsoll.client import Client
 from plimsoll.client.kubeconfig import find_config
@@ -20,6 +20,9 @@ from plimsoll.common.tasks import stop_on_signals
 from plimsoll.drivers.plugin.driver import Driver
 from plimsoll.drivers.plugin.plugin_server import CDI_DIR, KUBELET_ROOT, PluginServer
 from plimsoll.errors import InputError
+
+if TYPE_CHECKING:
+    import argparse
 
 
 def run_driver(make: Callable[[str], Driver], arguments: Sequence[str] | None = None) -> int:
@@ -38,6 +41,8 @@ def run_driver(make: Callable[[str], Driver], arguments: Sequence[str] | None = 
 
 
 def _parser() -> argparse.ArgumentParser:
+    import argparse  # noqa: PLC0415 - drivers with a command of their own do not need it
+
     parser = argparse.ArgumentParser(description="Run a DRA driver.")
     name = os.environ.get("NODE_NAME") or platform.node()
     parser.add_argument("--node", default=name, help="node name (default: $NODE_NAME or the host name)")

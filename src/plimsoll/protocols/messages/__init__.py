@@ -8,27 +8,20 @@ generates both again.
 
 from __future__ import annotations
 
-from functools import cache
-from importlib.resources import files
+from pkgutil import get_data
 from typing import Any
 
-from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
-
-DESCRIPTORS = "descriptors.binpb"
-
-
-@cache
-def _descriptors() -> dict[str, descriptor_pb2.FileDescriptorProto]:
-    data = files("plimsoll.protocols.proto").joinpath(DESCRIPTORS).read_bytes()
-    return {file.name: file for file in descriptor_pb2.FileDescriptorSet.FromString(data).file}
+from google.protobuf import descriptor_pool, message_factory
 
 
 def load(name: str) -> dict[str, Any]:
     """Load the messages, enum values and the file descriptor of `NAME.proto`, by their names in Python."""
     pool = descriptor_pool.DescriptorPool()
-    file_name = f"{name}.proto"
-    pool.Add(_descriptors()[file_name])
-    file = pool.FindFileByName(file_name)
+    # Serialized: `descriptor_pb2` and parsed descriptors would take a megabyte of every process on a node.
+    data = get_data("plimsoll.protocols.proto", f"{name}.binpb")
+    assert data is not None, "the loader of the package reads no data"
+    pool.AddSerializedFile(data)
+    file = pool.FindFileByName(f"{name}.proto")
     found: dict[str, Any] = {"DESCRIPTOR": file}
     for message, descriptor in file.message_types_by_name.items():
         found[message] = message_factory.GetMessageClass(descriptor)
