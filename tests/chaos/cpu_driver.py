@@ -36,6 +36,8 @@ from tests.unit.drivers.cpu.machines import make_machine, switch_off
 #: Seconds between two samples, less the time that one takes.
 _PAUSE = 0.004
 _SETTLE_EVERY = 20
+#: Characters of the logs since the last start that a failure prints.
+_LOG_END = 20_000
 #: Seconds that the clock jumps: a corrected drift, a wrong time zone, a battery that was empty.
 _JUMPS = (-3600.0, -45.0, -1.5, 1.5, 45.0, 3600.0, 86400.0)
 
@@ -204,7 +206,12 @@ def main() -> None:
         cluster.watch = watch = FastWatcher(cluster.node_root, real=options.real, every=cluster.every)
         stack.callback(cluster.close)
         cluster.start()
-        summary = asyncio.run(play(cluster, record, cdi, clock, acts=options.acts, seed=options.seed))
+        try:
+            summary = asyncio.run(play(cluster, record, cdi, clock, acts=options.acts, seed=options.seed))
+        except AssertionError:
+            for each in (cluster.driver, cluster.node):
+                print(f"{each.log.name}:\n{each.text()[-_LOG_END:]}", flush=True)  # noqa: T201
+            raise
         median = statistics.median(watch.gaps) * 1000
         fast = sum(gap < 0.01 for gap in watch.gaps) * 100 // len(watch.gaps)
         print(  # noqa: T201

@@ -51,7 +51,7 @@ CLASS = {
     "spec": {"selectors": [{"cel": {"expression": 'device.driver == "dra.cpu"'}}]},
 }
 _FILE = re.compile(r"(dra\.k8s\.io-cpu_claim-|dra\.cpu_metadata_)(.{36})(_cpus|)\.json")
-STAY = ["/bin/sh", "-c", "exec sleep 1000"]
+STAY = ["/bin/sh", "-c", "exec sleep 86400"]
 FAIL = ["/bin/sh", "-c", "sleep 0.2; exit 3"]
 END = ["/bin/sh", "-c", "sleep 0.3"]
 
