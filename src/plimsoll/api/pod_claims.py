@@ -140,11 +140,11 @@ def owner_group(claim: ResourceClaim) -> tuple[str, str] | None:
 
 def is_reserved_for(claim: ResourceClaim, pod: Pod) -> bool:
     """Return whether a claim is reserved for a pod or its PodGroup."""
-    group = pod_group_of(pod)
-    return any(
-        consumer.uid == pod.metadata.uid or (bool(group) and is_group(consumer) and consumer.name == group)
-        for consumer in claim.status.reserved_for
-    )
+    uid, group = pod.metadata.uid, pod_group_of(pod)
+    for consumer in claim.status.reserved_for:
+        if consumer.uid == uid or (group and is_group(consumer) and consumer.name == group):
+            return True
+    return False
 
 
 def device_requests(claim: ResourceClaim) -> Iterator[tuple[str, ExactDeviceRequest | DeviceSubRequest]]:

@@ -33,6 +33,7 @@ _MAX_TEXT = 1024
 _MAX_EXPONENT = 1000
 _MAX_NANO = 10 ** (_MAX_EXPONENT + 9)
 _MAX_BITS = _MAX_NANO.bit_length()
+_SMALL = INT64_MAX * _MILLI  # nothing up to here saturates, in units or in milli-units
 
 
 class Format(Enum):
@@ -159,11 +160,17 @@ class Quantity:
 
     def value(self) -> int:
         """Return the value in units, rounded away from zero, saturated to int64."""
-        return _saturate(divide_up(self.nano, NANO))
+        nano = self.nano
+        if 0 <= nano <= _SMALL:  # most amounts; written out, because every pod and node is converted
+            return -(-nano // NANO)
+        return _saturate(divide_up(nano, NANO))
 
     def milli(self) -> int:
         """Return the value in milli-units, rounded away from zero, saturated to int64."""
-        return _saturate(divide_up(self.nano, _MILLI))
+        nano = self.nano
+        if 0 <= nano <= _SMALL:
+            return -(-nano // _MILLI)
+        return _saturate(divide_up(nano, _MILLI))
 
     def scaled_value(self, scale: int) -> int:
         """Return the value in units of ten to the `scale`, rounded away from zero, saturated to int64."""

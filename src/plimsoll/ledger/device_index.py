@@ -57,6 +57,10 @@ class DeviceIndex:
         if pieces is None:
             return None
         if node is not None:
+            if len(pieces) == 1 and pieces[0][0].node_name == node.metadata.name:  # most pools
+                spec, devices = pieces[0]
+                device = devices.get(result.device)
+                return device if device is None or _is_on(spec, device, node) else None
             pieces = [piece for piece in pieces if _is_for(piece[0], node)]
         if len(pieces) == 1:
             spec, devices = pieces[0]

@@ -172,7 +172,9 @@ def make_entry(
 
 
 def _charges(charged_claims: Sequence[ChargedClaim], options: PodResourcesOptions) -> tuple[ClaimCharge, ...]:
-    return tuple(charged_claim.charge for charged_claim in charged_claims) if options.count_claims else ()
+    if not charged_claims or not options.count_claims:
+        return ()
+    return tuple([charged_claim.charge for charged_claim in charged_claims])
 
 
 def _without_held(plain: ClaimCharge, charge: ClaimCharge, profile: AccountingProfile) -> ClaimCharge:
@@ -210,18 +212,19 @@ def _lines(
 ) -> Iterator[LedgerLine]:
     namespace, name = pod.metadata.namespace, pod.metadata.name
     charges = _charges(charged_claims, options)
-    plain = resolve_policies(pod, charges, options)
+    plain = resolve_policies(pod, charges, options) if charges else ()
     covered: dict[str, Quantity] = {}
     if not options.skip_pod_level and has_pod_level_requests(pod):
         whole = pod_requests(pod, replace(options, exclude_overhead=True), plain)
         resources = pod.spec.resources
         assert resources is not None
         covered = {r: whole[r] for r in whole if r in resources.requests and is_pod_level_resource(r)}
-    for resource, amount in sorted(covered.items()):
+    for resource, amount in sorted(covered.items()) if covered else ():
         yield LedgerLine(resource, amount, ChargeRule.POD_LEVEL, namespace, name)
-    by_claims = sum_pod_charges(plain)
+    by_claims = sum_pod_charges(plain) if plain else {}
     for resource, amount in sorted(aggregate_container_requests(pod, options, plain).items()):
-        own = amount - by_claims.get(resource, ZERO)
+        by_claim = by_claims.get(resource)
+        own = amount if by_claim is None else amount - by_claim
         if own and resource not in covered:
             yield LedgerLine(resource, own, ChargeRule.REQUESTS, namespace, name)
     for charged_claim, worked in zip(charged_claims, plain, strict=False):
@@ -229,9 +232,10 @@ def _lines(
             yield LedgerLine(
                 resource, amount, rule, namespace, name, charged_claim.claim, devices, resource not in covered
             )
-    for resource, amount in sorted(_held_under_pod_level(pod, charges, options, profile).items()):
+    held = _held_under_pod_level(pod, charges, options, profile) if charges else {}
+    for resource, amount in sorted(held.items()) if held else ():
         yield LedgerLine(resource, -amount, ChargeRule.HELD, namespace, name)
-    for resource, amount in sorted(pod.spec.overhead.items()):
+    for resource, amount in sorted(pod.spec.overhead.items()) if pod.spec.overhead else ():
         yield LedgerLine(resource, amount, ChargeRule.OVERHEAD, namespace, name)
 
 
@@ -262,5 +266,6 @@ def sum_lines(lines: Sequence[LedgerLine]) -> dict[str, Quantity]:
     total: dict[str, Quantity] = {}
     for line in lines:
         if line.counted:
-            add_amounts(total, {line.resource: line.amount})
+            before = total.get(line.resource)
+            total[line.resource] = line.amount if before is None else before + line.amount
     return total

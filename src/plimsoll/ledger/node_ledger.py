@@ -259,7 +259,7 @@ class NodeLedger:
                 again = make_entry(
                     entry.pod, entry.charged_claims, entry.options, entry.profile, entry.assumed
                 )
-                fresh._record(replace(again, claims=entry.claims))
+                fresh._record(replace(again, claims=entry.claims) if entry.claims else again)
         else:
             for pod, charged_claims in objects:
                 fresh.add(pod, charged_claims)
@@ -445,7 +445,7 @@ def _is_same_charge(reported: ChargedClaim, recorded: ChargedClaim) -> bool:
 
 
 def _summarize_entry(entry: LedgerEntry) -> tuple[object, ...]:
-    return (dict(entry.units), dict(entry.non_zero), entry.holds)
+    return entry.units, entry.non_zero, entry.holds
 
 
 def _summarize_claims(claims: Mapping[str, ClaimState]) -> dict[str, tuple[object, ...]]:
@@ -456,6 +456,8 @@ def _differences(
     what: str, recorded: Mapping[str, object], computed: Mapping[str, object]
 ) -> Iterator[Discrepancy]:
     """Yield the differences; zero equals absent."""
+    if recorded == computed:
+        return
     for name in sorted({*recorded, *computed}):
         if (recorded.get(name) or 0) != (computed.get(name) or 0):
             yield Discrepancy(f"{what} {name}", recorded.get(name), computed.get(name))

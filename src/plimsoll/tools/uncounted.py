@@ -170,20 +170,15 @@ def _list_taken(
     claim: ResourceClaim, context: ChargeContext, entries: Iterable[LedgerEntry]
 ) -> dict[str, _Taken]:
     """Return what a claim takes of resources that it is not charged for."""
-    name = claim.metadata.name
-    charged = {
-        resource
-        for entry in entries
-        for charged_claim in entry.charged_claims
-        if charged_claim.claim == name and entry.options.count_claims
-        for resource in charged_claim.charge.resources
-    }
+    charged: set[str] | None = None
     found: dict[str, _Taken] = {}
     for result in claim.allocation_results:
         device = context.devices.find(result, context.node)
         if device is None:
             continue
         for guess in taken_by(result, device):
+            if charged is None:  # most devices represent no node resource
+                charged = _charged_resources(claim.metadata.name, entries)
             if guess.resource in charged or not is_accounted(guess.resource):
                 continue
             class_name = find_requested_class(claim, result.request)
@@ -194,6 +189,17 @@ def _list_taken(
             amount = (ZERO if before is None else before.amount) + guess.amount
             found[guess.resource] = _Taken(amount, guess, class_name, result.driver)
     return found
+
+
+def _charged_resources(claim: str, entries: Iterable[LedgerEntry]) -> set[str]:
+    """Return the resources that a claim is charged for."""
+    return {
+        resource
+        for entry in entries
+        for charged_claim in entry.charged_claims
+        if charged_claim.claim == claim and entry.options.count_claims
+        for resource in charged_claim.charge.resources
+    }
 
 
 def _missing_of_one(

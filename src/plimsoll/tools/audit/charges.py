@@ -12,7 +12,6 @@ from msgspec import Struct
 
 from plimsoll.api.core import Pod
 from plimsoll.api.forms import ClaimCharge, ResourceCharge
-from plimsoll.api.pod_claims import resolve_claim_names
 from plimsoll.api.quantity import Quantity
 from plimsoll.api.resource import ResourceClaim
 from plimsoll.ledger.claims import (
@@ -55,14 +54,18 @@ def _price(facts: AuditFacts) -> Iterator[AuditedClaim]:
     snapshot = facts.cluster_state.snapshot
     profile = facts.cluster_state.profile
     known: dict[tuple[object, ...], Mapping[str, ResourceCharge] | None] = {}
-    for pod in facts.bound:
-        allocated = [claim for claim in facts.claims_of(pod) if claim.status.allocation is not None]
-        place = snapshot.row_of(pod.spec.node_name) if allocated else None
-        if place is None:
+    contexts: dict[str, ChargeContext | None] = {}  #: of nodes; None for those that do not exist
+    for user in facts.bound_with_claims:
+        pod, names = user.pod, user.names
+        allocated = [claim for claim in user.claims if claim.status.allocation is not None]
+        node = pod.spec.node_name
+        if node not in contexts:
+            row = snapshot.row_of(node)
+            contexts[node] = None if row is None else snapshot.charge_context(row)
+        charge_context = contexts[node]
+        if not allocated or charge_context is None:
             continue
         recorded = {charged_claim.claim: charged_claim for charged_claim in read_charged_claims(pod, profile)}
-        charge_context = snapshot.charge_context(place)
-        names = resolve_claim_names(pod)
         for claim in allocated:
             name = claim.metadata.name
             containers = find_referring_containers(pod, names, name, profile)

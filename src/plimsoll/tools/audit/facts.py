@@ -6,11 +6,12 @@ that need them are skipped.
 
 from __future__ import annotations
 
-import builtins
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, TypeVar
+
+from msgspec import Struct
 
 from plimsoll.allocator.allocation_check import PublishedDevice
 from plimsoll.allocator.devices.slices import SliceView
@@ -27,8 +28,10 @@ from plimsoll.api.resource import (
     ResourceClaim,
     ResourceClaimTemplate,
     ResourceSlice,
+    ResourceSliceSpec,
 )
 from plimsoll.controllers.pod_utils import is_finished
+from plimsoll.tools.audit.identity_cache import IdentityCache
 from plimsoll.tools.cluster_state import ClusterState
 from plimsoll.tools.cluster_state.node_resources import NodeResourceGuess, guess_node_resources
 from plimsoll.tools.cluster_state.objects import key_of
@@ -55,6 +58,7 @@ class PoolFacts:
     slices: list[ResourceSlice] = field(default_factory=list)  #: of the newest generation
     old: list[ResourceSlice] = field(default_factory=list)  #: of older ones
     devices: dict[str, tuple[ResourceSlice, Device]] = field(default_factory=dict)  #: of the newest
+    has_partitions: bool = False  #: whether a device consumes counters
 
     @property
     def node(self) -> str:
@@ -63,16 +67,26 @@ class PoolFacts:
         return nodes.pop() if len(nodes) == 1 else ""
 
 
-@dataclass(frozen=True, slots=True)
-class HeldDevice:
-    """One allocation result and its claim."""
+class HeldDevice(Struct, frozen=True):
+    """One allocation result, its claim, and the device as currently published."""
 
     claim: ResourceClaim
     result: DeviceRequestAllocationResult
+    id: DeviceId
+    slice: ResourceSlice | None  #: None if the device is not published
+    device: Device | None
 
     @property
     def name(self) -> str:
         return self.claim.metadata.full_name
+
+
+class PodClaims(Struct, frozen=True):
+    """Pod that uses claims."""
+
+    pod: Pod
+    names: Mapping[str, str]  #: names of its claims, by their names in the pod
+    claims: tuple[ResourceClaim, ...]  #: that exist, each once
 
 
 class AuditFacts:
@@ -84,6 +98,9 @@ class AuditFacts:
         self.now = now
         self.live = live
         self._computed: dict[str, Any] = {}
+        self._positions: IdentityCache[dict[str, int]] = IdentityCache()
+        self._node_resources: IdentityCache[tuple[NodeResourceGuess, ...]] = IdentityCache()
+        self._representing: IdentityCache[bool] = IdentityCache()
 
     def compute_once(self, what: str, make: Callable[[], T]) -> T:
         """Return the value cached under this name, computing it on first use."""
@@ -114,19 +131,18 @@ class AuditFacts:
         return {node.metadata.name: node for node in self.cluster_state.nodes}
 
     @cached_property
-    def pods(self) -> dict[Key, Pod]:
+    def pods(self) -> Mapping[Key, Pod]:
         """All pods, terminated or not."""
-        return {pod.metadata.key: pod for pod in self._all(Pod)}
+        return self.cluster_state.objects.by_key(Pod)
 
     @cached_property
     def bound(self) -> list[Pod]:
-        """Bound pods that have not terminated, by name."""
-        pods = [pod for pod in self.pods.values() if pod.spec.node_name and not is_finished(pod)]
-        return sorted(pods, key=key_of)
+        """Bound pods that have not terminated."""
+        return [pod for pod in self.pods.values() if pod.spec.node_name and not is_finished(pod)]
 
     @cached_property
     def claims(self) -> dict[Key, ResourceClaim]:
-        return {claim.metadata.key: claim for claim in sorted(self._all(ResourceClaim), key=key_of)}
+        return dict(sorted(self.cluster_state.objects.by_key(ResourceClaim).items()))
 
     @cached_property
     def templates(self) -> dict[Key, ResourceClaimTemplate]:
@@ -150,22 +166,21 @@ class AuditFacts:
     def pools(self) -> dict[PoolId, PoolFacts]:
         """Pools of all slices, by name."""
         found: dict[PoolId, PoolFacts] = {}
-        resolved: dict[int, tuple[Device, ...]] = {}  # by identity: machines of one type share their devices
+        resolved: IdentityCache[tuple[tuple[Device, ...], bool]] = IdentityCache()
         for each in self.slices:
             spec = each.spec
             id = PoolId(spec.driver, spec.pool.name)
             pool = found.setdefault(id, PoolFacts(id, spec.pool.generation))
             if spec.pool.generation > pool.generation:
                 pool.old += pool.slices
-                pool.slices, pool.devices = [], {}
+                pool.slices, pool.devices, pool.has_partitions = [], {}, False
                 pool.generation = spec.pool.generation
             if spec.pool.generation < pool.generation:
                 pool.old.append(each)
                 continue
             pool.slices.append(each)
-            devices = resolved.get(builtins.id(spec.devices))
-            if devices is None:
-                devices = resolved[builtins.id(spec.devices)] = resolve_request_policies(spec.devices or ())
+            devices, partitions = resolved.get(spec.devices, partial(_read_devices, spec))
+            pool.has_partitions |= partitions
             for device in devices:
                 pool.devices.setdefault(device.name, (each, device))
         return dict(sorted(found.items()))
@@ -185,10 +200,10 @@ class AuditFacts:
         view = self._views.get(found[0].metadata.name)
         if view is None:
             view = self._views[found[0].metadata.name] = SliceView(found[0])
-        positions = self._positions.get(builtins.id(view.devices))
-        if positions is None:
-            positions = {device.name: index for index, device in reversed([*enumerate(view.devices)])}
-            self._positions[builtins.id(view.devices)] = positions
+        devices = view.devices
+        positions = self._positions.get(
+            devices, lambda: {device.name: index for index, device in reversed([*enumerate(devices)])}
+        )
         return PublishedDevice(view, positions[id.device])
 
     @cached_property
@@ -196,74 +211,86 @@ class AuditFacts:
         """Views of slices, by name."""
         return {}
 
-    @cached_property
-    def _positions(self) -> dict[int, dict[str, int]]:
-        """Positions of devices by name, by the identity of the devices of a view, which slices share."""
-        return {}
-
     def node_resources(self, driver: str, device: Device) -> tuple[NodeResourceGuess, ...]:
         """Return the node resources that an entire published device represents."""
-        key = (driver, builtins.id(device))  # machines of one type share their devices
-        found = self._node_resources.get(key)
-        if found is None:
-            found = self._node_resources[key] = tuple(guess_node_resources(driver, device))
-        return found
+        return self._node_resources.get(device, lambda: tuple(guess_node_resources(driver, device)), driver)
 
     def may_represent_resources(self, pool: PoolFacts) -> bool:
         """Return whether a device of a pool represents a node resource or has mappings."""
+        driver = pool.id.driver
         for slice in pool.slices:
-            key = (pool.id.driver, id(slice.spec.devices))  # machines of one type share their devices
-            known = self._representing.get(key)
-            if known is None:
-                known = self._representing[key] = any(
-                    self.node_resources(pool.id.driver, device) or device_forms(device)
-                    for device in slice.spec.devices or ()
-                )
-            if known:
+            devices = slice.spec.devices or ()
+            if self._representing.get(devices, partial(self._represent, driver, devices), driver):
                 return True
         return False
 
-    @cached_property
-    def _representing(self) -> dict[tuple[str, int], bool]:
-        return {}
+    def _represent(self, driver: str, devices: tuple[Device, ...]) -> bool:
+        return any(self.node_resources(driver, device) or device_forms(device) for device in devices)
 
     @cached_property
-    def _node_resources(self) -> dict[tuple[str, int], tuple[NodeResourceGuess, ...]]:
-        return {}
+    def allocated(self) -> dict[Key, list[HeldDevice]]:
+        """Allocation results of each claim that has any, by name."""
+        pools = self.pools
+        found: dict[Key, list[HeldDevice]] = {}
+        for key, claim in self.claims.items():
+            results = claim.allocation_results
+            if not results:
+                continue
+            held = found[key] = []
+            for result in results:
+                id = DeviceId.of(result)
+                pool = pools.get(id.pool_id)
+                published = None if pool is None else pool.devices.get(id.device)
+                slice, device = (None, None) if published is None else published
+                held.append(HeldDevice(claim, result, id, slice, device))
+        return found
 
     @cached_property
     def held(self) -> dict[DeviceId, list[HeldDevice]]:
         """Devices allocated to claims, with the allocation results."""
         found: dict[DeviceId, list[HeldDevice]] = {}
-        for claim in self.claims.values():
-            for result in claim.allocation_results:
-                found.setdefault(DeviceId.of(result), []).append(HeldDevice(claim, result))
+        for held in self.allocated.values():
+            for each in held:
+                found.setdefault(each.id, []).append(each)
         return found
+
+    @cached_property
+    def pods_with_claims(self) -> list[PodClaims]:
+        """Pods that use claims and have not terminated, by name."""
+        claims = self.claims
+        found = []
+        using = [item for item in self.pods.items() if uses_claims(item[1]) and not is_finished(item[1])]
+        for (namespace, _), pod in sorted(using):
+            names = resolve_claim_names(pod)
+            existing = [claims.get((namespace, name)) for name in dict.fromkeys(names.values())]
+            found.append(PodClaims(pod, names, tuple([claim for claim in existing if claim is not None])))
+        return found
+
+    @cached_property
+    def bound_with_claims(self) -> list[PodClaims]:
+        """Those of them that are bound."""
+        return [each for each in self.pods_with_claims if each.pod.spec.node_name]
 
     @cached_property
     def users(self) -> dict[Key, list[Pod]]:
         """Pods that use each claim and have not terminated."""
         found: dict[Key, list[Pod]] = {}
-        for pod in sorted(filter(uses_claims, self.pods.values()), key=key_of):
-            if not is_finished(pod):
-                for name in dict.fromkeys(resolve_claim_names(pod).values()):
-                    found.setdefault((pod.metadata.namespace, name), []).append(pod)
+        for each in self.pods_with_claims:
+            for name in dict.fromkeys(each.names.values()):
+                found.setdefault((each.pod.metadata.namespace, name), []).append(each.pod)
         return found
 
     def claims_of(self, pod: Pod) -> tuple[ResourceClaim, ...]:
         """Return the existing claims of a pod, each once."""
-        if not uses_claims(pod):
-            return ()
-        known = self._claims_of.get(id(pod))
-        if known is None:
-            names = dict.fromkeys(resolve_claim_names(pod).values())
-            found = (self.claims.get((pod.metadata.namespace, name)) for name in names)
-            known = self._claims_of[id(pod)] = tuple(claim for claim in found if claim is not None)
-        return known
+        names = dict.fromkeys(resolve_claim_names(pod).values())
+        found = (self.claims.get((pod.metadata.namespace, name)) for name in names)
+        return tuple(claim for claim in found if claim is not None)
 
-    @cached_property
-    def _claims_of(self) -> dict[int, tuple[ResourceClaim, ...]]:
-        return {}
+
+def _read_devices(spec: ResourceSliceSpec) -> tuple[tuple[Device, ...], bool]:
+    """Return the devices of a slice, and whether one consumes counters."""
+    devices = resolve_request_policies(spec.devices or ())
+    return devices, any(device.consumes_counters for device in devices)
 
 
 def is_live(cluster_state: ClusterState) -> bool:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 from plimsoll.api.resource import ResourceSlice
@@ -68,6 +69,10 @@ class ClusterObjects:
     def all(self, kind: type[T]) -> list[T]:
         """Return the objects of a kind in insertion order."""
         return list(self._kinds.get(kind, {}).values())
+
+    def by_key(self, kind: type[T]) -> Mapping[Key, T]:
+        """Return the objects of a kind by namespace and name, in insertion order."""
+        return MappingProxyType(self._kinds.get(kind, {}))
 
     def find(self, kind: type[T], namespace: str, name: str) -> T | None:
         return self._kinds.get(kind, {}).get((namespace, name))

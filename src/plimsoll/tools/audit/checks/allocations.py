@@ -6,7 +6,7 @@ The rules are those of the search (`allocator/allocation_check.py`). See docs/sp
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from plimsoll.allocator.allocation_check import (
     AlternativesMixed,
@@ -22,12 +22,11 @@ from plimsoll.allocator.allocation_check import (
     find_violations,
 )
 from plimsoll.api.core import Node, Pod
-from plimsoll.api.identity import DeviceId, PoolId
 from plimsoll.api.node_selection import NAME_FIELD, selector_matches
 from plimsoll.api.resource import ResourceClaim
 from plimsoll.cel import ProgramCache
 from plimsoll.tools.amounts import format_quantity
-from plimsoll.tools.audit.facts import AuditFacts, subject_of
+from plimsoll.tools.audit.facts import AuditFacts, HeldDevice, subject_of
 from plimsoll.tools.audit.findings import AuditSeverity, Check, CheckProblem
 from plimsoll.tools.columns import format_count
 
@@ -42,8 +41,8 @@ def _violations(facts: AuditFacts) -> tuple[tuple[ResourceClaim, Violation], ...
         programs, features = ProgramCache(), facts.cluster_state.snapshot.features
         correct: set[tuple[object, ...]] = set()  # contents of allocations without violations
         found: list[tuple[ResourceClaim, Violation]] = []
-        for claim in facts.claims.values():
-            content = _allocation_content(facts, claim)
+        for key, claim in facts.claims.items():
+            content = _allocation_content(claim, facts.allocated.get(key, ()))
             if content in correct:
                 continue
             violations = [*find_violations(claim, facts.find_device, facts.classes, features, programs)]
@@ -55,16 +54,17 @@ def _violations(facts: AuditFacts) -> tuple[tuple[ResourceClaim, Violation], ...
     return facts.compute_once("allocation violations", compute)
 
 
-def _allocation_content(facts: AuditFacts, claim: ResourceClaim) -> tuple[object, ...]:
+def _allocation_content(claim: ResourceClaim, held: Iterable[HeldDevice]) -> tuple[object, ...]:
     """Return everything that `find_violations` depends on, apart from names: the spec, and the content of
     the allocated devices. Parts are compared by identity; claims of one template share their spec, and
     machines of one type their devices.
     """
     content: list[object] = [id(claim.spec), claim.status.allocation is None]
-    for result in claim.allocation_results:
-        device = facts.find_device(DeviceId.of(result))
-        where = (0, 0) if device is None else (id(device.view.devices), device.index)
-        content.append((result.request, result.driver, *where, *result.consumed_capacity.items()))
+    for each in held:
+        result = each.result
+        devices = 0 if each.slice is None else id(each.slice.spec.devices)
+        consumed = [(name, amount.nano) for name, amount in result.consumed_capacity.items()]
+        content.append((result.request, result.driver, devices, result.device, *consumed))
     return tuple(content)
 
 
@@ -193,9 +193,10 @@ def find_consumed_too_little(facts: AuditFacts) -> Iterator[CheckProblem]:
 
 
 def find_devices_of_other_nodes(facts: AuditFacts) -> Iterator[CheckProblem]:
-    for claim in facts.claims.values():
-        if _is_local(facts, claim):
+    for key, held in facts.allocated.items():
+        if _is_local(held, facts.users.get(key, ())):
             continue
+        claim = held[0].claim
         for node, pod in _nodes_of(facts, claim):
             misplaced = [*find_misplaced_devices(claim, node, facts.find_device)]
             if not misplaced:
@@ -217,18 +218,15 @@ def find_devices_of_other_nodes(facts: AuditFacts) -> Iterator[CheckProblem]:
             )
 
 
-def _is_local(facts: AuditFacts, claim: ResourceClaim) -> bool:
-    """Return whether all devices of a claim are local to the only node of its pods, as most are."""
-    nodes = {pod.spec.node_name for pod in facts.users.get(claim.metadata.key, ()) if pod.spec.node_name}
-    if len(nodes) != 1:
+def _is_local(held: Iterable[HeldDevice], users: Sequence[Pod]) -> bool:
+    """Return whether all devices of a claim are local to the node of its only pod, as most are."""
+    node = users[0].spec.node_name if len(users) == 1 else ""
+    if not node:
         return False
-    (node,) = nodes
-    for result in claim.allocation_results:
-        pool = facts.pools.get(PoolId(result.driver, result.pool))
-        found = None if pool is None else pool.devices.get(result.device)
-        if found is None:
+    for each in held:
+        if each.slice is None:
             return False
-        spec = found[0].spec
+        spec = each.slice.spec
         if spec.node_name != node or spec.per_device_node_selection:
             return False
     return True

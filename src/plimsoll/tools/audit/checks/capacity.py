@@ -22,6 +22,8 @@ MAX_LISTED = 6
 def find_incompatible_partitions(facts: AuditFacts) -> Iterator[CheckProblem]:
     held = _held_by_pool(facts)
     for id, pool in facts.pools.items():
+        if not pool.has_partitions:
+            continue
         groups: dict[str, dict[str, frozenset[str]]] = {}
         for name in sorted(held.get((id.driver, id.pool), ())):
             published = pool.devices.get(name)
@@ -41,20 +43,27 @@ def find_incompatible_partitions(facts: AuditFacts) -> Iterator[CheckProblem]:
 
 
 def _held_by_pool(facts: AuditFacts) -> dict[tuple[str, str], set[str]]:
-    """Return the allocated devices of each pool, without those of admin access."""
+    """Return the allocated devices of each pool with counters, without those of admin access."""
+    return facts.compute_once("held_by_pool", lambda: _group_by_pool(facts))
+
+
+def _group_by_pool(facts: AuditFacts) -> dict[tuple[str, str], set[str]]:
     held: dict[tuple[str, str], set[str]] = {}
-    for device, found in facts.held.items():
-        if any(not each.result.admin_access for each in found):
-            held.setdefault((device.driver, device.pool), set()).add(device.device)
+    for id, pool in facts.pools.items():
+        if pool.has_partitions or any(each.spec.shared_counters for each in pool.slices):
+            for name in pool.devices:
+                found = facts.held.get(DeviceId(*id, name), ())
+                if any(not each.result.admin_access for each in found):
+                    held.setdefault(id, set()).add(name)
     return held
 
 
 def find_counters_overdrawn(facts: AuditFacts) -> Iterator[CheckProblem]:
     held = _held_by_pool(facts)
     for id, pool in facts.pools.items():
-        counters = counters_of(pool)
-        if not counters or (id.driver, id.pool) not in held:
+        if not any(each.spec.shared_counters for each in pool.slices) or id not in held:
             continue
+        counters = counters_of(pool)
         drawn: dict[tuple[str, str], list[tuple[str, Quantity]]] = {}
         for name in sorted(held[id.driver, id.pool]):
             published = pool.devices.get(name)
@@ -107,7 +116,7 @@ def _overdrawn(
 
 def find_capacity_overdrawn(facts: AuditFacts) -> Iterator[CheckProblem]:
     for id, held in facts.held.items():
-        device = facts.device(id)
+        device = held[0].device
         if device is None:
             continue
         consumed: dict[str, Quantity] = {}
@@ -144,26 +153,22 @@ def _by_amount(each: HeldDevice, name: str) -> tuple[int, str]:
 
 
 def find_capacity_off_policy(facts: AuditFacts) -> Iterator[CheckProblem]:
-    for claim in facts.claims.values():
-        for result in claim.allocation_results:
-            device = facts.device(DeviceId.of(result))
-            if device is None or result.admin_access:
+    for each in (each for held in facts.allocated.values() for each in held):
+        claim, result, device = each.claim, each.result, each.device
+        if device is None or result.admin_access or not result.consumed_capacity:
+            continue
+        for name, amount in sorted(result.consumed_capacity.items()):
+            entry = device.capacity.get(name)
+            refusal = None if entry is None else check_policy(name, amount, entry.request_policy)
+            if entry is not None and refusal is None:
                 continue
-            for name, amount in sorted(result.consumed_capacity.items()):
-                entry = device.capacity.get(name)
-                consumed = f"consumes {format_quantity(amount)} of capacity {name}"
-                if entry is None:
-                    message = f"{consumed}, which device {result.device} does not have"
-                else:
-                    refusal = check_policy(name, amount, entry.request_policy)
-                    if refusal is None:
-                        continue
-                    why = _describe_refusal(refusal)
-                    message = f"{consumed} of {result.device}: {why}"
-                where = str(DeviceId.of(result))
-                yield CheckProblem(
-                    subject_of(claim), message, (f"device {where}",), key=f"{where}/{name}/{result.share_id}"
-                )
+            message = f"consumes {format_quantity(amount)} of capacity {name}"
+            if refusal is None:
+                message += f", which device {result.device} does not have"
+            else:
+                message += f" of {result.device}: {_describe_refusal(refusal)}"
+            key = f"{each.id}/{name}/{result.share_id}"
+            yield CheckProblem(subject_of(claim), message, (f"device {each.id}",), key=key)
 
 
 def _describe_refusal(refusal: CapacityRefusal) -> str:

@@ -6,11 +6,11 @@ a pod only with claims that are allocated, reserved for it, and usable on its no
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from plimsoll.api.core import Pod
 from plimsoll.api.node_selection import selector_matches
-from plimsoll.api.pod_claims import is_owned_by, is_reserved_for, owner_pod, resolve_claim_names, uses_claims
+from plimsoll.api.pod_claims import is_owned_by, is_reserved_for, owner_pod
 from plimsoll.api.resource import ResourceClaim, ResourceClaimConsumerReference
 from plimsoll.api.timestamps import parse_time
 from plimsoll.controllers.pod_utils import find_condition, is_done, is_finished, is_pod
@@ -145,15 +145,13 @@ def _is_settled(facts: AuditFacts, pod: Pod) -> bool:
 
 
 def find_pods_without_claims(facts: AuditFacts) -> Iterator[CheckProblem]:
-    for pod in facts.bound:
-        if uses_claims(pod):
-            problems = [*_find_problems(facts, pod)]
-            if problems and _is_settled(facts, pod):
-                yield from problems
+    for each in facts.bound_with_claims:
+        problems = [*_find_problems(facts, each.pod, each.names)]
+        if problems and _is_settled(facts, each.pod):
+            yield from problems
 
 
-def _find_problems(facts: AuditFacts, pod: Pod) -> Iterator[CheckProblem]:
-    names = resolve_claim_names(pod)
+def _find_problems(facts: AuditFacts, pod: Pod, names: Mapping[str, str]) -> Iterator[CheckProblem]:
     for reference in pod.spec.resource_claims:
         name = names.get(reference.name, "")
         if not name:
@@ -194,11 +192,12 @@ def _claim_problem(
 
 
 def find_claims_elsewhere(facts: AuditFacts) -> Iterator[CheckProblem]:
-    for pod in facts.bound:
+    for each in facts.bound_with_claims:
+        pod = each.pod
         node = facts.nodes.get(pod.spec.node_name)
-        if node is None or not uses_claims(pod):
+        if node is None:
             continue
-        for claim in facts.claims_of(pod):
+        for claim in each.claims:
             allocation = claim.status.allocation
             selector = allocation.node_selector if allocation is not None else None
             if selector is None or selector_matches(selector, node) is not False:

@@ -24,6 +24,8 @@ MAX_LISTED = 6
 
 def find_devices_allocated_twice(facts: AuditFacts) -> Iterator[CheckProblem]:
     for device, held in facts.held.items():
+        if len(held) < 2:
+            continue
         exclusive = [each for each in held if each.result.share_id is None and not each.result.admin_access]
         shares = [each for each in held if each.result.share_id is not None and not each.result.admin_access]
         if len(exclusive) > 1:
@@ -39,6 +41,8 @@ def find_devices_allocated_twice(facts: AuditFacts) -> Iterator[CheckProblem]:
 
 def find_shares_allocated_twice(facts: AuditFacts) -> Iterator[CheckProblem]:
     for device, held in facts.held.items():
+        if len(held) < 2:
+            continue
         shares = Counter(each.result.share_id for each in held if each.result.share_id is not None)
         for share, count in sorted(shares.items(), key=lambda item: str(item[0])):
             if count > 1:
@@ -84,14 +88,12 @@ def _release(claim: ResourceClaim) -> str:
 
 def find_devices_gone(facts: AuditFacts) -> Iterator[CheckProblem]:
     drivers = {id.driver for id in facts.pools}
-    for claim in facts.claims.values():
-        missing: dict[DeviceId, str] = {}
-        for result in claim.allocation_results:
-            id = DeviceId.of(result)
-            if facts.device(id) is None:
-                missing[id] = _why_gone(facts, id, drivers)
-        if not missing:
+    for held in facts.allocated.values():
+        gone = [each.id for each in held if each.device is None]
+        if not gone:
             continue
+        claim = held[0].claim
+        missing = {id: _why_gone(facts, id, drivers) for id in gone}
         names = ", ".join(sorted({id.device for id in missing}))
         message = f"holds {format_count(len(missing), 'device')} that no slice publishes: {names}"
         evidence = [f"{id}: {why}" for id, why in sorted(missing.items())][:MAX_LISTED]
@@ -121,32 +123,30 @@ def _why_gone(facts: AuditFacts, id: DeviceId, drivers: set[str]) -> str:
 
 def find_devices_tainted(facts: AuditFacts) -> Iterator[CheckProblem]:
     rules = [rule for rule in facts.rules if rule.spec.device_selector is not None]
-    for claim in facts.claims.values():
-        for result in claim.allocation_results:
-            id = DeviceId.of(result)
-            device = facts.device(id)
-            if device is None:
+    for each in (each for held in facts.allocated.values() for each in held):
+        claim, result, id, device = each.claim, each.result, each.id, each.device
+        if device is None or not (device.taints or rules):
+            continue
+        taints: list[tuple[str, DeviceTaint]] = [("its slice", taint) for taint in device.taints]
+        for rule in rules:
+            selector = rule.spec.device_selector
+            assert selector is not None
+            wanted = (selector.driver, selector.pool, selector.device)
+            if all(one in (None, other) for one, other in zip(wanted, id, strict=True)):
+                taints.append((f"DeviceTaintRule/{rule.metadata.name}", rule.spec.taint))
+        for source, taint in taints:
+            if taint.effect != "NoExecute":
                 continue
-            taints: list[tuple[str, DeviceTaint]] = [("its slice", taint) for taint in device.taints]
-            for rule in rules:
-                selector = rule.spec.device_selector
-                assert selector is not None
-                wanted = (selector.driver, selector.pool, selector.device)
-                if all(one in (None, other) for one, other in zip(wanted, id, strict=True)):
-                    taints.append((f"DeviceTaintRule/{rule.metadata.name}", rule.spec.taint))
-            for source, taint in taints:
-                if taint.effect != "NoExecute":
-                    continue
-                if any(tolerates(toleration, taint) for toleration in result.tolerations):
-                    continue
-                since = f" since {taint.time_added}" if taint.time_added else ""
-                text = taint.key + (f"={taint.value}" if taint.value else "")
-                yield CheckProblem(
-                    subject_of(claim),
-                    f"holds device {id.device}, which is tainted {text}:NoExecute, and does not tolerate it",
-                    (f"device {id}", f"the taint comes from {source}{since}", *_pods_of(facts, claim)),
-                    key=f"{id}/{text}",
-                )
+            if any(tolerates(toleration, taint) for toleration in result.tolerations):
+                continue
+            since = f" since {taint.time_added}" if taint.time_added else ""
+            text = taint.key + (f"={taint.value}" if taint.value else "")
+            yield CheckProblem(
+                subject_of(claim),
+                f"holds device {id.device}, which is tainted {text}:NoExecute, and does not tolerate it",
+                (f"device {id}", f"the taint comes from {source}{since}", *_pods_of(facts, claim)),
+                key=f"{id}/{text}",
+            )
 
 
 def _pods_of(facts: AuditFacts, claim: ResourceClaim) -> list[str]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice, pairwise, product
 
@@ -20,7 +20,7 @@ from plimsoll.api.resource import Device
 from plimsoll.ledger.claims import ChargedClaim, charge_results, find_requested_class
 from plimsoll.ledger.units import PODS, is_accounted
 from plimsoll.tools.audit.charges import AuditedClaim, amounts_of, charged_claims, format_amounts
-from plimsoll.tools.audit.facts import AuditFacts, subject_of
+from plimsoll.tools.audit.facts import AuditFacts, PoolFacts, subject_of
 from plimsoll.tools.audit.findings import AuditSeverity, Check, CheckProblem
 from plimsoll.tools.cluster_state.assumed_mappings import may_serve
 from plimsoll.tools.cluster_state.node_resources import NodeResourceGuess
@@ -140,18 +140,33 @@ def _clashes(facts: AuditFacts) -> dict[tuple[str, str], list[tuple[DeviceId, De
     """Return the devices of different drivers with equal pool and device names."""
 
     def make() -> dict[tuple[str, str], list[tuple[DeviceId, Device]]]:
-        drivers: dict[str, int] = {}
-        for pool_id in facts.pools:
-            drivers[pool_id.pool] = drivers.get(pool_id.pool, 0) + 1
-        found: dict[tuple[str, str], list[tuple[DeviceId, Device]]] = {}
+        by_name: dict[str, list[PoolFacts]] = {}
         for pool_id, pool in facts.pools.items():
-            if drivers[pool_id.pool] > 1:
-                for name, (_, device) in pool.devices.items():
-                    id = DeviceId(*pool_id, name)
-                    found.setdefault((pool_id.pool, name), []).append((id, device))
-        return {key: devices for key, devices in found.items() if len(devices) > 1}
+            by_name.setdefault(pool_id.pool, []).append(pool)
+        found: dict[tuple[str, str], list[tuple[DeviceId, Device]]] = {}
+        for name, pools in by_name.items():
+            for device_name in _find_repeated_names(pools):
+                found[name, device_name] = [
+                    (DeviceId(*pool.id, device_name), pool.devices[device_name][1])
+                    for pool in pools
+                    if device_name in pool.devices
+                ]
+        return found
 
     return facts.compute_once("clashes", make)
+
+
+def _find_repeated_names(pools: Sequence[PoolFacts]) -> list[str]:
+    """Return the names of devices that several of these pools have."""
+    seen: set[str] = set()
+    repeated: dict[str, None] = {}
+    for number, pool in enumerate(pools):
+        names = pool.devices.keys()
+        if number and not seen.isdisjoint(names):
+            repeated.update(dict.fromkeys(name for name in names if name in seen))
+        if number + 1 < len(pools):
+            seen.update(names)
+    return list(repeated)
 
 
 def is_of_other_driver(facts: AuditFacts, each: AuditedClaim) -> str:

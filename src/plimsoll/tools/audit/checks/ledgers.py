@@ -16,7 +16,7 @@ from plimsoll.ledger.claims import ChargedClaim
 from plimsoll.ledger.messages import format_reason
 from plimsoll.ledger.node_ledger import Discrepancy, NodeLedger
 from plimsoll.ledger.requests import is_pod_level_resource
-from plimsoll.ledger.units import PODS, is_extended_resource, to_unit
+from plimsoll.ledger.units import PODS, is_extended_resource, to_unit, units_to_nano
 from plimsoll.ledger.verdict import Cause, Reason
 from plimsoll.scheduler.snapshot.verify import verify
 from plimsoll.tools.amounts import format_distinct, format_short
@@ -198,8 +198,20 @@ def find_claims_counted_twice(facts: AuditFacts) -> Iterator[CheckProblem]:
         charged_claim = each.recorded if each.any_recorded else each.priced
         if not isinstance(charged_claim, ChargedClaim):
             continue
-        for resource in charged_claim.charge.resources:
-            yield from _mirrored(facts, each, charged_claim, resource)
+        for resource, charge in charged_claim.charge.resources.items():
+            if charge.quantity and _request_in_all(each.pod, resource) >= charge.quantity.nano:
+                yield from _mirrored(facts, each, charged_claim, resource)
+
+
+def _request_in_all(pod: Pod, resource: str) -> int:
+    """Return the sum of what all containers request of a resource, in nano-units and rounded up."""
+    total = 0
+    for containers in (pod.spec.containers, pod.spec.init_containers):
+        for container in containers:
+            amount = container.resources.requests.get(resource)
+            if amount is not None:
+                total += units_to_nano(resource, to_unit(resource, amount))
+    return total
 
 
 def _mirrored(

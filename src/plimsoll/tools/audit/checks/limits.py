@@ -6,7 +6,8 @@ the next device or pod does not fit. See docs/spec/api.md, "Limits".
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from functools import partial
 from typing import NamedTuple
 
 from plimsoll.allocator import AllocationFault
@@ -20,7 +21,7 @@ from plimsoll.api.resource import (
     ExactDeviceRequest,
     ResourceClaim,
     ResourceClaimSpec,
-    ResourceSlice,
+    ResourceSliceSpec,
 )
 from plimsoll.apiserver.validation.claim_configuration import CONFIGURATIONS_MAX, REQUESTS_MAX
 from plimsoll.apiserver.validation.device_capacity import POLICIES_MAX, VALUES_MAX
@@ -37,6 +38,7 @@ from plimsoll.apiserver.validation.resource_claims import ALTERNATIVES_MAX, CONS
 from plimsoll.apiserver.validation.resource_slices import COUNTER_SETS_MAX, max_devices
 from plimsoll.tools.audit.facts import AuditFacts, subject_of
 from plimsoll.tools.audit.findings import AuditSeverity, Check, CheckProblem
+from plimsoll.tools.audit.identity_cache import IdentityCache
 
 #: Number of reservations from which a claim is reported.
 RESERVED_MANY = 231
@@ -167,29 +169,21 @@ class _LongList(NamedTuple):
 
 
 def find_lists_too_long(facts: AuditFacts) -> Iterator[CheckProblem]:
-    fine: set[int] = set()  # specs and devices, which many objects share, without long lists
+    long: IdentityCache[list[_LongList]] = IdentityCache()  # of specs and devices, which many objects share
     for claim in facts.claims.values():
-        if id(claim.spec) not in fine:
-            found = [*_spec_lists(claim.spec, "spec.devices")]
-            yield from _describe_lists(claim, iter(found))
-            if not found:
-                fine.add(id(claim.spec))
-        yield from _describe_lists(claim, _allocation_lists(claim))
+        found = long.get(claim.spec, partial(_long_spec_lists, claim.spec))
+        yield from _describe_lists(claim, [*found, *_allocation_lists(claim)])
     for template in facts.templates.values():
         yield from _describe_lists(template, _spec_lists(template.spec.spec, "spec.spec.devices"))
     for device_class in facts.classes.values():
         yield from _describe_lists(device_class, _class_lists(device_class))
     for each in facts.slices:
-        yield from _describe_lists(each, _slice_lists(each))
         devices = each.spec.devices or ()
-        if id(devices) not in fine:
-            found = [entry for device in devices for entry in _device_lists(device)]
-            yield from _describe_lists(each, iter(found))
-            if not found:
-                fine.add(id(devices))
+        found = long.get(devices, partial(_long_device_lists, devices))
+        yield from _describe_lists(each, [*_slice_lists(each.spec), *found])
 
 
-def _describe_lists(thing: object, lists: Iterator[_LongList]) -> Iterator[CheckProblem]:
+def _describe_lists(thing: object, lists: Iterable[_LongList]) -> Iterator[CheckProblem]:
     for path, length, limit in lists:
         yield CheckProblem(
             subject_of(thing),
@@ -236,16 +230,23 @@ def _class_lists(device_class: DeviceClass) -> Iterator[_LongList]:
         yield _LongList("spec.config", length, CONFIGURATIONS_MAX)
 
 
-def _slice_lists(each: ResourceSlice) -> Iterator[_LongList]:
-    spec = each.spec
-    found = spec.devices or ()
-    if (length := len(found)) > max_devices(found):
-        yield _LongList("spec.devices", length, max_devices(found))
+def _slice_lists(spec: ResourceSliceSpec) -> Iterator[_LongList]:
     if (length := len(spec.shared_counters or ())) > COUNTER_SETS_MAX:
         yield _LongList("spec.sharedCounters", length, COUNTER_SETS_MAX)
     for counter_set in spec.shared_counters or ():
         if (length := len(counter_set.counters)) > COUNTERS_MAX:
             yield _LongList(f"spec.sharedCounters[{counter_set.name}].counters", length, COUNTERS_MAX)
+
+
+def _long_spec_lists(spec: ResourceClaimSpec) -> list[_LongList]:
+    return [*_spec_lists(spec, "spec.devices")]
+
+
+def _long_device_lists(devices: tuple[Device, ...]) -> list[_LongList]:
+    found = [entry for device in devices for entry in _device_lists(device)]
+    if (length := len(devices)) > max_devices(devices):
+        found.insert(0, _LongList("spec.devices", length, max_devices(devices)))
+    return found
 
 
 def _device_lists(device: Device) -> Iterator[_LongList]:

@@ -29,7 +29,9 @@ MAX_LISTED = 6
 def find_claims_of_several_pods(facts: AuditFacts) -> Iterator[CheckProblem]:
     users: dict[tuple[str, str], list[AuditedClaim]] = {}
     for each in charged_claims(facts):
-        users.setdefault(each.claim.metadata.key, []).append(each)
+        key = each.claim.metadata.key
+        if len(facts.users[key]) > 1:
+            users.setdefault(key, []).append(each)
     profile = facts.cluster_state.profile
     for found in users.values():
         charges = [charge for each in found for charge in (each.recorded, each.priced)]
@@ -71,8 +73,8 @@ def find_claims_of_several_pods(facts: AuditFacts) -> Iterator[CheckProblem]:
 def find_pod_level_exceeded(facts: AuditFacts) -> Iterator[CheckProblem]:
     snapshot = facts.cluster_state.snapshot
     for pod in facts.bound:
-        place = snapshot.row_of(pod.spec.node_name)
-        if pod.spec.resources is None or place is None:
+        place = None if pod.spec.resources is None else snapshot.row_of(pod.spec.node_name)
+        if place is None:
             continue
         ledger = snapshot.ledger(place)
         entry = ledger.entries.get(pod_key(pod))

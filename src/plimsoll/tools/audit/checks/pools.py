@@ -4,44 +4,54 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from functools import partial
 
 from plimsoll.api.identity import DeviceId
 from plimsoll.api.resource import ResourceSlice
 from plimsoll.tools.audit.checks.capacity import counters_of
 from plimsoll.tools.audit.facts import AuditFacts, PoolFacts, subject_of
 from plimsoll.tools.audit.findings import AuditSeverity, Check, CheckProblem
+from plimsoll.tools.audit.identity_cache import IdentityCache
 from plimsoll.tools.columns import format_count
 
 
 def find_pools_unusable(facts: AuditFacts) -> Iterator[CheckProblem]:
+    contradictions: IdentityCache[str] = IdentityCache()
     for id, pool in facts.pools.items():
-        expected = sorted({each.spec.pool.resource_slice_count for each in pool.slices})
         have = len(pool.slices)
-        held = sum(1 for name in pool.devices if DeviceId(*id, name) in facts.held)
-        evidence = [f"{format_count(len(pool.devices), 'device')}, {held} allocated now"]
-        if pool.node:
-            evidence.append(f"on node {pool.node}")
-        if expected != [have]:
+        if any(each.spec.pool.resource_slice_count != have for each in pool.slices):
+            expected = sorted({each.spec.pool.resource_slice_count for each in pool.slices})
             counts = " or ".join(map(str, expected))
             yield CheckProblem(
                 f"Pool/{id}",
                 f"has {have} of {counts} slices of generation {pool.generation}: "
                 "none of its devices is allocated",
-                tuple(evidence),
+                _describe_pool(facts, pool),
                 key="incomplete",
             )
-        problem = _contradiction(pool)
+        if have == 1 and not pool.slices[0].spec.shared_counters:  # most pools
+            spec = pool.slices[0].spec
+            count = spec.pool.resource_slice_count
+            problem = contradictions.get(spec.devices, partial(_find_contradiction, pool), count)
+        else:
+            problem = _find_contradiction(pool)
         if problem:
             yield CheckProblem(
                 f"Pool/{id}",
                 f"is inconsistent: {problem}: none of its devices is allocated",
-                tuple(evidence),
+                _describe_pool(facts, pool),
                 key="invalid",
                 severity=AuditSeverity.ERROR,
             )
 
 
-def _contradiction(pool: PoolFacts) -> str:
+def _describe_pool(facts: AuditFacts, pool: PoolFacts) -> tuple[str, ...]:
+    held = sum(1 for name in pool.devices if DeviceId(*pool.id, name) in facts.held)
+    size = f"{format_count(len(pool.devices), 'device')}, {held} allocated now"
+    return (size, f"on node {pool.node}") if pool.node else (size,)
+
+
+def _find_contradiction(pool: PoolFacts) -> str:
     names: Counter[str] = Counter(device.name for each in pool.slices for device in each.spec.devices or ())
     twice = sorted(name for name, count in names.items() if count > 1)
     if twice:

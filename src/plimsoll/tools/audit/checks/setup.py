@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 from plimsoll.api.forms import read_device_class
 from plimsoll.api.forms.annotations import CLASS_KEY, POD_KEY, find_pod_problem
 from plimsoll.api.pod_claims import resolve_claim_names, uses_claims
-from plimsoll.api.resource import DeviceRequest
+from plimsoll.api.resource import DeviceRequest, ResourceClaimSpec
 from plimsoll.tools.audit.facts import AuditFacts, subject_of
 from plimsoll.tools.audit.findings import AuditSeverity, Check, CheckProblem
+from plimsoll.tools.audit.identity_cache import IdentityCache
 
 
 def find_rules_for_everything(facts: AuditFacts) -> Iterator[CheckProblem]:
@@ -52,18 +54,22 @@ def find_classes_for_everything(facts: AuditFacts) -> Iterator[CheckProblem]:
 
 
 def find_classes_missing(facts: AuditFacts) -> Iterator[CheckProblem]:
-    for thing, requests in (
-        *((claim, claim.spec.devices.requests) for claim in facts.claims.values()),
-        *((each, each.spec.spec.devices.requests) for each in facts.templates.values()),
+    known: IdentityCache[list[str]] = IdentityCache()
+    for thing, spec in (
+        *((claim, claim.spec) for claim in facts.claims.values()),
+        *((each, each.spec.spec) for each in facts.templates.values()),
     ):
-        missing = sorted({name for name in _classes(requests) if name and name not in facts.classes})
-        for name in missing:
+        for name in known.get(spec, partial(_find_missing_classes, facts, spec)):
             yield CheckProblem(
                 subject_of(thing),
                 f"requests devices of class {name}, which does not exist",
                 (f"existing classes: {', '.join(list(facts.classes)[:8]) or 'none'}",),
                 key=name,
             )
+
+
+def _find_missing_classes(facts: AuditFacts, spec: ResourceClaimSpec) -> list[str]:
+    return sorted({name for name in _classes(spec.devices.requests) if name and name not in facts.classes})
 
 
 def _classes(requests: tuple[DeviceRequest, ...]) -> Iterator[str]:
@@ -105,7 +111,7 @@ def find_annotations_unreadable(facts: AuditFacts) -> Iterator[CheckProblem]:
                 ("no device of this class is allocated until it is corrected",),
                 key=CLASS_KEY,
             )
-    for pod in sorted(facts.pods.values(), key=lambda pod: pod.metadata.full_name):
+    for pod in facts.pods.values():
         pod_problem = find_pod_problem(pod) if pod.metadata.annotations else None
         if pod_problem is not None and uses_claims(pod):
             yield CheckProblem(

@@ -15,7 +15,6 @@ from plimsoll.api.cpu_map import ANNOTATION, parse_cpu_map
 from plimsoll.api.cpuset import CpuSet
 from plimsoll.api.forms import read_device
 from plimsoll.api.identity import DeviceId
-from plimsoll.api.pod_claims import uses_claims
 from plimsoll.api.resource import (
     NUMA_NODE,
     PCIE_ROOT,
@@ -30,6 +29,7 @@ from plimsoll.tools.amounts import format_short
 from plimsoll.tools.audit.facts import AuditFacts, subject_of
 from plimsoll.tools.audit.findings import AuditSeverity, Check, CheckProblem
 from plimsoll.tools.cluster_state.node_resources import KNOWN_DRIVERS
+from plimsoll.tools.cluster_state.objects import key_of
 
 _NUMA_NAMES = ("numaNode", "numaNodeID", "numa")
 #: Differences below one CPU (in milli) are due to rounding.
@@ -49,11 +49,9 @@ class _DeviceNuma:
 
 
 def find_numa_splits(facts: AuditFacts) -> Iterator[CheckProblem]:
-    for pod in facts.bound:
-        if not uses_claims(pod):
-            continue
-        claims = facts.claims_of(pod)
-        if sum(len(claim.allocation_results) for claim in claims) < 2:
+    for each in facts.bound_with_claims:
+        pod, claims = each.pod, each.claims
+        if sum([len(claim.allocation_results) for claim in claims]) < 2:
             continue  # nothing can be apart
         places = [place for claim in claims for place in _device_numa_nodes(facts, claim)]
         yield from _roots_apart(facts, pod, {place.id.driver for place in places})
@@ -293,7 +291,9 @@ def find_shared_pools_empty(facts: AuditFacts) -> Iterator[CheckProblem]:
             continue
         if driver not in KNOWN_DRIVERS and line - cpus.managed >= _ONE_CPU:
             continue  # it manages some of the CPUs, and there are others
-        without = [pod for pod in by_node.get(name, []) if not _has_cpus_of(facts, pod, driver)]
+        without = [
+            pod for pod in sorted(by_node.get(name, []), key=key_of) if not _has_cpus_of(facts, pod, driver)
+        ]
         if without:
             names = ", ".join(f"Pod/{pod.metadata.full_name}" for pod in without[:3])
             yield CheckProblem(
