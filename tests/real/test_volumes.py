@@ -314,7 +314,11 @@ async def play(cluster: VolumeCluster, case: VolumeCase) -> list[tuple[str, tupl
         await cluster.add_pod(name, *names, nodeSelector={HOST: host})
         tree = await until(
             partial(client.get, PODS, name, NS),
-            lambda one: one["spec"].get("nodeName") or "nodes are available" in str(one["status"]),
+            # On a busy machine a scheduler may know the pod before its claim: it tries again at once.
+            lambda one: (
+                one["spec"].get("nodeName")
+                or ("nodes are available" in str(one["status"]) and "not found" not in str(one["status"]))
+            ),
         )
         conditions = tree["status"].get("conditions") or [{}]
         message = "" if tree["spec"].get("nodeName") else conditions[0]["message"]
