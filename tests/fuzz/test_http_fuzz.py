@@ -133,17 +133,30 @@ def test_bad_bytes_are_refused_or_cut_off(target: Target, tls: ssl.SSLContext | 
         assert reply is CLOSED or 400 <= reply.status < 500, (name, reply)
 
 
-def test_non_tls_connections_are_closed(target: Target) -> None:
-    assert send(target, target.request("GET", "/readyz"), tls=trusting()).status == 200
+def read_from_tls_port(target: Target, sent: bytes) -> bytes:
+    """Send bytes to the TLS port without a handshake; return what comes back until the connection closes."""
 
-    async def scenario() -> None:
+    async def scenario() -> bytes:
         wire = await RawConnection.open(target.server.port)
-        await wire.send(b"GET / HTTP/1.1\r\n\r\n")
+        await wire.send(sent)
         async with asyncio.timeout(DEADLINE):
-            assert await wire.reader.read(100) in (b"", b"\x15\x03\x01\x00\x02\x02F"), "at most an alert"
+            received = await wire.reader.read()
         await wire.close()
+        return received
 
-    asyncio.run(scenario())
+    return asyncio.run(scenario())
+
+
+def test_plain_http_to_the_tls_port_gets_a_reason(target: Target) -> None:
+    assert send(target, target.request("GET", "/readyz"), tls=trusting()).status == 200
+    received = read_from_tls_port(target, b"GET / HTTP/1.1\r\n\r\n")
+    assert received.startswith(b"HTTP/1.0 400 Bad Request\r\n\r\n")
+    assert b"Client sent an HTTP request to an HTTPS server." in received
+
+
+def test_other_bytes_without_tls_get_at_most_an_alert(target: Target) -> None:
+    received = read_from_tls_port(target, b"\x00\x01\x02 no handshake \r\n\r\n")
+    assert received[:1] in (b"", b"\x15")
 
 
 def test_a_request_byte_by_byte(target: Target) -> None:

@@ -14,6 +14,7 @@ import resource
 import socket
 import ssl
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -34,6 +35,9 @@ _ACCEPT_RETRY_SECONDS = 1.0
 _TLS_SHUTDOWN_SECONDS = 0.25
 #: Memory of a TLS connection: asyncio's read buffer and OpenSSL's state.
 _TLS_BYTES = 300 << 10
+#: Response to a client that does not use TLS, in the words of Go's servers.
+_PLAIN_HTTP_RESPONSE = b"HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n"
+_REQUEST_BYTES = 16 << 10
 
 
 class _AcceptedConnection:
@@ -59,11 +63,19 @@ class _AcceptedConnection:
             first = self._socket.recv(1, socket.MSG_PEEK)
         except OSError:
             first = b""
-        if first:
+        if first.isalpha() and self._acceptor.tls is not None:  # a TLS handshake starts with 0x16
+            self._refuse_plain_http()
+        elif first:
             self._acceptor.peers.arrive(self)
             self._acceptor.schedule_tick()
         else:
             self.abort()
+
+    def _refuse_plain_http(self) -> None:
+        with suppress(OSError):
+            self._socket.recv(_REQUEST_BYTES)  # closing with unread data would discard the response
+            self._socket.send(_PLAIN_HTTP_RESPONSE)
+        self.abort()
 
     def serve(self) -> None:
         self._connection = self._acceptor.connect(self)

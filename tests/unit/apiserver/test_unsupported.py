@@ -1,15 +1,19 @@
-"""Kinds that nothing acts on: new ones are refused, stored ones can still be handled."""
+"""Kinds that nothing acts on: new ones are refused or get a warning, stored ones can still be handled."""
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 
+from plimsoll.apiserver.auth.users import ADMIN
 from plimsoll.apiserver.registry.resources import find_resource_by_key
-from plimsoll.apiserver.registry.unsupported import REFUSED
+from plimsoll.apiserver.registry.unsupported import REFUSED, WITHOUT_CONTROLLER
+from plimsoll.apiserver.request import ApiRequest
 from plimsoll.apiserver.storage import ObjectKey
 from tests.unit.apiserver.build import ApiHarness, run
+from tests.unit.apiserver.signing_requests import signing_request
 
 
 def example(key: str) -> tuple[str, dict[str, Any]]:
@@ -57,3 +61,50 @@ def test_extensions_that_are_stored_can_be_read_changed_and_deleted(key: str) ->
         ]
 
     assert run(play) == [200] * 4
+
+
+SPECS: dict[str, dict[str, Any]] = {
+    "certificatesigningrequests.certificates.k8s.io": {
+        "request": signing_request("nobody"),
+        "signerName": "example.com/signer",
+        "usages": ["client auth"],
+    },
+    "horizontalpodautoscalers.autoscaling": {
+        "maxReplicas": 3,
+        "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "d"},
+    },
+    "ingresses.networking.k8s.io": {"defaultBackend": {"service": {"name": "s", "port": {"number": 80}}}},
+    "ipaddresses.networking.k8s.io": {
+        "parentRef": {"resource": "services", "name": "s", "namespace": "default"}
+    },
+    "networkpolicies.networking.k8s.io": {"podSelector": {}},
+    "servicecidrs.networking.k8s.io": {"cidrs": ["10.1.0.0/16"]},
+}
+NAMES = {"ipaddresses.networking.k8s.io": "10.96.0.9"}
+
+
+@pytest.mark.parametrize("key", WITHOUT_CONTROLLER)
+def test_objects_without_a_controller_come_with_a_warning(key: str) -> None:
+    row = find_resource_by_key(key)
+    assert row is not None
+    place = "namespaces/default/" if row.namespaced else ""
+    path = f"/apis/{row.api_version()}/{place}{row.plural}"
+    tree = {
+        "apiVersion": row.api_version(),
+        "kind": row.kind,
+        "metadata": {"name": NAMES.get(key, "x")},
+        "spec": SPECS[key],
+    }
+
+    async def play(harness: ApiHarness) -> tuple[int, str, bool]:
+        created = await harness.api.handle(ApiRequest("POST", path, ADMIN, body=json.dumps(tree).encode()))
+        change = {"metadata": {"labels": {"a": "b"}}}
+        headers = {"content-type": "application/merge-patch+json"}
+        name = tree["metadata"]["name"]
+        changed = await harness.api.handle(
+            ApiRequest("PATCH", f"{path}/{name}", ADMIN, (), headers, json.dumps(change).encode())
+        )
+        assert changed.status == 200
+        return created.status, created.headers["Warning"], "Warning" in changed.headers
+
+    assert run(play) == (201, f'299 - "{WITHOUT_CONTROLLER[key]}"', False)

@@ -39,7 +39,7 @@ from plimsoll.apiserver.patch import (
 from plimsoll.apiserver.registry.empty_values import drop_empty_values
 from plimsoll.apiserver.registry.schema import schema_for
 from plimsoll.apiserver.registry.status_shape import complete_status
-from plimsoll.apiserver.registry.unsupported import REFUSED
+from plimsoll.apiserver.registry.unsupported import REFUSED, WITHOUT_CONTROLLER
 from plimsoll.apiserver.request_info import RequestInfo
 from plimsoll.apiserver.status import (
     OPTIMISTIC_LOCK_MESSAGE,
@@ -219,10 +219,12 @@ class WriteHandler:
         return WriteResult(stored.raw, stored.revision, True, job.warnings)
 
     def _check_support(self, job: _WriteJob, metadata: Tree) -> None:
-        """Refuse to create what nothing would act on; ApiError 403."""
+        """Refuse to create what nothing can act on (ApiError 403), warn if the controller is elsewhere."""
         key, info = job.info.resource.key, job.info
         if key in REFUSED:
             raise forbidden(info.group, info.plural, metadata.get("name", ""), REFUSED[key])
+        if key in WITHOUT_CONTROLLER:
+            job.warnings.append(WITHOUT_CONTROLLER[key])
 
     # -- update
 

@@ -2,8 +2,8 @@
 
 Extensions of the API itself are not the job of the embedded server. New ones are refused, since a client
 would wait for them forever (a CustomResourceDefinition is never established, a webhook never called); those
-that an older version stored can be read, changed and deleted. All other kinds have a controller here, or one
-that can run next to the server, such as those of kube-controller-manager.
+that an older version stored can be read, changed and deleted. Kinds whose controller has to run next to the
+server, such as those of kube-controller-manager, can be created, with a warning. All others have one here.
 """
 
 from __future__ import annotations
@@ -28,4 +28,25 @@ REFUSED: Mapping[str, str] = {
     ),
     "mutatingwebhookconfigurations.admissionregistration.k8s.io": _WEBHOOK,
     "validatingwebhookconfigurations.admissionregistration.k8s.io": _WEBHOOK,
+}
+
+_CLUSTER_IPS = "cluster IPs are taken from a fixed range, and those in use follow from the Services"
+
+#: Warnings for new objects that nothing in the server acts on, by key.
+WITHOUT_CONTROLLER: Mapping[str, str] = {
+    "certificatesigningrequests.certificates.k8s.io": (
+        "no controller of the embedded API server signs certificates; run a signer next to it, such as "
+        "kube-controller-manager"
+    ),
+    "horizontalpodautoscalers.autoscaling": (
+        "no controller of the embedded API server scales workloads; run kube-controller-manager next to it"
+    ),
+    "ingresses.networking.k8s.io": (
+        "the embedded API server has no ingress controller; run one next to the server"
+    ),
+    "ipaddresses.networking.k8s.io": f"this object has no effect: {_CLUSTER_IPS}",
+    "networkpolicies.networking.k8s.io": (
+        "network policies are not enforced by Plimsoll; a network plugin of the nodes must do it"
+    ),
+    "servicecidrs.networking.k8s.io": f"this object has no effect: {_CLUSTER_IPS}",
 }
