@@ -15,7 +15,7 @@ from plimsoll.cel.caches import DerivedResult, ProgramCache, SelectorMatches, de
 from plimsoll.cel.derived import AttributeValue, DerivedAttribute, compile_derived
 from plimsoll.cel.device import CelDevice, flatten
 from plimsoll.cel.interpreter.evaluation import COST_LIMIT
-from plimsoll.cel.interpreter.planner import EvaluationResult
+from plimsoll.cel.interpreter.program import EvaluationResult
 from plimsoll.cel.selector import Selector, compile_selector
 from plimsoll.cel.static.environment import Environment
 

@@ -10,7 +10,7 @@ from typing import NamedTuple, TypeAlias
 
 from plimsoll.cel.check import CheckedExpr, check
 from plimsoll.cel.device import CelDevice
-from plimsoll.cel.interpreter.planner import Program
+from plimsoll.cel.interpreter.program import Program
 from plimsoll.cel.static.environment import Environment
 from plimsoll.cel.values import Semver, Value, type_name
 from plimsoll.errors import CelRuntimeError

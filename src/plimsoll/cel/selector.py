@@ -13,7 +13,7 @@ from plimsoll.cel.check import CheckedExpr, check
 from plimsoll.cel.codegen.generator import generate
 from plimsoll.cel.device import CelDevice
 from plimsoll.cel.interpreter.evaluation import COST_LIMIT
-from plimsoll.cel.interpreter.planner import EvaluationResult, Program
+from plimsoll.cel.interpreter.program import EvaluationResult, Program
 from plimsoll.cel.static.environment import Environment
 
 

@@ -147,9 +147,12 @@ def find_claims(pod: Pod, snapshot: Snapshot) -> tuple[ResourceClaim, ...] | Nod
 
 def _with_allocation_of(peers: Container[str], claim: ResourceClaim, snapshot: Snapshot) -> ResourceClaim:
     """Return a claim with the allocation that is assumed for one of the peers, if there is one."""
-    if claim.status.allocation is not None or snapshot.assumed_by(claim.metadata.uid) not in peers:
+    if (
+        claim.status.allocation is not None
+        or snapshot.allocations.assumed_by(claim.metadata.uid) not in peers
+    ):
         return claim
-    allocation = snapshot.assumed_allocation(claim.metadata.uid)
+    allocation = snapshot.allocations.assumed(claim.metadata.uid)
     return replace(claim, status=replace(claim.status, allocation=allocation))
 
 
@@ -163,7 +166,7 @@ def uses_devices(pod: Pod) -> bool:
 
 def _in_use(claim: ResourceClaim, pod: Pod, snapshot: Snapshot) -> NodeReason | None:
     if claim.status.allocation is None:
-        if snapshot.assumed_allocation(claim.metadata.uid) is not None:
+        if snapshot.allocations.assumed(claim.metadata.uid) is not None:
             return _reason(ClaimMessage.PENDING, claim=claim.metadata.full_name)
         return None
     if len(claim.status.reserved_for) >= RESERVED_MAX and not is_reserved_for(claim, pod):

@@ -89,10 +89,11 @@ def test_objects_without_a_controller_come_with_a_warning(key: str) -> None:
     assert row is not None
     place = "namespaces/default/" if row.namespaced else ""
     path = f"/apis/{row.api_version()}/{place}{row.plural}"
+    name = NAMES.get(key, "x")
     tree = {
         "apiVersion": row.api_version(),
         "kind": row.kind,
-        "metadata": {"name": NAMES.get(key, "x")},
+        "metadata": {"name": name},
         "spec": SPECS[key],
     }
 
@@ -100,7 +101,6 @@ def test_objects_without_a_controller_come_with_a_warning(key: str) -> None:
         created = await harness.api.handle(ApiRequest("POST", path, ADMIN, body=json.dumps(tree).encode()))
         change = {"metadata": {"labels": {"a": "b"}}}
         headers = {"content-type": "application/merge-patch+json"}
-        name = tree["metadata"]["name"]
         changed = await harness.api.handle(
             ApiRequest("PATCH", f"{path}/{name}", ADMIN, (), headers, json.dumps(change).encode())
         )

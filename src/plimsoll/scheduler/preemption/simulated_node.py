@@ -156,7 +156,11 @@ class NodeSimulation:
     def _is_unused(self, claim: ResourceClaim) -> bool:
         """Return whether a claim is allocated, and all its users were removed."""
         meta = claim.metadata
-        if not self._frees_devices or meta.uid in self._kept or self.snapshot.allocation_of(meta.uid) is None:
+        if (
+            not self._frees_devices
+            or meta.uid in self._kept
+            or self.snapshot.allocations.of(meta.uid) is None
+        ):
             return False
         users = self.snapshot.claim_users(meta.namespace, meta.name)
         return self._claims.removed >= {*users, *(user.uid for user in claim.status.reserved_for)}
@@ -168,7 +172,7 @@ class NodeSimulation:
             self._allocate(uid, self._claims.before[uid])
 
     def _allocate(self, uid: str, allocation: AllocationResult | None) -> None:
-        self._claims.before.setdefault(uid, self.snapshot.allocation_of(uid))
+        self._claims.before.setdefault(uid, self.snapshot.allocations.of(uid))
         self.snapshot._set_allocation(uid, allocation)
 
     def _notify_added(self, pod: Pod) -> None:

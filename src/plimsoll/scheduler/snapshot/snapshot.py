@@ -10,7 +10,7 @@ KEP-5517 (docs/spec/keps.md), "Scheduler Internal Cache Update"; docs/spec/accou
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Mapping, Set
+from collections.abc import Iterable, Iterator, Mapping, Set
 from typing import Any, TypeVar
 
 import numpy as np
@@ -68,8 +68,9 @@ class Snapshot:
         self._assumed: dict[str, Placement] = {}
         self._unconfirmed: dict[str, Placement] = {}
         # -- claims and devices
-        self._allocations = AssumedAllocations(self.features.consumable_capacity)
-        self.state = self._allocations.state
+        #: Allocations of claims, written or assumed; only this class changes them.
+        self.allocations = AssumedAllocations(self.features.consumable_capacity)
+        self.state = self.allocations.state
         self.classes: dict[str, DeviceClass] = {}
         self.assumed_volumes = AssumedVolumes()
         self._users = ClaimUsers()
@@ -153,22 +154,6 @@ class Snapshot:
     def claim(self, namespace: str, name: str) -> ResourceClaim | None:
         return self.find(ResourceClaim, namespace, name)
 
-    def assumed_allocation(self, uid: str) -> AllocationResult | None:
-        """Return the allocation of a claim that is assumed and not written yet."""
-        return self._allocations.assumed(uid)
-
-    def assumed_by(self, uid: str) -> str:
-        """Return the key of the pod that the allocation of a claim is assumed for, or ""."""
-        return self._allocations.assumed_by(uid)
-
-    def assumed_without_claims(self, known: Container[str]) -> Mapping[str, AllocationResult]:
-        """Return the assumed allocations of claims that are not created yet: not among the UIDs `known`."""
-        return self._allocations.without_claims(known)
-
-    def allocation_of(self, uid: str) -> AllocationResult | None:
-        """Return the allocation of a claim, written or assumed."""
-        return self._allocations.of(uid)
-
     def claim_users(self, namespace: str, name: str) -> Set[str]:
         """Return the pods in ledgers that use a claim."""
         return self._users.of(namespace, name)
@@ -236,7 +221,7 @@ class Snapshot:
         self._on_pod_added(placement.row, pod)
         for claim in placement.pod_info.unallocated_claims:
             allocation = placement.allocations[claim.metadata.name]
-            self._on_devices_released(self._allocations.assume(claim.metadata.uid, key, allocation))
+            self._on_devices_released(self.allocations.assume(claim.metadata.uid, key, allocation))
         self.assumed_volumes.assume(key, placement.volumes, placement.node)
 
     def forget(self, key: str) -> None:
@@ -250,7 +235,7 @@ class Snapshot:
         placement = self._unconfirmed.pop(key, None)
         for claim in placement.pod_info.unallocated_claims if placement is not None else ():
             known = self.claim(*claim.metadata.key)
-            self._on_devices_released(self._allocations.forget(claim.metadata.uid, key, known))
+            self._on_devices_released(self.allocations.forget(claim.metadata.uid, key, known))
         if self.assumed_volumes.release(key):
             self._bump(None)
 
@@ -263,7 +248,7 @@ class Snapshot:
 
     def _release_uncreated(self, key: str) -> None:
         """Release the devices of a pod's extended resources, if its claim was never seen allocated."""
-        self._on_devices_released(self._allocations.forget(in_memory_uid(key), key, None))
+        self._on_devices_released(self.allocations.forget(in_memory_uid(key), key, None))
 
     # -- nodes
 
@@ -286,7 +271,7 @@ class Snapshot:
             index.node_set(row, node, old)
         for pod in self._pods_of_unknown_nodes.pop(name, {}).values():
             self._add_pod(row, pod)
-        self._refresh(row)
+        self._outdated_rows.add(row)
         if old is None or scheduling_fields(node) != scheduling_fields(old):
             self.revision += 1
             self._outdate_charges(row)
@@ -381,7 +366,7 @@ class Snapshot:
 
     def _on_pod_added(self, row: int, pod: Pod) -> None:
         self._pods[pod_key(pod)] = (row, pod)
-        self._refresh(row)
+        self._outdated_rows.add(row)
         for index in self._indexes.values():
             index.pod_added(row, pod)
         self._users.add(pod)
@@ -389,7 +374,7 @@ class Snapshot:
     def _on_pod_removed(self, row: int, pod: Pod) -> None:
         key = pod_key(pod)
         del self._pods[key]
-        self._refresh(row)
+        self._outdated_rows.add(row)
         for index in self._indexes.values():
             index.pod_removed(row, pod)
         self._users.remove(pod)
@@ -417,7 +402,7 @@ class Snapshot:
         objects[key] = new
         self.revision += kind is not PodGroup  # its status is written by the scheduler
         if kind is ResourceClaim:
-            self._on_devices_released(self._allocations.on_claim(new))
+            self._on_devices_released(self.allocations.on_claim(new))
             if old is None or old.status.allocation != new.status.allocation:
                 self._outdated_charges |= self._users.of(*key)
             if old is not None and not {*old.status.reserved_for} <= {*new.status.reserved_for}:
@@ -444,7 +429,7 @@ class Snapshot:
         del self._objects[kind][key]
         if kind is ResourceClaim:
             self._outdated_charges |= self._users.of(*key)
-            self._on_devices_released(self._allocations.on_claim_deleted(old.metadata.uid))
+            self._on_devices_released(self.allocations.on_claim_deleted(old.metadata.uid))
         elif kind is ResourceSlice:
             self._on_slice_changed(None, old)
         elif kind is DeviceClass:
@@ -473,7 +458,7 @@ class Snapshot:
 
     def _set_allocation(self, uid: str, allocation: AllocationResult | None) -> None:
         """Replace the allocation of a claim."""
-        self._on_devices_released(self._allocations.set(uid, allocation))
+        self._on_devices_released(self.allocations.set(uid, allocation))
 
     def _on_devices_released(self, released: AllocationResult | None) -> None:
         """Invalidate results on the nodes of released devices."""
@@ -497,13 +482,8 @@ class Snapshot:
             charged_claims = None if entry.assumed else self._unrecorded_charges(row, pod)
             if charged_claims is not None and not have_same_charges(charged_claims, entry.charged_claims):
                 self._ledger(row).update(pod, charged_claims)
-                self._refresh(row)
+                self._outdated_rows.add(row)
                 self._bump(row)
-
-    # -- internals
-
-    def _refresh(self, row: int) -> None:
-        self._outdated_rows.add(row)
 
     def _fill(self, index: SnapshotIndex) -> None:
         index.resized(self.size)

@@ -57,13 +57,13 @@ def _verify_ledgers(snapshot: Snapshot) -> Iterator[Discrepancy]:
 def _verify_devices(snapshot: Snapshot) -> Iterator[Discrepancy]:
     fresh = AllocationState(snapshot.features.consumable_capacity)
     known = {claim.metadata.uid for claim in snapshot.all(ResourceClaim)}
-    for allocation in snapshot.assumed_without_claims(known).values():
+    for allocation in snapshot.allocations.without_claims(known).values():
         fresh.hold_all(allocation)
     for claim in snapshot.all(ResourceClaim):
         uid = claim.metadata.uid
-        wanted = claim.status.allocation or snapshot.assumed_allocation(uid)
-        if snapshot.allocation_of(uid) != wanted:
-            yield Discrepancy(f"devices of claim {uid}", snapshot.allocation_of(uid), wanted)
+        wanted = claim.status.allocation or snapshot.allocations.assumed(uid)
+        if snapshot.allocations.of(uid) != wanted:
+            yield Discrepancy(f"devices of claim {uid}", snapshot.allocations.of(uid), wanted)
         if wanted is not None:
             fresh.hold_all(wanted)
     if fresh != snapshot.state:

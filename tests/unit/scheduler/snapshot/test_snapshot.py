@@ -368,7 +368,9 @@ def test_assume_and_forget_are_inverses(cluster: Snapshot) -> None:
     assert cluster_state(cluster) == expected
     cluster.assume(placement)
     assert cpu(cluster) == 3000
-    assert cluster.assumed_allocation("uid-c") == cluster.allocation_of("uid-c") == placement.allocations["c"]
+    assert (
+        cluster.allocations.assumed("uid-c") == cluster.allocations.of("uid-c") == placement.allocations["c"]
+    )
     assert set(cluster.assumed) == {"uid-new"}
     assert verify(cluster) == []
     cluster.forget("uid-new")
@@ -382,7 +384,7 @@ def test_assumed_then_bound(cluster: Snapshot) -> None:
     cluster.assume(placement)
     claimed = written(claim("c", exactly("r")), placement)
     cluster.set(claimed)
-    assert cluster.assumed_allocation("uid-c") is None
+    assert cluster.allocations.assumed("uid-c") is None
     there = pod("new", cpu="1", node="n0", claims=["c"], status=charges("c", "2"))
     cluster.set(there)
     assert not cluster.assumed
@@ -401,9 +403,9 @@ def test_bound_elsewhere(cluster: Snapshot) -> None:
     cluster.set(bound(NEW, "n1"))
     assert (cpu(cluster, "n0"), cpu(cluster, "n1")) == (0, 1000)
     assert not cluster.assumed
-    assert cluster.allocation_of("uid-c") is not None  # a write of it may be under way
+    assert cluster.allocations.of("uid-c") is not None  # a write of it may be under way
     cluster.forget("uid-new")
-    assert cluster.allocation_of("uid-c") is None
+    assert cluster.allocations.of("uid-c") is None
     assert verify(cluster) == []
 
 
@@ -422,7 +424,7 @@ def test_the_node_is_removed_while_a_pod_is_assumed(cluster: Snapshot) -> None:
     cluster.assume(placed(cluster, NEW))
     cluster.remove(node("n0"))
     assert not cluster.assumed
-    assert cluster.allocation_of("uid-c") is not None
+    assert cluster.allocations.of("uid-c") is not None
     cluster.set(node("n0"))
     assert cpu(cluster) == 0
     cluster.forget("uid-new")
@@ -451,22 +453,22 @@ def test_updates_of_an_unbound_pod_keep_the_assumption(cluster: Snapshot) -> Non
 def test_a_claim_written_by_others(cluster: Snapshot) -> None:
     """The allocation written by another component counts, and forgetting ours does not remove it."""
     cluster.assume(placed(cluster, NEW))
-    promised = cluster.allocation_of("uid-c")
+    promised = cluster.allocations.of("uid-c")
     theirs = claim("c", exactly("r"), results=[result("gpu1", "n0")])
     cluster.set(theirs)
-    assert cluster.allocation_of("uid-c") == theirs.status.allocation != promised
-    assert cluster.assumed_allocation("uid-c") is None
+    assert cluster.allocations.of("uid-c") == theirs.status.allocation != promised
+    assert cluster.allocations.assumed("uid-c") is None
     cluster.forget("uid-new")
-    assert cluster.allocation_of("uid-c") == theirs.status.allocation
+    assert cluster.allocations.of("uid-c") == theirs.status.allocation
     assert verify(cluster) == []
 
 
 def test_an_assumed_allocation_survives_updates_without_it(cluster: Snapshot) -> None:
     """Our finalizer, for example, or a label of another client."""
     cluster.assume(placed(cluster, NEW))
-    promised = cluster.allocation_of("uid-c")
+    promised = cluster.allocations.of("uid-c")
     cluster.set(claim("c", exactly("r"), metadata={"finalizers": ["x"], "resourceVersion": "5"}))
-    assert cluster.allocation_of("uid-c") == cluster.assumed_allocation("uid-c") == promised
+    assert cluster.allocations.of("uid-c") == cluster.allocations.assumed("uid-c") == promised
 
 
 def test_a_deleted_and_recreated_claim(cluster: Snapshot) -> None:
@@ -475,8 +477,8 @@ def test_a_deleted_and_recreated_claim(cluster: Snapshot) -> None:
     cluster.set(written(claim("c", exactly("r")), placement))
     again = claim("c", exactly("r"), uid="another", metadata={"resourceVersion": "20"})
     cluster.set(again)
-    assert cluster.allocation_of("uid-c") is None
-    assert cluster.allocation_of("another") is None
+    assert cluster.allocations.of("uid-c") is None
+    assert cluster.allocations.of("another") is None
     cluster.forget("uid-new")
     assert verify(cluster) == []
     assert dict(cluster.state) == {}
@@ -486,7 +488,7 @@ def test_an_assumed_allocation_does_not_move_to_a_new_claim_of_that_name(cluster
     cluster.assume(placed(cluster, NEW))
     cluster.remove(claim("c", exactly("r")))
     cluster.set(claim("c", exactly("r"), uid="another"))
-    assert cluster.assumed_allocation("another") is None
+    assert cluster.allocations.assumed("another") is None
     assert dict(cluster.state) == {}
     cluster.forget("uid-new")
     assert verify(cluster) == []
@@ -498,9 +500,9 @@ def test_stale_updates_of_a_claim(cluster: Snapshot) -> None:
     cluster.set(new)
     cluster.set(claim("c", exactly("r"), metadata={"resourceVersion": "9"}))
     assert cluster.claim("default", "c") is new
-    assert cluster.allocation_of("uid-c") == new.status.allocation
+    assert cluster.allocations.of("uid-c") == new.status.allocation
     cluster.set(claim("c", exactly("r"), metadata={"resourceVersion": "11"}))
-    assert cluster.allocation_of("uid-c") is None
+    assert cluster.allocations.of("uid-c") is None
 
 
 def test_stale_updates_of_a_recreated_claim(cluster: Snapshot) -> None:

@@ -87,10 +87,10 @@ def test_the_allocation_for_the_pod_itself_is_taken_back() -> None:
     """The other scheduler allocates claims before it binds the pod; the state before is compared."""
     snapshot = with_devices("p")
     wanting = pod("p", cpu="2", claims=["c"])
-    before = snapshot.allocation_of(snapshot.claim("default", "c").metadata.uid)  # type: ignore[union-attr]
+    before = snapshot.allocations.of(snapshot.claim("default", "c").metadata.uid)  # type: ignore[union-attr]
     found = compare(wanting, "b", snapshot, ONLY_FIT)
     assert (found.outcome, found.ours) == (ShadowOutcome.ELSEWHERE, "a")
-    after = snapshot.allocation_of(snapshot.claim("default", "c").metadata.uid)  # type: ignore[union-attr]
+    after = snapshot.allocations.of(snapshot.claim("default", "c").metadata.uid)  # type: ignore[union-attr]
     assert before == after is not None
     assert verify(snapshot) == []
 
