@@ -74,8 +74,8 @@ def state_of(snapshot: Snapshot) -> dict[str, Any]:
         ],
         "free": {name: cluster_state(snapshot.columns.free(name)) for name in ("cpu", "memory", "pods")},
         "devices": snapshot.state.copy(),
-        "held": dict(snapshot._allocations._allocations),
-        "pending": dict(snapshot._allocations._assumed),
+        "held": dict(snapshot.allocations._allocations),
+        "pending": dict(snapshot.allocations._assumed),
         "stamp": (snapshot.generations.last, cluster_state(snapshot.generations.rows)),
         "indexes": {
             kind.__name__: cluster_state(vars(index))
