@@ -65,7 +65,7 @@ def test_extensions_that_are_stored_can_be_read_changed_and_deleted(key: str) ->
 
 SPECS: dict[str, dict[str, Any]] = {
     "certificatesigningrequests.certificates.k8s.io": {
-        "request": signing_request("nobody"),
+        "request": signing_request("client"),
         "signerName": "example.com/signer",
         "usages": ["client auth"],
     },
