@@ -4,7 +4,8 @@ import { Badge, NodeLink, Ref } from "../components.js";
 import { Table } from "../table.js";
 import { count, plural, shorten } from "../format.js";
 
-const SHOWN_NODES = 50;
+/** Rows of a page of a table. */
+const ROWS = 15;
 
 /** Pods that would be evicted. */
 export function EvictedPods({ of }) {
@@ -14,6 +15,7 @@ export function EvictedPods({ of }) {
     <${Table}
       label="Pods that would be evicted"
       rows=${of}
+      limit=${ROWS}
       keyOf=${(r) => r.pod}
       columns=${[
         { title: "Pod", value: (r) => r.pod, cell: (r) => html`<${Ref} kind="pod" of=${r.pod} />` },
@@ -36,7 +38,8 @@ export function ChangedNodes({ of }) {
   return html`<div class="section-head"><h2>Changed nodes</h2><span class="muted">${count(of.length)}</span></div>
     <${Table}
       label="Changed nodes"
-      rows=${of.slice(0, SHOWN_NODES)}
+      rows=${of}
+      limit=${ROWS}
       keyOf=${(r) => r.node}
       columns=${[
         { title: "Node", value: (r) => r.node, cell: (r) => html`${r.freeBefore ? html`<${NodeLink} name=${r.node} />` : r.node}${!r.freeBefore && html` <${Badge} tone="info">new<//>`}${!r.freeAfter && html` <${Badge} tone="warn">removed<//>`}` },
@@ -45,8 +48,7 @@ export function ChangedNodes({ of }) {
           cell: (r) => html`<dl class="sums-list">${differences(r).map((name) => html`<div><dt>${name}</dt><dd>${amount(r.freeBefore, name)} ${"→"} <b class=${cx(amount(r.freeAfter, name).startsWith("-") && r.freeAfter && "past-text")}>${amount(r.freeAfter, name)}</b></dd></div>`)}</dl>`,
         },
       ]}
-    />
-    ${of.length > SHOWN_NODES && html`<p class="muted">Showing the first ${SHOWN_NODES} of ${count(of.length)} nodes.</p>`}`;
+    />`;
 }
 
 /** Number of additional pods of each kind that fit. */
