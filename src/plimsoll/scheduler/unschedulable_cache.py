@@ -14,6 +14,7 @@ from itertools import islice
 
 from plimsoll.api.codec import encode
 from plimsoll.api.core import Node, Pod
+from plimsoll.api.pod_volumes import placement_spec
 from plimsoll.scheduler.devices import needs_capacity
 from plimsoll.scheduler.events import ClusterEvent, EventKind
 from plimsoll.scheduler.filters.queueing_hint import WaitingPod
@@ -107,5 +108,6 @@ def _key(pod_info: PodInfo, snapshot: Snapshot) -> bytes:
 def pod_signature(pod_info: PodInfo, pod: Pod | None = None) -> bytes:
     """Return a key that is equal for pods that scheduling treats alike; `pod` replaces that of `pod_info`."""
     pod = pod_info.pod if pod is None else pod
-    own = (pod.metadata.namespace, pod.metadata.labels, pod.spec, pod_info.resource_signature)
+    spec = placement_spec(pod.spec)
+    own = (pod.metadata.namespace, pod.metadata.labels, spec, pod_info.resource_signature)
     return encode((*own, pod.status.nominated_node_name, pod_info.profile.filter_key))

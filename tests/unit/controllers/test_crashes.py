@@ -46,8 +46,8 @@ async def prepare(cluster: Cluster) -> None:
 
 #: What others do, step by step; the controllers come to rest after each, crashing on the way.
 async def make_pods(cluster: Cluster) -> None:
-    await cluster.client.create(PODS, pod("first", GENERATED), "n")
-    await cluster.client.create(PODS, pod("second", MINE), "n")
+    await cluster.client.create(PODS, pod("first", GENERATED, automountServiceAccountToken=False), "n")
+    await cluster.client.create(PODS, pod("second", MINE, automountServiceAccountToken=False), "n")
 
 
 async def place_pods(cluster: Cluster) -> None:

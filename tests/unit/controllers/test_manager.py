@@ -214,11 +214,11 @@ def test_one_of_two_works_and_the_other_takes_over() -> None:
             pair.append(ControllerManager(client, only=["resourceclaim-controller"], election=election))
         async with running(*pair) as tasks:
             first = [asyncio.create_task(each.ready()) for each in pair]
-            done, waiting = await asyncio.wait(first, timeout=10, return_when=asyncio.FIRST_COMPLETED)
+            done, waiting = await asyncio.wait(first, timeout=DEADLINE, return_when=asyncio.FIRST_COMPLETED)
             assert len(done) == 1, "only one of them leads"
             (winner,) = [number for number, task in enumerate(first) if task in done]
             tasks[winner].cancel()
-            await asyncio.wait(waiting, timeout=10)
+            await asyncio.wait(waiting, timeout=DEADLINE)
             assert first[1 - winner].done(), "the other has taken over"
             await make_pod(cluster)
             await until(lambda: cluster.names(RESOURCE_CLAIMS))

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from plimsoll.api.core import Namespace
+from plimsoll.api.core import Namespace, Pod
 from plimsoll.api.meta import ObjectMeta
 from plimsoll.api.resource import DeviceTaintRule
 from plimsoll.api.storage import (
@@ -124,3 +124,21 @@ def test_assigned_pods_are_given_to_the_hints(monkeypatch: pytest.MonkeyPatch) -
     snapshot.set(pod("friend", node="n", labels={"app": "x"}))
     assert not is_cached()
     assert not isinstance(attempt(), FitError)
+
+
+def test_pods_with_token_volumes_share_results() -> None:
+    snapshot = snapshot_of(node("n", cpu="1"))
+
+    def waiting(name: str) -> Pod:
+        token = {"name": f"kube-api-access-{name}", "projected": {"sources": []}}
+        return pod(name, cpu="2", volumes=[token])
+
+    def is_cached(name: str) -> bool:
+        return (
+            snapshot.index(UnschedulableCache).get(pod_info_of(waiting(name), snapshot), snapshot) is not None
+        )
+
+    assert not is_cached("b")
+    info = pod_info_of(waiting("a"), snapshot)
+    assert isinstance(schedule_one(info, snapshot, SchedulerProfile.default(), lambda: "id"), FitError)
+    assert is_cached("b")

@@ -23,12 +23,19 @@ from plimsoll.apiserver.admission.pod_groups import admit_pod_group
 from plimsoll.apiserver.admission.policies.param_authorization import authorize_params
 from plimsoll.apiserver.admission.policies.policy_admission import PolicyAdmission
 from plimsoll.apiserver.admission.quota import charge_quotas
+from plimsoll.apiserver.admission.service_account import (
+    account_name,
+    admit_service_account,
+    check_ephemeral_containers,
+    mount_token,
+)
 from plimsoll.apiserver.admission.storage import CLAIMS as VOLUME_CLAIMS
 from plimsoll.apiserver.admission.storage import CLASSES as STORAGE_CLASSES
 from plimsoll.apiserver.admission.storage import VOLUMES, admit_storage
 from plimsoll.apiserver.auth.escalation import check_escalation
 from plimsoll.apiserver.auth.users import User
 from plimsoll.apiserver.context import ApiContext
+from plimsoll.apiserver.generated_names import generate_name
 from plimsoll.apiserver.request_info import RequestInfo
 from plimsoll.apiserver.status import forbidden, not_found
 from plimsoll.apiserver.storage import ObjectKey, StoredObject
@@ -48,6 +55,8 @@ _CLASSES = "priorityclasses.scheduling.k8s.io"
 _POD_GROUPS, _WORKLOADS = "podgroups.scheduling.k8s.io", "workloads.scheduling.k8s.io"
 _RUNTIMES = "runtimeclasses.node.k8s.io"
 _LIMIT_RANGES = "limitranges"
+_ACCOUNTS = "serviceaccounts"
+_EPHEMERAL = "ephemeralcontainers"
 _LIMITED = frozenset(("pods", "persistentvolumeclaims"))
 _MAX_DECODED = 1024
 
@@ -95,6 +104,10 @@ class AdmissionChain:
         key = info.resource.key
         if key == "pods" and (not info.subresource or info.subresource == "resize"):
             return self._admit_pod(info, tree, old)
+        if key == "pods" and info.subresource == _EPHEMERAL:
+            if why := check_ephemeral_containers(tree, self._find_account(info, tree)):
+                raise forbidden("", "pods", name, why)
+            return tree
         if key in (VOLUME_CLAIMS, VOLUMES) and not info.subresource:
             admitted = admit_storage(key, tree, old, self._list_storage_classes)
             if admitted.refusal:
@@ -105,6 +118,12 @@ class AdmissionChain:
         if key == _CLASSES and (why := check_single_default(tree, old, self._list(_CLASSES))):
             raise forbidden(info.group, info.plural, name, why)
         return tree
+
+    def complete(self, info: RequestInfo, tree: Tree) -> Tree:
+        """Add to a new, prepared object what needs no preparation: the token volume of a pod."""
+        if info.resource.key != "pods" or info.subresource:
+            return tree
+        return mount_token(tree, self._find_account(info, tree), generate_name)
 
     def charge(self, info: RequestInfo, tree: Tree, old: Tree | None, *, dry_run: bool) -> None:
         """Charge a prepared write to the quotas of its namespace; ApiError 403 if one would be exceeded.
@@ -156,12 +175,24 @@ class AdmissionChain:
         if info.subresource:
             return tree
         spec = tree.get("spec")
+        name = tree["metadata"].get("name", "")
+        if old is None:
+            account = self._find_account(info, tree)
+            admitted = admit_service_account(tree, account)
+            if admitted.refusal:
+                raise forbidden("", "pods", name, admitted.refusal)
+            tree = admitted.tree
+            if self.policies.mutates:
+                tree = mount_token(tree, account, generate_name)
         runtime = spec.get("runtimeClassName") if isinstance(spec, dict) else None
         runtime_class = self._find(_RUNTIMES, "", runtime) if isinstance(runtime, str) else None
         admitted = admit_pod(tree, old, self._list(_CLASSES), runtime_class)
         if admitted.refusal:
-            raise forbidden("", "pods", tree["metadata"].get("name", ""), admitted.refusal)
+            raise forbidden("", "pods", name, admitted.refusal)
         return admitted.tree
+
+    def _find_account(self, info: RequestInfo, pod: Tree) -> Tree | None:
+        return self._find(_ACCOUNTS, info.namespace, account_name(pod))
 
     def _admit_pod_group(self, info: RequestInfo, tree: Tree) -> Tree:
         def find_workload(name: str) -> Tree | None:

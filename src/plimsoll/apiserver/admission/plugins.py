@@ -1,13 +1,11 @@
-"""Admission plugins for single objects: priority, default tolerations, service account, runtime class,
-namespace lifecycle.
+"""Admission plugins for single objects: priority, default tolerations, runtime class, namespace lifecycle.
 
-Quotas are in `quota.py`. The plugins are pure functions: they receive the cluster state they need, leave
-their inputs unchanged, and return a refusal as text (HTTP 403). They run before a write is prepared, on trees
-as clients send them; a malformed object is passed on, for preparation to reject.
+Service accounts are in `service_account.py`, quotas in `quota.py`. The plugins are pure functions: they
+receive the cluster state they need, leave their inputs unchanged, and return a refusal as text (HTTP 403).
+They run before a write is prepared, on trees as clients send them; a malformed object is passed on, for
+preparation to reject.
 
-- DIFF: the service account of a pod defaults to `default`, but it need not exist and no token is mounted
-  (test_pods_get_an_account_without_a_token).
-- DIFF: new nodes are not tainted as not ready (test_new_nodes_are_not_tainted).
+DIFF: new nodes are not tainted as not ready (test_new_nodes_are_not_tainted).
 """
 
 from __future__ import annotations
@@ -23,7 +21,6 @@ from plimsoll.apiserver.validation.priority_classes import SYSTEM_CLASSES
 from plimsoll.errors import QuantityError
 
 TOLERATION_SECONDS = 300
-DEFAULT_ACCOUNT = "default"
 
 #: Namespaces that cannot be deleted.
 IMMORTAL_NAMESPACES = ("default", "kube-system", "kube-public")
@@ -52,14 +49,12 @@ def _with_spec(tree: Tree, **fields: Any) -> Tree:
 def admit_pod(
     pod: Tree, old: Tree | None, classes: Iterable[Tree], runtime_class: Tree | None
 ) -> AdmissionResult:
-    """Run all plugins for a pod, in the order of Kubernetes.
+    """Run the plugins for a pod that has its service account, in the order of Kubernetes.
 
     `classes` are the priority classes of the cluster, `runtime_class` is the one that the pod names, if it
     exists.
     """
     classes = tuple(classes)
-    if old is None:
-        pod = admit_account(pod).tree
     admitted = admit_priority(pod, old, classes)
     if not admitted.refusal:
         admitted = admit_tolerations(admitted.tree)
@@ -188,25 +183,6 @@ def admit_tolerations(pod: Tree, seconds: int = TOLERATION_SECONDS) -> Admission
         )
     ]
     return AdmissionResult(_with_spec(pod, tolerations=[*given, *added]) if added else pod)
-
-
-# -- service accounts
-
-
-def admit_account(pod: Tree) -> AdmissionResult:
-    """Set the service account of a pod to `default` if it names none."""
-    spec = _spec(pod)
-    if spec is None or spec.get("serviceAccountName") or spec.get("serviceAccount") or _is_mirror(pod):
-        return AdmissionResult(pod)
-    return AdmissionResult(
-        _with_spec(pod, serviceAccountName=DEFAULT_ACCOUNT, serviceAccount=DEFAULT_ACCOUNT)
-    )
-
-
-def _is_mirror(pod: Tree) -> bool:
-    meta = pod.get("metadata")
-    annotations = meta.get("annotations") if isinstance(meta, dict) else None
-    return isinstance(annotations, dict) and "kubernetes.io/config.mirror" in annotations
 
 
 # -- runtime classes

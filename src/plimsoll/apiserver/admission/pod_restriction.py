@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from plimsoll.apiserver.admission.node_write import NodeWrite
-from plimsoll.apiserver.auth.pod_references import CONFIG_MAPS, MIRROR, SECRETS, is_mirror, pod_references
+from plimsoll.apiserver.auth.pod_references import CONFIG_MAPS, MIRROR, SECRETS, is_mirror, list_references
 from plimsoll.apiserver.json_values import items, mapping, text
 
 #: Volumes that reference no API object.
@@ -161,8 +161,7 @@ def _api_object_of(pod: Mapping[str, Any]) -> str:
     spec = mapping(pod.get("spec"))
     if spec.get("serviceAccountName"):
         return "serviceaccounts"
-    # Without the annotation, for which `pod_references` returns nothing.
-    named = {reference.resource for reference in pod_references({**pod, "metadata": {}})}
+    named = {reference.resource for reference in list_references(pod)}
     for resource in (SECRETS, CONFIG_MAPS):
         if resource in named:
             return resource

@@ -60,8 +60,11 @@ def pod_references(pod: Mapping[str, Any]) -> list[PodReference]:
     """Return everything a pod references that its node has to read. A mirror pod references nothing: a
     node that makes one up must not gain access by it.
     """
-    if is_mirror(pod):
-        return []
+    return [] if is_mirror(pod) else list_references(pod)
+
+
+def list_references(pod: Mapping[str, Any]) -> list[PodReference]:
+    """Return everything that the fields of a pod reference, whether or not it is a mirror pod."""
     metadata, spec = mapping(pod.get("metadata")), mapping(pod.get("spec"))
     namespace = text(metadata.get("namespace"))
     found: list[tuple[str, Any]] = [(ACCOUNTS, spec.get("serviceAccountName"))]

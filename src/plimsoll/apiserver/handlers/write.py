@@ -8,8 +8,6 @@ patch has no conflict unless it asks for a version.
 
 from __future__ import annotations
 
-import random
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,6 +17,7 @@ from plimsoll.apiserver.admission.chain import AdmissionChain
 from plimsoll.apiserver.auth.attributes import Attributes
 from plimsoll.apiserver.auth.users import User
 from plimsoll.apiserver.context import ApiContext
+from plimsoll.apiserver.generated_names import generate_name
 from plimsoll.apiserver.handlers.conversion import convert_to_storage, convert_tree, tracked_version
 from plimsoll.apiserver.handlers.options import WriteOptions
 from plimsoll.apiserver.handlers.policy_attributes import write_attributes
@@ -61,9 +60,6 @@ from plimsoll.errors import ApiError, PatchError
 
 Tree = dict[str, Any]
 
-_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"  # no vowels, so that generated names contain no words
-_SUFFIX_LENGTH = 5
-_PREFIX_MAX = 63 - _SUFFIX_LENGTH
 _NAME_ATTEMPTS = 8
 #: Policies see the Scale, before it is applied to the object.
 _SCALE = "scale"
@@ -208,6 +204,7 @@ class WriteHandler:
         tree = self._admit(job, tree, None)
         tree = self._prepare(job, tree, None)
         tree = self.track_managed_fields(job, None, tree)
+        tree = self._admission.complete(info, tree)
         self._validate_admission(job, tree, None)
         if self._store.get(key) is not None:
             raise already_exists(info.group, info.plural, key.name)
@@ -431,11 +428,6 @@ def is_ready_to_remove(tree: Tree) -> bool:
         return False
     spec = tree.get("spec")
     return not (tree.get("kind") == "Namespace" and isinstance(spec, dict) and spec.get("finalizers"))
-
-
-def generate_name(prefix: str, choose: Callable[[str], str] = random.choice) -> str:
-    """Generate a name from a prefix, which is truncated if necessary."""
-    return prefix[:_PREFIX_MAX] + "".join(choose(_ALPHABET) for _ in range(_SUFFIX_LENGTH))
 
 
 def _copy_or_remove(before: Tree, metadata: Tree, name: str) -> None:

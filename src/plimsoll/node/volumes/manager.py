@@ -19,7 +19,7 @@ import asyncio
 import logging
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -69,6 +69,10 @@ class VolumeClient(Protocol):
     ) -> dict[str, Any]: ...
 
 
+#: Reads an object by endpoint, name and namespace; None if it does not exist.
+_Read = Callable[[Endpoint, str, str], Awaitable[dict[str, Any] | None]]
+
+
 @dataclass(slots=True)
 class _Token:
     value: str
@@ -108,7 +112,7 @@ class VolumeManager:
         known = self._pods.setdefault(pod.metadata.uid, _PodVolumes(pod))
         known.pod = pod
         for volume in _mounted_volumes(pod):
-            problem = await self._set_up_one(known, volume)
+            problem = await self._set_up_one(known, volume, self._get)
             if problem:
                 return f'MountVolume.SetUp failed for volume "{text(volume, "name")}" : {problem}'
         return ""
@@ -142,11 +146,12 @@ class VolumeManager:
                     break
 
     async def refresh(self) -> None:
-        """Write the volumes whose contents have changed."""
+        """Write the volumes whose contents have changed. An object is read once, however many pods use it."""
+        read = _read_once(self._get)
         for known in list(self._pods.values()):
             for volume in _mounted_volumes(known.pod):
                 if volume_type(volume) in _WRITTEN and known.pod.metadata.uid in self._pods:
-                    problem = await self._set_up_one(known, volume)
+                    problem = await self._set_up_one(known, volume, read)
                     if problem:  # as with a kubelet the last contents stay
                         _log.debug("pod %s: volume %s: %s", known.pod.metadata.full_name, volume, problem)
 
@@ -207,7 +212,7 @@ class VolumeManager:
 
     # -- contents
 
-    async def _set_up_one(self, known: _PodVolumes, volume: Mapping[str, Any]) -> str:
+    async def _set_up_one(self, known: _PodVolumes, volume: Mapping[str, Any], read: _Read) -> str:
         pod, type = known.pod, volume_type(volume)
         try:
             if type == "hostPath":
@@ -215,7 +220,7 @@ class VolumeManager:
                 return found if isinstance(found, str) else ""
             path, group = self._path_of(pod, volume), _fs_group(pod)
             if type in CLAIM_VOLUMES:
-                found = await find_claim_path(pod, volume, self._get)
+                found = await find_claim_path(pod, volume, read)
                 await asyncio.to_thread(link_volume, path, found)
                 return ""
             if type == "emptyDir":
@@ -229,7 +234,7 @@ class VolumeManager:
                 elif not medium:
                     await asyncio.to_thread(_make_empty_dir, path, group)
                 return ""
-            files = await self._files(known, type, branch(volume, type))
+            files = await self._files(known, type, branch(volume, type), read)
             await asyncio.to_thread(_write, path, files, group)
         except ApiError as error:
             return error.message
@@ -239,27 +244,27 @@ class VolumeManager:
             return f"{error.filename or ''}: {error.strerror}"
         return ""
 
-    async def _files(self, known: _PodVolumes, type: str, source: Mapping[str, Any]) -> Files:
+    async def _files(self, known: _PodVolumes, type: str, source: Mapping[str, Any], read: _Read) -> Files:
         mode = default_mode(source)
         if type != "projected":
-            return await self._source_files(known, type, source, mode)
+            return await self._source_files(known, type, source, mode, read)
         parts = []
         for entry in items(source, "sources"):
             kind = next((key for key, value in entry.items() if value is not None), "")
-            parts.append(await self._source_files(known, kind, branch(entry, kind), mode))
+            parts.append(await self._source_files(known, kind, branch(entry, kind), mode, read))
         return merge(parts)
 
     async def _source_files(
-        self, known: _PodVolumes, type: str, source: Mapping[str, Any], mode: int
+        self, known: _PodVolumes, type: str, source: Mapping[str, Any], mode: int, read: _Read
     ) -> Files:
         namespace = known.pod.metadata.namespace
         if type == "configMap":
             name = text(source, "name")
-            tree = await self._get(CONFIG_MAPS, name, namespace)
+            tree = await read(CONFIG_MAPS, name, namespace)
             return object_files(tree, source, "ConfigMap", name, mode)
         if type == "secret":
             name = text(source, "secretName") or text(source, "name")
-            tree = await self._get(SECRETS, name, namespace)
+            tree = await read(SECRETS, name, namespace)
             return object_files(tree, source, "Secret", name, mode)
         if type == "downwardAPI":
             return self._downward_files(known.pod, source, mode)
@@ -309,6 +314,19 @@ class VolumeManager:
             token = _Token(text(status, "token"), now + (ends - now) * 0.8)
             known.tokens[key] = token
         return token.value
+
+
+def _read_once(read: _Read) -> _Read:
+    """Return a function that reads every object once."""
+    known: dict[tuple[Endpoint, str, str], dict[str, Any] | None] = {}
+
+    async def read_known(endpoint: Endpoint, name: str, namespace: str) -> dict[str, Any] | None:
+        key = (endpoint, name, namespace)
+        if key not in known:
+            known[key] = await read(endpoint, name, namespace)
+        return known[key]
+
+    return read_known
 
 
 def _mounted_volumes(pod: Pod) -> list[Mapping[str, Any]]:

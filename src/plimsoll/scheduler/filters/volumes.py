@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import TypeVar
 
 from plimsoll.api.core import Pod
-from plimsoll.api.pod_volumes import CLAIM_VOLUMES, VolumeClaim, volume_claims
+from plimsoll.api.pod_volumes import CLAIM_VOLUMES, VolumeClaim, placement_volumes, volume_claims
 from plimsoll.api.storage import PersistentVolume, PersistentVolumeClaim
 from plimsoll.scheduler.events import ClusterEvent, DeclaredEvent, EventKind
 from plimsoll.scheduler.filters.queueing_hint import NamedObject, QueueingHint, WaitingPod
@@ -78,7 +78,7 @@ class VolumeQueueingHint(QueueingHint):
     def queueing_hint(cls, event: ClusterEvent, waiting_pod: WaitingPod) -> bool:
         match event.kind:
             case EventKind.POD_DELETED:
-                return bool(event.old.spec.volumes)
+                return bool(placement_volumes(event.old.spec))
             case EventKind.VOLUME_CLAIM_CHANGED:
                 meta = event.object.metadata
                 return meta.namespace == waiting_pod.namespace and meta.name in waiting_pod.value(claim_names)
@@ -86,7 +86,7 @@ class VolumeQueueingHint(QueueingHint):
 
     @classmethod
     def hint_key(cls, pod: Pod) -> object:
-        return pod.spec.volumes
+        return placement_volumes(pod.spec)
 
     @classmethod
     def named_objects(cls, pod: Pod) -> Iterator[NamedObject]:

@@ -19,6 +19,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from plimsoll.api.core import Pod
+from plimsoll.api.pod_volumes import placement_volumes
 from plimsoll.ledger.columns import Mask
 from plimsoll.scheduler.gang.attempt import GroupAttempt
 from plimsoll.scheduler.pod_claims import uses_devices
@@ -189,6 +190,6 @@ def _depends_on_choice(pod: Pod) -> bool:
     return (
         uses_devices(pod)
         or depends_on_pods(pod)
-        or bool(spec.volumes)
+        or bool(placement_volumes(spec))
         or any(container.ports for container in (*spec.init_containers, *spec.containers))
     )

@@ -23,6 +23,7 @@ from msgspec import structs
 from plimsoll.api import codec
 from plimsoll.api.core import Pod
 from plimsoll.api.pod_claims import uses_claims
+from plimsoll.api.pod_volumes import placement_spec, placement_volumes
 from plimsoll.api.policy import PodDisruptionBudget
 from plimsoll.ledger.node_ledger import pod_key
 from plimsoll.scheduler.cycle import run_filters
@@ -332,11 +333,11 @@ class MoveSearch:
 
 def _signature(pod: Pod) -> object:
     """Return a key that is equal for pods of a node of which any may be moved instead of another."""
-    if uses_claims(pod) or pod.spec.volumes:
+    if uses_claims(pod) or placement_volumes(pod.spec):
         return pod_key(pod)
     labels = sorted(pod.metadata.labels.items())
     owner = controller_of(pod)
-    return pod.metadata.namespace, codec.encode((labels, pod.spec, owner))
+    return pod.metadata.namespace, codec.encode((labels, placement_spec(pod.spec), owner))
 
 
 def _fitting_nodes(pod: Pod, cluster: MemoryCluster) -> Iterator[str]:

@@ -15,11 +15,18 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from plimsoll.client import Client
-from plimsoll.client.endpoints import NAMESPACES
+from plimsoll.client.endpoints import NAMESPACES, SERVICE_ACCOUNTS, Endpoint
 from plimsoll.errors import ApiError, InputError
 from plimsoll.tools.cluster_state.manifests import ParsedObject
 from plimsoll.up.manifests.apply import Applier, Tree, metadata_of, name_of, namespace_of
-from plimsoll.up.manifests.order import WAITING, arrange, missing_namespaces, rank_of
+from plimsoll.up.manifests.order import (
+    ACCOUNTS,
+    WAITING,
+    arrange,
+    missing_accounts,
+    missing_namespaces,
+    rank_of,
+)
 from plimsoll.up.manifests.restore import (
     FLEETING,
     SIMULATED,
@@ -93,11 +100,17 @@ class _Load:
     async def run(self) -> LoadResult:
         wanted = [each for each in self._found if self._is_wanted(each)]
         for name, labels in missing_namespaces(wanted).items():
-            await self._ensure_namespace(name, labels)
+            await self._ensure(NAMESPACES, {"metadata": {"name": name, "labels": labels}}, "")
+        accounts = missing_accounts(wanted)
         done = 0
         resumed = False
         for group in arrange(wanted):
-            if rank_of(group[0].tree) == WAITING:
+            rank = rank_of(group[0].tree)
+            if accounts and rank >= ACCOUNTS:  # after the namespaces of the files
+                for namespace, name in accounts:
+                    await self._ensure(SERVICE_ACCOUNTS, {"metadata": {"name": name}}, namespace)
+                accounts = []
+            if rank == WAITING:
                 resumed = True
                 await self._resume_claims()
             await asyncio.gather(*map(self._load_object, group))
@@ -118,12 +131,13 @@ class _Load:
             return False
         return True
 
-    async def _ensure_namespace(self, name: str, labels: dict[str, str]) -> None:
+    async def _ensure(self, endpoint: Endpoint, tree: Tree, namespace: str) -> None:
+        """Create an object that the files do not include, unless it exists."""
         try:
-            await self._client.create(NAMESPACES, {"metadata": {"name": name, "labels": labels}})
+            await self._client.create(endpoint, tree, namespace)
         except ApiError as error:
             if error.code != 409:
-                self._loaded.problems.append(f"namespace {name}: {error}")
+                self._loaded.problems.append(f"{endpoint.plural} {name_of(tree)}: {error}")
 
     async def _load_object(self, each: ParsedObject) -> None:
         tree = restored(each.tree, self._claims)

@@ -36,6 +36,8 @@ WAITING = len(_ORDER)
 #: Workloads come after their pods, so that their controllers adopt these instead of creating others.
 _WORKLOADS = ("ReplicaSet ReplicationController", "Deployment DaemonSet StatefulSet Job CronJob")
 _RANKS = {kind: rank for rank, kinds in enumerate((*_ORDER, "", *_WORKLOADS)) for kind in kinds.split()}
+#: Position of service accounts, which pods need.
+ACCOUNTS = _RANKS["ServiceAccount"]
 
 
 def rank_of(tree: Mapping[str, Any]) -> int:
@@ -85,6 +87,35 @@ def missing_namespaces(found: Iterable[ParsedObject]) -> dict[str, dict[str, str
             if each.kind == "ResourceClaim" and _wants_admin_access(each.tree):
                 labels[ADMIN_ACCESS] = "true"
     return {name: labels for name, labels in sorted(used.items()) if name not in there}
+
+
+def missing_accounts(found: Iterable[ParsedObject]) -> list[tuple[str, str]]:
+    """Return namespace and name of the service accounts that dumped pods and workloads name and the files do
+    not include: dumps leave them out, and a pod is admitted only if its account exists.
+    """
+    used: set[tuple[str, str]] = set()
+    there: set[tuple[str, str]] = set()
+    for each in found:
+        metadata = metadata_of(each.tree)
+        namespace = str(metadata.get("namespace") or "default")
+        if each.kind == "ServiceAccount":
+            there.add((namespace, each.name))
+        elif metadata.get("uid"):
+            name = _account_of(each.tree)
+            if name not in ("", "default"):
+                used.add((namespace, name))
+    return sorted(used - there)
+
+
+def _account_of(tree: Mapping[str, Any]) -> str:
+    """Return the service account that a pod, or the pod template of a workload, names."""
+    spec: Any = tree.get("spec")
+    while isinstance(spec, Mapping):
+        nested = spec.get("template") or spec.get("jobTemplate")
+        if not isinstance(nested, Mapping):
+            return str(spec.get("serviceAccountName") or "")
+        spec = nested.get("spec")
+    return ""
 
 
 def _wants_admin_access(claim: Mapping[str, Any]) -> bool:

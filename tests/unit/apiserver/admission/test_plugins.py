@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from plimsoll.apiserver.admission.plugins import (
-    admit_account,
     admit_pod,
     admit_priority,
     admit_runtime_class,
@@ -95,16 +94,6 @@ def test_tolerations() -> None:
     )
 
 
-def test_pods_get_an_account_without_a_token() -> None:
-    spec = admit_account(_pod()).tree["spec"]
-    assert spec["serviceAccountName"] == spec["serviceAccount"] == "default"
-    assert "volumes" not in spec
-    robot = _pod(serviceAccountName="robot")
-    assert admit_account(robot).tree is robot
-    mirror = {**_pod(), "metadata": {"annotations": {"kubernetes.io/config.mirror": "x"}}}
-    assert admit_account(mirror).tree is mirror
-
-
 RUNTIME: Tree = {
     "metadata": {"name": "vm"},
     "overhead": {"podFixed": {"cpu": "250m"}},
@@ -142,7 +131,6 @@ def test_runtime_classes_that_are_refused(pod: Tree, runtime: Tree | None, text:
 def test_other_kinds_are_not_changed(tree: Any) -> None:
     assert admit_priority(tree, None, CLASSES).tree is tree
     assert admit_tolerations(tree).tree is tree
-    assert admit_account(tree).tree is tree
     assert admit_runtime_class(tree, RUNTIME).tree is tree
 
 
@@ -162,7 +150,6 @@ def test_malformed_pods_cause_no_errors(spec: Tree) -> None:
         lambda pod: admit_priority(pod, None, CLASSES),
         lambda pod: admit_priority(pod, pod, CLASSES),
         admit_tolerations,
-        admit_account,
         lambda pod: admit_runtime_class(pod, RUNTIME),
     ):
         admit(_pod(**spec))
@@ -171,11 +158,7 @@ def test_malformed_pods_cause_no_errors(spec: Tree) -> None:
 def test_all_together() -> None:
     pod = _pod(runtimeClassName="vm", priorityClassName="low")
     spec = admit_pod(pod, None, iter(CLASSES), RUNTIME).tree["spec"]
-    assert (spec["serviceAccountName"], spec["priority"], spec["overhead"]) == (
-        "default",
-        -5,
-        {"cpu": "250m"},
-    )
+    assert (spec["priority"], spec["overhead"]) == (-5, {"cpu": "250m"})
     assert [toleration["key"] for toleration in spec["tolerations"]] == [
         "node.kubernetes.io/not-ready",
         "node.kubernetes.io/unreachable",
@@ -185,7 +168,6 @@ def test_all_together() -> None:
     assert admit_pod(_pod(runtimeClassName="x"), None, [], None).refusal
     updated = admit_pod(_pod(runtimeClassName="x"), _pod(priority=3), [], None)
     assert updated.tree["spec"]["priority"] == 3
-    assert "serviceAccountName" not in updated.tree["spec"]
 
 
 def test_namespaces() -> None:

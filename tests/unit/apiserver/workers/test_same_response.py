@@ -36,10 +36,13 @@ CONTAINERS = st.lists(
     max_size=3,
 )
 
+#: The volume of a token has a random name.
+NO_TOKEN = {"automountServiceAccountToken": False}
+
 
 @st.composite
 def pods(draw: st.DrawFn) -> dict[str, Any]:
-    tree = pod(draw(NAMES), containers=draw(CONTAINERS))
+    tree = pod(draw(NAMES), containers=draw(CONTAINERS), **NO_TOKEN)
     tree["metadata"]["labels"] = draw(LABELS)
     if draw(st.booleans()):
         tree["metadata"]["finalizers"] = ["example.com/hold"]
@@ -120,8 +123,8 @@ def test_a_worker_charges_quotas() -> None:
     scenario = [
         ("POST", QUOTAS, {"metadata": {"name": "q"}, "spec": hard}, JSON),
         ("PATCH", f"{QUOTAS}/q/status", {"status": {**hard, "used": {"pods": "0"}}}, merge),
-        ("POST", PODS, pod("a"), JSON),
-        ("POST", PODS, pod("b"), JSON),
+        ("POST", PODS, pod("a", **NO_TOKEN), JSON),
+        ("POST", PODS, pod("b", **NO_TOKEN), JSON),
     ]
     codes = [
         answer_both(
@@ -150,7 +153,7 @@ def test_a_worker_checks_permissions() -> None:
         user,
         [("fieldManager", "m")],
         {"content-type": "application/apply-patch+yaml"},
-        json.dumps(pod("a")).encode(),
+        json.dumps(pod("a", **NO_TOKEN)).encode(),
     )
     for harness in (local, remote):  # whether the sender may write at all is asked before
         harness.api.handle = harness.api.handle_authorized  # type: ignore[method-assign]

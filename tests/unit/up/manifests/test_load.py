@@ -217,3 +217,23 @@ def test_the_ledgers_of_a_generated_cluster_round_trip(cluster: LocalCluster, tm
     loaded = bring(cluster, list(read_objects([path])))
     assert loaded.problems == []
     assert node_rows(cluster_state(cluster)) == node_rows(read_cluster_state(Source((str(path),))))
+
+
+def test_service_accounts_that_a_dump_leaves_out_are_created(cluster: LocalCluster) -> None:
+    text = """
+apiVersion: v1
+kind: Namespace
+metadata: {name: shop}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: web, namespace: shop UID}
+spec: {serviceAccountName: robot, containers: [{name: a, image: a}]}
+"""
+    manifest = bring(cluster, list(parse_objects(text.replace(" UID", ""), "file.yaml")))
+    (problem,) = manifest.problems
+    assert 'serviceaccount "robot" not found' in problem
+    dumped = bring(cluster, list(parse_objects(text.replace(" UID", ", uid: u"), "dump.yaml")))
+    assert (dumped.new, dumped.known, dumped.problems) == (1, 1, [])
+    assert cluster.client.get("pods", "web", "shop")["spec"]["serviceAccountName"] == "robot"
+    assert cluster.client.get("serviceaccounts", "robot", "shop")

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plimsoll.tools.cluster_state.manifests import ParsedObject
-from plimsoll.up.manifests.order import WAITING, arrange, missing_namespaces, rank_of
+from plimsoll.up.manifests.order import WAITING, arrange, missing_accounts, missing_namespaces, rank_of
 
 KINDS = (
     "Pod", "Namespace", "Node", "ResourceSlice", "DeviceClass", "ResourceClaim", "ResourceClaimTemplate",
@@ -104,3 +104,21 @@ def test_a_namespace_with_admin_access_had_its_label() -> None:
     for broken in ({"devices": None}, {"devices": {"requests": [7]}}, None):
         claim.tree["spec"] = broken
         assert missing_namespaces([claim]) == {"x": {}}
+
+
+def test_missing_service_accounts_of_dumped_objects() -> None:
+    template = {"template": {"spec": {"serviceAccountName": "web"}}}
+    objects = [
+        found("Pod", "a", "x", spec={"serviceAccountName": "robot"}),
+        found("Pod", "b", "x", spec={"serviceAccountName": "default"}),
+        found("Pod", "c", "x", spec={"serviceAccountName": "there"}),
+        found("Deployment", "d", "x", spec=template),
+        found("CronJob", "e", "x", spec={"jobTemplate": {"spec": template}}),
+        found("Pod", "f", "y", spec=None),
+        found("Service", "g", "y", spec={}),
+        found("ServiceAccount", "there", "x"),
+    ]
+    assert missing_accounts(objects) == []  # manifests: the refusal of the pod names the account
+    for each in objects:
+        each.tree["metadata"]["uid"] = each.name
+    assert missing_accounts(objects) == [("x", "robot"), ("x", "web")]

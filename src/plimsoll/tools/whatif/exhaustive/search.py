@@ -19,6 +19,7 @@ from plimsoll.allocator import AllocationFault
 from plimsoll.allocator.devices.usage import DeviceUsage
 from plimsoll.api.codec import encode
 from plimsoll.api.core import Pod
+from plimsoll.api.pod_volumes import placement_volumes
 from plimsoll.api.resource import ResourceClaim
 from plimsoll.scheduler.cycle import run_filters
 from plimsoll.scheduler.devices import DynamicResourcesFilter, NodeFit
@@ -357,7 +358,7 @@ def _affects_others(pod: Pod) -> bool:
     others = affinity is not None and (
         affinity.pod_affinity is not None or affinity.pod_anti_affinity is not None
     )
-    return ports or others or bool(spec.topology_spread_constraints) or bool(spec.volumes)
+    return ports or others or bool(spec.topology_spread_constraints) or bool(placement_volumes(spec))
 
 
 def _names_nodes(pod: Pod) -> bool:
@@ -369,4 +370,6 @@ def _names_nodes(pod: Pod) -> bool:
 def _footprint(pod: Pod) -> bytes:
     spec, meta = pod.spec, pod.metadata
     ports = [port for c in spec.containers for port in c.ports]
-    return encode((meta.namespace, sorted(meta.labels.items()), spec.affinity, ports, spec.volumes))
+    return encode(
+        (meta.namespace, sorted(meta.labels.items()), spec.affinity, ports, placement_volumes(spec))
+    )
