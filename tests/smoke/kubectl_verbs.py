@@ -231,7 +231,17 @@ def _debug(kubectl: Kubectl) -> None:
     assert wait_until(lambda: kubectl(*events), bool)
 
 
+def _proxied(kubectl: Kubectl, app: str) -> str:
+    return f"/api/v1/namespaces/{kubectl.namespace}/pods/{pod_of(kubectl, app)}:{PORT}/proxy/"
+
+
+def _wait_until_served(kubectl: Kubectl) -> str:
+    """Wait until the server in the pod listens; return its page."""
+    return wait_until(lambda: kubectl.run("get", "--raw", _proxied(kubectl, "web")).out, bool)
+
+
 def _port_forward(kubectl: Kubectl) -> None:
+    _wait_until_served(kubectl)  # kubectl ends if a connection is refused
     process = kubectl.start("port-forward", "deployment/web", f":{PORT}", "--address=127.0.0.1")
     try:
         assert process.stdout is not None
@@ -249,6 +259,11 @@ def _port_forward(kubectl: Kubectl) -> None:
         process.kill()
         process.communicate()
     refused(kubectl, "port-forward", pod_of(kubectl, "sim"), f":{PORT}")
+
+
+def _proxy(kubectl: Kubectl) -> None:
+    assert "Directory listing" in _wait_until_served(kubectl)
+    refused(kubectl, "get", "--raw", _proxied(kubectl, "sim"))
 
 
 def _top(kubectl: Kubectl) -> None:
@@ -394,6 +409,12 @@ VERBS = (
     Verb("attach", "yes", REFUSED, _attach),
     Verb("run -i", "yes", REFUSED, _run),
     Verb("port-forward", "yes, to ports on which a process of the pod listens", REFUSED, _port_forward),
+    Verb(
+        "get --raw .../pods/NAME:PORT/proxy/PATH, proxy",
+        "yes, to ports on which a process of the pod listens",
+        REFUSED,
+        _proxy,
+    ),
     Verb(
         "debug POD, debug node/NAME",
         "yes; images such as busybox, alpine and ubuntu run a shell, others need a command",

@@ -44,6 +44,7 @@ from plimsoll.apiserver.handlers.options import (
     parse_write_options,
 )
 from plimsoll.apiserver.handlers.pod_streams import CONNECT, STREAMS, PodStreamHandler
+from plimsoll.apiserver.handlers.proxy import ProxyHandler
 from plimsoll.apiserver.handlers.read import ReadHandler, parse_selection
 from plimsoll.apiserver.handlers.response_body import (
     ResponseBuilder,
@@ -57,7 +58,7 @@ from plimsoll.apiserver.handlers.watch import WatchHandler
 from plimsoll.apiserver.handlers.write import WriteHandler, WriteResult
 from plimsoll.apiserver.metrics import RequestMetrics
 from plimsoll.apiserver.request import ApiRequest, ApiResponse
-from plimsoll.apiserver.request_info import RequestInfo, parse_request_info
+from plimsoll.apiserver.request_info import PROXY, RequestInfo, parse_request_info
 from plimsoll.apiserver.resource_metrics.handler import ResourceMetricsHandler
 from plimsoll.apiserver.status import (
     path_not_found,
@@ -96,6 +97,7 @@ class Api:
         deleter = DeleteHandler(context)
         self._subresources = SubresourceHandler(context, self.admission, self._writer, deleter)
         self.pod_streams = PodStreamHandler(context.store)
+        self._proxy = ProxyHandler(context.store, self.pod_streams)
         self._resource_metrics = ResourceMetricsHandler(context.store, context.now)
         self._responses = ResponseBuilder(context)
         self._deletions = DeleteRequestHandler(
@@ -164,7 +166,8 @@ class Api:
     async def _handle(self, request: ApiRequest) -> ApiResponse:
         query = first_values(request.query)
         info = request.info = request.info or _route(request, query)
-        if "timeout" not in query or (info is not None and info.verb == "watch"):
+        is_long = info is not None and (info.verb == "watch" or info.subresource == PROXY)
+        if "timeout" not in query or is_long:
             return await self._process(request, query, info)
         try:
             async with asyncio.timeout(parse_timeout(query["timeout"])):
@@ -321,6 +324,8 @@ class Api:
     async def _subresource(
         self, info: RequestInfo, request: ApiRequest, query: Mapping[str, str]
     ) -> ApiResponse:
+        if info.subresource == PROXY:
+            return await self._proxy.handle(info, request)
         if info.subresource in STREAMS:
             return await self.pod_streams.handle(info, request)
         accepted = negotiate(request.header("accept"))

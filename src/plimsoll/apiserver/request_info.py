@@ -15,6 +15,8 @@ from plimsoll.apiserver.status import method_not_supported, path_not_found
 
 _NAMED_VERBS = {"GET": "get", "HEAD": "get", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 _COLLECTION_VERBS = {"GET": "list", "HEAD": "list", "POST": "create", "DELETE": "deletecollection"}
+#: Subresource whose requests are passed on, with the rest of the path.
+PROXY = "proxy"
 _OF_NAMESPACES = {"status", "finalize"}
 
 
@@ -28,6 +30,7 @@ class RequestInfo:
     namespace: str = ""
     name: str = ""
     subresource: str = ""
+    proxy_path: str = ""  #: path at the target of a `proxy`
 
     @property
     def group(self) -> str:
@@ -60,13 +63,14 @@ def parse_request_info(method: str, path: str, *, watches: bool = False) -> Requ
     namespace = ""
     if rest[0] == "namespaces" and len(rest) > 2 and rest[2] not in _OF_NAMESPACES:
         namespace, rest = rest[1], rest[2:]
-    if len(rest) > 3:
+    if len(rest) > 3 and rest[2] != PROXY:
         raise path_not_found()
     plural, name, subresource = (*rest, "", "")[:3]
     resource, verb = _find_target(
         method, group, version, plural, bool(namespace), bool(name), subresource, watches
     )
-    return RequestInfo(resource, version, verb, namespace, name, subresource)
+    proxy_path = path.partition(f"/{name}/{PROXY}")[2] if subresource == PROXY else ""
+    return RequestInfo(resource, version, verb, namespace, name, subresource, proxy_path)
 
 
 @lru_cache(maxsize=2048)

@@ -169,7 +169,7 @@ def _subresource(row: Resource, name: str) -> Tree:
         "name": f"{row.plural}/{name}",
         "singularName": "",
         "namespaced": row.namespaced,
-        "kind": subresource.kind or row.kind,
+        "kind": subresource.kind_for(row.kind),
         "verbs": list(subresource.verbs),
     }
     if subresource.group and subresource.group != row.group:
@@ -229,6 +229,6 @@ def _subresource_discovery(row: Resource, name: str) -> Tree:
     kind = {
         "group": subresource.group if other else "",
         "version": subresource.version if other else "",
-        "kind": subresource.kind or row.kind,
+        "kind": subresource.kind_for(row.kind),
     }
     return {"subresource": name, "responseKind": kind, "verbs": list(subresource.verbs)}

@@ -16,7 +16,9 @@ import aiohttp
 from yarl import URL
 
 from plimsoll.apiserver.kubelet.location import KubeletLocation
+from plimsoll.apiserver.kubelet.proxy_target import ProxyTarget
 from plimsoll.apiserver.status import bad_request, service_unavailable
+from plimsoll.common.http_forward import ForwardedResponse, HttpForwarder
 from plimsoll.common.http_tunnel import MAX_ERROR_BYTES, UpgradedPeer, UpgradeRefusal, request_upgrade
 from plimsoll.errors import ApiError, ConfigError
 
@@ -47,9 +49,11 @@ class KubeletClient:
 
     def __init__(self, tls: ssl.SSLContext) -> None:
         self._tls = tls
+        self._forwarder = HttpForwarder(tls)
         self._session: aiohttp.ClientSession | None = None
 
     async def close(self) -> None:
+        await self._forwarder.close()
         session, self._session = self._session, None
         if session is not None:
             await session.close()
@@ -78,6 +82,12 @@ class KubeletClient:
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
             raise unreachable(location, error) from None
         return _read_body(response)
+
+    async def forward(
+        self, method: str, target: ProxyTarget, headers: Iterable[tuple[str, str]], body: bytes
+    ) -> ForwardedResponse:
+        """Pass a request on; OSError if the target does not respond."""
+        return await self._forwarder.forward(method, target.url, headers, body, trusted=target.is_kubelet)
 
     async def upgrade(
         self, location: KubeletLocation, method: str, headers: Iterable[tuple[str, str]]

@@ -48,6 +48,7 @@ PARAMETERS: dict[str, tuple[str, str]] = {
     "allowWatchBookmarks": ("boolean", "Send bookmarks while watching."),
     "command": ("string", "Command to execute, one parameter for each argument."),
     "container": ("string", "Container, if the pod has several."),
+    "path": ("string", "Path at the target of the request."),
     "continue": ("string", "Continue a list from the response that returned this token."),
     "dryRun": ("string", "All: process the request as usual, but persist nothing."),
     "fieldManager": ("string", "Name of the manager that makes the change, for managed fields."),
@@ -164,6 +165,13 @@ def _operations_of_part(
     if name == "log":
         id = f"read{title}Log"
         yield Operation(f"{named}/log", "get", id, "get", LOG_PARAMETERS, kind, None, None, (200,))
+        return
+    if part.is_proxy:
+        scope = f"{'Namespaced' if row.namespaced else ''}{row.kind}"
+        kind = ("", part.version, part.kind_for(row.kind))
+        for method in ("delete", "get", "head", "patch", "post", "put"):
+            id = f"connect{title.removesuffix(scope)}{method.capitalize()}{scope}Proxy"
+            yield Operation(f"{named}/{name}", method, id, "connect", ("path",), kind, None, None, (200,))
         return
     if part.is_connect:
         prefix, _, rest = title.partition("Namespaced")

@@ -18,6 +18,7 @@ from plimsoll.apiserver.registry.resource import ALL_VERBS, Resource
 _CHANGE = ("get", "patch", "update")
 _CREATE = ("create",)
 _CONNECT = ("create", "get")
+_PROXY = ("create", "delete", "get", "patch", "update")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +35,15 @@ class Subresource:
     def is_connect(self) -> bool:
         """True if requests upgrade the connection; the kind then names the options in the query."""
         return self.verbs == _CONNECT
+
+    @property
+    def is_proxy(self) -> bool:
+        """True if requests are passed on as they are."""
+        return self.verbs == _PROXY
+
+    def kind_for(self, parent: str) -> str:
+        """Return the kind of the subresource of a parent's kind."""
+        return self.kind.format(kind=parent) or parent
 
 
 _SCALE = Subresource("scale", _CHANGE, "autoscaling", "v1", "Scale")
@@ -54,6 +64,7 @@ SUBRESOURCES: Mapping[str, Subresource] = {
         Subresource("log", ("get",)),
         Subresource("attach", _CONNECT, "", "v1", "PodAttachOptions"),
         Subresource("exec", _CONNECT, "", "v1", "PodExecOptions"),
+        Subresource("proxy", _PROXY, "", "v1", "{kind}ProxyOptions"),
         Subresource("portforward", _CONNECT, "", "v1", "PodPortForwardOptions"),
     )
 }
@@ -88,6 +99,7 @@ _ALL = ("all",)
 _EXTENSIONS = ("api-extensions",)
 _STATUS = ("status",)
 _SCALE_STATUS = ("scale", "status")
+_PROXIED = ("proxy", "status")
 _STRATEGY = {"has_strategy": True}
 _CREATE_ON_UPDATE = {"allow_create_on_update": True}
 #: An update must name the resourceVersion.
@@ -116,7 +128,7 @@ _DETAILS: Mapping[str, Mapping[str, Any]] = {
         **_selectable(_paths("status.phase")),
         **_STRATEGY,
     },
-    "nodes": {"subresources": _STATUS, **_selectable(_paths("spec.unschedulable")), **_STRATEGY},
+    "nodes": {"subresources": _PROXIED, **_selectable(_paths("spec.unschedulable")), **_STRATEGY},
     "persistentvolumeclaims": {"subresources": _STATUS},
     "persistentvolumes": {"subresources": _STATUS},
     "pods": {
@@ -129,6 +141,7 @@ _DETAILS: Mapping[str, Mapping[str, Any]] = {
             "exec",
             "log",
             "portforward",
+            "proxy",
             "resize",
             "status",
         ),
@@ -141,7 +154,7 @@ _DETAILS: Mapping[str, Mapping[str, Any]] = {
     "serviceaccounts": {"subresources": ("token",)},
     "services": {
         "categories": _ALL,
-        "subresources": _STATUS,
+        "subresources": _PROXIED,
         **_selectable(_paths("spec.clusterIP", "spec.type")),
         **_CREATE_ON_UPDATE,
     },

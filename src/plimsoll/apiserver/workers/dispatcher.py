@@ -13,7 +13,7 @@ from plimsoll.apiserver.handlers.negotiation import JSON, negotiate
 from plimsoll.apiserver.handlers.pod_streams import STREAMS
 from plimsoll.apiserver.handlers.read import storage_key
 from plimsoll.apiserver.request import ApiRequest, ApiResponse
-from plimsoll.apiserver.request_info import RequestInfo
+from plimsoll.apiserver.request_info import PROXY, RequestInfo
 from plimsoll.apiserver.status import forbidden, request_entity_too_large
 from plimsoll.apiserver.workers.cost import SMALL_BYTES, is_expensive_rendering, is_expensive_write
 from plimsoll.apiserver.workers.job_session import JobSession
@@ -47,7 +47,7 @@ class WorkerDispatcher:
     def should_delegate(self, info: RequestInfo, request: ApiRequest) -> bool:
         """Return whether a request belongs in a worker; ApiError 413 for a body that is too large."""
         verb = info.verb
-        if verb in ("list", "watch"):
+        if verb in ("list", "watch") or info.subresource == PROXY:
             return False
         if verb in _WRITES and info.resource.is_stored and info.subresource not in _INLINE_SUBRESOURCES:
             return is_expensive_write(

@@ -4,6 +4,7 @@
    GET POST  /exec/NAMESPACE/POD[/UID]/CONTAINER        a command in a container (exec.py)
    GET POST  /attach/NAMESPACE/POD[/UID]/CONTAINER      a container's own input and output (attach.py)
    GET POST  /portForward/NAMESPACE/POD[/UID]           connections to a pod (port_forward.py)
+   any       /podProxy/NAMESPACE/POD/SCHEME/PORT/PATH   requests to a pod, for the API server
    GET       /stats/summary, /metrics/resource          resource usage of node and pods (node/stats)
    GET       /healthz, /pods
 
@@ -28,6 +29,7 @@ from prometheus_client import CONTENT_TYPE_LATEST
 
 from plimsoll.api import codec
 from plimsoll.api.core import Pod
+from plimsoll.common.http_forward import HttpForwarder
 from plimsoll.common.http_upgrade import accept_upgrade
 from plimsoll.errors import ConfigError, InputError, RuntimeCallError
 from plimsoll.node.containers import ContainerInfo, ContainerPhase
@@ -97,6 +99,7 @@ class KubeletServer:
         self._auth = auth
         self._stats = stats
         self._open = 0
+        self._forwarder = HttpForwarder()
         self._runner: web.AppRunner | None = None
         self.port = 0
 
@@ -117,6 +120,7 @@ class KubeletServer:
                 add(method, f"/{path}/{{namespace}}/{{pod}}/{{uid}}/{{container}}", self._limited(handler))
             add(method, "/portForward/{namespace}/{pod}", self._limited(self._port_forward))
             add(method, "/portForward/{namespace}/{pod}/{uid}", self._limited(self._port_forward))
+        add("*", "/podProxy/{namespace}/{pod}/{scheme}/{port}/{path:.*}", self._limited(self._pod_proxy))
         runner = web.AppRunner(
             app,
             access_log=None,
@@ -140,6 +144,7 @@ class KubeletServer:
         self.port = int(runner.addresses[0][1])
 
     async def stop(self) -> None:
+        await self._forwarder.close()
         runner, self._runner = self._runner, None
         if runner is not None:
             await runner.cleanup()
@@ -341,11 +346,9 @@ class KubeletServer:
                 return _refuse(HttpRefusal(500, str(error)))
             return await proxy_stream(request, url)
 
-        def find(port: int) -> str:
-            running = [c for c in self._pods.containers_of(uid) if c.phase is ContainerPhase.RUNNING]
-            return find_listener(port, [pid for each in running for pid in descendants(each.pid)])
-
-        forwarder = PortForwarder(f"{pod.metadata.namespace}/{pod.metadata.name}", find)
+        forwarder = PortForwarder(
+            f"{pod.metadata.namespace}/{pod.metadata.name}", lambda port: self._find_listener(uid, port)
+        )
         if is_spdy(request):
             if PROTOCOL not in offered_protocols(request):
                 return _refuse(HttpRefusal(403, f"unable to upgrade: server accepts [{PROTOCOL}]"))
@@ -366,6 +369,45 @@ class KubeletServer:
         finally:
             await tunnel.close()
         return response
+
+    def _find_listener(self, uid: str, port: int) -> str:
+        running = [c for c in self._pods.containers_of(uid) if c.phase is ContainerPhase.RUNNING]
+        return find_listener(port, [pid for each in running for pid in descendants(each.pid)])
+
+    async def _pod_proxy(self, request: web.Request) -> web.StreamResponse:
+        """Pass a request on to a port on which a process of a pod listens."""
+        pod, info = self._find_pod(request), request.match_info
+        if isinstance(pod, HttpRefusal):
+            return _refuse(pod)
+        port, scheme = info["port"], info["scheme"]
+        if not (port.isascii() and port.isdigit() and scheme in ("http", "https")):
+            return _refuse(HttpRefusal(400, "invalid scheme or port"))
+        address = await asyncio.to_thread(self._find_listener, pod.metadata.uid, int(port[:6]))
+        if not address:
+            return _refuse(HttpRefusal(503, f"no process of pod {info['pod']} listens on port {port}"))
+        host = f"[{address}]" if ":" in address else address
+        target = request.rel_url.raw_path_qs.split("/", 6)[6]
+        try:
+            response = await self._forwarder.forward(
+                request.method,
+                f"{scheme}://{host}:{port}/{target}",
+                request.headers.items(),
+                await request.read(),
+            )
+        except OSError as error:
+            return _refuse(HttpRefusal(503, f"error trying to reach service: {error or 'timed out'}"))
+        answer = web.StreamResponse(status=response.status, headers=response.headers)
+        answer.content_length = response.length
+        try:
+            await answer.prepare(request)
+            async for chunk in response.body:
+                await asyncio.wait_for(answer.write(chunk), _SLOW_SECONDS)
+            await answer.write_eof()
+        except (ConnectionError, TimeoutError):
+            _log.debug("pod %s: the client of a request has disconnected", pod.metadata.full_name)
+        finally:
+            await response.body.aclose()
+        return answer
 
 
 def _subprotocols(request: web.Request) -> list[str]:
