@@ -6,7 +6,7 @@ from typing import Any
 
 from plimsoll.api.core import Pod
 from plimsoll.api.meta import ObjectMeta
-from plimsoll.client.endpoints import PERSISTENT_VOLUME_CLAIMS, STATEFUL_SETS
+from plimsoll.client.endpoints import PERSISTENT_VOLUME_CLAIMS, PODS, STATEFUL_SETS
 from plimsoll.controllers.actions import CreateAction, PatchAction
 from plimsoll.controllers.workload_views import ControllerRevisionView, StatefulSetView
 from plimsoll.controllers.workloads.ownership import controller_reference
@@ -15,6 +15,7 @@ from plimsoll.controllers.workloads.templates import create_pod
 
 _POD_NAME = "statefulset.kubernetes.io/pod-name"
 _POD_INDEX = "apps.kubernetes.io/pod-index"
+_RETAIN, _DELETE = "Retain", "Delete"
 
 
 def pod_name(owner: StatefulSetView, ordinal: int) -> str:
@@ -84,44 +85,42 @@ def make_claims(owner: StatefulSetView, ordinal: int) -> list[CreateAction]:
 def _policy(owner: StatefulSetView) -> tuple[str, str]:
     """Return what happens to claims when the set is deleted, and when it is scaled down."""
     policy = owner.spec.persistent_volume_claim_retention_policy
-    return ("Retain", "Retain") if policy is None else (policy.when_deleted, policy.when_scaled)
+    return (_RETAIN, _RETAIN) if policy is None else (policy.when_deleted, policy.when_scaled)
 
 
 def plan_claim_owners(
-    owner: StatefulSetView, pod: Pod | None, claim: ObjectMeta, *, condemned: bool
+    owner: StatefulSetView, pod: Pod, claim: ObjectMeta, *, condemned: bool
 ) -> PatchAction | None:
-    """Plan the owner of a volume claim by the retention policy.
+    """Plan the controller of a volume claim by the retention policy, as upstream.
 
-    The set owns it if it goes with the set; a pod that is scaled away owns it if it goes with that pod.
+    The set controls it if it goes with the set; a pod that is scaled away controls it if it goes with that
+    pod. A claim that refers to an earlier set or pod of the name is left to the garbage collector, and one
+    that something else controls to its controller.
     """
     when_deleted, when_scaled = _policy(owner)
-    goes_with_pod = when_scaled == "Delete" and condemned and pod is not None
-    goes_with_set = when_deleted == "Delete" and not goes_with_pod
-    kept = [
-        each
-        for each in claim.owner_references
-        if each.uid != owner.metadata.uid and not (each.kind == "Pod" and _is_of(owner, each.name, claim))
-    ]
+    own = {
+        (STATEFUL_SETS.api_version, STATEFUL_SETS.kind, owner.metadata.name): owner.metadata.uid,
+        (PODS.api_version, PODS.kind, pod.metadata.name): pod.metadata.uid,
+    }
+    references = claim.owner_references
+    names = [(each.api_version, each.kind, each.name) for each in references]
+    if any(own.get(name, each.uid) != each.uid for name, each in zip(names, references, strict=True)):
+        return None
+    ours = [each for each in references if each.uid in own.values()]
     wanted: list[dict[str, Any]] = []
-    if goes_with_pod and pod is not None:
-        metadata = pod.metadata
-        wanted = [{"apiVersion": "v1", "kind": "Pod", "name": metadata.name, "uid": metadata.uid}]
-    elif goes_with_set:
+    if (when_deleted, when_scaled) != (_RETAIN, _RETAIN) and any(
+        each.controller for each in references if each not in ours
+    ):
+        pass  # another controller: ours are removed
+    elif when_scaled == _DELETE and condemned:
+        wanted = [controller_reference(pod.metadata, PODS)]
+    elif when_deleted == _DELETE:
         wanted = [controller_reference(owner.metadata, STATEFUL_SETS)]
     uids = {each["uid"] for each in wanted}
-    if {each.uid for each in claim.owner_references} == {each.uid for each in kept} | uids:
+    if {(each.uid, bool(each.controller)) for each in ours} == {(uid, True) for uid in uids}:
         return None
-    removed = [
-        {"$patch": "delete", "uid": each.uid}
-        for each in claim.owner_references
-        if each not in kept and each.uid not in uids
-    ]
+    removed = [{"$patch": "delete", "uid": each.uid} for each in ours if each.uid not in uids]
     change = {"uid": claim.uid, "ownerReferences": [*removed, *wanted]}
     return PatchAction(
         PERSISTENT_VOLUME_CLAIMS, claim.name, {"metadata": change}, claim.namespace, type="strategic"
     )
-
-
-def _is_of(owner: StatefulSetView, pod: str, claim: ObjectMeta) -> bool:
-    """Return whether a pod that owns a claim is the one of the set that uses it."""
-    return pod.startswith(f"{owner.metadata.name}-") and claim.name.endswith(f"-{pod}")

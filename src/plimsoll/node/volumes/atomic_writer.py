@@ -40,6 +40,8 @@ def write_files(directory: Path, files: Files, group: int | None = None) -> bool
         with os.fdopen(fd, "wb") as stream:
             stream.write(file.data)
             os.fchmod(stream.fileno(), _mode(file, group))
+            if file.owner is not None:
+                os.fchown(stream.fileno(), file.owner, -1)
         _own(target, group)
     old = os.readlink(directory / _DATA) if os.path.islink(directory / _DATA) else ""
     temporary = directory / "..data_tmp"

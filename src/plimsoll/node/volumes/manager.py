@@ -269,8 +269,15 @@ class VolumeManager:
         if type == "downwardAPI":
             return self._downward_files(known.pod, source, mode)
         if type == "serviceAccountToken":
-            token = await self._token(known, source)
-            return {check_path(text(source, "path")): VolumeFile(token.encode(), mode)}
+            token, user, group = (
+                await self._token(known, source),
+                common_user(known.pod),
+                _fs_group(known.pod),
+            )
+            if user is not None or group is not None:
+                mode = 0o600  # as a kubelet: others need not read it
+            owner = user if os.geteuid() == 0 else None
+            return {check_path(text(source, "path")): VolumeFile(token.encode(), mode, owner)}
         raise InputError(f"projected source {type!r} is not supported by this runtime")
 
     def _downward_files(self, pod: Pod, source: Mapping[str, Any], mode: int) -> Files:
@@ -327,6 +334,16 @@ def _read_once(read: _Read) -> _Read:
         return known[key]
 
     return read_known
+
+
+def common_user(pod: Pod) -> int | None:
+    """Return the user that all containers of a pod run as, if they specify the same one."""
+    users = set()
+    for container in (*pod.spec.init_containers, *pod.spec.containers):
+        contexts = (container.security_context or {}, pod.spec.security_context or {})
+        users.add(next((each["runAsUser"] for each in contexts if each.get("runAsUser") is not None), None))
+    user = users.pop() if len(users) == 1 else None
+    return user if isinstance(user, int) else None
 
 
 def _mounted_volumes(pod: Pod) -> list[Mapping[str, Any]]:

@@ -20,10 +20,11 @@ DEFAULT_MODE = 0o644
 
 @dataclass(frozen=True, slots=True)
 class VolumeFile:
-    """Content and mode of one file."""
+    """Content, mode and owner of one file."""
 
     data: bytes
     mode: int = DEFAULT_MODE
+    owner: int | None = None  #: user, if not that of the agent
 
 
 Files = dict[str, VolumeFile]

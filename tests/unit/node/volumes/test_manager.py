@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from plimsoll.api import codec
 from plimsoll.api.core import Pod
@@ -15,7 +17,7 @@ from plimsoll.client.endpoints import Endpoint
 from plimsoll.errors import ApiError, InputError
 from plimsoll.node.layout import Layout
 from plimsoll.node.pods.downward_fields import DownwardNodeInfo
-from plimsoll.node.volumes.manager import VolumeManager
+from plimsoll.node.volumes.manager import VolumeManager, common_user
 
 
 class Objects:
@@ -201,3 +203,37 @@ def test_claims_that_cannot_be_mounted_are_reported(
     assert problem in node.set_up(a_pod({"persistentVolumeClaim": {"claimName": "c"}}))
     missing = 'persistentvolumeclaim "p-v" not found'
     assert missing in node.set_up(a_pod({"ephemeral": {"volumeClaimTemplate": {}}}))
+
+
+@pytest.mark.parametrize(
+    ("of_pod", "of_containers", "user"),
+    [
+        (None, [None, None], None),
+        (7, [None, None], 7),
+        (7, [8, 8], 8),
+        (7, [8, None], None),
+        (None, [8, None], None),
+        (None, [0, 0], 0),
+    ],
+)
+def test_the_common_user_of_a_pod(
+    of_pod: int | None, of_containers: list[int | None], user: int | None
+) -> None:
+    def context(number: int | None) -> dict[str, Any]:
+        return {} if number is None else {"securityContext": {"runAsUser": number}}
+
+    containers = [{"name": f"c{i}", **context(number)} for i, number in enumerate(of_containers)]
+    tree = {"spec": {**context(of_pod), "containers": containers[1:], "initContainers": containers[:1]}}
+    assert common_user(codec.convert(tree, Pod)) == user
+
+
+@pytest.mark.parametrize("user", [None, os.geteuid()])
+def test_a_token_is_readable_by_the_common_user_only(tmp_path: Path, user: int | None) -> None:
+    node = Node(tmp_path)
+    pod = a_pod({"projected": {"sources": [{"serviceAccountToken": {"path": "token"}}]}})
+    if user is not None:
+        pod = replace(pod, spec=replace(pod.spec, security_context={"runAsUser": user}))
+    assert node.set_up(pod) == ""
+    found = (node.source(pod) / "token").stat()
+    assert found.st_mode & 0o777 == (0o644 if user is None else 0o600)
+    assert found.st_uid == os.geteuid()

@@ -1,0 +1,79 @@
+"""Controllers of the volume claims of a StatefulSet, by its retention policy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from plimsoll.api.codec import convert
+from plimsoll.api.core import Pod
+from plimsoll.api.meta import ObjectMeta
+from plimsoll.controllers.stateful_set.identity import plan_claim_owners
+from plimsoll.controllers.workload_views import StatefulSetView
+
+Tree = dict[str, Any]
+
+SET: Tree = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "w", "uid": "set"}
+POD: Tree = {"apiVersion": "v1", "kind": "Pod", "name": "w-0", "uid": "pod"}
+CONTROLS = {"controller": True, "blockOwnerDeletion": True}
+OTHER: Tree = {"apiVersion": "v1", "kind": "ConfigMap", "name": "c", "uid": "other"}
+REMOVE_SET, REMOVE_POD = {"$patch": "delete", "uid": "set"}, {"$patch": "delete", "uid": "pod"}
+
+
+def plan(
+    references: list[Tree], deleted: str = "Delete", scaled: str = "Retain", *, condemned: bool = False
+) -> list[Tree] | None:
+    policy = {"whenDeleted": deleted, "whenScaled": scaled}
+    owner = convert(
+        {"metadata": {"name": "w", "uid": "set"}, "spec": {"persistentVolumeClaimRetentionPolicy": policy}},
+        StatefulSetView,
+    )
+    pod = convert({"metadata": {"name": "w-0", "uid": "pod"}}, Pod)
+    claim = convert({"name": "data-w-0", "uid": "c", "ownerReferences": references}, ObjectMeta)
+    action = plan_claim_owners(owner, pod, claim, condemned=condemned)
+    if action is None:
+        return None
+    found: list[Tree] = action.patch["metadata"]["ownerReferences"]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("references", "policy", "condemned", "expected"),
+    [
+        ([], ("Retain", "Retain"), False, None),
+        ([], ("Delete", "Retain"), False, [{**SET, **CONTROLS}]),
+        ([{**SET, **CONTROLS}], ("Delete", "Retain"), False, None),
+        ([{**SET, **CONTROLS}], ("Retain", "Retain"), False, [REMOVE_SET]),
+        ([{**SET, **CONTROLS}], ("Delete", "Delete"), True, [REMOVE_SET, {**POD, **CONTROLS}]),
+        ([{**POD, **CONTROLS}], ("Delete", "Delete"), False, [REMOVE_POD, {**SET, **CONTROLS}]),
+        ([], ("Retain", "Delete"), False, None),
+        ([], ("Retain", "Delete"), True, [{**POD, **CONTROLS}]),
+    ],
+)
+def test_the_policy_decides(
+    references: list[Tree], policy: tuple[str, str], condemned: bool, expected: list[Tree] | None
+) -> None:
+    assert plan(references, *policy, condemned=condemned) == expected
+
+
+def test_owners_that_control_nothing_are_kept() -> None:
+    assert plan([OTHER]) == [{**SET, **CONTROLS}]
+    assert plan([OTHER, {**SET, **CONTROLS}]) is None
+
+
+def test_an_owner_that_does_not_control_becomes_the_controller() -> None:
+    assert plan([{**SET, "controller": False}]) == [{**SET, **CONTROLS}]
+
+
+def test_another_controller_is_left_alone() -> None:
+    foreign = {**OTHER, "controller": True}
+    assert plan([foreign]) is None
+    assert plan([foreign, SET]) == [REMOVE_SET]
+    assert plan([foreign], "Retain", "Retain") is None
+
+
+def test_a_claim_of_an_earlier_set_or_pod_is_left_alone() -> None:
+    for stale in ({**SET, "uid": "old"}, {**POD, "uid": "old"}):
+        assert plan([{**stale, **CONTROLS}]) is None
+        assert plan([stale], "Retain", "Retain") is None
