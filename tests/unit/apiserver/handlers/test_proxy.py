@@ -157,7 +157,7 @@ def test_rights_and_refusals() -> None:
         assert (await harness.request("GET", f"{PODS}/p/proxy/"))[0] == 503  # there are no kubelets
         harness.api.pod_streams.kubelets = KubeletClient(ssl.create_default_context())
         await harness.request("POST", PODS, new_pod("p"))
-        code, status = await harness.request("GET", f"{PODS}/p/proxy/x", user=User("somebody"))
+        code, status = await harness.request("GET", f"{PODS}/p/proxy/x", user=User("other"))
         assert code == 403
         assert 'cannot get resource "pods/proxy"' in status["message"]
         code, status = await harness.request("POST", f"{PODS}/p/proxy/x")
