@@ -1,7 +1,9 @@
 """Unsolicited updates of running containers, sent through the plugin's own call.
 
 `NriPushes` sends what differs from the desired cpusets: containers that shrink first, then those that grow.
-Failed updates are repeated with increasing delays. It must not be awaited from an event handler.
+Failed updates are repeated with increasing delays. A runtime that does not answer in time is sent fewer at a
+time: one that is slow with many containers would otherwise never confirm any. It must not be awaited from an
+event handler.
 """
 
 from __future__ import annotations
@@ -9,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
+from math import inf
 
 from plimsoll.drivers.cpu.pinning.container_table import ContainerChange, ContainerTable
 from plimsoll.drivers.cpu.pinning.counters import Counters
@@ -43,6 +46,8 @@ class NriPushes:
         self._call_timeout, self._retry, self._longest = call_timeout, retry, longest
         self._wake = asyncio.Event()
         self._waiting: list[asyncio.Future[None]] = []
+        #: Number of updates in one call: halved after a timeout, doubled when all have succeeded.
+        self._batch = inf
 
     def wake(self) -> None:
         """Send pending updates soon."""
@@ -97,10 +102,21 @@ class NriPushes:
             ]
             if changes:
                 succeeded = await self._push_changes(changes) and succeeded
+        if succeeded:
+            self._batch *= 2
         self._on_pushed()
         return succeeded
 
     async def _push_changes(self, changes: Sequence[ContainerChange]) -> bool:
+        """Send updates in batches; return whether all succeeded."""
+        succeeded, left = True, list(changes)
+        while left and self._can_push():
+            count = int(min(self._batch, len(left)))
+            succeeded = await self._push_batch(left[:count]) and succeeded
+            left = left[count:]
+        return succeeded
+
+    async def _push_batch(self, changes: Sequence[ContainerChange]) -> bool:
         answer = await self._plugin.update_containers(map(encode_update, changes), timeout=self._call_timeout)
         if isinstance(answer, TtrpcFault):
             if answer.code == UNIMPLEMENTED:
@@ -109,6 +125,8 @@ class NriPushes:
                 return True
             if answer.kind == "closed":
                 return True  # the next connection starts with a synchronization
+            if answer.kind == "timeout":
+                self._batch = max(1, len(changes) // 2)
             _log.warning("containers are not updated: %s", answer.message)
             self._counters.failed += len(changes)
             for change in changes:

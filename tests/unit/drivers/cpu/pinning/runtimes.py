@@ -197,6 +197,8 @@ class Scripted:
         self.failing: set[str] = set()
         self.refusing: TtrpcFault | None = None
         self.stuck: asyncio.Event | None = None
+        #: Number of updates in a call above which it never answers.
+        self.most_updates: int | None = None
         self.connections = 0
         self._connected = asyncio.Event()
         self._mux: Mux | None = None
@@ -227,6 +229,8 @@ class Scripted:
         self.updates.append(request)
         if self.stuck is not None:
             await self.stuck.wait()
+        if self.most_updates is not None and len(request.update) > self.most_updates:
+            await asyncio.Event().wait()
         if self.refusing is not None:
             return self.refusing
         failed = [update for update in request.update if update.container_id in self.failing]

@@ -582,6 +582,26 @@ def test_an_unresponsive_runtime_does_not_block() -> None:
     with_script(scenario, FakeCPUState(machine(4)), runtime=NEW, apply_timeout=0.02, call_timeout=0.05)
 
 
+def test_a_slow_runtime_is_sent_fewer_updates_at_a_time() -> None:
+    """It answers only calls with a single update in time."""
+
+    async def scenario(script: Scripted, enforcer: NriEnforcer, state: FakeCPUState) -> None:
+        names = [f"s{number}" for number in range(5)]
+        await script.synchronize(*(container(name, cpus="0-3") for name in names))
+        script.most_updates = 1
+        state.hold(A)
+        await enforcer.apply()
+        await until(lambda: enforcer.faults() == () and enforcer.counters.changed >= len(names))
+        sizes = [len(request.update) for request in script.updates]
+        assert (sizes[0], min(sizes)) == (5, 1)
+        script.most_updates = None
+        state.release("a")
+        await enforcer.apply()
+        await until(lambda: all(view.cpus == "0-3" for view in enforcer.containers()))
+
+    with_script(scenario, FakeCPUState(machine(4)), runtime=NEW, call_timeout=0.05, retry=0.001)
+
+
 def test_a_runtime_without_update_containers_receives_updates_with_events() -> None:
     async def scenario(script: Scripted, enforcer: NriEnforcer, state: FakeCPUState) -> None:
         await script.synchronize(container("s", cpus="0-3"))
