@@ -336,7 +336,9 @@ def _unsettled(kind: str, pod: Tree) -> str:
         return "" if restarted else f"has not failed yet: {_why(containers)}"
     if not steady or not all(each.get("ready") for each in steady):
         return f"is {phase}: {_why(containers) or pod['status']}"
-    return "" if all(each.get("restartCount", 0) == 0 for each in steady) else "was started again"
+    restarted = [each for each in steady if each.get("restartCount", 0)]
+    ended = "; ".join(f"{each['name']}: {each.get('lastState')}" for each in restarted)
+    return f"was started again: {ended}" if restarted else ""
 
 
 def _why(containers: list[Tree]) -> str:

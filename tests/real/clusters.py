@@ -29,7 +29,7 @@ CLUSTERS = {
     "plimsoll": (),
     "kubernetes": ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler"),
 }
-_DRIVER = f"system:serviceaccount:{RELEASE['Namespace']}:{RELEASE['Name']}"
+_DRIVER = f"system:serviceaccount:{RELEASE['Namespace']}:{RELEASE['Name']}-cpu-driver"
 
 
 @dataclass(frozen=True)
@@ -118,7 +118,7 @@ async def _give_rights(config: ClientConfig) -> None:
     """Create the permissions of the manifests, for a driver that may write cgroups as well."""
     async with Client.connect(config) as client:
         served = {(each.endpoint.group, each.endpoint.kind): each.endpoint for each in await discover(client)}
-        for tree in objects({"config": {"enforcement": "cgroups"}}):
+        for tree in objects({"driver": {"config": {"enforcement": "cgroups"}}}):
             if tree["kind"] in ("ClusterRole", "ClusterRoleBinding"):
                 await client.create(served["rbac.authorization.k8s.io", tree["kind"]], tree)
 

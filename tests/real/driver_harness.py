@@ -88,7 +88,11 @@ class DriverHarness:
         self._log += 1
         self.driver = Process([*command, *options], node.directory / f"driver{self._log}.log")
         self.driver.start()
-        await self.well()
+        try:
+            await self.well()
+        except BaseException:
+            await self.leave()  # the next scenario starts its own
+            raise
 
     async def well(self, seconds: float = DEADLINE) -> None:
         async def is_well() -> bool:
@@ -96,7 +100,7 @@ class DriverHarness:
             assert self.driver.alive, self.driver.text()[-3000:]
             return await asyncio.to_thread(self._is_well)
 
-        await until(is_well, seconds=seconds)
+        await until(is_well, seconds=seconds, context=self.log_text)
 
     def _is_well(self) -> bool:
         try:

@@ -327,8 +327,10 @@ def test_cgroups_instead_of_nri(harness: DriverHarness) -> None:
 
 
 def test_every_container_keeps_a_cpu(harness: DriverHarness) -> None:
+    """Without a minimum all CPUs are published, and a claim of all of them is refused when it is prepared."""
+
     async def scenario() -> None:
-        async with harness.session() as session:
+        async with harness.session("--min-shared-cpus", "0") as session:
             if len(await session.devices()) != 1:
                 pytest.skip("this machine has several devices")
             await session.run(neighbour())
