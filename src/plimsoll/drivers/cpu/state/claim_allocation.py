@@ -6,7 +6,7 @@ withheld from others and no container may start on them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from plimsoll.api.cpuset import EMPTY, CpuSet, union
@@ -59,16 +59,15 @@ class ClaimAllocation:
     contested: CpuSet = EMPTY
     per_request: bool = False
 
-    @property
-    def cpus(self) -> CpuSet:
-        """All CPUs withheld from others."""
-        return self.assigned | self.contested if self.contested else self.assigned
+    #: CPUs of all assignments, and all CPUs withheld from others. Computed once: every decision about a
+    #: container reads them for all claims.
+    assigned: CpuSet = field(init=False, repr=False, compare=False)
+    cpus: CpuSet = field(init=False, repr=False, compare=False)
 
-    @property
-    def assigned(self) -> CpuSet:
-        if len(self.assignments) == 1:
-            return self.assignments[0].cpus
-        return union(assignment.cpus for assignment in self.assignments)
+    def __post_init__(self) -> None:
+        assigned = union(assignment.cpus for assignment in self.assignments)
+        object.__setattr__(self, "assigned", assigned)
+        object.__setattr__(self, "cpus", assigned | self.contested if self.contested else assigned)
 
     def includes_shared(self, default: bool) -> bool:
         """Report whether containers of the claim also run on the shared pool."""
