@@ -336,9 +336,8 @@ def _unsettled(kind: str, pod: Tree) -> str:
         return "" if restarted else f"has not failed yet: {_why(containers)}"
     if not steady or not all(each.get("ready") for each in steady):
         return f"is {phase}: {_why(containers) or pod['status']}"
-    restarted = [each for each in steady if each.get("restartCount", 0)]
-    ended = "; ".join(f"{each['name']}: {each.get('lastState')}" for each in restarted)
-    return f"was started again: {ended}" if restarted else ""
+    ended = [f"{each['name']}: {each.get('lastState')}" for each in steady if each.get("restartCount", 0)]
+    return f"was started again: {'; '.join(ended)}" if ended else ""
 
 
 def _why(containers: list[Tree]) -> str:
