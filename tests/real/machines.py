@@ -104,10 +104,13 @@ class Machines:
             "startTime": now(),
             "podIP": address,
             "podIPs": [{"ip": address}],
-            "conditions": [*(pod["status"].get("conditions") or ()), ready],
+            "conditions": [ready],
             "containerStatuses": statuses,
         }
-        await self._client.patch(PODS, name, {"status": status}, namespace, subresource="status")
+        # Strategic, as kubelets do: conditions that others have set meanwhile are kept.
+        await self._client.patch(
+            PODS, name, {"status": status}, namespace, subresource="status", type="strategic"
+        )
         self.order.append(f"{namespace}/{name}")
 
 
