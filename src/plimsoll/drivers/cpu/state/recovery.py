@@ -57,7 +57,8 @@ def recover_claim(
     """Adopt a claim from what the cluster and its containers have; None if it has no CPUs here.
 
     `containers` are all containers that name the claim. If the sources contradict each other the claim is
-    disputed, with the CPUs that any of them names.
+    disputed, with the CPUs that any of them names. A claim without containers of which another claim has CPUs
+    was unprepared: its status is older.
     """
     metadata = branch(tree, "metadata")
     ref = ClaimRef(*(str(metadata.get(key, "")) for key in ("namespace", "name", "uid")))
@@ -70,6 +71,7 @@ def recover_claim(
         # The environment of other pods is not trusted.
         if container.namespace == ref.namespace and container.pod_uid in users:
             sources[f"container {container.where}"] = container.claims[ref.uid]
+    has_containers = bool(sources)
     # A claim that no pod uses was unprepared before its CPUs were removed from its status.
     if users and (reported := _read_status(tree, results)) is not None:
         sources["the claim's status"] = reported
@@ -80,7 +82,7 @@ def recover_claim(
         if len(devices) == len(results):
             sources["the claim's devices"] = union(devices)
     cpus = union(sources.values())
-    if not cpus:
+    if not cpus or (not has_containers and cpus & context.allocated):
         return None
     allocation = replace(adopt_cpus(ref, cpus, context), adopted=True)
     if len(set(sources.values())) > 1:

@@ -162,6 +162,26 @@ def test_a_claim_that_is_released_during_the_recovery_stays_released(
     assert isinstance(state.prepare(make_claim(1, TWO)), ClaimAllocation), "a later pod"
 
 
+def test_a_claim_whose_cpus_another_one_has_is_not_recovered_without_a_container(
+    fixture: CPUStateFixture,
+) -> None:
+    """It was unprepared before the checkpoint was lost; its status in the cluster is older."""
+    state = fixture.open()
+    held = state.prepare(make_claim(1, TWO))
+    assert isinstance(held, ClaimAllocation)
+    assert state.release(held.ref) is None
+    other = state.prepare(make_claim(2, TWO))
+    assert isinstance(other, ClaimAllocation)
+    assert other.assigned == held.assigned
+    shutil.rmtree(fixture.settings.plugin_dir)
+    state = fixture.open()
+    assert state.recovering
+    assert recover_claim(tree_of(TWO, cpuset=str(held.assigned)), [], state.context) is None
+    assert recover_claim(tree_of(TWO, cpuset="6-7"), [], state.context) is not None, "its CPUs are free"
+    user = Container("default/p/c", {UID: held.assigned})
+    assert recover_claim(tree_of(TWO), [user], state.context) is not None, "it is in use"
+
+
 def test_claims_that_the_cluster_does_not_have_lose_their_cpus(fixture: CPUStateFixture) -> None:
     state = fixture.open()
     state.check_containers([Container("default/p/c", {UID: cpus("0-1")})])
