@@ -23,6 +23,8 @@ from plimsoll.common.json_tree import branch, items, text
 Tree = Mapping[str, Any]
 #: Runtime of nodes whose pods have the network of the machine, in `nodeInfo.containerRuntimeVersion`.
 _PROCESSES = "process://"
+#: Default port of kubelets, which clients use without reading that of the node.
+_KUBELET_PORT = "10250"
 _SCHEMES = ("", "http", "https")
 Query = Sequence[tuple[str, str]]
 
@@ -57,9 +59,11 @@ def parse_proxy_name(kind: str, given: str) -> ProxyName:
 
 
 def node_target(node: Tree, wanted: ProxyName, path: str, query: Query) -> ProxyTarget:
-    """Return the kubelet of a node; ApiError if another port is wanted, or there is no kubelet."""
+    """Return the kubelet of a node, by its own or the default port; ApiError if another one is wanted, or
+    there is no kubelet.
+    """
     location = kubelet_of(node, "/" + quote(path.removeprefix("/")), query)
-    if wanted.port not in ("", str(location.port)):
+    if wanted.port not in ("", str(location.port), _KUBELET_PORT):
         raise bad_request(f"only the kubelet's port {location.port} of node {location.node} can be reached")
     return _kubelet_target(location)
 

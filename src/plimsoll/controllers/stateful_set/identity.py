@@ -120,7 +120,13 @@ def plan_claim_owners(
     if {(each.uid, bool(each.controller)) for each in ours} == {(uid, True) for uid in uids}:
         return None
     removed = [{"$patch": "delete", "uid": each.uid} for each in ours if each.uid not in uids]
-    change = {"uid": claim.uid, "ownerReferences": [*removed, *wanted]}
+    change: dict[str, Any] = {"uid": claim.uid, "ownerReferences": [*removed, *wanted]}
+    gone = {each["uid"] for each in removed}
+    kept = [each.uid for each in references if each.uid not in gone]
+    # A merged list begins with the entries of the patch otherwise.
+    order = [{"uid": uid} for uid in dict.fromkeys([*kept, *uids])]
+    if len(order) > 1:
+        change["$setElementOrder/ownerReferences"] = order
     return PatchAction(
         PERSISTENT_VOLUME_CLAIMS, claim.name, {"metadata": change}, claim.namespace, type="strategic"
     )

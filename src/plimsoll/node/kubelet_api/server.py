@@ -62,7 +62,13 @@ from plimsoll.node.kubelet_api.spdy_streams import (
     is_spdy,
     offered_protocols,
 )
-from plimsoll.node.kubelet_api.streaming_proxy import attach_url, exec_url, port_forward_url, proxy_stream
+from plimsoll.node.kubelet_api.streaming_proxy import (
+    attach_url,
+    exec_url,
+    parse_ports,
+    port_forward_url,
+    proxy_stream,
+)
 from plimsoll.node.kubelet_api.websocket_streams import WebSocketStreams, WebSocketTunnel
 from plimsoll.node.runtime.cri.runtime import CriRuntime
 from plimsoll.node.runtime.process import ProcessRuntime
@@ -341,7 +347,11 @@ class KubeletServer:
         uid = pod.metadata.uid
         if isinstance(self._runtime, CriRuntime):
             try:
-                url = await port_forward_url(self._runtime, uid)
+                ports = parse_ports(request.query.getall("port", []))
+            except InputError as error:
+                return _refuse(HttpRefusal(400, str(error)))
+            try:
+                url = await port_forward_url(self._runtime, uid, ports)
             except (RuntimeCallError, InputError) as error:
                 return _refuse(HttpRefusal(500, str(error)))
             return await proxy_stream(request, url)

@@ -8,7 +8,7 @@ runtime may not know, continues with SPDY then.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 
 from aiohttp import web
@@ -34,12 +34,24 @@ async def attach_url(runtime: CriRuntime, id: str, options: StreamOptions) -> st
     return await runtime.stream_url("Attach", cri.AttachRequest(container_id=id, **asdict(options)))
 
 
-async def port_forward_url(runtime: CriRuntime, uid: str) -> str:
-    """Return the URL of connections to a pod; RuntimeCallError, InputError if the pod has no sandbox."""
+def parse_ports(values: Iterable[str]) -> list[int]:
+    """Parse the parameters `port` of a request, lists of numbers; InputError."""
+    found = [text for value in values for text in value.split(",") if text]
+    for text in found:
+        if not (text.isascii() and text.isdigit() and 0 < int(text[:6]) < 1 << 16):
+            raise InputError(f"unable to parse {text[:20]!r} as a port")
+    return [int(text) for text in found]
+
+
+async def port_forward_url(runtime: CriRuntime, uid: str, ports: Sequence[int] = ()) -> str:
+    """Return the URL of connections to a pod; RuntimeCallError, InputError if the pod has no sandbox.
+
+    `ports` are those of a plain WebSocket, whose streams are numbered; SPDY streams name theirs.
+    """
     sandbox = runtime.sandbox_id(uid)
     if not sandbox:
         raise InputError("the pod has no running sandbox")
-    return await runtime.stream_url("PortForward", cri.PortForwardRequest(pod_sandbox_id=sandbox))
+    return await runtime.stream_url("PortForward", cri.PortForwardRequest(pod_sandbox_id=sandbox, port=ports))
 
 
 async def proxy_stream(request: web.Request, url: str) -> web.StreamResponse:
