@@ -27,14 +27,14 @@ class EventLoopShare:
     """Time slices of one server."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
+        self.clock = clock
         self._queue = FairQueue(1, per_user=1, waiting=_UNLIMITED, waiting_per_user=_UNLIMITED)
         #: Number of times that a request yielded; for tests.
         self.pauses = 0
 
     def start_slice(self, user: str, seconds: float | None = REQUEST_SECONDS) -> TimeSlice:
         """Start the first time slice of a request that may take `seconds` in total; None: no limit."""
-        return TimeSlice(self, self._queue, self._clock, user, seconds)
+        return TimeSlice(self, self._queue, self.clock, user, seconds)
 
 
 class TimeSlice:

@@ -119,7 +119,7 @@ async def ask(harness: ApiHarness, path: str, accept: str, *query: tuple[str, st
 
 def with_pods(scenario: Callable[[ApiHarness], Awaitable[None]], count: int = 40) -> None:
     async def run_scenario(harness: ApiHarness) -> None:
-        harness.api.loop_share = EventLoopShare(Clock())
+        harness.api.loop_share.clock = Clock()
         for number in range(count):
             tree = pod(f"p{number}")
             tree["metadata"]["annotations"] = {"a": "x" * 2000}
@@ -198,7 +198,7 @@ def test_delete_collection_keeps_objects_recreated_meanwhile() -> None:
         names = [f"m{number}" for number in range(20)]
         for name in names:
             await harness.request("POST", MAPS, config_map(name))
-        harness.api.loop_share = EventLoopShare(Clock(SLICE_SECONDS))
+        harness.api.loop_share.clock = Clock(SLICE_SECONDS)
         deleting = asyncio.create_task(harness.request("DELETE", MAPS))
         while harness.store.counts()["configmaps"][0] > 15:
             await asyncio.sleep(0)
