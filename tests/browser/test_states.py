@@ -171,3 +171,20 @@ def test_slow_responses_are_requested_less_often(page: Page, dump: Dashboard) ->
     assert page.eval("asked[1] - asked[0]") >= 780
     page.eval("import('/assets/app/store.js').then(s => s.retry())")  # the button retries at once
     page.wait("asked.length >= 3")
+
+
+@pytest.mark.parametrize(("cuts", "shown"), [(1, "tbody tr"), (2, "[role=alert]")])
+def test_an_interrupted_response_is_requested_again_once(
+    page: Page, dump: Dashboard, cuts: int, shown: str
+) -> None:
+    open_page(page, dump, "")
+    page.eval(
+        "const real = window.fetch; let cut = 0; window.fetch = async (...given) => {"
+        "  const response = await real(...given);"
+        f"  if (String(given[0]).includes('api/claims') && cut++ < {cuts})"
+        "    response.text = () => Promise.reject(new TypeError('network error'));"
+        "  return response; }; null"
+    )
+    page.eval("location.hash = '#/claims'; null")
+    page.wait(f"document.querySelector('h1')?.innerText === 'Claims' && document.querySelector({shown!r})")
+    assert ("was interrupted" in page.text()) == (cuts > 1)

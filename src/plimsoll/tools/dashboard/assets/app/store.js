@@ -9,6 +9,8 @@ const MAX_ENTRIES = 60; // Unused entries are evicted beyond this.
 /** Responses within FAST_MS are fetched again at once, slower ones after a pause of at most MAX_PAUSE_MS. */
 const FAST_MS = 250;
 const MAX_PAUSE_MS = 10000;
+/** Pause before an interrupted request is sent again. */
+const RETRY_MS = 300;
 
 function entry(path) {
   let found = entries.get(path);
@@ -30,19 +32,33 @@ function evict() {
 
 /** Send a request and return its JSON. Throw an Error with the server's message if it fails. */
 export async function request(path, options = {}) {
-  let response;
+  try {
+    return await send(path, options);
+  } catch (error) {
+    // A network that changes interrupts requests that the server would answer.
+    if (!error.interrupted || (options.method || "GET") !== "GET") throw error;
+  }
+  await new Promise((done) => setTimeout(done, RETRY_MS));
+  return send(path, options);
+}
+
+async function send(path, options) {
+  let response, text;
   try {
     response = await fetch(path, { cache: "no-cache", credentials: "same-origin", ...options });
+    text = await response.text();
   } catch (_) {
-    throw new Error("The dashboard server is not reachable.");
+    const problem = response ? "The connection to the dashboard server was interrupted." : "The dashboard server is not reachable.";
+    throw Object.assign(new Error(problem), { interrupted: true });
   }
   let body = null;
   try {
-    body = await response.json();
+    body = JSON.parse(text);
   } catch (_) {
     // Not JSON: the status is all there is.
   }
   if (!response.ok) throw new Error((body && body.error) || `The server returned status ${response.status}.`);
+  if (body === null) throw new Error("The response of the dashboard server is not JSON.");
   return body;
 }
 
