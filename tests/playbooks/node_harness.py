@@ -341,6 +341,7 @@ class NodeHarness:
             "metadata": {"name": name, "annotations": dict(annotations or {})},
             "spec": {
                 "terminationGracePeriodSeconds": 1,
+                "automountServiceAccountToken": False,  # no controller publishes the certificate here
                 "containers": list(containers) or [container],
                 "resourceClaims": [{"name": each, "resourceClaimName": each} for each in claims],
                 **spec,

@@ -28,6 +28,7 @@ USE_CASES = Path(__file__).parents[3] / "shared" / "usecases"
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 QUICK = 5.0  #: seconds within which a pod is bound that waits for nothing any more
 _ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
+_CONTAINERS = ("initContainers", "containers")
 _CHARGES = "nodeAllocatableResourceClaimStatuses"
 _CHANCE = {"uid", "resourceVersion", "creationTimestamp", "allocationTimestamp", "managedFields"}
 _TIMES = {"lastProbeTime", "lastTransitionTime", "observedGeneration"}
@@ -340,6 +341,13 @@ def _waited(step: Tree) -> Tree:
 def _pod(tree: Tree) -> Tree:
     # The record comes from a server without service accounts.
     spec = {key: part for key, part in tree["spec"].items() if not key.startswith("serviceAccount")}
+    for place, parts in (
+        (spec, "volumes"),
+        *((each, "volumeMounts") for kind in _CONTAINERS for each in spec.get(kind, ())),
+    ):
+        rest = [each for each in place.pop(parts, ()) if not each["name"].startswith("kube-api-access-")]
+        if rest:
+            place[parts] = rest
     return {"spec": spec, "status": tree["status"]}
 
 
