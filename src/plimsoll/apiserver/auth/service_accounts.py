@@ -144,7 +144,11 @@ class ServiceAccountTokens:
         return uid == bound.uid and (deleted is None or deleted >= now - LEEWAY)
 
     def create_token(self, namespace: str, name: str, tree: Any) -> dict[str, Any]:
-        """Handle a TokenRequest: return it with the token in its status."""
+        """Handle a TokenRequest: return it with the token in its status.
+
+        DIFF: a token of 3607 s for a pod is valid as long as requested, not for a year
+        (test_a_token_of_a_pod_lives_as_long_as_requested).
+        """
         request = _check_request(namespace, name, tree)
         account = self._require("serviceaccounts", namespace, name)
         uid = text(mapping(account.get("metadata")).get("uid"))

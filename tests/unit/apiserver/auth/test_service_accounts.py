@@ -109,6 +109,11 @@ def test_a_pod_token_names_its_node(accounts: ServiceAccountTokens) -> None:
     }
 
 
+def test_a_token_of_a_pod_lives_as_long_as_requested(accounts: ServiceAccountTokens) -> None:
+    claims = claims_of(ask(accounts, boundObjectRef=bound("Pod", "p"), expirationSeconds=3607))
+    assert claims["exp"] - claims["iat"] == 3607
+
+
 def test_a_pod_may_run_on_a_node_that_is_not_there(store: Store, accounts: ServiceAccountTokens) -> None:
     remove(store, "nodes", "n")
     token = ask(accounts, boundObjectRef=bound("Pod", "p"))
