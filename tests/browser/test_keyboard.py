@@ -67,6 +67,7 @@ def test_slash_focuses_the_search_field(page: Page, dump: Dashboard) -> None:
     page.wait("document.querySelector('tbody')")
     open_page(page, dump, "claims?q=vid")
     page.wait("document.querySelector('[data-search]')?.value === 'vid'")
+    page.wait(f"{FOCUS}.id === 'page-title' && {FOCUS}.textContent === 'Claims'")  # the last step of a change
     page.key("/")
     page.key("End")
     # In a text field, shortcut keys are ordinary characters.

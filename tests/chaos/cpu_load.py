@@ -258,6 +258,7 @@ class PodLoad:
         spec: Tree = {
             "schedulerName": "plimsoll",
             "terminationGracePeriodSeconds": 1,
+            "automountServiceAccountToken": False,  # no controller publishes the certificate here
             "containers": containers,
         }
         if cpus:

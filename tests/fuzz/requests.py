@@ -208,7 +208,7 @@ class Caller:
             return "POST", ""
         subresource = dice.choice(row.subresources) if row.subresources and dice.random() < 0.25 else ""
         if subresource and dice.random() < 0.95:
-            verbs = {"get": "GET", "patch": "PATCH", "update": "PUT", "create": "POST"}
+            verbs = {"get": "GET", "patch": "PATCH", "update": "PUT", "create": "POST", "delete": "DELETE"}
             return verbs[dice.choice(SUBRESOURCES[subresource].verbs)], subresource
         return dice.choice((*("GET", "POST", "PUT", "PUT") * 2, *("PATCH",) * 8, "DELETE")), subresource
 

@@ -38,7 +38,12 @@ SOURCE = Path(__file__).parents[4] / "src"
 
 def pod(name: str, node: str = NODE) -> dict[str, Any]:
     container = {"name": "main", "image": "x", "command": ["sleep", "1000"]}
-    spec = {"nodeName": node, "terminationGracePeriodSeconds": 0, "containers": [container]}
+    spec = {
+        "nodeName": node,
+        "terminationGracePeriodSeconds": 0,
+        "automountServiceAccountToken": False,  # no controller publishes the certificate here
+        "containers": [container],
+    }
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}
 
 
