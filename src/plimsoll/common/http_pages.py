@@ -63,6 +63,7 @@ class PageServer:
     max_body: int = 1 << 20
     _servers: list[asyncio.Server] = field(default_factory=list)
     _tasks: set[asyncio.Task[None]] = field(default_factory=set)
+    _stopped: bool = False
 
     async def listen(self, host: str | None, port: int) -> int:
         """Listen on a TCP address, without a host on every one; return the port. Raises OSError."""
@@ -84,24 +85,26 @@ class PageServer:
         self._servers.append(await asyncio.start_unix_server(self._accept, sock=listening, limit=_MAX_HEAD))
 
     async def stop(self) -> None:
+        self._stopped = True
         servers, self._servers = self._servers, []
         for server in servers:
             server.close()
         await cancel_tasks(list(self._tasks))
 
-    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
+    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self._stopped:
+            writer.close()  # accepted while the server was being stopped
+            return
+        task = asyncio.get_running_loop().create_task(self._serve_all(reader, writer))
         self._tasks.add(task)
-        try:
-            with suppress(OSError, TimeoutError, EOFError):
-                while await self._serve(reader, writer):
-                    pass
-        except asyncio.CancelledError:
-            pass  # the server ends
-        finally:
-            self._tasks.discard(task)
-            writer.close()
+        task.add_done_callback(self._tasks.discard)
+        # A task that is canceled before it has started does not run its `finally`.
+        task.add_done_callback(lambda _: writer.close())
+
+    async def _serve_all(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(OSError, TimeoutError, EOFError, asyncio.CancelledError):
+            while await self._serve(reader, writer):
+                pass
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
         """Serve one request; return whether another may follow."""

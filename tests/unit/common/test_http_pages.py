@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import socket
 
 import pytest
 
@@ -75,3 +77,22 @@ def test_a_bad_request_ends_its_connection() -> None:
 
 def test_a_connection_without_a_request_is_closed_silently() -> None:
     assert asyncio.run(exchange(b"")) == b""
+
+
+@pytest.mark.parametrize("turns", range(3, 8))
+def test_a_connection_is_closed_whenever_the_server_stops(turns: int) -> None:
+    """asyncio accepts it in three turns of the loop. An unclosed one is reported by the garbage collector."""
+
+    async def scenario() -> None:
+        server = PageServer({("GET", "/echo"): echo})
+        port = await server.listen("127.0.0.1", 0)
+        with socket.create_connection(("127.0.0.1", port)) as client:
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            await server.stop()
+            client.setblocking(False)
+            received = await asyncio.wait_for(asyncio.get_running_loop().sock_recv(client, 1), 60)
+            assert received == b""
+
+    asyncio.run(scenario())
+    gc.collect()
