@@ -88,7 +88,7 @@ class HttpForwarder:
             raise ConnectionError(str(error)) from None
         found = {name: value for name, value in response.headers.items() if name.lower() not in _OWN}
         length = 0 if response.status in _EMPTY else response.content_length
-        return ForwardedResponse(response.status, found, length, _read(response))
+        return ForwardedResponse(response.status, found, length, read_body(response))
 
 
 def is_forwarded(name: str) -> bool:
@@ -96,7 +96,8 @@ def is_forwarded(name: str) -> bool:
     return name.lower() not in _OWN and not name.lower().startswith(_CREDENTIALS)
 
 
-async def _read(response: aiohttp.ClientResponse) -> AsyncGenerator[bytes, None]:
+async def read_body(response: aiohttp.ClientResponse) -> AsyncGenerator[bytes, None]:
+    """Return the body of a response in chunks, as far as it was sent, and close the response at the end."""
     try:
         async for chunk in response.content.iter_any():
             yield chunk

@@ -18,7 +18,7 @@ from yarl import URL
 from plimsoll.apiserver.kubelet.location import KubeletLocation
 from plimsoll.apiserver.kubelet.proxy_target import ProxyTarget
 from plimsoll.apiserver.status import bad_request, service_unavailable
-from plimsoll.common.http_forward import ForwardedResponse, HttpForwarder
+from plimsoll.common.http_forward import ForwardedResponse, HttpForwarder, read_body
 from plimsoll.common.http_tunnel import MAX_ERROR_BYTES, UpgradedPeer, UpgradeRefusal, request_upgrade
 from plimsoll.errors import ApiError, ConfigError
 
@@ -81,7 +81,7 @@ class KubeletClient:
                     raise kubelet_error(response.status, body)
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
             raise unreachable(location, error) from None
-        return _read_body(response)
+        return read_body(response)
 
     async def forward(
         self, method: str, target: ProxyTarget, headers: Iterable[tuple[str, str]], body: bytes
@@ -103,16 +103,6 @@ class KubeletClient:
         if isinstance(found, UpgradeRefusal):
             raise kubelet_error(found.status, found.body)
         return found
-
-
-async def _read_body(response: aiohttp.ClientResponse) -> AsyncGenerator[bytes, None]:
-    try:
-        async for chunk in response.content.iter_any():
-            yield chunk
-    except aiohttp.ClientError:
-        return  # the kubelet has stopped: what was read is complete as far as it goes
-    finally:
-        response.close()
 
 
 def kubelet_error(status: int, body: bytes) -> ApiError:
