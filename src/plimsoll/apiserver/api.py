@@ -150,7 +150,7 @@ class Api:
         if str(error) != self._last_write_error:
             self._last_write_error = str(error)
             _log.error("%s", error)
-        return _refusal(service_unavailable(str(error)))
+        return _refusal(service_unavailable(str(error), wait=1))
 
     async def _error_response(self, error: ApiError) -> ApiResponse:
         """Build an error response. The error may depend on a write that is not durable yet (an object that

@@ -155,9 +155,14 @@ def timeout(message: str) -> ApiError:
     return ApiError(504, "Timeout", f"Timeout: {message}")
 
 
-def service_unavailable(message: str) -> ApiError:
+def service_unavailable(message: str, wait: int = 0) -> ApiError:
+    """Create error 503. Clients retry after `wait` seconds by themselves; 0 leaves that to their callers, as
+    kube-apiserver does for kubelets and Services that do not respond.
+    """
+    if not wait:
+        return ApiError(503, "ServiceUnavailable", message)
     return ApiError(
-        503, "ServiceUnavailable", message, {"retryAfterSeconds": 1}, headers={"Retry-After": "1"}
+        503, "ServiceUnavailable", message, {"retryAfterSeconds": wait}, headers={"Retry-After": str(wait)}
     )
 
 

@@ -645,6 +645,7 @@ def test_an_unwritable_store_is_reported(caplog: pytest.LogCaptureFixture) -> No
         for name in ("a", "b"):
             code, status = await harness.request("POST", MAPS, config_map(name))
             assert (code, status["message"]) == (503, "the store is closed")
+            assert status["details"]["retryAfterSeconds"] == 1
         assert (await harness.request("GET", f"{MAPS}/c"))[0] == 200
 
     run(scenario)

@@ -168,7 +168,8 @@ class WorkerPool:
             worker = await self._obtain()
         except OSError as error:  # TimeoutError and ConnectionError among them
             _log.error("cannot start a worker process: %s", error or "no response in time")
-            raise service_unavailable("the server cannot start a worker process for this request") from None
+            problem = "the server cannot start a worker process for this request"
+            raise service_unavailable(problem, wait=1) from None
         try:
             async with asyncio.timeout(self.limits.request_timeout):
                 result = await self._exchange(worker, job, reply_to)
@@ -180,7 +181,8 @@ class WorkerPool:
             ) from None
         except ConnectionError:
             self._kill(worker)
-            raise service_unavailable("the worker process that handled the request failed") from None
+            problem = "the worker process that handled the request failed"
+            raise service_unavailable(problem, wait=1) from None
         except BaseException:  # the client disconnected, or the server stops
             self._kill(worker)
             raise

@@ -169,6 +169,7 @@ def test_nodes_that_cannot_be_asked(node: dict[str, Any], code: int, text: str) 
     with pytest.raises(ApiError, match=text) as found:
         kubelet_of(node, "/healthz")
     assert found.value.code == code
+    assert "Retry-After" not in found.value.headers, "clients would repeat the request by themselves"
 
 
 def test_containers_of_requests() -> None:

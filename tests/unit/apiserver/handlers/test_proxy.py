@@ -143,7 +143,7 @@ def test_endpoints_of_services() -> None:
     for port, found in given:
         with pytest.raises(ApiError) as refused:
             find_service_endpoint(service, found, ProxyName("", "s", port))
-        assert refused.value.code == 503
+        assert (refused.value.code, refused.value.headers) == (503, {})
 
 
 def test_credentials_are_not_passed_on() -> None:
