@@ -326,12 +326,13 @@ def _is_utf8(value: str) -> bool:
     return True
 
 
-def _response_headers(api_response: ApiResponse) -> dict[str, str]:
-    return {
+def _response_headers(api_response: ApiResponse) -> dict[str, str] | list[tuple[str, str]]:
+    headers = {
         "Content-Type": api_response.content_type,
         "Cache-Control": "no-cache, private",
         **api_response.headers,
     }
+    return [*headers.items(), *api_response.more_headers] if api_response.more_headers else headers
 
 
 def _to_web_response(api_response: ApiResponse) -> web.Response:

@@ -44,4 +44,5 @@ class ApiResponse:
     content_type: str = "application/json"
     headers: dict[str, str] = field(default_factory=dict)
     length: int | None = None
+    more_headers: Sequence[tuple[str, str]] = ()  #: headers whose names may be repeated
     upgrade: KubeletLocation | None = None  #: the connection is passed on to this kubelet

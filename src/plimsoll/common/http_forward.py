@@ -41,7 +41,7 @@ class ForwardedResponse:
     """Response of the other server; `length` of the body if it is known. `body` has to be closed."""
 
     status: int
-    headers: dict[str, str]
+    headers: tuple[tuple[str, str], ...]  #: in the order in which they were sent; names may be repeated
     length: int | None
     body: AsyncGenerator[bytes, None]
 
@@ -86,7 +86,7 @@ class HttpForwarder:
                 )
         except aiohttp.ClientError as error:
             raise ConnectionError(str(error)) from None
-        found = {name: value for name, value in response.headers.items() if name.lower() not in _OWN}
+        found = tuple(pair for pair in response.headers.items() if pair[0].lower() not in _OWN)
         length = 0 if response.status in _EMPTY else response.content_length
         return ForwardedResponse(response.status, found, length, read_body(response))
 

@@ -7,7 +7,9 @@ import json
 import sys
 from pathlib import Path
 
+import aiohttp
 import pytest
+import yaml
 
 from plimsoll.errors import ApiError
 from plimsoll.node.process.settings import NodeSettings
@@ -30,6 +32,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(data)))
         self.send_header("X-Custom", "kept")
+        self.send_header("Set-Cookie", "a=1; Path=/")
+        self.send_header("Set-Cookie", "b=2")
+        self.send_header("cache-control", "max-age=5")
         self.end_headers()
         if self.command != "HEAD":
             self.wfile.write(data)
@@ -85,6 +90,15 @@ async def _use(cluster: LocalCluster, port: int) -> None:
             expected = {"method": method, "path": "/a/b?q=1", "body": body.decode(), "bare": True}
             assert json.loads(reply.body) == expected
             assert reply.headers["x-custom"] == "kept"
+        user = yaml.safe_load(cluster.kubeconfig.read_text())["users"][0]["user"]
+        headers = {"Authorization": f"Bearer {user['token']}"}
+        async with (
+            aiohttp.ClientSession(headers=headers) as session,
+            session.get(f"{cluster.url}{pods}/web:{port}/proxy/", ssl=False) as response,
+        ):
+            assert response.headers.getall("Set-Cookie") == ["a=1; Path=/", "b=2"]
+            assert response.headers.getall("Cache-Control") == ["max-age=5"]
+            assert response.headers.getall("Content-Type") == ["application/json"]
         with pytest.raises(ApiError) as refused:
             await client.call("GET", f"{pods}/web:{port}/proxy/teapot", accept="text/plain")
         assert refused.value.code == 418

@@ -31,6 +31,8 @@ from plimsoll.common.json_tree import branch, text
 
 _SLICES = "endpointslices.discovery.k8s.io"
 _SERVICE_LABEL = "kubernetes.io/service-name"
+#: Headers that every response of this server has once.
+_SINGLE = ("content-type", "cache-control")
 
 
 class ProxyHandler:
@@ -57,13 +59,18 @@ class ProxyHandler:
         except OSError as error:
             problem = str(error) or "timed out"
             raise service_unavailable(f"error trying to reach service: {problem}") from None
-        headers = {name: value for name, value in response.headers.items() if name.lower() != "content-type"}
-        types = [value for name, value in response.headers.items() if name.lower() == "content-type"]
-        media = types[0] if types else "application/octet-stream"
+        found = ApiResponse(response.status, b"", "application/octet-stream", length=response.length)
+        found.more_headers = [pair for pair in response.headers if pair[0].lower() not in _SINGLE]
+        for name, value in response.headers:
+            if name.lower() == "content-type":
+                found.content_type = value
+            elif name.lower() == "cache-control":
+                found.headers["Cache-Control"] = value
         if response.length == 0:
             await response.body.aclose()
-            return ApiResponse(response.status, b"", media, headers)
-        return ApiResponse(response.status, response.body, media, headers, response.length)
+        else:
+            found.body = response.body
+        return found
 
     def _find_target(
         self, info: RequestInfo, wanted: ProxyName, query: Sequence[tuple[str, str]]
