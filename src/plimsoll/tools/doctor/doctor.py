@@ -57,6 +57,8 @@ class DoctorOptions:
     mount: Path = cgroups.MOUNT
     machine: Path = Path("/")
     now: Callable[[], float] = field(default=time.time)
+    #: Seconds for a response of a driver or of the agent.
+    timeout: float = 5.0
 
 
 class Doctor:
@@ -121,7 +123,9 @@ class Doctor:
         facts = await asyncio.to_thread(self._gather_files)
         return replace(
             facts,
-            sockets=await sockets.gather(self.layout, self._nri(), kubelet=facts.is_kubelet),
+            sockets=await sockets.gather(
+                self.layout, self._nri(), timeout=self._options.timeout, kubelet=facts.is_kubelet
+            ),
             cluster=await self._cluster(),
         )
 

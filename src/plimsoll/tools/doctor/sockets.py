@@ -20,17 +20,14 @@ from plimsoll.tools.podresources.client import PodResourcesClient
 
 #: Age up to which a socket may not be served yet.
 SETTLED_SECONDS = 10.0
-_SECONDS = 2.0
-_LIST_SECONDS = 5.0
 _AT_ONCE = 16
-_TIMES = PluginTiming(dial=_SECONDS, info=_SECONDS)
 _OURS, _KUBELETS = 0o077, 0o022
 
 Role = Literal["pod-resources", "nri", "registration", "driver"]
 
 
-async def gather(layout: Layout, nri: Path | None, *, kubelet: bool = False) -> SocketFacts:
-    """Inspect and query the sockets. `nri` is the NRI socket path, or None."""
+async def gather(layout: Layout, nri: Path | None, *, timeout: float, kubelet: bool = False) -> SocketFacts:
+    """Inspect and query the sockets. `nri` is the NRI socket path, or None; `timeout` is for each query."""
     wanted: list[tuple[Role, Path]] = [("pod-resources", layout.pod_resources)]
     if nri is not None and not kubelet:
         wanted.append(("nri", nri))
@@ -39,6 +36,7 @@ async def gather(layout: Layout, nri: Path | None, *, kubelet: bool = False) -> 
     found = sorted(await asyncio.to_thread(scan, layout.plugins))
     wanted += [("driver", path) for path in found if path not in known]
     slots = asyncio.Semaphore(_AT_ONCE)
+    times = PluginTiming(dial=timeout, info=timeout)
 
     async def inspect(role: Role, path: Path) -> SocketFact:
         async with slots:
@@ -50,13 +48,13 @@ async def gather(layout: Layout, nri: Path | None, *, kubelet: bool = False) -> 
 
     async def query(fact: SocketFact) -> DriverFact:
         async with slots:
-            return await _query_driver(fact.entry.path)
+            return await _query_driver(fact.entry.path, times)
 
     sockets = await asyncio.gather(*(inspect(role, path) for role, path in wanted))
     served = [each for each in sockets if each.role == "registration" and not each.answer]
     listed, problem = None, ""
     if sockets[0].entry.kind in ("socket", "link") and not sockets[0].answer:
-        listed, problem = await _list(layout.pod_resources)
+        listed, problem = await _list(layout.pod_resources, timeout)
     return SocketFacts(
         registry=stat_entry(layout.registry),
         sockets=tuple(sockets),
@@ -66,19 +64,19 @@ async def gather(layout: Layout, nri: Path | None, *, kubelet: bool = False) -> 
     )
 
 
-async def _list(path: Path) -> tuple[int | None, str]:
+async def _list(path: Path, timeout: float) -> tuple[int | None, str]:
     try:
-        async with PodResourcesClient(path, timeout=_LIST_SECONDS) as client:
+        async with PodResourcesClient(path, timeout=timeout) as client:
             return len((await client.list()).pod_resources), ""
     except InputError as problem:
         return None, str(problem)
 
 
-async def _query_driver(path: Path) -> DriverFact:
-    async with open_registration(path, _TIMES) as channel:
+async def _query_driver(path: Path, times: PluginTiming) -> DriverFact:
+    async with open_registration(path, times) as channel:
         if isinstance(channel, RegistrationRefusal):
             return DriverFact(socket=path, problem=channel.message)
-        offer = await get_plugin_info(channel, path, _TIMES)
+        offer = await get_plugin_info(channel, path, times)
     if isinstance(offer, RegistrationRefusal):
         return DriverFact(socket=path, problem=offer.message)
     answer = await asyncio.to_thread(probe_socket, Path(offer.endpoint))

@@ -25,6 +25,7 @@ from plimsoll.protocols.cdi import CdiSpec, CdiSpecDevice, Edits, write_spec
 from plimsoll.tools.doctor.doctor import DoctorOptions, run_doctor
 from plimsoll.tools.doctor.findings import DoctorFinding, Level
 from plimsoll.tools.doctor.report import DoctorReport
+from tests.waiting import DEADLINE
 
 NODE = "node-a"
 POD = "11111111-2222-4333-8444-555555555555"
@@ -98,13 +99,14 @@ class NodeDir:
         return asyncio.run(self.ask(repair=repair, runtime=runtime, **changes))
 
     async def ask(self, *, repair: bool = False, runtime: Any = "none", **changes: Any) -> DoctorReport:
-        client = changes.pop("client", None)
+        client, timeout = changes.pop("client", None), changes.pop("timeout", DEADLINE)
         settings: dict[str, Any] = {"root": self.layout.root, "name": NODE, "cdi": (self.cdi,), **changes}
         examination = DoctorOptions(
             settings=NodeSettings(**settings),
             runtime=runtime,
             mount=self.mount,
             client=client,
+            timeout=timeout,
         )
         return await run_doctor(examination, repair=repair)
 

@@ -118,6 +118,10 @@ def test_drivers_are_queried_for_their_name(node_dir: NodeDir) -> None:
         assert of(report, "records.driver") == []  # it can be asked to release its claim
         assert peer.notified == []
         assert peer.calls == []
+        peer.info_delay = 3600.0
+        report = await node_dir.ask(timeout=0.1)
+        found = {Path(f.subject).name: f for f in of(report, "sockets.driver")}
+        assert found[peer.socket.name].level is Level.WARNING, "it does not answer"
         for each in (peer, other, strange):
             await each.stop()
         report = await node_dir.ask()
