@@ -56,7 +56,7 @@ class Server:
 
     def hang(self) -> Reply:
         """Wait until the server stops."""
-        self._over.wait(30)
+        self._over.wait()
         raise ConnectionAbortedError
 
     def kubeconfig(self, path: Path, **cluster: Any) -> Path:

@@ -14,7 +14,8 @@ import pytest
 from plimsoll.apiserver.auth.certificates import CertificateAuthority, create_ssl_context
 from plimsoll.client import kubeconfig as kubeconfigs
 from plimsoll.client.config import ClientConfig
-from plimsoll.client.transport import Reply
+from plimsoll.client.http import HttpTransport
+from plimsoll.client.transport import Reply, Request
 from tests.dumps import big_cluster
 from tests.questions.asking import COMMANDS, FEW, CommandResult, ask
 from tests.questions.servers import Server, refusal, write_kubeconfig
@@ -24,18 +25,34 @@ HTML = Reply(200, {"content-type": "text/html"}, b"<!DOCTYPE html><html><body>Pl
 
 
 @pytest.fixture(autouse=True)
-def _in_a_hurry(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Use no kubeconfig but that of the test, and short timeouts."""
+def _one_attempt(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Use no kubeconfig but that of the test, and no retries."""
     find: Callable[..., ClientConfig] = kubeconfigs.find_config
 
     def found(*given: Any, **named: Any) -> ClientConfig:
-        return replace(find(*given, **named), timeout=0.5, attempts=1)
+        return replace(find(*given, **named), attempts=1)
 
     monkeypatch.setattr(kubeconfigs, "find_config", found)
     monkeypatch.setenv("HOME", str(tmp_path))
     for name in ("KUBECONFIG", "KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def give_up_soon(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Return a function that sets a short timeout for the paths that end with a text, which never answer."""
+    send = HttpTransport.send
+
+    def set_timeout(suffix: str) -> None:
+        async def send_in_time(transport: HttpTransport, request: Request) -> Reply:
+            if request.path.endswith(suffix):
+                request = request._replace(timeout=0.5, idle_timeout=0.0)
+            return await send(transport, request)
+
+        monkeypatch.setattr(HttpTransport, "send", send_in_time)
+
+    return set_timeout
 
 
 def refused(answer: CommandResult, *wanted: str) -> None:
@@ -59,14 +76,21 @@ def test_an_unknown_name(command: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("command", ASKED)
-def test_a_server_that_does_not_answer(command: str, tmp_path: Path) -> None:
+def test_a_server_that_does_not_answer(
+    command: str, tmp_path: Path, give_up_soon: Callable[[str], None]
+) -> None:
+    give_up_soon("")
     with Server([], lambda path: server.hang()) as server:
         config = server.kubeconfig(tmp_path / "config")
         refused(ask(*ASKED[command], "--kubeconfig", config), f"127.0.0.1:{server.port}", "0.5 s")
 
 
 @pytest.mark.parametrize("command", ASKED)
-def test_a_server_that_stops_in_mid_response(command: str, tmp_path: Path) -> None:
+def test_a_server_that_stops_in_mid_response(
+    command: str, tmp_path: Path, give_up_soon: Callable[[str], None]
+) -> None:
+    give_up_soon("/pods")
+
     def rule(path: str) -> Reply | None:
         return server.hang() if path.endswith("/pods") else None
 

@@ -214,7 +214,7 @@ def test_events_and_plugins_at_once() -> None:
     """Concurrent creations, exits and updates, while plugins connect and disconnect: none of them blocks."""
 
     async def scenario() -> None:
-        async with fake_runtime(request_timeout=0.3) as here:
+        async with fake_runtime() as here:
             here.containers = {"x": held("x")}
 
             async def live(number: int) -> None:
