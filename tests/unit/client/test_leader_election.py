@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import selectors
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
@@ -17,34 +16,9 @@ from hypothesis import strategies as st
 from plimsoll.client import Client
 from plimsoll.client.leader_election import Election, LeaseTiming
 from plimsoll.errors import ApiError, ConfigError, LeaseLostError, UnreachableError
+from tests import virtual_time
 from tests.sizes import examples
-
-
-class VirtualTimeLoop(asyncio.SelectorEventLoop):
-    """Event loop whose time advances only in sleep."""
-
-    def __init__(self) -> None:
-        loop = self
-        self.now = 1000.0
-
-        class Selector(selectors.SelectSelector):
-            def select(self, timeout: float | None = None) -> Any:
-                assert timeout is not None, "everything waits and nothing is due"
-                loop.now += max(timeout, 0.0)
-                return super().select(0)
-
-        super().__init__(Selector())
-
-    def time(self) -> float:
-        return self.now
-
-
-def run_scenario(scenario: Coroutine[Any, Any, None]) -> None:
-    loop = VirtualTimeLoop()
-    try:
-        loop.run_until_complete(scenario)
-    finally:
-        loop.close()
+from tests.virtual_time import VirtualTimeLoop
 
 
 class Leases(Client):
@@ -161,7 +135,7 @@ def test_there_are_never_two_leaders(
         assert leases.lease is not None
         assert leases.lease["spec"]["holderIdentity"] == ""
 
-    run_scenario(scenario())
+    virtual_time.run(scenario())
 
 
 async def end(task: asyncio.Task[None]) -> None:
@@ -200,7 +174,7 @@ def test_the_fields_of_a_lease() -> None:
         assert not await first.attempt()
         assert not first.leading
 
-    run_scenario(scenario())
+    virtual_time.run(scenario())
 
 
 def test_a_released_lease_can_be_acquired_at_once() -> None:
@@ -216,7 +190,7 @@ def test_a_released_lease_can_be_acquired_at_once() -> None:
         await first.release_lease()
         assert leases.lease["spec"]["holderIdentity"] == "second"
 
-    run_scenario(scenario())
+    virtual_time.run(scenario())
 
 
 def test_unknown_lease_fields_are_kept() -> None:
@@ -230,7 +204,7 @@ def test_unknown_lease_fields_are_kept() -> None:
         assert leases.lease["metadata"]["labels"] == {"a": "b"}
         assert leases.lease["spec"]["preferredHolder"] == "x"
 
-    run_scenario(scenario())
+    virtual_time.run(scenario())
 
 
 @pytest.mark.parametrize("spec", [None, [], {"leaseDurationSeconds": "x", "holderIdentity": 3}])
@@ -242,7 +216,7 @@ def test_an_invalid_lease_is_acquired(spec: Any) -> None:
         assert await election.attempt()
         assert election.leading
 
-    run_scenario(scenario())
+    virtual_time.run(scenario())
 
 
 def test_finished_work_releases_the_lease() -> None:
@@ -266,7 +240,7 @@ def test_finished_work_releases_the_lease() -> None:
         await candidate(leases, "keeper", release=False).run(lead)
         assert [name for _, name in leases.writes][-1] == "keeper"
 
-    run_scenario(scenario())
+    virtual_time.run(scenario())
 
 
 def test_work_stops_when_the_lease_cannot_be_renewed() -> None:
@@ -296,7 +270,7 @@ def test_work_stops_when_the_lease_cannot_be_renewed() -> None:
         await end(task)
         assert len(spans) == 2
 
-    run_scenario(scenario())
+    virtual_time.run(scenario())
 
 
 def test_lease_time_counts_from_the_request() -> None:
@@ -337,7 +311,7 @@ def test_lease_time_counts_from_the_request() -> None:
         assert stopped[0] - leases.writes[1][0] <= 10.0
         await end(task)
 
-    run_scenario(scenario())
+    virtual_time.run(scenario())
 
 
 def test_work_stops_when_another_leader_is_observed() -> None:
@@ -362,7 +336,7 @@ def test_work_stops_when_another_leader_is_observed() -> None:
             await task
         assert leases.lease["spec"]["holderIdentity"] == "usurper"
 
-    run_scenario(scenario())
+    virtual_time.run(scenario())
 
 
 def test_a_paused_process_loses_its_lease() -> None:
@@ -391,7 +365,7 @@ def test_a_paused_process_loses_its_lease() -> None:
         assert leases.lease is not None
         assert leases.lease["spec"]["holderIdentity"] == "first", "nothing more was written"
 
-    run_scenario(scenario())
+    virtual_time.run(scenario())
 
 
 def test_a_suspended_machine_loses_its_lease() -> None:
@@ -414,7 +388,7 @@ def test_a_suspended_machine_loses_its_lease() -> None:
             await task
         assert len(leases.writes) == written
 
-    run_scenario(scenario())
+    virtual_time.run(scenario())
 
 
 def test_a_lease_is_released_only_if_every_write_was_answered() -> None:
@@ -437,7 +411,7 @@ def test_a_lease_is_released_only_if_every_write_was_answered() -> None:
         await third.run(lead)
         assert third.was_released
 
-    run_scenario(scenario())
+    virtual_time.run(scenario())
 
 
 @pytest.mark.parametrize(

@@ -97,8 +97,6 @@ class FakeRuntime:
 
 @asynccontextmanager
 async def fake_runtime(**options: Any) -> AsyncIterator[FakeRuntime]:
-    """Serve NRI; only plugins that never answer need a short timeout."""
-    options = {"registration_timeout": DEADLINE, "request_timeout": DEADLINE} | options
     directory = Path(tempfile.mkdtemp(prefix="p-", dir="/tmp"))
     here = FakeRuntime(directory)
     here.server = NriServer(

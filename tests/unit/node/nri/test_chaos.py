@@ -15,6 +15,7 @@ from plimsoll.protocols.messages import nri
 from plimsoll.protocols.mux import encode_frame
 from plimsoll.protocols.nri import NriEvent, NriPlugin, edits
 from plimsoll.protocols.ttrpc import TtrpcFault
+from tests import virtual_time
 from tests.sizes import examples
 from tests.unit.node.nri.fixtures import POD, RESOURCES, SPEC, FakeRuntime, fake_runtime, held, state
 from tests.waiting import until
@@ -44,11 +45,11 @@ class ConnectedPlugin:
         if self.kind == "wild":
             return edits.pin("not a set")
         if self.kind in ("hang", "dead validator"):
-            await asyncio.sleep(30)
+            await asyncio.sleep(3600)
         if self.kind == "die":
             assert self.task is not None
             self.task.cancel()
-            await asyncio.sleep(30)
+            await asyncio.sleep(3600)
         return None
 
     @property
@@ -190,7 +191,7 @@ def test_misbehaving_plugins_never_leave_a_container_undecided(
     script: list[tuple[Any, ...]],
 ) -> None:
     async def scenario() -> None:
-        async with fake_runtime(request_timeout=0.4) as here:
+        async with fake_runtime() as here:
             here.containers = {"x": held("x")}
             party = PluginSet(here)
             try:
@@ -207,7 +208,7 @@ def test_misbehaving_plugins_never_leave_a_container_undecided(
             assert here.server.known.keys() <= {"x"}
             assert here.server.pending == {}
 
-    asyncio.run(scenario())
+    virtual_time.run(scenario())
 
 
 def test_events_and_plugins_at_once() -> None:
@@ -247,4 +248,4 @@ def test_events_and_plugins_at_once() -> None:
             assert here.server.pending == {}
             assert here.server.known.keys() <= {"x"}
 
-    asyncio.run(scenario())
+    virtual_time.run(scenario())

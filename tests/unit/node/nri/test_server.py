@@ -23,6 +23,7 @@ from plimsoll.protocols.mux import PLUGIN_SERVICE, RUNTIME_SERVICE, Mux
 from plimsoll.protocols.nri import ALL_EVENTS, NriEvent, NriPlugin, edits
 from plimsoll.protocols.nri.events import PLUGIN, RUNTIME
 from plimsoll.protocols.ttrpc import UNIMPLEMENTED, Handler, TtrpcClient, TtrpcFault, TtrpcServer
+from tests import virtual_time
 from tests.unit.node.nri.fixtures import POD, RESOURCES, SPEC, FakeRuntime, fake_runtime, held, state
 from tests.waiting import until
 
@@ -32,7 +33,7 @@ def run(scenario: Callable[[FakeRuntime], Coroutine[Any, Any, None]], **options:
         async with fake_runtime(**options) as here:
             await scenario(here)
 
-    asyncio.run(whole())
+    virtual_time.run(whole())
 
 
 def answering(response: Any, seen: list[Any] | None = None) -> Any:
@@ -45,7 +46,7 @@ def answering(response: Any, seen: list[Any] | None = None) -> Any:
 
 
 async def hang(request: Any) -> None:
-    await asyncio.sleep(30)
+    await asyncio.sleep(3600)
 
 
 async def create(here: FakeRuntime, id: str = "c1") -> AdjustedContainer | RuntimeFault:
@@ -123,7 +124,7 @@ def test_a_plugin_receives_the_runtime_name() -> None:
             here.server.config = here.directory / "conf"
             await scenario(here)
 
-    asyncio.run(whole())
+    virtual_time.run(whole())
 
 
 def test_long_lists_are_reported_in_parts() -> None:
@@ -164,7 +165,7 @@ def test_a_plugin_that_does_not_register_in_time_is_closed() -> None:
         assert await reader.read() == b""
         writer.close()
 
-    run(scenario, registration_timeout=0.05)
+    run(scenario)
 
 
 def test_unknown_event_masks_are_refused() -> None:
@@ -297,7 +298,7 @@ def test_a_plugin_that_hangs_is_disconnected() -> None:
         assert [plugin.name for plugin in here.server.plugins()] == ["b"]
         assert isinstance(await create(here, "c2"), AdjustedContainer)
 
-    run(scenario, request_timeout=0.4)
+    run(scenario)
 
 
 def test_a_validator_that_hangs_fails_the_creation() -> None:
@@ -313,7 +314,7 @@ def test_a_validator_that_hangs_fails_the_creation() -> None:
             "CreateContainerError", "validator plugin 10-b failed: context deadline exceeded"
         )
 
-    run(scenario, request_timeout=0.4)
+    run(scenario)
 
 
 def test_validators_see_adjustments_and_their_owners() -> None:
@@ -561,7 +562,7 @@ def test_an_update_inside_a_handler_ends_with_the_handler() -> None:
         await until(lambda: len(results) == 1)
         assert here.applied == [] or isinstance(results[0], TtrpcFault)
 
-    run(scenario, request_timeout=0.4)
+    run(scenario)
 
 
 def test_concurrent_updates_do_not_deadlock() -> None:
