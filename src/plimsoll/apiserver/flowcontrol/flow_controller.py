@@ -12,7 +12,7 @@ import asyncio
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from plimsoll.apiserver.flowcontrol.configuration import (
     FLOW_SCHEMAS,
@@ -100,14 +100,24 @@ class FlowController:
         self._classified: dict[tuple[object, ...], _Classification] = {}
         self._names_namespaces = False
         self._outdated = True
+        #: What the configuration depends on, of each object that was written.
+        self._relevant: dict[ObjectKey, tuple[object, object]] = {}
         #: Set when a FlowSchema or PriorityLevelConfiguration was written.
         self.changed = asyncio.Event()
         store.observe(self._observe)
 
-    def _observe(self, key: ObjectKey, tree: object) -> None:
-        if key.resource in (FLOW_SCHEMAS, LEVELS):
+    def _observe(self, key: ObjectKey, tree: dict[str, Any] | None) -> None:
+        if key.resource not in (FLOW_SCHEMAS, LEVELS):
+            return
+        self.changed.set()
+        # A write of the status alone, as that of the condition Dangling, does not change the configuration.
+        relevant = (tree["metadata"].get("uid"), tree.get("spec")) if tree else None
+        if relevant is None or relevant != self._relevant.get(key):
             self._outdated = True
-            self.changed.set()
+        if relevant is None:
+            self._relevant.pop(key, None)
+        else:
+            self._relevant[key] = relevant
 
     @property
     def configuration(self) -> FlowConfiguration:

@@ -19,7 +19,8 @@ from plimsoll.errors import ApiError
 _log = logging.getLogger("plimsoll.server")
 
 _MANAGER = "api-priority-and-fairness-config-consumer-v1"
-#: Time between two passes, so that a client that writes other conditions does not occupy the server.
+#: Time before each pass, so that neither the start of the server nor a client that writes other conditions
+#: has to wait for it.
 _PAUSE_SECONDS = 0.2
 
 
@@ -28,20 +29,21 @@ async def run_flow_schema_status(
 ) -> None:
     """Update the conditions whenever the configuration changes."""
     while True:
+        await asyncio.sleep(_PAUSE_SECONDS)
         controller.changed.clear()
         try:
             await update_conditions(client, controller, now)
         except ApiError as error:
             _log.warning("cannot update the status of a FlowSchema: %s", error)
         await controller.changed.wait()
-        await asyncio.sleep(_PAUSE_SECONDS)
 
 
 async def update_conditions(client: Client, controller: FlowController, now: Callable[[], datetime]) -> None:
     """Write the conditions that are not correct; ApiError."""
+    levels = controller.configuration.levels
     for raw in (await client.list(FLOW_SCHEMAS)).items:
         tree = codec.decode_tree(raw)
-        condition = find_condition(tree, controller.configuration.levels)
+        condition = find_condition(tree, levels)
         if condition is None:
             continue
         condition["lastTransitionTime"] = format_datetime(now())

@@ -379,3 +379,24 @@ def test_flow_schemas_without_a_level_are_dangling() -> None:
         assert harness.harness.store.revision == before
 
     play(scenario)
+
+
+def test_the_configuration_is_read_again_when_a_spec_changes_but_not_for_a_status() -> None:
+    async def scenario(harness: FlowHarness) -> None:
+        await harness.create(flow_schema(level="catch-all"))
+        await update_conditions(harness.harness.client, harness.flows, lambda: NOW)
+        before = harness.flows.configuration
+        harness.flows.changed.clear()
+        _, tree = await harness.harness.request("GET", f"{SCHEMAS}/fs")
+        await harness.harness.request("PUT", f"{SCHEMAS}/fs/status", {**tree, "status": {}})
+        assert harness.flows.changed.is_set()
+        assert harness.flows.configuration is before
+        _, tree = await harness.harness.request("GET", f"{SCHEMAS}/fs")
+        tree["spec"]["matchingPrecedence"] = 17
+        await harness.harness.request("PUT", f"{SCHEMAS}/fs", tree)
+        (found,) = (schema for schema in harness.flows.configuration.flow_schemas if schema.name == "fs")
+        assert found.precedence == 17
+        await harness.harness.request("DELETE", f"{SCHEMAS}/fs")
+        assert "fs" not in {schema.name for schema in harness.flows.configuration.flow_schemas}
+
+    play(scenario)
