@@ -15,7 +15,7 @@ BENCHES := decode cel allocator ledger store server hostile_connections hostile_
 # Tests start many processes: without compiled modules each one compiles everything again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: up install install-dev test lint types unit test-slow bench lock clean docs screenshots packages wheel zipapp image krew
+.PHONY: up install install-dev test lint types unit browser test-slow bench lock clean docs screenshots packages wheel zipapp image krew
 
 up: install
 	$(BIN)/plimsoll up --demo
@@ -36,9 +36,9 @@ $(DEV_STAMP): $(STAMP) requirements-dev.lock
 	$(PIP) --require-hashes -r requirements-dev.lock
 	touch $(DEV_STAMP)
 
-# mypy uses one CPU, so that it runs at the same time as the tests.
+# mypy and the browser tests use one CPU each, so that they run at the same time as the other tests.
 test: lint
-	@$(MAKE) --no-print-directory -j2 types unit
+	@$(MAKE) --no-print-directory -j3 types browser unit
 
 lint: install-dev
 	$(BIN)/ruff check .
@@ -49,10 +49,16 @@ types: install-dev
 	$(BIN)/mypy
 
 unit: install-dev
-	@sh tests/browser/install.sh
 	@# New tests are compiled once, instead of by each worker.
 	@test -d tests/unit/__pycache__ || $(BIN)/python -m pytest -q --collect-only > /dev/null || true
-	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "not slow"
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "not slow" --ignore tests/browser
+
+# One process, so that all tests share one Chromium; what it prints comes at the end.
+browser: install-dev
+	@sh tests/browser/install.sh
+	@mkdir -p build
+	@$(BIN)/python -m pytest -n 0 -p no:cacheprovider -m "not slow" tests/browser > build/browser-tests.txt 2>&1; \
+	  code=$$?; cat build/browser-tests.txt; exit $$code
 
 # Fuzzing for a minute each, and property tests with all their examples.
 test-slow: install-dev

@@ -108,7 +108,7 @@ def check_gone(load: Load, root: Path) -> None:
 
 
 def test_a_few_kills(root: Path, tmp_path: Path) -> None:
-    play(root, tmp_path, pods=12, kills=4, seed=1)
+    play(root, tmp_path, pods=6, kills=2, seed=1)
 
 
 @pytest.mark.slow

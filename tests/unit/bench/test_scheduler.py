@@ -9,6 +9,8 @@ from bench.scheduler import memory, path, pure
 from bench.scheduler.command import main
 from bench.scheduler.workloads import SCENARIOS, Workload
 
+from tests.sizes import part_of
+
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_scheduling_cycle(scenario: str) -> None:
@@ -20,6 +22,7 @@ def test_scheduling_cycle(scenario: str) -> None:
     bench.check()
 
 
+@pytest.mark.slow
 def test_path() -> None:
     lines: list[str] = []
     path.report(["node-allocatable"], [2], ["churn"], 10, 6, lines.append)
@@ -40,9 +43,10 @@ def test_the_command(capsys: pytest.CaptureFixture[str]) -> None:
         main(["pure", "--scenario", "nothing"])
 
 
-@pytest.mark.parametrize("fill", pure.FILLS)
-def test_a_tiny_cluster_leaves_pods_to_time(fill: str) -> None:
-    for nodes, devices in ((1, 1), (1, 8), (4, 8)):
+@pytest.mark.sized
+@pytest.mark.parametrize(("number", "fill"), list(enumerate(pure.FILLS)))
+def test_a_tiny_cluster_leaves_pods_to_time(number: int, fill: str) -> None:
+    for nodes, devices in part_of([(1, 1), (1, 8), (4, 8)], number, 3):
         assert pure.measure(Workload("plain", nodes, devices), 10, fill).pods > 0
 
 

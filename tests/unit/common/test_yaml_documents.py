@@ -14,6 +14,7 @@ from plimsoll.common import yaml_documents as yaml_parts
 from plimsoll.common.yaml import load_documents
 from plimsoll.common.yaml_documents import load_parts
 from plimsoll.errors import InputError
+from tests.sizes import FULL
 
 
 def in_parts(text: bytes) -> list[tuple[int, Any]]:
@@ -190,8 +191,9 @@ def peak_of(text: bytes) -> int:
         tracemalloc.stop()
 
 
+@pytest.mark.sized
 def test_comments_need_no_memory() -> None:
-    many = 100_000
+    many = 100_000 if FULL else 20_000
     few = peak_of(b"items:\n- a\nkind: List\n")
     assert peak_of(b"items:\n" + b"# c\n" * many + b"- a\nkind: List\n") < few + 20 * many
     assert peak_of(b"items:\n" + b"- a\n" * many + b"kind: List\n") < few + 20 * many
