@@ -7,9 +7,6 @@ import binascii
 from collections.abc import Mapping
 from typing import Any
 
-from cryptography import x509
-from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
-
 from plimsoll.api.names import dns_label, dns_subdomain
 from plimsoll.apiserver.registry.schema_view import View
 from plimsoll.apiserver.validation.field_errors import (
@@ -68,6 +65,9 @@ def _request_problem(encoded: str) -> str:
         pem = base64.b64decode(encoded)
     except binascii.Error:
         return "is not base64"
+    from cryptography import x509  # noqa: PLC0415 - every command would load it
+    from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm  # noqa: PLC0415
+
     start = pem.find(b"-----BEGIN ")
     if start < 0 or not pem.startswith(_PEM_START, start):
         return "PEM block type must be CERTIFICATE REQUEST"

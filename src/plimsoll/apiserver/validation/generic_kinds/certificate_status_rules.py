@@ -11,8 +11,6 @@ import re
 from collections import Counter
 from typing import Any
 
-from cryptography import x509
-
 from plimsoll.apiserver.registry.schema_view import View
 from plimsoll.apiserver.validation.field_errors import (
     FieldErrors,
@@ -91,6 +89,8 @@ def certificate_problem(encoded: Any) -> str:
         pem = base64.b64decode(encoded)
     except (binascii.Error, TypeError, ValueError):
         return "is not base64"
+    from cryptography import x509  # noqa: PLC0415 - every command would load it
+
     found = _BLOCK.findall(pem)
     for kind, content in found:
         if kind != b"CERTIFICATE":
