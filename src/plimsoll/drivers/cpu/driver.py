@@ -45,6 +45,7 @@ from plimsoll.drivers.cpu.stale_claims import StaleClaimTracker
 from plimsoll.drivers.cpu.state.cpu_state import CPUState, read_allocated_cpus
 from plimsoll.drivers.cpu.state.prepared_devices import list_prepared_devices
 from plimsoll.drivers.cpu.state.reconcile import find_unused_adopted
+from plimsoll.drivers.cpu.state.shared_cpus_file import SharedCpusFile
 from plimsoll.drivers.cpu.topology.topology import Topology
 from plimsoll.drivers.cpu.topology.watch import MachineReader, TopologyWatch
 from plimsoll.drivers.plugin import (
@@ -131,6 +132,7 @@ class CpuDriver(Driver):
             clock=clock,
         )
         self._files_interval = files_interval
+        self._shared_cpus_file = SharedCpusFile(settings)
         self._tasks: set[asyncio.Task[None]] = set()
 
     # -- state
@@ -208,7 +210,11 @@ class CpuDriver(Driver):
         topology = await asyncio.to_thread(self._machine.read)
         self._watch.current = topology
         allocated = await asyncio.to_thread(read_allocated_cpus, settings)
-        layout = compute_layout(topology, settings, allocated=allocated, shared_in_use=True)
+        preferred = await asyncio.to_thread(self._shared_cpus_file.load)
+        layout = compute_layout(
+            topology, settings, allocated=allocated, shared_in_use=True, preferred_shared=preferred
+        )
+        await asyncio.to_thread(self._shared_cpus_file.save, layout.preferred_shared)
         released_elsewhere = await self._stale_claims.released_elsewhere(settings)
         self._state = state = await asyncio.to_thread(
             CPUState.open, settings, topology, layout, released_elsewhere=released_elsewhere
@@ -403,6 +409,7 @@ class CpuDriver(Driver):
                 changed = True
                 log_findings((*state.update_topology(topology, layout), *layout.warnings))
         if changed:
+            self._shared_cpus_file.save(state.layout.preferred_shared)
             self.plugin_server.publish()
             self.plugin_server.publish_health()
             self.plugin_server.update_claim_status()
@@ -417,6 +424,8 @@ class CpuDriver(Driver):
         for turn in count():
             if turn % _PROBE_TURNS == 0 or self.state.storage.problems:
                 await asyncio.to_thread(self.state.storage.probe)
+            if self._shared_cpus_file.content != self.state.layout.preferred_shared:
+                await asyncio.to_thread(self._shared_cpus_file.save, self.state.layout.preferred_shared)
             if await asyncio.to_thread(lambda: self.state.has_missing_cdi_files):
                 log_findings(await asyncio.to_thread(self.state.reconcile_files))
                 await self._apply()

@@ -15,6 +15,7 @@ from plimsoll.drivers.cpu import driver as driver_module
 from plimsoll.drivers.cpu.driver import CpuDriver
 from plimsoll.drivers.cpu.settings import PinEnforcement, PinSettings
 from plimsoll.drivers.cpu.stale_claims import StaleClaimTracker
+from plimsoll.drivers.cpu.state.shared_cpus_file import SharedCpusFile
 from plimsoll.drivers.plugin import Health
 from tests.unit.drivers.cpu.driver_harness import (
     MACHINE,
@@ -96,6 +97,28 @@ def test_cpus_that_go_offline_and_come_back(harness: DriverHarness) -> None:
             await until(lambda: harness.cpus() == whole)
             await until(lambda: capacities(harness)["cpudevnuma001"] == "4")
             assert all(each.health is Health.HEALTHY for each in driver.health())
+
+    run_scenario(scenario())
+
+
+def test_a_restarted_driver_keeps_the_same_cpu_shared(harness: DriverHarness) -> None:
+    """Another choice would take a CPU from a device that the scheduler may have allocated in full."""
+    file = SharedCpusFile(harness.settings)
+
+    async def scenario() -> None:
+        async with harness.driver() as driver:
+            await harness.run(pod("neighbour"))
+            await until(lambda: sorted(capacities(harness).values()) == ["3", "4"])
+            before = capacities(harness)
+            assert file.load() == tuple(driver.state.layout.always_shared)
+        (chosen,) = file.load()
+        node = MACHINE.by_id[chosen].numa
+        other = next(cpu.id for cpu in MACHINE.cpus if cpu.numa != node)
+        file.save((other, chosen))
+        async with harness.driver() as driver:
+            assert tuple(driver.state.layout.always_shared) == (other,)
+            await until(lambda: capacities(harness) != before)
+            assert sorted(capacities(harness).values()) == ["3", "4"]
 
     run_scenario(scenario())
 

@@ -69,7 +69,8 @@ class CpuLayout:
 
     `always_shared` are CPUs of the shared pool that cannot be claimed, `min_shared` is their minimum number.
     `offline_devices` are devices without online CPUs. `names` are the device names by CPU, including offline
-    CPUs.
+    CPUs. `preferred_shared` are CPUs to choose as always shared, first ones first: those that were chosen
+    before, including offline ones.
     """
 
     reserved: CpuSet
@@ -79,6 +80,7 @@ class CpuLayout:
     offline_devices: Mapping[str, CpuDomain] = field(default_factory=dict)
     names: Mapping[int, str] = field(default_factory=dict)
     min_shared: int = 0
+    preferred_shared: tuple[int, ...] = ()
 
     @property
     def claimable(self) -> CpuSet:
@@ -92,19 +94,24 @@ def compute_layout(
     earlier: CpuLayout | None = None,
     allocated: Mapping[str, CpuSet] = _NONE_ALLOCATED,
     shared_in_use: bool = False,
+    preferred_shared: Sequence[int] = (),
 ) -> CpuLayout:
     """Compute the layout of a machine. `shared_in_use`: containers run on the shared pool.
 
     `allocated` are the CPUs allocated to claims, by device name: they never become always shared, and if
-    their device is no longer published they are in no domain. `earlier` is the previous layout.
+    their device is no longer published they are in no domain. `earlier` is the previous layout;
+    without one, `preferred_shared` are the CPUs to choose as always shared.
     """
     taken = union(allocated.values())
     warnings: list[NodeFinding] = []
     reserved = choose_reserved(topology, settings, taken, earlier.reserved if earlier else None, warnings)
     free = topology.all - reserved
     min_shared = compute_min_shared(topology, settings, shared_in_use=shared_in_use)
-    kept = earlier.always_shared if earlier else EMPTY
-    always_shared = choose_always_shared(topology, settings, free, taken, kept, min_shared, warnings)
+    preferred = [
+        cpu for cpu in (earlier.preferred_shared if earlier else preferred_shared) if cpu not in taken
+    ]
+    always_shared = choose_always_shared(topology, settings, free, taken, preferred, min_shared, warnings)
+    preferred += always_shared - settings.shared - CpuSet(preferred)
     claimable = free - always_shared
     known = earlier.names if earlier else {}
     if settings.mode is DeviceMode.INDIVIDUAL:
@@ -124,7 +131,16 @@ def compute_layout(
         domains = {name: domains[name] for name in sorted(domains, key=lambda name: (len(name), name))}
     _warn(topology, settings, claimable - foreign, domains, warnings)
     offline_devices = _offline_devices(earlier, domains)
-    return CpuLayout(reserved, always_shared, domains, tuple(warnings), offline_devices, names, min_shared)
+    return CpuLayout(
+        reserved,
+        always_shared,
+        domains,
+        tuple(warnings),
+        offline_devices,
+        names,
+        min_shared,
+        tuple(preferred),
+    )
 
 
 def _domain(topology: Topology, settings: CpuSettings, name: str, cpus: CpuSet) -> CpuDomain:

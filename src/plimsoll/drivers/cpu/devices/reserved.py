@@ -1,10 +1,14 @@
 """Reserved CPUs and always shared CPUs, which cannot be claimed. Pure.
 
 An explicit list is used as is; a number of CPUs is chosen like the kubelet chooses reserved CPUs, so that
-they are adjacent. A choice is kept while its CPUs exist, and allocated CPUs are never chosen.
+they are adjacent. A choice is kept while its CPUs exist, and allocated CPUs are never chosen. Always shared
+CPUs are chosen again when they come back: if they moved to another device, it would lose capacity that the
+scheduler may have allocated already.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 from plimsoll.api.cpuset import EMPTY, CpuSet
 from plimsoll.api.quantity import Quantity
@@ -62,11 +66,14 @@ def choose_always_shared(
     settings: CpuSettings,
     free: CpuSet,
     allocated: CpuSet,
-    earlier: CpuSet,
+    preferred: Sequence[int],
     minimum: int,
     warnings: list[NodeFinding],
 ) -> CpuSet:
-    """Choose at least `minimum` CPUs of the shared pool that cannot be claimed, among those not reserved."""
+    """Choose at least `minimum` CPUs of the shared pool that cannot be claimed, among those not reserved.
+
+    `preferred` are CPUs that were chosen before, in the order of preference.
+    """
     _warn_missing(topology, settings.shared, "sharedCPUs", warnings)
     clash = settings.shared & topology.all - free
     if clash:
@@ -81,7 +88,8 @@ def choose_always_shared(
     always_shared = (settings.shared & free) - allocated
     missing = minimum - len(always_shared)
     if missing > 0:
-        always_shared |= CpuSet(sorted((earlier & free) - allocated - always_shared)[:missing])
+        available = free - allocated - always_shared
+        always_shared |= CpuSet([cpu for cpu in preferred if cpu in available][:missing])
         missing = minimum - len(always_shared)
     if missing > 0:
         always_shared |= _take(topology, free - always_shared - allocated, missing)

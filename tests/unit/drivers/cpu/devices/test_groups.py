@@ -250,6 +250,34 @@ def test_full_cores_do_not_change_individual_cpus() -> None:
 # -- CPUs that come and go
 
 
+def test_an_always_shared_cpu_that_comes_back_is_shared_again() -> None:
+    first = compute_layout(SERVER, settings(), shared_in_use=True)
+    (cpu,) = first.always_shared
+    others = SERVER.all - first.always_shared
+    smaller = switch_off(SERVER, first.always_shared)
+    # The only free CPU is one of another device.
+    allocated = {"cpudevnuma000": others - CpuSet([31])}
+    without = compute_layout(smaller, settings(), earlier=first, allocated=allocated, shared_in_use=True)
+    assert str(without.always_shared) == "31"
+    again = compute_layout(smaller, settings(), earlier=without, allocated=allocated, shared_in_use=True)
+    assert again.always_shared == without.always_shared
+    back = compute_layout(SERVER, settings(), earlier=again, allocated=allocated, shared_in_use=True)
+    assert (back.always_shared, back.domains) == (first.always_shared, first.domains)
+    assert back.preferred_shared == (cpu, 31)
+
+
+def test_the_always_shared_cpus_of_an_earlier_process_are_preferred() -> None:
+    chosen = compute_layout(SERVER, settings(), shared_in_use=True, preferred_shared=(99, 30, 2))
+    assert str(chosen.always_shared) == "30"
+    claimed = {"cpudevnuma003": CpuSet([30])}
+    other = compute_layout(
+        SERVER, settings(), allocated=claimed, shared_in_use=True, preferred_shared=(30, 2)
+    )
+    assert (str(other.always_shared), other.preferred_shared) == ("2", (2,))
+    unused = compute_layout(SERVER, settings(), preferred_shared=(30, 2))
+    assert (unused.always_shared, unused.preferred_shared) == (EMPTY, (30, 2))
+
+
 def test_individual_names_are_stable_when_a_cpu_goes_offline_and_back() -> None:
     machine, options = make_machine(cores=4), settings(mode=DeviceMode.INDIVIDUAL)
     first = compute_layout(machine, options)
