@@ -31,6 +31,11 @@ class Program:
             self._process = self._launch(log)
         return self
 
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
     def _launch(self, log: IO[bytes]) -> ForkedProcess | subprocess.Popen[bytes]:
         return start_forked(self._command, stdout=log, stderr=log)
 

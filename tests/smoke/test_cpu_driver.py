@@ -123,8 +123,7 @@ def test_a_driver_prepares_is_killed_and_restarted(
         driver.await_text("INFO plimsoll.driver healthy")
         claim = asyncio.run(scenario())
         if CAN_DROP:
-            assert driver._process is not None
-            status = Path(f"/proc/{driver._process.pid}/status").read_text()
+            status = Path(f"/proc/{driver.pid}/status").read_text()
             assert "CapEff:\t0000000000000000" in status
         code, out = ask(capsys, driver, "status")
         assert code == 0

@@ -33,21 +33,21 @@ class Leases(Client):
         self.writes: list[tuple[float, str]] = []
 
     async def get(self, *arguments: Any, **options: Any) -> dict[str, Any]:
-        await self._line()
+        await self.transmit()
         if self.lease is None:
             raise ApiError(404, "NotFound", "no lease")
         found = dict(self.lease)
-        await self._line()
+        await self.transmit()
         return found
 
     async def create(self, endpoint: Any, tree: Any, *arguments: Any, **options: Any) -> dict[str, Any]:
-        await self._line()
+        await self.transmit()
         if self.lease is not None:
             raise ApiError(409, "AlreadyExists", "there is one")
         return await self._store(tree)
 
     async def update(self, endpoint: Any, tree: Any, *arguments: Any, **options: Any) -> dict[str, Any]:
-        await self._line()
+        await self.transmit()
         assert self.lease is not None
         if tree["metadata"]["resourceVersion"] != self.lease["metadata"]["resourceVersion"]:
             raise ApiError(409, "Conflict", "it was written in between")
@@ -58,10 +58,10 @@ class Leases(Client):
         self.lease = {**tree, "metadata": {**tree["metadata"], "resourceVersion": str(self.version)}}
         self.writes.append((asyncio.get_running_loop().time(), tree["spec"]["holderIdentity"]))
         stored = dict(self.lease)
-        await self._line()
+        await self.transmit()
         return stored
 
-    async def _line(self) -> None:
+    async def transmit(self) -> None:
         if self.slowest:
             await asyncio.sleep(self.dice.random() ** 4 * self.slowest)
         if self.dice.random() < self.trouble:
@@ -292,7 +292,7 @@ def test_lease_time_counts_from_the_request() -> None:
             if len(leases.writes) > limit:
                 raise UnreachableError("dead", sent=True)
 
-        leases._line = line  # type: ignore[method-assign]
+        leases.transmit = line  # type: ignore[method-assign]
         task = asyncio.ensure_future(supervise(leases, "first", lead))
         await asyncio.sleep(14)
         assert stopped

@@ -178,12 +178,12 @@ class NodeSimulation:
     def _notify_added(self, pod: Pod) -> None:
         # Indexes created during a simulation are filled from the ledger.
         self.snapshot._pods[pod_key(pod)] = (self.row, pod)
-        for index in self.snapshot._indexes.values():
+        for index in self.snapshot.indexes.values():
             index.pod_added(self.row, pod)
 
     def _notify_removed(self, pod: Pod) -> None:
         del self.snapshot._pods[pod_key(pod)]
-        for index in self.snapshot._indexes.values():
+        for index in self.snapshot.indexes.values():
             index.pod_removed(self.row, pod)
 
     def _refresh(self) -> None:

@@ -79,7 +79,7 @@ class Snapshot:
         self._devices = PublishedDevices(self.features, self.profile)
         # -- everything else
         self._objects: dict[type[Any], dict[tuple[str, str], Any]] = {}
-        self._indexes: dict[type[SnapshotIndex], SnapshotIndex] = {}
+        self.indexes: dict[type[SnapshotIndex], SnapshotIndex] = {}
         #: Changes that may have freed something. The events that queueing hints declare must be counted,
         #: except those in `unschedulable_cache.UNCOUNTED_EVENTS`.
         self.generations = Generations(self.size)
@@ -167,10 +167,10 @@ class Snapshot:
 
     def index(self, kind: type[I]) -> I:
         """Return the index of this kind, created and filled on first use and updated from then on."""
-        known = self._indexes.get(kind)
+        known = self.indexes.get(kind)
         if known is None:
             known = kind()
-            self._indexes[kind] = known
+            self.indexes[kind] = known
             self._fill(known)
         assert isinstance(known, kind)
         return known
@@ -267,7 +267,7 @@ class Snapshot:
             old = self.node(row)
             self._ledger(row).set_node(node)
         self.nodes[row] = node
-        for index in self._indexes.values():
+        for index in self.indexes.values():
             index.node_set(row, node, old)
         for pod in self._pods_of_unknown_nodes.pop(name, {}).values():
             self._add_pod(row, pod)
@@ -285,7 +285,7 @@ class Snapshot:
         pods = [entry.pod for entry in ledger.entries.values() if not entry.assumed]
         for key in list(ledger.entries):
             self._remove_pod(key)
-        for index in self._indexes.values():
+        for index in self.indexes.values():
             index.node_removed(row, node)
         self.nodes[row] = self.ledgers[row] = None
         self.alive[row] = False
@@ -304,7 +304,7 @@ class Snapshot:
         self.ledgers += [None] * more
         self._columns.grow(self.size)
         self._free_rows = list(range(self.size - 1, before - 1, -1))
-        for index in self._indexes.values():
+        for index in self.indexes.values():
             index.resized(self.size)
 
     # -- pods
@@ -367,7 +367,7 @@ class Snapshot:
     def _on_pod_added(self, row: int, pod: Pod) -> None:
         self._pods[pod_key(pod)] = (row, pod)
         self._outdated_rows.add(row)
-        for index in self._indexes.values():
+        for index in self.indexes.values():
             index.pod_added(row, pod)
         self._users.add(pod)
 
@@ -375,7 +375,7 @@ class Snapshot:
         key = pod_key(pod)
         del self._pods[key]
         self._outdated_rows.add(row)
-        for index in self._indexes.values():
+        for index in self.indexes.values():
             index.pod_removed(row, pod)
         self._users.remove(pod)
 
@@ -418,7 +418,7 @@ class Snapshot:
             self._bump(None)
         elif kind not in SELECTING_KINDS:
             self._bump(None)
-        for index in self._indexes.values():
+        for index in self.indexes.values():
             index.object_changed(old, new)
 
     def _remove_object(self, gone: Any) -> None:
@@ -439,7 +439,7 @@ class Snapshot:
             self._devices.on_taint_rules_changed()
         if kind not in SELECTING_KINDS:
             self._bump(None)
-        for index in self._indexes.values():
+        for index in self.indexes.values():
             index.object_changed(old, None)
 
     def _on_slice_changed(self, new: ResourceSlice | None, old: ResourceSlice | None) -> None:

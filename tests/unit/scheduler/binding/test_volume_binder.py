@@ -48,37 +48,37 @@ class FaultyApi:
         self.pods: dict[str, str] = {"p": "uid-p"}
         self.delayed: list[Callable[[], None]] = []
         self.version = 1
-        self._faults = list(faults)
+        self.faults = list(faults)
         self._fences = 0
 
     # -- the API
 
-    def _store(self, thing: T) -> T:
+    def store(self, thing: T) -> T:
         self.version += 1
         self.things[thing.metadata.key] = at_version(thing, self.version)
         return self.things[thing.metadata.key]  # type: ignore[no-any-return]
 
-    def _apply(self, target: T, change: Callable[[T], T], *, checked: bool = True) -> T:
+    def change(self, target: T, change: Callable[[T], T], *, checked: bool = True) -> T:
         known = self.things.get(target.metadata.key)
         if known is None:
             raise ApiError(404, "NotFound", "gone")
         if checked and known.metadata.resource_version != target.metadata.resource_version:
             raise ApiError(409, "Conflict", "the object has been modified")
-        return self._store(change(known))
+        return self.store(change(known))
 
-    def _deliver(self, apply: Callable[[], T]) -> None:
+    def deliver(self, apply: Callable[[], T]) -> None:
         with suppress(ApiError):  # refused
             apply()
 
     async def _call(self, apply: Callable[[], T]) -> T:
-        fault = self._faults.pop(0) if self._faults else ANSWERED
+        fault = self.faults.pop(0) if self.faults else ANSWERED
         if fault == LOST:
             raise UnreachableError("no connection", sent=True)
         if fault == UNHEARD:
-            self._deliver(apply)
+            self.deliver(apply)
             raise UnreachableError("connection reset", sent=True)
         if fault == DELAYED:
-            self.delayed.append(lambda: self._deliver(apply))
+            self.delayed.append(lambda: self.deliver(apply))
             raise UnreachableError("timed out", sent=True)
         if fault == BUSY:
             raise ApiError(503, "ServiceUnavailable", "busy")
@@ -97,11 +97,11 @@ class FaultyApi:
                 ),
             )
 
-        return await self._call(lambda: self._apply(volume, change))
+        return await self._call(lambda: self.change(volume, change))
 
     async def select_node(self, claim: PersistentVolumeClaim, node: str) -> PersistentVolumeClaim:
         return await self._call(
-            lambda: self._apply(claim, lambda known: annotated(known, SELECTED_NODE, node))
+            lambda: self.change(claim, lambda known: annotated(known, SELECTED_NODE, node))
         )
 
     async def fence_volume(self, volume: PersistentVolume) -> PersistentVolume | None:
@@ -114,7 +114,7 @@ class FaultyApi:
         self._fences += 1
         value = str(self._fences)
         return await self._call(
-            lambda: self._apply(target, lambda known: annotated(known, "fence", value), checked=False)
+            lambda: self.change(target, lambda known: annotated(known, "fence", value), checked=False)
         )
 
     async def read_volume(self, volume: PersistentVolume) -> PersistentVolume | None:
@@ -194,8 +194,8 @@ def test_after_a_fence_no_write_is_applied(given_faults: tuple[int, ...]) -> Non
     api = FaultyApi(DATA, MORE, VOLUME)
     binder = make_binder(api)
     first = api.things["", "v"]
-    api.delayed.append(lambda: api._deliver(lambda: api._apply(first, lambda known: bound_to(known, MORE))))
-    api._faults = [fault for fault in given_faults if fault != CONFLICT]
+    api.delayed.append(lambda: api.deliver(lambda: api.change(first, lambda known: bound_to(known, MORE))))
+    api.faults = [fault for fault in given_faults if fault != CONFLICT]
     asyncio.run(binder.fence())
     for deliver in api.delayed:
         deliver()
@@ -231,12 +231,12 @@ def test_a_conflict_ends_the_attempt() -> None:
 
 def complete(api: FaultyApi) -> None:
     """Let the volume controller and the provisioner do their part."""
-    api._store(bound_to(api.things["", "v"], DATA))
+    api.store(bound_to(api.things["", "v"], DATA))
     new = static_volume("new", host="n", claimed_by=MORE)
     api.things["", "new"] = new
     for name, volume in (("data", "v"), ("more", "new")):
         known = annotated(api.things["default", name], BIND_COMPLETED, "yes")
-        api._store(replace(known, spec=replace(known.spec, volume_name=volume)))
+        api.store(replace(known, spec=replace(known.spec, volume_name=volume)))
 
 
 def without(thing: PersistentVolumeClaim, key: str, **others: str) -> PersistentVolumeClaim:
@@ -307,7 +307,7 @@ def test_the_wait_ends_when_binding_was_given_up(change: Callable[[FaultyApi], o
 def test_a_volume_of_another_claim_is_never_taken() -> None:
     api = FaultyApi(DATA, MORE, VOLUME)
     binder = make_binder(api)
-    api._store(bound_to(api.things["", "v"], claim("rival")))
+    api.store(bound_to(api.things["", "v"], claim("rival")))
     failed = asyncio.run(binder.write())
     assert failed is not None
     assert api.things["", "v"].is_bound_to(claim("rival"))

@@ -79,7 +79,7 @@ def state_of(snapshot: Snapshot) -> dict[str, Any]:
         "stamp": (snapshot.generations.last, cluster_state(snapshot.generations.rows)),
         "indexes": {
             kind.__name__: cluster_state(vars(index))
-            for kind, index in snapshot._indexes.items()
+            for kind, index in snapshot.indexes.items()
             if kind.__name__ not in MEMORIES
         },
         "pods": dict(snapshot._pods),

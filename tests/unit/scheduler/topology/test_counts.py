@@ -121,6 +121,6 @@ def test_pods_without_affinity_have_no_counts() -> None:
     """Without topology rules the counts are not even started."""
     snapshot = snapshot_of(node("n"), pod("p", node="n", labels={"app": "a"}))
     assert InterPodAffinityFilter.pre_filter(pod_info_of(pod("new"), snapshot), snapshot) is None
-    kinds: dict[type[SnapshotIndex], SnapshotIndex] = snapshot._indexes
+    kinds: dict[type[SnapshotIndex], SnapshotIndex] = snapshot.indexes
     assert AffinityTermIndex in kinds
     assert MatchCounts not in kinds

@@ -53,7 +53,8 @@ class Watchdog:
         self._ticks, self._interval = ticks, interval
         self._on_hang = on_hang
         self._waits_for_cpu, self._cpu_time = waits_for_cpu, cpu_time
-        self._beats = 0
+        #: How often the event loop has run the timer.
+        self.beats = 0
         self._timer: asyncio.TimerHandle | None = None
         self._end = threading.Event()
         self._thread: threading.Thread | None = None
@@ -74,14 +75,14 @@ class Watchdog:
             self._thread.join()
 
     def _beat(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._beats += 1
+        self.beats += 1
         self._timer = loop.call_later(self._interval, self._beat, loop)
 
     def _watch(self, loop_thread: int) -> None:
-        seen, missed, used = self._beats, 0, self._cpu_time()
+        seen, missed, used = self.beats, 0, self._cpu_time()
         while not self._end.wait(self._interval):
-            if self._beats != seen:
-                seen, missed, used = self._beats, 0, self._cpu_time()
+            if self.beats != seen:
+                seen, missed, used = self.beats, 0, self._cpu_time()
                 continue
             missed += 1
             is_endless = self._cpu_time() - used >= _ENDLESS_SECONDS

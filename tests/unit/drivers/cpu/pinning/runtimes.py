@@ -85,11 +85,11 @@ class OwnRuntime:
         adjusted = await self.server.create(sandbox, spec, own)
         if isinstance(adjusted, RuntimeFault):
             return adjusted.message
-        self._making = (spec, adjusted)
+        self.making = (spec, adjusted)
         return ""
 
     async def finish(self, id: str) -> str:
-        spec, adjusted = self._making
+        spec, adjusted = self.making
         for other, desired in adjusted.others.items():
             if other not in self.broken:
                 self.put(other, desired)

@@ -186,12 +186,12 @@ def test_a_failed_update_is_retried_and_blocks_exclusive_containers() -> None:
 def test_a_container_in_creation_is_updated_once_created() -> None:
     async def scenario(runtime: OwnRuntime, enforcer: NriEnforcer, state: FakeCPUState) -> None:
         assert await runtime.begin("shared") == ""
-        making = runtime._making
+        making = runtime.making
         state.hold(A)
         await enforcer.apply()
         assert await runtime.begin("own", env(A)) == ""
         await runtime.finish("own")
-        runtime._making = making
+        runtime.making = making
         await runtime.finish("shared")
         await until(lambda: runtime.cpus("shared") == "2-3")
 

@@ -64,8 +64,8 @@ def test_a_loop_that_runs_is_not_a_hang() -> None:
     async def scenario() -> None:
         watchdog = Watchdog(ticks=10_000, interval=0.0005, on_hang=hung.set)
         watchdog.start()
-        before = watchdog._beats
-        while watchdog._beats < before + 20:
+        before = watchdog.beats
+        while watchdog.beats < before + 20:
             await asyncio.sleep(0)
         watchdog.stop()
 
