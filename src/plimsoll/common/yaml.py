@@ -24,6 +24,8 @@ _BOOLS = {
     for word in (name, name.capitalize(), name.upper())
 }
 _NULLS = {"", "~", "null", "Null", "NULL"}
+#: Words that are not texts.
+_WORDS: dict[str, bool | None] = {**_BOOLS, **dict.fromkeys(_NULLS)}
 _INT = re.compile(r"[-+]?(0|[1-9][0-9_]*|0[xX][0-9a-fA-F_]+|0[bB][01_]+|0[oO]?[0-7_]+)", re.ASCII)
 _FLOAT = re.compile(r"[-+]?[0-9]*\.?[0-9]+([eE][-+]?[0-9]+)?|[-+]?[0-9]+\.", re.ASCII)
 _JSON_START = re.compile(r'\s*\{\s*"')
@@ -183,12 +185,10 @@ def _scalar(event: Any) -> Any:
 
 def resolve_plain(text: str) -> Any:
     """Resolve a plain scalar."""
-    if text in _NULLS:
-        return None
-    if text in _BOOLS:
-        return _BOOLS[text]
-    first = text[0]
-    if first.isdigit() or first in "+-.":
+    value = _WORDS.get(text, text)
+    if value is not text:
+        return value
+    if text[0] in "0123456789+-.":
         if _INT.fullmatch(text) and len(text) < 400:
             return _integer(text)
         if _FLOAT.fullmatch(text):

@@ -2,44 +2,28 @@
 
 Supports keys, dashes, scalars on one line, `{}`, `[]` and literal texts (`|`, `|-`), and returns `NOT_PLAIN`
 for anything else: quoted text over several lines, anchors, tags, flow style, comments after values, nested
-dashes, duplicate keys. Parsed lines are cached, since most lines of a dump occur in several objects.
+dashes, duplicate keys. Objects of one kind often have the same keys in the same places; such trees are built
+by a function that is compiled for their shape (`yaml_shapes.py`).
 Guarantees: otherwise the result is that of `load_documents`; a property test compares them.
 """
 
 from __future__ import annotations
 
-import json
 import re
-from typing import Any, Final, TypeAlias
+from collections.abc import Callable, Sequence
+from typing import Any, Final
 
-from plimsoll.common.yaml import resolve_plain
+from plimsoll.common.yaml_lines import LineCache, LineShape, ParsedLine, ValueKind
+from plimsoll.common.yaml_shapes import MAX_LINES, TreeBuilders
 
 #: Result for text that is not plain.
 NOT_PLAIN: Final = object()
 
 _ODD = re.compile("[\t\r\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff\ufeff\ufffe\uffff]")
 _USUAL = bytes([*range(32, 127), 10])  # the ASCII characters that are not odd
-_KEY = re.compile(r"([A-Za-z0-9_][A-Za-z0-9_./-]{0,300}):(?: +(.*))?", re.DOTALL)
-_ESCAPED = re.compile(r'"(?:[^"\\]|\\["\\n])*+"')
-_WORD = re.compile(r"[A-Za-z0-9/][A-Za-z0-9/._-]*")  # scalars without anything special
-_INDICATORS = frozenset("!&*|>%@`{}[],#?:\"'=<~")
 _DEPTH = 100
-#: Values that are created for every line.
-_MAP, _LIST, _KEPT, _CLIPPED, _LATER = (object() for _ in range(5))
-_MARKED = {"{}": _MAP, "[]": _LIST, "|": _CLIPPED, "|-": _KEPT}
-
-
-#: Parsed line: column of its dash or key, whether it has a dash, column of the key, key (None: a scalar
-#: follows the dash), value, and whether the value is a scalar. A tuple, because very many are made.
-_Line: TypeAlias = "tuple[int, bool, int, str | None, Any, bool]"
-
-#: Cache of parsed lines: the first ones that are not too long.
-_SEEN: dict[str, Any] = {}
-_SEEN_MAX = 30_000
-#: Cache of the beginnings of lines, up to the colon: column, dash, column of the key, key.
-_HEADS: dict[str, tuple[int, bool, int, str]] = {}
-_HEADS_MAX = 10_000
-_LONG = 200
+_SCALAR, _LATER, _MAP, _LIST, _CLIPPED, _STRIPPED, _BLANK, _NOT_PLAIN = ValueKind
+_LINES = LineCache()
 
 
 def read_plain(text: str) -> Any:
@@ -47,9 +31,23 @@ def read_plain(text: str) -> Any:
     if text.encode().translate(None, _USUAL) if text.isascii() else _ODD.search(text):
         return NOT_PLAIN
     lines = text.split("\n")
-    number, count = 0, len(lines)
     if lines[0] == "---":
-        number = 1
+        del lines[0]
+    if not lines:
+        return None
+    if len(lines) > MAX_LINES:
+        return _build(lines, lambda number: _LINES[lines[number]])
+    parsed = [*map(_LINES.__getitem__, lines)]
+    shapes: tuple[LineShape, ...]
+    scalars: tuple[Any, ...]
+    shapes, scalars = zip(*parsed, strict=True)
+    build = _BUILDERS.find(shapes)
+    return _build(lines, parsed.__getitem__) if build is None else build(scalars)
+
+
+def _build(lines: Sequence[str], parsed: Callable[[int], ParsedLine]) -> Any:
+    """Build the tree of a text line by line. `parsed` returns the line of a number."""
+    number, count = 0, len(lines)
     root: Any = None
     depth: list[int] = []  # columns of the keys or dashes of the open containers
     opened: list[Any] = []
@@ -58,25 +56,19 @@ def read_plain(text: str) -> Any:
     waiting_at = -1
     top: Any = None  # the innermost open container
     keys_at = -1  # the column of its keys; -1: it is a list, or a value is expected first
-    known = _SEEN.get
     while number < count:
-        line = lines[number]
+        shape, value = parsed(number)
         number += 1
-        parsed = known(line)
-        if parsed is None:
-            if not line:
-                continue
-            parsed = _parse_line(line)
-            if parsed is NOT_PLAIN:
-                return NOT_PLAIN
-        if parsed is _BLANK:
-            continue
-        at, dash, key_at, key, value, plain = parsed
-        if at == keys_at and plain and not dash:  # most lines: one more key of the same mapping
+        at, kind, key, dash = shape.at, shape.kind, shape.key, shape.dash
+        if at == keys_at and kind is _SCALAR and not dash:  # most lines: one more key of the same mapping
             if key in top:
                 return NOT_PLAIN
             top[key] = value
             continue
+        if kind is _BLANK:
+            continue
+        if kind is _NOT_PLAIN:
+            return NOT_PLAIN
 
         # -- find the container of the line
         fresh: Any = None
@@ -104,108 +96,40 @@ def read_plain(text: str) -> Any:
                 return NOT_PLAIN
 
         # -- add the value
+        place: Any = key
         if dash:
             if key is None:
-                key = len(top)
+                place = len(top)
                 top.append(None)
             else:
                 fresh = {}
                 top.append(fresh)
-                depth.append(key_at)
+                depth.append(shape.key_at)
                 opened.append(fresh)
                 top = fresh
         elif key in top:
             return NOT_PLAIN
-        if plain:
-            top[key] = value
-        elif value is _LATER:
-            top[key] = None
-            waiting, waiting_key, waiting_at = top, key, key_at
+        if kind is _SCALAR:
+            top[place] = value
+        elif kind is _LATER:
+            top[place] = None
+            waiting, waiting_key, waiting_at = top, place, shape.key_at
             keys_at = -1
             continue
-        elif value is _MAP:
-            top[key] = {}
-        elif value is _LIST:
-            top[key] = []
+        elif kind is _MAP:
+            top[place] = {}
+        elif kind is _LIST:
+            top[place] = []
         else:
-            found, number = _literal(value is _CLIPPED, lines, number, key_at)
+            found, number = _literal(kind is _CLIPPED, lines, number, shape.key_at)
             if found is NOT_PLAIN:
                 return NOT_PLAIN
-            top[key] = found
-        keys_at = key_at if type(top) is dict else -1
+            top[place] = found
+        keys_at = shape.key_at if type(top) is dict else -1
     return root
 
 
-_BLANK: Final = object()
-
-
-def _parse_line(line: str) -> Any:
-    """Parse a line, cached."""
-    parsed = _parse(line)
-    if parsed is not NOT_PLAIN and len(line) < _LONG and len(_SEEN) < _SEEN_MAX:
-        _SEEN[line] = parsed
-    return parsed
-
-
-def _parse(line: str) -> Any:
-    head, mark, text = line.partition(": ")
-    begin = _HEADS.get(head) if mark else None
-    if begin is not None:
-        text = text.lstrip(" ")
-        return _line(*begin, _value(text) if text else _LATER)
-    rest = line.lstrip(" ")
-    if not rest or rest[0] == "#":
-        return _BLANK
-    at = key_at = len(line) - len(rest)
-    dash = rest[0] == "-" and (len(rest) == 1 or rest[1] == " ")
-    if dash:
-        inner = rest[1:].lstrip(" ")
-        if not inner:
-            return at, True, at, None, _LATER, False
-        if inner[0] == "#" or inner == "-" or inner.startswith("- "):
-            return NOT_PLAIN
-        if _KEY.fullmatch(inner) is None:
-            return _line(at, True, at, None, _value(inner))
-        key_at += len(rest) - len(inner)
-        rest = inner
-    found = _KEY.fullmatch(rest)
-    if found is None or not isinstance(resolve_plain(found[1]), str):
-        return NOT_PLAIN  # no key, or one that is not a string in YAML: `y`, `null`, `010`
-    if mark and len(_HEADS) < _HEADS_MAX:
-        _HEADS[head] = at, dash, key_at, found[1]
-    return _line(at, dash, key_at, found[1], _value(found[2]) if found[2] else _LATER)
-
-
-def _line(at: int, dash: bool, key_at: int, key: str | None, value: Any) -> _Line | object:
-    if type(value) is not object:  # no marker
-        return at, dash, key_at, key, value, True
-    return NOT_PLAIN if value is NOT_PLAIN else (at, dash, key_at, key, value, False)
-
-
-def _value(text: str) -> Any:
-    """Return a scalar on one line, or a marker; NOT_PLAIN if it may continue."""
-    if _WORD.fullmatch(text):
-        return resolve_plain(text)
-    text = text.rstrip(" ")
-    first = text[0]
-    if first not in _INDICATORS:
-        if first == "-" and (len(text) == 1 or text[1] == " " or text.startswith("---")):
-            return NOT_PLAIN
-        if ": " in text or " #" in text or text[-1] == ":" or text.startswith("..."):
-            return NOT_PLAIN
-        return resolve_plain(text)
-    if first == '"':
-        if "\\" not in text:
-            return text[1:-1] if len(text) > 1 and text.find('"', 1) == len(text) - 1 else NOT_PLAIN
-        return json.loads(text) if _ESCAPED.fullmatch(text) else NOT_PLAIN
-    if first == "'":
-        inner = text[1:-1]
-        fine = len(text) > 1 and text[-1] == "'" and "'" not in inner.replace("''", "")
-        return inner.replace("''", "'") if fine else NOT_PLAIN
-    return _MARKED.get(text, NOT_PLAIN)
-
-
-def _literal(clipped: bool, lines: list[str], number: int, at: int) -> tuple[Any, int]:
+def _literal(clipped: bool, lines: Sequence[str], number: int, at: int) -> tuple[Any, int]:
     """Return a literal block text."""
     if number >= len(lines) or not lines[number].strip(" "):
         return NOT_PLAIN, number
@@ -225,3 +149,11 @@ def _literal(clipped: bool, lines: list[str], number: int, at: int) -> tuple[Any
             return NOT_PLAIN, number  # the last line is not terminated
     text = "\n".join(kept).rstrip("\n")
     return (text + "\n" if clipped else text), number
+
+
+def _build_sample(parsed: Sequence[ParsedLine]) -> Any:
+    """Build the tree of lines whose texts do not matter, since none of them is part of a literal text."""
+    return _build([""] * len(parsed), parsed.__getitem__)
+
+
+_BUILDERS = TreeBuilders(_build_sample, NOT_PLAIN)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from random import Random
 from typing import Any
 
 import pytest
@@ -209,3 +210,78 @@ def test_texts_of_several_lines() -> None:
     text = '- annotations:\n    last: |\n      {"a": "b: c"}\n\n      # d\n    other: x\n'
     assert read_plain(text) == [{"annotations": {"last": '{"a": "b: c"}\n\n# d\n', "other": "x"}}]
     assert read_plain("a: |-\n  x\n") == {"a": "x"}
+
+
+SCALARS = ["a", "yes", "null", "1", "010", "1.5", "1Gi", "2001-01-01", "it's", "é", "a:b", "", -3, None]
+
+
+def with_other_scalars(tree: Any, chance: Random) -> Any:
+    if isinstance(tree, dict):
+        return {key: with_other_scalars(value, chance) for key, value in tree.items()}
+    if isinstance(tree, list):
+        return [with_other_scalars(value, chance) for value in tree]
+    return chance.choice(SCALARS)
+
+
+@settings(max_examples=examples(25))
+@given(TREES, st.integers(0, 1000))
+def test_texts_of_one_shape_are_read_as_yaml_reads_them(tree: Any, seed: int) -> None:
+    """More texts than it takes for the builder of their shape to be compiled."""
+    chance = Random(seed)
+    for _ in range(15):
+        other = with_other_scalars(tree, chance)
+        text = yaml.dump(other, Dumper=yaml.CSafeDumper, width=2**20, allow_unicode=True)
+        check(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a: 1\na: 2\n",
+        "a:\n  - b\n - c\n",
+        "- a: |\n    x: 1\n  b: 2\n",
+        "a: 'x\n",
+        "# only a comment\n",
+        "",
+        "\n",
+        "---",
+        "---\n",
+        "\n".join(" " * depth + f"k{depth}:" for depth in range(60)),
+        "a:\nb: {}\nc: []\nd:\n- e:\n- f: {}\n",
+    ],
+)
+def test_texts_that_repeat_are_always_read_alike(text: str) -> None:
+    first = read_plain(text)
+    for _ in range(30):
+        assert read_plain(text) == first
+        check(text)
+
+
+def test_trees_of_one_shape_share_no_container() -> None:
+    text = "- a: {}\n  b: []\n  c:\n    d: 1\n"
+    trees = [read_plain(text) for _ in range(30)]
+    for tree in trees:
+        tree[0]["a"]["changed"] = tree[0]["c"]["changed"] = True
+        tree[0]["b"].append(1)
+    assert read_plain(text) == [{"a": {}, "b": [], "c": {"d": 1}}]
+
+
+def test_more_lines_and_keys_than_the_caches_hold() -> None:
+    """Keys that are all different, then lines that are, then the first ones again."""
+    texts = [f"- key-{number}: {number}\n  same: x\n" for number in range(25_000)]
+    texts += [f"- name: n-{number}\n  same: '{number}'\n" for number in range(20_000)]
+    for number, text in enumerate([*texts, *texts[:100]]):
+        tree = read_plain(text)
+        assert tree is not NOT_PLAIN
+        if number % 997 == 0:
+            assert same(tree, naive(text))
+    assert read_plain(texts[7]) == [{"key-7": 7, "same": "x"}]
+    assert read_plain(texts[-1]) == [{"name": "n-19999", "same": "19999"}]
+
+
+def test_a_long_text() -> None:
+    text = "a:\n" + "".join(f"- b: {number}\n  c: |\n    x: {number}\n" for number in range(3_000))
+    tree = read_plain(text)
+    assert tree == {"a": [{"b": number, "c": f"x: {number}\n"} for number in range(3_000)]}
+    assert same(tree, naive(text))
+    assert read_plain(f"{text}a: 2\n") is NOT_PLAIN

@@ -6,7 +6,7 @@ the one by which the API server warns about unknown fields, or rejects them unde
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from hashlib import blake2b
 from typing import Any
 
@@ -17,6 +17,7 @@ from plimsoll.api.forms import MAPPING_FIELDS
 from plimsoll.api.resource import ResourceSlice
 from plimsoll.apiserver.registry.schema import find_strict_errors
 from plimsoll.tools.cluster_state.kinds import StateKind
+from plimsoll.tools.cluster_state.shared_parts import text_key
 
 _NAMES = tuple(name.encode() for name in MAPPING_FIELDS)
 
@@ -25,15 +26,32 @@ def find_ignored_fields(kind: StateKind, tree: Mapping[str, Any]) -> tuple[str, 
     """Return messages about ignored fields of the mappings of an object; only slices have mappings."""
     if kind.view is not ResourceSlice:
         return ()
-    # What names and other texts of the metadata and the spec are does not matter.
-    shape = repr([_without_texts(value) for value in tree.values()])
-    if not any(name in shape for name in MAPPING_FIELDS):
+    text = text_key(tree)
+    if not any(name in text for name in _NAMES):
         return ()
-    key = blake2b(f"{[*tree]}{tree.get('apiVersion')}{shape}".encode(errors="replace")).digest()
+    # What names and other texts of the metadata and the spec are does not matter. Devices are often equal,
+    # and much longer than the rest: they are compared as they are first.
+    spec = tree.get("spec")
+    devices = spec.get("devices") if isinstance(spec, dict) else None
+    rest = {**tree, "spec": {**spec, "devices": None}} if isinstance(spec, dict) else tree
+    begin = f"{tree.get('apiVersion')}{_without_texts(rest)}".encode(errors="replace")
+    return _remember(begin + text_key(devices), lambda: _find_by_shape(tree))
+
+
+def _find_by_shape(tree: Mapping[str, Any]) -> tuple[str, ...]:
+    shape = f"{tree.get('apiVersion')}{_without_texts(tree)}".encode(errors="replace")
+    return _remember(shape, lambda: _find(tree))
+
+
+def _find(tree: Mapping[str, Any]) -> tuple[str, ...]:
+    return tuple(text for text in find_strict_errors(tree) if any(name in text for name in MAPPING_FIELDS))
+
+
+def _remember(text: bytes, find: Callable[[], tuple[str, ...]]) -> tuple[str, ...]:
+    key = blake2b(text).digest()
     found = _known.get(key)
     if found is None:
-        errors = find_strict_errors(tree)
-        found = tuple(text for text in errors if any(name in text for name in MAPPING_FIELDS))
+        found = find()
         if len(_known) < _MOST:
             _known[key] = found
     return found
@@ -45,7 +63,8 @@ def _without_texts(value: Any) -> Any:
     return None if isinstance(value, str) else value
 
 
-#: Messages by a digest of the object without its texts: slices of machines of one type differ in these only.
+#: Messages by a digest of the object without its texts (slices of machines of one type differ in these
+#: only), and by one of the object without its texts, but with those of its devices.
 _known: dict[bytes, tuple[str, ...]] = {}
 _MOST = 4096
 

@@ -124,8 +124,21 @@ def parse_objects(
         except InputError as error:
             raise InputError(f"{source}, document {number + 1}: {error}") from None
         number += part.item <= 0
-        yield from _flatten(part.tree, source, number, part.line, "", part.item)
+        item = _single_item(part.tree) if part.item >= 0 else None
+        if item is not None:
+            yield ParsedObject(item, source, number, part.line, f", items[{part.item}]")
+        else:
+            yield from _flatten(part.tree, source, number, part.line, "", part.item)
         on_bytes(part.end)
+
+
+def _single_item(tree: Any) -> dict[str, Any] | None:
+    """Return the item of a list with one item; None if it has no kind, or is itself a list."""
+    kind, item = tree.get("kind"), tree["items"][0]
+    if not isinstance(kind, str) or not kind.endswith("List") or not isinstance(item, dict):
+        return None
+    own = item.get("kind")
+    return item if isinstance(own, str) and own and not own.endswith("List") else None
 
 
 def _flatten(

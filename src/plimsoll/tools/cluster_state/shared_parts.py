@@ -51,11 +51,19 @@ class _Claim(Wire, frozen=True):
     status: ResourceClaimStatus = ResourceClaimStatus()
 
 
+def text_key(tree: Any) -> bytes:
+    """Return a text that is equal for equal trees only: JSON, if the tree can be written as such."""
+    try:
+        return codec.encode(tree)
+    except (OverflowError, UnicodeEncodeError, RecursionError, NotImplementedError, TypeError):
+        return repr(tree).encode(errors="backslashreplace")
+
+
 class SharedParts:
     """Decoder of the objects of one cluster. Gives the same views as `codec`, with shared parts."""
 
     def __init__(self) -> None:
-        self._known: dict[tuple[str, bytes | str], Any] = {}
+        self._known: dict[tuple[str, bytes], Any] = {}
 
     def decode(self, raw: bytes | msgspec.Raw, view: type[T]) -> T:
         """Decode JSON text into a view; raises DecodeError naming the field."""
@@ -78,7 +86,7 @@ class SharedParts:
         slice = codec.convert_fast({**tree, "spec": rest}, ResourceSlice)
         try:
             shared = self._share(
-                "devices", repr(devices), lambda: codec.convert_fast(devices, tuple[Device, ...])
+                "tree", text_key(devices), lambda: codec.convert_fast(devices, tuple[Device, ...])
             )
         except DecodeError:
             return codec.convert_fast(tree, view)  # the error names the whole path
@@ -117,7 +125,7 @@ class SharedParts:
             kind, blake2b(text, digest_size=16).digest(), lambda: codec.decode_well_formed(text, view)
         )
 
-    def _share(self, kind: str, key: bytes | str, make: Callable[[], Any]) -> Any:
+    def _share(self, kind: str, key: bytes, make: Callable[[], Any]) -> Any:
         found = self._known.get((kind, key), _NOTHING)
         if found is _NOTHING:
             found = make()
