@@ -18,6 +18,7 @@ from plimsoll.apiserver.request import ApiRequest, ApiResponse
 from plimsoll.apiserver.storage import Store
 from plimsoll.controllers.bootstrap import bootstrap
 from plimsoll.errors import ApiError
+from tests import virtual_time
 from tests.waiting import DEADLINE
 
 T = TypeVar("T")
@@ -86,7 +87,12 @@ def refused(attempt: Callable[[], object]) -> int:
     return 0
 
 
-def run(scenario: Callable[[ApiHarness], Awaitable[T]], gates: Gates | None = None) -> T:
+def run(
+    scenario: Callable[[ApiHarness], Awaitable[T]],
+    gates: Gates | None = None,
+    *,
+    in_virtual_time: bool = False,
+) -> T:
     """Run a scenario on a new API server with the default namespaces."""
 
     async def play() -> T:
@@ -97,7 +103,7 @@ def run(scenario: Callable[[ApiHarness], Awaitable[T]], gates: Gates | None = No
         finally:
             await harness.store.close()
 
-    return asyncio.run(play())
+    return virtual_time.run(play()) if in_virtual_time else asyncio.run(play())
 
 
 def pod(name: str = "p", **spec: Any) -> dict[str, Any]:
