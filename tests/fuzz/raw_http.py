@@ -8,6 +8,8 @@ import ssl
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from tests.waiting import DEADLINE
+
 _LENGTH = re.compile(rb"^content-length:\s*(\d+)\s*$", re.IGNORECASE | re.MULTILINE)
 _CHUNKED = re.compile(rb"^transfer-encoding:\s*chunked\s*$", re.IGNORECASE | re.MULTILINE)
 
@@ -110,11 +112,14 @@ async def exchange(
     pieces: Iterable[bytes],
     *,
     tls: ssl.SSLContext | None = None,
-    seconds: float = 8.0,
+    seconds: float = DEADLINE,
     whole: bool = True,
 ) -> Reply:
     """Send bytes on a new connection and return the first response, or raise TimeoutError."""
-    wire = await RawConnection.open(port, tls)
+    try:
+        wire = await RawConnection.open(port, tls)
+    except (ConnectionError, ssl.SSLError):
+        return CLOSED
     try:
         async with asyncio.timeout(seconds):
             await wire.send(*pieces)
