@@ -19,6 +19,7 @@ from plimsoll.apiserver.limits import ServerLimits
 from plimsoll.apiserver.process import ServerSettings, start_server
 from plimsoll.client import Client
 from plimsoll.client.endpoints import CONFIG_MAPS
+from plimsoll.client.kubeconfig import find_config
 from tests.fuzz.raw_http import RawConnection, trusting
 from tests.smoke.process import ServerProcess
 from tests.waiting import DEADLINE, until
@@ -55,18 +56,13 @@ async def connections(server: ServerProcess, count: int, first: str) -> AsyncIte
         await connection.abort()
 
 
-async def rounds(client: Client, count: int, size: int = 100) -> list[float]:
-    """Return the times of repeated writes and reads of other clients."""
-    loop = asyncio.get_running_loop()
-    taken = []
+async def rounds(client: Client, count: int, size: int = 100) -> None:
+    """Write and read an object repeatedly, as other clients do."""
     for _ in range(count):
-        began = loop.time()
         data = {"n": str(next(NUMBERS)), "x": "x" * size}
         tree = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "busy"}, "data": data}
         await client.patch(CONFIG_MAPS, "busy", tree, NS, type="apply")
         await client.get(CONFIG_MAPS, "busy", NS)
-        taken.append(loop.time() - began)
-    return taken
 
 
 def resident(server: ServerProcess) -> int:
@@ -77,26 +73,45 @@ def resident(server: ServerProcess) -> int:
     return int(found[1]) // 1024
 
 
-def test_others_keep_their_latency(server: ServerProcess) -> None:
+def test_others_keep_their_latency(server: ServerProcess, tmp_path: Path) -> None:
+    """The latency is counted in rounds on a second server, which a busy machine slows down as much."""
+
     async def scenario() -> None:
-        async with Client.connect(server.config()) as client:
-            alone = await rounds(client, 60)
-            watch = f"GET {MAPS}?watch=1 HTTP/1.1\r\nHost: x\r\n"
-            post = f"POST {MAPS} HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n"
-            async with (
-                connections(server, 20, watch) as readers,
-                connections(server, 20, post) as senders,
-                connections(server, 50, "GET / HTTP/1.1\r\n"),
-            ):
-                for connection in (*readers, *senders):
-                    await connection.send(b"\r\n")
-                    connection.stop_reading()
-                dripping = asyncio.create_task(drip(senders))
-                crowded = await rounds(client, 60, 20_000)
-                dripping.cancel()
-            middle = statistics.median(crowded)
-            assert middle < 10 * statistics.median(alone) + 0.1, (statistics.median(alone), middle)
-            assert max(crowded) < 3
+        quiet = await start_server(ServerSettings(controllers=False))
+        quiet.write_kubeconfig(tmp_path / "quiet")
+        done = 0
+
+        async def count_rounds() -> None:
+            nonlocal done
+            async with Client.connect(find_config(tmp_path / "quiet")) as client:
+                while True:
+                    await rounds(client, 1, 20_000)
+                    done += 1
+
+        watch = f"GET {MAPS}?watch=1 HTTP/1.1\r\nHost: x\r\n"
+        post = f"POST {MAPS} HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n"
+        async with (
+            Client.connect(server.config()) as client,
+            connections(server, 20, watch) as readers,
+            connections(server, 20, post) as senders,
+            connections(server, 50, "GET / HTTP/1.1\r\n"),
+        ):
+            for connection in (*readers, *senders):
+                await connection.send(b"\r\n")
+                connection.stop_reading()
+            tasks = [asyncio.create_task(drip(senders)), asyncio.create_task(count_rounds())]
+            await until(lambda: done)
+            taken = []
+            for _ in range(60):
+                before = done
+                await rounds(client, 1, 20_000)
+                taken.append(done - before)
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+        await quiet.stop()
+        assert statistics.median(taken) < 10
+        assert max(taken) < 100
 
     asyncio.run(scenario())
 
