@@ -28,6 +28,7 @@ from plimsoll.drivers.plugin import (
 from plimsoll.drivers.plugin.slice_publisher import SlicePublisher
 from plimsoll.errors import UnreachableError
 from tests.leaks import leaked_tasks
+from tests.waiting import DEADLINE
 
 T = TypeVar("T")
 DRIVER, NODE = "widgets.example.com", "node-1"
@@ -184,16 +185,22 @@ class Widgets(Driver):
         return self.refuse
 
 
-def run(scenario: Callable[[], Coroutine[Any, Any, None]], seconds: float = 30.0) -> None:
-    """Run a scenario that may not hang and may leave no task of the plugin framework running."""
+def run(
+    scenario: Callable[[], Coroutine[Any, Any, None]],
+    execute: Callable[[Coroutine[Any, Any, None]], None] = asyncio.run,
+) -> None:
+    """Run a scenario that may not hang and may leave no task of the plugin framework running.
+
+    Scenarios without gRPC can be executed in virtual time: `virtual_time.run`.
+    """
 
     async def bounded() -> None:
-        async with asyncio.timeout(seconds):
+        async with asyncio.timeout(DEADLINE):
             await scenario()
         left = leaked_tasks("plimsoll/drivers/plugin")
         assert not left, left
 
-    asyncio.run(bounded())
+    execute(bounded())
 
 
 __all__ = ["NAMESPACES", "NODES", "RESOURCE_CLAIMS", "RESOURCE_SLICES"]

@@ -24,6 +24,7 @@ from plimsoll.drivers.plugin import (
     PreparedDevice,
 )
 from plimsoll.drivers.plugin.claim_status_writer import MAX_REFUSALS, ClaimStatusWriter
+from tests import virtual_time
 from tests.unit.drivers.plugin.fixtures import (
     DRIVER,
     NODE,
@@ -121,7 +122,8 @@ def test_consecutive_changes_are_one_write() -> None:
     async def scenario() -> None:
         async with cluster_fixture() as cluster:
             ref = await cluster.add_claim("c", "w0")
-            async with running_writer(cluster.client, settle=0.2) as writer:
+            clock = asyncio.get_running_loop().time
+            async with running_writer(cluster.client, settle=0.2, clock=clock) as writer:
                 for value in range(50):
                     writer.set_statuses([device_status(ref, "w0", value)])
                     await asyncio.sleep(0)
@@ -129,7 +131,7 @@ def test_consecutive_changes_are_one_write() -> None:
                 assert await values_of(cluster, ref) == {"w0": 49}
                 assert writer.counters.written == 1
 
-    run(scenario)
+    run(scenario, virtual_time.run)
 
 
 def test_shares_of_one_device_have_separate_statuses() -> None:

@@ -15,6 +15,7 @@ from plimsoll.drivers.plugin import DevicePool
 from plimsoll.drivers.plugin.slice_publisher import SlicePublisher, _Written
 from plimsoll.drivers.plugin.slices import parse_slice
 from plimsoll.errors import ApiError
+from tests import virtual_time
 from tests.sizes import seeds
 from tests.unit.drivers.plugin.fixtures import (
     DRIVER,
@@ -127,7 +128,7 @@ def test_hundreds_of_slices_in_two_pools() -> None:
         async with cluster_fixture() as cluster, running(publisher(cluster)) as slices_publisher:
             pools = [DevicePool("a", devices(300), per_slice=1), DevicePool("b", devices(100), per_slice=1)]
             slices_publisher.set_pools(pools)
-            await until(lambda: slices_publisher.published, seconds=25.0)
+            await until(lambda: slices_publisher.published)
             assert slices_publisher.counters.created == 400
             found = await cluster.slices()
             names = [tree["spec"]["devices"][0]["name"] for tree in found]
@@ -137,7 +138,7 @@ def test_hundreds_of_slices_in_two_pools() -> None:
             await until(cluster.slices, lambda slices: len(slices) == 400)
             assert [tree["spec"]["devices"][0]["name"] for tree in await cluster.slices()] == names
 
-    run(scenario, 60.0)
+    run(scenario)
 
 
 def test_altered_and_deleted_slices_are_restored() -> None:
@@ -362,7 +363,7 @@ def test_restoring_slices_backs_off(caplog: pytest.LogCaptureFixture) -> None:
             assert 3 <= slices_publisher.counters.updated <= 8
 
     with caplog.at_level(logging.WARNING, "plimsoll.driver"):
-        run(scenario)
+        run(scenario, virtual_time.run)
     assert "slices of pool a were changed by another client" in caplog.text
 
 

@@ -19,8 +19,18 @@ from tests.waiting import DEADLINE, until
 
 T = TypeVar("T")
 DRIVER = "gpu.example.com"
-#: Short enough for tests, long enough for a busy machine.
-QUICK = PluginTiming(scan=0.02, retry=0.05, longest_retry=0.2, health_retry=0.05, gone=0.15, call=5.0)
+#: Short intervals, and timeouts that only a driver that never answers reaches.
+QUICK = PluginTiming(
+    scan=0.02,
+    dial=DEADLINE,
+    info=DEADLINE,
+    notify_plugin=DEADLINE,
+    call=DEADLINE,
+    retry=0.05,
+    longest_retry=0.2,
+    health_retry=0.05,
+    gone=0.15,
+)
 V1, BETA = "v1.DRAPlugin", "v1beta1.DRAPlugin"
 HEALTH, HEALTH_ALPHA = "v1.DRAResourceHealth", "v1alpha1.DRAResourceHealth"
 

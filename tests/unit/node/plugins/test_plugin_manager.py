@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 from prometheus_client import CollectorRegistry
 from prometheus_client import generate_latest as page
 
 from plimsoll.node.claim_info import DriverFault
-from plimsoll.node.plugins import DraMetrics, PluginTiming
-from tests.unit.node.plugins.peers import DRIVER, Peer, claim, device, node, registered, run
+from plimsoll.node.plugins import DraMetrics
+from tests.unit.node.plugins.peers import DRIVER, QUICK, Peer, claim, device, node, registered, run
 from tests.waiting import until
 
 
@@ -209,7 +210,7 @@ def test_a_cancelled_call_is_cancelled() -> None:
 def test_a_late_response_is_a_timeout() -> None:
     async def scenario() -> None:
         registry = CollectorRegistry()
-        async with node(PluginTiming(scan=0.02, call=0.4), metrics=DraMetrics(registry)) as (layout, plugins):
+        async with node(replace(QUICK, call=0.4), metrics=DraMetrics(registry)) as (layout, plugins):
             peer = await Peer(layout).start()
             await registered(plugins)
             peer.gate.clear()
@@ -223,7 +224,9 @@ def test_a_late_response_is_a_timeout() -> None:
             assert released is not None
             assert released.kind == "timeout"
             peer.gate.set()
-            assert await plugins.prepare(DRIVER, [claim("a")]) == {"uid-a": device()}
+            await until(
+                lambda: plugins.prepare(DRIVER, [claim("a")]), lambda found: found == {"uid-a": device()}
+            )
             await peer.stop()
         assert 'grpc_status_code="DeadlineExceeded"' in page(registry).decode()
 
@@ -284,7 +287,7 @@ def test_a_missing_driver_is_reported_once() -> None:
 
 def test_a_driver_that_returns_in_time_is_not_reported_as_gone() -> None:
     async def scenario() -> None:
-        async with node(PluginTiming(scan=0.02, gone=3.0)) as (layout, plugins):
+        async with node(replace(QUICK, gone=3600.0)) as (layout, plugins):
             gone: list[str] = []
 
             async def on_gone(driver: str) -> None:

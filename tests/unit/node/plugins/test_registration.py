@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from plimsoll.errors import ConfigError
 from plimsoll.node.layout import Layout
-from plimsoll.node.plugins import PluginManager, PluginTiming
+from plimsoll.node.plugins import PluginManager
 from tests.directories import short_directory
 from tests.unit.node.plugins.peers import BETA, DRIVER, QUICK, V1, Peer, claim, device, node, registered, run
 from tests.waiting import until
@@ -111,9 +112,9 @@ def test_a_plugin_rejecting_the_notification_is_not_registered() -> None:
 
 def test_an_unresponsive_plugin_is_not_registered() -> None:
     async def scenario() -> None:
-        async with node(PluginTiming(scan=0.02, info=0.1, retry=0.05)) as (layout, plugins):
+        async with node(replace(QUICK, info=0.2)) as (layout, plugins):
             peer = Peer(layout)
-            peer.info_delay = 3
+            peer.info_delay = 3600
             await peer.start()
             await until(lambda: plugins.refused())
             assert "GetInfo" in plugins.refused()[peer.socket]
@@ -216,7 +217,7 @@ def test_a_socket_with_a_too_long_path_is_reported() -> None:
 
 def test_an_unserved_socket_is_retried() -> None:
     async def scenario() -> None:
-        async with node(PluginTiming(scan=0.02, dial=0.1, retry=0.05)) as (layout, plugins):
+        async with node(replace(QUICK, dial=0.2)) as (layout, plugins):
             peer = Peer(layout)
             with socket.socket(socket.AF_UNIX) as left:
                 left.bind(str(peer.socket))
