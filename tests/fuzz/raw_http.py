@@ -101,7 +101,7 @@ class RawConnection:
     async def close(self) -> None:
         self.writer.close()
         try:
-            async with asyncio.timeout(DEADLINE):
+            async with asyncio.timeout(1):
                 await self.writer.wait_closed()
         except (ConnectionError, ssl.SSLError, TimeoutError):
             return

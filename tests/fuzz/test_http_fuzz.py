@@ -237,7 +237,7 @@ def test_missing_bodies_time_out(impatient: Target) -> None:
     asyncio.run(scenario())
 
 
-def test_nobody_waits_for_missing_bodies(target: Target) -> None:
+def test_missing_bodies_do_not_delay_other_requests(target: Target) -> None:
     async def scenario() -> None:
         async with missing_bodies(target) as slow:
             assert (await exchange(target.port, [target.request("GET", "/readyz")])).status == 200
