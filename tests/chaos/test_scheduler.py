@@ -17,6 +17,7 @@ from plimsoll.client import Client
 from tests.chaos.forked_scheduler import ForkedScheduler
 from tests.chaos.forked_server import ForkedServer
 from tests.chaos.scheduler_load import PodFlow, count_pods, furnish, settle
+from tests.waiting import DEADLINE
 
 
 @pytest.fixture
@@ -89,7 +90,7 @@ def _kill(server: ForkedServer, scheduler: ForkedScheduler, victims: str, dice: 
 
 
 def test_a_few_kills_while_pods_flow(server: ForkedServer, scheduler: ForkedScheduler) -> None:
-    asyncio.run(torment(server, scheduler, nodes=5, pods=80, kills=4, seed=1, patience=30))
+    asyncio.run(torment(server, scheduler, nodes=5, pods=80, kills=4, seed=1, patience=DEADLINE))
 
 
 @pytest.mark.slow

@@ -5,21 +5,22 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from plimsoll.node.claim_info import ClaimRef, DriverFault, PreparedDevice
 from plimsoll.node.layout import Layout
-from plimsoll.node.plugins import HealthStatus, PluginManager, PluginTiming
+from plimsoll.node.plugins import HealthStatus, PluginManager
 from tests.directories import short_directory
 from tests.node_peers import DriverProcess, make_stubs
-from tests.unit.node.plugins.peers import registered, run
+from tests.unit.node.plugins.peers import QUICK, registered, run
 from tests.waiting import DEADLINE, until
 
 SHARE = "6b0c4c5e-2b6e-4c7d-a2f3-1d2c3b4a5968"
 A, B = ClaimRef("default", "a", "uid-a"), ClaimRef("other", "b", "uid-b")
-TIMES = PluginTiming(scan=0.05, retry=0.1, longest_retry=0.5, health_retry=0.1, gone=0.3, call=10)
+TIMES = replace(QUICK, gone=0.3)
 
 
 @pytest.fixture(scope="module")

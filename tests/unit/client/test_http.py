@@ -209,10 +209,10 @@ def test_a_response_after_the_timeout() -> None:
     async def answer(seen: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
         return
 
-    error = failing(answer, Request("GET", "/a", timeout=0.05))
+    error = failing(answer, Request("GET", "/a", timeout=2.0))
     assert error.sent
     assert error.reason == "Timeout"
-    assert "no response within 0.05 s" in str(error)
+    assert "no response within 2 s" in str(error)
 
 
 def test_silent_and_broken_watches() -> None:

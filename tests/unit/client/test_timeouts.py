@@ -21,7 +21,7 @@ HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 30
 #: Long after every test has ended.
 NEVER = 600.0
 #: Timeout of calls that get no response: on a busy machine a connection takes a part of a second.
-SHORT = 1.0
+SHORT = 3.0
 
 
 async def say_nothing(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -65,7 +65,7 @@ def test_a_silent_server_times_out() -> None:
         async with serving_streams(SILENT[name]) as server:
             transport = HttpTransport(ClientConfig(server.url, compression=compression))
             try:
-                with pytest.raises(UnreachableError, match=r"no response within 1 s") as error:
+                with pytest.raises(UnreachableError, match=r"no response within 3 s") as error:
                     await transport.send(Request("GET", "/api", timeout=NEVER, idle_timeout=SHORT))
             finally:
                 await transport.close()
@@ -100,10 +100,10 @@ def test_a_slow_response_does_not_time_out(compression: bool) -> None:
     pieces = [HEAD[:10], HEAD[10:], *(body[at : at + 5] for at in range(0, 30, 5))]
 
     async def scenario() -> None:
-        async with serving_streams(send(*pieces, every=0.2)) as server:
+        async with serving_streams(send(*pieces, every=0.4)) as server:
             transport = HttpTransport(ClientConfig(server.url, compression=compression))
             try:
-                reply = await transport.send(Request("GET", "/api", timeout=NEVER, idle_timeout=1.4))
+                reply = await transport.send(Request("GET", "/api", timeout=NEVER, idle_timeout=3.0))
             finally:
                 await transport.close()
             assert reply.body == body
@@ -118,8 +118,8 @@ def test_the_complete_response_has_a_timeout() -> None:
         async with serving_streams(send(HEAD, *[b" "] * 29, every=0.1)) as server:
             transport = HttpTransport(ClientConfig(server.url, compression=False))
             try:
-                with pytest.raises(UnreachableError, match=r"no response within 1.5 s"):
-                    await transport.send(Request("GET", "/api", timeout=1.5, idle_timeout=1.4))
+                with pytest.raises(UnreachableError, match=r"within 1.5 s"):
+                    await transport.send(Request("GET", "/api", timeout=1.5, idle_timeout=60.0))
             finally:
                 await transport.close()
 

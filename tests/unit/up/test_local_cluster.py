@@ -15,6 +15,7 @@ from plimsoll.client import Endpoint
 from plimsoll.client.endpoints import CONFIG_MAPS, PODS, RESOURCE_CLAIMS
 from plimsoll.errors import ApiError, GateError, InputError
 from plimsoll.up.local_cluster import LocalCluster
+from tests.waiting import wait_until
 
 MANIFEST = """
     apiVersion: v1
@@ -47,8 +48,10 @@ def test_the_blocking_client(cluster: LocalCluster) -> None:
     assert [next(watch)[1]["data"]["x"] for _ in range(2)] == ["2", "3"]
     watch.close()  # type: ignore[attr-defined]
     client.delete("configmaps", "a", namespace)
-    events = [kind for kind, _ in client.watch("configmaps", namespace, since=since, seconds=1)]
-    assert events == ["MODIFIED", "MODIFIED", "DELETED"]
+    wait_until(
+        lambda: [kind for kind, _ in client.watch("configmaps", namespace, since=since, seconds=1)],
+        lambda events: events == ["MODIFIED", "MODIFIED", "DELETED"],
+    )
     with pytest.raises(ApiError) as caught:
         client.get("configmaps", "a", namespace)
     assert caught.value.code == 404
@@ -119,9 +122,9 @@ def test_waiting_times_out(cluster: LocalCluster) -> None:
     ):
         cluster.wait_for("configmaps", "a", namespace, timeout=0.05)
     cluster.apply(MANIFEST, namespace=namespace)
-    message = r"does not satisfy the condition after 0\.05 s; last seen: .*'x': '1'"
+    message = r"does not satisfy the condition after 1 s; last seen: .*'x': '1'"
     with pytest.raises(AssertionError, match=message):
-        cluster.wait_for("configmaps", "a", namespace, lambda tree: tree["data"]["x"] == "2", timeout=0.05)
+        cluster.wait_for("configmaps", "a", namespace, lambda tree: tree["data"]["x"] == "2", timeout=1)
     with pytest.raises(AssertionError, match=r"still exists after 0\.05 s"):
         cluster.wait_for("configmaps", "a", namespace, gone=True, timeout=0.05)
     with pytest.raises(ValueError, match="mine"):

@@ -74,8 +74,8 @@ def warnings(driver: CpuDriver) -> str:
 def test_a_cdi_file_of_a_deleted_claim_does_not_keep_its_cpus(harness: DriverHarness) -> None:
     async def scenario() -> None:
         file = write_foreign(harness.settings.cdi, GONE, "0-3")
-        more: dict[str, Any] = {"stale": StaleClaimTracker(grace_seconds=1.0), "stale_interval": 0.05}
-        async with harness.driver(**more) as driver:
+        stale = StaleClaimTracker(grace_seconds=3600.0)
+        async with harness.driver(stale=stale, stale_interval=0.05) as driver:
             assert driver.state.allocated == cpus("0-3")
             assert f"claim {GONE} was adopted from its CDI file with CPUs 0-3, and no container" in warnings(
                 driver
@@ -83,6 +83,7 @@ def test_a_cdi_file_of_a_deleted_claim_does_not_keep_its_cpus(harness: DriverHar
             assert f"plimsoll driver cpu forget {GONE}" in warnings(driver)
             # The scheduler does not count it, so its CPUs are not published.
             assert capacity(harness) == {"cpudevnuma001": 4}
+            stale.grace_seconds = 0.1
             await until(lambda: not driver.state.allocations)
             assert not file.exists()
             await until(lambda: capacity(harness) == {"cpudevnuma000": 4, "cpudevnuma001": 4})

@@ -27,7 +27,7 @@ from tests.unit.drivers.cpu.driver_harness import (
     template,
 )
 from tests.unit.drivers.cpu.machines import switch_off, write_sysfs
-from tests.waiting import until
+from tests.waiting import DEADLINE, until
 
 
 @pytest.fixture
@@ -151,7 +151,7 @@ def test_no_claim_is_prepared_while_pinning_is_down(
                 await driver.stop()
         async with harness.driver():
             await asyncio.to_thread(
-                harness.cluster.wait_for, "pods", "pinned", "default", is_running, timeout=20
+                harness.cluster.wait_for, "pods", "pinned", "default", is_running, timeout=DEADLINE
             )
 
     run_scenario(scenario())

@@ -213,7 +213,7 @@ def test_hostile_files_are_reported_and_others_still_work(tmp_path: Path) -> Non
     assert directories.edits(["v.com/c=x"]) == Edits(env=("X=1",))
     assert directories.edits(["w/c=y"]) == Edits(env=("Y=1",))
     faults = directories.faults()
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 60
     bad = {*HOSTILE, "huge.json", "loop.json", "nowhere.json", "zero.json", "pipe.json"}
     assert {Path(fault.where).name for fault in faults} == bad
     assert all(len(fault.message) < 2500 for fault in faults)
