@@ -14,6 +14,7 @@ from plimsoll.client import Client, ClientConfig
 from plimsoll.client.endpoints import CONFIG_MAPS
 from plimsoll.client.kubeconfig import find_config
 from tests.manifests import config_map
+from tests.waiting import DEADLINE
 
 #: As a kube-apiserver alone: no controllers.
 SETTINGS = ServerSettings(controllers=False)
@@ -28,10 +29,10 @@ class ServerThread:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="server")
         self._thread.start()
-        self.server = asyncio.run_coroutine_threadsafe(start(), self._loop).result(20)
+        self.server = asyncio.run_coroutine_threadsafe(start(), self._loop).result(DEADLINE)
 
     def stop(self) -> None:
-        asyncio.run_coroutine_threadsafe(self.server.stop(), self._loop).result(20)
+        asyncio.run_coroutine_threadsafe(self.server.stop(), self._loop).result(DEADLINE)
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()

@@ -18,6 +18,7 @@ from plimsoll.protocols.messages import podresources_v1 as v1
 from tests.playbooks.invariants import quiet
 from tests.playbooks.node_harness import NodeHarness
 from tests.playbooks.scenarios import run_scenario
+from tests.waiting import DEADLINE
 
 _LIST, _GET = (rpc.find_method(v1.DESCRIPTOR, "PodResourcesLister", name) for name in ("List", "Get"))
 
@@ -26,7 +27,7 @@ async def list_pods(harness: NodeHarness) -> dict[str, Any]:
     """List all pods by name over the socket."""
     channel = rpc.dial(harness.layout.pod_resources)
     try:
-        answer = await rpc.call(channel, _LIST, v1.ListPodResourcesRequest(), timeout=5)
+        answer = await rpc.call(channel, _LIST, v1.ListPodResourcesRequest(), timeout=DEADLINE)
         assert len({(pod.namespace, pod.name) for pod in answer.pod_resources}) == len(answer.pod_resources)
         return {pod.name: pod for pod in answer.pod_resources}
     finally:
@@ -38,7 +39,7 @@ async def get_pod(harness: NodeHarness, name: str, namespace: str = "default") -
     channel = rpc.dial(harness.layout.pod_resources)
     try:
         request = v1.GetPodResourcesRequest(pod_name=name, pod_namespace=namespace)
-        return (await rpc.call(channel, _GET, request, timeout=5)).pod_resources
+        return (await rpc.call(channel, _GET, request, timeout=DEADLINE)).pod_resources
     except grpc.aio.AioRpcError as error:
         return error.details() if error.code() is grpc.StatusCode.UNKNOWN else str(error)
     finally:

@@ -21,6 +21,7 @@ from tests.manifests import (
     resource_slice,
 )
 from tests.smoke.kubectl import Kubectl, manifest
+from tests.waiting import DEADLINE
 
 
 @pytest.fixture
@@ -271,13 +272,13 @@ def test_delete_waits_for_finalizers(kubectl: Kubectl) -> None:
     waiting = kubectl.start("wait", "--for=delete", "configmap/c", "--timeout=10s")
     assert kubectl.get("configmap", "c")["metadata"]["deletionTimestamp"]
     kubectl("patch", "configmap", "c", "--type=merge", "-p", '{"metadata":{"finalizers":null}}')
-    assert waiting.wait(10) == 0
+    assert waiting.wait(DEADLINE) == 0
     waiting.communicate()
 
 
 def test_delete_a_namespace_with_content(kubectl: Kubectl) -> None:
     kubectl("create", "-f", "-", given=[config_map("c"), pod("p")])
-    kubectl("delete", "namespace", kubectl.namespace, "--timeout=15s")
+    kubectl("delete", "namespace", kubectl.namespace, "--timeout=120s")
     assert "NotFound" in kubectl.refused("get", "namespace", kubectl.namespace)
     assert kubectl("get", "configmaps,pods") == ""
 
@@ -325,8 +326,8 @@ def test_drain_respects_budgets(kubectl: Kubectl, machine: str) -> None:
 def test_wait(kubectl: Kubectl) -> None:
     kubectl("create", "-f", "-", given=pod("p"))
     waiting: list[subprocess.Popen[str]] = [
-        kubectl.start("wait", "pod/p", "--for=condition=Ready", "--timeout=15s"),
-        kubectl.start("wait", "pod/p", "--for=jsonpath={.status.phase}=Running", "--timeout=15s"),
+        kubectl.start("wait", "pod/p", "--for=condition=Ready", "--timeout=120s"),
+        kubectl.start("wait", "pod/p", "--for=jsonpath={.status.phase}=Running", "--timeout=120s"),
     ]
     status = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
     patch = manifest({"status": status})

@@ -13,7 +13,7 @@ import pytest
 
 from plimsoll.cli.main import main
 from tests.smoke.process import ServerProcess
-from tests.waiting import wait_until
+from tests.waiting import DEADLINE, wait_until
 
 
 @contextmanager
@@ -34,7 +34,7 @@ def test_more_connections_than_the_shell_allows(tmp_path: Path) -> None:
     with ExitStack() as stack:
         stack.callback(server.stop)
         for _ in range(200):
-            stack.enter_context(socket.create_connection(("127.0.0.1", server.port), timeout=5))
+            stack.enter_context(socket.create_connection(("127.0.0.1", server.port), timeout=DEADLINE))
         wait_until(lambda: len(os.listdir(f"/proc/{server.pid}/fd")) > 200)
         server.stop()  # it does not wait for its clients
     assert server.complaints() == ""

@@ -116,7 +116,9 @@ def test_the_exporter_as_a_process(socket: Path) -> None:
             line = (await asyncio.wait_for(process.stdout.readline(), DEADLINE)).decode()
             assert line.startswith("serving metrics at http://127.0.0.1:")
             url = line.split()[-1]
-            text = await asyncio.to_thread(lambda: urllib.request.urlopen(url, timeout=10).read().decode())
+            text = await asyncio.to_thread(
+                lambda: urllib.request.urlopen(url, timeout=DEADLINE).read().decode()
+            )
             assert 'plimsoll_podresources_up{node="w"} 1.0' in text
             assert 'pod="train"' in text
             process.send_signal(signal.SIGTERM)

@@ -145,7 +145,7 @@ class Follower:
         """Send SIGINT."""
         self.process.send_signal(signal.SIGINT)
         try:
-            _, output = self.process.communicate(timeout=20)
+            _, output = self.process.communicate(timeout=DEADLINE)
         finally:
             self.process.kill()
         return self.process.returncode, output.decode()

@@ -17,6 +17,7 @@ from plimsoll.protocols.mux import PLUGIN_SERVICE, RUNTIME_SERVICE, Mux, encode_
 from plimsoll.protocols.nri.events import RUNTIME
 from plimsoll.protocols.ttrpc import TtrpcClient, TtrpcServer
 from tests.sizes import examples
+from tests.waiting import DEADLINE
 
 
 async def _ends() -> tuple[Mux, asyncio.StreamReader, asyncio.StreamWriter]:
@@ -44,7 +45,9 @@ def test_header_and_data_of_a_call_are_separate_frames() -> None:
         mux, reader, writer = await _ends()
         client = TtrpcClient(mux.open(RUNTIME_SERVICE))
         request = nri.RegisterPluginRequest(plugin_name="x" * 10_000)
-        call = asyncio.create_task(client.call(RUNTIME.methods_by_name["RegisterPlugin"], request, timeout=5))
+        call = asyncio.create_task(
+            client.call(RUNTIME.methods_by_name["RegisterPlugin"], request, timeout=DEADLINE)
+        )
         assert await reader.readexactly(8) == struct.pack(">II", 2, 10)
         header = await reader.readexactly(10)
         length = int.from_bytes(header[:4], "big")
@@ -148,7 +151,7 @@ def test_both_sides_call_each_other_over_one_connection() -> None:
             for size in (0, 10, 4096, 100_000, 3_000_000)
         ]
         replies: list[Any] = await asyncio.gather(
-            *(client.call(method, request, timeout=20) for request in requests for client in clients)
+            *(client.call(method, request, timeout=DEADLINE) for request in requests for client in clients)
         )
         assert [reply.failed[0] for reply in replies[::2]] == [request.update[0] for request in requests]
         parts: list[TtrpcClient | TtrpcServer | Mux] = [*clients, *servers, *ends]

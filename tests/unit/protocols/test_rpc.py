@@ -15,6 +15,7 @@ import pytest
 from plimsoll.errors import ConfigError
 from plimsoll.protocols import rpc
 from plimsoll.protocols.messages import health_v1alpha1, registration
+from tests.waiting import DEADLINE
 
 
 async def _info(request: Any, context: Any) -> registration.PluginInfo:
@@ -41,10 +42,10 @@ def test_calls_reach_the_service_and_its_streams(tmp_path: Path) -> None:
         server = await rpc.serve(path, HANDLERS)
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
         channel = rpc.dial(path)
-        info = await rpc.call(channel, GET_INFO, registration.InfoRequest(), timeout=5)
+        info = await rpc.call(channel, GET_INFO, registration.InfoRequest(), timeout=DEADLINE)
         assert (info.type, info.name, list(info.supported_versions)) == ("DRAPlugin", "d", ["v1"])
         with pytest.raises(grpc.aio.AioRpcError) as caught:
-            await rpc.call(channel, NOTIFY, registration.RegistrationStatus(), timeout=5)
+            await rpc.call(channel, NOTIFY, registration.RegistrationStatus(), timeout=DEADLINE)
         assert caught.value.code() is grpc.StatusCode.UNIMPLEMENTED
         seen = [
             answer.devices[0].message

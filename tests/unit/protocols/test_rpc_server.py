@@ -17,6 +17,7 @@ from h2.events import DataReceived, ResponseReceived, TrailersReceived
 
 from plimsoll.protocols import rpc
 from plimsoll.protocols.messages import dra_v1, health_v1alpha1, registration
+from tests.waiting import DEADLINE
 
 PREPARE = rpc.find_method(dra_v1.DESCRIPTOR, "DRAPlugin", "NodePrepareResources")
 WATCH = rpc.find_method(health_v1alpha1.DESCRIPTOR, "DRAResourceHealth", "NodeWatchResources")
@@ -196,7 +197,7 @@ def exchange(path: Path, headers: list[tuple[str, str]], body: bytes) -> dict[st
     connection.send_data(1, body, end_stream=True)
     found: dict[str, str] = {}
     with socket.socket(socket.AF_UNIX) as client:
-        client.settimeout(10)
+        client.settimeout(DEADLINE)
         client.connect(str(path))
         client.sendall(connection.data_to_send())
         while "grpc-status" not in found and found.get(":status", "200") == "200":
@@ -238,7 +239,7 @@ def test_odd_requests_get_a_status(tmp_path: Path) -> None:
 def test_what_is_not_http_2_ends_the_connection_only(tmp_path: Path) -> None:
     def send_garbage() -> None:
         with socket.socket(socket.AF_UNIX) as client:
-            client.settimeout(10)
+            client.settimeout(DEADLINE)
             client.connect(str(tmp_path / "s"))
             client.sendall(b"GET / HTTP/1.1\r\n\r\n" + bytes(range(256)))
             while client.recv(65536):
@@ -257,7 +258,7 @@ def test_a_method_without_a_function_is_unimplemented(tmp_path: Path) -> None:
         async with serving(tmp_path / "s") as (_, _server, channel):
             method = rpc.find_method(registration.DESCRIPTOR, "Registration", "GetInfo")
             with pytest.raises(grpc.aio.AioRpcError) as caught:
-                await rpc.call(channel, method, registration.InfoRequest(), timeout=10)
+                await rpc.call(channel, method, registration.InfoRequest(), timeout=DEADLINE)
             assert caught.value.code() is grpc.StatusCode.UNIMPLEMENTED
 
     asyncio.run(scenario())

@@ -131,7 +131,7 @@ def test_many_calls_are_answered_in_any_order() -> None:
         client, server = await _both({"RegisterPlugin": handler})
         calls = [
             asyncio.create_task(
-                client.call(REGISTER, nri.RegisterPluginRequest(plugin_idx=str(number)), timeout=10)
+                client.call(REGISTER, nri.RegisterPluginRequest(plugin_idx=str(number)), timeout=DEADLINE)
             )
             for number in range(20)
         ]
@@ -156,7 +156,7 @@ def test_a_timed_out_call_does_not_break_the_connection() -> None:
         fault = await client.call(REGISTER, nri.RegisterPluginRequest(), timeout=0.05)
         assert fault in (ttrpc.TIMED_OUT, TtrpcFault(ttrpc.DEADLINE_EXCEEDED, "context deadline exceeded"))
         late.set()
-        assert await client.call(REGISTER, _ask(), timeout=5) == nri.Empty()
+        assert await client.call(REGISTER, _ask(), timeout=DEADLINE) == nri.Empty()
         await client.close()
         await server.close()
 
@@ -196,12 +196,14 @@ def test_status_codes(caplog: pytest.LogCaptureFixture) -> None:
             raise RuntimeError("boom")
 
         client, server = await _both({"UpdateContainers": broken})
-        assert await client.call(REGISTER, _ask(), timeout=5) == TtrpcFault(12, "method RegisterPlugin")
-        refused = await client.call(UPDATE, nri.UpdateContainersRequest(), timeout=5)
+        assert await client.call(REGISTER, _ask(), timeout=DEADLINE) == TtrpcFault(
+            12, "method RegisterPlugin"
+        )
+        refused = await client.call(UPDATE, nri.UpdateContainersRequest(), timeout=DEADLINE)
         assert refused == TtrpcFault(2, "RuntimeError: boom")
         await server.close()
         await client.wait_closed()
-        assert await client.call(REGISTER, _ask(), timeout=5) == ttrpc.CLOSED
+        assert await client.call(REGISTER, _ask(), timeout=DEADLINE) == ttrpc.CLOSED
         assert ttrpc.CLOSED.fatal
         assert ttrpc.TIMED_OUT.fatal
         assert not refused.fatal
@@ -214,8 +216,8 @@ def test_stream_ids_are_unique() -> None:
     async def scenario() -> None:
         client, server = await _both({"RegisterPlugin": _nothing})
         client.next = 2**32 - 1
-        assert await client.call(REGISTER, _ask(), timeout=5) == nri.Empty()
-        assert await client.call(REGISTER, _ask(), timeout=5) == ttrpc.CLOSED
+        assert await client.call(REGISTER, _ask(), timeout=DEADLINE) == nri.Empty()
+        assert await client.call(REGISTER, _ask(), timeout=DEADLINE) == ttrpc.CLOSED
         assert client.closed
         await client.close()
         await server.close()
@@ -247,12 +249,12 @@ def test_oversized_messages_are_refused_and_the_connection_continues() -> None:
 
         client, server = await _both({"UpdateContainers": handler})
         long = nri.UpdateContainersRequest(update=[nri.ContainerUpdate(container_id="x" * (5 << 20))])
-        fault = await client.call(UPDATE, long, timeout=5)
+        fault = await client.call(UPDATE, long, timeout=DEADLINE)
         assert (fault.code, fault.kind) == (8, "oversized")
-        fault = await client.call(UPDATE, ask(5 << 20), timeout=5)
+        fault = await client.call(UPDATE, ask(5 << 20), timeout=DEADLINE)
         assert fault.code == 8
         assert "exceed maximum message size of 4194304" in fault.message
-        answer = await client.call(UPDATE, ask(4_000_000), timeout=5)
+        answer = await client.call(UPDATE, ask(4_000_000), timeout=DEADLINE)
         assert not isinstance(answer, TtrpcFault)
         assert len(answer.failed[0].container_id) == 4_000_000
         await client.close()
@@ -281,7 +283,7 @@ def test_an_oversized_message_gets_an_error_and_the_connection_continues(length:
         assert await _exactly(there, 10) == bytes.fromhex("00000000000000030200")
         # The same for answers.
         client = TtrpcClient(there)
-        call = asyncio.create_task(client.call(REGISTER, _ask(), timeout=5))
+        call = asyncio.create_task(client.call(REGISTER, _ask(), timeout=DEADLINE))
         await asyncio.sleep(0)
         await server.close()
         await call
@@ -294,7 +296,7 @@ def test_an_oversized_response_fails_its_call() -> None:
     async def scenario() -> None:
         here, there = await _pair()
         client = TtrpcClient(here)
-        call = asyncio.create_task(client.call(REGISTER, _ask(), timeout=5))
+        call = asyncio.create_task(client.call(REGISTER, _ask(), timeout=DEADLINE))
         await _exactly(there, len(GOLDEN_REQUEST))
         length = ttrpc.MAX_MESSAGE_SIZE + 1
         await _fill(there, FrameHeader(length, 1, ttrpc.RESPONSE).encode() + bytes(length))
@@ -311,7 +313,7 @@ def test_an_unreadable_response_fails_its_call() -> None:
         here, there = await _pair()
         client = TtrpcClient(here)
         for number, data in ((1, b"\xff\xff"), (3, b"\x12\x02\x0a\xff")):
-            call = asyncio.create_task(client.call(REGISTER, _ask(), timeout=5))
+            call = asyncio.create_task(client.call(REGISTER, _ask(), timeout=DEADLINE))
             await _exactly(there, len(GOLDEN_REQUEST))
             await _fill(there, FrameHeader(len(data), number, ttrpc.RESPONSE).encode() + data)
             fault = await call
@@ -330,9 +332,9 @@ def test_requests_past_the_limit_are_refused() -> None:
             await gate.wait()
 
         client, server = await _both({"RegisterPlugin": handler}, max_calls=2)
-        first = [asyncio.create_task(client.call(REGISTER, _ask(), timeout=5)) for _ in range(2)]
+        first = [asyncio.create_task(client.call(REGISTER, _ask(), timeout=DEADLINE)) for _ in range(2)]
         await asyncio.sleep(0)
-        fault = await client.call(REGISTER, _ask(), timeout=5)
+        fault = await client.call(REGISTER, _ask(), timeout=DEADLINE)
         assert fault == TtrpcFault(8, "more than 2 requests are in progress")
         gate.set()
         assert await asyncio.gather(*first) == [nri.Empty(), nri.Empty()]
@@ -427,7 +429,7 @@ def test_any_bytes_end_at_most_the_connection(noise: list[bytes]) -> None:
 
         here, there = await _pair()
         client = TtrpcClient(here)
-        call = asyncio.create_task(client.call(REGISTER, _ask(), timeout=5))
+        call = asyncio.create_task(client.call(REGISTER, _ask(), timeout=DEADLINE))
         await there.write(b"".join(noise))
         there._writer.write_eof()
         answer = await call

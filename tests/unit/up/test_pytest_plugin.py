@@ -20,7 +20,7 @@ def run(directory: Path, source: str, *arguments: str) -> subprocess.CompletedPr
         env=environment,
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=600,
         check=False,
     )
 

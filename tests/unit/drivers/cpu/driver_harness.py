@@ -16,7 +16,7 @@ from plimsoll.node.runtime.simulated import SimulatedRuntime
 from plimsoll.up.local_cluster import LocalCluster
 from tests.directories import short_directory
 from tests.unit.drivers.cpu.machines import make_machine, write_sysfs
-from tests.waiting import until
+from tests.waiting import DEADLINE, until
 
 MACHINE = make_machine(sockets=1, numa=2, cores=4, threads=1)
 
@@ -103,11 +103,13 @@ class DriverHarness:
         await asyncio.to_thread(self.cluster.apply, *pods)
         for each in pods:
             name = each["metadata"]["name"]
-            await asyncio.to_thread(self.cluster.wait_for, "pods", name, "default", is_running, timeout=20)
+            await asyncio.to_thread(
+                self.cluster.wait_for, "pods", name, "default", is_running, timeout=DEADLINE
+            )
 
     async def end(self, name: str) -> None:
         await asyncio.to_thread(self.cluster.client.delete, self.cluster.find("pods"), name, "default")
-        await asyncio.to_thread(self.cluster.wait_for, "pods", name, gone=True, timeout=20)
+        await asyncio.to_thread(self.cluster.wait_for, "pods", name, gone=True, timeout=DEADLINE)
 
 
 def run_scenario(scenario: Awaitable[None]) -> None:

@@ -16,7 +16,7 @@ from plimsoll.node.containers import ContainerPhase
 from plimsoll.node.runtime.simulated import SimulatedRuntime
 from tests.unit.drivers.cpu.driver_harness import MACHINE, DriverHarness, run_scenario, running_cluster
 from tests.unit.drivers.memory.sysfs_memory import write_memory
-from tests.waiting import until
+from tests.waiting import DEADLINE, until
 
 HOME = Path(__file__).parents[4]
 GI = 1 << 30
@@ -92,7 +92,7 @@ def test_pods_get_cpus_and_memory_of_one_numa_node() -> None:
             # The claims are booked as memory of the node (32Gi): 21Gi do not fit anymore, 19Gi do.
             await asyncio.to_thread(harness.cluster.apply, pod("large", memory="21Gi"))
             await asyncio.to_thread(
-                harness.cluster.wait_for, "pods", "large", "default", is_unschedulable, timeout=20
+                harness.cluster.wait_for, "pods", "large", "default", is_unschedulable, timeout=DEADLINE
             )
             await harness.run(pod("small", memory="19Gi"))
             assert placements(harness)["small"][1] == ""

@@ -15,7 +15,7 @@ import pytest
 from plimsoll import LocalCluster, node_rows
 from plimsoll.drivers.plugin import DevicePool
 from plimsoll.node.process.settings import NodeSettings
-from tests.waiting import wait_until
+from tests.waiting import DEADLINE, wait_until
 
 ROOT = Path(__file__).parents[4]
 EXAMPLE = ROOT / "examples" / "widgets.py"
@@ -128,7 +128,7 @@ def test_a_pod_allocates_and_releases_a_widget(directory: Path, tmp_path: Path) 
     make = lambda name: widgets.Widgets(directory, name)  # noqa: E731
     with LocalCluster(nodes=node, scheduler=True, drivers=[make]) as cluster:
         cluster.apply(MANIFESTS, POD.replace("STATUS_FILE", str(device_status)))
-        pod = cluster.wait_for("pods", "user", condition=is_running, timeout=20)
+        pod = cluster.wait_for("pods", "user", condition=is_running, timeout=DEADLINE)
         wait_until(device_status.exists)
         assert device_status.read_text() == "large\n"
         name = pod["status"]["resourceClaimStatuses"][0]["resourceClaimName"]
@@ -159,7 +159,7 @@ def test_a_pod_allocates_and_releases_a_widget(directory: Path, tmp_path: Path) 
             )
         )
         cluster.client.delete("pods", "user", "default")
-        cluster.wait_for("pods", "user", gone=True, timeout=20)
+        cluster.wait_for("pods", "user", gone=True, timeout=DEADLINE)
         wait_until(lambda: not list(cdi.iterdir()))
 
 
@@ -178,7 +178,7 @@ def test_the_example_runs_as_a_program(directory: Path, tmp_path: Path) -> None:
             assert [device["name"] for device in tree["spec"]["devices"]] == ["large", "small"]
             wait_until((root / "plugins_registry" / "widgets.example.com-reg.sock").exists)
             process.send_signal(signal.SIGTERM)
-            _, log = process.communicate(timeout=20)
+            _, log = process.communicate(timeout=DEADLINE)
         finally:
             process.kill()
             process.communicate()

@@ -37,7 +37,7 @@ from tests.unit.drivers.plugin.fixtures import (
 )
 from tests.unit.drivers.plugin.node_fixture import node_fixture
 from tests.unit.node.plugins.peers import QUICK
-from tests.waiting import until
+from tests.waiting import DEADLINE, until
 
 
 def fault(message: str) -> DriverFault:
@@ -128,7 +128,7 @@ def test_rejected_registration_reports_the_reason() -> None:
                 method = rpc.find_method(registration.DESCRIPTOR, "Registration", "NotifyRegistrationStatus")
                 status = registration.RegistrationStatus(plugin_registered=False, error="too old")
                 with pytest.raises(grpc.aio.AioRpcError) as caught:
-                    await rpc.call(channel, method, status, timeout=5)
+                    await rpc.call(channel, method, status, timeout=DEADLINE)
                 assert caught.value.details() == "failed registration process: too old"
                 await rpc.close(channel)
                 assert (server.registered, server.registration_error) == (False, "too old")
@@ -562,7 +562,7 @@ def test_both_api_versions_are_served() -> None:
                     method = rpc.find_method(messages.DESCRIPTOR, "DRAPlugin", "NodePrepareResources")
                     claim = {"namespace": ref.namespace, "name": ref.name, "uid": ref.uid}
                     request = messages.NodePrepareResourcesRequest(claims=[claim, claim])
-                    response = await rpc.call(channel, method, request, timeout=5)
+                    response = await rpc.call(channel, method, request, timeout=DEADLINE)
                     (device,) = response.claims[ref.uid].devices
                     found.append(device)
                     assert (device.pool_name, device.device_name) == (NODE, "w0")

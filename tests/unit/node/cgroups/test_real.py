@@ -16,7 +16,7 @@ from plimsoll.node.cgroups.detect import detect
 from plimsoll.node.cgroups.kernel import LinuxKernel
 from plimsoll.node.resources import LinuxResources, resources_from_plan
 from tests import build
-from tests.waiting import wait_until
+from tests.waiting import DEADLINE, wait_until
 
 MOUNT = Path("/sys/fs/cgroup")
 BOMB = """
@@ -35,7 +35,7 @@ POD = PodPlan(cpu_shares=512, cpu_quota=150_000, cpu_period=100_000, memory=256 
 def cgroups() -> Iterator[Cgroups]:
     if os.geteuid() != 0:
         pytest.skip("cgroups are root's")
-    found = open_cgroups(f"plimsoll-test-{os.getpid()}", owner=f"test-{os.getpid()}", timeout=5.0)
+    found = open_cgroups(f"plimsoll-test-{os.getpid()}", owner=f"test-{os.getpid()}", timeout=DEADLINE)
     if found.version == 0:
         pytest.skip(f"no cgroups that can be used: {found.note}")
     try:
@@ -66,7 +66,7 @@ def test_a_process_in_a_cgroup_runs_on_its_cpus(cgroups: Cgroups) -> None:
     cgroups.make_pod("u", "Burstable", POD)
     assert cgroups.make_container("u", "c", LinuxResources(cpus=str(last))) == ()
     process = start(cgroups, "u", "c", "cat /proc/self/status")
-    out, _ = process.communicate(timeout=10)
+    out, _ = process.communicate(timeout=DEADLINE)
     assert f"Cpus_allowed_list:\t{last}\n" in out
     assert cgroups.cpus("u", "c") == str(last)
 
@@ -158,7 +158,7 @@ def test_usage_is_measured(cgroups: Cgroups) -> None:
         assert (pod.pids or 0) >= 1
     finally:
         cgroups.kill("u", "c")
-        process.communicate(timeout=10)
+        process.communicate(timeout=DEADLINE)
 
 
 def test_kill_ends_children_that_left_their_session(cgroups: Cgroups) -> None:
@@ -170,12 +170,12 @@ def test_kill_ends_children_that_left_their_session(cgroups: Cgroups) -> None:
     try:
         wait_until(lambda: len(cgroups.pids("u", "c")) == 3 and cgroups.pids("u", "other"))
         cgroups.kill("u", "c")
-        assert process.wait(10) == -9
+        assert process.wait(DEADLINE) == -9
         wait_until(lambda: not cgroups.pids("u", "c"))
         assert other.poll() is None
     finally:
         assert cgroups.remove_pod("u")
-        assert other.wait(10) == -9
+        assert other.wait(DEADLINE) == -9
         for one in (process, other):
             one.communicate()
 
@@ -187,7 +187,7 @@ def test_a_fork_bomb_is_removed(cgroups: Cgroups) -> None:
     process = start(cgroups, "u", "c", f"exec python3 -c '{BOMB}'")
     wait_until(lambda: len(cgroups.pids("u")) > 20)
     assert cgroups.remove_container("u", "c")
-    assert process.wait(10) == -9
+    assert process.wait(DEADLINE) == -9
     process.communicate()
     assert cgroups.containers("u") == ()
 
@@ -203,7 +203,7 @@ def test_cgroups_of_a_killed_agent_are_removed(cgroups: Cgroups) -> None:
     assert again.pods() == ("u",)
     assert process.pid in again.pids("u", "c")
     assert again.remove_pod("u")
-    assert process.wait(10) == -9
+    assert process.wait(DEADLINE) == -9
     process.communicate()
     (fault,) = open_cgroups(name, owner="another").set_up()
     assert "belongs to" in fault.error

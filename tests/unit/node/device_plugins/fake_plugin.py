@@ -9,6 +9,7 @@ from typing import Any
 
 from plimsoll.protocols import rpc
 from plimsoll.protocols.messages import deviceplugin_v1beta1 as v1beta1
+from tests.waiting import DEADLINE
 
 RESOURCE = "example.com/fpga"
 
@@ -67,7 +68,9 @@ class FakePlugin:
         channel = rpc.dial(self.directory / "kubelet.sock")
         method = rpc.find_method(v1beta1.DESCRIPTOR, "Registration", "Register")
         try:
-            await rpc.call(channel, method, v1beta1.RegisterRequest(**{**fields, **changes}), timeout=10)
+            await rpc.call(
+                channel, method, v1beta1.RegisterRequest(**{**fields, **changes}), timeout=DEADLINE
+            )
         finally:
             await channel.close()
 

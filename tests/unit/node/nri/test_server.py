@@ -25,7 +25,7 @@ from plimsoll.protocols.nri.events import PLUGIN, RUNTIME
 from plimsoll.protocols.ttrpc import UNIMPLEMENTED, Handler, TtrpcClient, TtrpcFault, TtrpcServer
 from tests import virtual_time
 from tests.unit.node.nri.fixtures import POD, RESOURCES, SPEC, FakeRuntime, fake_runtime, held, state
-from tests.waiting import until
+from tests.waiting import DEADLINE, until
 
 
 def run(scenario: Callable[[FakeRuntime], Coroutine[Any, Any, None]], **options: Any) -> None:
@@ -651,11 +651,13 @@ class OldPlugin:
         self.server = TtrpcServer(self.mux.open(PLUGIN_SERVICE), PLUGIN, handlers)
         self.client = TtrpcClient(self.mux.open(RUNTIME_SERVICE))
         request = nri.RegisterPluginRequest(plugin_name="old", plugin_idx="10")
-        self.response = await self.client.call(RUNTIME.methods_by_name["RegisterPlugin"], request, timeout=5)
+        self.response = await self.client.call(
+            RUNTIME.methods_by_name["RegisterPlugin"], request, timeout=DEADLINE
+        )
 
     async def register_again(self) -> Any:
         request = nri.RegisterPluginRequest(plugin_name="new", plugin_idx="20")
-        return await self.client.call(RUNTIME.methods_by_name["RegisterPlugin"], request, timeout=5)
+        return await self.client.call(RUNTIME.methods_by_name["RegisterPlugin"], request, timeout=DEADLINE)
 
     async def _configure(self, request: Any) -> nri.ConfigureResponse:
         return nri.ConfigureResponse(events=ALL_EVENTS & ~NriEvent.VALIDATE_CONTAINER_ADJUSTMENT.bit)

@@ -22,7 +22,7 @@ from plimsoll.protocols import rpc
 from plimsoll.protocols.messages import podresources_v1 as v1
 from plimsoll.protocols.messages import podresources_v1alpha1 as v1alpha1
 from tests.directories import short_directory
-from tests.waiting import until
+from tests.waiting import DEADLINE, until
 
 from .sources import DRIVER, NAMESPACE, FakeNode, make_claim, make_pod
 
@@ -39,24 +39,26 @@ class Caller:
         self.channel = rpc.dial(path)
 
     async def all(self) -> list[v1.PodResources]:
-        answer = await rpc.call(self.channel, LIST, v1.ListPodResourcesRequest(), timeout=10)
+        answer = await rpc.call(self.channel, LIST, v1.ListPodResourcesRequest(), timeout=DEADLINE)
         return list(answer.pod_resources)
 
     async def get(self, name: str, namespace: str = NAMESPACE) -> v1.PodResources:
         request = v1.GetPodResourcesRequest(pod_name=name, pod_namespace=namespace)
-        answer = await rpc.call(self.channel, GET, request, timeout=10)
+        answer = await rpc.call(self.channel, GET, request, timeout=DEADLINE)
         found = answer.pod_resources
         assert isinstance(found, v1.PodResources)
         return found
 
     async def allocatable(self) -> v1.AllocatableResourcesResponse:
         request = v1.AllocatableResourcesRequest()
-        answer = await rpc.call(self.channel, GET_ALLOCATABLE, request, timeout=10)
+        answer = await rpc.call(self.channel, GET_ALLOCATABLE, request, timeout=DEADLINE)
         assert isinstance(answer, v1.AllocatableResourcesResponse)
         return answer
 
     async def list_alpha(self) -> list[v1alpha1.PodResources]:
-        answer = await rpc.call(self.channel, LIST_ALPHA, v1alpha1.ListPodResourcesRequest(), timeout=10)
+        answer = await rpc.call(
+            self.channel, LIST_ALPHA, v1alpha1.ListPodResourcesRequest(), timeout=DEADLINE
+        )
         return list(answer.pod_resources)
 
 

@@ -62,7 +62,7 @@ class Runtime:
         return nri.UpdateContainersResponse(failed=request.update[:1])
 
     async def call(self, method: str, request: Any) -> Any:
-        return await self.client.call(PLUGIN.methods_by_name[method], request, timeout=5)
+        return await self.client.call(PLUGIN.methods_by_name[method], request, timeout=DEADLINE)
 
     def hang_up(self) -> None:
         assert self.mux is not None

@@ -313,11 +313,11 @@ def test_the_page() -> None:
         settings = ExporterSettings(node="w", socket=path, listen="127.0.0.1:0")
         process = asyncio.create_task(serve_exporter(settings, message.put_nowait, stopped))
         url = await asyncio.wait_for(message.get(), DEADLINE)
-        with await asyncio.to_thread(urllib.request.urlopen, url, timeout=10) as page:
+        with await asyncio.to_thread(urllib.request.urlopen, url, timeout=DEADLINE) as page:
             assert page.headers["Content-Type"] == "text/plain; version=0.0.4; charset=utf-8"
             assert read(page.read().decode())["up"] == {row(): 1}
         health = url.replace("/metrics", "/healthz")
-        with await asyncio.to_thread(urllib.request.urlopen, health, timeout=10) as page:
+        with await asyncio.to_thread(urllib.request.urlopen, health, timeout=DEADLINE) as page:
             assert page.status == 200
         second = ExporterServer(Exporter("w", PodResourcesClient(path)))
         with pytest.raises(ConfigError, match="cannot listen on 127"):

@@ -237,7 +237,7 @@ class Scripted:
         return nri.UpdateContainersResponse(failed=failed)
 
     async def call(self, method: str, request: Any) -> Any:
-        return await self.client.call(PLUGIN.methods_by_name[method], request, timeout=5)
+        return await self.client.call(PLUGIN.methods_by_name[method], request, timeout=DEADLINE)
 
     async def configure(self) -> int:
         name, release, version = self.env_claims

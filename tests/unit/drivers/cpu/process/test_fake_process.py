@@ -24,7 +24,7 @@ from plimsoll.drivers.plugin.plugin_server_group import NodePaths
 from plimsoll.errors import ConfigError, InputError
 from plimsoll.tools.device_file_check import require_valid_plan
 from plimsoll.up.local_cluster import LocalCluster
-from tests.waiting import wait_until
+from tests.waiting import DEADLINE, wait_until
 
 Tree = dict[str, Any]
 GPU_POD = """
@@ -213,10 +213,10 @@ def test_drivers_outlast_an_agent() -> None:
     with LocalCluster(nodes=["n"], scheduler=True, drivers=small()) as cluster:
         cluster.restart_node("n")
         cluster.apply(GPU_POD)
-        cluster.wait_for("pods", "p", condition=is_phase("Running"), timeout=20)
+        cluster.wait_for("pods", "p", condition=is_phase("Running"), timeout=DEADLINE)
         cluster.restart_node("n")
         cluster.client.delete("pods", "p", "default")
-        cluster.wait_for("pods", "p", gone=True, timeout=20)
+        cluster.wait_for("pods", "p", gone=True, timeout=DEADLINE)
         driver = cluster.driver()
         assert isinstance(driver, FakeDriver)
         wait_until(lambda: not driver.allocated)
@@ -344,7 +344,7 @@ def test_the_command_serves_until_a_signal(tmp_path: Path) -> None:
                 cluster.wait_for("pods", "p", gone=True)
             finally:
                 process.send_signal(signal.SIGTERM)
-                code = process.wait(20)
+                code = process.wait(DEADLINE)
         text = (tmp_path / "log").read_text()
         assert code == 0, text
         assert "Traceback" not in text

@@ -21,6 +21,7 @@ from plimsoll.protocols.messages import nri
 from plimsoll.protocols.mux import PLUGIN_SERVICE, RUNTIME_SERVICE, Mux
 from plimsoll.protocols.nri.events import NOTIFICATIONS, PLUGIN, RUNTIME, NriEvent
 from plimsoll.protocols.ttrpc import UNKNOWN, TtrpcClient, TtrpcFault, TtrpcServer
+from tests.waiting import DEADLINE
 
 CREATED: Any = 1
 RUNNING: Any = 3
@@ -200,7 +201,7 @@ class Runtime:
             self.answers += 1
 
     async def _call(self, peer: Peer, method: str, request: Any) -> Any:
-        answer = await peer.client.call(PLUGIN.methods_by_name[method], request, timeout=5)
+        answer = await peer.client.call(PLUGIN.methods_by_name[method], request, timeout=DEADLINE)
         if isinstance(answer, TtrpcFault) and answer.fatal:
             if answer.kind == "timeout":
                 self.wrongs.append(f"{method} was not answered")

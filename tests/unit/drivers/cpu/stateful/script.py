@@ -35,6 +35,7 @@ from plimsoll.drivers.cpu.settings import GroupBy
 from plimsoll.drivers.plugin import AllocatedClaim, ClaimError
 from tests.unit.drivers.cpu.stateful.harness import AllocationSpec, StatefulHarness, uid_of
 from tests.unit.drivers.cpu.stateful.runtime import RuntimeVersion
+from tests.waiting import DEADLINE
 
 Step = Callable[..., Awaitable[Any]]
 _STEPS: list[tuple[re.Pattern[str], Step]] = []
@@ -127,7 +128,7 @@ def _set(options: dict[str, Any], text: str) -> None:
 
 async def _step(script_run: ScriptRun, line: str) -> None:
     try:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(DEADLINE):
             for pattern, step in _STEPS:
                 found = pattern.fullmatch(line)
                 if found:

@@ -31,6 +31,7 @@ from tests.unit.drivers.cpu.stateful.harness import (
     StatefulHarness,
     uid_of,
 )
+from tests.waiting import DEADLINE
 
 AGES = (RuntimeVersion.NEW, RuntimeVersion.NEW, RuntimeVersion.MIDDLE, RuntimeVersion.OLD)
 SETTINGS: list[dict[str, Any]] = [
@@ -158,7 +159,7 @@ class Node:
 
     def run(self, work: Coroutine[Any, Any, Any]) -> Any:
         async def bounded() -> Any:
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(DEADLINE):
                 return await work
 
         return self.runner.run(bounded())
