@@ -36,6 +36,8 @@ from tests.unit.drivers.cpu.machines import make_machine, switch_off
 #: Seconds between two samples, less the time that one takes.
 _PAUSE = 0.004
 _SETTLE_EVERY = 20
+#: Longer than several steps of the back-off of containers that could not be created.
+_SETTLE_SECONDS = 600.0
 #: Characters of the logs since the last start that a failure prints.
 _LOG_END = 20_000
 #: Seconds that the clock jumps: a corrected drift, a wrong time zone, a battery that was empty.
@@ -171,17 +173,17 @@ async def play(
             held, problems = await load.look()
             return problems or await asyncio.to_thread(cluster.problems, held)
 
-        await until_none(settled)
+        await until_none(settled, seconds=_SETTLE_SECONDS)
         rounds = 0
         while faults.count < acts:
             await faults.round(keep=neighbour)
             rounds += 1
             if rounds % _SETTLE_EVERY == 0:
-                await until_none(settled)
+                await until_none(settled, seconds=_SETTLE_SECONDS)
                 print(f"{faults.count} acts, {len(cluster.watch.wrongs)} violations", flush=True)  # noqa: T201
         for name in [each for each in load.alive if each != neighbour]:
             await load.remove(name)
-        await until_none(settled)
+        await until_none(settled, seconds=_SETTLE_SECONDS)
         (left,) = cluster.watch.look()
         assert left.cpus == cluster.every, f"CPUs lost: {cluster.every - left.cpus}"
         await load.remove(neighbour)

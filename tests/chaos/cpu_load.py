@@ -38,7 +38,7 @@ from tests.chaos.forked_scheduler import ForkedScheduler
 from tests.chaos.forked_server import ForkedServer
 from tests.chaos.scheduler_load import insist
 from tests.unit.drivers.cpu.machines import make_machine, write_sysfs
-from tests.waiting import until
+from tests.waiting import DEADLINE, until
 
 Tree = dict[str, Any]
 T = TypeVar("T")
@@ -192,9 +192,11 @@ def running_cluster(root: Path, directory: Path, *, real: bool) -> Iterator[Driv
         cluster.close()
 
 
-async def until_none(find_problems: Callable[[], Awaitable[list[str]]]) -> None:
+async def until_none(
+    find_problems: Callable[[], Awaitable[list[str]]], *, seconds: float = DEADLINE
+) -> None:
     """Wait until there are no problems."""
-    await until(find_problems, lambda problems: not problems)
+    await until(find_problems, lambda problems: not problems, seconds=seconds)
 
 
 class PodLoad:

@@ -45,7 +45,7 @@ from plimsoll.drivers.cpu.pinning.plan import (
     DesiredCpuset,
     PinFault,
     PinSnapshot,
-    take_snapshot,
+    SnapshotCache,
 )
 from plimsoll.drivers.cpu.settings import DRIVER_NAME, CpuSettings
 from plimsoll.drivers.cpu.topology.topology import Topology
@@ -96,6 +96,7 @@ class NriEnforcer:
         self._state = state
         self._topology = topology
         self._settings = settings
+        self._snapshots = SnapshotCache(state, settings.pin)
         self._apply_timeout = apply_timeout
         self._pauses = (shortest, longest)
         self._quiet = quiet
@@ -365,7 +366,7 @@ class NriEnforcer:
             return TtrpcFault(UNKNOWN, found.message)
         self.counters.created += 1
         self._pending_creations[view.id] = found.desired
-        updates = self._build_updates(found.changes)
+        updates = self._build_updates(self._defer_pushed(found.changes, found.desired))
         self._changed()
         if not found.desired.cpus:
             return creation(None, updates)
@@ -410,13 +411,15 @@ class NriEnforcer:
         elif entry.view.cpus and request.linux_resources.cpu.cpus:
             kept = nri.LinuxResources(cpu=nri.LinuxCPU(cpus=entry.view.cpus))
             updates.append(update(entry.view.id, kept))
-        updates += self._build_updates(self._containers.list_changes(snapshot, exclude=entry.view.id))
+        updates += self._build_updates(
+            self._defer_pushed(self._containers.list_changes(snapshot, exclude=entry.view.id))
+        )
         return nri.UpdateContainerResponse(update=updates)
 
     async def _on_stop(self, request: nri.StopContainerRequest) -> nri.StopContainerResponse:
         self._forget(request.container.id)
         return nri.StopContainerResponse(
-            update=self._build_updates(self._containers.list_changes(self._snapshot()))
+            update=self._build_updates(self._defer_pushed(self._containers.list_changes(self._snapshot())))
         )
 
     async def _on_removed(self, request: nri.RemoveContainerRequest) -> None:
@@ -430,6 +433,23 @@ class NriEnforcer:
 
     # -- internals
 
+    def _defer_pushed(
+        self, changes: Sequence[ContainerChange], created: DesiredCpuset | None = None
+    ) -> Sequence[ContainerChange]:
+        """Return the updates that a response must have: the others are pushed.
+
+        If every response had all updates, a slow runtime would get them again and again while they are in
+        flight, and would become even slower. A new container with exclusive CPUs needs those that may free
+        them.
+        """
+        if not self.pushes:
+            return changes
+        exclusive = created is not None and bool(created.exclusive)
+        needed = [change for change in changes if exclusive and change.shrinks]
+        if len(needed) < len(changes):
+            self._pushes.wake()
+        return needed
+
     def _build_updates(self, changes: Iterable[ContainerChange]) -> list[nri.ContainerUpdate]:
         """Build updates for a response. Their results are not reported, so they remain unconfirmed."""
         messages = []
@@ -441,7 +461,7 @@ class NriEnforcer:
         return messages
 
     def _snapshot(self) -> PinSnapshot:
-        return take_snapshot(self._state, self._topology(), self._settings.pin)
+        return self._snapshots.take(self._topology())
 
     def _changed(self) -> None:
         # Deferred, so that a failing callback does not fail the event handler.

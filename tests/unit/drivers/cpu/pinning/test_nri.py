@@ -602,6 +602,31 @@ def test_a_slow_runtime_is_sent_fewer_updates_at_a_time() -> None:
     with_script(scenario, FakeCPUState(machine(4)), runtime=NEW, call_timeout=0.05, retry=0.001)
 
 
+def test_events_do_not_repeat_updates_that_are_pushed() -> None:
+    """A slow runtime would get them with every event, and would become even slower."""
+
+    async def scenario(script: Scripted, enforcer: NriEnforcer, state: FakeCPUState) -> None:
+        names = [f"s{number}" for number in range(5)]
+        await script.synchronize(*(container(name, cpus="0-3") for name in names))
+        script.most_updates = 0  # no update is confirmed
+        state.hold(A)
+        await enforcer.apply()
+        assert {fault.reason for fault in enforcer.faults()} == {PinFaultReason.REFUSED}
+        answer = await script.create("more")
+        assert changes(answer) == {}
+        stopped = await script.call(
+            "StopContainer", nri.StopContainerRequest(pod=sandbox("s0"), container=container("s0"))
+        )
+        assert changes(stopped) == {}
+        script.most_updates = None
+        await until(lambda: enforcer.faults() == ())
+        assert {view.cpus for view in enforcer.containers()} == {"2-3"}
+
+    with_script(
+        scenario, FakeCPUState(machine(4)), runtime=NEW, call_timeout=0.05, retry=0.001, apply_timeout=0.2
+    )
+
+
 def test_a_runtime_without_update_containers_receives_updates_with_events() -> None:
     async def scenario(script: Scripted, enforcer: NriEnforcer, state: FakeCPUState) -> None:
         await script.synchronize(container("s", cpus="0-3"))
