@@ -192,9 +192,7 @@ def running_cluster(root: Path, directory: Path, *, real: bool) -> Iterator[Driv
         cluster.close()
 
 
-async def until_none(
-    find_problems: Callable[[], Awaitable[list[str]]], *, seconds: float = DEADLINE
-) -> None:
+async def until_none(find_problems: Callable[[], Awaitable[list[str]]], *, seconds: float = DEADLINE) -> None:
     """Wait until there are no problems."""
     await until(find_problems, lambda problems: not problems, seconds=seconds)
 

@@ -66,7 +66,7 @@ class DeviceStatusCache:
         built = {}
         for allocation in allocations:
             known = self._built.get(allocation.ref.uid)
-            if known is None or known[0] != allocation:
+            if known is None or known[0] is not allocation:
                 known = allocation, build_device_statuses([allocation], topology, pinned=pinned)
             built[allocation.ref.uid] = known
         self._built = built

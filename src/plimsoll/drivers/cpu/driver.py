@@ -479,6 +479,8 @@ class CpuDriver(Driver):
     def _offline_allocated(self) -> dict[str, CpuSet]:
         """Return the allocated CPUs that are offline, by device."""
         online = self.state.topology.all
+        if self.state.allocated <= online:
+            return {}
         return {name: cpus - online for name, cpus in self.state.by_device.items() if not cpus <= online}
 
     def _devices(self) -> list[dict[str, Any]]:

@@ -7,6 +7,7 @@ error.
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Container, Sequence
 from contextlib import suppress
@@ -75,6 +76,8 @@ class MetadataFiles:
         self._driver = driver
         self._directory = plugin_dir / DIRECTORY
         self._cdi = cdi
+        #: CDI files of the claims by their directory, with the identity that it had when they were read.
+        self._known: dict[str, tuple[tuple[int, int], set[str]]] = {}
 
     def write(
         self, ref: ClaimRef, devices: Sequence[PreparedDevice], pod_claim: str = ""
@@ -115,22 +118,50 @@ class MetadataFiles:
         return self._write_file(path, tree)
 
     def restore(self, uids: Container[str]) -> list[CdiFault]:
-        """Write missing CDI files of these claims; return the errors."""
-        errors = []
-        for path in self._directory.glob(f"*/*/{_FILE}"):
+        """Write missing CDI files of these claims; return the errors.
+
+        Metadata files are read again only if their directory has changed or the CDI file is missing.
+        """
+        errors: list[CdiFault] = []
+        present = _list_names(self._cdi)
+        known, self._known = self._known, {}
+        for name in _list_names(self._directory):
+            claim = self._directory / name
+            identity, files = known.get(name) or ((0, 0), set())
+            if identity != (current := _identify(claim)) or not files <= present:
+                files = self._restore_claim(claim, uids, present, errors)
+            if files:
+                self._known[name] = current, files
+        return errors
+
+    def _restore_claim(
+        self, claim: Path, uids: Container[str], present: set[str], errors: list[CdiFault]
+    ) -> set[str]:
+        """Write missing CDI files of the claim in a directory; return the names of all.
+
+        Returns nothing if some are still missing, so that they are tried again.
+        """
+        files: set[str] = set()
+        is_complete = True
+        for path in claim.glob(f"*/{_FILE}"):
             try:
                 tree = codec.decode_tree(path.read_bytes())
                 metadata, request = tree["metadata"], path.parent.name
                 ref = ClaimRef(str(metadata["namespace"]), str(metadata["name"]), str(metadata["uid"]))
                 pod_claim = str(tree.get("podClaimName", ""))
-                if ref.uid not in uids or (self._cdi / self._cdi_name(ref, request)).exists():
-                    continue
             except (OSError, DecodeError, LookupError, TypeError, ValueError, AttributeError) as error:
                 errors.append(CdiFault("unreadable", str(path), f"decode existing metadata: {error}"))
+                is_complete = False
                 continue
-            if (failed := self._mount(ref, request, pod_claim)) is not None:
+            files.add(name := self._cdi_name(ref, request))
+            if name in present:
+                continue
+            if ref.uid not in uids:
+                is_complete = False
+            elif (failed := self._mount(ref, request, pod_claim)) is not None:
                 errors.append(failed)
-        return errors
+                is_complete = False
+        return files if is_complete else set()
 
     def list_claims(self) -> dict[str, ClaimRef]:
         """Return the claims that have metadata files, by UID."""
@@ -192,3 +223,19 @@ class MetadataFiles:
         except (OSError, TypeError, ValueError, NotImplementedError, RecursionError) as error:
             return ClaimError(f"write metadata file: {error}", "MetadataNotWritten")
         return None
+
+
+def _list_names(directory: Path) -> set[str]:
+    try:
+        return set(os.listdir(directory))
+    except OSError:
+        return set()
+
+
+def _identify(directory: Path) -> tuple[int, int]:
+    """Return what changes if files are created or removed in a directory; (0, 0) if there is none."""
+    try:
+        stat = os.stat(directory)
+    except OSError:
+        return 0, 0
+    return stat.st_ino, stat.st_mtime_ns

@@ -259,6 +259,49 @@ def test_cdi_files_of_metadata_are_restored(tmp_path: Path) -> None:
     assert files.restore({REF.uid}) == []
 
 
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["write", "remove", "lose", "damage", "replace"]),
+            st.sampled_from([REF, OTHER]),
+            st.sampled_from(["a", "b/sub"]),
+        ),
+        max_size=8,
+    )
+)
+@settings(max_examples=examples(30), deadline=None)
+def test_restoring_reads_only_what_has_changed(acts: list[tuple[str, ClaimRef, str]]) -> None:
+    """A process that has restored before restores what a new one does."""
+    with short_directory() as place:
+        files = MetadataFiles(DRIVER, place / "plugin", place / "cdi")
+        (place / "cdi").mkdir()
+        uids = {REF.uid: REF, OTHER.uid: OTHER}
+        for act, ref, request in acts:
+            path = place / "plugin" / "dra-device-metadata" / f"{ref.namespace}_{ref.name}"
+            path = path / request.partition("/")[0] / "metadata.json"
+            if act == "replace":  # another claim of the same name
+                files.remove(ref)
+                ref = replace(ref, uid=f"9{ref.uid[1:]}")
+                uids[ref.uid] = ref
+            if act in ("write", "replace"):
+                files.write(ref, [device("w0", request, metadata=ATTRIBUTES)], "widget")
+            elif act == "remove":
+                files.remove(ref)
+            elif act == "damage" and path.exists():
+                path.write_text("{")
+            for lost in list((place / "cdi").iterdir()) if act in ("lose", "damage") else ():
+                if ref.uid in lost.name:
+                    lost.unlink()
+            kept = {each.name: each.read_bytes() for each in (place / "cdi").iterdir()}
+            errors = files.restore(uids)
+            restored = {each.name: each.read_bytes() for each in (place / "cdi").iterdir()}
+            for each in (place / "cdi").iterdir():
+                if each.name not in kept:
+                    each.unlink()
+            assert MetadataFiles(DRIVER, place / "plugin", place / "cdi").restore(uids) == errors
+            assert {each.name: each.read_bytes() for each in (place / "cdi").iterdir()} == restored
+
+
 def test_metadata_reaches_the_first_device_of_each_request() -> None:
     async def scenario() -> None:
         async with node_fixture() as node:

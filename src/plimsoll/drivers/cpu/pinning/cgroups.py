@@ -29,12 +29,12 @@ from plimsoll.drivers.cpu.pinning.plan import (
     PinDecision,
     PinFault,
     PinSnapshot,
+    SnapshotCache,
     decide,
     make_drift_fault,
     make_refused_fault,
     read_cpus,
     read_env,
-    take_snapshot,
 )
 from plimsoll.drivers.cpu.pinning.pods import PodContainers, PodSource, read_pod_containers
 from plimsoll.drivers.cpu.settings import CpuSettings
@@ -75,6 +75,7 @@ class CgroupEnforcer:
         self._state = state
         self._topology = topology
         self._settings = settings
+        self._snapshots = SnapshotCache(state, settings.pin)
         self._pods = pods
         self._mount = mount or settings.host_root / "sys/fs/cgroup"
         self._proc = settings.host_root / "proc"
@@ -287,7 +288,7 @@ class CgroupEnforcer:
                 _log.warning("removing the quota of a pod failed: %s", problem)
 
     def _snapshot(self) -> PinSnapshot:
-        return take_snapshot(self._state, self._topology(), self._settings.pin)
+        return self._snapshots.take(self._topology())
 
 
 def _is_active(pod: Pod) -> bool:

@@ -197,6 +197,25 @@ def take_snapshot(state: CpuStateView, topology: Topology, pin: PinSettings) -> 
             return PinSnapshot(allocations, shared, topology, pin)
 
 
+class SnapshotCache:
+    """Snapshots of a state, taken again only if it has changed: one claim needs several."""
+
+    def __init__(self, state: CpuStateView, pin: PinSettings) -> None:
+        self._state, self._pin = state, pin
+        self._revision = -1
+        self._last: PinSnapshot | None = None
+
+    def take(self, topology: Topology) -> PinSnapshot:
+        """Return what `take_snapshot` returns, or the last snapshot if it is still current."""
+        # Read before the state, so that a snapshot of a newer state is taken again rather than kept.
+        revision = self._state.revision
+        last = self._last
+        if last is None or revision != self._revision or last.topology is not topology:
+            last = take_snapshot(self._state, topology, self._pin)
+            self._last, self._revision = last, revision
+        return last
+
+
 def read_env(env: Iterable[str]) -> ContainerEnv | PinFault:
     """Parse the claims in a container's environment."""
     claims: dict[str, CpuSet] = {}

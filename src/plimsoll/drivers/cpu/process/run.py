@@ -9,6 +9,7 @@ containers, claims and published devices as they are.
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import os
 from dataclasses import dataclass
@@ -229,6 +230,9 @@ async def serve_driver(
         stop_on_signals(process.stop)
         watchdog = Watchdog()
         watchdog.start()
+        # Modules live as long as the process: collections while claims are prepared need not visit them.
+        gc.collect()
+        gc.freeze()
         log_event(
             LOG, "starting", driver=DRIVER_NAME, node=settings.node, server=config.server, pid=os.getpid()
         )

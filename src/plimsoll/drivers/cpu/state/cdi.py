@@ -159,11 +159,13 @@ def read_files(directory: Path) -> tuple[dict[str, CpuClaimCdiFile], tuple[CdiFa
 def has_unknown_claims(directory: Path, known: Collection[str]) -> bool:
     """Report whether a file names CPUs for an unknown claim."""
     try:
-        names = [entry.name for entry in os.scandir(directory)]
+        names = os.listdir(directory)
     except (OSError, ValueError):
         return False
-    uids = (name[len(_PREFIX) : -len(_SUFFIX)] for name in names if _is_ours(name))
-    return any(uid not in known and not validate_uid(uid) and read_file(directory, uid).cpus for uid in uids)
+    start, end = len(_PREFIX), -len(_SUFFIX)
+    ours = [name for name in names if name.startswith(_PREFIX) and name[start:end] not in known]
+    uids = (name[start:end] for name in ours if _is_ours(name))
+    return any(not validate_uid(uid) and read_file(directory, uid).cpus for uid in uids)
 
 
 def exists(directory: Path, uid: str) -> bool:

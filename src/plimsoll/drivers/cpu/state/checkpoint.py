@@ -7,8 +7,9 @@ files.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import lru_cache
 from typing import Any
+
+import msgspec
 
 from plimsoll.api.cpuset import EMPTY, CpuSet
 from plimsoll.common.checkpoint import RecordFile
@@ -49,7 +50,24 @@ def decode_allocations(body: Any) -> dict[str, ClaimAllocation]:
     return allocations
 
 
-@lru_cache(maxsize=1024)  # every save encodes all claims, of which one has changed
+class AllocationEncoder:
+    """Encoder that keeps the encoded form of claims: every save has all claims, of which one has changed."""
+
+    def __init__(self) -> None:
+        self._encoded: dict[str, tuple[ClaimAllocation, msgspec.Raw]] = {}
+
+    def encode(self, allocations: Mapping[str, ClaimAllocation]) -> dict[str, Any]:
+        """Return what `encode_allocations` returns, with claims that are encoded already."""
+        known, self._encoded = self._encoded, {}
+        for uid in sorted(allocations):
+            allocation, entry = allocations[uid], known.get(uid)
+            if entry is None or entry[0] is not allocation:
+                raw = msgspec.json.encode(_encode_allocation(allocation), order="deterministic")
+                entry = allocation, msgspec.Raw(raw)
+            self._encoded[uid] = entry
+        return {"claims": [raw for _, raw in self._encoded.values()]}
+
+
 def _encode_allocation(allocation: ClaimAllocation) -> dict[str, Any]:
     ref = allocation.ref
     tree: dict[str, Any] = {"uid": ref.uid, "namespace": ref.namespace, "name": ref.name}

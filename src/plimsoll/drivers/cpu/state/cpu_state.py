@@ -33,7 +33,7 @@ from plimsoll.drivers.cpu.devices.groups import CpuLayout
 from plimsoll.drivers.cpu.settings import CpuSettings
 from plimsoll.drivers.cpu.state import cdi
 from plimsoll.drivers.cpu.state.affinity import find_affinity, needs_affinity
-from plimsoll.drivers.cpu.state.checkpoint import encode_allocations, open_checkpoint
+from plimsoll.drivers.cpu.state.checkpoint import AllocationEncoder, open_checkpoint
 from plimsoll.drivers.cpu.state.claim_allocation import ClaimAllocation
 from plimsoll.drivers.cpu.state.claim_explanation import explain_allocation
 from plimsoll.drivers.cpu.state.prepare import (
@@ -111,6 +111,7 @@ class CPUState:
         self.revision = 0
         self._topology, self._layout = topology, layout
         self._checkpoint = record
+        self._encoder = AllocationEncoder()
         self.storage = StorageMonitor(settings.plugin_dir, settings.cdi)
         self.lock = threading.RLock()
         self._file_findings: tuple[NodeFinding, ...] = ()
@@ -180,6 +181,8 @@ class CPUState:
     def offline_allocated(self) -> Mapping[str, CpuSet]:
         """Offline CPUs of claims, by claim UID."""
         online = self._topology.all
+        if self._held <= online:
+            return {}
         return {uid: h.assigned - online for uid, h in self._holdings.items() if not h.assigned <= online}
 
     @property
@@ -387,7 +390,9 @@ class CPUState:
     # -- internals
 
     def _context(self, without: str = "") -> PrepareContext:
-        allocated = union(h.cpus for uid, h in self._holdings.items() if uid != without)
+        allocated = self._held
+        if without in self._holdings:
+            allocated = union(h.cpus for uid, h in self._holdings.items() if uid != without)
         return PrepareContext(self.settings, self._topology, self._layout, allocated)
 
     def _commit(
@@ -425,11 +430,12 @@ class CPUState:
         """Replace the allocations in effect."""
         self._stored = stored
         every = {**self._unverified, **stored}
-        seen = MappingProxyType(
-            {uid: apply_conflict(every[uid], self._conflicts.get(uid)) for uid in sorted(every)}
-        )
-        if dict(seen) != dict(self._holdings):
-            self._holdings = seen
+        for uid, conflict in self._conflicts.items():
+            if uid in every:
+                every[uid] = apply_conflict(every[uid], conflict)
+        seen = {uid: every[uid] for uid in sorted(every)}
+        if seen != self._holdings:
+            self._holdings = MappingProxyType(seen)
             self._held = union(allocation.cpus for allocation in seen.values())
             self.revision += 1
 
@@ -455,7 +461,7 @@ class CPUState:
         """Save the checkpoint; return the error or ""."""
         problem = ""
         try:
-            self._checkpoint.save(encode_allocations(allocations))
+            self._checkpoint.save(self._encoder.encode(allocations))
         except StoreError as error:
             problem = str(error)
         self.storage.record(self.settings.plugin_dir, problem)

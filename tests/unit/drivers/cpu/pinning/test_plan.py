@@ -15,6 +15,7 @@ from plimsoll.drivers.cpu.pinning.plan import (
     DesiredCpuset,
     PinFault,
     PinFaultReason,
+    SnapshotCache,
     compute_desired,
     decide,
     read_env,
@@ -330,6 +331,23 @@ def test_allocated_cpus_are_never_shared() -> None:
 
     at = take_snapshot(Torn(machine(4), A), machine(4), PinSettings())
     assert at.shared == cpus("2-3")
+
+
+@given(st.lists(st.sampled_from(["hold a", "hold b", "release a", "release b", "hotplug", ""]), max_size=9))
+def test_a_cached_snapshot_is_a_current_one(acts: list[str]) -> None:
+    topology = machine(4)
+    state = FakeCPUState(topology)
+    cache = SnapshotCache(state, PinSettings())
+    for act in acts:
+        verb, _, uid = act.partition(" ")
+        if verb == "hold":
+            state.hold(hold(uid, "0" if uid == "a" else "1-2"))
+        elif verb == "release":
+            state.release(uid)
+        elif verb == "hotplug":
+            topology = machine(3) if len(topology.all) == 4 else machine(4)
+        assert cache.take(topology) == take_snapshot(state, topology, PinSettings())
+        assert cache.take(topology) is cache.take(topology)
 
 
 # -- for whatever there is

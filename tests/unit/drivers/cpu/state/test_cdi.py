@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from plimsoll.api.cpuset import EMPTY, CpuSet
 from plimsoll.drivers.cpu.state.cdi import (
     CpuClaimCdiFile,
     file_name,
+    has_unknown_claims,
     make_spec,
     read_file,
     read_files,
@@ -176,3 +178,20 @@ def test_any_content_is_read(tmp_path_factory: pytest.TempPathFactory, content: 
     found = read_file(directory, UID)
     assert isinstance(found, CpuClaimCdiFile)
     assert found.fault or found.cpus != EMPTY
+
+
+@given(st.sets(st.integers(0, 4)), st.sets(st.integers(0, 4)), st.booleans())
+@hypothesis_settings(max_examples=examples(30), deadline=None)
+def test_files_of_unknown_claims_are_noticed(there: set[int], known: set[int], others: bool) -> None:
+    uids = {uid_of(number) for number in known}
+    with tempfile.TemporaryDirectory() as place:
+        directory = Path(place)
+        for number in there:
+            ref = ClaimRef("default", "c", uid_of(number))
+            write_file(directory, ClaimAllocation(ref, make_holding(str(number)).assignments))
+        for name in ("dra.cpu_metadata_1.json", "dra.k8s.io-cpu_claim-x.tmp", "dra.k8s.io-cpu_claim-.json"):
+            if others:
+                (directory / name).write_text("{}")
+        files, _ = read_files(directory)
+        unknown = [file for uid, file in files.items() if uid not in uids and file.cpus]
+        assert has_unknown_claims(directory, uids) == bool(unknown)

@@ -12,9 +12,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plimsoll.api.cpuset import CpuSet
+from plimsoll.common.checkpoint import render
 from plimsoll.drivers.cpu.allocation.options import Algorithm, AssignOptions, Sorting
 from plimsoll.drivers.cpu.settings import CpuSettings
-from plimsoll.drivers.cpu.state.checkpoint import decode_allocations, encode_allocations, open_checkpoint
+from plimsoll.drivers.cpu.state.checkpoint import (
+    AllocationEncoder,
+    decode_allocations,
+    encode_allocations,
+    open_checkpoint,
+)
 from plimsoll.drivers.cpu.state.claim_allocation import AssignmentSource, ClaimAllocation, CpuAssignment
 from plimsoll.protocols.dra import ClaimRef
 from tests.unit.drivers.cpu.state.fixtures import uid_of
@@ -57,6 +63,16 @@ def test_a_checkpoint_survives_a_round_trip(given_holdings: list[ClaimAllocation
     by_uid = {allocation.ref.uid: allocation for allocation in given_holdings}
     body = json.loads(json.dumps(encode_allocations(by_uid)))
     assert decode_allocations(body) == by_uid
+
+
+@given(st.lists(st.lists(allocations, max_size=4), max_size=4))
+def test_kept_encodings_are_those_of_all_claims(saves: list[list[ClaimAllocation]]) -> None:
+    encoder = AllocationEncoder()
+    by_uid: dict[str, ClaimAllocation] = {}
+    for each in saves:
+        # Some stay, some are replaced, some are released.
+        by_uid = {uid: by_uid[uid] for uid in list(by_uid)[1:]} | {one.ref.uid: one for one in each}
+        assert render("k", 1, encoder.encode(by_uid)) == render("k", 1, encode_allocations(by_uid))
 
 
 GOOD: dict[str, Any] = {
