@@ -58,9 +58,13 @@ class SchedulerCluster:
         return process
 
     async def stop(self, process: SchedulerProcess) -> None:
+        process.stop()
+        await self.wait(process)
+
+    async def wait(self, process: SchedulerProcess) -> None:
+        """Wait until a scheduler has ended; raises its error."""
         for known, task in self._running:
             if known is process:
-                process.stop()
                 await asyncio.wait_for(task, DEADLINE)
         self._running = [each for each in self._running if each[0] is not process]
 

@@ -311,9 +311,9 @@ def test_losing_the_lease_ends_the_process(monkeypatch: pytest.MonkeyPatch) -> N
             lease = await row.admin.get(LEASES, "plimsoll-scheduler", "kube-system")
             lease["spec"] |= {"holderIdentity": "theirs", "leaseDurationSeconds": 1}
             await _insist(row.admin, lease)
-            await until(lambda: not process.leading)
             with pytest.raises(LeaseLostError):
-                await row.stop(process)
+                await row.wait(process)
+            assert not process.leading
             assert len(process.context.snapshot.assumed) == 1, "it may still land"
             with pytest.raises(LeaseLostError):
                 process.check_lease()
