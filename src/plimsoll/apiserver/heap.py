@@ -1,8 +1,12 @@
-"""Heap trimming: returns freed memory to the operating system.
+"""Heap settings: which freed memory is reused, and which returns to the operating system.
 
 glibc keeps freed blocks for reuse, so the memory of a burst of large requests would stay resident for as long
 as the process runs. `HeapTrimmer` calls malloc_trim on a thread once enough memory has been freed, at most
-every few seconds. With other C libraries it does nothing.
+every few seconds.
+
+The buffers of one list, on the other hand, are as large as the list, and glibc may return each of them to the
+system as soon as it is freed; the next list then touches new pages, which takes longer than copying them.
+`reuse_buffers` keeps them. With other C libraries neither does anything.
 """
 
 from __future__ import annotations
@@ -16,6 +20,11 @@ _MIN_FREED_BYTES = 16 << 20
 _INTERVAL_SECONDS = 5.0
 
 
+#: Parameters of mallopt (malloc.h), with the size of the buffers and the free memory that glibc keeps.
+_TRIM_THRESHOLD, _TRIM_BYTES = -1, 16 << 20
+_MMAP_THRESHOLD, _MMAP_BYTES = -3, 4 << 20
+
+
 def find_malloc_trim() -> Callable[[], None] | None:
     """Return glibc's malloc_trim, or None if the C library has none."""
     try:
@@ -26,6 +35,18 @@ def find_malloc_trim() -> Callable[[], None] | None:
         return None
     trim.argtypes, trim.restype = [ctypes.c_size_t], ctypes.c_int
     return lambda: trim(0)
+
+
+def reuse_buffers() -> bool:
+    """Let glibc reuse the memory of buffers up to 4 MiB, for the whole process; return whether it does."""
+    try:
+        import ctypes  # noqa: PLC0415 - some Pythons are built without it
+
+        mallopt = ctypes.CDLL(None).mallopt
+    except (ImportError, OSError, AttributeError):
+        return False
+    mallopt.argtypes, mallopt.restype = [ctypes.c_int, ctypes.c_int], ctypes.c_int
+    return bool(mallopt(_MMAP_THRESHOLD, _MMAP_BYTES)) and bool(mallopt(_TRIM_THRESHOLD, _TRIM_BYTES))
 
 
 class HeapTrimmer:

@@ -38,6 +38,7 @@ from plimsoll.apiserver.event_expiry import run_event_expiry
 from plimsoll.apiserver.flowcontrol.bootstrap import ensure_bootstrap_objects, run_bootstrap
 from plimsoll.apiserver.flowcontrol.flow_schema_status import run_flow_schema_status
 from plimsoll.apiserver.handlers.service_addresses import API_SERVICE_IP, SERVICE_CIDR
+from plimsoll.apiserver.heap import reuse_buffers
 from plimsoll.apiserver.http import HttpServer
 from plimsoll.apiserver.in_process import connect_in_process
 from plimsoll.apiserver.kubelet.client import KubeletClient, make_kubelet_tls
@@ -297,6 +298,7 @@ async def serve(settings: ServerSettings, ready: Callable[[RunningServer], None]
     stopped = asyncio.Event()
     stop_on_signals(stopped.set)
     _raise_open_file_limit()
+    reuse_buffers()
     server = await start_server(settings)
     try:
         with _reduced_gc():
