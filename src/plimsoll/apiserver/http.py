@@ -10,8 +10,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
-from collections.abc import AsyncGenerator, Collection, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Collection, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from typing import cast
 
 from aiohttp import HttpVersion11, web
@@ -195,6 +195,13 @@ class HttpServer:
         body = cast(bytes, api_response.body)
         if len(body) <= _UNBUFFERED_BYTES or request.method == "HEAD":
             return _to_web_response(api_response)
+        if len(body) <= _CHUNK_BYTES:  # headers and body in one write
+            whole = _to_web_response(api_response)
+            with _disconnection_logged(request):
+                async with self._reading_client(request):
+                    await whole.prepare(request)
+                    await whole.write_eof()
+            return whole
         response = web.StreamResponse(status=api_response.status, headers=_response_headers(api_response))
         response.content_length = len(body)
         view = memoryview(body)
@@ -234,8 +241,10 @@ class HttpServer:
         try:
             with _disconnection_logged(request):
                 await response.prepare(request)
+                transport = request.transport if response.chunked else None
                 async for frame in frames:
-                    await self._write(request, response, frame)
+                    if transport is None or not _write_chunk(transport, frame):
+                        await self._write(request, response, frame)
                 await response.write_eof()
         finally:
             self._streams.discard(task)
@@ -275,13 +284,32 @@ class HttpServer:
         if transport is not None and len(chunk) < _UNBUFFERED_BYTES and not transport.get_write_buffer_size():
             await response.write(chunk)  # the buffer is empty: this does not wait
             return
+        async with self._reading_client(request):
+            await response.write(chunk)
+
+    @asynccontextmanager
+    async def _reading_client(self, request: web.BaseRequest) -> AsyncIterator[None]:
+        """Disconnect a client that does not read within the timeout."""
+        transport = request.transport
         try:
             async with asyncio.timeout(self._limits.slow_watch_timeout):
-                await response.write(chunk)
+                yield
         except TimeoutError:
             if transport is not None:
                 transport.abort()
             raise
+
+
+def _write_chunk(transport: asyncio.Transport, chunk: bytes) -> bool:
+    """Write a part of a chunked response if that does not wait; return whether it was written.
+
+    This is all that `StreamResponse.write` does for an event of a watch, at half the cost.
+    """
+    size = len(chunk)
+    if not 0 < size < _UNBUFFERED_BYTES or transport.is_closing() or transport.get_write_buffer_size():
+        return False
+    transport.write(b"%x\r\n%b\r\n" % (size, chunk))
+    return True
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 
 from plimsoll.apiserver.auth.users import User
 from plimsoll.apiserver.request import ApiRequest, ApiResponse
@@ -42,7 +42,8 @@ class InProcessTransport:
                 if isinstance(response.body, bytes):
                     body = response.body
                 else:
-                    body = b"".join([chunk async for chunk in response.body])
+                    async with aclosing(response.body) as chunks:
+                        body = b"".join([chunk async for chunk in chunks])
         except TimeoutError:
             raise UnreachableError(
                 f"{request.method} {request.path}: no answer within {request.timeout:g} s",

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Mapping
+from typing import Any
 
 from prometheus_client import CollectorRegistry, PlatformCollector, ProcessCollector, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -42,6 +43,40 @@ class _TargetMetrics:
         self.labels = labels
         self.counts: dict[int, tuple[str, ...]] = {}
         self.duration: Buckets | None = None
+
+
+class _CountedFrames(AsyncGenerator[bytes, None]):
+    """Frames of a watch that is counted from the start of the iteration until it is closed.
+
+    Iterating over it iterates over the frames themselves, so that no event costs more.
+    """
+
+    def __init__(
+        self, frames: AsyncGenerator[bytes, None], counts: Counter[tuple[str, ...]], labels: tuple[str, ...]
+    ) -> None:
+        self._frames, self._counts, self._labels = frames, counts, labels
+        self._is_counted = False
+
+    def __aiter__(self) -> AsyncGenerator[bytes, None]:
+        if not self._is_counted:
+            self._is_counted = True
+            self._counts[self._labels] += 1
+        return self._frames
+
+    def __anext__(self) -> Coroutine[Any, Any, bytes]:
+        return aiter(self).__anext__()
+
+    def asend(self, value: None) -> Coroutine[Any, Any, bytes]:
+        return aiter(self).asend(value)
+
+    def athrow(self, *error: Any) -> Coroutine[Any, Any, bytes]:
+        return self._frames.athrow(*error)
+
+    async def aclose(self) -> None:
+        if self._is_counted:
+            self._is_counted = False
+            self._counts[self._labels] -= 1
+        await self._frames.aclose()
 
 
 class RequestMetrics(Collector):
@@ -93,7 +128,7 @@ class RequestMetrics(Collector):
             target.duration.observe(self.clock() - start)
         elif not isinstance(response.body, bytes):
             verb, _, *rest = target.labels
-            response.body = self._count_watch(response.body, (verb, *rest))
+            response.body = _CountedFrames(response.body, self._watches, (verb, *rest))
 
     def _find_target(self, request: ApiRequest, info: RequestInfo | None) -> _TargetMetrics:
         """Return the metrics of requests with the same labels; the labels are made once."""
@@ -109,17 +144,6 @@ class RequestMetrics(Collector):
         if found is None:
             found = self._targets[key] = _TargetMetrics(_labels(request, info))
         return found
-
-    async def _count_watch(
-        self, frames: AsyncGenerator[bytes, None], labels: tuple[str, ...]
-    ) -> AsyncGenerator[bytes, None]:
-        self._watches[labels] += 1
-        try:
-            async for frame in frames:
-                yield frame
-        finally:
-            self._watches[labels] -= 1
-            await frames.aclose()
 
     def expose(self) -> bytes:
         """Return the metrics page."""

@@ -290,6 +290,36 @@ def test_unread_responses_of_any_size_are_aborted() -> None:
     run_scenario(scenario())
 
 
+def test_responses_of_any_size_are_complete() -> None:
+    """Events of a watch are chunks, whichever way they are written; gets have their length."""
+
+    async def scenario() -> None:
+        async with serving() as served:
+            watching, client = await served.open(), await served.open()
+            head = f"GET {MAPS}?watch=1 HTTP/1.1\r\nHost: x\r\n".encode()
+            await watching.send(head + served.credentials + b"\r\n")
+            assert (await watching.reply(whole=False)).status == 200
+            sizes = (1, 30_000, 32_768, 40_000, 2, 1_040_000)
+            for number, size in enumerate(sizes):
+                body = json.dumps({"metadata": {"name": f"m{number}"}, "data": {"x": "x" * size}}).encode()
+                head = f"POST {MAPS} HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n".encode()
+                await client.send(head + served.credentials + b"\r\n" + body)
+                assert (await client.reply()).status == 201
+            for number, size in enumerate(sizes):
+                length = int(await watching.reader.readline(), 16)
+                event = json.loads(await watching.reader.readexactly(length))
+                assert await watching.reader.readexactly(2) == b"\r\n"
+                assert (event["type"], event["object"]["metadata"]["name"]) == ("ADDED", f"m{number}")
+                assert len(event["object"]["data"]["x"]) == size
+                head = f"GET {MAPS}/m{number} HTTP/1.1\r\nHost: x\r\n".encode()
+                await client.send(head + served.credentials + b"\r\n")
+                assert json.loads((await client.reply()).body) == event["object"]
+            for connection in (watching, client):
+                await connection.abort()
+
+    run_scenario(scenario())
+
+
 # -- time-outs
 
 

@@ -78,10 +78,19 @@ def test_watches_count_while_they_are_open() -> None:
         assert not isinstance(answer.body, bytes)
         await anext(answer.body)
         assert (await scrape(harness))[name] == 1
+        other = await harness.api.handle(ApiRequest("GET", PODS, ADMIN, [("watch", "1")]))
+        assert not isinstance(other.body, bytes)
+        async for frame in other.body:
+            assert b'"ADDED"' in frame
+            break
+        assert (await scrape(harness))[name] == 2
+        for _ in range(2):
+            await other.body.aclose()
+            assert (await scrape(harness))[name] == 1
         await answer.body.aclose()
         page = await scrape(harness)
         assert page[name] == 0
-        assert page["apiserver_request_total" + labels("WATCH", "namespace", 200)] == 1
+        assert page["apiserver_request_total" + labels("WATCH", "namespace", 200)] == 2
         assert page["apiserver_current_inflight_requests{request_kind=mutating}"] == 0
 
     run(scenario)

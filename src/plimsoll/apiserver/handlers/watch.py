@@ -107,6 +107,7 @@ class _WatchStream:
         initialized: Callable[[], None] | None,
     ) -> AsyncGenerator[bytes]:
         loop = asyncio.get_running_loop()
+        is_shared = self._everything and self._format.is_stored_form  # all such watches send the same frames
         due = end = loop.time() + lifetime
         timer: asyncio.TimerHandle | None = None
         try:
@@ -122,8 +123,10 @@ class _WatchStream:
                     due = min(end, loop.time() + BOOKMARK_SECONDS) if self._bookmarks else end
                     timer = loop.call_at(due, self._cursor.wake)
                 events = await self._cursor.next()
-                if 0 < len(events) <= _SMALL_BATCH and self._everything and self._format.is_stored_form:
-                    yield b"".join(self._event_frames(events))  # cached frames, usually one
+                if is_shared and len(events) == 1:
+                    yield events[0].frame()
+                elif is_shared and 0 < len(events) <= _SMALL_BATCH:
+                    yield b"".join([event.frame() for event in events])
                 else:
                     async for chunk in self._chunks(self._event_frames(events)):
                         yield chunk

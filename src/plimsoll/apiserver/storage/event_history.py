@@ -230,9 +230,11 @@ class WatchCursor:
         sequence = self._sequence
         if self._closed:
             raise StoreError("the watch is closed")
-        if sequence.dropped > self._since:
-            raise _expired(self._since, self._history.floor)
-        position = self._position = max(self._position, sequence.first)  # earlier ones may be trimmed
+        position = self._position
+        if position < sequence.ready:  # otherwise all are taken, so no other can have been trimmed
+            if sequence.dropped > self._since:
+                raise _expired(self._since, self._history.floor)
+            position = self._position = max(position, sequence.first)  # earlier ones may be trimmed
         if position >= sequence.ready:
             if self._history.closed:
                 raise StoreError("the store is closed")
