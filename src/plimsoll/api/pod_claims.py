@@ -109,6 +109,11 @@ def is_owned_by_group(claim: ResourceClaim, pod: Pod) -> bool:
     )
 
 
+def is_generated_for(claim: ResourceClaim, pod: Pod) -> bool:
+    """Return whether a pod may use a generated claim: it or its PodGroup is the controller."""
+    return is_owned_by(claim, pod) or is_owned_by_group(claim, pod)
+
+
 def is_group_entry(entry: PodResourceClaim, group: PodGroup | None) -> bool:
     """Return whether an entry of a pod refers to a claim of its PodGroup: name and source are the same."""
     return group is not None and any(

@@ -8,6 +8,7 @@ from typing import Literal, NamedTuple
 from plimsoll.api import codec
 from plimsoll.api.core import Pod
 from plimsoll.api.identity import DeviceId, PoolId
+from plimsoll.api.pod_claims import is_group, pod_group_of
 from plimsoll.api.resource import (
     DeviceRequestAllocationResult,
     DeviceTaint,
@@ -72,6 +73,7 @@ class DeviceTaintEvictionController:
         self._rules = informers.get(DEVICE_TAINT_RULES) if context.serves(DEVICE_TAINT_RULES) else None
         self._pools: ObjectIndex[ResourceSlice, PoolId] = ObjectIndex(_pool_of)
         self._users: ObjectIndex[ResourceClaim, PoolId] = ObjectIndex(_pools_of)
+        self._grouped_pods: ObjectIndex[Pod, tuple[str, str]] = ObjectIndex(_group_of)
         self._taints: dict[PoolId, dict[str, list[tuple[EvictionCause, DeviceTaint, float]]]] = {}
         self._planned: dict[_WorkKey, PlannedEviction] = {}
         self._evicted: dict[str, None] = {}
@@ -80,6 +82,7 @@ class DeviceTaintEvictionController:
         self._claims.add_handler(self._users)
         self._slices.add_handler(CallbackHandler(self._on_slice))
         self._claims.add_handler(CallbackHandler(self._on_claim))
+        self._pods.add_handler(self._grouped_pods)
         self._pods.add_handler(CallbackHandler(self._on_pod))
         if self._rules is not None:
             self._rules.add_handler(CallbackHandler(self._on_rule))
@@ -126,6 +129,9 @@ class DeviceTaintEvictionController:
             for consumer in claim.status.reserved_for:
                 if is_pod(consumer):
                     self.queue.add(_WorkKey("pod", claim.metadata.namespace, consumer.name, consumer.uid))
+                elif is_group(consumer):
+                    for pod in self._grouped_pods.find((claim.metadata.namespace, consumer.name)):
+                        self.queue.add(_pod_key(pod))
 
     # -- reconcile
 
@@ -267,6 +273,12 @@ def _pod_key(pod: Pod) -> _WorkKey:
 
 def _rule_key(rule: DeviceTaintRule) -> _WorkKey:
     return _WorkKey("rule", "", rule.metadata.name, rule.metadata.uid)
+
+
+def _group_of(pod: Pod) -> list[tuple[str, str]]:
+    """Return namespace and name of a pod's PodGroup."""
+    group = pod_group_of(pod)
+    return [(pod.metadata.namespace, group)] if group else []
 
 
 def _pool_of(item: ResourceSlice) -> list[PoolId]:

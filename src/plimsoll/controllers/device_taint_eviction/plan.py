@@ -14,7 +14,7 @@ from plimsoll.api.core import Pod
 from plimsoll.api.device_taints import tolerates
 from plimsoll.api.identity import DeviceId
 from plimsoll.api.meta import ObjectReference
-from plimsoll.api.pod_claims import claim_for_entry, is_owned_by, is_reserved_for
+from plimsoll.api.pod_claims import claim_for_entry, is_generated_for, is_reserved_for
 from plimsoll.api.resource import (
     DeviceRequestAllocationResult,
     DeviceTaint,
@@ -147,7 +147,7 @@ def pod_eviction(
     for entry in pod.spec.resource_claims:
         named = claim_for_entry(pod, entry)
         claim = claims.get(named.name) if named.name is not None else None
-        if claim is None or (named.generated and not is_owned_by(claim, pod)):
+        if claim is None or (named.generated and not is_generated_for(claim, pod)):
             continue
         if is_reserved_for(claim, pod):
             eviction = claim_eviction(claim, tainting)

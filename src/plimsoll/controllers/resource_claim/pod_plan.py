@@ -16,9 +16,8 @@ from plimsoll.api.meta import ObjectReference
 from plimsoll.api.pod_claims import (
     claim_for_entry,
     group_consumer,
+    is_generated_for,
     is_group_entry,
-    is_owned_by,
-    is_owned_by_group,
     is_reserved_for,
 )
 from plimsoll.api.resource import ResourceClaim
@@ -74,7 +73,7 @@ def plan_pod(
         if named.known:
             names[entry.name] = named.name
             known = claims.get(named.name) if named.name is not None else None
-            if named.name is None or (known is not None and _is_for(known, pod)):
+            if named.name is None or (known is not None and is_generated_for(known, pod)):
                 continue
         in_group = is_group_entry(entry, group)
         claim = (shared if in_group else existing).get(entry.name)
@@ -94,10 +93,6 @@ def plan_pod(
     if changed:
         return ActionPlan((record_names(PODS, pod.metadata, names),))
     return _plan_reservations(pod, claims, group)
-
-
-def _is_for(claim: ResourceClaim, pod: Pod) -> bool:
-    return is_owned_by(claim, pod) or is_owned_by_group(claim, pod)
 
 
 def _failed(pod: Pod, entry: PodResourceClaim, message: str, before: list[Action]) -> ActionPlan:
@@ -127,7 +122,7 @@ def _plan_reservations(pod: Pod, claims: Mapping[str, ResourceClaim], group: Pod
         claim = claims.get(named.name) if named.name is not None else None
         if claim is None:
             return ActionPlan(tuple(actions))
-        if named.generated and not _is_for(claim, pod):
+        if named.generated and not is_generated_for(claim, pod):
             return ActionPlan(
                 tuple(actions), error=f"claim {claim.metadata.name} was not created for this pod"
             )

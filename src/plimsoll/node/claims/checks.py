@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from plimsoll.api.core import Pod, PodResourceClaim
 from plimsoll.api.pod_claims import (
     claim_for_entry,
-    is_owned_by,
-    is_owned_by_group,
+    is_generated_for,
     is_reserved_for,
     pod_group_of,
 )
@@ -159,7 +158,7 @@ def _not_for(pod: Pod, claim: ResourceClaim, generated: bool) -> str:
     theirs = claim.metadata.full_name
     if claim.metadata.namespace != pod.metadata.namespace:
         return f"ResourceClaim {theirs} is not in the same namespace as Pod {mine}"
-    if not generated or is_owned_by(claim, pod) or is_owned_by_group(claim, pod):
+    if not generated or is_generated_for(claim, pod):
         return ""
     group = pod_group_of(pod)
     if not group:

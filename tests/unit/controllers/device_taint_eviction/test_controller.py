@@ -10,7 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plimsoll.api import codec
-from plimsoll.api.resource import DeviceRequestAllocationResult, DeviceTaintRule, ResourceSlice
+from plimsoll.api.core import Pod
+from plimsoll.api.resource import (
+    DeviceRequestAllocationResult,
+    DeviceTaintRule,
+    ResourceClaim,
+    ResourceSlice,
+)
 from plimsoll.api.timestamps import format_time
 from plimsoll.client.endpoints import DEVICE_TAINT_RULES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES
 from plimsoll.client.event_recorder import EventRecord
@@ -30,7 +36,16 @@ from plimsoll.controllers.device_taint_eviction.rule_status import (
     plan_rule,
 )
 from tests.unit.controllers.cluster import START, Cluster, run_scenario
-from tests.unit.controllers.makers import BY_NAME, BY_TEMPLATE, claim, metadata, pod, view
+from tests.unit.controllers.makers import (
+    BY_NAME,
+    BY_TEMPLATE,
+    claim,
+    claim_tree,
+    metadata,
+    owner,
+    pod,
+    view,
+)
 from tests.unit.controllers.new_objects import claim as claim_to_make
 from tests.unit.controllers.new_objects import pod as pod_to_make
 from tests.unit.controllers.new_objects import published
@@ -189,6 +204,29 @@ def test_pods_that_are_not_evicted() -> None:
     assert pod_eviction(generated, mine, taints) is None, "made for another pod"
     own = {"c": claim(devices=[device()], pods=["p"], of="p")}
     assert pod_eviction(generated, own, taints) is not None
+
+
+def test_pods_of_a_pod_group_are_evicted_with_its_claim() -> None:
+    taints = tainting([slice_(taint())])
+    tree = claim_tree(devices=[device()])
+    tree["metadata"]["ownerReferences"] = [
+        owner("g", "PodGroup", "scheduling.k8s.io/v1alpha2", controller=True)
+    ]
+    tree["status"]["reservedFor"] = [group_reference()]
+    claims = {"c": view(tree, ResourceClaim)}
+
+    def member(group: str) -> Pod:
+        spec = {"schedulingGroup": {"podGroupName": group}} if group else {}
+        entries = {"a": (BY_TEMPLATE, "t")}
+        return pod("p", claims=entries, node="w", statuses={"a": "c"}, spec=spec)
+
+    assert pod_eviction(member("g"), claims, taints) is not None
+    assert pod_eviction(member("h"), claims, taints) is None
+    assert pod_eviction(member(""), claims, taints) is None
+
+
+def group_reference(uid: str = "uid-g") -> dict[str, str]:
+    return {"apiGroup": "scheduling.k8s.io", "resource": "podgroups", "name": "g", "uid": uid}
 
 
 def taints_of(taints: Any) -> Any:
@@ -449,6 +487,31 @@ def test_a_rule_evicts_and_reports() -> None:
         tree = await cluster.get(PODS, "p")
         assert tree is not None
         assert "deletionTimestamp" in tree["metadata"]
+
+    run_scenario(scenario, only=ONLY)
+
+
+def test_a_rule_evicts_the_pods_of_a_pod_group() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.client.create(RESOURCE_CLAIMS, claim_to_make(), "n")
+        for name, group in (("p", "g"), ("q", "g"), ("other", "h")):
+            spec = {"schedulingGroup": {"podGroupName": group}}
+            new = pod_to_make(name, {"a": {"resourceClaimName": "c"}}, **spec)
+            await cluster.client.create(PODS, new, "n")
+        await cluster.allocate("c")
+        status = {"status": {"reservedFor": [group_reference("1")]}}
+        await cluster.client.patch(RESOURCE_CLAIMS, "c", status, "n", subresource="status")
+        for name in ("p", "q", "other"):
+            await cluster.bind(name)
+        await cluster.settle(max_wait=0)
+        await cluster.client.create(DEVICE_TAINT_RULES, rule_to_make())
+        await cluster.settle(max_wait=0)
+        evicted = {
+            tree["metadata"]["name"]
+            for tree in await cluster.trees(PODS)
+            if "deletionTimestamp" in tree["metadata"]
+        }
+        assert evicted == {"p", "q"}
 
     run_scenario(scenario, only=ONLY)
 

@@ -147,6 +147,19 @@ def test_a_pod_with_the_claim_of_another() -> None:
     assert found("PLM043", tree, claim("c", result(), owner="p")) == []
 
 
+def test_a_pod_with_the_claim_of_its_pod_group() -> None:
+    tree = pod("p", template="t")
+    tree["status"]["resourceClaimStatuses"] = [{"name": "made", "resourceClaimName": "c"}]
+    shared = claim("c", result())
+    group = {"apiVersion": "scheduling.k8s.io/v1alpha2", "kind": "PodGroup", "name": "g", "uid": "1"}
+    shared["metadata"]["ownerReferences"] = [{**group, "controller": True}]
+    reference = {"apiGroup": "scheduling.k8s.io", "resource": "podgroups", "name": "g", "uid": "1"}
+    shared["status"]["reservedFor"] = [reference]
+    assert found("PLM043", tree, shared)
+    tree["spec"]["schedulingGroup"] = {"podGroupName": "g"}
+    assert found("PLM043", tree, shared) == []
+
+
 def test_a_just_bound_pod_is_not_reported() -> None:
     tree = pod("p", claims="c")
     since = "2026-11-15T00:59:50Z"

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 
 from plimsoll.api.core import Pod
 from plimsoll.api.node_selection import selector_matches
-from plimsoll.api.pod_claims import is_owned_by, is_reserved_for, owner_pod
+from plimsoll.api.pod_claims import is_generated_for, is_reserved_for, owner_pod
 from plimsoll.api.resource import ResourceClaim, ResourceClaimConsumerReference
 from plimsoll.api.timestamps import parse_time
 from plimsoll.controllers.pod_utils import find_condition, is_done, is_finished, is_pod
@@ -181,7 +181,7 @@ def _claim_problem(
 ) -> str:
     if claim is None:
         return f"is bound, but its claim {name} does not exist"
-    if generated and not is_owned_by(claim, pod):
+    if generated and not is_generated_for(claim, pod):
         return f"uses claim {name}, which was created for another pod"
     if claim.status.allocation is None:
         return f"is bound, but its claim {name} is not allocated"
