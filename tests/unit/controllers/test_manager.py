@@ -208,7 +208,7 @@ def test_one_of_two_works_and_the_other_takes_over() -> None:
                 "kube-system",
                 "plimsoll-controllers",
                 identity,
-                timing=LeaseTiming(lease=1.0, renew=0.5, retry=0.02),
+                timing=LeaseTiming(lease=120.0, renew=100.0, retry=0.02),
             )
             client = connect_in_process(cluster.api.handle, ADMIN, user_agent=identity)
             pair.append(ControllerManager(client, only=["resourceclaim-controller"], election=election))
