@@ -113,3 +113,9 @@ async def _use(cluster: LocalCluster, port: int) -> None:
         assert json.loads(await until(ask_service, ignore=(ApiError,)))["path"] == "/x"
         reply = await client.call("GET", "/api/v1/nodes/real/proxy/pods")
         assert [each["metadata"]["name"] for each in json.loads(reply.body)["items"]] == ["web"]
+        reply = await client.call("GET", "/api/v1/nodes/real/proxy/metrics", accept="text/plain")
+        found = {
+            line.rpartition(" ")[0]: line.rpartition(" ")[2] for line in reply.body.decode().splitlines()
+        }
+        assert found['kubelet_node_name{node="real"}'] == found["kubelet_running_pods"] == "1.0"
+        assert 'plimsoll_ledger_headroom{node="real",resource="cpu"}' in found

@@ -6,6 +6,7 @@
    GET POST  /portForward/NAMESPACE/POD[/UID]           connections to a pod (port_forward.py)
    any       /podProxy/NAMESPACE/POD/SCHEME/PORT/PATH   requests to a pod, for the API server
    GET       /stats/summary, /metrics/resource          resource usage of node and pods (node/stats)
+   GET       /metrics                                   metrics of the agent (process/metrics.py)
    GET       /healthz, /pods
 
 Paths, parameters and messages are the kubelet's, so that Plimsoll's API server and kube-apiserver both reach
@@ -18,7 +19,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
@@ -94,13 +95,23 @@ class StatsSource(Protocol):
     async def resource_metrics(self) -> str: ...
 
 
+#: Returns the page of `/metrics` in pieces.
+ExposeMetrics = Callable[[], AsyncIterator[bytes]]
+
+
 class KubeletServer:
     """Kubelet API of one agent."""
 
     def __init__(
-        self, pods: LocalPods, runtime: ProcessRuntime | CriRuntime, auth: KubeletAuth, stats: StatsSource
+        self,
+        pods: LocalPods,
+        runtime: ProcessRuntime | CriRuntime,
+        auth: KubeletAuth,
+        stats: StatsSource,
+        metrics: ExposeMetrics,
     ) -> None:
         self._pods = pods
+        self._metrics = metrics
         self._runtime = runtime
         self._auth = auth
         self._stats = stats
@@ -118,6 +129,7 @@ class KubeletServer:
         add("GET", "/healthz", self._healthz)
         add("GET", "/pods", self._list_pods)
         add("GET", "/stats/summary", self._summary)
+        add("GET", "/metrics", self._agent_metrics)
         add("GET", "/metrics/resource", self._resource_metrics)
         add("GET", "/containerLogs/{namespace}/{pod}/{container}", self._limited(self._logs))
         for method in ("GET", "POST"):
@@ -195,6 +207,10 @@ class KubeletServer:
 
     async def _summary(self, request: web.Request) -> web.StreamResponse:
         return web.Response(body=codec.encode(await self._stats.summary()), content_type="application/json")
+
+    async def _agent_metrics(self, request: web.Request) -> web.StreamResponse:
+        body = b"".join([piece async for piece in self._metrics()])
+        return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE_LATEST})
 
     async def _resource_metrics(self, request: web.Request) -> web.StreamResponse:
         body = (await self._stats.resource_metrics()).encode()

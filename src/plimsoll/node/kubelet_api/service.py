@@ -10,7 +10,7 @@ from plimsoll.errors import ConfigError
 from plimsoll.node.cgroups.tree import Cgroups
 from plimsoll.node.kubelet_api.auth import KubeletAuth, ReviewClient
 from plimsoll.node.kubelet_api.pod_lookup import LocalPods
-from plimsoll.node.kubelet_api.server import KubeletServer
+from plimsoll.node.kubelet_api.server import ExposeMetrics, KubeletServer
 from plimsoll.node.kubelet_api.serving_certificate import ensure_self_signed, make_tls
 from plimsoll.node.kubelet_api.settings import AUTO, PORT, KubeletApiSettings
 from plimsoll.node.runtime.cri.runtime import CriRuntime
@@ -30,6 +30,7 @@ class KubeletApi:
         client: ReviewClient,
         runtime: ProcessRuntime | CriRuntime,
         cgroups: Cgroups,
+        metrics: ExposeMetrics,
     ) -> None:
         """Create the component; `directory` is where a self-signed certificate is kept."""
         self._settings = settings
@@ -39,6 +40,7 @@ class KubeletApi:
         self._client = client
         self._runtime = runtime
         self._cgroups = cgroups
+        self._metrics = metrics
         self._server: KubeletServer | None = None
 
     async def start(self, pods: LocalPods) -> int:
@@ -53,7 +55,8 @@ class KubeletApi:
         automatic = settings.listen == AUTO
         host, port = (self._address, PORT) if automatic else read_address(settings.listen)
         stats = StatsProvider(self._node, pods, self._cgroups)
-        server = KubeletServer(pods, self._runtime, KubeletAuth(self._client, self._node), stats)
+        auth = KubeletAuth(self._client, self._node)
+        server = KubeletServer(pods, self._runtime, auth, stats, self._metrics)
         await server.start(host or "127.0.0.1", port, tls, any_port=automatic)
         self._server = server
         return server.port

@@ -127,6 +127,7 @@ class _AgentBuilder:
         self.client = client
         self.settings = settings
         self.name = name
+        self.metrics = metrics
         #: Socket metrics are registered for a single node only: they have no node label.
         self.registry = metrics.registry if settings.count == 1 else None
         self.bare = settings.is_bare
@@ -325,7 +326,9 @@ class _AgentBuilder:
         if not settings.listen or isinstance(runtime, SimulatedRuntime):
             return None
         address = self.status_reporter.address
-        return KubeletApi(settings, self.name, address, self.layout.pki, self.client, runtime, cgroups)
+        return KubeletApi(
+            settings, self.name, address, self.layout.pki, self.client, runtime, cgroups, self.metrics.expose
+        )
 
     def _slice_cleaner(self) -> SliceCleaner:
         intervals = self.settings.intervals
