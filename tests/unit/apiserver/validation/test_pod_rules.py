@@ -419,6 +419,24 @@ def test_terminated_containers(policy: str, code: int, container: Tree, fine: bo
     )
 
 
+@pytest.mark.parametrize(
+    ("name", "valid", "wrong", "suffix"),
+    [
+        ("controller.kubernetes.io/pod-deletion-cost", "5", "+5", "[{}] Invalid"),
+        ("scheduler.alpha.kubernetes.io/tolerations", "[]", "x", " Invalid"),
+        ("seccomp.security.alpha.kubernetes.io/pod", "unconfined", "x", ".{} Invalid"),
+    ],
+)
+def test_annotations_of_a_status_write(name: str, valid: str, wrong: str, suffix: str) -> None:
+    """An update of the status may change annotations; an invalid deletion cost that is stored is kept."""
+    error = [f"metadata.annotations{suffix.format(name)}"]
+    old = stored(live_pod())
+    fine, bad = (edit(old, {"metadata.annotations": {name: value}}) for value in (valid, wrong))
+    assert field_errors(fine, old, "status") == []
+    assert field_errors(bad, old, "status") == error
+    assert field_errors(bad, bad, "status") == ([] if "deletion-cost" in name else error)
+
+
 def test_generations_of_a_status_are_kept() -> None:
     old = stored(live_pod())
     status = run(

@@ -51,14 +51,21 @@ def validate_annotations(
     for name, value in annotations.items():
         if name == SECCOMP_OF_POD or name.startswith(SECCOMP):
             yield from _validate_seccomp(value, _PATH.child(name))
-    names = {container.name for container, _ in containers_with_paths(pod.spec, FieldPath(""))}
-    for name, value in annotations.items():
-        if name.startswith(APP_ARMOR):
+    profiles = {name: value for name, value in annotations.items() if name.startswith(APP_ARMOR)}
+    if profiles:
+        names = {container.name for container, _ in containers_with_paths(pod.spec, FieldPath(""))}
+        for name, value in profiles.items():
             container = name.removeprefix(APP_ARMOR)
             if container not in names:
                 yield invalid(_PATH.key(name), container, "container not found")
             if value not in ("", "runtime/default", "unconfined") and not value.startswith("localhost/"):
                 yield invalid(_PATH.key(name), value, "invalid AppArmor profile name")
+
+
+def needs_options(pod: View) -> bool:
+    """Return whether a pod has annotations for which `validate_annotations` uses its options."""
+    annotations = pod.metadata.annotations
+    return TOLERATIONS in annotations or DELETION_COST in annotations
 
 
 def _validate_tolerations(text: str, options: PlacementOptions) -> FieldErrors:

@@ -18,7 +18,11 @@ from plimsoll.apiserver.validation.metadata import (
     validate_metadata_update,
 )
 from plimsoll.apiserver.validation.object_trees import copy_tree, subtree
-from plimsoll.apiserver.validation.pod.annotations import validate_annotation_changes, validate_annotations
+from plimsoll.apiserver.validation.pod.annotations import (
+    needs_options,
+    validate_annotation_changes,
+    validate_annotations,
+)
 from plimsoll.apiserver.validation.pod.claim_status import validate_pod_status
 from plimsoll.apiserver.validation.pod.claims import (
     is_mirror,
@@ -30,6 +34,7 @@ from plimsoll.apiserver.validation.pod.prepare_create import prepare_new_pod
 from plimsoll.apiserver.validation.pod.qos import qos_after_status_write
 from plimsoll.apiserver.validation.pod.resize import find_resize_error, keep_resources_only, validate_resize
 from plimsoll.apiserver.validation.pod.spec import (
+    STRICT,
     PodValidationOptions,
     options_for_stored_pod,
     validate_new_pod,
@@ -133,7 +138,8 @@ def _prepare_status(write: WriteContext[View]) -> None:
 def _validate_status(write: WriteContext[View]) -> FieldErrors:
     pod = write.new
     yield from validate_metadata_update(write.metadata, write.old_metadata)
-    yield from _validate_annotations(write, pod, options_for_stored_pod(write.old))
+    options = options_for_stored_pod(write.old) if needs_options(pod) else STRICT  # for few pods only
+    yield from _validate_annotations(write, pod, options)
     yield from validate_status(pod, write.old, qos_after_status_write(write))
     yield from validate_pod_status(pod)
 
