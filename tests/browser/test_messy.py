@@ -54,6 +54,8 @@ def test_overview(page: Page, messy: Dashboard) -> None:
         ".filter(e => e.getBoundingClientRect().height > 40).map(e => e.innerText)"
     )
     assert page.eval(lines) == []
+    cut = "[...document.querySelectorAll('h3')].filter(e => e.scrollWidth > e.clientWidth + 1).length"
+    assert page.eval(cut) == 0
 
 
 def test_nothing_is_off_screen_on_a_phone(page: Page, messy: Dashboard) -> None:

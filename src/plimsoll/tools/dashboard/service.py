@@ -170,10 +170,11 @@ class DashboardService:
             return await self._fast_worker.ask(
                 ("pods", query), lambda: lists.list_pods(self.cluster_state, query)[0]
             )
+        return await self.run_long(("pods", query), lambda worker: self._list_pending(worker, query))
+
+    def _list_pending(self, worker: QueryWorker, query: ListQuery) -> Any:
         until = time.monotonic() + 0.8 * self._query_timeout
-        return await self.run_long(
-            ("pods", query), lambda worker: _pending(worker.cluster_state, query, until)
-        )
+        return _pending(worker.cluster_state, query, until)
 
     async def explain_pod(self, namespace: str, name: str) -> QueryResult:
         def run_query(worker: QueryWorker) -> Any:
@@ -213,18 +214,33 @@ class DashboardService:
 
     async def whatif(self, plan: Any) -> QueryResult:
         request = read_plan(plan)
-        tick = Deadline(self._query_timeout)
 
         def run_query(worker: QueryWorker) -> Any:
+            tick = Deadline(self._query_timeout)
             result = run_whatif(worker.cluster_state, request, tick=tick, lent=True)
             return {**result.as_json(), "groups": [each.as_json() for each in group_pods(result)]}
 
         return await self.run_long(None, run_query)
 
     async def run_long(self, key: object, run_query: Callable[[QueryWorker], Any]) -> QueryResult:
+        """Run a query on the slow worker. Raise ApiError if it does not begin, or does not end, in time."""
         worker = await self._get_slow_worker()
-        future = asyncio.ensure_future(worker.ask(key, lambda: run_query(worker)))
+        loop, begun = asyncio.get_running_loop(), asyncio.Event()
+
+        def run() -> Any:
+            loop.call_soon_threadsafe(begun.set)
+            return run_query(worker)
+
+        future = asyncio.ensure_future(worker.ask(key, run))
         future.add_done_callback(_consume_exception)
+        future.add_done_callback(lambda _: begun.set())
+        try:
+            async with asyncio.timeout(self._query_timeout):
+                await begun.wait()
+        except TimeoutError:
+            future.cancel()  # nobody needs it any more
+            text = f"timed out after {self._query_timeout:g} s of waiting for other queries: retry later"
+            raise ApiError(503, "ServiceUnavailable", text) from None
         try:
             async with asyncio.timeout(self._query_timeout):
                 return await asyncio.shield(future)

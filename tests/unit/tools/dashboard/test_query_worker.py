@@ -244,6 +244,59 @@ def test_a_long_query_uses_current_state_after_waiting() -> None:
     asyncio.run(scenario())
 
 
+def test_waiting_for_another_query_is_not_part_of_its_time() -> None:
+    """A what-if behind a long query is answered: its own time begins with its turn."""
+
+    async def scenario() -> None:
+        service = DashboardService(small(), query_timeout=DEADLINE)
+        began, go_on = threading.Event(), threading.Event()
+
+        def slow(worker: QueryWorker) -> dict[str, Any]:
+            began.set()
+            return {"x": go_on.wait(DEADLINE)}
+
+        running = asyncio.create_task(service.run_long("slow", slow))
+        assert await asyncio.to_thread(began.wait, DEADLINE)
+        waiting = asyncio.create_task(service.whatif({}))
+        await asyncio.sleep(0)
+        go_on.set()
+        assert (await running).revision == 1
+        assert codec.decode_tree((await waiting).body)["groups"] is not None
+
+    asyncio.run(scenario())
+
+
+def test_a_query_that_never_gets_its_turn_is_dropped() -> None:
+    async def scenario() -> None:
+        service = DashboardService(small(), query_timeout=0.05)
+        began, go_on = threading.Event(), threading.Event()
+        ran: list[str] = []
+
+        def slow(worker: QueryWorker) -> dict[str, Any]:
+            began.set()
+            return {"x": go_on.wait(DEADLINE)}
+
+        def late(worker: QueryWorker) -> dict[str, Any]:
+            ran.append("late")
+            return {}
+
+        running = asyncio.create_task(service.run_long("slow", slow))
+        assert await asyncio.to_thread(began.wait, DEADLINE)
+        with pytest.raises(ApiError, match=r"0.05 s of waiting for other queries: retry later") as refused:
+            await service.run_long("late", late)
+        assert refused.value.code == 503
+        go_on.set()
+        with pytest.raises(ApiError, match="reduce the request"):
+            await running
+        worker = service.slow_worker
+        assert worker is not None
+        async with asyncio.timeout(DEADLINE):
+            await worker.ask("last", dict)  # after all that were waiting
+        assert ran == []
+
+    asyncio.run(scenario())
+
+
 def test_a_following_worker_drops_outdated_answers() -> None:
     async def scenario() -> None:
         now = [1]

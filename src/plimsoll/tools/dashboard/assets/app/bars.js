@@ -78,11 +78,14 @@ export function Legend({ uncounted = false }) {
   </ul>`;
 }
 
+/** Length from which the name of a resource is written smaller, to be in one line with its amount. */
+const LONG_NAME = 16;
+
 /** Card of one resource: bar and all numbers. */
 export function LedgerCard({ resource, row }) {
   const free = row.line - used(row);
   const exact = (key) => (row.text && row.text[key]) || "";
-  return html`<section class=${cx("card ledger-card", (free < 0 || hiddenExcess(row) > 0) && "is-past")} aria-label=${`Ledger of ${resource}`}>
+  return html`<section class=${cx("card ledger-card", resource.length > LONG_NAME && "long-name", (free < 0 || hiddenExcess(row) > 0) && "is-past")} aria-label=${`Ledger of ${resource}`}>
     <header>
       <h3 title=${resource}>${resource}</h3>
       <span class="big">
