@@ -398,10 +398,11 @@ class Pod(Wire, frozen=True):
     @property
     def has_terminated(self) -> bool:
         """True if the pod no longer uses resources (phase Succeeded or Failed)."""
-        return self.status.phase in _TERMINAL_PHASES
+        return self.status.phase in TERMINAL_PHASES
 
 
-_TERMINAL_PHASES = frozenset({"Succeeded", "Failed"})
+#: Phases of pods that no longer use resources.
+TERMINAL_PHASES = frozenset({"Succeeded", "Failed"})
 
 
 # -- nodes

@@ -9,10 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from plimsoll.api import codec
 from plimsoll.api.forms import CLASS_KEY
-from plimsoll.api.resource import DeviceClass
+from plimsoll.api.resource import Device, DeviceClass
 from plimsoll.tools.audit import audit
 from plimsoll.tools.cluster_state import ClusterObjects, ClusterState
+from plimsoll.tools.cluster_state.node_resources import guess_node_resources
 from plimsoll.tools.explain import explain_claim, explain_node, explain_pod
 from plimsoll.tools.report import as_text
 from plimsoll.tools.top.nodes import ResourceRow, node_rows
@@ -35,6 +37,15 @@ def cpu_claim(name: str, cpus: str, *pods: str, of: str = "socket0", on: str = "
     share = {"shareID": f"00000000-0000-4000-8000-{abs(hash(name)) % 10**12:012d}"}
     taken = {**result(of, DRIVER, on), "consumedCapacity": {CAPACITY: cpus}, **share}
     return claim(name, exactly(device_class=CLASS), results=[taken], node=on, reserved=pods)
+
+
+def test_a_device_is_judged_by_its_driver() -> None:
+    """Guesses are kept by device; the same device of another driver has others."""
+    made, plain = (codec.convert(tree, Device) for tree in (device("d", capacity={"cpu": "4"}), device("d")))
+    for _ in range(2):
+        assert [each.sure for each in guess_node_resources("dra.cpu", made)] == [True]
+        assert [each.sure for each in guess_node_resources("cpu.example.com", made)] == [False]
+        assert guess_node_resources("gpu.example.com", plain) == ()
 
 
 def sockets(on: str = "n1", cpus: str = "64") -> Any:

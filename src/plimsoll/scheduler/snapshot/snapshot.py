@@ -487,10 +487,14 @@ class Snapshot:
 
     def _fill(self, index: SnapshotIndex) -> None:
         index.resized(self.size)
-        for row in self.rows():
-            index.node_set(row, self.node(row), None)
-        for row, pod in self._pods.values():
-            index.pod_added(row, pod)
-        for objects in self._objects.values():
-            for each in objects.values():
-                index.object_changed(None, each)
+        kind = type(index)  # most indexes need only some of the objects
+        if kind.node_set is not SnapshotIndex.node_set:
+            for row in self.rows():
+                index.node_set(row, self.node(row), None)
+        if kind.pod_added is not SnapshotIndex.pod_added:
+            for row, pod in self._pods.values():
+                index.pod_added(row, pod)
+        if kind.object_changed is not SnapshotIndex.object_changed:
+            for objects in self._objects.values():
+                for each in objects.values():
+                    index.object_changed(None, each)

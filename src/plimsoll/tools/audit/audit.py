@@ -32,29 +32,37 @@ def audit(
     """
     timestamp = datetime.now(UTC).timestamp() if now is None else now
     facts = AuditFacts(cluster_state, timestamp, live=is_live(cluster_state) if live is None else live)
+    chosen = CHECKS if checks is None else checks
+    with without_collection():  # checks keep what they compute, and make no cycles
+        findings, run, skipped = _run(chosen, facts, tick)
+        return AuditReport(
+            tuple(sorted(findings, key=finding_order)),
+            tuple(run),
+            tuple(skipped),
+            cluster_state.origin,
+            _size(facts),
+            _forms(facts),
+        )
+
+
+def _run(
+    checks: Iterable[Check], facts: AuditFacts, tick: ProgressCallback
+) -> tuple[list[AuditFinding], list[Check], list[SkippedCheck]]:
+    """Return the findings, the checks that ran, and those that could not."""
     findings: list[AuditFinding] = []
     run: list[Check] = []
     skipped: list[SkippedCheck] = []
-    chosen = CHECKS if checks is None else checks
     # An iterator is read check by check: it may end the audit.
-    count = length_hint(chosen, len(CHECKS))
-    for number, check in enumerate(chosen):
+    count = length_hint(checks, len(CHECKS))
+    for number, check in enumerate(checks):
         tick("checks", number, count)
         why = facts.lacks(check.needs)
         if why:
             skipped.append(SkippedCheck(check.id, check.name, why))
             continue
         run.append(check)
-        with without_collection():
-            findings += (make_finding(check, problem) for problem in check.run(facts))
-    return AuditReport(
-        tuple(sorted(findings, key=finding_order)),
-        tuple(run),
-        tuple(skipped),
-        cluster_state.origin,
-        _size(facts),
-        _forms(facts),
-    )
+        findings += (make_finding(check, problem) for problem in check.run(facts))
+    return findings, run, skipped
 
 
 def choose_checks(only: Iterable[str] = (), skip: Iterable[str] = ()) -> tuple[Check, ...]:

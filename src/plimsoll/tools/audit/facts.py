@@ -213,7 +213,7 @@ class AuditFacts:
 
     def node_resources(self, driver: str, device: Device) -> tuple[NodeResourceGuess, ...]:
         """Return the node resources that an entire published device represents."""
-        return self._node_resources.get(device, lambda: tuple(guess_node_resources(driver, device)), driver)
+        return self._node_resources.get(device, lambda: guess_node_resources(driver, device), driver)
 
     def may_represent_resources(self, pool: PoolFacts) -> bool:
         """Return whether a device of a pool represents a node resource or has mappings."""

@@ -12,7 +12,7 @@ from difflib import get_close_matches
 from functools import cached_property
 from typing import Any, TypeVar
 
-from plimsoll.api.core import Node, Pod
+from plimsoll.api.core import TERMINAL_PHASES, Node, Pod
 from plimsoll.api.gates import Gates
 from plimsoll.api.resource import DeviceClass, ResourceClaim, ResourceSlice
 from plimsoll.common.deprecation import warn_renamed
@@ -128,7 +128,7 @@ class ClusterState:
     @property
     def pods(self) -> list[Pod]:
         """Pods that have not terminated, bound or not."""
-        return [pod for pod in self.objects.all(Pod) if not pod.has_terminated]
+        return [pod for pod in self.objects.all(Pod) if pod.status.phase not in TERMINAL_PHASES]
 
     @property
     def waiting(self) -> list[Pod]:

@@ -40,8 +40,27 @@ class NodeResourceGuess(Struct, frozen=True):
     capacity: str = ""  #: capacity that holds the amount
 
 
-def guess_node_resources(driver: str, device: Device) -> Iterator[NodeResourceGuess]:
-    """Yield the node resource that an entire device represents, if any."""
+#: Guesses by the identity of the device, which is kept alive so that no other device gets it.
+_known: dict[int, tuple[Device, str, tuple[NodeResourceGuess, ...]]] = {}
+_MOST = 4096
+
+
+def guess_node_resources(driver: str, device: Device) -> tuple[NodeResourceGuess, ...]:
+    """Return the node resource that an entire device represents, if any.
+
+    Machines of one type share their devices: guesses are found again by the identity of the device.
+    """
+    known = _known.get(id(device))
+    if known is not None and known[1] == driver:
+        return known[2]
+    found = tuple(_guess(driver, device))
+    if len(_known) >= _MOST:
+        _known.clear()
+    _known[id(device)] = device, driver, found
+    return found
+
+
+def _guess(driver: str, device: Device) -> Iterator[NodeResourceGuess]:
     if not _may_represent(driver, tuple(device.capacity), tuple(device.attributes)):  # most devices
         return
     known = KNOWN_DRIVERS.get(driver, "")

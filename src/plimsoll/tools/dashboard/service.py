@@ -238,7 +238,7 @@ class DashboardService:
             async with asyncio.timeout(self._query_timeout):
                 await begun.wait()
         except TimeoutError:
-            future.cancel()  # nobody needs it any more
+            future.cancel()  # its result is not needed any more
             text = f"timed out after {self._query_timeout:g} s of waiting for other queries: retry later"
             raise ApiError(503, "ServiceUnavailable", text) from None
         try:

@@ -116,6 +116,7 @@ def judge(
         and before.get(each.pod, _ABSENT).node
     }
     others = {*before, *after} - asked - preempted
+    pending_before, pending_after = others & _pending(before), others & _pending(after)
     gone = {name for name in asked if after.get(name, _ABSENT).gone}
     return WhatifVerdict(
         about,
@@ -124,21 +125,15 @@ def judge(
         pending=_ordered(name for name in asked - gone if after[name].node not in nodes),
         deleted=_ordered(gone),
         preempted=_ordered(preempted),
-        newly_pending=_ordered(
-            name for name in others if _is_pending(after, name) and not _is_pending(before, name)
-        ),
-        newly_scheduled=_ordered(
-            name for name in others if _is_pending(before, name) and after.get(name, _ABSENT).node
-        ),
-        still_pending=_ordered(
-            name for name in others if _is_pending(before, name) and _is_pending(after, name)
-        ),
+        newly_pending=_ordered(pending_after - pending_before),
+        newly_scheduled=_ordered(name for name in pending_before if after.get(name, _ABSENT).node),
+        still_pending=_ordered(pending_before & pending_after),
     )
 
 
-def _is_pending(state: PodPlacements, name: Name) -> bool:
-    placement = state.get(name, _ABSENT)
-    return not placement.gone and not placement.node
+def _pending(state: PodPlacements) -> set[Name]:
+    """Return the pods of a state that are not on a node."""
+    return {name for name, placement in state.items() if not placement.node and not placement.gone}
 
 
 def _ordered(names: Iterable[Name]) -> tuple[Name, ...]:
