@@ -166,7 +166,8 @@ class ContainerTable:
     @property
     def shared_in_use(self) -> bool:
         """True if a container uses the shared pool; safe to call from any thread."""
-        return any(entry.view.shared for entry in tuple(self.entries.values()))
+        # A copy is made in one step; `tuple` and `list` may let another thread run while they read.
+        return any(entry.view.shared for entry in self.entries.copy().values())
 
     def prune(self, snapshot: PinSnapshot) -> None:
         """Remove the owners of claims that are not allocated."""

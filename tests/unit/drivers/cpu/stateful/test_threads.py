@@ -19,6 +19,7 @@ from plimsoll.drivers.cpu.pinning.plan import ContainerView, take_snapshot
 from plimsoll.drivers.cpu.settings import PinSettings
 from plimsoll.drivers.cpu.state import ClaimAllocation
 from plimsoll.drivers.plugin import AllocatedClaim, ClaimError
+from tests import virtual_time
 from tests.unit.drivers.cpu.machines import make_machine, switch_off
 from tests.unit.drivers.cpu.state.fixtures import (
     AllocationSpec,
@@ -155,4 +156,4 @@ def test_many_claims_and_containers_at_once() -> None:
         finally:
             await harness.close()
 
-    asyncio.run(scenario())
+    virtual_time.run(scenario())
