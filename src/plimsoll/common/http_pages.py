@@ -19,7 +19,7 @@ from http import HTTPStatus
 from pathlib import Path
 from urllib.parse import parse_qs
 
-from plimsoll.common.tasks import cancel_tasks
+from plimsoll.common.tasks import cancel_tasks, close_listener
 
 _log = logging.getLogger("plimsoll.http")
 
@@ -88,7 +88,7 @@ class PageServer:
         self._stopped = True
         servers, self._servers = self._servers, []
         for server in servers:
-            server.close()
+            await close_listener(server)
         await cancel_tasks(list(self._tasks))
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -29,6 +29,19 @@ async def cancel_tasks(tasks: Iterable[asyncio.Future[Any]]) -> None:
     await asyncio.gather(*others, return_exceptions=True)
 
 
+async def close_listener(server: asyncio.Server) -> None:
+    """Stop accepting connections; those already accepted reach their protocol before or shortly after this.
+
+    `Server.close` alone lets asyncio lose a connection that it has just accepted: it stays open, unused,
+    until it is collected as garbage.
+    """
+    loop = asyncio.get_running_loop()
+    for listening in server.sockets:
+        loop.remove_reader(listening.fileno())
+    await asyncio.sleep(0)
+    server.close()
+
+
 @asynccontextmanager
 async def at_most(seconds: float | None) -> AsyncIterator[None]:
     """End a block without an error when it takes longer than this."""

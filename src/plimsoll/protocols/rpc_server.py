@@ -35,7 +35,7 @@ from h2.events import (
 from h2.exceptions import ProtocolError
 from h2.settings import SettingCodes, Settings
 
-from plimsoll.common.tasks import cancel_tasks
+from plimsoll.common.tasks import cancel_tasks, close_listener
 
 _log = logging.getLogger("plimsoll.rpc")
 
@@ -121,6 +121,10 @@ class RpcServer:
         self._listener: asyncio.Server | None = None
         self._on_closed: Callable[[], None] = lambda: None
 
+    @property
+    def accepting(self) -> bool:
+        return self._listener is not None
+
     async def start(self, listening: socket.socket, on_closed: Callable[[], None] = lambda: None) -> None:
         """Accept connections of a bound socket; `on_closed` is called when that ends."""
         self._on_closed = on_closed
@@ -134,8 +138,8 @@ class RpcServer:
         listener, self._listener = self._listener, None
         if listener is None:
             return
-        listener.close()
         self._on_closed()
+        await close_listener(listener)
         for connection in tuple(self.connections):
             connection.refuse_calls()
         if tasks := [task for connection in self.connections for task in connection.tasks()]:
@@ -180,6 +184,9 @@ class _Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
+        if not self._server.accepting:
+            transport.abort()  # accepted while the server was being stopped
+            return
         self._transport = transport
         self._server.connections.add(self)
         values = {SettingCodes.MAX_CONCURRENT_STREAMS: _MAX_CALLS, SettingCodes.INITIAL_WINDOW_SIZE: _WINDOW}

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import socket
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -262,3 +263,23 @@ def test_a_method_without_a_function_is_unimplemented(tmp_path: Path) -> None:
             assert caught.value.code() is grpc.StatusCode.UNIMPLEMENTED
 
     asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("steps", range(5))
+def test_a_connection_that_is_accepted_while_the_server_stops_is_closed(tmp_path: Path, steps: int) -> None:
+    async def scenario() -> None:
+        server = await rpc.serve(tmp_path / "s", Plugin().handlers())
+        client = socket.socket(socket.AF_UNIX)
+        client.connect(str(tmp_path / "s"))
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        await server.stop()
+        client.setblocking(False)
+        async with asyncio.timeout(DEADLINE):
+            with suppress(ConnectionError):
+                while await asyncio.get_running_loop().sock_recv(client, 1000):
+                    pass
+        client.close()
+
+    asyncio.run(scenario())
+    gc.collect()  # a connection that is still open is reported by its destructor
