@@ -61,7 +61,7 @@ class Housekeeping:
         """
         seconds = self._interval
         if self._failed_calls is not None:
-            seconds = min(seconds, self._failed_calls.retry_at(self._components.worker_deps.timing))
+            seconds = min(seconds, self._failed_calls.delay(self._components.worker_deps.timing))
         async with at_most(seconds):
             while True:
                 await self._drivers_changed.wait()

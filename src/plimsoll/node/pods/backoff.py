@@ -2,7 +2,8 @@
 
 CrashLoopBackOff as in the kubelet: the first restart is immediate, the second waits `crash_first` seconds
 from the exit of the container, and each further one twice as long, up to `crash_max`; a container that ran
-for longer than `crash_reset` starts over. Pure: time is an argument.
+for longer than `crash_reset` starts over. A wait ends if the wall clock is set back behind its start. Pure:
+time is an argument.
 """
 
 from __future__ import annotations
@@ -68,9 +69,15 @@ class StepFailure:
     at: float = 0.0
     waits_for: frozenset[str] = frozenset()
 
-    def retry_at(self, timing: PodTiming) -> float:
+    def delay(self, timing: PodTiming) -> float:
+        """Return the time between the failure and the next attempt."""
         doubled = timing.retry_first * (1 << min(self.count - 1, 32))
-        return self.at + min(doubled, timing.retry_max)
+        return min(doubled, timing.retry_max)
+
+    def waits_until(self, now: float, timing: PodTiming) -> float | None:
+        """Return the time of the next attempt, None if it is due."""
+        again = self.at + self.delay(timing)
+        return again if self.at <= now < again else None
 
 
 def record_failure(

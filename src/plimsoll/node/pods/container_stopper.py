@@ -61,7 +61,9 @@ class ContainerStopper:
                         type=WARNING,
                         container=action.name,
                     )
-            grace = max(deadline - deps.clock(), min(action.grace, deps.timing.grace_min))
+            # At most the whole grace period: the wall clock may have been set back.
+            left = min(deadline - deps.clock(), action.grace)
+            grace = max(left, min(action.grace, deps.timing.grace_min))
             await deps.runtime.stop_container(action.id, grace)
             if self._is_running(action.id):
                 LOG.warning("pod %s: container %s does not terminate", format_pod(self._pod()), action.name)

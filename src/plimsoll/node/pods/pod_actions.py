@@ -127,8 +127,10 @@ class _ActionPlanner:
         for state in running:
             self._stop(state, f"Stopping container {state.name}")
         failure = self.pod_state.failures.get("")
-        if failure is not None and failure.retry_at(self.pod_state.timing) > self.pod_state.now:
-            self._wake(failure.retry_at(self.pod_state.timing))
+        now, timing = self.pod_state.now, self.pod_state.timing
+        again = failure.waits_until(now, timing) if failure is not None else None
+        if again is not None:
+            self._wake(again)
         elif not running:
             self.actions.append(RunSandbox(stale))
 
@@ -201,7 +203,8 @@ class _ActionPlanner:
     def _restart(self, container: Container, ended: ContainerInfo) -> None:
         backoff = self.pod_state.backoffs.get(container.name)
         when = restart_at(backoff, ended.finished_at, self.pod_state.timing)
-        if backoff is not None and when > self.pod_state.now and container.name not in self.pod_state.forced:
+        waits = ended.finished_at <= self.pod_state.now < when
+        if backoff is not None and waits and container.name not in self.pod_state.forced:
             text = (
                 f"back-off {_format_duration(backoff.seconds)} restarting failed container={container.name}"
             )
@@ -216,8 +219,8 @@ class _ActionPlanner:
         failure = self.pod_state.failures.get(container.name)
         if failure is not None:
             self.waiting[container.name] = WaitingReason(failure.reason, failure.message)
-            again = failure.retry_at(self.pod_state.timing)
-            if again > self.pod_state.now:
+            again = failure.waits_until(self.pod_state.now, self.pod_state.timing)
+            if again is not None:
                 self._wake(again)
                 return
         attempt = self.pod_state.restarts.get(container.name, -1) + 1

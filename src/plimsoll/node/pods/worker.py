@@ -183,7 +183,9 @@ class PodWorker:
             await self._wake.wait()
             return
         try:
-            async with asyncio.timeout(max(0.0, self._wake_at - self.deps.clock())):
+            # Not longer than a retry takes, because the wall clock may have been set back.
+            wait = min(max(0.0, self._wake_at - self.deps.clock()), self.deps.timing.retry_max)
+            async with asyncio.timeout(wait):
                 await self._wake.wait()
         except TimeoutError:
             return
@@ -246,8 +248,8 @@ class PodWorker:
         if any(state.phase is ContainerPhase.RUNNING for state in pod_state.states) or self.stopper.tasks:
             return None
         if self._termination_failure is not None:
-            again = self._termination_failure.retry_at(self.deps.timing)
-            if again > pod_state.now:
+            again = self._termination_failure.waits_until(pod_state.now, self.deps.timing)
+            if again is not None:
                 self._wake_at = again
                 return None
         if not self._is_released:

@@ -276,6 +276,24 @@ def test_crash_loop_message_shows_the_backoff() -> None:
     assert found.waiting["m"].message == "back-off 1m20s restarting failed container=m pod=p_d(u)"
 
 
+def test_a_clock_that_is_set_back_ends_a_backoff() -> None:
+    pod = pod_of(Container(name="m"))
+    sim = Simulation(pod, {"m": Behaviour(runs=((0.0, 1),))})
+    sim.run(horizon=1100.0)
+    states = tuple(sim.states.values())
+    at = PodState(pod=pod, now=1100.0, sandbox=sim.sandbox, states=states, backoffs=sim.backoffs)
+    assert compute_pod_actions(at).actions == ()
+    (action,) = compute_pod_actions(replace(at, now=900.0)).actions
+    assert isinstance(action, CreateContainer)
+    failed = replace(
+        at, states=(), backoffs={}, failures={"m": StepFailure("CreateContainerError", "no", 5, 1099.0)}
+    )
+    assert compute_pod_actions(failed).actions == ()
+    assert compute_pod_actions(replace(failed, now=1098.0)).actions == (
+        CreateContainer(pod.spec.containers[0], 0, None),
+    )
+
+
 def test_a_long_run_resets_the_backoff() -> None:
     sim = Simulation(
         pod_of(Container(name="m")), {"m": Behaviour(runs=((0.0, 1), (0.0, 1), (601.0, 1), (FOREVER, 0)))}
