@@ -52,7 +52,7 @@ def test_units_start_commands_that_exist(path: Path) -> None:
 
 def test_every_component_of_a_node_has_a_unit() -> None:
     started = {" ".join(service(path)["ExecStart"].split()[1:-1]) for path in UNITS}
-    assert started == {"scheduler", "node", "driver cpu"}
+    assert started == {"scheduler", "node", "driver cpu", "driver memory"}
 
 
 def test_the_agents_containers_outlive_it() -> None:
