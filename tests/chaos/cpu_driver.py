@@ -162,7 +162,8 @@ async def play(
     """Run this many acts and return their summary; raises AssertionError if the node does not settle."""
     dice = Random(seed)
     async with Client.connect(cluster.server.config()) as client:
-        load = PodLoad(client, dice, len(cluster.every) - (2 if len(cluster.every) > 4 else 1))
+        room = len(cluster.every) - (2 if len(cluster.every) > 4 else 1)
+        load = PodLoad(client, dice, room, devices=1 if cluster.real else 2)
         faults = NodeFaults(cluster, load, dice, record=record, cdi=cdi, clock=clock)
         await load.furnish()
         await load.add("plain")

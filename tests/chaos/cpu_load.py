@@ -216,8 +216,12 @@ class PodLoad:
         FAILING,
     )
 
-    def __init__(self, client: Client, dice: Random, room: int, *, strict: bool = False) -> None:
+    def __init__(
+        self, client: Client, dice: Random, room: int, *, strict: bool = False, devices: int = 1
+    ) -> None:
+        """`devices`: number of devices that the CPUs are spread over; a claim fits into one of them."""
         self.client, self.dice, self.room, self.strict = client, dice, room, strict
+        self._devices = devices
         self.alive: dict[str, tuple[str, int]] = {}
         self.made = self.removed = 0
         self.claims_made = self.turned_away = 0
@@ -241,7 +245,8 @@ class PodLoad:
         if cpus and self.claimed >= self.room and self.dice.random() < 0.7:
             # Who comes gets the CPUs of who goes.
             await self.remove(self.dice.choice([each for each, (_, held) in self.alive.items() if held]))
-        cpus = min(cpus, self.room - self.claimed)
+        # As much as one device has in any case, however the claims are spread.
+        cpus = min(cpus, (self.room - self.claimed + self._devices - 1) // self._devices)
         if cpus <= 0:
             cpus, kind = 0, kind if kind == FAILING else "plain"
         self.made += 1
