@@ -200,6 +200,8 @@ class Page:
         self.browser, self.session, self.context = browser, session, context
         self.problems: list[str] = []
         self.requests: list[str] = []
+        #: Chromium gave up a part of the page because some process added or removed a network interface.
+        self._interrupted = False
 
     # -- the protocol
 
@@ -220,6 +222,9 @@ class Page:
             self.problems.append(f"exception: {text}")
         elif method == "Log.entryAdded" and params["entry"]["level"] in ("error", "warning"):
             entry = params["entry"]
+            if "ERR_NETWORK_CHANGED" in entry["text"] and "/assets/" in entry.get("url", ""):
+                self._interrupted = True
+                return
             self.problems.append(f"{entry['source']}: {entry['text']} {entry.get('url', '')}")
         elif method == "Network.requestWillBeSent":
             self.requests.append(params["request"]["url"])
@@ -253,7 +258,13 @@ class Page:
             text = self.eval("document.body.innerText")
             return f"never true: {script}\n{self.problems}\n{text[:2000]}"
 
-        return wait_until(lambda: self.eval(expression), seconds=timeout, context=describe)
+        def read() -> Any:
+            if self._interrupted:
+                self._interrupted = False
+                self._run("Page.reload")
+            return self.eval(expression)
+
+        return wait_until(read, seconds=timeout, context=describe)
 
     def wait_text(self, text: str, selector: str = "body") -> None:
         """Wait until a matching element contains a text."""
