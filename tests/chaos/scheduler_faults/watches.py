@@ -118,9 +118,14 @@ class Watches:
                 response = web.StreamResponse(headers={"Content-Type": reply.content_type})
                 await response.prepare(request)
                 self._open.add(watch)
-                if await self._copy(watch, reply, response):
-                    await response.write_eof()
-                    return response
+                try:
+                    if await self._copy(watch, reply, response):
+                        await response.write_eof()
+                        return response
+                finally:
+                    # A connection that is only closed may end after the proxy, with its TLS shutdown.
+                    if reply.connection is not None and reply.connection.transport is not None:
+                        reply.connection.transport.abort()
         except _FAILURES:
             pass
         finally:
