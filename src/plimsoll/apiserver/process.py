@@ -17,6 +17,7 @@ from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -48,7 +49,7 @@ from plimsoll.apiserver.storage.log import Durability
 from plimsoll.apiserver.workers.pool import WorkerLimits, WorkerPool
 from plimsoll.client import Client
 from plimsoll.common.gc_pause import without_collection
-from plimsoll.common.tasks import cancel_tasks, stop_on_signals
+from plimsoll.common.tasks import cancel_tasks, log_failure, stop_on_signals
 from plimsoll.controllers.bootstrap import bootstrap, publish_api_server
 from plimsoll.errors import ApiError, ConfigError
 
@@ -136,7 +137,7 @@ class RunningServer:
     def run_in_background(self, work: Coroutine[Any, Any, None], name: str) -> None:
         """Run a coroutine for as long as the server runs; a failure is logged at once."""
         task = asyncio.create_task(work, name=name)
-        task.add_done_callback(_log_failure)
+        task.add_done_callback(partial(log_failure, _log))
         self._tasks.append(task)
 
     async def stop(self) -> None:
@@ -149,11 +150,6 @@ class RunningServer:
         await self.store.close()
         for cleanup in self._cleanups:
             cleanup()
-
-
-def _log_failure(task: asyncio.Task[None]) -> None:
-    if not task.cancelled() and task.exception() is not None:
-        _log.error("%s stopped: %s", task.get_name(), task.exception(), exc_info=task.exception())
 
 
 async def start_server(settings: ServerSettings) -> RunningServer:

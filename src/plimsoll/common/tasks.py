@@ -1,8 +1,9 @@
-"""Asyncio tasks: cancelling them, and running work until a condition or a signal ends it."""
+"""Asyncio tasks: starting and cancelling them, and running work until a condition or a signal ends it."""
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable
 from contextlib import asynccontextmanager, suppress
@@ -19,6 +20,12 @@ def start_task(
     tasks.add(task)
     task.add_done_callback(tasks.discard)
     return task
+
+
+def log_failure(log: logging.Logger, task: asyncio.Task[Any]) -> None:
+    """Log the exception with which a task has ended, if any."""
+    if not task.cancelled() and (error := task.exception()) is not None:
+        log.error("%s stopped: %s: %s", task.get_name(), type(error).__name__, error, exc_info=error)
 
 
 async def cancel_tasks(tasks: Iterable[asyncio.Future[Any]]) -> None:

@@ -11,15 +11,16 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from itertools import count
 from typing import Any
 
 from plimsoll.api.cpuset import CpuSet, union
 from plimsoll.client import Client
 from plimsoll.common.checkpoint import FindingSeverity, NodeFinding
-from plimsoll.common.tasks import at_most, cancel_tasks, sleep_to_tick
+from plimsoll.common.tasks import at_most, cancel_tasks, log_failure, sleep_to_tick, start_task
 from plimsoll.drivers.cpu.capability_detection import wait_for_capabilities
 from plimsoll.drivers.cpu.claim_affinity import find_claim_affinity
 from plimsoll.drivers.cpu.claim_lookup import ClaimLookup
@@ -424,7 +425,6 @@ class CpuDriver(Driver):
         for turn in count():
             if turn % _PROBE_TURNS == 0 or self.state.storage.problems:
                 await asyncio.to_thread(self.state.storage.probe)
-            if self._shared_cpus_file.content != self.state.layout.preferred_shared:
                 await asyncio.to_thread(self._shared_cpus_file.save, self.state.layout.preferred_shared)
             if await asyncio.to_thread(lambda: self.state.has_missing_cdi_files):
                 log_findings(await asyncio.to_thread(self.state.reconcile_files))
@@ -496,13 +496,5 @@ class CpuDriver(Driver):
     def _attributes(self) -> dict[str, Mapping[str, object]]:
         return {device["name"]: device["attributes"] for device in self._devices()}
 
-    def _start_task(self, work: Awaitable[None], name: str) -> None:
-        task = asyncio.ensure_future(work)
-        task.set_name(name)
-        self._tasks.add(task)
-        task.add_done_callback(self._on_task_done)
-
-    def _on_task_done(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            _log.error("%s: %s: %s", task.get_name(), type(error).__name__, error, exc_info=error)
+    def _start_task(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        start_task(self._tasks, work, name).add_done_callback(partial(log_failure, _log))
