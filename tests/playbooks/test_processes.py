@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,6 +13,7 @@ from tests.playbooks.invariants import quiet
 from tests.playbooks.node_harness import NodeHarness
 from tests.playbooks.scenarios import PROCESSES, run_scenario
 from tests.playbooks.script import CONVERSATIONS, run_script
+from tests.waiting import until
 
 PLAYED = [
     "a pod comes and goes",
@@ -105,5 +107,26 @@ def test_a_claim_is_released_after_its_process_is_gone(force: bool, down: bool) 
         assert state == [False]
         await harness.gone("p")
         await asyncio.sleep(0)
+
+    run_scenario(scenario, **PROCESSES)
+
+
+def test_a_pod_over_its_limit_of_ephemeral_storage_is_evicted() -> None:
+    async def scenario(harness: NodeHarness) -> None:
+        def container(size: int, *claims: str) -> dict[str, Any]:
+            command = f"head -c {size} /dev/urandom > file; while :; do sleep 0.05; done"
+            limits = {"ephemeral-storage": "64Ki"}
+            resources = {"claims": [{"name": name} for name in claims], "limits": limits}
+            return {"name": "c", "image": "x", "command": ["/bin/sh", "-c", command], "resources": resources}
+
+        await harness.pod("small", containers=[container(10)])
+        await harness.pod("large", "a", containers=[container(100_000, "a")])
+        status = (await harness.ended("large"))["status"]
+        assert (status["phase"], status["reason"]) == ("Failed", "Evicted")
+        message = "Pod ephemeral local storage usage exceeds the total limit of containers 64Ki. "
+        assert status["message"] == message
+        await until(lambda: harness.events("large"), lambda events: ("Evicted", message) in events)
+        await harness.until(lambda: harness.driver.count("unprepare", "a"), "the release")
+        await harness.runs("small")
 
     run_scenario(scenario, **PROCESSES)

@@ -265,6 +265,8 @@ def test_eviction_under_memory_pressure() -> None:
         assert status["message"] == (
             "The node was low on resource: memory. Threshold quantity: 100Mi, available: 50Mi. "
         )
+        evicted = ("Evicted", status["message"])
+        await until(lambda: harness.events("greedy"), lambda events: evicted in events)
         disruption = {c["type"]: c.get("reason") for c in status["conditions"]}["DisruptionTarget"]
         assert disruption == "TerminationByKubelet"
         met = ("EvictionThresholdMet", "Attempting to reclaim memory")

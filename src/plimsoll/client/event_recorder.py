@@ -9,7 +9,8 @@ from __future__ import annotations
 import hashlib
 import logging
 from collections import OrderedDict
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from plimsoll.api import codec
@@ -40,6 +41,7 @@ class EventRecord:
     component: str
     type: str = NORMAL
     host: str = ""  #: node of the component
+    annotations: Mapping[str, str] = field(default_factory=dict, hash=False)
 
 
 class EventRecorder:
@@ -100,6 +102,7 @@ def build_event(record: EventRecord, now: str) -> dict[str, Any]:
         "metadata": {
             "name": f"{regarding.name[:230]}.{digest}",
             "namespace": regarding.namespace or "default",
+            **({"annotations": dict(record.annotations)} if record.annotations else {}),
         },
         "involvedObject": codec.to_tree(regarding),
         "reason": record.reason,

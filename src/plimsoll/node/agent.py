@@ -32,18 +32,17 @@ from plimsoll.node.admission.preemption import CONDITION_REASON, MESSAGE, REASON
 from plimsoll.node.cgroups.values import CgroupFault
 from plimsoll.node.components import Components
 from plimsoll.node.containers import ContainerInfo
-from plimsoll.node.eviction.manager import EVICTED, PodEviction, admit_under_pressure
+from plimsoll.node.eviction.manager import PodEviction, admit_under_pressure
 from plimsoll.node.housekeeping import HOUSEKEEPING_SECONDS, Housekeeping
 from plimsoll.node.machine.machine import available_to_pods
 from plimsoll.node.pods.pod_state import TerminationRequest
 from plimsoll.node.pods.worker import PodWorker, reject
+from plimsoll.node.pods.writer import WARNING
 
 _log = logging.getLogger("plimsoll.node")
 
 #: The kubelet's reason for a pod whose admission check failed with an error.
 _UNEXPECTED = "UnexpectedAdmissionError"
-#: Grace period of pods that exceed a limit of local storage (seconds); the kubelet's.
-_STORAGE_EVICTION_GRACE = 1.0
 #: Time a critical pod waits for its preemption victims to terminate (seconds).
 _PREEMPTION_SECONDS = 120.0
 
@@ -123,6 +122,8 @@ class Agent:
         self._start_task(self._sync_qos_cgroups(), "QoS cgroups")
         if components.eviction_manager is not None:
             self._start_task(components.eviction_manager.run(), "pressure")
+        if components.local_storage is not None:
+            self._start_task(components.local_storage.run(), "local storage")
         if components.volumes is not None:
             self._start_task(components.volumes.run(), "volumes")
         if components.cgroup_watch is not None:
@@ -243,15 +244,13 @@ class Agent:
         self.components.pod_resources_provider.invalidate()
 
     async def evict(self, pod: Pod, eviction: PodEviction) -> None:
-        """Terminate a pod because the node is short of a resource."""
-        request = TerminationRequest(
-            eviction.reason, eviction.message, eviction.grace, eviction.condition.reason or ""
+        """Terminate a pod because the node is short of a resource, or the pod exceeds a limit."""
+        reason = eviction.condition.reason if eviction.condition is not None else None
+        request = TerminationRequest(eviction.reason, eviction.message, eviction.grace, reason or "")
+        self.components.worker_deps.events.emit(
+            pod, eviction.reason, eviction.message, type=WARNING, annotations=eviction.annotations
         )
         self._terminate(pod, request)
-
-    def evict_for_storage(self, pod: Pod, message: str) -> None:
-        """Terminate a pod that uses more local storage than its limit."""
-        self._terminate(pod, TerminationRequest(EVICTED, message, _STORAGE_EVICTION_GRACE, ""))
 
     # -- admission
 

@@ -12,6 +12,7 @@ from plimsoll.node.cgroups.watch import CgroupWatch
 from plimsoll.node.claims.claim_info_cache import ClaimInfoCache
 from plimsoll.node.containers import Runtime
 from plimsoll.node.device_plugins import DeviceManager
+from plimsoll.node.eviction.local_storage import LocalStorageEviction
 from plimsoll.node.eviction.manager import EvictionManager
 from plimsoll.node.kubelet_api.service import KubeletApi
 from plimsoll.node.nri import NriServer
@@ -43,6 +44,7 @@ class Components:
     nri: NriServer | None = None
     pod_resources: PodResourcesServer | None = None
     eviction_manager: EvictionManager | None = None
+    local_storage: LocalStorageEviction | None = None
     cgroup_watch: CgroupWatch | None = None
     kubelet_api: KubeletApi | None = None
     volumes: VolumeManager | None = None

@@ -105,6 +105,15 @@ class ContainerInfo:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ContainerStorage:
+    """Bytes on disk of a container: files that it wrote outside of volumes, and its logs."""
+
+    files: int = 0
+    logs: int = 0
+    on_image_disk: bool = False  #: its files are on another disk than the node's directory
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SandboxInfo:
     """State of a pod sandbox as the runtime reports it; `running` is False once it was stopped."""
 
@@ -187,4 +196,8 @@ class Runtime(Protocol):
 
     def containers(self, pod: str = "") -> Sequence[ContainerInfo]:
         """Return the containers of a pod, or all, oldest first; exited ones until they are removed."""
+        ...
+
+    async def container_storage(self, pod: str) -> Mapping[str, ContainerStorage]:
+        """Measure the disk usage of a pod's containers, by name."""
         ...

@@ -14,7 +14,12 @@ from plimsoll.client.event_recorder import EventRecord, EventRecorder
 from plimsoll.common.clock import SystemClock
 
 RECORD = EventRecord(
-    ObjectReference(kind="Node", name="n1", uid="1"), "BackOff", "it fails", "kubelet", host="n1"
+    ObjectReference(kind="Node", name="n1", uid="1"),
+    "BackOff",
+    "it fails",
+    "kubelet",
+    host="n1",
+    annotations={"a": "b"},
 )
 
 
@@ -38,6 +43,7 @@ def test_events_are_counted_also_after_a_restart_and_when_they_have_expired() ->
             await record(recorder, 2)
             (event,) = await events()
             assert event["count"] == 5
+            assert event["metadata"]["annotations"] == {"a": "b"}
             await admin.delete(EVENTS, event["metadata"]["name"], "default")
             await record(recorder, 1)
             assert [event["count"] for event in await events()] == [1]

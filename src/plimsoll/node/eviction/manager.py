@@ -31,7 +31,7 @@ from plimsoll.node.eviction.ranking import PodResourceUsage, rank_pods
 from plimsoll.node.eviction.thresholds import CONDITIONS, MEMORY_PRESSURE, Threshold, sort_by_urgency
 
 EVICTED = "Evicted"
-_HARD_GRACE_SECONDS = 1.0  #: grace period of a pod evicted for a hard threshold (seconds)
+HARD_GRACE_SECONDS = 1.0  #: grace period of a pod evicted for a hard threshold (seconds)
 _MEMORY_TAINT = Taint(key="node.kubernetes.io/memory-pressure", effect="NoSchedule")
 
 _log = logging.getLogger(__name__)
@@ -89,7 +89,7 @@ class PodEviction:
     signal: str
     message: str
     grace: float
-    condition: Condition
+    condition: Condition | None  #: condition of the pod, if there is one
     annotations: Mapping[str, str] = field(default_factory=dict)  #: annotations of the event
     phase: str = "Failed"
     reason: str = EVICTED
@@ -153,7 +153,7 @@ def select_pod(
         return None
     pod = order[0].pod
     message, annotations = eviction_message(resource, pod, starved, stats, pod_level=settings.pod_level)
-    grace = _HARD_GRACE_SECONDS
+    grace = HARD_GRACE_SECONDS
     if not threshold.is_hard:
         own = pod.spec.termination_grace_period_seconds
         grace = settings.max_grace if own is None else min(settings.max_grace, float(own))

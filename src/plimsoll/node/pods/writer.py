@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from msgspec.structs import replace
@@ -196,20 +197,39 @@ class PodEvents:
         self._queue: deque[EventRecord] = deque()
         self._task: asyncio.Task[None] | None = None
 
-    def emit(self, pod: Pod, reason: str, message: str, *, type: str = NORMAL, container: str = "") -> None:
+    def emit(
+        self,
+        pod: Pod,
+        reason: str,
+        message: str,
+        *,
+        type: str = NORMAL,
+        container: str = "",
+        annotations: Mapping[str, str] | None = None,
+    ) -> None:
         """Queue an event about a pod or one of its containers; never blocks."""
         path = ""
         if container:
             path = f"spec.{_field_of(pod, container)}{{{container}}}"
         regarding = replace(ObjectReference.to_version(pod.metadata, "Pod"), field_path=path)
-        self.emit_for(regarding, reason, message, type=type)
+        self.emit_for(regarding, reason, message, type=type, annotations=annotations)
 
-    def emit_for(self, regarding: ObjectReference, reason: str, message: str, *, type: str = NORMAL) -> None:
+    def emit_for(
+        self,
+        regarding: ObjectReference,
+        reason: str,
+        message: str,
+        *,
+        type: str = NORMAL,
+        annotations: Mapping[str, str] | None = None,
+    ) -> None:
         """Queue an event about any object; never blocks."""
         if len(self._queue) >= _MAX_EVENTS:
             self._queue.popleft()
             self.dropped += 1
-        self._queue.append(EventRecord(regarding, reason, message, _COMPONENT, type, self._node))
+        self._queue.append(
+            EventRecord(regarding, reason, message, _COMPONENT, type, self._node, annotations or {})
+        )
         if self._task is None:
             self._task = asyncio.create_task(self._run(), name="events")
 

@@ -38,6 +38,7 @@ from plimsoll.node.claims.claim_info_cache import ClaimInfoCache
 from plimsoll.node.components import Components
 from plimsoll.node.containers import ContainerPhase
 from plimsoll.node.device_plugins import DeviceManager
+from plimsoll.node.eviction.local_storage import LocalStorageEviction
 from plimsoll.node.eviction.manager import EvictionManager, EvictionSettings, NodeStats
 from plimsoll.node.eviction.usage import measure_node
 from plimsoll.node.exclusive_cpus import containers_with_claimed_cpus
@@ -228,7 +229,7 @@ class _AgentBuilder:
         if isinstance(runtime, CriRuntime):
             worker_deps.commands = RuntimeCommandRunner(runtime.execute)
         if runtime.runs_processes:
-            volumes = VolumeManager(self.layout, self.client, self._facts, evict=self._evict_for_storage)
+            volumes = VolumeManager(self.layout, self.client, self._facts)
             worker_deps.volumes = volumes
             direct = isinstance(runtime, ProcessRuntime)
             worker_deps.services = ServiceReader(self.client, direct=direct)
@@ -251,6 +252,7 @@ class _AgentBuilder:
                 nri=self._nri(runtime),
                 pod_resources=self._pod_resources(pod_resources_provider),
                 eviction_manager=self._eviction_manager(cgroups, available),
+                local_storage=self._local_storage(runtime, volumes),
                 mark=mark,
                 cgroup_watch=self._cgroup_watch(cgroups, runtime, mark),
                 kubelet_api=self._kubelet_api(runtime, cgroups),
@@ -369,6 +371,20 @@ class _AgentBuilder:
             reclaiming=lambda text: self._node_event("Warning", "EvictionThresholdMet", text),
         )
 
+    def _local_storage(
+        self, runtime: AnyRuntime, volumes: VolumeManager | None
+    ) -> LocalStorageEviction | None:
+        """Create the eviction for local storage; pods without processes have no files."""
+        if volumes is None:
+            return None
+        return LocalStorageEviction(
+            lambda: self._agent().running(),
+            volumes.measure,
+            runtime.container_storage,
+            lambda pod, eviction: self._agent().evict(pod, eviction),
+            interval=self.settings.intervals.pressure,
+        )
+
     async def _measure(self, cgroups: Cgroups) -> NodeStats:
         """Measure the resource usage of the node and its pods, in a thread."""
         agent, machine = self._agent(), self.status_reporter.machine
@@ -395,9 +411,6 @@ class _AgentBuilder:
 
     def _pod_event(self, pod: Pod, reason: str, message: str, type: str, container: str) -> None:
         self.events.emit(pod, reason, message, type=type, container=container)
-
-    def _evict_for_storage(self, pod: Pod, message: str) -> None:
-        self._agent().evict_for_storage(pod, message)
 
     def _facts(self) -> DownwardNodeInfo:
         address = self.status_reporter.address

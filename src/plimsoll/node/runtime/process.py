@@ -47,6 +47,7 @@ from plimsoll.node.containers import (
     ContainerInfo,
     ContainerPhase,
     ContainerSpec,
+    ContainerStorage,
     RuntimeFault,
     SandboxInfo,
     SandboxSpec,
@@ -76,7 +77,13 @@ from plimsoll.node.runtime.exec_spec import (
 from plimsoll.node.runtime.mount_support import VOLUME_TYPES, can_mount, describe_propagation
 from plimsoll.node.runtime.resource_updates import ResourceUpdates
 from plimsoll.node.runtime.sandboxes import UPDATE_ERROR, Sandboxes, first_fault
-from plimsoll.node.runtime.state_dir import ExitRecord, PodRecord, chown_directory, remove_tree
+from plimsoll.node.runtime.state_dir import (
+    ExitRecord,
+    PodRecord,
+    chown_directory,
+    measure_storage,
+    remove_tree,
+)
 from plimsoll.node.runtime.tasks import RuntimeTasks
 from plimsoll.protocols.cdi import CdiCache
 
@@ -445,6 +452,12 @@ class ProcessRuntime:
         return [
             container.state for container in (self._containers_of(pod) if pod else self._containers.values())
         ]
+
+    async def container_storage(self, pod: str) -> dict[str, ContainerStorage]:
+        names = {state.name for state in self.containers(pod)}
+        return {
+            name: await asyncio.to_thread(measure_storage, self.layout.container(pod, name)) for name in names
+        }
 
     def inventory(self) -> RuntimeState:
         return RuntimeState(

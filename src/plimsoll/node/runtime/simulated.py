@@ -31,6 +31,7 @@ from plimsoll.node.containers import (
     ContainerInfo,
     ContainerPhase,
     ContainerSpec,
+    ContainerStorage,
     RuntimeFault,
     SandboxInfo,
     SandboxSpec,
@@ -301,6 +302,10 @@ class SimulatedRuntime:
             return [container.held.state for container in self._containers.values()]
         known = self._pods.get(pod)
         return [self._containers[id].held.state for id in known.containers] if known else []
+
+    async def container_storage(self, pod: str) -> dict[str, ContainerStorage]:
+        """Return nothing: containers write no files."""
+        return {}
 
     def inventory(self) -> RuntimeState:
         return RuntimeState(

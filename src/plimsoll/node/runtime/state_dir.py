@@ -28,8 +28,16 @@ import msgspec
 
 from plimsoll.common.atomic_file import replace_file
 from plimsoll.common.checkpoint import FindingSeverity, NodeFinding
+from plimsoll.common.disk_usage import disk_usage
 from plimsoll.errors import StoreError
-from plimsoll.node.containers import ContainerInfo, ContainerPhase, ContainerSpec, SandboxInfo, SandboxSpec
+from plimsoll.node.containers import (
+    ContainerInfo,
+    ContainerPhase,
+    ContainerSpec,
+    ContainerStorage,
+    SandboxInfo,
+    SandboxSpec,
+)
 from plimsoll.node.resources import LinuxResources
 from plimsoll.node.security.credentials import ProcessCredentials
 
@@ -203,6 +211,13 @@ def subdirectories(path: Path) -> Iterator[Path]:
     except OSError:
         return
     yield from (path / name for name in names)
+
+
+def measure_storage(directory: Path) -> ContainerStorage:
+    """Measure the working files and logs of a container, of all its attempts."""
+    return ContainerStorage(
+        files=disk_usage(*directory.glob("*/work")), logs=disk_usage(*directory.glob("*/log*"))
+    )
 
 
 def remove_tree(path: Path) -> str:

@@ -1,4 +1,4 @@
-"""emptyDir volumes: on disk or in memory, and what they use of their size limits.
+"""emptyDir volumes: on disk or in memory, and their size limits.
 
 In memory they are directories of /dev/shm, below one that only the agent can enter; a link in the directory
 of the pod leads there. What pods that are gone have left is removed when the agent starts.
@@ -75,19 +75,3 @@ def size_limit(source: Mapping[str, Any]) -> Quantity | None:
     except QuantityError:
         return None
     return limit if limit is not None and limit > Quantity.of(0) else None
-
-
-def measure_usage(path: Path) -> int:
-    """Return the bytes that a directory and its files occupy; a file with several links counts once."""
-    seen: set[tuple[int, int]] = set()
-    total = 0
-    for place, directories, files in os.walk(os.path.realpath(path)):
-        for name in (*directories, *files):
-            try:
-                found = os.lstat(os.path.join(place, name))
-            except OSError:
-                continue
-            if (found.st_dev, found.st_ino) not in seen:
-                seen.add((found.st_dev, found.st_ino))
-                total += found.st_blocks * 512
-    return total

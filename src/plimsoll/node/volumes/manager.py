@@ -19,7 +19,7 @@ import asyncio
 import logging
 import os
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -30,6 +30,7 @@ from plimsoll.api.core import Container, Pod, VolumeReference
 from plimsoll.api.pod_volumes import CLAIM_VOLUMES
 from plimsoll.api.timestamps import parse_time
 from plimsoll.client.endpoints import CONFIG_MAPS, SECRETS, SERVICE_ACCOUNTS, Endpoint
+from plimsoll.common.disk_usage import disk_usage
 from plimsoll.common.json_tree import branch, items, text
 from plimsoll.errors import ApiError, InputError
 from plimsoll.node.containers import VolumeMount
@@ -38,7 +39,7 @@ from plimsoll.node.pods.downward_fields import DownwardFields, DownwardNodeInfo
 from plimsoll.node.pods.environment import expand
 from plimsoll.node.pods.volumes import volume_type
 from plimsoll.node.volumes.atomic_writer import write_files
-from plimsoll.node.volumes.empty_dirs import MEMORY, MemoryVolumes, measure_usage, size_limit
+from plimsoll.node.volumes.empty_dirs import MEMORY, MemoryVolumes
 from plimsoll.node.volumes.host_paths import check_host_path
 from plimsoll.node.volumes.payload import (
     Files,
@@ -95,9 +96,7 @@ class VolumeManager:
         facts: Callable[[], DownwardNodeInfo],
         *,
         clock: Callable[[], float] = time.time,
-        evict: Callable[[Pod, str], None] = lambda pod, message: None,
     ) -> None:
-        self.evict = evict  #: called for a pod that exceeds a size limit, with the message of its status
         self._memory = MemoryVolumes(layout)
         self._layout = layout
         self._client = client
@@ -132,18 +131,13 @@ class VolumeManager:
         self._pods.pop(uid, None)
         self._memory.remove(uid)
 
-    async def enforce_size_limits(self) -> None:
-        """Evict pods whose emptyDir volumes use more than their size limits, as a kubelet does."""
-        for known in list(self._pods.values()):
-            for volume in _mounted_volumes(known.pod):
-                limit = size_limit(branch(volume, "emptyDir")) if volume_type(volume) == "emptyDir" else None
-                if limit is None or known.pod.metadata.uid not in self._pods:
-                    continue
-                used = await asyncio.to_thread(measure_usage, self._path_of(known.pod, volume))
-                if used > limit.value():
-                    name = text(volume, "name")
-                    self.evict(known.pod, f'Usage of EmptyDir volume "{name}" exceeds the limit "{limit}". ')
-                    break
+    async def measure(self, pod: Pod, names: Collection[str]) -> dict[str, int]:
+        """Return the bytes that these volumes of a pod occupy, by name, of those that were set up."""
+        found: dict[str, int] = {}
+        for volume in _mounted_volumes(pod):
+            if text(volume, "name") in names and pod.metadata.uid in self._pods:
+                found[text(volume, "name")] = await asyncio.to_thread(disk_usage, self._path_of(pod, volume))
+        return found
 
     async def refresh(self) -> None:
         """Write the volumes whose contents have changed. An object is read once, however many pods use it."""
@@ -156,12 +150,11 @@ class VolumeManager:
                         _log.debug("pod %s: volume %s: %s", known.pod.metadata.full_name, volume, problem)
 
     async def run(self, interval: float = REFRESH_SECONDS) -> None:
-        """Refresh volumes and enforce their limits until canceled."""
+        """Refresh volumes until canceled."""
         await asyncio.to_thread(self._memory.remove_orphans)
         while True:
             await asyncio.sleep(interval)
             try:
-                await self.enforce_size_limits()
                 await self.refresh()
             except Exception:
                 _log.exception("volumes were not refreshed")

@@ -137,6 +137,7 @@ def test_the_message_is_upstreams() -> None:
     )
     assert (eviction.phase, eviction.reason, eviction.grace) == ("Failed", "Evicted", 1)
     condition = eviction.condition
+    assert condition is not None
     assert (condition.type, condition.status, condition.reason, condition.observed_generation) == (
         "DisruptionTarget",
         "True",

@@ -62,6 +62,20 @@ def test_output_and_exit_code() -> None:
     asyncio.run(scenario())
 
 
+def test_working_files_and_logs_are_measured() -> None:
+    async def scenario() -> None:
+        async with runtime_harness() as harness, harness.runtime() as runtime:
+            await run(runtime, shell("head -c 20000 /dev/urandom > file; seq 2000"))
+            await ended(runtime)
+            found = (await runtime.container_storage("pod-1"))["c1"]
+            assert found.files >= 20000
+            assert found.logs >= 9000
+            assert not found.on_image_disk
+            assert await runtime.container_storage("other") == {}
+
+    asyncio.run(scenario())
+
+
 @pytest.mark.parametrize(
     ("text", "code", "number", "reason"),
     [

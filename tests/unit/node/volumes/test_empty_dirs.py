@@ -1,4 +1,4 @@
-"""emptyDir volumes: in memory, and their size limits."""
+"""emptyDir volumes: in memory, and what they occupy."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from plimsoll.errors import InputError
 from plimsoll.node.layout import Layout
-from plimsoll.node.volumes.empty_dirs import MemoryVolumes, measure_usage
+from plimsoll.node.volumes.empty_dirs import MemoryVolumes
 from tests.unit.node.volumes.test_manager import Node, a_pod
 
 
@@ -39,24 +39,11 @@ def test_volumes_in_memory_need_a_tmpfs(tmp_path: Path) -> None:
         in_memory(tmp_path, "ext4").make("u1", "v")
 
 
-def test_a_pod_over_its_size_limit_is_evicted(tmp_path: Path) -> None:
+def test_volumes_that_were_set_up_are_measured(tmp_path: Path) -> None:
     node = Node(tmp_path)
-    evicted: list[str] = []
-    node.manager.evict = lambda pod, message: evicted.append(f"{pod.metadata.name}: {message}")
     pod = a_pod({"emptyDir": {"sizeLimit": "64Ki"}})
+    assert asyncio.run(node.manager.measure(pod, {"v"})) == {}
     assert node.set_up(pod) == ""
-    (node.source(pod) / "small").write_bytes(b"x" * 1024)
-    asyncio.run(node.manager.enforce_size_limits())
-    assert evicted == []
     (node.source(pod) / "large").write_bytes(b"x" * 70_000)
-    asyncio.run(node.manager.enforce_size_limits())
-    assert evicted == ['p: Usage of EmptyDir volume "v" exceeds the limit "64Ki". ']
-
-
-def test_links_and_sparse_files_count_what_they_occupy(tmp_path: Path) -> None:
-    (tmp_path / "a").write_bytes(b"x" * 8192)
-    before = measure_usage(tmp_path)
-    (tmp_path / "b").hardlink_to(tmp_path / "a")
-    with (tmp_path / "sparse").open("wb") as file:
-        file.truncate(10**9)
-    assert measure_usage(tmp_path) == before
+    assert asyncio.run(node.manager.measure(pod, {"v"}))["v"] >= 70_000
+    assert asyncio.run(node.manager.measure(pod, {"other"})) == {}

@@ -34,6 +34,7 @@ from plimsoll.node.containers import (
     ContainerInfo,
     ContainerPhase,
     ContainerSpec,
+    ContainerStorage,
     RuntimeFault,
     SandboxInfo,
     SandboxSpec,
@@ -46,6 +47,7 @@ from plimsoll.node.runtime.cri.client import DEADLINE_EXCEEDED, CriClient
 from plimsoll.node.runtime.cri.connection import check_cgroup_driver, connect
 from plimsoll.node.runtime.cri.container_config import container_config, find_container
 from plimsoll.node.runtime.cri.container_status import CriContainer
+from plimsoll.node.runtime.cri.container_storage import measure_containers
 from plimsoll.node.runtime.cri.images import EmitEvent, ImagePuller
 from plimsoll.node.runtime.cri.lifecycle_events import PodLifecycleEvents
 from plimsoll.node.runtime.cri.linux_resources import container_resources
@@ -361,6 +363,9 @@ class CriRuntime:
 
     def containers(self, pod: str = "") -> Sequence[ContainerInfo]:
         return [container.info for container in self._cache.containers_of(pod)]
+
+    async def container_storage(self, pod: str) -> dict[str, ContainerStorage]:
+        return await measure_containers(self._client, self.containers(pod), self._layout.root)
 
     def memory_nodes(self) -> dict[tuple[str, str], str]:
         """Return the NUMA nodes of containers with a choice of them, by pod and name."""

@@ -49,6 +49,8 @@ class CriServer:
     conditions: dict[str, bool] = field(default_factory=lambda: {"RuntimeReady": True, "NetworkReady": True})
     driver: str = "CGROUPFS"
     execute: Callable[[Any], Any] = lambda request: cri.ExecSyncResponse()
+    written: dict[str, int] = field(default_factory=dict)  #: bytes that containers have written
+    layers: str = ""  #: mount point of the disk that they are on
     cpus: str = ""  #: CPUs that an NRI plugin gives to new containers
 
     def __post_init__(self) -> None:
@@ -249,6 +251,13 @@ class CriServer:
             spec = {"linux": {"resources": {"cpu": {"cpus": made.cpus}}}}
             response.info["info"] = json.dumps({"pid": 4242, "runtimeSpec": spec})
         return response
+
+    def on_ContainerStats(self, request: Any) -> Any:
+        layer = cri.FilesystemUsage(
+            fs_id=cri.FilesystemIdentifier(mountpoint=self.layers),
+            used_bytes=cri.UInt64Value(value=self.written[request.container_id]),
+        )
+        return cri.ContainerStatsResponse(stats=cri.ContainerStats(writable_layer=layer))
 
     def on_UpdateContainerResources(self, request: Any) -> Any:
         self.containers[request.container_id].status.resources.linux.CopyFrom(request.linux)

@@ -59,6 +59,30 @@ def test_a_pod_runs_and_is_removed() -> None:
     asyncio.run(scenario())
 
 
+@pytest.mark.parametrize(("disk", "apart"), [("/", False), ("/proc", True), ("", False), ("/absent", False)])
+def test_disk_usage_of_containers(disk: str, apart: bool) -> None:
+    async def scenario() -> None:
+        async with a_node(layers=disk) as node, running(node) as runtime:
+            if disk == "/":
+                node.server.layers = str(node.directory)
+            pod = a_pod(app(), app("other"))
+            await node.run_pod(runtime, pod)
+            for name in ("main", "other"):
+                await runtime.create(node.spec(pod, name))
+                await runtime.start_container(f"own-{name}")
+            main = runtime.containers("uid-web")[0]
+            node.server.written = {main.id: 12345}
+            Path(main.log).write_bytes(b"x" * 8192)
+            Path(main.log).with_name("1.log.1").write_bytes(b"x" * 8192)
+            found = await runtime.container_storage("uid-web")
+            # The runtime does not know the other one.
+            assert (found["main"].files, found["other"].files) == (12345, 0)
+            assert found["main"].logs >= 16384
+            assert found["main"].on_image_disk is apart
+
+    asyncio.run(scenario())
+
+
 @pytest.mark.parametrize("events", [True, False])
 def test_an_exit_is_noticed(events: bool) -> None:
     async def scenario() -> None:
