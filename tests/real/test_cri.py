@@ -245,3 +245,19 @@ def test_pods_that_are_force_deleted_leave_nothing(cluster: LocalCluster, node: 
     assert node.processes(id)
     cluster.start_node(NAME)
     wait_until(lambda: not node.processes(id), context="the containers of a deleted pod are not stopped")
+
+
+def test_a_container_over_its_limit_of_ephemeral_storage_is_evicted(cluster: LocalCluster) -> None:
+    text = (
+        "x=0123456789abcdef; while [ ${#x} -lt 3000000 ]; do x=$x$x; done; echo $x > /file; exec sleep 1000"
+    )
+
+    def limit(amount: str) -> dict[str, Any]:
+        return {"limits": {"ephemeral-storage": amount}}
+
+    large = shell(text, resources=limit("2Mi"))
+    other = shell("exec sleep 1000", "other", resources=limit("1Gi"))
+    found = run(cluster, pod("large", large, other), in_phase("Failed"))
+    assert found["status"]["reason"] == "Evicted"
+    assert found["status"]["message"] == 'Container main exceeded its local ephemeral storage limit "2Mi". '
+    remove(cluster, "large")
