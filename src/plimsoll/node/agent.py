@@ -247,10 +247,10 @@ class Agent:
         """Terminate a pod because the node is short of a resource, or the pod exceeds a limit."""
         reason = eviction.condition.reason if eviction.condition is not None else None
         request = TerminationRequest(eviction.reason, eviction.message, eviction.grace, reason or "")
-        self.components.worker_deps.events.emit(
-            pod, eviction.reason, eviction.message, type=WARNING, annotations=eviction.annotations
-        )
-        self._terminate(pod, request)
+        if self._terminate(pod, request):
+            self.components.worker_deps.events.emit(
+                pod, eviction.reason, eviction.message, type=WARNING, annotations=eviction.annotations
+            )
 
     # -- admission
 
@@ -335,10 +335,10 @@ class Agent:
             if worker.released.is_set():
                 self.admission_handler.remove(worker.uid)
 
-    def _terminate(self, pod: Pod, request: TerminationRequest) -> None:
+    def _terminate(self, pod: Pod, request: TerminationRequest) -> bool:
+        """Request the termination of a pod; return whether that is new."""
         worker = self.workers.get(pod_key(pod))
-        if worker is not None:
-            worker.terminate(request)
+        return worker is not None and worker.terminate(request)
 
     # -- workers
 

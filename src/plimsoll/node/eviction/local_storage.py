@@ -141,7 +141,6 @@ class LocalStorageEviction:
         self._measure_containers = measure_containers
         self._evict = evict
         self._interval = interval
-        self._evicted: set[str] = set()
 
     async def run(self) -> None:
         """Run until canceled."""
@@ -153,14 +152,14 @@ class LocalStorageEviction:
                 _log.exception("checking limits of local storage failed; retrying")
 
     async def step(self) -> None:
-        """Measure all pods with limits once, and evict those that exceed one."""
-        pods = self._pods()
-        self._evicted &= {pod.metadata.uid for pod in pods}
-        for pod in pods:
-            eviction = None if pod.metadata.uid in self._evicted else await self._check(pod)
+        """Measure all pods with limits once, and evict those that exceed one.
+
+        A pod that is still terminating is evicted again, which has no effect.
+        """
+        for pod in self._pods():
+            eviction = await self._check(pod)
             if eviction is not None:
                 _log.info("evicting pod %s: %s", pod.metadata.full_name, eviction.message)
-                self._evicted.add(pod.metadata.uid)
                 await self._evict(pod, eviction)
 
     async def _check(self, pod: Pod) -> PodEviction | None:

@@ -142,11 +142,15 @@ class PodWorker:
         if waiting:
             self._wake.set()
 
-    def terminate(self, request: TerminationRequest) -> None:
-        """Request the termination of the pod as Failed (an eviction). The first request counts."""
-        if self._termination_request is None:
-            self._termination_request = request
-            self._wake.set()
+    def terminate(self, request: TerminationRequest) -> bool:
+        """Request the termination of the pod as Failed (an eviction). Return whether it is the first request,
+        which counts.
+        """
+        if self._termination_request is not None:
+            return False
+        self._termination_request = request
+        self._wake.set()
+        return True
 
     @property
     def deferred_since(self) -> float | None:

@@ -184,7 +184,8 @@ def test_an_eviction(cluster: LocalCluster) -> None:
         order = TerminationRequest(
             "Evicted", "The node was low on resource: memory.", 0.0, "TerminationByKubelet"
         )
-        node.worker.terminate(order)
+        assert node.worker.terminate(order)
+        assert not node.worker.terminate(order), "the first one counts"
         await until(lambda: is_phase(node, "Failed"))
         status = await node.status()
         assert (status["reason"], status["message"]) == ("Evicted", "The node was low on resource: memory.")
