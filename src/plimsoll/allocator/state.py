@@ -114,13 +114,13 @@ class AllocationState:
         """Add the device or share of a result."""
         if result.admin_access:
             return
-        device = DeviceId.of(result)
+        holding = self._holding(DeviceId.of(result))
         if result.share_id is None or not self._shared:
-            self.hold_device(device)
+            holding.exclusive += 1
             return
-        self.hold_share(device, result.share_id)
+        _add(holding.shares, result.share_id, 1)
         if result.consumed_capacity:
-            self.consume(device, result.consumed_capacity, result.share_id)
+            _consume(holding, result.consumed_capacity, result.share_id)
 
     def release(self, result: DeviceRequestAllocationResult) -> None:
         """Remove exactly what `hold` added; raises StateError if it is not allocated."""
@@ -155,18 +155,24 @@ class AllocationState:
 
     def consume(self, device: DeviceId, amounts: Mapping[str, Quantity], share: str = "") -> None:
         """Record the consumption of a share, or of several together if none is named."""
-        holding = self._holding(device)
-        _add(holding.recorded, _record(share, amounts), 1)
-        for name, amount in amounts.items():
-            _add(holding.consumed, name, amount.nano)
+        _consume(self._holding(device), amounts, share)
 
     def _holding(self, device: DeviceId) -> DeviceAllocations:
         pool = self._pools.setdefault(device.pool_id, {})
-        return pool.setdefault(device.device, DeviceAllocations())
+        holding = pool.get(device.device)
+        if holding is None:
+            holding = pool[device.device] = DeviceAllocations()
+        return holding
+
+
+def _consume(holding: DeviceAllocations, amounts: Mapping[str, Quantity], share: str) -> None:
+    _add(holding.recorded, _record(share, amounts), 1)
+    for name, amount in amounts.items():
+        _add(holding.consumed, name, amount.nano)
 
 
 def _record(share: str, amounts: Mapping[str, Quantity]) -> ShareRecord:
-    return share, tuple(sorted((name, amount.nano) for name, amount in amounts.items()))
+    return share, tuple(sorted([(name, amount.nano) for name, amount in amounts.items()]))
 
 
 def _add(sums: dict[K, int], key: K, amount: int) -> None:

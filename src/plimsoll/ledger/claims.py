@@ -130,13 +130,11 @@ def has_node_allocatable_device(
 
     An unpublished device counts if its class defines charges.
     """
-    return any(
-        _concerns_node(
-            charge_context.devices.find(result, charge_context.node),
-            charge_context.class_policy(claim, result.request),
-        )
-        for result in allocation.devices.results
-    )
+    for result in allocation.devices.results:
+        device = charge_context.devices.find(result, charge_context.node)
+        if _concerns_node(device, charge_context.class_policy(claim, result.request)):
+            return True
+    return False
 
 
 def _concerns_node(device: Device | None, class_policy: ClassPolicy) -> bool:
@@ -263,7 +261,12 @@ def _locate_reason(
 def read_charged_claims(pod: Pod, profile: AccountingProfile | None = None) -> tuple[ChargedClaim, ...]:
     """Read the charges from a pod's status in any form, or else from its annotation."""
     annotations = (profile or AccountingProfile.default()).annotations
+    charges = read_pod(pod) if annotations else read_status(pod.status)
+    if not charges:  # most pods
+        return ()
     return tuple(
-        ChargedClaim(charge, charge.reference.uid if charge.reference is not None else "")
-        for charge in (read_pod(pod) if annotations else read_status(pod.status))
+        [
+            ChargedClaim(charge, charge.reference.uid if charge.reference is not None else "")
+            for charge in charges
+        ]
     )

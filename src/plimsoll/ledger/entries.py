@@ -8,7 +8,7 @@ policies").
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from enum import Enum
 
@@ -22,6 +22,7 @@ from plimsoll.api.quantity import ZERO, Quantity
 from plimsoll.ledger.amounts import add_amounts
 from plimsoll.ledger.charges import sum_pod_charges
 from plimsoll.ledger.claims import ChargedClaim
+from plimsoll.ledger.equal_pods import find_key
 from plimsoll.ledger.policy import is_claim_level, resolve_policies
 from plimsoll.ledger.profile import AccountingProfile
 from plimsoll.ledger.requests import (
@@ -160,15 +161,32 @@ def make_entry(
     assumed: bool = False,
 ) -> LedgerEntry:
     """Make the entry of a pod with these charges, before its claims are looked up in a ledger."""
+    key = find_key(pod, charged_claims, options, profile)
+    totals = None if key is None else _known_totals.get(key)
+    if totals is None:
+        totals = compute_totals(pod, charged_claims, options, profile)
+        if key is not None:
+            if len(_known_totals) >= _MOST_TOTALS:
+                _known_totals.clear()
+            _known_totals[key] = totals
+    return LedgerEntry(pod, tuple(charged_claims), options, profile, *totals, assumed=assumed)
+
+
+#: Totals of pods, by what they are computed from (`equal_pods.py`).
+_known_totals: dict[Hashable, tuple[Units, Units]] = {}
+_MOST_TOTALS = 4096
+
+
+def compute_totals(
+    pod: Pod, charged_claims: Sequence[ChargedClaim], options: PodResourcesOptions, profile: AccountingProfile
+) -> tuple[Units, Units]:
+    """Compute the totals of a pod: its own amounts on its node, and CPU and memory for scoring."""
     amounts = compute_node_amounts(pod, charged_claims, options, profile)
     units = to_units(amounts)
     non_zero = compute_non_zero_amounts(pod, charged_claims, options, profile, amounts)
-    non_zero_units = (
-        {CPU: units.get(CPU, 0), MEMORY: units.get(MEMORY, 0)}
-        if non_zero is amounts
-        else {name: to_unit(name, non_zero.get(name, ZERO)) for name in (CPU, MEMORY)}
-    )
-    return LedgerEntry(pod, tuple(charged_claims), options, profile, units, non_zero_units, assumed=assumed)
+    if non_zero is amounts:
+        return units, {CPU: units.get(CPU, 0), MEMORY: units.get(MEMORY, 0)}
+    return units, {name: to_unit(name, non_zero.get(name, ZERO)) for name in (CPU, MEMORY)}
 
 
 def _charges(charged_claims: Sequence[ChargedClaim], options: PodResourcesOptions) -> tuple[ClaimCharge, ...]:

@@ -25,6 +25,7 @@ from plimsoll.ledger.entries import (
     ClaimLevelShare,
     LedgerEntry,
     LedgerLine,
+    compute_totals,
     make_entry,
     sum_lines,
 )
@@ -256,10 +257,8 @@ class NodeLedger:
         fresh.profile, fresh.options = self.profile, self.options
         if objects is None:
             for entry in self._entries.values():
-                again = make_entry(
-                    entry.pod, entry.charged_claims, entry.options, entry.profile, entry.assumed
-                )
-                fresh._record(replace(again, claims=entry.claims) if entry.claims else again)
+                again = compute_totals(entry.pod, entry.charged_claims, entry.options, entry.profile)
+                fresh._record(replace(entry, units=again[0], non_zero=again[1], holds=()))
         else:
             for pod, charged_claims in objects:
                 fresh.add(pod, charged_claims)
@@ -325,15 +324,20 @@ class NodeLedger:
             )
             entry = self._resolve_draws(entry, keys)
             for key, charged_claim in zip(keys, entry.charged_claims, strict=True):
-                state = self._claims.get(key) or ClaimState(namespace, charged_claim.claim, charged_claim.uid)
-                self._claims[key] = state.with_consumer(pod)
-                self._names[namespace, charged_claim.claim] = key
+                name = charged_claim.charge.claim
+                state = self._claims.get(key)
+                self._claims[key] = (
+                    ClaimState(namespace, name, charged_claim.uid, frozenset((pod,)))
+                    if state is None
+                    else state.with_consumer(pod)
+                )
+                self._names[namespace, name] = key
             for hold in entry.holds:
                 self._change(hold.claim, self._claim_level_state(hold, pod, entry))
         add_units(self.requested, entry.units)
         add_units(self.non_zero, entry.non_zero)
         self._entries[pod] = entry
-        for key in dict.fromkeys(entry.claims):
+        for key in dict.fromkeys(entry.claims) if entry.claims else ():
             self._update_repeated(key)
         return entry
 
@@ -357,6 +361,8 @@ class NodeLedger:
         """Update the totals after the consumers of a claim have changed."""
         state = self._claims.get(key)
         shared = state is not None and len(state.consumers) > 1 and self.profile.charge_shared_once
+        if not shared and key not in self._repeated:
+            return
         before = self._repeated.pop(key, {})
         after = self._find_repeated(state) if state is not None and shared else {}
         if after:

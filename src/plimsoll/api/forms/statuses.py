@@ -41,6 +41,8 @@ def read_status(status: PodStatus) -> tuple[ClaimCharge, ...]:
     """Read the claim charges of a pod, in any form."""
     if status.node_allocatable_resource_claim_statuses:
         return tuple(map(read_entry, status.node_allocatable_resource_claim_statuses))
+    if not status.native_resource_claim_status:  # most pods
+        return ()
     return tuple(map(_read_native, status.native_resource_claim_status))
 
 

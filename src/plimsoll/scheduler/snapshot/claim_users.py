@@ -10,7 +10,7 @@ from collections.abc import Callable, Set
 from typing import TypeAlias
 
 from plimsoll.api.core import Pod
-from plimsoll.api.pod_claims import device_requests, resolve_claim_names, uses_claims
+from plimsoll.api.pod_claims import device_requests, resolve_claim_names
 from plimsoll.api.resource import ResourceClaim
 from plimsoll.ledger.node_ledger import pod_key
 
@@ -27,11 +27,12 @@ class ClaimUsers:
         self._users: dict[tuple[str, str], set[str]] = {}
 
     def add(self, pod: Pod) -> None:
-        for name in resolve_claim_names(pod).values() if uses_claims(pod) else ():
-            self._users.setdefault((pod.metadata.namespace, name), set()).add(pod_key(pod))
+        key = pod_key(pod)
+        for name in resolve_claim_names(pod).values():
+            self._users.setdefault((pod.metadata.namespace, name), set()).add(key)
 
     def remove(self, pod: Pod) -> None:
-        for name in resolve_claim_names(pod).values() if uses_claims(pod) else ():
+        for name in resolve_claim_names(pod).values():
             claim = (pod.metadata.namespace, name)
             users = self._users.get(claim, set())
             users.discard(pod_key(pod))

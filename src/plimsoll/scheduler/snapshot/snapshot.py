@@ -74,6 +74,8 @@ class Snapshot:
         self.classes: dict[str, DeviceClass] = {}
         self.assumed_volumes = AssumedVolumes()
         self._users = ClaimUsers()
+        #: Whether claims are charged to bound pods whose status does not have the charges.
+        self._charges_unrecorded = self.options.count_claims and self.profile.charge_preallocated
         #: Pods whose charges are in no status and may have changed.
         self._outdated_charges: set[str] = set()
         self._devices = PublishedDevices(self.features, self.profile)
@@ -322,7 +324,8 @@ class Snapshot:
             self.revision += 1
         if known is not None and known[0] != row:
             self._remove_pod(key)
-        self._drop_pod_of_unknown_node(key)
+        if self._pods_of_unknown_nodes:
+            self._drop_pod_of_unknown_node(key)
         if row is None:
             self._pods_of_unknown_nodes.setdefault(name, {})[key] = pod
         else:
@@ -338,7 +341,7 @@ class Snapshot:
         key, ledger = pod_key(pod), self._ledger(row)
         known = self._pods.get(key)
         if known is None:
-            ledger.add(pod, self._unrecorded_charges(row, pod))
+            ledger.add(pod, self._charges(row, pod))
         else:
             if known[1] is pod:
                 return
@@ -369,7 +372,8 @@ class Snapshot:
         self._outdated_rows.add(row)
         for index in self.indexes.values():
             index.pod_added(row, pod)
-        self._users.add(pod)
+        if uses_claims(pod):
+            self._users.add(pod)
 
     def _on_pod_removed(self, row: int, pod: Pod) -> None:
         key = pod_key(pod)
@@ -377,14 +381,16 @@ class Snapshot:
         self._outdated_rows.add(row)
         for index in self.indexes.values():
             index.pod_removed(row, pod)
-        self._users.remove(pod)
+        if uses_claims(pod):
+            self._users.remove(pod)
 
-    def _unrecorded_charges(self, row: int, pod: Pod) -> tuple[ChargedClaim, ...] | None:
-        """Return the charges of a bound pod's claims, or None if its status has them or none are counted."""
-        if not (self.options.count_claims and self.profile.charge_preallocated and uses_claims(pod)):
-            return None
-        if read_charged_claims(pod, self.profile):
-            return None
+    def _charges(self, row: int, pod: Pod) -> tuple[ChargedClaim, ...]:
+        """Return the charges of a bound pod's claims: those in its status, else computed ones."""
+        recorded = read_charged_claims(pod, self.profile)
+        if recorded or not uses_claims(pod):
+            return recorded
+        if not self._charges_unrecorded:
+            return ()
         return charge_bound_pod(pod, self.claim, self.charge_context(row))
 
     # -- claims, classes, slices and other objects
@@ -479,8 +485,10 @@ class Snapshot:
         for key in sorted(stale & self._pods.keys()):
             row, pod = self._pods[key]
             entry = self._ledger(row).entries[key]
-            charged_claims = None if entry.assumed else self._unrecorded_charges(row, pod)
-            if charged_claims is not None and not have_same_charges(charged_claims, entry.charged_claims):
+            if entry.assumed or read_charged_claims(pod, self.profile) or not self._charges_unrecorded:
+                continue
+            charged_claims = self._charges(row, pod)
+            if not have_same_charges(charged_claims, entry.charged_claims):
                 self._ledger(row).update(pod, charged_claims)
                 self._outdated_rows.add(row)
                 self._bump(row)

@@ -75,7 +75,7 @@ class ClusterState:
         snapshot = Snapshot(self.gates, self.profile)
         with without_collection():
             # Pods last: their charges depend on the other objects.
-            things = sorted(self.objects, key=lambda each: isinstance(each, Pod))
+            things = [*self.objects.other_than(Pod), *self.objects.all(Pod)]
             for number, thing in enumerate(things):
                 if number % TICK_EVERY == 0:
                     tick("computing the ledgers", number, len(things))

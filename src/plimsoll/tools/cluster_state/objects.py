@@ -70,6 +70,12 @@ class ClusterObjects:
         """Return the objects of a kind in insertion order."""
         return list(self._kinds.get(kind, {}).values())
 
+    def other_than(self, kind: type[Any]) -> Iterator[Any]:
+        """Yield the objects of all kinds but one."""
+        for each, things in self._kinds.items():
+            if each is not kind:
+                yield from things.values()
+
     def by_key(self, kind: type[T]) -> Mapping[Key, T]:
         """Return the objects of a kind by namespace and name, in insertion order."""
         return MappingProxyType(self._kinds.get(kind, {}))
