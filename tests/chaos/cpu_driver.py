@@ -15,7 +15,6 @@ import argparse
 import asyncio
 import os
 import signal
-import statistics
 import sys
 import tempfile
 import time
@@ -28,13 +27,11 @@ from plimsoll.client import Client
 from tests.chaos.clock_jumps import JumpingClock, can_preload, preload_clock
 from tests.chaos.cpu_faults import FaultInjector
 from tests.chaos.cpu_load import DriverCluster, PodLoad, until_none
-from tests.chaos.cpuset_watcher import CpusetWatcher
+from tests.chaos.fast_watcher import FastWatcher
 from tests.chaos.test_cpu_disk import Disk, mounted
 from tests.directories import short_directory
 from tests.unit.drivers.cpu.machines import make_machine, switch_off
 
-#: Seconds between two samples, less the time that one takes.
-_PAUSE = 0.004
 _SETTLE_EVERY = 20
 #: Longer than several steps of the back-off of containers that could not be created.
 _SETTLE_SECONDS = 600.0
@@ -42,26 +39,6 @@ _SETTLE_SECONDS = 600.0
 _LOG_END = 20_000
 #: Seconds that the clock jumps: a corrected drift, a wrong time zone, a battery that was empty.
 _JUMPS = (-3600.0, -45.0, -1.5, 1.5, 45.0, 3600.0, 86400.0)
-
-
-class FastWatcher(CpusetWatcher):
-    """Watcher that samples as fast as it can, and notes the time between samples."""
-
-    def __init__(self, root: Path, *, real: bool, every: CpuSet) -> None:
-        super().__init__(root, real=real, every=every)
-        self.gaps: list[float] = []
-
-    def _run(self) -> None:
-        try:
-            last = time.monotonic()
-            while not self._end.wait(_PAUSE):
-                self._judge(self.look())
-                self.looks += 1
-                now = time.monotonic()
-                self.gaps.append(now - last)
-                last = now
-        except Exception as error:
-            self.error = f"{type(error).__name__}: {error}"
 
 
 class NodeFaults(FaultInjector):
@@ -215,8 +192,8 @@ def main() -> None:
             for each in (cluster.driver, cluster.node):
                 print(f"{each.log.name}:\n{each.text()[-_LOG_END:]}", flush=True)  # noqa: T201
             raise
-        median = statistics.median(watch.gaps) * 1000
-        fast = sum(gap < 0.01 for gap in watch.gaps) * 100 // len(watch.gaps)
+        watch.stop()
+        median, fast = watch.gaps
         print(  # noqa: T201
             f"seed {options.seed}: {summary}; {watch.looks} samples, median {median:.1f} ms apart "
             f"({fast}% below 10 ms), {len(watch.wrongs)} violations, 0 CPUs lost"

@@ -159,6 +159,8 @@ class DriverCluster:
         except (OSError, ValueError, KeyError) as error:
             return [f"the driver: {error}"]
         found = [f"the driver: {problem}" for problem in reported["problems"]]
+        if "claims" not in reported:
+            return [*found, "the driver is starting"]
         found += [f"the driver: {fault}" for fault in reported["faults"]]
         claims = {claim["uid"]: claim for claim in reported["claims"]}
         found += [f"claim {uid}: {claim['disputed']}" for uid, claim in claims.items() if claim["disputed"]]

@@ -12,10 +12,11 @@ import json
 import re
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from plimsoll.api.cpuset import CpuSet
 from plimsoll.node.runtime.state_dir import subdirectories
@@ -55,23 +56,31 @@ def _union(sets: Iterable[CpuSet]) -> CpuSet:
     return found
 
 
-def look(root: Path, *, real: bool, every: CpuSet) -> list[ObservedContainer]:
+def load(path: Path) -> Any:
+    """Return the content of a JSON file."""
+    return json.loads(path.read_bytes())
+
+
+def look(
+    root: Path, *, real: bool, every: CpuSet, load: Callable[[Path], Any] = load
+) -> list[ObservedContainer]:
     """Return the running containers below an agent's directory; `every` are the CPUs of unpinned ones."""
     found = []
     for pod in subdirectories(root / "pods"):
         for name in subdirectories(pod / "containers"):
             for attempt in subdirectories(name):
-                box = read(attempt, real=real, every=every)
+                box = read(attempt, real=real, every=every, load=load)
                 if box is not None:
                     found.append(box)
     return found
 
 
-def read(directory: Path, *, real: bool, every: CpuSet) -> ObservedContainer | None:
+def read(
+    directory: Path, *, real: bool, every: CpuSet, load: Callable[[Path], Any] = load
+) -> ObservedContainer | None:
     """Return the container of a directory, if it runs."""
     try:
-        run = json.loads((directory / "run.json").read_bytes())
-        state = json.loads((directory / "state.json").read_bytes())
+        run, state = load(directory / "run.json"), load(directory / "state.json")
         pid, start = int(run["pid"]), int(run["pid_start"])
         cpus = CpuSet.parse(state["resources"].get("cpus") or "") or every
         if real:
@@ -135,12 +144,13 @@ class CpusetWatcher:
     def _run(self) -> None:
         try:
             while not self._end.wait(0.03):
-                self._judge(self.look())
+                self.judge(self.look())
                 self.looks += 1
         except Exception as error:
             self.error = f"{type(error).__name__}: {error}"
 
-    def _judge(self, boxes: list[ObservedContainer]) -> None:
+    def judge(self, boxes: list[ObservedContainer]) -> None:
+        """Note the violations of one look."""
         for group in find_wrongs(boxes):
             # Files are read one after the other: it counts if it is so twice.
             if {box.pid for box in group} <= {box.pid for box in self.look() if box in group}:

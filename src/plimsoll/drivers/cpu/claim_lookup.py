@@ -19,6 +19,9 @@ from plimsoll.drivers.cpu.state.recovery import is_allocated_here
 from plimsoll.errors import ApiError, DecodeError
 from plimsoll.protocols.dra import ClaimRef
 
+#: Claims in a page of a list: few, since memory that a large page takes once is never returned.
+_PAGE = 50
+
 
 class ClaimLookup:
     """Reader of claims; every method raises ApiError if the API server does not respond or refuses."""
@@ -42,7 +45,7 @@ class ClaimLookup:
         found: dict[str, dict[str, Any]] = {}
         if not wanted:
             return found
-        pages = self._client.pages(RESOURCE_CLAIMS)
+        pages = self._client.pages(RESOURCE_CLAIMS, limit=_PAGE)
         async with aclosing(pages):
             async for page in pages:
                 for raw in page.items:
@@ -54,15 +57,15 @@ class ClaimLookup:
         return found
 
     async def list_allocated(self, node: str) -> dict[str, dict[str, Any]]:
-        """Return all claims with CPUs of a node, by UID."""
+        """Return all claims with CPUs of a node, by UID, with the fields that their recovery needs."""
         found: dict[str, dict[str, Any]] = {}
-        pages = self._client.pages(RESOURCE_CLAIMS)
+        pages = self._client.pages(RESOURCE_CLAIMS, limit=_PAGE)
         async with aclosing(pages):
             async for page in pages:
                 for raw in page.items:
                     tree = _decode(raw) if DRIVER_NAME.encode() in raw else None
                     if tree is not None and is_allocated_here(tree, node):
-                        found[read_ref(tree).uid] = tree
+                        found[read_ref(tree).uid] = _trim(tree)
         return found
 
 
@@ -78,6 +81,14 @@ def has_allocated_devices(claim: Mapping[str, Any], uid: str) -> bool:
         return False
     results = items(branch(claim, "status", "allocation", "devices"), "results")
     return any(result.get("driver") == DRIVER_NAME for result in results)
+
+
+def _trim(claim: Mapping[str, Any]) -> dict[str, Any]:
+    metadata, status = branch(claim, "metadata"), branch(claim, "status")
+    return {
+        "metadata": {key: metadata.get(key, "") for key in ("namespace", "name", "uid")},
+        "status": {key: status[key] for key in ("allocation", "devices", "reservedFor") if key in status},
+    }
 
 
 def _decode(raw: bytes) -> dict[str, Any] | None:
