@@ -44,9 +44,9 @@ resolver=$(readlink -f /etc/resolv.conf || true)
 cp "$resolver" "$1/resolv.conf" || true
 for place in /run /var/lib /var/log; do mount -t tmpfs none $place; done
 case "$resolver" in /run/*) mkdir -p "${resolver%/*}"; cp "$1/resolv.conf" "$resolver";; esac
-mkdir -p /run/nri /var/lib/kubelet
+mkdir -p /run/nri /run/cdi /var/lib/kubelet
 mount --bind "$1/k" /var/lib/kubelet
-ln -s "$1/cdi" /run/cdi
+mount --bind "$1/cdi" /run/cdi
 ln -s "$1/nri.sock" /run/nri/nri.sock
 echo ready
 exec sleep infinity
