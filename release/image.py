@@ -25,6 +25,7 @@ from release.payload import Payload, dependency_files, package_files, version
 _VERSION = f"python{sys.version_info.major}.{sys.version_info.minor}"
 _PREFIX = "opt/python"
 _SITE = "opt/plimsoll/site"
+_GATHER_INFO = "dracpu-gatherinfo"
 _PROGRAM = "opt/plimsoll/bin/plimsoll"
 _CERTIFICATES = "etc/ssl/certs/ca-certificates.crt"
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
@@ -108,11 +109,13 @@ def stage_payload(root: Path, payload: Payload) -> None:
 
 
 def stage_program(root: Path, interpreter: str) -> None:
-    """Write the command."""
-    program = root / _PROGRAM
-    program.parent.mkdir(parents=True, exist_ok=True)
-    program.write_text(f"#!{interpreter}\nfrom plimsoll.cli.main import main\n\nmain()\n")
-    program.chmod(0o755)
+    """Write the command, and the one that people run in a pod of the CPU driver."""
+    for name, words in ((_PROGRAM, []), (_GATHER_INFO, ["driver", "cpu", "gatherinfo"])):
+        program = root / name
+        program.parent.mkdir(parents=True, exist_ok=True)
+        lines = (f"#!{interpreter}", "import sys", "", "from plimsoll.cli.main import main", "")
+        program.write_text("\n".join((*lines, f"sys.argv[1:1] = {words}", "main()", "")))
+        program.chmod(0o755)
 
 
 def _compile(root: Path, directory: str) -> None:

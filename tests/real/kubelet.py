@@ -47,7 +47,7 @@ case "$resolver" in /run/*) mkdir -p "${resolver%/*}"; cp "$1/resolv.conf" "$res
 mkdir -p /run/nri /run/cdi /var/lib/kubelet
 mount --bind "$1/k" /var/lib/kubelet
 mount --bind "$1/cdi" /run/cdi
-ln -s "$1/nri.sock" /run/nri/nri.sock
+mount --bind "$1/nri" /run/nri
 echo ready
 exec sleep infinity
 """
@@ -169,7 +169,7 @@ class RealNode:
         self._gates = {"DRANodeAllocatableResources": True, **(gates or {})}
         self._address, self._network = address, network
         self.root = directory / "k"
-        self.cdi, self.nri = directory / "cdi", directory / "nri.sock"
+        self.cdi, self.nri = directory / "cdi", directory / "nri" / "nri.sock"
         self.cgroups = CgroupRoot(f"plimsoll-{uuid.uuid4().hex[:8]}")
         self._holder: subprocess.Popen[bytes] | None = None
         self.socket = directory / "c.sock"
@@ -295,7 +295,7 @@ class RealNode:
 
     def _write(self) -> None:
         directory = self.directory
-        for name in ("cdi", "cni", "cni/conf", "nri.d", "nri.d/plugins", "nri.d/conf", "k"):
+        for name in ("cdi", "cni", "cni/conf", "nri", "nri.d", "nri.d/plugins", "nri.d/conf", "k"):
             (directory / name).mkdir()
         _write_program(directory / "cni/plain", self._network.plugin if self._network else _NETWORK)
         _write_program(directory / "cni/loopback", _NETWORK)
