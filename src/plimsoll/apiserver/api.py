@@ -182,7 +182,7 @@ class Api:
         if info is None:
             attributes = Attributes(request.user, request.method.lower(), path=request.path)
             self._authorize(attributes)
-            return self._nonresource.handle(request)
+            return await self._nonresource.handle(request, self.loop_share.start_slice(request.user.name))
         if MASTERS not in request.user.groups:
             self._authorize(self._attributes(info, request, query))
             if info.subresource in CONNECT and info.verb != "create":

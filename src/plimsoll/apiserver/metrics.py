@@ -19,6 +19,7 @@ from prometheus_client.registry import Collector
 from plimsoll.apiserver.request import ApiRequest, ApiResponse
 from plimsoll.apiserver.request_info import RequestInfo
 from plimsoll.apiserver.storage import Store
+from plimsoll.apiserver.time_slices import TimeSlice
 from plimsoll.common.counters import Buckets, Histogram, MetricCounter, gauge
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -145,13 +146,23 @@ class RequestMetrics(Collector):
             found = self._targets[key] = _TargetMetrics(_labels(request, info))
         return found
 
-    def expose(self) -> bytes:
-        """Return the metrics page."""
-        return generate_latest(self.registry)
+    async def expose(self, time_slice: TimeSlice) -> bytes:
+        """Return the metrics page, yielding to other requests while it is rendered."""
+        parts, last = [], ""
+        for family in self.registry.collect():
+            text = generate_latest(_Page(family))
+            if family.name == last:  # a further part of a family, which has its comments already
+                text = text.split(b"\n", 2)[2]
+            parts.append(text)
+            last = family.name
+            if time_slice.is_expired:
+                await time_slice.pause()
+        return b"".join(parts)
 
     def collect(self) -> Iterator[Metric]:
-        yield self.requests.family()
-        yield self.duration.family()
+        """Yield all families; those with many samples in parts, so that rendering one takes little time."""
+        yield from self.requests.parts()
+        yield from self.duration.parts()
         yield gauge(
             "apiserver_current_inflight_requests",
             "Number of requests that are being processed, by kind.",
@@ -203,14 +214,18 @@ def expose_checks(results: Mapping[tuple[str, str], bool]) -> bytes:
     )
     for labels, passes in results.items():
         family.add_metric(labels, float(passes))
+    return generate_latest(_Page(family))
 
-    class _Page(Collector):
-        def collect(self) -> Iterator[Metric]:
-            yield family
 
-    registry = CollectorRegistry(auto_describe=False)
-    registry.register(_Page())
-    return generate_latest(registry)
+class _Page(CollectorRegistry):
+    """Registry of one metric that has been collected."""
+
+    def __init__(self, family: Metric) -> None:
+        super().__init__(auto_describe=False)
+        self._family = family
+
+    def collect(self) -> Iterator[Metric]:
+        yield self._family
 
 
 def _labels(request: ApiRequest, info: RequestInfo | None) -> tuple[str, ...]:

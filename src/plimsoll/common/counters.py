@@ -7,9 +7,12 @@ Single-threaded: a counter is a number in a dict and a histogram a list of numbe
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+
+#: Samples in a part of a counter: about those of a histogram with one combination of labels.
+_PART_SAMPLES = 32
 
 
 def exponential(first: float, factor: float, count: int) -> tuple[float, ...]:
@@ -30,8 +33,17 @@ class MetricCounter:
         self.values[labels] = self.values.get(labels, 0) + count
 
     def family(self) -> CounterMetricFamily:
+        return self._family_of(self.values.items())
+
+    def parts(self) -> Iterator[CounterMetricFamily]:
+        """Yield the family in parts of a few samples each; the counter may change in between."""
+        values = list(self.values.items())
+        for start in range(0, max(len(values), 1), _PART_SAMPLES):
+            yield self._family_of(values[start : start + _PART_SAMPLES])
+
+    def _family_of(self, values: Iterable[tuple[tuple[str, ...], int]]) -> CounterMetricFamily:
         family = CounterMetricFamily(self.name.removesuffix("_total"), self.help, labels=self.labels)
-        for labels, value in self.values.items():
+        for labels, value in values:
             family.add_metric(labels, value)
         return family
 
@@ -71,14 +83,29 @@ class Histogram:
         return found
 
     def family(self) -> HistogramMetricFamily:
-        family = HistogramMetricFamily(self.name, self.help, labels=self.labels)
+        family = self._empty_family()
         for labels, child in self._children.items():
-            seen, rows = 0, []
-            for bound, count in zip((*self._bounds, float("inf")), child.counts, strict=True):
-                seen += count
-                rows.append(("+Inf" if bound == float("inf") else repr(bound), seen))
-            family.add_metric(labels, rows, child.total)
+            self._add(family, labels, child)
         return family
+
+    def parts(self) -> Iterator[HistogramMetricFamily]:
+        """Yield the family in parts, one for each combination of labels; observations may come in between."""
+        if not self._children:
+            yield self._empty_family()
+        for labels, child in list(self._children.items()):
+            family = self._empty_family()
+            self._add(family, labels, child)
+            yield family
+
+    def _empty_family(self) -> HistogramMetricFamily:
+        return HistogramMetricFamily(self.name, self.help, labels=self.labels)
+
+    def _add(self, family: HistogramMetricFamily, labels: tuple[str, ...], child: Buckets) -> None:
+        seen, rows = 0, []
+        for bound, count in zip((*self._bounds, float("inf")), child.counts, strict=True):
+            seen += count
+            rows.append(("+Inf" if bound == float("inf") else repr(bound), seen))
+        family.add_metric(labels, rows, child.total)
 
 
 def gauge(

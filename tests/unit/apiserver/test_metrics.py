@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+from itertools import count
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
 from plimsoll.apiserver.auth.users import ADMIN, User
+from plimsoll.apiserver.metrics import RequestMetrics
 from plimsoll.apiserver.request import ApiRequest
+from plimsoll.apiserver.storage import Store
+from plimsoll.apiserver.time_slices import SLICE_SECONDS, EventLoopShare
 from tests.unit.apiserver.build import PODS, ApiHarness, pod, run
 
 NODES = "/api/v1/nodes"
@@ -112,5 +120,54 @@ def test_service_level_indicators_are_the_health_checks() -> None:
         found = {(each.labels["type"], each.labels["name"]): each.value for each in family.samples}
         assert family.name == "kubernetes_healthcheck"
         assert found["livez", "ping"] == found["readyz", "etcd-readiness"] == 1
+
+    run(scenario)
+
+
+def fill(metrics: RequestMetrics) -> None:
+    """Add samples of many different requests."""
+    for number in range(70):
+        metrics.requests.add("GET", "", "", "v1", f"r{number}", "", "cluster", "apiserver", "200")
+        metrics.duration.at("GET", "", "", "v1", f"r{number}", "", "cluster", "apiserver").observe(number)
+
+
+def naive_page(metrics: RequestMetrics) -> bytes:
+    """Render all families at once."""
+    families: dict[str, Metric] = {}
+    for part in metrics.collect():
+        families.setdefault(
+            part.name, Metric(part.name, part.documentation, part.type)
+        ).samples += part.samples
+
+    class Page(CollectorRegistry):
+        def collect(self) -> list[Metric]:
+            return list(families.values())
+
+    return generate_latest(Page())
+
+
+def test_a_page_rendered_in_parts_is_the_page_rendered_at_once() -> None:
+    async def scenario() -> None:
+        metrics = RequestMetrics(Store.open(None))
+        for _ in range(2):  # without and with samples
+            with EventLoopShare().start_slice("u") as time_slice:
+                page = await metrics.expose(time_slice)
+            assert page.startswith(naive_page(metrics)), "the process's own metrics follow"
+            fill(metrics)
+
+    asyncio.run(scenario())
+
+
+def test_other_requests_are_served_while_a_page_is_rendered() -> None:
+    async def scenario(harness: ApiHarness) -> None:
+        fill(harness.api.metrics)
+        readings = count()
+        harness.api.loop_share.clock = lambda: next(readings) * SLICE_SECONDS  # every slice is used up
+        scrape = asyncio.create_task(harness.api.handle(ApiRequest("GET", "/metrics", ADMIN)))
+        await asyncio.sleep(0)
+        for _ in range(10):
+            assert (await harness.request("GET", NODES))[0] == 200
+        assert not scrape.done()
+        assert b"r69" in (await scrape).body  # type: ignore[operator]  # no stream
 
     run(scenario)

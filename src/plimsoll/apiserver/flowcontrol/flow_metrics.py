@@ -19,7 +19,10 @@ _SEATS = (1, 2, 4, 8, 16, 32, 64, 100)
 
 
 class FlowMetrics(Collector):
-    """Metrics of all levels; `queue_sets` and `limits` are those of the flow controller, by level."""
+    """Metrics of all levels; `queue_sets` and `limits` are those of the flow controller, by level.
+
+    Those with labels of requests are collected in parts, for `RequestMetrics.expose`.
+    """
 
     def __init__(self, queue_sets: Mapping[str, QueueSet], limits: Mapping[str, SeatLimits]) -> None:
         self._queue_sets, self._limits = queue_sets, limits
@@ -66,9 +69,9 @@ class FlowMetrics(Collector):
 
     def collect(self) -> Iterator[Metric]:
         for counter in (self.rejected, self.dispatched):
-            yield counter.family()
+            yield from counter.parts()
         for histogram in (self._wait, self._execution, self._queue_length, self._work):
-            yield histogram.family()
+            yield from histogram.parts()
         yield self._by_schema("current_inqueue_requests", "Number of waiting requests.", "waiting")
         yield self._by_schema(
             "current_executing_requests", "Number of requests that hold seats.", "executing"

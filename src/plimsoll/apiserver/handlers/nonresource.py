@@ -10,6 +10,7 @@ from plimsoll.apiserver.metrics import CONTENT_TYPE, RequestMetrics, expose_chec
 from plimsoll.apiserver.request import ApiRequest, ApiResponse
 from plimsoll.apiserver.request_info import split_path
 from plimsoll.apiserver.status import method_not_supported, path_not_found
+from plimsoll.apiserver.time_slices import TimeSlice
 
 
 class NonResourceHandler:
@@ -19,7 +20,7 @@ class NonResourceHandler:
         self._context = context
         self._metrics = metrics
 
-    def handle(self, request: ApiRequest) -> ApiResponse:
+    async def handle(self, request: ApiRequest, time_slice: TimeSlice) -> ApiResponse:
         parts = split_path(request.path)
         if request.method not in ("GET", "HEAD"):
             raise method_not_supported(request.method.lower(), "", request.path)
@@ -30,7 +31,8 @@ class NonResourceHandler:
             error = self._context.store.write_error
             return health.report_health(head, "/".join(parts[1:]), request.query, error)
         if head == "metrics" and len(parts) == 1:
-            return ApiResponse(200, self._metrics.expose(), CONTENT_TYPE)
+            with time_slice:
+                return ApiResponse(200, await self._metrics.expose(time_slice), CONTENT_TYPE)
         if parts == ["metrics", "slis"]:
             results = health.check_results(self._context.store.write_error)
             return ApiResponse(200, expose_checks(results), CONTENT_TYPE)
