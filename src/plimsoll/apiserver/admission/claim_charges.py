@@ -71,7 +71,7 @@ class StoredClaims:
         """Yield the slices of the allocated pools; the others are not decoded."""
         pools = {result.pool.encode() for each in allocations for result in each.devices.results}
         for stored in self._store.list(_SLICES, None).items:
-            if any(pool in stored.raw for pool in pools):
+            if any(pool in stored.rest for pool in pools):
                 yield codec.decode(stored.raw, ResourceSlice)
 
     def _classes(self) -> dict[str, DeviceClass]:

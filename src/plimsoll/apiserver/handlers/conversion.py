@@ -18,6 +18,11 @@ def is_storage_version(resource: Resource, version: str) -> bool:
     return version == resource.versions[0] and not resource.stored_as
 
 
+def has_own_shape(resource: Resource, version: str) -> bool:
+    """Return whether objects of a served version differ from stored ones in more than apiVersion."""
+    return bool(resource.stored_as) or find_shape(resource.group, version, resource.kind) is not None
+
+
 def tracked_version(resource: Resource, version: str) -> str:
     """Return the version in which ownership of fields is recorded: the request's, or the storage version if
     paths of fields differ between the two.
@@ -30,7 +35,7 @@ def convert_raw(raw: bytes, resource: Resource, version: str) -> bytes:
     """Convert stored bytes to a served version."""
     if is_storage_version(resource, version):
         return raw
-    if resource.stored_as or find_shape(resource.group, version, resource.kind) is not None:
+    if has_own_shape(resource, version):
         return codec.encode(convert_tree(codec.decode_tree(raw), resource, version))
     prefix = f'{{"apiVersion":"{resource.api_version()}",'.encode()
     if raw.startswith(prefix):  # as `convert_to_storage` writes objects

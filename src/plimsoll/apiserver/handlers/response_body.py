@@ -6,13 +6,13 @@ them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from plimsoll.api import codec
 from plimsoll.apiserver.context import ApiContext
-from plimsoll.apiserver.handlers.chunked_response import Part, build_chunked_response, join_items
-from plimsoll.apiserver.handlers.conversion import convert_raw, is_storage_version
+from plimsoll.apiserver.handlers.chunked_response import ChunkedBody, build_chunked_response
+from plimsoll.apiserver.handlers.conversion import convert_raw, has_own_shape, is_storage_version
 from plimsoll.apiserver.handlers.negotiation import JSON, YAML, AcceptedMediaType, negotiate
 from plimsoll.apiserver.handlers.read import ListResult
 from plimsoll.apiserver.handlers.watch_format import Render, WatchFormat
@@ -23,6 +23,7 @@ from plimsoll.apiserver.registry.schema import schema_for
 from plimsoll.apiserver.request import ApiResponse
 from plimsoll.apiserver.request_info import RequestInfo
 from plimsoll.apiserver.status import not_acceptable
+from plimsoll.apiserver.storage import StoredObject, type_prefix
 from plimsoll.apiserver.tables import to_table
 from plimsoll.apiserver.time_slices import TimeSlice
 from plimsoll.common.yaml import dump_document
@@ -97,28 +98,26 @@ class ResponseBuilder:
             metadata["continue"] = listing.token
         if listing.remaining:
             metadata["remainingItemCount"] = listing.remaining
-        raws = [stored.raw for stored in listing.items]
-        if not is_storage_version(info.resource, info.version):
-            raws = await _render_each(
-                raws, lambda raw: convert_raw(raw, info.resource, info.version), time_slice
-            )
         if accepted.table:
             table = self._table(info, [], accepted, query, metadata)
-            rows = await self._rows(info, raws, accepted, query, time_slice)
+            rows = await self._rows(info, listing.items, accepted, query, time_slice)
             return _finish_list(table, "rows", rows, accepted, time_slice)
         api_version, kind = info.api_version, info.resource.list_kind
         if accepted.parameters.get("as") == "PartialObjectMetadata":
             raise _wrong_form(accepted, f"is a list ({kind})")
         if accepted.partial:
             api_version, kind = f"meta.k8s.io/{accepted.partial}", "PartialObjectMetadataList"
-            raws = await _render_each(raws, lambda raw: _metadata_only(raw, accepted.partial), time_slice)
-        if accepted.media == PROTOBUF:
-            head = {"apiVersion": api_version, "kind": kind, "metadata": metadata}
-            return await _protobuf_list(head, raws, time_slice)
         head = {"kind": kind, "apiVersion": api_version, "metadata": metadata}
+        render = self._renderer(info, accepted)
+        if accepted.media == PROTOBUF:
+            return await _protobuf_list(head, listing.items, render, time_slice)
         if accepted.partial:
-            return _finish_list(head, "items", raws, accepted, time_slice)
-        items = _strip_type(raws, info.api_version, info.resource.kind)
+            items = await _render_each(listing.items, render, time_slice)
+            return _finish_list(head, "items", items, accepted, time_slice)
+        if has_own_shape(info.resource, info.version):
+            items = await _render_each(listing.items, lambda raw: _without_type(render(raw)), time_slice)
+        else:
+            items = [stored.rest if stored.prefix else _without_type(stored.raw) for stored in listing.items]
         return _finish_list(head, "items", items, accepted, time_slice, opening=b"{")
 
     def make_watch_format(
@@ -135,11 +134,16 @@ class ResponseBuilder:
     ) -> Render | None:
         if accepted.table:
             return _TableRenderer(self, info, accepted, query).render
-        if accepted.partial:
-            return lambda raw: _metadata_only(convert_raw(raw, info.resource, info.version), accepted.partial)
-        if is_storage_version(info.resource, info.version):
+        if not accepted.partial and is_storage_version(info.resource, info.version):
             return None
-        return lambda raw: convert_raw(raw, info.resource, info.version)
+        return self._renderer(info, accepted)
+
+    def _renderer(self, info: RequestInfo, accepted: AcceptedMediaType) -> Render:
+        """Return the function from a stored object to the object or metadata that a client asked for."""
+        resource, version = info.resource, info.version
+        if accepted.partial:
+            return lambda raw: _metadata_only(convert_raw(raw, resource, version), accepted.partial)
+        return lambda raw: convert_raw(raw, resource, version)
 
     def _table(
         self,
@@ -161,14 +165,16 @@ class ResponseBuilder:
     async def _rows(
         self,
         info: RequestInfo,
-        raws: list[bytes],
+        items: Sequence[StoredObject],
         accepted: AcceptedMediaType,
         query: Mapping[str, str],
         time_slice: TimeSlice,
     ) -> list[bytes]:
         rows: list[bytes] = []
-        for start in range(0, len(raws), _ROWS_PER_SLICE):
-            table = self._table(info, raws[start : start + _ROWS_PER_SLICE], accepted, query, {})
+        for start in range(0, len(items), _ROWS_PER_SLICE):
+            some = items[start : start + _ROWS_PER_SLICE]
+            raws = [convert_raw(stored.raw, info.resource, info.version) for stored in some]
+            table = self._table(info, raws, accepted, query, {})
             rows += map(codec.encode, table["rows"])
             if time_slice.is_expired:
                 await time_slice.pause()
@@ -203,20 +209,15 @@ def _metadata_only(raw: bytes, version: str) -> bytes:
     return codec.encode({**head, "metadata": tree["metadata"]})
 
 
-def _strip_type(raws: list[bytes], api_version: str, kind: str) -> list[Part]:
-    """Return objects without apiVersion and kind, which the items of a list do not have, and without their
-    opening brace.
-
-    Objects are stored with both fields first, so that usually nothing is decoded or copied.
-    """
-    start = f'{{"apiVersion":"{api_version}","kind":"{kind}",'.encode()
-    cut = len(start)
-    return [memoryview(raw)[cut:] if raw.startswith(start) else _without_type(raw)[1:] for raw in raws]
-
-
 def _without_type(raw: bytes) -> bytes:
+    """Return an object without its opening brace, and without apiVersion and kind, as items of lists have
+    none.
+    """
+    prefix = type_prefix(raw)
+    if prefix:
+        return raw[len(prefix) :]
     tree = codec.decode_tree(raw)
-    return codec.encode({name: tree[name] for name in tree if name not in ("apiVersion", "kind")})
+    return codec.encode({name: tree[name] for name in tree if name not in ("apiVersion", "kind")})[1:]
 
 
 def _wrong_form(accepted: AcceptedMediaType, found: str) -> ApiError:
@@ -224,13 +225,11 @@ def _wrong_form(accepted: AcceptedMediaType, found: str) -> ApiError:
     return ApiError(406, "NotAcceptable", f"you requested {wanted}, but the requested object {found}")
 
 
-async def _render_each(
-    raws: list[bytes], render: Callable[[bytes], bytes], time_slice: TimeSlice
-) -> list[bytes]:
+async def _render_each(items: list[StoredObject], render: Render, time_slice: TimeSlice) -> list[bytes]:
     """Render every object, yielding to other requests."""
     rendered = []
-    for raw in raws:
-        rendered.append(render(raw))
+    for stored in items:
+        rendered.append(render(stored.raw))
         if time_slice.is_expired:
             await time_slice.pause()
     return rendered
@@ -239,7 +238,7 @@ async def _render_each(
 def _finish_list(
     head: Tree,
     field: str,
-    items: Sequence[Part],
+    items: list[bytes],
     accepted: AcceptedMediaType,
     time_slice: TimeSlice,
     *,
@@ -249,23 +248,25 @@ def _finish_list(
     its `opening`.
     """
     before = codec.encode({name: value for name, value in head.items() if name != field})
-    response = build_chunked_response(
-        [before[:-1], f',"{field}":['.encode(), *join_items(items, opening), b"]}"],
-        accepted.media,
-        time_slice,
-    )
+    start = before[:-1] + f',"{field}":['.encode() + (opening if items else b"")
+    body = ChunkedBody(start, items, b"]}", b"," + opening)
+    response = build_chunked_response(body, accepted.media, time_slice)
     if accepted.media == YAML and isinstance(response.body, bytes):
         return _encode(response.body, accepted)
     return response
 
 
-async def _protobuf_list(head: Tree, raws: list[bytes], time_slice: TimeSlice) -> ApiResponse:
+async def _protobuf_list(
+    head: Tree, items: list[StoredObject], render: Render, time_slice: TimeSlice
+) -> ApiResponse:
     try:
         builder = ListBuilder(head)
-        items = await _render_each(raws, lambda raw: builder.encode_item(codec.decode_tree(raw)), time_slice)
+        encoded = await _render_each(
+            items, lambda raw: builder.encode_item(codec.decode_tree(render(raw))), time_slice
+        )
     except InputError:
         raise not_acceptable([JSON, YAML]) from None
-    return build_chunked_response(builder.finish(items), PROTOBUF, time_slice)
+    return build_chunked_response(ChunkedBody(b"", builder.finish(encoded)), PROTOBUF, time_slice)
 
 
 def _encode(raw: bytes, accepted: AcceptedMediaType, status: int = 200) -> ApiResponse:

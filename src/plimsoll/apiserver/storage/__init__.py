@@ -17,7 +17,7 @@ recovery.py       creates a store from it, or from a backup
 
 from plimsoll.apiserver.storage.event_history import WatchCursor
 from plimsoll.apiserver.storage.files import copy_store
-from plimsoll.apiserver.storage.records import ListPage, ObjectKey, StoredObject, StoreEvent
+from plimsoll.apiserver.storage.records import ListPage, ObjectKey, StoredObject, StoreEvent, type_prefix
 from plimsoll.apiserver.storage.recovery import RecoveryReport, recover, restore
 from plimsoll.apiserver.storage.store import Store
 
@@ -32,4 +32,5 @@ __all__ = [
     "copy_store",
     "recover",
     "restore",
+    "type_prefix",
 ]

@@ -44,9 +44,9 @@ class Compactor:
         self._rows += 1
         self._revision_sum += stored.revision
         if before is not None:
-            self.add_garbage(before.revision, len(before.raw))
+            self.add_garbage(before.revision, before.size_bytes)
         if kind == "DELETED":
-            self.add_garbage(stored.revision, len(stored.raw))
+            self.add_garbage(stored.revision, stored.size_bytes)
 
     def add_garbage(self, revision: int, size_bytes: int) -> None:
         """Record that a row at or below the floor can be deleted."""

@@ -27,20 +27,20 @@ class ResourceIndex:
     def put(self, name: NamespacedName, stored: StoredObject) -> None:
         before = self.objects.get(name)
         self.objects[name] = stored
-        self.size_bytes += len(stored.raw)
+        self.size_bytes += stored.size_bytes
         if before is not None:
-            self.size_bytes -= len(before.raw)
+            self.size_bytes -= before.size_bytes
         elif self._sorted_names is not None:
             insort(self._sorted_names, name)
 
     def remove(self, name: NamespacedName) -> None:
-        self.size_bytes -= len(self.objects.pop(name).raw)
+        self.size_bytes -= self.objects.pop(name).size_bytes
         if self._sorted_names is not None:
             del self._sorted_names[bisect_left(self._sorted_names, name)]
 
     def load(self, objects: dict[NamespacedName, StoredObject]) -> None:
         self.objects = objects
-        self.size_bytes = sum([len(stored[2]) for stored in objects.values()])
+        self.size_bytes = sum([len(stored[2]) + len(stored[3]) for stored in objects.values()])
         self._sorted_names = None
 
     def names(self) -> Sequence[NamespacedName]:

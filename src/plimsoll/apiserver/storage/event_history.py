@@ -263,4 +263,4 @@ def _expired(since: int, floor: int) -> ApiError:
 
 def _event_bytes(stored: StoredObject, before: StoredObject | None) -> int:
     """Return the memory of an event: its object and the previous one."""
-    return len(stored.raw) + len(before.raw) if before else len(stored.raw)
+    return stored.size_bytes + before.size_bytes if before else stored.size_bytes

@@ -42,7 +42,7 @@ from plimsoll.apiserver.storage.log import (
     read_rows,
     read_state,
 )
-from plimsoll.apiserver.storage.records import ObjectKey, StoredObject
+from plimsoll.apiserver.storage.records import ObjectKey, PrefixTable, StoredObject
 from plimsoll.errors import StoreError
 
 _MAGIC = b"SQLite format 3\0"
@@ -178,6 +178,7 @@ class LogLoader:
         self._current = current
         self._compaction = compaction
         self._objects: dict[str, dict[NamespacedName, StoredObject]] = {}
+        self._prefixes = PrefixTable()
         self._last = 0
         self._below = self._below_total = 0
 
@@ -242,7 +243,7 @@ class LogLoader:
             objects_of_resource = self._objects[resource] = {}
         qualified = key[1:]
         before = objects_of_resource.get(qualified)
-        stored = StoredObject(key, revision, value, created)
+        stored = StoredObject(key, revision, *self._prefixes.split(resource, value), created)
         if revision > self.state.floor:
             self._check_sequence(row, before)
             self.changes.append((TYPES[code], stored, before))
@@ -250,7 +251,7 @@ class LogLoader:
             self._below += 1
             self._below_total += revision
             if before is not None:
-                self._compaction.add_garbage(before.revision, len(before.raw))
+                self._compaction.add_garbage(before.revision, before.size_bytes)
             if code == DELETED:
                 self._compaction.add_garbage(revision, len(value))
         if code == DELETED:

@@ -6,6 +6,7 @@ old events are dropped again.
 
 from __future__ import annotations
 
+import re
 from collections import deque
 from typing import Any, Literal, NamedTuple
 
@@ -30,12 +31,50 @@ class ObjectKey(NamedTuple):
 
 
 class StoredObject(NamedTuple):
-    """Stored object: its JSON text, the revision that wrote it and the one that created it."""
+    """Stored object: its JSON text, the revision that wrote it and the one that created it.
+
+    The text is kept in two parts, since the items of a list have no apiVersion and kind: `prefix` is the text
+    up to the comma after these, which all objects of a kind share, and `rest` what follows. The prefix is
+    empty if the text does not begin with the two fields.
+    """
 
     key: ObjectKey
     revision: int
-    raw: bytes
+    prefix: bytes
+    rest: bytes
     created: int
+
+    @property
+    def raw(self) -> bytes:
+        """Return the JSON text."""
+        return self.prefix + self.rest
+
+    @property
+    def size_bytes(self) -> int:
+        return len(self.prefix) + len(self.rest)
+
+
+class PrefixTable:
+    """Prefixes of stored objects, so that equal ones are one."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, bytes] = {}
+
+    def split(self, resource: str, raw: bytes) -> tuple[bytes, bytes]:
+        """Return the prefix of an object of a resource, and the rest of its text."""
+        prefix = self._known.get(resource, b"")
+        if not prefix or not raw.startswith(prefix):
+            prefix = self._known[resource] = type_prefix(raw)
+        return prefix, raw[len(prefix) :]
+
+
+def type_prefix(raw: bytes) -> bytes:
+    """Return the text of an object up to the comma after apiVersion and kind, if it begins with these."""
+    found = _PREFIX.match(raw)
+    return found[0] if found else b""
+
+
+_PREFIX = re.compile(rb'\{"apiVersion":"[^"\\]{1,256}","kind":"[^"\\]{1,256}",')
 
 
 class ListPage(NamedTuple):
@@ -99,7 +138,8 @@ class StoreEvent:
             self._frames = {}
         frame = self._frames.get(kind)
         if frame is None:
-            frame = b'{"type":"%b","object":%b}\n' % (kind.encode(), self.stored.raw)
+            stored = self.stored
+            frame = b'{"type":"%b","object":%b%b}\n' % (kind.encode(), stored.prefix, stored.rest)
             self._frames[kind] = frame
         return frame
 

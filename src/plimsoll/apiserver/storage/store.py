@@ -23,7 +23,14 @@ from plimsoll.apiserver.storage.event_history import Change, EventHistory, Watch
 from plimsoll.apiserver.storage.files import copy_store, create_store
 from plimsoll.apiserver.storage.loading import OpenedStore, open_store_file
 from plimsoll.apiserver.storage.log import TYPES, CompactionState, Durability, Row
-from plimsoll.apiserver.storage.records import EventType, ListPage, ObjectKey, StoredObject, StoreEvent
+from plimsoll.apiserver.storage.records import (
+    EventType,
+    ListPage,
+    ObjectKey,
+    PrefixTable,
+    StoredObject,
+    StoreEvent,
+)
 from plimsoll.apiserver.storage.snapshots import SnapshotReader
 from plimsoll.apiserver.storage.writer import (
     BatchCommitted,
@@ -86,6 +93,7 @@ class Store:
         self._closing: asyncio.Future[None] | None = None
         self._commits = self._committed_rows = self._failures = 0
         self._observers: list[Observer] = []
+        self._prefixes = PrefixTable()
         self._write_error = ""
         self._writer = (
             LogWriter(opened.log, opened.lock, opened.identity, self._notify_loop) if opened else None
@@ -292,7 +300,7 @@ class Store:
         if kind != "DELETED":
             check_size(raw)
         created = before.created if before else revision
-        stored = StoredObject(key, revision, raw, created)
+        stored = StoredObject(key, revision, *self._prefixes.split(key.resource, raw), created)
         if kind == "DELETED":
             self.current.remove(key)
         else:

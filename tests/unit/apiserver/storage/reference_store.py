@@ -72,4 +72,5 @@ def record_of(event: StoreEvent) -> EventRecord:
 
 
 def make_tree(key: ObjectKey, value: Any) -> dict[str, Any]:
-    return {"kind": "Thing", "metadata": {"name": key.name, "namespace": key.namespace}, "value": value}
+    metadata = {"name": key.name, "namespace": key.namespace}
+    return {"apiVersion": "v1", "kind": "Thing", "metadata": metadata, "value": value}

@@ -173,7 +173,8 @@ class StoreMachine(RuleBasedStateMachine):
         page = self.store.list(resource, namespace, after=after, limit=limit, at=at)
         expected = self.reference.objects(resource, namespace, after, at)
         shown = len(expected) if limit is None else limit
-        assert [tuple(stored) for stored in page.items] == expected[:shown]
+        found = [(stored.key, stored.revision, stored.raw, stored.created) for stored in page.items]
+        assert found == expected[:shown]
         assert page.remaining == max(0, len(expected) - shown)
         assert page.revision == (self.store.revision if at is None else at)
         if at is not None:
