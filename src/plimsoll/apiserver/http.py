@@ -12,7 +12,7 @@ import logging
 import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Collection, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from typing import cast
+from typing import TypeGuard, cast
 
 from aiohttp import HttpVersion11, web
 from aiohttp.http_exceptions import HttpProcessingError
@@ -23,7 +23,8 @@ from plimsoll.apiserver.api import Api
 from plimsoll.apiserver.auth.authentication import SINGLE_HEADERS
 from plimsoll.apiserver.auth.impersonation import IMPERSONATION, impersonate
 from plimsoll.apiserver.connections import ServerConnection
-from plimsoll.apiserver.flowcontrol.flow_controller import FlowController
+from plimsoll.apiserver.direct_response import CACHE_CONTROL, encode_head, sent_response
+from plimsoll.apiserver.flowcontrol.flow_controller import FlowController, HeldSeats
 from plimsoll.apiserver.kubelet.location import KubeletLocation
 from plimsoll.apiserver.kubelet.tunnel import pass_on
 from plimsoll.apiserver.limits import ServerLimits, WatchLimiter
@@ -129,12 +130,12 @@ class HttpServer:
             api_request.initialized = seats.release
             try:
                 api_response = await self._api.handle(api_request)
-                api_response.headers.update(seats.headers)
                 if api_response.upgrade is not None:
                     seats.release()
                     with self.watch_limiter.acquire(api_request.user):
                         return await self._tunnel(request, connection, api_response.upgrade)
                 if not isinstance(api_response.body, bytes) and api_response.length is None:
+                    api_response.headers.update(seats.headers)
                     with self.watch_limiter.acquire(api_request.user):
                         if wants_websocket(request) and api_response.content_type == LOG_TYPE:
                             connection.begin_tunnel()
@@ -142,9 +143,7 @@ class HttpServer:
                         return await self._stream(request, api_response)
             finally:
                 seats.release()
-            if isinstance(api_response.body, bytes):
-                return await self._send_response(request, api_response)
-            return await self._send_chunked(request, api_response)
+            return await self._send(request, api_response, seats)
         except ApiError as error:
             return _to_web_response(
                 ApiResponse(error.code, codec.encode(to_status(error)), headers=dict(error.headers))
@@ -191,46 +190,67 @@ class HttpServer:
             raise request_entity_too_large(f"Request entity too large: limit is {max_bytes}")
         return b"".join(chunks)
 
-    async def _send_response(self, request: web.BaseRequest, api_response: ApiResponse) -> web.StreamResponse:
-        body = cast(bytes, api_response.body)
+    async def _send(
+        self, request: web.BaseRequest, api_response: ApiResponse, seats: HeldSeats
+    ) -> web.StreamResponse:
+        """Send a response of known length, by way of aiohttp only if it is an unusual one."""
+        body, transport = api_response.body, request.transport
+        if not isinstance(body, bytes):
+            return await self._send_chunked(request, api_response, seats)
+        if len(body) <= _CHUNK_BYTES and _is_open(transport):
+            head = encode_head(request, api_response, len(body), seats.header_lines)
+            if head is not None:
+                transport.write(head + body)
+                if transport.get_write_buffer_size():
+                    with _disconnection_logged(request):
+                        await self._drain(request)
+                return sent_response(request)
         if len(body) <= _UNBUFFERED_BYTES or request.method == "HEAD":
+            api_response.headers.update(seats.headers)
             return _to_web_response(api_response)
-        if len(body) <= _CHUNK_BYTES:  # headers and body in one write
-            whole = _to_web_response(api_response)
-            with _disconnection_logged(request):
-                async with self._reading_client(request):
-                    await whole.prepare(request)
-                    await whole.write_eof()
-            return whole
-        response = web.StreamResponse(status=api_response.status, headers=_response_headers(api_response))
-        response.content_length = len(body)
-        view = memoryview(body)
-        with _disconnection_logged(request):
-            await response.prepare(request)
-            for start in range(0, len(body), _CHUNK_BYTES):
-                await self._write(request, response, view[start : start + _CHUNK_BYTES])
-            await response.write_eof()
-        return response
+        api_response.body, api_response.length = _split(body), len(body)
+        return await self._send_chunked(request, api_response, seats)
 
-    async def _send_chunked(self, request: web.BaseRequest, api_response: ApiResponse) -> web.StreamResponse:
+    async def _send_chunked(
+        self, request: web.BaseRequest, api_response: ApiResponse, seats: HeldSeats
+    ) -> web.StreamResponse:
         """Send a long response; it ends when the client disconnects or does not read."""
-        chunks = cast(AsyncGenerator[bytes, None], api_response.body)
-        response = web.StreamResponse(status=api_response.status, headers=_response_headers(api_response))
-        response.content_length = api_response.length
+        chunks, length = cast(AsyncGenerator[bytes, None], api_response.body), api_response.length
+        assert length is not None
+        head = encode_head(request, api_response, length, seats.header_lines)
+        response = sent_response(request)
         try:
             with _disconnection_logged(request):
-                await response.prepare(request)
-                if request.method != "HEAD":
-                    async for chunk in chunks:
-                        await self._write(request, response, chunk)
-                await response.write_eof()
+                if head is not None:
+                    await self._write_chunks(request, head, chunks)
+                else:
+                    api_response.headers.update(seats.headers)
+                    response = _to_stream_response(api_response)
+                    response.content_length = length
+                    await response.prepare(request)
+                    if request.method != "HEAD":
+                        async for chunk in chunks:
+                            await self._write(request, response, chunk)
+                    await response.write_eof()
         finally:
             await chunks.aclose()
         return response
 
+    async def _write_chunks(
+        self, request: web.BaseRequest, head: bytes, chunks: AsyncGenerator[bytes, None]
+    ) -> None:
+        transport = request.transport
+        async for chunk in chunks:
+            if not _is_open(transport):
+                raise ConnectionResetError
+            transport.writelines((head, chunk) if head else (chunk,))
+            head = b""
+            if transport.get_write_buffer_size():
+                await self._drain(request)
+
     async def _stream(self, request: web.BaseRequest, api_response: ApiResponse) -> web.StreamResponse:
         frames = cast(AsyncGenerator[bytes, None], api_response.body)
-        response = web.StreamResponse(status=api_response.status, headers=_response_headers(api_response))
+        response = _to_stream_response(api_response)
         if request.version >= HttpVersion11:
             response.enable_chunked_encoding()
         else:
@@ -287,6 +307,11 @@ class HttpServer:
         async with self._reading_client(request):
             await response.write(chunk)
 
+    async def _drain(self, request: web.BaseRequest) -> None:
+        """Wait until the client has read enough; it is disconnected if it does not within the timeout."""
+        async with self._reading_client(request):
+            await request.writer.drain()
+
     @asynccontextmanager
     async def _reading_client(self, request: web.BaseRequest) -> AsyncIterator[None]:
         """Disconnect a client that does not read within the timeout."""
@@ -298,6 +323,10 @@ class HttpServer:
             if transport is not None:
                 transport.abort()
             raise
+
+
+def _is_open(transport: asyncio.Transport | None) -> TypeGuard[asyncio.Transport]:
+    return transport is not None and not transport.is_closing()
 
 
 def _write_chunk(transport: asyncio.Transport, chunk: bytes) -> bool:
@@ -357,7 +386,7 @@ def _is_utf8(value: str) -> bool:
 def _response_headers(api_response: ApiResponse) -> dict[str, str] | list[tuple[str, str]]:
     headers = {
         "Content-Type": api_response.content_type,
-        "Cache-Control": "no-cache, private",
+        "Cache-Control": CACHE_CONTROL,
         **api_response.headers,
     }
     return [*headers.items(), *api_response.more_headers] if api_response.more_headers else headers
@@ -369,3 +398,13 @@ def _to_web_response(api_response: ApiResponse) -> web.Response:
         body=cast(bytes, api_response.body),
         headers=_response_headers(api_response),
     )
+
+
+def _to_stream_response(api_response: ApiResponse) -> web.StreamResponse:
+    return web.StreamResponse(status=api_response.status, headers=_response_headers(api_response))
+
+
+async def _split(body: bytes) -> AsyncGenerator[bytes, None]:
+    """Yield a long body in chunks."""
+    for start in range(0, len(body), _CHUNK_BYTES):
+        yield body[start : start + _CHUNK_BYTES]

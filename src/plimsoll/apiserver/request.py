@@ -46,3 +46,8 @@ class ApiResponse:
     length: int | None = None
     more_headers: Sequence[tuple[str, str]] = ()  #: headers whose names may be repeated
     upgrade: KubeletLocation | None = None  #: the connection is passed on to this kubelet
+
+
+def encode_header_lines(headers: Mapping[str, str]) -> bytes:
+    """Return headers as they are sent; their values must be safe."""
+    return "".join(f"{name}: {value}\r\n" for name, value in headers.items()).encode()

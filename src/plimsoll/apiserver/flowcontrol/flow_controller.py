@@ -29,7 +29,7 @@ from plimsoll.apiserver.flowcontrol.seat_demand import ADJUSTMENT_SECONDS, SeatL
 from plimsoll.apiserver.flowcontrol.work_estimate import estimate_seats, max_seats
 from plimsoll.apiserver.handlers.options import first_values, parse_timeout
 from plimsoll.apiserver.registry.flow_control_objects import CATCH_ALL, EXEMPT
-from plimsoll.apiserver.request import ApiRequest
+from plimsoll.apiserver.request import ApiRequest, encode_header_lines
 from plimsoll.apiserver.request_info import RequestInfo
 from plimsoll.apiserver.status import too_many_requests
 from plimsoll.apiserver.storage import ObjectKey, Store
@@ -61,6 +61,7 @@ class _Classification(NamedTuple):
     schema: FlowSchema
     queue_set: QueueSet
     headers: Mapping[str, str]
+    header_lines: bytes  #: the same, encoded
     most_seats: int
     labels: tuple[str, str]  #: level and schema
     executed: Buckets  #: histogram of the time that these requests hold their seats
@@ -68,13 +69,16 @@ class _Classification(NamedTuple):
 
 
 class HeldSeats:
-    """Seats of a request, until `release`; `headers` are those of its response."""
+    """Seats of a request, until `release`; `headers` are those of its response, `header_lines` the same
+    encoded.
+    """
 
-    __slots__ = ("_classified", "_request", "headers")
+    __slots__ = ("_classified", "_request", "header_lines", "headers")
 
     def __init__(self, classified: _Classification | None, request: SeatRequest | None) -> None:
         self._classified, self._request = classified, request
         self.headers: Mapping[str, str] = classified.headers if classified is not None else {}
+        self.header_lines = classified.header_lines if classified is not None else b""
 
     def release(self) -> None:
         """Return the seats; a second call does nothing."""
@@ -223,7 +227,8 @@ class FlowController:
             limited = _LimitedMetrics(
                 metrics.work(*labels), metrics.wait(*labels, execute=True), queue_length
             )
-        return _Classification(schema, queue_set, headers, most, labels, executed, limited)
+        lines = encode_header_lines(headers)
+        return _Classification(schema, queue_set, headers, lines, most, labels, executed, limited)
 
     # -- configuration and limits
 
