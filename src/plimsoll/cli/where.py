@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import atexit
 import gc
 import os
 import shutil
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 #: Kubeconfig that `plimsoll up` writes, used if there is no other one.
 OWN_KUBECONFIG = Path("plimsoll-data/kubeconfig")
+#: Number of objects of a large cluster state.
+_LARGE = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +83,7 @@ class Where:
             cluster_state = read_cluster_state(
                 self.source(), gates, tick=progress.tick, assume_mapping=self.assume_mapping
             )
-        _settle_memory()
+        _settle_memory(cluster_state)
         warn_missing(cluster_state.objects.gaps)
         if cluster_state.assumed_mappings is not None:
             click.echo(f"note: --assume-mapping: {cluster_state.assumed_mappings.describe()}", err=True)
@@ -108,10 +111,18 @@ def warn_missing(gaps: Iterable[Gap]) -> None:
         click.echo(f"note: {printable(line)}", err=True)
 
 
-def _settle_memory() -> None:
-    """Exempt the objects read so far from garbage collection; they live until the process exits."""
+def _settle_memory(cluster_state: ClusterState) -> None:
+    """Exempt the objects read so far from garbage collection; they live until the process exits.
+
+    A large cluster state is never freed, nor examined once more when the interpreter ends: that would take a
+    second after the answer.
+    """
+    if len(cluster_state.objects) >= _LARGE:
+        kept: list[Any] = [cluster_state]
+        kept.append(kept)  # a cycle, which only a collection could free
+        atexit.register(gc.freeze)
     gc.freeze()
-    gc.set_threshold(100_000, 50, 100)
+    gc.set_threshold(500_000, 50, 100)
 
 
 def _has_default_kubeconfig() -> bool:

@@ -8,6 +8,8 @@ Shares are truncated, as in kubectl describe.
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from plimsoll.api.quantity import Quantity
 from plimsoll.ledger.amounts import is_huge_page
 from plimsoll.ledger.units import CPU, PODS, STANDARD_RESOURCES, from_units, is_extended_resource, to_unit
@@ -27,6 +29,7 @@ def resource_order(resource: str) -> tuple[int, str]:
     return (len(STANDARD_RESOURCES) if is_huge_page(resource) else len(STANDARD_RESOURCES) + 1), resource
 
 
+@lru_cache(maxsize=4096)
 def format_short(resource: str, units: int) -> str:
     """Format an amount for people: exact for cores and counts, one decimal for bytes."""
     if resource == CPU:

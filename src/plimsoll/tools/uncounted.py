@@ -32,7 +32,7 @@ from plimsoll.ledger.requests import is_pod_level_resource
 from plimsoll.ledger.units import is_accounted, to_unit
 from plimsoll.tools.cluster_state import ClusterState
 from plimsoll.tools.cluster_state.assumed_mappings import POLICY
-from plimsoll.tools.cluster_state.node_resources import NodeResourceGuess, taken_by
+from plimsoll.tools.cluster_state.node_resources import NodeResourceGuess, guess_node_resources, taken_by
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +105,8 @@ def uncounted_of(
     known = {} if known is None else known
     found: list[UncountedClaim] = []
     for row in sorted(rows):
+        if not _represents_resources(claim, snapshot.charge_context(row)):
+            continue
         by_claim = known.get(row)
         if by_claim is None:
             by_claim = known[row] = {}
@@ -112,6 +114,15 @@ def uncounted_of(
                 by_claim.setdefault(each.claim.metadata.key, []).append(each)
         found += by_claim.get(key, ())
     return found
+
+
+def _represents_resources(claim: ResourceClaim, context: ChargeContext) -> bool:
+    """Return whether a device of a claim represents a node resource; most do not."""
+    for result in claim.allocation_results:
+        device = context.devices.find(result, context.node)
+        if device is not None and guess_node_resources(result.driver, device):
+            return True
+    return False
 
 
 def uncounted_on(cluster_state: ClusterState, row: int) -> list[UncountedClaim]:
@@ -129,7 +140,8 @@ def uncounted_on(cluster_state: ClusterState, row: int) -> list[UncountedClaim]:
     context = snapshot.charge_context(row)
     found: list[UncountedClaim] = []
     added: dict[str, list[ChargedClaim]] = {}  #: uncounted charges so far, by pod UID
-    for key, entries in sorted(users.items()):
+    for key in sorted(users):
+        entries = users[key]
         claim = snapshot.claim(*key)
         if claim is None or claim.status.allocation is None:
             continue
@@ -174,11 +186,14 @@ def _list_taken(
     found: dict[str, _Taken] = {}
     for result in claim.allocation_results:
         device = context.devices.find(result, context.node)
-        if device is None:
+        guesses = () if device is None else guess_node_resources(result.driver, device)
+        if device is None or not guesses:  # most devices represent no node resource
+            continue
+        if charged is None:
+            charged = _charged_resources(claim.metadata.name, entries)
+        if charged.issuperset([guess.resource for guess in guesses]):
             continue
         for guess in taken_by(result, device):
-            if charged is None:  # most devices represent no node resource
-                charged = _charged_resources(claim.metadata.name, entries)
             if guess.resource in charged or not is_accounted(guess.resource):
                 continue
             class_name = find_requested_class(claim, result.request)

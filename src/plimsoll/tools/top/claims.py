@@ -7,8 +7,9 @@ what it would charge, priced as the scheduler does.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 from plimsoll.api.core import NodeSelector
 from plimsoll.api.identity import DeviceId
@@ -33,8 +34,7 @@ STATES = (PENDING, *_HELD, DELETED, *(f"{DELETED},{state}" for state in _HELD))
 _ADDED = ChargeRule.ADD_PER_CLAIM
 
 
-@dataclass(frozen=True, slots=True)
-class ClaimChargeRow:
+class ClaimChargeRow(Struct, frozen=True):
     """Amount of a resource that a claim charges by one rule. `drawn` is the amount pods draw from it if it
     is a pool.
     """
@@ -55,8 +55,7 @@ class ClaimChargeRow:
         return tree
 
 
-@dataclass(frozen=True, slots=True)
-class ClaimRow:
+class ClaimRow(Struct, frozen=True):
     """State, devices and charges of one claim."""
 
     namespace: str

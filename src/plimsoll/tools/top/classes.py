@@ -155,13 +155,17 @@ def _row(
     capacity: dict[str, CapacityLeft] = {}
     types: dict[tuple[str, str, str], int] = {}
     problem = ""
+    matching: dict[object, int] = {}  #: devices that match, by the content of a pool
     for pool, usage in pools:
-        found = find_availability(claim, classes, pool, usage)
-        if isinstance(found, AllocationFault):
-            problem = problem or str(found)
-            continue
-        (request,) = found.values()
-        for number in bit_numbers(request.matching):
+        mask = None if pool.signature is None else matching.get(pool.signature)
+        if mask is None:
+            found = find_availability(claim, classes, pool, usage)
+            if isinstance(found, AllocationFault):
+                problem = problem or str(found)
+                continue
+            (request,) = found.values()
+            mask = matching[pool.signature] = request.matching
+        for number in bit_numbers(mask):
             state = device_state(pool, usage, number)
             entry = pool.entries[number]
             devices += 1

@@ -6,8 +6,9 @@ with admin access are listed although they hold nothing.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from plimsoll.api.identity import DeviceId
 from plimsoll.api.quantity import Quantity
@@ -15,8 +16,7 @@ from plimsoll.api.resource import DeviceRequestAllocationResult, ResourceClaim
 from plimsoll.scheduler.snapshot.index import SnapshotIndex
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceHolder:
+class DeviceHolder(Struct, frozen=True):
     """Claim that holds a device or a share of it."""
 
     namespace: str
@@ -79,7 +79,7 @@ def holder_of(claim: ResourceClaim, result: DeviceRequestAllocationResult) -> De
         claim.metadata.name,
         result.request,
         result.share_id or "",
-        tuple(sorted(result.consumed_capacity.items())),
+        tuple(sorted(result.consumed_capacity.items())) if result.consumed_capacity else (),
         bool(result.admin_access),
-        tuple(user.name for user in claim.status.reserved_for),
+        tuple([user.name for user in claim.status.reserved_for]),
     )

@@ -20,8 +20,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Any
+
+from msgspec import Struct, field
 
 from plimsoll.allocator.availability import BLOCKED, FREE, PARTLY, SHARED, TAINTED, TAKEN, device_state
 from plimsoll.allocator.devices.capacity import capacity_value
@@ -47,8 +49,7 @@ STATES = (FREE, PARTLY, SHARED, TAKEN, BLOCKED, TAINTED, STALE)
 UNAVAILABLE = frozenset({BLOCKED, TAINTED, STALE})
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceRow:
+class DeviceRow(Struct, frozen=True):
     """State, holders and usage of one device."""
 
     driver: str
@@ -88,6 +89,10 @@ class DeviceRow:
         }
 
 
+#: Identity of a device, equal to its `DeviceId`.
+_id_of = attrgetter("driver", "pool", "device")
+
+
 def device_rows(cluster_state: ClusterState, node: str = "") -> list[DeviceRow]:
     """Return the rows of all devices, or of those a node can use, by driver, pool and name."""
     snapshot = cluster_state.snapshot
@@ -99,8 +104,8 @@ def device_rows(cluster_state: ClusterState, node: str = "") -> list[DeviceRow]:
         for devices, views in snapshot.inventory.cluster_pools():
             rows += rows_of(devices, DeviceUsage(devices, snapshot.state), known)
             rows += stale_rows(devices, views, known)
-        rows += missing_rows(known, known.devices() - {row.id for row in rows})
-    return sorted(rows, key=lambda row: row.id)
+        rows += missing_rows(known, known.devices().difference(map(_id_of, rows)))
+    return sorted(rows, key=_id_of)
 
 
 def _of_node(cluster_state: ClusterState, name: str, known: DeviceHolders) -> Iterator[DeviceRow]:
@@ -131,9 +136,10 @@ def rows_of(
         holders = known.of(entry.id)
         state = device_state(devices, usage, number)
         why = _reason(devices, usage, number, state)
-        holding = [holder for holder in holders if not holder.admin]
-        if state == TAKEN and sum(not holder.share for holder in holding) and len(holding) > 1:
-            why = f"allocated {len(holding)} times"
+        if state == TAKEN and len(holders) > 1:
+            holding = [holder for holder in holders if not holder.admin]
+            if len(holding) > 1 and any(not holder.share for holder in holding):
+                why = f"allocated {len(holding)} times"
         yield DeviceRow(
             *entry.id,
             _node_of(entry.view.slice, device),
@@ -186,6 +192,8 @@ def _capacity(entry: DeviceEntry, usage: DeviceUsage, number: int) -> dict[str, 
     """Return total and used amount of each capacity; all of it is used if the device is allocated
     exclusively.
     """
+    if not entry.device.capacity:
+        return {}
     is_taken = usage.taken >> number & 1
     consumed = usage.consumed.get(number, {})
     found = {}
@@ -197,6 +205,8 @@ def _capacity(entry: DeviceEntry, usage: DeviceUsage, number: int) -> dict[str, 
 
 
 def _draws(device: Device) -> tuple[tuple[str, str, Quantity], ...]:
+    if not device.consumes_counters:
+        return ()
     return tuple(
         (part.counter_set, name, counter.value or ZERO)
         for part in device.consumes_counters
@@ -205,6 +215,8 @@ def _draws(device: Device) -> tuple[tuple[str, str, Quantity], ...]:
 
 
 def _taints(device: Device) -> tuple[str, ...]:
+    if not device.taints:
+        return ()
     return tuple(
         f"{taint.key}{'=' + taint.value if taint.value else ''}:{taint.effect}" for taint in device.taints
     )
@@ -221,6 +233,8 @@ def stale_rows(devices: NodeDevices, views: Iterable[SliceView], known: DeviceHo
     """Yield the devices of slices that are not offered: older generations and unusable pools."""
     (pool,) = devices.pools
     offered = devices.index.get(pool.id, {})
+    if len(offered) == sum(len(view.devices) for view in views):
+        return
     newest = max((view.slice.spec.pool.generation for view in views), default=0)
     seen = Counter(offered.keys())
     for view in sorted(views, key=lambda view: -view.slice.spec.pool.generation):

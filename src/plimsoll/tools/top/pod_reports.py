@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from plimsoll.ledger.units import CPU, MEMORY
@@ -29,7 +30,11 @@ def shown_resources(amounts: Iterable[Amounts], wanted: tuple[str, ...], wide: b
 
 def sums_of(resource: str, amounts: Amounts) -> tuple[str, ...]:
     """Return requests, claims, overhead and total, formatted."""
-    parts = amounts.get(resource, (0, 0, 0))
+    return _format_parts(resource, amounts.get(resource, (0, 0, 0)))
+
+
+@lru_cache(maxsize=4096)
+def _format_parts(resource: str, parts: tuple[int, int, int]) -> tuple[str, ...]:
     return tuple(format_short(resource, each) if each else "0" for each in (*parts, sum(parts)))
 
 

@@ -7,8 +7,9 @@ after the claim.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 from plimsoll.api.core import Pod
 from plimsoll.api.identity import DeviceId
@@ -22,8 +23,7 @@ from plimsoll.tools.cluster_state import ClusterState
 from plimsoll.tools.top.nodes import entry_columns
 
 
-@dataclass(frozen=True, slots=True)
-class PodRow:
+class PodRow(Struct, frozen=True):
     """Usage of one pod: resource -> (requests, claims, overhead), in ledger units."""
 
     namespace: str

@@ -99,7 +99,7 @@ def inspect_pools(
     for devices, views in _pools(snapshot.inventory, only):
         usage = DeviceUsage(devices, snapshot.state)
         found = [*rows_of(devices, usage, known), *stale_rows(devices, views, known)]
-        missing = held.pop(devices.pools[0].id, set()).difference(row.id for row in found)
+        missing = held.pop(devices.pools[0].id, set()).difference([row.id for row in found])
         found += missing_rows(known, missing)
         yield _row(devices, usage, views, found), sorted(found, key=lambda row: row.device)
     for pool, missing in held.items():

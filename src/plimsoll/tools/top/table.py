@@ -5,7 +5,7 @@ The last column may be a list of words, shortened with a count of the rest.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 
@@ -42,22 +42,34 @@ class Table:
         right = [heading.startswith(">") for heading in self.headings]
         head = tuple(Cell(heading.lstrip(">"), "dim") for heading in self.headings)
         caps = {} if wide else self.caps
-        plain = [
-            [_fit(cell, caps.get(index)) for index, cell in enumerate(row)] for row in (head, *self.rows)
-        ]
-        widths = [max(map(len, column)) for column in zip(*(row[:-1] for row in plain), strict=True)]
-        room = max(_LEAST, paint.width - len(indent) - sum(widths) - len(_GAP) * len(widths))
-        last = [_fit(row[-1], None if wide else room) for row in (head, *self.rows)]
-        widths.append(max(map(len, last)))
-        for row, texts, end in zip((head, *self.rows), plain, last, strict=True):
-            parts = []
-            for index, cell in enumerate(row):
-                text = end if index == len(row) - 1 else texts[index]
-                color = cell.color if isinstance(cell, Cell) else ""
-                blank = " " * (widths[index] - len(text))
-                shown = _painted(text, color, paint)
-                parts.append(blank + shown if right[index] else shown + blank)
-            yield (indent + _GAP.join(parts)).rstrip()
+        room = paint.width - len(indent)
+        shown = []
+        for index, column in enumerate(zip(head, *self.rows, strict=True)):
+            if index == len(head) - 1:
+                texts = [_fit(cell, None if wide else max(_LEAST, room)) for cell in column]
+            else:
+                cap = caps.get(index)
+                texts = [cell if type(cell) is str and cap is None else _fit(cell, cap) for cell in column]
+            width = max(map(len, texts))
+            room -= width + len(_GAP)
+            shown.append(_align(texts, column, width, right[index], paint))
+        for row in zip(*shown, strict=True):
+            yield (indent + _GAP.join(row)).rstrip()
+
+
+def _align(
+    texts: list[str], cells: Iterable[str | Cell | Sequence[str]], width: int, right: bool, paint: Paint
+) -> list[str]:
+    """Fill up the texts of a column to its width, and color them."""
+    align = str.rjust if right else str.ljust
+    if not paint.color:
+        return [align(text, width) for text in texts]
+    aligned = []
+    for text, cell in zip(texts, cells, strict=True):
+        blank = " " * (width - len(text))
+        painted = _painted(text, cell.color, paint) if isinstance(cell, Cell) else text
+        aligned.append(blank + painted if right else painted + blank)
+    return aligned
 
 
 def _text(cell: str | Cell | Sequence[str]) -> str:
