@@ -149,6 +149,11 @@ def _rank(pair: tuple[ManagerIdentity, FieldOwner]) -> tuple[Any, ...]:
 def _write_entry(identity: ManagerIdentity, owner: FieldOwner) -> dict[str, Any]:
     if owner.entry is not None:
         return owner.entry if owner.entry.get("time") == owner.time else {**owner.entry, "time": owner.time}
+    return make_entry(identity, owner, sort_set(owner.fields))
+
+
+def make_entry(identity: ManagerIdentity, owner: FieldOwner, fields: FieldSet) -> dict[str, Any]:
+    """Return the entry of an owner; `fields` are its fields in upstream's order."""
     entry: dict[str, Any] = {}
     if identity.manager:
         entry["manager"] = identity.manager
@@ -157,7 +162,7 @@ def _write_entry(identity: ManagerIdentity, owner: FieldOwner) -> dict[str, Any]
     if owner.time is not None:
         entry["time"] = owner.time
     entry["fieldsType"] = "FieldsV1"
-    entry["fieldsV1"] = sort_set(owner.fields)
+    entry["fieldsV1"] = fields
     if identity.subresource:
         entry["subresource"] = identity.subresource
     return entry

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from plimsoll.api import codec
 from plimsoll.apiserver.patch.compare import FieldChanges, compare
 from plimsoll.apiserver.patch.field_set import FieldSet, difference, from_paths, union, union_all
 from plimsoll.apiserver.patch.managed_fields import (
@@ -18,10 +19,12 @@ from plimsoll.apiserver.patch.managed_fields import (
     ManagerIdentity,
     Owners,
     identify,
+    make_entry,
     managed_fields,
     read_owners,
     requests_reset,
     sort_oldest_first,
+    sort_set,
     with_managed_fields,
     write_owners,
 )
@@ -50,6 +53,11 @@ _UNTRACKED = frozenset(
         "uid",
     )
 )
+#: Metadata of which the values are not compared.
+_MAPS = frozenset(("annotations", "labels"))
+#: Field sets of new objects by schema, subresource and shape; the number and length of shapes are limited.
+_known_fields: dict[tuple[SchemaType | None, str, bytes], FieldSet] = {}
+_MAX_SHAPES, _MAX_SHAPE_BYTES = 512, 4096
 #: Fields that are never owned.
 UNOWNED = from_paths(
     [("f:apiVersion",), ("f:kind",), ("f:metadata",)]
@@ -169,19 +177,55 @@ def track_update(
     identity = identify(manager, UPDATE, request)
     try:
         if not before:
-            owners = _first_owner(new, identity, request)
-        else:
-            owners = update_owners(old or {}, new, before, identity, request)
+            fields = find_new_fields(new, request) if ignored is None else _new_fields(new, request)
+            owner = FieldOwner(fields, request.version, request.now)
+            return with_managed_fields(new, [make_entry(identity, owner, fields)] if fields else [])
+        owners = update_owners(old or {}, new, before, identity, request)
     except PatchError:
         return with_managed_fields(new, [])
     return with_managed_fields(new, rewrite_owners(old, before, owners))
 
 
-def _first_owner(new: dict[str, Any], identity: ManagerIdentity, request: TrackingRequest) -> Owners:
-    """Return the owner of all fields of a new object, as `update_owners` does."""
+def find_new_fields(new: dict[str, Any], request: TrackingRequest) -> FieldSet:
+    """Return the fields of a new object in upstream's order. Objects of one template have the same, which are
+    kept; the time and version of the request do not matter.
+    """
+    shape = _describe_shape(new) if request.convert is None else b""
+    if not shape or len(shape) > _MAX_SHAPE_BYTES:
+        return _new_fields(new, request)
+    key = request.schema, request.subresource, shape
+    found = _known_fields.get(key)
+    if found is None:
+        found = _new_fields(new, request)
+        if len(_known_fields) >= _MAX_SHAPES:
+            _known_fields.clear()
+        _known_fields[key] = found
+    return found
+
+
+def _new_fields(new: dict[str, Any], request: TrackingRequest) -> FieldSet:
+    """Return the fields of a new object as `update_owners` does, in upstream's order."""
     changes = TrackedChange({}, new, request).changes(request.version) or FieldChanges({}, {})
-    mine = difference(changes.changed, UNOWNED)
-    return {identity: FieldOwner(mine, request.version, request.now)} if mine else {}
+    return sort_set(difference(changes.changed, UNOWNED))
+
+
+def _describe_shape(tree: dict[str, Any]) -> bytes:
+    """Return a text that is equal for objects with the same fields; nothing for an unusual object.
+
+    Of labels and annotations only the names matter, of the rest of the metadata only what is tracked.
+    """
+    metadata = tree.get("metadata")
+    if not isinstance(metadata, dict):
+        return b""
+    tracked: dict[str, Any] = {}
+    for name, value in metadata.items():
+        if name in _MAPS and isinstance(value, dict):
+            if not all(each.__class__ is str for each in value.values()):
+                return b""
+            tracked[name] = list(value)
+        elif name not in _UNTRACKED:
+            tracked[name] = value
+    return codec.encode({**tree, "metadata": tracked})
 
 
 def _current_owners(old: dict[str, Any] | None, new: dict[str, Any], request: TrackingRequest) -> Owners:

@@ -16,7 +16,16 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from plimsoll.api.gates import Gates
-from plimsoll.apiserver.validation.object_trees import Steps, Tree, find_fields, has_steps, split_path
+from plimsoll.apiserver.validation.object_trees import (
+    Steps,
+    StepTree,
+    Tree,
+    find_fields,
+    has_any_steps,
+    has_steps,
+    merge_steps,
+    split_path,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +58,10 @@ class GatedFields:
 
 def drop_disabled_fields(endpoint: tuple[str, str], tree: Tree, old: Tree | None, gates: Gates) -> None:
     """Drop the fields of disabled gates from the tree; `endpoint` is (kind, subresource)."""
-    for feature, paths in _disabled(endpoint, gates):
+    features, merged = _disabled(endpoint, gates)
+    if not has_any_steps(tree, merged):
+        return
+    for feature, paths in features:
         for path in paths:
             if has_steps(tree, path):
                 if old is None or not feature.is_in_use(old):
@@ -58,13 +70,16 @@ def drop_disabled_fields(endpoint: tuple[str, str], tree: Tree, old: Tree | None
 
 
 @lru_cache(maxsize=256)
-def _disabled(endpoint: tuple[str, str], gates: Gates) -> tuple[tuple[GatedFields, tuple[Steps, ...]], ...]:
-    """Return the fields of disabled gates, with their paths as steps."""
-    return tuple(
+def _disabled(
+    endpoint: tuple[str, str], gates: Gates
+) -> tuple[tuple[tuple[GatedFields, tuple[Steps, ...]], ...], StepTree]:
+    """Return the fields of disabled gates, with their paths as steps; and all paths as one tree."""
+    features = tuple(
         (feature, tuple(map(split_path, feature.fields)))
         for feature in GATED_FIELDS.get(endpoint, ())
         if not feature.is_enabled(gates)
     )
+    return features, merge_steps(steps for _, paths in features for steps in paths)
 
 
 _DEVICE_FORMS = tuple(

@@ -9,7 +9,7 @@ unbounded depth) raises DecodeError. `decode.py` is the fast equivalent.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from typing import Any, TypeAlias, get_args, get_origin
 
@@ -191,6 +191,43 @@ def has_steps(tree: Any, steps: Steps, index: int = 0) -> bool:
         if into:
             items = tree if into == "[]" else tree.values()
             return any(has_steps(item, steps, index) for item in items)
+
+
+#: Paths that share their first steps: by name and kind of the step, what is below; nothing where a path ends.
+StepTree: TypeAlias = dict[tuple[str, str], "StepTree"]
+
+
+def merge_steps(paths: Iterable[Steps]) -> StepTree:
+    """Return paths as one tree, for `has_any_steps`; without those that begin with another."""
+    root: StepTree = {}
+    for *first, last in paths:
+        node = root
+        for step in first:
+            if step in node and not node[step]:
+                break
+            node = node.setdefault(step, {})
+        else:
+            node[last] = {}
+    return root
+
+
+def has_any_steps(tree: Any, paths: StepTree) -> bool:
+    """Report whether `has_steps` is true for one of the paths."""
+    if tree.__class__ is not dict:
+        return False
+    for (name, into), below in paths.items():
+        if name in tree:
+            if not below:
+                return True
+            value = tree[name]
+            if not into:
+                if has_any_steps(value, below):
+                    return True
+            else:
+                for item in value if into == "[]" else value.values():
+                    if has_any_steps(item, below):
+                        return True
+    return False
 
 
 @lru_cache(maxsize=256)

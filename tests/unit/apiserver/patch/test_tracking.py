@@ -10,8 +10,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plimsoll.apiserver.patch import keep_times_if_unchanged
-from plimsoll.apiserver.patch.managed_fields import _check_entry, _is_well_formed
-from plimsoll.apiserver.patch.tracking import ANCIENT, MAX_UPDATE_MANAGERS
+from plimsoll.apiserver.patch.managed_fields import (
+    UPDATE,
+    _check_entry,
+    _is_well_formed,
+    identify,
+    write_owners,
+)
+from plimsoll.apiserver.patch.reset_fields import reset_filter
+from plimsoll.apiserver.patch.tracking import (
+    ANCIENT,
+    MAX_UPDATE_MANAGERS,
+    TrackingRequest,
+    find_new_fields,
+    update_owners,
+)
 from plimsoll.errors import PatchError
 from tests.unit.apiserver.patch.sample_schemas import CLAIM, DEPLOYMENT, POD, THING, things
 from tests.unit.apiserver.patch.tracked import LATER, NOW, owned, thing, track
@@ -273,3 +286,43 @@ def test_entries_accepted_by_the_fast_path_are_valid(changes: dict[str, Any]) ->
             _check_entry(entry, 0)
         except PatchError:
             assert not _is_well_formed(entry)
+
+
+TEXTS = st.sampled_from(["", "a", "b"])
+MAPS = st.dictionaries(TEXTS, TEXTS | st.none(), max_size=2)
+METADATA = st.fixed_dictionaries(
+    {},
+    optional={
+        "name": TEXTS,
+        "uid": TEXTS,
+        "generateName": TEXTS,
+        "labels": MAPS,
+        "annotations": MAPS | st.none(),
+        "finalizers": st.lists(TEXTS, unique=True, max_size=2),
+        "ownerReferences": st.lists(st.fixed_dictionaries({"uid": TEXTS, "name": TEXTS}), max_size=1),
+    },
+)
+
+
+@given(st.lists(st.tuples(things(), METADATA), min_size=2, max_size=6))
+def test_the_fields_of_new_objects_of_equal_shape_are_those_of_each(
+    objects: list[tuple[dict[str, Any], dict[str, Any]]],
+) -> None:
+    for fields, metadata in objects:
+        for schema in (THING, None):
+            new = {**fields, "metadata": metadata}
+            request = TrackingRequest(schema, "test/v1", "", NOW, reset_filter(schema, ""))
+            identity = identify("m", UPDATE, request)
+            entries = write_owners(update_owners({}, new, {}, identity, request))
+            expected = entries[0]["fieldsV1"] if entries else {}
+            found = find_new_fields(new, request)
+            assert found == expected
+            assert list(found) == list(expected)
+
+
+def test_objects_of_one_template_share_their_fields() -> None:
+    def fields(name: str, value: str) -> Any:
+        pod = {"metadata": {"name": name, "labels": {"a": value}}, "spec": {"nodeName": "n"}}
+        return track(None, pod, schema=POD)["metadata"]["managedFields"][0]["fieldsV1"]
+
+    assert fields("one", "1") is fields("two", "2")

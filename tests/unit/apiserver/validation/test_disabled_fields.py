@@ -9,7 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plimsoll.apiserver.validation.disabled_fields import GATED_FIELDS
-from plimsoll.apiserver.validation.object_trees import find_fields, has_steps, split_path
+from plimsoll.apiserver.validation.object_trees import (
+    find_fields,
+    has_any_steps,
+    has_steps,
+    merge_steps,
+    split_path,
+)
 from tests.unit.apiserver.validation.objects import (
     GONE,
     SHARE,
@@ -281,21 +287,37 @@ PATHS = sorted(
 )
 
 
+def grow(steps: list[str], data: st.DataObject) -> Any:
+    """Draw a tree that has a part of a path."""
+    if not steps or not data.draw(st.integers(0, 5)):
+        return data.draw(st.sampled_from([{}, {"x": 1}, "x", None]))
+    name = steps[0].rstrip("[]{}")
+    into = steps[0][len(name) :]
+    count = data.draw(st.integers(0, 2))
+    if into == "[]":
+        return {name: [grow(steps[1:], data) for _ in range(count)]}
+    if into:
+        return {name: {str(number): grow(steps[1:], data) for number in range(count)}}
+    return {name: grow(steps[1:], data)}
+
+
 @given(st.sampled_from(PATHS), st.data())
 def test_a_field_is_held_where_it_is_found(path: str, data: st.DataObject) -> None:
     """`has_steps` agrees with `find_fields` for any part of the path."""
-
-    def grow(steps: list[str]) -> Any:
-        if not steps or not data.draw(st.integers(0, 5)):
-            return data.draw(st.sampled_from([{}, {"x": 1}, "x", None]))
-        name = steps[0].rstrip("[]{}")
-        into = steps[0][len(name) :]
-        count = data.draw(st.integers(0, 2))
-        if into == "[]":
-            return {name: [grow(steps[1:]) for _ in range(count)]}
-        if into:
-            return {name: {str(number): grow(steps[1:]) for number in range(count)}}
-        return {name: grow(steps[1:])}
-
-    tree = grow(path.split("."))
+    tree = grow(path.split("."), data)
     assert has_steps(tree, split_path(path)) == any(True for _ in find_fields(tree, path))
+
+
+@given(st.sampled_from(sorted(GATED_FIELDS)), st.data())
+def test_all_paths_of_a_kind_are_looked_up_at_once(endpoint: tuple[str, str], data: st.DataObject) -> None:
+    paths = st.sampled_from([path for feature in GATED_FIELDS[endpoint] for path in feature.fields])
+    tree = grow(data.draw(paths).split("."), data)
+    steps = [split_path(path) for path in data.draw(st.lists(paths))]
+    assert has_any_steps(tree, merge_steps(steps)) == any(has_steps(tree, each) for each in steps)
+
+
+def test_of_paths_that_begin_with_another_the_shorter_one_counts() -> None:
+    for paths in (["a.b", "a.b.c"], ["a.b.c", "a.b"]):
+        merged = merge_steps(map(split_path, paths))
+        assert has_any_steps({"a": {"b": {}}}, merged)
+        assert not has_any_steps({"a": {"c": {}}}, merged)
