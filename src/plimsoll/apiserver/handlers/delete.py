@@ -40,14 +40,14 @@ _RETURNING_OBJECT = frozenset(
 
 
 class DeletionResult:
-    """Result of a deletion: the object or a Status, and the revision to wait for."""
+    """Result of a deletion: the text of the object or of a Status, and the revision to wait for."""
 
-    __slots__ = ("removed", "revision", "tree")
+    __slots__ = ("is_status", "raw", "revision")
 
-    def __init__(self, tree: Tree, revision: int, removed: bool) -> None:
-        self.tree = tree
+    def __init__(self, raw: bytes, revision: int, *, is_status: bool = False) -> None:
+        self.raw = raw
         self.revision = revision
-        self.removed = removed
+        self.is_status = is_status
 
 
 class DeleteHandler:
@@ -57,9 +57,14 @@ class DeleteHandler:
         self._context = context
         self._store = context.store
 
-    def delete(self, info: RequestInfo, stored: StoredObject, options: DeletionOptions) -> DeletionResult:
-        """Delete one object as far as it is possible now; ApiError 403, 409 or 422."""
-        tree = codec.decode_tree(stored.raw)
+    def delete(
+        self, info: RequestInfo, stored: StoredObject, options: DeletionOptions, tree: Tree | None = None
+    ) -> DeletionResult:
+        """Delete one object as far as it is possible now; ApiError 403, 409 or 422.
+
+        `tree` is the object if it has been decoded; it is modified.
+        """
+        tree = codec.decode_tree(stored.raw) if tree is None else tree
         self._check(info, tree, options)
         name = tree["metadata"]["name"]
         if tree["kind"] == "Namespace" and (why := check_namespace_deletion(name)):
@@ -69,17 +74,18 @@ class DeleteHandler:
             tree["metadata"].pop("finalizers", None)
             if tree["metadata"].get("deletionGracePeriodSeconds"):
                 tree["metadata"]["deletionGracePeriodSeconds"] = 0
-            if options.dry_run:
-                return DeletionResult(self._response_tree(info, tree), 0, True)
-            removed = self._store.delete(stored.key, tree, stored.revision)
-            return DeletionResult(
-                self._response_tree(info, codec.decode_tree(removed.raw)), removed.revision, True
-            )
+            removed = None
+            if not options.dry_run:
+                removed = self._store.delete(stored.key, tree, stored.revision)
+            revision = removed.revision if removed else 0
+            if info.resource.key in _RETURNING_OBJECT:
+                return DeletionResult(removed.raw if removed else codec.encode(tree), revision)
+            return DeletionResult(codec.encode(_success(info, tree)), revision, is_status=True)
         changed = self._mark_deleted(tree, finalizers, grace)
         if not changed or options.dry_run:
-            return DeletionResult(tree, stored.revision, False)
+            return DeletionResult(codec.encode(tree), stored.revision)
         after = self._store.update(stored.key, tree, stored.revision)
-        return DeletionResult(codec.decode_tree(after.raw), after.revision, False)
+        return DeletionResult(after.raw, after.revision)
 
     def _check(self, info: RequestInfo, tree: Tree, options: DeletionOptions) -> None:
         metadata = tree["metadata"]
@@ -114,14 +120,14 @@ class DeleteHandler:
             tree["status"] = {**(tree.get("status") or {}), "phase": "Terminating"}
         return True
 
-    def _response_tree(self, info: RequestInfo, tree: Tree) -> Tree:
-        if info.resource.key in _RETURNING_OBJECT:
-            return tree
-        metadata = tree["metadata"]
-        details = {"name": metadata["name"], "kind": info.plural, "uid": metadata.get("uid", "")}
-        if info.group:
-            details["group"] = info.group
-        return success_status(details=details)
+
+def _success(info: RequestInfo, tree: Tree) -> Tree:
+    """Return the Status of a deletion."""
+    metadata = tree["metadata"]
+    details = {"name": metadata["name"], "kind": info.plural, "uid": metadata.get("uid", "")}
+    if info.group:
+        details["group"] = info.group
+    return success_status(details=details)
 
 
 def deletion_warnings(info: RequestInfo, options: DeletionOptions) -> list[str]:

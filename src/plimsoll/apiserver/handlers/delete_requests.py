@@ -16,11 +16,13 @@ from plimsoll.apiserver.handlers.negotiation import AcceptedMediaType, decode_bo
 from plimsoll.apiserver.handlers.options import DeletionOptions, parse_delete_options, parse_list_options
 from plimsoll.apiserver.handlers.policy_attributes import delete_attributes
 from plimsoll.apiserver.handlers.read import ReadHandler, get_stored
-from plimsoll.apiserver.handlers.response_body import ResponseBuilder, add_warnings, build_tree_response
+from plimsoll.apiserver.handlers.response_body import ResponseBuilder, add_warnings, build_raw_response
 from plimsoll.apiserver.request import ApiRequest, ApiResponse
 from plimsoll.apiserver.request_info import RequestInfo
 from plimsoll.apiserver.storage import Store, StoredObject
 from plimsoll.apiserver.time_slices import EventLoopShare
+
+Tree = dict[str, Any]
 
 #: Deletions of a collection that are committed together.
 _BATCH = 200
@@ -50,13 +52,14 @@ class DeleteRequestHandler:
     ) -> ApiResponse:
         options = parse_delete_options(query, _decode_options(request))
         stored = get_stored(self._store, info)
-        warnings = self._admit_deletion(info, stored, options, request.user)
-        deletion = self._deleter.delete(info, stored, options)
+        tree = codec.decode_tree(stored.raw)
+        warnings = self._admit_deletion(info, tree, options, request.user)
+        deletion = self._deleter.delete(info, stored, options, tree)
         await self._store.wait_durable(deletion.revision)
-        if deletion.tree.get("kind") == "Status":
-            response = build_tree_response(deletion.tree, accepted)
+        if deletion.is_status:
+            response = build_raw_response(deletion.raw, accepted)
         else:
-            response = self._responses.build_response(info, codec.encode(deletion.tree), accepted, query)
+            response = self._responses.build_response(info, deletion.raw, accepted, query)
         add_warnings(response, deletion_warnings(info, options) + warnings)
         return response
 
@@ -68,7 +71,7 @@ class DeleteRequestHandler:
             listing = await self._reader.list(info, parse_list_options(query), time_slice)
             warnings: list[str] = []
             for stored in listing.items:
-                warnings += self._admit_deletion(info, stored, options, request.user)
+                warnings += self._admit_deletion(info, codec.decode_tree(stored.raw), options, request.user)
                 await time_slice.pause()
             last = 0
             for number, stored in enumerate(listing.items, 1):
@@ -93,15 +96,16 @@ class DeleteRequestHandler:
         current = self._store.get(found.key)
         if current is None or current.created != found.created:
             return 0
+        tree = codec.decode_tree(current.raw)
         if current.revision != found.revision:
-            self._admit_deletion(info, current, options, user)
-        return self._deleter.delete(info, current, options).revision
+            self._admit_deletion(info, tree, options, user)
+        return self._deleter.delete(info, current, options, tree).revision
 
     def _admit_deletion(
-        self, info: RequestInfo, stored: StoredObject, options: DeletionOptions, user: User
+        self, info: RequestInfo, tree: Tree, options: DeletionOptions, user: User
     ) -> list[str]:
         """Run the plugins and the validating policies of a deletion; return warnings. ApiError."""
-        tree, warnings, policies = codec.decode_tree(stored.raw), list[str](), self._admission.policies
+        warnings, policies = list[str](), self._admission.policies
         self._admission.admit_deletion(info, tree, user)
         if policies.validates:
             policies.validate(delete_attributes(info, tree, user, options, warnings))

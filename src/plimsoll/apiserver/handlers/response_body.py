@@ -40,6 +40,11 @@ def build_tree_response(tree: Any, accepted: AcceptedMediaType, status: int = 20
     return _encode(codec.encode(tree), accepted, status)
 
 
+def build_raw_response(raw: bytes, accepted: AcceptedMediaType) -> ApiResponse:
+    """Return a response with any object that has been encoded."""
+    return _encode(raw, accepted)
+
+
 def encode_error(response: ApiResponse, accept: str) -> ApiResponse:
     """Return an error in the media type that its client accepts: JSON if it accepts that, or nothing that the
     server knows.

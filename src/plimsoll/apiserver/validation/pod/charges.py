@@ -11,4 +11,8 @@ _CHARGES = ("nodeAllocatableResourceClaimStatuses", "nativeResourceClaimStatus")
 def has_same_charges(tree: Tree, old: Tree) -> bool:
     """Return whether two versions of a pod have equal charges in their status."""
     now, before = subtree(tree, "status"), subtree(old, "status")
-    return all(trees_equal(now.get(name), before.get(name)) for name in _CHARGES)
+    for name in _CHARGES:
+        found, known = now.get(name), before.get(name)
+        if found is not known and not trees_equal(found, known):  # few pods have charges
+            return False
+    return True
