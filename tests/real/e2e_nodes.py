@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import subprocess
 import sys
 import tempfile
@@ -82,7 +83,9 @@ async def agent_nodes(cluster: Cluster) -> AsyncIterator[None]:
     images = _images()
     async with AsyncExitStack() as stack:
         network = stack.enter_context(pod_network(cluster.directory))
-        for name in _REAL:
+        # Each has an address, so that each can serve the kubelet API on port 10250, which some tests use.
+        addresses = f"127.{random.randrange(1, 255)}.{random.randrange(255)}."
+        for place, name in enumerate(_REAL, 1):
             directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="e2e-", dir="/tmp")))
             node = RealNode(directory, name, images, network=network)
             stack.callback(node.stop)
@@ -92,7 +95,7 @@ async def agent_nodes(cluster: Cluster) -> AsyncIterator[None]:
                 *("--kubeconfig", cluster.kubeconfig, "--name", name, "--root", "/var/lib/kubelet"),
                 *("--runtime", "cri", "--cri-endpoint", f"unix://{node.socket}"),
                 *("--cgroup-root", f"{node.cgroups.path}/n", "--listen", "", "--form", "1.36"),
-                *("--address", "127.0.0.1", "--eviction-hard", "memory.available<1Mi"),
+                *("--address", f"{addresses}{place}", "--eviction-hard", "memory.available<1Mi"),
             )
             command = node.inside(sys.executable, "-m", "plimsoll.cli.main", "node", *options)
             agent = Process(command, cluster.directory / f"{name}.log")
@@ -123,6 +126,8 @@ def _images() -> dict[str, Image]:
         program = name.rpartition("/")[2].partition(":")[0]
         if program == "busybox":
             found[name] = with_busybox(("/bin/sh",))
+        elif program == "nginx":
+            found[name] = with_busybox(("/bin/httpd", "-f", "-p", "80"))
         elif program in IMAGE_PROGRAMS:
             found[name] = _image(program)
         if program == "agnhost":
