@@ -94,11 +94,11 @@ def test_back_restores_the_scroll_position(page: Page, big: Dashboard) -> None:
 
 def test_long_lists_are_paginated(page: Page, big: Dashboard) -> None:
     open_page(page, big, "claims")
-    page.wait_text("1-50 of", ".pager")
+    page.wait_text("1-25 of", ".pager")
     first = page.eval("document.querySelector('tbody a').textContent")
     page.click(".pager button:last-child")
-    page.wait_text("51-100 of", ".pager")
+    page.wait_text("26-50 of", ".pager")
     page.wait(f"document.querySelector('tbody a').textContent !== {first!r}")
-    assert page.eval("location.hash") == "#/claims?offset=50"
+    assert page.eval("location.hash") == "#/claims?offset=25"
     page.click(".pager button:first-child")
     page.wait(f"document.querySelector('tbody a').textContent === {first!r}")

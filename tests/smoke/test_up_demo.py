@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pty
 import re
@@ -63,7 +64,7 @@ def test_the_demo_from_end_to_end_and_again(directory: Path) -> None:
     done = run_command("--data", directory / "data", "--demo", "--once", *FREE)
     assert (done.returncode, done.stderr) == (0, "")
     check_output("up/story.txt", demo_output(done.stdout))
-    assert re.search(r"\n  dashboard    http://127\.0\.0\.1:\d+/\n", done.stdout)
+    assert len(re.findall(r"http://127\.0\.0\.1:\d+/", done.stdout)) == 1
     again = run("--data", directory / "data", "--demo", "--once", *FREE)
     assert (again.returncode, again.stderr) == (0, "")
     assert "The demo is already loaded" in again.stdout
@@ -132,7 +133,7 @@ def test_an_address_that_is_taken(directory: Path) -> None:
 
 def test_the_usual_ports_are_taken_by_another_cluster(directory: Path) -> None:
     """Without given addresses the second cluster takes other ports, and keeps them."""
-    urls = []
+    ports: list[dict[str, int]] = []
     with socket.socket() as api, socket.socket() as page:
         for each, port in ((api, 6443), (page, 6480)):
             each.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -144,10 +145,11 @@ def test_the_usual_ports_are_taken_by_another_cluster(directory: Path) -> None:
         for _ in range(2):
             done = run("--data", directory / "data", "--once", *LIGHT)
             assert (done.returncode, done.stderr) == (0, "")
-            urls.append(re.findall(r"https?://127\.0\.0\.1:(\d+)", done.stdout))
-    assert urls[0] == urls[1]
-    assert len(urls[0]) == 2
-    assert not {"6443", "6480"} & set(urls[0])
+            ports.append(json.loads((directory / "data" / "ports").read_text()))
+            assert f"https://127.0.0.1:{ports[-1]['api']}\n" in done.stdout
+    assert ports[0] == ports[1]
+    assert ports[0].keys() == {"api", "dashboard"}
+    assert not {6443, 6480} & set(ports[0].values())
 
 
 def test_one_cluster_for_each_directory(directory: Path) -> None:

@@ -22,6 +22,8 @@ class ExtendedResourceClasses(SnapshotIndex):
     the resource until another class changes (test_the_next_class_serves_the_resource).
     """
 
+    kinds = (DeviceClass,)
+
     def __init__(self) -> None:
         self._explicit: dict[str, dict[str, DeviceClass]] = {}
         self._names: set[str] = set()
@@ -73,6 +75,8 @@ def _extended_resources(pod: Pod) -> set[str]:
 
 class ExtendedResourceClaims(SnapshotIndex):
     """Index of the claims created for extended resources, by the UID of their pod."""
+
+    kinds = (ResourceClaim,)
 
     def __init__(self) -> None:
         self._claims: dict[str, dict[str, ResourceClaim]] = {}

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from operator import itemgetter
 from typing import TypeAlias
 
 from msgspec.structs import replace as with_fields
@@ -140,14 +141,13 @@ def uncounted_on(cluster_state: ClusterState, row: int) -> list[UncountedClaim]:
     context = snapshot.charge_context(row)
     found: list[UncountedClaim] = []
     added: dict[str, list[ChargedClaim]] = {}  #: uncounted charges so far, by pod UID
-    for key in sorted(users):
-        entries = users[key]
+    uncharged = []
+    for key, entries in users.items():
         claim = snapshot.claim(*key)
-        if claim is None or claim.status.allocation is None:
-            continue
-        taken = _list_taken(claim, context, entries)
-        if not taken:
-            continue
+        taken = {} if claim is None else _list_taken(claim, context, entries)
+        if claim is not None and taken:
+            uncharged.append((key, claim, taken, entries))
+    for _, claim, taken, entries in sorted(uncharged, key=itemgetter(0)):
         missing = (
             _missing_of_one(claim, taken, entries[0], added)
             if len(entries) == 1

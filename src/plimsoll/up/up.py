@@ -391,7 +391,7 @@ class Up:
         await dashboard.start()
         self.dashboard = dashboard
         self._ports.keep(DASHBOARD, urlsplit(dashboard.url).port or port)
-        self._report_done("dashboard", dashboard.url)
+        self._report_done("dashboard", "ready")
         if not is_loopback(host):
             self._report_done("", f"{host}: reachable from other machines, without authentication")
 

@@ -25,6 +25,8 @@ class ChargingNodes(SnapshotIndex):
     A device class with a mapping annotation applies to all nodes.
     """
 
+    kinds = (DeviceClass,)
+
     def __init__(self) -> None:
         self._known: dict[int, tuple[object, bool]] = {}
         self._classes: set[str] = set()

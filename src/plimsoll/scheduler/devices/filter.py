@@ -216,9 +216,11 @@ class DynamicResourcesFilter(Filter):
             yield EventKind.CLAIM_CHANGED, pod.metadata.namespace, name
 
 
-def node_state(snapshot: Snapshot, row: int, *, with_headroom: bool = False) -> NodeState | None:
+def node_state(
+    snapshot: Snapshot, row: int, *, with_headroom: bool = False, usage: DeviceUsage | None = None
+) -> NodeState | None:
     """Return a key that is equal for nodes with the same devices, allocations and headroom; headroom counts
-    if devices charge the node, or if it is asked for.
+    if devices charge the node, or if it is asked for. `usage` is the usage of its devices, if known.
 
     None if the node has devices of several nodes, or devices that cannot be read.
     """
@@ -229,7 +231,8 @@ def node_state(snapshot: Snapshot, row: int, *, with_headroom: bool = False) -> 
     if with_headroom or (snapshot.options.count_claims and charges_node(snapshot, row)):
         ledger = snapshot.ledger(row)
         headroom = (tuple(ledger.allocatable.items()), tuple(sorted(ledger.requested.items())))
-    return devices.signature, DeviceUsage(devices, snapshot.state).signature, headroom
+    usage = DeviceUsage(devices, snapshot.state) if usage is None else usage
+    return devices.signature, usage.signature, headroom
 
 
 #: Refusals for devices that more capacity of a node does not change.

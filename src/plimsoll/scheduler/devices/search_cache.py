@@ -37,6 +37,8 @@ class SearchCache(SnapshotIndex):
     bounds for the ranks of alternatives, as of the last search.
     """
 
+    kinds = (DeviceClass,)
+
     def __init__(self) -> None:
         self._results: dict[bytes, SearchResults] = {}
         self._size = 0

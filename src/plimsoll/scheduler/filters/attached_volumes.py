@@ -86,6 +86,8 @@ def _attachable_source(volume: PersistentVolume) -> Volume | None:
 class AttachedVolumes(SnapshotIndex):
     """Volumes of every node, and the number of volumes it can still attach."""
 
+    kinds = (PersistentVolumeClaim, PersistentVolume, StorageClass, CSINode, VolumeAttachment)
+
     def __init__(self) -> None:
         # -- observed objects
         self._nodes: dict[int, str] = {}

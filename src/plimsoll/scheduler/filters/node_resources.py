@@ -22,7 +22,7 @@ import numpy as np
 from plimsoll.api.core import Node, Pod
 from plimsoll.api.forms import AccountingPolicy, read_device, read_device_class
 from plimsoll.api.pod_claims import DEVICE_CLASS_RESOURCE, device_requests
-from plimsoll.api.resource import DeviceClass, ResourceClaim, ResourceSlice
+from plimsoll.api.resource import Device, DeviceClass, ResourceClaim, ResourceSlice
 from plimsoll.ledger.claims import effective_policy
 from plimsoll.ledger.columns import Mask, NodeColumns
 from plimsoll.ledger.fit import find_request_shortages
@@ -51,12 +51,20 @@ class NodeResourcesMessage(ReasonMessage):
 _DELEGATED = (AccountingPolicy.MAX, AccountingPolicy.CONSUME_FROM)
 
 
+#: Most lists of devices whose resources are remembered.
+_MOST_KNOWN = 1024
+
+
 class DelegatedResources(SnapshotIndex):
     """Index of the resources that devices and classes charge under Max or ConsumeFrom."""
+
+    kinds = (ResourceSlice, DeviceClass)
 
     def __init__(self) -> None:
         self._of_devices: Counter[str] = Counter()
         self._of_classes: dict[str, frozenset[str]] = {}
+        #: By the identity of devices, which is kept alive: machines of one type share their devices.
+        self._known: dict[int, tuple[tuple[Device, ...], list[str]]] = {}
 
     def object_changed(self, old: Any, new: Any) -> None:
         if isinstance(old, ResourceSlice):
@@ -69,12 +77,25 @@ class DelegatedResources(SnapshotIndex):
             self._of_classes[new.metadata.name] = class_resources(new)
 
     def _count(self, slice: ResourceSlice, sign: int) -> None:
-        for device in slice.spec.devices or ():
-            for name, rule in read_device(device).items():
-                if effective_policy(rule.policy) in _DELEGATED:
-                    self._of_devices[name] += sign
-                    if not self._of_devices[name]:
-                        del self._of_devices[name]
+        for name in self._delegated(slice.spec.devices or ()):
+            self._of_devices[name] += sign
+            if not self._of_devices[name]:
+                del self._of_devices[name]
+
+    def _delegated(self, devices: tuple[Device, ...]) -> list[str]:
+        """Return the resources that devices charge under those policies, one name per device."""
+        known = self._known.get(id(devices))
+        if known is None:
+            if len(self._known) >= _MOST_KNOWN:
+                self._known.clear()
+            names = [
+                name
+                for device in devices
+                for name, rule in read_device(device).items()
+                if effective_policy(rule.policy) in _DELEGATED
+            ]
+            known = self._known[id(devices)] = devices, names
+        return known[1]
 
     def resources(self, claims: Sequence[ResourceClaim]) -> frozenset[str]:
         """Return the resources that these claims may charge under those policies."""

@@ -52,6 +52,8 @@ class CapacitySegment:
 class StorageIndex(SnapshotIndex):
     """Volumes and storage capacities by the name of their class."""
 
+    kinds = (PersistentVolume, CSIStorageCapacity)
+
     def __init__(self) -> None:
         self._volumes: dict[str, dict[str, PersistentVolume]] = {}
         self._capacities: dict[str, dict[tuple[str, str], CSIStorageCapacity]] = {}

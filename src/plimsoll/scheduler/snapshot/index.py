@@ -7,7 +7,7 @@ for the same pod leaves an index unchanged.
 
 from __future__ import annotations
 
-from typing import Any, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,9 @@ class SnapshotIndex:
 
     A row is the index of a node in columns; the row of a removed node is reused.
     """
+
+    #: Kinds of the objects that fill the index; empty: all. Later changes of other kinds are reported, too.
+    kinds: ClassVar[tuple[type[Any], ...]] = ()
 
     def resized(self, size: int) -> None:
         """Handle a new number of rows; called first, then whenever the number grows."""

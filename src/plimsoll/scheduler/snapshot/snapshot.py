@@ -503,6 +503,6 @@ class Snapshot:
             for row, pod in self._pods.values():
                 index.pod_added(row, pod)
         if kind.object_changed is not SnapshotIndex.object_changed:
-            for objects in self._objects.values():
-                for each in objects.values():
-                    index.object_changed(None, each)
+            for each in kind.kinds or self._objects:
+                for thing in self._objects.get(each, {}).values():
+                    index.object_changed(None, thing)

@@ -57,6 +57,8 @@ _MAX_SELECTORS = 1024
 class DefaultSelectors(SnapshotIndex):
     """Selectors of pods by namespace, labels and controller."""
 
+    kinds = (*SELECTING_KINDS,)
+
     def __init__(self) -> None:
         self._services: dict[str, dict[str, Service]] = {}
         self._cached: dict[str, dict[object, CompiledLabelSelector]] = {}

@@ -11,6 +11,8 @@ from plimsoll.scheduler.snapshot.index import SnapshotIndex
 class NamespaceIndex(SnapshotIndex):
     """Index with the labels of all namespaces."""
 
+    kinds = (Namespace,)
+
     def __init__(self) -> None:
         self.namespaces: dict[str, Mapping[str, str]] = {}
 

@@ -128,7 +128,7 @@ class ClusterState:
     @property
     def pods(self) -> list[Pod]:
         """Pods that have not terminated, bound or not."""
-        return [pod for pod in self.objects.all(Pod) if pod.status.phase not in TERMINAL_PHASES]
+        return [pod for pod in self.objects.by_key(Pod).values() if pod.status.phase not in TERMINAL_PHASES]
 
     @property
     def waiting(self) -> list[Pod]:
@@ -141,7 +141,7 @@ class ClusterState:
         """Pods that are not bound to a node and not being deleted."""
         return [
             pod
-            for pod in self.objects.all(Pod)
+            for pod in self.objects.by_key(Pod).values()
             if not pod.spec.node_name and pod.metadata.deletion_timestamp is None and not pod.has_terminated
         ]
 

@@ -42,6 +42,8 @@ class DeviceHolder(Struct, frozen=True):
 class DeviceHolders(SnapshotIndex):
     """Index from device to the claims that hold it, by namespace and name."""
 
+    kinds = (ResourceClaim,)
+
     def __init__(self) -> None:
         self._devices: dict[DeviceId, dict[tuple[str, str], ResourceClaim]] = {}
 

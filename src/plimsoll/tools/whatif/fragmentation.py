@@ -92,6 +92,8 @@ def find_fragments(snapshot: Snapshot, free_by_node: FreeByNode) -> Fragmentatio
     without_capacity: dict[str, int] = {}
     nodes_without_devices = nodes_without_capacity = 0
     known: _FreeDevices = {}
+    #: Node state -> the first row with it, and the number of nodes.
+    states: dict[object, tuple[int, int]] = {}
     schedulable = [row for row in snapshot.rows() if not snapshot.node(row).spec.unschedulable]
     for row in schedulable:
         node = snapshot.node(row)
@@ -101,7 +103,11 @@ def find_fragments(snapshot: Snapshot, free_by_node: FreeByNode) -> Fragmentatio
             free[key] = free.get(key, 0) + units
             if key not in most or units > most[key][0]:
                 most[key] = (units, name)
-        devices_here, has_devices = _free_devices(snapshot, row, known)
+        devices_here, has_devices, usage = _free_devices(snapshot, row, known)
+        if snapshot.classes:
+            state = node_state(snapshot, row, usage=usage) or row
+            first, count = states.get(state, (row, 0))
+            states[state] = (first, count + 1)
         free_devices_here = sum(devices_here.values())
         for driver, count in devices_here.items():
             devices[driver] = devices.get(driver, 0) + count
@@ -120,7 +126,7 @@ def find_fragments(snapshot: Snapshot, free_by_node: FreeByNode) -> Fragmentatio
     )
     return Fragmentation(
         pieces,
-        tuple(_largest_claims(snapshot, schedulable)),
+        tuple(_largest_claims(snapshot, states)),
         devices,
         most_devices,
         without_devices,
@@ -134,11 +140,13 @@ def find_fragments(snapshot: Snapshot, free_by_node: FreeByNode) -> Fragmentatio
 _FreeDevices: TypeAlias = "dict[tuple[object, ...], dict[str, int]]"
 
 
-def _free_devices(snapshot: Snapshot, row: int, known: _FreeDevices) -> tuple[dict[str, int], bool]:
-    """Count the free devices of a node by driver; also return whether it has any devices."""
+def _free_devices(
+    snapshot: Snapshot, row: int, known: _FreeDevices
+) -> tuple[dict[str, int], bool, DeviceUsage | None]:
+    """Count the free devices of a node by driver; also return whether it has any devices, and their usage."""
     devices = snapshot.inventory.devices_for(snapshot.node(row))
     if isinstance(devices, AllocationFault):
-        return {}, False
+        return {}, False, None
     usage = DeviceUsage(devices, snapshot.state)
     key = (devices.signature or row, usage.signature, usage.blocked, devices.elsewhere)
     found = known.get(key)
@@ -147,21 +155,14 @@ def _free_devices(snapshot: Snapshot, row: int, known: _FreeDevices) -> tuple[di
         for number, entry in enumerate(devices.entries):
             if is_allocatable(devices, usage, number):
                 found[entry.id.driver] = found.get(entry.id.driver, 0) + 1
-    return found, bool(devices.entries)
+    return found, bool(devices.entries), usage
 
 
 # -- the largest claim
 
 
-def _largest_claims(snapshot: Snapshot, rows: list[int]) -> Iterator[LargestClaim]:
-    names = sorted(snapshot.classes)[:CLASSES_MAX]
-    #: Node state -> the first row with it, and the number of nodes.
-    states: dict[object, tuple[int, int]] = {}
-    for row in rows if names else ():
-        state = node_state(snapshot, row) or row
-        first, count = states.get(state, (row, 0))
-        states[state] = (first, count + 1)
-    for name in names:
+def _largest_claims(snapshot: Snapshot, states: Mapping[object, tuple[int, int]]) -> Iterator[LargestClaim]:
+    for name in sorted(snapshot.classes)[:CLASSES_MAX]:
         if len(states) > STATES_MAX:
             yield LargestClaim(name, None)
             continue

@@ -19,7 +19,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from plimsoll.api.core import Node, Pod
+from plimsoll.api.core import TERMINAL_PHASES, Node, Pod
 from plimsoll.api.resource import DeviceTaintRule, ResourceSlice
 from plimsoll.api.scheduling import PodGroup
 from plimsoll.client.kubeconfig import find_config
@@ -87,8 +87,10 @@ class WhatifOperations:
         """Return the placement of every pod; reasons are those of the last `schedule`."""
         found = {}
         on_nodes = self.cluster.placements
-        for pod in self.cluster.cluster_state.pods:
-            name, node = pod.metadata.key, pod.spec.node_name
+        for name, pod in self.cluster.cluster_state.objects.by_key(Pod).items():
+            if pod.status.phase in TERMINAL_PHASES:
+                continue
+            node = pod.spec.node_name
             if not node:
                 found[name] = PodPlacement(why=self._reasons.get(name, ""))
             elif node in on_nodes:

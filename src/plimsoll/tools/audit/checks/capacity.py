@@ -5,7 +5,7 @@ See docs/spec/allocator.md, "Consumable capacity" and "Shared counters"; KEP-507
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from plimsoll.allocator.devices.capacity import CapacityRefusal, capacity_value, check_policy
 from plimsoll.api.identity import DeviceId
@@ -119,16 +119,17 @@ def find_capacity_overdrawn(facts: AuditFacts) -> Iterator[CheckProblem]:
         device = held[0].device
         if device is None:
             continue
-        consumed: dict[str, Quantity] = {}
+        consumed: dict[str, int] = {}  #: in nano-units
         for each in held:
             if each.result.share_id is not None and not each.result.admin_access:
                 for name, amount in each.result.consumed_capacity.items():
-                    consumed[name] = consumed.get(name, ZERO) + amount
-        for name, total in sorted(consumed.items()):
+                    consumed[name] = consumed.get(name, 0) + amount.nano
+        for name, nano in sorted(consumed.items()) if consumed else ():
             entry = device.capacity.get(name)
-            if entry is None or total <= capacity_value(entry):
+            if entry is None or nano <= capacity_value(entry).nano:
                 continue
             available = capacity_value(entry)
+            total = sum((each.result.consumed_capacity.get(name, ZERO) for each in _sharing(held)), ZERO)
             parts = sorted(held, key=lambda each: _by_amount(each, name))
             yield CheckProblem(
                 f"Device/{id}",
@@ -141,6 +142,11 @@ def find_capacity_overdrawn(facts: AuditFacts) -> Iterator[CheckProblem]:
                 + ((f"and {len(parts) - MAX_LISTED} more",) if len(parts) > MAX_LISTED else ()),
                 key=name,
             )
+
+
+def _sharing(held: Iterable[HeldDevice]) -> Iterator[HeldDevice]:
+    """Yield the allocations that consume capacity of a device."""
+    return (each for each in held if each.result.share_id is not None and not each.result.admin_access)
 
 
 def _describe_excess(total: Quantity, available: Quantity) -> str:

@@ -14,7 +14,7 @@ from plimsoll.api.pod_claims import is_generated_for, is_reserved_for, owner_pod
 from plimsoll.api.resource import ResourceClaim, ResourceClaimConsumerReference
 from plimsoll.api.timestamps import parse_time
 from plimsoll.controllers.pod_utils import find_condition, is_done, is_finished, is_pod
-from plimsoll.tools.audit.facts import AuditFacts, subject_of
+from plimsoll.tools.audit.facts import AuditFacts, PodClaims, subject_of
 from plimsoll.tools.audit.findings import AuditSeverity, Check, CheckProblem
 from plimsoll.tools.columns import format_count
 
@@ -146,9 +146,26 @@ def _is_settled(facts: AuditFacts, pod: Pod) -> bool:
 
 def find_pods_without_claims(facts: AuditFacts) -> Iterator[CheckProblem]:
     for each in facts.bound_with_claims:
+        if _has_own_claims(each):  # most pods
+            continue
         problems = [*_find_problems(facts, each.pod, each.names)]
         if problems and _is_settled(facts, each.pod):
             yield from problems
+
+
+def _has_own_claims(each: PodClaims) -> bool:
+    """Return whether all claims of a pod exist, are named in its spec, allocated, and reserved for it."""
+    if len(each.claims) != len(each.pod.spec.resource_claims) or len(each.names) != len(each.claims):
+        return False
+    uid = each.pod.metadata.uid
+    for reference in each.pod.spec.resource_claims:
+        if reference.resource_claim_name is None:
+            return False
+    for claim in each.claims:
+        users = claim.status.reserved_for
+        if claim.status.allocation is None or len(users) != 1 or users[0].uid != uid:
+            return False
+    return True
 
 
 def _find_problems(facts: AuditFacts, pod: Pod, names: Mapping[str, str]) -> Iterator[CheckProblem]:

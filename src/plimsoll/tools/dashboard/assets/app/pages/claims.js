@@ -6,7 +6,7 @@ import { Badge, Choice, ClaimLink, Head, InlineList, Loadable, NodeLink, Ref, Se
 import { Pager, Table } from "../table.js";
 import { plural, quantity, shorten } from "../format.js";
 
-const LIMIT = 50;
+const LIMIT = 25;
 /** States as kubectl get prints them. */
 const STATES = ["pending", "allocated", "allocated,reserved", "deleted", "deleted,allocated", "deleted,allocated,reserved"];
 const toneOf = (state) => (state === "pending" || state.startsWith("deleted") ? "warn" : "");

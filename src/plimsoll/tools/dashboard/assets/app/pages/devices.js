@@ -61,7 +61,7 @@ export function Pools({ query }) {
             { title: "Partly", num: true, value: (r) => states(r).partly, cell: (r) => count(states(r).partly) },
             { title: "Taken", num: true, value: (r) => states(r).taken, cell: (r) => count(states(r).taken) },
             { title: "Unavailable", num: true, value: (r) => states(r).unavailable, cell: (r) => count(states(r).unavailable) },
-            { title: "Remaining counters and shares", cls: "wide-cell", cell: (r) => html`<${Remaining} of=${r} />` },
+            { title: "Remaining", cls: "wide-cell", cell: (r) => html`<${Remaining} of=${r} />` },
             { title: "State", value: (r) => r.standing || "", cell: (r) => html`<${PoolState} of=${r} />` },
           ]}
         />
