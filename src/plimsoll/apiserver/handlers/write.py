@@ -368,7 +368,7 @@ class WriteHandler:
         problems = prepared.errors or (_check_name(name) if old is None else ())
         if problems:
             raise invalid(job.info.group, job.info.resource.kind, name, problems)
-        drop_empty_values(prepared.tree, job.info.resource.kind)
+        drop_empty_values(prepared.tree, job.info.resource.kind, old)
         if job.info.resource.key == "services" and not job.info.subresource:
             self._addresses.allocate(job.info, prepared.tree, old)
         return prepared.tree

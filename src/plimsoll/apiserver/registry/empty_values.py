@@ -24,9 +24,17 @@ _OFTEN_EMPTY = tuple(
 )
 
 
-def drop_empty_values(tree: Tree, kind: str) -> None:
-    """Remove empty lists and maps from an object, except from its metadata, in place."""
-    content = {name: value for name, value in tree.items() if name != "metadata"}
+def drop_empty_values(tree: Tree, kind: str, old: Tree | None = None) -> None:
+    """Remove empty lists and maps from an object, except from its metadata, in place; fields that it shares
+    with the stored object are not touched.
+    """
+    known = old or {}
+    content = {
+        name: value
+        for name, value in tree.items()
+        if name != "metadata" and (value is None or value is not known.get(name))
+    }
+    names = list(content)
     raw = codec.encode(content)
     if sum(map(raw.count, _EMPTY)) == sum(map(raw.count, _OFTEN_EMPTY)):
         return
@@ -34,8 +42,9 @@ def drop_empty_values(tree: Tree, kind: str) -> None:
     schema = schema_for(group, version, kind)
     if schema is not None:
         _drop_in(content, schema)
-        for name in [name for name in tree if name not in content and name != "metadata"]:
-            del tree[name]
+        for name in names:
+            if name not in content:
+                del tree[name]
 
 
 def _drop_in(value: Any, schema: SchemaType) -> None:

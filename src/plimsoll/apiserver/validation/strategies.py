@@ -121,7 +121,7 @@ def _validate_claim_update(write: WriteContext[ResourceClaim]) -> FieldErrors:
 
 
 def _prepare_claim_status(write: WriteContext[ResourceClaim]) -> None:
-    write.restore_fields("spec")
+    write.share_fields("spec")
     reset_for_status(write.metadata_tree(), copy_tree(subtree(write.old_tree, "metadata")))
     write.drop_disabled_fields("ResourceClaim", "status")
     drop_deallocated_status_devices(write.tree, write.old_tree)

@@ -96,6 +96,13 @@ class WriteContext(Generic[T]):
             if name in self.old_tree:
                 self.tree[name] = copy_tree(self.old_tree[name])
 
+    def share_fields(self, *names: str) -> None:
+        """Reset fields of the object to their stored values without a copy: nothing may modify them."""
+        for name in names:
+            self.tree.pop(name, None)
+            if name in self.old_tree:
+                self.tree[name] = self.old_tree[name]
+
     def drop_disabled_fields(self, kind: str, subresource: str = "") -> None:
         """Drop the fields of disabled feature gates."""
         drop_disabled_fields(

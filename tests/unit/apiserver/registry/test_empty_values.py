@@ -45,6 +45,15 @@ def test_empty_lists_and_maps_are_dropped_and_empty_objects_kept() -> None:
     }
 
 
+def test_parts_of_the_stored_object_are_not_touched() -> None:
+    spec: dict[str, Any] = {"nodeSelector": {}}
+    status: dict[str, Any] = {"conditions": []}
+    tree: dict[str, Any] = {"apiVersion": "v1", "kind": "Pod", "spec": spec, "status": status}
+    drop_empty_values(tree, "Pod", {**tree, "status": {}})
+    assert tree["spec"] is spec
+    assert (spec, status) == ({"nodeSelector": {}}, {})
+
+
 def test_required_lists_and_kinds_without_a_schema_stay_as_they_are() -> None:
     pods: dict[str, Any] = {"apiVersion": "v1", "spec": {"containers": []}}
     drop_empty_values(pods, "Pod")

@@ -121,7 +121,7 @@ def _validate_update(write: WriteContext[View]) -> FieldErrors:
 
 
 def _prepare_status(write: WriteContext[View]) -> None:
-    write.restore_fields("spec")
+    write.tree.pop("spec", None)
     meta, old_meta = write.metadata_tree(), subtree(write.old_tree, "metadata")
     for name in ("deletionTimestamp", "deletionGracePeriodSeconds", "ownerReferences"):
         meta.pop(name, None)
@@ -130,6 +130,7 @@ def _prepare_status(write: WriteContext[View]) -> None:
     status, old_status = write.tree.setdefault("status", {}), subtree(write.old_tree, "status")
     keep_generations(status, old_status)
     write.drop_disabled_fields("Pod", "status")
+    write.share_fields("spec")
     qos = qos_after_status_write(write)
     if qos and status.get("qosClass", "") in ("", old_status.get("qosClass")):
         status["qosClass"] = qos
