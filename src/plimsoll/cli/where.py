@@ -122,7 +122,7 @@ def _settle_memory(cluster_state: ClusterState) -> None:
         kept.append(kept)  # a cycle, which only a collection could free
         atexit.register(gc.freeze)
     gc.freeze()
-    gc.set_threshold(500_000, 50, 100)
+    gc.set_threshold(2_000_000, 50, 100)
 
 
 def _has_default_kubeconfig() -> bool:

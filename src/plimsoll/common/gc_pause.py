@@ -8,12 +8,17 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def without_collection() -> Iterator[None]:
-    """Disable the cyclic collector in the block: what it creates stays, so collections only cost time."""
+def without_collection(*, keep: bool = False) -> Iterator[None]:
+    """Disable the cyclic collector in the block: what it creates stays, so collections only cost time.
+
+    With `keep`, everything that exists at the end of the block is exempt from later collections, too.
+    """
     was = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
+        if keep:
+            gc.freeze()
         if was:
             gc.enable()

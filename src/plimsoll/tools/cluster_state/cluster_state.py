@@ -67,9 +67,10 @@ class ClusterState:
         return self._make_snapshot(no_progress)
 
     def compute_ledgers(self, tick: ProgressCallback) -> None:
-        """Compute the snapshot, unless that is done, and report the progress."""
+        """Compute the snapshot, unless that is done, and report the progress; no collection examines it."""
         if "snapshot" not in self.__dict__:
-            self.__dict__["snapshot"] = self._make_snapshot(tick)
+            with without_collection(keep=True):
+                self.__dict__["snapshot"] = self._make_snapshot(tick)
 
     def _make_snapshot(self, tick: ProgressCallback) -> Snapshot:
         snapshot = Snapshot(self.gates, self.profile)
