@@ -134,9 +134,13 @@ def test_the_command_runs_in_the_files_of_the_image(tmp_path: Path) -> None:
         layer.extractall(root, filter="tar")
     shutil.copy(ROOT / "examples" / "what-if" / "cluster.yaml", root / "tmp" / "cluster.yaml")
     environment = dict(entry.split("=", 1) for entry in config["config"]["Env"])
-    for words, expected in ((["--version"], "plimsoll"), (["top", "-f", "/tmp/cluster.yaml"], "node-1")):
-        program = f"/opt/plimsoll/bin/{config['config']['Entrypoint'][0]}"
-        command = [str(shutil.which("chroot")), str(root), program, *words]
+    program = f"/opt/plimsoll/bin/{config['config']['Entrypoint'][0]}"
+    for words, expected in (
+        ([program, "--version"], "plimsoll"),
+        ([program, "top", "-f", "/tmp/cluster.yaml"], "node-1"),
+        (["/dracpu-gatherinfo", "--help"], "driver cpu gatherinfo"),
+    ):
+        command = [str(shutil.which("chroot")), str(root), *words]
         done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
         assert expected in done.stdout
