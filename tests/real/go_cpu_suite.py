@@ -37,7 +37,11 @@ from tests.real.programs import ASSETS, Cluster, missing
 from tests.waiting import until
 
 _PROGRAMS = ("dracpu", "dracpu-gatherinfo", "dracpuinfo", "dracputester", "dracpumetadata", "e2e.cpu")
-_OURS, _GO, _TESTER = "docker.io/library/plimsoll:e2e", "docker.io/library/dracpu:e2e", "docker.io/tester:e2e"
+_OURS, _GO, _TESTER = (
+    "docker.io/library/plimsoll:e2e",
+    "docker.io/library/dracpu:e2e",
+    "docker.io/library/dracputester:e2e",
+)
 _NAME, _NODE = "dracpu", "real"
 Tree = dict[str, Any]
 
@@ -46,7 +50,7 @@ def settings(mode: str, *, mapping: bool) -> Tree:
     """Return the configuration, in the fields that both drivers have."""
     fields: Tree = {"apiVersion": "v1alpha1", "cpuDeviceMode": mode}
     fields |= {"groupBy": "numanode"} if mode == "grouped" else {}
-    return fields | ({"publishNodeAllocatableResourceMapping": True} if mapping else {})
+    return fields | {"publishNodeAllocatableResourceMapping": mapping}
 
 
 def driver_objects(kubeconfig: str, config: Tree, *, go: bool) -> list[Tree]:

@@ -35,7 +35,7 @@ class DeviceEdit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdjustedContainer:
-    """Container as adjusted by hooks; `others` are updates of already running containers, by ID."""
+    """Container as adjusted by hooks."""
 
     resources: LinuxResources
     env: Mapping[str, str] = field(default_factory=dict)
@@ -47,7 +47,6 @@ class AdjustedContainer:
     devices: tuple[DeviceEdit, ...] = ()
     oom_score_adj: int | None = None
     annotations: Mapping[str, str] = field(default_factory=dict)
-    others: Mapping[str, LinuxResources] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,9 +102,8 @@ class RuntimeHooks:
 
     async def updated(self, pod: SandboxSpec, container: ContainerInfo) -> None: ...
 
-    async def stopped(self, pod: SandboxSpec, container: ContainerInfo) -> Mapping[str, LinuxResources]:
-        """Run after a container has exited, even on its own; return updates of other containers, by ID."""
-        return {}
+    async def stopped(self, pod: SandboxSpec, container: ContainerInfo) -> None:
+        """Run after a container has exited, even on its own."""
 
     async def removed(self, pod: SandboxSpec, container: ContainerInfo) -> None: ...
 

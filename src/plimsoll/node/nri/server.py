@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -109,6 +109,8 @@ class NriServer(RuntimeHooks):
         self.pending: dict[str, nri.Container] = {}
         self._events = asyncio.Lock()
         self._changing = asyncio.Lock()
+        #: Containers that the runtime is changing after an event: whether a plugin has updated them since.
+        self._resized: dict[str, bool] = {}
         self._connections: set[asyncio.Task[None]] = set()
         self._tasks: set[asyncio.Task[Any]] = set()
         self._listener: Listener | None = None
@@ -234,22 +236,26 @@ class NriServer(RuntimeHooks):
     async def _apply_updates(
         self, updates: Iterable[nri.ContainerUpdate], plugin: str
     ) -> list[nri.ContainerUpdate]:
-        """Apply updates; return those that failed. Missing containers are skipped."""
+        """Apply updates; return those that failed. Missing containers are skipped.
+
+        In the order in which plugins decided on them: a plugin that stops waiting for a slow update sends
+        another one, which must not be undone by the rest of the first.
+        """
         failed = []
-        live = {
-            held.spec.id
-            for held in self._inventory().containers
-            if held.state.phase is not ContainerPhase.EXITED
-        }
-        for update in updates:
-            if update.container_id not in live:
-                continue
-            async with self._changing:
+        async with self._changing:
+            live = {
+                held.spec.id
+                for held in self._inventory().containers
+                if held.state.phase is not ContainerPhase.EXITED
+            }
+            for update in updates:
+                if update.container_id not in live:
+                    continue
                 fault = await self._apply_update(update, plugin)
-            if fault is not None:
-                logger.warning("NRI plugin %s: update of %s: %s", plugin, update.container_id, fault)
-                if not update.ignore_failure:
-                    failed.append(update)
+                if fault is not None:
+                    logger.warning("NRI plugin %s: update of %s: %s", plugin, update.container_id, fault)
+                    if not update.ignore_failure:
+                        failed.append(update)
         return failed
 
     async def _apply_update(self, update: nri.ContainerUpdate, plugin: str) -> str | None:
@@ -261,7 +267,22 @@ class NriServer(RuntimeHooks):
         if fault is not None:
             return fault.message
         self._record_resources(update.container_id, adjustment)
+        if update.container_id in self._resized:
+            self._resized[update.container_id] = True
         return None
+
+    def _apply_changes(self, changes: ContainerUpdates, subject: str = "") -> asyncio.Task[Any]:
+        """Apply the updates of other containers that came with the response to an event.
+
+        Started during the event, so that they precede what plugins request afterwards.
+        """
+        updates = [update for update in changes.messages() if update.container_id != subject]
+        return self._spawn(self._apply_updates(updates, "with an event"))
+
+    async def _repeat_update(self, container: str) -> None:
+        async with self._changing:
+            if (known := self.known.get(container)) is not None:
+                await self._apply(container, messages.read_resources(known.linux.resources))
 
     def _record_resources(self, container: str, adjustment: nri.LinuxResources) -> None:
         if (known := self.known.get(container)) is not None:
@@ -325,13 +346,14 @@ class NriServer(RuntimeHooks):
             )
             if text is None:
                 self.known[container.id] = self.pending[container.id] = creation.container
+                applying = self._apply_changes(creation.changes)
             else:
                 await self._cancel_creation(messages.write_pod(pod), creation.container)
         if text is not None:
             return _fault(CREATE_FAULT, text)
+        # Containers that give up CPUs for the new one do so before it starts.
+        await asyncio.shield(applying)
         adjust = creation.adjust
-        for id, adjustment in creation.changes.resources.items():
-            self._record_resources(id, adjustment)
         env, unset = messages.read_env(adjust)
         return AdjustedContainer(
             resources=resources.merged(messages.read_resources(adjust.linux.resources)),
@@ -345,7 +367,6 @@ class NriServer(RuntimeHooks):
             if adjust.linux.HasField("oom_score_adj")
             else None,
             annotations=messages.read_annotations(adjust),
-            others=_read_changes(creation.changes),
         )
 
     async def _cancel_creation(self, pod: nri.PodSandbox, container: nri.Container) -> None:
@@ -356,7 +377,7 @@ class NriServer(RuntimeHooks):
             NriEvent.REMOVE_CONTAINER, nri.RemoveContainerRequest(pod=pod, container=container)
         )
         # Not awaited here: the creation of a container may be what the change of another one waits for.
-        self._spawn(self._apply_updates(changes.messages(), "undo"))
+        self._apply_changes(changes)
 
     async def created(self, pod: SandboxSpec, container: ContainerInfo) -> None:
         await self._deliver_container_event(NriEvent.POST_CREATE_CONTAINER, pod, container)
@@ -389,24 +410,27 @@ class NriServer(RuntimeHooks):
                 if text := changes.add(response.update, plugin.name):
                     return _fault(UPDATE_FAULT, text)
                 self._evict(response.evict, plugin.name)
-        for id, adjustment in changes.resources.items():
-            self._record_resources(id, adjustment)
-        others = _read_changes(changes)
-        others.pop(container.id, None)
-        return AdjustedContainer(resources=messages.read_resources(requested), others=others)
+            self._record_resources(container.id, requested)
+            self._resized[container.id] = False
+            # Not awaited: a runtime may keep a lock of the container meanwhile that another update waits for.
+            self._apply_changes(changes, container.id)
+        return AdjustedContainer(resources=messages.read_resources(requested))
 
     async def updated(self, pod: SandboxSpec, container: ContainerInfo) -> None:
+        if self._resized.pop(container.id, False):
+            # A plugin has updated it after the event; the runtime has applied the response since.
+            self._spawn(self._repeat_update(container.id))
         await self._deliver_container_event(NriEvent.POST_UPDATE_CONTAINER, pod, container)
 
-    async def stopped(self, pod: SandboxSpec, container: ContainerInfo) -> Mapping[str, LinuxResources]:
+    async def stopped(self, pod: SandboxSpec, container: ContainerInfo) -> None:
         async with self._events:
             changes = await self._stop(
                 nri.StopContainerRequest(pod=messages.write_pod(pod), container=self._message(container))
             )
+            applying = self._apply_changes(changes)
         self.pending.pop(container.id, None)
-        for id, adjustment in changes.resources.items():
-            self._record_resources(id, adjustment)
-        return _read_changes(changes)
+        self._resized.pop(container.id, None)
+        await asyncio.shield(applying)
 
     async def _stop(self, request: nri.StopContainerRequest) -> ContainerUpdates:
         changes = ContainerUpdates(Owners())
@@ -464,7 +488,3 @@ class NriServer(RuntimeHooks):
 def _fault(reason: str, text: str) -> RuntimeFault:
     """Build a fault with a plugin's message, which is shown in the status of a pod."""
     return RuntimeFault(reason, text if len(text) <= MAX_TEXT_LENGTH else text[: MAX_TEXT_LENGTH - 3] + "...")
-
-
-def _read_changes(changes: ContainerUpdates) -> dict[str, LinuxResources]:
-    return {id: messages.read_resources(adjustment) for id, adjustment in changes.resources.items()}

@@ -29,7 +29,6 @@ class ResolvedContainer:
     devices: tuple[DeviceEdit, ...] = ()
     gids: tuple[int, ...] = ()
     annotations: Mapping[str, str] = field(default_factory=dict)
-    others: Mapping[str, LinuxResources] = field(default_factory=dict)
     #: Requests that this runtime cannot fulfill.
     notes: tuple[str, ...] = ()
 
@@ -90,7 +89,6 @@ def combine(spec: ContainerSpec, edits: Edits, adjusted: AdjustedContainer) -> R
         devices=(*devices_of(edits), *adjusted.devices),
         gids=tuple(dict.fromkeys(gid for gid in edits.additional_gids if gid)),
         annotations={**spec.annotations, **adjusted.annotations},
-        others=adjusted.others,
         notes=tuple(notes),
     )
 
@@ -106,13 +104,10 @@ def devices_of(edits: Edits) -> tuple[DeviceEdit, ...]:
     )
 
 
-async def cancel_creation(
-    hooks: RuntimeHooks, pod: SandboxSpec, state: ContainerInfo
-) -> Mapping[str, LinuxResources]:
-    """Notify hooks that an agreed container is not created; return updates of other containers."""
-    changes = await hooks.stopped(pod, state)
+async def cancel_creation(hooks: RuntimeHooks, pod: SandboxSpec, state: ContainerInfo) -> None:
+    """Notify hooks that an agreed container is not created."""
+    await hooks.stopped(pod, state)
     await hooks.removed(pod, state)
-    return changes
 
 
 async def _edits(cdi: CdiCache | None, names: Sequence[str], first: Edits) -> Edits | RuntimeFault:

@@ -4,7 +4,7 @@ The lifecycle of a container:
 
    create           CDI edits -> hooks.create -> cgroup -> record on disk -> hooks.created
    start_container  hooks.starting -> shim -> hooks.started
-   exit             exit.json -> cgroup removed -> hooks.stopped -> updates of others
+   exit             exit.json -> cgroup removed -> hooks.stopped (updates of others)
    remove_container hooks.removed -> directory removed
 
 An image is a label here: containers run commands of the machine, on its files and its network, so that the
@@ -235,13 +235,12 @@ class ProcessRuntime:
             await self._cancel_creation(pod, container)
             return fault
         self._containers[spec.id] = container
-        await self._updates.apply_all(resolved.others)
         await self.hooks.created(pod.spec, container.state)
         return None
 
     async def _cancel_creation(self, pod: PodRecord, container: ContainerProcess) -> None:
         """Notify hooks, which have already assigned resources, that the container is not created."""
-        await self._updates.apply_all(await cancel_creation(self.hooks, pod.spec, container.state))
+        await cancel_creation(self.hooks, pod.spec, container.state)
 
     async def _build(self, container: ContainerProcess) -> RuntimeFault | None:
         """Create a container's directory and cgroup; on a fault nothing is left of them."""
@@ -335,7 +334,6 @@ class ProcessRuntime:
         if isinstance(adjusted, RuntimeFault):
             return adjusted
         fault = await self._updates.apply(id, adjusted.resources, plan)
-        await self._updates.apply_all(adjusted.others)
         if fault is None:
             await self.hooks.updated(pod.spec, container.state)
         return fault
@@ -408,7 +406,7 @@ class ProcessRuntime:
             container.close()
         pod = self._sandboxes.records.get(state.pod)
         if pod is not None:
-            await self._updates.apply_all(await self.hooks.stopped(pod.spec, state))
+            await self.hooks.stopped(pod.spec, state)
 
     # -- adoption and repair
 

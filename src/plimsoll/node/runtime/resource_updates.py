@@ -6,7 +6,6 @@ import logging
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from plimsoll.common.checkpoint import FindingSeverity
 from plimsoll.errors import StoreError
 from plimsoll.node.cgroup_plans.containers import ContainerPlan
 from plimsoll.node.cgroups.tree import Cgroups
@@ -78,12 +77,3 @@ class ResourceUpdates:
         if problem:  # a machine that simulates a larger one does not have these CPUs
             _log.info("container %s: CPUs %s cannot be set: %s", container.state.id, cpus, problem)
         return None
-
-    async def apply_all(self, changes: Mapping[str, LinuxResources]) -> None:
-        """Change the resources of several containers; failures become findings."""
-        for id, resources in changes.items():
-            fault = await self.apply(id, resources)
-            if fault is not None:
-                self._tasks.add_finding(
-                    FindingSeverity.WARNING, f"container {id} was not changed: {fault.message}"
-                )

@@ -223,7 +223,7 @@ class SimulatedRuntime:
         )
         if isinstance(resolved, SpecRefusal):
             if resolved.hooks_called:
-                await self._apply_all(await cancel_creation(self.hooks, pod.spec, state))
+                await cancel_creation(self.hooks, pod.spec, state)
             return resolved.fault
         state = replace(state, cpus=resolved.resources.cpus)
         role = spec.plan.role
@@ -233,7 +233,6 @@ class SimulatedRuntime:
             RuntimeContainer(resolved.spec, state, resolved.resources), script
         )
         pod.containers[spec.id] = None
-        await self._apply_all(resolved.others)
         await self.hooks.created(pod.spec, state)
         return None
 
@@ -263,7 +262,6 @@ class SimulatedRuntime:
             return adjusted
         container.held = replace(container.held, spec=replace(container.held.spec, plan=plan))
         await self.apply(id, adjusted.resources)
-        await self._apply_all(adjusted.others)
         await self.hooks.updated(pod.spec, container.held.state)
         return None
 
@@ -347,11 +345,7 @@ class SimulatedRuntime:
         state = self._set(
             container, phase=ContainerPhase.EXITED, finished_at=self._clock(), exit_code=code, reason=reason
         )
-        await self._apply_all(await self.hooks.stopped(self._pods[state.pod].spec, state))
-
-    async def _apply_all(self, changes: Mapping[str, LinuxResources]) -> None:
-        for id, resources in changes.items():
-            await self.apply(id, resources)
+        await self.hooks.stopped(self._pods[state.pod].spec, state)
 
     def _set(self, container: _Container, **changes: object) -> ContainerInfo:
         state = replace(container.held.state, **changes)  # type: ignore[arg-type]

@@ -232,7 +232,7 @@ def test_adjustments_are_merged_in_plugin_order() -> None:
         assert [d.path for d in adjusted.devices] == ["/dev/x"]
         assert adjusted.oom_score_adj == -5
         assert adjusted.annotations == {"k": "v"}
-        assert adjusted.others == {"other": LinuxResources(cpus="7")}
+        assert here.applied == [("other", LinuxResources(cpus="7"))]
         # The second has seen what the first did.
         assert [request.container.linux.resources.cpu.cpus for request in seen] == ["", "0-1"]
         assert seen[0].pod.name == "web"
@@ -248,7 +248,8 @@ def test_without_plugins_nothing_changes() -> None:
     async def scenario(here: FakeRuntime) -> None:
         assert await create(here) == AdjustedContainer(resources=RESOURCES)
         assert await here.server.update(POD, state(), RESOURCES) == AdjustedContainer(resources=RESOURCES)
-        assert await here.server.stopped(POD, state()) == {}
+        await here.server.stopped(POD, state())
+        assert here.applied == []
 
     run(scenario)
 
@@ -449,6 +450,7 @@ def test_an_error_of_one_plugin_does_not_keep_events_from_others() -> None:
 
 def test_plugins_adjust_an_update() -> None:
     async def scenario(here: FakeRuntime) -> None:
+        here.containers = {"x": held("x")}
         seen: list[Any] = []
         first = nri.UpdateContainerResponse(update=[edits.update("c1", edits.cpu_resources("2"))])
         second = nri.UpdateContainerResponse(
@@ -460,10 +462,8 @@ def test_plugins_adjust_an_update() -> None:
         await here.add("a", "10", {NriEvent.UPDATE_CONTAINER: answering(first)})
         await here.add("b", "20", {NriEvent.UPDATE_CONTAINER: answering(second, seen)})
         adjusted = await here.server.update(POD, state(), LinuxResources(cpu_shares=2))
-        assert adjusted == AdjustedContainer(
-            resources=LinuxResources(cpu_shares=2, cpus="2", mems="0"),
-            others={"x": LinuxResources(cpus="3")},
-        )
+        assert adjusted == AdjustedContainer(resources=LinuxResources(cpu_shares=2, cpus="2", mems="0"))
+        await until(lambda: here.applied == [("x", LinuxResources(cpus="3"))])
         assert seen[0].linux_resources.cpu.cpus == "2"
         await here.add("c", "30", {NriEvent.UPDATE_CONTAINER: answering(first)})
         assert await here.server.update(POD, state(), LinuxResources()) == RuntimeFault(
@@ -476,8 +476,10 @@ def test_plugins_adjust_an_update() -> None:
 def test_stopping_a_container_updates_others() -> None:
     async def scenario(here: FakeRuntime) -> None:
         response = nri.StopContainerResponse(update=[edits.update("x", edits.cpu_resources("0-3"))])
+        here.containers = {"x": held("x")}
         await here.add("a", "10", {NriEvent.STOP_CONTAINER: answering(response)})
-        assert await here.server.stopped(POD, state()) == {"x": LinuxResources(cpus="0-3")}
+        await here.server.stopped(POD, state())
+        await until(lambda: here.applied == [("x", LinuxResources(cpus="0-3"))])
 
     run(scenario)
 
@@ -561,6 +563,76 @@ def test_an_update_inside_a_handler_ends_with_the_handler() -> None:
         assert here.server.plugins() == ()
         await until(lambda: len(results) == 1)
         assert here.applied == [] or isinstance(results[0], TtrpcFault)
+
+    run(scenario)
+
+
+def test_updates_are_applied_in_the_order_of_the_requests() -> None:
+    """A plugin does not wait for a slow update and sends another one, of fewer containers."""
+
+    async def scenario(here: FakeRuntime) -> None:
+        here.containers = {id: held(id) for id in ("a", "b", "c")}
+        leave = asyncio.Event()
+        here.before_apply = leave.wait
+        plugin = await here.add("p", "10", {})
+        first = [edits.update(id, edits.cpu_resources("0-1")) for id in ("a", "b", "c")]
+        assert isinstance(await plugin.update_containers(first, timeout=0.01), TtrpcFault)
+        second = [edits.update(id, edits.cpu_resources("0-2")) for id in ("b", "c")]
+        updating = asyncio.create_task(plugin.update_containers(second))
+        await asyncio.wait([updating], timeout=0.01)
+        leave.set()
+        assert await updating == ()
+        assert {id: resources.cpus for id, resources in here.applied} == {"a": "0-1", "b": "0-2", "c": "0-2"}
+
+    run(scenario)
+
+
+def test_updates_of_an_event_precede_later_ones() -> None:
+    """The response to a creation updates a container, and the plugin updates it again at once."""
+
+    async def scenario(here: FakeRuntime) -> None:
+        here.containers = {"x": held("x")}
+        response = nri.CreateContainerResponse(update=[edits.update("x", edits.cpu_resources("0-1"))])
+        plugin = await here.add("p", "10", {NriEvent.CREATE_CONTAINER: answering(response)})
+        entered, leave = asyncio.Event(), asyncio.Event()
+
+        async def slow() -> None:
+            entered.set()
+            await leave.wait()
+
+        here.before_apply = slow
+        creating = asyncio.create_task(create(here))
+        await entered.wait()
+        updating = asyncio.create_task(
+            plugin.update_containers([edits.update("x", edits.cpu_resources("0-2"))])
+        )
+        await asyncio.wait([updating], timeout=0.01)
+        assert not creating.done()
+        leave.set()
+        assert isinstance(await creating, AdjustedContainer)
+        assert await updating == ()
+        assert [resources.cpus for _, resources in here.applied] == ["0-1", "0-2"]
+
+    run(scenario)
+
+
+def test_an_update_during_a_resize_is_repeated_afterwards() -> None:
+    """The runtime applies the response to an event after what the plugin has requested since."""
+
+    async def scenario(here: FakeRuntime) -> None:
+        here.containers = {"c1": held("c1")}
+        response = nri.UpdateContainerResponse(update=[edits.update("c1", edits.cpu_resources("0-1"))])
+        plugin = await here.add("p", "10", {NriEvent.UPDATE_CONTAINER: answering(response)})
+        await create(here)
+        adjusted = await here.server.update(POD, state(), RESOURCES)
+        assert isinstance(adjusted, AdjustedContainer)
+        assert await plugin.update_containers([edits.update("c1", edits.cpu_resources("0-2"))]) == ()
+        await here.apply("c1", adjusted.resources)
+        await here.server.updated(POD, state())
+        await until(lambda: [resources.cpus for _, resources in here.applied] == ["0-2", "0-1", "0-2"])
+        await here.server.update(POD, state(), RESOURCES)
+        await here.server.updated(POD, state())
+        assert len(here.applied) == 3
 
     run(scenario)
 

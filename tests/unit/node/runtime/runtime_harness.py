@@ -75,7 +75,6 @@ class RecordingHooks(RuntimeHooks):
             lambda container, resources: AdjustedContainer(resources=resources)
         )
         self.refuse_sandbox: RuntimeFault | None = None
-        self.on_stopped: dict[str, LinuxResources] = {}
 
     async def sandbox_run(self, pod: SandboxSpec) -> RuntimeFault | None:
         self.calls.append(f"sandbox_run {pod.uid}")
@@ -119,9 +118,8 @@ class RecordingHooks(RuntimeHooks):
     async def updated(self, pod: SandboxSpec, container: ContainerInfo) -> None:
         self._record("updated", container)
 
-    async def stopped(self, pod: SandboxSpec, container: ContainerInfo) -> Mapping[str, LinuxResources]:
+    async def stopped(self, pod: SandboxSpec, container: ContainerInfo) -> None:
         self._record("stopped", container)
-        return self.on_stopped
 
     async def removed(self, pod: SandboxSpec, container: ContainerInfo) -> None:
         self._record("removed", container)

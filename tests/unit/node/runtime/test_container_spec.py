@@ -47,7 +47,6 @@ def test_cdi_edits_and_nri_adjustments_are_combined() -> None:
         devices=(DeviceEdit("/dev/c"),),
         oom_score_adj=-3,
         annotations={"a": "b"},
-        others={"x": LinuxResources(cpus="0")},
     )
     resolved = combine(a_container("true"), edits, adjusted)
     assert resolved.spec.command == ("other",)
@@ -57,7 +56,6 @@ def test_cdi_edits_and_nri_adjustments_are_combined() -> None:
         DeviceEdit("/dev/c"),
     )
     assert (resolved.gids, resolved.oom_score_adj, resolved.annotations) == ((5,), -3, {"a": "b"})
-    assert resolved.others == adjusted.others
     plain = combine(a_container("true"), Edits(), AdjustedContainer(resources=LinuxResources()))
     assert (plain.spec.command, plain.oom_score_adj, plain.notes) == (("true",), 900, ())
 

@@ -175,7 +175,7 @@ def test_refusals() -> None:
     asyncio.run(scenario())
 
 
-def test_hooks_change_this_and_others() -> None:
+def test_hooks_change_a_new_container() -> None:
     async def scenario() -> None:
         hooks = RecordingHooks()
         runtime = SimulatedRuntime(hooks)
@@ -184,22 +184,17 @@ def test_hooks_change_this_and_others() -> None:
         await runtime.create(a_container(id="old"))
 
         def adjust(container: Any, resources: LinuxResources) -> AdjustedContainer:
-            return AdjustedContainer(
-                resources=resources.merged(LinuxResources(cpus="3")),
-                others={"old": LinuxResources(cpus="0-2"), "unknown": LinuxResources(cpus="9")},
-            )
+            return AdjustedContainer(resources=resources.merged(LinuxResources(cpus="3")))
 
         hooks.adjust = adjust
         await runtime.create(a_container(id="new"))
+        assert await runtime.apply("old", LinuxResources(cpus="0-2")) is None
         assert {c.id: c.cpus for c in runtime.containers()} == {"old": "0-2", "new": "3"}
-        hooks.on_stopped = {"old": LinuxResources(cpus="0-3")}
-        await runtime.stop_container("new", 1)
-        assert {c.id: c.cpus for c in runtime.containers()} == {"old": "0-3", "new": "3"}
         held = {held.spec.id: held.resources.cpus for held in runtime.inventory().containers}
-        assert held == {"old": "0-3", "new": "3"}
+        assert held == {"old": "0-2", "new": "3"}
         assert [pod.uid for pod in runtime.inventory().pods] == ["pod-1"]
         assert await runtime.update("old", a_plan("old", cpu_shares=77)) is None
-        assert runtime.inventory().containers[0].resources == LinuxResources(cpu_shares=77, cpus="0-3")
+        assert runtime.inventory().containers[0].resources == LinuxResources(cpu_shares=77, cpus="0-2")
         await runtime.stop()
 
     asyncio.run(scenario())

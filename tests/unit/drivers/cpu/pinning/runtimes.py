@@ -90,9 +90,6 @@ class OwnRuntime:
 
     async def finish(self, id: str) -> str:
         spec, adjusted = self.making
-        for other, desired in adjusted.others.items():
-            if other not in self.broken:
-                self.put(other, desired)
         self.held[id] = RuntimeContainer(spec, state(spec), adjusted.resources)
         sandbox = self.pods[spec.pod]
         await self.server.created(sandbox, self._state(id))
@@ -112,15 +109,12 @@ class OwnRuntime:
         if isinstance(answer, RuntimeFault):
             return answer.message
         self.put(id, answer.resources)
-        for other, desired in answer.others.items():
-            self.put(other, desired)
         return ""
 
     async def end(self, id: str, *, remove: bool = True) -> None:
         sandbox, last = self._pod_of(id), replace(self._state(id), phase=ContainerPhase.EXITED)
         held = self.held.pop(id)
-        for other, desired in (await self.server.stopped(sandbox, last)).items():
-            self.put(other, desired)
+        await self.server.stopped(sandbox, last)
         if remove:
             await self.server.removed(sandbox, last)
             if not any(one.spec.pod == held.spec.pod for one in self.held.values()):
