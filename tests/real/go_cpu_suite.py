@@ -46,10 +46,11 @@ _NAME, _NODE = "dracpu", "real"
 Tree = dict[str, Any]
 
 
-def settings(mode: str, *, mapping: bool) -> Tree:
-    """Return the configuration, in the fields that both drivers have."""
+def settings(mode: str, *, mapping: bool, go: bool) -> Tree:
+    """Return the configuration; ours has a setting for each difference that the suite tests."""
     fields: Tree = {"apiVersion": "v1alpha1", "cpuDeviceMode": mode}
     fields |= {"groupBy": "numanode"} if mode == "grouped" else {}
+    fields |= {} if go else {"shareAcrossContainers": False}
     return fields | {"publishNodeAllocatableResourceMapping": mapping}
 
 
@@ -126,7 +127,7 @@ def running(options: argparse.Namespace) -> Iterator[Cluster]:
         if not options.go:
             build_image(directory / "plimsoll.tar", _OURS, None)
             node.import_image(directory / "plimsoll.tar")
-        config = settings(options.mode, mapping=options.mapping)
+        config = settings(options.mode, mapping=options.mapping, go=options.go)
         trees = driver_objects(cluster.kubeconfig.read_text(), config, go=options.go)
         try:
             asyncio.run(install(cluster, trees))
