@@ -200,7 +200,10 @@ class HttpServer:
         if len(body) <= _CHUNK_BYTES and _is_open(transport):
             head = encode_head(request, api_response, len(body), seats.header_lines)
             if head is not None:
-                transport.write(head + body)
+                if len(body) > _UNBUFFERED_BYTES:
+                    transport.writelines((head, body))  # a copy would cost more than a further TLS record
+                else:
+                    transport.write(head + body)
                 if transport.get_write_buffer_size():
                     with _disconnection_logged(request):
                         await self._drain(request)
