@@ -39,7 +39,7 @@ from plimsoll.tools.uncounted import UncountedClaim, requests_with_claim
 #: Holders of a node listed by name.
 _HOLDERS = 6
 #: Nodes whose ledgers are verified.
-_VERIFIED = 200
+_VERIFIED = 500
 
 
 # -- past the line
