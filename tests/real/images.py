@@ -101,7 +101,7 @@ def _files(programs: Mapping[str, str]) -> dict[str, str]:
 def _tar(files: Mapping[str, str], links: Mapping[str, str], texts: Mapping[str, str]) -> bytes:
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as archive:
-        directories = {"tmp", "proc", "sys", "dev", "etc"}
+        directories = {"tmp", "var", "var/tmp", "proc", "sys", "dev", "etc"}
         for path in files:
             directories |= {str(directory)[1:] for directory in Path(path).parents if directory != Path("/")}
         for directory in sorted(directories):
