@@ -50,7 +50,9 @@ def settings(mode: str, *, mapping: bool, go: bool) -> Tree:
     """Return the configuration; ours has a setting for each difference that the suite tests."""
     fields: Tree = {"apiVersion": "v1alpha1", "cpuDeviceMode": mode}
     fields |= {"groupBy": "numanode"} if mode == "grouped" else {}
-    fields |= {} if go else {"shareAcrossContainers": False}
+    if not go:
+        fields |= {"shareAcrossContainers": False, "updateRunning": "never"}
+        fields |= {"minSharedCPUs": 0, "allowEmptySharedPool": True}
     return fields | {"publishNodeAllocatableResourceMapping": mapping}
 
 

@@ -111,11 +111,16 @@ def _known(inputs: StatusInput, container: Container, attempts: list[ContainerIn
     return status
 
 
+def _waiting(inputs: StatusInput) -> Tree:
+    """Return the state of a container that has not started yet."""
+    return {"waiting": {"reason": INITIALIZING if inputs.pod.spec.init_containers else CREATING}}
+
+
 def _state(inputs: StatusInput, state: ContainerInfo) -> Tree:
     if state.phase is ContainerPhase.RUNNING:
         return {"running": {"startedAt": format_time(state.started_at)}}
     if state.phase is ContainerPhase.CREATED:
-        return {"waiting": {"reason": CREATING}}
+        return _waiting(inputs)
     ended: Tree = {
         "exitCode": state.exit_code,
         "reason": state.reason or ("Error" if state.exit_code else "Completed"),
@@ -139,7 +144,7 @@ def _lost(inputs: StatusInput, container: Container, reported: Tree | None) -> T
         "image": container.image,
         "imageID": "",
         "restartCount": number(reported, "restartCount"),
-        "state": {"waiting": {"reason": INITIALIZING if inputs.pod.spec.init_containers else CREATING}},
+        "state": _waiting(inputs),
         "lastState": branch(reported, "lastState"),
     }
     ran = reported is not None and "running" in branch(reported, "state")

@@ -104,6 +104,8 @@ def test_initializing() -> None:
         "containers with incomplete status: [i]",
     )
     assert status["containerStatuses"][0]["state"] == {"waiting": {"reason": "PodInitializing"}}
+    created = build_status(see(pod, state("i", ContainerPhase.CREATED)))
+    assert created["initContainerStatuses"][0]["state"] == {"waiting": {"reason": "PodInitializing"}}
     done = build_status(see(pod, state("i", ContainerPhase.EXITED)))
     assert conditions(done)["Initialized"][0] == "True"
     assert done["initContainerStatuses"][0]["ready"] is True
