@@ -170,7 +170,7 @@ def test_pods_of_a_node_are_sorted_by_column(page: Page, dump: Dashboard) -> Non
     open_page(page, dump, "nodes/past-1")
     table = "document.querySelector('[aria-label=\"Pods of this node\"]')"
     first = f"{table}.querySelector('tbody tr').innerText.replace(/\\s+/g, ' ')"
-    page.wait(f"{first}.startsWith('shop/ledger-claim Running 4 4 claims 1Gi cpus cpu 4')")
+    page.wait(f"{first}.startsWith('shop/ledger-claim Running 4 claims 4 1Gi cpus cpu 4')")
     column = "[aria-label='Pods of this node'] th:nth-child(3) .head-button"
     page.click(column)
     page.wait(

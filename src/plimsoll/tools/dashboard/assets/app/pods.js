@@ -20,7 +20,7 @@ function Charged({ row, resource }) {
   const named = NAMES.map((name, i) => [name, parts[i]]).filter(([, value]) => value);
   const mixed = named.length > 1 || (named.length === 1 && named[0][0] !== "requests");
   return html`<b>${amount(resource, total(row, resource))}</b>
-    ${mixed && html`<span class="under" title=${rules}>${named.map(([name, value]) => `${amount(resource, value)} ${name}`).join(" + ")}</span>`}
+    ${mixed && html`<span class="under" title=${rules}>${named.map(([name, value]) => `${name} ${amount(resource, value)}`).join(" + ")}</span>`}
     ${drawn > 0 && html`<span class="under">draws ${amount(resource, drawn)} from its claim</span>`}`;
 }
 
