@@ -82,7 +82,6 @@ def driver_objects(kubeconfig: str, config: Tree, *, go: bool) -> list[Tree]:
         container["securityContext"] = {"privileged": True}
         for probe in ("livenessProbe", "readinessProbe"):
             container[probe]["httpGet"]["path"] = "/healthz"
-        container["volumeMounts"] = [each for each in container["volumeMounts"] if each["name"] != "sys"]
     container["args"] = args
     config_map = {
         "apiVersion": "v1",
