@@ -106,9 +106,15 @@ def cannot_limit() -> str:
     return "" if detect(Path("/sys/fs/cgroup"), LinuxKernel()).version else "needs cgroups to write"
 
 
+def find_cgroups(start: str) -> list[Path]:
+    """Return the cgroups whose names start so; others come and go meanwhile, which `os.walk` ignores."""
+    found = os.walk("/sys/fs/cgroup")
+    return [Path(where, name) for where, names, _ in found for name in names if name.startswith(start)]
+
+
 def root_of(up: Up, name: str) -> list[Path]:
     """Return the root of a cluster's cgroups, in every hierarchy."""
-    return list(Path("/sys/fs/cgroup").rglob(default_root(name, up.data / "node")))
+    return find_cgroups(default_root(name, up.data / "node"))
 
 
 def remove_root(up: Up, name: str) -> None:
@@ -187,7 +193,7 @@ def test_two_clusters_on_one_machine_do_not_touch_each_others_cgroups(directory:
     finally:
         codes = [up.stop() for up in (first, second)]
     assert codes == [0, 0]
-    assert not list(Path("/sys/fs/cgroup").rglob(f"plimsoll-{name}*"))
+    assert not find_cgroups(f"plimsoll-{name}")
     for up in (first, second):
         assert "Traceback" not in up.text(), up.text()
 
@@ -224,7 +230,5 @@ def test_only_the_claiming_pod_runs_on_its_cpu(directory: Path) -> None:
         code = up.stop()
     assert code == 0
     # Nothing runs on when all has ended.
-    # Other cgroups come and go meanwhile, which only `os.walk` ignores.
-    found = [name for _, names, _ in os.walk("/sys/fs/cgroup") for name in names]
-    assert not [name for name in found if name.startswith(f"plimsoll-up-{os.getpid()}")]
+    assert not find_cgroups(f"plimsoll-up-{os.getpid()}")
     assert "Traceback" not in up.text(), up.text()
