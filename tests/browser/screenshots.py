@@ -11,7 +11,7 @@ from tests.browser.dashboards import DashboardRunner, open_page
 from tests.dumps import make_cluster_state
 
 #: Name of the picture, page, height.
-PICTURES = (("overview", "", 860), ("node", "nodes/numa-1", 860), ("pending", "pending", 640))
+PICTURES = (("overview", "", 860), ("node", "nodes/numa-1", 860), ("pending", "pending", 384))
 WIDTH = 1280
 
 
@@ -27,7 +27,8 @@ def take_pictures(directory: Path) -> None:
                 page = browser.page(width=WIDTH, height=height)
                 page.prefer(prefers_color_scheme=theme, prefers_reduced_motion="reduce")
                 open_page(page, dashboard, path)
-                page.wait("!document.body.innerText.includes('audit running')")
+                for unfinished in ("audit running", "looking for a fix"):
+                    page.wait(f"!document.body.innerText.includes({unfinished!r})")
                 page.screenshot(directory / f"{name}-{theme}.webp")
                 page.close()
     finally:

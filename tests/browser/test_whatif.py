@@ -117,7 +117,7 @@ def test_drain_a_node(page: Page, dump: Dashboard) -> None:
     assert page.eval("document.querySelector('.advanced').open")  # a field is set
     evicted = rows(page, "Pods that would be evicted")
     assert len(evicted) == 4
-    assert evicted[0].startswith("shop/backup gpu-1 drained (gpu-1) counted as pending; without a controller")
+    assert evicted[0].startswith("shop/backup gpu-1 drained counted as pending; without a controller")
     assert rows(page, "Changed nodes") == [
         "gpu-1 cpu 22.5 \u2192 32 memory 61Gi \u2192 128Gi pods 106 \u2192 110"
     ]
@@ -207,6 +207,45 @@ def test_placement_found_by_exhaustive_search(page: Page, dump: Dashboard) -> No
     page.wait_text("A placement of all 2 pending pods exists; the scheduler places 1 one by one.", ".proof")
     page.click(f"{RESULT} details summary")
     assert rows(page, "Placement found") == ["a/b n1 d/p/x"]
+
+
+def test_pods_that_schedulers_place_differently_are_listed_below_groups(page: Page, dump: Dashboard) -> None:
+    pods = [f"a/web-{number:02}" for number in range(40)]
+    placed = {"node": "n1", "charges": {"cpu": "2"}, "devices": []}
+    waiting = {"node": None, "why": "0/1 nodes are available: 1 Insufficient cpu."}
+    answer = {
+        "allPlaced": True,
+        "verdict": {"text": "all 40 pods are scheduled", "allScheduled": True},
+        "sideEffects": {"preempted": pods[:3]},
+        "pods": [{"pod": pod, "before": waiting, "after": placed} for pod in pods],
+        "groups": [
+            {"label": "a/web-* (40)", "pods": pods, "before": "40 pending", "after": "n1 x40", "asked": True}
+        ],
+        "as": {
+            "kube-1.36": {
+                "differs": pods[:20],
+                "pods": [{"pod": pod, "ours": "n1", **waiting} for pod in pods[:20]],
+            }
+        },
+    }
+    open_page(page, dump, "")
+    page.eval(
+        "const real = fetch; window.fetch = async (path, o) => path === 'api/whatif'"
+        f"? new Response({json.dumps(json.dumps(answer))}) : real(path, o)"
+    )
+    page.go(f"{dump.url}#/whatif")
+    page.click(RUN)
+    page.wait_text("3 pods preempted (a/web-* (3))", f"{RESULT} .verdict-notice")
+    assert rows(page, "Pods before and after") == ["a/web-* (40) 40 pending n1 x40"]
+    different = rows(page, "Pods that schedulers place differently")
+    assert len(different) == 15
+    assert different[0].startswith("a/web-00 pending 0/1 nodes are available: 1 Insufficient cpu. n1 cpu 2")
+    # The pods of a group have pages.
+    page.click(f"{RESULT} tbody details summary")
+    page.wait(f"document.querySelectorAll('{RESULT} tbody details li').length === 15")
+    page.click(f"{RESULT} tbody details .pager button:last-child")
+    page.wait_text("16-30 of 40", f"{RESULT} tbody details .pager")
+    assert page.text(f"{RESULT} tbody details li") == "a/web-15 n1"
 
 
 def test_pods_are_composed_and_the_question_is_a_link(page: Page, dump: Dashboard) -> None:

@@ -120,4 +120,5 @@ def run_audit(worker: QueryWorker, *, yields: bool = False) -> Any:
                 raise ApiError(503, "ServiceUnavailable", "the audit yielded to another query")
             yield check
 
-    return audit(worker.cluster_state, checks=checks()).as_json()
+    report = audit(worker.cluster_state, checks=checks())
+    return {**report.as_json(), "titles": {check.id: check.title for check in report.checks}}

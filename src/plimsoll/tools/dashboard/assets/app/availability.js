@@ -2,9 +2,12 @@
 import { html, cx } from "./ui.js";
 import { useApi } from "./store.js";
 import { to } from "./router.js";
+import { Cards } from "./components.js";
 import { Counter } from "./devices.js";
 import { count, plural, quantity, shortName, sizeOf } from "./format.js";
 
+/** Classes listed on a narrow screen. */
+const FEW = 4;
 const STATES = [
   ["taken", "taken"],
   ["partly", "partly"],
@@ -69,7 +72,7 @@ export function Availability({ data }) {
     ${rows.length > 0 &&
     html`<section aria-labelledby="classes-head">
       <div class="section-head"><h2 id="classes-head">Still available, by device class</h2></div>
-      <div class="class-cards">${rows.map((row, i) => (row ? html`<${ClassCard} key=${row.name} row=${row} uncounted=${uncounted[row.name] || 0} />` : html`<article key=${i} class="card class-card muted" aria-busy="true">...</article>`))}</div>
+      <${Cards} cls="class-cards" items=${rows} most=${FEW} important=${(row) => row && (uncounted[row.name] > 0 || row.problem)} noun="class" many="classes" draw=${(row, i) => (row ? html`<${ClassCard} key=${row.name} row=${row} uncounted=${uncounted[row.name] || 0} />` : html`<article key=${i} class="card class-card muted" aria-busy="true">...</article>`)} />
     </section>`}
     <section aria-labelledby="drivers-head">
       <div class="section-head"><h2 id="drivers-head">Devices by driver</h2><${StateLegend} /></div>

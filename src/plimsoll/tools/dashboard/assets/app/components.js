@@ -1,9 +1,10 @@
 // Components shared by all pages: headings, loading and error states, search fields, selects, badges, and links to
 // nodes, pods and claims.
-import { html, cx, setTitle, useEffect, useRef, useState } from "./ui.js";
+import { NARROW, html, cx, setTitle, useEffect, useMedia, useRef, useState } from "./ui.js";
 import { links, replaceQuery } from "./router.js";
 import { retry } from "./store.js";
 import { Icon } from "./icons.js";
+import { plural } from "./format.js";
 
 /** Page heading; it gets the focus on navigation, so that screen readers announce it. */
 export function Head({ title, tab = title, children }) {
@@ -78,8 +79,26 @@ export function Badge({ tone = "", children }) {
   return html`<span class=${cx("badge", tone && `tone-${tone}`)}>${children}</span>`;
 }
 
+/** Content of a cell without a value; narrow screens leave out the cell. */
+export function None() {
+  return html`<span class="muted none">-</span>`;
+}
+
+/**
+ * Cards, all of them on a wide screen. On a narrow one the first `most` and those that are `important`; a button shows
+ * the others.
+ */
+export function Cards({ items, most, noun, many, cls, draw, important = () => false }) {
+  const narrow = useMedia(NARROW);
+  const [all, setAll] = useState(false);
+  const few = narrow ? items.filter((item, i) => i < most || important(item)) : items;
+  const folded = few.length < items.length;
+  return html`<div class=${cls}>${(all ? items : few).map(draw)}</div>
+    ${folded && html`<p class="more"><button type="button" aria-expanded=${all} onClick=${() => setAll(!all)}>${all ? "Show fewer" : `Show all ${plural(items.length, noun, many)}`}</button></p>`}`;
+}
+
 export function NodeLink({ name }) {
-  return name ? html`<a href=${links.node(name)}>${name}</a>` : html`<span class="muted">-</span>`;
+  return name ? html`<a href=${links.node(name)}>${name}</a>` : html`<${None} />`;
 }
 
 export function PodLink({ namespace, name }) {
@@ -105,7 +124,7 @@ export function Ref({ kind, of }) {
 
 /** Comma-separated list of the first items and the number of others. */
 export function InlineList({ items, most = 4, draw = (item) => item }) {
-  if (!items || !items.length) return html`<span class="muted">-</span>`;
+  if (!items || !items.length) return html`<${None} />`;
   const rest = items.length - most;
   return html`${items.slice(0, most).map((item, i) => html`${i > 0 && ", "}${draw(item)}`)}${rest > 0 && html`<span class="muted"> +${rest} more</span>`}`;
 }

@@ -1,6 +1,6 @@
 // Physical devices: one row each, with a strip that shows which part of the device each claim holds.
 import { html, cx } from "./ui.js";
-import { ClaimLink, NodeLink } from "./components.js";
+import { ClaimLink, NodeLink, None } from "./components.js";
 import { Counter, Share, State } from "./devices.js";
 import { Table } from "./table.js";
 import { byName, count, plural, shortName } from "./format.js";
@@ -47,7 +47,7 @@ function Holders({ of }) {
       if (of.parts.length > 1 && part.device !== of.device) claims.get(key).parts.push(partName(part, of));
     }
   }
-  if (!claims.size) return html`<span class="muted">-</span>`;
+  if (!claims.size) return html`<${None} />`;
   const rest = claims.size - FEW_HOLDERS;
   return html`<ul class="plain">
     ${[...claims.values()].slice(0, FEW_HOLDERS).map(

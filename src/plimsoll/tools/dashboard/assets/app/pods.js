@@ -1,9 +1,9 @@
 // Table of pods: one row each, with everything that the pod is charged and holds.
 import { html } from "./ui.js";
-import { ClaimLink, NodeLink, PodLink } from "./components.js";
+import { ClaimLink, InlineList, NodeLink, None, PodLink } from "./components.js";
 import { links } from "./router.js";
 import { Table } from "./table.js";
-import { age, amount, plural, quantity, shortName } from "./format.js";
+import { age, amount, quantity, shortName } from "./format.js";
 
 const USUAL = ["cpu", "memory"];
 const FEW_DEVICES = 4;
@@ -15,7 +15,7 @@ const total = (row, resource) => (row.amounts[resource] || []).reduce((sum, one)
 function Charged({ row, resource }) {
   const parts = row.amounts[resource];
   const drawn = row.drawn[resource];
-  if (!parts || (!parts.some(Boolean) && !drawn)) return html`<span class="muted">-</span>`;
+  if (!parts || (!parts.some(Boolean) && !drawn)) return html`<${None} />`;
   const rules = (row.rules[resource] || []).join(", ");
   const named = NAMES.map((name, i) => [name, parts[i]]).filter(([, value]) => value);
   const mixed = named.length > 1 || (named.length === 1 && named[0][0] !== "requests");
@@ -24,16 +24,22 @@ function Charged({ row, resource }) {
     ${drawn > 0 && html`<span class="under">draws ${amount(resource, drawn)} from its claim</span>`}`;
 }
 
-/** Devices of a pod by name, with the consumed capacity; their driver and pool are in the tooltip. */
+/** One device by name; its driver, pool and claim are in the tooltip. */
+function DeviceName({ of, namespace }) {
+  const title = `${of.driver}/${of.pool}/${of.device}${of.claim ? ` by claim ${of.claim}` : ""}`;
+  return of.claim && namespace ? html`<a href=${links.claim(namespace, of.claim)} title=${title}>${of.device}</a>` : html`<span title=${title}>${of.device}</span>`;
+}
+
+/** Devices of a pod by name: whole ones in a line, those with a consumed capacity in a line each. */
 export function DeviceNames({ of, namespace }) {
-  if (!of.length) return html`<span class="muted">-</span>`;
-  const rest = of.length - FEW_DEVICES;
-  return html`${of.slice(0, FEW_DEVICES).map((one) => {
-    const share = Object.entries(one.consumed || {}).map(([name, text]) => `${shortName(name)} ${quantity(text)}`).join(", ");
-    const title = `${one.driver}/${one.pool}/${one.device}${one.claim ? ` by claim ${one.claim}` : ""}`;
-    const name = one.claim && namespace ? html`<a href=${links.claim(namespace, one.claim)} title=${title}>${one.device}</a>` : html`<span title=${title}>${one.device}</span>`;
-    return html`<span class="block">${name}${share && html` <span class="muted">${share}</span>`}</span>`;
-  })}${rest > 0 && html`<span class="muted" title=${of.map((one) => one.device).join(", ")}>+${plural(rest, "device")}</span>`}`;
+  if (!of.length) return html`<${None} />`;
+  const shareOf = (one) => Object.entries(one.consumed || {}).map(([name, text]) => `${shortName(name)} ${quantity(text)}`).join(", ");
+  const whole = of.filter((one) => !shareOf(one));
+  const shared = of.filter(shareOf);
+  const rest = shared.length - FEW_DEVICES;
+  return html`${whole.length > 0 && html`<span class="block" title=${whole.map((one) => one.device).join(", ")}><${InlineList} items=${whole} most=${FEW_DEVICES} draw=${(one) => html`<${DeviceName} of=${one} namespace=${namespace} />`} /></span>`}
+    ${shared.slice(0, FEW_DEVICES).map((one) => html`<span class="block"><${DeviceName} of=${one} namespace=${namespace} /> <span class="muted">${shareOf(one)}</span></span>`)}
+    ${rest > 0 && html`<span class="muted" title=${shared.map((one) => one.device).join(", ")}>+${rest} more</span>`}`;
 }
 
 function PodName({ of }) {

@@ -2,14 +2,16 @@
 import { html, cx } from "./ui.js";
 import { useApi } from "./store.js";
 import { to } from "./router.js";
-import { PodLink } from "./components.js";
-import { LedgerCard, Legend, isPresent } from "./bars.js";
+import { Cards, PodLink } from "./components.js";
+import { LedgerCard, Legend, hiddenExcess, isPresent, used } from "./bars.js";
 import { count, plural } from "./format.js";
 import { Icon } from "./icons.js";
 
 /** Number of reasons listed, and of pending pods that they are taken from. */
 const FEW = 4;
 const LOOKED_AT = 25;
+/** Resources of the totals on a narrow screen. */
+const FEW_CARDS = 2;
 
 function Tile({ href, tone, number, what, note }) {
   return html`<a class=${cx("tile", tone && `tile-${tone}`)} href=${href}>
@@ -107,9 +109,10 @@ function formatDeviceStates(counts) {
 
 export function Totals({ data }) {
   const resources = data.resources.filter((resource) => isPresent(data.totals[resource]));
+  const isShort = (resource) => used(data.totals[resource]) > data.totals[resource].line || hiddenExcess(data.totals[resource]) > 0;
   if (!resources.length) return html`<p class="empty">No node reports allocatable resources.</p>`;
   return html`<section aria-labelledby="totals">
     <div class="section-head"><h2 id="totals">Cluster totals</h2><${Legend} uncounted=${resources.some((one) => data.totals[one].uncounted > 0)} /></div>
-    <div class="cards">${resources.map((resource) => html`<${LedgerCard} key=${resource} resource=${resource} row=${data.totals[resource]} />`)}</div>
+    <${Cards} cls="cards" items=${resources} most=${FEW_CARDS} important=${isShort} noun="resource" draw=${(resource) => html`<${LedgerCard} key=${resource} resource=${resource} row=${data.totals[resource]} />`} />
   </section>`;
 }

@@ -1,6 +1,15 @@
 // Sortable tables with keyboard navigation between rows, and the pager of paginated lists.
-import { html, cx, useState } from "./ui.js";
+import { NARROW, html, cx, useMedia, useState } from "./ui.js";
 import { byName, count as number } from "./format.js";
+
+/** Rows of a page on a narrow screen, where each of them has several lines. */
+const NARROW_ROWS = 8;
+
+/** Return the number of rows of a page that has `wide` of them on a wide screen; 0 is no limit. */
+export function usePageSize(wide) {
+  const narrow = useMedia(NARROW);
+  return narrow ? Math.min(wide, NARROW_ROWS) : wide;
+}
 
 function compare(a, b) {
   if (typeof a === "number" && typeof b === "number") return a - b;
@@ -22,10 +31,11 @@ export function rowKeys(event) {
 }
 
 /**
- * `columns`: {title, cell(row), value(row) if sortable, num, cls}. The first column is the row header. With `limit`,
- * long tables have pages.
+ * `columns`: {title, short, cell(row), value(row) if sortable, num, cls}; `short` is the title on narrow screens. The first
+ * column is the row header. With `limit`, long tables have pages.
  */
-export function Table({ label, columns, rows, keyOf, empty = "None.", rowClass, limit = 0 }) {
+export function Table({ label, columns, rows, keyOf, empty = "None.", rowClass, limit: wide = 0 }) {
+  const limit = usePageSize(wide);
   const [sort, setSort] = useState(null);
   const [offset, setOffset] = useState(0);
   let shown = rows;
@@ -69,7 +79,7 @@ export function Table({ label, columns, rows, keyOf, empty = "None.", rowClass, 
             ${columns.map((column, i) =>
               i === 0
                 ? html`<th scope="row" role="rowheader" class=${cx(column.num && "num", column.cls)}>${column.cell(row)}</th>`
-                : html`<td role="cell" data-label=${column.title} class=${cx(column.num && "num", column.cls)}>${column.cell(row)}</td>`,
+                : html`<td role="cell" data-label=${column.short || column.title} class=${cx(column.num && "num", column.cls)}>${column.cell(row)}</td>`,
             )}
           </tr>`,
         )}
@@ -77,6 +87,15 @@ export function Table({ label, columns, rows, keyOf, empty = "None.", rowClass, 
     </table>
   </div>
   ${pager}`;
+}
+
+/** List with pages; `draw(item)` renders a list item. */
+export function PagedList({ items, limit: wide, cls, draw }) {
+  const limit = usePageSize(wide);
+  const [offset, setOffset] = useState(0);
+  const from = offset < items.length ? offset : 0;
+  return html`<ul class=${cls}>${items.slice(from, from + limit).map(draw)}</ul>
+    <${Pager} total=${items.length} offset=${from} limit=${limit} go=${setOffset} />`;
 }
 
 /** Range of the current page, with buttons for the previous and next one. */

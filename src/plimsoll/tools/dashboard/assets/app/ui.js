@@ -9,6 +9,9 @@ export { Component, render };
 
 export const html = htm.bind(h);
 
+/** Screens as narrow as a phone, where rows of tables become blocks. */
+export const NARROW = "(max-width: 640px)";
+
 /** Return whether a media query matches; render again when that changes. */
 export function useMedia(text) {
   const query = useMemo(() => matchMedia(text), [text]);

@@ -1,14 +1,19 @@
 // Audit findings by severity and check, with evidence and fixes.
-import { html, useState } from "../ui.js";
+import { NARROW, html, useMedia, useState } from "../ui.js";
 import { useApi } from "../store.js";
 import { links } from "../router.js";
 import { Badge, Choice, EmptyState, Head, Loadable, Search } from "../components.js";
-import { count, plural } from "../format.js";
+import { Pager, usePageSize } from "../table.js";
+import { byName, count, plural } from "../format.js";
 
 const ORDER = ["error", "warning", "info"];
 const TITLES = { error: "Errors", warning: "Warnings", info: "Info" };
 const TONES = { error: "bad", warning: "warn", info: "info" };
-const FEW = 5;
+/** Findings of a check, on wide and on narrow screens, and of each of its pages; lines of evidence. */
+const FEW = 4;
+const FEW_NARROW = 2;
+const PAGE = 20;
+const EVIDENCE = 4;
 
 /** Subject such as `Node/n1`, with a link if it has a page. */
 function Subject({ of }) {
@@ -52,7 +57,7 @@ function Findings({ data, query }) {
       for (const one of matching) checks.set(one.id, [...(checks.get(one.id) || []), one]);
       return html`<section key=${severity} aria-labelledby=${`audit-${severity}`}>
         <div class="section-head"><h2 id=${`audit-${severity}`}>${TITLES[severity]} <span class="muted">${count(matching.length)}</span></h2></div>
-        ${[...checks.values()].map((findings) => html`<${Check} key=${findings[0].id} severity=${severity} findings=${findings} />`)}
+        ${[...checks].sort((a, b) => byName(a[0], b[0])).map(([id, findings]) => html`<${Check} key=${id} severity=${severity} findings=${findings} title=${(data.titles || {})[id]} />`)}
       </section>`;
     })}
     ${skipped.length > 0 &&
@@ -60,23 +65,45 @@ function Findings({ data, query }) {
       <ul>${skipped.map((one) => html`<li>${typeof one === "string" ? one : `${one.id} ${one.name}: ${one.why}`}</li>`)}</ul></details>`}`;
 }
 
-function Check({ severity, findings }) {
+/** Lines of evidence: the first ones, the others folded; on narrow screens all are folded. */
+function Evidence({ of }) {
+  const shown = useMedia(NARROW) ? 0 : EVIDENCE;
+  const rest = of.slice(shown);
+  const lines = (list) => html`<ul class="evidence">${list.map((line) => html`<li>${line}</li>`)}</ul>`;
+  return html`${shown > 0 && of.length > 0 && lines(of.slice(0, shown))}
+    ${rest.length > 0 && html`<details class="rest"><summary>${shown ? `and ${count(rest.length)} more` : plural(rest.length, "detail")}</summary>${lines(rest)}</details>`}`;
+}
+
+/** Group findings by fix, in the order of the first finding of each. */
+export function groupByFix(findings) {
+  const groups = new Map();
+  for (const one of findings) groups.set(one.fix, [...(groups.get(one.fix) || []), one]);
+  return groups;
+}
+
+/** Findings of one check. Those with the same fix are listed together, and their fix once. */
+function Check({ severity, findings, title }) {
   const [all, setAll] = useState(false);
+  const [offset, setOffset] = useState(0);
+  const few = useMedia(NARROW) ? FEW_NARROW : FEW;
+  const page = usePageSize(PAGE);
   const first = findings[0];
-  const shown = all ? findings : findings.slice(0, FEW);
-  const sameFix = findings.every((one) => one.fix === first.fix) ? first.fix : "";
+  const groups = groupByFix(findings);
+  const ordered = [...groups.values()].flat();
+  const from = all && offset < ordered.length ? offset : 0;
+  const shown = groupByFix(ordered.slice(from, from + (all ? page : few)));
   return html`<article class=${`card check check-${severity}`} aria-label=${`${first.id} ${first.name}`}>
-    <header><${Badge} tone=${TONES[severity]}>${severity}<//> <code>${first.id}</code> <h3>${first.name}</h3> <span class="muted">${count(findings.length)}</span></header>
-    <ul class="findings">
-      ${shown.map(
-        (one) => html`<li key=${`${one.subject} ${one.key || ""} ${one.message}`}>
-          <p class="finding"><b class="subject"><${Subject} of=${one.subject} /></b> <span>${one.message}</span></p>
-          ${(one.evidence || []).length > 0 && html`<ul class="evidence">${one.evidence.map((line) => html`<li>${line}</li>`)}</ul>`}
-          ${!sameFix && one.fix && html`<p class="fix"><b>Fix</b> <span>${one.fix}</span></p>`}
-        </li>`,
-      )}
-    </ul>
-    ${findings.length > FEW && html`<button type="button" aria-expanded=${all} onClick=${() => setAll(!all)}>${all ? "Show fewer" : `Show all ${count(findings.length)}`}</button>`}
-    ${sameFix && html`<p class="fix"><b>Fix</b> <span>${sameFix}</span></p>`}
+    <header><${Badge} tone=${TONES[severity]}>${severity}<//> <code>${first.id}</code> <h3>${first.name}</h3> <span class="muted">${count(findings.length)}</span>${title && html`<p class="check-title">${title}</p>`}</header>
+    ${[...shown].map(
+      ([fix, list]) => html`<ul class="findings" key=${fix}>
+          ${list.map((one) => html`<li key=${`${one.subject} ${one.key || ""} ${one.message}`}>
+            <p class="finding"><b class="subject"><${Subject} of=${one.subject} /></b> <span>${one.message}</span></p>
+            <${Evidence} of=${one.evidence || []} />
+          </li>`)}
+        </ul>
+        ${fix && html`<p class="fix"><b>Fix</b> ${groups.size > 1 && html`<span class="muted">for ${count(groups.get(fix).length)} of ${count(findings.length)}:</span> `}<span>${fix}</span></p>`}`,
+    )}
+    ${all && html`<${Pager} total=${ordered.length} offset=${from} limit=${page} go=${setOffset} />`}
+    ${findings.length > few && html`<p class="more"><button type="button" aria-expanded=${all} onClick=${() => setAll(!all)}>${all ? "Show fewer" : `Show all ${count(findings.length)}`}</button></p>`}
   </article>`;
 }

@@ -2,26 +2,34 @@
 import { html } from "../ui.js";
 import { useApi } from "../store.js";
 import { replaceQuery } from "../router.js";
-import { Badge, Choice, ClaimLink, Head, InlineList, Loadable, NodeLink, Ref, Search } from "../components.js";
-import { Pager, Table } from "../table.js";
-import { plural, quantity, shorten } from "../format.js";
+import { Badge, Choice, ClaimLink, Head, InlineList, Loadable, NodeLink, None, Ref, Search } from "../components.js";
+import { Pager, Table, usePageSize } from "../table.js";
+import { plural, quantity, shortName, shorten } from "../format.js";
 
-const LIMIT = 25;
+const ROWS = 25;
+/** Devices listed of each claim. */
+const FEW = 3;
 /** States as kubectl get prints them. */
 const STATES = ["pending", "allocated", "allocated,reserved", "deleted", "deleted,allocated", "deleted,allocated,reserved"];
 const toneOf = (state) => (state === "pending" || state.startsWith("deleted") ? "warn" : "");
 
-/** One allocated device of a claim and the consumed capacity. */
-function AllocatedDevice({ of }) {
-  const parts = [of.cpus && `CPUs ${of.cpus}`, of.adminAccess && "admin access", ...Object.entries(of.consumed || {}).map(([name, text]) => `${name} ${quantity(text)}`)].filter(Boolean);
-  return html`<span class="block">${of.device}${parts.length > 0 && html` <span class="muted">${parts.join(", ")}</span>`}</span>`;
+/** Details of an allocated device: pinned CPUs, admin access and the consumed capacity. */
+function detailsOf(device) {
+  return [device.cpus && `CPUs ${device.cpus}`, device.adminAccess && "admin access", ...Object.entries(device.consumed || {}).map(([name, text]) => `${shortName(name)} ${quantity(text)}`)].filter(Boolean).join(", ");
 }
 
-/** The first devices of a claim. */
+/** Pool and name of a device, as on the command line; the driver is in the tooltip. */
+const DeviceName = ({ of }) => html`<span title=${of.device}>${of.device.slice(of.device.indexOf("/") + 1)}</span>`;
+
+/** The first devices of a claim: those without details in a line, the others in a line each. */
 function Devices({ of }) {
-  if (!of.length) return html`<span class="muted">-</span>`;
-  const rest = of.length - 3;
-  return html`${of.slice(0, 3).map((one) => html`<${AllocatedDevice} of=${one} />`)}${rest > 0 && html`<span class="muted">+${rest} more</span>`}`;
+  if (!of.length) return html`<${None} />`;
+  const plain = of.filter((one) => !detailsOf(one));
+  const detailed = of.filter(detailsOf);
+  const rest = detailed.length - FEW;
+  return html`${plain.length > 0 && html`<span class="block"><${InlineList} items=${plain} most=${FEW} draw=${(one) => html`<${DeviceName} of=${one} />`} /></span>`}
+    ${detailed.slice(0, FEW).map((one) => html`<span class="block"><${DeviceName} of=${one} /> <span class="muted">${detailsOf(one)}</span></span>`)}
+    ${rest > 0 && html`<span class="muted">+${rest} more</span>`}`;
 }
 
 /** Charges of a claim to its node. */
@@ -39,10 +47,11 @@ export function Consumers({ of, namespace }) {
 }
 
 export function Claims({ query }) {
+  const limit = usePageSize(ROWS);
   const q = query.get("q") || "";
   const offset = Math.max(0, Number(query.get("offset")) || 0);
   const state = query.get("state") || "";
-  const response = useApi(`api/claims?${new URLSearchParams({ q, state, offset, limit: LIMIT })}`, { kinds: ["ResourceClaim", "Pod", "ResourceSlice"] });
+  const response = useApi(`api/claims?${new URLSearchParams({ q, state, offset, limit })}`, { kinds: ["ResourceClaim", "Pod", "ResourceSlice"] });
   return html`<${Head} title="Claims" />
     <div class="controls">
       <${Search} label="Search claims" value=${q} placeholder="name, namespace, node, device or pod" />
@@ -64,6 +73,6 @@ export function Claims({ query }) {
             { title: "Pods", cell: (r) => html`<${Consumers} of=${r.reservedFor || []} namespace=${r.namespace} />` },
           ]}
         />
-        <${Pager} total=${data.total} offset=${offset} limit=${LIMIT} go=${(next) => replaceQuery({ offset: next || "" })} />`}
+        <${Pager} total=${data.total} offset=${offset} limit=${limit} go=${(next) => replaceQuery({ offset: next || "" })} />`}
     <//>`;
 }

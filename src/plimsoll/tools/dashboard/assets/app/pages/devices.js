@@ -2,13 +2,13 @@
 import { html } from "../ui.js";
 import { useApi } from "../store.js";
 import { replaceQuery, to } from "../router.js";
-import { Badge, Choice, Head, Loadable, NodeLink, Search } from "../components.js";
+import { Badge, Choice, Head, Loadable, NodeLink, None, Search } from "../components.js";
 import { Counter } from "../devices.js";
 import { PhysicalTable } from "../physical.js";
-import { Pager, Table } from "../table.js";
+import { Pager, Table, usePageSize } from "../table.js";
 import { count, plural, shortName, sizeOf } from "../format.js";
 
-const LIMIT = 25;
+const ROWS = 25;
 const STATES = ["free", "partly", "shared", "taken", "blocked", "tainted", "stale"];
 const KINDS = ["ResourceSlice", "ResourceClaim", "DeviceTaintRule", "Node"];
 
@@ -18,11 +18,12 @@ export function Tabs({ current }) {
 }
 
 export function Devices({ query }) {
+  const limit = usePageSize(ROWS);
   const q = query.get("q") || "";
   const state = query.get("state") || "";
   const deviceClass = query.get("class") || "";
   const offset = Math.max(0, Number(query.get("offset")) || 0);
-  const response = useApi(`api/devices?${new URLSearchParams({ q, state, class: deviceClass, group: "physical", offset, limit: LIMIT })}`, { kinds: KINDS });
+  const response = useApi(`api/devices?${new URLSearchParams({ q, state, class: deviceClass, group: "physical", offset, limit })}`, { kinds: KINDS });
   const classes = useApi("api/classes", { kinds: KINDS });
   const names = classes.data ? classes.data.classes.map((one) => one.name) : deviceClass ? [deviceClass] : [];
   return html`<${Head} title="Devices"><${Tabs} current="devices" /><//>
@@ -34,14 +35,15 @@ export function Devices({ query }) {
     </div>
     <${Loadable} of=${response} what="devices">
       ${(data) => html`<${PhysicalTable} label="Devices" rows=${data.items} empty=${q || state || deviceClass ? "No devices match the filter." : "No devices found: no ResourceSlice publishes any."} />
-        <${Pager} total=${data.total} offset=${offset} limit=${LIMIT} go=${(next) => replaceQuery({ offset: next || "" })} />`}
+        <${Pager} total=${data.total} offset=${offset} limit=${limit} go=${(next) => replaceQuery({ offset: next || "" })} />`}
     <//>`;
 }
 
 export function Pools({ query }) {
+  const limit = usePageSize(ROWS);
   const q = query.get("q") || "";
   const offset = Math.max(0, Number(query.get("offset")) || 0);
-  const response = useApi(`api/pools?${new URLSearchParams({ q, offset, limit: LIMIT })}`, { kinds: KINDS });
+  const response = useApi(`api/pools?${new URLSearchParams({ q, offset, limit })}`, { kinds: KINDS });
   return html`<${Head} title="Pools"><${Tabs} current="pools" /><//>
     <div class="controls">
       <${Search} label="Search pools" value=${q} placeholder="pool, driver, node or state" />
@@ -60,12 +62,12 @@ export function Pools({ query }) {
             { title: "Free", num: true, value: (r) => states(r).free, cell: (r) => count(states(r).free) },
             { title: "Partly", num: true, value: (r) => states(r).partly, cell: (r) => count(states(r).partly) },
             { title: "Taken", num: true, value: (r) => states(r).taken, cell: (r) => count(states(r).taken) },
-            { title: "Unavailable", num: true, value: (r) => states(r).unavailable, cell: (r) => count(states(r).unavailable) },
+            { title: "Unavailable", short: "Unavail.", num: true, value: (r) => states(r).unavailable, cell: (r) => count(states(r).unavailable) },
             { title: "Remaining", cls: "wide-cell", cell: (r) => html`<${Remaining} of=${r} />` },
             { title: "State", value: (r) => r.standing || "", cell: (r) => html`<${PoolState} of=${r} />` },
           ]}
         />
-        <${Pager} total=${data.total} offset=${offset} limit=${LIMIT} go=${(next) => replaceQuery({ offset: next || "" })} />`}
+        <${Pager} total=${data.total} offset=${offset} limit=${limit} go=${(next) => replaceQuery({ offset: next || "" })} />`}
     <//>`;
 }
 
@@ -83,7 +85,7 @@ function groupCounters(counters) {
 function Remaining({ of }) {
   const shares = Object.entries(of.shares || {}).map(([name, one]) => ({ set: "", counter: shortName(name), ...one }));
   const groups = groupCounters(of.counters || []);
-  if (!shares.length && !groups.size) return html`<span class="muted">-</span>`;
+  if (!shares.length && !groups.size) return html`<${None} />`;
   return html`${shares.map((one) => html`<${Counter} key=${one.counter} of=${one} />`)}
     ${[...groups].map(([name, all]) =>
       all.length === 1

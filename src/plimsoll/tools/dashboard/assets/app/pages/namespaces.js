@@ -2,16 +2,17 @@
 import { html } from "../ui.js";
 import { useApi } from "../store.js";
 import { replaceQuery, to } from "../router.js";
-import { Head, Loadable, Search } from "../components.js";
-import { Pager, Table } from "../table.js";
+import { Head, Loadable, None, Search } from "../components.js";
+import { Pager, Table, usePageSize } from "../table.js";
 import { count, plural, shorten } from "../format.js";
 
-const LIMIT = 50;
+const ROWS = 50;
 
 export function Namespaces({ query }) {
+  const limit = usePageSize(ROWS);
   const q = query.get("q") || "";
   const offset = Math.max(0, Number(query.get("offset")) || 0);
-  const response = useApi(`api/namespaces?${new URLSearchParams({ q, offset, limit: LIMIT })}`, { kinds: ["Pod", "ResourceClaim", "ResourceSlice"] });
+  const response = useApi(`api/namespaces?${new URLSearchParams({ q, offset, limit })}`, { kinds: ["Pod", "ResourceClaim", "ResourceSlice"] });
   return html`<${Head} title="Namespaces" />
     <div class="controls">
       <${Search} label="Search namespaces" value=${q} placeholder="name" />
@@ -27,12 +28,12 @@ export function Namespaces({ query }) {
             { title: "Namespace", value: nameOf, cell: (r) => html`<a href=${to(["claims"], { q: `${nameOf(r)}/` })}>${nameOf(r)}</a>` },
             { title: "Pods", num: true, value: (r) => r.pods, cell: (r) => count(r.pods) },
             { title: "Pending", num: true, value: (r) => r.pending, cell: (r) => (r.pending ? html`<a href=${to(["pending"], { q: `${nameOf(r)}/` })}>${count(r.pending)}</a>` : "0") },
-            { title: "Claims", num: true, value: (r) => r.claims, cell: (r) => html`${count(r.claims)}${r.claims !== r.allocatedClaims && html`<span class="under">${count(r.allocatedClaims)} allocated</span>`}` },
-            { title: "Requests + claims + overhead = charged", cls: "wide-cell", cell: (r) => html`<${Sums} of=${r.resources || []} />` },
-            { title: "Devices by class", cell: (r) => html`<${Classes} of=${r} />` },
+            { title: "Claims", num: true, cls: "whole-row", value: (r) => r.claims, cell: (r) => html`${count(r.claims)}${r.claims !== r.allocatedClaims && html`<span class="under">${count(r.allocatedClaims)} allocated</span>`}` },
+            { title: "Requests + claims + overhead = charged (share)", short: "Charged", cls: "wide-cell", cell: (r) => html`<${Sums} of=${r.resources || []} />` },
+            { title: "Devices by class", short: "Devices", cell: (r) => html`<${Classes} of=${r} />` },
           ]}
         />
-        <${Pager} total=${data.total} offset=${offset} limit=${LIMIT} go=${(next) => replaceQuery({ offset: next || "" })} />`}
+        <${Pager} total=${data.total} offset=${offset} limit=${limit} go=${(next) => replaceQuery({ offset: next || "" })} />`}
     <//>`;
 }
 
@@ -40,15 +41,15 @@ function nameOf(row) {
   return row.namespace || "";
 }
 
-/** Total of each resource and its parts. */
+/** Total of each resource, its parts, and its share of what all nodes have. */
 function Sums({ of }) {
   const present = of.filter((one) => one.total !== "0");
   if (!present.length) return html`<span class="muted">nothing</span>`;
-  return html`<dl class="sums-list">${present.map((one) => html`<div><dt>${one.resource}</dt><dd title=${`${one.requests} + ${one.claims} + ${one.overhead} = ${one.total}`}>${["requests", "claims", "overhead"].map((key) => shorten(one.resource, one[key])).join(" + ")} = <b>${shorten(one.resource, one.total)}</b></dd></div>`)}</dl>`;
+  return html`<dl class="sums-list">${present.map((one) => html`<div><dt>${one.resource}</dt><dd title=${`${one.requests} + ${one.claims} + ${one.overhead} = ${one.total}`}>${["requests", "claims", "overhead"].map((key) => shorten(one.resource, one[key])).join(" + ")} = <b>${shorten(one.resource, one.total)}</b> <span class="muted">(${one.share})</span></dd></div>`)}</dl>`;
 }
 
 function Classes({ of }) {
   const classes = Object.entries(of.devices || {});
-  if (!classes.length) return html`<span class="muted">-</span>`;
+  if (!classes.length) return html`<${None} />`;
   return html`${classes.map(([name, number]) => html`<span class="block">${name} <b>${count(number)}</b>${(of.shares || {})[name] > 0 && html` <span class="muted">in ${plural(of.shares[name], "share")}</span>`}</span>`)}`;
 }

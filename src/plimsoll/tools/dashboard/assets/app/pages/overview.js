@@ -1,17 +1,17 @@
 // First page: the cluster summary and one bar per node and resource.
-import { html, cx, useMedia, useMemo } from "../ui.js";
+import { NARROW, html, cx, useMedia, useMemo } from "../ui.js";
 import { useApi } from "../store.js";
 import { to, replaceQuery } from "../router.js";
 import { Badge, Choice, Head, Loadable, Search } from "../components.js";
 import { Bar } from "../bars.js";
 import { Availability } from "../availability.js";
 import { Summary, Totals } from "../summary.js";
+import { Pager, usePageSize } from "../table.js";
 import { VirtualList } from "../virtual_list.js";
 import { byName, count, plural } from "../format.js";
 
 const ROW = 38;
-/** On narrow screens the name is above its bars. */
-const NARROW = "(max-width: 640px)";
+/** On narrow screens the name is above its bars, and the list has pages. */
 const NARROW_NAME = 34;
 const NARROW_BAR = 24;
 const DEFAULT_RESOURCES = ["cpu", "memory"];
@@ -104,6 +104,10 @@ function Nodes({ data, query }) {
     replaceQuery({ resources: next.length ? next.join(",") : "" });
   };
   const narrow = useMedia(NARROW);
+  const limit = usePageSize(Infinity);
+  const offset = narrow ? Math.max(0, Number(query.get("offset")) || 0) : 0;
+  const from = offset < found.length ? offset : 0;
+  const listed = Math.min(limit, found.length - from);
   const height = narrow ? NARROW_NAME + NARROW_BAR * resources.length + 8 : ROW;
   const grid = narrow ? {} : { gridTemplateColumns: `minmax(9rem, 1.2fr) ${devices ? "minmax(8.5rem, 0.6fr) " : ""}repeat(${resources.length}, minmax(11rem, 2fr))` };
   return html`<section class="nodes" aria-labelledby="nodes-head">
@@ -119,7 +123,7 @@ function Nodes({ data, query }) {
     </div>
     ${found.length === 0
       ? html`<p class="empty">${rows.length ? "No nodes match the filter." : "No nodes found."}</p>`
-      : html`<div class=${cx("node-list", resources.some((name) => data.columns[name].uncounted.some(Boolean)) && "has-uncounted")} role="table" aria-label="Ledger of nodes" aria-rowcount=${found.length + 1} aria-colcount=${resources.length + 1 + (devices ? 1 : 0)}>
+      : html`<div class=${cx("node-list", resources.some((name) => data.columns[name].uncounted.some(Boolean)) && "has-uncounted")} role="table" aria-label="Ledger of nodes" aria-rowcount=${listed + 1} aria-colcount=${resources.length + 1 + (devices ? 1 : 0)}>
           <div class="node-list-head" role="rowgroup">
             <div class="node-row" role="row" aria-rowindex="1" style=${grid}>
               <span role="columnheader">Node</span>
@@ -128,12 +132,13 @@ function Nodes({ data, query }) {
             </div>
           </div>
           <${VirtualList}
-            count=${found.length}
+            count=${listed}
             height=${height}
-            keyOf=${(i) => found[i].name}
-            row=${(i, focus) => html`<${NodeRow} data=${data} row=${found[i]} resources=${resources} devices=${devices} grid=${grid} focus=${focus} />`}
+            keyOf=${(i) => found[from + i].name}
+            row=${(i, focus) => html`<${NodeRow} data=${data} row=${found[from + i]} resources=${resources} devices=${devices} grid=${grid} focus=${focus} />`}
           />
-        </div>`}
+        </div>
+        <${Pager} total=${found.length} offset=${from} limit=${limit} go=${(next) => replaceQuery({ offset: next || "" })} />`}
   </section>`;
 }
 

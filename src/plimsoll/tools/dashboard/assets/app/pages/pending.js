@@ -3,19 +3,20 @@ import { html, useState } from "../ui.js";
 import { useApi } from "../store.js";
 import { replaceQuery } from "../router.js";
 import { EmptyState, Head, Loadable, Search } from "../components.js";
-import { Pager } from "../table.js";
+import { Pager, usePageSize } from "../table.js";
 import { Explanation } from "../explanation.js";
 import { age, plural } from "../format.js";
 import { Icon } from "../icons.js";
 
-const LIMIT = 25;
+const ROWS = 25;
 
 export function Pending({ query }) {
+  const limit = usePageSize(ROWS);
   const q = query.get("q") || "";
   const offset = Math.max(0, Number(query.get("offset")) || 0);
-  const response = useApi(`api/pods?${new URLSearchParams({ state: "pending", q, offset, limit: LIMIT })}`);
+  const response = useApi(`api/pods?${new URLSearchParams({ state: "pending", q, offset, limit })}`);
   // Fixes take longer than reasons: they are added when they arrive.
-  const fixed = useApi(response.data && response.data.items.length ? `api/pods?${new URLSearchParams({ state: "pending", fixes: "true", q, offset, limit: LIMIT })}` : "");
+  const fixed = useApi(response.data && response.data.items.length ? `api/pods?${new URLSearchParams({ state: "pending", fixes: "true", q, offset, limit })}` : "");
   const fixes = new Map(((fixed.data && fixed.data.items) || []).map((pod) => [`${pod.namespace}/${pod.name}`, pod.fix]));
   return html`<${Head} title="Pending pods" />
     <div class="controls">
@@ -29,7 +30,7 @@ export function Pending({ query }) {
           : html`<ul class="pending-list" aria-label="Pending pods" onKeyDown=${listKeys}>
                 ${data.items.map((pod) => html`<${PendingPod} key=${`${pod.namespace}/${pod.name}`} pod=${pod} fix=${fixes.get(`${pod.namespace}/${pod.name}`)} looking=${!fixed.data && !fixed.error} />`)}
               </ul>
-              <${Pager} total=${data.total} offset=${offset} limit=${LIMIT} go=${(next) => replaceQuery({ offset: next || "" })} />`}
+              <${Pager} total=${data.total} offset=${offset} limit=${limit} go=${(next) => replaceQuery({ offset: next || "" })} />`}
     <//>`;
 }
 

@@ -2,7 +2,7 @@
 // nodes.
 import { html, useState } from "../ui.js";
 import { request, useApi } from "../store.js";
-import { count } from "../format.js";
+import { count, quantity, shortName } from "../format.js";
 
 const name = (text) => text.toLowerCase().replace(/[^a-z0-9-]+/g, "-").replace(/^-+|-+$/g, "").slice(0, 40) || "trial";
 
@@ -17,6 +17,12 @@ export function podYaml({ cpu, memory, deviceClass, devices, namespace = "defaul
     ? `apiVersion: resource.k8s.io/v1\nkind: ResourceClaimTemplate\nmetadata: ${JSON.stringify({ name: called, namespace })}\nspec:\n  spec:\n    devices:\n      requests: ${JSON.stringify([{ name: "devices", exactly }])}\n---\n`
     : "";
   return `${template}apiVersion: v1\nkind: Pod\nmetadata: ${JSON.stringify({ name: called, namespace })}\nspec: ${JSON.stringify(spec, null, 2).replace(/\n/g, "\n  ")}\n`;
+}
+
+/** Format what is available of a class: devices, or the capacity that claims share. */
+function available(of) {
+  const [first] = of.capacity || [];
+  return first ? `${quantity(first.left)} ${shortName(first.name)} left` : `${count(of.free)} free`;
 }
 
 function Small({ label, value, change, placeholder }) {
@@ -76,7 +82,7 @@ export function Picker({ add, setNode }) {
     <label class="field"><span>Device class</span>
       <select value=${fields.deviceClass} onChange=${(event) => set("deviceClass")(event.currentTarget.value)}>
         <option value="">none</option>
-        ${names.map((one) => html`<option value=${one.name} selected=${one.name === fields.deviceClass}>${one.name} (${count(one.free)} free)</option>`)}
+        ${names.map((one) => html`<option value=${one.name} selected=${one.name === fields.deviceClass}>${one.name} (${available(one)})</option>`)}
       </select>
     </label>
     ${fields.deviceClass && html`<${Small} label="Devices each" value=${fields.devices} change=${set("devices")} />`}

@@ -1,13 +1,14 @@
 // Result of a what-if: verdict, totals, placement and charges of pods, predictions of other schedulers, evicted
 // pods, changed nodes and fragmentation.
-import { html, cx, useState } from "../ui.js";
-import { Badge, InlineList, NodeLink, Ref } from "../components.js";
-import { Table } from "../table.js";
+import { html, cx } from "../ui.js";
+import { Badge, InlineList, NodeLink, None, Ref } from "../components.js";
+import { PagedList, Table } from "../table.js";
 import { byName, count, plural, shorten } from "../format.js";
 import { Icon } from "../icons.js";
 import { ChangedNodes, EvictedPods, Fragmentation, MoreCapacity } from "./sections.js";
 
-const SHOWN = 100;
+/** Rows of a page of a table. */
+const ROWS = 15;
 /** More pods than this are grouped by workload. */
 const FEW = 12;
 const GROUPS = 20;
@@ -34,7 +35,7 @@ function deviceName(text, node) {
 function Charges({ of }) {
   const charges = Object.entries((of && of.charges) || {}).filter(([name]) => name !== "pods");
   const devices = (of && of.devices) || [];
-  if (!charges.length && !devices.length) return html`<span class="muted">-</span>`;
+  if (!charges.length && !devices.length) return html`<${None} />`;
   return html`${charges.length > 0 && html`<span class="block">${charges.map(([name, text], i) => html`${i > 0 && ", "}<span title=${text}>${name} <b>${shorten(name, text)}</b></span>`)}</span>`}
     ${devices.length > 0 && html`<span class="under"><${InlineList} items=${devices} most=${3} draw=${(text) => html`<span title=${text}>${deviceName(text, of.node)}</span>`} /></span>`}`;
 }
@@ -64,6 +65,15 @@ const SIDE_EFFECTS = [
   ["stillPending", "pending before and after"],
 ];
 
+/** Name pods by workload, with the labels of the groups: "training/finetune-* (13), training/notebook-* (11)". */
+function byWorkload(pods, groups = []) {
+  const labels = new Map(groups.flatMap((one) => one.pods.map((pod) => [pod, one.label.replace(/ \([0-9,]+\)$/, "")])));
+  const found = new Map();
+  for (const pod of pods) found.set(labels.get(pod) || pod, [...(found.get(labels.get(pod) || pod) || []), pod]);
+  const texts = [...found].map(([label, list]) => (list.length === 1 ? list[0] : `${label} (${count(list.length)})`));
+  return `${texts.slice(0, FEW).join(", ")}${texts.length > FEW ? ` and ${count(texts.length - FEW)} more` : ""}`;
+}
+
 /** Answer about the pods that were asked about, side effects, and the changes of the request. */
 function Verdict({ of, about }) {
   const verdict = of.verdict || { text: "", allScheduled: of.allPlaced };
@@ -76,7 +86,7 @@ function Verdict({ of, about }) {
     <div>
       <b>${verdict.text.charAt(0).toUpperCase()}${verdict.text.slice(1)}.</b>
       ${row && html` ${about} ${row.after.node ? html`would be scheduled to <${NodeLink} name=${row.after.node} />.` : "would still be pending."}`}
-      ${effects.length > 0 && html`<p class="small">Side effects: ${effects.map(([pods, label]) => `${plural(pods.length, "pod")} ${label} (${pods.slice(0, 3).join(", ")}${pods.length > 3 ? ` and ${count(pods.length - 3)} more` : ""})`).join("; ")}.</p>`}
+      ${effects.length > 0 && html`<p class="small">Side effects: ${effects.map(([pods, label]) => `${plural(pods.length, "pod")} ${label} (${byWorkload(pods, of.groups)})`).join("; ")}.</p>`}
       <p class="small">${changes.length ? `Changes: ${changes.join("; ")}.` : "No changes: the result of scheduling all pending pods."}</p>
     </div>
   </div>`;
@@ -98,7 +108,7 @@ function Proof({ of }) {
     ${of.why && html`<p class="muted">${of.why}</p>`}
     ${(of.placement || []).length > 0 &&
     html`<details class="labels"><summary>Placement found</summary>
-      <${Table} label="Placement found" rows=${of.placement} keyOf=${(r) => r.pod} columns=${[
+      <${Table} label="Placement found" rows=${of.placement} limit=${ROWS} keyOf=${(r) => r.pod} columns=${[
         { title: "Pod", value: (r) => r.pod, cell: (r) => html`<${Ref} kind="pod" of=${r.pod} />` },
         { title: "Node", value: (r) => r.node, cell: (r) => html`<${NodeLink} name=${r.node} />` },
         { title: "Devices", cell: (r) => html`<${InlineList} items=${r.devices} />` },
@@ -108,7 +118,7 @@ function Proof({ of }) {
 /** Pods by workload, as the command line groups them; the pods of a group are listed when it is expanded. */
 function Groups({ label, of, detail }) {
   return html`<${Table} label=${label} rows=${of} limit=${GROUPS} keyOf=${(r) => `${r.label} ${r.pods[0]}`} columns=${[
-    { title: "Pods", value: (r) => r.label, cell: (r) => (r.pods.length === 1 ? r.label : html`<details class="rest"><summary>${r.label}</summary>${r.pods.slice(0, SHOWN).map((pod) => html`<span class="block small">${pod}${detail.has(pod) && html` <span class="muted">${detail.get(pod)}</span>`}</span>`)}${r.pods.length > SHOWN && html`<span class="muted">+${count(r.pods.length - SHOWN)} more</span>`}</details>`) },
+    { title: "Pods", value: (r) => r.label, cell: (r) => (r.pods.length === 1 ? r.label : html`<details class="rest"><summary>${r.label}</summary><${PagedList} cls="plain small" items=${r.pods} limit=${ROWS} draw=${(pod) => html`<li key=${pod}>${pod}${detail.has(pod) && html` <span class="muted">${detail.get(pod)}</span>`}</li>`} /></details>`) },
     { title: "Before", value: (r) => r.before, cell: (r) => r.before },
     { title: "After", value: (r) => r.after, cell: (r) => (r.before === r.after ? html`<span class="muted">unchanged</span>` : html`<b>${r.after}</b>`) },
   ]} />`;
@@ -139,23 +149,23 @@ function rowsOf(of, about) {
 }
 
 export function Result({ of, about = "" }) {
-  const [all, setAll] = useState(false);
   const others = Object.entries(of.as || {});
   const rows = rowsOf(of, about);
   const added = new Set((of.nodes || []).filter((one) => !one.freeBefore).map((one) => one.node));
   const evicted = new Set((of.evicted || []).map((one) => one.pod));
-  const differing = rows.filter((row) => row.differs).length;
+  const different = rows.filter((row) => row.differs);
+  const differing = different.length;
   const groups = of.groups || [];
   const asked = groups.filter((one) => one.asked);
   const rest = groups.filter((one) => !one.asked);
-  const grouped = rows.length > FEW && groups.length > 0 && !differing;
+  const grouped = rows.length > FEW && groups.length > 0;
   const detail = details(of);
   const columns = [
     { title: "Pod", value: (r) => r.pod, cell: (r) => (r.before && r.before.exists === false ? r.pod : html`<${Ref} kind="pod" of=${r.pod} />`) },
     { title: "Before", cell: (r) => html`<${Placement} of=${r.before} added=${added} evicted=${r.now} />` },
-    { title: others.length ? "After, as Plimsoll" : "After", cell: (r) => (r.moved ? html`<${Placement} of=${r.after} added=${added} evicted=${evicted.has(r.pod)} />` : html`<span class="muted nowrap">unchanged</span>`) },
-    { title: "Charges", cell: (r) => html`<${Charges} of=${r.after} />` },
-    ...others.map(([name], i) => ({ title: `After, as ${name}`, cell: (r) => (isSame(r.theirs[i], r.after) ? html`<span class="muted nowrap">the same</span>` : html`<${Placement} of=${r.theirs[i]} added=${added} evicted=${r.now && r.differs} />`) })),
+    { title: others.length ? "After, as Plimsoll" : "After", cls: others.length ? "stacked" : "", cell: (r) => (r.moved ? html`<${Placement} of=${r.after} added=${added} evicted=${evicted.has(r.pod)} />` : html`<span class="muted nowrap">unchanged</span>`) },
+    { title: "Charges", cls: "name-cell", cell: (r) => html`<${Charges} of=${r.after} />` },
+    ...others.map(([name], i) => ({ title: `After, as ${name}`, cls: "stacked", cell: (r) => (isSame(r.theirs[i], r.after) ? html`<span class="muted nowrap">the same</span>` : html`<${Placement} of=${r.theirs[i]} added=${added} evicted=${r.now && r.differs} />`) })),
   ];
   return html`<section aria-labelledby="whatif-result" class="whatif-result">
     <div class="section-head"><h2 id="whatif-result">Answer</h2></div>
@@ -163,16 +173,16 @@ export function Result({ of, about = "" }) {
     ${grouped
       ? html`<${Groups} label="Pods before and after" of=${asked} detail=${detail} />
           ${rest.length > 0 && html`<details class="labels side-effects"><summary>Side effects: ${plural(rest.reduce((sum, one) => sum + one.pods.length, 0), "other pod")}</summary><${Groups} label="Side effects" of=${rest} detail=${detail} /></details>`}`
-      : html`<${Table} label="Pods before and after" rows=${all ? rows : rows.slice(0, SHOWN)} keyOf=${(r) => r.pod} rowClass=${(r) => (r.differs ? "is-different" : undefined)} columns=${columns} empty="No pods change." />
-          ${rows.length > SHOWN && html`<p class="more"><button type="button" aria-expanded=${all} onClick=${() => setAll(!all)}>${all ? "Show fewer" : `Show all ${count(rows.length)} pods`}</button></p>`}`}
+      : html`<${Table} label="Pods before and after" rows=${rows} limit=${ROWS} keyOf=${(r) => r.pod} rowClass=${(r) => (r.differs ? "is-different" : undefined)} columns=${columns} empty="No pods change." />`}
     ${others.length > 0 && html`<p class="side-note">${differing ? html`<b>${plural(differing, "pod differs", "pods differ")}</b>: scheduled by one scheduler and pending with another.` : "The same pods are scheduled."}</p>`}
+    ${grouped && differing > 0 && html`<${Table} label="Pods that schedulers place differently" rows=${different} limit=${ROWS} keyOf=${(r) => r.pod} rowClass=${() => "is-different"} columns=${columns} />`}
     <div class="cards sums-row"><${Sums} title="Before" of=${of.before} /><${Sums} title="After" of=${of.after} />
       ${others.map(([name, one]) => html`<${Sums} key=${name} title=${`After, as ${name}`} of=${one} about=${one.about} />`)}</div>
     <${Proof} of=${of.exhaustive} />
-    <${EvictedPods} of=${of.evicted} />
+    <${EvictedPods} of=${of.evicted} then=${new Map((of.pods || []).map((row) => [row.pod, row.after.node || null]))} />
     <${ChangedNodes} of=${of.nodes} />
     <${MoreCapacity} of=${of.more} />
     <${Fragmentation} of=${of.fragmentation} />
-    ${(of.passedBy || []).length > 0 && html`<details class="labels"><summary>${plural(of.passedBy.length, "object")} ignored</summary><ul>${of.passedBy.map((one) => html`<li>${one}</li>`)}</ul></details>`}
+    ${(of.passedBy || []).length > 0 && html`<details class="labels"><summary>${plural(of.passedBy.length, "object")} ignored</summary><${PagedList} items=${of.passedBy} limit=${ROWS} draw=${(one) => html`<li>${one}</li>`} /></details>`}
   </section>`;
 }

@@ -1,18 +1,25 @@
 // Sections of a what-if result: evicted pods, changed nodes, capacity for more pods, and fragmentation.
-import { html, cx } from "../ui.js";
-import { Badge, NodeLink, Ref } from "../components.js";
+import { NARROW, html, cx, useMedia } from "../ui.js";
+import { Badge, NodeLink, None, Ref } from "../components.js";
 import { Table } from "../table.js";
 import { count, plural, shorten } from "../format.js";
 
 /** Rows of a page of a table. */
 const ROWS = 15;
 
-/** Pods that would be evicted. */
-export function EvictedPods({ of }) {
+/** Section of the result; on narrow screens its content is folded. */
+function Folded({ title, number, children }) {
+  const narrow = useMedia(NARROW);
+  const text = html`<h2>${title}</h2>${number != null && html`<span class="muted">${count(number)}</span>`}`;
+  if (!narrow) return html`<div class="section-head">${text}</div>${children}`;
+  return html`<details class="folded"><summary class="section-head">${text}</summary>${children}</details>`;
+}
+
+/** Pods that would be evicted; `then` maps a pod to the node that it is scheduled to afterwards, null if pending. */
+export function EvictedPods({ of, then }) {
   if (!of || !of.length) return null;
   const recreated = (one) => (!one.comesBack ? "no" : one.hasController === false ? "counted as pending; without a controller it must be recreated manually" : "yes, by its controller");
-  return html`<div class="section-head"><h2>Pods that would be evicted</h2><span class="muted">${count(of.length)}</span></div>
-    <${Table}
+  return html`<${Folded} title="Pods that would be evicted" number=${of.length}><${Table}
       label="Pods that would be evicted"
       rows=${of}
       limit=${ROWS}
@@ -20,10 +27,11 @@ export function EvictedPods({ of }) {
       columns=${[
         { title: "Pod", value: (r) => r.pod, cell: (r) => html`<${Ref} kind="pod" of=${r.pod} />` },
         { title: "From", value: (r) => r.node, cell: (r) => html`<${NodeLink} name=${r.node} />` },
-        { title: "Reason", value: (r) => r.because, cell: (r) => `${r.because}${r.by ? ` (${r.by})` : ""}${r.afterSeconds ? `, after ${count(r.afterSeconds)} s` : ""}` },
+        { title: "Reason", value: (r) => r.because, cell: (r) => `${r.because}${r.by && r.by !== r.node ? ` (${r.by})` : ""}${r.afterSeconds ? `, after ${count(r.afterSeconds)} s` : ""}` },
         { title: "Recreated", value: recreated, cell: recreated },
+        { title: "Then", value: (r) => (then.has(r.pod) ? then.get(r.pod) || "pending" : ""), cell: (r) => (!r.comesBack || !then.has(r.pod) ? html`<${None} />` : then.get(r.pod) || html`<span class="warn-text">pending</span>`) },
       ]}
-    />`;
+    /><//>`;
 }
 
 /** Nodes whose free resources change. */
@@ -35,8 +43,7 @@ export function ChangedNodes({ of }) {
     return [...new Set([...Object.keys(before), ...Object.keys(after)])].filter((name) => before[name] !== after[name]);
   };
   const amount = (free, name) => (free ? shorten(name, free[name] ?? "0") : "-");
-  return html`<div class="section-head"><h2>Changed nodes</h2><span class="muted">${count(of.length)}</span></div>
-    <${Table}
+  return html`<${Folded} title="Changed nodes" number=${of.length}><${Table}
       label="Changed nodes"
       rows=${of}
       limit=${ROWS}
@@ -45,10 +52,11 @@ export function ChangedNodes({ of }) {
         { title: "Node", value: (r) => r.node, cell: (r) => html`${r.freeBefore ? html`<${NodeLink} name=${r.node} />` : r.node}${!r.freeBefore && html` <${Badge} tone="info">new<//>`}${!r.freeAfter && html` <${Badge} tone="warn">removed<//>`}` },
         {
           title: "Free before and after",
-          cell: (r) => html`<dl class="sums-list">${differences(r).map((name) => html`<div><dt>${name}</dt><dd>${amount(r.freeBefore, name)} ${"→"} <b class=${cx(amount(r.freeAfter, name).startsWith("-") && r.freeAfter && "past-text")}>${amount(r.freeAfter, name)}</b></dd></div>`)}</dl>`,
+          short: "Free",
+          cell: (r) => html`<dl class="sums-list changes">${differences(r).map((name) => html`<div><dt>${name}</dt><dd>${amount(r.freeBefore, name)} ${"→"} <b class=${cx(amount(r.freeAfter, name).startsWith("-") && r.freeAfter && "past-text")}>${amount(r.freeAfter, name)}</b></dd></div>`)}</dl>`,
         },
       ]}
-    />`;
+    /><//>`;
 }
 
 /** Number of additional pods of each kind that fit. */
@@ -96,10 +104,10 @@ function fragmentationRows(of) {
 export function Fragmentation({ of }) {
   if (!of || !of.before || !of.after) return null;
   const changed = fragmentationRows(of).filter(([measure, before, after]) => before !== after || (measure.startsWith("stranded") && after !== "none"));
-  return html`<div class="section-head"><h2>Fragmentation</h2></div>
-    <${Table}
+  return html`<${Folded} title="Fragmentation"><${Table}
       label="Fragmentation"
       rows=${changed}
+      limit=${ROWS}
       keyOf=${(r) => r[0]}
       empty="Fragmentation does not change."
       columns=${[
@@ -107,5 +115,5 @@ export function Fragmentation({ of }) {
         { title: "Before", cell: (r) => r[1] },
         { title: "After", cell: (r) => (r[1] === r[2] ? html`<span class="muted">unchanged</span>` : html`<b>${r[2]}</b>`) },
       ]}
-    />`;
+    /><//>`;
 }
