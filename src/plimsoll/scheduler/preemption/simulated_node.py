@@ -173,18 +173,16 @@ class NodeSimulation:
 
     def _allocate(self, uid: str, allocation: AllocationResult | None) -> None:
         self._claims.before.setdefault(uid, self.snapshot.allocations.of(uid))
-        self.snapshot._set_allocation(uid, allocation)
+        self.snapshot.on_devices_released(self.snapshot.allocations.set(uid, allocation))
 
     def _notify_added(self, pod: Pod) -> None:
         # Indexes created during a simulation are filled from the ledger.
         self.snapshot._pods[pod_key(pod)] = (self.row, pod)
-        for index in self.snapshot.indexes.values():
-            index.pod_added(self.row, pod)
+        self.snapshot.indexes.pod_added(self.row, pod)
 
     def _notify_removed(self, pod: Pod) -> None:
         del self.snapshot._pods[pod_key(pod)]
-        for index in self.snapshot.indexes.values():
-            index.pod_removed(self.row, pod)
+        self.snapshot.indexes.pod_removed(self.row, pod)
 
     def _refresh(self) -> None:
         self.snapshot.columns.refresh(self.row, self.snapshot.ledger(self.row))

@@ -34,10 +34,9 @@ from plimsoll.scheduler.snapshot.changes import WRITTEN_KINDS, is_older, schedul
 from plimsoll.scheduler.snapshot.charges import charge_bound_pod, have_same_charges
 from plimsoll.scheduler.snapshot.claim_users import ClaimUsers
 from plimsoll.scheduler.snapshot.generations import Generations
-from plimsoll.scheduler.snapshot.index import SnapshotIndex
+from plimsoll.scheduler.snapshot.indexes import I, SnapshotIndexes
 from plimsoll.scheduler.snapshot.published_devices import PublishedDevices
 
-I = TypeVar("I", bound=SnapshotIndex)  # noqa: E741
 T = TypeVar("T")
 _FIRST_SIZE = 64
 
@@ -68,7 +67,7 @@ class Snapshot:
         self._assumed: dict[str, Placement] = {}
         self._unconfirmed: dict[str, Placement] = {}
         # -- claims and devices
-        #: Allocations of claims, written or assumed; only this class changes them.
+        #: Allocations of claims, written or assumed; only this class and simulations change them.
         self.allocations = AssumedAllocations(self.features.consumable_capacity)
         self.state = self.allocations.state
         self.classes: dict[str, DeviceClass] = {}
@@ -81,7 +80,7 @@ class Snapshot:
         self._devices = PublishedDevices(self.features, self.profile)
         # -- everything else
         self._objects: dict[type[Any], dict[tuple[str, str], Any]] = {}
-        self.indexes: dict[type[SnapshotIndex], SnapshotIndex] = {}
+        self.indexes = SnapshotIndexes()
         #: Changes that may have freed something. The events that queueing hints declare must be counted,
         #: except those in `unschedulable_cache.UNCOUNTED_EVENTS`.
         self.generations = Generations(self.size)
@@ -171,9 +170,8 @@ class Snapshot:
         """Return the index of this kind, created and filled on first use and updated from then on."""
         known = self.indexes.get(kind)
         if known is None:
-            known = kind()
-            self.indexes[kind] = known
-            self._fill(known)
+            nodes = ((row, self.node(row)) for row in self.rows())
+            known = self.indexes.create(kind, self.size, nodes, self._pods.values(), self._objects)
         assert isinstance(known, kind)
         return known
 
@@ -215,15 +213,14 @@ class Snapshot:
     def assume(self, placement: Placement) -> None:
         """Charge a placement to the node's ledger, and assume the devices and volumes of its claims."""
         pod = placement.pod_info.pod
-        ledger = self._ledger(placement.row)
-        ledger.assume(pod, placement.charged_claims)
+        self._ledger(placement.row).assume(pod, placement.charged_claims)
         key = placement.pod_info.key
         self._assumed[key] = self._unconfirmed[key] = placement
         self.next_start_row = placement.row + 1
         self._on_pod_added(placement.row, pod)
         for claim in placement.pod_info.unallocated_claims:
             allocation = placement.allocations[claim.metadata.name]
-            self._on_devices_released(self.allocations.assume(claim.metadata.uid, key, allocation))
+            self.on_devices_released(self.allocations.assume(claim.metadata.uid, key, allocation))
         self.assumed_volumes.assume(key, placement.volumes, placement.node)
 
     def forget(self, key: str) -> None:
@@ -237,7 +234,7 @@ class Snapshot:
         placement = self._unconfirmed.pop(key, None)
         for claim in placement.pod_info.unallocated_claims if placement is not None else ():
             known = self.claim(*claim.metadata.key)
-            self._on_devices_released(self.allocations.forget(claim.metadata.uid, key, known))
+            self.on_devices_released(self.allocations.forget(claim.metadata.uid, key, known))
         if self.assumed_volumes.release(key):
             self._bump(None)
 
@@ -250,7 +247,7 @@ class Snapshot:
 
     def _release_uncreated(self, key: str) -> None:
         """Release the devices of a pod's extended resources, if its claim was never seen allocated."""
-        self._on_devices_released(self.allocations.forget(in_memory_uid(key), key, None))
+        self.on_devices_released(self.allocations.forget(in_memory_uid(key), key, None))
 
     # -- nodes
 
@@ -269,8 +266,7 @@ class Snapshot:
             old = self.node(row)
             self._ledger(row).set_node(node)
         self.nodes[row] = node
-        for index in self.indexes.values():
-            index.node_set(row, node, old)
+        self.indexes.node_set(row, node, old)
         for pod in self._pods_of_unknown_nodes.pop(name, {}).values():
             self._add_pod(row, pod)
         self._outdated_rows.add(row)
@@ -287,8 +283,7 @@ class Snapshot:
         pods = [entry.pod for entry in ledger.entries.values() if not entry.assumed]
         for key in list(ledger.entries):
             self._remove_pod(key)
-        for index in self.indexes.values():
-            index.node_removed(row, node)
+        self.indexes.node_removed(row, node)
         self.nodes[row] = self.ledgers[row] = None
         self.alive[row] = False
         self._outdated_rows.discard(row)
@@ -306,8 +301,7 @@ class Snapshot:
         self.ledgers += [None] * more
         self._columns.grow(self.size)
         self._free_rows = list(range(self.size - 1, before - 1, -1))
-        for index in self.indexes.values():
-            index.resized(self.size)
+        self.indexes.resized(self.size)
 
     # -- pods
 
@@ -370,19 +364,14 @@ class Snapshot:
     def _on_pod_added(self, row: int, pod: Pod) -> None:
         self._pods[pod_key(pod)] = (row, pod)
         self._outdated_rows.add(row)
-        for index in self.indexes.values():
-            index.pod_added(row, pod)
-        if uses_claims(pod):
-            self._users.add(pod)
+        self.indexes.pod_added(row, pod)
+        self._users.add(pod)
 
     def _on_pod_removed(self, row: int, pod: Pod) -> None:
-        key = pod_key(pod)
-        del self._pods[key]
+        del self._pods[pod_key(pod)]
         self._outdated_rows.add(row)
-        for index in self.indexes.values():
-            index.pod_removed(row, pod)
-        if uses_claims(pod):
-            self._users.remove(pod)
+        self.indexes.pod_removed(row, pod)
+        self._users.remove(pod)
 
     def _charges(self, row: int, pod: Pod) -> tuple[ChargedClaim, ...]:
         """Return the charges of a bound pod's claims: those in its status, else computed ones."""
@@ -408,7 +397,7 @@ class Snapshot:
         objects[key] = new
         self.revision += kind is not PodGroup  # its status is written by the scheduler
         if kind is ResourceClaim:
-            self._on_devices_released(self.allocations.on_claim(new))
+            self.on_devices_released(self.allocations.on_claim(new))
             if old is None or old.status.allocation != new.status.allocation:
                 self._outdated_charges |= self._users.of(*key)
             if old is not None and not {*old.status.reserved_for} <= {*new.status.reserved_for}:
@@ -424,8 +413,7 @@ class Snapshot:
             self._bump(None)
         elif kind not in SELECTING_KINDS:
             self._bump(None)
-        for index in self.indexes.values():
-            index.object_changed(old, new)
+        self.indexes.object_changed(old, new)
 
     def _remove_object(self, gone: Any) -> None:
         kind, key = type(gone), gone.metadata.key
@@ -435,7 +423,7 @@ class Snapshot:
         del self._objects[kind][key]
         if kind is ResourceClaim:
             self._outdated_charges |= self._users.of(*key)
-            self._on_devices_released(self.allocations.on_claim_deleted(old.metadata.uid))
+            self.on_devices_released(self.allocations.on_claim_deleted(old.metadata.uid))
         elif kind is ResourceSlice:
             self._on_slice_changed(None, old)
         elif kind is DeviceClass:
@@ -445,8 +433,7 @@ class Snapshot:
             self._devices.on_taint_rules_changed()
         if kind not in SELECTING_KINDS:
             self._bump(None)
-        for index in self.indexes.values():
-            index.object_changed(old, None)
+        self.indexes.object_changed(old, None)
 
     def _on_slice_changed(self, new: ResourceSlice | None, old: ResourceSlice | None) -> None:
         for slice in (old, new):
@@ -462,11 +449,7 @@ class Snapshot:
                 self._outdate_charges(row)
             self._bump(row)
 
-    def _set_allocation(self, uid: str, allocation: AllocationResult | None) -> None:
-        """Replace the allocation of a claim."""
-        self._on_devices_released(self.allocations.set(uid, allocation))
-
-    def _on_devices_released(self, released: AllocationResult | None) -> None:
+    def on_devices_released(self, released: AllocationResult | None) -> None:
         """Invalidate results on the nodes of released devices."""
         for result in released.devices.results if released is not None else ():
             node = self._devices.node_of(result.driver, result.pool)
@@ -492,17 +475,3 @@ class Snapshot:
                 self._ledger(row).update(pod, charged_claims)
                 self._outdated_rows.add(row)
                 self._bump(row)
-
-    def _fill(self, index: SnapshotIndex) -> None:
-        index.resized(self.size)
-        kind = type(index)  # most indexes need only some of the objects
-        if kind.node_set is not SnapshotIndex.node_set:
-            for row in self.rows():
-                index.node_set(row, self.node(row), None)
-        if kind.pod_added is not SnapshotIndex.pod_added:
-            for row, pod in self._pods.values():
-                index.pod_added(row, pod)
-        if kind.object_changed is not SnapshotIndex.object_changed:
-            for each in kind.kinds or self._objects:
-                for thing in self._objects.get(each, {}).values():
-                    index.object_changed(None, thing)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from plimsoll.api.core import Pod
+from plimsoll.api.resource import ResourceClaim
 from plimsoll.errors import LedgerError
 from plimsoll.ledger.node_ledger import pod_key
 from plimsoll.scheduler.devices import NodeFit, try_node
@@ -23,6 +23,7 @@ from plimsoll.scheduler.snapshot.snapshot import Snapshot
 from plimsoll.scheduler.snapshot.verify import verify
 from tests.build import DRIVER, claim, device, device_class, exactly, node, pod, resource_slice
 from tests.sizes import examples
+from tests.unit.scheduler.index_states import MEMORIES, comparable
 from tests.unit.scheduler.preemption.clusters import (
     CLUSTERS,
     WISHES,
@@ -37,34 +38,6 @@ from tests.unit.scheduler.snapshots import pod_info_of as pod_info_of_pod
 from tests.unit.scheduler.snapshots import snapshot_of as snapshot_of_objects
 
 
-def cluster_state(value: Any) -> Any:
-    """Return the state of an index or a snapshot in a comparable form, without empty entries.
-
-    An entry with nothing in it says as much as no entry.
-    """
-    if isinstance(value, np.ndarray):
-        return tuple(value.tolist())
-    if isinstance(value, dict):
-        seen = {key: cluster_state(value) for key, value in value.items()}
-        empty: tuple[Any, ...] = ({}, (), frozenset())
-        return {key: value for key, value in seen.items() if value not in empty and key not in CACHES}
-    if isinstance(value, list | tuple):
-        return tuple(map(cluster_state, value))
-    if isinstance(value, set | frozenset):
-        return frozenset(value)
-    if type(value).__module__.startswith("plimsoll.scheduler") and hasattr(value, "__dict__"):
-        return cluster_state(vars(value))
-    if hasattr(value, "__slots__") and type(value).__module__.startswith("plimsoll.scheduler"):
-        return cluster_state({name: getattr(value, name) for name in value.__slots__ if hasattr(value, name)})
-    return value
-
-
-#: What indexes work out when it is asked for, and throw away when something changes.
-CACHES = {"_sums"}
-#: These remember answers and may forget more than they must, or know more than before.
-MEMORIES = {"UnschedulableCache", "SearchCache", "ChargingNodes"}
-
-
 def state_of(snapshot: Snapshot) -> dict[str, Any]:
     return {
         "ledgers": [id(each) for each in snapshot.ledgers],
@@ -72,17 +45,20 @@ def state_of(snapshot: Snapshot) -> dict[str, Any]:
             None if each is None else (list(each.entries.items()), dict(each.requested), dict(each.claims))
             for each in snapshot.ledgers
         ],
-        "free": {name: cluster_state(snapshot.columns.free(name)) for name in ("cpu", "memory", "pods")},
+        "free": {name: comparable(snapshot.columns.free(name)) for name in ("cpu", "memory", "pods")},
         "devices": snapshot.state.copy(),
-        "held": dict(snapshot.allocations._allocations),
-        "pending": dict(snapshot.allocations._assumed),
-        "stamp": (snapshot.generations.last, cluster_state(snapshot.generations.rows)),
+        "held": {
+            each.metadata.uid: snapshot.allocations.of(each.metadata.uid)
+            for each in snapshot.all(ResourceClaim)
+        },
+        "pending": snapshot.allocations.without_claims(()),
+        "stamp": (snapshot.generations.last, comparable(snapshot.generations.rows)),
         "indexes": {
-            kind.__name__: cluster_state(vars(index))
+            kind.__name__: comparable(vars(index), frozenset({"_sums"}))
             for kind, index in snapshot.indexes.items()
             if kind.__name__ not in MEMORIES
         },
-        "pods": dict(snapshot._pods),
+        "pods": {key: snapshot.find_pod(key) for key in snapshot.pod_keys()},
     }
 
 
