@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import logging
 import os
-from collections.abc import Generator, Iterator
+from collections.abc import Generator
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -41,19 +41,16 @@ def pytest_collection() -> Generator[None, object, object]:
         gc.enable()
 
 
-@pytest.fixture(autouse=True)
-def screen(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Texts are laid out for a screen of one size, wherever the tests run."""
-    monkeypatch.setenv("COLUMNS", "100")
-    monkeypatch.setenv("LINES", "40")
-    for name in ("NO_COLOR", "KUBECONFIG", "PLIMSOLL_DEBUG", "PLIMSOLL_MAX_INPUT"):
-        monkeypatch.delenv(name, raising=False)
+# Texts are laid out for a screen of one size, wherever the tests run. Not a fixture, which would cost more
+# than most tests; those that change these variables restore them.
+os.environ.update(COLUMNS="100", LINES="40")
+for _name in ("NO_COLOR", "KUBECONFIG", "PLIMSOLL_DEBUG", "PLIMSOLL_MAX_INPUT"):
+    os.environ.pop(_name, None)
 
 
-@pytest.fixture(autouse=True)
-def quiet_logs() -> Iterator[None]:
-    """Processes under test send their logs to a stream that is closed when the test ends."""
-    yield
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown() -> None:
+    """Remove log handlers of the product: they write to a stream that is closed when the test ends."""
     root = logging.getLogger()
     for handler in list(root.handlers):
         if type(handler.formatter).__module__.startswith("plimsoll."):

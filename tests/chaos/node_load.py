@@ -6,8 +6,6 @@ import json
 import os
 import shlex
 import signal
-import subprocess
-import sys
 import zlib
 from contextlib import suppress
 from pathlib import Path
@@ -17,6 +15,7 @@ from typing import Any
 from plimsoll.client.endpoints import PODS, RESOURCE_CLAIMS
 from plimsoll.errors import ApiError
 from plimsoll.up.local_cluster import LocalCluster
+from tests.fork_server import ForkedProcess, start_forked
 from tests.node_peers import DriverProcess
 from tests.waiting import DEADLINE, wait_until
 
@@ -29,9 +28,9 @@ class NodeAgent:
     def __init__(self, kubeconfig: Path, root: Path, log: Path, *options: str) -> None:
         self.root = root
         self.log = log
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: ForkedProcess | None = None
         self._command = [
-            *(sys.executable, "-m", "plimsoll.cli.main", "node", "--kubeconfig", str(kubeconfig)),
+            *("node", "--kubeconfig", str(kubeconfig)),
             *("--name", NODE, "--root", str(root), "--listen", "", "--cdi", str(root / "cdi")),
             *("--cgroup-root", f"plimsoll-{root.name}-x", *options),
         ]
@@ -43,7 +42,7 @@ class NodeAgent:
     def launch(self) -> None:
         self.log.write_bytes(b"")
         with self.log.open("ab") as log:
-            self._process = subprocess.Popen(self._command, stdout=log, stderr=log)
+            self._process = start_forked(self._command, stdout=log, stderr=log)
 
     def await_ready(self) -> None:
         wait_until(lambda: b" ready nodes=1" in self.log.read_bytes(), context=self.log.read_text)

@@ -266,7 +266,7 @@ def test_odd_objects_never_crash_a_command(name: str, tmp_path: Path) -> None:
         assert answer.code in (0, 1), answer
     for words in part_of(FILE_COMMANDS.values(), number):
         ask(*words, "-f", path).check()
-    for tree in part_of((tree for tree in trees if tree["kind"] in ("Pod", "ResourceClaim")), number):
+    for tree in part_of((tree for tree in trees if tree["kind"] in ("Pod", "ResourceClaim")), number, 8):
         meta = tree["metadata"]
         subject = f"{tree['kind'].lower().removeprefix('resource')}/{meta['namespace']}/{meta['name']}"
         ask("explain", subject, "-f", path).check()
@@ -318,9 +318,9 @@ POD = "apiVersion: v1\nkind: Pod\nmetadata: {name: new}\nspec: {containers: [{na
 
 
 async def visit(cluster_state: ClusterState, number: int) -> None:
-    """Request every page of a dashboard; errors are allowed, crashes are not."""
+    """Request the pages of a dashboard; errors are allowed, crashes are not."""
     async with visiting(cluster_state, query_timeout=60.0) as visitor:
-        for path in PATHS:
+        for path in part_of(PATHS, number, 3):
             status, text = await visitor.ask(path)
             assert status == 200, (path, status, text)
         for node in cluster_state.nodes[:2]:

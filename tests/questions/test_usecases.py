@@ -68,7 +68,7 @@ def answer(name: str, *words: str) -> Any:
 def test_no_query_fails(name: str) -> None:
     path, number = usecase_dump(name), NAMES.index(name)
     waiting = [tree for tree in pods_of(name) if not tree["spec"].get("nodeName")]
-    for words in part_of(COMMANDS.values(), number):
+    for words in part_of(COMMANDS.values(), number, 8):
         output = ask(*words, "-f", path).check()
         assert output.code in (0, 1), output
         assert output.out, output
@@ -80,20 +80,21 @@ def test_no_query_fails(name: str) -> None:
     assert ask("explain", "-f", path).code == (1 if waiting else 0)
     for kind in ("top nodes", "policies"):
         assert ask(*COMMANDS[kind], "-f", path).code == 0
-    for tree in part_of(pods_of(name), number):
+    for tree in part_of(pods_of(name), number, 8):
         one = ask(
             "explain", f"{tree['metadata']['namespace']}/{tree['metadata']['name']}", "-f", path
         ).check()
         assert one.code == (0 if tree["spec"].get("nodeName") else 1)
 
 
+@pytest.mark.sized
 @pytest.mark.parametrize("name", NAMES)
 def test_json_and_standard_input(name: str, tmp_path: Path) -> None:
     """Files and standard input give the same output."""
     content = usecase_dump(name).read_bytes()
     as_json = tmp_path / "dump.json"
     as_json.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": usecase_trees(name)}))
-    for words in (("top",), ("top", "claims"), ("policies",)):
+    for words in part_of((("top",), ("top", "claims"), ("policies",)), NAMES.index(name), 3):
         output = ask(*words, "-f", usecase_dump(name)).out
         assert ask(*words, "-f", "-", stdin=content).out == output
         assert ask(*words, "-f", as_json).out == output

@@ -9,6 +9,7 @@ import json
 import os
 import re
 import shlex
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -24,10 +25,12 @@ import yaml
 from plimsoll.cli.commands import ROWS, load
 from plimsoll.cli.main import main
 from plimsoll.up.local_cluster import LocalCluster
+from tests.fork_server import start_forked
 from tests.outputs import GOLDEN_DIR, check_json_fields, check_output
 from tests.unit.cli.inputs import DRIVER, FILES
 from tests.unit.tools.doctor.node_dir import temporary_node_dir
 from tests.unit.tools.podresources.kubelets import ALLOCATABLE, LISTED, TRAIN, always, kubelet
+from tests.waiting import DEADLINE
 
 Ask: TypeAlias = Callable[..., str]
 #: Commands whose outputs other tests record.
@@ -406,22 +409,17 @@ def test_store_and_kubeconfig_commands(ask: Ask, tmp_path: Path) -> None:
     ],
 )
 def test_servers_print_their_address(ask: Ask, name: str, words: list[str]) -> None:
-    process = subprocess.Popen(
-        [sys.executable, "-m", "plimsoll.cli.main", *words],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        assert process.stdout is not None
-        output = process.stdout.readline()
-        process.terminate()
-        more, _ = process.communicate(timeout=30)
-    finally:
-        if process.poll() is None:
+    process = start_forked(words)
+    assert process.stdout is not None
+    with process.stdout:
+        try:
+            output = process.stdout.readline()
+            process.send_signal(signal.SIGTERM)
+            code = process.wait(DEADLINE)
+            output += process.stdout.read()
+        finally:
             process.kill()
-            process.communicate()
-    output = f"$ plimsoll {shlex.join(words)}\n{output}{more}-- exit code {process.returncode}\n"
+    output = f"$ plimsoll {shlex.join(words)}\n{output.decode()}-- exit code {code}\n"
     check_output(f"commands/{name}/serves.txt", re.sub(*PORT, output))
 
 

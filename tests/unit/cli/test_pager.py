@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import os
 import pty
-import subprocess
 import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from plimsoll.cli.pager import pager_program
+from tests.fork_server import start_forked
+from tests.waiting import DEADLINE
 
 ROOT = Path(__file__).parents[3]
 DUMP = str(ROOT / "examples" / "top" / "cluster.yaml")
@@ -41,19 +44,25 @@ def test_a_pipe_has_no_pager(monkeypatch: pytest.MonkeyPatch) -> None:
     assert pager_program() == ""
 
 
-def run_on_terminal(tmp_path: Path, lines: int, *words: str) -> str:
+Run = Callable[..., str]
+
+
+@pytest.fixture
+def run_on_terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    return partial(_run_on_terminal, tmp_path, monkeypatch)
+
+
+def _run_on_terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lines: int, *words: str) -> str:
     """Return what a pager received from a command on a terminal with so many lines; "" if none was used."""
     pager = tmp_path / "pager"
     pager.write_text(f"#!/bin/sh\ncat > {tmp_path}/paged\n")
     pager.chmod(0o755)
     (tmp_path / "paged").unlink(missing_ok=True)
-    environ = {**os.environ, "PLIMSOLL_PAGER": str(pager), "LINES": str(lines), "COLUMNS": "100"}
+    monkeypatch.setenv("PLIMSOLL_PAGER", str(pager))
+    monkeypatch.setenv("LINES", str(lines))
     master, slave = pty.openpty()
     try:
-        command = [sys.executable, "-m", "plimsoll.cli.main", *words]
-        subprocess.run(
-            command, stdin=slave, stdout=slave, stderr=slave, env=environ, check=False, timeout=120
-        )
+        start_forked(words, stdin=slave, stdout=slave, stderr=slave).wait(DEADLINE)
     finally:
         os.close(slave)
         os.close(master)
@@ -61,9 +70,9 @@ def run_on_terminal(tmp_path: Path, lines: int, *words: str) -> str:
     return paged.read_text() if paged.exists() else ""
 
 
-def test_only_a_report_that_is_longer_than_the_terminal_is_paged(tmp_path: Path) -> None:
+def test_only_a_report_that_is_longer_than_the_terminal_is_paged(run_on_terminal: Run) -> None:
     words = ("top", "nodes", "--limit", "0", "-f", DUMP)
-    assert "node-a" in run_on_terminal(tmp_path, 5, *words)
-    assert run_on_terminal(tmp_path, 500, *words) == ""
-    assert run_on_terminal(tmp_path, 5, "--no-pager", *words) == ""
-    assert run_on_terminal(tmp_path, 5, *words, "-o", "json") == ""
+    assert "node-a" in run_on_terminal(5, *words)
+    assert run_on_terminal(500, *words) == ""
+    assert run_on_terminal(5, "--no-pager", *words) == ""
+    assert run_on_terminal(5, *words, "-o", "json") == ""

@@ -12,6 +12,7 @@ import pytest
 
 from plimsoll.node.claims.claim_info_cache import ClaimInfoCache
 from plimsoll.node.layout import Layout
+from tests.sizes import FULL
 from tests.unit.node.claims.crashes import Crash, Disk, Steps, at_once
 from tests.unit.node.claims.fake_drivers import GPU, NIC, FakeDrivers, make_claim, make_pod, on_disk
 
@@ -82,6 +83,7 @@ PLAYS = [
 ]
 
 
+@pytest.mark.sized
 @pytest.mark.parametrize("play", PLAYS, ids=" ".join)
 def test_an_agent_may_crash_at_any_step(
     directory: Path, monkeypatch: pytest.MonkeyPatch, play: list[str]
@@ -114,15 +116,18 @@ def test_an_agent_may_crash_at_any_step(
         return crashed
 
     async def scenario() -> None:
-        last = 1
+        # The short form tries every third step, and other ones of the next play.
+        pace = 1 if FULL else 3
+        last = 1 + PLAYS.index(play) % pace
         while await perform(last, Layout(directory / str(last))):
             shutil.rmtree(directory / str(last), ignore_errors=True)
-            last += 1
+            last += pace
         assert last > 10
 
     asyncio.run(scenario())
 
 
+@pytest.mark.sized
 @pytest.mark.parametrize("play", PLAYS, ids=" ".join)
 def test_calls_may_be_cancelled_at_any_step(
     directory: Path, monkeypatch: pytest.MonkeyPatch, play: list[str]
@@ -155,9 +160,10 @@ def test_calls_may_be_cancelled_at_any_step(
         return cut
 
     async def scenario() -> None:
-        after = 0
+        pace = 1 if FULL else 3
+        after = PLAYS.index(play) % pace
         while await perform(after, Layout(directory / str(after))):
-            after += 1
+            after += pace
         assert after > 5
 
     asyncio.run(scenario())

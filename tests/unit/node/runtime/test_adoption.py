@@ -277,8 +277,14 @@ def test_state_after_a_reboot() -> None:
 GARBAGE = [b"", b'{"spec": 3}', b"[" * 100_000]
 
 
-@pytest.mark.parametrize("data", GARBAGE, ids=range(len(GARBAGE)))
-@pytest.mark.parametrize("name", ["state.json", "run.json", "exit.json", "sandbox.json"])
+@pytest.mark.parametrize(
+    ("name", "data"),
+    [
+        *(("state.json", data) for data in GARBAGE),
+        *zip(("run.json", "exit.json", "sandbox.json"), GARBAGE, strict=True),
+    ],
+    ids=lambda value: value if isinstance(value, str) else f"{len(value)} bytes",
+)
 def test_damaged_files(name: str, data: bytes) -> None:
     """Unreadable files are quarantined and reported; their processes are killed, others are not."""
 
