@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import subprocess
-import sys
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -25,6 +23,7 @@ from plimsoll.client.endpoints import (
     RESOURCE_CLAIMS,
     RESOURCE_SLICES,
 )
+from tests.fork_server import run_forked
 from tests.manifests import (
     DRIVER,
     NODE_STATUS,
@@ -275,12 +274,7 @@ def test_mistakes_are_one_line(
 
 def test_a_port_in_use_is_reported(clean: ServerProcess) -> None:
     options = ["--kubeconfig", str(clean.kubeconfig), "--listen", f"127.0.0.1:{clean.port}"]
-    ended = subprocess.run(
-        [sys.executable, "-m", "plimsoll.cli.main", "scheduler", *options],
-        capture_output=True,
-        text=True,
-        timeout=DEADLINE,
-    )
+    ended = run_forked(["scheduler", *options], DEADLINE)
     assert ended.returncode == 2
     assert f"plimsoll: cannot listen on 127.0.0.1:{clean.port}: " in ended.stderr
     assert "Traceback" not in ended.stderr

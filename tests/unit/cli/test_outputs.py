@@ -413,13 +413,13 @@ def test_servers_print_their_address(ask: Ask, name: str, words: list[str]) -> N
     assert process.stdout is not None
     with process.stdout:
         try:
-            output = process.stdout.readline()
+            printed = process.stdout.readline()
             process.send_signal(signal.SIGTERM)
             code = process.wait(DEADLINE)
-            output += process.stdout.read()
+            printed += process.stdout.read()
         finally:
             process.kill()
-    output = f"$ plimsoll {shlex.join(words)}\n{output.decode()}-- exit code {code}\n"
+    output = f"$ plimsoll {shlex.join(words)}\n{printed.decode()}-- exit code {code}\n"
     check_output(f"commands/{name}/serves.txt", re.sub(*PORT, output))
 
 
