@@ -48,10 +48,9 @@ lint: install-dev
 types: install-dev
 	$(BIN)/mypy
 
+# The tests are collected once, then the workers are forked.
 unit: install-dev
-	@# New tests are compiled once, instead of by each worker.
-	@test -d tests/unit/__pycache__ || $(BIN)/python -m pytest -q --collect-only > /dev/null || true
-	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "not slow" --ignore tests/browser
+	$(BIN)/python -m pytest -p tests.forked_workers --forked $(WORKERS) -m "not slow" --ignore tests/browser
 
 # One process, so that all tests share one Chromium; what it prints comes at the end.
 browser: install-dev
