@@ -187,13 +187,16 @@ class Model:
         self.quiet: list[Peer] = []
         self.waiting: deque[Peer] = deque()
         self.served: list[tuple[Peer, float]] = []
+        #: All that were ever served, and dropped.
+        self.begun: set[Peer] = set()
+        self.ended: set[Peer] = set()
 
     def connect(self, peer: Peer) -> None:
         self.quiet.append(peer)
         everyone = len(self.quiet) + len(self.waiting) + len(self.served)
         most = self.bounds.unauthenticated_waiting
         if everyone > self.bounds.unauthenticated_per_address or len(self.quiet) + len(self.waiting) > most:
-            self.quiet.pop(0)
+            self.ended.add(self.quiet.pop(0))
 
     def arrive(self, peer: Peer, now: float) -> None:
         self.quiet.remove(peer)
@@ -207,6 +210,8 @@ class Model:
                 if not overdue:
                     return
                 self.served.remove(overdue[0])
+                self.ended.add(overdue[0][0])
+            self.begun.add(self.waiting[0])
             self.served.append((self.waiting.popleft(), now))
 
     def leave(self, peer: Peer, now: float) -> None:
@@ -248,10 +253,13 @@ def test_accounting_equals_plain_lists(
             peer = known[number % len(known)]
             peers.leave(peer)
             model.leave(peer, clock.now)
-        assert list(peers._served) == [peer for peer, _ in model.served]
-        assert [peer for queue in peers._waiting.values() for peer in queue] == list(model.waiting)
-        assert [peer for queue in peers._quiet.values() for peer in queue] == model.quiet
-        assert (peers.quiet, peers.waiting) == (len(model.quiet), len(model.waiting))
+        assert [peer for peer in known if peer.served] == [peer for peer in known if peer in model.begun]
+        assert [peer for peer in known if peer.dropped] == [peer for peer in known if peer in model.ended]
+        assert (peers.quiet, peers.waiting, peers.served) == (
+            len(model.quiet),
+            len(model.waiting),
+            len(model.served),
+        )
         assert peers.served <= bounds.unauthenticated
         assert peers.quiet + peers.waiting <= bounds.unauthenticated_waiting
 

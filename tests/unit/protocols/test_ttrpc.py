@@ -62,9 +62,14 @@ class SocketStream:
 
 
 async def _pair() -> tuple[SocketStream, SocketStream]:
+    here, reader, writer = await _raw_pair()
+    return here, SocketStream(reader, writer)
+
+
+async def _raw_pair() -> tuple[SocketStream, asyncio.StreamReader, asyncio.StreamWriter]:
     left, right = socket.socketpair()
-    one = SocketStream(*await asyncio.open_unix_connection(sock=left))
-    return one, SocketStream(*await asyncio.open_unix_connection(sock=right))
+    here = SocketStream(*await asyncio.open_unix_connection(sock=left))
+    return here, *await asyncio.open_unix_connection(sock=right)
 
 
 async def _fill(stream: SocketStream, data: bytes) -> None:
@@ -416,25 +421,25 @@ frames = st.builds(
 @given(st.lists(frames | st.binary(max_size=30), max_size=6))
 def test_any_bytes_end_at_most_the_connection(noise: list[bytes]) -> None:
     async def scenario() -> None:
-        here, there = await _pair()
+        here, reader, writer = await _raw_pair()
         server = TtrpcServer(here, RUNTIME, {"RegisterPlugin": _nothing})
-        await there.write(b"".join(noise))
-        there._writer.write_eof()
+        writer.write(b"".join(noise))
+        writer.write_eof()
         async with asyncio.timeout(DEADLINE):
-            while await there.read(65536):
+            while await reader.read(65536):
                 pass
             await server.wait_closed()
         await server.close()
-        there.close()
+        writer.close()
 
-        here, there = await _pair()
+        here, reader, writer = await _raw_pair()
         client = TtrpcClient(here)
         call = asyncio.create_task(client.call(REGISTER, _ask(), timeout=DEADLINE))
-        await there.write(b"".join(noise))
-        there._writer.write_eof()
+        writer.write(b"".join(noise))
+        writer.write_eof()
         answer = await call
         assert isinstance(answer, TtrpcFault | nri.Empty)
         await client.close()
-        there.close()
+        writer.close()
 
     asyncio.run(scenario())

@@ -62,13 +62,13 @@ class EventStreamClient:
     """Client of the dashboard's event stream."""
 
     def __init__(self, content: Any) -> None:
-        self._content = content
+        self.content = content
 
     async def next(self, seconds: float = 10.0) -> tuple[str, Tree]:
         async with asyncio.timeout(seconds):
             name = ""
             while True:
-                line = (await self._content.readline()).decode().rstrip("\n")
+                line = (await self.content.readline()).decode().rstrip("\n")
                 if line.startswith("event: "):
                     name = line.removeprefix("event: ")
                 elif line.startswith("data: "):
@@ -183,7 +183,7 @@ def test_the_server_stops_while_pages_listen() -> None:
             await stream.next()
             async with asyncio.timeout(DEADLINE):
                 await visitor.dashboard.stop()
-                assert (await stream._content.read()).strip() == b""
+                assert (await stream.content.read()).strip() == b""
 
     live(scenario)
 

@@ -178,14 +178,6 @@ class CPUState:
         return self._held
 
     @property
-    def offline_allocated(self) -> Mapping[str, CpuSet]:
-        """Offline CPUs of claims, by claim UID."""
-        online = self._topology.all
-        if self._held <= online:
-            return {}
-        return {uid: h.assigned - online for uid, h in self._holdings.items() if not h.assigned <= online}
-
-    @property
     def by_device(self) -> dict[str, CpuSet]:
         """Allocated CPUs by device name, to compute a layout."""
         return _by_device(self._holdings.values())

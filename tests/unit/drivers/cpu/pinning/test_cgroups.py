@@ -310,10 +310,10 @@ def test_link_errors_are_reported(tmp_path: Path) -> None:
         assert await enforcer.apply() == ()
         assert (enforcer.linked, enforcer.link_error) == (False, pods.error)
         pods.error = ""
-        enforcer._mount = tmp_path / "elsewhere"
+        files.mount.rename(tmp_path / "elsewhere")
         await enforcer.apply()
-        assert enforcer.link_error == f"{tmp_path}/elsewhere: no cpusets are mounted here"
-        enforcer._mount = files.mount
+        assert enforcer.link_error == f"{files.mount}: no cpusets are mounted here"
+        (tmp_path / "elsewhere").rename(files.mount)
         await enforcer.apply()
         assert enforcer.linked
 

@@ -262,20 +262,28 @@ def test_a_conflicting_plugin_fails_the_container() -> None:
     with_script(scenario, FakeCPUState(machine(4), A), runtime=NEW)
 
 
+class DyingState(FakeCPUState):
+    """State that ends the answer in which it is read, as if the process ended."""
+
+    dying = False
+
+    def __getattribute__(self, name: str) -> Any:
+        if name == "topology" and self.dying:
+            raise asyncio.CancelledError
+        return super().__getattribute__(name)
+
+
 def test_a_plugin_that_disconnects_during_creation_fails_the_container() -> None:
     async def scenario(runtime: OwnRuntime, enforcer: NriEnforcer, state: FakeCPUState) -> None:
         assert runtime.server.plugins()[0].validator
 
-        def dying() -> Any:
-            raise asyncio.CancelledError  # as if the process ended in the middle of the answer
-
-        topology = enforcer._topology
-        enforcer._topology = dying
+        assert isinstance(state, DyingState)
+        state.dying = True
         text = await runtime.add("own", env(A))
-        enforcer._topology = topology
+        state.dying = False
         assert text
 
-    with_own(scenario, FakeCPUState(machine(4), A), runtime={"request_timeout": 0.1})
+    with_own(scenario, DyingState(machine(4), A), runtime={"request_timeout": 0.1})
 
 
 def test_validation_is_requested_only_from_runtimes_that_support_it() -> None:

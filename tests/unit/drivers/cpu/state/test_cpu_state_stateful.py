@@ -242,11 +242,11 @@ class CPUStateMachine(RuleBasedStateMachine):
             earlier=self.state.layout,
             allocated=self.state.by_device,
         )
-        self.state.update_topology(self.fixture.topology, layout)
+        findings = self.state.update_topology(self.fixture.topology, layout)
         assert self.state.allocations == before
-        assert set(self.state.offline_allocated) == {
-            uid for uid, cpus in self.model.assigned.items() if cpus & off
-        }
+        offline = [cpus & off for cpus in self.model.assigned.values() if cpus & off]
+        reported = [found.what for found in findings if found.what.endswith("are offline")]
+        assert sorted(what.split()[1] for what in reported) == sorted(str(CpuSet(each)) for each in offline)
 
     # -- invariants
 
