@@ -103,6 +103,11 @@ from plimsoll.cli.options import DIRECTORY, FILE, connection_options, feature_ga
     help="cgroup version to use; plan applies none. [default: auto]",
 )
 @click.option(
+    "--cgroup-driver",
+    type=click.Choice(["cgroupfs", "systemd"]),
+    help="Driver of the cgroups of pods: that of the container runtime. [default: cgroupfs]",
+)
+@click.option(
     "--cgroup-root", metavar="NAME", help="cgroup root. [default: plimsoll-NODE-KEY, KEY derived from --root]"
 )
 @click.option(

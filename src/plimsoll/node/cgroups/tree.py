@@ -1,11 +1,13 @@
 """Tree of an agent's cgroups: root, QoS cgroups, pods, containers.
 
-The names are the kubelet's cgroupfs names below the root of the agent:
+The names are the kubelet's below the root of the agent, with the cgroupfs driver:
 
    ROOT/podUID/CONTAINER              Guaranteed
    ROOT/burstable/podUID/CONTAINER
    ROOT/besteffort/podUID/CONTAINER
    ROOT/owner.NAME                    owner of the root; always empty
+
+With the systemd driver each of them is a slice (`drivers.py`).
 
 Guarantees that nothing outside ROOT is created, written, killed or removed (on v2 controllers are enabled in
 the cgroups above it, and nothing else); that a ROOT of another owner is left alone; and that a value that
@@ -24,6 +26,7 @@ from plimsoll.errors import InputError
 from plimsoll.ledger.qos import BEST_EFFORT, BURSTABLE, GUARANTEED
 from plimsoll.node.cgroup_plans.pods import PodPlan
 from plimsoll.node.cgroup_plans.qos_cgroups import QosCgroupPlan
+from plimsoll.node.cgroups.drivers import CgroupDriver, CgroupfsDriver
 from plimsoll.node.cgroups.kernel import CgroupKernel
 from plimsoll.node.cgroups.values import CgroupFault, PodUsage
 from plimsoll.node.cgroups.writes import CgroupWrite, resources_of_pod
@@ -84,9 +87,11 @@ class Cgroups:
         note: str = "",
         plan_only: bool = False,
         timeout: float = 2.0,
+        driver: CgroupDriver | None = None,
     ) -> None:
+        self._driver = driver or CgroupfsDriver()
         self._parts = root_parts(root)
-        self._root = "/".join(self._parts)
+        self._root = self._driver.path(self._parts)
         self._hierarchies = hierarchies
         self._kernel = kernel
         self._owner = _OWNER + path_component(owner)
@@ -103,6 +108,11 @@ class Cgroups:
         #: Reason for this version, for display.
         self.note = note
 
+    @property
+    def driver_name(self) -> str:
+        """Name of the cgroup driver: cgroupfs or systemd."""
+        return self._driver.name
+
     # -- creation
 
     def set_up(self, limits: LinuxResources | None = None) -> tuple[CgroupFault, ...]:
@@ -111,12 +121,12 @@ class Cgroups:
             return (fault,)
         faults: list[CgroupFault] = []
         for depth in range(1, len(self._parts) + 1):
-            faults += self._make("/".join(self._parts[:depth]))
-        marked = list(self._make(f"{self._root}/{self._owner}"))
+            faults += self._make(self._driver.path(self._parts[:depth]))
+        marked = list(self._make(self._below_root(self._owner)))
         self._made_root = self._made_root or not marked
         faults += marked
         for tier in ("burstable", "besteffort"):
-            faults += self._make(f"{self._root}/{tier}")
+            faults += self._make(self._below_root(tier))
         for cgroup in self._leaves():
             self._hierarchies.thaw(cgroup)
         faults += self._apply(self._root, limits or LinuxResources())
@@ -130,8 +140,8 @@ class Cgroups:
         """Return the parts of the root that are missing or belong to another owner."""
         if (fault := self._ownership_fault()) is not None:
             return (f"{fault.file}: {fault.error}",)
-        names = ("", f"/{self._owner}", "/burstable", "/besteffort")
-        directories = (directory for name in names for directory in self._directories(self._root + name))
+        names = ("", self._owner, "burstable", "besteffort")
+        directories = (directory for name in names for directory in self._directories(self._below_root(name)))
         return tuple(str(directory) for directory in directories if not self._kernel.exists(directory))
 
     def is_lost(self, pod: str, id: str = "") -> bool:
@@ -145,8 +155,8 @@ class Cgroups:
         best_effort = LinuxResources(cpu_shares=plan.best_effort_shares)
         return (
             *self._apply(self._root, LinuxResources(unified=plan.root_unified)),
-            *self._apply(f"{self._root}/burstable", burstable),
-            *self._apply(f"{self._root}/besteffort", best_effort),
+            *self._apply(self._below_root("burstable"), burstable),
+            *self._apply(self._below_root("besteffort"), best_effort),
         )
 
     def make_pod(self, uid: str, qos: str, plan: PodPlan) -> tuple[CgroupFault, ...]:
@@ -156,7 +166,7 @@ class Cgroups:
         if (fault := self._ownership_fault()) is not None:
             return (fault,)
         self._tiers[uid] = _TIERS[qos]
-        cgroup = "/".join(filter(None, (self._root, _TIERS[qos], pod)))
+        cgroup = self._below_root(_TIERS[qos], pod)
         return (*self._make(cgroup), *self._apply(cgroup, resources_of_pod(plan)))
 
     def make_container(self, pod: str, id: str, resources: LinuxResources) -> tuple[CgroupFault, ...]:
@@ -191,7 +201,7 @@ class Cgroups:
         """Kill remaining processes and remove the cgroup; return False if something is left."""
         name = _POD + path_component(uid)
         # In all QoS cgroups: a pod may have been left behind in another one.
-        places = ["/".join(filter(None, (self._root, tier, name))) for tier in _TIERS.values()]
+        places = [self._below_root(tier, name) for tier in _TIERS.values()]
         gone = [self._remove(place) for place in places]
         if all(gone):
             self._tiers.pop(uid, None)
@@ -227,6 +237,8 @@ class Cgroups:
             for directory in directories
             for inner in self._inside(directory)
         ):
+            return False
+        if directories and self._driver.stop(cgroup):
             return False
         faults = [
             self._kernel.remove(inner) for directory in directories for inner in self._inside(directory)
@@ -270,7 +282,7 @@ class Cgroups:
         directories = self._directories(self._cgroup(pod))
         names = {name for directory in directories for name in self._kernel.subdirectories(directory)}
         # Other programs may have created directories.
-        return tuple(sorted(filter(is_path_component, names)))
+        return tuple(sorted(filter(is_path_component, map(self._driver.container_id, names))))
 
     def plan(self) -> Mapping[str, str]:
         """Return all values that were set, or would have been, by file."""
@@ -290,17 +302,29 @@ class Cgroups:
         tier = self._tiers.get(pod)
         if tier is None:
             tier = next((tier for uid, tier in self._pods() if uid == pod), "")
-        return "/".join(filter(None, (self._root, tier, name, path_component(id) if id else "")))
+        cgroup = self._below_root(tier, name)
+        return self._container(cgroup, path_component(id)) if id else cgroup
+
+    def _container(self, pod: str, id: str) -> str:
+        """Return the cgroup of a container in that of its pod."""
+
+        def list_names() -> set[str]:
+            return {name for each in self._directories(pod) for name in self._kernel.subdirectories(each)}
+
+        return f"{pod}/{self._driver.container(id, list_names)}"
+
+    def _below_root(self, *parts: str) -> str:
+        """Return the cgroup with these names below the root; empty names are skipped."""
+        return self._driver.path((*self._parts, *filter(None, parts)))
 
     def _pods(self) -> Iterator[tuple[str, str]]:
         """Yield every pod that has a cgroup in any hierarchy, with its QoS cgroup."""
         if self._ownership_fault() is not None:
             return
         for tier in _TIERS.values():
-            cgroup = "/".join(filter(None, (self._root, tier)))
             names = {
-                name
-                for directory in self._directories(cgroup)
+                self._driver.part(name)
+                for directory in self._directories(self._below_root(tier))
                 for name in self._kernel.subdirectories(directory)
             }
             for name in sorted(names):
@@ -312,7 +336,7 @@ class Cgroups:
         for uid, _ in self._pods():
             yield self._cgroup(uid)
             for id in self.containers(uid):
-                yield f"{self._cgroup(uid)}/{id}"
+                yield self._cgroup(uid, id)
 
     def _directories(self, cgroup: str) -> list[Path]:
         return [mount / cgroup for mount in self._hierarchies.mounts]
@@ -335,11 +359,12 @@ class Cgroups:
 
     def _ownership_fault(self) -> CgroupFault | None:
         """Return a fault if the root belongs to another owner, or was not created by an agent."""
+        own = self._driver.part(self._below_root(self._owner).rpartition("/")[2])
         for directory in self._directories(self._root):
             below = self._kernel.subdirectories(directory)
-            owners = [name for name in below if name.startswith(_OWNER)]
+            owners = [name for name in map(self._driver.part, below) if name.startswith(_OWNER)]
             unmarked = below and not owners and not self._made_root
-            if (owners and self._owner not in owners) or unmarked:
+            if (owners and own not in owners) or unmarked:
                 owner_name = owners[0].removeprefix(_OWNER) if owners else "another owner"
                 return CgroupFault(str(directory), self._owner, f"this root belongs to {owner_name}")
         return None
@@ -348,6 +373,8 @@ class Cgroups:
         """Create a cgroup in every hierarchy; its parent exists."""
         for file, value, number in self._hierarchies.prepare_parent(cgroup):
             yield CgroupFault(file, value, os.strerror(number))
+        if problem := self._driver.make(cgroup):
+            yield CgroupFault(cgroup, "", problem)
         for directory in self._directories(cgroup):
             number = self._kernel.make(directory)
             if number:
@@ -356,7 +383,10 @@ class Cgroups:
             yield CgroupFault(file, value, os.strerror(number))
 
     def _apply(self, cgroup: str, resources: LinuxResources) -> Sequence[CgroupFault]:
-        return list(self._write_all(cgroup, self._hierarchies.writes(resources)))
+        writes = self._hierarchies.writes(resources)
+        problem = self._driver.set_values(cgroup, writes)
+        faults = [CgroupFault(cgroup, "", problem)] if problem else []
+        return [*faults, *self._write_all(cgroup, writes)]
 
     def _write_all(self, cgroup: str, writes: Iterable[CgroupWrite]) -> Iterator[CgroupFault]:
         for write in writes:

@@ -268,7 +268,7 @@ class _AgentBuilder:
     def _cgroups(self) -> Cgroups:
         want = "plan" if self.settings.runtime == "none" else self.settings.cgroups
         root, owner = self.settings.cgroups_of(self.name)
-        return open_cgroups(root, want=want, owner=owner)
+        return open_cgroups(root, want=want, owner=owner, driver=self.settings.cgroup_driver)
 
     def _cgroup_watch(self, cgroups: Cgroups, runtime: AnyRuntime, mark: RootMark) -> CgroupWatch | None:
         if isinstance(runtime, SimulatedRuntime) or not cgroups.version:

@@ -86,6 +86,7 @@ class NodeSettings:
     pod_resources: RateLimit | None = field(default_factory=RateLimit)  #: rate limit; None: unlimited
     cgroup_root: str = ""  #: "": derived from the node and its directory
     cgroups: Literal["auto", "v1", "v2", "plan"] = "auto"
+    cgroup_driver: Literal["cgroupfs", "systemd"] = "cgroupfs"  #: systemd: with the runtime `cri` only
     gates: Gates = field(default_factory=Gates.default)
     #: Release whose rules apply to claims; in 1.36 they do not count in cgroups.
     form: Form = Form.V1_37
@@ -144,6 +145,11 @@ class NodeSettings:
     def _check_runtime(self) -> None:
         """Raise ConfigError for settings that the runtime does not use."""
         if self.runtime != "cri":
+            if self.cgroup_driver != "cgroupfs":
+                raise ConfigError(
+                    f"cgroups: --cgroup-driver {self.cgroup_driver} requires --runtime cri: "
+                    "the agent's own containers are in plain cgroups"
+                )
             if self.cri != CriSettings():
                 raise ConfigError("cri: these settings require --runtime cri")
             return

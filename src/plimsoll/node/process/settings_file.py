@@ -125,6 +125,7 @@ class _CriFile(Config, frozen=True, kw_only=True):
 class _CgroupsFile(Config, frozen=True, kw_only=True):
     root: str = ""
     mode: Literal["auto", "v1", "v2", "plan"] = "auto"
+    driver: Literal["cgroupfs", "systemd"] = "cgroupfs"
 
 
 class _HeartbeatFile(Config, frozen=True, kw_only=True):
@@ -209,6 +210,7 @@ def _read_settings(tree: Any) -> NodeSettings:
         "pod_resources": None if limit.unlimited else RateLimit(limit.calls_per_second, limit.burst),
         "cgroup_root": file.cgroups.root,
         "cgroups": file.cgroups.mode,
+        "cgroup_driver": file.cgroups.driver,
         "form": Form(file.form),
         "timing": HeartbeatTiming(**asdict(file.heartbeat)),
         "kubelet_api": KubeletApiSettings(**asdict(file.kubelet_api)),

@@ -32,15 +32,16 @@ async def connect(client: CriClient, settings: CriSettings) -> Any:
         await asyncio.sleep(_CONNECT_RETRY_SECONDS)
 
 
-async def check_cgroup_driver(client: CriClient, endpoint: str) -> None:
-    """Refuse a runtime that expects slices of systemd: the agent's cgroups are directories."""
+async def check_cgroup_driver(client: CriClient, endpoint: str, ours: str) -> None:
+    """Refuse a runtime whose cgroup driver is not the agent's: it would not find the cgroups of pods."""
     try:
         response = await client.call("RuntimeConfig", cri.RuntimeConfigRequest())
     except RuntimeCallError as error:
         _log.info("the cgroup driver of the runtime is unknown: %s", error)
         return
-    if response.linux.cgroup_driver == cri.SYSTEMD:
+    theirs = "systemd" if response.linux.cgroup_driver == cri.SYSTEMD else "cgroupfs"
+    if theirs != ours:
         raise ConfigError(
-            f"{endpoint}: the systemd cgroup driver of the runtime is not supported: "
-            'set SystemdCgroup = false (containerd) or cgroup_manager = "cgroupfs" (CRI-O)'
+            f"{endpoint}: the runtime uses the {theirs} cgroup driver, the agent {ours}: "
+            f"set --cgroup-driver {theirs}, or change SystemdCgroup (containerd) or cgroup_manager (CRI-O)"
         )

@@ -149,7 +149,7 @@ class CriRuntime:
         version = await connect(self._client, self.settings)
         self.name, self.version = version.runtime_name or "cri", version.runtime_version
         if self._cgroups.version:
-            await check_cgroup_driver(self._client, self.settings.endpoint)
+            await check_cgroup_driver(self._client, self.settings.endpoint, self._cgroups.driver_name)
         await self.events.relist()
         for work, name in (
             (self.events.run_relists(), "relists"),

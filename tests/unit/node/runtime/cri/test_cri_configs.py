@@ -153,6 +153,7 @@ def test_settings_of_a_file_and_of_flags() -> None:
     [
         ({"runtime": "cri"}, "--cri-endpoint"),
         ({"cri": CriSettings(endpoint="unix:///a")}, "require --runtime cri"),
+        ({"cgroup_driver": "systemd"}, "requires --runtime cri"),
         ({"runtime": "cri", "cri": CriSettings(endpoint="tcp://host:1")}, "not a Unix socket"),
         ({"runtime": "cri", "cri": CriSettings(endpoint="unix:///a"), "images": {"a": ("b",)}}, "images"),
         ({"runtime": "cri", "cri": CriSettings(endpoint="unix:///a"), "nri": Path("/x")}, "nri"),

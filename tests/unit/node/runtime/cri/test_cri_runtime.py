@@ -388,7 +388,7 @@ def test_an_unusable_runtime_is_refused_at_the_start() -> None:
         async with a_node(driver="SYSTEMD") as node:
             node.cgroups = open_cgroups("plimsoll-test", want="auto")
             if node.cgroups.version:
-                with pytest.raises(ConfigError, match="systemd cgroup driver"):
+                with pytest.raises(ConfigError, match="set --cgroup-driver systemd"):
                     async with running(node):
                         pass
         async with a_node() as node:
