@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import os
 import time
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar, overload
 
 T = TypeVar("T")
 
+#: Factor for timeouts on machines that are slow by themselves, such as emulated ones.
+PATIENCE = float(os.environ.get("PLIMSOLL_TEST_PATIENCE") or 1)
+
 #: Seconds after which a condition counts as never true. A test waits only as long as it must, so that this
 #: is reached by failures alone; a busy machine may need most of it.
-DEADLINE = 120.0
+DEADLINE = 120.0 * PATIENCE
 
 #: Seconds between the first two reads.
 _FIRST_PAUSE = 0.005

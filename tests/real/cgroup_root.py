@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 from contextlib import suppress
 from pathlib import Path
 
@@ -89,3 +90,25 @@ class CgroupRoot:
 
         wait_until(kill, lambda found: not found, context="processes that do not end")
         wait_until(remaining, lambda found: not found, context="cgroups that cannot be removed")
+
+
+class SliceRoot(CgroupRoot):
+    """Slice of systemd on cgroup v2, which the node's agent creates."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self._slice = f"{name.replace('-', '_')}.slice"
+        self._directories = [place / self._slice for place in hierarchies()[1][:1]]
+        self._others = []
+
+    def make(self) -> str:
+        """Return why the machine has no slices, or an empty string; nothing is created."""
+        first, second = hierarchies()
+        if first or not second:
+            return "systemd's slices need cgroup v2 only"
+        return "" if Path("/run/systemd/system").is_dir() else "systemd does not run here"
+
+    def remove(self) -> None:
+        """Stop the slice with everything in it."""
+        subprocess.run(["systemctl", "stop", self._slice], capture_output=True, check=False)
+        wait_until(lambda: not any(root.exists() for root in self._directories), context=self.processes)

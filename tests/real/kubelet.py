@@ -22,13 +22,14 @@ from typing import Any
 
 import yaml
 
-from tests.real.cgroup_root import CgroupRoot
+from tests.real.cgroup_root import CgroupRoot, SliceRoot
 from tests.real.images import Image, with_shell, write_images
 from tests.real.pod_network import PodNetwork
 from tests.real.programs import ASSETS, missing
-from tests.waiting import wait_until
+from tests.waiting import PATIENCE, wait_until
 
-PROGRAMS = ("kubelet", "containerd", "containerd-shim-runc-v2", "runc", "ctr")
+RUNTIME = ("containerd", "containerd-shim-runc-v2", "runc", "ctr")
+PROGRAMS = ("kubelet", *RUNTIME)
 #: What pods name.
 IMAGE = "local/app:1"
 _PAUSE = "local/pause:1"
@@ -42,8 +43,10 @@ _NAMESPACE = """
 set -e
 resolver=$(readlink -f /etc/resolv.conf || true)
 cp "$resolver" "$1/resolv.conf" || true
+for name in $2; do mkdir -p "$1/kept/$name"; mount --bind "/run/$name" "$1/kept/$name"; done
 for place in /run /var/lib /var/log; do mount -t tmpfs none $place; done
 case "$resolver" in /run/*) mkdir -p "${resolver%/*}"; cp "$1/resolv.conf" "$resolver";; esac
+for name in $2; do mkdir -p "/run/$name"; mount --bind "$1/kept/$name" "/run/$name"; done
 mkdir -p /run/nri /run/cdi /var/lib/kubelet
 mount --bind "$1/k" /var/lib/kubelet
 mount --bind "$1/cdi" /run/cdi
@@ -73,12 +76,12 @@ os.execv({runc!r}, ["runc", *words])
 """
 
 
-def cannot_run() -> str:
-    """Return why no kubelet can run here, or an empty string."""
-    if absent := missing(*PROGRAMS):
+def cannot_run(*programs: str) -> str:
+    """Return why no node with these programs (by default a kubelet's) can run here, or an empty string."""
+    if absent := missing(*(programs or PROGRAMS)):
         return absent
     if os.geteuid() != 0:
-        return "a kubelet must be root"
+        return "a node must be root"
     if len(os.sched_getaffinity(0)) < 2:
         return "two CPUs are needed"
     tools = [tool for tool in ("unshare", "nsenter", "mount", "ldd") if not shutil.which(tool)]
@@ -155,10 +158,12 @@ class RealNode:
         gates: Mapping[str, bool] | None = None,
         address: str = "127.0.0.1",
         network: PodNetwork | None = None,
+        systemd: bool = False,
     ) -> None:
         """Create a node with further images and feature gates; a server asks its kubelet at `address`.
 
-        Without a network, pods have addresses that lead nowhere.
+        Without a network, pods have addresses that lead nowhere. With `systemd` the runtime uses the systemd
+        cgroup driver (cgroup v2 only).
         """
         self.directory, self.name = directory, name
         self._images = {
@@ -170,7 +175,9 @@ class RealNode:
         self._address, self._network = address, network
         self.root = directory / "k"
         self.cdi, self.nri = directory / "cdi", directory / "nri" / "nri.sock"
-        self.cgroups = CgroupRoot(f"plimsoll-{uuid.uuid4().hex[:8]}")
+        self._systemd = systemd
+        name_of_root = f"plimsoll-{uuid.uuid4().hex[:8]}"
+        self.cgroups = SliceRoot(name_of_root) if systemd else CgroupRoot(name_of_root)
         self._holder: subprocess.Popen[bytes] | None = None
         self.socket = directory / "c.sock"
         path = {"PATH": f"{ASSETS}:{os.environ['PATH']}"}
@@ -214,6 +221,7 @@ class RealNode:
                 _NAMESPACE,
                 "sh",
                 str(self.directory),
+                "systemd dbus" if self._systemd else "",
             ],
             stdout=subprocess.PIPE,
         )
@@ -272,7 +280,8 @@ class RealNode:
 
     def processes(self, container: str) -> list[int]:
         """Return the processes of a container by its ID."""
-        return sorted(pid for pid, where in self.cgroups.processes().items() if where.endswith(container))
+        endings = (container, f"{container}.scope")
+        return sorted(pid for pid, where in self.cgroups.processes().items() if where.endswith(endings))
 
     def _shims(self) -> list[int]:
         found = []
@@ -313,7 +322,7 @@ class RealNode:
         directory = self.directory
         engine = {
             "runtime_type": "io.containerd.runc.v2",
-            "options": {"BinaryName": str(runc), "SystemdCgroup": False},
+            "options": {"BinaryName": str(runc), "SystemdCgroup": self._systemd},
         }
         runtime = {
             "restrict_oom_score_adj": True,
@@ -334,6 +343,8 @@ class RealNode:
             "plugin_path": str(directory / "nri.d/plugins"),
             "plugin_config_path": str(directory / "nri.d/conf"),
             "default_validator": {"enable": True},  # pods may demand plugins
+            "plugin_registration_timeout": f"{5 * PATIENCE:g}s",
+            "plugin_request_timeout": f"{2 * PATIENCE:g}s",
         }
         return {
             "version": 3,

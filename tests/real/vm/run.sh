@@ -1,44 +1,89 @@
 #!/bin/bash
-# Start a QEMU guest with two NUMA nodes, SMT, several L3 caches and cgroup v2, and run the tests of the CPU
-# driver with a real kubelet, containerd and runc inside it.
+# Start a QEMU guest with two NUMA nodes, SMT and cgroup v2 (on x86 also four L3 caches), and run the tests of the
+# CPU and memory drivers under our node agent with containerd and runc inside it, in both cgroup layouts.
 #
-#   KUBEBUILDER_ASSETS=DIR tests/real/vm/run.sh [DIRECTORY [PYTEST ARGUMENTS...]]
+#   GUEST_PROGRAMS=DIR [GUEST_ARCH=amd64|arm64] tests/real/vm/run.sh [DIRECTORY [PYTEST ARGUMENTS...]]
 #
-# Needs root, qemu-system-x86, debootstrap and e2fsprogs (Debian packages), a virtual environment with the
-# development requirements in .venv, and in KUBEBUILDER_ASSETS the programs of tests/real. Everything is kept
-# in DIRECTORY (default: /var/tmp/plimsoll-vm), so that a second run needs no download. With /dev/kvm it takes
-# minutes; without it, or with EMULATE=1 (for a /dev/kvm that cannot run Linux), QEMU emulates, which takes about
-# ten times as long.
+# GUEST_ARCH is the architecture of the guest (default: that of this machine). GUEST_PROGRAMS has containerd,
+# containerd-shim-runc-v2 and ctr for it, static or for Debian 12, in DIR/$GUEST_ARCH or in DIR; runc is Debian's
+# unless it is there, too. Needs root, debootstrap, e2fsprogs, qemu-system-x86 or qemu-system-arm (for a guest of
+# another architecture also qemu-user-static), Python 3.11 with pip in .venv, and network access for Debian's and
+# Python's packages. Everything is kept in DIRECTORY (default: /var/tmp/plimsoll-vm), so that a second run needs no
+# download. With /dev/kvm it takes minutes; without it, or for another architecture, or with EMULATE=1 (for a
+# /dev/kvm that cannot run Linux), QEMU emulates, which takes ten times as long and more.
 set -euo pipefail
 repository=$(cd "$(dirname "$0")/../../.." && pwd)
-work=${1:-/var/tmp/plimsoll-vm}
+host=$(dpkg --print-architecture)
+arch=${GUEST_ARCH:-$host}
+case $arch in
+amd64) machine=x86_64 elf=3e console=ttyS0 ;;
+arm64) machine=aarch64 elf=b7 console=ttyAMA0 ;;
+*) echo "GUEST_ARCH: $arch is neither amd64 nor arm64" >&2; exit 2 ;;
+esac
+programs=${GUEST_PROGRAMS:?set it to a directory with containerd, containerd-shim-runc-v2 and ctr}
+[ -d "$programs/$arch" ] && programs=$programs/$arch
+work=${1:-/var/tmp/plimsoll-vm}/$arch
 shift || true
-assets=${KUBEBUILDER_ASSETS:?set it to a directory with kubelet, containerd, runc and the others}
-tests=("${@:-tests/real/test_cpu_driver.py}")
+tests=("${@:-tests/real/test_agent_node.py}")
+root=$work/root
 mkdir -p "$work"
 
-if [ ! -e "$work/root/etc/debian_version" ]; then
-    debootstrap --variant=minbase \
-        --include=systemd-sysv,dbus,udev,kmod,linux-image-cloud-amd64,initramfs-tools,python3,iproute2,iptables,procps,util-linux,numactl \
-        bookworm "$work/root" "${DEBIAN_MIRROR:-http://deb.debian.org/debian}"
+for name in containerd containerd-shim-runc-v2 ctr runc; do
+    if [ -e "$programs/$name" ]; then
+        found=$(od -An -tx1 -j18 -N1 "$programs/$name" | tr -d ' ')
+        [ "$found" = $elf ] || { echo "$programs/$name is not a program for $arch" >&2; exit 2; }
+    elif [ $name != runc ]; then
+        echo "$programs has no $name" >&2; exit 2
+    fi
+done
+
+if [ ! -e "$work/debian" ]; then
+    rm -rf "$root"
+    debootstrap --variant=minbase --arch="$arch" \
+        --include="systemd-sysv,dbus,udev,kmod,linux-image-cloud-$arch,initramfs-tools,python3,iproute2,procps,util-linux,mount,numactl,runc" \
+        bookworm "$root" "${DEBIAN_MIRROR:-http://deb.debian.org/debian}"
+    # Few modules: an emulated machine takes a minute to unpack all of them.
+    echo MODULES=list > "$root/etc/initramfs-tools/conf.d/modules"
+    printf '%s\n' virtio_pci virtio_blk virtio_mmio ext4 > "$root/etc/initramfs-tools/modules"
+    chroot "$root" update-initramfs -u
+    touch "$work/debian"
 fi
 
-root=$work/root
+# Wheels for the guest: those of the product, and pytest with what it needs.
+python=$repository/.venv/bin/python
+awk 'BEGIN { split("pytest iniconfig pluggy packaging pygments", names, " "); for (i in names) wanted[names[i]] = 1 }
+     /^[a-z]/ { split($0, parts, "=="); keep = parts[1] in wanted } keep' \
+    "$repository/requirements-dev.lock" > "$work/pytest.lock"
+locks=$(cat "$repository/requirements.lock" "$work/pytest.lock" | sha256sum)
+if [ "$(cat "$work/packages/locks" 2> /dev/null)" != "$locks" ]; then
+    rm -rf "$work/packages"
+    for lock in "$repository/requirements.lock" "$work/pytest.lock"; do
+        "$python" -m pip install --quiet --no-deps --no-compile --upgrade --target "$work/packages" --only-binary=:all: \
+            --implementation cp --python-version 3.11 --abi cp311 --abi abi3 --abi none \
+            --platform manylinux_2_28_$machine --platform manylinux2014_$machine --platform any \
+            --require-hashes -r "$lock"
+    done
+    echo "$locks" > "$work/packages/locks"
+fi
+
 rm -rf "$root/plimsoll"
 mkdir -p "$root/plimsoll/bin"
-for name in etcd kube-apiserver kube-controller-manager kube-scheduler kubelet containerd \
-    containerd-shim-runc-v2 ctr runc; do
-    cp "$assets/$name" "$root/plimsoll/bin/"
+for name in containerd containerd-shim-runc-v2 ctr runc; do
+    if [ -e "$programs/$name" ]; then cp -L "$programs/$name" "$root/plimsoll/bin/"; fi
 done
-for name in src tests deploy docs examples pyproject.toml; do
+[ -e "$root/plimsoll/bin/runc" ] || ln -s /usr/sbin/runc "$root/plimsoll/bin/runc"
+for name in src tests; do
     cp -r "$repository/$name" "$root/plimsoll/"
 done
-cp -rL "$repository"/.venv/lib/python3.11/site-packages "$root/plimsoll/packages"
+cp -r "$work/packages" "$root/plimsoll/packages"
+# An emulated machine would spend minutes on compiling.
+"$python" -m compileall -q --invalidation-mode unchecked-hash -j 2 -s "$root" \
+    "$root/plimsoll/src" "$root/plimsoll/packages" "$root/plimsoll/tests/real" > /dev/null || true
 cp "$repository/tests/real/vm/guest.sh" "$root/plimsoll/"
 printf '%s\n' "${tests[@]}" > "$root/plimsoll/arguments"
-cat > "$root/etc/systemd/system/plimsoll-test.service" <<'UNIT'
+cat > "$root/etc/systemd/system/plimsoll-test.service" <<UNIT
 [Unit]
-Description=Tests of the CPU driver
+Description=Tests of the CPU and memory drivers
 After=basic.target
 [Service]
 Type=oneshot
@@ -46,13 +91,16 @@ Delegate=yes
 ExecStart=/bin/bash /plimsoll/guest.sh
 StandardOutput=tty
 StandardError=tty
-TTYPath=/dev/ttyS0
+TTYPath=/dev/$console
 [Install]
 WantedBy=multi-user.target
 UNIT
 mkdir -p "$root/etc/systemd/system/multi-user.target.wants"
 ln -sf /etc/systemd/system/plimsoll-test.service "$root/etc/systemd/system/multi-user.target.wants/"
-ln -sf /dev/null "$root/etc/systemd/system/serial-getty@ttyS0.service"
+for unit in serial-getty@$console.service getty.target apt-daily.timer apt-daily-upgrade.timer \
+    e2scrub_all.timer e2scrub_reap.service; do
+    ln -sf /dev/null "$root/etc/systemd/system/$unit"
+done
 echo guest > "$root/etc/hostname"
 echo '127.0.0.1 localhost guest' > "$root/etc/hosts"
 
@@ -60,15 +108,24 @@ rm -f "$work/disk.img"
 truncate -s 6G "$work/disk.img"
 mke2fs -q -t ext4 -d "$root" "$work/disk.img"
 
-accelerator=(-accel tcg,thread=multi -cpu Skylake-Server)
-[ -w /dev/kvm ] && [ "${EMULATE:-}" = "" ] && accelerator=(-accel kvm -cpu "${GUEST_CPU:-host}")
-# Four sockets of one core of two threads: 8 CPUs, 4 L3 caches, 2 NUMA nodes. Without KVM only models of Intel
-# show threads and shared caches.
-timeout "${SECONDS_MAX:-3600}" qemu-system-x86_64 -machine q35 "${accelerator[@]}" -m 4G -nographic -no-reboot \
-    -smp 8,sockets=4,cores=1,threads=2 \
+accelerator=(-accel tcg,thread=multi) emulated=1
+if [ "$arch" = "$host" ] && [ -w /dev/kvm ] && [ "${EMULATE:-}" = "" ]; then
+    accelerator=(-accel kvm) emulated=
+fi
+if [ "$arch" = amd64 ]; then
+    # Four sockets of one core of two threads: 8 CPUs, 4 L3 caches. Without KVM only models of Intel show threads and
+    # shared caches.
+    hardware=(-machine q35 -cpu "${GUEST_CPU:-$([ $emulated ] && echo Skylake-Server || echo host)}")
+    hardware+=(-smp 8,sockets=4,cores=1,threads=2)
+else
+    # QEMU describes no caches to this machine.
+    hardware=(-machine virt -cpu "${GUEST_CPU:-$([ $emulated ] && echo cortex-a72 || echo host)}")
+    hardware+=(-smp 8,sockets=2,cores=2,threads=2)
+fi
+timeout "${SECONDS_MAX:-7200}" "qemu-system-$machine" "${hardware[@]}" "${accelerator[@]}" -m 4G -nographic -no-reboot \
     -object memory-backend-ram,id=m0,size=2G -numa node,nodeid=0,memdev=m0,cpus=0-3 \
     -object memory-backend-ram,id=m1,size=2G -numa node,nodeid=1,memdev=m1,cpus=4-7 \
     -kernel "$(ls "$root"/boot/vmlinuz-* | tail -1)" -initrd "$(ls "$root"/boot/initrd.img-* | tail -1)" \
-    -append "root=/dev/vda rw console=ttyS0 systemd.show_status=0" \
-    -drive "file=$work/disk.img,format=raw,if=virtio" -nic none < /dev/null | tee "$work/console.log"
+    -append "root=/dev/vda rw console=$console quiet systemd.show_status=0 plimsoll.emulated=$emulated" \
+    -drive "file=$work/disk.img,format=raw,if=virtio,cache=unsafe" -nic none < /dev/null | tee "$work/console.log"
 grep -q "^RESULT 0" "$work/console.log"
