@@ -12,6 +12,8 @@ from tests.messy_cluster import CLAIMS, DEVICES, NODES, PODS, messy_cluster
 
 #: Height of a page of 1400 pixels width, at most.
 TALLEST = {"nodes/gpu-05": 2600, "nodes/numa-04": 2600, "devices": 2600, "pools": 2600, "pods": 2000}
+#: First section of a node: devices of its own, if it has GPUs; those of a rack do not count.
+FIRST = {"nodes/gpu-05": "Devices", "nodes/numa-04": "Ledger"}
 #: Height of a page of 420 pixels width, at most. The overview and the audit have tests of their own.
 TALLEST_ON_A_PHONE = {
     "nodes/gpu-05": 4200,
@@ -58,6 +60,8 @@ def test_pages_are_of_bounded_length(page: Page, messy: Dashboard) -> None:
     for path, height in TALLEST.items():
         open_page(page, messy, path)
         assert page.eval(HEIGHT) <= height, path
+        if path in FIRST:
+            assert page.text("h2") == FIRST[path], path
 
 
 def test_overview(page: Page, messy: Dashboard) -> None:
@@ -168,6 +172,9 @@ def test_lists_of_a_what_if_have_pages(page: Page, messy: Dashboard) -> None:
     assert "All 31 evicted pods are scheduled." in answer
     # Workloads instead of single pods, as on the command line.
     assert "pods preempted (training/finetune-* (" in answer
+    assert page.text(".whatif-result .not-counted").startswith(
+        "Not counted: 23 claims of dra.cpu take cpu 115"
+    )
     first = texts(page, f"{evicted} tbody tr")[0].split()
     assert " ".join(first) == "batch/simulate-4gckn numa-01 drained yes, by its controller numa-02"
     # All rows of all pages, each once.

@@ -47,10 +47,10 @@ function Facts({ data }) {
 const PAGE = 20;
 const FEW_DEVICES = 12;
 
-/** Return whether devices come first: the node has partitionable ones or ones with a capacity of their own. */
+/** Return whether devices come first: pools of the node have partitionable ones or ones with a capacity of their own. */
 function isAccelerated(data) {
   if (data.topology) return false;
-  return (data.physical || []).some((one) => one.counters.length > 0 || (!one.parts[0].shareable && Object.keys(one.parts[0].capacity || {}).length > 0));
+  return (data.physical || []).some((one) => one.node && (one.counters.length > 0 || (!one.parts[0].shareable && Object.keys(one.parts[0].capacity || {}).length > 0)));
 }
 
 /** Format the states of all devices, physical ones counted once. */

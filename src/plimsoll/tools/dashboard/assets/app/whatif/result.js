@@ -4,6 +4,7 @@ import { html, cx } from "../ui.js";
 import { Badge, InlineList, NodeLink, None, Ref } from "../components.js";
 import { PagedList, Table } from "../table.js";
 import { byName, count, plural, shorten } from "../format.js";
+import { NotCounted } from "../summary.js";
 import { Icon } from "../icons.js";
 import { ChangedNodes, EvictedPods, Fragmentation, MoreCapacity } from "./sections.js";
 
@@ -176,6 +177,7 @@ export function Result({ of, about = "" }) {
       : html`<${Table} label="Pods before and after" rows=${rows} limit=${ROWS} keyOf=${(r) => r.pod} rowClass=${(r) => (r.differs ? "is-different" : undefined)} columns=${columns} empty="No pods change." />`}
     ${others.length > 0 && html`<p class="side-note">${differing ? html`<b>${plural(differing, "pod differs", "pods differ")}</b>: scheduled by one scheduler and pending with another.` : "The same pods are scheduled."}</p>`}
     ${grouped && differing > 0 && html`<${Table} label="Pods that schedulers place differently" rows=${different} limit=${ROWS} keyOf=${(r) => r.pod} rowClass=${() => "is-different"} columns=${columns} />`}
+    <${NotCounted} of=${of.notCounted} />
     <div class="cards sums-row"><${Sums} title="Before" of=${of.before} /><${Sums} title="After" of=${of.after} />
       ${others.map(([name, one]) => html`<${Sums} key=${name} title=${`After, as ${name}`} of=${one} about=${one.about} />`)}</div>
     <${Proof} of=${of.exhaustive} />
