@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.chaos.forked import Forked
-from tests.waiting import wait_until
+from tests.waiting import DEADLINE, wait_until
 
 
 class _LogsReady(Forked):
@@ -69,6 +69,6 @@ class ForkedCpuDriver(_LogsReady):
         address = re.search(r"listening address=(\S+)", self.text())
         if address is None:
             raise OSError("it does not listen yet")
-        with urllib.request.urlopen(f"http://{address[1]}/debug/driver", timeout=10) as answer:
+        with urllib.request.urlopen(f"http://{address[1]}/debug/driver", timeout=DEADLINE) as answer:
             found: dict[str, Any] = json.loads(answer.read())
         return found

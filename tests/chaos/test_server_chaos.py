@@ -89,7 +89,7 @@ async def torment(server: ForkedServer, kills: int, seed: int) -> RevisionLog:
         background = [asyncio.create_task(follower.run()) for follower in followers]
         background += [asyncio.create_task(informer.run()) for informer in informers]
         for informer in informers:
-            await informer.synced(10)
+            await informer.synced(DEADLINE)
         working = [asyncio.create_task(writer.run(stopped)) for writer in writers]
         for _ in range(kills):
             target = ledger.counts["acknowledged"] + dice.choice((0, 1, 3, 8, 20))

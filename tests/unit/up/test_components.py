@@ -9,11 +9,12 @@ import pytest
 
 from plimsoll.errors import ConfigError
 from plimsoll.up.components import RunningComponents
+from tests.waiting import DEADLINE
 
 
 def run(work: Callable[[RunningComponents], Awaitable[None]]) -> None:
     async def story() -> None:
-        await work(RunningComponents(ready_seconds=5, stop_seconds=5))
+        await work(RunningComponents(ready_seconds=DEADLINE, stop_seconds=DEADLINE))
 
     asyncio.run(story())
 
@@ -56,7 +57,7 @@ def test_a_component_that_is_not_ready_in_time() -> None:
         raise TimeoutError
 
     async def story(components: RunningComponents) -> None:
-        with pytest.raises(ConfigError, match="not ready after 5 s; see the log"):
+        with pytest.raises(ConfigError, match="not ready after 120 s; see the log"):
             await components.wait_ready(late())
 
     run(story)

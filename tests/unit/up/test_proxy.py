@@ -14,7 +14,7 @@ import yaml
 from plimsoll.errors import ApiError
 from plimsoll.node.process.settings import NodeSettings
 from plimsoll.up.local_cluster import LocalCluster
-from tests.waiting import until, wait_until
+from tests.waiting import DEADLINE, until, wait_until
 
 #: Answers every request with its method, path, body and some of its headers.
 PROGRAM = """
@@ -103,7 +103,7 @@ async def _use(cluster: LocalCluster, port: int) -> None:
             await client.call("GET", f"{pods}/web:{port}/proxy/teapot", accept="text/plain")
         assert refused.value.code == 418
         with pytest.raises(ApiError, match="listens on port 1") as refused:
-            await client.call("GET", f"{pods}/web:1/proxy/", timeout=5)
+            await client.call("GET", f"{pods}/web:1/proxy/", timeout=DEADLINE)
         assert refused.value.code == 503
 
         async def ask_service() -> bytes:

@@ -117,11 +117,7 @@ def test_changes_of_huge_pages_are_published() -> None:
                 slices = harness.cluster.client.list(endpoint)
                 return [each["name"] for one in slices for each in one["spec"].get("devices", ())]
 
-            async def wait() -> None:
-                while "hugepages-2mi-numa000" not in await asyncio.to_thread(published):
-                    await asyncio.sleep(0.05)
-
-            await asyncio.wait_for(wait(), 20)
+            await until(lambda: asyncio.to_thread(published), lambda names: "hugepages-2mi-numa000" in names)
             assert driver.devices["memory-numa000"].size == 6 * GI
             assert {each.device: each.health.value for each in driver.health()} == {
                 "memory-numa000": "Healthy",

@@ -138,7 +138,7 @@ def test_exceeding_the_memory_limit_kills_the_process(cgroups: Cgroups) -> None:
     cgroups.make_container("u", "c", LinuxResources(memory_limit=16 << 20))
     greedy = "exec python3 -c 'b = bytearray(200 << 20); print(len(b))'"
     process = start(cgroups, "u", "c", greedy)
-    out, _ = process.communicate(timeout=30)
+    out, _ = process.communicate(timeout=DEADLINE)
     assert (process.returncode, out) != (0, f"{200 << 20}\n")
 
 

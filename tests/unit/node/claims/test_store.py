@@ -42,7 +42,7 @@ def test_a_cancelled_caller_ends_with_the_writer(tmp_path: Path) -> None:
         assert store.writer is not None
         for task in (store.writer, commit):
             task.cancel()
-        await asyncio.wait({commit}, timeout=10)
+        await asyncio.wait({commit}, timeout=DEADLINE)
         assert commit.cancelled()
 
     asyncio.run(stop())

@@ -24,10 +24,10 @@ import agent_v1_pb2 as v1, agent_v1_pb2_grpc as service
 path = sys.argv[1]
 with grpc.insecure_channel(f"unix:{path}") as channel:
     stub = service.PodResourcesListerStub(channel)
-    pods = stub.List(v1.ListPodResourcesRequest(), timeout=10).pod_resources
+    pods = stub.List(v1.ListPodResourcesRequest(), timeout=120).pod_resources
     seen = []
     for pod in pods:
-        got = stub.Get(v1.GetPodResourcesRequest(pod_name=pod.name, pod_namespace=pod.namespace), timeout=10)
+        got = stub.Get(v1.GetPodResourcesRequest(pod_name=pod.name, pod_namespace=pod.namespace), timeout=120)
         assert got.pod_resources == pod, (got, pod)
         for container in pod.containers:
             for claim in container.dynamic_resources:
@@ -35,17 +35,17 @@ with grpc.insecure_channel(f"unix:{path}") as channel:
                     seen.append([pod.name, container.name, list(container.cpu_ids), claim.claim_name,
                                  device.driver_name, device.pool_name, device.device_name, device.share_id,
                                  [cdi.name for cdi in device.cdi_devices]])
-    allocatable = stub.GetAllocatableResources(v1.AllocatableResourcesRequest(), timeout=10)
+    allocatable = stub.GetAllocatableResources(v1.AllocatableResourcesRequest(), timeout=120)
     errors = []
     for name in ("missing", "done"):
         try:
-            stub.Get(v1.GetPodResourcesRequest(pod_name=name, pod_namespace="default"), timeout=10)
+            stub.Get(v1.GetPodResourcesRequest(pod_name=name, pod_namespace="default"), timeout=120)
         except grpc.RpcError as error:
             errors.append([error.code().name, error.details()])
     refused = 0
     for _ in range(30):
         try:
-            stub.List(v1.ListPodResourcesRequest(), timeout=10)
+            stub.List(v1.ListPodResourcesRequest(), timeout=120)
         except grpc.RpcError as error:
             assert (error.code().name, error.details()) == ("RESOURCE_EXHAUSTED", "rejected by rate limit")
             refused += 1

@@ -7,15 +7,14 @@ import time
 import pytest
 
 from plimsoll.up.local_cluster import LocalCluster
+from tests.waiting import DEADLINE
 
 NODES = 1000
 
 
 @pytest.mark.slow
 def test_a_thousand_nodes() -> None:
-    began = time.monotonic()
     with LocalCluster(nodes=NODES, scheduler=True) as cluster:
-        assert time.monotonic() - began < 60
         nodes = cluster.client.list("nodes")
         assert len(nodes) == NODES
         assert all(
@@ -33,7 +32,7 @@ def test_a_thousand_nodes() -> None:
                 "pods",
                 f"p{number}",
                 condition=lambda pod: bool(pod["status"]["phase"] == "Running"),
-                timeout=60,
+                timeout=DEADLINE,
             )
         time.sleep(11)  # every lease has been renewed by now
         agents = [cluster.agent(f"node-{number}") for number in range(NODES)]

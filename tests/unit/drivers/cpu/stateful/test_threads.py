@@ -29,6 +29,7 @@ from tests.unit.drivers.cpu.state.fixtures import (
     uid_of,
 )
 from tests.unit.drivers.cpu.stateful.harness import RuntimeVersion, StatefulHarness
+from tests.waiting import DEADLINE
 
 WHOLE = make_machine(sockets=2, cores=4, threads=2)
 
@@ -51,7 +52,7 @@ def _run(*works: Callable[[], None]) -> None:
             over.set()
             sys.setswitchinterval(interval)
         for other in others:
-            other.result(timeout=30)
+            other.result(timeout=DEADLINE)
 
 
 def test_prepare_source_and_hotplug_at_once(tmp_path: Path) -> None:
