@@ -13,6 +13,7 @@ from tests.playbooks.invariants import quiet
 from tests.playbooks.node_harness import NodeHarness
 from tests.playbooks.scenarios import PROCESSES, run_scenario
 from tests.playbooks.script import CONVERSATIONS, run_script
+from tests.sizes import FULL
 from tests.waiting import until
 
 PLAYED = [
@@ -35,7 +36,9 @@ PLAYED = [
 ]
 
 
-@pytest.mark.parametrize("name", PLAYED)
+# All conversations are tried with a simulated runtime; the short form tries every second with processes.
+@pytest.mark.sized
+@pytest.mark.parametrize("name", PLAYED if FULL else PLAYED[::2])
 def test_conversation(name: str) -> None:
     run_script(CONVERSATIONS[name], **PROCESSES)
 

@@ -546,7 +546,7 @@ def run_random(seed: int, steps: int) -> None:
         node.close()
 
 
-@pytest.mark.parametrize("seed", seeds(32))
+@pytest.mark.parametrize("seed", seeds(32, each=8))
 def test_random_events(seed: int) -> None:
     run_random(seed, 40)
 
