@@ -144,10 +144,14 @@ def start_forked(
             os.close(descriptor)
 
 
-def run_forked(arguments: Sequence[object], timeout: float) -> subprocess.CompletedProcess[str]:
-    """Run `plimsoll ARGUMENTS` to its end."""
-    with TemporaryFile() as out, TemporaryFile() as errors:
-        process = start_forked(arguments, stdout=out, stderr=errors)
+def run_forked(
+    arguments: Sequence[object], timeout: float, text: str = ""
+) -> subprocess.CompletedProcess[str]:
+    """Run `plimsoll ARGUMENTS` to its end, with a text as standard input."""
+    with TemporaryFile() as given, TemporaryFile() as out, TemporaryFile() as errors:
+        given.write(text.encode())
+        given.seek(0)
+        process = start_forked(arguments, stdin=given.fileno(), stdout=out, stderr=errors)
         try:
             code = process.wait(timeout)
         except BaseException:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-import pytest
-
 from plimsoll.tools.dashboard import Dashboard
 from tests.browser.chromium import Page
 from tests.browser.dashboards import PAGES, open_page
@@ -23,20 +21,20 @@ CONTROLS = {
 }
 
 
-@pytest.mark.parametrize("path", PAGES)
-def test_every_control_has_a_name(page: Page, dump: Dashboard, path: str) -> None:
-    open_page(page, dump, path)
-    tree = page.tree()
-    controls = [one for one in tree if one["role"] in CONTROLS]
-    assert len(controls) >= 10
-    assert [one for one in controls if not one["name"].strip()] == []
-    roles = [one["role"] for one in tree]
-    assert roles.count("main") == 1
-    assert roles.count("banner") == 1
-    assert roles.count("contentinfo") == 1
-    levels = [one["level"] for one in tree if one["role"] == "heading"]
-    assert levels.count(1) == 1
-    assert all(after <= before + 1 for before, after in pairwise(levels)), levels
+def test_every_control_has_a_name(page: Page, dump: Dashboard) -> None:
+    for path in PAGES:
+        open_page(page, dump, path)
+        tree = page.tree()
+        controls = [one for one in tree if one["role"] in CONTROLS]
+        assert len(controls) >= 10, path
+        assert [one for one in controls if not one["name"].strip()] == [], path
+        roles = [one["role"] for one in tree]
+        assert roles.count("main") == 1, path
+        assert roles.count("banner") == 1, path
+        assert roles.count("contentinfo") == 1, path
+        levels = [one["level"] for one in tree if one["role"] == "heading"]
+        assert levels.count(1) == 1, path
+        assert all(after <= before + 1 for before, after in pairwise(levels)), (path, levels)
 
 
 def test_tables_have_headers(page: Page, dump: Dashboard) -> None:

@@ -16,50 +16,50 @@ from tests.browser.clusters import cpu_share, device_class, node, pinned, pod, r
 from tests.browser.dashboards import DashboardRunner, open_page
 from tests.dumps import make_cluster_state
 
+#: Path, title and texts of each page.
+EVERY_PAGE: list[tuple[str, str, list[str]]] = [
+    (
+        "",
+        "Overview",
+        [
+            "1 node past its line",
+            "3 pods pending",
+            "5 audit findings",
+            "1 device free of 6: 3 partly, 1 taken, 1 unavailable",
+            "16 of the free amount is on unschedulable nodes.",
+            "1 free, 1 partly",
+            "1 partly of 1",
+            "2.5 past",
+            "shop/giant",
+            "SchedulingDisabled",
+            "NotReady",
+        ],
+    ),
+    ("nodes/past-1", "Node past-1", ["2.5 past the line", "shop/web-1", "ledger-claim"]),
+    ("devices", "Devices", ["gpu-0", "3 partitions: 1 taken, 1 free, 1 blocked", "eth1", "partly"]),
+    ("pods", "Pods", ["shop/giant", "500", "gpu-0-half-0", "eth1 bandwidth 4G"]),
+    ("history", "History", ["A dump has no history"]),
+    ("pools", "Pools", ["complete", "gpu-0/memory", "40Gi of 80Gi left"]),
+    ("claims", "Claims", ["shop/trading", "CPUs 2-5,34-37", "cpu 8", "pending", "allocated,reserved"]),
+    ("pending", "Pending pods", ["shop/nowhere", "3 pods pending", "Insufficient cpu"]),
+    ("namespaces", "Namespaces", ["shop", "24 + 28 + 0 = 52"]),
+    ("audit", "Audit", ["PLM001", "Node/past-1", "Fix"]),
+    ("whatif", "What if", ["Simulated in memory"]),
+    (
+        "explain/pod/shop/giant",
+        "Pod shop/giant",
+        ["pending", "Nearest fix", "Reasons by node", "requests 500"],
+    ),
+    ("explain/claim/shop/trading", "Claim shop/trading", ["allocated", "dra.cpu/numa-1/cpus"]),
+]
 
-@pytest.mark.parametrize(
-    ("path", "title", "texts"),
-    [
-        (
-            "",
-            "Overview",
-            [
-                "1 node past its line",
-                "3 pods pending",
-                "5 audit findings",
-                "1 device free of 6: 3 partly, 1 taken, 1 unavailable",
-                "16 of the free amount is on unschedulable nodes.",
-                "1 free, 1 partly",
-                "1 partly of 1",
-                "2.5 past",
-                "shop/giant",
-                "SchedulingDisabled",
-                "NotReady",
-            ],
-        ),
-        ("nodes/past-1", "Node past-1", ["2.5 past the line", "shop/web-1", "ledger-claim"]),
-        ("devices", "Devices", ["gpu-0", "3 partitions: 1 taken, 1 free, 1 blocked", "eth1", "partly"]),
-        ("pods", "Pods", ["shop/giant", "500", "gpu-0-half-0", "eth1 bandwidth 4G"]),
-        ("history", "History", ["A dump has no history"]),
-        ("pools", "Pools", ["complete", "gpu-0/memory", "40Gi of 80Gi left"]),
-        ("claims", "Claims", ["shop/trading", "CPUs 2-5,34-37", "cpu 8", "pending", "allocated,reserved"]),
-        ("pending", "Pending pods", ["shop/nowhere", "3 pods pending", "Insufficient cpu"]),
-        ("namespaces", "Namespaces", ["shop", "24 + 28 + 0 = 52"]),
-        ("audit", "Audit", ["PLM001", "Node/past-1", "Fix"]),
-        ("whatif", "What if", ["Simulated in memory"]),
-        (
-            "explain/pod/shop/giant",
-            "Pod shop/giant",
-            ["pending", "Nearest fix", "Reasons by node", "requests 500"],
-        ),
-        ("explain/claim/shop/trading", "Claim shop/trading", ["allocated", "dra.cpu/numa-1/cpus"]),
-    ],
-)
-def test_every_page(page: Page, dump: Dashboard, path: str, title: str, texts: list[str]) -> None:
-    open_page(page, dump, path)
-    page.wait(f"document.title === {title + ' - Plimsoll'!r}")
-    for text in texts:
-        page.wait(f"document.querySelector('main').innerText.replace(/\\s+/g, ' ').includes({text!r})")
+
+def test_every_page(page: Page, dump: Dashboard) -> None:
+    for path, title, texts in EVERY_PAGE:
+        open_page(page, dump, path)
+        page.wait(f"document.title === {title + ' - Plimsoll'!r}")
+        for text in texts:
+            page.wait(f"document.querySelector('main').innerText.replace(/\\s+/g, ' ').includes({text!r})")
 
 
 def test_claims_that_are_not_counted(page: Page, runner: DashboardRunner) -> None:

@@ -38,20 +38,8 @@ def directory() -> Iterator[Path]:
         yield path
 
 
-def run(*options: object) -> subprocess.CompletedProcess[str]:
-    return run_forked(["up", *options], DEADLINE)
-
-
-def run_command(*options: object, text: str = "") -> subprocess.CompletedProcess[str]:
-    """Run the command as users do, in a process of its own."""
-    return subprocess.run(
-        [*COMMAND, *map(str, options)],
-        input=text,
-        capture_output=True,
-        text=True,
-        timeout=DEADLINE,
-        check=False,
-    )
+def run(*options: object, text: str = "") -> subprocess.CompletedProcess[str]:
+    return run_forked(["up", *options], DEADLINE, text)
 
 
 def demo_output(text: str) -> str:
@@ -113,7 +101,7 @@ def test_files_are_applied_and_mistakes_are_lines(directory: Path) -> None:
     )
     assert "  simulated    n1\n" in done.stdout
     text = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: fine}\n"
-    done = run_command("--data", directory / "data", "-f", "-", "--once", *LIGHT, *FREE, text=text)
+    done = run("--data", directory / "data", "-f", "-", "--once", *LIGHT, *FREE, text=text)
     assert done.returncode == 0
     assert "  manifests    1 objects created, 0 unchanged\n" in done.stdout
     assert "  simulated    n1\n" in done.stdout  # of last time
