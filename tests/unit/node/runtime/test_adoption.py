@@ -369,26 +369,28 @@ def test_applied_resources_survive_an_agent_restart() -> None:
     asyncio.run(scenario())
 
 
-def test_a_starting_shim_is_found_by_the_next_agent() -> None:
+class Killed(Exception):
+    """The agent is killed here."""
+
+
+def test_a_starting_shim_is_found_by_the_next_agent(monkeypatch: pytest.MonkeyPatch) -> None:
     """The agent may be killed between starting a shim and the shim's first message."""
+    arguments: list[Path] = []
+
+    def kill(*paths: Path) -> tuple[int, int]:
+        arguments.extend(paths)
+        raise Killed
 
     async def scenario() -> None:
         async with runtime_harness() as harness:
             async with harness.runtime() as runtime:
                 await runtime.run_sandbox(a_pod())
                 await runtime.create(a_container("sleep", "1000"))
-                container = runtime._containers["c1"]
-                spec = runtime._shim_spec(container, runtime._sandboxes.records["pod-1"])
-                program = runtime._program
-            (container.directory / "spec.json").write_text(json.dumps(spec))
-            record = json.loads((container.directory / "state.json").read_text())
-            (container.directory / "state.json").write_text(json.dumps({**record, "started": True}))
-            pid, reported = shims.spawn(
-                program,
-                container.directory / "spec.json",
-                container.directory / "lock",
-                container.directory / "shim.err",
-            )
+                with monkeypatch.context() as patched:
+                    patched.setattr(shims, "spawn", kill)
+                    with pytest.raises(Killed):
+                        await runtime.start_container("c1")
+            pid, reported = shims.spawn(*arguments)
             os.close(reported)  # no listener is left
             async with harness.runtime() as runtime:
                 assert state(runtime).phase is ContainerPhase.RUNNING

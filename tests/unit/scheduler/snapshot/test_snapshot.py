@@ -14,12 +14,14 @@ from msgspec.structs import replace
 from plimsoll.api.codec import convert
 from plimsoll.api.core import Namespace, Node, Pod
 from plimsoll.api.gates import Gates
+from plimsoll.api.pod_claims import resolve_claim_names
 from plimsoll.api.resource import ResourceClaim
 from plimsoll.ledger.node_ledger import pod_key
 from plimsoll.ledger.profile import AccountingProfile
 from plimsoll.scheduler.cycle import schedule_one
 from plimsoll.scheduler.pod_claims import read_pod_info
 from plimsoll.scheduler.pod_info import PodInfo
+from plimsoll.scheduler.process.informers import WATCHED_KINDS
 from plimsoll.scheduler.profile import SchedulerProfile
 from plimsoll.scheduler.result import Placement
 from plimsoll.scheduler.snapshot.index import SnapshotIndex
@@ -74,17 +76,41 @@ def cluster_state(snapshot: Snapshot) -> dict[str, Any]:
             "line": {key: int(snapshot.columns.allocatable(key)[row]) for key in ledger.allocatable},
         }
     assert int(snapshot.alive.sum()) == len(snapshot) == len(nodes)
+    found = {key: snapshot.find_pod(key) for key in snapshot.pod_keys()}
+    pods = {key: each[1] for key, each in found.items() if each is not None}
+    claims = {
+        (each.metadata.namespace, name)
+        for each in pods.values()
+        for name in resolve_claim_names(each).values()
+    } | {each.metadata.key for each in snapshot.all(ResourceClaim)}
+    allocations = snapshot.allocations
     return {
         "nodes": nodes,
-        "pods": {key: pod for key, (_, pod) in snapshot._pods.items()},
-        "strays": {name: dict(pods) for name, pods in snapshot._pods_of_unknown_nodes.items() if pods},
-        "held": dict(snapshot.allocations._allocations),
+        "pods": pods,
+        "held": {
+            each.metadata.key: allocations.of(each.metadata.uid) for each in snapshot.all(ResourceClaim)
+        },
         "devices": dict(snapshot.state),
-        "pending": dict(snapshot.allocations._assumed),
-        "users": {key: set(users) for key, users in snapshot._users._users.items() if users},
-        "objects": {kind: dict(objects) for kind, objects in snapshot._objects.items() if objects},
+        "pending": {
+            uid: (allocations.assumed_by(uid), each) for uid, each in allocations.without_claims(()).items()
+        },
+        "users": {name: set(snapshot.claim_users(*name)) for name in claims},
+        "objects": {kind.view: list_objects(snapshot, kind.view) for kind in WATCHED_KINDS},
         "assumed": set(snapshot.assumed),
     }
+
+
+def list_objects(snapshot: Snapshot, kind: type[Any]) -> dict[tuple[str, str], Any]:
+    return {each.metadata.key: each for each in snapshot.all(kind)}
+
+
+def states_with_unknown_nodes(snapshot: Snapshot) -> list[dict[str, Any]]:
+    """Return the state of a snapshot, and again with all nodes that pods of `objects` may be bound to."""
+    before = cluster_state(snapshot)
+    for name in ("unknown", "n0", "n1", "n2"):
+        if snapshot.row_of(name) is None:
+            snapshot.set(node(name))
+    return [before, cluster_state(snapshot)]
 
 
 def cpu(snapshot: Snapshot, name: str = "n0") -> int:
@@ -147,9 +173,9 @@ def objects(random: Random) -> list[Any]:
 @given(st.integers(0, 2**64 - 1).map(Random))
 def test_objects_in_any_order(random: Random) -> None:
     given_objects = objects(random)
-    expected = cluster_state(snapshot_of(*given_objects))
+    expected = states_with_unknown_nodes(snapshot_of(*given_objects))
     shuffled = random.sample(given_objects, len(given_objects))
-    assert cluster_state(snapshot_of(*shuffled)) == expected
+    assert states_with_unknown_nodes(snapshot_of(*shuffled)) == expected
 
 
 @settings(max_examples=examples(150))
@@ -162,7 +188,7 @@ def test_removed_objects_leave_no_state(random: Random) -> None:
     gone = [each for each in given_objects if each not in stay]
     for each in random.sample(gone, len(gone)):
         snapshot.remove(each)
-    assert cluster_state(snapshot) == cluster_state(snapshot_of(*stay))
+    assert states_with_unknown_nodes(snapshot) == states_with_unknown_nodes(snapshot_of(*stay))
 
 
 @settings(max_examples=examples(100))
