@@ -147,9 +147,10 @@ class ClaimHandler:
             return self._on_exception("prepare", claim.ref, error)
 
     async def _prepare_devices(self, claim: AllocatedClaim) -> Devices | ClaimError:
-        known = await asyncio.to_thread(self._store.get, claim.ref.uid)
-        if known is not None:
-            return known if isinstance(known, ClaimError) else known.devices
+        if self._store.has(claim.ref.uid):
+            known = await asyncio.to_thread(self._store.get, claim.ref.uid)
+            if known is not None:
+                return known if isinstance(known, ClaimError) else known.devices
         response = validate_prepared(self._driver.name, await self._driver.prepare(claim))
         if isinstance(response, ClaimError):
             return response

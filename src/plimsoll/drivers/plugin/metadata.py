@@ -2,7 +2,7 @@
 
 `MetadataFiles` keeps one file per request of a claim in the plugin directory and one CDI file that mounts it
 into containers. Files are replaced atomically and removed with their claim; removing absent files is not an
-error.
+error. They need not survive a crash of the machine, after which claims are prepared again.
 """
 
 from __future__ import annotations
@@ -182,10 +182,10 @@ class MetadataFiles:
         except OSError as error:
             return ClaimError(f"clean up device metadata: {error}", "MetadataNotRemoved")
         try:
-            for path in self._cdi.glob(
-                f"*{self._driver}_metadata_{ref.uid}_*.json*"
-            ):  # including temporary files of a crash
-                path.unlink(missing_ok=True)
+            part = f"{self._driver}_metadata_{ref.uid}_"
+            for name in _list_names(self._cdi):
+                if part in name:  # also in the name of a temporary file
+                    (self._cdi / name).unlink(missing_ok=True)
         except OSError as error:
             return ClaimError(f"clean up device metadata: {error}", "MetadataNotRemoved")
         return None
@@ -219,7 +219,7 @@ class MetadataFiles:
         try:
             data = msgspec.json.format(codec.encode(tree), indent=2) + b"\n"
             path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
-            replace_file(path, data, mode=0o644)
+            replace_file(path, data, mode=0o644, durable=False)
         except (OSError, TypeError, ValueError, NotImplementedError, RecursionError) as error:
             return ClaimError(f"write metadata file: {error}", "MetadataNotWritten")
         return None

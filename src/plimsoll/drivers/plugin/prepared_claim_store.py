@@ -130,6 +130,10 @@ class PreparedClaimStore:
                 self._write_spec_file(claim)
         return (loaded.finding,) if loaded.finding is not None else ()
 
+    def has(self, uid: str) -> bool:
+        """Report whether `get` may find the claim; does not block."""
+        return uid in self._claims
+
     def get(self, uid: str) -> PreparedClaimRecord | ClaimError | None:
         """Return a prepared claim with its CDI file in place, or None if the driver has to prepare it."""
         claim = self._claims.get(uid)

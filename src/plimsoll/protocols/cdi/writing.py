@@ -23,7 +23,10 @@ def spec_name(vendor: str, cls: str, transient: str = "") -> str:
 
 
 def write_spec(directory: Path, name: str, spec: CdiSpec) -> Path | CdiFault:
-    """Write a file, replacing one of the same name; JSON unless the name ends in `.yaml`. Return its path."""
+    """Write a file, replacing one of the same name; JSON unless the name ends in `.yaml`. Return its path.
+
+    Not durable: containers end with a crash of the machine, and claims are prepared again after it.
+    """
     path, fault = _path(directory, name)
     if fault is not None:
         return fault
@@ -31,7 +34,7 @@ def write_spec(directory: Path, name: str, spec: CdiSpec) -> Path | CdiFault:
         return CdiFault("invalid", str(path), f"invalid CDI Spec: {'; '.join(findings)}")
     try:
         directory.mkdir(parents=True, exist_ok=True)
-        replace_file(path, _encode(spec, path), mode=0o644)
+        replace_file(path, _encode(spec, path), mode=0o644, durable=False)
     except (OSError, ValueError) as error:
         return CdiFault("unwritable", str(path), f"failed to write Spec file: {error}")
     return path
