@@ -72,7 +72,8 @@ def running_driver(cluster: LocalCluster, host: Path) -> Iterator[int]:
     command += ["--kubeconfig", str(cluster.kubeconfig), "--hostname-override", "node-0"]
     command += ["--host-root", str(host), "--kubelet-root-dir", str(root), "--cdi-dir", str(root / "cdi")]
     command += ["--nri-socket", str(root / "nri" / "nri.sock"), "--bind-address", "127.0.0.1:0"]
-    with subprocess.Popen(command, stderr=subprocess.DEVNULL) as process:
+    environment = {**os.environ, "MALLOC_ARENA_MAX": "1"}  # as in deploy/
+    with subprocess.Popen(command, stderr=subprocess.DEVNULL, env=environment) as process:
         try:
             wait_published(cluster.client)
             yield process.pid

@@ -149,10 +149,12 @@ def metrics() -> dict[str, set[str]]:
         context.snapshot.set(thing)
     shadow = ShadowMetrics(context.metrics, lambda: 0)
     kubelet = v1.ListPodResourcesResponse().pod_resources
-    families = [
+    pages = [
         *_served(context.metrics.expose()),
         *_served(_page_of(DashboardService(cluster_state))),
         *_served(_page_of(DashboardService(uncounted))),
+    ]
+    families = [
         *NodeMetrics(lambda: ()).collect(),
         *MemoryMetrics(MemoryDriver(cast(Client, None), MemorySettings("n"))).collect(),
         *RequestMetrics(Store.open(None)).collect(),
@@ -161,10 +163,12 @@ def metrics() -> dict[str, set[str]]:
     ]
     found: dict[str, set[str]] = {spec.name: set(spec.labels) for spec in SPECS}
     for family in families:
-        labels = {label for sample in family.samples for label in sample.labels}
-        found.setdefault(family.name, set()).update(labels, getattr(family, "_labelnames", ()))
-        if family.type == "counter":
-            found[f"{family.name}_total"] = found[family.name]
+        found.setdefault(family.name, set()).update(family.labels)
+    for page in pages:
+        labels = {label for sample in page.samples for label in sample.labels}
+        found.setdefault(page.name, set()).update(labels)
+        if page.type == "counter":
+            found[f"{page.name}_total"] = found[page.name]
     for each in (*vars(context.metrics).values(), *vars(shadow).values()):
         if isinstance(each, MetricCounter | Histogram):
             found.setdefault(each.name, set()).update(each.labels)

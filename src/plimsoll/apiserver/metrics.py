@@ -12,17 +12,19 @@ from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Mapping
 from typing import Any
 
-from prometheus_client import CollectorRegistry, PlatformCollector, ProcessCollector, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
-from prometheus_client.registry import Collector
-
 from plimsoll.apiserver.request import ApiRequest, ApiResponse
 from plimsoll.apiserver.request_info import RequestInfo
 from plimsoll.apiserver.storage import Store
 from plimsoll.apiserver.time_slices import TimeSlice
 from plimsoll.common.counters import Buckets, Histogram, MetricCounter, gauge
+from plimsoll.common.metrics import (
+    CounterFamily,
+    GaugeFamily,
+    MetricFamily,
+    MetricRegistry,
+    ProcessMetrics,
+)
 
-CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _VERBS = {"create": "POST", "update": "PUT"}
 _APPLY = "application/apply-patch+"
 _READS = frozenset({"GET", "HEAD"})
@@ -80,7 +82,7 @@ class _CountedFrames(AsyncGenerator[bytes, None]):
         await self._frames.aclose()
 
 
-class RequestMetrics(Collector):
+class RequestMetrics:
     """Metrics of the requests to one API; `expose` renders them with those of its store."""
 
     def __init__(self, store: Store, clock: Callable[[], float] = time.perf_counter) -> None:
@@ -102,10 +104,9 @@ class RequestMetrics(Collector):
             _SECONDS,
             _TARGET,
         )
-        self.registry = CollectorRegistry(auto_describe=False)
+        self.registry = MetricRegistry()
         self.registry.register(self)
-        ProcessCollector(registry=self.registry)
-        PlatformCollector(registry=self.registry)
+        self.registry.register(ProcessMetrics())
 
     def start(self, request: ApiRequest) -> float:
         """Count a request that is in flight; return the time for `finish`."""
@@ -148,18 +149,14 @@ class RequestMetrics(Collector):
 
     async def expose(self, time_slice: TimeSlice) -> bytes:
         """Return the metrics page, yielding to other requests while it is rendered."""
-        parts, last = [], ""
-        for family in self.registry.collect():
-            text = generate_latest(_Page(family))
-            if family.name == last:  # a further part of a family, which has its comments already
-                text = text.split(b"\n", 2)[2]
-            parts.append(text)
-            last = family.name
+        parts = []
+        for part in self.registry.parts():
+            parts.append(part)
             if time_slice.is_expired:
                 await time_slice.pause()
         return b"".join(parts)
 
-    def collect(self) -> Iterator[Metric]:
+    def collect(self) -> Iterator[MetricFamily]:
         """Yield all families; those with many samples in parts, so that rendering one takes little time."""
         yield from self.requests.parts()
         yield from self.duration.parts()
@@ -169,11 +166,11 @@ class RequestMetrics(Collector):
             "request_kind",
             self._in_flight,
         )
-        watches = GaugeMetricFamily(
+        watches = GaugeFamily(
             "apiserver_longrunning_requests", "Number of open watches.", labels=_LONG_RUNNING
         )
         for labels, count in self._watches.items():
-            watches.add_metric(labels, count)
+            watches.add(labels, count)
         yield watches
         counts = self._store.counts()
         yield gauge(
@@ -190,42 +187,31 @@ class RequestMetrics(Collector):
         )
         yield from self._store_figures()
 
-    def _store_figures(self) -> Iterator[Metric]:
+    def _store_figures(self) -> Iterator[MetricFamily]:
         stats = self._store.stats()
-        yield GaugeMetricFamily("plimsoll_store_revision", "Newest revision.", value=stats.revision)
-        yield GaugeMetricFamily(
+        yield GaugeFamily("plimsoll_store_revision", "Newest revision.", value=stats.revision)
+        yield GaugeFamily(
             "plimsoll_store_undurable_revisions",
             "Revisions that are not on disk yet.",
             value=stats.revision - stats.durable,
         )
-        yield GaugeMetricFamily("plimsoll_store_events", "Events kept for watches.", value=stats.events)
-        yield GaugeMetricFamily(
+        yield GaugeFamily("plimsoll_store_events", "Events kept for watches.", value=stats.events)
+        yield GaugeFamily(
             "plimsoll_store_event_bytes", "Size of the events kept for watches.", value=stats.event_bytes
         )
-        yield GaugeMetricFamily("plimsoll_store_file_bytes", "Size of the database.", value=stats.file_bytes)
-        yield CounterMetricFamily("plimsoll_store_commits", "Commits to disk.", value=stats.commits)
-        yield CounterMetricFamily("plimsoll_store_commit_failures", "Failed commits.", value=stats.failures)
+        yield GaugeFamily("plimsoll_store_file_bytes", "Size of the database.", value=stats.file_bytes)
+        yield CounterFamily("plimsoll_store_commits_total", "Commits to disk.", value=stats.commits)
+        yield CounterFamily("plimsoll_store_commit_failures_total", "Failed commits.", value=stats.failures)
 
 
 def expose_checks(results: Mapping[tuple[str, str], bool]) -> bytes:
     """Return the page of service level indicators: the results of health checks by name and endpoint."""
-    family = GaugeMetricFamily(
+    family = GaugeFamily(
         "kubernetes_healthcheck", "Result of a health check: 1 if it passes.", labels=("name", "type")
     )
     for labels, passes in results.items():
-        family.add_metric(labels, float(passes))
-    return generate_latest(_Page(family))
-
-
-class _Page(CollectorRegistry):
-    """Registry of one metric that has been collected."""
-
-    def __init__(self, family: Metric) -> None:
-        super().__init__(auto_describe=False)
-        self._family = family
-
-    def collect(self) -> Iterator[Metric]:
-        yield self._family
+        family.add(labels, float(passes))
+    return family.render().encode()
 
 
 def _labels(request: ApiRequest, info: RequestInfo | None) -> tuple[str, ...]:

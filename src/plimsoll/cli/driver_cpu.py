@@ -229,7 +229,7 @@ def run_forget(claim: str, force: bool, kubelet_root_dir: Path | None) -> None:
     \b
     plimsoll driver cpu forget 1b4e28ba-2fa1-11d2-883f-0016d3cca427
     """
-    from plimsoll.drivers.cpu.process.control import call_driver
+    from plimsoll.drivers.cpu.process.control_client import call_driver
     from plimsoll.drivers.cpu.process.gather_info import find_plugin_dir
 
     directory = find_plugin_dir(parse_running, kubelet_root_dir)

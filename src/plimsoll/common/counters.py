@@ -1,7 +1,6 @@
 """Cheap counters and histograms, exported to Prometheus on demand.
 
 Single-threaded: a counter is a number in a dict and a histogram a list of numbers, without locks.
-`prometheus_client` renders them; a test compares both.
 """
 
 from __future__ import annotations
@@ -9,7 +8,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+from plimsoll.common.metrics import CounterFamily, GaugeFamily, HistogramFamily
 
 #: Samples in a part of a counter: about those of a histogram with one combination of labels.
 _PART_SAMPLES = 32
@@ -32,19 +31,19 @@ class MetricCounter:
     def add(self, *labels: str, count: int = 1) -> None:
         self.values[labels] = self.values.get(labels, 0) + count
 
-    def family(self) -> CounterMetricFamily:
+    def family(self) -> CounterFamily:
         return self._family_of(self.values.items())
 
-    def parts(self) -> Iterator[CounterMetricFamily]:
+    def parts(self) -> Iterator[CounterFamily]:
         """Yield the family in parts of a few samples each; the counter may change in between."""
         values = list(self.values.items())
         for start in range(0, max(len(values), 1), _PART_SAMPLES):
             yield self._family_of(values[start : start + _PART_SAMPLES])
 
-    def _family_of(self, values: Iterable[tuple[tuple[str, ...], int]]) -> CounterMetricFamily:
-        family = CounterMetricFamily(self.name.removesuffix("_total"), self.help, labels=self.labels)
+    def _family_of(self, values: Iterable[tuple[tuple[str, ...], int]]) -> CounterFamily:
+        family = CounterFamily(self.name, self.help, labels=self.labels)
         for labels, value in values:
-            family.add_metric(labels, value)
+            family.add(labels, value)
         return family
 
 
@@ -82,37 +81,30 @@ class Histogram:
             found = self._children[labels] = Buckets(self._bounds)
         return found
 
-    def family(self) -> HistogramMetricFamily:
+    def family(self) -> HistogramFamily:
         family = self._empty_family()
         for labels, child in self._children.items():
-            self._add(family, labels, child)
+            family.add_buckets(labels, self._bounds, child.counts, child.total)
         return family
 
-    def parts(self) -> Iterator[HistogramMetricFamily]:
+    def parts(self) -> Iterator[HistogramFamily]:
         """Yield the family in parts, one for each combination of labels; observations may come in between."""
         if not self._children:
             yield self._empty_family()
         for labels, child in list(self._children.items()):
             family = self._empty_family()
-            self._add(family, labels, child)
+            family.add_buckets(labels, self._bounds, child.counts, child.total)
             yield family
 
-    def _empty_family(self) -> HistogramMetricFamily:
-        return HistogramMetricFamily(self.name, self.help, labels=self.labels)
-
-    def _add(self, family: HistogramMetricFamily, labels: tuple[str, ...], child: Buckets) -> None:
-        seen, rows = 0, []
-        for bound, count in zip((*self._bounds, float("inf")), child.counts, strict=True):
-            seen += count
-            rows.append(("+Inf" if bound == float("inf") else repr(bound), seen))
-        family.add_metric(labels, rows, child.total)
+    def _empty_family(self) -> HistogramFamily:
+        return HistogramFamily(self.name, self.help, labels=self.labels)
 
 
 def gauge(
     name: str, help: str, label: str, values: Mapping[str, float] | Iterable[tuple[str, float]]
-) -> GaugeMetricFamily:
+) -> GaugeFamily:
     """Build a gauge with one label from current values."""
-    family = GaugeMetricFamily(name, help, labels=[label])
+    family = GaugeFamily(name, help, labels=[label])
     for key, value in dict(values).items():
-        family.add_metric([key], value)
+        family.add([key], value)
     return family

@@ -14,9 +14,9 @@ from typing import Any
 
 from plimsoll.common.http_pages import Page as HttpPage
 from plimsoll.common.http_pages import PageRequest, PageResponse, PageServer
+from plimsoll.common.metrics import CONTENT_TYPE
 from plimsoll.errors import ConfigError
 
-CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 #: A check returns "" or the problem.
 Check = Callable[[], str]
 Page = Callable[[], Any]

@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 from itertools import count
 
-from prometheus_client import CollectorRegistry, generate_latest
-from prometheus_client.core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
 from plimsoll.apiserver.auth.users import ADMIN, User
@@ -133,17 +131,10 @@ def fill(metrics: RequestMetrics) -> None:
 
 def naive_page(metrics: RequestMetrics) -> bytes:
     """Render all families at once."""
-    families: dict[str, Metric] = {}
+    pages: dict[str, str] = {}
     for part in metrics.collect():
-        families.setdefault(
-            part.name, Metric(part.name, part.documentation, part.type)
-        ).samples += part.samples
-
-    class Page(CollectorRegistry):
-        def collect(self) -> list[Metric]:
-            return list(families.values())
-
-    return generate_latest(Page())
+        pages[part.name] = pages.get(part.name, "") + part.render(is_continued=part.name in pages)
+    return "".join(pages.values()).encode()
 
 
 def test_a_page_rendered_in_parts_is_the_page_rendered_at_once() -> None:

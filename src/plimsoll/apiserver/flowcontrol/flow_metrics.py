@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from prometheus_client.core import GaugeMetricFamily, Metric
-from prometheus_client.registry import Collector
-
 from plimsoll.apiserver.flowcontrol.queue_set import QueueSet
 from plimsoll.apiserver.flowcontrol.seat_demand import SeatLimits
 from plimsoll.common.counters import Buckets, Histogram, MetricCounter, gauge
+from plimsoll.common.metrics import GaugeFamily, MetricFamily
 
 _PREFIX = "apiserver_flowcontrol_"
 _LABELS = ("priority_level", "flow_schema")
@@ -18,7 +16,7 @@ _LENGTHS = (0, 10, 25, 50, 100, 250, 500, 1000)
 _SEATS = (1, 2, 4, 8, 16, 32, 64, 100)
 
 
-class FlowMetrics(Collector):
+class FlowMetrics:
     """Metrics of all levels; `queue_sets` and `limits` are those of the flow controller, by level.
 
     Those with labels of requests are collected in parts, for `RequestMetrics.expose`.
@@ -67,7 +65,7 @@ class FlowMetrics(Collector):
     def work(self, level: str, schema: str) -> Buckets:
         return self._work.at(level, schema)
 
-    def collect(self) -> Iterator[Metric]:
+    def collect(self) -> Iterator[MetricFamily]:
         for counter in (self.rejected, self.dispatched):
             yield from counter.parts()
         for histogram in (self._wait, self._execution, self._queue_length, self._work):
@@ -78,20 +76,20 @@ class FlowMetrics(Collector):
         )
         yield self._by_schema("current_executing_seats", "Number of seats in use.", "executing_seats")
         yield from self._limit_gauges()
-        yield GaugeMetricFamily(
+        yield GaugeFamily(
             f"{_PREFIX}seat_fair_frac",
             "Fair fraction of the seats that levels could use.",
             value=self.fair_fraction,
         )
 
-    def _by_schema(self, name: str, help: str, attribute: str) -> Metric:
-        family = GaugeMetricFamily(_PREFIX + name, help, labels=_LABELS)
+    def _by_schema(self, name: str, help: str, attribute: str) -> MetricFamily:
+        family = GaugeFamily(_PREFIX + name, help, labels=_LABELS)
         for level, queue_set in self._queue_sets.items():
             for schema, value in getattr(queue_set, attribute).items():
-                family.add_metric((level, schema), value)
+                family.add((level, schema), value)
         return family
 
-    def _limit_gauges(self) -> Iterator[Metric]:
+    def _limit_gauges(self) -> Iterator[MetricFamily]:
         limits = self._limits.items()
         for name, help, values in (
             ("nominal_limit_seats", "Nominal number of seats.", {k: v.nominal for k, v in limits}),

@@ -6,11 +6,12 @@ from plimsoll.api import codec
 from plimsoll.apiserver import openapi
 from plimsoll.apiserver.context import ApiContext
 from plimsoll.apiserver.handlers import discovery, health
-from plimsoll.apiserver.metrics import CONTENT_TYPE, RequestMetrics, expose_checks
+from plimsoll.apiserver.metrics import RequestMetrics, expose_checks
 from plimsoll.apiserver.request import ApiRequest, ApiResponse
 from plimsoll.apiserver.request_info import split_path
 from plimsoll.apiserver.status import method_not_supported, path_not_found
 from plimsoll.apiserver.time_slices import TimeSlice
+from plimsoll.common.metrics import CONTENT_TYPE
 
 
 class NonResourceHandler:

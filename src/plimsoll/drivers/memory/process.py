@@ -8,15 +8,12 @@ import os
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
-from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
-from prometheus_client.core import GaugeMetricFamily, Metric
-from prometheus_client.registry import Collector
-
 from plimsoll.client import Client, ClientConfig
 from plimsoll.common.addresses import read_bind_address
 from plimsoll.common.counters import MetricCounter
 from plimsoll.common.health import HealthServer
 from plimsoll.common.lock_file import RootLock
+from plimsoll.common.metrics import GaugeFamily, MetricFamily, MetricRegistry, ProcessMetrics
 from plimsoll.common.structured_log import log_event, set_up_logging
 from plimsoll.common.tasks import stop_on_signals
 from plimsoll.drivers.memory.driver import MemoryDriver
@@ -26,7 +23,7 @@ from plimsoll.drivers.plugin import ClaimCall
 LOG = logging.getLogger("plimsoll.driver")
 
 
-class MemoryMetrics(Collector):
+class MemoryMetrics:
     """Collector that reads the driver's state at every scrape and counts its calls."""
 
     def __init__(self, driver: MemoryDriver) -> None:
@@ -37,32 +34,32 @@ class MemoryMetrics(Collector):
             ("method", "result"),
         )
         driver.plugin_server.metrics.calls.observers.append(self._on_call)
-        self.registry = CollectorRegistry(auto_describe=False)
+        self.registry = MetricRegistry()
         self.registry.register(self)
-        ProcessCollector(registry=self.registry)
+        self.registry.register(ProcessMetrics())
 
     def _on_call(self, call: ClaimCall) -> None:
         self._calls.add(call.method, "success" if call.refusal is None else "error")
 
-    def collect(self) -> Iterator[Metric]:
+    def collect(self) -> Iterator[MetricFamily]:
         driver, allocated = self._driver, self._driver.allocated
         labels = ("device", "resource", "numa_node")
-        size = GaugeMetricFamily("plimsoll_memory_device_bytes", "Bytes that can be claimed.", labels=labels)
-        taken = GaugeMetricFamily("plimsoll_memory_allocated_bytes", "Bytes of claims.", labels=labels)
+        size = GaugeFamily("plimsoll_memory_device_bytes", "Bytes that can be claimed.", labels=labels)
+        taken = GaugeFamily("plimsoll_memory_allocated_bytes", "Bytes of claims.", labels=labels)
         for device in driver.devices.values():
             values = [device.name, device.resource, str(device.node)]
-            size.add_metric(values, device.size)
-            taken.add_metric(values, allocated.get(device.name, 0))
+            size.add(values, device.size)
+            taken.add(values, allocated.get(device.name, 0))
         yield size
         yield taken
         claims = len(driver.plugin_server.prepared_claims)
-        yield GaugeMetricFamily("plimsoll_memory_claims", "Prepared claims.", value=claims)
+        yield GaugeFamily("plimsoll_memory_claims", "Prepared claims.", value=claims)
         healthy = int(not driver.problems())
-        yield GaugeMetricFamily("plimsoll_memory_healthy", "1 if the driver is healthy.", value=healthy)
+        yield GaugeFamily("plimsoll_memory_healthy", "1 if the driver is healthy.", value=healthy)
         yield self._calls.family()
 
     async def expose(self) -> AsyncIterator[bytes]:
-        yield generate_latest(self.registry)
+        yield self.registry.render()
 
 
 class MemoryDriverProcess:

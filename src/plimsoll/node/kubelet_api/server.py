@@ -26,12 +26,12 @@ from functools import partial
 from typing import Protocol
 
 from aiohttp import web
-from prometheus_client import CONTENT_TYPE_LATEST
 
 from plimsoll.api import codec
 from plimsoll.api.core import Pod
 from plimsoll.common.http_forward import HttpForwarder
 from plimsoll.common.http_upgrade import accept_upgrade
+from plimsoll.common.metrics import CONTENT_TYPE
 from plimsoll.errors import ConfigError, InputError, RuntimeCallError
 from plimsoll.node.containers import ContainerInfo, ContainerPhase
 from plimsoll.node.kubelet_api.attach import attach
@@ -210,11 +210,11 @@ class KubeletServer:
 
     async def _agent_metrics(self, request: web.Request) -> web.StreamResponse:
         body = b"".join([piece async for piece in self._metrics()])
-        return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE_LATEST})
+        return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE})
 
     async def _resource_metrics(self, request: web.Request) -> web.StreamResponse:
         body = (await self._stats.resource_metrics()).encode()
-        return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE_LATEST})
+        return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE})
 
     async def _logs(self, request: web.Request) -> web.StreamResponse:
         try:

@@ -8,15 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from prometheus_client.core import CounterMetricFamily, Metric
-from prometheus_client.registry import Collector
+from plimsoll.common.metrics import CounterFamily, MetricFamily
 
 PREFIX = "kubelet_pod_resources_endpoint_"
 LABEL = "server_api_version"
 METHODS = {"list": "List", "get": "Get", "get_allocatable": "GetAllocatableResources"}
 
 
-class EndpointMetrics(Collector):
+class EndpointMetrics:
     """Calls and failed calls by method and API version. Rate-limited calls are not counted, as upstream."""
 
     def __init__(self) -> None:
@@ -34,28 +33,27 @@ class EndpointMetrics(Collector):
         if version == "v1":
             self.errors[method, version] += 1
 
-    def collect(self) -> Iterator[Metric]:
-        family = CounterMetricFamily(
-            f"{PREFIX}requests",
+    def collect(self) -> Iterator[MetricFamily]:
+        family = CounterFamily(
+            f"{PREFIX}requests_total",
             "Cumulative number of requests to the PodResource endpoint. Broken down by server api version.",
             labels=[LABEL],
         )
         for version, count in self.total.items():
-            family.add_metric([version], count)
+            family.add([version], count)
         yield family
         for kind, counts in (("requests", self.requests), ("errors", self.errors)):
             for method, name in METHODS.items():
                 yield _counter(kind, method, name, counts)
 
 
-def _counter(kind: str, method: str, name: str, counts: dict[tuple[str, str], int]) -> Metric:
+def _counter(kind: str, method: str, name: str, counts: dict[tuple[str, str], int]) -> MetricFamily:
     which = " which returned error" if kind == "errors" else ""
     about = (
         f"Number of requests to the PodResource {name} endpoint{which}. Broken down by server api version."
     )
-    # Counters of the client library always end in _total; these names do not.
-    metric = Metric(f"{PREFIX}{kind}_{method}", about, "unknown")
+    family = CounterFamily(f"{PREFIX}{kind}_{method}", about, labels=(LABEL,))
     for (counted, version), count in counts.items():
         if counted == method:
-            metric.add_sample(metric.name, {LABEL: version}, count)
-    return metric
+            family.add((version,), count)
+    return family

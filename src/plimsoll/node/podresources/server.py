@@ -14,9 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn, TypeAlias
 
-from prometheus_client import CollectorRegistry
-
 from plimsoll.api.gates import Gates
+from plimsoll.common.metrics import MetricRegistry
 from plimsoll.common.rate_limit import TokenBucket
 from plimsoll.errors import ConfigError
 from plimsoll.node.podresources.metrics import EndpointMetrics
@@ -57,7 +56,7 @@ class PodResourcesServer:
         path: Path,
         source: PodResourcesSource,
         gates: Gates | None = None,
-        registry: CollectorRegistry | None = None,
+        registry: MetricRegistry | None = None,
         limit: RateLimit | None = RateLimit(),  # noqa: B008 - a frozen value
         *,
         active_only: bool = True,

@@ -171,7 +171,9 @@ class _AgentBuilder:
         runtime = kept_runtime or self._runtime(cgroups, cdi)
         self.status_reporter.set_runtime(f"{runtime.name}://{runtime.version}")
         plugins = None
-        dra_metrics = DraMetrics(self.registry)
+        dra_metrics = DraMetrics()
+        if self.registry is not None:
+            self.registry.register(dra_metrics)
         if not self.bare:
             plugins = PluginManager(self.layout, times=intervals.plugins, metrics=dra_metrics)
         device_manager = None if self.bare else DeviceManager(self.layout)

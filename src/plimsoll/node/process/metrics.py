@@ -9,11 +9,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 
-from prometheus_client import CollectorRegistry, PlatformCollector, ProcessCollector, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
-from prometheus_client.registry import Collector
-
 from plimsoll.common.counters import MetricCounter
+from plimsoll.common.metrics import CounterFamily, GaugeFamily, MetricFamily, MetricRegistry, ProcessMetrics
 from plimsoll.ledger.node_ledger import NodeLedger
 from plimsoll.ledger.units import CPU, PODS
 from plimsoll.node.process.agents import AgentLike
@@ -22,33 +19,28 @@ from plimsoll.node.process.agents import AgentLike
 _PIECE = 100
 
 
-class NodeMetrics(Collector):
+class NodeMetrics:
     """Metrics of all agents of a process; `expose` writes them."""
 
     def __init__(self, agents: Callable[[], Iterable[AgentLike]]) -> None:
         self._agents = agents
-        self.registry = CollectorRegistry(auto_describe=False)
+        self.registry = MetricRegistry()
         self.registry.register(self)
-        ProcessCollector(registry=self.registry)
-        PlatformCollector(registry=self.registry)
+        self.registry.register(ProcessMetrics())
 
-    def collect(self) -> Iterator[Metric]:
+    def collect(self) -> Iterator[MetricFamily]:
         agents = list(self._agents())
         yield self._rejections(agents)
-        names = GaugeMetricFamily(
-            "kubelet_node_name", "The node's name. The count is always 1.", labels=["node"]
-        )
+        names = GaugeFamily("kubelet_node_name", "The node's name. The count is always 1.", labels=["node"])
         for agent in agents:
-            names.add_metric([agent.name], 1)
+            names.add([agent.name], 1)
         yield names
         desired = sum(len(agent.pods()) for agent in agents)
-        yield GaugeMetricFamily(
-            "kubelet_desired_pods", "The number of pods known to the nodes.", value=desired
-        )
+        yield GaugeFamily("kubelet_desired_pods", "The number of pods known to the nodes.", value=desired)
         admitted = sum(len(agent.admission_handler) for agent in agents)
-        yield GaugeMetricFamily("kubelet_running_pods", "Number of admitted pods.", value=admitted)
-        beats = CounterMetricFamily(
-            "plimsoll_node_heartbeats",
+        yield GaugeFamily("kubelet_running_pods", "Number of admitted pods.", value=admitted)
+        beats = CounterFamily(
+            "plimsoll_node_heartbeats_total",
             "Number of Lease renewals, status writes, registrations, and failures of these.",
             labels=["what"],
         )
@@ -60,21 +52,21 @@ class NodeMetrics(Collector):
             sums["registration"] += status_reporter.registrations
             sums["failure"] += status_reporter.failures
         for what, count in sums.items():
-            beats.add_metric([what], count)
+            beats.add([what], count)
         yield beats
         counts = [agent.cgroup_counts() for agent in agents]
-        yield CounterMetricFamily(
-            "plimsoll_node_cgroup_losses",
+        yield CounterFamily(
+            "plimsoll_node_cgroup_losses_total",
             "Number of times that cgroups of the agent were found removed.",
             value=sum(losses for losses, _ in counts),
         )
-        yield CounterMetricFamily(
-            "plimsoll_node_cgroup_restores",
+        yield CounterFamily(
+            "plimsoll_node_cgroup_restores_total",
             "Number of times that removed cgroups were created again.",
             value=sum(restores for _, restores in counts),
         )
 
-    def _rejections(self, agents: Iterable[AgentLike]) -> Metric:
+    def _rejections(self, agents: Iterable[AgentLike]) -> MetricFamily:
         counter = MetricCounter(
             "kubelet_admission_rejections_total",
             "Cumulative number pod admission rejections by the Kubelet.",
@@ -87,7 +79,7 @@ class NodeMetrics(Collector):
 
     async def expose(self) -> AsyncIterator[bytes]:
         """Yield the metrics page in pieces."""
-        yield generate_latest(self.registry)
+        yield self.registry.render()
         agents = list(self._agents())
         for name, help in _LEDGER:
             metric = f"plimsoll_ledger_{name}"

@@ -11,13 +11,10 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 
-from prometheus_client import CollectorRegistry, PlatformCollector, ProcessCollector, generate_latest
-from prometheus_client.core import GaugeMetricFamily, Metric
-from prometheus_client.registry import Collector
-
 from plimsoll.api.identity import PoolId
 from plimsoll.api.resource import ResourceSlice
 from plimsoll.common.counters import Histogram, MetricCounter, exponential, gauge
+from plimsoll.common.metrics import GaugeFamily, MetricFamily, MetricRegistry, ProcessMetrics
 from plimsoll.ledger.node_ledger import NodeLedger
 from plimsoll.ledger.units import CPU, PODS
 from plimsoll.scheduler.reasons import Rule
@@ -33,7 +30,7 @@ WAITING_ON_PREEMPTION = "waiting_on_preemption"
 _ATTEMPTS = (*map(str, range(_MOST_ATTEMPTS)), f"{_MOST_ATTEMPTS}+")
 
 
-class Metrics(Collector):
+class Metrics:
     """Collector of all scheduler metrics; `expose` renders them."""
 
     def __init__(self, snapshot: Snapshot, lengths: Callable[[], Mapping[str, int]]) -> None:
@@ -127,10 +124,9 @@ class Metrics(Collector):
         )
         self._scheduled: dict[str, tuple[Callable[[float], None], tuple[str, str]]] = {}
         self._lead_times = [self.lead_time.at(label).observe for label in _ATTEMPTS]
-        self.registry = CollectorRegistry(auto_describe=False)
+        self.registry = MetricRegistry()
         self.registry.register(self)
-        ProcessCollector(registry=self.registry)
-        PlatformCollector(registry=self.registry)
+        self.registry.register(ProcessMetrics())
 
     # -- observing
 
@@ -178,7 +174,7 @@ class Metrics(Collector):
 
     # -- exposing
 
-    def collect(self) -> Iterator[Metric]:
+    def collect(self) -> Iterator[MetricFamily]:
         for metric in vars(self).values():
             if isinstance(metric, MetricCounter | Histogram):
                 yield metric.family()
@@ -189,10 +185,10 @@ class Metrics(Collector):
         sizes = {"nodes": len(self._snapshot), "assumed_pods": len(self._snapshot.assumed)}
         yield gauge("scheduler_cache_size", "Number of nodes and assumed pods.", "type", sizes)
         for name, help, value in self._gauges:
-            yield GaugeMetricFamily(name, help, value=value())
+            yield GaugeFamily(name, help, value=value())
 
-    def _unschedulable(self) -> GaugeMetricFamily:
-        family = GaugeMetricFamily(
+    def _unschedulable(self) -> GaugeFamily:
+        family = GaugeFamily(
             "scheduler_unschedulable_pods",
             "Number of unschedulable pods by the plugin that rejected them, each counted once.",
             labels=["plugin", "profile"],
@@ -201,12 +197,12 @@ class Metrics(Collector):
         for rules, profile in self._refused.values():
             counts.update((rule.value, profile) for rule in rules)
         for labels, count in counts.items():
-            family.add_metric(labels, count)
+            family.add(labels, count)
         return family
 
     async def expose(self) -> AsyncIterator[bytes]:
         """Yield the metrics page in chunks."""
-        yield generate_latest(self.registry)
+        yield self.registry.render()
         for piece in devices_page(self._snapshot):
             await asyncio.sleep(0)
             yield piece

@@ -28,11 +28,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
-
 from plimsoll.api.core import Pod
 from plimsoll.api.identity import DeviceId, PoolId
 from plimsoll.api.resource import ResourceSlice
+from plimsoll.common.metrics import CounterFamily, GaugeFamily, MetricFamily
 from plimsoll.protocols.messages import podresources_v1 as v1
 
 PREFIX = "plimsoll_podresources_"
@@ -86,7 +85,7 @@ class _Rows:
     """
 
     def __init__(self, node: str, name: str, about: str, labels: Sequence[str]) -> None:
-        self._family = GaugeMetricFamily(PREFIX + name, about, labels=["node", *labels])
+        self._family = GaugeFamily(PREFIX + name, about, labels=["node", *labels])
         self._node = node
         self._values: dict[tuple[str, ...], float] = {}
 
@@ -96,22 +95,22 @@ class _Rows:
     def add(self, *labels: str, count: float = 1) -> None:
         self._values[labels] = self._values.get(labels, 0) + count
 
-    def family(self) -> Metric:
+    def family(self) -> MetricFamily:
         for labels, value in self._values.items():
-            self._family.add_metric([self._node, *labels], value)
+            self._family.add([self._node, *labels], value)
         return self._family
 
 
-def health_metrics(node: str, health: ExporterHealth) -> Iterator[Metric]:
+def health_metrics(node: str, health: ExporterHealth) -> Iterator[MetricFamily]:
     """Yield the metrics of the exporter itself."""
     yield _plain(node, "up", "1 if the last call to the kubelet succeeded.", int(health.up))
     for name, about, count in (
-        ("reads", "Calls to the kubelet.", health.reads),
-        ("read_errors", "Failed calls to the kubelet.", health.errors),
-        ("read_rate_limited", "Rate-limited calls to the kubelet.", health.rate_limited),
+        ("reads_total", "Calls to the kubelet.", health.reads),
+        ("read_errors_total", "Failed calls to the kubelet.", health.errors),
+        ("read_rate_limited_total", "Rate-limited calls to the kubelet.", health.rate_limited),
     ):
-        counter = CounterMetricFamily(PREFIX + name, about, labels=["node"])
-        counter.add_metric([node], count)
+        counter = CounterFamily(PREFIX + name, about, labels=["node"])
+        counter.add([node], count)
         yield counter
     yield _plain(node, "read_seconds", "Duration of the last call to the kubelet.", health.seconds)
     if health.synced is not None:
@@ -124,7 +123,7 @@ def node_metrics(
     pods: Sequence[v1.PodResources],
     allocatable: v1.AllocatableResourcesResponse | None,
     known: NodeObjects,
-) -> Iterator[Metric]:
+) -> Iterator[MetricFamily]:
     """Yield the metrics of a node whose kubelet responded."""
     yield _plain(node, "pods", "Pods on the node.", len(pods))
     claims = {
@@ -150,7 +149,7 @@ def _containers(
             yield (pod.namespace, pod.name, uid, container.name), container
 
 
-def _show_claims(node: str, pods: Sequence[v1.PodResources], known: NodeObjects) -> Iterator[Metric]:
+def _show_claims(node: str, pods: Sequence[v1.PodResources], known: NodeObjects) -> Iterator[MetricFamily]:
     info = _Rows(
         node,
         "device_info",
@@ -186,7 +185,7 @@ def _show_plugin_devices(
     pods: Sequence[v1.PodResources],
     allocatable: v1.AllocatableResourcesResponse | None,
     known: NodeObjects,
-) -> Iterator[Metric]:
+) -> Iterator[MetricFamily]:
     about = "Device plugin devices and their holders; without a holder if free."
     rows = _Rows(node, "plugin_device_info", about, (*_HOLDER, "resource", "device"))
     held = set()
@@ -202,7 +201,7 @@ def _show_plugin_devices(
     yield rows.family()
 
 
-def _show_amounts(node: str, pods: Sequence[v1.PodResources], known: NodeObjects) -> Iterator[Metric]:
+def _show_amounts(node: str, pods: Sequence[v1.PodResources], known: NodeObjects) -> Iterator[MetricFamily]:
     where = ("type", "numa_node")
     cpus = _Rows(node, "container_cpus", "Exclusive CPUs of a container.", _HOLDER)
     memory = _Rows(node, "container_memory_bytes", "Exclusive memory of a container.", (*_HOLDER, *where))
@@ -226,7 +225,7 @@ def _show_amounts(node: str, pods: Sequence[v1.PodResources], known: NodeObjects
         yield rows.family()
 
 
-def _show_allocatable(node: str, allocatable: v1.AllocatableResourcesResponse) -> Iterator[Metric]:
+def _show_allocatable(node: str, allocatable: v1.AllocatableResourcesResponse) -> Iterator[MetricFamily]:
     yield _plain(node, "allocatable_cpus", "Allocatable CPUs.", len(allocatable.cpu_ids))
     about = "Allocatable memory."
     memory = _Rows(node, "allocatable_memory_bytes", about, ("type", "numa_node"))
@@ -239,9 +238,9 @@ def _show_allocatable(node: str, allocatable: v1.AllocatableResourcesResponse) -
     yield from (memory.family(), devices.family())
 
 
-def _plain(node: str, name: str, about: str, value: float) -> Metric:
-    family = GaugeMetricFamily(PREFIX + name, about, labels=["node"])
-    family.add_metric([node], value)
+def _plain(node: str, name: str, about: str, value: float) -> MetricFamily:
+    family = GaugeFamily(PREFIX + name, about, labels=["node"])
+    family.add([node], value)
     return family
 
 

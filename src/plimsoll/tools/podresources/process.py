@@ -15,9 +15,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from aiohttp import web
-from prometheus_client import CollectorRegistry, generate_latest
-from prometheus_client.core import Metric
-from prometheus_client.registry import Collector
 
 from plimsoll.api import codec
 from plimsoll.api.core import Pod
@@ -26,6 +23,7 @@ from plimsoll.client import Client, ClientConfig
 from plimsoll.client.endpoints import PODS, RESOURCE_SLICES
 from plimsoll.client.informer import Informer
 from plimsoll.common.addresses import read_address
+from plimsoll.common.metrics import CONTENT_TYPE, MetricFamily
 from plimsoll.common.structured_log import set_up_logging
 from plimsoll.common.tasks import cancel_tasks, stop_on_signals
 from plimsoll.errors import ConfigError, InputError
@@ -40,7 +38,6 @@ from plimsoll.tools.podresources.exporter import (
 )
 
 _log = logging.getLogger("plimsoll.exporter")
-CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,9 +114,7 @@ class Exporter:
         async with self._reading:
             if self._read_at is None or self._clock() - self._read_at >= self._interval:
                 await self._read()
-        registry = CollectorRegistry(auto_describe=False)
-        registry.register(_Once(self._families()))
-        return generate_latest(registry)
+        return "".join(family.render() for family in self._families()).encode()
 
     async def _read(self) -> None:
         health, began = self.health, self._clock()
@@ -140,7 +135,7 @@ class Exporter:
         self._read_at = self._clock()
         health.seconds = self._read_at - began
 
-    def _families(self) -> Iterator[Metric]:
+    def _families(self) -> Iterator[MetricFamily]:
         if self._cluster is not None:
             self.health.synced = self._cluster.synced
         yield from health_metrics(self.node, self.health)
@@ -148,14 +143,6 @@ class Exporter:
         if self.health.up:
             known = self._cluster.known() if self._cluster is not None else NodeObjects()
             yield from node_metrics(self.node, self._pods, self._allocatable, known)
-
-
-class _Once(Collector):
-    def __init__(self, families: Iterator[Metric]) -> None:
-        self._families = families
-
-    def collect(self) -> Iterator[Metric]:
-        return self._families
 
 
 class ExporterServer:

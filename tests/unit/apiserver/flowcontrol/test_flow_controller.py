@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from plimsoll.apiserver.auth.users import (
     ADMIN,
@@ -30,6 +31,7 @@ from plimsoll.apiserver.flowcontrol.work_estimate import estimate_seats
 from plimsoll.apiserver.registry import flow_control_objects
 from plimsoll.apiserver.request import ApiRequest
 from plimsoll.apiserver.storage import ObjectKey
+from plimsoll.common.metrics import MetricRegistry
 from plimsoll.errors import ApiError
 from tests.unit.apiserver.auth.objects import BOB
 from tests.unit.apiserver.build import MAPS, NOW, PODS, ApiHarness, config_map, run
@@ -244,13 +246,14 @@ def test_requests_wait_in_queues_and_one_flow_cannot_starve_another() -> None:
             task.cancel()
         await asyncio.gather(*flood, return_exceptions=True)
         assert harness.waiting("pl") == 0
-        metrics = {(sample.name, *sample.labels.values()): sample.value
-                   for family in harness.flows.metrics.collect() for sample in family.samples}  # fmt: skip
+        page = MetricRegistry(harness.flows.metrics).render().decode()
+        samples = [sample for family in text_string_to_metric_families(page) for sample in family.samples]
+        metrics = {(sample.name, *sorted(sample.labels.values())): sample.value for sample in samples}
         prefix = "apiserver_flowcontrol_"
-        assert metrics[f"{prefix}rejected_requests_total", "pl", "fs", "queue-full"] == 20
+        assert metrics[f"{prefix}rejected_requests_total", "fs", "pl", "queue-full"] == 20
         assert metrics[f"{prefix}nominal_limit_seats", "pl"] == 1
-        assert metrics[f"{prefix}current_inqueue_requests", "pl", "fs"] == 0
-        assert metrics[f"{prefix}dispatched_requests_total", "pl", "fs"] == turns + 1
+        assert metrics[f"{prefix}current_inqueue_requests", "fs", "pl"] == 0
+        assert metrics[f"{prefix}dispatched_requests_total", "fs", "pl"] == turns + 1
 
     play(scenario, total=100)
 

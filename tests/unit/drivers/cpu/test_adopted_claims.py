@@ -14,7 +14,8 @@ import pytest
 from plimsoll.client.endpoints import RESOURCE_CLAIMS, RESOURCE_SLICES
 from plimsoll.drivers.cpu.driver import CpuDriver
 from plimsoll.drivers.cpu.forget_claim import ForgottenClaim
-from plimsoll.drivers.cpu.process.control import ControlServer, call_driver
+from plimsoll.drivers.cpu.process.control import ControlServer
+from plimsoll.drivers.cpu.process.control_client import call_driver
 from plimsoll.drivers.cpu.stale_claims import StaleClaimTracker
 from plimsoll.drivers.plugin import ClaimError
 from plimsoll.errors import InputError

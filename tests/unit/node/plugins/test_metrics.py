@@ -6,18 +6,17 @@ from itertools import pairwise
 
 import grpc
 import pytest
-from prometheus_client import CollectorRegistry, generate_latest
 
+from plimsoll.common.metrics import MetricRegistry
 from plimsoll.node.plugins.metrics import BUCKETS, DraMetrics, code_name
 
 
 def test_operations_and_calls_are_counted_by_their_labels() -> None:
-    registry = CollectorRegistry()
-    metrics = DraMetrics(registry)
+    metrics = DraMetrics()
     metrics.operation("PrepareResources", 0.2, False)
     metrics.operation("PrepareResources", 50.0, True)
     metrics.call("gpu.example.com", "/a.B/C", grpc.StatusCode.OK, 0.05)
-    lines = generate_latest(registry).decode().splitlines()
+    lines = MetricRegistry(metrics).render().decode().splitlines()
     for line in (
         'dra_operations_duration_seconds_count{is_error="false",operation_name="PrepareResources"} 1.0',
         'dra_operations_duration_seconds_sum{is_error="true",operation_name="PrepareResources"} 50.0',

@@ -6,9 +6,8 @@ import asyncio
 from dataclasses import replace
 
 import pytest
-from prometheus_client import CollectorRegistry
-from prometheus_client import generate_latest as page
 
+from plimsoll.common.metrics import MetricRegistry
 from plimsoll.node.claim_info import DriverFault
 from plimsoll.node.plugins import DraMetrics
 from tests.unit.node.plugins.peers import DRIVER, QUICK, Peer, claim, device, node, registered, run
@@ -17,8 +16,8 @@ from tests.waiting import until
 
 def test_a_driver_registers_prepares_and_releases() -> None:
     async def scenario() -> None:
-        registry = CollectorRegistry()
-        async with node(metrics=DraMetrics(registry), clock=lambda: 1234.5) as (layout, plugins):
+        metrics = DraMetrics()
+        async with node(metrics=metrics, clock=lambda: 1234.5) as (layout, plugins):
             changes: list[int] = []
             plugins.on_change = lambda: changes.append(len(plugins.drivers()))
             peer = await Peer(layout).start()
@@ -40,7 +39,7 @@ def test_a_driver_registers_prepares_and_releases() -> None:
             await peer.stop()
             await until(lambda: not plugins.drivers())
             assert changes[-1] == 0
-        shown = page(registry).decode()
+        shown = MetricRegistry(metrics).render().decode()
         for method in ("NodePrepareResources", "NodeUnprepareResources"):
             labels = (
                 f'driver_name="{DRIVER}",grpc_status_code="OK",'
@@ -209,8 +208,8 @@ def test_a_cancelled_call_is_cancelled() -> None:
 
 def test_a_late_response_is_a_timeout() -> None:
     async def scenario() -> None:
-        registry = CollectorRegistry()
-        async with node(replace(QUICK, call=0.4), metrics=DraMetrics(registry)) as (layout, plugins):
+        metrics = DraMetrics()
+        async with node(replace(QUICK, call=0.4), metrics=metrics) as (layout, plugins):
             peer = await Peer(layout).start()
             await registered(plugins)
             peer.gate.clear()
@@ -228,7 +227,7 @@ def test_a_late_response_is_a_timeout() -> None:
                 lambda: plugins.prepare(DRIVER, [claim("a")]), lambda found: found == {"uid-a": device()}
             )
             await peer.stop()
-        assert 'grpc_status_code="DeadlineExceeded"' in page(registry).decode()
+        assert 'grpc_status_code="DeadlineExceeded"' in MetricRegistry(metrics).render().decode()
 
     run(scenario)
 

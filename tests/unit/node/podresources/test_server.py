@@ -12,9 +12,9 @@ from typing import Any
 
 import grpc
 import pytest
-from prometheus_client import CollectorRegistry, generate_latest
 
 from plimsoll.api.gates import Gates
+from plimsoll.common.metrics import MetricRegistry
 from plimsoll.errors import ConfigError
 from plimsoll.node.claim_info import PreparedDevice
 from plimsoll.node.podresources import Allocatable, MemoryBlock, PluginDevices, PodResourcesServer, RateLimit
@@ -243,7 +243,7 @@ def test_metrics_have_the_names_of_the_kubelet() -> None:
     async def scenario() -> None:
         node = FakeNode()
         node.add(make_pod("p"))
-        registry = CollectorRegistry()
+        registry = MetricRegistry()
         async with serving(node, registry=registry) as (caller, _):
             await caller.all()
             await caller.all()
@@ -251,7 +251,7 @@ def test_metrics_have_the_names_of_the_kubelet() -> None:
             await refused(caller.get("q"))
             await caller.allocatable()
             await caller.list_alpha()
-            text = generate_latest(registry).decode()
+            text = registry.render().decode()
         lines = {line for line in text.splitlines() if not line.startswith("#")}
         prefix = "kubelet_pod_resources_endpoint"
         assert lines == {
@@ -264,7 +264,7 @@ def test_metrics_have_the_names_of_the_kubelet() -> None:
             f'{prefix}_errors_get{{server_api_version="v1"}} 1.0',
             f'{prefix}_errors_get_allocatable{{server_api_version="v1"}} 0.0',
         }
-        assert generate_latest(registry) == b"", "a server that is gone counts no more"
+        assert registry.render() == b"", "a server that is gone counts no more"
 
     asyncio.run(scenario())
 

@@ -7,7 +7,6 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
-from prometheus_client import generate_latest
 
 from plimsoll.api.codec import decode_tree
 from plimsoll.client.endpoints import (
@@ -75,7 +74,7 @@ def test_a_gang_is_bound_once_it_is_complete() -> None:
         await cluster.pod("p3", **GANG)
         await cluster.bound("p3")
         assert verify(process.context.snapshot) == []
-        page = generate_latest(process.context.metrics.registry).decode()
+        page = process.context.metrics.registry.render().decode()
         labels = '{profile="default-scheduler",result="scheduled"}'
         assert f"scheduler_podgroup_schedule_attempts_total{labels} 2.0" in page
         assert f"scheduler_podgroup_scheduling_attempt_duration_seconds_count{labels} 2.0" in page

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import urllib.request
-from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from prometheus_client import CollectorRegistry, generate_latest
-from prometheus_client.core import Metric
 from prometheus_client.parser import text_string_to_metric_families
-from prometheus_client.registry import Collector
 
 from plimsoll.api import codec
 from plimsoll.api.core import Pod
@@ -39,14 +35,6 @@ from .kubelets import ALLOCATABLE, LISTED, PLAIN, TRAIN, always, claim, device, 
 Samples = dict[str, dict[frozenset[tuple[str, str]], float]]
 
 
-class _Given(Collector):
-    def __init__(self, families: Iterable[Metric]) -> None:
-        self._families = families
-
-    def collect(self) -> Iterator[Metric]:
-        yield from self._families
-
-
 def read(text: str) -> Samples:
     """Return samples by name and labels; a label without value is left out, as in Prometheus."""
     found: Samples = {}
@@ -60,9 +48,8 @@ def read(text: str) -> Samples:
 
 
 def show(pods: list[v1.PodResources], known: NodeObjects | None = None, allocatable: Any = None) -> Samples:
-    registry = CollectorRegistry(auto_describe=False)
-    registry.register(_Given(node_metrics("w", pods, allocatable, known or NodeObjects())))
-    return read(generate_latest(registry).decode())
+    families = node_metrics("w", pods, allocatable, known or NodeObjects())
+    return read("".join(family.render() for family in families))
 
 
 def row(**labels: str) -> frozenset[tuple[str, str]]:

@@ -1,16 +1,13 @@
 """Control socket of a CPU driver, for commands that change something.
 
 A Unix socket in the plugin directory, which only root can enter: the health pages are plain HTTP for
-everyone, so they only read. `ControlServer` serves it, `call_driver` is the client.
+everyone, so they only read. `control_client` is its client.
 """
 
 from __future__ import annotations
 
 import contextlib
-import http.client
 import json
-import os
-import socket
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -18,12 +15,11 @@ from typing import Any
 from plimsoll.common.http_pages import PageRequest, PageResponse, PageServer
 from plimsoll.drivers.cpu.forget_claim import ForgottenClaim
 from plimsoll.drivers.plugin import ClaimError
-from plimsoll.errors import ConfigError, InputError
+from plimsoll.errors import ConfigError
 
 #: As long as the name of the DRA socket in the same directory, whose path length is checked.
 SOCKET = "ctl.sock"
-_SECONDS = 30.0
-_MAX_BYTES = 1 << 20
+MAX_BYTES = 1 << 20
 Forget = Callable[[str, bool], Awaitable[ForgottenClaim | ClaimError]]
 
 
@@ -37,7 +33,7 @@ class ControlServer:
 
     async def start(self) -> None:
         """Listen; raises ConfigError if the socket cannot be created."""
-        server = PageServer({("POST", "/forget"): self._on_forget}, max_body=_MAX_BYTES)
+        server = PageServer({("POST", "/forget"): self._on_forget}, max_body=MAX_BYTES)
         try:
             with contextlib.suppress(FileNotFoundError):  # of a driver that was killed
                 self._path.unlink()
@@ -70,41 +66,3 @@ class ControlServer:
 
 def _reply(status: int, tree: dict[str, Any]) -> PageResponse:
     return PageResponse(json.dumps(tree), status, "application/json; charset=utf-8")
-
-
-class _UnixConnection(http.client.HTTPConnection):
-    """Connection to a socket in a directory; the path may be longer than socket addresses can be."""
-
-    def __init__(self, directory: Path) -> None:
-        super().__init__("localhost", timeout=_SECONDS)
-        self._directory = directory
-
-    def connect(self) -> None:
-        directory = os.open(self._directory, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            self.sock = socket.socket(socket.AF_UNIX)
-            self.sock.settimeout(_SECONDS)
-            self.sock.connect(f"/proc/self/fd/{directory}/{SOCKET}")
-        finally:
-            os.close(directory)
-
-
-def call_driver(directory: Path, path: str, body: dict[str, Any]) -> dict[str, Any]:
-    """Send a command to the driver of a plugin directory; raises InputError with its refusal."""
-    connection = _UnixConnection(directory)
-    try:
-        connection.request("POST", path, json.dumps(body), {"Content-Type": "application/json"})
-        reply = connection.getresponse()
-        tree = json.loads(reply.read(_MAX_BYTES))
-    except (OSError, ValueError, http.client.HTTPException) as error:
-        why = getattr(error, "strerror", None) or error
-        raise InputError(
-            f"no driver responds at {directory / SOCKET}: {why}; set its directory with --kubelet-root-dir"
-        ) from None
-    finally:
-        connection.close()
-    if reply.status != 200 or not isinstance(tree, dict):
-        raise InputError(
-            str(tree.get("error", reply.status)) if isinstance(tree, dict) else str(reply.status)
-        )
-    return tree

@@ -11,11 +11,8 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from prometheus_client import CollectorRegistry, PlatformCollector, ProcessCollector, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
-from prometheus_client.registry import Collector
-
 from plimsoll.common.counters import Histogram, MetricCounter
+from plimsoll.common.metrics import CounterFamily, GaugeFamily, MetricFamily, MetricRegistry, ProcessMetrics
 from plimsoll.drivers.cpu.observer import ERROR, SUCCESS, Observer
 
 STABILITY = "ALPHA"
@@ -144,7 +141,7 @@ class CpuMetricsSnapshot:
     healthy: bool = False
 
 
-class CpuMetrics(Collector, Observer):
+class CpuMetrics(Observer):
     """Observer that counts events, and collector that reads the state at every scrape."""
 
     def __init__(self, state: Callable[[], CpuMetricsSnapshot]) -> None:
@@ -157,10 +154,9 @@ class CpuMetrics(Collector, Observer):
         self._duration = Histogram(DURATION.name, DURATION.help, _SECONDS)
         self._assigned = Histogram(ASSIGNED.name, ASSIGNED.help, _CPUS)
         self._topology = MetricCounter(TOPOLOGY.name, TOPOLOGY.help)
-        self.registry = CollectorRegistry(auto_describe=False)
+        self.registry = MetricRegistry()
         self.registry.register(self)
-        ProcessCollector(registry=self.registry)
-        PlatformCollector(registry=self.registry)
+        self.registry.register(ProcessMetrics())
 
     # -- observing
 
@@ -179,7 +175,7 @@ class CpuMetrics(Collector, Observer):
 
     # -- updates
 
-    def collect(self) -> Iterator[Metric]:
+    def collect(self) -> Iterator[MetricFamily]:
         state = self._state()
         for spec, value in (
             (ALLOCATED, state.allocated),
@@ -192,7 +188,7 @@ class CpuMetrics(Collector, Observer):
             (DISPUTED, state.disputed),
             (HEALTHY, int(state.healthy)),
         ):
-            yield GaugeMetricFamily(spec.name, spec.help, value=value)
+            yield GaugeFamily(spec.name, spec.help, value=value)
         for counted in (self._prepared, self._released, self._duration, self._assigned, self._topology):
             yield counted.family()
         yield _gauge(DEVICE_CPUS, {name: size for name, (size, _) in state.devices.items()})
@@ -200,14 +196,14 @@ class CpuMetrics(Collector, Observer):
         yield _gauge(CONTAINERS, state.containers)
         yield _gauge(LINK, state.links)
         yield _gauge(FINDINGS, state.findings)
-        events = CounterMetricFamily(EVENTS.name.removesuffix("_total"), EVENTS.help, labels=EVENTS.labels)
+        events = CounterFamily(EVENTS.name, EVENTS.help, labels=EVENTS.labels)
         for name, count in state.events.items():
-            events.add_metric([name], count)
+            events.add([name], count)
         yield events
 
     async def expose(self) -> AsyncIterator[bytes]:
         """Return the metrics page."""
-        yield generate_latest(self.registry)
+        yield self.registry.render()
 
 
 def _known(result: str) -> str:
@@ -215,8 +211,8 @@ def _known(result: str) -> str:
     return result if result in _RESULTS else "unknown"
 
 
-def _gauge(spec: CpuMetricSpec, values: Mapping[str, float]) -> GaugeMetricFamily:
-    family = GaugeMetricFamily(spec.name, spec.help, labels=spec.labels)
+def _gauge(spec: CpuMetricSpec, values: Mapping[str, float]) -> GaugeFamily:
+    family = GaugeFamily(spec.name, spec.help, labels=spec.labels)
     for label, value in values.items():
-        family.add_metric([label], value)
+        family.add([label], value)
     return family
