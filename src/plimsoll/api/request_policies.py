@@ -20,8 +20,25 @@ from plimsoll.api.resource import CapacityRequestPolicy, Device, DeviceCapacity
 ZERO_CONSUMPTION = CapacityRequestPolicy(default=ZERO, valid_values=(ZERO,))
 
 
+#: Results by the identity of the devices, which are kept alive so that no others get it.
+_known: dict[int, tuple[tuple[Device, ...], tuple[Device, ...]]] = {}
+_MOST = 256
+
+
 def resolve_request_policies(devices: tuple[Device, ...]) -> tuple[Device, ...]:
-    """Return the devices with request policies in the plain form; the same tuple if all are."""
+    """Return the devices with request policies in the plain form; the same tuple if all are.
+
+    Machines of one type share their devices: results are found again by the identity of the devices.
+    """
+    known = _known.get(id(devices))
+    if known is None:
+        if len(_known) >= _MOST:
+            del _known[next(iter(_known))]
+        known = _known[id(devices)] = devices, _resolve_devices(devices)
+    return known[1]
+
+
+def _resolve_devices(devices: tuple[Device, ...]) -> tuple[Device, ...]:
     for device in devices:
         if device.capacity and any(_is_indirect(entry.request_policy) for entry in device.capacity.values()):
             return tuple(_resolve_device(device) for device in devices)

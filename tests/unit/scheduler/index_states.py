@@ -9,7 +9,7 @@ import numpy as np
 #: Fields that an index derives when it is asked, and discards when something changes.
 CACHES = frozenset({"_sums", "_stale", "_known", "_journal"})
 #: Indexes that only remember results: they may forget more than they must, or know more than before.
-MEMORIES = frozenset({"UnschedulableCache", "SearchCache", "ChargingNodes"})
+MEMORIES = frozenset({"UnschedulableCache", "SearchCache", "ChargingClasses"})
 
 
 def comparable(value: Any, caches: frozenset[str] = CACHES) -> Any:

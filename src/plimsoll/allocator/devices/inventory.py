@@ -10,13 +10,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from plimsoll.allocator.devices.node_devices import NodeDevices
-from plimsoll.allocator.devices.pools import build_cluster_pool, gather_pools
+from plimsoll.allocator.devices.pools import build_cluster_pool, gather_pools, rename_pools
 from plimsoll.allocator.devices.slices import SliceView, apply_taint_rules
 from plimsoll.allocator.features import Features
 from plimsoll.allocator.input_errors import AllocationFault
 from plimsoll.api.core import Node
 from plimsoll.api.identity import PoolId
-from plimsoll.api.resource import DeviceTaintRule, ResourceSlice
+from plimsoll.api.resource import OPTIONAL_NODE_OPERATIONS, DeviceTaintRule, ResourceSlice
 from plimsoll.cel import ProgramCache
 
 #: Maximum number of cached devices over all nodes; a pool for all nodes counts once per node.
@@ -32,6 +32,11 @@ class _CachedNode:
     candidates: list[SliceView]
     pools: list[list[SliceView]]
     devices: NodeDevices
+
+    @property
+    def size(self) -> int:
+        """Number of devices."""
+        return self.devices.all.bit_length()
 
     def is_of(self, node: Node) -> bool:
         """Return whether the devices were computed for a node like this."""
@@ -56,6 +61,7 @@ class Inventory:
         "_rules",
         "_shared",
         "_slices",
+        "_types",
         "features",
     )
 
@@ -92,7 +98,7 @@ class Inventory:
         new._known = {}
         new._index(self._known if new._rules == self._rules else {})
         new._previous = {**self._previous, **self._nodes}
-        _forget_oldest(new._previous, sum(len(known.devices.entries) for known in new._previous.values()))
+        _forget_oldest(new._previous, sum(known.size for known in new._previous.values()))
         return new
 
     def devices_for(self, node: Node) -> NodeDevices | AllocationFault:
@@ -102,15 +108,14 @@ class Inventory:
         if known is not None:
             if known.is_of(node):
                 return known.devices
-            self._kept -= len(self._nodes.pop(name).devices.entries)
+            self._kept -= self._nodes.pop(name).size
         candidates = [*self._on_node.get(name, ()), *self._shared]
         pools = [self._by_pool[pool] for pool in dict.fromkeys(view.pool for view in candidates)]
         known = self._previous.get(name)
         if known is None or not known.is_current(node, candidates, pools):
-            gathered = gather_pools(candidates, node, self.features, self._by_pool)
-            if isinstance(gathered, AllocationFault):
-                return gathered
-            devices = NodeDevices(node, gathered, self.features, self._programs)
+            devices = self._build(node, candidates)
+            if isinstance(devices, AllocationFault):
+                return devices
             features = node.status.declared_features
             known = _CachedNode(dict(node.metadata.labels), features, candidates, pools, devices)
         self._keep(name, known)
@@ -133,14 +138,48 @@ class Inventory:
         whole = build_cluster_pool(self._by_pool[pool], self.features)
         return NodeDevices(Node(), [whole], self.features, self._programs)
 
+    def _build(self, node: Node, candidates: Sequence[SliceView]) -> NodeDevices | AllocationFault:
+        """Build the devices of a node, or rename those of a node of the same type."""
+        views = sorted(candidates, key=_search_order)
+        type = self._node_type(node, views)
+        known = None if type is None else self._types.get(type)
+        if known is not None:
+            return known[0].renamed(node, rename_pools(known[0].pools, known[1], views))
+        gathered = gather_pools(candidates, node, self.features, self._by_pool)
+        if isinstance(gathered, AllocationFault):
+            return gathered
+        devices = NodeDevices(node, gathered, self.features, self._programs)
+        if type is not None:
+            self._types[type] = devices, views
+        return devices
+
+    def _node_type(self, node: Node, views: Sequence[SliceView]) -> tuple[object, ...] | None:
+        """Return a key that is equal for nodes whose devices differ only in the names of slices and pools.
+
+        None if a slice or pool is not of this node alone.
+        """
+        type: list[object] = [OPTIONAL_NODE_OPERATIONS in node.status.declared_features]
+        pools: dict[PoolId, int] = {}
+        for view in views:
+            spec = view.slice.spec
+            if not spec.node_name or spec.per_device_node_selection is not None:
+                return None
+            pools[view.pool] = pools.get(view.pool, 0) + 1
+            type.append((len(pools), spec.pool.generation, spec.pool.resource_slice_count, view.signature))
+        if any(len(self._by_pool[pool]) != count for pool, count in pools.items()):
+            return None
+        return tuple(type)
+
     def _keep(self, name: str, known: _CachedNode) -> None:
         """Cache a node's devices."""
         self._nodes[name] = known
-        self._kept = _forget_oldest(self._nodes, self._kept + len(known.devices.entries))
+        self._kept = _forget_oldest(self._nodes, self._kept + known.size)
 
     def _index(self, known: dict[int, SliceView]) -> None:
         self._nodes: dict[str, _CachedNode] = {}
         self._kept = 0
+        #: Devices of the first node of each type, and its slices in search order.
+        self._types: dict[tuple[object, ...], tuple[NodeDevices, list[SliceView]]] = {}
         self._previous: dict[str, _CachedNode] = {}
         self._on_node: dict[str, list[SliceView]] = {}
         self._shared: list[SliceView] = []
@@ -156,8 +195,12 @@ class Inventory:
                 self._shared.append(view)
 
 
+def _search_order(view: SliceView) -> tuple[PoolId, str]:
+    return view.pool, view.name
+
+
 def _forget_oldest(nodes: dict[str, _CachedNode], kept: int) -> int:
     """Evict the oldest nodes while too many devices are cached; return the number left."""
     while kept > MAX_CACHED_DEVICES and len(nodes) > 1:
-        kept -= len(nodes.pop(next(iter(nodes))).devices.entries)
+        kept -= nodes.pop(next(iter(nodes))).size
     return kept

@@ -25,6 +25,7 @@ from plimsoll.allocator.devices.pools import GatheredPool, PoolStatus
 from plimsoll.allocator.devices.slices import SliceView
 from plimsoll.allocator.features import Features
 from plimsoll.api.core import Node
+from plimsoll.api.forms import device_forms
 from plimsoll.api.identity import DeviceId, PoolId
 from plimsoll.api.label_selection import SelectorProblem
 from plimsoll.api.node_selection import node_matches
@@ -112,6 +113,7 @@ class NodeDevices:
         "_signature",
         "_source",
         "_tables",
+        "_twin",
         "all",
         "base_counters",
         "binding",
@@ -123,6 +125,7 @@ class NodeDevices:
         "features",
         "group_sets",
         "index",
+        "mapped",
         "node",
         "pools",
         "selection_problems",
@@ -137,6 +140,7 @@ class NodeDevices:
         self.node = node
         self.features = features
         self._source: tuple[NodeDevices, tuple[int, ...]] | None = None
+        self._twin: NodeDevices | None = None
         self.pools = tuple(pools)
         self.entries: list[DeviceEntry] = []
         self.index: dict[PoolId, dict[str, int]] = {}
@@ -148,6 +152,7 @@ class NodeDevices:
         #: Masks: all devices; shareable ones; those that consume counters; those of other nodes; those with
         #: binding conditions.
         self.all = self.shareable = self.counting = self.elsewhere = self.binding = 0
+        self.mapped = 0  #: mask of the devices with mappings to node resources
         #: Mask of the devices whose node operations this node cannot skip (`skipNodeOperations`).
         self.unsupported = 0
         self.taint_masks: dict[tuple[DeviceTaint, ...], int] = {}
@@ -218,6 +223,41 @@ class NodeDevices:
             known = _remember(self._consumptions, key, made)
         return known
 
+    def renamed(self, node: Node, pools: Sequence[GatheredPool]) -> NodeDevices:
+        """Return the devices of a node of the same type: `pools` differ from those here in their names only.
+
+        Everything else is shared, cached results included; entries are made when they are read.
+        """
+        clone = NodeDevices.__new__(NodeDevices)
+        for name in _SHARED:
+            setattr(clone, name, getattr(self, name))
+        clone.node, clone.pools, clone._twin = node, tuple(pools), self
+        ids = {before.id: after.id for before, after in zip(self.pools, pools, strict=True)}
+        clone.index = {ids[pool]: numbers for pool, numbers in self.index.items()}
+        clone.counter_pools = [dataclasses.replace(pool, pool=ids[pool.pool]) for pool in self.counter_pools]
+        return clone
+
+    def __getattr__(self, name: str) -> list[DeviceEntry]:
+        """Make the entries of renamed devices."""
+        if name != "entries" or self._twin is None:
+            raise AttributeError(name)
+        devices = [
+            (pool.id, view, device) for pool in self.pools for view in pool.slices for device in view.devices
+        ]
+        self.entries = [
+            DeviceEntry(
+                DeviceId(*id, device.name),
+                device,
+                view,
+                like.shareable,
+                like.capacity,
+                like.draw,
+                like.groups,
+            )
+            for (id, view, device), like in zip(devices, self._twin.entries, strict=True)
+        ]
+        return self.entries
+
     def reordered(self, order: Sequence[int]) -> NodeDevices:
         """Return the same devices in another search order."""
         clone = NodeDevices.__new__(NodeDevices)
@@ -235,6 +275,7 @@ class NodeDevices:
         clone.counting = _moved(self.counting, places)
         clone.elsewhere = _moved(self.elsewhere, places)
         clone.binding = _moved(self.binding, places)
+        clone.mapped = _moved(self.mapped, places)
         clone.unsupported = _moved(self.unsupported, places)
         clone.taint_masks = {key: _moved(mask, places) for key, mask in self.taint_masks.items()}
         clone.counter_pools = [
@@ -279,6 +320,8 @@ class NodeDevices:
                     groups[device.name] = own_groups
                 if device.binding_conditions:
                     self.binding |= flag
+                if device_forms(device):
+                    self.mapped |= flag
                 if device.taints:
                     self.taint_masks[device.taints] = self.taint_masks.get(device.taints, 0) | flag
                 if per_device:
@@ -384,6 +427,14 @@ class NodeDevices:
                             failures[offset + position] = SelectorFailure(of_class, index, failure)
                 offset += count
         return alive & passed
+
+
+#: What nodes of one type have in common.
+_SHARED = tuple(
+    name
+    for name in NodeDevices.__slots__
+    if name not in ("_twin", "counter_pools", "entries", "index", "node", "pools")
+)
 
 
 def selector_environment(features: Features) -> Environment:

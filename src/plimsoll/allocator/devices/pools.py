@@ -74,6 +74,24 @@ def gather_pools(
     return plain + binding
 
 
+def rename_pools(
+    pools: Iterable[GatheredPool], views: Sequence[SliceView], others: Sequence[SliceView]
+) -> list[GatheredPool]:
+    """Return the pools of a node of the same type; `views` are the slices of the pools, `others` its own."""
+    own = {id(view): other for view, other in zip(views, others, strict=True)}
+    ids = {view.pool: other.pool for view, other in zip(views, others, strict=True)}
+    return [
+        GatheredPool(
+            ids[pool.id],
+            pool.status,
+            pool.reason,
+            tuple([own[id(view)] for view in pool.slices]),
+            counters=pool.counters,
+        )
+        for pool in pools
+    ]
+
+
 def build_cluster_pool(views: Sequence[SliceView], features: Features) -> GatheredPool:
     """Return a pool independent of nodes: the newest generation of all of its slices."""
     newest: list[SliceView] = []

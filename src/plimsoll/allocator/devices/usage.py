@@ -20,10 +20,10 @@ from plimsoll.allocator.state import AllocationState, DeviceAllocations
 class DeviceUsage:
     """Usage of the devices of one node."""
 
-    __slots__ = ("_devices", "_free", "available", "blocked", "consumed", "groups", "shared", "taken")
+    __slots__ = ("_free", "available", "blocked", "consumed", "devices", "groups", "shared", "taken")
 
     def __init__(self, devices: NodeDevices, state: AllocationState) -> None:
-        self._devices = devices
+        self.devices = devices
         self._free: dict[int, tuple[int, ...]] = {}
         self.taken = 0  #: mask of exclusively allocated devices
         self.shared = 0  #: mask of devices with shares: their counters are consumed already
@@ -64,7 +64,7 @@ class DeviceUsage:
         known = self._free.get(number)
         if known is None:
             used = self.consumed.get(number, {})
-            capacity = self._devices.entries[number].device.capacity
+            capacity = self.devices.entries[number].device.capacity
             known = tuple(
                 [capacity_value(entry).nano - used.get(name, 0) for name, entry in capacity.items()]
             )
@@ -73,7 +73,7 @@ class DeviceUsage:
 
     def _record_usage(self, number: int, holding: DeviceAllocations) -> None:
         flag = 1 << number
-        shareable = self._devices.shareable & flag
+        shareable = self.devices.shareable & flag
         if holding.exclusive:
             self.taken |= flag
         if holding.shares or holding.recorded:

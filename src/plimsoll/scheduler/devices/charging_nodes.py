@@ -1,4 +1,4 @@
-"""Index of the nodes whose devices charge node-allocatable resources.
+"""Nodes whose devices charge node-allocatable resources.
 
 On other nodes the ledger does not restrict claims.
 """
@@ -8,7 +8,8 @@ from __future__ import annotations
 from typing import Any
 
 from plimsoll.allocator import AllocationFault
-from plimsoll.api.forms import device_forms, read_device_class
+from plimsoll.allocator.devices.node_devices import NodeDevices
+from plimsoll.api.forms import read_device_class
 from plimsoll.api.resource import DeviceClass
 from plimsoll.scheduler.snapshot.index import SnapshotIndex
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
@@ -16,35 +17,29 @@ from plimsoll.scheduler.snapshot.snapshot import Snapshot
 
 def charges_node(snapshot: Snapshot, row: int) -> bool:
     """Return whether any device of a node can charge the node's allocatable resources."""
-    return snapshot.index(ChargingNodes).charges(row, snapshot)
+    return can_charge(snapshot, snapshot.inventory.devices_for(snapshot.node(row)))
 
 
-class ChargingNodes(SnapshotIndex):
-    """Index of the nodes that have devices with mappings, cached per state of a node's devices.
+def can_charge(snapshot: Snapshot, devices: NodeDevices | AllocationFault) -> bool:
+    """Return whether any of these devices can charge the allocatable resources of its node.
 
     A device class with a mapping annotation applies to all nodes.
     """
+    if isinstance(devices, AllocationFault) or devices.mapped:
+        return True
+    return bool(snapshot.index(ChargingClasses).names)
+
+
+class ChargingClasses(SnapshotIndex):
+    """Names of the device classes with a mapping annotation."""
 
     kinds = (DeviceClass,)
 
     def __init__(self) -> None:
-        self._known: dict[int, tuple[object, bool]] = {}
-        self._classes: set[str] = set()
+        self.names: set[str] = set()
 
     def object_changed(self, old: Any, new: Any) -> None:
         if isinstance(old, DeviceClass):
-            self._classes.discard(old.metadata.name)
+            self.names.discard(old.metadata.name)
         if isinstance(new, DeviceClass) and read_device_class(new).charges:
-            self._classes.add(new.metadata.name)
-
-    def charges(self, row: int, snapshot: Snapshot) -> bool:
-        if self._classes:
-            return True
-        devices = snapshot.inventory.devices_for(snapshot.node(row))
-        known = self._known.get(row)
-        if known is None or known[0] is not devices:
-            any_mapped = isinstance(devices, AllocationFault) or any(
-                device_forms(e.device) for e in devices.entries
-            )
-            known = self._known[row] = (devices, any_mapped)
-        return known[1]
+            self.names.add(new.metadata.name)

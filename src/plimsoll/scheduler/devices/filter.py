@@ -18,7 +18,7 @@ from plimsoll.api.pod_claims import resolve_claim_names, uses_claims
 from plimsoll.api.resource import ResourceClaim
 from plimsoll.ledger.columns import Column, Mask
 from plimsoll.ledger.verdict import Reason
-from plimsoll.scheduler.devices.charging_nodes import charges_node
+from plimsoll.scheduler.devices.charging_nodes import can_charge
 from plimsoll.scheduler.devices.exact import MAX_SCORE, DeviceMessage, NewId, NodeFit, is_usable_on, try_node
 from plimsoll.scheduler.devices.search_cache import NEVER, NodeState, SearchCache
 from plimsoll.scheduler.events import ClusterEvent, EventKind, NodeUpdate, PodUpdate
@@ -224,11 +224,11 @@ def node_state(
 
     None if the node has devices of several nodes, or devices that cannot be read.
     """
-    devices = snapshot.inventory.devices_for(snapshot.node(row))
+    devices = snapshot.inventory.devices_for(snapshot.node(row)) if usage is None else usage.devices
     if isinstance(devices, AllocationFault) or devices.signature is None:
         return None
     headroom: object = None
-    if with_headroom or (snapshot.options.count_claims and charges_node(snapshot, row)):
+    if with_headroom or (snapshot.options.count_claims and can_charge(snapshot, devices)):
         ledger = snapshot.ledger(row)
         headroom = (tuple(ledger.allocatable.items()), tuple(sorted(ledger.requested.items())))
     usage = DeviceUsage(devices, snapshot.state) if usage is None else usage

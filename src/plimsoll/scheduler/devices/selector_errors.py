@@ -44,8 +44,9 @@ class _KnownNodes:
         """Check the nodes whose devices may have changed."""
         stale = snapshot.alive & (self.checked_at < snapshot.generations.device_rows)
         checked: dict[tuple[object, ...], bool] = {}  # machines of one type have equal devices
+        inventory = snapshot.inventory
         for row in np.flatnonzero(stale).tolist() if self.selectors else ():
-            devices = snapshot.inventory.devices_for(snapshot.node(row))
+            devices = inventory.devices_for(snapshot.node(row))
             if isinstance(devices, AllocationFault):
                 self.mask[row] = False
                 continue

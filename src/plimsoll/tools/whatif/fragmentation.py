@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from plimsoll.allocator import AllocationFault
+from plimsoll.allocator import AllocationFault, Inventory
 from plimsoll.allocator.availability import is_allocatable
 from plimsoll.allocator.devices.usage import DeviceUsage
 from plimsoll.ledger.units import CPU, MEMORY, PODS
@@ -94,16 +94,18 @@ def find_fragments(snapshot: Snapshot, free_by_node: FreeByNode) -> Fragmentatio
     known: _FreeDevices = {}
     #: Node state -> the first row with it, and the number of nodes.
     states: dict[object, tuple[int, int]] = {}
+    inventory = snapshot.inventory
     schedulable = [row for row in snapshot.rows() if not snapshot.node(row).spec.unschedulable]
     for row in schedulable:
         node = snapshot.node(row)
         name = node.metadata.name
-        free_here = {key: max(0, units) for key, units in free_by_node[name].items()}
+        free_of_node = free_by_node[name]
+        free_here = {key: units if units > 0 else 0 for key, units in free_of_node.items()}
         for key, units in free_here.items():
             free[key] = free.get(key, 0) + units
             if key not in most or units > most[key][0]:
                 most[key] = (units, name)
-        devices_here, has_devices, usage = _free_devices(snapshot, row, known)
+        devices_here, has_devices, usage = _free_devices(snapshot, inventory, row, known)
         if snapshot.classes:
             state = node_state(snapshot, row, usage=usage) or row
             first, count = states.get(state, (row, 0))
@@ -112,7 +114,7 @@ def find_fragments(snapshot: Snapshot, free_by_node: FreeByNode) -> Fragmentatio
         for driver, count in devices_here.items():
             devices[driver] = devices.get(driver, 0) + count
             most_devices[driver] = max(most_devices.get(driver, 0), count)
-        full = any(not free_here.get(key, 0) for key in (CPU, MEMORY, PODS) if key in free_by_node[name])
+        full = any(not free_here.get(key, 0) for key in (CPU, MEMORY, PODS) if key in free_of_node)
         if has_devices and not free_devices_here and not full:
             nodes_without_devices += 1
             for key in (CPU, MEMORY):
@@ -141,10 +143,10 @@ _FreeDevices: TypeAlias = "dict[tuple[object, ...], dict[str, int]]"
 
 
 def _free_devices(
-    snapshot: Snapshot, row: int, known: _FreeDevices
+    snapshot: Snapshot, inventory: Inventory, row: int, known: _FreeDevices
 ) -> tuple[dict[str, int], bool, DeviceUsage | None]:
     """Count the free devices of a node by driver; also return whether it has any devices, and their usage."""
-    devices = snapshot.inventory.devices_for(snapshot.node(row))
+    devices = inventory.devices_for(snapshot.node(row))
     if isinstance(devices, AllocationFault):
         return {}, False, None
     usage = DeviceUsage(devices, snapshot.state)
@@ -155,7 +157,7 @@ def _free_devices(
         for number, entry in enumerate(devices.entries):
             if is_allocatable(devices, usage, number):
                 found[entry.id.driver] = found.get(entry.id.driver, 0) + 1
-    return found, bool(devices.entries), usage
+    return found, bool(devices.all), usage
 
 
 # -- the largest claim
