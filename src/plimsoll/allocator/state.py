@@ -52,12 +52,23 @@ class DeviceAllocations:
 class AllocationState:
     """Allocated devices of a cluster, by pool and device."""
 
-    __slots__ = ("_pools", "_shared")
+    __slots__ = ("_counted", "_shared", "_uncounted")
 
     def __init__(self, shared: bool = True) -> None:
         """With `shared` off (no DRAConsumableCapacity) a share holds the entire device."""
-        self._pools: dict[PoolId, dict[str, DeviceAllocations]] = {}
+        self._counted: dict[PoolId, dict[str, DeviceAllocations]] = {}
+        #: Allocations that are counted when the state is read: many uses of a cluster never do.
+        self._uncounted: list[AllocationResult] = []
         self._shared = shared
+
+    @property
+    def _pools(self) -> dict[PoolId, dict[str, DeviceAllocations]]:
+        if self._uncounted:
+            allocations, self._uncounted = self._uncounted, []
+            for allocation in allocations:
+                for result in allocation.devices.results:
+                    self.hold(result)
+        return self._counted
 
     @staticmethod
     def of(claims: Iterable[ResourceClaim], shared: bool = True) -> AllocationState:
@@ -94,7 +105,7 @@ class AllocationState:
 
     def copy(self) -> AllocationState:
         clone = AllocationState(self._shared)
-        clone._pools = {
+        clone._counted = {
             pool: {name: holding.copy() for name, holding in devices.items()}
             for pool, devices in self._pools.items()
         }
@@ -103,8 +114,7 @@ class AllocationState:
     # -- updates
 
     def hold_all(self, allocation: AllocationResult) -> None:
-        for result in allocation.devices.results:
-            self.hold(result)
+        self._uncounted.append(allocation)
 
     def release_all(self, allocation: AllocationResult) -> None:
         for result in reversed(allocation.devices.results):

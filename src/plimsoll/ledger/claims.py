@@ -116,6 +116,13 @@ class ChargeContext(Struct, frozen=True):
     classes: Mapping[str, DeviceClass] = field(default_factory=dict)
     profile: AccountingProfile = field(default_factory=AccountingProfile.default)
 
+    def can_charge(self, claim: ResourceClaim) -> bool:
+        """Return whether the allocation of a claim may charge a node; False is certain."""
+        for result in claim.allocation_results:
+            if self.devices.may_be_mapped(result) or self.class_policy(claim, result.request).charges:
+                return True
+        return False
+
     def class_policy(self, claim: ResourceClaim, request: str) -> ClassPolicy:
         found = self.classes.get(find_requested_class(claim, request))
         if found is None:
@@ -130,8 +137,9 @@ def has_node_allocatable_device(
 
     An unpublished device counts if its class defines charges.
     """
+    devices = charge_context.devices
     for result in allocation.devices.results:
-        device = charge_context.devices.find(result, charge_context.node)
+        device = devices.find(result, charge_context.node) if devices.may_be_mapped(result) else None
         if _concerns_node(device, charge_context.class_policy(claim, result.request)):
             return True
     return False

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from typing import TypeAlias
 
 from plimsoll.api.core import Node
+from plimsoll.api.forms import device_forms
 from plimsoll.api.node_selection import node_matches
 from plimsoll.api.resource import Device, DeviceRequestAllocationResult, ResourceSlice, ResourceSliceSpec
 from plimsoll.ledger.profile import AccountingProfile
@@ -18,17 +19,14 @@ from plimsoll.ledger.profile import AccountingProfile
 _Piece: TypeAlias = "tuple[ResourceSliceSpec, dict[str, Device]]"
 
 
-def _by_name(spec: ResourceSliceSpec) -> dict[str, Device]:
-    devices: dict[str, Device] = {}
-    for device in spec.devices or ():
-        devices.setdefault(device.name, device)
-    return devices
+def _by_name(devices: tuple[Device, ...]) -> dict[str, Device]:
+    return {device.name: device for device in reversed(devices)}
 
 
 class DeviceIndex:
     """Devices of ResourceSlices by name; slices are searched in the given order."""
 
-    __slots__ = ("_exact", "_pieces", "_pools")
+    __slots__ = ("_exact", "_mapped", "_pieces", "_pools")
 
     def __init__(
         self,
@@ -41,13 +39,30 @@ class DeviceIndex:
         self._pools: dict[tuple[str, str], list[_Piece]] = {}
         #: By the identity of the slice's spec, which the piece keeps alive.
         self._pieces: dict[int, _Piece] = {}
+        #: Drivers of devices that have mappings.
+        self._mapped: set[str] = set()
         known = last._pieces if last is not None else {}
+        shared: dict[int, dict[str, Device]] = {}  # machines of one type share their devices
+        plain: set[tuple[str, int]] = set()  # devices that have been searched for mappings
         for each in slices:
             spec = each.spec
-            piece = known.get(id(spec)) or (spec, _by_name(spec))
+            piece = known.get(id(spec))
+            if piece is None:
+                names = shared.get(id(spec.devices))
+                if names is None:
+                    names = shared[id(spec.devices)] = _by_name(spec.devices or ())
+                piece = spec, names
+            if spec.driver not in self._mapped and (spec.driver, id(piece[1])) not in plain:
+                if any(map(device_forms, piece[1].values())):
+                    self._mapped.add(spec.driver)
+                plain.add((spec.driver, id(piece[1])))
             self._pieces[id(spec)] = piece
             owner = spec.driver if self._exact else ""
             self._pools.setdefault((owner, spec.pool.name), []).append(piece)
+
+    def may_be_mapped(self, result: DeviceRequestAllocationResult) -> bool:
+        """Return whether the device of a result may have mappings; False is certain."""
+        return result.driver in self._mapped or not self._exact
 
     def find(self, result: DeviceRequestAllocationResult, node: Node | None = None) -> Device | None:
         """Return the device of a result, on this node if given; None if it is not published."""

@@ -91,11 +91,19 @@ class NodeLedger:
     )  # fmt: skip
 
     def __init__(
-        self, node: Node | None = None, gates: Gates | None = None, profile: AccountingProfile | None = None
+        self,
+        node: Node | None = None,
+        gates: Gates | None = None,
+        profile: AccountingProfile | None = None,
+        options: PodResourcesOptions | None = None,
     ) -> None:
-        gates = gates or Gates.default()
-        self.profile = profile or AccountingProfile.for_gates(gates)
-        self.options = resources_options(gates, self.profile)
+        """`options` are those of the gates, if they are known already."""
+        if profile is None or options is None:
+            gates = gates or Gates.default()
+            profile = profile or AccountingProfile.for_gates(gates)
+            options = options or resources_options(gates, profile)
+        self.profile = profile
+        self.options = options
         self.requested: dict[str, int] = {}
         self.non_zero: dict[str, int] = {CPU: 0, MEMORY: 0}
         self._entries: dict[str, LedgerEntry] = {}
@@ -191,7 +199,11 @@ class NodeLedger:
     def add(self, pod: Pod, charged_claims: Sequence[ChargedClaim] | None = None) -> LedgerEntry:
         """Add a pod, or confirm an assumed one; its charges default to those in its status."""
         known = self._entries.get(pod_key(pod))
-        if known is not None and not known.assumed:
+        if known is None:
+            if charged_claims is None:
+                charged_claims = read_charged_claims(pod, self.profile)
+            return self._record(make_entry(pod, charged_claims, self.options, self.profile))
+        if not known.assumed:
             raise LedgerError(f"pod {pod_key(pod)} is already in the ledger of node {self.name}; update it")
         return self._replace(known, pod, charged_claims)
 
@@ -253,8 +265,7 @@ class NodeLedger:
         self, objects: Iterable[tuple[Pod, Sequence[ChargedClaim] | None]] | None = None
     ) -> list[Discrepancy]:
         """Recompute the ledger from the recorded objects or others, and list the differences."""
-        fresh = NodeLedger(self.node)
-        fresh.profile, fresh.options = self.profile, self.options
+        fresh = NodeLedger(self.node, profile=self.profile, options=self.options)
         if objects is None:
             for entry in self._entries.values():
                 again = compute_totals(entry.pod, entry.charged_claims, entry.options, entry.profile)
@@ -276,13 +287,11 @@ class NodeLedger:
     # -- helpers
 
     def _replace(
-        self, known: LedgerEntry | None, pod: Pod, charged_claims: Sequence[ChargedClaim] | None
+        self, known: LedgerEntry, pod: Pod, charged_claims: Sequence[ChargedClaim] | None
     ) -> LedgerEntry:
         if charged_claims is None:
             charged_claims = self._current_charges(known, pod)
         entry = make_entry(pod, charged_claims, self.options, self.profile)
-        if known is None:
-            return self._record(entry)
         place = list(self._entries)
         self.remove(known.pod)
         recorded = self._record(entry)
@@ -290,13 +299,11 @@ class NodeLedger:
             self._entries = {key: self._entries[key] for key in place}
         return recorded
 
-    def _current_charges(self, known: LedgerEntry | None, pod: Pod) -> tuple[ChargedClaim, ...]:
+    def _current_charges(self, known: LedgerEntry, pod: Pod) -> tuple[ChargedClaim, ...]:
         """Return the charges in a pod's status, or the equal recorded ones, which also have devices and
         UIDs.
         """
         reported = read_charged_claims(pod, self.profile)
-        if known is None:
-            return reported
         if not reported and self.profile.keep_assumed_charges:
             return known.charged_claims
         if len(reported) == len(known.charged_claims) and all(

@@ -51,7 +51,8 @@ class UnschedulableCache(SnapshotIndex):
         self._event_count = 0
 
     def pod_added(self, row: int, pod: Pod) -> None:
-        self._add_event(ClusterEvent(EventKind.POD_ASSIGNED, new=pod))
+        if self._results:  # a later result does not depend on it
+            self._add_event(ClusterEvent(EventKind.POD_ASSIGNED, new=pod))
 
     def node_removed(self, row: int, node: Node) -> None:
         self._add_event(ClusterEvent(EventKind.NODE_REMOVED, node))

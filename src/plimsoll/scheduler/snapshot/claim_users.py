@@ -21,15 +21,24 @@ FindClaim: TypeAlias = "Callable[[str, str], ResourceClaim | None]"
 class ClaimUsers:
     """Pods by the claims they use, whether or not the claim is known."""
 
-    __slots__ = ("_users",)
+    __slots__ = ("_indexed", "_new")
 
     def __init__(self) -> None:
-        self._users: dict[tuple[str, str], set[str]] = {}
+        self._indexed: dict[tuple[str, str], set[str]] = {}
+        #: Pods that are indexed at the next question: most uses of a cluster have none.
+        self._new: list[Pod] = []
+
+    @property
+    def _users(self) -> dict[tuple[str, str], set[str]]:
+        if self._new:
+            for pod in self._new:
+                for name in resolve_claim_names(pod).values():
+                    self._indexed.setdefault((pod.metadata.namespace, name), set()).add(pod_key(pod))
+            self._new.clear()
+        return self._indexed
 
     def add(self, pod: Pod) -> None:
-        key = pod_key(pod)
-        for name in resolve_claim_names(pod).values():
-            self._users.setdefault((pod.metadata.namespace, name), set()).add(key)
+        self._new.append(pod)
 
     def remove(self, pod: Pod) -> None:
         for name in resolve_claim_names(pod).values():

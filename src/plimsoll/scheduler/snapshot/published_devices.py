@@ -6,8 +6,8 @@ device index are rebuilt on demand, reusing unchanged parts.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import Any
 
 from plimsoll.allocator import Features, Inventory
 from plimsoll.api.resource import DeviceTaintRule, ResourceSlice
@@ -22,23 +22,23 @@ class PublishedDevices:
 
     def __init__(self, features: Features, profile: AccountingProfile) -> None:
         self._profile = profile
-        self._nodes: dict[tuple[str, str], Counter[str]] = {}
+        self._nodes: dict[tuple[str, str], dict[str, int]] = {}
         self._inventory = Inventory((), features)
         self._devices = DeviceIndex((), profile)
         #: Whether they must be rebuilt.
         self._inventory_outdated = self._devices_outdated = False
 
-    def inventory(self, slices: Iterable[ResourceSlice], rules: Iterable[DeviceTaintRule]) -> Inventory:
-        """Return the inventory for searches; the arguments are all slices and taint rules."""
+    def inventory(self, all: Callable[[type[Any]], Iterable[Any]]) -> Inventory:
+        """Return the inventory for searches; `all` returns the objects of a kind."""
         if self._inventory_outdated:
-            self._inventory = self._inventory.replace(tuple(slices), tuple(rules))
+            self._inventory = self._inventory.replace(all(ResourceSlice), tuple(all(DeviceTaintRule)))
             self._inventory_outdated = False
         return self._inventory
 
-    def devices(self, slices: Iterable[ResourceSlice]) -> DeviceIndex:
-        """Return the devices by name."""
+    def devices(self, all: Callable[[type[Any]], Iterable[Any]]) -> DeviceIndex:
+        """Return the devices by name; `all` returns the objects of a kind."""
         if self._devices_outdated:
-            self._devices = DeviceIndex(slices, self._profile, self._devices)
+            self._devices = DeviceIndex(all(ResourceSlice), self._profile, self._devices)
             self._devices_outdated = False
         return self._devices
 
@@ -52,8 +52,8 @@ class PublishedDevices:
         """
         self._inventory_outdated = self._devices_outdated = True
         pool, node = (slice.spec.driver, slice.spec.pool.name), slice.spec.node_name or ""
-        counts = self._nodes.setdefault(pool, Counter())
-        counts[node] += 1 if added else -1
+        counts = self._nodes.setdefault(pool, {})
+        counts[node] = counts.get(node, 0) + (1 if added else -1)
         if not counts[node]:
             del counts[node]
         if not counts:

@@ -178,12 +178,12 @@ class Snapshot:
     @property
     def inventory(self) -> Inventory:
         """Devices of all slices."""
-        return self._devices.inventory(self.all(ResourceSlice), self.all(DeviceTaintRule))
+        return self._devices.inventory(self.all)
 
     def charge_context(self, row: int | None = None) -> ChargeContext:
         """Return the inputs for computing charges of claims on a node, or on any node."""
         node = None if row is None else self.nodes[row]
-        devices = self._devices.devices(self.all(ResourceSlice))
+        devices = self._devices.devices(self.all)
         return ChargeContext(devices, node, self.classes, self.profile)
 
     # -- objects
@@ -259,7 +259,7 @@ class Snapshot:
                 self._grow()
             row = self._free_rows.pop()
             self._rows[name] = row
-            self.ledgers[row] = NodeLedger(node, self.gates, self.profile)
+            self.ledgers[row] = NodeLedger(node, self.gates, self.profile, self.options)
             self.alive[row] = True
             old = None
         else:
