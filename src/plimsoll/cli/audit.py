@@ -25,6 +25,7 @@ from plimsoll.cli.options import (
     write_report,
 )
 from plimsoll.cli.watching import watch_cluster, watch_option
+from plimsoll.cli.where import keep_until_exit
 
 if TYPE_CHECKING:
     from plimsoll.tools.audit import AuditReport, AuditSeverity
@@ -116,7 +117,10 @@ def run_audit(
     def examine(cluster_state: ClusterState) -> AuditReport:
         with Progress() as progress:
             cluster_state.compute_ledgers(progress.tick)
-            report = auditing.audit(cluster_state, checks=checks, now=read_at, tick=progress.tick)
+            facts = auditing.find_facts(cluster_state, now=read_at)
+            if not watch:
+                keep_until_exit(facts)
+            report = auditing.audit_facts(facts, checks=checks, tick=progress.tick)
         if where.namespace:
             report = report.within(where.namespace)
         return report if known is None else report.beyond(known)

@@ -118,11 +118,16 @@ def _settle_memory(cluster_state: ClusterState) -> None:
     second after the answer.
     """
     if len(cluster_state.objects) >= _LARGE:
-        kept: list[Any] = [cluster_state]
-        kept.append(kept)  # a cycle, which only a collection could free
+        keep_until_exit(cluster_state)
         atexit.register(gc.freeze)
     gc.freeze()
     gc.set_threshold(2_000_000, 50, 100)
+
+
+def keep_until_exit(thing: Any) -> None:
+    """Keep an object alive that would take time to free when nothing refers to it any more."""
+    kept: list[Any] = [thing]
+    kept.append(kept)  # a cycle, which only a collection could free
 
 
 def _has_default_kubeconfig() -> bool:

@@ -8,7 +8,7 @@ their claims is not counted twice, and equal what `--assume-mapping` adds.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from operator import itemgetter
 from typing import TypeAlias
@@ -19,7 +19,7 @@ from plimsoll.api.core import Pod
 from plimsoll.api.forms import ClaimCharge, ResourceCharge, read_device_class
 from plimsoll.api.pod_claims import resolve_claim_names, uses_claims
 from plimsoll.api.quantity import ZERO, Quantity
-from plimsoll.api.resource import ResourceClaim
+from plimsoll.api.resource import ResourceClaim, ResourceSlice
 from plimsoll.ledger.claims import (
     ChargeContext,
     ChargedClaim,
@@ -80,16 +80,38 @@ class _Taken:
 
 #: What is not counted on nodes, by row and claim.
 UncountedRows: TypeAlias = "dict[int, dict[tuple[str, str], list[UncountedClaim]]]"
+#: Node resources that devices represent, by driver.
+RepresentedResources: TypeAlias = "Mapping[str, Set[str]]"
 
 
 def uncounted_claims(cluster_state: ClusterState, nodes: Iterable[str] | None = None) -> list[UncountedClaim]:
     """Return everything that is not counted, or what is not counted on some nodes, by node and claim."""
-    snapshot = cluster_state.snapshot
+    snapshot, represented = cluster_state.snapshot, represented_resources(cluster_state)
     found = []
     for name in sorted((node.metadata.name for node in cluster_state.nodes) if nodes is None else nodes):
         row = snapshot.row_of(name)
         if row is not None:
-            found += uncounted_on(cluster_state, row)
+            found += uncounted_on(cluster_state, row, represented)
+    return found
+
+
+def represented_resources(cluster_state: ClusterState) -> RepresentedResources | None:
+    """Return the node resources that devices represent, by driver. With these, claims that cannot be
+    uncounted are recognized without their devices.
+
+    None if the device of a claim may belong to another driver (Kubernetes 1.36).
+    """
+    if not cluster_state.profile.exact_devices:
+        return None
+    devices = {
+        (each.spec.driver, id(each.spec.devices)): each.spec.devices or ()  # machines of one type share them
+        for each in cluster_state.snapshot.all(ResourceSlice)
+    }
+    found: dict[str, set[str]] = {}
+    for (driver, _), published in devices.items():
+        for device in published:
+            for guess in guess_node_resources(driver, device):
+                found.setdefault(driver, set()).add(guess.resource)
     return found
 
 
@@ -126,16 +148,20 @@ def _represents_resources(claim: ResourceClaim, context: ChargeContext) -> bool:
     return False
 
 
-def uncounted_on(cluster_state: ClusterState, row: int) -> list[UncountedClaim]:
-    """Return what is not counted on a node, by claim."""
+def uncounted_on(
+    cluster_state: ClusterState, row: int, represented: RepresentedResources | None = None
+) -> list[UncountedClaim]:
+    """Return what is not counted on a node, by claim. `represented` saves time for many nodes."""
     snapshot = cluster_state.snapshot
     ledger = snapshot.ledger(row)
     users: dict[tuple[str, str], list[LedgerEntry]] = {}
     for entry in ledger.entries.values():
-        if not uses_claims(entry.pod):
-            continue
-        for name in dict.fromkeys(resolve_claim_names(entry.pod).values()):
-            users.setdefault((entry.pod.metadata.namespace, name), []).append(entry)
+        pod = entry.pod
+        if uses_claims(pod):
+            for name in resolve_claim_names(pod).values():
+                entries = users.setdefault((pod.metadata.namespace, name), [])
+                if not entries or entries[-1] is not entry:
+                    entries.append(entry)
     if not users:
         return []
     context = snapshot.charge_context(row)
@@ -144,8 +170,10 @@ def uncounted_on(cluster_state: ClusterState, row: int) -> list[UncountedClaim]:
     uncharged = []
     for key, entries in users.items():
         claim = snapshot.claim(*key)
-        taken = {} if claim is None else _list_taken(claim, context, entries)
-        if claim is not None and taken:
+        if claim is None or (represented is not None and _is_counted(claim, entries, represented)):
+            continue
+        taken = _list_taken(claim, context, entries)
+        if taken:
             uncharged.append((key, claim, taken, entries))
     for _, claim, taken, entries in sorted(uncharged, key=itemgetter(0)):
         missing = (
@@ -155,6 +183,22 @@ def uncounted_on(cluster_state: ClusterState, row: int) -> list[UncountedClaim]:
         )
         found += _describe(claim, taken, missing, entries, ledger, context)
     return found
+
+
+def _is_counted(
+    claim: ResourceClaim, entries: Iterable[LedgerEntry], represented: RepresentedResources
+) -> bool:
+    """Return whether a claim is charged for all resources that devices of its drivers represent, if any."""
+    charged: set[str] | None = None
+    for result in claim.allocation_results:
+        resources = represented.get(result.driver)
+        if resources is None:
+            continue
+        if charged is None:
+            charged = _charged_resources(claim.metadata.name, entries)
+        if not charged.issuperset(resources):
+            return False
+    return True
 
 
 def _describe(

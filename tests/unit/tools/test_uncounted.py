@@ -20,12 +20,13 @@ from plimsoll.tools.report import as_text
 from plimsoll.tools.top.nodes import ResourceRow, node_rows
 from plimsoll.tools.top.top import top
 from plimsoll.tools.top.uncounted_notes import note_uncounted, suggest_annotations
-from plimsoll.tools.uncounted import uncounted_claims
+from plimsoll.tools.uncounted import uncounted_claims, uncounted_on
 from plimsoll.tools.whatif import WhatifPlan, run_whatif
 from tests.build import claim, container, device, device_class, exactly, node, pod, resource_slice, result
 
 DRIVER, CLASS = "dra.cpu", "exclusive-cpus"
 CAPACITY = "dra.cpu/cpu"
+MAPPED = {"cpu": {"allocationMultiplier": "1", "capacityKey": CAPACITY}}
 
 
 def cpu_class(**annotations: str) -> DeviceClass:
@@ -51,6 +52,10 @@ def test_a_device_is_judged_by_its_driver() -> None:
 def sockets(on: str = "n1", cpus: str = "64") -> Any:
     shared = device("socket0", shared=True, capacity={CAPACITY: cpus})
     return resource_slice([shared], driver=DRIVER, pool=on, node=on)
+
+
+def recorded_charge(name: str) -> dict[str, Any]:
+    return {"containers": ["main"], "resourceClaimName": name, "resources": {"cpu": "4"}}
 
 
 def overcommitted() -> list[Any]:
@@ -310,3 +315,33 @@ def test_uncounted_assumed_and_annotated_amounts_are_the_same(
         annotated = state([*things, cpu_class(**{CLASS_KEY: suggestion.value})])
         assert suggestion.device_class == CLASS
         assert cpu_row(annotated).used == cpu_row(assumed).used
+
+
+@given(pods, st.booleans(), st.lists(st.booleans(), min_size=6, max_size=6))
+def test_counted_claims_are_recognized_without_their_devices(
+    wanted: list[tuple[str | None, list[str], bool]], shared: bool, recorded: list[bool]
+) -> None:
+    """A search of the devices of every claim finds the same claims that are not counted."""
+    mapped = device(
+        "socket1", shared=True, capacity={CAPACITY: "64"}, fields={"nodeAllocatableResourceMappings": MAPPED}
+    )
+    things: list[Any] = [node("n1", cpu="63"), sockets(cpus="99"), cpu_class()]
+    things.append(resource_slice([mapped], driver=DRIVER, pool="more", node="n1", name="more"))
+    things.append(resource_slice([device("gpu")], pool="gpus", node="n1", name="gpus"))
+    for number, (cpu, cpus, refers) in enumerate(wanted):
+        names = [f"c{number}-{each}" for each in range(len(cpus))]
+        used = [*names, "gpu", *(["c0-0"] if shared else [])]
+        request = {} if cpu is None else {"cpu": cpu}
+        has_charge = recorded[number % len(recorded)]
+        charges = [recorded_charge(name) for name in names[:1]] if has_charge else []
+        status = {"nodeAllocatableResourceClaimStatuses": charges}
+        main = container("main", *(used if refers else ()), **request)
+        things.append(pod(f"p{number}", main, claims=used, node="n1", status=status))
+        for index, (name, each) in enumerate(zip(names, cpus, strict=True)):
+            of, on = ("socket1", "more") if index % 2 else ("socket0", "n1")
+            things.append(cpu_claim(name, each, f"p{number}", of=of, on=on))
+    things.append(claim("gpu", exactly(), results=[result("gpu", pool="gpus")], node="n1"))
+    made = state(things)
+    row = made.snapshot.row_of("n1")
+    assert row is not None
+    assert uncounted_claims(made) == uncounted_on(made, row)

@@ -5,7 +5,7 @@ START HERE: `audit.py`. `checks/` has the checks, `facts.py` their shared lookup
 `sarif.py` and `junit.py` its CI formats, and `baseline.py` reads an earlier report.
 """
 
-from plimsoll.tools.audit.audit import audit, choose_checks, find_check
+from plimsoll.tools.audit.audit import audit, audit_facts, choose_checks, find_check, find_facts
 from plimsoll.tools.audit.checks import CHECKS
 from plimsoll.tools.audit.findings import AuditFinding, AuditSeverity, Check
 from plimsoll.tools.audit.report import AuditReport
@@ -17,6 +17,8 @@ __all__ = [
     "AuditSeverity",
     "Check",
     "audit",
+    "audit_facts",
     "choose_checks",
     "find_check",
+    "find_facts",
 ]

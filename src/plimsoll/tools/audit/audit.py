@@ -30,8 +30,21 @@ def audit(
     `now` is the time for age-based checks, in seconds since 1970. `live` means that kinds without objects are
     really empty; a dump may lack them. `tick` is called before each check.
     """
+    return audit_facts(find_facts(cluster_state, now=now, live=live), checks=checks, tick=tick)
+
+
+def find_facts(
+    cluster_state: ClusterState, *, now: float | None = None, live: bool | None = None
+) -> AuditFacts:
+    """Return what the checks read, which is computed as they read it; arguments as of `audit`."""
     timestamp = datetime.now(UTC).timestamp() if now is None else now
-    facts = AuditFacts(cluster_state, timestamp, live=is_live(cluster_state) if live is None else live)
+    return AuditFacts(cluster_state, timestamp, live=is_live(cluster_state) if live is None else live)
+
+
+def audit_facts(
+    facts: AuditFacts, *, checks: Iterable[Check] | None = None, tick: ProgressCallback = no_progress
+) -> AuditReport:
+    """Run the given checks, by default all."""
     chosen = CHECKS if checks is None else checks
     with without_collection():  # checks keep what they compute, and make no cycles
         findings, run, skipped = _run(chosen, facts, tick)
@@ -39,7 +52,7 @@ def audit(
             tuple(sorted(findings, key=finding_order)),
             tuple(run),
             tuple(skipped),
-            cluster_state.origin,
+            facts.cluster_state.origin,
             _size(facts),
             _forms(facts),
         )

@@ -39,7 +39,9 @@ class AuditedClaim(Struct, frozen=True):
 
 
 def charged_claims(facts: AuditFacts) -> tuple[AuditedClaim, ...]:
-    """Return every allocated claim of every bound pod."""
+    """Return the allocated claims of all bound pods, apart from those of one pod that neither are charged nor
+    could be: their devices have no mappings, as GPUs.
+    """
     return facts.compute_once("charged_claims", lambda: tuple(_price(facts)))
 
 
@@ -57,15 +59,23 @@ def _price(facts: AuditFacts) -> Iterator[AuditedClaim]:
     contexts: dict[str, ChargeContext | None] = {}  #: of nodes; None for those that do not exist
     for user in facts.bound_with_claims:
         pod, names = user.pod, user.names
-        allocated = [claim for claim in user.claims if claim.status.allocation is not None]
         node = pod.spec.node_name
         if node not in contexts:
             row = snapshot.row_of(node)
             contexts[node] = None if row is None else snapshot.charge_context(row)
         charge_context = contexts[node]
-        if not allocated or charge_context is None:
+        if charge_context is None:
             continue
-        recorded = {charged_claim.claim: charged_claim for charged_claim in read_charged_claims(pod, profile)}
+        charges = read_charged_claims(pod, profile)
+        allocated = [
+            claim
+            for claim in user.claims
+            if claim.status.allocation is not None
+            and (charges or charge_context.can_charge(claim) or len(facts.users[claim.metadata.key]) > 1)
+        ]
+        if not allocated:
+            continue
+        recorded = {charged_claim.claim: charged_claim for charged_claim in charges}
         for claim in allocated:
             name = claim.metadata.name
             containers = find_referring_containers(pod, names, name, profile)
@@ -91,8 +101,9 @@ def _charged_content(
     content: list[object] = [id(claim.spec), containers]
     for result in claim.allocation_results:
         device = charge_context.devices.find(result, charge_context.node)
-        consumed = ((name, id(amount)) for name, amount in result.consumed_capacity.items())
-        content.append((result.request, result.driver, id(device), result.admin_access, *consumed))
+        consumed = result.consumed_capacity
+        amounts = map(id, consumed.values())
+        content.append((result.request, result.driver, id(device), result.admin_access, *consumed, *amounts))
     return tuple(content)
 
 

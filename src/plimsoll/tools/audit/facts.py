@@ -142,7 +142,8 @@ class AuditFacts:
 
     @cached_property
     def claims(self) -> dict[Key, ResourceClaim]:
-        return dict(sorted(self.cluster_state.objects.by_key(ResourceClaim).items()))
+        claims = self.cluster_state.objects.by_key(ResourceClaim)
+        return {key: claims[key] for key in sorted(claims)}
 
     @cached_property
     def templates(self) -> dict[Key, ResourceClaimTemplate]:
@@ -257,13 +258,17 @@ class AuditFacts:
     @cached_property
     def pods_with_claims(self) -> list[PodClaims]:
         """Pods that use claims and have not terminated, by name."""
-        claims = self.claims
+        pods, claims = self.pods, self.claims
         found = []
-        using = [item for item in self.pods.items() if uses_claims(item[1]) and not is_finished(item[1])]
-        for (namespace, _), pod in sorted(using):
+        for key in sorted([key for key, pod in pods.items() if uses_claims(pod) and not is_finished(pod)]):
+            pod = pods[key]
             names = resolve_claim_names(pod)
-            existing = [claims.get((namespace, name)) for name in dict.fromkeys(names.values())]
-            found.append(PodClaims(pod, names, tuple([claim for claim in existing if claim is not None])))
+            existing = []
+            for name in names.values() if len(names) < 2 else dict.fromkeys(names.values()):
+                claim = claims.get((key[0], name))
+                if claim is not None:
+                    existing.append(claim)
+            found.append(PodClaims(pod, names, tuple(existing)))
         return found
 
     @cached_property

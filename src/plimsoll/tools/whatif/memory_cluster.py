@@ -96,8 +96,8 @@ class MemoryCluster:
             else sorted(self.cluster_state.snapshot.pods_at(row), key=lambda pod: pod.metadata.key)
         )
 
-    def bound(self) -> Iterator[Pod]:
-        return (pod for pod in self.cluster_state.pods if pod.spec.node_name)
+    def bound(self) -> list[Pod]:
+        return [pod for pod in self.cluster_state.pods if pod.spec.node_name]
 
     def order(self, pod: Pod) -> tuple[int, int, str, str, str]:
         """Return the queue order: higher priority first, then the longest pending."""
@@ -250,7 +250,7 @@ class MemoryCluster:
             yield from rule_taints(rules, result)
             yield from published.get((result.driver, result.pool), {}).get(result.device, ())
 
-        for pod in list(self.bound()):
+        for pod in self.bound():
             if not uses_claims(pod):
                 continue
             claims = {claim.metadata.name: claim for claim, _ in self.uses_of(pod)}

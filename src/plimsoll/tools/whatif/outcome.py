@@ -135,8 +135,10 @@ def compare_states(before: PodPlacements, after: PodPlacements) -> StateDifferen
     """Return the difference of two states; a pod missing from one of them is gone there."""
     absent = PodPlacement(gone=True)
     moves = []
-    for name in before.keys() | after.keys():
-        one, other = before.get(name, absent), after.get(name, absent)
+    for name, one in before.items():
+        other = after.get(name, absent)
         if one is not other and (one.node, one.gone) != (other.node, other.gone):
             moves.append(PodMove(name, one, other))
+    new = [(name, other) for name, other in after.items() if name not in before and not other.gone]
+    moves += [PodMove(name, absent, other) for name, other in new]
     return StateDifference(tuple(sorted(moves, key=lambda move: by_number(move.pod))))

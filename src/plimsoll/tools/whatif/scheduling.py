@@ -64,7 +64,7 @@ class SchedulingRound:
         """Decide every pending pod."""
         cluster = self._cluster
         pending = cluster.cluster_state.pending
-        self._lowest = min((pod.priority for pod in cluster.bound()), default=0)
+        self._lowest = min([pod.spec.priority or 0 for pod in cluster.bound()], default=0)
         for pod in pending:
             self._nominations.update(pod)
         while pending:

@@ -54,7 +54,7 @@ def sum_totals(cluster_state: ClusterState, free_amounts: FreeByNode) -> Cluster
             line.setdefault(name, 0)
             free[name] = free.get(name, 0) + (units if is_schedulable else 0)
     pods = cluster_state.pods
-    placed = sum(1 for pod in pods if pod.spec.node_name)
+    placed = len([pod for pod in pods if pod.spec.node_name])
     return ClusterTotals(len(snapshot), placed, len(cluster_state.pending), line, free)
 
 

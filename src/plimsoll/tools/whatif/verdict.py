@@ -115,8 +115,7 @@ def judge(
         and each.pod not in asked
         and before.get(each.pod, _ABSENT).node
     }
-    others = {*before, *after} - asked - preempted
-    pending_before, pending_after = others & _pending(before), others & _pending(after)
+    pending_before, pending_after = (_pending(state) - asked - preempted for state in states)
     gone = {name for name in asked if after.get(name, _ABSENT).gone}
     return WhatifVerdict(
         about,

@@ -31,6 +31,9 @@ def find_stale_reservations(facts: AuditFacts) -> Iterator[CheckProblem]:
     for claim in facts.claims.values():
         stale = []
         for consumer in claim.status.reserved_for:
+            pod = facts.pods.get((claim.metadata.namespace, consumer.name))
+            if pod is not None and pod.metadata.uid == consumer.uid and not is_done(pod):
+                continue  # most consumers
             why = _why_stale(facts, claim, consumer)
             if why:
                 stale.append(f"Pod/{claim.metadata.namespace}/{consumer.name} ({consumer.uid}): {why}")

@@ -278,14 +278,16 @@ def find_mixed_forms(facts: AuditFacts) -> Iterator[CheckProblem]:
     Charges in another form than the mappings are valid: their writer understood the mappings.
     """
     by_driver: dict[str, dict[Form, _Tally]] = {}
-    for id, node, device in _devices(facts):
+    devices = _devices(facts)
+    distinct = {id(device): device for _, _, device in devices}
+    if len({form for device in distinct.values() for form in device_forms(device)}) < 2:
+        return  # most clusters
+    for id_, node, device in devices:
         for form in device_forms(device):
-            by_driver.setdefault(id.driver, {}).setdefault(form, _Tally()).add(facts, id, node)
+            by_driver.setdefault(id_.driver, {}).setdefault(form, _Tally()).add(facts, id_, node)
     published: Counter[Form] = Counter()
     for forms in by_driver.values():
         published.update({form: tally.count for form, tally in forms.items()})
-    if len(published) < 2:
-        return
     charges = Counter(status_form(pod.status) for pod in facts.pods.values())
     used = max(published, key=lambda form: (charges[form], published[form], form.value))
     for driver, forms in sorted(by_driver.items()):

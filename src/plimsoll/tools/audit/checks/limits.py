@@ -172,7 +172,9 @@ def find_lists_too_long(facts: AuditFacts) -> Iterator[CheckProblem]:
     long: IdentityCache[list[_LongList]] = IdentityCache()  # of specs and devices, which many objects share
     for claim in facts.claims.values():
         found = long.get(claim.spec, partial(_long_spec_lists, claim.spec))
-        yield from _describe_lists(claim, [*found, *_allocation_lists(claim)])
+        allocation = claim.status.allocation
+        if found or (allocation is not None and allocation.devices.config):  # few claims
+            yield from _describe_lists(claim, [*found, *_allocation_lists(claim)])
     for template in facts.templates.values():
         yield from _describe_lists(template, _spec_lists(template.spec.spec, "spec.spec.devices"))
     for device_class in facts.classes.values():
@@ -180,7 +182,8 @@ def find_lists_too_long(facts: AuditFacts) -> Iterator[CheckProblem]:
     for each in facts.slices:
         devices = each.spec.devices or ()
         found = long.get(devices, partial(_long_device_lists, devices))
-        yield from _describe_lists(each, [*_slice_lists(each.spec), *found])
+        if found or each.spec.shared_counters:  # few slices
+            yield from _describe_lists(each, [*_slice_lists(each.spec), *found])
 
 
 def _describe_lists(thing: object, lists: Iterable[_LongList]) -> Iterator[CheckProblem]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from itertools import combinations
 
 from plimsoll.api.core import Pod
@@ -28,6 +29,7 @@ from plimsoll.ledger.units import CPU
 from plimsoll.tools.amounts import format_short
 from plimsoll.tools.audit.facts import AuditFacts, subject_of
 from plimsoll.tools.audit.findings import AuditSeverity, Check, CheckProblem
+from plimsoll.tools.audit.identity_cache import IdentityCache
 from plimsoll.tools.cluster_state.node_resources import KNOWN_DRIVERS
 from plimsoll.tools.cluster_state.objects import key_of
 
@@ -197,18 +199,20 @@ def _managed(facts: AuditFacts) -> dict[tuple[str, str], _Cpus]:
 
     def make() -> dict[tuple[str, str], _Cpus]:
         found: dict[tuple[str, str], _Cpus] = {}
+        by_device: IdentityCache[tuple[tuple[int, bool], ...]] = IdentityCache()
         for pool_id, pool in facts.pools.items():
             if not facts.may_represent_resources(pool):
                 continue
             for name, (slice, device) in pool.devices.items():
-                if device.consumes_counters or not slice.spec.node_name:
+                driver, node = pool_id.driver, slice.spec.node_name
+                if not node or device.consumes_counters:
                     continue
-                for guess in facts.node_resources(pool_id.driver, device):
-                    if guess.resource != CPU:
-                        continue
-                    cpus = found.setdefault((slice.spec.node_name, pool_id.driver), _Cpus())
-                    cpus.managed += guess.amount.milli()
-                    cpus.sure = cpus.sure and (guess.sure or CPU in read_device(device))
+                for managed, sure in by_device.get(device, partial(_cpus_of, facts, driver, device), driver):
+                    cpus = found.get((node, driver))
+                    if cpus is None:
+                        cpus = found[node, driver] = _Cpus()
+                    cpus.managed += managed
+                    cpus.sure = cpus.sure and sure
                     for each in facts.held.get(DeviceId(*pool_id, name), ()):
                         cpus.held += _held(facts, each.result, device)
         for pool_id, pool in facts.pools.items():
@@ -221,6 +225,12 @@ def _managed(facts: AuditFacts) -> dict[tuple[str, str], _Cpus]:
         return found
 
     return facts.compute_once("managed", make)
+
+
+def _cpus_of(facts: AuditFacts, driver: str, device: Device) -> tuple[tuple[int, bool], ...]:
+    """Return how many CPUs a device represents, in milli, and whether that is certain."""
+    guesses = [guess for guess in facts.node_resources(driver, device) if guess.resource == CPU]
+    return tuple((guess.amount.milli(), guess.sure or CPU in read_device(device)) for guess in guesses)
 
 
 def _held(facts: AuditFacts, result: DeviceRequestAllocationResult, device: Device) -> int:
