@@ -10,12 +10,13 @@ import pytest
 import yaml
 
 from plimsoll.apiserver.handlers.watch_format import WatchFormat
-from plimsoll.apiserver.protobuf import decode_body, wire
+from plimsoll.apiserver.protobuf import decode_body
 from plimsoll.apiserver.registry.resources import find_resource
 from plimsoll.apiserver.request import ApiRequest
 from plimsoll.apiserver.status import resource_expired
 from tests.unit.apiserver.build import ADMIN, MAPS, ApiHarness, config_map, run
 from tests.waiting import DEADLINE
+from tests.watch_frames import PROTOBUF, read_protobuf_frames
 
 WATCH_LIST = [
     ("watch", "1"),
@@ -24,7 +25,6 @@ WATCH_LIST = [
     ("resourceVersionMatch", "NotOlderThan"),
 ]
 PARTIAL = "as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
-PROTOBUF = "application/vnd.kubernetes.protobuf"
 
 
 async def watch(
@@ -41,18 +41,6 @@ async def watch(
                 break
     await answer.body.aclose()
     return answer.content_type, received
-
-
-def frames(received: bytes) -> list[tuple[str, dict[str, Any]]]:
-    """Decode the frames of a protobuf watch."""
-    found = []
-    while received:
-        length = int.from_bytes(received[:4], "big")
-        event, received = received[4 : 4 + length], received[4 + length :]
-        fields = dict(wire.read_fields(event))
-        (raw,) = (value for number, value in wire.read_fields(wire.chunk(fields[2])) if number == 1)
-        found.append((wire.text(fields[1]), decode_body(wire.chunk(raw))))
-    return found
 
 
 @pytest.mark.parametrize(
@@ -100,7 +88,7 @@ def test_a_watch_in_protobuf(parameters: str) -> None:
         await harness.request("POST", MAPS, config_map())
         media, received = await watch(harness, PROTOBUF + parameters)
         assert media == f"{PROTOBUF};stream=watch"
-        (added, made), (bookmark, end) = frames(received)
+        (added, made), (bookmark, end) = read_protobuf_frames(received)
         assert (added, bookmark) == ("ADDED", "BOOKMARK")
         assert made["kind"] == ("PartialObjectMetadata" if PARTIAL in parameters else "ConfigMap")
         assert made["metadata"]["name"] == "c"
@@ -115,7 +103,7 @@ def test_an_error_in_protobuf_is_a_status() -> None:
     assert resource is not None
     for render in (None, lambda raw: b"{}"):
         format = WatchFormat(resource, render, PROTOBUF)
-        ((type, status),) = frames(format.encode_error(resource_expired("too old")))
+        ((type, status),) = read_protobuf_frames(format.encode_error(resource_expired("too old")))
         assert (type, status["kind"], status["code"]) == ("ERROR", "Status", 410)
 
 
