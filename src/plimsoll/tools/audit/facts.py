@@ -115,7 +115,7 @@ class AuditFacts:
         """Return why a check that needs these kinds cannot run; "" if it can."""
         gaps = {gap.kind: gap for gap in self.cluster_state.objects.gaps if gap.whole}
         for plural in needs:
-            if not self.live and not self._all(NEEDED[plural]):
+            if not self.live and not self.cluster_state.objects.by_key(NEEDED[plural]):
                 return f"the input has no {plural}"
             if plural in gaps:
                 return str(gaps[plural])
@@ -139,6 +139,14 @@ class AuditFacts:
     def bound(self) -> list[Pod]:
         """Bound pods that have not terminated."""
         return [pod for pod in self.pods.values() if pod.spec.node_name and not is_finished(pod)]
+
+    @cached_property
+    def bound_by_node(self) -> dict[str, list[Pod]]:
+        """Bound pods that have not terminated, by node."""
+        found: dict[str, list[Pod]] = {}
+        for pod in self.bound:
+            found.setdefault(pod.spec.node_name, []).append(pod)
+        return found
 
     @cached_property
     def claims(self) -> dict[Key, ResourceClaim]:

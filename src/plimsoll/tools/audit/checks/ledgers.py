@@ -308,6 +308,8 @@ def find_charges_that_differ(facts: AuditFacts) -> Iterator[CheckProblem]:
     for each in charged_claims(facts):
         if each.recorded is None or isinstance(each.priced, Reason):
             continue
+        if each.priced is not None and each.recorded.charge.resources == each.priced.charge.resources:
+            continue
         before = amounts_of(each.recorded)
         now = {} if each.priced is None else amounts_of(each.priced)
         if before == now or is_of_other_driver(facts, each):

@@ -291,9 +291,6 @@ def _cpu(milli: int) -> str:
 
 
 def find_shared_pools_empty(facts: AuditFacts) -> Iterator[CheckProblem]:
-    by_node: dict[str, list[Pod]] = {}
-    for pod in facts.bound:
-        by_node.setdefault(pod.spec.node_name, []).append(pod)
     for (name, driver), cpus in sorted(_managed(facts).items()):
         node = facts.nodes.get(name)
         line = node.status.allocatable[CPU].milli() if node and CPU in node.status.allocatable else 0
@@ -301,9 +298,8 @@ def find_shared_pools_empty(facts: AuditFacts) -> Iterator[CheckProblem]:
             continue
         if driver not in KNOWN_DRIVERS and line - cpus.managed >= _ONE_CPU:
             continue  # it manages some of the CPUs, and there are others
-        without = [
-            pod for pod in sorted(by_node.get(name, []), key=key_of) if not _has_cpus_of(facts, pod, driver)
-        ]
+        pods = facts.bound_by_node.get(name, [])
+        without = [pod for pod in sorted(pods, key=key_of) if not _has_cpus_of(facts, pod, driver)]
         if without:
             names = ", ".join(f"Pod/{pod.metadata.full_name}" for pod in without[:3])
             yield CheckProblem(
