@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import sys
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -58,19 +58,18 @@ def read_topology() -> MachineTopology:
     return MachineTopology(online, nodes or {0: online}, frozenset(cores), frozenset(caches))
 
 
-def container(name: str, *requests: Mapping[str, str], **more: Any) -> Tree:
-    """Return a container that uses these claims of its pod: `{"name": CLAIM}`."""
+def container(name: str, *, claim: str = "", **more: Any) -> Tree:
+    """Return a container; it may use a claim of its pod."""
     tree: Tree = {"name": name, "image": IMAGE, "command": ["/bin/sleep", "1000000"], **more}
-    if requests:
-        tree["resources"] = {**tree.get("resources", {}), "claims": list(requests)}
+    if claim:
+        tree["resources"] = {**tree.get("resources", {}), "claims": [{"name": claim}]}
     return tree
 
 
-def pod(name: str, *containers: Tree, template: str = "") -> Tree:
-    """Return a pod; with a template it has a claim named `devices`."""
+def pod(name: str, *containers: Tree, templates: Sequence[str] = ()) -> Tree:
+    """Return a pod with a claim of each template, and of the same name."""
     spec: Tree = {"containers": list(containers), "terminationGracePeriodSeconds": 0}
-    if template:
-        spec["resourceClaims"] = [{"name": "devices", "resourceClaimTemplateName": template}]
+    spec["resourceClaims"] = [{"name": each, "resourceClaimTemplateName": each} for each in templates]
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}
 
 
@@ -141,7 +140,7 @@ class RunningContainer:
 
 
 class AgentNode:
-    """Cluster with one node; `drive` starts a driver, again with other options."""
+    """Cluster with one node; `drive` starts drivers."""
 
     def __init__(self, node: RealNode, cluster: LocalCluster, cgroup_driver: str) -> None:
         self.node, self.cluster = node, cluster
@@ -149,6 +148,7 @@ class AgentNode:
         self.cgroup_root = f"{node.cgroups.path}/kubepods"
         self._cgroup_driver = cgroup_driver
         self._processes: dict[str, Process] = {}
+        self._options: dict[str, tuple[object, ...]] = {}
 
     # -- processes
 
@@ -180,9 +180,12 @@ class AgentNode:
         wait_until(is_ready, context=lambda: self.log("agent"))
 
     def drive(self, kind: str, *options: object) -> None:
-        """Start the driver `cpu` or `memory`, in place of the one that runs, and wait until it is healthy."""
+        """Run the driver `cpu` or `memory` with these options, and wait until it is healthy."""
+        if self._options.get(kind) == options:
+            return
         if kind in self._processes:
             self._processes.pop(kind).stop(seconds=DEADLINE)
+        self._options[kind] = options
         (port,) = free_ports(1)
         self._start(
             kind,
@@ -275,7 +278,7 @@ class AgentNode:
 
 @contextmanager
 def run_agent_node(directory: Path, cgroup_driver: str) -> Iterator[AgentNode | str]:
-    """Run a node with both drivers; yield the reason if it cannot run here."""
+    """Run a node; yield the reason if it cannot run here."""
     node = RealNode(directory, NAME, systemd=cgroup_driver == "systemd")
     try:
         reason = node.start_runtime()
@@ -290,8 +293,6 @@ def run_agent_node(directory: Path, cgroup_driver: str) -> Iterator[AgentNode | 
                     spec = {"selectors": [{"cel": {"expression": expression}}]}
                     kind: Tree = {"apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass"}
                     cluster.apply({**kind, "metadata": {"name": name}, "spec": spec})
-                running.drive("cpu")
-                running.drive("memory")
                 yield running
             finally:
                 running.stop()

@@ -29,7 +29,6 @@ pytestmark = pytest.mark.skipif(bool(_REASON), reason=_REASON)
 MACHINE = read_topology()
 #: CPUs of an ordinary claim: some are left for containers without one.
 AMOUNT = 2 if len(MACHINE.online) > 2 else 1
-CLAIM = {"name": "devices"}
 NUMA_NODE = "resource.kubernetes.io/numaNode"
 
 
@@ -48,6 +47,8 @@ def running(layout: str) -> Iterator[AgentNode]:
 
 @pytest.fixture
 def node(running: AgentNode) -> Iterator[AgentNode]:
+    running.drive("cpu")
+    running.drive("memory")
     yield running
     running.clear()
 
@@ -73,11 +74,11 @@ def expected_cgroup(node: AgentNode, layout: str, found: RunningContainer) -> st
 
 
 def test_claims_have_cpus_that_others_leave_and_get_back(node: AgentNode, layout: str) -> None:
-    limits = {"requests": {"cpu": "100m"}, "limits": {"memory": "64Mi"}}
+    limits = {"limits": {"cpu": "500m", "memory": "64Mi"}}
     node.cluster.apply(template("some", request("cpus", "dra.cpu", cpus(AMOUNT))))
     node.run(pod("neighbour", container("app", resources=limits)))
     node.settles({("neighbour", "app"): MACHINE.online})
-    node.run(pod("pinned", container("app", CLAIM), container("side"), template="some"))
+    node.run(pod("pinned", container("app", claim="some"), container("side"), templates=["some"]))
     own = claimed(node.look("pinned"))
     assert len(own) == AMOUNT
     rest = MACHINE.online - own
@@ -85,23 +86,19 @@ def test_claims_have_cpus_that_others_leave_and_get_back(node: AgentNode, layout
     for name, part in (("pinned", "app"), ("pinned", "side"), ("neighbour", "app")):
         found = node.look(name, part)
         assert found.cgroup == expected_cgroup(node, layout, found)
+    check_limits(node.look("neighbour"))
+    if layout == "systemd":  # it applies the properties of all units again
+        subprocess.run(["systemctl", "daemon-reload"], check=True)
+        check_limits(node.look("neighbour"))
+        node.settles({("pinned", "app"): own, ("neighbour", "app"): rest})
     node.delete("pinned")
     node.settles({("neighbour", "app"): MACHINE.online})
 
 
-def test_pod_limits_survive_a_reload_of_systemd(node: AgentNode, layout: str) -> None:
-    limits = {"limits": {"cpu": "500m", "memory": "64Mi"}}
-    node.run(pod("sized", container("app", resources=limits)))
-
-    def values() -> tuple[str, str]:
-        found = node.look("sized")
-        memory = found.pod_value("memory", "memory.max", "memory.limit_in_bytes")
-        return memory, found.pod_value("cpu", "cpu.max", "cpu.cfs_quota_us").split()[0]
-
-    assert values() == (str(64 << 20), "50000")
-    if layout == "systemd":
-        subprocess.run(["systemctl", "daemon-reload"], check=True)
-        assert values() == (str(64 << 20), "50000")
+def check_limits(found: RunningContainer) -> None:
+    """Check the values of a pod's cgroup: half a CPU and 64Mi."""
+    assert found.pod_value("memory", "memory.max", "memory.limit_in_bytes") == str(64 << 20)
+    assert found.pod_value("cpu", "cpu.max", "cpu.cfs_quota_us").split()[0] == "50000"
 
 
 @pytest.mark.skipif(max(map(len, MACHINE.cores)) == 1, reason="this machine has no SMT")
@@ -111,59 +108,62 @@ def test_full_cores_avoid_a_core_that_is_half_taken(node: AgentNode) -> None:
     config = [{"opaque": {"driver": "dra.cpu", "parameters": full}}]
     node.cluster.apply(template("thread", request("cpus", "dra.cpu", cpus(1))))
     node.cluster.apply(template("core", request("cpus", "dra.cpu", cpus(width)), config=config))
-    node.run(pod("thread", container("app", CLAIM), template="thread"))
-    node.run(pod("core", container("app", CLAIM), template="core"))
-    one, core = claimed(node.look("thread")), claimed(node.look("core"))
+    parts = ("thread", "core")
+    node.run(pod("cores", *(container(part, claim=part) for part in parts), templates=parts))
+    one, core = (claimed(node.look("cores", part)) for part in parts)
     assert core in MACHINE.cores
+    assert len(one) == 1
     assert not one & core
-    node.settles({("thread", "app"): one, ("core", "app"): core})
+    node.settles({("cores", "thread"): one, ("cores", "core"): core})
 
 
-@pytest.mark.parametrize("numa", sorted(MACHINE.nodes))
-def test_cpus_and_memory_are_of_one_numa_node(node: AgentNode, numa: int) -> None:
-    devices = {device["attributes"][NUMA_NODE]["int"]: device for device in node.devices("dra.cpu").values()}
-    assert set(devices) == set(MACHINE.nodes)
-    memory = {device["attributes"][NUMA_NODE]["int"] for device in node.devices("dra.memory").values()}
-    assert memory == set(MACHINE.nodes)
-    node.cluster.apply(
-        template(
-            f"aligned-{numa}",
-            request("cpus", "dra.cpu", cpus(AMOUNT)),
-            request(
-                "memory",
-                "dra.memory",
-                {"dra.memory/size": "64Mi"},
-                f'device.attributes["resource.kubernetes.io"].numaNode == {numa}',
-            ),
-            constraints=[{"requests": ["cpus", "memory"], "matchAttribute": NUMA_NODE}],
+def test_cpus_and_memory_are_of_one_numa_node(node: AgentNode) -> None:
+    for driver in ("dra.cpu", "dra.memory"):
+        published = node.devices(driver).values()
+        assert {device["attributes"][NUMA_NODE]["int"] for device in published} == set(MACHINE.nodes)
+    parts = {f"numa-{numa}": numa for numa in MACHINE.nodes}
+    for name, numa in parts.items():
+        rule = f'device.attributes["resource.kubernetes.io"].numaNode == {numa}'
+        node.cluster.apply(
+            template(
+                name,
+                request("cpus", "dra.cpu", cpus(AMOUNT)),
+                request("memory", "dra.memory", {"dra.memory/size": "64Mi"}, rule),
+                constraints=[{"requests": ["cpus", "memory"], "matchAttribute": NUMA_NODE}],
+            )
         )
-    )
-    node.run(pod("aligned", container("app", CLAIM), template=f"aligned-{numa}"))
-    found = node.look("aligned")
-    own = claimed(found)
-    assert len(own) == AMOUNT
-    assert own <= MACHINE.nodes[numa]
-    node.settles({("aligned", "app"): own})
-    assert found.effective("mems") == found.allowed("Mems") == CpuSet([numa])
+    node.run(pod("aligned", *(container(name, claim=name) for name in parts), templates=list(parts)))
+    for name, numa in parts.items():
+        found = node.look("aligned", name)
+        own = claimed(found)
+        assert len(own) == AMOUNT
+        assert own <= MACHINE.nodes[numa]
+        node.settles({("aligned", name): own})
+        assert found.effective("mems") == found.allowed("Mems") == CpuSet([numa])
 
 
 def test_cpus_are_grouped_by_l3_cache(node: AgentNode) -> None:
     node.drive("cpu", "--group-by", "l3cache")
-    try:
-        devices = node.devices("dra.cpu")
-        named = [device for name, device in devices.items() if name.startswith("cpudevl3")]
-        assert len(named) == len(MACHINE.caches)
-        if not MACHINE.caches:
-            assert devices
-            assert all(device["attributes"]["dra.cpu/cacheL3ID"]["int"] == -1 for device in devices.values())
-        size = min(map(len, MACHINE.caches), default=AMOUNT)
-        amount = size if len(MACHINE.caches) > 1 else AMOUNT
-        node.cluster.apply(template("cache", request("cpus", "dra.cpu", cpus(amount))))
-        node.run(pod("first", container("app", CLAIM), template="cache"))
-        own = claimed(node.look("first"))
-        assert len(own) == amount
-        assert not MACHINE.caches or any(own <= cache for cache in MACHINE.caches)
-        node.settles({("first", "app"): own})
-        node.clear()
-    finally:
-        node.drive("cpu")
+    devices = node.devices("dra.cpu")
+    named = [device for name, device in devices.items() if name.startswith("cpudevl3")]
+    assert len(named) == len(MACHINE.caches)
+    if not MACHINE.caches:
+        assert devices
+        assert all(device["attributes"]["dra.cpu/cacheL3ID"]["int"] == -1 for device in devices.values())
+    amount = min(map(len, MACHINE.caches)) if len(MACHINE.caches) > 1 else AMOUNT
+    parts = ("first", "second") if len(MACHINE.caches) > 1 else ("first",)
+    claims = {part: f"cache-{part}" for part in parts}
+    for claim in claims.values():
+        node.cluster.apply(template(claim, request("cpus", "dra.cpu", cpus(amount))))
+    node.run(
+        pod(
+            "caches",
+            *(container(part, claim=claims[part]) for part in parts),
+            templates=list(claims.values()),
+        )
+    )
+    owns = [claimed(node.look("caches", part)) for part in parts]
+    if len(MACHINE.caches) > 1:  # they need all CPUs of a cache, so each has its own
+        assert all(any(own <= cache for cache in MACHINE.caches) for own in owns)
+    assert len(set(owns)) == len(owns)
+    node.settles({("caches", part): own for part, own in zip(parts, owns, strict=True)})

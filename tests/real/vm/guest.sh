@@ -1,8 +1,9 @@
 #!/bin/bash
 # Inside the guest of run.sh: show the machine, run the tests, print RESULT and their exit code, power off.
 export PATH=/plimsoll/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LANG=C.UTF-8
-export KUBEBUILDER_ASSETS=/plimsoll/bin PYTHONPATH=/plimsoll/src:/plimsoll/packages PYTHONDONTWRITEBYTECODE=1
-grep -q plimsoll.emulated=1 /proc/cmdline && export PLIMSOLL_TEST_PATIENCE=10
+export KUBEBUILDER_ASSETS=/plimsoll/bin PYTHONPATH=/plimsoll/packages PYTHONDONTWRITEBYTECODE=1
+PLIMSOLL_TEST_PATIENCE=$(sed -n 's/.*plimsoll.patience=\([0-9]*\).*/\1/p' /proc/cmdline)
+export PLIMSOLL_TEST_PATIENCE
 cd /plimsoll || exit
 ip link set lo up
 modprobe overlay
@@ -11,7 +12,7 @@ lscpu -e=CPU,NODE,SOCKET,CORE,CACHE
 numactl --hardware | head -8
 mapfile -t arguments < arguments
 # The suite's own settings name plugins that only other tests need.
-python3 -m pytest -c /dev/null --rootdir . -v -rs --durations=0 --noconftest -p no:cacheprovider "${arguments[@]}"
+python3 -m pytest -c /dev/null --rootdir . --disable-plugin-autoload -v -rs --durations=0 --noconftest -p no:cacheprovider "${arguments[@]}"
 echo "RESULT $?"
 sync
 systemctl poweroff --force

@@ -7,10 +7,11 @@
 # GUEST_ARCH is the architecture of the guest (default: that of this machine). GUEST_PROGRAMS has containerd,
 # containerd-shim-runc-v2 and ctr for it, static or for Debian 12, in DIR/$GUEST_ARCH or in DIR; runc is Debian's
 # unless it is there, too. Needs root, debootstrap, e2fsprogs, qemu-system-x86 or qemu-system-arm (for a guest of
-# another architecture also qemu-user-static), Python 3.11 with pip in .venv, and network access for Debian's and
-# Python's packages. Everything is kept in DIRECTORY (default: /var/tmp/plimsoll-vm), so that a second run needs no
-# download. With /dev/kvm it takes minutes; without it, or for another architecture, or with EMULATE=1 (for a
-# /dev/kvm that cannot run Linux), QEMU emulates, which takes ten times as long and more.
+# another architecture also qemu-user-static), Python 3.11 with the development requirements in .venv, and network
+# access for Debian's and Python's packages. Everything is kept in DIRECTORY (default: /var/tmp/plimsoll-vm), so that
+# a second run needs no download. With /dev/kvm it takes minutes; without it, or for another architecture, or with
+# EMULATE=1 (for a /dev/kvm that cannot run Linux), QEMU emulates, which takes ten times as long and more; timeouts
+# of the tests are multiplied by PATIENCE then (default: 20).
 set -euo pipefail
 repository=$(cd "$(dirname "$0")/../../.." && pwd)
 host=$(dpkg --print-architecture)
@@ -39,13 +40,13 @@ done
 
 if [ ! -e "$work/debian" ]; then
     rm -rf "$root"
-    debootstrap --variant=minbase --arch="$arch" \
+    INITRD=No debootstrap --variant=minbase --arch="$arch" \
         --include="systemd-sysv,dbus,udev,kmod,linux-image-cloud-$arch,initramfs-tools,python3,iproute2,procps,util-linux,mount,numactl,runc" \
         bookworm "$root" "${DEBIAN_MIRROR:-http://deb.debian.org/debian}"
-    # Few modules: an emulated machine takes a minute to unpack all of them.
+    # Once, and with few modules: an emulated machine takes minutes to pack or unpack all of them.
     echo MODULES=list > "$root/etc/initramfs-tools/conf.d/modules"
     printf '%s\n' virtio_pci virtio_blk virtio_mmio ext4 > "$root/etc/initramfs-tools/modules"
-    chroot "$root" update-initramfs -u
+    chroot "$root" update-initramfs -c -k "$(ls "$root/lib/modules")"
     touch "$work/debian"
 fi
 
@@ -72,13 +73,12 @@ for name in containerd containerd-shim-runc-v2 ctr runc; do
     if [ -e "$programs/$name" ]; then cp -L "$programs/$name" "$root/plimsoll/bin/"; fi
 done
 [ -e "$root/plimsoll/bin/runc" ] || ln -s /usr/sbin/runc "$root/plimsoll/bin/runc"
-for name in src tests; do
-    cp -r "$repository/$name" "$root/plimsoll/"
-done
-cp -r "$work/packages" "$root/plimsoll/packages"
+cp -r "$repository/tests" "$work/packages" "$root/plimsoll/"
+"$python" -m pip install --quiet --no-deps --no-compile --no-build-isolation --target "$root/plimsoll/packages" \
+    "$repository"
 # An emulated machine would spend minutes on compiling.
 "$python" -m compileall -q --invalidation-mode unchecked-hash -j 2 -s "$root" \
-    "$root/plimsoll/src" "$root/plimsoll/packages" "$root/plimsoll/tests/real" > /dev/null || true
+    "$root/plimsoll/packages" "$root/plimsoll/tests" > /dev/null || true
 cp "$repository/tests/real/vm/guest.sh" "$root/plimsoll/"
 printf '%s\n' "${tests[@]}" > "$root/plimsoll/arguments"
 cat > "$root/etc/systemd/system/plimsoll-test.service" <<UNIT
@@ -108,9 +108,10 @@ rm -f "$work/disk.img"
 truncate -s 6G "$work/disk.img"
 mke2fs -q -t ext4 -d "$root" "$work/disk.img"
 
-accelerator=(-accel tcg,thread=multi) emulated=1
+# QEMU uses several threads where the memory order of the guest allows it: not for x86 on arm64.
+accelerator=(-accel tcg) emulated=1 patience=${PATIENCE:-20}
 if [ "$arch" = "$host" ] && [ -w /dev/kvm ] && [ "${EMULATE:-}" = "" ]; then
-    accelerator=(-accel kvm) emulated=
+    accelerator=(-accel kvm) emulated='' patience=${PATIENCE:-1}
 fi
 if [ "$arch" = amd64 ]; then
     # Four sockets of one core of two threads: 8 CPUs, 4 L3 caches. Without KVM only models of Intel show threads and
@@ -126,6 +127,6 @@ timeout "${SECONDS_MAX:-7200}" "qemu-system-$machine" "${hardware[@]}" "${accele
     -object memory-backend-ram,id=m0,size=2G -numa node,nodeid=0,memdev=m0,cpus=0-3 \
     -object memory-backend-ram,id=m1,size=2G -numa node,nodeid=1,memdev=m1,cpus=4-7 \
     -kernel "$(ls "$root"/boot/vmlinuz-* | tail -1)" -initrd "$(ls "$root"/boot/initrd.img-* | tail -1)" \
-    -append "root=/dev/vda rw console=$console quiet systemd.show_status=0 plimsoll.emulated=$emulated" \
+    -append "root=/dev/vda rw console=$console quiet systemd.show_status=0 plimsoll.patience=$patience" \
     -drive "file=$work/disk.img,format=raw,if=virtio,cache=unsafe" -nic none < /dev/null | tee "$work/console.log"
 grep -q "^RESULT 0" "$work/console.log"
