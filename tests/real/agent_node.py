@@ -21,7 +21,7 @@ from plimsoll.api.cpuset import CpuSet
 from plimsoll.up.local_cluster import LocalCluster
 from tests.real.cgroup_root import hierarchies
 from tests.real.kubelet import IMAGE, Process, RealNode, free_ports
-from tests.waiting import DEADLINE, wait_until
+from tests.waiting import DEADLINE, PATIENCE, wait_until
 
 NAME = "real"
 Tree = dict[str, Any]
@@ -162,6 +162,7 @@ class AgentNode:
                 "endpoint": f"unix://{self.node.socket}",
                 "podLogsDir": str(self.node.directory / "logs"),
                 "resolvConf": "",
+                "requestTimeout": 120 * PATIENCE,
             },
             "cgroups": {"root": self.cgroup_root, "driver": self._cgroup_driver},
             "eviction": {"hard": {"memory.available": "1Mi"}},

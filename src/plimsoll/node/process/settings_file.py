@@ -7,6 +7,7 @@ the field and the fix.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
 
@@ -111,6 +112,7 @@ class _CriFile(Config, frozen=True, kw_only=True):
     cluster_domain: str = _CRI.cluster_domain
     resolv_conf: str = str(_CRI.resolv_conf)
     pod_logs: str = field(default=str(_CRI.pod_logs), name="podLogsDir")
+    request_timeout: Seconds = _CRI.timing.request
 
     def settings(self) -> CriSettings:
         return CriSettings(
@@ -119,6 +121,7 @@ class _CriFile(Config, frozen=True, kw_only=True):
             cluster_domain=self.cluster_domain,
             resolv_conf=Path(self.resolv_conf) if self.resolv_conf else None,
             pod_logs=Path(self.pod_logs),
+            timing=replace(_CRI.timing, request=self.request_timeout),
         )
 
 

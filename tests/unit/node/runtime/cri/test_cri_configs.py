@@ -18,7 +18,7 @@ from plimsoll.node.runtime.cri.security import (
     sandbox_security,
     sysctls,
 )
-from plimsoll.node.runtime.cri.settings import CriSettings
+from plimsoll.node.runtime.cri.settings import CriSettings, CriTiming
 from plimsoll.protocols.cdi import DeviceNode, Edits, Mount
 from plimsoll.protocols.messages import cri
 
@@ -133,6 +133,7 @@ def test_settings_of_a_file_and_of_flags() -> None:
             "clusterDomain": "c.local",
             "resolvConf": "",
             "podLogsDir": "/logs",
+            "requestTimeout": "5m",
         },
     }
     found = parse_settings(tree).checked().cri
@@ -142,6 +143,7 @@ def test_settings_of_a_file_and_of_flags() -> None:
         cluster_domain="c.local",
         resolv_conf=None,
         pod_logs=Path("/logs"),
+        timing=CriTiming(request=300.0),
     )
     assert found.socket == Path("/run/crio/crio.sock")
     flags = override(NodeSettings(), runtime="cri", cri_endpoint="/run/c.sock", cluster_dns=("10.0.0.10",))
