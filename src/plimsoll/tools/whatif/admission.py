@@ -6,7 +6,7 @@ state. A pod that the API server would refuse raises InputError.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass
 
 from msgspec.structs import replace
@@ -35,18 +35,19 @@ def admit_pod(pod: Pod, cluster_state: ClusterState, known: Mapping[str, Priorit
     return _with_priority(_with_limits(pod, cluster_state), known)
 
 
-def find_priorities(cluster_state: ClusterState) -> dict[str, PriorityClassInfo]:
-    """Return the priority classes of a cluster; those that a dump lacks as pods of the cluster use them."""
-    used = {
-        pod.spec.priority_class_name: PriorityClassInfo(pod.spec.priority, pod.spec.preemption_policy)
-        for pod in cluster_state.pods
-        if pod.spec.priority_class_name and pod.spec.priority is not None
-    }
-    system = {name: PriorityClassInfo(value) for name, value in SYSTEM_CLASSES.items()}
+def find_priorities(cluster_state: ClusterState, names: Set[str]) -> dict[str, PriorityClassInfo]:
+    """Return the priority classes of a cluster; those of `names` that a dump lacks as its pods use them."""
     given = {
         each.metadata.name: PriorityClassInfo(each.value, each.preemption_policy, each.global_default)
         for each in cluster_state.objects.all(PriorityClass)
     }
+    lacking = names - given.keys()
+    used = {
+        pod.spec.priority_class_name: PriorityClassInfo(pod.spec.priority, pod.spec.preemption_policy)
+        for pod in (cluster_state.pods if lacking else ())
+        if pod.spec.priority_class_name in lacking and pod.spec.priority is not None
+    }
+    system = {name: PriorityClassInfo(value) for name, value in SYSTEM_CLASSES.items()}
     return {**system, **used, **given}
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from plimsoll.api.core import Pod
 from plimsoll.ledger.node_ledger import pod_key
 from plimsoll.tools.cluster_state import ClusterState
-from plimsoll.tools.cluster_state.objects import key_of
+from plimsoll.tools.cluster_state.objects import Key, key_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +56,10 @@ class ChangeLog:
         if old is not None:
             self._undo.append((old, True))
             self.cluster_state.remove(old)
+
+    def changed(self, kind: type[Any], mark: ChangeMark) -> set[Key]:
+        """Return the names of the objects of a kind that were set or removed since a mark."""
+        return {key_of(thing) for thing, _ in self._undo[mark.length :] if type(thing) is kind}
 
     def undo(self, mark: ChangeMark) -> None:
         """Restore the state at a mark."""

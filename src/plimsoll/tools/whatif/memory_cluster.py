@@ -12,7 +12,7 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Any
 
-from plimsoll.api.core import Node, Pod
+from plimsoll.api.core import TERMINAL_PHASES, Node, Pod
 from plimsoll.api.pod_claims import find_requesting_pod, owner_group, pod_group_of, uses_claims
 from plimsoll.api.resource import (
     DeviceRequestAllocationResult,
@@ -97,7 +97,12 @@ class MemoryCluster:
         )
 
     def bound(self) -> list[Pod]:
-        return [pod for pod in self.cluster_state.pods if pod.spec.node_name]
+        """Return the pods with a node that have not terminated."""
+        return [
+            pod
+            for pod in self.cluster_state.objects.by_key(Pod).values()
+            if pod.spec.node_name and pod.status.phase not in TERMINAL_PHASES
+        ]
 
     def order(self, pod: Pod) -> tuple[int, int, str, str, str]:
         """Return the queue order: higher priority first, then the longest pending."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -115,6 +115,22 @@ class PodPlacement:
 PodPlacements = Mapping[Name, PodPlacement]
 
 
+class NodeNames(Mapping[Name, str]):
+    """Nodes of the pods of a state, "" for those without; nothing is copied."""
+
+    def __init__(self, state: PodPlacements) -> None:
+        self._state = state
+
+    def __getitem__(self, name: Name) -> str:
+        return self._state[name].node
+
+    def __iter__(self) -> Iterator[Name]:
+        return iter(self._state)
+
+    def __len__(self) -> int:
+        return len(self._state)
+
+
 @dataclass(frozen=True, slots=True)
 class PodMove:
     """Pod whose placement differs between two states."""
@@ -131,14 +147,17 @@ class StateDifference:
     moves: tuple[PodMove, ...] = ()
 
 
-def compare_states(before: PodPlacements, after: PodPlacements) -> StateDifference:
-    """Return the difference of two states; a pod missing from one of them is gone there."""
+def compare_states(
+    before: PodPlacements, after: PodPlacements, names: Iterable[Name] | None = None
+) -> StateDifference:
+    """Return the difference of two states; a pod missing from one of them is gone there.
+
+    `names` are the pods that may differ, if known.
+    """
     absent = PodPlacement(gone=True)
     moves = []
-    for name, one in before.items():
-        other = after.get(name, absent)
+    for name in {**before, **after} if names is None else names:
+        one, other = before.get(name, absent), after.get(name, absent)
         if one is not other and (one.node, one.gone) != (other.node, other.gone):
             moves.append(PodMove(name, one, other))
-    new = [(name, other) for name, other in after.items() if name not in before and not other.gone]
-    moves += [PodMove(name, absent, other) for name, other in new]
     return StateDifference(tuple(sorted(moves, key=lambda move: by_number(move.pod))))

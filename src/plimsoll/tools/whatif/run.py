@@ -15,10 +15,11 @@ from plimsoll.tools.cluster_state.progress import ProgressCallback, no_progress
 from plimsoll.tools.top.uncounted_notes import note_uncounted
 from plimsoll.tools.whatif.fragmentation import find_fragments
 from plimsoll.tools.whatif.kube_scheduler import OURS, find_kube_scheduler
-from plimsoll.tools.whatif.outcome import Name, compare_states, stem_of
+from plimsoll.tools.whatif.outcome import Name, NodeNames, compare_states, stem_of
 from plimsoll.tools.whatif.plan import WhatifPlan
 from plimsoll.tools.whatif.report import WhatifReport
 from plimsoll.tools.whatif.result import ExtraCapacity, Overcommit, Prediction
+from plimsoll.tools.whatif.start_state import StartState
 from plimsoll.tools.whatif.totals import changed_nodes, free_by_node, sum_totals
 from plimsoll.tools.whatif.verdict import judge
 from plimsoll.tools.whatif.whatif import Whatif, WhatifOperations
@@ -44,37 +45,51 @@ def run_whatif(
     settings = settings or SchedulerProfile.default()
     kube_schedulers = [find_kube_scheduler(name) for name in dict.fromkeys(plan.versus) if name != OURS]
     whatif = Whatif(cluster_state, settings=settings, lent=lent)
-    now = {name: placement.node for name, placement in whatif.state().items()}
+    start = StartState(whatif)
+    now = NodeNames(start.placements)
     with whatif.branch() as before:
         before.schedule(preempt=plan.preempt, tick=tick)
-        state_before = before.state()
+        state_before = start.derive(before)
         free_before = free_by_node(before.cluster_state.snapshot)
-        totals_before = sum_totals(before.cluster_state, free_before)
+        totals_before = sum_totals(
+            before.cluster_state.snapshot,
+            free_before,
+            placed=state_before.placed,
+            pending=state_before.pending,
+        )
         fragments_before = find_fragments(before.cluster_state.snapshot, free_before)
     with whatif.branch() as after:
         added = plan.apply(after)
         displaced = {each.pod for each in after.evicted}
         proof = after.prove(steps=plan.steps, tick=tick) if plan.exhaustive else None
         outcome = after.schedule(preempt=plan.preempt, tick=tick)
-        state_after = after.state()
+        state_after = start.derive(after)
+        states = state_before.placements, state_after.placements
+        names = state_before.names | state_after.names
         free_after = free_by_node(after.cluster_state.snapshot)
         report = WhatifReport(
             plan=plan,
             origin=cluster_state.origin,
             before=totals_before,
-            after=sum_totals(after.cluster_state, free_after),
+            after=sum_totals(
+                after.cluster_state.snapshot,
+                free_after,
+                placed=state_after.placed,
+                pending=state_after.pending,
+            ),
             now=now,
-            states=(state_before, state_after),
-            difference=compare_states(state_before, state_after),
+            states=states,
+            difference=compare_states(*states, names),
             outcome=outcome,
             verdict=judge(
                 now,
-                (state_before, state_after),
+                states,
                 added=added,
                 displaced=displaced,
                 drains=bool(plan.drain),
                 evicted=after.evicted,
                 nodes={node.metadata.name for node in after.cluster_state.objects.all(Node)},
+                names=names,
             ),
             fragments=(fragments_before, find_fragments(after.cluster_state.snapshot, free_after)),
             evicted=after.evicted,

@@ -60,10 +60,9 @@ class SchedulingRound:
         self._has_evicted = False
         self._done = 0
 
-    def run(self) -> WhatifOutcome:
-        """Decide every pending pod."""
+    def run(self, pending: Sequence[Pod]) -> WhatifOutcome:
+        """Decide these pods, which are pending."""
         cluster = self._cluster
-        pending = cluster.cluster_state.pending
         self._lowest = min([pod.spec.priority or 0 for pod in cluster.bound()], default=0)
         for pod in pending:
             self._nominations.update(pod)
@@ -230,10 +229,15 @@ class SchedulingRound:
 
 
 def schedule_all(
-    cluster: MemoryCluster, *, preempt: bool = True, tick: ProgressCallback = no_progress
+    cluster: MemoryCluster,
+    *,
+    preempt: bool = True,
+    tick: ProgressCallback = no_progress,
+    pending: Sequence[Pod] | None = None,
 ) -> WhatifOutcome:
-    """Schedule every pending pod as far as resources allow."""
-    return SchedulingRound(cluster, preempt=preempt, tick=tick).run()
+    """Schedule every pending pod as far as resources allow; `pending` are these pods, if known."""
+    pods = cluster.cluster_state.pending if pending is None else pending
+    return SchedulingRound(cluster, preempt=preempt, tick=tick).run(pods)
 
 
 def depends_on_others(pod: Pod) -> bool:

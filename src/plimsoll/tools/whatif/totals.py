@@ -8,7 +8,6 @@ from typing import Any
 
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
 from plimsoll.tools.amounts import format_amount, resource_order
-from plimsoll.tools.cluster_state import ClusterState
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +40,10 @@ def free_by_node(snapshot: Snapshot) -> FreeByNode:
     return {snapshot.node(row).metadata.name: snapshot.ledger(row).headroom() for row in snapshot.rows()}
 
 
-def sum_totals(cluster_state: ClusterState, free_amounts: FreeByNode) -> ClusterTotals:
-    """Return the totals of a cluster; `free_amounts` are those of its nodes."""
-    snapshot = cluster_state.snapshot
+def sum_totals(
+    snapshot: Snapshot, free_amounts: FreeByNode, *, placed: int = 0, pending: int = 0
+) -> ClusterTotals:
+    """Return the totals of a cluster with these numbers of pods; `free_amounts` are those of its nodes."""
     line: dict[str, int] = {}
     free: dict[str, int] = {}
     for row in snapshot.rows():
@@ -53,9 +53,7 @@ def sum_totals(cluster_state: ClusterState, free_amounts: FreeByNode) -> Cluster
         for name, units in free_amounts[snapshot.node(row).metadata.name].items():
             line.setdefault(name, 0)
             free[name] = free.get(name, 0) + (units if is_schedulable else 0)
-    pods = cluster_state.pods
-    placed = len([pod for pod in pods if pod.spec.node_name])
-    return ClusterTotals(len(snapshot), placed, len(cluster_state.pending), line, free)
+    return ClusterTotals(len(snapshot), placed, pending, line, free)
 
 
 @dataclass(frozen=True, slots=True)

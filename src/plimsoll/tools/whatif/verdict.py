@@ -95,9 +95,11 @@ def judge(
     drains: bool,
     evicted: Iterable[EvictedPod],
     nodes: Collection[str],
+    names: Collection[Name] | None = None,
 ) -> WhatifVerdict:
     """Answer a plan from the states without and with it; `nodes` are the nodes with it.
 
+    `names` are the pods that may be pending in a state, if known.
     `added` and `displaced` are the pods that the plan adds and evicts, `evicted` those evicted in the end.
     """
     before, after = states
@@ -115,7 +117,7 @@ def judge(
         and each.pod not in asked
         and before.get(each.pod, _ABSENT).node
     }
-    pending_before, pending_after = (_pending(state) - asked - preempted for state in states)
+    pending_before, pending_after = (_pending(state, names) - asked - preempted for state in states)
     gone = {name for name in asked if after.get(name, _ABSENT).gone}
     return WhatifVerdict(
         about,
@@ -130,9 +132,10 @@ def judge(
     )
 
 
-def _pending(state: PodPlacements) -> set[Name]:
-    """Return the pods of a state that are not on a node."""
-    return {name for name, placement in state.items() if not placement.node and not placement.gone}
+def _pending(state: PodPlacements, names: Iterable[Name] | None) -> set[Name]:
+    """Return the pods of a state, or those of them among `names`, that are not on a node."""
+    found = ((name, state.get(name, _ABSENT)) for name in (state if names is None else names))
+    return {name for name, placement in found if not placement.node and not placement.gone}
 
 
 def _ordered(names: Iterable[Name]) -> tuple[Name, ...]:

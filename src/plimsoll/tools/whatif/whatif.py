@@ -99,6 +99,16 @@ class WhatifOperations:
                 found[name] = on_nodes[node] = PodPlacement(node)
         return found
 
+    def placement(self, pod: Name) -> PodPlacement | None:
+        """Return the placement of one pod, as `state` does; None if it has ended or does not exist."""
+        found = self.cluster.cluster_state.objects.find(Pod, *pod)
+        if found is None or found.has_terminated:
+            return None
+        node = found.spec.node_name
+        if not node:
+            return PodPlacement(why=self._reasons.get(pod, ""))
+        return self.cluster.placements.setdefault(node, PodPlacement(node))
+
     # -- changes
 
     def add(
@@ -120,7 +130,8 @@ class WhatifOperations:
         find = self.cluster.cluster_state.objects.find
         claims = [each for each in added.volume_claims if find(type(each), *each.metadata.key) is None]
         self.cluster.add_objects([*others, *claims])
-        known = find_priorities(self.cluster.cluster_state) if pods else {}
+        classes = {pod.spec.priority_class_name for pod in pods if pod.spec.priority_class_name}
+        known = find_priorities(self.cluster.cluster_state, classes) if pods else {}
         for pod in pods:
             name = pod.metadata.key
             if self.cluster.cluster_state.objects.find(Pod, *name) is not None:
@@ -206,8 +217,7 @@ class WhatifOperations:
 
     def schedule(self, *, preempt: bool = True, tick: ProgressCallback = no_progress) -> WhatifOutcome:
         """Schedule every pending pod as the scheduler would. Return the outcome."""
-        self._prepare()
-        outcome = schedule_all(self.cluster, preempt=preempt, tick=tick)
+        outcome = schedule_all(self.cluster, preempt=preempt, tick=tick, pending=self._prepare())
         self._reasons = {pending.pod: pending.why for pending in outcome.pending}
         return outcome
 
@@ -238,12 +248,13 @@ class WhatifOperations:
 
     # -- internals
 
-    def _prepare(self) -> None:
-        """Create the missing claims of pending pods whose templates exist."""
-        for pod in self.cluster.cluster_state.pending:
-            made = {status.name for status in pod.status.resource_claim_statuses}
-            if any(e.resource_claim_template_name and e.name not in made for e in pod.spec.resource_claims):
-                self.cluster.prepare(pod)
+    def _prepare(self) -> list[Pod]:
+        """Create the missing claims of pending pods whose templates exist. Return the pending pods."""
+        pending = self.cluster.cluster_state.pending
+        lacking = [pod for pod in pending if _lacks_claims(pod)]
+        for pod in lacking:
+            self.cluster.prepare(pod)
+        return self.cluster.cluster_state.pending if lacking else pending
 
     def _fill(self, pod: Pod, most: int) -> int:
         for count in range(most):
@@ -265,6 +276,14 @@ class WhatifOperations:
         return find_targets(objects, f"Node/{name}")[0]  # type: ignore[no-any-return]
 
 
+def _lacks_claims(pod: Pod) -> bool:
+    """Return whether claims of a pod have not been created from their templates."""
+    made = {status.name for status in pod.status.resource_claim_statuses}
+    return any(
+        each.resource_claim_template_name and each.name not in made for each in pod.spec.resource_claims
+    )
+
+
 class Branch(WhatifOperations):
     """Transaction: everything done in the `with` block is undone at its end, unless kept."""
 
@@ -275,6 +294,10 @@ class Branch(WhatifOperations):
     def keep(self) -> None:
         """Keep the changes in the parent."""
         self._kept = True
+
+    def changed_pods(self) -> set[Name]:
+        """Return the names of the pods that were added, changed or removed in the branch."""
+        return self.cluster.changes.changed(Pod, self._mark[0])
 
     def __enter__(self) -> Branch:
         self._mark = self.cluster.mark()
