@@ -7,6 +7,7 @@ position among equal nodes is not, and is part of the mark.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -57,9 +58,18 @@ class ChangeLog:
             self._undo.append((old, True))
             self.cluster_state.remove(old)
 
-    def changed(self, kind: type[Any], mark: ChangeMark) -> set[Key]:
+    def changed(self, kind: type[Any], mark: ChangeMark) -> Set[Key]:
         """Return the names of the objects of a kind that were set or removed since a mark."""
         return {key_of(thing) for thing, _ in self._undo[mark.length :] if type(thing) is kind}
+
+    def versions(self, mark: ChangeMark) -> Iterator[Any]:
+        """Yield every version of the objects that were set or removed since a mark, in no useful order."""
+        found = {}
+        for thing, _ in self._undo[mark.length :]:
+            yield thing
+            found[type(thing), *key_of(thing)] = None
+        current = (self.cluster_state.objects.find(*each) for each in found)
+        yield from (thing for thing in current if thing is not None)
 
     def undo(self, mark: ChangeMark) -> None:
         """Restore the state at a mark."""

@@ -82,8 +82,42 @@ class Fragmentation:
         }
 
 
-def find_fragments(snapshot: Snapshot, free_by_node: FreeByNode) -> Fragmentation:
-    """Compute the fragmentation of a cluster; unschedulable nodes are left out."""
+@dataclass(frozen=True, slots=True)
+class NodeFragments:
+    """What one schedulable node contributes to the fragmentation."""
+
+    free: Mapping[str, int]  #: amounts past the line count as 0
+    full: bool  #: no free CPU, memory or pods
+    devices: Mapping[str, int]  #: free devices by driver
+    has_devices: bool
+    state: object = None  #: equal for nodes on which equal claims fit; None if it is not known
+
+
+def read_node_fragments(
+    snapshot: Snapshot, free_by_node: FreeByNode, known: Mapping[str, NodeFragments] | None = None
+) -> dict[str, NodeFragments]:
+    """Return what each node contributes; unschedulable nodes are left out. `known` is that of some nodes."""
+    known = known or {}
+    found: dict[str, NodeFragments] = {}
+    counted: _FreeDevices = {}
+    inventory = snapshot.inventory
+    for row in snapshot.rows():
+        node = snapshot.node(row)
+        name = node.metadata.name
+        if name in known:
+            found[name] = known[name]
+        elif not node.spec.unschedulable:
+            free_of_node = free_by_node[name]
+            free = {key: units if units > 0 else 0 for key, units in free_of_node.items()}
+            full = any(not free.get(key, 0) for key in (CPU, MEMORY, PODS) if key in free_of_node)
+            devices, has_devices, usage = _free_devices(snapshot, inventory, row, counted)
+            state = node_state(snapshot, row, usage=usage) if snapshot.classes else None
+            found[name] = NodeFragments(free, full, devices, has_devices, state)
+    return found
+
+
+def find_fragments(snapshot: Snapshot, nodes: Mapping[str, NodeFragments]) -> Fragmentation:
+    """Compute the fragmentation of a cluster from what each node contributes."""
     most: dict[str, tuple[int, str]] = {}
     free: dict[str, int] = {}
     devices: dict[str, int] = {}
@@ -91,37 +125,27 @@ def find_fragments(snapshot: Snapshot, free_by_node: FreeByNode) -> Fragmentatio
     without_devices: dict[str, int] = {}
     without_capacity: dict[str, int] = {}
     nodes_without_devices = nodes_without_capacity = 0
-    known: _FreeDevices = {}
-    #: Node state -> the first row with it, and the number of nodes.
-    states: dict[object, tuple[int, int]] = {}
-    inventory = snapshot.inventory
-    schedulable = [row for row in snapshot.rows() if not snapshot.node(row).spec.unschedulable]
-    for row in schedulable:
-        node = snapshot.node(row)
-        name = node.metadata.name
-        free_of_node = free_by_node[name]
-        free_here = {key: units if units > 0 else 0 for key, units in free_of_node.items()}
-        for key, units in free_here.items():
+    #: Node state -> the first node with it, and the number of nodes.
+    states: dict[object, tuple[str, int]] = {}
+    for name, node in nodes.items():
+        for key, units in node.free.items():
             free[key] = free.get(key, 0) + units
             if key not in most or units > most[key][0]:
                 most[key] = (units, name)
-        devices_here, has_devices, usage = _free_devices(snapshot, inventory, row, known)
-        if snapshot.classes:
-            state = node_state(snapshot, row, usage=usage) or row
-            first, count = states.get(state, (row, 0))
-            states[state] = (first, count + 1)
-        free_devices_here = sum(devices_here.values())
-        for driver, count in devices_here.items():
+        state = node.state or name
+        first, count = states.get(state, (name, 0))
+        states[state] = (first, count + 1)
+        free_devices_here = sum(node.devices.values())
+        for driver, count in node.devices.items():
             devices[driver] = devices.get(driver, 0) + count
             most_devices[driver] = max(most_devices.get(driver, 0), count)
-        full = any(not free_here.get(key, 0) for key in (CPU, MEMORY, PODS) if key in free_of_node)
-        if has_devices and not free_devices_here and not full:
+        if node.has_devices and not free_devices_here and not node.full:
             nodes_without_devices += 1
             for key in (CPU, MEMORY):
-                without_devices[key] = without_devices.get(key, 0) + free_here.get(key, 0)
-        if full and free_devices_here:
+                without_devices[key] = without_devices.get(key, 0) + node.free.get(key, 0)
+        if node.full and free_devices_here:
             nodes_without_capacity += 1
-            for driver, count in devices_here.items():
+            for driver, count in node.devices.items():
                 without_capacity[driver] = without_capacity.get(driver, 0) + count
     pieces = tuple(
         LargestFree(key, *most[key], free[key]) for key in sorted(most, key=resource_order) if key != PODS
@@ -163,11 +187,12 @@ def _free_devices(
 # -- the largest claim
 
 
-def _largest_claims(snapshot: Snapshot, states: Mapping[object, tuple[int, int]]) -> Iterator[LargestClaim]:
+def _largest_claims(snapshot: Snapshot, states: Mapping[object, tuple[str, int]]) -> Iterator[LargestClaim]:
+    rows = [(snapshot.row_of(name), count) for name, count in states.values()]
     for name in sorted(snapshot.classes)[:CLASSES_MAX]:
         if len(states) > STATES_MAX:
             yield LargestClaim(name, None)
             continue
-        found = [(largest_claim_count(name, snapshot, row), count) for row, count in states.values()]
+        found = [(largest_claim_count(name, snapshot, row), count) for row, count in rows if row is not None]
         most = max((most for most, _ in found), default=0)
         yield LargestClaim(name, most, sum(count for each, count in found if each == most) if most else 0)

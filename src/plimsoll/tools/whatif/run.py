@@ -13,7 +13,8 @@ from plimsoll.scheduler.profile import ProfileSet, SchedulerProfile
 from plimsoll.tools.cluster_state import ClusterState
 from plimsoll.tools.cluster_state.progress import ProgressCallback, no_progress
 from plimsoll.tools.top.uncounted_notes import note_uncounted
-from plimsoll.tools.whatif.fragmentation import find_fragments
+from plimsoll.tools.whatif.affected_nodes import keep_unaffected
+from plimsoll.tools.whatif.fragmentation import find_fragments, read_node_fragments
 from plimsoll.tools.whatif.kube_scheduler import OURS, find_kube_scheduler
 from plimsoll.tools.whatif.outcome import Name, NodeNames, compare_states, stem_of
 from plimsoll.tools.whatif.plan import WhatifPlan
@@ -57,7 +58,9 @@ def run_whatif(
             placed=state_before.placed,
             pending=state_before.pending,
         )
-        fragments_before = find_fragments(before.cluster_state.snapshot, free_before)
+        nodes_before = read_node_fragments(before.cluster_state.snapshot, free_before)
+        fragments_before = find_fragments(before.cluster_state.snapshot, nodes_before)
+        affected_before = before.affected_nodes()
     with whatif.branch() as after:
         added = plan.apply(after)
         displaced = {each.pod for each in after.evicted}
@@ -66,13 +69,19 @@ def run_whatif(
         state_after = start.derive(after)
         states = state_before.placements, state_after.placements
         names = state_before.names | state_after.names
-        free_after = free_by_node(after.cluster_state.snapshot)
+        affected_after = after.affected_nodes()
+        affected = (
+            None if affected_before is None or affected_after is None else affected_before | affected_after
+        )
+        snapshot = after.cluster_state.snapshot
+        free_after = free_by_node(snapshot, keep_unaffected(free_before, affected))
+        nodes_after = read_node_fragments(snapshot, free_after, keep_unaffected(nodes_before, affected))
         report = WhatifReport(
             plan=plan,
             origin=cluster_state.origin,
             before=totals_before,
             after=sum_totals(
-                after.cluster_state.snapshot,
+                snapshot,
                 free_after,
                 placed=state_after.placed,
                 pending=state_after.pending,
@@ -91,7 +100,7 @@ def run_whatif(
                 nodes={node.metadata.name for node in after.cluster_state.objects.all(Node)},
                 names=names,
             ),
-            fragments=(fragments_before, find_fragments(after.cluster_state.snapshot, free_after)),
+            fragments=(fragments_before, find_fragments(snapshot, nodes_after)),
             evicted=after.evicted,
             nodes=changed_nodes(free_before, free_after),
             passed_by=tuple(after.passed_by),

@@ -35,9 +35,11 @@ class ClusterTotals:
 FreeByNode = Mapping[str, Mapping[str, int]]
 
 
-def free_by_node(snapshot: Snapshot) -> FreeByNode:
-    """Return the free amounts of every node; negative means past the line."""
-    return {snapshot.node(row).metadata.name: snapshot.ledger(row).headroom() for row in snapshot.rows()}
+def free_by_node(snapshot: Snapshot, known: FreeByNode | None = None) -> FreeByNode:
+    """Return the free amounts of every node, of which some are known; negative means past the line."""
+    known = known or {}
+    names = ((row, snapshot.node(row).metadata.name) for row in snapshot.rows())
+    return {name: known[name] if name in known else snapshot.ledger(row).headroom() for row, name in names}
 
 
 def sum_totals(

@@ -13,6 +13,7 @@ undone exactly unless it is kept. Nothing is written back to the original cluste
 
 from __future__ import annotations
 
+from collections.abc import Set
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -30,6 +31,7 @@ from plimsoll.scheduler.result import Placement
 from plimsoll.tools.cluster_state import ClusterState, Source, read_cluster_state
 from plimsoll.tools.cluster_state.progress import ProgressCallback, no_progress
 from plimsoll.tools.whatif.admission import admit_pod, find_priorities
+from plimsoll.tools.whatif.affected_nodes import find_affected_nodes
 from plimsoll.tools.whatif.exhaustive import STEPS, Proof, prove
 from plimsoll.tools.whatif.lifecycle import stays_on_node, unbind
 from plimsoll.tools.whatif.manifests import PODS_MAX, Manifest, read_manifests
@@ -295,9 +297,13 @@ class Branch(WhatifOperations):
         """Keep the changes in the parent."""
         self._kept = True
 
-    def changed_pods(self) -> set[Name]:
+    def changed_pods(self) -> Set[Name]:
         """Return the names of the pods that were added, changed or removed in the branch."""
         return self.cluster.changes.changed(Pod, self._mark[0])
+
+    def affected_nodes(self) -> set[str] | None:
+        """Return the nodes whose free amounts or devices may have changed in the branch; None if all may."""
+        return find_affected_nodes(self.cluster.changes.versions(self._mark[0]), self.cluster_state.snapshot)
 
     def __enter__(self) -> Branch:
         self._mark = self.cluster.mark()

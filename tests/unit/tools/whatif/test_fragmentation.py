@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from plimsoll.tools.class_availability import largest_claim_count, largest_count
 from plimsoll.tools.cluster_state import ClusterObjects, ClusterState
-from plimsoll.tools.whatif.fragmentation import find_fragments
+from plimsoll.tools.whatif.fragmentation import find_fragments, read_node_fragments
 from plimsoll.tools.whatif.totals import free_by_node, sum_totals
 from tests.build import DRIVER, charging_device, claim, device_class, exactly, node, pod, resource_slice
 from tests.dumps import make_cluster_state
@@ -45,7 +45,7 @@ def test_pieces_agree_with_counting(nodes: list[tuple[int, list[int], int, int, 
         free_devices.append(charges[used:])
     cluster_state = ClusterState(ClusterObjects(objects))
     rooms = free_by_node(cluster_state.snapshot)
-    found = find_fragments(cluster_state.snapshot, rooms)
+    found = find_fragments(cluster_state.snapshot, read_node_fragments(cluster_state.snapshot, rooms))
     open_nodes = [number for number, each in enumerate(nodes) if not each[4]]
     cpus = [max(0, free_cpu[number]) for number in open_nodes]
     pieces = {piece.resource: piece for piece in found.pieces}
