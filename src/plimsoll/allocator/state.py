@@ -124,7 +124,7 @@ class AllocationState:
         """Add the device or share of a result."""
         if result.admin_access:
             return
-        holding = self._holding(DeviceId.of(result))
+        holding = self._holding(result.driver, result.pool, result.device)
         if result.share_id is None or not self._shared:
             holding.exclusive += 1
             return
@@ -157,21 +157,25 @@ class AllocationState:
 
     def hold_device(self, device: DeviceId) -> None:
         """Allocate an entire device."""
-        self._holding(device).exclusive += 1
+        self._holding(*device).exclusive += 1
 
     def hold_share(self, device: DeviceId, share: str) -> None:
         """Allocate a share of a device."""
-        _add(self._holding(device).shares, share, 1)
+        _add(self._holding(*device).shares, share, 1)
 
     def consume(self, device: DeviceId, amounts: Mapping[str, Quantity], share: str = "") -> None:
         """Record the consumption of a share, or of several together if none is named."""
-        _consume(self._holding(device), amounts, share)
+        _consume(self._holding(*device), amounts, share)
 
-    def _holding(self, device: DeviceId) -> DeviceAllocations:
-        pool = self._pools.setdefault(device.pool_id, {})
-        holding = pool.get(device.device)
+    def _holding(self, driver: str, pool: str, device: str) -> DeviceAllocations:
+        pools = self._pools
+        pool_id = PoolId(driver, pool)
+        devices = pools.get(pool_id)
+        if devices is None:
+            devices = pools[pool_id] = {}
+        holding = devices.get(device)
         if holding is None:
-            holding = pool[device.device] = DeviceAllocations()
+            holding = devices[device] = DeviceAllocations()
         return holding
 
 
@@ -182,7 +186,10 @@ def _consume(holding: DeviceAllocations, amounts: Mapping[str, Quantity], share:
 
 
 def _record(share: str, amounts: Mapping[str, Quantity]) -> ShareRecord:
-    return share, tuple(sorted([(name, amount.nano) for name, amount in amounts.items()]))
+    found = [(name, amount.nano) for name, amount in amounts.items()]
+    if len(found) > 1:
+        found.sort()
+    return share, tuple(found)
 
 
 def _add(sums: dict[K, int], key: K, amount: int) -> None:
