@@ -64,7 +64,7 @@ class ChangeLog:
 
     def versions(self, mark: ChangeMark) -> Iterator[Any]:
         """Yield every version of the objects that were set or removed since a mark, in no useful order."""
-        found = {}
+        found: dict[tuple[type[Any], str, str], None] = {}
         for thing, _ in self._undo[mark.length :]:
             yield thing
             found[type(thing), *key_of(thing)] = None

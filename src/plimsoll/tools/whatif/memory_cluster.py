@@ -104,6 +104,16 @@ class MemoryCluster:
             if pod.spec.node_name and pod.status.phase not in TERMINAL_PHASES
         ]
 
+    def lowest_priority(self) -> int:
+        """Return the lowest priority of a bound pod, 0 if there is none."""
+        pods = self.cluster_state.objects.by_key(Pod).values()
+        bound = [
+            pod.spec.priority or 0
+            for pod in pods
+            if pod.spec.node_name and pod.status.phase not in TERMINAL_PHASES
+        ]
+        return min(bound, default=0)
+
     def order(self, pod: Pod) -> tuple[int, int, str, str, str]:
         """Return the queue order: higher priority first, then the longest pending."""
         meta = pod.metadata

@@ -63,7 +63,7 @@ class SchedulingRound:
     def run(self, pending: Sequence[Pod]) -> WhatifOutcome:
         """Decide these pods, which are pending."""
         cluster = self._cluster
-        self._lowest = min([pod.spec.priority or 0 for pod in cluster.bound()], default=0)
+        self._lowest = cluster.lowest_priority()
         for pod in pending:
             self._nominations.update(pod)
         while pending:

@@ -53,6 +53,8 @@ def test_derived_states_equal_those_of_all_pods(
             assert derived.placements == naive[-1]
             assert derived.placed == len([each for each in pods if each.spec.node_name])
             assert derived.pending == len(branch.cluster_state.pending)
+            lowest = min([each.spec.priority or 0 for each in branch.cluster.bound()], default=0)
+            assert branch.cluster.lowest_priority() == lowest
     names = found[0].names | found[1].names
     before, after = naive
     assert compare_states(before, after, names) == compare_states(before, after)
