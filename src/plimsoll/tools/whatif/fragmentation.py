@@ -84,7 +84,7 @@ class Fragmentation:
 
 @dataclass(frozen=True, slots=True)
 class NodeFragments:
-    """What one schedulable node contributes to the fragmentation."""
+    """Contribution of one schedulable node to the fragmentation."""
 
     free: Mapping[str, int]  #: amounts past the line count as 0
     full: bool  #: no free CPU, memory or pods
