@@ -11,7 +11,8 @@ container runtime creates.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Protocol
 
 from plimsoll.node.cgroups.systemd import SystemdBus, slice_properties
@@ -25,6 +26,8 @@ class CgroupDriver(Protocol):
     """Names and creation of cgroups. Methods that can fail return the error, "" for success."""
 
     name: str
+    #: Controllers that the driver enables, with a file that shows it, "" if it does so later.
+    controllers: Mapping[str, str]
 
     def path(self, parts: Sequence[str]) -> str:
         """Return the directory of a cgroup, below the mount point, by the names of its levels."""
@@ -59,6 +62,7 @@ class CgroupfsDriver:
     """Directories with the names of their levels."""
 
     name = "cgroupfs"
+    controllers: Mapping[str, str] = MappingProxyType({})
 
     def path(self, parts: Sequence[str]) -> str:
         return "/".join(parts)
@@ -86,10 +90,15 @@ class SystemdDriver:
     """Slices of systemd, for cgroup v2.
 
     systemd applies the properties of a unit again whenever it is reloaded, so values of slices are set as
-    properties first, and written then: properties are less precise, and do not exist for all files.
+    properties first, and written then: properties are less precise, and do not exist for all files. It also
+    disables controllers that no unit needs, so it must be the one to enable them: that of cpusets with the
+    first container, whose scope is delegated.
     """
 
     name = "systemd"
+    controllers: Mapping[str, str] = MappingProxyType(
+        {"cpu": "cpu.weight", "memory": "memory.max", "pids": "pids.max", "cpuset": ""}
+    )
 
     def __init__(self, bus: SystemdBus) -> None:
         self._bus = bus

@@ -36,6 +36,7 @@ _NEW_SLICE: Mapping[str, Property] = {
     "Description": ("s", "Plimsoll pods"),
     "DefaultDependencies": ("b", "false"),
     "CPUAccounting": ("b", "true"),
+    "CPUWeight": ("t", "100"),  # the kernel's default: accounting alone does not enable the controller
     "MemoryAccounting": ("b", "true"),
     "TasksAccounting": ("b", "true"),
     "IOAccounting": ("b", "true"),

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -37,6 +37,8 @@ _TIERS = {GUARANTEED: "", BURSTABLE: "burstable", BEST_EFFORT: "besteffort"}
 _POD = "pod"
 _OWNER = "owner."
 _RETRY_SECONDS = 0.02
+#: Time for systemd to create a cgroup after it has accepted to.
+_MANAGER_SECONDS = 10.0
 _PROCS = "cgroup.procs"
 
 
@@ -49,7 +51,7 @@ class Hierarchies(Protocol):
     def writes(self, resources: LinuxResources) -> tuple[CgroupWrite, ...]: ...
     def directory(self, cgroup: str, controller: str) -> Path | None: ...
     def display_name(self, cgroup: str, write: CgroupWrite) -> str: ...
-    def prepare_parent(self, cgroup: str) -> Iterator[tuple[str, str, int]]: ...
+    def prepare_parent(self, cgroup: str, skip: Collection[str] = ()) -> Iterator[tuple[str, str, int]]: ...
     def initialize(self, cgroup: str) -> Iterator[tuple[str, str, int]]: ...
     def write(self, directory: Path, write: CgroupWrite) -> int: ...
     def kill(self, cgroup: str, pids: Callable[[], tuple[int, ...]]) -> None: ...
@@ -371,16 +373,29 @@ class Cgroups:
 
     def _make(self, cgroup: str) -> Iterator[CgroupFault]:
         """Create a cgroup in every hierarchy; its parent exists."""
-        for file, value, number in self._hierarchies.prepare_parent(cgroup):
+        for file, value, number in self._hierarchies.prepare_parent(cgroup, self._driver.controllers):
             yield CgroupFault(file, value, os.strerror(number))
         if problem := self._driver.make(cgroup):
             yield CgroupFault(cgroup, "", problem)
+        else:
+            self._wait_for_files(cgroup)
         for directory in self._directories(cgroup):
             number = self._kernel.make(directory)
             if number:
                 yield CgroupFault(str(directory), "", os.strerror(number))
         for file, value, number in self._hierarchies.initialize(cgroup):
             yield CgroupFault(file, value, os.strerror(number))
+
+    def _wait_for_files(self, cgroup: str) -> None:
+        """Wait until a cgroup has the files of the controllers that the driver enables."""
+        waited = 0.0
+        for controller, file in self._driver.controllers.items():
+            directory = self._hierarchies.directory(cgroup, controller)
+            while directory is not None and file and not self._kernel.exists(directory / file):
+                if waited >= _MANAGER_SECONDS:
+                    return
+                self._kernel.wait(_RETRY_SECONDS)
+                waited += _RETRY_SECONDS
 
     def _apply(self, cgroup: str, resources: LinuxResources) -> Sequence[CgroupFault]:
         writes = self._hierarchies.writes(resources)

@@ -8,7 +8,7 @@ that none escapes by forking.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 
 from plimsoll.node.cgroups.kernel import CgroupKernel
@@ -41,7 +41,7 @@ class V1:
         """Return the name of a file in plans and faults."""
         return f"{write.controller}/{cgroup}/{write.file}"
 
-    def prepare_parent(self, cgroup: str) -> Iterator[tuple[str, str, int]]:
+    def prepare_parent(self, cgroup: str, skip: Collection[str] = ()) -> Iterator[tuple[str, str, int]]:
         """Prepare the parent of a cgroup: nothing is needed."""
         return iter(())
 

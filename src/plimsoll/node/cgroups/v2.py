@@ -7,7 +7,7 @@ and a cgroup that enables controllers has no processes. Values of a parent never
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 
 from plimsoll.node.cgroups.kernel import CgroupKernel
@@ -41,14 +41,14 @@ class V2:
         """Return the name of a file in plans and faults."""
         return f"{cgroup}/{write.file}"
 
-    def prepare_parent(self, cgroup: str) -> Iterator[tuple[str, str, int]]:
+    def prepare_parent(self, cgroup: str, skip: Collection[str] = ()) -> Iterator[tuple[str, str, int]]:
         """Enable controllers in the parent of a cgroup; yield failures as (file, value, errno)."""
         parent = cgroup.rpartition("/")[0]
         file = self._mount / parent / "cgroup.subtree_control"
         enabled = (self._kernel.read(file) or "").split()
         # One by one: a controller that is not available must not prevent the others.
         for name in self.controllers:
-            if name not in enabled:
+            if name not in enabled and name not in skip:
                 fault = self._kernel.write(file, f"+{name}")
                 if fault:
                     yield f"{parent}/cgroup.subtree_control".lstrip("/"), f"+{name}", fault

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 from collections.abc import Mapping
@@ -27,15 +28,31 @@ ESCAPED = UID.replace("-", "_")
 
 
 class RecordingBus:
-    """systemd that only records; `problem` is the answer of calls."""
+    """systemd that records calls and creates cgroups; `problem` is the answer of calls.
 
-    def __init__(self) -> None:
+    It enables the controllers of the properties, and disables others that it knows, as systemd does.
+    """
+
+    def __init__(self, kernel: V2StandIn | None = None) -> None:
+        self.kernel = kernel
         self.calls: list[tuple[str, str]] = []
         self.properties: dict[str, dict[str, Property]] = {}
         self.problem = ""
 
     def start_slice(self, unit: str) -> str:
         self.calls.append(("start", unit))
+        if self.kernel is not None and not self.problem:
+            parts = unit.removesuffix(".slice").split("-")
+            names = ["-".join(parts[: depth + 1]) + ".slice" for depth in range(len(parts))]
+            directory = self.kernel.mount
+            for name in names:
+                file = directory / "cgroup.subtree_control"
+                kept = [each for each in file.read_text().split() if each != "cpuset"]
+                self.kernel.put(file, " ".join(kept))
+                for controller in ("cpu", "memory", "pids"):
+                    assert self.kernel.write(file, f"+{controller}") == 0
+                directory /= name
+                self.kernel.make(directory)
         return self.problem
 
     def stop_unit(self, unit: str) -> str:
@@ -49,13 +66,13 @@ class RecordingBus:
 
 
 @pytest.fixture
-def bus() -> RecordingBus:
-    return RecordingBus()
+def kernel(tmp_path: Path) -> V2StandIn:
+    return V2StandIn(tmp_path / "cgroup")
 
 
 @pytest.fixture
-def kernel(tmp_path: Path) -> V2StandIn:
-    return V2StandIn(tmp_path / "cgroup")
+def bus(kernel: V2StandIn) -> RecordingBus:
+    return RecordingBus(kernel)
 
 
 def opened(
@@ -144,8 +161,21 @@ def test_refusals_of_systemd_are_faults(kernel: V2StandIn, bus: RecordingBus) ->
     cgroups.set_up()
     bus.problem = "systemd: StartTransientUnit: no"
     faults = cgroups.make_pod(UID, "BestEffort", POD)
-    assert {fault.error for fault in faults} == {bus.problem}
+    assert faults[0].error == bus.problem
     assert not cgroups.remove_pod(UID)
+
+
+def test_controllers_are_enabled_by_systemd_alone(kernel: V2StandIn, bus: RecordingBus) -> None:
+    cgroups = opened(kernel, bus, "kubepods")
+    cgroups.set_up()
+    assert cgroups.make_pod(UID, "Burstable", POD) == ()
+    by_agent = {value for file, value in kernel.writes if file.endswith("subtree_control")}
+    assert by_agent == {"+cpu", "+memory", "+pids", "+hugetlb"}  # the first three by the bus
+    bus.kernel = None  # nothing is created: the agent waits, but not for ever
+    before = kernel.waited
+    faults = cgroups.make_pod(UID, "BestEffort", POD)
+    assert kernel.waited - before == pytest.approx(10, abs=0.1)
+    assert {fault.error for fault in faults} == {os.strerror(errno.ENOENT)}
 
 
 def test_the_driver_requires_version_2(tmp_path: Path) -> None:
@@ -208,7 +238,7 @@ def test_busctl_is_called_as_systemd_expects(tmp_path: Path, monkeypatch: pytest
         "SetUnitProperties sba(sv) a.slice true 1 CPUWeight t 20"
     )
     assert bus.start_slice("a.slice") == ""
-    assert "StartTransientUnit ssa(sv)a(sa(sv)) a.slice replace 6 Description s" in log.read_text()
+    assert "StartTransientUnit ssa(sv)a(sa(sv)) a.slice replace 7 Description s" in log.read_text()
     assert bus.start_slice("refused.slice") == "systemd: StartTransientUnit: Call failed: no"
     assert bus.start_slice("kept.slice") == ""  # it runs already
     assert bus.stop_unit("a.slice") == ""
