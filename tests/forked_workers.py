@@ -153,10 +153,10 @@ def _collect_reports(
                     else:
                         finished += 1
                         _report(session, worker, message)
-                if session.shouldfail:
-                    raise session.Failed(session.shouldfail)
-                if session.shouldstop:
-                    raise session.Interrupted(session.shouldstop)
+                    if session.shouldfail:
+                        raise session.Failed(session.shouldfail)
+                    if session.shouldstop:
+                        raise session.Interrupted(session.shouldstop)
     return finished
 
 
