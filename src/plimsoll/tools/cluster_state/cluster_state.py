@@ -155,9 +155,11 @@ class ClusterState:
 
     def _named(self, kind: type[T], word: str, name: str, namespace: str) -> T:
         """Find an object by NAME or NAMESPACE/NAME; without a namespace the name must be unique."""
-        if "/" in name:
+        found = self.objects.find(kind, namespace, name) if namespace else None
+        if found is None and "/" in name:  # unless a dump has an object with such a name
             namespace, name = name.split("/", 1)
-        if namespace and (found := self.objects.find(kind, namespace, name)) is not None:
+            found = self.objects.find(kind, namespace, name)
+        if found is not None:
             return found
         everywhere = [each for each in self.objects.all(kind) if each.metadata.name == name]
         if not namespace and len(everywhere) == 1:
