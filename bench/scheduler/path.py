@@ -56,9 +56,10 @@ def measure(
         directory = Path(name)
         server: Server = SERVERS[kind](directory)
         try:
+            filled = asyncio.run(_fill(workload, fill, server, directory))
             scheduler = start(server, directory)
             try:
-                return asyncio.run(_measure(workload, pods, fill, server, scheduler))
+                return asyncio.run(_measure(workload, pods, filled, fill == CHURN, server, scheduler))
             except BaseException:
                 print(scheduler.log.read_text()[-2000:])
                 raise
@@ -68,32 +69,54 @@ def measure(
             server.stop()
 
 
-async def _measure(workload: Workload, pods: int, fill: str, server: Server, scheduler: Program) -> Run:
+async def _fill(workload: Workload, fill: str, server: Server, directory: Path) -> list[str]:
+    """Create the cluster and the pods that are in it before the measurement; return their names.
+
+    Their placements are known, so that a slow scheduler need not find them.
+    """
+    names = [f"f-{number}" for number in range(workload.capacity * FILLS[fill] // 100)]
     async with connect(server) as client:
         load = Load(client, workload)
         await load.set_up()
+        if names:
+            writes = start_writes(workload, server, directory)
+            follow = asyncio.create_task(load.follow())
+            try:
+                await load.create(workload.pod(name) for name in names)
+                await load.all_bound(names, lambda: writes.alive)
+            finally:
+                follow.cancel()
+                writes.stop()
+    return names
+
+
+async def _measure(
+    workload: Workload, pods: int, filled: list[str], churn: bool, server: Server, scheduler: Program
+) -> Run:
+    async with connect(server) as client:
+        load = Load(client, workload)
         follow = asyncio.create_task(load.follow())
-        warm = min(_WARM, workload.capacity // 2)
-        before = [f"w-{number}" for number in range(max(warm, workload.capacity * FILLS[fill] // 100))]
+        free = workload.capacity - len(filled)
+        before = [f"w-{number}" for number in range(min(_WARM, free // 2))]
         await load.create(workload.pod(name) for name in before)
         await load.all_bound(before, lambda: scheduler.alive)
         if workload.scenario == "unschedulable":
             await load.create(
                 workload.unschedulable_pod(f"h-{number}", number) for number in range(_UNSCHEDULABLE)
             )
-        count = min(pods, len(before) if fill == CHURN else workload.capacity - len(before))
+        count = min(pods, len(filled) if churn else free - len(before))
         names = [f"p-{number}" for number in range(count)]
         trees = (workload.pod(name) for name in names)
         written = await _count_writes(client)
         used = {"scheduler": scheduler.usage(), **server.usages()}
         begin = time.perf_counter()
-        await (load.replace(trees, before[:count]) if fill == CHURN else load.create(trees))
+        await (load.replace(trees, filled[:count]) if churn else load.create(trees))
         await load.all_bound(names, lambda: scheduler.alive)
         after = {"scheduler": scheduler.usage(), **server.usages()}
         written = await _count_writes(client) - written
         follow.cancel()
     delays = sorted(load.bound[name] - load.created[name] for name in names)
-    if workload.claiming and fill != CHURN:
+    if workload.claiming and not churn:
         fullest = max(Counter(load.nodes.values()).values())
         assert fullest <= workload.devices, f"{fullest} pods on a node with {workload.devices} devices"
     return Run(
