@@ -12,11 +12,10 @@ import json
 import re
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from plimsoll.api.cpuset import CpuSet
 from plimsoll.node.runtime.state_dir import subdirectories
@@ -56,31 +55,22 @@ def _union(sets: Iterable[CpuSet]) -> CpuSet:
     return found
 
 
-def load(path: Path) -> Any:
-    """Return the content of a JSON file."""
-    return json.loads(path.read_bytes())
-
-
-def look(
-    root: Path, *, real: bool, every: CpuSet, load: Callable[[Path], Any] = load
-) -> list[ObservedContainer]:
+def look(root: Path, *, real: bool, every: CpuSet) -> list[ObservedContainer]:
     """Return the running containers below an agent's directory; `every` are the CPUs of unpinned ones."""
     found = []
     for pod in subdirectories(root / "pods"):
         for name in subdirectories(pod / "containers"):
             for attempt in subdirectories(name):
-                box = read(attempt, real=real, every=every, load=load)
+                box = read(attempt, real=real, every=every)
                 if box is not None:
                     found.append(box)
     return found
 
 
-def read(
-    directory: Path, *, real: bool, every: CpuSet, load: Callable[[Path], Any] = load
-) -> ObservedContainer | None:
+def read(directory: Path, *, real: bool, every: CpuSet) -> ObservedContainer | None:
     """Return the container of a directory, if it runs."""
     try:
-        run, state = load(directory / "run.json"), load(directory / "state.json")
+        run, state = (json.loads((directory / f"{name}.json").read_bytes()) for name in ("run", "state"))
         pid, start = int(run["pid"]), int(run["pid_start"])
         cpus = CpuSet.parse(state["resources"].get("cpus") or "") or every
         if real:
