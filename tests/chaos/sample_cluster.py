@@ -19,7 +19,7 @@ def _slice(driver: str, devices: list[Tree], **where: Any) -> Tree:
     }
 
 
-def _claim(name: str, driver: str, device: str, consumer: str, pool: str = "n1", **more: Any) -> Tree:
+def sample_claim(name: str, driver: str, device: str, consumer: str, pool: str = "n1", **more: Any) -> Tree:
     result = {"request": "r", "driver": driver, "pool": pool, "device": device, **more}
     user = {"resource": "pods", "name": consumer, "uid": f"uid-{consumer}"}
     return {
@@ -29,7 +29,7 @@ def _claim(name: str, driver: str, device: str, consumer: str, pool: str = "n1",
     }
 
 
-def _pod(name: str, *claims: str, node: str = "n1", cpu: str = "1") -> Tree:
+def sample_pod(name: str, *claims: str, node: str = "n1", cpu: str = "1") -> Tree:
     return {
         "metadata": {"name": name, "namespace": NS, "uid": f"uid-{name}"},
         "spec": {
@@ -51,19 +51,24 @@ def healthy() -> ClusterObjects:
     del board["spec"]["devices"]
     board["spec"]["sharedCounters"] = [{"name": "board", "counters": {"memory": {"value": "4Gi"}}}]
     allocatable = {"cpu": "6", "pods": "4", "example.com/w": "4"}
-    charged = _pod("p3", "cores", "half-b")
+    charged = sample_pod("p3", "cores", "half-b")
     entry = {"resourceClaimName": "cores", "containers": ["main"], "resources": {"cpu": "2000m"}}
     charged["status"]["nodeAllocatableResourceClaimStatuses"] = [entry]
     return ClusterObjects(
         nodes=[{"metadata": {"name": name}, "status": {"allocatable": allocatable}} for name in ("n1", "n2")],
-        pods=[_pod("p0", "plain"), _pod("p1", "share-a", "half-a"), _pod("p2", "share-b", "plain"), charged],
+        pods=[
+            sample_pod("p0", "plain"),
+            sample_pod("p1", "share-a", "half-a"),
+            sample_pod("p2", "share-b", "plain"),
+            charged,
+        ],
         claims=[
-            {**(plain := _claim("plain", "plain", "d0", "p0")), "status": _shared_by(plain, "p2")},
-            _claim("share-a", "share", "s0", "p1", shareID="a", consumedCapacity={"units": "3"}),
-            _claim("share-b", "share", "s0", "p2", shareID="b", consumedCapacity={"units": "5"}),
-            _claim("cores", "cores", "c0", "p3"),
-            _claim("half-a", "part", "half-0", "p1"),
-            _claim("half-b", "part", "half-1", "p3"),
+            {**(plain := sample_claim("plain", "plain", "d0", "p0")), "status": _shared_by(plain, "p2")},
+            sample_claim("share-a", "share", "s0", "p1", shareID="a", consumedCapacity={"units": "3"}),
+            sample_claim("share-b", "share", "s0", "p2", shareID="b", consumedCapacity={"units": "5"}),
+            sample_claim("cores", "cores", "c0", "p3"),
+            sample_claim("half-a", "part", "half-0", "p1"),
+            sample_claim("half-b", "part", "half-1", "p3"),
         ],
         slices=[
             _slice("plain", [{"name": "d0"}, {"name": "d1"}], nodeName="n1"),

@@ -52,7 +52,7 @@ class Write(NamedTuple):
 
 
 def open_store(path: Path, durability: Durability = "full") -> Store:
-    compaction._MIN_GARBAGE_ROWS = 200  # so that it is at work all the time
+    compaction.MIN_GARBAGE_ROWS = 200  # so that it is at work all the time
     return Store.open(path, durability=durability, history_events=EVENTS)
 
 

@@ -9,7 +9,7 @@ from fractions import Fraction
 
 import pytest
 
-from tests.chaos.sample_cluster import _claim, _pod, find_claim, healthy
+from tests.chaos.sample_cluster import find_claim, healthy, sample_claim, sample_pod
 from tests.chaos.scheduler_faults.invariants import Rule, find_leaks, find_violations
 from tests.chaos.scheduler_faults.objects import ClusterObjects, Tree, pod_requests
 from tests.chaos.scheduler_faults.quantities import parse_quantity
@@ -24,7 +24,7 @@ def test_a_healthy_cluster_has_no_violations() -> None:
 
 
 def _twice(objects: ClusterObjects) -> None:
-    objects.claims.append(_claim("again", "plain", "d0", "p1"))
+    objects.claims.append(sample_claim("again", "plain", "d0", "p1"))
 
 
 def _same_share(objects: ClusterObjects) -> None:
@@ -32,7 +32,7 @@ def _same_share(objects: ClusterObjects) -> None:
 
 
 def _unknown_device(objects: ClusterObjects) -> None:
-    objects.claims.append(_claim("unknown", "plain", "d7", "p1"))
+    objects.claims.append(sample_claim("unknown", "plain", "d7", "p1"))
 
 
 def _old_generation(objects: ClusterObjects) -> None:
@@ -43,16 +43,16 @@ def _old_generation(objects: ClusterObjects) -> None:
 
 
 def _too_much_capacity(objects: ClusterObjects) -> None:
-    more = _claim("share-c", "share", "s0", "p1", shareID="c", consumedCapacity={"units": "1"})
+    more = sample_claim("share-c", "share", "s0", "p1", shareID="c", consumedCapacity={"units": "1"})
     objects.claims.append(more)
 
 
 def _too_many_counters(objects: ClusterObjects) -> None:
-    objects.claims.append(_claim("half-c", "part", "half-2", "p1"))
+    objects.claims.append(sample_claim("half-c", "part", "half-2", "p1"))
 
 
 def _too_many_pods(objects: ClusterObjects) -> None:
-    objects.pods.append(_pod("p4", cpu="0"))
+    objects.pods.append(sample_pod("p4", cpu="0"))
     del objects.pods[-1]["spec"]["containers"][0]["resources"]
 
 
@@ -135,7 +135,7 @@ def test_a_broken_cluster_is_found(damage: Callable[[ClusterObjects], None], rul
 
 def test_administrative_access_does_not_count() -> None:
     objects = healthy()
-    objects.claims.append(_claim("monitor", "plain", "d0", "p1", adminAccess=True))
+    objects.claims.append(sample_claim("monitor", "plain", "d0", "p1", adminAccess=True))
     assert find_violations(objects) == []
 
 
@@ -145,7 +145,7 @@ def test_finished_pods_hold_nothing() -> None:
         claim["status"] = {}
     for pod in objects.pods:
         pod["status"]["phase"] = "Succeeded"
-    objects.pods.append(_pod("p4", cpu="6"))
+    objects.pods.append(sample_pod("p4", cpu="6"))
     assert find_violations(objects) == []
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.questions.asking import COMMANDS, FEW, FILE_COMMANDS, ask
-from tests.questions.wrong_files import WRONG, _whole
+from tests.questions.wrong_files import WRONG, read_whole
 
 ASKED = {**{name: COMMANDS[name] for name in FEW}, "top claims": COMMANDS["top claims"]}
 #: The dashboard is asked as the others are: what it cannot read keeps it from listening.
@@ -71,7 +71,7 @@ def test_every_truncated_dump_is_reported(command: str, tmp_path: Path) -> None:
     """A truncated dump is refused unless the rest is a complete dump."""
     path = tmp_path / "dump"
     for form in ("json", "yaml"):
-        whole = _whole(form)
+        whole = read_whole(form)
         for cut in range(1, len(whole) - 3, len(whole) // 23):
             path.write_bytes(whole[:cut])
             answer = ask(*ASKED[command], "-f", path).check()
@@ -100,7 +100,7 @@ def test_a_file_above_the_size_limit_is_refused(
 ) -> None:
     monkeypatch.setenv("PLIMSOLL_MAX_INPUT", "1Ki")
     path = tmp_path / "dump.yaml"
-    path.write_bytes(_whole("yaml"))
+    path.write_bytes(read_whole("yaml"))
     answer = ask(*(ASKED.get(command) or FILE_COMMANDS[command]), "-f", path).check()
     assert answer.code == 2, answer
     assert (

@@ -12,7 +12,7 @@ from tests.dumps import big_cluster
 
 
 @cache
-def _whole(form: str) -> bytes:
+def read_whole(form: str) -> bytes:
     tree = {"apiVersion": "v1", "kind": "List", "items": big_cluster(2)}
     return json.dumps(tree, indent=1).encode() if form == "json" else yaml.dump(tree, sort_keys=True).encode()
 
@@ -38,12 +38,12 @@ WRONG: dict[str, tuple[bytes, str]] = {
     "binary": (b"\x7fELF\x02\x01\x01\x00\x00\x00" * 50, "is not a text file"),
     "half a character": (b"kind: Pod\nmetadata: {name: \xff\xfe\x80}\n", "UTF-8"),
     "truncated json": (
-        _whole("json")[:5000],
+        read_whole("json")[:5000],
         "not JSON: found unexpected end of stream; it may be truncated",
     ),
-    "truncated yaml": (_whole("yaml")[:5003], "the list may be truncated"),
+    "truncated yaml": (read_whole("yaml")[:5003], "the list may be truncated"),
     "truncated yaml list": (b"apiVersion: v1\nitems:\n- a: {b: [", "line "),
-    "truncated gzip": (gzip.compress(_whole("yaml"))[:200], "unexpected end of file"),
+    "truncated gzip": (gzip.compress(read_whole("yaml"))[:200], "unexpected end of file"),
     "broken gzip": (b"\x1f\x8b\x08" + b"x" * 100, "cannot be unpacked"),
     "zip that is none": (b"PK\x03\x04" + b"x" * 100, "cannot be unpacked"),
     "two keys": (b"kind: Pod\nkind: Node\n", "'kind' is given twice"),

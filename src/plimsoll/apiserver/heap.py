@@ -16,7 +16,7 @@ import threading
 from collections.abc import Callable
 
 #: Freed bytes that are worth a trim, and seconds between two trims.
-_MIN_FREED_BYTES = 16 << 20
+MIN_FREED_BYTES = 16 << 20
 _INTERVAL_SECONDS = 5.0
 
 
@@ -60,7 +60,7 @@ class HeapTrimmer:
     def record_freed(self, size: int) -> None:
         """Record that about `size` bytes have been freed."""
         self._freed += size
-        if self._freed >= _MIN_FREED_BYTES and self.timer is None and self._trim is not None:
+        if self._freed >= MIN_FREED_BYTES and self.timer is None and self._trim is not None:
             self.timer = asyncio.get_running_loop().call_later(_INTERVAL_SECONDS, self._run)
 
     def close(self) -> None:

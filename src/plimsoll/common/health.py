@@ -98,7 +98,7 @@ class HealthServer:
 
 def _json(page: Page, *, local_only: bool = False) -> HttpPage:
     async def answer(request: PageRequest) -> PageResponse:
-        if local_only and not _is_local(request.remote):
+        if local_only and not is_local(request.remote):
             return PageResponse("this page is available on the local machine only", 403)
         text = json.dumps(page(), default=str, ensure_ascii=False, indent=1)
         return PageResponse(text, content_type="application/json; charset=utf-8")
@@ -106,7 +106,7 @@ def _json(page: Page, *, local_only: bool = False) -> HttpPage:
     return answer
 
 
-def _is_local(remote: str | None) -> bool:
+def is_local(remote: str | None) -> bool:
     try:
         address = ipaddress.ip_address(remote or "")
     except ValueError:

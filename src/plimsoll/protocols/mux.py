@@ -23,7 +23,7 @@ RUNTIME_SERVICE = 2
 MAX_FRAME_SIZE = HEADER_SIZE + MAX_MESSAGE_SIZE
 #: Maximum number of bytes buffered for one stream.
 MAX_BUFFERED = 1024 * 1024
-_CHUNK_SIZE = 65536
+CHUNK_SIZE = 65536
 
 _HEADER = struct.Struct(">II")
 
@@ -125,7 +125,7 @@ class Mux:
                     return
                 channel = self._channels.get(number)
                 while length:
-                    some = await self._reader.read(min(length, _CHUNK_SIZE))
+                    some = await self._reader.read(min(length, CHUNK_SIZE))
                     if not some:
                         return
                     length -= len(some)

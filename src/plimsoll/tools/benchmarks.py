@@ -124,7 +124,7 @@ def measure(scenario: str, nodes: int, pods: int, clock: Clock = time.thread_tim
     room = nodes * DEVICES - _WARM - NAIVE
     if pods > room:
         raise InputError(f"{pods:,} pods do not fit on {nodes:,} nodes; the maximum is {max(room, 0):,}")
-    cluster = _BenchmarkCluster(scenario, nodes)
+    cluster = BenchmarkCluster(scenario, nodes)
     for number in range(_WARM):  # warm up caches
         cluster.place(f"warm-{number}")
     gc.collect()
@@ -147,14 +147,14 @@ def measure(scenario: str, nodes: int, pods: int, clock: Clock = time.thread_tim
     )
 
 
-def _time(cluster: _BenchmarkCluster, name: str, clock: Clock) -> float:
+def _time(cluster: BenchmarkCluster, name: str, clock: Clock) -> float:
     pod = cluster.new_pod(name)
     start = clock()
     cluster.schedule(pod)
     return (clock() - start) * 1e6
 
 
-def _time_naive(cluster: _BenchmarkCluster, name: str, clock: Clock) -> float:
+def _time_naive(cluster: BenchmarkCluster, name: str, clock: Clock) -> float:
     pod = cluster.new_pod(name)
     start = clock()
     passed = pass_naively(cluster.task(pod), cluster.snapshot, cluster.settings)
@@ -172,7 +172,7 @@ def pass_naively(task: PodInfo, snapshot: Snapshot, settings: SchedulerProfile) 
     return [place for place in snapshot.rows() if not any(rule.filter_node(place) for rule in rules)]
 
 
-class _BenchmarkCluster:
+class BenchmarkCluster:
     """Simulated cluster that pods are scheduled on."""
 
     def __init__(self, scenario: str, nodes: int) -> None:

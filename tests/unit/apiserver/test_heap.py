@@ -27,14 +27,14 @@ def test_the_heap_is_trimmed_once_enough_has_been_freed(monkeypatch: pytest.Monk
             loop.call_soon_threadsafe(done.set)
 
         trimmer = HeapTrimmer(trim)
-        trimmer.record_freed(heap._MIN_FREED_BYTES - 1)
+        trimmer.record_freed(heap.MIN_FREED_BYTES - 1)
         assert trimmer.timer is None
         trimmer.record_freed(1)
-        trimmer.record_freed(heap._MIN_FREED_BYTES)  # once for both
+        trimmer.record_freed(heap.MIN_FREED_BYTES)  # once for both
         async with asyncio.timeout(DEADLINE):
             await done.wait()
         assert (trims, trimmer.timer) == ([1], None)
-        trimmer.record_freed(heap._MIN_FREED_BYTES)
+        trimmer.record_freed(heap.MIN_FREED_BYTES)
         trimmer.close()
         assert trimmer.timer is None
 

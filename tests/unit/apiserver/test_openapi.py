@@ -11,7 +11,7 @@ from plimsoll.apiserver import openapi
 from plimsoll.apiserver.auth.users import User
 from plimsoll.apiserver.openapi.schemas import tag_of, title_of
 from plimsoll.apiserver.protobuf import wire
-from plimsoll.apiserver.registry.descriptions import _descriptions
+from plimsoll.apiserver.registry.descriptions import read_descriptions
 from plimsoll.apiserver.registry.resources import RESOURCES, group_versions
 from plimsoll.apiserver.registry.schema_files import read_type
 from plimsoll.apiserver.request import ApiRequest, ApiResponse
@@ -176,7 +176,7 @@ def test_explain_has_descriptions() -> None:
 
 
 def test_every_description_belongs_to_a_field() -> None:
-    for name in _descriptions():
+    for name in read_descriptions():
         group, version, kind, *field = name.split(".")
         place = f"{group}.{version}"
         if place == "resource.v1" and kind.startswith("DeviceTaint"):

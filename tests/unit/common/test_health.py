@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 import aiohttp
 import pytest
 
-from plimsoll.common.health import HealthServer, _is_local
+from plimsoll.common.health import HealthServer, is_local
 from plimsoll.errors import ConfigError
 
 
@@ -72,7 +72,7 @@ def test_health_pages() -> None:
     ],
 )
 def test_requests_from_this_machine(remote: str | None, here: bool) -> None:
-    assert _is_local(remote) is here
+    assert is_local(remote) is here
 
 
 def test_other_pages_are_for_this_machine_only(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -99,7 +99,7 @@ def test_other_pages_are_for_this_machine_only(monkeypatch: pytest.MonkeyPatch) 
                 failed = "[-]driver failed: no runtime\nhealthz check failed\n"
                 assert await get("/healthz") == (503, failed)
                 assert await get("/debug/driver") == (200, "{}")
-                monkeypatch.setattr("plimsoll.common.health._is_local", lambda remote: False)
+                monkeypatch.setattr("plimsoll.common.health.is_local", lambda remote: False)
                 assert (await get("/debug/driver"))[0] == 403
                 assert (await get("/metrics"))[0] == 200
             other = HealthServer(live={}, ready={}, metrics=metrics, flag="--bind-address")

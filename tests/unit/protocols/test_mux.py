@@ -121,7 +121,7 @@ def test_a_slow_reader_has_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> No
         sending = asyncio.create_task(send())
         await asyncio.wait([sending], timeout=0.1)
         assert not sending.done()
-        assert len(channel.buffer) <= 10_000 + muxes._CHUNK_SIZE
+        assert len(channel.buffer) <= 10_000 + muxes.CHUNK_SIZE
         received = 0
         while received < total:
             received += len(await channel.read(65536))

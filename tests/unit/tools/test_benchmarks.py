@@ -13,8 +13,8 @@ from plimsoll.scheduler.reasons import NodeReason
 from plimsoll.tools.benchmarks import (
     NAIVE,
     SCENARIOS,
+    BenchmarkCluster,
     BenchmarkReport,
-    _BenchmarkCluster,
     measure,
     pass_naively,
 )
@@ -32,7 +32,7 @@ _TICKS = count()
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_the_naive_filter_agrees_with_the_vectorized_one(scenario: str) -> None:
-    cluster = _BenchmarkCluster(scenario, 5)
+    cluster = BenchmarkCluster(scenario, 5)
     for number in range(22):
         pod = cluster.new_pod(f"p{number}")
         task = cluster.task(pod)

@@ -82,8 +82,8 @@ def read_owners(entries: Any, *, trusted: bool = False) -> Owners:
     if not isinstance(entries, list):
         raise PatchError("metadata.managedFields is no list", malformed=True)
     for number, entry in enumerate(entries):
-        if not trusted or not _is_well_formed(entry):
-            _check_entry(entry, number)
+        if not trusted or not is_well_formed(entry):
+            check_entry(entry, number)
         fields = entry.get("fieldsV1")
         version, operation = entry["apiVersion"], entry["operation"]
         identity = ManagerIdentity(
@@ -99,8 +99,8 @@ def read_owners(entries: Any, *, trusted: bool = False) -> Owners:
     return owners
 
 
-def _is_well_formed(entry: Any) -> bool:
-    """Report whether an entry has the form that we write and `_check_entry` would accept it."""
+def is_well_formed(entry: Any) -> bool:
+    """Report whether an entry has the form that we write and `check_entry` would accept it."""
     return (
         entry.__class__ is dict
         and entry.get("operation") in (APPLY, UPDATE)
@@ -113,7 +113,7 @@ def _is_well_formed(entry: Any) -> bool:
     )
 
 
-def _check_entry(entry: Any, number: int) -> None:
+def check_entry(entry: Any, number: int) -> None:
     if not isinstance(entry, dict):
         raise PatchError(f"managed fields entry {number} is not an object", malformed=True)
     for name in ("manager", "operation", "apiVersion", "subresource", "fieldsType", "time"):

@@ -57,7 +57,7 @@ def _merge_map(live: dict[str, Any], patch: dict[str, Any], schema: SchemaType |
 def _has_directive(patch: dict[str, Any]) -> dict[str, Any]:
     directive = patch[PATCH]
     if directive == "replace":
-        return {key: _plain(value) for key, value in patch.items() if _is_kept(key, value)}
+        return {key: drop_nulls(value) for key, value in patch.items() if _is_kept(key, value)}
     if directive == "delete":
         return {}
     raise PatchError(f"unknown patch type: {encode_go(directive)} in map: {encode_go(patch)}")
@@ -73,7 +73,7 @@ def _merge_value(
     if isinstance(live, dict) and isinstance(value, dict):
         inner = child(schema, name)
         if inner is not None and "replace" in inner.strategies:
-            merged[name] = _plain(value)
+            merged[name] = drop_nulls(value)
         else:
             merged[name] = _merge_map(live, value, inner)
     elif isinstance(live, list) and isinstance(value, list):
@@ -83,7 +83,7 @@ def _merge_value(
     elif _is_directive(value):
         merged.pop(name, None)
     else:
-        merged[name] = _plain_and_undirected(value)
+        merged[name] = drop_nulls_and_directives(value)
 
 
 class _ListRule(NamedTuple):
@@ -112,7 +112,7 @@ class _Merged(NamedTuple):
 
 def _merge_list(live: list[Any], patch: list[Any], rule: _ListRule, *, deletes: bool = False) -> _Merged:
     if not rule.merges and not deletes:
-        return _Merged([_plain(item) for item in patch], live)
+        return _Merged([drop_nulls(item) for item in patch], live)
     if not live and not patch:
         return _Merged(live, live)
     if _element_kind(live, patch) is not dict:
@@ -145,7 +145,7 @@ def _merge_items(live: list[Any], patch: list[Any], rule: _ListRule) -> _Merged:
     if replaces:
         for item in plain:
             _key_value(item, rule.key)
-        return _Merged([_plain(item) for item in plain], live)
+        return _Merged([drop_nulls(item) for item in plain], live)
     kept = [item for item in live if rule.key not in item or key_of(item[rule.key]) not in gone]
     merged = list(kept)
     where: dict[Any, int] = {}
@@ -158,7 +158,7 @@ def _merge_items(live: list[Any], patch: list[Any], rule: _ListRule) -> _Merged:
             merged[where[key]] = _merge_map(merged[where[key]], item, rule.item)
         else:
             where[key] = len(merged)
-            merged.append(_plain(item))
+            merged.append(drop_nulls(item))
     # Upstream deletes and appends in place: items added in place of deleted ones count as live items for an
     # order set by the patch.
     order = kept + merged[len(kept) : len(live)]
@@ -183,7 +183,7 @@ def _merge_in_order(
     if name not in rest:
         items = list(order)
     elif name not in merged:
-        items = [_plain(item) for item in _undirected(patch)]
+        items = [drop_nulls(item) for item in drop_directives(patch)]
     else:
         items, order = _merge_list(order, patch or [], rule)
     _element_kind(live or [], patch or [], empty=False)
@@ -234,34 +234,34 @@ def _is_directive(value: Any) -> bool:
     return isinstance(value, dict) and PATCH in value
 
 
-def _undirected(value: Any) -> Any:
+def drop_directives(value: Any) -> Any:
     """Return the value without maps that carry a directive, as there is nothing to apply it to."""
     if isinstance(value, dict):
-        return {key: _undirected(inner) for key, inner in value.items() if not _is_directive(inner)}
+        return {key: drop_directives(inner) for key, inner in value.items() if not _is_directive(inner)}
     if isinstance(value, list):
-        return [_undirected(item) for item in value if not _is_directive(item)]
+        return [drop_directives(item) for item in value if not _is_directive(item)]
     return value
 
 
-def _plain(value: Any) -> Any:
+def drop_nulls(value: Any) -> Any:
     """Return the value as it is stored: no nulls in maps, no directives."""
     if isinstance(value, dict):
-        return {key: _plain(inner) for key, inner in value.items() if _is_kept(key, inner)}
+        return {key: drop_nulls(inner) for key, inner in value.items() if _is_kept(key, inner)}
     if isinstance(value, list):
-        return [_plain(item) for item in value]
+        return [drop_nulls(item) for item in value]
     return value
 
 
-def _plain_and_undirected(value: Any) -> Any:
-    """Return `_plain(_undirected(value))` in one pass."""
+def drop_nulls_and_directives(value: Any) -> Any:
+    """Return `drop_nulls(drop_directives(value))` in one pass."""
     if isinstance(value, dict):
         return {
-            key: _plain_and_undirected(inner) if inner.__class__ in _CONTAINERS else inner
+            key: drop_nulls_and_directives(inner) if inner.__class__ in _CONTAINERS else inner
             for key, inner in value.items()
             if _is_kept(key, inner) and not _is_directive(inner)
         }
     if isinstance(value, list):
-        return [_plain_and_undirected(item) for item in value if not _is_directive(item)]
+        return [drop_nulls_and_directives(item) for item in value if not _is_directive(item)]
     return value
 
 

@@ -24,7 +24,7 @@ def read_data(name: str) -> str:
 
 
 @cache
-def _descriptions() -> dict[str, str]:
+def read_descriptions() -> dict[str, str]:
     texts: dict[str, str] = {}
     name = ""
     for line in read_data("descriptions.txt").splitlines():
@@ -38,7 +38,7 @@ def _descriptions() -> dict[str, str]:
 
 def describe(name: str) -> str:
     """Return the description of a type or field, or ""."""
-    texts = _descriptions()
+    texts = read_descriptions()
     found = texts.get(name)
     if found is None and name.startswith("resource."):  # all versions have the same schema and descriptions
         group, _, rest = name.split(".", 2)

@@ -16,7 +16,7 @@ from plimsoll.apiserver.storage.writer import CompactionChunk
 
 #: Rows deleted in one transaction, and the garbage (rows or bytes) at which compaction starts.
 _CHUNK_ROWS = 256
-_MIN_GARBAGE_ROWS = 2048
+MIN_GARBAGE_ROWS = 2048
 _MIN_GARBAGE_BYTES = 32 << 20
 
 
@@ -55,9 +55,7 @@ class Compactor:
 
     def start_chunk(self, floor: int) -> CompactionChunk | None:
         """Return a first chunk if there is enough garbage."""
-        if self._chunk or (
-            len(self.garbage) < _MIN_GARBAGE_ROWS and self._garbage_bytes < _MIN_GARBAGE_BYTES
-        ):
+        if self._chunk or (len(self.garbage) < MIN_GARBAGE_ROWS and self._garbage_bytes < _MIN_GARBAGE_BYTES):
             return None
         return self._make_chunk(floor)
 

@@ -184,8 +184,8 @@ def _validate_common(meta: FullObjectMeta) -> FieldErrors:
     if meta.owner_references:
         yield from _validate_owners(meta.owner_references)
     for index, entry in enumerate(meta.managed_fields):
-        if not _is_usual(entry):
-            yield from _validate_managed_fields(entry, _PATH.child("managedFields").index(index))
+        if not is_usual(entry):
+            yield from validate_managed_fields(entry, _PATH.child("managedFields").index(index))
 
 
 def _validate_owners(owners: Sequence[OwnerReference]) -> FieldErrors:
@@ -223,7 +223,7 @@ def _validate_finalizer_owners(finalizers: Sequence[str]) -> FieldErrors:
             yield invalid(_PATH.child("finalizers").index(index), finalizer, detail)
 
 
-def _is_usual(entry: ManagedFieldsEntry) -> bool:
+def is_usual(entry: ManagedFieldsEntry) -> bool:
     """Report whether an entry is trivially valid, as almost all entries are."""
     return (
         entry.operation in ("Apply", "Update")
@@ -235,7 +235,7 @@ def _is_usual(entry: ManagedFieldsEntry) -> bool:
     )
 
 
-def _validate_managed_fields(entry: ManagedFieldsEntry, path: FieldPath) -> FieldErrors:
+def validate_managed_fields(entry: ManagedFieldsEntry, path: FieldPath) -> FieldErrors:
     if entry.operation not in ("Apply", "Update"):
         yield invalid(path.child("operation"), entry.operation, "must be Apply or Update")
     if entry.fields_type not in ("", "FieldsV1"):

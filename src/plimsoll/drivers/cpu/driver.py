@@ -134,7 +134,7 @@ class CpuDriver(Driver):
         )
         self._files_interval = files_interval
         self._shared_cpus_file = SharedCpusFile(settings)
-        self._tasks: set[asyncio.Task[None]] = set()
+        self.tasks: set[asyncio.Task[None]] = set()
 
     # -- state
 
@@ -240,7 +240,7 @@ class CpuDriver(Driver):
 
     async def stop(self) -> None:
         """Shut down; pinned containers, claims and published devices stay."""
-        tasks, self._tasks = self._tasks, set()
+        tasks, self.tasks = self.tasks, set()
         await cancel_tasks(tasks)
         await self.plugin_server.stop()
         if self._enforcer is not None:
@@ -497,4 +497,4 @@ class CpuDriver(Driver):
         return {device["name"]: device["attributes"] for device in self._devices()}
 
     def _start_task(self, work: Coroutine[Any, Any, None], name: str) -> None:
-        start_task(self._tasks, work, name).add_done_callback(partial(log_failure, _log))
+        start_task(self.tasks, work, name).add_done_callback(partial(log_failure, _log))

@@ -85,7 +85,7 @@ class _PoolState:
 
 
 @dataclass(frozen=True, slots=True)
-class _Written:
+class WrittenSlice:
     """Slice as written by this publisher, until the watch delivers it; `slice` is None if it was deleted."""
 
     slice: ExistingSlice | None
@@ -119,7 +119,7 @@ class SlicePublisher:
         self._mutation_ttl = mutation_ttl
         self._random = Random()
         self._pools: dict[str, _PoolState] = {}
-        self.written: dict[str, _Written] = {}
+        self.written: dict[str, WrittenSlice] = {}
         self._owner = ""
         self._wake = asyncio.Event()
         self._has_pools = False
@@ -340,7 +340,7 @@ class SlicePublisher:
                 answer = await self._client.update(RESOURCE_SLICES, tree)
             except ApiError as error:
                 if error.code == 404:
-                    self.written[slice_.name] = _Written(None, slice_.uid, 0, self.clock())
+                    self.written[slice_.name] = WrittenSlice(None, slice_.uid, 0, self.clock())
                 raise InputError(f"update resource slice: {error}") from None
             self.counters.updated += 1
             self._record_stored(state, desired, content, answer)
@@ -386,12 +386,12 @@ class SlicePublisher:
         except ApiError as error:
             if error.code != 404:
                 raise InputError(f"delete resource slice: {error}") from None
-        self.written[slice_.name] = _Written(None, slice_.uid, 0, self.clock())
+        self.written[slice_.name] = WrittenSlice(None, slice_.uid, 0, self.clock())
 
     def _record_stored(self, state: _PoolState, desired: DesiredSlice, sent: Tree, answer: Tree) -> None:
         """Remember how the server stored a slice."""
         kept = parse_slice(answer)
-        self.written[kept.name] = _Written(kept, kept.uid, kept.version, self.clock())
+        self.written[kept.name] = WrittenSlice(kept, kept.uid, kept.version, self.clock())
         if has_annotations(kept, desired.annotations):
             state.dropped_annotations.pop(desired.index, None)
         else:
@@ -413,7 +413,7 @@ class SlicePublisher:
 
 
 def merge_written(
-    items: Iterable[ExistingSlice], mine: Mapping[str, _Written], since: float
+    items: Iterable[ExistingSlice], mine: Mapping[str, WrittenSlice], since: float
 ) -> tuple[ExistingSlice, ...]:
     """Merge watched slices with newer own writes that are not older than `since`."""
     found = {slice_.name: slice_ for slice_ in items}

@@ -70,7 +70,7 @@ class UsedPorts(SnapshotIndex):
     def __init__(self) -> None:
         self._size = 0
         self._users: dict[Port, dict[int, dict[str, int]]] = {}  # port -> row -> address -> number of pods
-        self._free: dict[Port, dict[str, Mask]] = {}  # port -> address -> mask of nodes where it is free
+        self.cached: dict[Port, dict[str, Mask]] = {}  # port -> address -> mask of nodes where it is free
 
     def addresses(self, port: Port, row: int) -> Mapping[str, int]:
         """Return the addresses on which a port is used on a node, with the number of pods."""
@@ -83,13 +83,13 @@ class UsedPorts(SnapshotIndex):
     def free(self, socket: Socket) -> Mask:
         """Return the nodes on which a host port is free."""
         address, port = socket
-        known = self._free.get(port, {}).get(address)
+        known = self.cached.get(port, {}).get(address)
         if known is None:
             known = np.ones(self._size, dtype=np.bool_)
             known[[row for row in self._users.get(port, ()) if self.used_at(socket, row)]] = False
-            if len(self._free) >= self.kept:
-                del self._free[next(iter(self._free))]
-            answers = self._free.setdefault(port, {})
+            if len(self.cached) >= self.kept:
+                del self.cached[next(iter(self.cached))]
+            answers = self.cached.setdefault(port, {})
             if len(answers) >= self.kept:
                 answers.clear()
             answers[address] = known
@@ -97,7 +97,7 @@ class UsedPorts(SnapshotIndex):
 
     def resized(self, size: int) -> None:
         self._size = size
-        self._free.clear()
+        self.cached.clear()
 
     def pod_added(self, row: int, pod: Pod) -> None:
         for address, port in host_sockets(pod):
@@ -119,7 +119,7 @@ class UsedPorts(SnapshotIndex):
             self._update_masks(port, row)
 
     def _update_masks(self, port: Port, row: int) -> None:
-        for address, mask in self._free.get(port, {}).items():
+        for address, mask in self.cached.get(port, {}).items():
             mask[row] = not self.used_at((address, port), row)
 
 

@@ -16,7 +16,7 @@ from plimsoll.scheduler.topology.counts import NodeCounts
 from plimsoll.scheduler.topology.namespaces import NamespaceIndex
 
 #: Maximum number of counts.
-_MAX_COUNTS = 256
+MAX_COUNTS = 256
 _Anchor: TypeAlias = "tuple[str, str] | None"
 _Key: TypeAlias = "tuple[str, bool, frozenset[tuple[str, str]]]"
 
@@ -78,7 +78,7 @@ class MatchCounts(NamespaceIndex):
         found = self._counts.pop(matcher, None)
         if found is None:
             found = self._create(matcher)
-            if len(self._counts) >= _MAX_COUNTS:
+            if len(self._counts) >= MAX_COUNTS:
                 self._drop(next(iter(self._counts)))
         self._counts[matcher] = found
         return found

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from plimsoll.apiserver.patch import apply_strategic_patch
 from plimsoll.apiserver.patch.ordering import interleave
-from plimsoll.apiserver.patch.strategic_merge import _plain, _plain_and_undirected, _undirected
+from plimsoll.apiserver.patch.strategic_merge import drop_directives, drop_nulls, drop_nulls_and_directives
 from plimsoll.errors import PatchError
 from tests.unit.apiserver.patch.sample_schemas import DEPLOYMENT, NAMES, POD, THING, things
 
@@ -233,4 +233,4 @@ def test_deleted_items_are_gone_and_the_others_untouched(tree: Any, gone: list[s
     )
 )
 def test_removal_of_nulls_and_directives_in_one_pass(value: Any) -> None:
-    assert _plain_and_undirected(value) == _plain(_undirected(value))
+    assert drop_nulls_and_directives(value) == drop_nulls(drop_directives(value))

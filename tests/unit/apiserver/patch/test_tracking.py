@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from plimsoll.apiserver.patch import keep_times_if_unchanged
 from plimsoll.apiserver.patch.managed_fields import (
     UPDATE,
-    _check_entry,
-    _is_well_formed,
+    check_entry,
     identify,
+    is_well_formed,
     write_owners,
 )
 from plimsoll.apiserver.patch.reset_fields import reset_filter
@@ -280,12 +280,12 @@ ENTRY_FIELDS = ("manager", "operation", "apiVersion", "time", "fieldsType", "sub
 @given(st.dictionaries(st.sampled_from(ENTRY_FIELDS), WORDS))
 def test_entries_accepted_by_the_fast_path_are_valid(changes: dict[str, Any]) -> None:
     usual = {"manager": "m", "operation": "Update", "apiVersion": "v1", "fieldsType": "FieldsV1"}
-    assert _is_well_formed(usual)
+    assert is_well_formed(usual)
     for entry in (changes, {**usual, **changes}):
         try:
-            _check_entry(entry, 0)
+            check_entry(entry, 0)
         except PatchError:
-            assert not _is_well_formed(entry)
+            assert not is_well_formed(entry)
 
 
 TEXTS = st.sampled_from(["", "a", "b"])

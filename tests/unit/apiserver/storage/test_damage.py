@@ -73,7 +73,7 @@ def make(directory: Path, *, crashed: bool) -> StoreSample:
         return contents
 
     (directory / "live").mkdir()
-    with patch.object(compaction, "_MIN_GARBAGE_ROWS", 20):
+    with patch.object(compaction, "MIN_GARBAGE_ROWS", 20):
         contents = asyncio.run(scenario())
     shutil.rmtree(directory / "live")
     return StoreSample(directory, contents, states)

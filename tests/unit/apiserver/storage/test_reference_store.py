@@ -51,7 +51,7 @@ class StoreMachine(RuleBasedStateMachine):
             append(log, rows)
 
         self.patches: list[Any] = [
-            patch.object(compaction, "_MIN_GARBAGE_ROWS", 3),
+            patch.object(compaction, "MIN_GARBAGE_ROWS", 3),
             patch.object(compaction, "_CHUNK_ROWS", 2),
             patch.object(StoreLog, "append", append_when_let),
         ]

@@ -224,7 +224,7 @@ def test_old_rows_are_deleted_and_the_file_shrinks(tmp_path: Path) -> None:
         await store.close()
 
     with (
-        patch.object(compaction, "_MIN_GARBAGE_ROWS", 100),
+        patch.object(compaction, "MIN_GARBAGE_ROWS", 100),
         patch("plimsoll.apiserver.storage.log._MIN_FREE_PAGES", 16),
     ):
         asyncio.run(scenario())

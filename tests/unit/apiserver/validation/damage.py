@@ -14,24 +14,24 @@ VALUES: list[Any] = [
 ]
 
 
-def _places(tree: Any) -> list[tuple[Any, Any]]:
+def find_places(tree: Any) -> list[tuple[Any, Any]]:
     """Yield every (container, key) of the tree."""
     found: list[tuple[Any, Any]] = []
     if isinstance(tree, dict):
         found += [(tree, key) for key in tree]
         for value in tree.values():
-            found += _places(value)
+            found += find_places(value)
     elif isinstance(tree, list):
         found += [(tree, place) for place in range(len(tree))]
         for value in tree:
-            found += _places(value)
+            found += find_places(value)
     return found
 
 
-def _damage(tree: dict[str, Any], chance: random.Random) -> dict[str, Any]:
+def damage(tree: dict[str, Any], chance: random.Random) -> dict[str, Any]:
     tree = copy.deepcopy(tree)
     for _ in range(chance.randint(1, 4)):
-        places = _places(tree)
+        places = find_places(tree)
         if not places:
             break
         holder, key = chance.choice(places)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from plimsoll.apiserver.validation.generic_kinds.config_map_and_secret_rules import (
     DATA_MAX,
-    _size,
+    decoded_size,
     read_bytes,
 )
 from plimsoll.errors import DecodeError
@@ -24,7 +24,7 @@ def _encode(data: bytes) -> str:
 
 @given(st.lists(st.binary(max_size=40)))
 def test_sizes_are_those_of_the_bytes(values: list[bytes]) -> None:
-    assert _size(map(_encode, values)) == sum(map(len, values))
+    assert decoded_size(map(_encode, values)) == sum(map(len, values))
 
 
 @pytest.mark.parametrize("text", ["!", "eA", "eA=", "e A==", "_-8=", "eA==x", "=", "é", "eA==eA=="])

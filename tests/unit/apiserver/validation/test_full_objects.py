@@ -22,7 +22,7 @@ from plimsoll.apiserver.validation.strategies import STRATEGIES
 from plimsoll.apiserver.validation.write_context import decode_view
 from plimsoll.errors import DecodeError
 from tests.sizes import examples
-from tests.unit.apiserver.validation.damage import _damage
+from tests.unit.apiserver.validation.damage import damage
 from tests.unit.apiserver.validation.full_objects import OBJECT_ROOT, REQUIRED, live_pod, make_pod, quota
 from tests.unit.apiserver.validation.objects import NOW, Tree, field_errors, run, stored
 
@@ -56,9 +56,9 @@ def _fuzz(seed: int) -> None:
     kind = whole["kind"]
     subresource = chance.choice(subresources)
     old = stored(whole) if subresource or chance.random() < 0.5 else None
-    tree = _damage(stored(whole) if old is not None else whole, chance)
+    tree = damage(stored(whole) if old is not None else whole, chance)
     if old is not None and chance.random() < 0.2:
-        old = _damage(old, chance)
+        old = damage(old, chance)
     gates = Gates.of({gate.name: False for gate in GATES if chance.random() < 0.2})
     operation: Any = "create" if old is None else "update"
     try:
@@ -80,7 +80,7 @@ def test_canonical_old_objects_need_no_decoding(seed: int) -> None:
     whole, subresource = make(), chance.choice(subresources)
     kind = whole["kind"]
     old = stored(prepare(Write(kind, "update", stored(whole), NOW, stored(whole))).tree)
-    tree = _damage(old, chance)
+    tree = damage(old, chance)
     given = copy.deepcopy((tree, old))
     try:
         slow = prepare(Write(kind, "update", tree, NOW, old, subresource))
@@ -130,7 +130,7 @@ def test_fast_and_slow_decoding_agree(seed: int) -> None:
     make, _ = chance.choice(OBJECT_ROOT)
     tree = make()
     if chance.random() < 0.7:
-        tree = _damage(tree, chance)
+        tree = damage(tree, chance)
     view = STRATEGIES["create", make()["kind"], ""].view
     try:
         plain = canonicalize(tree, view)
@@ -168,7 +168,7 @@ def test_trees_are_compared_as_their_views_are(seed: int) -> None:
     make, _ = chance.choice(OBJECT_ROOT)
     view = STRATEGIES["create", make()["kind"], ""].view
     try:
-        old, new = (decode_canonical(_damage(make(), chance), view) for _ in range(2))
+        old, new = (decode_canonical(damage(make(), chance), view) for _ in range(2))
     except DecodeError:
         return
     first, second = decode_view(old, view), decode_view(new, view)
@@ -186,7 +186,7 @@ def test_views_of_one_text_are_the_same(seed: int) -> None:
     view = STRATEGIES["create", make()["kind"], ""].view
     try:
         old = decode_canonical(make(), view)
-        new = decode_canonical(_damage(make(), chance) if chance.random() < 0.7 else make(), view)
+        new = decode_canonical(damage(make(), chance) if chance.random() < 0.7 else make(), view)
     except DecodeError:
         return
     first, second = decode_view(old, view), decode_view(new, view)
@@ -198,7 +198,7 @@ def test_views_of_one_text_are_the_same(seed: int) -> None:
 def test_copies_are_equal_and_share_nothing(seed: int) -> None:
     chance = random.Random(seed)
     tree = chance.choice(MAKERS)()
-    tree = tree if chance.random() < 0.5 else _damage(tree, chance)
+    tree = tree if chance.random() < 0.5 else damage(tree, chance)
     try:
         plain = canonicalize(tree, PartialObjectMetadata)
     except DecodeError:

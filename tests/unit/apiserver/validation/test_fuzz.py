@@ -18,7 +18,7 @@ from plimsoll.api.gates import GATES, Gates
 from plimsoll.apiserver.validation import FieldError, FieldErrorType, PreparedObject, Write, prepare
 from plimsoll.errors import DecodeError
 from tests.sizes import examples
-from tests.unit.apiserver.validation.damage import _damage, _places
+from tests.unit.apiserver.validation.damage import damage, find_places
 from tests.unit.apiserver.validation.objects import (
     NOW,
     allocated,
@@ -112,9 +112,9 @@ def _fuzz(seed: int) -> None:
     kind, subresource = chance.choice(list(SEEDS))
     whole = SEEDS[kind, subresource]()
     old = stored(whole) if subresource or chance.random() < 0.5 else None
-    tree = _damage(stored(whole) if old is not None else whole, chance)
+    tree = damage(stored(whole) if old is not None else whole, chance)
     if old is not None and chance.random() < 0.2:
-        old = _damage(old, chance)
+        old = damage(old, chance)
     off = [gate.name for gate in GATES if chance.random() < 0.2]
     labels = chance.choice([None, {}, {"resource.kubernetes.io/admin-access": "true"}])
     prepared = _write(tree, kind, subresource, old, Gates.of(dict.fromkeys(off, False)), labels)
@@ -216,4 +216,4 @@ def test_unknown_fields_survive(endpoint: tuple[str, str], update: bool, chance:
         holder["aFieldFromTheFuture"] = {"kept": [1, None, "x"]}
     prepared = _write(tree, kind, subresource, old, Gates.default())
     assert prepared is not None
-    assert sum(key == "aFieldFromTheFuture" for _, key in _places(prepared.tree)) == len(chosen)
+    assert sum(key == "aFieldFromTheFuture" for _, key in find_places(prepared.tree)) == len(chosen)

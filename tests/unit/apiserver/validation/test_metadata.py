@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from plimsoll.apiserver.registry.metadata_view import ManagedFieldsEntry
 from plimsoll.apiserver.validation.field_errors import FieldPath
-from plimsoll.apiserver.validation.metadata import _is_usual, _validate_managed_fields
+from plimsoll.apiserver.validation.metadata import is_usual, validate_managed_fields
 from plimsoll.errors import DecodeError
 from tests.unit.apiserver.validation.objects import (
     GONE,
@@ -209,9 +209,9 @@ def test_updates_of_templates_and_classes_are_checked_like_new_objects_too() -> 
     )
 )
 def test_entries_accepted_by_the_fast_path_are_valid(entry: ManagedFieldsEntry) -> None:
-    errors = list(_validate_managed_fields(entry, FieldPath("x")))
-    assert not (_is_usual(entry) and errors)
+    errors = list(validate_managed_fields(entry, FieldPath("x")))
+    assert not (is_usual(entry) and errors)
 
 
 def test_usual_entries_take_the_fast_path() -> None:
-    assert _is_usual(ManagedFieldsEntry(operation="Update", manager="kubelet", subresource="status"))
+    assert is_usual(ManagedFieldsEntry(operation="Update", manager="kubelet", subresource="status"))

@@ -6,6 +6,7 @@ import copy
 import random
 from collections.abc import Iterator
 from typing import Any
+from unittest.mock import patch
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -17,7 +18,7 @@ from plimsoll.apiserver.validation.pod import strategies
 from plimsoll.apiserver.validation.validated_cache import Key, ValidatedCache
 from plimsoll.errors import DecodeError
 from tests.sizes import examples
-from tests.unit.apiserver.validation.damage import _damage
+from tests.unit.apiserver.validation.damage import damage
 from tests.unit.apiserver.validation.full_objects import live_pod, make_pod
 from tests.unit.apiserver.validation.objects import (
     NOW,
@@ -84,7 +85,7 @@ def test_the_cache_does_not_change_results(seed: int) -> None:
     tree = make_pod()
     tree["spec"].pop("ephemeralContainers", None)
     if chance.random() < 0.7:
-        tree = {**_damage(tree, chance), "kind": "Pod"}
+        tree = {**damage(tree, chance), "kind": "Pod"}
 
     def judge() -> Any:
         try:
@@ -93,8 +94,8 @@ def test_the_cache_does_not_change_results(seed: int) -> None:
             return str(error)
 
     remembered = (judge(), judge())
-    strategies._VALIDATED_SPECS._fine.clear()
-    assert remembered == (judge(),) * 2
+    with patch.object(strategies, "VALIDATED_SPECS", ValidatedCache()):
+        assert remembered == (judge(),) * 2
 
 
 def test_names_of_pods_count_where_volumes_are_named_after_them() -> None:
@@ -118,7 +119,7 @@ def test_identical_stored_parts_equal_their_copies(seed: int) -> None:
     tree = stored(make())
     operation: Any = "update"
     old = prepare(Write(tree["kind"], operation, tree, NOW, tree, subresource)).tree
-    new = _damage(old, chance)
+    new = damage(old, chance)
     part = "spec" if subresource else "status"
     if part in old:
         new[part] = old[part]

@@ -13,7 +13,7 @@ import pytest
 
 from plimsoll.client.endpoints import NODES, RESOURCE_SLICES
 from plimsoll.drivers.plugin import DevicePool
-from plimsoll.drivers.plugin.slice_publisher import SlicePublisher, _Written
+from plimsoll.drivers.plugin.slice_publisher import SlicePublisher, WrittenSlice
 from plimsoll.drivers.plugin.slices import parse_slice
 from plimsoll.errors import ApiError
 from tests import virtual_time
@@ -382,7 +382,7 @@ def test_a_written_slice_that_is_never_observed_expires() -> None:
             (tree,) = await cluster.slices()
             ghost = {**tree, "metadata": {**tree["metadata"], "uid": "ghost"}}
             ghost["metadata"]["name"] = tree["metadata"]["name"].replace("00000-", "00001-")
-            slices_publisher.written[ghost["metadata"]["name"]] = _Written(
+            slices_publisher.written[ghost["metadata"]["name"]] = WrittenSlice(
                 parse_slice(ghost), "ghost", 10**9, slices_publisher.clock()
             )
             slices_publisher.set_pools([DevicePool("a", devices(129))])

@@ -105,7 +105,7 @@ def test_the_number_of_kept_signatures_is_bounded(monkeypatch: pytest.MonkeyPatc
                 check(kind, wanting, snapshot)
     for index in (snapshot.index(NodeAffinityIndex), snapshot.index(NoScheduleTaints)):
         assert len(index.cached) == 3
-    assert len(snapshot.index(UsedPorts)._free) == 3
+    assert len(snapshot.index(UsedPorts).cached) == 3
 
 
 def test_masks_are_read_only() -> None:

@@ -91,10 +91,10 @@ def matcher(app: str) -> PodMatcher:
 def test_unused_counts_are_dropped() -> None:
     snapshot = snapshot_of(node("n"), pod("p", node="n", labels={"app": "a"}))
     index = snapshot.index(MatchCounts)
-    for number in range(2 * tallies._MAX_COUNTS):
+    for number in range(2 * tallies.MAX_COUNTS):
         assert index.count(matcher("a")).as_dict() == {0: 1}
         index.count(matcher(f"b{number}"))
-    assert len(index.kept()) == tallies._MAX_COUNTS
+    assert len(index.kept()) == tallies.MAX_COUNTS
     assert matcher("a") in index.kept()
     snapshot.set(pod("q", node="n", labels={"app": "a"}))
     snapshot.set(pod("r", node="n", labels={"app": "b0"}))

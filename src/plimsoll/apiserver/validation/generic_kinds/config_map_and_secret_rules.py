@@ -61,7 +61,7 @@ def _normalize_bytes(tree: Tree, name: str) -> None:
         values[key] = b64encode(read_bytes(text, f"{name}[{key}]")).decode()
 
 
-def _size(texts: Iterable[str]) -> int:
+def decoded_size(texts: Iterable[str]) -> int:
     """Return the number of bytes that base64 strings in stored form encode."""
     return sum(len(text) // 4 * 3 - text[-2:].count("=") for text in texts)
 
@@ -88,7 +88,7 @@ def _validate_config_map(write: WriteContext[View]) -> FieldErrors:
         if key in config.binary_data:
             yield invalid(_DATA.key(key), key, "is a key of binaryData too")
     yield from _validate_keys(config.binary_data, _BINARY)
-    if sum(map(byte_length, config.data.values())) + _size(config.binary_data.values()) > DATA_MAX:
+    if sum(map(byte_length, config.data.values())) + decoded_size(config.binary_data.values()) > DATA_MAX:
         yield too_long(OBJECT_ROOT, DATA_MAX)
 
 
@@ -120,7 +120,7 @@ def _validate_secret(write: WriteContext[View]) -> FieldErrors:
         if old.immutable and secret.data != old.data:
             yield forbidden(_DATA, _FROZEN)
     yield from _validate_keys(secret.data, _DATA)
-    if _size(secret.data.values()) > DATA_MAX:
+    if decoded_size(secret.data.values()) > DATA_MAX:
         yield too_long(_DATA, DATA_MAX)
     yield from _validate_type(secret)
 

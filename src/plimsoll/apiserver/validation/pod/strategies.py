@@ -53,7 +53,7 @@ from plimsoll.ledger.qos import qos_class
 
 _POD_VIEW = view_of("core.v1.Pod")
 
-_VALIDATED_SPECS = ValidatedCache()
+VALIDATED_SPECS = ValidatedCache()
 
 
 def _prepare_create(write: WriteContext[View]) -> None:
@@ -75,7 +75,7 @@ def _validate_create(write: WriteContext[View]) -> FieldErrors:
         return
     annotations = pod.metadata.annotations
     key = spec, codec.encode(annotations) if annotations else b"", write.gates
-    yield from _VALIDATED_SPECS.validate(key, errors)
+    yield from VALIDATED_SPECS.validate(key, errors)
 
 
 def _validate_new_spec(write: WriteContext[View], pod: View) -> FieldErrors:

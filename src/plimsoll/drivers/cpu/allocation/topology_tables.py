@@ -66,9 +66,12 @@ class TopologyTables:
 def get_tables(topology: Topology, *, quirks: bool = True) -> TopologyTables:
     """Return the tables of a topology, cached for its lifetime."""
     key = id(topology)
-    found = _CACHE.get(key)
+    found = TABLES_BY_TOPOLOGY.get(key)
     if found is None or found[0]() is not topology:
-        found = _CACHE[key] = (weakref.ref(topology, lambda _: _CACHE.pop(key, None)), {})
+        found = TABLES_BY_TOPOLOGY[key] = (
+            weakref.ref(topology, lambda _: TABLES_BY_TOPOLOGY.pop(key, None)),
+            {},
+        )
     made = found[1].get(quirks)
     if made is None:
         made = found[1][quirks] = _make(topology.cpus, quirks)
@@ -76,7 +79,7 @@ def get_tables(topology: Topology, *, quirks: bool = True) -> TopologyTables:
 
 
 # By identity: comparing topologies by value costs more than most assignments.
-_CACHE: dict[int, tuple[weakref.ref[Topology], dict[bool, TopologyTables]]] = {}
+TABLES_BY_TOPOLOGY: dict[int, tuple[weakref.ref[Topology], dict[bool, TopologyTables]]] = {}
 
 
 def _make(cpus: tuple[Cpu, ...], quirks: bool) -> TopologyTables:

@@ -104,11 +104,11 @@ class NriEnforcer:
         self._events = 0
         self._growth_pending = asyncio.Event()
         self._is_reconnecting = False
-        self._containers = ContainerTable()
+        self.container_table = ContainerTable()
         self._linked = False
         #: Set when a container changes, or the link is lost.
         self._container_changed = asyncio.Event()
-        self._tasks: list[asyncio.Task[None]] = []
+        self.tasks: list[asyncio.Task[None]] = []
         #: Cpusets of containers that are being created, for validation.
         self._pending_creations: dict[str, DesiredCpuset] = {}
         root = settings.host_root
@@ -138,7 +138,7 @@ class NriEnforcer:
 
         self._pushes = NriPushes(
             self._plugin,
-            self._containers,
+            self.container_table,
             self._snapshot,
             self.counters,
             can_push=lambda: self._linked and self.pushes,
@@ -152,10 +152,10 @@ class NriEnforcer:
 
     async def start(self) -> None:
         """Start connecting in the background, indefinitely."""
-        if self._tasks:
+        if self.tasks:
             return
         shortest, longest = self._pauses
-        self._tasks = [
+        self.tasks = [
             asyncio.create_task(
                 self._plugin.serve(shortest=shortest, longest=longest, ended=self._on_ended),
                 name="nri-plugin",
@@ -167,7 +167,7 @@ class NriEnforcer:
 
     async def stop(self) -> None:
         """Stop; containers keep their cpusets."""
-        tasks, self._tasks = self._tasks, []
+        tasks, self.tasks = self.tasks, []
         await cancel_tasks(tasks)
         self._linked = False
         self.link_error = "stopped"
@@ -203,23 +203,23 @@ class NriEnforcer:
     @property
     def shared_in_use(self) -> bool:
         """True if containers run on the shared pool."""
-        return self._containers.shared_in_use
+        return self.container_table.shared_in_use
 
     def containers(self) -> tuple[ContainerView, ...]:
-        return tuple(entry.view for entry in self._containers.entries.values())
+        return tuple(entry.view for entry in self.container_table.entries.values())
 
     def faults(self) -> tuple[PinFault, ...]:
         """Return the current faults of containers."""
-        found = self._containers.faults(self._snapshot())
+        found = self.container_table.faults(self._snapshot())
         named = {fault.container for fault in found}
-        drifted = (fault for id, fault in self.audit.faults.items() if id in self._containers.entries)
+        drifted = (fault for id, fault in self.audit.faults.items() if id in self.container_table.entries)
         return (*found, *(fault for fault in drifted if fault.container not in named))
 
     def expected(self) -> Mapping[str, tuple[ContainerView, DesiredCpuset]]:
         """Return the confirmed cpusets of containers, for audits."""
         found = {}
-        for id, decision in self._containers.decisions(self._snapshot()).items():
-            entry = self._containers.entries[id]
+        for id, decision in self.container_table.decisions(self._snapshot()).items():
+            entry = self.container_table.entries[id]
             if (
                 decision.desired is not None
                 and entry.created
@@ -235,17 +235,17 @@ class NriEnforcer:
 
         Updates are sent now, or with the next event. Must not be called from an event handler.
         """
-        if self._linked and self.pushes and self._tasks:
+        if self._linked and self.pushes and self.tasks:
             async with at_most(self._apply_timeout):
                 await self._pushes.send_and_wait()
                 # Containers that are being created can be updated only afterwards.
-                while self._linked and self._containers.has_outdated_creations(self._snapshot()):
+                while self._linked and self.container_table.has_outdated_creations(self._snapshot()):
                     self._container_changed.clear()
                     await self._container_changed.wait()
                     if self._linked:
                         await self._pushes.send_and_wait()
         elif self._linked:
-            pending = self._containers.list_changes(self._snapshot())
+            pending = self.container_table.list_changes(self._snapshot())
             self.counters.deferred += len(pending)
             if any(change.grows for change in pending):
                 self._growth_pending.set()
@@ -254,7 +254,7 @@ class NriEnforcer:
     async def reassert(self, containers: Iterable[str]) -> None:
         """Send the cpusets of these containers again."""
         for id in containers:
-            entry = self._containers.entries.get(id)
+            entry = self.container_table.entries.get(id)
             if entry is not None:
                 entry.view = replace(entry.view, cpus="")
         await self.apply()
@@ -281,7 +281,7 @@ class NriEnforcer:
                 await asyncio.sleep(self._quiet)
 
     def _has_pending_growth(self) -> bool:
-        return any(change.grows for change in self._containers.list_changes(self._snapshot()))
+        return any(change.grows for change in self.container_table.list_changes(self._snapshot()))
 
     def _release_waiting(self) -> None:
         self._pushes.release_waiting()
@@ -307,7 +307,7 @@ class NriEnforcer:
             if container.state != STOPPED
         ]
         self._pending_creations.clear()
-        self._containers.reset({pod.id: pod.uid for pod in pods}, views)
+        self.container_table.reset({pod.id: pod.uid for pod in pods}, views)
         try:
             self.findings = self._state.check_containers(views)
         except PlimsollError as error:
@@ -318,7 +318,7 @@ class NriEnforcer:
             )
         for finding in self.findings:
             _log.warning("%s", finding.what)
-        self._containers.prune(self._snapshot())
+        self.container_table.prune(self._snapshot())
         self._linked = True
         self._pushes.unsupported = False
         self.link_error = ""
@@ -326,7 +326,7 @@ class NriEnforcer:
         for fault in self.faults():
             _log.warning("%s", fault)
         self._changed()
-        return self._build_updates(self._containers.list_changes(self._snapshot()))
+        return self._build_updates(self.container_table.list_changes(self._snapshot()))
 
     def _on_ended(self, fault: TtrpcFault | None) -> None:
         was, self._linked = self._linked, False
@@ -348,18 +348,18 @@ class NriEnforcer:
         return counted
 
     async def _on_sandbox(self, request: nri.RunPodSandboxRequest) -> None:
-        self._containers.add_sandbox(request.pod.id, request.pod.uid)
+        self.container_table.add_sandbox(request.pod.id, request.pod.uid)
 
     async def _on_sandbox_removed(self, request: nri.RemovePodSandboxRequest) -> None:
-        self._containers.forget_sandbox(request.pod.id)
+        self.container_table.forget_sandbox(request.pod.id)
 
     async def _on_create(
         self, request: nri.CreateContainerRequest
     ) -> nri.CreateContainerResponse | TtrpcFault:
         view = decode_container(request.container, request.pod, running=False)
         if request.pod.id:
-            self._containers.add_sandbox(request.pod.id, request.pod.uid)
-        found = self._containers.admit(view, self._snapshot(), can_defer=self.pushes)
+            self.container_table.add_sandbox(request.pod.id, request.pod.uid)
+        found = self.container_table.admit(view, self._snapshot(), can_defer=self.pushes)
         if isinstance(found, PinFault):
             self.counters.refused += 1
             _log.warning("%s is not created: %s", view.where, found.message)
@@ -388,38 +388,40 @@ class NriEnforcer:
     async def _on_container_created(self, request: Any) -> None:
         """Handle a created or started container, which can be updated from now on."""
         self._pending_creations.pop(request.container.id, None)
-        self._containers.update_container(decode_container(request.container, request.pod))
+        self.container_table.update_container(decode_container(request.container, request.pod))
         self._container_changed.set()
-        if self._containers.list_changes(self._snapshot(), include_unconfirmed=self.pushes):
+        if self.container_table.list_changes(self._snapshot(), include_unconfirmed=self.pushes):
             self._pushes.wake()
 
     async def _on_update(self, request: nri.UpdateContainerRequest) -> nri.UpdateContainerResponse:
         """Handle an update by others: the container keeps its CPUs."""
-        entry = self._containers.update_container(decode_container(request.container, request.pod))
+        entry = self.container_table.update_container(decode_container(request.container, request.pod))
         snapshot = self._snapshot()
         updates = []
-        desired = self._containers.decisions(snapshot)[entry.view.id].desired
+        desired = self.container_table.decisions(snapshot)[entry.view.id].desired
         if desired is not None and desired.cpus:
             self.counters.corrected += 1
             change = ContainerChange(entry.view, desired, True, entry.generation)
             updates.append(update(entry.view.id, encode_cpuset(desired)))
             # New CPUs are confirmed only if this update succeeds, which is not reported.
             confirmed = entry.confirmed and matches_desired(entry.view, desired)
-            self._containers.record_change(change, confirmed=confirmed)
+            self.container_table.record_change(change, confirmed=confirmed)
             if not confirmed and self.pushes:
                 self._pushes.wake()
         elif entry.view.cpus and request.linux_resources.cpu.cpus:
             kept = nri.LinuxResources(cpu=nri.LinuxCPU(cpus=entry.view.cpus))
             updates.append(update(entry.view.id, kept))
         updates += self._build_updates(
-            self._defer_pushed(self._containers.list_changes(snapshot, exclude=entry.view.id))
+            self._defer_pushed(self.container_table.list_changes(snapshot, exclude=entry.view.id))
         )
         return nri.UpdateContainerResponse(update=updates)
 
     async def _on_stop(self, request: nri.StopContainerRequest) -> nri.StopContainerResponse:
         self._forget(request.container.id)
         return nri.StopContainerResponse(
-            update=self._build_updates(self._defer_pushed(self._containers.list_changes(self._snapshot())))
+            update=self._build_updates(
+                self._defer_pushed(self.container_table.list_changes(self._snapshot()))
+            )
         )
 
     async def _on_removed(self, request: nri.RemoveContainerRequest) -> None:
@@ -428,7 +430,7 @@ class NriEnforcer:
     def _forget(self, container: str) -> None:
         self._pending_creations.pop(container, None)
         self._container_changed.set()
-        if self._containers.forget(container):
+        if self.container_table.forget(container):
             self._changed()
 
     # -- internals
@@ -455,7 +457,7 @@ class NriEnforcer:
         messages = []
         for change in changes:
             messages.append(encode_update(change, report_failure=change.shrinks))
-            self._containers.record_change(change, confirmed=False)
+            self.container_table.record_change(change, confirmed=False)
         if messages and self.pushes:
             self._pushes.wake()
         return messages

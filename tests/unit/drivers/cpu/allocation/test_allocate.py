@@ -18,7 +18,7 @@ from plimsoll.drivers.cpu.allocation.allocate import (
     reserve,
 )
 from plimsoll.drivers.cpu.allocation.explanation import StepKind
-from plimsoll.drivers.cpu.allocation.topology_tables import _CACHE, get_tables
+from plimsoll.drivers.cpu.allocation.topology_tables import TABLES_BY_TOPOLOGY, get_tables
 from plimsoll.drivers.cpu.topology import Topology
 from plimsoll.errors import InputError
 from tests.unit.drivers.cpu.machines import make_machine
@@ -148,10 +148,10 @@ def test_tables_are_cached_per_topology() -> None:
     assert get_tables(machine) is get_tables(machine)
     assert get_tables(machine) is not get_tables(machine, quirks=False)
     key = id(machine)
-    assert key in _CACHE
+    assert key in TABLES_BY_TOPOLOGY
     del machine
     gc.collect()
-    assert key not in _CACHE
+    assert key not in TABLES_BY_TOPOLOGY
 
 
 def test_allocation_without_cpus() -> None:

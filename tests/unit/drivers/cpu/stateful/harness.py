@@ -245,7 +245,7 @@ class StatefulHarness:
         """Stop the driver as kill -9 does: no shutdown, no notification."""
         driver, self.driver = self.driver, None
         if driver is not None:
-            await cancel_tasks([*driver._tasks, *cast(NriEnforcer, driver.enforcer)._tasks])
+            await cancel_tasks([*driver.tasks, *cast(NriEnforcer, driver.enforcer).tasks])
             await self.until(lambda: not self.runtime.peers, lambda: "a plugin that left")
 
     def snapshot(self) -> tuple[object, ...]:
@@ -469,7 +469,7 @@ class StatefulHarness:
         """
         if self.driver is None:
             return {}
-        owners = cast(NriEnforcer, self.driver.enforcer)._containers.owners
+        owners = cast(NriEnforcer, self.driver.enforcer).container_table.owners
         return {uid: pod.removeprefix("uid-") for uid, pod in owners.items()}
 
     def check_new(self, id: str, env_claims: dict[str, set[int]]) -> None:

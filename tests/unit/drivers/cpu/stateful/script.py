@@ -167,7 +167,7 @@ async def _end(script_run: ScriptRun) -> None:
 
 
 async def _leave(driver: CpuDriver) -> None:
-    await cancel_tasks([*driver._tasks, *cast(NriEnforcer, driver.enforcer)._tasks])
+    await cancel_tasks([*driver.tasks, *cast(NriEnforcer, driver.enforcer).tasks])
 
 
 # -- claims
