@@ -17,7 +17,7 @@ from collections.abc import Callable
 
 #: Freed bytes that are worth a trim, and seconds between two trims.
 MIN_FREED_BYTES = 16 << 20
-_INTERVAL_SECONDS = 5.0
+INTERVAL_SECONDS = 5.0
 
 
 #: Parameters of mallopt (malloc.h), with the size of the buffers and the free memory that glibc keeps.
@@ -61,7 +61,7 @@ class HeapTrimmer:
         """Record that about `size` bytes have been freed."""
         self._freed += size
         if self._freed >= MIN_FREED_BYTES and self.timer is None and self._trim is not None:
-            self.timer = asyncio.get_running_loop().call_later(_INTERVAL_SECONDS, self._run)
+            self.timer = asyncio.get_running_loop().call_later(INTERVAL_SECONDS, self._run)
 
     def close(self) -> None:
         if self.timer is not None:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 Completer = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
 _SECONDS = 2.0
 #: Total size of files that are parsed while a shell waits.
-_MAX_BYTES = 8 << 20
+MAX_BYTES = 8 << 20
 _MOST = 200
 
 
@@ -114,7 +114,7 @@ def _names_of_files(files: tuple[str, ...], plural: str, namespace: str) -> Iter
 
     kind = _endpoint(plural).kind
     paths = [Path(name) for name in files]
-    if "-" in files or sum(path.stat().st_size for path in paths if path.is_file()) > _MAX_BYTES:
+    if "-" in files or sum(path.stat().st_size for path in paths if path.is_file()) > MAX_BYTES:
         return
     for found in read_objects(files):
         if found.kind == kind and namespace in ("", found.namespace):

@@ -21,7 +21,7 @@ from plimsoll.client.config import ClientConfig, ExecPlugin
 from plimsoll.errors import ConfigError, DecodeError
 
 #: Timeout of a program that runs without a terminal.
-_SECONDS = 120.0
+TIMEOUT_SECONDS = 120.0
 _MOST_OUTPUT = 4 << 20
 
 
@@ -98,10 +98,12 @@ class ExecSource:
         except (OSError, ValueError) as error:
             raise ConfigError(f"{plugin.origin}: {plugin.command}: {error}{self._hint()}") from None
         try:
-            async with asyncio.timeout(None if interactive else _SECONDS):
+            async with asyncio.timeout(None if interactive else TIMEOUT_SECONDS):
                 output, errors = await process.communicate()
         except TimeoutError:
-            raise ConfigError(f"{plugin.origin}: {plugin.command} timed out after {_SECONDS:g} s") from None
+            raise ConfigError(
+                f"{plugin.origin}: {plugin.command} timed out after {TIMEOUT_SECONDS:g} s"
+            ) from None
         finally:
             if process.returncode is None:
                 process.kill()

@@ -31,7 +31,7 @@ _log = logging.getLogger("plimsoll.informer")
 _QUEUE = 1000
 #: Time for one change after which a handler is logged as slow.
 _SLOW_SECONDS = 1.0
-_SLOW_ASYNC_SECONDS = 30.0
+SLOW_HANDLER_SECONDS = 30.0
 #: Changes dispatched before other tasks of the loop run.
 _BATCH = 200
 #: Interval at which an optional kind that is not served is tried again.
@@ -201,7 +201,7 @@ class Informer(Generic[T]):
                     if stale:
                         await self._list()
                         self._synced.set()
-                    await self._unless_refreshed(self._watch())
+                    await self._unless_refreshed(self.watch())
                 if self._refreshes:
                     continue
                 quick = time.monotonic() - started < 1.0 and self.revision == revision
@@ -270,7 +270,8 @@ class Informer(Generic[T]):
         self._stale = True
         self._synced.set()
 
-    async def _watch(self) -> None:
+    async def watch(self) -> None:
+        """Apply the events of one watch until it ends."""
         async with aclosing(self._events(self.revision)) as events:
             async for event in events:
                 await self._dispatch(self.cache.apply(event))
@@ -385,7 +386,7 @@ class _HandlerQueue(Generic[T]):
         started = reported = time.monotonic()
         while self._queue is not None and self._task is not None and self._queue.qsize() > _QUEUE // 2:
             await asyncio.sleep(0.01)
-            if (now := time.monotonic()) - reported > _SLOW_ASYNC_SECONDS:
+            if (now := time.monotonic()) - reported > SLOW_HANDLER_SECONDS:
                 reported = now
                 self._fault(f"{self._name()} is {_QUEUE} changes behind for {now - started:.0f} s")
 
@@ -410,7 +411,7 @@ class _HandlerQueue(Generic[T]):
                     await result
             except Exception as error:
                 self._failed(key, error)
-            if (took := time.monotonic() - started) > _SLOW_ASYNC_SECONDS:
+            if (took := time.monotonic() - started) > SLOW_HANDLER_SECONDS:
                 self._fault(f"{self._name()} took {took:.1f} s for {_text(key)}")
 
     def _failed(self, key: Key, error: Exception) -> None:

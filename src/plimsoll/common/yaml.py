@@ -32,7 +32,7 @@ _JSON_START = re.compile(r'\s*\{\s*"')
 _MAX_COPIES = 500_000
 _MAX_DEPTH = 300
 #: Maximum values of one document: each takes microseconds, while JSON is read a hundred times as fast.
-_MAX_VALUES = 5_000_000
+MAX_VALUES = 5_000_000
 
 _SlowParser = cast(Any, yaml.SafeLoader)
 _Parser = cast(Any, getattr(yaml, "CSafeLoader", None) or yaml.SafeLoader)
@@ -108,9 +108,9 @@ class _Builder:
         self.values += 1
         if depth > _MAX_DEPTH:
             raise InputError(f"line {_line(event)}: nested too deeply")
-        if self.values > _MAX_VALUES:
+        if self.values > MAX_VALUES:
             raise InputError(
-                f"line {_line(event)}: one document has more than {_MAX_VALUES:,} values; give it as JSON "
+                f"line {_line(event)}: one document has more than {MAX_VALUES:,} values; give it as JSON "
                 "(kubectl get -o json), or in several documents"
             )
         if isinstance(event, yaml.AliasEvent):

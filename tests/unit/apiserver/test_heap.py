@@ -15,7 +15,7 @@ from tests.waiting import DEADLINE
 
 
 def test_the_heap_is_trimmed_once_enough_has_been_freed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(heap, "_INTERVAL_SECONDS", 0.0)
+    monkeypatch.setattr(heap, "INTERVAL_SECONDS", 0.0)
 
     async def scenario() -> None:
         trims: list[int] = []

@@ -169,7 +169,7 @@ def test_a_chunked_list_equals_the_list(accept: str, monkeypatch: pytest.MonkeyP
         short = await ask(harness, PODS, accept)
         assert isinstance(short.body, bytes)
         monkeypatch.setattr(pieces, "UNCHUNKED_BYTES", 100)
-        monkeypatch.setattr(pieces, "_CHUNK_BYTES", 1000)
+        monkeypatch.setattr(pieces, "CHUNK_BYTES", 1000)
         long = await ask(harness, PODS, accept)
         assert not isinstance(long.body, bytes)
         body = await whole(long)

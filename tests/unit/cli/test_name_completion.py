@@ -64,7 +64,7 @@ def test_problems_mean_no_completions(tmp_path: Path, capsys: pytest.CaptureFixt
 
 
 def test_large_files_are_not_read_while_a_shell_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(name_completion, "_MAX_BYTES", 10)
+    monkeypatch.setattr(name_completion, "MAX_BYTES", 10)
     assert complete("top", "nodes", "-f", DUMP, "node-") == []
 
 

@@ -345,7 +345,7 @@ def test_a_plugin_may_prompt_on_a_terminal(tmp_path: Path, mode: str, interactiv
 
 
 def test_a_hanging_plugin_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("plimsoll.client.exec_plugin._SECONDS", 1.0)
+    monkeypatch.setattr("plimsoll.client.exec_plugin.TIMEOUT_SECONDS", 1.0)
     command = script(tmp_path, "(here / 'pid').write_text(str(os.getpid())); import time; time.sleep(60)")
     with pytest.raises(ConfigError, match=r"timed out after 1 s"):
         asyncio.run(source_of(plugin(command)).get())

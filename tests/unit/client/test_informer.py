@@ -549,7 +549,7 @@ def test_an_informer_stopped_during_a_list_starts_it_again() -> None:
 def test_a_handler_that_hangs_is_reported(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("plimsoll.client.informer._SLOW_ASYNC_SECONDS", 0.02)
+    monkeypatch.setattr("plimsoll.client.informer.SLOW_HANDLER_SECONDS", 0.02)
 
     class Stuck(EventHandler[Tree]):
         async def on_added(self, new: Tree) -> None:

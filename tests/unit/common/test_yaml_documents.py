@@ -201,7 +201,7 @@ def test_comments_need_no_memory() -> None:
 
 
 def test_the_values_of_a_document_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("plimsoll.common.yaml._MAX_VALUES", 1000)
+    monkeypatch.setattr("plimsoll.common.yaml.MAX_VALUES", 1000)
     assert len(next(load_documents(b"a: &a [" + b"{}, " * 900 + b"]"))[1]["a"]) == 900
     with pytest.raises(InputError, match=r"line 1: one document has more than 1,000 values; give it as JSON"):
         list(load_documents(b"a: &a [" + b"{}, " * 1100 + b"]"))

@@ -16,7 +16,7 @@ from plimsoll.apiserver.time_slices import TimeSlice
 
 #: Responses up to this size are sent in one chunk.
 UNCHUNKED_BYTES = 1 << 20
-_CHUNK_BYTES = 256 << 10
+CHUNK_BYTES = 256 << 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ async def _join_chunks(
     first, position = 0, 0
     with time_slice:
         while first < len(ends):
-            last = max(first + 1, bisect_right(ends, position + _CHUNK_BYTES, first))
+            last = max(first + 1, bisect_right(ends, position + CHUNK_BYTES, first))
             chunk = body.join(first, last)
             first, position = last, ends[last - 1]
             await time_slice.pause()

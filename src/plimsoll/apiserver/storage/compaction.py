@@ -15,7 +15,7 @@ from plimsoll.apiserver.storage.log import CompactionState
 from plimsoll.apiserver.storage.writer import CompactionChunk
 
 #: Rows deleted in one transaction, and the garbage (rows or bytes) at which compaction starts.
-_CHUNK_ROWS = 256
+CHUNK_ROWS = 256
 MIN_GARBAGE_ROWS = 2048
 _MIN_GARBAGE_BYTES = 32 << 20
 
@@ -73,7 +73,7 @@ class Compactor:
         return self._make_chunk(floor) if self.garbage else None
 
     def _make_chunk(self, floor: int) -> CompactionChunk:
-        revisions = [revision for revision, _ in islice(self.garbage, _CHUNK_ROWS)]
+        revisions = [revision for revision, _ in islice(self.garbage, CHUNK_ROWS)]
         state = CompactionState(floor, self._rows - len(revisions), self._revision_sum - sum(revisions))
         self._chunk = CompactionChunk(state, revisions)
         return self._chunk

@@ -29,7 +29,7 @@ PAGE_SIZE = 8192
 #: Pages of the write-ahead log that one checkpoint moves to the file: a pause of a few milliseconds.
 CHECKPOINT = 512
 #: Free pages are returned to the file system when there are this many, and a quarter of the file is free.
-_MIN_FREE_PAGES = 1024
+MIN_FREE_PAGES = 1024
 _VACUUM_PAGES = 512
 
 TYPES: tuple[EventType, ...] = ("ADDED", "MODIFIED", "DELETED")
@@ -173,7 +173,7 @@ class StoreLog:
         connection = self._connection
         free: int = connection.execute("PRAGMA freelist_count").fetchone()[0]
         pages: int = connection.execute("PRAGMA page_count").fetchone()[0]
-        if free > _MIN_FREE_PAGES and free * 4 > pages:
+        if free > MIN_FREE_PAGES and free * 4 > pages:
             # executescript runs it to the end; `execute` would stop after the first page.
             connection.executescript(f"PRAGMA incremental_vacuum({_VACUUM_PAGES})")
 

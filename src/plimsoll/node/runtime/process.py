@@ -120,7 +120,7 @@ class ProcessRuntime:
         self._creating: set[Path] = set()
         self._tasks = RuntimeTasks()
         self._changed: Callable[[str], None] | None = None
-        self._program = shims.SOURCE
+        self.program = shims.SOURCE
         self._updates = ResourceUpdates(cgroups, self._containers, self._tasks, self._notify)
         self._sandboxes = Sandboxes(layout, cgroups, lambda: self.hooks, self._tasks, ip=self.settings.ip)
 
@@ -134,7 +134,7 @@ class ProcessRuntime:
     async def start(self, changed: Callable[[str], None]) -> None:
         self._changed = changed
         self._tasks.start()
-        self._program = await asyncio.to_thread(shims.compile_shim, self.layout.root)
+        self.program = await asyncio.to_thread(shims.compile_shim, self.layout.root)
         if self.settings.volumes and await asyncio.to_thread(can_mount):
             self.volume_types = VOLUME_TYPES
         found = await read_state(self.layout, self.settings.adopt_timeout)
@@ -280,7 +280,7 @@ class ProcessRuntime:
             pod = self._sandboxes.records[container.state.pod]
             await self.hooks.starting(pod.spec, container.state)
             problem = await container.launch(
-                self._program, self._shim_spec(container, pod), self.settings.start_timeout
+                self.program, self._shim_spec(container, pod), self.settings.start_timeout
             )
             if problem:
                 await self._end(container)
@@ -320,7 +320,7 @@ class ProcessRuntime:
     @property
     def exec_program(self) -> Path:
         """The program that executes commands in containers, as a file that Python can run."""
-        return shims.confinement_path(self._program)
+        return shims.confinement_path(self.program)
 
     async def update(self, id: str, plan: ContainerPlan) -> RuntimeFault | None:
         return await self._tasks.complete(self._update(id, plan))

@@ -19,7 +19,7 @@ from plimsoll.protocols.cdi.reading import CdiFault, read_spec
 from plimsoll.protocols.cdi.spec import CdiSpec, CdiSpecDevice, Edits
 
 #: Time in nanoseconds within which a file may change again without a new time stamp.
-_UNSETTLED = 50_000_000
+UNSETTLED_NANOSECONDS = 50_000_000
 
 #: Identifies a version of a file: inode, size, times.
 _Stamp: TypeAlias = tuple[int, int, int, int]
@@ -160,7 +160,7 @@ def _scan(directory: Path) -> dict[Path, _Stamp | None]:
 
 
 def _settled(stamp: _Stamp | None) -> _Stamp | None:
-    return stamp if stamp is not None and time.time_ns() - max(stamp[2:]) > _UNSETTLED else None
+    return stamp if stamp is not None and time.time_ns() - max(stamp[2:]) > UNSETTLED_NANOSECONDS else None
 
 
 def _unresolved(name: str, index: _DeviceIndex) -> CdiFault:

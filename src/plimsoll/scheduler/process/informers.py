@@ -64,7 +64,7 @@ from plimsoll.scheduler.snapshot.snapshot import Snapshot
 LOG = logging.getLogger("plimsoll.scheduler")
 
 #: Delay before discovery is retried (seconds).
-_DISCOVERY_RETRY_SECONDS = 1.0
+DISCOVERY_RETRY_SECONDS = 1.0
 #: Terminated pods charge nothing and are never scheduled.
 LIVE_PODS = "status.phase!=Succeeded,status.phase!=Failed"
 #: Kinds that determine which devices, volumes and resources are allocated.
@@ -182,7 +182,7 @@ class SchedulerInformers:
             except UnreachableError as error:
                 self._discovery_error = str(error)
                 LOG.warning("waiting for the API server: %s", error)
-                await asyncio.sleep(_DISCOVERY_RETRY_SECONDS)
+                await asyncio.sleep(DISCOVERY_RETRY_SECONDS)
 
     async def _await_sync(self) -> None:
         for informer in self.informers:

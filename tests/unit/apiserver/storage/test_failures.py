@@ -140,7 +140,7 @@ def test_old_rows_that_cannot_be_deleted_wait(tmp_path: Path) -> None:
     with (
         patch.object(StoreLog, "compact", sometimes),
         patch.object(compaction, "MIN_GARBAGE_ROWS", 10),
-        patch.object(compaction, "_CHUNK_ROWS", 4),
+        patch.object(compaction, "CHUNK_ROWS", 4),
     ):
         asyncio.run(scenario())
     store = Store.open(tmp_path / "s")

@@ -52,7 +52,7 @@ class StoreMachine(RuleBasedStateMachine):
 
         self.patches: list[Any] = [
             patch.object(compaction, "MIN_GARBAGE_ROWS", 3),
-            patch.object(compaction, "_CHUNK_ROWS", 2),
+            patch.object(compaction, "CHUNK_ROWS", 2),
             patch.object(StoreLog, "append", append_when_let),
         ]
         for one in self.patches:

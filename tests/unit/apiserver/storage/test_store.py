@@ -225,7 +225,7 @@ def test_old_rows_are_deleted_and_the_file_shrinks(tmp_path: Path) -> None:
 
     with (
         patch.object(compaction, "MIN_GARBAGE_ROWS", 100),
-        patch("plimsoll.apiserver.storage.log._MIN_FREE_PAGES", 16),
+        patch("plimsoll.apiserver.storage.log.MIN_FREE_PAGES", 16),
     ):
         asyncio.run(scenario())
     assert rows_in(tmp_path / "s") < 300

@@ -436,7 +436,7 @@ def test_a_shim_that_cannot_start(monkeypatch: pytest.MonkeyPatch) -> None:
         async with runtime_harness() as harness, harness.runtime() as runtime:
             await runtime.run_sandbox(a_pod())
             breakages: list[Callable[[ProcessRuntime], None]] = [
-                lambda runtime: setattr(runtime, "_program", Path("/nowhere/shim.py")),
+                lambda runtime: setattr(runtime, "program", Path("/nowhere/shim.py")),
                 lambda runtime: monkeypatch.setattr(sys, "executable", "/nowhere/python"),
             ]
             for number, break_it in enumerate(breakages):

@@ -141,7 +141,7 @@ def test_an_unchanged_file_is_read_once(tmp_path: Path, monkeypatch: pytest.Monk
         return read_spec(path)
 
     monkeypatch.setattr("plimsoll.protocols.cdi.cache.read_spec", counting)
-    monkeypatch.setattr("plimsoll.protocols.cdi.cache._UNSETTLED", -1)
+    monkeypatch.setattr("plimsoll.protocols.cdi.cache.UNSETTLED_NANOSECONDS", -1)
     directories = CdiCache([tmp_path])
     for _ in range(5):
         assert isinstance(directories.edits(["v.com/c=x"]), Edits)

@@ -216,7 +216,7 @@ def test_profiles_go_by_name() -> None:
 
 def test_informers_wait_for_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
     """Discovery is repeated, not guessed: the server may serve other versions than the default."""
-    monkeypatch.setattr(feed_module, "_DISCOVERY_RETRY_SECONDS", 0.0)
+    monkeypatch.setattr(feed_module, "DISCOVERY_RETRY_SECONDS", 0.0)
     real = discover_served
     asked: list[str] = []
 

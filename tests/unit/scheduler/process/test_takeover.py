@@ -173,7 +173,7 @@ def test_caches_that_lag_behind_are_brought_up_to_date(monkeypatch: pytest.Monke
             async def hang() -> None:
                 await asyncio.Event().wait()
 
-            monkeypatch.setattr(pods, "_watch", hang)
+            monkeypatch.setattr(pods, "watch", hang)
             assert pods.interruptible is not None
             pods.interruptible.cancel()
             await asyncio.sleep(0)

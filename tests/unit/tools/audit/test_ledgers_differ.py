@@ -12,7 +12,7 @@ from tests.unit.tools.audit.build import node, pod
 
 @pytest.mark.parametrize("most", [500, 2])
 def test_wrong_ledgers_are_found(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ledgers, "_VERIFIED", most)
+    monkeypatch.setattr(ledgers, "MAX_VERIFIED_NODES", most)
     cluster_state = make_cluster_state([node("n1"), node("n2"), node("n3"), pod("p", on="n1")])
     place = cluster_state.snapshot.row_of("n1")
     assert place is not None

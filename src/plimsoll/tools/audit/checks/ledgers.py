@@ -39,7 +39,7 @@ from plimsoll.tools.uncounted import UncountedClaim, requests_with_claim
 #: Holders of a node listed by name.
 _HOLDERS = 6
 #: Nodes whose ledgers are verified.
-_VERIFIED = 500
+MAX_VERIFIED_NODES = 500
 
 
 # -- past the line
@@ -352,11 +352,11 @@ def find_ledger_differences(facts: AuditFacts) -> Iterator[CheckProblem]:
 def _differences(facts: AuditFacts) -> Iterator[Discrepancy]:
     """Yield discrepancies; in large clusters only a sample of nodes is verified, to limit the run time."""
     snapshot = facts.cluster_state.snapshot
-    if len(snapshot) <= _VERIFIED:
+    if len(snapshot) <= MAX_VERIFIED_NODES:
         yield from verify(snapshot)
         return
     names = list(facts.nodes)
-    for name in names[:: -(-len(names) // _VERIFIED)]:
+    for name in names[:: -(-len(names) // MAX_VERIFIED_NODES)]:
         place = snapshot.row_of(name)
         for each in snapshot.ledger(place).verify() if place is not None else ():
             yield Discrepancy(f"node {name}: {each.where}", each.recorded, each.computed)
