@@ -7,11 +7,13 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from plimsoll.allocator.devices.capacity import CapacityFault, CapacityRefusal, Consumption, consume
 from plimsoll.api.codec import convert
 from plimsoll.api.quantity import Quantity
-from plimsoll.api.resource import DeviceCapacity
+from plimsoll.api.request_policies import resolve_request_policies, resolve_request_policy
+from plimsoll.api.resource import Device, DeviceCapacity
 from tests.unit.allocator import reference_rules as naive_rules
 
 
@@ -139,3 +141,58 @@ def test_consumption_agrees_with_the_definition(asked: dict[str, str], data: st.
         assert {name: str(amount) for name, amount in found.amounts.items()} == {
             name: str(amount) for name, amount in wanted.items()
         }
+
+
+# -- policies that consume nothing or that several capacities share
+
+
+def resolve_naively(device: Device) -> Device:
+    """Resolve each capacity, without remembering anything."""
+    return replace(
+        device,
+        capacity={
+            name: replace(
+                entry,
+                request_policy=entry.request_policy and resolve_request_policy(entry.request_policy, device),
+            )
+            for name, entry in device.capacity.items()
+        },
+    )
+
+
+@st.composite
+def shared_policies(draw: st.DrawFn) -> Device:
+    policy: st.SearchStrategy[dict[str, Any]] = st.sampled_from(
+        [
+            {},
+            {"default": "1"},
+            {"requestPolicyName": "a"},
+            {"requestPolicyName": "b"},
+            {"zeroConsumption": True},
+        ]
+    )
+    named = draw(st.dictionaries(st.sampled_from("ab"), st.sampled_from([{"default": "2"}])))
+    entries = {name: capacity("4", **draw(policy)) for name in draw(st.sets(st.sampled_from("xyz")))}
+    return convert({"name": "d", "capacity": entries, "requestPolicies": named}, Device)
+
+
+@given(st.lists(st.lists(shared_policies(), max_size=3).map(tuple), min_size=1, max_size=4), st.data())
+def test_policies_are_resolved_as_one_by_one(groups: list[tuple[Device, ...]], data: st.DataObject) -> None:
+    for _ in range(6):
+        group = data.draw(st.sampled_from(groups))
+        found = resolve_request_policies(group)
+        assert found == tuple(map(resolve_naively, group))
+        assert (found is group) or found != group
+        assert resolve_request_policies(group) is found
+
+
+def test_devices_that_are_gone_leave_no_results() -> None:
+    """Others may get the identity of devices that no longer exist."""
+    indirect = {"x": capacity("4", requestPolicyName="a")}
+    for number in range(1000):
+        named = {"a": {"default": str(number % 4 + 1)}}
+        tree = {"name": "d", "capacity": indirect, "requestPolicies": named}
+        (found,) = resolve_request_policies((convert(tree, Device),))
+        policy = found.capacity["x"].request_policy
+        assert policy is not None
+        assert str(policy.default) == str(number % 4 + 1)

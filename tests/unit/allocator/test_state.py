@@ -8,11 +8,17 @@ from collections.abc import Sequence
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from plimsoll.allocator import Allocation, AllocationState, DeviceId, PoolId, Refusal
 from plimsoll.api.codec import convert
 from plimsoll.api.quantity import Quantity
-from plimsoll.api.resource import DeviceRequestAllocationResult, ResourceClaim
+from plimsoll.api.resource import (
+    AllocationResult,
+    DeviceAllocationResult,
+    DeviceRequestAllocationResult,
+    ResourceClaim,
+)
 from plimsoll.errors import StateError
 from tests.build import DRIVER, claim, device, exactly, resource_slice
 from tests.sizes import examples
@@ -89,6 +95,32 @@ def test_releasing_restores_the_state_in_any_order(
         assert state == holding(*held, shared=shared)
     assert state == AllocationState(shared)
     assert len(state) == 0
+
+
+@given(st.lists(held_results(), max_size=5), st.data())
+def test_allocations_count_from_when_they_are_held(
+    groups: list[list[DeviceRequestAllocationResult]], data: st.DataObject
+) -> None:
+    """Allocations are counted when the state is read; nobody can see when that was."""
+    deferred, at_once = AllocationState(), AllocationState()
+    held: list[AllocationResult] = []
+    for number, group in enumerate(groups):
+        # A shareID is unique in a group; those of two groups are shares of different claims.
+        made = [replace(each, share_id=each.share_id and f"{number}-{each.share_id}") for each in group]
+        allocation = AllocationResult(devices=DeviceAllocationResult(results=tuple(made)))
+        held.append(allocation)
+        deferred.hold_all(allocation)
+        for each in made:
+            at_once.hold(each)
+        if data.draw(st.booleans()):
+            assert deferred.copy() == at_once
+            assert len(deferred) == len(at_once)
+        if data.draw(st.booleans()):
+            gone = held.pop(data.draw(st.integers(0, len(held) - 1)))
+            for state in (deferred, at_once):
+                state.release_all(gone)
+    assert dict(deferred) == dict(at_once)
+    assert deferred == at_once
 
 
 @settings(max_examples=examples(50))
