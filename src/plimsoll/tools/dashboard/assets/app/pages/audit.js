@@ -77,7 +77,10 @@ function Evidence({ of }) {
 /** Group findings by fix, in the order of the first finding of each. */
 export function groupByFix(findings) {
   const groups = new Map();
-  for (const one of findings) groups.set(one.fix, [...(groups.get(one.fix) || []), one]);
+  for (const one of findings) {
+    if (!groups.has(one.fix)) groups.set(one.fix, []);
+    groups.get(one.fix).push(one);
+  }
   return groups;
 }
 

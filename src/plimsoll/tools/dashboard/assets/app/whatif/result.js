@@ -70,7 +70,11 @@ const SIDE_EFFECTS = [
 function byWorkload(pods, groups = []) {
   const labels = new Map(groups.flatMap((one) => one.pods.map((pod) => [pod, one.label.replace(/ \([0-9,]+\)$/, "")])));
   const found = new Map();
-  for (const pod of pods) found.set(labels.get(pod) || pod, [...(found.get(labels.get(pod) || pod) || []), pod]);
+  for (const pod of pods) {
+    const label = labels.get(pod) || pod;
+    if (!found.has(label)) found.set(label, []);
+    found.get(label).push(pod);
+  }
   const texts = [...found].map(([label, list]) => (list.length === 1 ? list[0] : `${label} (${count(list.length)})`));
   return `${texts.slice(0, FEW).join(", ")}${texts.length > FEW ? ` and ${count(texts.length - FEW)} more` : ""}`;
 }
