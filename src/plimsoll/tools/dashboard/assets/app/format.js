@@ -96,6 +96,17 @@ export function age(timestamp, now = Date.now()) {
 /** Natural order of names: n2 before n10. */
 export const byName = new Intl.Collator("en", { numeric: true }).compare;
 
+/** Group items by a key, in the order of the first item of each. */
+export function groupBy(items, keyOf) {
+  const groups = new Map();
+  for (const item of items) {
+    const key = keyOf(item);
+    if (!groups.has(key)) groups.set(key, []);
+    groups.get(key).push(item);
+  }
+  return groups;
+}
+
 /** Format numbers as ranges: [0,1,2,5] is 0-2,5. */
 export function ranges(numbers) {
   const sorted = [...numbers].sort((a, b) => a - b);

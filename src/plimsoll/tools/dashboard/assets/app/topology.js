@@ -1,7 +1,7 @@
 // CPU map of a node: sockets > NUMA nodes > L3 caches > cores > CPUs. A claim is shown by a letter, a color and a
 // pattern, never by color alone. One CPU is in the tab order; arrow keys move between CPUs.
 import { html, cx, useRef, useState } from "./ui.js";
-import { ranges } from "./format.js";
+import { groupBy, ranges } from "./format.js";
 import { Ref } from "./components.js";
 
 const TONES = 8;
@@ -90,8 +90,7 @@ export function Topology({ of }) {
       </button>`;
     })}
   </div>`;
-  const counts = new Map();
-  for (const cpu of cpus) if (!cpu.claim) counts.set(cpu.state, [...(counts.get(cpu.state) || []), cpu.id]);
+  const states = groupBy(cpus.filter((cpu) => !cpu.claim), (cpu) => cpu.state);
   return html`<div class="topology">
     <div class="cpu-map" role="group" aria-label="CPU map; arrow keys move between CPUs" ref=${box} onKeyDown=${onKeyDown} onMouseLeave=${() => setDescribed(null)}>
       ${(of.sockets || []).map(
@@ -128,10 +127,10 @@ export function Topology({ of }) {
           <${Ref} kind="claim" of=${one.claim} /> <span class="muted">${one.cpus.length} CPUs: ${ranges(one.cpus)}</span>
         </li>`,
       )}
-      ${[...counts].map(
-        ([state, ids]) => html`<li>
+      ${[...states].map(
+        ([state, those]) => html`<li>
           <span class=${`cpu swatch-cpu cpu-${state}`} aria-hidden="true"><span class="cpu-letter">${state === "reserved" ? "R" : state === "offline" ? "x" : ""}</span></span>
-          ${STATES[state] || state} <span class="muted">${ids.length} CPUs: ${ranges(ids)}</span>
+          ${STATES[state] || state} <span class="muted">${those.length} CPUs: ${ranges(those.map((cpu) => cpu.id))}</span>
         </li>`,
       )}
     </ul>

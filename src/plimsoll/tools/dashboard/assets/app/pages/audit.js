@@ -4,7 +4,7 @@ import { useApi } from "../store.js";
 import { links } from "../router.js";
 import { Badge, Choice, EmptyState, Head, Loadable, Search } from "../components.js";
 import { Pager, usePageSize } from "../table.js";
-import { byName, count, plural } from "../format.js";
+import { byName, count, groupBy, plural } from "../format.js";
 
 const ORDER = ["error", "warning", "info"];
 const TITLES = { error: "Errors", warning: "Warnings", info: "Info" };
@@ -53,8 +53,7 @@ function Findings({ data, query }) {
     ${ORDER.map((severity) => {
       const matching = shown.filter((one) => one.severity === severity);
       if (!matching.length) return null;
-      const checks = new Map();
-      for (const one of matching) checks.set(one.id, [...(checks.get(one.id) || []), one]);
+      const checks = groupBy(matching, (one) => one.id);
       return html`<section key=${severity} aria-labelledby=${`audit-${severity}`}>
         <div class="section-head"><h2 id=${`audit-${severity}`}>${TITLES[severity]} <span class="muted">${count(matching.length)}</span></h2></div>
         ${[...checks].sort((a, b) => byName(a[0], b[0])).map(([id, findings]) => html`<${Check} key=${id} severity=${severity} findings=${findings} title=${(data.titles || {})[id]} />`)}
@@ -74,16 +73,6 @@ function Evidence({ of }) {
     ${rest.length > 0 && html`<details class="rest"><summary>${shown ? `and ${count(rest.length)} more` : plural(rest.length, "detail")}</summary>${lines(rest)}</details>`}`;
 }
 
-/** Group findings by fix, in the order of the first finding of each. */
-export function groupByFix(findings) {
-  const groups = new Map();
-  for (const one of findings) {
-    if (!groups.has(one.fix)) groups.set(one.fix, []);
-    groups.get(one.fix).push(one);
-  }
-  return groups;
-}
-
 /** Findings of one check. Those with the same fix are listed together, and their fix once. */
 function Check({ severity, findings, title }) {
   const [all, setAll] = useState(false);
@@ -91,10 +80,10 @@ function Check({ severity, findings, title }) {
   const few = useMedia(NARROW) ? FEW_NARROW : FEW;
   const page = usePageSize(PAGE);
   const first = findings[0];
-  const groups = groupByFix(findings);
+  const groups = groupBy(findings, (one) => one.fix);
   const ordered = [...groups.values()].flat();
   const from = all && offset < ordered.length ? offset : 0;
-  const shown = groupByFix(ordered.slice(from, from + (all ? page : few)));
+  const shown = groupBy(ordered.slice(from, from + (all ? page : few)), (one) => one.fix);
   return html`<article class=${`card check check-${severity}`} aria-label=${`${first.id} ${first.name}`}>
     <header><${Badge} tone=${TONES[severity]}>${severity}<//> <code>${first.id}</code> <h3>${first.name}</h3> <span class="muted">${count(findings.length)}</span>${title && html`<p class="check-title">${title}</p>`}</header>
     ${[...shown].map(

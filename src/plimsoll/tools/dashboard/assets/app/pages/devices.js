@@ -6,7 +6,7 @@ import { Badge, Choice, Head, Loadable, NodeLink, None, Search } from "../compon
 import { Counter } from "../devices.js";
 import { PhysicalTable } from "../physical.js";
 import { Pager, Table, usePageSize } from "../table.js";
-import { count, plural, shortName, sizeOf } from "../format.js";
+import { count, groupBy, plural, shortName, sizeOf } from "../format.js";
 
 const ROWS = 25;
 const STATES = ["free", "partly", "shared", "taken", "blocked", "tainted", "stale"];
@@ -74,17 +74,10 @@ export function Pools({ query }) {
 /** Numbers of devices by state: partitions exclude each other, so that physical devices are counted instead. */
 const states = (pool) => (pool.partitions ? pool.physicalStates : pool.devices);
 
-/** Group the counters of the devices of a pool by name. */
-function groupCounters(counters) {
-  const groups = new Map();
-  for (const one of counters) groups.set(one.counter, [...(groups.get(one.counter) || []), one]);
-  return groups;
-}
-
 /** What is left of shares and counters; those of several devices are folded. */
 function Remaining({ of }) {
   const shares = Object.entries(of.shares || {}).map(([name, one]) => ({ set: "", counter: shortName(name), ...one }));
-  const groups = groupCounters(of.counters || []);
+  const groups = groupBy(of.counters || [], (one) => one.counter);
   if (!shares.length && !groups.size) return html`<${None} />`;
   return html`${shares.map((one) => html`<${Counter} key=${one.counter} of=${one} />`)}
     ${[...groups].map(([name, all]) =>

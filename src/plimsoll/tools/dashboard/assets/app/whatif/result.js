@@ -3,7 +3,7 @@
 import { html, cx } from "../ui.js";
 import { Badge, InlineList, NodeLink, None, Ref } from "../components.js";
 import { PagedList, Table } from "../table.js";
-import { byName, count, plural, shorten } from "../format.js";
+import { byName, count, groupBy, plural, shorten } from "../format.js";
 import { NotCounted } from "../summary.js";
 import { Icon } from "../icons.js";
 import { ChangedNodes, EvictedPods, Fragmentation, MoreCapacity } from "./sections.js";
@@ -69,12 +69,7 @@ const SIDE_EFFECTS = [
 /** Name pods by workload, with the labels of the groups: "training/finetune-* (13), training/notebook-* (11)". */
 function byWorkload(pods, groups = []) {
   const labels = new Map(groups.flatMap((one) => one.pods.map((pod) => [pod, one.label.replace(/ \([0-9,]+\)$/, "")])));
-  const found = new Map();
-  for (const pod of pods) {
-    const label = labels.get(pod) || pod;
-    if (!found.has(label)) found.set(label, []);
-    found.get(label).push(pod);
-  }
+  const found = groupBy(pods, (pod) => labels.get(pod) || pod);
   const texts = [...found].map(([label, list]) => (list.length === 1 ? list[0] : `${label} (${count(list.length)})`));
   return `${texts.slice(0, FEW).join(", ")}${texts.length > FEW ? ` and ${count(texts.length - FEW)} more` : ""}`;
 }
