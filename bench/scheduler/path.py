@@ -171,10 +171,8 @@ def report(
                     echo(f"    kube-scheduler as recorded {theirs:g} pods/s: {times:.1f} times as fast")
                 if limit and scenario != "unschedulable":
                     most = measure(workload, pods, fill, partial(start_writes, workload), server)
-                    echo(
-                        f"    writes alone, placements known: {most.rate:.0f} pods/s; "
-                        f"the scheduler reaches {run.rate / most.rate:.0%} of that"
-                    )
+                    echo("  " + _line("writes alone", nodes, fill, most))
+                    echo(f"    {run.rate / most.rate:.0%} of the writes alone; CPU: {_ratios(run, most)}")
                 if compare:
                     live = measure(workload, pods, fill, start_theirs, server)
                     echo("  " + _line("kube-scheduler, this server", nodes, fill, live))
