@@ -28,7 +28,7 @@ _REASON = cannot_run(*RUNTIME)
 pytestmark = pytest.mark.skipif(bool(_REASON), reason=_REASON)
 MACHINE = read_topology()
 #: CPUs of an ordinary claim: some are left for containers without one.
-AMOUNT = 2 if len(MACHINE.online) > 2 else 1
+AMOUNT = 2 if len(MACHINE.online) > 4 else 1
 NUMA_NODE = "resource.kubernetes.io/numaNode"
 
 

@@ -10,6 +10,10 @@ modprobe overlay
 echo "kernel $(uname -r), /sys/fs/cgroup: $(stat -fc %T /sys/fs/cgroup), $(containerd --version), $(runc --version | head -1)"
 lscpu -e=CPU,NODE,SOCKET,CORE,CACHE
 numactl --hardware | head -8
+# What a slow guest is doing.
+if [ "$PLIMSOLL_TEST_PATIENCE" -gt 1 ]; then
+    (while sleep 120; do ps -eo pid,stat,pcpu,etimes,wchan:20,args --sort=-pcpu | cut -c1-150 | head -8; done) &
+fi
 mapfile -t arguments < arguments
 # The suite's own settings name plugins that only other tests need.
 python3 -m pytest -c /dev/null --rootdir . --disable-plugin-autoload -v -rs --durations=0 --noconftest -p no:cacheprovider "${arguments[@]}"

@@ -110,7 +110,7 @@ mke2fs -q -t ext4 -d "$root" "$work/disk.img"
 
 # QEMU uses several threads where the memory order of the guest allows it: not for x86 on arm64.
 # A CPU of the guest that waits for one of the host is no lockup.
-accelerator=(-accel tcg) emulated=1 patience=${PATIENCE:-20} kernel='nowatchdog rcupdate.rcu_cpu_stall_suppress=1'
+cpus=8 accelerator=(-accel tcg) emulated=1 patience=${PATIENCE:-20} kernel='nowatchdog rcupdate.rcu_cpu_stall_suppress=1'
 if [ "$arch" = "$host" ] && [ -w /dev/kvm ] && [ "${EMULATE:-}" = "" ]; then
     accelerator=(-accel kvm) emulated='' patience=${PATIENCE:-1} kernel=
 fi
@@ -122,11 +122,13 @@ if [ "$arch" = amd64 ]; then
 else
     # QEMU describes no caches to this machine.
     hardware=(-machine virt -cpu "${GUEST_CPU:-$([ $emulated ] && echo cortex-a72 || echo host)}")
-    hardware+=(-smp 8,sockets=2,cores=2,threads=2)
+    # CPUs that are emulated wait for each other whenever one of them changes a mapping: few are faster.
+    cpus=$([ $emulated ] && echo 4 || echo 8)
+    hardware+=(-smp "$cpus,sockets=2,cores=$((cpus / 4)),threads=2")
 fi
 timeout "${SECONDS_MAX:-7200}" "qemu-system-$machine" "${hardware[@]}" "${accelerator[@]}" -m 4G -nographic -no-reboot \
-    -object memory-backend-ram,id=m0,size=2G -numa node,nodeid=0,memdev=m0,cpus=0-3 \
-    -object memory-backend-ram,id=m1,size=2G -numa node,nodeid=1,memdev=m1,cpus=4-7 \
+    -object memory-backend-ram,id=m0,size=2G -numa "node,nodeid=0,memdev=m0,cpus=0-$((cpus / 2 - 1))" \
+    -object memory-backend-ram,id=m1,size=2G -numa "node,nodeid=1,memdev=m1,cpus=$((cpus / 2))-$((cpus - 1))" \
     -kernel "$(ls "$root"/boot/vmlinuz-* | tail -1)" -initrd "$(ls "$root"/boot/initrd.img-* | tail -1)" \
     -append "root=/dev/vda rw console=$console quiet systemd.show_status=0 plimsoll.patience=$patience $kernel" \
     -drive "file=$work/disk.img,format=raw,if=virtio,cache=unsafe" -nic none < /dev/null | tee "$work/console.log"
