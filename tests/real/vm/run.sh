@@ -1,5 +1,5 @@
 #!/bin/bash
-# Start a QEMU guest with two NUMA nodes, SMT and cgroup v2 (on x86 also four L3 caches), and run the tests of the
+# Start a QEMU guest with two NUMA nodes, SMT and cgroup v2 (on x86 also several L3 caches), and run the tests of the
 # CPU and memory drivers under our node agent with containerd and runc inside it, in both cgroup layouts.
 #
 #   GUEST_PROGRAMS=DIR [GUEST_ARCH=amd64|arm64] tests/real/vm/run.sh [DIRECTORY [PYTEST ARGUMENTS...]]
@@ -108,22 +108,19 @@ rm -f "$work/disk.img"
 truncate -s 6G "$work/disk.img"
 mke2fs -q -t ext4 -d "$root" "$work/disk.img"
 
-# QEMU uses several threads where the memory order of the guest allows it: not for x86 on arm64.
-# A CPU of the guest that waits for one of the host is no lockup.
-cpus=8 accelerator=(-accel tcg) emulated=1 patience=${PATIENCE:-20} kernel='nowatchdog rcupdate.rcu_cpu_stall_suppress=1'
+# QEMU uses several threads where the memory order of the guest allows it: not for x86 on arm64. Emulated CPUs wait for
+# each other whenever one of them changes a mapping, so few are faster; one that waits for the host is no lockup.
+cpus=4 accelerator=(-accel tcg) emulated=1 patience=${PATIENCE:-20} kernel='nowatchdog rcupdate.rcu_cpu_stall_suppress=1'
 if [ "$arch" = "$host" ] && [ -w /dev/kvm ] && [ "${EMULATE:-}" = "" ]; then
-    accelerator=(-accel kvm) emulated='' patience=${PATIENCE:-1} kernel=
+    cpus=8 accelerator=(-accel kvm) emulated='' patience=${PATIENCE:-1} kernel=
 fi
 if [ "$arch" = amd64 ]; then
-    # Four sockets of one core of two threads: 8 CPUs, 4 L3 caches. Without KVM only models of Intel show threads and
-    # shared caches.
+    # An L3 cache for each socket. Without KVM only models of Intel show threads and shared caches.
     hardware=(-machine q35 -cpu "${GUEST_CPU:-$([ $emulated ] && echo Skylake-Server || echo host)}")
-    hardware+=(-smp 8,sockets=4,cores=1,threads=2)
+    hardware+=(-smp "$cpus,sockets=$((cpus / 2)),cores=1,threads=2")
 else
     # QEMU describes no caches to this machine.
     hardware=(-machine virt -cpu "${GUEST_CPU:-$([ $emulated ] && echo cortex-a72 || echo host)}")
-    # CPUs that are emulated wait for each other whenever one of them changes a mapping: few are faster.
-    cpus=$([ $emulated ] && echo 4 || echo 8)
     hardware+=(-smp "$cpus,sockets=2,cores=$((cpus / 4)),threads=2")
 fi
 timeout "${SECONDS_MAX:-7200}" "qemu-system-$machine" "${hardware[@]}" "${accelerator[@]}" -m 4G -nographic -no-reboot \

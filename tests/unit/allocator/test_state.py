@@ -101,7 +101,7 @@ def test_releasing_restores_the_state_in_any_order(
 def test_allocations_count_from_when_they_are_held(
     groups: list[list[DeviceRequestAllocationResult]], data: st.DataObject
 ) -> None:
-    """Allocations are counted when the state is read; nobody can see when that was."""
+    """Allocations are counted when the state is read, which has no effect on what is read."""
     deferred, at_once = AllocationState(), AllocationState()
     held: list[AllocationResult] = []
     for number, group in enumerate(groups):
