@@ -15,7 +15,7 @@ import time
 import zlib
 from collections import deque
 from collections.abc import AsyncIterator, Callable
-from typing import TypeVar
+from typing import TypeVar, cast
 
 from plimsoll.client.transport import Reply
 from plimsoll.errors import UnreachableError
@@ -70,8 +70,8 @@ class Connection(asyncio.Protocol):
     # -- asyncio.Protocol
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        # Not isinstance: transports of other event loops do not inherit from it.
+        self._transport = cast(asyncio.Transport, transport)
         self.open = True
 
     def connection_lost(self, error: Exception | None) -> None:
