@@ -110,7 +110,9 @@ mke2fs -q -t ext4 -d "$root" "$work/disk.img"
 
 # QEMU uses several threads where the memory order of the guest allows it: not for x86 on arm64. Emulated CPUs wait for
 # each other whenever one of them changes a mapping, so few are faster; one that waits for the host is no lockup.
-cpus=4 accelerator=(-accel tcg) emulated=1 patience=${PATIENCE:-20} kernel='nowatchdog rcupdate.rcu_cpu_stall_suppress=1'
+# Mitigations against other users of the CPU would empty its caches at every system call.
+cpus=4 accelerator=(-accel tcg) emulated=1 patience=${PATIENCE:-20}
+kernel='nowatchdog rcupdate.rcu_cpu_stall_suppress=1 mitigations=off'
 if [ "$arch" = "$host" ] && [ -w /dev/kvm ] && [ "${EMULATE:-}" = "" ]; then
     cpus=8 accelerator=(-accel kvm) emulated='' patience=${PATIENCE:-1} kernel=
 fi
