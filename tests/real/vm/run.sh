@@ -108,9 +108,8 @@ rm -f "$work/disk.img"
 truncate -s 6G "$work/disk.img"
 mke2fs -q -t ext4 -d "$root" "$work/disk.img"
 
-# QEMU uses several threads where the memory order of the guest allows it: not for x86 on arm64. Emulated CPUs wait for
-# each other whenever one of them changes a mapping, so few are faster; one that waits for the host is no lockup.
-# Mitigations against other users of the CPU would empty its caches at every system call.
+# QEMU uses several threads where the memory order of the guest allows it: not for x86 on arm64. With eight emulated CPUs
+# on two of the host containers were not removed in time. One that waits for the host is no lockup.
 cpus=4 accelerator=(-accel tcg) emulated=1 patience=${PATIENCE:-20}
 kernel='nowatchdog rcupdate.rcu_cpu_stall_suppress=1 mitigations=off'
 if [ "$arch" = "$host" ] && [ -w /dev/kvm ] && [ "${EMULATE:-}" = "" ]; then
