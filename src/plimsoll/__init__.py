@@ -148,7 +148,7 @@ __all__ = [
 ]
 
 #: Where each name lives. A name is imported when it is first used, so that a program pays for what it needs.
-_HOMES = {
+HOMES = {
     name: home
     for home, names in {
         "plimsoll.allocator": [
@@ -249,9 +249,9 @@ def __getattr__(name: str) -> Any:
 
         warn_renamed(f"plimsoll.{name}", f"plimsoll.{_RENAMED[name]}")
         return getattr(import_module(__name__), _RENAMED[name])
-    if name not in _HOMES:
+    if name not in HOMES:
         raise AttributeError(f"module 'plimsoll' has no attribute {name!r}")
-    value = globals()[name] = getattr(import_module(_HOMES[name]), name)
+    value = globals()[name] = getattr(import_module(HOMES[name]), name)
     return value
 
 

@@ -12,7 +12,7 @@ lscpu -e=CPU,NODE,SOCKET,CORE,CACHE
 numactl --hardware | head -8
 # What a slow guest is doing.
 if [ "$PLIMSOLL_TEST_PATIENCE" -gt 1 ]; then
-    (while sleep 120; do ps -eo pid,stat,pcpu,etimes,wchan:20,args --sort=-pcpu | cut -c1-150 | head -8; done) &
+    (while sleep 120; do ps -eo pid,stat,pcpu,etimes,wchan:20,args --sort=-pcpu | head -8 | cut -c1-150; done) &
 fi
 mapfile -t arguments < arguments
 # The suite's own settings name plugins that only other tests need.

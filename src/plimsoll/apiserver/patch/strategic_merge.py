@@ -57,7 +57,9 @@ def _merge_map(live: dict[str, Any], patch: dict[str, Any], schema: SchemaType |
 def _has_directive(patch: dict[str, Any]) -> dict[str, Any]:
     directive = patch[PATCH]
     if directive == "replace":
-        return {key: drop_nulls(value) for key, value in patch.items() if _is_kept(key, value)}
+        return {
+            key: drop_null_and_directive_keys(value) for key, value in patch.items() if _is_kept(key, value)
+        }
     if directive == "delete":
         return {}
     raise PatchError(f"unknown patch type: {encode_go(directive)} in map: {encode_go(patch)}")
@@ -73,7 +75,7 @@ def _merge_value(
     if isinstance(live, dict) and isinstance(value, dict):
         inner = child(schema, name)
         if inner is not None and "replace" in inner.strategies:
-            merged[name] = drop_nulls(value)
+            merged[name] = drop_null_and_directive_keys(value)
         else:
             merged[name] = _merge_map(live, value, inner)
     elif isinstance(live, list) and isinstance(value, list):
@@ -83,7 +85,7 @@ def _merge_value(
     elif _is_directive(value):
         merged.pop(name, None)
     else:
-        merged[name] = drop_nulls_and_directives(value)
+        merged[name] = clean_new_value(value)
 
 
 class _ListRule(NamedTuple):
@@ -112,7 +114,7 @@ class _Merged(NamedTuple):
 
 def _merge_list(live: list[Any], patch: list[Any], rule: _ListRule, *, deletes: bool = False) -> _Merged:
     if not rule.merges and not deletes:
-        return _Merged([drop_nulls(item) for item in patch], live)
+        return _Merged([drop_null_and_directive_keys(item) for item in patch], live)
     if not live and not patch:
         return _Merged(live, live)
     if _element_kind(live, patch) is not dict:
@@ -145,7 +147,7 @@ def _merge_items(live: list[Any], patch: list[Any], rule: _ListRule) -> _Merged:
     if replaces:
         for item in plain:
             _key_value(item, rule.key)
-        return _Merged([drop_nulls(item) for item in plain], live)
+        return _Merged([drop_null_and_directive_keys(item) for item in plain], live)
     kept = [item for item in live if rule.key not in item or key_of(item[rule.key]) not in gone]
     merged = list(kept)
     where: dict[Any, int] = {}
@@ -158,7 +160,7 @@ def _merge_items(live: list[Any], patch: list[Any], rule: _ListRule) -> _Merged:
             merged[where[key]] = _merge_map(merged[where[key]], item, rule.item)
         else:
             where[key] = len(merged)
-            merged.append(drop_nulls(item))
+            merged.append(drop_null_and_directive_keys(item))
     # Upstream deletes and appends in place: items added in place of deleted ones count as live items for an
     # order set by the patch.
     order = kept + merged[len(kept) : len(live)]
@@ -183,7 +185,7 @@ def _merge_in_order(
     if name not in rest:
         items = list(order)
     elif name not in merged:
-        items = [drop_nulls(item) for item in drop_directives(patch)]
+        items = [drop_null_and_directive_keys(item) for item in drop_directive_maps(patch)]
     else:
         items, order = _merge_list(order, patch or [], rule)
     _element_kind(live or [], patch or [], empty=False)
@@ -234,34 +236,36 @@ def _is_directive(value: Any) -> bool:
     return isinstance(value, dict) and PATCH in value
 
 
-def drop_directives(value: Any) -> Any:
+def drop_directive_maps(value: Any) -> Any:
     """Return the value without maps that carry a directive, as there is nothing to apply it to."""
     if isinstance(value, dict):
-        return {key: drop_directives(inner) for key, inner in value.items() if not _is_directive(inner)}
+        return {key: drop_directive_maps(inner) for key, inner in value.items() if not _is_directive(inner)}
     if isinstance(value, list):
-        return [drop_directives(item) for item in value if not _is_directive(item)]
+        return [drop_directive_maps(item) for item in value if not _is_directive(item)]
     return value
 
 
-def drop_nulls(value: Any) -> Any:
-    """Return the value as it is stored: no nulls in maps, no directives."""
-    if isinstance(value, dict):
-        return {key: drop_nulls(inner) for key, inner in value.items() if _is_kept(key, inner)}
-    if isinstance(value, list):
-        return [drop_nulls(item) for item in value]
-    return value
-
-
-def drop_nulls_and_directives(value: Any) -> Any:
-    """Return `drop_nulls(drop_directives(value))` in one pass."""
+def drop_null_and_directive_keys(value: Any) -> Any:
+    """Return the value as it is stored: maps without nulls and without directives."""
     if isinstance(value, dict):
         return {
-            key: drop_nulls_and_directives(inner) if inner.__class__ in _CONTAINERS else inner
+            key: drop_null_and_directive_keys(inner) for key, inner in value.items() if _is_kept(key, inner)
+        }
+    if isinstance(value, list):
+        return [drop_null_and_directive_keys(item) for item in value]
+    return value
+
+
+def clean_new_value(value: Any) -> Any:
+    """Return `drop_null_and_directive_keys(drop_directive_maps(value))` in one pass."""
+    if isinstance(value, dict):
+        return {
+            key: clean_new_value(inner) if inner.__class__ in _CONTAINERS else inner
             for key, inner in value.items()
             if _is_kept(key, inner) and not _is_directive(inner)
         }
     if isinstance(value, list):
-        return [drop_nulls_and_directives(item) for item in value if not _is_directive(item)]
+        return [clean_new_value(item) for item in value if not _is_directive(item)]
     return value
 
 

@@ -11,7 +11,11 @@ from hypothesis import strategies as st
 
 from plimsoll.apiserver.patch import apply_strategic_patch
 from plimsoll.apiserver.patch.ordering import interleave
-from plimsoll.apiserver.patch.strategic_merge import drop_directives, drop_nulls, drop_nulls_and_directives
+from plimsoll.apiserver.patch.strategic_merge import (
+    clean_new_value,
+    drop_directive_maps,
+    drop_null_and_directive_keys,
+)
 from plimsoll.errors import PatchError
 from tests.unit.apiserver.patch.sample_schemas import DEPLOYMENT, NAMES, POD, THING, things
 
@@ -233,4 +237,4 @@ def test_deleted_items_are_gone_and_the_others_untouched(tree: Any, gone: list[s
     )
 )
 def test_removal_of_nulls_and_directives_in_one_pass(value: Any) -> None:
-    assert drop_nulls_and_directives(value) == drop_nulls(drop_directives(value))
+    assert clean_new_value(value) == drop_null_and_directive_keys(drop_directive_maps(value))
