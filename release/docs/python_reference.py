@@ -36,7 +36,7 @@ def python_reference() -> str:
     """Return the page: every public name once, by area."""
     by_area: dict[str, list[str]] = defaultdict(list)
     for name in plimsoll.__all__:
-        by_area[plimsoll._HOMES[name].split(".")[1]].append(name)
+        by_area[plimsoll.HOMES[name].split(".")[1]].append(name)
     parts = ["# Python API reference", _INTRO]
     for area, title in _AREAS.items():
         parts.append(f"## {title}")
