@@ -145,8 +145,8 @@ async def _measure(port: int, keep: Keep) -> dict[str, float]:
         pods.add_handler(count)
         gc.collect()
         before, cpu, wall = memory(), time.process_time(), time.perf_counter()
-        await nodes._list()
-        await pods._list()
+        await nodes.list_all()
+        await pods.list_all()
         found = {"list_cpu": time.process_time() - cpu, "list_wall": time.perf_counter() - wall}
         start = time.perf_counter()
         gc.collect()
@@ -154,8 +154,8 @@ async def _measure(port: int, keep: Keep) -> dict[str, float]:
         found["memory"] = memory() - before
         found["objects"] = len(nodes) + len(pods)
         cpu = time.process_time()
-        await nodes._list()
-        await pods._list()
+        await nodes.list_all()
+        await pods.list_all()
         found["again_cpu"] = time.process_time() - cpu
         cpu = time.process_time()
         task = asyncio.create_task(pods.run())

@@ -1,4 +1,4 @@
-"""Tests use public names only, so that they do not depend on how something is done."""
+"""Tests, benchmarks and release tools use public names only: they do not depend on how something is done."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-TESTS = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
+FOLDERS = ("bench", "examples", "release", "tests")
 #: Names of the standard library and of other packages that begin with an underscore.
 FOREIGN = {
     "_continue",  # the Kubernetes client
@@ -91,10 +92,11 @@ def test_own_and_public_names_are_not(source: str) -> None:
     assert not list(find_private_names(source))
 
 
-def test_tests_use_no_private_names() -> None:
+def test_only_the_product_uses_its_private_names() -> None:
     found = {
-        f"{path.relative_to(TESTS)}: {name}"
-        for path in TESTS.rglob("*.py")
+        f"{path.relative_to(ROOT)}: {name}"
+        for folder in FOLDERS
+        for path in (ROOT / folder).rglob("*.py")
         if _SUSPECT.search(source := path.read_text())
         for name in find_private_names(source)
     }

@@ -199,7 +199,7 @@ class Informer(Generic[T]):
                     await self._unless_refreshed(self._start_streamed(), lists=True)
                 else:
                     if stale:
-                        await self._list()
+                        await self.list_all()
                         self._synced.set()
                     await self._unless_refreshed(self.watch())
                 if self._refreshes:
@@ -252,7 +252,8 @@ class Informer(Generic[T]):
         for refresh in refreshes:
             refresh.set()
 
-    async def _list(self) -> None:
+    async def list_all(self) -> None:
+        """Replace the cached objects with those of a new list."""
         async with self._replacing() as replacement:
             pages = self.client.pages(
                 self.endpoint, self._namespace, labels=self._labels, fields=self._fields, limit=self._page
