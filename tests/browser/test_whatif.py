@@ -251,7 +251,9 @@ def test_pods_that_schedulers_place_differently_are_listed_below_groups(page: Pa
 def test_pods_are_composed_and_the_question_is_a_link(page: Page, dump: Dashboard) -> None:
     open_page(page, dump, "whatif")
     page.eval("document.querySelector('.picker input').focus()")
-    page.wait("document.querySelectorAll('.picker option').length > 8")
+    # Each list is a request of its own.
+    for option in ("gpu", "shop/Pod/train"):
+        page.wait(f"document.querySelector('.picker option[value=\"{option}\"]') !== null")
     page.eval(
         "const [c, w] = document.querySelectorAll('.picker select');"
         "c.value = 'gpu'; c.dispatchEvent(new Event('change', {bubbles: true}))"
