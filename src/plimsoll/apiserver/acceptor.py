@@ -213,15 +213,16 @@ class ConnectionAcceptor:
     def connect(self, owner: _AcceptedConnection) -> ServerConnection:
         return ServerConnection(self.server, owner, self.limits, **self._settings)
 
-    def schedule_tick(self) -> None:
+    def schedule_tick(self, lag: float = 0.0) -> None:
         """Schedule the next `tick`, when a waiting connection can take the slot of another."""
-        if self._tick is None and (when := self.peers.wake_at) is not None:
+        if self._tick is None and (when := self.peers.wake_at(lag)) is not None:
             self._tick = self.loop.call_at(when, self._on_tick, when)
 
     def _on_tick(self, planned: float) -> None:
         self._tick = None
-        self.peers.tick(max(self.loop.time() - planned, 0.0))
-        self.schedule_tick()
+        lag = max(self.loop.time() - planned, 0.0)
+        self.peers.tick(lag)
+        self.schedule_tick(lag)
 
 
 def _cap_to_open_files(limits: ServerLimits) -> ServerLimits:

@@ -69,12 +69,15 @@ class UnauthenticatedConnections:
         """Return the number of connections being served."""
         return len(self._served)
 
-    @property
-    def wake_at(self) -> float | None:
-        """Return the time at which `tick` can evict for a waiting connection; None if none waits."""
+    def wake_at(self, lag: float = 0.0) -> float | None:
+        """Return the time at which `tick` can evict for a waiting connection; None if none waits.
+
+        After `tick(lag)` that is later than now, because what is overdue with the same lag has been evicted.
+        """
         if not self.waiting:
             return None
-        return min((entry.evictable_at(IDLE_SECONDS) for entry in self._served.values()), default=None)
+        idle_timeout = _idle_timeout(lag)
+        return min((entry.evictable_at(idle_timeout) for entry in self._served.values()), default=None)
 
     def connect(self, peer: UnauthenticatedPeer) -> None:
         """Add a new connection; if there are too many, the oldest quiet one is closed, possibly this one."""
@@ -124,7 +127,7 @@ class UnauthenticatedConnections:
         """
         while self.waiting:
             if len(self._served) >= self._limits.unauthenticated:
-                victim = self._find_evictable(IDLE_SECONDS + 2 * lag)
+                victim = self._find_evictable(_idle_timeout(lag))
                 if victim is None:
                     return
                 self._evict(victim)
@@ -185,6 +188,10 @@ class UnauthenticatedConnections:
         self.waiting -= 1
         if not self._waiting[source]:
             del self._waiting[source]
+
+
+def _idle_timeout(lag: float) -> float:
+    return IDLE_SECONDS + 2 * lag
 
 
 def address_group(address: object) -> str:

@@ -79,7 +79,7 @@ def test_idle_clients_are_evicted_for_waiting_ones() -> None:
     idle, busy = enter(peers), enter(peers)
     clock.now += IDLE_SECONDS
     peers.record_buffered(busy, 10)
-    assert peers.wake_at is None
+    assert peers.wake_at() is None
     waiting = enter(peers)
     assert (idle.dropped, busy.dropped, waiting.served) == (1, 0, 1)
 
@@ -101,7 +101,7 @@ def test_clients_that_keep_sending_are_evicted_eventually() -> None:
         peers.record_buffered(dripping, 1)
         peers.tick()
         assert not dripping.dropped
-    assert peers.wake_at == began + MAX_SERVED_SECONDS
+    assert peers.wake_at() == began + MAX_SERVED_SECONDS
     clock.now = began + MAX_SERVED_SECONDS
     peers.tick()
     assert (dripping.dropped, waiting.served) == (1, 1)
@@ -116,6 +116,26 @@ def test_a_late_server_does_not_evict_clients() -> None:
     clock.now += IDLE_SECONDS
     peers.tick(lag=IDLE_SECONDS)
     assert (served.dropped, waiting.served) == (1, 1)
+
+
+@given(st.lists(st.floats(0.001, 3.0), min_size=1, max_size=30))
+def test_a_late_server_sleeps_between_ticks(lags: list[float]) -> None:
+    """Every tick of a real loop is late: that must neither keep it busy nor protect idle clients."""
+    peers, clock = start(limits(served=1))
+    served, waiting = enter(peers), enter(peers)
+    began, previous = clock.now, 0.0
+    for lag in lags:
+        planned = peers.wake_at(previous)
+        assert planned is not None
+        assert planned > clock.now
+        clock.now = planned + lag
+        peers.tick(lag)
+        assert served.dropped == waiting.served
+        if lag <= previous or clock.now >= began + MAX_SERVED_SECONDS:
+            assert served.dropped
+        if served.dropped:
+            break
+        previous = lag
 
 
 def test_the_address_with_the_fewest_served_comes_first() -> None:
