@@ -38,6 +38,8 @@ def pytest_collection() -> Generator[None, object, object]:
         return (yield)
     finally:
         gc.freeze()
+        # Processes of the product that run within a test would undo that when they end.
+        pytest.MonkeyPatch().setattr(gc, "unfreeze", lambda: None)
         gc.enable()
 
 
