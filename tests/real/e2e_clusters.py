@@ -12,7 +12,7 @@ from pathlib import Path
 from plimsoll.client import ClientConfig
 from plimsoll.controllers import NAMES
 from tests.cluster.kube_apiserver import run_apiserver, write_kubeconfig
-from tests.real.programs import ASSETS, Cluster, Program
+from tests.real.programs import ASSETS, Cluster, Program, minor_version
 from tests.smoke.process import ServerProcess
 
 _WORKLOADS = (
@@ -35,12 +35,13 @@ _EVERYTHING = "*,-node-ipam-controller"
 _WITHOUT_HEARTBEATS = f"{_EVERYTHING},-node-lifecycle-controller"
 #: Of kube-controller-manager with our server.
 _GATES = ("DRAResourcePoolStatus", "DRADeviceTaintRules", "GenericWorkload", "DRAWorkloadResourceClaims")
-#: Of every component of a real control plane.
-REAL_GATES = (*_GATES, "DRANodeAllocatableResources", "DRAListTypeAttributes", "GangScheduling")
-_REAL_APIS = (
-    *(f"resource.k8s.io/{version}" for version in ("v1beta1", "v1beta2", "v1alpha3")),
-    "scheduling.k8s.io/v1alpha2",
-)
+_REAL_APIS = tuple(f"resource.k8s.io/{version}" for version in ("v1beta1", "v1beta2", "v1alpha3"))
+
+
+def real_gates() -> tuple[str, ...]:
+    """Return the gates of every component of a real control plane; 1.37 has none for gangs."""
+    gates = (*_GATES, "DRANodeAllocatableResources", "DRAListTypeAttributes")
+    return gates if minor_version() > 36 else (*gates, "GangScheduling")
 
 
 def _on(names: Sequence[str]) -> str:
@@ -73,7 +74,7 @@ def _kubeconfig(server: ServerProcess, user: str) -> Path:
 @contextmanager
 def _scheduler(cluster: Cluster, which: str, kubeconfig: Path) -> Iterator[None]:
     if which == "kubernetes":
-        gates = f"--feature-gates={_on(REAL_GATES)}"
+        gates = f"--feature-gates={_on(real_gates())}"
         program = Program("kube-scheduler", cluster, "--leader-elect=false", gates, kubeconfig=kubeconfig)
         try:
             yield
@@ -120,10 +121,11 @@ def real_server(directory: Path, scheduler: str, *, heartbeats: bool) -> Iterato
     """Run kube-apiserver, kube-controller-manager and a scheduler."""
     files = directory / "server"
     files.mkdir(exist_ok=True)
-    apis = f"--runtime-config={_on(_REAL_APIS)}"
+    groups = f"scheduling.k8s.io/{'v1beta1' if minor_version() > 36 else 'v1alpha2'}"
+    apis = f"--runtime-config={_on((*_REAL_APIS, groups))}"
     options = ("--allow-privileged=true", "--kubelet-preferred-address-types=InternalIP", apis)
     with ExitStack() as stack:
-        config = stack.enter_context(run_apiserver(ASSETS, files, _on(REAL_GATES), options))
+        config = stack.enter_context(run_apiserver(ASSETS, files, _on(real_gates()), options))
         kubeconfig = directory / "kubeconfig"
         write_kubeconfig(kubeconfig, config, config.server)
         server = RealServer(directory, kubeconfig, config)
@@ -135,7 +137,7 @@ def real_server(directory: Path, scheduler: str, *, heartbeats: bool) -> Iterato
             f"--root-ca-file={files / 'certs' / 'apiserver.crt'}",
             f"--service-account-private-key-file={files / 'sa.key'}",
             f"--controllers={_EVERYTHING if heartbeats else _WITHOUT_HEARTBEATS}",
-            f"--feature-gates={_on(REAL_GATES)}",
+            f"--feature-gates={_on(real_gates())}",
         )
         stack.callback(manager.stop)
         yield server

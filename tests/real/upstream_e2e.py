@@ -24,7 +24,7 @@ import tempfile
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
-from tests.real.e2e_clusters import REAL_GATES, our_server, real_server
+from tests.real.e2e_clusters import our_server, real_gates, real_server
 from tests.real.e2e_nodes import IMAGE_PROGRAMS, agent_nodes, real_nodes, simulated_nodes
 from tests.real.kubelet import PROGRAMS
 from tests.real.programs import ASSETS, Cluster, missing
@@ -52,7 +52,7 @@ async def _run_tests(server: Cluster, options: argparse.Namespace, report: Path)
     elif options.nodes == "plimsoll":
         nodes = agent_nodes(server)
     else:
-        nodes = real_nodes(server, dict.fromkeys(REAL_GATES, True))
+        nodes = real_nodes(server, dict.fromkeys(real_gates(), True))
     async with nodes:
         with (report / "e2e.log").open("wb") as log:
             process = await asyncio.create_subprocess_exec(*command, stdout=log, stderr=log)
