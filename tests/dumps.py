@@ -8,7 +8,6 @@ not there. `big_cluster` needs nothing: the same arguments always make the same 
 from __future__ import annotations
 
 import atexit
-import json
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator
@@ -16,6 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 import yaml
 
@@ -73,10 +73,10 @@ def usecase_dump(name: str) -> Path:
 def write_dump(trees: Iterable[Tree], path: Path, form: str = "yaml") -> Path:
     """One `kind: List`, as kubectl writes it; `form` is "yaml" or "json"."""
     whole = {"apiVersion": "v1", "items": list(trees), "kind": "List", "metadata": {"resourceVersion": ""}}
-    with path.open("w") as file:
-        if form == "json":
-            json.dump(whole, file, indent=4)
-        else:
+    if form == "json":
+        path.write_bytes(msgspec.json.format(msgspec.json.encode(whole), indent=4))
+    else:
+        with path.open("w") as file:
             yaml.dump(whole, file, yaml.CSafeDumper)
     return path
 

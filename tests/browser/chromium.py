@@ -157,7 +157,7 @@ class Browser:
         attached = await self.send("Target.attachToTarget", {"targetId": target["targetId"], "flatten": True})
         page = Page(self, attached["sessionId"], context)
         self._pages[attached["sessionId"]] = page
-        for domain in ("Page", "Runtime", "Log", "Network", "Accessibility"):
+        for domain in ("Page", "Runtime", "Log", "Network"):
             await page.ask(f"{domain}.enable")
         await page.resize_to(width, height)
         return page
