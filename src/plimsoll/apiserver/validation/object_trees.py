@@ -189,8 +189,7 @@ def has_steps(tree: Any, steps: Steps, index: int = 0) -> bool:
             return True
         tree, index = tree[name], index + 1
         if into:
-            items = tree if into == "[]" else tree.values()
-            return any(has_steps(item, steps, index) for item in items)
+            return any(has_steps(item, steps, index) for item in _items(tree, into))
 
 
 #: Paths that share their first steps: by name and kind of the step, what is below; nothing where a path ends.
@@ -224,7 +223,7 @@ def has_any_steps(tree: Any, paths: StepTree) -> bool:
                 if has_any_steps(value, below):
                     return True
             else:
-                for item in value if into == "[]" else value.values():
+                for item in _items(value, into):
                     if has_any_steps(item, below):
                         return True
     return False
@@ -246,8 +245,15 @@ def _find(tree: Any, steps: Steps, index: int) -> Iterator[tuple[Tree, str]]:
     elif not into:
         yield from _find(tree[name], steps, index)
     else:
-        for item in tree[name] if into == "[]" else tree[name].values():
+        for item in _items(tree[name], into):
             yield from _find(item, steps, index)
+
+
+def _items(value: Any, into: str) -> Iterable[Any]:
+    """Return what a step iterates over: nothing if the value is null or of another type."""
+    if into == "[]":
+        return value if isinstance(value, list) else ()
+    return value.values() if isinstance(value, dict) else ()
 
 
 def subtree(tree: Tree, *names: str) -> Tree:
