@@ -8,6 +8,7 @@ the start of the interpreter (limits, users, terminals) needs a process of its o
 from __future__ import annotations
 
 import atexit
+import gc
 import importlib
 import json
 import os
@@ -28,12 +29,17 @@ from typing import IO, Any, NoReturn
 
 _MODULES = (
     "plimsoll.cli.main",
+    "plimsoll.cli.up",
     "plimsoll.up.serve",
     "plimsoll.apiserver.process",
     "plimsoll.scheduler.process.dry_run",
     "plimsoll.scheduler.process.run",
     "plimsoll.node.process.run",
+    "plimsoll.drivers.cpu.config_file",
     "plimsoll.drivers.cpu.process.run",
+    "plimsoll.controllers.manager",
+    "plimsoll.tools.audit.checks",
+    "plimsoll.tools.dashboard.server",
 )
 _MESSAGE = 1 << 17  #: bytes of a request, most of them environment
 _TICK = 0.1
@@ -169,6 +175,8 @@ def main() -> None:
     control = socket.socket(fileno=int(sys.argv[1]))
     for module in _MODULES:
         importlib.import_module(module)
+    gc.collect()
+    gc.freeze()  # what is imported is not searched again in every child
     wakeup, signaled = socket.socketpair()
     for each in (wakeup, signaled):
         each.setblocking(False)
