@@ -69,6 +69,13 @@ def shim_of(found: ContainerInfo) -> int:
     return int(run["shim"])
 
 
+async def kill_shim(found: ContainerInfo) -> None:
+    """Kill the shim of a container and wait for its end: until then it could still be adopted."""
+    shim = shim_of(found)
+    os.kill(shim, signal.SIGKILL)
+    await until(lambda: not alive(shim))
+
+
 def test_processes_survive_kill_9_and_are_adopted() -> None:
     async def scenario() -> None:
         async with runtime_harness() as harness:
@@ -211,9 +218,7 @@ def test_a_shim_killed_while_no_agent_was_running() -> None:
             async with harness.runtime() as runtime:
                 found = await run(runtime, shell("sleep 1000 & wait"))
             children = shims.descendants(found.pid)
-            os.kill(shim_of(found), signal.SIGKILL)
-            shims_pid = shim_of(found)
-            await until(lambda: not alive(shims_pid))
+            await kill_shim(found)
             async with harness.runtime() as runtime:
                 assert state(runtime).reason == "ContainerStatusUnknown"
                 await until(lambda: not any(alive(pid) for pid in children))
@@ -467,7 +472,7 @@ def test_adoption_with_kernel_cgroups() -> None:
             assert found.pid in pids
             assert shim_of(found) not in pids
             # a shim that dies leaves orphans, which the cgroup knows
-            os.kill(shim_of(found), signal.SIGKILL)
+            await kill_shim(found)
             async with harness.runtime() as runtime:
                 assert state(runtime).reason == "ContainerStatusUnknown"
                 await until(lambda: not any(alive(pid) for pid in pids))
