@@ -108,8 +108,9 @@ rm -f "$work/disk.img"
 truncate -s 6G "$work/disk.img"
 mke2fs -q -t ext4 -d "$root" "$work/disk.img"
 
-# QEMU uses several threads where the memory order of the guest allows it: not for x86 on arm64. With eight emulated CPUs
-# on two of the host containers were not removed in time. One that waits for the host is no lockup.
+# QEMU uses several threads where the memory order of the guest allows it: not for x86 on arm64. With eight emulated
+# CPUs on a host with two, containers were not removed in time. An emulated CPU that waits for the host has not locked
+# up.
 cpus=4 accelerator=(-accel tcg) emulated=1 patience=${PATIENCE:-20}
 kernel='nowatchdog rcupdate.rcu_cpu_stall_suppress=1 mitigations=off'
 if [ "$arch" = "$host" ] && [ -w /dev/kvm ] && [ "${EMULATE:-}" = "" ]; then
