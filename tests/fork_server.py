@@ -2,12 +2,13 @@
 
 As a module it is that process. It receives commands with their standard streams over a socket, forks a child
 for each, and reports the exit of its children. `start_forked` is the side of the tests. Whatever depends on
-the start of the interpreter (limits, users, terminals) needs a process of its own instead.
+the start of the interpreter (limits, users) needs a process of its own instead.
 """
 
 from __future__ import annotations
 
 import atexit
+import fcntl
 import gc
 import importlib
 import json
@@ -18,6 +19,7 @@ import signal
 import socket
 import subprocess
 import sys
+import termios
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -128,8 +130,12 @@ def start_forked(
     stdin: int = subprocess.DEVNULL,
     stdout: int | IO[bytes] = subprocess.PIPE,
     stderr: int | IO[bytes] = subprocess.DEVNULL,
+    at_terminal: bool = False,
 ) -> ForkedProcess:
-    """Start `plimsoll ARGUMENTS` with the environment and the working directory of this process."""
+    """Start `plimsoll ARGUMENTS` with the environment and the working directory of this process.
+
+    `at_terminal` makes standard input the controlling terminal, so that Ctrl-C is a signal.
+    """
     null = os.open(os.devnull, os.O_RDWR)
     opened = [null]
     reader: IO[bytes] | None = None
@@ -142,7 +148,12 @@ def start_forked(
             null if each == subprocess.DEVNULL else each if isinstance(each, int) else each.fileno()
             for each in (stdin, stdout, stderr)
         ]
-        request = {"arguments": [*map(str, arguments)], "cwd": os.getcwd(), "environment": dict(os.environ)}
+        request = {
+            "arguments": [*map(str, arguments)],
+            "cwd": os.getcwd(),
+            "environment": dict(os.environ),
+            "at_terminal": at_terminal,
+        }
         server = _fork_server()
         return ForkedProcess(server, server.start(request, streams), reader)
     finally:
@@ -223,6 +234,9 @@ def _become(request: dict[str, Any], streams: Sequence[int]) -> NoReturn:
     for number, descriptor in enumerate(streams):
         os.dup2(descriptor, number)
         os.close(descriptor)
+    if request["at_terminal"]:
+        os.setsid()
+        fcntl.ioctl(0, termios.TIOCSCTTY, 0)
     # As the interpreter makes them: whether a stream can seek is found out when it is opened.
     sys.stdin, sys.stdout = open(0, closefd=False), open(1, "w", closefd=False)  # noqa: SIM115
     sys.stderr = open(2, "w", buffering=1, errors="backslashreplace", closefd=False)  # noqa: SIM115

@@ -14,7 +14,7 @@ import pytest
 T = TypeVar("T")
 FULL = os.environ.get("PLIMSOLL_TESTS") == "full"
 #: Part of the full form that the short one tries: one in so many.
-SHORT = 8
+SHORT = 12
 
 
 def examples(count: int) -> int:

@@ -104,7 +104,7 @@ def wait_until(
 
 def _longer(pause: float) -> float:
     """Return the next pause: short ones come first, because most conditions are true soon."""
-    return min(pause * 1.5, 0.05)
+    return max(pause, min(pause * 1.5, 0.05))
 
 
 def _describe(seconds: float, found: object, context: _Context) -> str:

@@ -27,7 +27,7 @@ def check(server: Server, directory: Path, *, seed: int, faults: int, events: Se
 
 def test_nothing_is_allocated_twice_under_faults(tmp_path: Path) -> None:
     with run_embedded_server(tmp_path) as server:
-        check(server, tmp_path, seed=2, faults=40, events=FEW_EVENTS)
+        check(server, tmp_path, seed=2, faults=24, events=FEW_EVENTS)
 
 
 @pytest.mark.slow

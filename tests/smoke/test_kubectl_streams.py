@@ -89,10 +89,10 @@ def test_a_mounted_config_map_is_updated(kubectl: Kubectl) -> None:
     pod = a_pod("mounts", "sleep 1000", volumeMounts=[{"name": "v", "mountPath": "/no-such-place/in"}])
     pod["spec"]["volumes"] = [{"name": "v", "configMap": {"name": "settings"}}]
     start(kubectl, pod)
-    read = ("exec", "mounts", "--", "cat", "/no-such-place/in/key")
-    assert kubectl(*read) == "old"
+    key = "/no-such-place/in/key"
+    assert kubectl("exec", "mounts", "--", "cat", key) == "old"
     kubectl("patch", "configmap", "settings", "-p", '{"data":{"key":"new"}}')
-    wait_until(lambda: kubectl(*read), lambda text: text == "new")
+    kubectl("exec", "mounts", "--", "sh", "-c", f"until [ $(cat {key}) = new ]; do sleep 0.1; done")
     assert not Path("/no-such-place").exists()
 
 

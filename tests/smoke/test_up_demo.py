@@ -22,12 +22,11 @@ import pytest
 from plimsoll.client import Client
 from plimsoll.client.endpoints import NODES, PODS
 from tests.directories import short_directory
-from tests.fork_server import run_forked
+from tests.fork_server import run_forked, start_forked
 from tests.outputs import check_output
 from tests.smoke.up_process import Up
 from tests.waiting import DEADLINE, wait_until
 
-COMMAND = [sys.executable, "-m", "plimsoll.cli.main", "up"]
 FREE = ["--listen", "127.0.0.1:0", "--dashboard", "127.0.0.1:0"]
 LIGHT = ["--runtime", "none", "--no-driver"]
 
@@ -156,26 +155,14 @@ def test_one_cluster_for_each_directory(directory: Path) -> None:
     )
 
 
-#: Makes standard input the controlling terminal, so that Ctrl-C is a signal, and becomes its arguments.
-_AT_TERMINAL = (
-    "import fcntl, os, sys, termios; "
-    "fcntl.ioctl(0, termios.TIOCSCTTY, 0); os.execv(sys.argv[1], sys.argv[1:])"
-)
-
-
 def at_terminal(directory: Path, keys: bytes, *options: str) -> tuple[int, str]:
     """Run the command at a terminal and press keys when it is ready; return exit code and output."""
     terminal, other_end = pty.openpty()
-    environment = {name: value for name, value in os.environ.items() if name != "NO_COLOR"}
-    # Not `pty.fork`: other threads may hold locks in the copy of this process.
-    process = subprocess.Popen(
-        [sys.executable, "-c", _AT_TERMINAL, *COMMAND, "--data", directory / "data", *LIGHT, *FREE, *options],
-        stdin=other_end,
-        stdout=other_end,
-        stderr=other_end,
-        env={**environment, "TERM": "xterm"},
-        start_new_session=True,
-    )
+    command = ["up", "--data", directory / "data", *LIGHT, *FREE, *options]
+    with pytest.MonkeyPatch.context() as environment:
+        environment.delenv("NO_COLOR", raising=False)
+        environment.setenv("TERM", "xterm")
+        process = start_forked(command, stdin=other_end, stdout=other_end, stderr=other_end, at_terminal=True)
     os.close(other_end)
     shown = b""
     pressed = False
@@ -199,7 +186,7 @@ def at_terminal(directory: Path, keys: bytes, *options: str) -> tuple[int, str]:
             process.kill()
     finally:
         os.close(terminal)
-        code = process.wait()
+        code = process.wait(DEADLINE)
     return code, shown.decode(errors="replace")
 
 
@@ -237,7 +224,8 @@ os.execv(sys.argv[1], sys.argv[1:])
 """
 
 
-IMPORTS = "import plimsoll.cli.main, plimsoll.up.serve"
+#: Of another version, a Python cannot load the extension modules that are installed here.
+IMPORTS = "import plimsoll.errors, msgspec, numpy, google.protobuf, grpc"
 
 
 @cache
