@@ -29,7 +29,7 @@ _WORDS: dict[str, bool | None] = {**_BOOLS, **dict.fromkeys(_NULLS)}
 _INT = re.compile(r"[-+]?(0|[1-9][0-9_]*|0[xX][0-9a-fA-F_]+|0[bB][01_]+|0[oO]?[0-7_]+)", re.ASCII)
 _FLOAT = re.compile(r"[-+]?[0-9]*\.?[0-9]+([eE][-+]?[0-9]+)?|[-+]?[0-9]+\.", re.ASCII)
 _JSON_START = re.compile(r'\s*\{\s*"')
-_MAX_COPIES = 500_000
+MAX_COPIES = 500_000
 _MAX_DEPTH = 300
 #: Maximum values of one document: each takes microseconds, while JSON is read a hundred times as fast.
 MAX_VALUES = 5_000_000
@@ -97,9 +97,11 @@ class _Builder:
 
     def __init__(self, parser: Any) -> None:
         self.parser = parser
-        self.anchors: dict[str, Any] = {}
+        #: Values by anchor, with the number of values they consist of.
+        self.anchors: dict[str, tuple[Any, int]] = {}
         self.copies = 0
         self.values = 0
+        self.expanded = 0  #: values so far, with those of aliases
 
     def build(self) -> Any:
         return self.node(self.parser.get_event(), 0)
@@ -116,7 +118,9 @@ class _Builder:
         if isinstance(event, yaml.AliasEvent):
             if event.anchor not in self.anchors:
                 raise InputError(f"line {_line(event)}: unknown alias *{event.anchor}")
-            return self.copy(self.anchors[event.anchor], event)
+            return self.copy(*self.anchors[event.anchor], event)
+        before = self.expanded
+        self.expanded += 1
         if isinstance(event, yaml.ScalarEvent):
             value: Any = _scalar(event)
         elif isinstance(event, yaml.SequenceStartEvent):
@@ -126,7 +130,7 @@ class _Builder:
         else:
             value = self.mapping(depth)
         if event.anchor:
-            self.anchors[event.anchor] = value
+            self.anchors[event.anchor] = value, self.expanded - before
         return value
 
     def mapping(self, depth: int) -> dict[str, Any]:
@@ -135,7 +139,9 @@ class _Builder:
         while not isinstance(event := self.parser.get_event(), yaml.MappingEndEvent):
             line = _line(event)
             merge = isinstance(event, yaml.ScalarEvent) and event.value == "<<" and event.implicit[0]
+            before = self.expanded
             key = self.node(event, depth + 1)
+            self.expanded = before
             value = self.node(self.parser.get_event(), depth + 1)
             if merge:
                 merged = _merge(merged, value, line)
@@ -146,16 +152,21 @@ class _Builder:
             tree[name] = value
         return {**merged, **tree} if merged else tree
 
-    def copy(self, value: Any, event: Any) -> Any:
+    def copy(self, value: Any, size: int, event: Any) -> Any:
         """Copy the target of an alias; the number of copies is limited, because aliases can nest."""
-        self.copies += 1
-        if self.copies > _MAX_COPIES:
-            raise InputError(f"line {_line(event)}: aliases expand to more than {_MAX_COPIES:,} values")
-        if isinstance(value, dict):
-            return {key: self.copy(item, event) for key, item in value.items()}
-        if isinstance(value, list):
-            return [self.copy(item, event) for item in value]
-        return value
+        self.copies += size
+        self.expanded += size
+        if self.copies > MAX_COPIES:
+            raise InputError(f"line {_line(event)}: aliases expand to more than {MAX_COPIES:,} values")
+        return _copy(value)
+
+
+def _copy(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _copy(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_copy(item) for item in value]
+    return value
 
 
 def _merge(into: dict[str, Any], value: Any, line: int) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import tracemalloc
 from typing import Any
 
@@ -205,3 +206,38 @@ def test_the_values_of_a_document_are_limited(monkeypatch: pytest.MonkeyPatch) -
     assert len(next(load_documents(b"a: &a [" + b"{}, " * 900 + b"]"))[1]["a"]) == 900
     with pytest.raises(InputError, match=r"line 1: one document has more than 1,000 values; give it as JSON"):
         list(load_documents(b"a: &a [" + b"{}, " * 1100 + b"]"))
+
+
+def count_values(tree: Any) -> int:
+    items = tree.values() if isinstance(tree, dict) else tree if isinstance(tree, list) else ()
+    return 1 + sum(map(count_values, items))
+
+
+TREES = st.recursive(
+    st.just("x"),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from("abc"), inner, max_size=3),
+    max_leaves=6,
+)
+
+
+@given(st.lists(st.tuples(TREES, st.integers(0, 3)), min_size=1, max_size=4))
+def test_values_of_aliases_are_counted_before_they_are_copied(parts: list[tuple[Any, int]]) -> None:
+    """Each list has a tree and some aliases of the list before it."""
+    lines: list[str] = []
+    expected: dict[str, Any] = {}
+    last: list[Any] = []
+    copies = 0
+    for number, (tree, aliases) in enumerate(parts):
+        aliases = aliases if number else 0
+        copies += aliases * count_values(last)
+        names = [f", *a{number - 1}"] * aliases
+        lines.append(f"a{number}: &a{number} [{json.dumps(tree)}{''.join(names)}]")
+        last = expected[f"a{number}"] = [tree, *[last] * aliases]
+    text = "\n".join(lines)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("plimsoll.common.yaml.MAX_COPIES", copies)
+        assert [tree for _, tree in load_documents(text)] == [expected]
+        if copies:
+            patch.setattr("plimsoll.common.yaml.MAX_COPIES", copies - 1)
+            with pytest.raises(InputError, match=f"aliases expand to more than {copies - 1:,} values"):
+                list(load_documents(text))

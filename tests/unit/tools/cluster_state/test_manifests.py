@@ -171,13 +171,6 @@ def test_long_texts_are_read_quickly() -> None:
     assert time.process_time() - began < 30
 
 
-def test_aliases_do_not_multiply() -> None:
-    text = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n"
-    text += "".join(f"a{n + 1}: &a{n + 1} [{', '.join([f'*a{n}'] * 10)}]\n" for n in range(9))
-    with pytest.raises(InputError, match="aliases expand"):
-        list(load_documents(text))
-
-
 def test_lists_under_the_names_of_their_kinds_are_unfolded() -> None:
     text = "about: a story\npods:\n- metadata: {name: p}\nresourceclaims:\n- metadata: {name: c}\nnotes: 1\n"
     found = list(parse_objects(text, "f"))
