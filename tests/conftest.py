@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis.internal.conjecture import providers
 from hypothesis.internal.constants_ast import Constants
 
+from tests.fork_server import share_fork_server
 from tests.sizes import FULL, examples
 
 if not FULL:
@@ -41,6 +42,11 @@ def pytest_collection() -> Generator[None, object, object]:
         # Processes of the product that run within a test would undo that when they end.
         pytest.MonkeyPatch().setattr(gc, "unfreeze", lambda: None)
         gc.enable()
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    if session.config.getoption("forked", 0):
+        share_fork_server()
 
 
 # Texts are laid out for a screen of one size, wherever the tests run. Not a fixture, which would cost more

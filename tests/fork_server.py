@@ -2,7 +2,8 @@
 
 As a module it is that process. It receives commands with their standard streams over a socket, forks a child
 for each, and reports the exit of its children. `start_forked` is the side of the tests. Whatever depends on
-the start of the interpreter (limits, users) needs a process of its own instead.
+the start of the interpreter (limits, users) needs a process of its own instead. Test processes that are
+forked after `share_fork_server` each get a fork of one such process, so that the code is imported once.
 """
 
 from __future__ import annotations
@@ -45,6 +46,8 @@ _MODULES = (
 )
 _MESSAGE = 1 << 17  #: bytes of a request, most of them environment
 _TICK = 0.1
+#: Environment variable with the name of the socket of a shared server.
+_SHARED = "PLIMSOLL_FORK_SERVER"
 
 
 class ForkedProcess:
@@ -80,14 +83,14 @@ class _ForkServer:
     """The process that forks, as its clients see it; its methods can be called from any thread."""
 
     def __init__(self) -> None:
-        self._socket, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with other:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "tests.fork_server", str(other.fileno())],
-                stdin=subprocess.DEVNULL,
-                pass_fds=[other.fileno()],
-                cwd=Path(__file__).parents[1],
-            )
+        self._process: subprocess.Popen[bytes] | None = None
+        if shared := os.environ.get(_SHARED):
+            self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            self._socket.connect(f"\0{shared}")
+        else:
+            self._socket, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            with other:
+                self._process = _start_server(other)
         self._codes: dict[int, int] = {}
         self._lock = threading.Lock()
         atexit.register(self.close)
@@ -116,7 +119,28 @@ class _ForkServer:
 
     def close(self) -> None:
         self._socket.close()
-        self._process.wait()
+        if self._process is not None:
+            self._process.wait()
+
+
+def _start_server(connection: socket.socket, stdin: int = subprocess.DEVNULL) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "tests.fork_server", str(connection.fileno())],
+        stdin=stdin,
+        pass_fds=[connection.fileno()],
+        cwd=Path(__file__).parents[1],
+    )
+
+
+@cache
+def share_fork_server() -> subprocess.Popen[bytes]:
+    """Start a server for this process and those that are forked from it; it ends after the last of them."""
+    name = f"plimsoll-tests-{os.getpid()}"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listening:
+        listening.bind(f"\0{name}")
+        listening.listen()
+        os.environ[_SHARED] = name
+        return _start_server(listening, stdin=subprocess.PIPE)
 
 
 @cache
@@ -183,17 +207,19 @@ def run_forked(
 
 def main() -> None:
     """Serve until the other end is closed, then kill the children."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the tests
     control = socket.socket(fileno=int(sys.argv[1]))
     for module in _MODULES:
         importlib.import_module(module)
     gc.collect()
     gc.freeze()  # what is imported is not searched again in every child
+    if control.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
+        control = _accept_in_child(control)
     wakeup, signaled = socket.socketpair()
     for each in (wakeup, signaled):
         each.setblocking(False)
     signal.set_wakeup_fd(signaled.fileno())
     signal.signal(signal.SIGCHLD, lambda number, frame: None)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the tests
     children: set[int] = set()
     while True:
         ready = select.select([control, wakeup], [], [])[0]
@@ -218,6 +244,20 @@ def main() -> None:
             control.send(json.dumps({"pid": pid}).encode())
     for pid in children:
         os.kill(pid, signal.SIGKILL)
+
+
+def _accept_in_child(listening: socket.socket) -> socket.socket:
+    """Fork a child for each connection, in which this returns; end when standard input is closed."""
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # no exit codes are needed
+    while True:
+        ready = select.select([listening, sys.stdin], [], [])[0]
+        if sys.stdin in ready:
+            sys.exit()
+        connection = listening.accept()[0]
+        if not os.fork():
+            listening.close()
+            return connection
+        connection.close()
 
 
 def _reap() -> Iterator[tuple[int, int]]:

@@ -7,7 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-PLUGIN = ["-p", "no:plimsoll", "-p", "plimsoll.up.pytest_plugin", "-p", "no:cacheprovider"]
+# Found by its entry point, all modules of the package would be compiled again with rewritten assertions.
+PLUGIN = ["--disable-plugin-autoload", "-p", "plimsoll.up.pytest_plugin", "-p", "no:cacheprovider"]
 
 
 def run(directory: Path, source: str, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -53,8 +54,7 @@ def test_set_up_differently(plimsoll_cluster):
     assert not plimsoll_cluster.settings.controllers
     assert not plimsoll_cluster.settings.gates.enabled("DRANodeAllocatableResources")
 """
-    # Found by its entry point, all modules of the package would be compiled again with rewritten assertions.
-    done = run(tmp_path, source, "--disable-plugin-autoload")
+    done = run(tmp_path, source)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "5 passed" in done.stdout
 
