@@ -44,6 +44,8 @@ _MAX_CALLS = 1000
 _BACKLOG = 128
 #: Window of a request, and of all requests of a connection: most requests fit without an update.
 _WINDOW = 1 << 20
+#: How long clients have to close their connections after the last response.
+_CLOSE_SECONDS = 1.0
 _PREFIX = struct.Struct(">BI")
 _TIMEOUT_UNITS = {"H": 3600.0, "M": 60.0, "S": 1.0, "m": 1e-3, "u": 1e-6, "n": 1e-9}
 
@@ -118,6 +120,7 @@ class RpcServer:
         self.handlers = {handler.path: handler for handler in handlers}
         self.max_size = max_size
         self.connections: set[_Connection] = set()
+        self._unconnected = asyncio.Event()
         self._listener: asyncio.Server | None = None
         self._on_closed: Callable[[], None] = lambda: None
 
@@ -146,9 +149,23 @@ class RpcServer:
             if grace:
                 await asyncio.wait(tasks, timeout=grace)
             await cancel_tasks([task for task in tasks if not task.done()])
+        if grace and self.connections:
+            # A client whose next write fails does not read what has arrived: it would lose the response.
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_CLOSE_SECONDS):
+                    await self._unconnected.wait()
         for connection in tuple(self.connections):
             connection.close()
         await asyncio.sleep(0)  # the event loop closes them
+
+    def add(self, connection: _Connection) -> None:
+        self.connections.add(connection)
+        self._unconnected.clear()
+
+    def remove(self, connection: _Connection) -> None:
+        self.connections.discard(connection)
+        if not self.connections:
+            self._unconnected.set()
 
 
 class _Connection(asyncio.Protocol):
@@ -188,7 +205,7 @@ class _Connection(asyncio.Protocol):
             transport.abort()  # accepted while the server was being stopped
             return
         self._transport = transport
-        self._server.connections.add(self)
+        self._server.add(self)
         values = {SettingCodes.MAX_CONCURRENT_STREAMS: _MAX_CALLS, SettingCodes.INITIAL_WINDOW_SIZE: _WINDOW}
         self._h2.local_settings = Settings(client=False, initial_values=values)
         self._h2.initiate_connection()
@@ -196,7 +213,7 @@ class _Connection(asyncio.Protocol):
         self._flush()
 
     def connection_lost(self, error: Exception | None) -> None:
-        self._server.connections.discard(self)
+        self._server.remove(self)
         self._transport = None
         for task in self.tasks():
             task.cancel()

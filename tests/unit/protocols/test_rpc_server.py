@@ -18,13 +18,14 @@ from h2.events import DataReceived, ResponseReceived, TrailersReceived
 
 from plimsoll.protocols import rpc
 from plimsoll.protocols.messages import dra_v1, health_v1alpha1, registration
-from tests.waiting import DEADLINE
+from tests.waiting import DEADLINE, until
 
 PREPARE = rpc.find_method(dra_v1.DESCRIPTOR, "DRAPlugin", "NodePrepareResources")
 WATCH = rpc.find_method(health_v1alpha1.DESCRIPTOR, "DRAResourceHealth", "NodeWatchResources")
 REQUEST = dra_v1.NodePrepareResourcesRequest
 RESPONSE = dra_v1.NodePrepareResourcesResponse
 BIG = 3_000_000
+_GOAWAY = 7  #: type of the frame
 HEADERS = [
     (":method", "POST"),
     (":scheme", "http"),
@@ -186,6 +187,44 @@ def test_calls_in_progress_finish_within_the_grace(tmp_path: Path, grace: float 
             await stopping
             result = await waiting
             assert result == "wait" if grace else result.startswith(("CANCELLED", "UNAVAILABLE"))
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("leaves", [True, False])
+def test_responses_can_be_read_before_the_connection_is_closed(tmp_path: Path, leaves: bool) -> None:
+    """A client whose next write fails would not read the response; one that stays is not waited for."""
+
+    async def scenario() -> None:
+        async with serving(tmp_path / "s") as (plugin, server, _):
+            client = H2Connection(H2Configuration(header_encoding="utf-8"))
+            client.initiate_connection()
+            client.send_headers(1, HEADERS)
+            body = REQUEST(claims=[{"uid": "wait"}]).SerializeToString()
+            client.send_data(1, b"\0" + len(body).to_bytes(4, "big") + body, end_stream=True)
+            reader, writer = await asyncio.open_unix_connection(tmp_path / "s")
+            writer.write(client.data_to_send())
+            await asyncio.wait_for(plugin.begun.wait(), DEADLINE)
+            stopping = asyncio.create_task(server.stop(DEADLINE))
+            await asyncio.sleep(0)
+            plugin.go_on.set()
+            await until(lambda: not any(each.tasks() for each in server.connections))
+            await asyncio.sleep(0.01)
+            assert not stopping.done()
+            client.ping(b"12345678")
+            writer.write(client.data_to_send())
+            trailers: list[TrailersReceived] = []
+            while not trailers:
+                head = await reader.readexactly(9)
+                frame = head + await reader.readexactly(int.from_bytes(head[:3], "big"))
+                if head[3] != _GOAWAY:  # h2 would end the connection at once
+                    trailers += [e for e in client.receive_data(frame) if isinstance(e, TrailersReceived)]
+            assert ("grpc-status", "0") in (trailers[0].headers or ())
+            if leaves:
+                writer.close()
+            await stopping
+            writer.close()
+            await writer.wait_closed()
 
     asyncio.run(scenario())
 
