@@ -97,7 +97,7 @@ def test_processes_survive_kill_9_and_are_adopted() -> None:
                 assert {pod.uid for pod in runtime.sandboxes()} == {"pod-0", "pod-1", "pod-2"}
                 assert [held.spec.id for held in runtime.inventory().containers] == list(pids)
                 assert all(pod.running for pod in runtime.sandboxes())
-                assert all(lines(found) == [found.id] for found in runtime.containers())
+                await until(lambda: all(lines(found) == [found.id] for found in runtime.containers()))
                 assert hooks.calls == []
                 # and they can be stopped, or end by themselves
                 await runtime.stop_container("c4", 30)
