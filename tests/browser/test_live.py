@@ -82,7 +82,7 @@ def test_only_visible_data_is_fetched_again(page: Page, live: Dashboard, cluster
     open_page(page, live, "nodes/node-0")
     page.wait_text("Live", ".live")
     open_page(page, live, "namespaces")
-    page.requests.clear()
+    page.record_requests()
     cluster.apply(POD.format(name="elsewhere", cpu="1"))
     page.wait("document.querySelector('tbody')?.innerText.includes('default')")
     asked = {url.partition("/api/")[2] for url in page.requests}
@@ -109,7 +109,9 @@ def test_reconnect_to_a_restarted_server(page: Page, runner: DashboardRunner, cl
 
 
 def test_a_dump_opens_no_event_stream(page: Page, dump: Dashboard) -> None:
+    page.record_requests()
     open_page(page, dump, "")
     page.wait_text("Static dump", ".live")
+    assert page.requests
     assert not [url for url in page.requests if url.endswith("/api/events")]
     assert page.eval("document.querySelector('.live').getAttribute('aria-live')") == "polite"

@@ -48,6 +48,7 @@ def test_urls_with_markup_are_shown_as_text(page: Page, dump: Dashboard) -> None
 
 
 def test_no_external_requests(page: Page, dump: Dashboard) -> None:
+    page.record_requests()
     for path in PAGES:
         open_page(page, dump, path)
     assert len(page.requests) > 20
