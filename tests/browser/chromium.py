@@ -233,7 +233,7 @@ class Page:
     # -- actions
 
     def record_requests(self) -> None:
-        """Record the URLs of requests from now on; the events for that take a quarter of a page's CPU time."""
+        """Record the URLs of requests from now on: events that take a quarter of the CPU time of a page."""
         self._run("Network.enable")
 
     def go(self, url: str) -> None:
