@@ -15,6 +15,7 @@ from plimsoll.client import Client, ClientConfig
 from plimsoll.tools.cluster_state import ClusterState
 from plimsoll.tools.dashboard import Dashboard
 from tests.browser.chromium import Page
+from tests.waiting import DEADLINE
 
 R = TypeVar("R")
 
@@ -81,7 +82,7 @@ async def _end_all() -> None:
 
 
 async def _start(shown: ClusterState | Client, port: int) -> Dashboard:
-    dashboard = Dashboard(shown, port=port)
+    dashboard = Dashboard(shown, port=port, query_timeout=DEADLINE)  # machines may be slow
     await dashboard.start()
     return dashboard
 
