@@ -135,7 +135,8 @@ class Election:
         finally:
             if self.release and self.leading and self.holds() and self._settled():
                 with suppress(ApiError, TimeoutError):
-                    async with asyncio.timeout(self.timing.retry):
+                    # As long as client-go: others wait for the whole lease if it is not released.
+                    async with asyncio.timeout(self.timing.renew):
                         await self.release_lease()
             self._write_until = float("-inf")
 

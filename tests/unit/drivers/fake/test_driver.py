@@ -218,12 +218,15 @@ def test_health_changes_are_reported_at_their_time() -> None:
                 }
             ]
         }
-        driver = FakeDriver(parse_drivers(tree)[0], "n")
+        now = 0.0
+        driver = FakeDriver(parse_drivers(tree)[0], "n", clock=lambda: now)
         health_changed = asyncio.Event()
         driver.on_health = health_changed.set
         server = Mock(spec=PluginServer, publish_health=health_changed.set)
         assert {each.health for each in driver.health()} == {Health.HEALTHY}
         running = asyncio.create_task(driver.watch(server))
+        await asyncio.sleep(0)
+        now = 1.0
         async with asyncio.timeout(DEADLINE):
             await health_changed.wait()
             assert [(each.device, each.health, each.message) for each in driver.health()] == [
