@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import logging
 import os
@@ -13,6 +14,7 @@ from hypothesis.internal.conjecture import providers
 from hypothesis.internal.constants_ast import Constants
 
 from tests.fork_server import share_fork_server
+from tests.leaks import CheckedEventLoop, CheckedEventLoopPolicy
 from tests.sizes import FULL, examples
 
 if not FULL:
@@ -56,9 +58,17 @@ for _name in ("NO_COLOR", "KUBECONFIG", "PLIMSOLL_DEBUG", "PLIMSOLL_MAX_INPUT"):
     os.environ.pop(_name, None)
 
 
+asyncio.set_event_loop_policy(CheckedEventLoopPolicy())
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_runtest_teardown() -> None:
-    """Remove log handlers of the product: they write to a stream that is closed when the test ends."""
+    """Remove log handlers of the product: they write to a stream that is closed when the test ends.
+
+    A test, or what is torn down after it, must not leave connections open.
+    """
+    left, CheckedEventLoop.left_open[:] = list(CheckedEventLoop.left_open), []
+    assert left == []
     root = logging.getLogger()
     for handler in list(root.handlers):
         if type(handler.formatter).__module__.startswith("plimsoll."):

@@ -1,10 +1,35 @@
-"""Tasks that a test leaves running, found by the file of the code that they run."""
+"""Leaks of tests: running tasks, by the file of their code, and open connections."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, ClassVar
+
+
+class CheckedEventLoop(asyncio.SelectorEventLoop):
+    """Event loop that records the connections that are open when it is closed.
+
+    Otherwise only the garbage collector finds them, during any later test.
+    """
+
+    #: Descriptions of the connections of all loops so far.
+    left_open: ClassVar[list[str]] = []
+
+    def close(self) -> None:
+        if not self.is_closed():
+            for transport in list(self._transports.values()):  # type: ignore[attr-defined]
+                connection = transport.get_extra_info("socket")
+                if connection is not None and connection.fileno() != -1:
+                    self.left_open.append(f"{connection!r} of {transport.get_protocol()!r}")
+        super().close()
+
+
+class CheckedEventLoopPolicy(asyncio.DefaultEventLoopPolicy):
+    """Policy that makes all loops checked ones."""
+
+    def new_event_loop(self) -> asyncio.AbstractEventLoop:
+        return CheckedEventLoop()
 
 
 def leaked_tasks(directory: str) -> list[asyncio.Task[Any]]:
