@@ -208,6 +208,16 @@ class Election:
 
     async def release_lease(self) -> None:
         """Release the lease, so that another candidate need not wait for it to expire."""
+        try:
+            await self._write_release()
+        except ApiError as error:
+            if error.code != 409:
+                raise
+            # A renewal that was cancelled may have been stored all the same.
+            self._observe(await self._client.get(LEASES, self.name, self.namespace))
+            await self._write_release()
+
+    async def _write_release(self) -> None:
         if self._lease is None or not self.leading:
             return
         now = format_micro_time(self._wall().timestamp())

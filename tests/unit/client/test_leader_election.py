@@ -10,7 +10,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from plimsoll.client import Client
@@ -239,6 +239,24 @@ def test_finished_work_releases_the_lease() -> None:
 
         await candidate(leases, "keeper", release=False).run(lead)
         assert [name for _, name in leases.writes][-1] == "keeper"
+
+    virtual_time.run(scenario())
+
+
+class SlowLeases(Leases):
+    """Server whose requests and responses take a tenth of a second each."""
+
+    async def transmit(self) -> None:
+        await asyncio.sleep(0.1)
+
+
+@given(st.floats(0.0, 3.0))
+@example(2.12)  # the first renewal is stored and its response on its way
+def test_the_lease_is_released_whenever_the_work_ends(seconds: float) -> None:
+    async def scenario() -> None:
+        leases = SlowLeases(Random(1))
+        await candidate(leases, "first").run(lambda: asyncio.sleep(seconds))
+        assert [name for _, name in leases.writes][-1] == ""
 
     virtual_time.run(scenario())
 
