@@ -29,6 +29,7 @@ _WORDS: dict[str, bool | None] = {**_BOOLS, **dict.fromkeys(_NULLS)}
 _INT = re.compile(r"[-+]?(0|[1-9][0-9_]*|0[xX][0-9a-fA-F_]+|0[bB][01_]+|0[oO]?[0-7_]+)", re.ASCII)
 _FLOAT = re.compile(r"[-+]?[0-9]*\.?[0-9]+([eE][-+]?[0-9]+)?|[-+]?[0-9]+\.", re.ASCII)
 _JSON_START = re.compile(r'\s*\{\s*"')
+#: Maximum values that the aliases of one document expand to.
 MAX_COPIES = 500_000
 _MAX_DEPTH = 300
 #: Maximum values of one document: each takes microseconds, while JSON is read a hundred times as fast.

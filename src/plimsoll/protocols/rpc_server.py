@@ -159,6 +159,7 @@ class RpcServer:
         await asyncio.sleep(0)  # the event loop closes them
 
     def add(self, connection: _Connection) -> None:
+        """Record a connection, until it is lost and removed."""
         self.connections.add(connection)
         self._unconnected.clear()
 
