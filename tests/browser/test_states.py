@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
-from plimsoll.tools.dashboard import Dashboard
+from plimsoll.tools.dashboard import Dashboard, event_stream
 from tests.browser.chromium import Page
 from tests.browser.clusters import CPU, cpu_share, device_class, node, pinned, pod, resource_slice
 from tests.browser.dashboards import DashboardRunner, open_page
 from tests.dumps import big_cluster, make_cluster_state
 from tests.unit.tools.cluster_state.fake_api_server import FakeApiServer
+from tests.waiting import until, wait_until
 
 #: Names of maximum length.
 LONG = "ip-10-23-145-201.eu-central-1.compute.internal." + "very-long-name-" * 13 + "x"
@@ -104,13 +107,22 @@ def test_long_names_fit(page: Page, long_names: Dashboard, width: int) -> None:
     assert page.eval("document.querySelector('.node-name a').getBoundingClientRect().height") < 40
 
 
-def test_unreachable_cluster(page: Page, runner: DashboardRunner) -> None:
+def test_unreachable_cluster(page: Page, runner: DashboardRunner, monkeypatch: pytest.MonkeyPatch) -> None:
     api_server = FakeApiServer(big_cluster(2, pending=0))
     dashboard = runner.following(api_server.client())
+    service = dashboard.service
 
     async def set_dead(dead: bool) -> None:
         api_server.dead = dead
         api_server.cut()
+
+    async def close_streams() -> None:
+        service.events.end()
+        await until(lambda: not len(service.events))
+
+    async def read_errors() -> list[str]:
+        result: list[str] = json.loads((await service.overview()).body)["troubles"]
+        return result
 
     open_page(page, dashboard, "")
     page.wait_text("Live", ".live")
@@ -120,7 +132,12 @@ def test_unreachable_cluster(page: Page, runner: DashboardRunner) -> None:
     assert page.eval("document.querySelectorAll('.notice li').length") <= 2  # one message for several kinds
     open_page(page, dashboard, "claims")  # shown on every page
     page.wait_text("Cluster unreachable", ".live")
+    # The cluster is back while the page has no event stream.
+    monkeypatch.setattr(event_stream, "MOST_LISTENERS", 0)
+    runner.run(close_streams())
     runner.run(set_dead(False))
+    wait_until(lambda: runner.run(read_errors()), lambda found: not found)
+    monkeypatch.undo()
     page.wait_text("Live", ".live")
     open_page(page, dashboard, "")
     page.wait("!document.querySelector('.notice')")

@@ -1,7 +1,8 @@
 """`EventStream`: server-sent events to open pages.
 
 A page receives at most four events a second; changes in between are merged. A client that does not read is
-disconnected and fetches everything when it reconnects.
+disconnected. The first event of a stream has the current revision and status, from which a page that was
+disconnected knows what to fetch again.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ SLOW = 10.0
 MOST_NODES = 500
 #: Maximum number of connected pages.
 MOST_LISTENERS = 200
+#: Kinds of changes of the dashboard itself, which leave the revision of the cluster's data as it is.
+STATUS_KINDS = frozenset({"Finding", "Trouble"})
 
 
 class EventStream:
@@ -32,6 +35,8 @@ class EventStream:
         self, revision: int = 1, *, apart: float = APART, ping: float = PING, slow: float = SLOW
     ) -> None:
         self.revision = revision
+        #: Number of changes of `STATUS_KINDS`.
+        self.status = 0
         self.apart, self.ping, self.slow = apart, ping, slow
         self._listeners: set[_Listener] = set()
 
@@ -41,6 +46,7 @@ class EventStream:
     def publish(self, revision: int, scope: ChangeScope) -> None:
         """Publish a change as of this revision."""
         self.revision = revision
+        self.status += not STATUS_KINDS.isdisjoint(scope.kinds)
         for listener in self._listeners:
             listener.scope.merge(scope)
             listener.wake.set()
@@ -60,20 +66,23 @@ class EventStream:
         self._listeners.add(listener)
         try:
             await response.prepare(request)
-            # Data fetched before the stream opened may be stale; the revision shows it.
-            await self._write(request, response, change_event(self.revision, ChangeScope()))
+            # Data fetched before the stream opened may be stale; revision and status show it.
+            await self._write(request, response, self._event(ChangeScope()))
             while await listener.woken(self.ping):
                 scope = listener.take()
                 if not scope:
                     await self._write(request, response, b"event: ping\ndata: {}\n\n")
                     continue
-                await self._write(request, response, change_event(self.revision, scope))
+                await self._write(request, response, self._event(scope))
                 await asyncio.sleep(self.apart)
         except (ConnectionError, TimeoutError):
             pass  # disconnected
         finally:
             self._listeners.discard(listener)
         return response
+
+    def _event(self, scope: ChangeScope) -> bytes:
+        return change_event(self.revision, self.status, scope)
 
     async def _write(self, request: web.Request, response: web.StreamResponse, piece: bytes) -> None:
         try:
@@ -103,11 +112,12 @@ class _Listener:
         return scope
 
 
-def change_event(revision: int, scope: ChangeScope) -> bytes:
-    """Encode one event: revision, changed nodes (null: all), and kinds."""
+def change_event(revision: int, status: int, scope: ChangeScope) -> bytes:
+    """Encode one event: revision, status, changed nodes (null: all), and kinds."""
     many = scope.everywhere or len(scope.nodes) > MOST_NODES
     tree = {
         "revision": revision,
+        "status": status,
         "nodes": None if many else sorted(scope.nodes),
         "kinds": sorted(scope.kinds),
     }

@@ -114,12 +114,13 @@ class DashboardService:
     async def overview(self) -> QueryResult:
         self._findings.request(self.revision)
         findings, read_errors = self._findings.counts, self.read_errors()
+        status = self.events.status
 
         def run_query() -> dict[str, Any]:
-            extra = {"live": self.live, "findings": findings, "troubles": read_errors}
+            extra = {"live": self.live, "status": status, "findings": findings, "troubles": read_errors}
             return {**nodes.overview(self.cluster_state, self._node_rows, self._devices), **extra}
 
-        key = ("overview", tuple((findings or {}).items()), tuple(read_errors))
+        key = ("overview", status, tuple((findings or {}).items()), tuple(read_errors))
         return await self._fast_worker.ask(key, run_query)
 
     async def nodes(self) -> QueryResult:

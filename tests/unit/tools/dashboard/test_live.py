@@ -203,14 +203,15 @@ def test_events_name_nodes_or_all_of_them() -> None:
         found: Tree = json.loads(event.split(b"data: ")[1])
         return found
 
-    assert read(change_event(3, ChangeScope({"b", "a"}, False, {"Pod"}))) == {
+    assert read(change_event(3, 1, ChangeScope({"b", "a"}, False, {"Pod"}))) == {
         "revision": 3,
+        "status": 1,
         "nodes": ["a", "b"],
         "kinds": ["Pod"],
     }
-    assert read(change_event(3, ChangeScope(set(), True, {"Node"})))["nodes"] is None
+    assert read(change_event(3, 1, ChangeScope(set(), True, {"Node"})))["nodes"] is None
     many = {str(number) for number in range(MOST_NODES + 1)}
-    assert read(change_event(3, ChangeScope(many, False, {"Pod"})))["nodes"] is None
+    assert read(change_event(3, 1, ChangeScope(many, False, {"Pod"})))["nodes"] is None
     assert not len(EventStream())
 
 

@@ -14,9 +14,13 @@ function set(next) {
   for (const listener of listeners) listener(next);
 }
 
+// The first event of a stream has no kinds and may stand for any change.
+const ofAnyKind = (change) => !change.kinds || !change.kinds.length;
+
 function merge(one, other) {
+  if (ofAnyKind(one) || ofAnyKind(other)) return {};
   const both = (a, b) => (a && b ? [...new Set([...a, ...b])] : null);
-  return { revision: other.revision, nodes: both(one.nodes, other.nodes), kinds: both(one.kinds, other.kinds) };
+  return { revision: other.revision, status: other.status, nodes: both(one.nodes, other.nodes), kinds: both(one.kinds, other.kinds) };
 }
 
 function handle(change) {

@@ -113,14 +113,14 @@ export function useApi(path, { kinds = null, node = null } = {}) {
 
 /** Return whether a change may affect an entry. */
 export function affects(change, found) {
-  // The first event of a stream has no kinds, only the revision: entries of another revision are stale.
-  if (change.kinds && !change.kinds.length) return Boolean(found.data) && found.data.revision !== change.revision;
+  // The first event of a stream has no kinds: entries of another revision, or of another status of the dashboard, are stale.
+  if (change.kinds && !change.kinds.length) return Boolean(found.data) && (found.data.revision !== change.revision || (found.data.status ?? change.status) !== change.status);
   if (change.kinds && change.kinds.every((kind) => kind === "Finding")) return FINDINGS.has(found.path);
   if (change.kinds && found.kinds && !change.kinds.some((kind) => found.kinds.includes(kind))) return false;
   return !(change.nodes && found.node && !change.nodes.includes(found.node));
 }
 
-/** Handle a cluster change: `{revision, nodes: names or null, kinds: [...]}`; no argument means anything. */
+/** Handle a cluster change: `{revision, status, nodes: names or null, kinds: [...]}`; no argument means anything. */
 export function changed(change = {}) {
   for (const found of entries.values()) {
     if (!affects(change, found)) continue;
