@@ -89,7 +89,9 @@ class QueryWorker:
 
     async def _enter(self) -> ChangeScope:
         changes, self._backlog = self._backlog, []
-        scope = await asyncio.to_thread(_enter_all, self.cluster_state, changes) if changes else ChangeScope()
+        scope = (
+            await _in_thread(lambda: _enter_all(self.cluster_state, changes)) if changes else ChangeScope()
+        )
         if scope:
             self._kept.clear()
         return scope
@@ -108,7 +110,8 @@ class QueryWorker:
                     self.revision = self._follows()
                 if (known := self._known(key)) is not None:
                     return known
-                result = await asyncio.to_thread(_run_query, self.revision, query)
+                revision = self.revision
+                result = await _in_thread(lambda: _run_query(revision, query))
                 if key is not None:
                     self._kept[key] = result
                     while len(self._kept) > _KEPT:
@@ -123,7 +126,7 @@ class QueryWorker:
             if self._follows is not None:
                 await self._enter()
                 self.revision = self._follows()
-            return await asyncio.to_thread(work)
+            return await _in_thread(work)
 
     async def copy(self, follows: Callable[[], int]) -> QueryWorker:
         """Return a second worker with a copy of the cluster state and of the pending changes."""
@@ -137,6 +140,16 @@ class QueryWorker:
             return None  # possibly stale
         known = self._kept.get(key)
         return known if known is not None and known.revision == self.revision else None
+
+
+async def _in_thread(work: Callable[[], R]) -> R:
+    """Run a function in a thread; when cancelled, wait for its end, so that no other one runs beside it."""
+    running = asyncio.ensure_future(asyncio.to_thread(work))
+    try:
+        return await asyncio.shield(running)
+    except asyncio.CancelledError:
+        await asyncio.gather(running, return_exceptions=True)
+        raise
 
 
 def _enter_all(cluster_state: ClusterState, changes: Iterable[ObjectChange]) -> ChangeScope:

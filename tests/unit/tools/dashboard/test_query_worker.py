@@ -141,6 +141,32 @@ def test_changes_wait_for_the_running_query() -> None:
     asyncio.run(scenario())
 
 
+def test_the_thread_of_a_cancelled_query_ends_before_the_next_query() -> None:
+    async def scenario() -> None:
+        worker = QueryWorker(ClusterState(ClusterObjects()))
+        go_on, began, running = threading.Event(), threading.Event(), [0]
+
+        def slow() -> dict[str, Any]:
+            running[0] += 1
+            began.set()
+            assert go_on.wait(10)
+            running[0] -= 1
+            return {}
+
+        cancelled = asyncio.create_task(worker.ask("slow", slow))
+        assert await asyncio.to_thread(began.wait, 10)
+        cancelled.cancel()
+        following = asyncio.create_task(worker.ask("next", lambda: {"running": running[0]}))
+        await asyncio.sleep(0.01)
+        assert not following.done()
+        go_on.set()
+        assert codec.decode_tree((await following).body)["running"] == 0
+        with pytest.raises(asyncio.CancelledError):
+            await cancelled
+
+    asyncio.run(scenario())
+
+
 def test_cached_answers_do_not_wait() -> None:
     async def scenario() -> None:
         worker = QueryWorker(ClusterState(ClusterObjects()))
