@@ -143,7 +143,7 @@ class QueryWorker:
 
 
 async def _in_thread(work: Callable[[], R]) -> R:
-    """Run a function in a thread; when cancelled, wait for its end, so that no other one runs beside it."""
+    """Run a function in a thread; when cancelled, wait for its end, so that two never run at once."""
     running = asyncio.ensure_future(asyncio.to_thread(work))
     try:
         return await asyncio.shield(running)
