@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from asyncio.sslproto import SSLProtocol
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
@@ -18,11 +19,34 @@ class CheckedEventLoop(asyncio.SelectorEventLoop):
 
     def close(self) -> None:
         if not self.is_closed():
-            for transport in list(self._transports.values()):  # type: ignore[attr-defined]
+            self._abort_tls_shutdowns()
+            for transport in self._open_transports():
                 connection = transport.get_extra_info("socket")
                 if connection is not None and connection.fileno() != -1:
                     self.left_open.append(f"{connection!r} of {transport.get_protocol()!r}")
         super().close()
+
+    def _open_transports(self) -> list[asyncio.Transport]:
+        return list(self._transports.values())  # type: ignore[attr-defined]
+
+    def _abort_tls_shutdowns(self) -> None:
+        """Abort connections that were closed and wait for the peer's end of the TLS session.
+
+        `asyncio` closes a connection this way if it is cancelled right after its handshake; nothing else can
+        wait for it.
+        """
+        ending = [each for each in self._open_transports() if _is_shutting_down(each.get_protocol())]
+        for transport in ending:
+            transport.abort()
+        if ending:
+            self.call_soon(self.stop)
+            self.run_forever()
+
+
+def _is_shutting_down(protocol: asyncio.BaseProtocol) -> bool:
+    return isinstance(protocol, SSLProtocol) and bool(
+        protocol._app_transport and protocol._app_transport.is_closing()
+    )
 
 
 class CheckedEventLoopPolicy(asyncio.DefaultEventLoopPolicy):

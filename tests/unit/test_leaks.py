@@ -5,10 +5,14 @@ from __future__ import annotations
 import asyncio
 import gc
 import socket
+import ssl
+import threading
 import warnings
+from pathlib import Path
 
 import pytest
 
+from plimsoll.apiserver.auth.certificates import CertificateAuthority, create_ssl_context
 from tests.leaks import CheckedEventLoop
 
 
@@ -35,3 +39,30 @@ def test_open_connections_are_found(close: bool) -> None:
         gc.collect()
     found, CheckedEventLoop.left_open[:] = list(CheckedEventLoop.left_open), []
     assert ["Client" in text for text in found] == ([] if close else [True])
+
+
+def test_a_tls_session_that_ends_with_its_loop_is_no_leak(tmp_path: Path) -> None:
+    authority = CertificateAuthority.load_or_create(tmp_path)
+    server_context = create_ssl_context(*authority.ensure_server_pair())
+    client_context = ssl._create_unverified_context()
+    done = threading.Event()
+
+    def serve(server: socket.socket) -> None:
+        connection, _ = server.accept()
+        with server_context.wrap_socket(connection, server_side=True):
+            done.wait(60)  # it does not answer the end of the session
+
+    async def connect_and_close(port: int) -> None:
+        transport, _ = await asyncio.get_running_loop().create_connection(
+            Client, "127.0.0.1", port, ssl=client_context
+        )
+        transport.close()
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        thread = threading.Thread(target=serve, args=(server,))
+        thread.start()
+        asyncio.run(connect_and_close(server.getsockname()[1]))
+        done.set()
+        thread.join()
+    gc.collect()
+    assert CheckedEventLoop.left_open == []
