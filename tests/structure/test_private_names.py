@@ -13,6 +13,7 @@ ROOT = Path(__file__).parents[2]
 FOLDERS = ("bench", "examples", "release", "tests")
 #: Names of the standard library and of other packages that begin with an underscore.
 FOREIGN = {
+    "_app_transport",  # asyncio
     "_continue",  # the Kubernetes client
     "_exit",
     "_get_local_constants",  # hypothesis

@@ -44,7 +44,8 @@ def test_open_connections_are_found(close: bool) -> None:
 def test_a_tls_session_that_ends_with_its_loop_is_no_leak(tmp_path: Path) -> None:
     authority = CertificateAuthority.load_or_create(tmp_path)
     server_context = create_ssl_context(*authority.ensure_server_pair())
-    client_context = ssl._create_unverified_context()
+    client_context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    client_context.check_hostname, client_context.verify_mode = False, ssl.CERT_NONE
     done = threading.Event()
 
     def serve(server: socket.socket) -> None:
