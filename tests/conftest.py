@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis.internal.conjecture import providers
 from hypothesis.internal.constants_ast import Constants
 
+from tests.coroutines import run_test
 from tests.fork_server import share_fork_server
 from tests.leaks import CheckedEventLoop, CheckedEventLoopPolicy
 from tests.sizes import FULL, examples
@@ -49,6 +50,10 @@ def pytest_collection() -> Generator[None, object, object]:
 def pytest_collection_finish(session: pytest.Session) -> None:
     if session.config.getoption("forked", 0):
         share_fork_server()
+
+
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    return run_test(pyfuncitem)
 
 
 # Texts are laid out for a screen of one size, wherever the tests run. Not a fixture, which would cost more

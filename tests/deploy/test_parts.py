@@ -69,42 +69,34 @@ async def refuse(client: Client) -> None:
         assert refused.value.code == 403
 
 
-def test_the_scheduler_account_can_schedule_a_pod_with_a_claim(config: ClientConfig) -> None:
-    async def scenario() -> None:
-        async with Client.connect(config) as admin:
-            await install(admin, "scheduler")
-            await fill(admin)
-            own = await account(admin, config, "plimsoll-scheduler")
-            async with Client.connect(own) as client:
-                settings = override(
-                    SchedulerSettings(), leader_elect=True, lease=f"{NAMESPACE}/plimsoll-scheduler", listen=""
-                )
-                process = SchedulerProcess(client, settings)
-                task = asyncio.create_task(process.run())
-                try:
-                    await until(
-                        lambda: admin.get(PODS, "p", "default"), lambda pod: pod["spec"].get("nodeName")
-                    )
-                    claim = await admin.get(RESOURCE_CLAIMS, "c", "default")
-                    assert claim["status"]["allocation"]["devices"]["results"][0]["device"] == "d0"
-                finally:
-                    await end(process.stop, task)
-                await refuse(client)
-
-    asyncio.run(scenario())
+async def test_the_scheduler_account_can_schedule_a_pod_with_a_claim(config: ClientConfig) -> None:
+    async with Client.connect(config) as admin:
+        await install(admin, "scheduler")
+        await fill(admin)
+        own = await account(admin, config, "plimsoll-scheduler")
+        async with Client.connect(own) as client:
+            settings = override(
+                SchedulerSettings(), leader_elect=True, lease=f"{NAMESPACE}/plimsoll-scheduler", listen=""
+            )
+            process = SchedulerProcess(client, settings)
+            task = asyncio.create_task(process.run())
+            try:
+                await until(lambda: admin.get(PODS, "p", "default"), lambda pod: pod["spec"].get("nodeName"))
+                claim = await admin.get(RESOURCE_CLAIMS, "c", "default")
+                assert claim["status"]["allocation"]["devices"]["results"][0]["device"] == "d0"
+            finally:
+                await end(process.stop, task)
+            await refuse(client)
 
 
-def test_the_dashboards_account_can_read_everything_it_shows(config: ClientConfig) -> None:
-    async def scenario() -> None:
-        async with Client.connect(config) as admin:
-            await install(admin, "dashboard")
-            await fill(admin)
-            own = await account(admin, config, "plimsoll-dashboard")
-            async with Client.connect(own) as client:
-                objects = await read_live(client)
-                assert {gap.kind for gap in objects.gaps} <= {"devicetaintrules", "podgroups"}
-                await refuse(client)
-                with pytest.raises(ApiError):
-                    await client.patch(PODS, "p", {"metadata": {"labels": {"a": "b"}}}, "default")
-
-    asyncio.run(scenario())
+async def test_the_dashboards_account_can_read_everything_it_shows(config: ClientConfig) -> None:
+    async with Client.connect(config) as admin:
+        await install(admin, "dashboard")
+        await fill(admin)
+        own = await account(admin, config, "plimsoll-dashboard")
+        async with Client.connect(own) as client:
+            objects = await read_live(client)
+            assert {gap.kind for gap in objects.gaps} <= {"devicetaintrules", "podgroups"}
+            await refuse(client)
+            with pytest.raises(ApiError):
+                await client.patch(PODS, "p", {"metadata": {"labels": {"a": "b"}}}, "default")

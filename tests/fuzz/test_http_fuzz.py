@@ -181,17 +181,14 @@ def test_a_request_byte_by_byte(target: Target) -> None:
     assert send(target, *(whole[i : i + 1] for i in range(len(whole)))).status == 201
 
 
-def test_pipelined_requests_are_answered_in_order(target: Target) -> None:
-    async def scenario() -> None:
-        wire = await RawConnection.open(target.port)
-        paths = ["/version", "/readyz", "/api/v1/nodes/none", MAPS, "/nowhere"] * 40
-        await wire.send(b"".join(target.request("GET", path) for path in paths))
-        async with asyncio.timeout(DEADLINE):
-            found = [(await wire.reply()).status for _ in paths]
-        assert found == [200, 200, 404, 200, 404] * 40
-        await wire.close()
-
-    asyncio.run(scenario())
+async def test_pipelined_requests_are_answered_in_order(target: Target) -> None:
+    wire = await RawConnection.open(target.port)
+    paths = ["/version", "/readyz", "/api/v1/nodes/none", MAPS, "/nowhere"] * 40
+    await wire.send(b"".join(target.request("GET", path) for path in paths))
+    async with asyncio.timeout(DEADLINE):
+        found = [(await wire.reply()).status for _ in paths]
+    assert found == [200, 200, 404, 200, 404] * 40
+    await wire.close()
 
 
 @pytest.mark.parametrize("length", [64 * 1024 + 1, 10**9])
@@ -226,41 +223,31 @@ async def missing_bodies(target: Target) -> AsyncIterator[list[RawConnection]]:
         await wire.close()
 
 
-def test_missing_bodies_time_out(impatient: Target) -> None:
+async def test_missing_bodies_time_out(impatient: Target) -> None:
     """The request fails after a second or the connection is closed."""
-
-    async def scenario() -> None:
-        async with missing_bodies(impatient) as slow, asyncio.timeout(DEADLINE):
-            replies = await asyncio.gather(*(wire.reply() for wire in slow))
-            assert {reply.status for reply in replies} <= {408, 0}
-
-    asyncio.run(scenario())
+    async with missing_bodies(impatient) as slow, asyncio.timeout(DEADLINE):
+        replies = await asyncio.gather(*(wire.reply() for wire in slow))
+        assert {reply.status for reply in replies} <= {408, 0}
 
 
-def test_missing_bodies_do_not_delay_other_requests(target: Target) -> None:
-    async def scenario() -> None:
-        async with missing_bodies(target) as slow:
-            assert (await exchange(target.port, [target.request("GET", "/readyz")])).status == 200
-            assert not any(wire.reader.at_eof() for wire in slow)
-
-    asyncio.run(scenario())
+async def test_missing_bodies_do_not_delay_other_requests(target: Target) -> None:
+    async with missing_bodies(target) as slow:
+        assert (await exchange(target.port, [target.request("GET", "/readyz")])).status == 200
+        assert not any(wire.reader.at_eof() for wire in slow)
 
 
-def test_clients_that_disconnect_early(target: Target) -> None:
-    async def scenario() -> None:
-        whole = target.create("left")
-        for end in range(0, len(whole), 7):
-            wire = await RawConnection.open(target.port)
-            await wire.send(whole[:end])
-            if end % 2:
-                wire.writer.write_eof()
-                async with asyncio.timeout(DEADLINE):
-                    await wire.reader.read()
-            else:
-                wire.writer.transport.abort()
-            await wire.close()
-
-    asyncio.run(scenario())
+async def test_clients_that_disconnect_early(target: Target) -> None:
+    whole = target.create("left")
+    for end in range(0, len(whole), 7):
+        wire = await RawConnection.open(target.port)
+        await wire.send(whole[:end])
+        if end % 2:
+            wire.writer.write_eof()
+            async with asyncio.timeout(DEADLINE):
+                await wire.reader.read()
+        else:
+            wire.writer.transport.abort()
+        await wire.close()
 
 
 def test_unusual_paths(target: Target) -> None:

@@ -148,16 +148,12 @@ def test_a_second_agent_in_the_same_directory_is_refused() -> None:
     run_scenario(scenario)
 
 
-def test_housekeeping_does_not_call_drivers() -> None:
+async def test_housekeeping_does_not_call_drivers() -> None:
     """Housekeeping, heartbeats and statuses do not call drivers."""
-
-    async def scenario() -> None:
-        async with running() as harness:
-            await harness.pod("p", "a")
-            await harness.runs("p")
-            for _ in range(1000):
-                await harness.agent.clean_up_orphans()
-            assert [call[:2] for call in harness.driver.calls] == [("prepare", "a")]
-            await clear(harness)
-
-    asyncio.run(scenario())
+    async with running() as harness:
+        await harness.pod("p", "a")
+        await harness.runs("p")
+        for _ in range(1000):
+            await harness.agent.clean_up_orphans()
+        assert [call[:2] for call in harness.driver.calls] == [("prepare", "a")]
+        await clear(harness)

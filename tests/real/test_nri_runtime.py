@@ -70,37 +70,34 @@ async def go_runtime(path: Path, pods: int) -> AsyncIterator[GoRuntime]:
         await runtime.stop()
 
 
-def test_a_go_runtime_and_the_driver_understand_each_other() -> None:
-    async def scenario() -> None:
-        with short_directory() as path:
-            cpu_state = FakeCPUState(machine(4), hold("a", "0-1"))
-            enforcer = NriEnforcer(
-                cpu_state,
-                lambda: cpu_state.topology,
-                settings(path),
-                socket=path / "s",
-                shortest=0.01,
-                longest=0.1,
-            )
-            await enforcer.start()
-            try:
-                async with go_runtime(path / "s", 3) as runtime:
-                    await until(lambda: enforcer.linked, seconds=20)
-                    await until(lambda: any(line.startswith("sync updates: 3") for line in runtime.lines))
-                    assert len(enforcer.containers()) == 3
-                    assert (await runtime.send_command("create x", "create")).startswith("create: 2-3 ")
-                    cpu_state.release("a")
-                    await enforcer.apply()
-                    # This runtime does not report its NRI version: updates are sent with the next event.
-                    await runtime.send_command("stop x", "stop")
-                    assert {view.cpus for view in enforcer.containers()} == {"0-3"}
-                    await runtime.send_command("remove x", "remove")
-                await until(lambda: not enforcer.linked)
-                # It comes back with more containers than one message holds.
-                async with go_runtime(path / "s", 3000):
-                    await until(lambda: enforcer.linked, seconds=20)
-                    assert len(enforcer.containers()) == 3000
-            finally:
-                await enforcer.stop()
-
-    asyncio.run(scenario())
+async def test_a_go_runtime_and_the_driver_understand_each_other() -> None:
+    with short_directory() as path:
+        cpu_state = FakeCPUState(machine(4), hold("a", "0-1"))
+        enforcer = NriEnforcer(
+            cpu_state,
+            lambda: cpu_state.topology,
+            settings(path),
+            socket=path / "s",
+            shortest=0.01,
+            longest=0.1,
+        )
+        await enforcer.start()
+        try:
+            async with go_runtime(path / "s", 3) as runtime:
+                await until(lambda: enforcer.linked, seconds=20)
+                await until(lambda: any(line.startswith("sync updates: 3") for line in runtime.lines))
+                assert len(enforcer.containers()) == 3
+                assert (await runtime.send_command("create x", "create")).startswith("create: 2-3 ")
+                cpu_state.release("a")
+                await enforcer.apply()
+                # This runtime does not report its NRI version: updates are sent with the next event.
+                await runtime.send_command("stop x", "stop")
+                assert {view.cpus for view in enforcer.containers()} == {"0-3"}
+                await runtime.send_command("remove x", "remove")
+            await until(lambda: not enforcer.linked)
+            # It comes back with more containers than one message holds.
+            async with go_runtime(path / "s", 3000):
+                await until(lambda: enforcer.linked, seconds=20)
+                assert len(enforcer.containers()) == 3000
+        finally:
+            await enforcer.stop()

@@ -38,15 +38,12 @@ _TOGETHER = ("affinity", "topologySpreadConstraints")
 
 
 @pytest.mark.parametrize("stock", CLUSTERS)
-def test_predictions_match_the_real_scheduler(tmp_path: Path, stock: str) -> None:
-    async def run() -> None:
-        async with asyncio.timeout(300), run_oracle(tmp_path / "plane", CLUSTERS[stock]) as oracle:
-            for seed in SEEDS:
-                directory = tmp_path / str(seed)
-                directory.mkdir()
-                await play(oracle, random_story(seed), stock, directory)
-
-    asyncio.run(run())
+async def test_predictions_match_the_real_scheduler(tmp_path: Path, stock: str) -> None:
+    async with asyncio.timeout(300), run_oracle(tmp_path / "plane", CLUSTERS[stock]) as oracle:
+        for seed in SEEDS:
+            directory = tmp_path / str(seed)
+            directory.mkdir()
+            await play(oracle, random_story(seed), stock, directory)
 
 
 async def play(oracle: Oracle, random_cluster: RandomCluster, stock: str, directory: Path) -> None:

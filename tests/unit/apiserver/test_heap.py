@@ -14,31 +14,27 @@ from plimsoll.apiserver.heap import HeapTrimmer, find_malloc_trim
 from tests.waiting import DEADLINE
 
 
-def test_the_heap_is_trimmed_once_enough_has_been_freed(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_heap_is_trimmed_once_enough_has_been_freed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(heap, "INTERVAL_SECONDS", 0.0)
+    trims: list[int] = []
+    done = asyncio.Event()
+    loop = asyncio.get_running_loop()
 
-    async def scenario() -> None:
-        trims: list[int] = []
-        done = asyncio.Event()
-        loop = asyncio.get_running_loop()
+    def trim() -> None:
+        trims.append(1)
+        loop.call_soon_threadsafe(done.set)
 
-        def trim() -> None:
-            trims.append(1)
-            loop.call_soon_threadsafe(done.set)
-
-        trimmer = HeapTrimmer(trim)
-        trimmer.record_freed(heap.MIN_FREED_BYTES - 1)
-        assert trimmer.timer is None
-        trimmer.record_freed(1)
-        trimmer.record_freed(heap.MIN_FREED_BYTES)  # once for both
-        async with asyncio.timeout(DEADLINE):
-            await done.wait()
-        assert (trims, trimmer.timer) == ([1], None)
-        trimmer.record_freed(heap.MIN_FREED_BYTES)
-        trimmer.close()
-        assert trimmer.timer is None
-
-    asyncio.run(scenario())
+    trimmer = HeapTrimmer(trim)
+    trimmer.record_freed(heap.MIN_FREED_BYTES - 1)
+    assert trimmer.timer is None
+    trimmer.record_freed(1)
+    trimmer.record_freed(heap.MIN_FREED_BYTES)  # once for both
+    async with asyncio.timeout(DEADLINE):
+        await done.wait()
+    assert (trims, trimmer.timer) == ([1], None)
+    trimmer.record_freed(heap.MIN_FREED_BYTES)
+    trimmer.close()
+    assert trimmer.timer is None
 
 
 _BUFFERS = """

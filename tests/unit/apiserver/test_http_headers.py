@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 
 import pytest
@@ -39,29 +38,26 @@ def test_headers_are_text() -> None:
     assert read_headers([("X", "ä")]) == {"x": "ä"}
 
 
-def test_duplicate_headers_in_a_request() -> None:
-    async def scenario() -> None:
-        running = await start_server(ServerSettings(controllers=False))
-        try:
-            good = f"Authorization: Bearer {running.token}\r\n".encode()
+async def test_duplicate_headers_in_a_request() -> None:
+    running = await start_server(ServerSettings(controllers=False))
+    try:
+        good = f"Authorization: Bearer {running.token}\r\n".encode()
 
-            async def ask(*headers: bytes) -> Reply:
-                head = b"GET /api/v1/namespaces HTTP/1.1\r\nHost: x\r\n"
-                return await exchange(running.port, [head + b"".join(headers) + b"\r\n"], tls=trusting())
+        async def ask(*headers: bytes) -> Reply:
+            head = b"GET /api/v1/namespaces HTTP/1.1\r\nHost: x\r\n"
+            return await exchange(running.port, [head + b"".join(headers) + b"\r\n"], tls=trusting())
 
-            assert (await ask(good)).status == 200
-            for pair in ((good, b"Authorization: Bearer x\r\n"), (b"authorization: Bearer x\r\n", good)):
-                reply = await ask(*pair)
-                status = json.loads(reply.body)
-                assert (reply.status, status["reason"]) == (400, "BadRequest")
-                assert "more than one" in status["message"]
-            twice = b"Impersonate-User: a\r\n", b"Impersonate-User: b\r\n"
-            assert (await ask(good, *twice)).status == 400
-            assert (await ask(b"Authorization: Bearer \xff\xfe\r\n")).status == 401
-            assert (await ask(b"Authorization: Bearer x, Bearer y\r\n")).status == 401
-            groups = b"Impersonate-User: a\r\n", b"Impersonate-Group: g\r\n", b"Impersonate-Group: h\r\n"
-            assert (await ask(good, *groups)).status == 403
-        finally:
-            await running.stop()
-
-    asyncio.run(scenario())
+        assert (await ask(good)).status == 200
+        for pair in ((good, b"Authorization: Bearer x\r\n"), (b"authorization: Bearer x\r\n", good)):
+            reply = await ask(*pair)
+            status = json.loads(reply.body)
+            assert (reply.status, status["reason"]) == (400, "BadRequest")
+            assert "more than one" in status["message"]
+        twice = b"Impersonate-User: a\r\n", b"Impersonate-User: b\r\n"
+        assert (await ask(good, *twice)).status == 400
+        assert (await ask(b"Authorization: Bearer \xff\xfe\r\n")).status == 401
+        assert (await ask(b"Authorization: Bearer x, Bearer y\r\n")).status == 401
+        groups = b"Impersonate-User: a\r\n", b"Impersonate-Group: g\r\n", b"Impersonate-Group: h\r\n"
+        assert (await ask(good, *groups)).status == 403
+    finally:
+        await running.stop()

@@ -137,16 +137,13 @@ def naive_page(metrics: RequestMetrics) -> bytes:
     return "".join(pages.values()).encode()
 
 
-def test_a_page_rendered_in_parts_is_the_page_rendered_at_once() -> None:
-    async def scenario() -> None:
-        metrics = RequestMetrics(Store.open(None))
-        for _ in range(2):  # without and with samples
-            with EventLoopShare().start_slice("u") as time_slice:
-                page = await metrics.expose(time_slice)
-            assert page.startswith(naive_page(metrics)), "the process's own metrics follow"
-            fill(metrics)
-
-    asyncio.run(scenario())
+async def test_a_page_rendered_in_parts_is_the_page_rendered_at_once() -> None:
+    metrics = RequestMetrics(Store.open(None))
+    for _ in range(2):  # without and with samples
+        with EventLoopShare().start_slice("u") as time_slice:
+            page = await metrics.expose(time_slice)
+        assert page.startswith(naive_page(metrics)), "the process's own metrics follow"
+        fill(metrics)
 
 
 def test_other_requests_are_served_while_a_page_is_rendered() -> None:

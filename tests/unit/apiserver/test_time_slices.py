@@ -35,74 +35,65 @@ class Clock:
         return self.now
 
 
-def test_work_yields_after_each_slice() -> None:
-    async def scenario() -> None:
-        clock = Clock(0.0)
-        loop_share = EventLoopShare(clock)
-        seen: list[str] = []
+async def test_work_yields_after_each_slice() -> None:
+    clock = Clock(0.0)
+    loop_share = EventLoopShare(clock)
+    seen: list[str] = []
 
-        async def others() -> None:
-            for _ in range(3):
-                seen.append("other")
-                await asyncio.sleep(0)
+    async def others() -> None:
+        for _ in range(3):
+            seen.append("other")
+            await asyncio.sleep(0)
 
-        task = asyncio.create_task(others())
-        with loop_share.start_slice("u") as turn:
+    task = asyncio.create_task(others())
+    with loop_share.start_slice("u") as turn:
+        await turn.pause()
+        assert seen == []  # the slice is not used up
+        for _ in range(3):
+            clock.now += SLICE_SECONDS
+            assert turn.is_expired
             await turn.pause()
-            assert seen == []  # the slice is not used up
-            for _ in range(3):
+            seen.append("work")
+    await task
+    assert loop_share.pauses == 3
+    assert seen == ["other", "work"] * 3
+
+
+async def test_many_long_requests_continue_one_at_a_time_and_users_in_turn() -> None:
+    clock = Clock(0.0)
+    loop_share = EventLoopShare(clock)
+    order: list[str] = []
+
+    async def work(user: str) -> None:
+        with loop_share.start_slice(user) as turn:
+            for _ in range(4):
                 clock.now += SLICE_SECONDS
-                assert turn.is_expired
                 await turn.pause()
-                seen.append("work")
-        await task
-        assert loop_share.pauses == 3
-        assert seen == ["other", "work"] * 3
+                order.append(user)
 
-    asyncio.run(scenario())
+    rounds = 0
 
+    async def count() -> None:
+        nonlocal rounds
+        while True:
+            rounds += 1
+            await asyncio.sleep(0)
 
-def test_many_long_requests_continue_one_at_a_time_and_users_in_turn() -> None:
-    async def scenario() -> None:
-        clock = Clock(0.0)
-        loop_share = EventLoopShare(clock)
-        order: list[str] = []
-
-        async def work(user: str) -> None:
-            with loop_share.start_slice(user) as turn:
-                for _ in range(4):
-                    clock.now += SLICE_SECONDS
-                    await turn.pause()
-                    order.append(user)
-
-        rounds = 0
-
-        async def count() -> None:
-            nonlocal rounds
-            while True:
-                rounds += 1
-                await asyncio.sleep(0)
-
-        counting = asyncio.create_task(count())
-        await asyncio.gather(*(work(user) for user in ("a", "a", "a", "a", "b")))
-        counting.cancel()
-        assert order.index("b") < 5
-        assert [user for user in order if user == "b"] == ["b"] * 4
-        assert rounds >= len(order)  # others had a step between any two of these
-
-    asyncio.run(scenario())
+    counting = asyncio.create_task(count())
+    await asyncio.gather(*(work(user) for user in ("a", "a", "a", "a", "b")))
+    counting.cancel()
+    assert order.index("b") < 5
+    assert [user for user in order if user == "b"] == ["b"] * 4
+    assert rounds >= len(order)  # others had a step between any two of these
 
 
-def test_a_read_that_takes_too_long_is_a_timeout() -> None:
-    async def scenario() -> None:
-        clock = Clock(0.0)
-        with EventLoopShare(clock).start_slice("u") as turn:
-            clock.now += REQUEST_SECONDS + 1
-            with pytest.raises(ApiError) as refusal:
-                await turn.pause()
-        assert (refusal.value.code, refusal.value.reason) == (504, "Timeout")
-
-    asyncio.run(scenario())
+async def test_a_read_that_takes_too_long_is_a_timeout() -> None:
+    clock = Clock(0.0)
+    with EventLoopShare(clock).start_slice("u") as turn:
+        clock.now += REQUEST_SECONDS + 1
+        with pytest.raises(ApiError) as refusal:
+            await turn.pause()
+    assert (refusal.value.code, refusal.value.reason) == (504, "Timeout")
 
 
 async def whole(answer: ApiResponse) -> bytes:

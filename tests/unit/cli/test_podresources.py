@@ -96,36 +96,31 @@ def test_errors_exit_with_2(capsys: pytest.CaptureFixture[str]) -> None:
     assert "'nowhere' is not an address" in err
 
 
-def test_the_exporter_as_a_process(socket: Path) -> None:
-    async def scenario() -> None:
-        command = (
-            "podresources",
-            "export",
-            "--listen",
-            "127.0.0.1:0",
-            "--node",
-            "w",
-            "--socket",
-            str(socket),
-        )
-        process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "plimsoll.cli.main", *command, stdout=asyncio.subprocess.PIPE
-        )
-        assert process.stdout is not None
-        try:
-            line = (await asyncio.wait_for(process.stdout.readline(), DEADLINE)).decode()
-            assert line.startswith("serving metrics at http://127.0.0.1:")
-            url = line.split()[-1]
-            text = await asyncio.to_thread(
-                lambda: urllib.request.urlopen(url, timeout=DEADLINE).read().decode()
-            )
-            assert 'plimsoll_podresources_up{node="w"} 1.0' in text
-            assert 'pod="train"' in text
-            process.send_signal(signal.SIGTERM)
-            assert await asyncio.wait_for(process.wait(), DEADLINE) == 0
-        finally:
-            if process.returncode is None:
-                process.kill()
-                await process.wait()
-
-    asyncio.run(scenario())
+async def test_the_exporter_as_a_process(socket: Path) -> None:
+    command = (
+        "podresources",
+        "export",
+        "--listen",
+        "127.0.0.1:0",
+        "--node",
+        "w",
+        "--socket",
+        str(socket),
+    )
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "plimsoll.cli.main", *command, stdout=asyncio.subprocess.PIPE
+    )
+    assert process.stdout is not None
+    try:
+        line = (await asyncio.wait_for(process.stdout.readline(), DEADLINE)).decode()
+        assert line.startswith("serving metrics at http://127.0.0.1:")
+        url = line.split()[-1]
+        text = await asyncio.to_thread(lambda: urllib.request.urlopen(url, timeout=DEADLINE).read().decode())
+        assert 'plimsoll_podresources_up{node="w"} 1.0' in text
+        assert 'pod="train"' in text
+        process.send_signal(signal.SIGTERM)
+        assert await asyncio.wait_for(process.wait(), DEADLINE) == 0
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()

@@ -208,62 +208,50 @@ async def answer_body(seen: ReceivedRequest, writer: asyncio.StreamWriter) -> No
     writer.write(http_response(BODY))
 
 
-def test_idle_connections_expire() -> None:
-    async def run() -> None:
-        async with serving(answer_body) as wire:
-            for keep, wanted in ((60.0, 1), (-1.0, 3)):
-                before = wire.connections
-                connections = Connections("127.0.0.1", wire.port, keep=keep)
-                for _ in range(3):
-                    await connections.send(b"GET / HTTP/1.1\r\n\r\n", 5, 5, None, "it")
-                assert wire.connections - before == wanted
-                await connections.close()
-
-    asyncio.run(run())
-
-
-def test_a_cancelled_call_closes_its_connection() -> None:
-    async def never(seen: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
-        return
-
-    async def run() -> None:
-        async with serving(never) as wire:
-            connections = Connections("127.0.0.1", wire.port, keep=60)
-            task = asyncio.create_task(connections.send(b"GET / HTTP/1.1\r\n\r\n", 5, 5, None, "it"))
-            await until(lambda: wire.requests)
-            task.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await task
-            await until(lambda: wire.ended)
+async def test_idle_connections_expire() -> None:
+    async with serving(answer_body) as wire:
+        for keep, wanted in ((60.0, 1), (-1.0, 3)):
+            before = wire.connections
+            connections = Connections("127.0.0.1", wire.port, keep=keep)
+            for _ in range(3):
+                await connections.send(b"GET / HTTP/1.1\r\n\r\n", 5, 5, None, "it")
+            assert wire.connections - before == wanted
             await connections.close()
 
-    asyncio.run(run())
 
-
-def test_closing_the_pool_ends_pending_calls() -> None:
+async def test_a_cancelled_call_closes_its_connection() -> None:
     async def never(seen: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
         return
 
-    async def run() -> None:
-        async with serving(never) as wire:
-            transport = HttpTransport(ClientConfig(wire.url))
-            task = asyncio.create_task(transport.send(Request("POST", "/a", body=b"{}")))
-            await until(lambda: wire.requests)
-            await transport.close()
-            with pytest.raises(UnreachableError) as caught:
-                await task
-            assert caught.value.sent
-
-    asyncio.run(run())
+    async with serving(never) as wire:
+        connections = Connections("127.0.0.1", wire.port, keep=60)
+        task = asyncio.create_task(connections.send(b"GET / HTTP/1.1\r\n\r\n", 5, 5, None, "it"))
+        await until(lambda: wire.requests)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        await until(lambda: wire.ended)
+        await connections.close()
 
 
-def test_long_reads_are_compressed_and_writes_are_not() -> None:
-    async def run() -> None:
-        async with serving(answer_body) as wire:
-            transport = HttpTransport(ClientConfig(wire.url, compression=True))
-            await transport.send(Request("GET", "/a"))
-            await transport.send(Request("PATCH", "/a", body=b"{}"))
-            assert [seen.header("accept-encoding") for seen in wire.requests] == ["gzip", "identity"]
-            await transport.close()
+async def test_closing_the_pool_ends_pending_calls() -> None:
+    async def never(seen: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
+        return
 
-    asyncio.run(run())
+    async with serving(never) as wire:
+        transport = HttpTransport(ClientConfig(wire.url))
+        task = asyncio.create_task(transport.send(Request("POST", "/a", body=b"{}")))
+        await until(lambda: wire.requests)
+        await transport.close()
+        with pytest.raises(UnreachableError) as caught:
+            await task
+        assert caught.value.sent
+
+
+async def test_long_reads_are_compressed_and_writes_are_not() -> None:
+    async with serving(answer_body) as wire:
+        transport = HttpTransport(ClientConfig(wire.url, compression=True))
+        await transport.send(Request("GET", "/a"))
+        await transport.send(Request("PATCH", "/a", body=b"{}"))
+        assert [seen.header("accept-encoding") for seen in wire.requests] == ["gzip", "identity"]
+        await transport.close()

@@ -139,33 +139,29 @@ def test_an_encrypted_key_is_refused_without_asking(tmp_path: Path) -> None:
         context_of(config)
 
 
-def test_renewed_certificates_are_used(tmp_path: Path) -> None:
+async def test_renewed_certificates_are_used(tmp_path: Path) -> None:
     """Another context means new connections; a half-written renewal changes nothing."""
     authority = CertificateAuthority.load_or_create(tmp_path)
     pair = authority.issue_client(User("a"))
     certificate, key = tmp_path / "c.pem", tmp_path / "k.pem"
     certificate.write_bytes(pair.certificate)
     key.write_bytes(pair.key)
-
-    async def scenario() -> None:
-        config = ClientConfig(
-            SERVER,
-            authority=Material(authority.certificate),
-            certificate=Material(file=certificate),
-            key=Material(file=key),
-        )
-        credentials = ClientCredentials(config, Clock())
-        first = await credentials.tls()
-        assert await credentials.tls() is first
-        fresh = authority.issue_client(User("a"))
-        certificate.write_bytes(fresh.certificate)
-        assert await credentials.tls() is first
-        key.write_bytes(fresh.key)
-        second = await credentials.tls()
-        assert second is not first
-        assert await credentials.tls() is second
-
-    asyncio.run(scenario())
+    config = ClientConfig(
+        SERVER,
+        authority=Material(authority.certificate),
+        certificate=Material(file=certificate),
+        key=Material(file=key),
+    )
+    credentials = ClientCredentials(config, Clock())
+    first = await credentials.tls()
+    assert await credentials.tls() is first
+    fresh = authority.issue_client(User("a"))
+    certificate.write_bytes(fresh.certificate)
+    assert await credentials.tls() is first
+    key.write_bytes(fresh.key)
+    second = await credentials.tls()
+    assert second is not first
+    assert await credentials.tls() is second
 
 
 # -- exec plugins
@@ -237,7 +233,7 @@ def test_a_plugin_receives_the_cluster_on_request(tmp_path: Path) -> None:
     }
 
 
-def test_rejected_credentials_are_requested_again(tmp_path: Path) -> None:
+async def test_rejected_credentials_are_requested_again(tmp_path: Path) -> None:
     """One new run for all refused calls; the same credential is not tried again."""
     command = script(tmp_path, "give(token=f't{min(count, 2)}')")
 
@@ -247,31 +243,25 @@ def test_rejected_credentials_are_requested_again(tmp_path: Path) -> None:
             http_response(b'{"kind":"ConfigMap"}') if good else http_response(b"", "401 Unauthorized")
         )
 
-    async def scenario() -> None:
-        async with serving(answer) as wire:
-            config = ClientConfig(wire.url, exec_plugin=plugin(command))
-            async with Client.connect(config) as client:
-                await asyncio.gather(*(client.get(CONFIG_MAPS, f"c{n}") for n in range(5)))
-                assert len(calls(tmp_path)) == 2
-
-    asyncio.run(scenario())
+    async with serving(answer) as wire:
+        config = ClientConfig(wire.url, exec_plugin=plugin(command))
+        async with Client.connect(config) as client:
+            await asyncio.gather(*(client.get(CONFIG_MAPS, f"c{n}") for n in range(5)))
+            assert len(calls(tmp_path)) == 2
 
 
-def test_credentials_rejected_twice_are_an_error(tmp_path: Path) -> None:
+async def test_credentials_rejected_twice_are_an_error(tmp_path: Path) -> None:
     command = script(tmp_path, "give(token='t')")
 
     async def answer(seen: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
         writer.write(http_response(b"", "401 Unauthorized"))
 
-    async def scenario() -> None:
-        async with serving(answer) as wire:
-            config = ClientConfig(wire.url, exec_plugin=plugin(command))
-            async with Client.connect(config) as client:
-                with pytest.raises(ApiError, match="401"):
-                    await client.get(CONFIG_MAPS, "c")
-                assert len(wire.requests) == 1
-
-    asyncio.run(scenario())
+    async with serving(answer) as wire:
+        config = ClientConfig(wire.url, exec_plugin=plugin(command))
+        async with Client.connect(config) as client:
+            with pytest.raises(ApiError, match="401"):
+                await client.get(CONFIG_MAPS, "c")
+            assert len(wire.requests) == 1
 
 
 def test_a_certificate_from_a_plugin(tmp_path: Path) -> None:

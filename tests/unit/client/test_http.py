@@ -164,20 +164,15 @@ def failing(answer: Answer, request: Request = GET, **settings: Any) -> Unreacha
     return asyncio.run(run())
 
 
-def test_no_listener() -> None:
-    async def run() -> None:
-        async with serving(say_object) as wire:
-            pass
-        transport = HttpTransport(ClientConfig(wire.url))
-        with pytest.raises(
-            UnreachableError, match=r"GET http://127\.0\.0\.1:.*/a: Connection refused"
-        ) as caught:
-            await transport.send(GET)
-        assert not caught.value.sent
-        assert caught.value.code == 0
-        await transport.close()
-
-    asyncio.run(run())
+async def test_no_listener() -> None:
+    async with serving(say_object) as wire:
+        pass
+    transport = HttpTransport(ClientConfig(wire.url))
+    with pytest.raises(UnreachableError, match=r"GET http://127\.0\.0\.1:.*/a: Connection refused") as caught:
+        await transport.send(GET)
+    assert not caught.value.sent
+    assert caught.value.code == 0
+    await transport.close()
 
 
 def test_a_connection_closed_before_the_response() -> None:
@@ -279,19 +274,15 @@ def test_cookies_are_not_kept() -> None:
 # -- proxies
 
 
-def test_a_plain_server_through_a_proxy() -> None:
+async def test_a_plain_server_through_a_proxy() -> None:
     """The proxy gets the full address; its credentials come from its URL."""
-
-    async def run() -> None:
-        async with serving(say_object) as proxy:
-            config = ClientConfig("http://cluster.example:8001", proxy=f"http://me:pw@127.0.0.1:{proxy.port}")
-            async with Client.connect(config) as client:
-                assert (await client.get(CONFIG_MAPS, "a"))["kind"] == "ConfigMap"
-        seen = proxy.requests[0]
-        assert seen.target == "http://cluster.example:8001/api/v1/namespaces/default/configmaps/a"
-        assert seen.header("proxy-authorization").startswith("Basic ")
-
-    asyncio.run(run())
+    async with serving(say_object) as proxy:
+        config = ClientConfig("http://cluster.example:8001", proxy=f"http://me:pw@127.0.0.1:{proxy.port}")
+        async with Client.connect(config) as client:
+            assert (await client.get(CONFIG_MAPS, "a"))["kind"] == "ConfigMap"
+    seen = proxy.requests[0]
+    assert seen.target == "http://cluster.example:8001/api/v1/namespaces/default/configmaps/a"
+    assert seen.header("proxy-authorization").startswith("Basic ")
 
 
 def test_a_proxy_that_refuses() -> None:
@@ -382,20 +373,17 @@ def test_the_certificate_must_match_the_host_name(tmp_path: Path) -> None:
         fetch(misnamed, tls)
 
 
-def test_plain_http_on_an_https_address() -> None:
+async def test_plain_http_on_an_https_address() -> None:
     async def plain(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(http_response(b"", "400 Bad Request"))
         writer.close()
 
-    async def run() -> None:
-        async with serving_streams(plain) as server:
-            transport = HttpTransport(ClientConfig(f"https://127.0.0.1:{server.port}", insecure=True))
-            with pytest.raises(UnreachableError, match="no TLS connection") as caught:
-                await transport.send(GET)
-            assert not caught.value.sent
-            await transport.close()
-
-    asyncio.run(run())
+    async with serving_streams(plain) as server:
+        transport = HttpTransport(ClientConfig(f"https://127.0.0.1:{server.port}", insecure=True))
+        with pytest.raises(UnreachableError, match="no TLS connection") as caught:
+            await transport.send(GET)
+        assert not caught.value.sent
+        await transport.close()
 
 
 @pytest.mark.parametrize(
@@ -428,7 +416,7 @@ def test_a_write_on_a_connection_the_server_has_closed_is_sent_once() -> None:
 
 
 @pytest.mark.parametrize("name", ["127.0.0.1", "cluster.example"])
-def test_a_secure_server_through_a_proxy(tmp_path: Path, name: str) -> None:
+async def test_a_secure_server_through_a_proxy(tmp_path: Path, name: str) -> None:
     """The proxy sees only the address; certificates are checked as without it."""
     authority, tls = server_tls(tmp_path, (name,))
     pair = authority.issue_client(User("jane"))
@@ -454,23 +442,20 @@ def test_a_secure_server_through_a_proxy(tmp_path: Path, name: str) -> None:
             http_response(json.dumps({"peer": repr(peer.get("subject")), "target": seen.target}).encode())
         )
 
-    async def run() -> None:
-        async with serving_streams(proxy) as server, serving(answer, tls) as wire:
-            config = ClientConfig(
-                wire.url,
-                authority=Material(authority.certificate),
-                certificate=Material(pair.certificate),
-                key=Material(pair.key),
-                proxy=server.url,
-                tls_server_name="" if name == "127.0.0.1" else name,
-            )
-            async with Client.connect(config) as client:
-                found = await client.get(CONFIG_MAPS, "a")
-            assert "jane" in found["peer"]
-            assert found["target"] == "/api/v1/namespaces/default/configmaps/a"
-            assert asked == [f"CONNECT 127.0.0.1:{wire.port} HTTP/1.1"]
-
-    asyncio.run(run())
+    async with serving_streams(proxy) as server, serving(answer, tls) as wire:
+        config = ClientConfig(
+            wire.url,
+            authority=Material(authority.certificate),
+            certificate=Material(pair.certificate),
+            key=Material(pair.key),
+            proxy=server.url,
+            tls_server_name="" if name == "127.0.0.1" else name,
+        )
+        async with Client.connect(config) as client:
+            found = await client.get(CONFIG_MAPS, "a")
+        assert "jane" in found["peer"]
+        assert found["target"] == "/api/v1/namespaces/default/configmaps/a"
+        assert asked == [f"CONNECT 127.0.0.1:{wire.port} HTTP/1.1"]
 
 
 class SilentTlsServer(threading.Thread):

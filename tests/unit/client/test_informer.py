@@ -157,105 +157,89 @@ def test_events_match_the_changes(
     asyncio.run(scenario())
 
 
-def test_an_unknown_resource_version_triggers_a_new_list() -> None:
+async def test_an_unknown_resource_version_triggers_a_new_list() -> None:
     """A restarted server may not know the version."""
-
-    async def scenario() -> None:
-        server = FakeApiServer()
-        server.put("a", "1")
-        informer = make(server)
-        async with running(informer):
-            details = {"causes": [{"reason": "ResourceVersionTooLarge"}]}
-            server.failures.append(ApiError(504, "Timeout", "too large", details))
-            server.cut()
-            await settle()
-            assert informer.listings == 2
-
-    asyncio.run(scenario())
+    server = FakeApiServer()
+    server.put("a", "1")
+    informer = make(server)
+    async with running(informer):
+        details = {"causes": [{"reason": "ResourceVersionTooLarge"}]}
+        server.failures.append(ApiError(504, "Timeout", "too large", details))
+        server.cut()
+        await settle()
+        assert informer.listings == 2
 
 
-def test_a_recreated_object_is_removed_and_added() -> None:
-    async def scenario() -> None:
-        server = FakeApiServer()
-        server.put("a", "1")
-        informer = make(server)
-        mirror = Mirror()
-        informer.add_handler(mirror)
-        async with running(informer):
-            server.remove("a")
-            server.put("a", "2")
-            server.forget()
-            await settle()
-            assert mirror.log == [("ADDED", "a", "1"), ("DELETED", "a", "1"), ("ADDED", "a", "2")]
-
-    asyncio.run(scenario())
+async def test_a_recreated_object_is_removed_and_added() -> None:
+    server = FakeApiServer()
+    server.put("a", "1")
+    informer = make(server)
+    mirror = Mirror()
+    informer.add_handler(mirror)
+    async with running(informer):
+        server.remove("a")
+        server.put("a", "2")
+        server.forget()
+        await settle()
+        assert mirror.log == [("ADDED", "a", "1"), ("DELETED", "a", "1"), ("ADDED", "a", "2")]
 
 
-def test_an_unreadable_object_keeps_its_last_state() -> None:
-    async def scenario() -> None:
-        server = FakeApiServer()
-        server.put("a", "1")
-        server.put("b", "unreadable")
-        informer = make(server)
-        mirror = Mirror()
-        informer.add_handler(mirror)
-        async with running(informer):
-            server.put("a", "unreadable")
-            server.put("c", "1")
-            await settle()
-            assert informer.faults == 2
-            assert mirror.log == [("ADDED", "a", "1"), ("ADDED", "c", "1")]
-            server.put("a", "2")
-            server.put("b", "2")
-            server.remove("b")
-            await settle()
-            assert mirror.log[2:] == [("MODIFIED", "a", "2"), ("ADDED", "b", "2"), ("DELETED", "b", "2")]
-
-    asyncio.run(scenario())
+async def test_an_unreadable_object_keeps_its_last_state() -> None:
+    server = FakeApiServer()
+    server.put("a", "1")
+    server.put("b", "unreadable")
+    informer = make(server)
+    mirror = Mirror()
+    informer.add_handler(mirror)
+    async with running(informer):
+        server.put("a", "unreadable")
+        server.put("c", "1")
+        await settle()
+        assert informer.faults == 2
+        assert mirror.log == [("ADDED", "a", "1"), ("ADDED", "c", "1")]
+        server.put("a", "2")
+        server.put("b", "2")
+        server.remove("b")
+        await settle()
+        assert mirror.log[2:] == [("MODIFIED", "a", "2"), ("ADDED", "b", "2"), ("DELETED", "b", "2")]
 
 
-def test_a_late_handler_receives_the_current_objects() -> None:
-    async def scenario() -> None:
-        server = FakeApiServer()
-        server.put("a", "1")
-        server.put("b", "1")
-        informer = make(server)
-        async with running(informer):
-            server.put("a", "2")
-            await settle()
-            late = Mirror()
-            informer.add_handler(late)
-            assert late.objects == server.objects
-            server.remove("b")
-            await settle()
-            assert late.log == [("ADDED", "a", "2"), ("ADDED", "b", "1"), ("DELETED", "b", "1")]
-
-    asyncio.run(scenario())
+async def test_a_late_handler_receives_the_current_objects() -> None:
+    server = FakeApiServer()
+    server.put("a", "1")
+    server.put("b", "1")
+    informer = make(server)
+    async with running(informer):
+        server.put("a", "2")
+        await settle()
+        late = Mirror()
+        informer.add_handler(late)
+        assert late.objects == server.objects
+        server.remove("b")
+        await settle()
+        assert late.log == [("ADDED", "a", "2"), ("ADDED", "b", "1"), ("DELETED", "b", "1")]
 
 
-def test_a_failing_handler_is_reported_and_isolated(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_failing_handler_is_reported_and_isolated(caplog: pytest.LogCaptureFixture) -> None:
     class Failing(EventHandler[Tree]):
         def on_added(self, new: Tree) -> None:
             raise ValueError("no such luck")
 
-    async def scenario() -> None:
-        server = FakeApiServer()
-        informer = make(server)
-        mirror = Mirror()
-        informer.add_handler(Failing())
-        informer.add_handler(mirror)
-        async with running(informer):
-            server.put("a", "1")
-            server.put("a", "2")
-            await settle()
-            assert mirror.objects == server.objects
-            assert informer.faults == 1
-        assert "configmaps: Failing failed on ns/a: ValueError: no such luck" in caplog.text
-
-    asyncio.run(scenario())
+    server = FakeApiServer()
+    informer = make(server)
+    mirror = Mirror()
+    informer.add_handler(Failing())
+    informer.add_handler(mirror)
+    async with running(informer):
+        server.put("a", "1")
+        server.put("a", "2")
+        await settle()
+        assert mirror.objects == server.objects
+        assert informer.faults == 1
+    assert "configmaps: Failing failed on ns/a: ValueError: no such luck" in caplog.text
 
 
-def test_a_slow_async_handler_receives_everything_in_order() -> None:
+async def test_a_slow_async_handler_receives_everything_in_order() -> None:
     class Slow(EventHandler[Tree]):
         def __init__(self) -> None:
             self.received: list[str] = []
@@ -268,29 +252,26 @@ def test_a_slow_async_handler_receives_everything_in_order() -> None:
         async def on_removed(self, old: Tree) -> None:
             raise ValueError(old["metadata"]["name"])
 
-    async def scenario() -> None:
-        server = FakeApiServer()
-        informer = make(server)
-        slow, mirror = Slow(), Mirror()
-        informer.add_handler(slow)
-        informer.add_handler(mirror)
-        async with running(informer):
-            for n in range(50):
-                server.put(f"c{n:02}")
-            server.remove("c00")
-            await settle()
-            assert len(mirror.objects) == 49
-            assert slow.received == []
-            slow.gate.set()
-            await settle()
-            await settle()
-            assert slow.received == [f"c{n:02}" for n in range(50)]
-            assert informer.faults == 1
-
-    asyncio.run(scenario())
+    server = FakeApiServer()
+    informer = make(server)
+    slow, mirror = Slow(), Mirror()
+    informer.add_handler(slow)
+    informer.add_handler(mirror)
+    async with running(informer):
+        for n in range(50):
+            server.put(f"c{n:02}")
+        server.remove("c00")
+        await settle()
+        assert len(mirror.objects) == 49
+        assert slow.received == []
+        slow.gate.set()
+        await settle()
+        await settle()
+        assert slow.received == [f"c{n:02}" for n in range(50)]
+        assert informer.faults == 1
 
 
-def test_a_lagging_handler_slows_the_informer_down() -> None:
+async def test_a_lagging_handler_slows_the_informer_down() -> None:
     """The queue of a handler is bounded; the informer continues when the handler has caught up."""
 
     class Stuck(EventHandler[Tree]):
@@ -302,192 +283,165 @@ def test_a_lagging_handler_slows_the_informer_down() -> None:
             await self.gate.wait()
             self.received += 1
 
-    async def scenario() -> None:
-        server = FakeApiServer()
-        informer = make(server)
-        stuck = Stuck()
-        informer.add_handler(stuck)
-        async with running(informer):
-            for n in range(1500):
-                server.put(f"c{n:04}")
-            await settle()
-            assert len(informer) < 1100
-            stuck.gate.set()
-            await until(lambda: stuck.received >= 1500)
-            assert len(informer) == 1500
-
-    asyncio.run(scenario())
+    server = FakeApiServer()
+    informer = make(server)
+    stuck = Stuck()
+    informer.add_handler(stuck)
+    async with running(informer):
+        for n in range(1500):
+            server.put(f"c{n:04}")
+        await settle()
+        assert len(informer) < 1100
+        stuck.gate.set()
+        await until(lambda: stuck.received >= 1500)
+        assert len(informer) == 1500
 
 
 @pytest.mark.parametrize(
     ("keep", "raw_kept"), [("view", False), ("raw", True), ("both", True)], ids=["view", "raw", "both"]
 )
-def test_cached_objects(keep: Keep, raw_kept: bool) -> None:
-    async def scenario() -> None:
-        server = FakeApiServer()
-        server.put("a", "1")
-        informer = make(server, keep=keep)
-        async with running(informer):
-            first = informer.get("ns", "a")
-            assert first == server.objects["a"]
-            assert (first is informer.get("ns", "a")) == (keep != "raw")
-            raw = informer.raw("ns", "a")
-            assert (raw is not None) == raw_kept
-            if raw is not None:
-                assert json.loads(raw) == server.objects["a"]
-
-    asyncio.run(scenario())
+async def test_cached_objects(keep: Keep, raw_kept: bool) -> None:
+    server = FakeApiServer()
+    server.put("a", "1")
+    informer = make(server, keep=keep)
+    async with running(informer):
+        first = informer.get("ns", "a")
+        assert first == server.objects["a"]
+        assert (first is informer.get("ns", "a")) == (keep != "raw")
+        raw = informer.raw("ns", "a")
+        assert (raw is not None) == raw_kept
+        if raw is not None:
+            assert json.loads(raw) == server.objects["a"]
 
 
-def test_waiting_for_the_first_listing() -> None:
-    async def scenario() -> None:
-        server = FakeApiServer()
-        server.put("a", "1")
-        server.failures += [ApiError(403, "Forbidden", "you may not")] * 50
-        informer = make(server)
-        async with running(informer):
-            with pytest.raises(ApiError, match="you may not"):
-                await informer.synced(0.001)
-            server.failures.clear()
-            await informer.synced(5)
-            assert len(informer) == 1
-            assert informer.error is None
-
-    asyncio.run(scenario())
+async def test_waiting_for_the_first_listing() -> None:
+    server = FakeApiServer()
+    server.put("a", "1")
+    server.failures += [ApiError(403, "Forbidden", "you may not")] * 50
+    informer = make(server)
+    async with running(informer):
+        with pytest.raises(ApiError, match="you may not"):
+            await informer.synced(0.001)
+        server.failures.clear()
+        await informer.synced(5)
+        assert len(informer) == 1
+        assert informer.error is None
 
 
-def test_a_kind_without_changes_recovers_with_its_watch() -> None:
-    async def scenario() -> None:
-        server = FakeApiServer()
-        server.put("a", "1")
-        gate = asyncio.Event()
+async def test_a_kind_without_changes_recovers_with_its_watch() -> None:
+    server = FakeApiServer()
+    server.put("a", "1")
+    gate = asyncio.Event()
 
-        async def wait(seconds: float) -> None:
-            await gate.wait()
+    async def wait(seconds: float) -> None:
+        await gate.wait()
 
-        informer = Informer(Client(server, sleep=no_wait, attempts=1), CONFIG_MAPS, decode, sleep=wait)
-        async with running(informer):
-            server.failures += [ApiError(503, "ServiceUnavailable", "not now")]
-            server.end()
-            await settle()
-            assert "not now" in problem(informer)
-            gate.set()
-            await settle()
-            assert informer.error is None  # nothing has changed, and nothing was said
-            assert informer.listings == 1
-
-    asyncio.run(scenario())
+    informer = Informer(Client(server, sleep=no_wait, attempts=1), CONFIG_MAPS, decode, sleep=wait)
+    async with running(informer):
+        server.failures += [ApiError(503, "ServiceUnavailable", "not now")]
+        server.end()
+        await settle()
+        assert "not now" in problem(informer)
+        gate.set()
+        await settle()
+        assert informer.error is None  # nothing has changed, and nothing was said
+        assert informer.listings == 1
 
 
-def test_a_wrong_configuration_ends_an_informer_that_never_worked() -> None:
-    async def scenario() -> None:
-        server = FakeApiServer()
-        informer = make(server)
-        server.failures.append(ConfigError("the certificate is not trusted"))
-        task = asyncio.create_task(informer.run())
-        with pytest.raises(ConfigError, match="not trusted"):
-            await informer.synced(5)
-        with pytest.raises(ConfigError, match="not trusted"):
-            await task
-
-    asyncio.run(scenario())
+async def test_a_wrong_configuration_ends_an_informer_that_never_worked() -> None:
+    server = FakeApiServer()
+    informer = make(server)
+    server.failures.append(ConfigError("the certificate is not trusted"))
+    task = asyncio.create_task(informer.run())
+    with pytest.raises(ConfigError, match="not trusted"):
+        await informer.synced(5)
+    with pytest.raises(ConfigError, match="not trusted"):
+        await task
 
 
-def test_a_kind_that_is_not_served_may_be_optional() -> None:
-    async def scenario() -> None:
-        server = FakeApiServer()
-        waits: list[float] = []
+async def test_a_kind_that_is_not_served_may_be_optional() -> None:
+    server = FakeApiServer()
+    waits: list[float] = []
 
-        async def wait(seconds: float) -> None:
-            waits.append(seconds)
-            await asyncio.sleep(0)
+    async def wait(seconds: float) -> None:
+        waits.append(seconds)
+        await asyncio.sleep(0)
 
-        server.failures += [ApiError(404, "NotFound", "no such kind")] * 3
-        server.put("a", "1")
-        informer = Informer(Client(server), CONFIG_MAPS, decode, namespace="ns", optional=True, sleep=wait)
-        async with running(informer):
-            await informer.synced(5)
-            assert len(waits) == 3
-            assert all(seconds > 10 for seconds in waits)
-            assert informer.get("ns", "a") is not None
-            assert informer.error is None
-
-    asyncio.run(scenario())
+    server.failures += [ApiError(404, "NotFound", "no such kind")] * 3
+    server.put("a", "1")
+    informer = Informer(Client(server), CONFIG_MAPS, decode, namespace="ns", optional=True, sleep=wait)
+    async with running(informer):
+        await informer.synced(5)
+        assert len(waits) == 3
+        assert all(seconds > 10 for seconds in waits)
+        assert informer.get("ns", "a") is not None
+        assert informer.error is None
 
 
-def test_failures_back_off() -> None:
-    async def scenario() -> None:
-        server = FakeApiServer()
-        server.failures += [ApiError(500, "InternalError", "broken")] * 12
-        waits: list[float] = []
+async def test_failures_back_off() -> None:
+    server = FakeApiServer()
+    server.failures += [ApiError(500, "InternalError", "broken")] * 12
+    waits: list[float] = []
 
-        async def wait(seconds: float) -> None:
-            waits.append(seconds)
-            await asyncio.sleep(0)
+    async def wait(seconds: float) -> None:
+        waits.append(seconds)
+        await asyncio.sleep(0)
 
-        informer = Informer(Client(server, attempts=1), CONFIG_MAPS, decode, sleep=wait)
-        async with running(informer):
-            await informer.synced(5)
-            assert len(waits) == 12
-            assert waits[0] <= 0.5
-            assert 15 <= waits[-1] <= 30
-            server.put("a")
-            await settle()
-            server.cut()
-            await settle()
-            assert waits[12] <= 0.5
-            assert problem(informer) == ""  # it is followed again
-            server.put("a")
-            await settle()
-            assert problem(informer) == ""
-            server.end()
-            await settle()
-            assert len(waits) == 13
-            server.end()
-            await settle()
-            assert len(waits) == 14  # a watch that ends as soon as it begins is not begun again at once
-
-    asyncio.run(scenario())
+    informer = Informer(Client(server, attempts=1), CONFIG_MAPS, decode, sleep=wait)
+    async with running(informer):
+        await informer.synced(5)
+        assert len(waits) == 12
+        assert waits[0] <= 0.5
+        assert 15 <= waits[-1] <= 30
+        server.put("a")
+        await settle()
+        server.cut()
+        await settle()
+        assert waits[12] <= 0.5
+        assert problem(informer) == ""  # it is followed again
+        server.put("a")
+        await settle()
+        assert problem(informer) == ""
+        server.end()
+        await settle()
+        assert len(waits) == 13
+        server.end()
+        await settle()
+        assert len(waits) == 14  # a watch that ends as soon as it begins is not begun again at once
 
 
 @pytest.mark.parametrize("offered", [True, False])
-def test_a_watch_list_replaces_the_first_list(offered: bool) -> None:
-    async def scenario() -> None:
-        server = FakeApiServer()
-        server.streams = offered
-        server.put("a", "1")
-        informer = make(server, streamed=True)
-        async with running(informer):
-            assert informer.get("ns", "a") == server.objects["a"]
-            lists = [request for request in server.requests if "watch" not in dict(request.query)]
-            assert bool(lists) != offered
-            server.put("b", "1")
-            server.remove("a")
-            await settle()
-            assert [tree["metadata"]["name"] for tree in informer.items()] == ["b"]
-
-    asyncio.run(scenario())
+async def test_a_watch_list_replaces_the_first_list(offered: bool) -> None:
+    server = FakeApiServer()
+    server.streams = offered
+    server.put("a", "1")
+    informer = make(server, streamed=True)
+    async with running(informer):
+        assert informer.get("ns", "a") == server.objects["a"]
+        lists = [request for request in server.requests if "watch" not in dict(request.query)]
+        assert bool(lists) != offered
+        server.put("b", "1")
+        server.remove("a")
+        await settle()
+        assert [tree["metadata"]["name"] for tree in informer.items()] == ["b"]
 
 
-def test_watch_parameters() -> None:
-    async def scenario() -> None:
-        server = FakeApiServer()
-        server.put("a", "1")
-        async with running(make(server, labels="x=y", fields="metadata.name=a")):
-            query = dict(server.requests[-1].query)
-            assert query.pop("allowWatchBookmarks") == "true"
-            assert 300 <= int(query.pop("timeoutSeconds")) <= 600
-            assert query == {
-                "watch": "true",
-                "resourceVersion": "11",
-                "labelSelector": "x=y",
-                "fieldSelector": "metadata.name=a",
-            }
-
-    asyncio.run(scenario())
+async def test_watch_parameters() -> None:
+    server = FakeApiServer()
+    server.put("a", "1")
+    async with running(make(server, labels="x=y", fields="metadata.name=a")):
+        query = dict(server.requests[-1].query)
+        assert query.pop("allowWatchBookmarks") == "true"
+        assert 300 <= int(query.pop("timeoutSeconds")) <= 600
+        assert query == {
+            "watch": "true",
+            "resourceVersion": "11",
+            "labelSelector": "x=y",
+            "fieldSelector": "metadata.name=a",
+        }
 
 
-def test_a_handler_added_during_sync_gets_no_duplicates() -> None:
+async def test_a_handler_added_during_sync_gets_no_duplicates() -> None:
     """It is added from within another handler, while a change is being delivered."""
 
     class Inviting(EventHandler[Tree]):
@@ -500,53 +454,47 @@ def test_a_handler_added_during_sync_gets_no_duplicates() -> None:
             self.guests.append(guest)
             self.informer.add_handler(guest)
 
-    async def scenario() -> None:
-        server = FakeApiServer()
-        server.put("a", "1")
-        informer = make(server)
-        inviting = Inviting(informer)
-        informer.add_handler(inviting)
-        async with running(informer):
-            server.put("b", "1")
-            server.put("a", "2")
-            await settle()
-            assert len(inviting.guests) == 2
-            assert informer.faults == 0
-            assert all(guest.objects == server.objects for guest in inviting.guests)
-
-    asyncio.run(scenario())
+    server = FakeApiServer()
+    server.put("a", "1")
+    informer = make(server)
+    inviting = Inviting(informer)
+    informer.add_handler(inviting)
+    async with running(informer):
+        server.put("b", "1")
+        server.put("a", "2")
+        await settle()
+        assert len(inviting.guests) == 2
+        assert informer.faults == 0
+        assert all(guest.objects == server.objects for guest in inviting.guests)
 
 
-def test_an_informer_stopped_during_a_list_starts_it_again() -> None:
-    async def scenario() -> None:
-        server = FakeApiServer()
-        for n in range(1500):
-            server.put(f"c{n:04}")
-        informer = make(server, page=0)
-        mirror, gate = Mirror(), asyncio.Event()
+async def test_an_informer_stopped_during_a_list_starts_it_again() -> None:
+    server = FakeApiServer()
+    for n in range(1500):
+        server.put(f"c{n:04}")
+    informer = make(server, page=0)
+    mirror, gate = Mirror(), asyncio.Event()
 
-        class Stuck(EventHandler[Tree]):
-            async def on_added(self, new: Tree) -> None:
-                await gate.wait()
+    class Stuck(EventHandler[Tree]):
+        async def on_added(self, new: Tree) -> None:
+            await gate.wait()
 
-        informer.add_handler(mirror)
-        informer.add_handler(Stuck())
-        async with running(informer):
-            assert 900 < len(mirror.objects) < 1100
-        server.put("c0000", "changed")
-        server.remove("c1400")
-        gate.set()
-        async with running(informer):
-            await until(lambda: len(mirror.objects) >= 1499)
-            await settle()
-            assert mirror.objects == server.objects
-            assert informer.faults == 0
-            assert informer.listings == 2
-
-    asyncio.run(scenario())
+    informer.add_handler(mirror)
+    informer.add_handler(Stuck())
+    async with running(informer):
+        assert 900 < len(mirror.objects) < 1100
+    server.put("c0000", "changed")
+    server.remove("c1400")
+    gate.set()
+    async with running(informer):
+        await until(lambda: len(mirror.objects) >= 1499)
+        await settle()
+        assert mirror.objects == server.objects
+        assert informer.faults == 0
+        assert informer.listings == 2
 
 
-def test_a_handler_that_hangs_is_reported(
+async def test_a_handler_that_hangs_is_reported(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("plimsoll.client.informer.SLOW_HANDLER_SECONDS", 0.02)
@@ -555,88 +503,76 @@ def test_a_handler_that_hangs_is_reported(
         async def on_added(self, new: Tree) -> None:
             await asyncio.Event().wait()
 
-    async def scenario() -> None:
-        server = FakeApiServer()
-        for n in range(1500):
-            server.put(f"c{n:04}")
-        informer = make(server)
-        informer.add_handler(Stuck())
-        async with running(informer):
-            await until(lambda: "Stuck is 1000 changes behind" in caplog.text)
-
-    asyncio.run(scenario())
+    server = FakeApiServer()
+    for n in range(1500):
+        server.put(f"c{n:04}")
+    informer = make(server)
+    informer.add_handler(Stuck())
+    async with running(informer):
+        await until(lambda: "Stuck is 1000 changes behind" in caplog.text)
 
 
 @pytest.mark.parametrize("streamed", [False, True])
-def test_a_refresh_delivers_events_missed_by_a_stalled_watch(streamed: bool) -> None:
-    async def scenario() -> None:
-        server = FakeApiServer()
-        server.put("a", "1")
-        informer = make(server, streamed=streamed)
-        mirror = Mirror()
-        informer.add_handler(mirror)
-        async with running(informer):
-            with server.stalled():
-                server.put("a", "2")
-                server.put("b", "1")
-                await settle()
-                assert mirror.log == [("ADDED", "a", "1")]
-                await asyncio.wait_for(informer.refresh(), DEADLINE)
-                assert mirror.log == [("ADDED", "a", "1"), ("MODIFIED", "a", "2"), ("ADDED", "b", "1")]
-                assert informer.listings == 2
-            server.put("c", "1")
-            await settle()
-            assert mirror.log[3:] == [("ADDED", "c", "1")], "it is followed on"
-
-    asyncio.run(scenario())
-
-
-def test_a_refresh_does_not_wait_for_a_back_off() -> None:
-    async def scenario() -> None:
-        server = FakeApiServer()
-        server.put("a", "1")
-        waiting = asyncio.Event()
-
-        async def wait(seconds: float) -> None:
-            waiting.set()
-            await asyncio.Event().wait()
-
-        informer = Informer(Client(server, sleep=no_wait, attempts=1), CONFIG_MAPS, decode, sleep=wait)
-        async with running(informer):
-            server.failures += [ApiError(503, "ServiceUnavailable", "not now")]
-            server.end()
-            await asyncio.wait_for(waiting.wait(), DEADLINE)
+async def test_a_refresh_delivers_events_missed_by_a_stalled_watch(streamed: bool) -> None:
+    server = FakeApiServer()
+    server.put("a", "1")
+    informer = make(server, streamed=streamed)
+    mirror = Mirror()
+    informer.add_handler(mirror)
+    async with running(informer):
+        with server.stalled():
+            server.put("a", "2")
             server.put("b", "1")
-            await asyncio.wait_for(informer.refresh(), DEADLINE)
-            assert len(informer) == 2
-
-    asyncio.run(scenario())
-
-
-def test_a_refresh_needs_a_list_that_starts_after_it() -> None:
-    async def scenario() -> None:
-        server = FakeApiServer()
-        server.put("a", "1")
-        informer = make(server)
-        begun, gate = asyncio.Event(), asyncio.Event()
-        pages = informer.client.pages
-
-        async def slow_pages(*arguments: Any, **options: Any) -> AsyncIterator[Any]:
-            async for page in pages(*arguments, **options):
-                begun.set()
-                await gate.wait()
-                yield page
-
-        informer.client.pages = slow_pages  # type: ignore[assignment,method-assign]
-        async with running(informer):
-            await begun.wait()
-            server.put("b", "1")  # after the page was read
-            refreshed = asyncio.create_task(informer.refresh())
             await settle()
-            assert not refreshed.done()
-            gate.set()
-            await asyncio.wait_for(refreshed, DEADLINE)
-            assert len(informer) == 2
+            assert mirror.log == [("ADDED", "a", "1")]
+            await asyncio.wait_for(informer.refresh(), DEADLINE)
+            assert mirror.log == [("ADDED", "a", "1"), ("MODIFIED", "a", "2"), ("ADDED", "b", "1")]
             assert informer.listings == 2
+        server.put("c", "1")
+        await settle()
+        assert mirror.log[3:] == [("ADDED", "c", "1")], "it is followed on"
 
-    asyncio.run(scenario())
+
+async def test_a_refresh_does_not_wait_for_a_back_off() -> None:
+    server = FakeApiServer()
+    server.put("a", "1")
+    waiting = asyncio.Event()
+
+    async def wait(seconds: float) -> None:
+        waiting.set()
+        await asyncio.Event().wait()
+
+    informer = Informer(Client(server, sleep=no_wait, attempts=1), CONFIG_MAPS, decode, sleep=wait)
+    async with running(informer):
+        server.failures += [ApiError(503, "ServiceUnavailable", "not now")]
+        server.end()
+        await asyncio.wait_for(waiting.wait(), DEADLINE)
+        server.put("b", "1")
+        await asyncio.wait_for(informer.refresh(), DEADLINE)
+        assert len(informer) == 2
+
+
+async def test_a_refresh_needs_a_list_that_starts_after_it() -> None:
+    server = FakeApiServer()
+    server.put("a", "1")
+    informer = make(server)
+    begun, gate = asyncio.Event(), asyncio.Event()
+    pages = informer.client.pages
+
+    async def slow_pages(*arguments: Any, **options: Any) -> AsyncIterator[Any]:
+        async for page in pages(*arguments, **options):
+            begun.set()
+            await gate.wait()
+            yield page
+
+    informer.client.pages = slow_pages  # type: ignore[assignment,method-assign]
+    async with running(informer):
+        await begun.wait()
+        server.put("b", "1")  # after the page was read
+        refreshed = asyncio.create_task(informer.refresh())
+        await settle()
+        assert not refreshed.done()
+        gate.set()
+        await asyncio.wait_for(refreshed, DEADLINE)
+        assert len(informer) == 2
+        assert informer.listings == 2

@@ -151,15 +151,11 @@ def test_another_version_is_found_and_converted(version: str) -> None:
     ]
 
 
-def test_a_watch_finds_its_version_too() -> None:
+async def test_a_watch_finds_its_version_too() -> None:
     server, client = on("v1beta1")
     server.stored = {**claim("c"), "apiVersion": f"{RESOURCE}/v1beta1"}
-
-    async def scenario() -> None:
-        (event,) = [each async for each in client.watch(RESOURCE_CLAIMS)]
-        assert read_tree(event.raw)["apiVersion"] == f"{RESOURCE}/v1"
-
-    asyncio.run(scenario())
+    (event,) = [each async for each in client.watch(RESOURCE_CLAIMS)]
+    assert read_tree(event.raw)["apiVersion"] == f"{RESOURCE}/v1"
 
 
 @pytest.mark.parametrize(
@@ -175,33 +171,27 @@ def test_a_watch_finds_its_version_too() -> None:
         ("none", RESOURCE_CLAIMS, ""),
     ],
 )
-def test_the_version_of_a_kind_depends_on_the_release(release: str, endpoint: Endpoint, version: str) -> None:
+async def test_the_version_of_a_kind_depends_on_the_release(
+    release: str, endpoint: Endpoint, version: str
+) -> None:
     server, client = on(release)
     server.stored = {"kind": endpoint.kind, "apiVersion": endpoint.api_version, "metadata": {"name": "r"}}
-
-    async def scenario() -> None:
-        if not version:
-            with pytest.raises(ApiError, match="not served"):
-                await client.get(endpoint, "r")
-        else:
-            found = await client.get(endpoint, "r")
-            assert found["apiVersion"] == endpoint.api_version
-            assert client.served_endpoint(endpoint).version == version
-
-    asyncio.run(scenario())
+    if not version:
+        with pytest.raises(ApiError, match="not served"):
+            await client.get(endpoint, "r")
+    else:
+        found = await client.get(endpoint, "r")
+        assert found["apiVersion"] == endpoint.api_version
+        assert client.served_endpoint(endpoint).version == version
 
 
-def test_a_server_that_was_upgraded_is_discovered_again() -> None:
+async def test_a_server_that_was_upgraded_is_discovered_again() -> None:
     server, client = on("v1beta1")
-
-    async def scenario() -> None:
-        await client.create(RESOURCE_CLAIMS, claim("c"), "default")
-        server.served = DISCOVERY["1.37"]
-        await client.update(RESOURCE_CLAIMS, claim("c"), "default")
-        assert client.served_endpoint(RESOURCE_CLAIMS) == RESOURCE_CLAIMS
-        assert server.stored == claim("c")
-
-    asyncio.run(scenario())
+    await client.create(RESOURCE_CLAIMS, claim("c"), "default")
+    server.served = DISCOVERY["1.37"]
+    await client.update(RESOURCE_CLAIMS, claim("c"), "default")
+    assert client.served_endpoint(RESOURCE_CLAIMS) == RESOURCE_CLAIMS
+    assert server.stored == claim("c")
 
 
 def test_other_kinds_are_not_discovered() -> None:
@@ -224,22 +214,19 @@ def group(**spec: Any) -> Tree:
     }
 
 
-def test_pod_groups_of_137() -> None:
+async def test_pod_groups_of_137() -> None:
     server, client = on("1.37-beta")
 
     async def read(tree: Tree) -> list[Tree]:
         server.stored = tree
         return [read_tree(raw) for raw in (await client.list(POD_GROUPS)).items]
 
-    async def scenario() -> None:
-        gang = {"gang": {"minCount": 2}}
-        (found,) = await read(group(schedulingPolicy=gang, disruptionMode={"all": {}}))
-        assert found["apiVersion"] == f"{SCHEDULING}/v1alpha2"
-        assert found["spec"] == {"schedulingPolicy": gang, "disruptionMode": "PodGroup"}
-        (found,) = await read(group(schedulingPolicy=gang, disruptionMode={"single": {}}))
-        assert found["spec"]["disruptionMode"] == "Pod"
-        # What v1alpha2 cannot express is left out, so that the pods stay pending.
-        assert await read(group(schedulingPolicy=gang, parentCompositePodGroupName="parent")) == []
-        assert await read(group(schedulingPolicy=gang, disruptionMode={"other": {}})) == []
-
-    asyncio.run(scenario())
+    gang = {"gang": {"minCount": 2}}
+    (found,) = await read(group(schedulingPolicy=gang, disruptionMode={"all": {}}))
+    assert found["apiVersion"] == f"{SCHEDULING}/v1alpha2"
+    assert found["spec"] == {"schedulingPolicy": gang, "disruptionMode": "PodGroup"}
+    (found,) = await read(group(schedulingPolicy=gang, disruptionMode={"single": {}}))
+    assert found["spec"]["disruptionMode"] == "Pod"
+    # What v1alpha2 cannot express is left out, so that the pods stay pending.
+    assert await read(group(schedulingPolicy=gang, parentCompositePodGroupName="parent")) == []
+    assert await read(group(schedulingPolicy=gang, disruptionMode={"other": {}})) == []

@@ -77,35 +77,29 @@ def test_a_stream_that_breaks_is_an_error(body: bytes) -> None:
         asyncio.run(receive([HEAD + b"Transfer-Encoding: chunked\r\n\r\n" + body], lost=True))
 
 
-def test_a_reader_that_is_slow_stops_the_connection_and_starts_it_again() -> None:
-    async def scenario() -> None:
-        connection, wire = StreamingConnection(5.0), Wire()
-        connection.connection_made(wire)
-        connection.ask(b"", asyncio.get_running_loop().create_future(), "GET x")
-        connection.data_received(HEAD + b"\r\n" + b"x" * (2 << 20))
-        assert wire.paused
-        assert len(await anext(aiter(connection.chunks()))) == 2 << 20
-        assert not wire.paused
-
-    asyncio.run(scenario())
+async def test_a_reader_that_is_slow_stops_the_connection_and_starts_it_again() -> None:
+    connection, wire = StreamingConnection(5.0), Wire()
+    connection.connection_made(wire)
+    connection.ask(b"", asyncio.get_running_loop().create_future(), "GET x")
+    connection.data_received(HEAD + b"\r\n" + b"x" * (2 << 20))
+    assert wire.paused
+    assert len(await anext(aiter(connection.chunks()))) == 2 << 20
+    assert not wire.paused
 
 
 @pytest.mark.parametrize("damaged", [False, True])
-def test_compressed_responses(damaged: bool) -> None:
-    async def scenario() -> None:
-        packed = gzip.compress(b"text" * 1000)
-        if damaged:
-            packed = packed[:-9]
-        connection = Connection()
-        connection.connection_made(Wire())
-        waiter = asyncio.get_running_loop().create_future()
-        connection.ask(b"", waiter, "GET x")
-        head = HEAD + b"Content-Encoding: gzip\r\nContent-Length: %d\r\n\r\n" % len(packed)
-        connection.data_received(head + packed)
-        if damaged:
-            with pytest.raises(UnreachableError, match="not HTTP"):
-                await waiter
-        else:
-            assert (await waiter).body == b"text" * 1000
-
-    asyncio.run(scenario())
+async def test_compressed_responses(damaged: bool) -> None:
+    packed = gzip.compress(b"text" * 1000)
+    if damaged:
+        packed = packed[:-9]
+    connection = Connection()
+    connection.connection_made(Wire())
+    waiter = asyncio.get_running_loop().create_future()
+    connection.ask(b"", waiter, "GET x")
+    head = HEAD + b"Content-Encoding: gzip\r\nContent-Length: %d\r\n\r\n" % len(packed)
+    connection.data_received(head + packed)
+    if damaged:
+        with pytest.raises(UnreachableError, match="not HTTP"):
+            await waiter
+    else:
+        assert (await waiter).body == b"text" * 1000

@@ -77,20 +77,17 @@ def test_a_silent_server_times_out() -> None:
 
 
 @pytest.mark.parametrize("compression", [False, True])
-def test_a_stalled_tls_handshake_times_out(compression: bool) -> None:
-    async def scenario() -> None:
-        async with serving_streams(say_nothing) as server:
-            server.scheme = "https"
-            transport = HttpTransport(ClientConfig(server.url, compression=compression, insecure=True))
-            try:
-                with pytest.raises(UnreachableError, match=r"no connection within 0\.3 s") as error:
-                    await transport.send(Request("GET", "/api", timeout=NEVER, idle_timeout=0.4))
-            finally:
-                await transport.close()
-            assert error.value.reason == "Timeout"
-            assert not error.value.sent
-
-    asyncio.run(scenario())
+async def test_a_stalled_tls_handshake_times_out(compression: bool) -> None:
+    async with serving_streams(say_nothing) as server:
+        server.scheme = "https"
+        transport = HttpTransport(ClientConfig(server.url, compression=compression, insecure=True))
+        try:
+            with pytest.raises(UnreachableError, match=r"no connection within 0\.3 s") as error:
+                await transport.send(Request("GET", "/api", timeout=NEVER, idle_timeout=0.4))
+        finally:
+            await transport.close()
+        assert error.value.reason == "Timeout"
+        assert not error.value.sent
 
 
 @pytest.mark.parametrize("compression", [False, True])
@@ -111,34 +108,26 @@ def test_a_slow_response_does_not_time_out(compression: bool) -> None:
     asyncio.run(scenario())
 
 
-def test_the_complete_response_has_a_timeout() -> None:
+async def test_the_complete_response_has_a_timeout() -> None:
     """Single bytes now and then do not extend the timeout."""
-
-    async def scenario() -> None:
-        async with serving_streams(send(HEAD, *[b" "] * 29, every=0.1)) as server:
-            transport = HttpTransport(ClientConfig(server.url, compression=False))
-            try:
-                with pytest.raises(UnreachableError, match=r"within 1.5 s"):
-                    await transport.send(Request("GET", "/api", timeout=1.5, idle_timeout=60.0))
-            finally:
-                await transport.close()
-
-    asyncio.run(scenario())
+    async with serving_streams(send(HEAD, *[b" "] * 29, every=0.1)) as server:
+        transport = HttpTransport(ClientConfig(server.url, compression=False))
+        try:
+            with pytest.raises(UnreachableError, match=r"within 1.5 s"):
+                await transport.send(Request("GET", "/api", timeout=1.5, idle_timeout=60.0))
+        finally:
+            await transport.close()
 
 
-def test_a_watch_does_not_time_out() -> None:
+async def test_a_watch_does_not_time_out() -> None:
     """Nothing may happen in a cluster for long; the idle_timeout of calls is none of a watch's business."""
     event = b'{"type":"ADDED","object":{"kind":"Pod","metadata":{"name":"a"}}}\n'
     head = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
     chunk = b"%x\r\n%b\r\n" % (len(event), event)
-
-    async def scenario() -> None:
-        async with serving_streams(send(head, b"", chunk, every=0.5)) as server:
-            config = ClientConfig(server.url).interactive(0.2)
-            async with Client.connect(config) as client, aclosing(client.watch(PODS)) as events:
-                assert (await anext(events)).type == "ADDED"
-
-    asyncio.run(scenario())
+    async with serving_streams(send(head, b"", chunk, every=0.5)) as server:
+        config = ClientConfig(server.url).interactive(0.2)
+        async with Client.connect(config) as client, aclosing(client.watch(PODS)) as events:
+            assert (await anext(events)).type == "ADDED"
 
 
 # -- retries
@@ -156,45 +145,35 @@ def test_an_interactive_call_without_response_is_not_retried() -> None:
     asyncio.run(all_at_once(check))
 
 
-def test_background_calls_are_retried() -> None:
-    async def scenario() -> None:
-        async with serving_streams(say_nothing) as server:
-            async with Client.connect(ClientConfig(server.url, timeout=SHORT, attempts=3)) as client:
-                with pytest.raises(UnreachableError):
-                    await client.call("GET", "/api")
-            assert server.connections == 3
-
-    asyncio.run(scenario())
+async def test_background_calls_are_retried() -> None:
+    async with serving_streams(say_nothing) as server:
+        async with Client.connect(ClientConfig(server.url, timeout=SHORT, attempts=3)) as client:
+            with pytest.raises(UnreachableError):
+                await client.call("GET", "/api")
+        assert server.connections == 3
 
 
-def test_immediate_failures_are_retried() -> None:
+async def test_immediate_failures_are_retried() -> None:
     async def hang_up(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
 
-    async def scenario() -> None:
-        async with serving_streams(hang_up) as server:
-            async with Client.connect(ClientConfig(server.url).interactive(60.0)) as client:
-                with pytest.raises(UnreachableError, match="broke"):
-                    await client.call("GET", "/api")
-            assert server.connections == 3
-
-    asyncio.run(scenario())
+    async with serving_streams(hang_up) as server:
+        async with Client.connect(ClientConfig(server.url).interactive(60.0)) as client:
+            with pytest.raises(UnreachableError, match="broke"):
+                await client.call("GET", "/api")
+        assert server.connections == 3
 
 
-def test_a_long_retry_after_is_not_waited_for() -> None:
+async def test_a_long_retry_after_is_not_waited_for() -> None:
     body = b'{"kind":"Status","code":503,"reason":"ServiceUnavailable","message":"come later"}'
     head = (
         b"HTTP/1.1 503 No\r\nRetry-After: 60\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
     )
-
-    async def scenario() -> None:
-        async with serving_streams(send(head % len(body) + body)) as server:
-            async with Client.connect(ClientConfig(server.url).interactive(30.0)) as client:
-                with pytest.raises(ApiError, match="come later"):
-                    await client.call("GET", "/api")
-            assert server.connections == 1
-
-    asyncio.run(scenario())
+    async with serving_streams(send(head % len(body) + body)) as server:
+        async with Client.connect(ClientConfig(server.url).interactive(30.0)) as client:
+            with pytest.raises(ApiError, match="come later"):
+                await client.call("GET", "/api")
+        assert server.connections == 1
 
 
 # -- settings

@@ -22,68 +22,56 @@ def test_finished_work_has_its_result() -> None:
     assert asyncio.run(run()) == (True, 1)
 
 
-def test_failed_work_raises_its_exception() -> None:
+async def test_failed_work_raises_its_exception() -> None:
     async def work() -> int:
         raise ValueError("failed")
 
-    async def run() -> None:
-        with pytest.raises(ValueError, match="failed"):
-            await run_until(asyncio.Event().wait(), work())
-
-    asyncio.run(run())
+    with pytest.raises(ValueError, match="failed"):
+        await run_until(asyncio.Event().wait(), work())
 
 
-def test_a_task_can_cancel_all_tasks_with_itself() -> None:
-    async def run() -> None:
-        async def fail() -> None:
-            raise ValueError
+async def test_a_task_can_cancel_all_tasks_with_itself() -> None:
+    async def fail() -> None:
+        raise ValueError
 
-        failed, waiting = asyncio.create_task(fail()), asyncio.create_task(asyncio.sleep(60))
-        await asyncio.sleep(0)
-        current = asyncio.current_task()
-        assert current is not None
-        await cancel_tasks((current, failed, waiting))
-        assert waiting.cancelled()
-        assert failed.done()
-
-    asyncio.run(run())
+    failed, waiting = asyncio.create_task(fail()), asyncio.create_task(asyncio.sleep(60))
+    await asyncio.sleep(0)
+    current = asyncio.current_task()
+    assert current is not None
+    await cancel_tasks((current, failed, waiting))
+    assert waiting.cancelled()
+    assert failed.done()
 
 
-def test_work_is_canceled_when_the_condition_becomes_true() -> None:
-    async def run() -> None:
-        wake, canceled, conditions = asyncio.Event(), asyncio.Event(), [False]
+async def test_work_is_canceled_when_the_condition_becomes_true() -> None:
+    wake, canceled, conditions = asyncio.Event(), asyncio.Event(), [False]
 
-        async def work() -> int:
-            try:
-                await asyncio.sleep(60)
-            except asyncio.CancelledError:
-                canceled.set()
-                raise
-            return 1
+    async def work() -> int:
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            canceled.set()
+            raise
+        return 1
 
-        task = asyncio.create_task(run_until(wait_until(wake, lambda: conditions[0]), work()))
-        await asyncio.sleep(0)
-        wake.set()  # a change of something else
-        await asyncio.sleep(0.01)
-        assert not task.done()
-        conditions[0] = True
-        assert await task == (False, None)
-        assert canceled.is_set()
-
-    asyncio.run(run())
+    task = asyncio.create_task(run_until(wait_until(wake, lambda: conditions[0]), work()))
+    await asyncio.sleep(0)
+    wake.set()  # a change of something else
+    await asyncio.sleep(0.01)
+    assert not task.done()
+    conditions[0] = True
+    assert await task == (False, None)
+    assert canceled.is_set()
 
 
-def test_waiters_are_woken_although_the_event_is_cleared_at_once() -> None:
-    async def run() -> None:
-        wake, conditions = asyncio.Event(), [False]
-        task = asyncio.create_task(wait_until(wake, lambda: conditions[0]))
-        await asyncio.sleep(0)
-        conditions[0] = True
-        wake.set()
-        wake.clear()
-        await asyncio.wait_for(task, DEADLINE)
-
-    asyncio.run(run())
+async def test_waiters_are_woken_although_the_event_is_cleared_at_once() -> None:
+    wake, conditions = asyncio.Event(), [False]
+    task = asyncio.create_task(wait_until(wake, lambda: conditions[0]))
+    await asyncio.sleep(0)
+    conditions[0] = True
+    wake.set()
+    wake.clear()
+    await asyncio.wait_for(task, DEADLINE)
 
 
 def test_a_block_ends_without_an_error_when_its_time_is_over() -> None:
@@ -103,28 +91,22 @@ def test_a_block_ends_without_an_error_when_its_time_is_over() -> None:
     assert asyncio.run(run()) == ["begun", "after"]
 
 
-def test_a_started_task_is_held_until_it_is_done() -> None:
-    async def run() -> None:
-        async def work() -> int:
-            return 1
+async def test_a_started_task_is_held_until_it_is_done() -> None:
+    async def work() -> int:
+        return 1
 
-        tasks: set[asyncio.Task[int]] = set()
-        task = start_task(tasks, work(), "one")
-        assert tasks == {task}
-        assert task.get_name() == "one"
-        assert await task == 1
-        await asyncio.sleep(0)
-        assert not tasks
-
-    asyncio.run(run())
+    tasks: set[asyncio.Task[int]] = set()
+    task = start_task(tasks, work(), "one")
+    assert tasks == {task}
+    assert task.get_name() == "one"
+    assert await task == 1
+    await asyncio.sleep(0)
+    assert not tasks
 
 
-def test_signals_call_stop() -> None:
-    async def run() -> None:
-        stopped = asyncio.Event()
-        stop_on_signals(stopped.set)
-        os.kill(os.getpid(), signal.SIGTERM)
-        async with asyncio.timeout(DEADLINE):
-            await stopped.wait()
-
-    asyncio.run(run())
+async def test_signals_call_stop() -> None:
+    stopped = asyncio.Event()
+    stop_on_signals(stopped.set)
+    os.kill(os.getpid(), signal.SIGTERM)
+    async with asyncio.timeout(DEADLINE):
+        await stopped.wait()

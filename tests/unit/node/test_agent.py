@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
-
 from plimsoll.api.codec import convert
 from plimsoll.api.core import Pod
 from tests.playbooks.node_harness import running
 
 
-def test_a_pod_that_changes_while_the_agent_stops_starts_no_worker() -> None:
+async def test_a_pod_that_changes_while_the_agent_stops_starts_no_worker() -> None:
     """The pod informer runs until all agents have stopped."""
     deleted = convert(
         {
@@ -24,12 +22,8 @@ def test_a_pod_that_changes_while_the_agent_stops_starts_no_worker() -> None:
         },
         Pod,
     )
-
-    async def run() -> None:
-        async with running(driver=False) as harness:  # nothing may be left running at its end
-            agent = harness.agent
-            await harness.stop_agent()
-            agent.pod_added(deleted)
-            agent.pod_changed(deleted, deleted)
-
-    asyncio.run(run())
+    async with running(driver=False) as harness:  # nothing may be left running at its end
+        agent = harness.agent
+        await harness.stop_agent()
+        agent.pod_added(deleted)
+        agent.pod_changed(deleted, deleted)

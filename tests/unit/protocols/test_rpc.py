@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import socket
 import stat
 from collections.abc import AsyncIterator
@@ -36,43 +35,37 @@ NOTIFY = rpc.find_method(registration.DESCRIPTOR, "Registration", "NotifyRegistr
 WATCH = rpc.find_method(health_v1alpha1.DESCRIPTOR, "DRAResourceHealth", "NodeWatchResources")
 
 
-def test_calls_reach_the_service_and_its_streams(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        path = tmp_path / "s"
-        server = await rpc.serve(path, HANDLERS)
-        assert stat.S_IMODE(path.stat().st_mode) == 0o600
-        channel = rpc.dial(path)
-        info = await rpc.call(channel, GET_INFO, registration.InfoRequest(), timeout=DEADLINE)
-        assert (info.type, info.name, list(info.supported_versions)) == ("DRAPlugin", "d", ["v1"])
-        with pytest.raises(grpc.aio.AioRpcError) as caught:
-            await rpc.call(channel, NOTIFY, registration.RegistrationStatus(), timeout=DEADLINE)
-        assert caught.value.code() is grpc.StatusCode.UNIMPLEMENTED
-        seen = [
-            answer.devices[0].message
-            async for answer in rpc.watch(channel, WATCH, health_v1alpha1.NodeWatchResourcesRequest())
-        ]
-        assert seen == ["one", "two"]
-        await rpc.close(channel)
-        await server.stop(None)
-
-    asyncio.run(scenario())
+async def test_calls_reach_the_service_and_its_streams(tmp_path: Path) -> None:
+    path = tmp_path / "s"
+    server = await rpc.serve(path, HANDLERS)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    channel = rpc.dial(path)
+    info = await rpc.call(channel, GET_INFO, registration.InfoRequest(), timeout=DEADLINE)
+    assert (info.type, info.name, list(info.supported_versions)) == ("DRAPlugin", "d", ["v1"])
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await rpc.call(channel, NOTIFY, registration.RegistrationStatus(), timeout=DEADLINE)
+    assert caught.value.code() is grpc.StatusCode.UNIMPLEMENTED
+    seen = [
+        answer.devices[0].message
+        async for answer in rpc.watch(channel, WATCH, health_v1alpha1.NodeWatchResourcesRequest())
+    ]
+    assert seen == ["one", "two"]
+    await rpc.close(channel)
+    await server.stop(None)
 
 
-def test_a_socket_left_behind_is_replaced_and_one_in_use_is_not(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        path = tmp_path / "s"
-        left = socket.socket(socket.AF_UNIX)
-        left.bind(str(path))
-        left.close()
-        server = await rpc.serve(path, HANDLERS)
-        with pytest.raises(ConfigError, match="another process serves on this socket"):
-            await rpc.serve(path, HANDLERS)
-        await server.stop(None)
-        (tmp_path / "file").write_text("")
-        with pytest.raises(ConfigError, match="not a socket"):
-            await rpc.serve(tmp_path / "file", HANDLERS)
-
-    asyncio.run(scenario())
+async def test_a_socket_left_behind_is_replaced_and_one_in_use_is_not(tmp_path: Path) -> None:
+    path = tmp_path / "s"
+    left = socket.socket(socket.AF_UNIX)
+    left.bind(str(path))
+    left.close()
+    server = await rpc.serve(path, HANDLERS)
+    with pytest.raises(ConfigError, match="another process serves on this socket"):
+        await rpc.serve(path, HANDLERS)
+    await server.stop(None)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ConfigError, match="not a socket"):
+        await rpc.serve(tmp_path / "file", HANDLERS)
 
 
 def test_a_path_too_long_is_refused_with_its_length(tmp_path: Path) -> None:
@@ -80,21 +73,18 @@ def test_a_path_too_long_is_refused_with_its_length(tmp_path: Path) -> None:
         rpc.check_path(tmp_path / ("x" * 107))
 
 
-def test_a_temporary_socket_is_removed_by_the_caller(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        path = tmp_path / "s"
-        first = await rpc.serve(path, HANDLERS, rename=True)
-        assert [each.name for each in tmp_path.iterdir()] == ["s"]
-        assert path.stat().st_mode & 0o777 == 0o600
-        path.unlink()
-        second = await rpc.serve(path, HANDLERS, rename=True)
-        await first.stop(None)
-        assert rpc.is_listening(path)  # the end of the first is not the end of the second
-        await second.stop(None)
-        assert path.exists()
-        assert not rpc.is_listening(path)
-        (tmp_path / "d" / "x").mkdir(parents=True)
-        with pytest.raises(ConfigError, match="exists and is not a socket"):
-            await rpc.serve(tmp_path / "d", HANDLERS, rename=True)
-
-    asyncio.run(scenario())
+async def test_a_temporary_socket_is_removed_by_the_caller(tmp_path: Path) -> None:
+    path = tmp_path / "s"
+    first = await rpc.serve(path, HANDLERS, rename=True)
+    assert [each.name for each in tmp_path.iterdir()] == ["s"]
+    assert path.stat().st_mode & 0o777 == 0o600
+    path.unlink()
+    second = await rpc.serve(path, HANDLERS, rename=True)
+    await first.stop(None)
+    assert rpc.is_listening(path)  # the end of the first is not the end of the second
+    await second.stop(None)
+    assert path.exists()
+    assert not rpc.is_listening(path)
+    (tmp_path / "d" / "x").mkdir(parents=True)
+    with pytest.raises(ConfigError, match="exists and is not a socket"):
+        await rpc.serve(tmp_path / "d", HANDLERS, rename=True)

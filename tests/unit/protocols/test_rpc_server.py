@@ -112,121 +112,99 @@ def test_statuses_reach_the_client(tmp_path: Path, caplog: pytest.LogCaptureFixt
     assert "NodePrepareResources failed" in caplog.text
 
 
-def test_messages_larger_than_the_windows_of_flow_control(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with serving(tmp_path / "s") as (_, _server, channel):
-            assert await call(channel, "z" * BIG) == "z" * BIG
-            results = await asyncio.gather(*(call(channel, "big") for _ in range(4)))
-            assert [len(each) for each in results] == [BIG] * 4
-
-    asyncio.run(scenario())
+async def test_messages_larger_than_the_windows_of_flow_control(tmp_path: Path) -> None:
+    async with serving(tmp_path / "s") as (_, _server, channel):
+        assert await call(channel, "z" * BIG) == "z" * BIG
+        results = await asyncio.gather(*(call(channel, "big") for _ in range(4)))
+        assert [len(each) for each in results] == [BIG] * 4
 
 
-def test_messages_larger_than_the_limit_are_refused_in_both_directions(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with serving(tmp_path / "s", max_size=100_000) as (_, _server, channel):
-            assert (await call(channel, "z" * BIG)).startswith("RESOURCE_EXHAUSTED")
-            assert "the maximum is 100000" in await call(channel, "big")
-            assert await call(channel, "small") == "small"
-
-    asyncio.run(scenario())
+async def test_messages_larger_than_the_limit_are_refused_in_both_directions(tmp_path: Path) -> None:
+    async with serving(tmp_path / "s", max_size=100_000) as (_, _server, channel):
+        assert (await call(channel, "z" * BIG)).startswith("RESOURCE_EXHAUSTED")
+        assert "the maximum is 100000" in await call(channel, "big")
+        assert await call(channel, "small") == "small"
 
 
-def test_a_call_past_its_deadline_is_cancelled(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with serving(tmp_path / "s") as (plugin, _, channel):
-            assert (await call(channel, "wait", timeout=0.2)).startswith("DEADLINE_EXCEEDED")
-            await asyncio.wait_for(plugin.cancelled.wait(), 10)
-
-    asyncio.run(scenario())
+async def test_a_call_past_its_deadline_is_cancelled(tmp_path: Path) -> None:
+    async with serving(tmp_path / "s") as (plugin, _, channel):
+        assert (await call(channel, "wait", timeout=0.2)).startswith("DEADLINE_EXCEEDED")
+        await asyncio.wait_for(plugin.cancelled.wait(), 10)
 
 
-def test_a_stream_ends_with_its_client_and_waits_for_a_slow_one(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with serving(tmp_path / "s") as (plugin, _, channel):
-            messages = rpc.watch(channel, WATCH, health_v1alpha1.NodeWatchResourcesRequest())
-            async for message in messages:
-                assert len(message.devices[0].message) == 10_000
-                break
-            assert await call(channel, "meanwhile") == "meanwhile"
-            assert plugin.sent < 10_000
-            messages.cancel()  # type: ignore[attr-defined]
-            await asyncio.wait_for(plugin.cancelled.wait(), 10)
-
-    asyncio.run(scenario())
+async def test_a_stream_ends_with_its_client_and_waits_for_a_slow_one(tmp_path: Path) -> None:
+    async with serving(tmp_path / "s") as (plugin, _, channel):
+        messages = rpc.watch(channel, WATCH, health_v1alpha1.NodeWatchResourcesRequest())
+        async for message in messages:
+            assert len(message.devices[0].message) == 10_000
+            break
+        assert await call(channel, "meanwhile") == "meanwhile"
+        assert plugin.sent < 10_000
+        messages.cancel()  # type: ignore[attr-defined]
+        await asyncio.wait_for(plugin.cancelled.wait(), 10)
 
 
-def test_a_call_of_a_client_that_vanishes_is_cancelled(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with serving(tmp_path / "s") as (plugin, server, _):
-            connection = H2Connection(H2Configuration(header_encoding="utf-8"))
-            connection.initiate_connection()
-            connection.send_headers(1, HEADERS)
-            message = REQUEST(claims=[{"uid": "wait"}]).SerializeToString()
-            connection.send_data(1, b"\0" + len(message).to_bytes(4, "big") + message, end_stream=True)
-            _, writer = await asyncio.open_unix_connection(str(tmp_path / "s"))
-            writer.write(connection.data_to_send())
-            await asyncio.wait_for(plugin.begun.wait(), 10)
-            writer.transport.abort()
-            await asyncio.wait_for(plugin.cancelled.wait(), 10)
-            assert not server.connections
-
-    asyncio.run(scenario())
+async def test_a_call_of_a_client_that_vanishes_is_cancelled(tmp_path: Path) -> None:
+    async with serving(tmp_path / "s") as (plugin, server, _):
+        connection = H2Connection(H2Configuration(header_encoding="utf-8"))
+        connection.initiate_connection()
+        connection.send_headers(1, HEADERS)
+        message = REQUEST(claims=[{"uid": "wait"}]).SerializeToString()
+        connection.send_data(1, b"\0" + len(message).to_bytes(4, "big") + message, end_stream=True)
+        _, writer = await asyncio.open_unix_connection(str(tmp_path / "s"))
+        writer.write(connection.data_to_send())
+        await asyncio.wait_for(plugin.begun.wait(), 10)
+        writer.transport.abort()
+        await asyncio.wait_for(plugin.cancelled.wait(), 10)
+        assert not server.connections
 
 
 @pytest.mark.parametrize("grace", [10.0, None])
-def test_calls_in_progress_finish_within_the_grace(tmp_path: Path, grace: float | None) -> None:
-    async def scenario() -> None:
-        async with serving(tmp_path / "s") as (plugin, server, channel):
-            waiting = asyncio.create_task(call(channel, "wait"))
-            await asyncio.wait_for(plugin.begun.wait(), 10)
-            stopping = asyncio.create_task(server.stop(grace))
-            await asyncio.sleep(0)
-            assert not (tmp_path / "s").exists()
-            plugin.go_on.set()
-            await stopping
-            result = await waiting
-            assert result == "wait" if grace else result.startswith(("CANCELLED", "UNAVAILABLE"))
-
-    asyncio.run(scenario())
+async def test_calls_in_progress_finish_within_the_grace(tmp_path: Path, grace: float | None) -> None:
+    async with serving(tmp_path / "s") as (plugin, server, channel):
+        waiting = asyncio.create_task(call(channel, "wait"))
+        await asyncio.wait_for(plugin.begun.wait(), 10)
+        stopping = asyncio.create_task(server.stop(grace))
+        await asyncio.sleep(0)
+        assert not (tmp_path / "s").exists()
+        plugin.go_on.set()
+        await stopping
+        result = await waiting
+        assert result == "wait" if grace else result.startswith(("CANCELLED", "UNAVAILABLE"))
 
 
 @pytest.mark.parametrize("leaves", [True, False])
-def test_responses_can_be_read_before_the_connection_is_closed(tmp_path: Path, leaves: bool) -> None:
+async def test_responses_can_be_read_before_the_connection_is_closed(tmp_path: Path, leaves: bool) -> None:
     """A client whose next write fails would not read the response; one that stays is not waited for."""
-
-    async def scenario() -> None:
-        async with serving(tmp_path / "s") as (plugin, server, _):
-            client = H2Connection(H2Configuration(header_encoding="utf-8"))
-            client.initiate_connection()
-            client.send_headers(1, HEADERS)
-            body = REQUEST(claims=[{"uid": "wait"}]).SerializeToString()
-            client.send_data(1, b"\0" + len(body).to_bytes(4, "big") + body, end_stream=True)
-            reader, writer = await asyncio.open_unix_connection(tmp_path / "s")
-            writer.write(client.data_to_send())
-            await asyncio.wait_for(plugin.begun.wait(), DEADLINE)
-            stopping = asyncio.create_task(server.stop(DEADLINE))
-            await asyncio.sleep(0)
-            plugin.go_on.set()
-            await until(lambda: not any(each.tasks() for each in server.connections))
-            await asyncio.sleep(0.01)
-            assert not stopping.done()
-            client.ping(b"12345678")
-            writer.write(client.data_to_send())
-            trailers: list[TrailersReceived] = []
-            while not trailers:
-                head = await reader.readexactly(9)
-                frame = head + await reader.readexactly(int.from_bytes(head[:3], "big"))
-                if head[3] != _GOAWAY:  # h2 would end the connection at once
-                    trailers += [e for e in client.receive_data(frame) if isinstance(e, TrailersReceived)]
-            assert ("grpc-status", "0") in (trailers[0].headers or ())
-            if leaves:
-                writer.close()
-            await stopping
+    async with serving(tmp_path / "s") as (plugin, server, _):
+        client = H2Connection(H2Configuration(header_encoding="utf-8"))
+        client.initiate_connection()
+        client.send_headers(1, HEADERS)
+        body = REQUEST(claims=[{"uid": "wait"}]).SerializeToString()
+        client.send_data(1, b"\0" + len(body).to_bytes(4, "big") + body, end_stream=True)
+        reader, writer = await asyncio.open_unix_connection(tmp_path / "s")
+        writer.write(client.data_to_send())
+        await asyncio.wait_for(plugin.begun.wait(), DEADLINE)
+        stopping = asyncio.create_task(server.stop(DEADLINE))
+        await asyncio.sleep(0)
+        plugin.go_on.set()
+        await until(lambda: not any(each.tasks() for each in server.connections))
+        await asyncio.sleep(0.01)
+        assert not stopping.done()
+        client.ping(b"12345678")
+        writer.write(client.data_to_send())
+        trailers: list[TrailersReceived] = []
+        while not trailers:
+            head = await reader.readexactly(9)
+            frame = head + await reader.readexactly(int.from_bytes(head[:3], "big"))
+            if head[3] != _GOAWAY:  # h2 would end the connection at once
+                trailers += [e for e in client.receive_data(frame) if isinstance(e, TrailersReceived)]
+        assert ("grpc-status", "0") in (trailers[0].headers or ())
+        if leaves:
             writer.close()
-            await writer.wait_closed()
-
-    asyncio.run(scenario())
+        await stopping
+        writer.close()
+        await writer.wait_closed()
 
 
 def exchange(path: Path, headers: list[tuple[str, str]], body: bytes) -> dict[str, str]:
@@ -253,7 +231,7 @@ def exchange(path: Path, headers: list[tuple[str, str]], body: bytes) -> dict[st
     return found
 
 
-def test_odd_requests_get_a_status(tmp_path: Path) -> None:
+async def test_odd_requests_get_a_status(tmp_path: Path) -> None:
     *base, path, grpc_type = HEADERS
     cases = [
         ([(":path", "/no.Such/Method"), grpc_type], b"\0\0\0\0\0", "12"),
@@ -264,16 +242,12 @@ def test_odd_requests_get_a_status(tmp_path: Path) -> None:
         ([path, grpc_type, ("grpc-timeout", "10S")], b"\0\0\0\0\0", "0"),
         ([path, grpc_type, ("grpc-timeout", "nonsense")], b"\0\0\0\0\0", "0"),
     ]
-
-    async def scenario() -> None:
-        async with serving(tmp_path / "s"):
-            for headers, body, status in cases:
-                got = await asyncio.to_thread(exchange, tmp_path / "s", base + headers, body)
-                assert (got[":status"], got["grpc-status"]) == ("200", status), (headers, body)
-            html = [path, ("content-type", "text/html")]
-            assert (await asyncio.to_thread(exchange, tmp_path / "s", base + html, b""))[":status"] == "415"
-
-    asyncio.run(scenario())
+    async with serving(tmp_path / "s"):
+        for headers, body, status in cases:
+            got = await asyncio.to_thread(exchange, tmp_path / "s", base + headers, body)
+            assert (got[":status"], got["grpc-status"]) == ("200", status), (headers, body)
+        html = [path, ("content-type", "text/html")]
+        assert (await asyncio.to_thread(exchange, tmp_path / "s", base + html, b""))[":status"] == "415"
 
 
 def test_what_is_not_http_2_ends_the_connection_only(tmp_path: Path) -> None:
@@ -293,15 +267,12 @@ def test_what_is_not_http_2_ends_the_connection_only(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
-def test_a_method_without_a_function_is_unimplemented(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with serving(tmp_path / "s") as (_, _server, channel):
-            method = rpc.find_method(registration.DESCRIPTOR, "Registration", "GetInfo")
-            with pytest.raises(grpc.aio.AioRpcError) as caught:
-                await rpc.call(channel, method, registration.InfoRequest(), timeout=DEADLINE)
-            assert caught.value.code() is grpc.StatusCode.UNIMPLEMENTED
-
-    asyncio.run(scenario())
+async def test_a_method_without_a_function_is_unimplemented(tmp_path: Path) -> None:
+    async with serving(tmp_path / "s") as (_, _server, channel):
+        method = rpc.find_method(registration.DESCRIPTOR, "Registration", "GetInfo")
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await rpc.call(channel, method, registration.InfoRequest(), timeout=DEADLINE)
+        assert caught.value.code() is grpc.StatusCode.UNIMPLEMENTED
 
 
 @pytest.mark.parametrize("steps", range(5))

@@ -104,43 +104,37 @@ class Pipe:
         self.received += data
 
 
-def test_streams_are_accepted_read_and_answered() -> None:
-    async def scenario() -> None:
-        encoder = FrameEncoder()
-        pipe = Pipe(
-            encoder.encode(SynStream(1, {"streamType": "data", "port": "80"})),
-            encoder.encode(Data(1, b"abc")) + encoder.encode(Data(1, b"", fin=True)),
-            encoder.encode(Ping(1)),
-            encoder.encode(SynStream(2)),
-            b"",
-        )
-        opened: list[SpdyStream] = []
-        session = SpdySession(pipe, opened.append)
-        await session.run()
-        assert [stream.headers for stream in opened] == [{"streamtype": "data", "port": "80"}]
-        assert [await opened[0].read(), await opened[0].read()] == [b"abc", b""]
-        with pytest.raises(ConnectionError):
-            await opened[0].write(b"late")
-        answers = list(FrameDecoder().feed(pipe.received))
-        assert answers == [SynReply(1, {}), Ping(1), RstStream(2, INVALID_STREAM)]
-
-    asyncio.run(scenario())
+async def test_streams_are_accepted_read_and_answered() -> None:
+    encoder = FrameEncoder()
+    pipe = Pipe(
+        encoder.encode(SynStream(1, {"streamType": "data", "port": "80"})),
+        encoder.encode(Data(1, b"abc")) + encoder.encode(Data(1, b"", fin=True)),
+        encoder.encode(Ping(1)),
+        encoder.encode(SynStream(2)),
+        b"",
+    )
+    opened: list[SpdyStream] = []
+    session = SpdySession(pipe, opened.append)
+    await session.run()
+    assert [stream.headers for stream in opened] == [{"streamtype": "data", "port": "80"}]
+    assert [await opened[0].read(), await opened[0].read()] == [b"abc", b""]
+    with pytest.raises(ConnectionError):
+        await opened[0].write(b"late")
+    answers = list(FrameDecoder().feed(pipe.received))
+    assert answers == [SynReply(1, {}), Ping(1), RstStream(2, INVALID_STREAM)]
 
 
-def test_a_stream_that_is_not_read_stops_the_connection() -> None:
-    async def scenario() -> None:
-        encoder = FrameEncoder()
-        pipe = Pipe(encoder.encode(SynStream(1)), *(encoder.encode(Data(1, b"x" * 65536)) for _ in range(20)))
-        opened: list[SpdyStream] = []
-        task = asyncio.create_task(SpdySession(pipe, opened.append).run())
-        for _ in range(200):
-            await asyncio.sleep(0)
-        assert len(pipe.sent) >= 14, "it read more than it may hold"
-        for _ in range(20):
-            await opened[0].read()
-        for _ in range(10):
-            await asyncio.sleep(0)
-        assert not pipe.sent
-        task.cancel()
-
-    asyncio.run(scenario())
+async def test_a_stream_that_is_not_read_stops_the_connection() -> None:
+    encoder = FrameEncoder()
+    pipe = Pipe(encoder.encode(SynStream(1)), *(encoder.encode(Data(1, b"x" * 65536)) for _ in range(20)))
+    opened: list[SpdyStream] = []
+    task = asyncio.create_task(SpdySession(pipe, opened.append).run())
+    for _ in range(200):
+        await asyncio.sleep(0)
+    assert len(pipe.sent) >= 14, "it read more than it may hold"
+    for _ in range(20):
+        await opened[0].read()
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert not pipe.sent
+    task.cancel()

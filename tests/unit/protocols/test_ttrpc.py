@@ -89,18 +89,15 @@ def _ask(**fields: Any) -> nri.RegisterPluginRequest:
     return nri.RegisterPluginRequest(plugin_name="x", plugin_idx="10", **fields)
 
 
-def test_request_bytes_equal_those_of_containerd() -> None:
-    async def scenario() -> None:
-        here, there = await _pair()
-        client = TtrpcClient(here)
-        call = asyncio.create_task(client.call(REGISTER, _ask(), timeout=5))
-        assert await _exactly(there, len(GOLDEN_REQUEST)) == GOLDEN_REQUEST
-        await _fill(there, GOLDEN_EMPTY)
-        assert await call == nri.Empty()
-        await client.close()
-        there.close()
-
-    asyncio.run(scenario())
+async def test_request_bytes_equal_those_of_containerd() -> None:
+    here, there = await _pair()
+    client = TtrpcClient(here)
+    call = asyncio.create_task(client.call(REGISTER, _ask(), timeout=5))
+    assert await _exactly(there, len(GOLDEN_REQUEST)) == GOLDEN_REQUEST
+    await _fill(there, GOLDEN_EMPTY)
+    assert await call == nri.Empty()
+    await client.close()
+    there.close()
 
 
 def test_response_bytes_equal_those_of_containerd() -> None:
@@ -125,228 +122,193 @@ async def _both(handlers: Any, **options: Any) -> tuple[TtrpcClient, TtrpcServer
     return TtrpcClient(here), TtrpcServer(there, RUNTIME, handlers, **options)
 
 
-def test_many_calls_are_answered_in_any_order() -> None:
-    async def scenario() -> None:
-        gates = [asyncio.Event() for _ in range(20)]
+async def test_many_calls_are_answered_in_any_order() -> None:
+    gates = [asyncio.Event() for _ in range(20)]
 
-        async def handler(request: nri.RegisterPluginRequest) -> TtrpcFault:
-            await gates[int(request.plugin_idx)].wait()
-            return TtrpcFault(9, request.plugin_idx)
+    async def handler(request: nri.RegisterPluginRequest) -> TtrpcFault:
+        await gates[int(request.plugin_idx)].wait()
+        return TtrpcFault(9, request.plugin_idx)
 
-        client, server = await _both({"RegisterPlugin": handler})
-        calls = [
-            asyncio.create_task(
-                client.call(REGISTER, nri.RegisterPluginRequest(plugin_idx=str(number)), timeout=DEADLINE)
-            )
-            for number in range(20)
-        ]
-        for number in reversed(range(20)):
-            gates[number].set()
-            assert await calls[number] == TtrpcFault(9, str(number))
-        await client.close()
-        await server.close()
-
-    asyncio.run(scenario())
-
-
-def test_a_timed_out_call_does_not_break_the_connection() -> None:
-    async def scenario() -> None:
-        late = asyncio.Event()
-
-        async def handler(request: nri.RegisterPluginRequest) -> None:
-            if not request.plugin_name:
-                await late.wait()
-
-        client, server = await _both({"RegisterPlugin": handler})
-        fault = await client.call(REGISTER, nri.RegisterPluginRequest(), timeout=0.05)
-        assert fault in (ttrpc.TIMED_OUT, TtrpcFault(ttrpc.DEADLINE_EXCEEDED, "context deadline exceeded"))
-        late.set()
-        assert await client.call(REGISTER, _ask(), timeout=DEADLINE) == nri.Empty()
-        await client.close()
-        await server.close()
-
-    asyncio.run(scenario())
-
-
-def test_a_handler_is_cancelled_with_its_call() -> None:
-    async def scenario() -> None:
-        stopped = asyncio.Event()
-
-        async def handler(request: Any) -> None:
-            try:
-                await asyncio.Event().wait()
-            finally:
-                stopped.set()
-
-        here, there = await _pair()
-        server = TtrpcServer(here, RUNTIME, {"RegisterPlugin": handler})
-        data = envelopes.Request(
-            service=RUNTIME.full_name, method="RegisterPlugin", timeout_nano=20_000_000
-        ).SerializeToString()
-        await _fill(there, FrameHeader(len(data), 1, ttrpc.REQUEST).encode() + data)
-        frame = await ttrpc.read_frame(there)
-        assert frame is not None
-        assert frame.data is not None
-        assert envelopes.Response.FromString(frame.data).status.code == ttrpc.DEADLINE_EXCEEDED
-        assert stopped.is_set()
-        await server.close()
-        there.close()
-
-    asyncio.run(scenario())
-
-
-def test_status_codes(caplog: pytest.LogCaptureFixture) -> None:
-    async def scenario() -> None:
-        async def broken(request: Any) -> None:
-            raise RuntimeError("boom")
-
-        client, server = await _both({"UpdateContainers": broken})
-        assert await client.call(REGISTER, _ask(), timeout=DEADLINE) == TtrpcFault(
-            12, "method RegisterPlugin"
+    client, server = await _both({"RegisterPlugin": handler})
+    calls = [
+        asyncio.create_task(
+            client.call(REGISTER, nri.RegisterPluginRequest(plugin_idx=str(number)), timeout=DEADLINE)
         )
-        refused = await client.call(UPDATE, nri.UpdateContainersRequest(), timeout=DEADLINE)
-        assert refused == TtrpcFault(2, "RuntimeError: boom")
-        await server.close()
-        await client.wait_closed()
-        assert await client.call(REGISTER, _ask(), timeout=DEADLINE) == ttrpc.CLOSED
-        assert ttrpc.CLOSED.fatal
-        assert ttrpc.TIMED_OUT.fatal
-        assert not refused.fatal
-        await client.close()
-
-    asyncio.run(scenario())
+        for number in range(20)
+    ]
+    for number in reversed(range(20)):
+        gates[number].set()
+        assert await calls[number] == TtrpcFault(9, str(number))
+    await client.close()
+    await server.close()
 
 
-def test_stream_ids_are_unique() -> None:
-    async def scenario() -> None:
-        client, server = await _both({"RegisterPlugin": _nothing})
-        client.next = 2**32 - 1
-        assert await client.call(REGISTER, _ask(), timeout=DEADLINE) == nri.Empty()
-        assert await client.call(REGISTER, _ask(), timeout=DEADLINE) == ttrpc.CLOSED
-        assert client.closed
-        await client.close()
-        await server.close()
+async def test_a_timed_out_call_does_not_break_the_connection() -> None:
+    late = asyncio.Event()
 
-    asyncio.run(scenario())
+    async def handler(request: nri.RegisterPluginRequest) -> None:
+        if not request.plugin_name:
+            await late.wait()
 
-
-def test_calls_under_way_end_with_the_connection() -> None:
-    async def scenario() -> None:
-        here, there = await _pair()
-        client = TtrpcClient(here)
-        calls = [asyncio.create_task(client.call(REGISTER, _ask(), timeout=30)) for _ in range(3)]
-        await _exactly(there, len(GOLDEN_REQUEST))
-        there.close()
-        assert await asyncio.gather(*calls) == [ttrpc.CLOSED] * 3
-        await client.close()
-
-    asyncio.run(scenario())
+    client, server = await _both({"RegisterPlugin": handler})
+    fault = await client.call(REGISTER, nri.RegisterPluginRequest(), timeout=0.05)
+    assert fault in (ttrpc.TIMED_OUT, TtrpcFault(ttrpc.DEADLINE_EXCEEDED, "context deadline exceeded"))
+    late.set()
+    assert await client.call(REGISTER, _ask(), timeout=DEADLINE) == nri.Empty()
+    await client.close()
+    await server.close()
 
 
-def test_oversized_messages_are_refused_and_the_connection_continues() -> None:
-    async def scenario() -> None:
-        async def handler(request: nri.UpdateContainersRequest) -> nri.UpdateContainersResponse:
-            text = "x" * int(request.update[0].container_id)
-            return nri.UpdateContainersResponse(failed=[nri.ContainerUpdate(container_id=text)])
+async def test_a_handler_is_cancelled_with_its_call() -> None:
+    stopped = asyncio.Event()
 
-        def ask(length: int) -> nri.UpdateContainersRequest:
-            return nri.UpdateContainersRequest(update=[nri.ContainerUpdate(container_id=str(length))])
+    async def handler(request: Any) -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            stopped.set()
 
-        client, server = await _both({"UpdateContainers": handler})
-        long = nri.UpdateContainersRequest(update=[nri.ContainerUpdate(container_id="x" * (5 << 20))])
-        fault = await client.call(UPDATE, long, timeout=DEADLINE)
-        assert (fault.code, fault.kind) == (8, "oversized")
-        fault = await client.call(UPDATE, ask(5 << 20), timeout=DEADLINE)
-        assert fault.code == 8
-        assert "exceed maximum message size of 4194304" in fault.message
-        answer = await client.call(UPDATE, ask(4_000_000), timeout=DEADLINE)
-        assert not isinstance(answer, TtrpcFault)
-        assert len(answer.failed[0].container_id) == 4_000_000
-        await client.close()
-        await server.close()
+    here, there = await _pair()
+    server = TtrpcServer(here, RUNTIME, {"RegisterPlugin": handler})
+    data = envelopes.Request(
+        service=RUNTIME.full_name, method="RegisterPlugin", timeout_nano=20_000_000
+    ).SerializeToString()
+    await _fill(there, FrameHeader(len(data), 1, ttrpc.REQUEST).encode() + data)
+    frame = await ttrpc.read_frame(there)
+    assert frame is not None
+    assert frame.data is not None
+    assert envelopes.Response.FromString(frame.data).status.code == ttrpc.DEADLINE_EXCEEDED
+    assert stopped.is_set()
+    await server.close()
+    there.close()
 
-    asyncio.run(scenario())
+
+async def test_status_codes(caplog: pytest.LogCaptureFixture) -> None:
+    async def broken(request: Any) -> None:
+        raise RuntimeError("boom")
+
+    client, server = await _both({"UpdateContainers": broken})
+    assert await client.call(REGISTER, _ask(), timeout=DEADLINE) == TtrpcFault(12, "method RegisterPlugin")
+    refused = await client.call(UPDATE, nri.UpdateContainersRequest(), timeout=DEADLINE)
+    assert refused == TtrpcFault(2, "RuntimeError: boom")
+    await server.close()
+    await client.wait_closed()
+    assert await client.call(REGISTER, _ask(), timeout=DEADLINE) == ttrpc.CLOSED
+    assert ttrpc.CLOSED.fatal
+    assert ttrpc.TIMED_OUT.fatal
+    assert not refused.fatal
+    await client.close()
+
+
+async def test_stream_ids_are_unique() -> None:
+    client, server = await _both({"RegisterPlugin": _nothing})
+    client.next = 2**32 - 1
+    assert await client.call(REGISTER, _ask(), timeout=DEADLINE) == nri.Empty()
+    assert await client.call(REGISTER, _ask(), timeout=DEADLINE) == ttrpc.CLOSED
+    assert client.closed
+    await client.close()
+    await server.close()
+
+
+async def test_calls_under_way_end_with_the_connection() -> None:
+    here, there = await _pair()
+    client = TtrpcClient(here)
+    calls = [asyncio.create_task(client.call(REGISTER, _ask(), timeout=30)) for _ in range(3)]
+    await _exactly(there, len(GOLDEN_REQUEST))
+    there.close()
+    assert await asyncio.gather(*calls) == [ttrpc.CLOSED] * 3
+    await client.close()
+
+
+async def test_oversized_messages_are_refused_and_the_connection_continues() -> None:
+    async def handler(request: nri.UpdateContainersRequest) -> nri.UpdateContainersResponse:
+        text = "x" * int(request.update[0].container_id)
+        return nri.UpdateContainersResponse(failed=[nri.ContainerUpdate(container_id=text)])
+
+    def ask(length: int) -> nri.UpdateContainersRequest:
+        return nri.UpdateContainersRequest(update=[nri.ContainerUpdate(container_id=str(length))])
+
+    client, server = await _both({"UpdateContainers": handler})
+    long = nri.UpdateContainersRequest(update=[nri.ContainerUpdate(container_id="x" * (5 << 20))])
+    fault = await client.call(UPDATE, long, timeout=DEADLINE)
+    assert (fault.code, fault.kind) == (8, "oversized")
+    fault = await client.call(UPDATE, ask(5 << 20), timeout=DEADLINE)
+    assert fault.code == 8
+    assert "exceed maximum message size of 4194304" in fault.message
+    answer = await client.call(UPDATE, ask(4_000_000), timeout=DEADLINE)
+    assert not isinstance(answer, TtrpcFault)
+    assert len(answer.failed[0].container_id) == 4_000_000
+    await client.close()
+    await server.close()
 
 
 @pytest.mark.parametrize("length", [ttrpc.MAX_MESSAGE_SIZE + 1, 6 << 20])
-def test_an_oversized_message_gets_an_error_and_the_connection_continues(length: int) -> None:
-    async def scenario() -> None:
-        async def handler(request: Any) -> None:
-            return None
+async def test_an_oversized_message_gets_an_error_and_the_connection_continues(length: int) -> None:
+    async def handler(request: Any) -> None:
+        return None
 
-        here, there = await _pair()
-        server = TtrpcServer(here, RUNTIME, {"RegisterPlugin": handler})
-        sending = asyncio.create_task(
-            _fill(there, FrameHeader(length, 1, ttrpc.REQUEST).encode() + bytes(length))
-        )
-        frame = await ttrpc.read_frame(there)
-        assert frame is not None
-        assert frame.data is not None
-        assert envelopes.Response.FromString(frame.data).status.code == ttrpc.RESOURCE_EXHAUSTED
-        await sending
-        await _fill(there, GOLDEN_REQUEST.replace(b"\x00\x00\x00\x01\x01", b"\x00\x00\x00\x03\x01", 1))
-        assert await _exactly(there, 10) == bytes.fromhex("00000000000000030200")
-        # The same for answers.
-        client = TtrpcClient(there)
-        call = asyncio.create_task(client.call(REGISTER, _ask(), timeout=DEADLINE))
-        await asyncio.sleep(0)
-        await server.close()
-        await call
-        await client.close()
-
-    asyncio.run(scenario())
+    here, there = await _pair()
+    server = TtrpcServer(here, RUNTIME, {"RegisterPlugin": handler})
+    sending = asyncio.create_task(
+        _fill(there, FrameHeader(length, 1, ttrpc.REQUEST).encode() + bytes(length))
+    )
+    frame = await ttrpc.read_frame(there)
+    assert frame is not None
+    assert frame.data is not None
+    assert envelopes.Response.FromString(frame.data).status.code == ttrpc.RESOURCE_EXHAUSTED
+    await sending
+    await _fill(there, GOLDEN_REQUEST.replace(b"\x00\x00\x00\x01\x01", b"\x00\x00\x00\x03\x01", 1))
+    assert await _exactly(there, 10) == bytes.fromhex("00000000000000030200")
+    # The same for answers.
+    client = TtrpcClient(there)
+    call = asyncio.create_task(client.call(REGISTER, _ask(), timeout=DEADLINE))
+    await asyncio.sleep(0)
+    await server.close()
+    await call
+    await client.close()
 
 
-def test_an_oversized_response_fails_its_call() -> None:
-    async def scenario() -> None:
-        here, there = await _pair()
-        client = TtrpcClient(here)
+async def test_an_oversized_response_fails_its_call() -> None:
+    here, there = await _pair()
+    client = TtrpcClient(here)
+    call = asyncio.create_task(client.call(REGISTER, _ask(), timeout=DEADLINE))
+    await _exactly(there, len(GOLDEN_REQUEST))
+    length = ttrpc.MAX_MESSAGE_SIZE + 1
+    await _fill(there, FrameHeader(length, 1, ttrpc.RESPONSE).encode() + bytes(length))
+    assert await call == ttrpc.oversized(length)
+    assert not client.closed
+    await client.close()
+    there.close()
+
+
+async def test_an_unreadable_response_fails_its_call() -> None:
+    here, there = await _pair()
+    client = TtrpcClient(here)
+    for number, data in ((1, b"\xff\xff"), (3, b"\x12\x02\x0a\xff")):
         call = asyncio.create_task(client.call(REGISTER, _ask(), timeout=DEADLINE))
         await _exactly(there, len(GOLDEN_REQUEST))
-        length = ttrpc.MAX_MESSAGE_SIZE + 1
-        await _fill(there, FrameHeader(length, 1, ttrpc.RESPONSE).encode() + bytes(length))
-        assert await call == ttrpc.oversized(length)
-        assert not client.closed
-        await client.close()
-        there.close()
-
-    asyncio.run(scenario())
+        await _fill(there, FrameHeader(len(data), number, ttrpc.RESPONSE).encode() + data)
+        fault = await call
+        assert (fault.code, fault.kind) == (ttrpc.INTERNAL, "malformed")
+    await client.close()
+    there.close()
 
 
-def test_an_unreadable_response_fails_its_call() -> None:
-    async def scenario() -> None:
-        here, there = await _pair()
-        client = TtrpcClient(here)
-        for number, data in ((1, b"\xff\xff"), (3, b"\x12\x02\x0a\xff")):
-            call = asyncio.create_task(client.call(REGISTER, _ask(), timeout=DEADLINE))
-            await _exactly(there, len(GOLDEN_REQUEST))
-            await _fill(there, FrameHeader(len(data), number, ttrpc.RESPONSE).encode() + data)
-            fault = await call
-            assert (fault.code, fault.kind) == (ttrpc.INTERNAL, "malformed")
-        await client.close()
-        there.close()
+async def test_requests_past_the_limit_are_refused() -> None:
+    gate = asyncio.Event()
 
-    asyncio.run(scenario())
+    async def handler(request: Any) -> None:
+        await gate.wait()
 
-
-def test_requests_past_the_limit_are_refused() -> None:
-    async def scenario() -> None:
-        gate = asyncio.Event()
-
-        async def handler(request: Any) -> None:
-            await gate.wait()
-
-        client, server = await _both({"RegisterPlugin": handler}, max_calls=2)
-        first = [asyncio.create_task(client.call(REGISTER, _ask(), timeout=DEADLINE)) for _ in range(2)]
-        await asyncio.sleep(0)
-        fault = await client.call(REGISTER, _ask(), timeout=DEADLINE)
-        assert fault == TtrpcFault(8, "more than 2 requests are in progress")
-        gate.set()
-        assert await asyncio.gather(*first) == [nri.Empty(), nri.Empty()]
-        await client.close()
-        await server.close()
-
-    asyncio.run(scenario())
+    client, server = await _both({"RegisterPlugin": handler}, max_calls=2)
+    first = [asyncio.create_task(client.call(REGISTER, _ask(), timeout=DEADLINE)) for _ in range(2)]
+    await asyncio.sleep(0)
+    fault = await client.call(REGISTER, _ask(), timeout=DEADLINE)
+    assert fault == TtrpcFault(8, "more than 2 requests are in progress")
+    gate.set()
+    assert await asyncio.gather(*first) == [nri.Empty(), nri.Empty()]
+    await client.close()
+    await server.close()
 
 
 @pytest.mark.parametrize(
@@ -359,38 +321,32 @@ def test_requests_past_the_limit_are_refused() -> None:
         (FrameHeader(0, 1, ttrpc.REQUEST), 12),
     ],
 )
-def test_invalid_frames_get_an_error_response(header: FrameHeader, code: int) -> None:
-    async def scenario() -> None:
-        here, there = await _pair()
-        server = TtrpcServer(here, RUNTIME, {})
-        await _fill(there, header.encode())
-        frame = await ttrpc.read_frame(there)
-        assert frame is not None
-        assert frame.data is not None
-        assert frame.header.stream == header.stream
-        assert envelopes.Response.FromString(frame.data).status.code == code
-        await server.close()
-        there.close()
-
-    asyncio.run(scenario())
+async def test_invalid_frames_get_an_error_response(header: FrameHeader, code: int) -> None:
+    here, there = await _pair()
+    server = TtrpcServer(here, RUNTIME, {})
+    await _fill(there, header.encode())
+    frame = await ttrpc.read_frame(there)
+    assert frame is not None
+    assert frame.data is not None
+    assert frame.header.stream == header.stream
+    assert envelopes.Response.FromString(frame.data).status.code == code
+    await server.close()
+    there.close()
 
 
-def test_streams_are_not_used_twice() -> None:
-    async def scenario() -> None:
-        here, there = await _pair()
-        server = TtrpcServer(here, RUNTIME, {"RegisterPlugin": _nothing})
-        await _fill(there, GOLDEN_REQUEST)
-        assert await _exactly(there, 10) == GOLDEN_EMPTY
-        await _fill(there, GOLDEN_REQUEST)
-        frame = await ttrpc.read_frame(there)
-        assert frame is not None
-        assert frame.data is not None
-        status = envelopes.Response.FromString(frame.data).status
-        assert (status.code, status.message) == (3, "StreamID cannot be re-used and must increment")
-        await server.close()
-        there.close()
-
-    asyncio.run(scenario())
+async def test_streams_are_not_used_twice() -> None:
+    here, there = await _pair()
+    server = TtrpcServer(here, RUNTIME, {"RegisterPlugin": _nothing})
+    await _fill(there, GOLDEN_REQUEST)
+    assert await _exactly(there, 10) == GOLDEN_EMPTY
+    await _fill(there, GOLDEN_REQUEST)
+    frame = await ttrpc.read_frame(there)
+    assert frame is not None
+    assert frame.data is not None
+    status = envelopes.Response.FromString(frame.data).status
+    assert (status.code, status.message) == (3, "StreamID cannot be re-used and must increment")
+    await server.close()
+    there.close()
 
 
 async def _nothing(request: Any) -> None:

@@ -101,19 +101,16 @@ def test_a_failing_component_stops_the_cluster(settings: UpSettings) -> None:
     asyncio.run(asyncio.wait_for(Up(settings).run(lambda cluster: cluster.stop()), DEADLINE))
 
 
-def test_one_cluster_for_each_directory(settings: UpSettings) -> None:
-    async def scenario() -> None:
-        first = Up(settings)
-        task = asyncio.create_task(first.run())
-        try:
-            await until(lambda: first.driver is not None and not first.driver.problems())
-            with pytest.raises(ConfigError, match=r"the cluster with PID \d+ uses this directory; .*--data"):
-                await asyncio.wait_for(Up(settings).run(), DEADLINE)
-        finally:
-            first.stop()
-            await asyncio.wait_for(task, DEADLINE)
-
-    asyncio.run(scenario())
+async def test_one_cluster_for_each_directory(settings: UpSettings) -> None:
+    first = Up(settings)
+    task = asyncio.create_task(first.run())
+    try:
+        await until(lambda: first.driver is not None and not first.driver.problems())
+        with pytest.raises(ConfigError, match=r"the cluster with PID \d+ uses this directory; .*--data"):
+            await asyncio.wait_for(Up(settings).run(), DEADLINE)
+    finally:
+        first.stop()
+        await asyncio.wait_for(task, DEADLINE)
 
 
 def test_without_a_driver(settings: UpSettings) -> None:
@@ -266,23 +263,19 @@ def test_the_port_stays(settings: UpSettings) -> None:
     assert ports[2] != ports[0]
 
 
-def test_simulated_nodes_have_the_labels_and_taints_of_the_settings(settings: UpSettings) -> None:
+async def test_simulated_nodes_have_the_labels_and_taints_of_the_settings(settings: UpSettings) -> None:
     taint = Taint(key="example.com/x", effect="NoSchedule")
+    up = Up(replace(settings, nodes=1, simulated_labels={"zone": "a"}, simulated_taints=(taint,)))
+    found: list[dict[str, Any]] = []
 
-    async def scenario() -> None:
-        up = Up(replace(settings, nodes=1, simulated_labels={"zone": "a"}, simulated_taints=(taint,)))
-        found: list[dict[str, Any]] = []
+    async def look(running: Up) -> None:
+        assert running.server is not None
+        found.append(await running.server.client().get(NODES, "sim-0"))
+        running.stop()
 
-        async def look(running: Up) -> None:
-            assert running.server is not None
-            found.append(await running.server.client().get(NODES, "sim-0"))
-            running.stop()
-
-        await up.run(look)
-        (node,) = found
-        assert {"plimsoll.dev/simulated": "true", "zone": "a"}.items() <= node["metadata"]["labels"].items()
-        assert [(each["key"], each["effect"]) for each in node["spec"]["taints"]] == [
-            ("example.com/x", "NoSchedule")
-        ]
-
-    asyncio.run(scenario())
+    await up.run(look)
+    (node,) = found
+    assert {"plimsoll.dev/simulated": "true", "zone": "a"}.items() <= node["metadata"]["labels"].items()
+    assert [(each["key"], each["effect"]) for each in node["spec"]["taints"]] == [
+        ("example.com/x", "NoSchedule")
+    ]

@@ -87,19 +87,16 @@ def test_writes_that_depend_on_a_failed_write_are_reverted(tmp_path: Path) -> No
     asyncio.run(store.close())
 
 
-def test_a_watch_started_at_a_failed_write_misses_nothing(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        store = Store.open(tmp_path / "s")
-        with patch.object(StoreLog, "append", side_effect=FULL):
-            store.create(POD, {})
-            cursor = store.watch("pods", store.revision)
-            with pytest.raises(StoreError):
-                await store.wait_durable(1)
-        await store.wait_durable(store.create(POD, {}).revision)
-        assert [event.revision for event in cursor.take()] == [2]
-        await store.close()
-
-    asyncio.run(scenario())
+async def test_a_watch_started_at_a_failed_write_misses_nothing(tmp_path: Path) -> None:
+    store = Store.open(tmp_path / "s")
+    with patch.object(StoreLog, "append", side_effect=FULL):
+        store.create(POD, {})
+        cursor = store.watch("pods", store.revision)
+        with pytest.raises(StoreError):
+            await store.wait_durable(1)
+    await store.wait_durable(store.create(POD, {}).revision)
+    assert [event.revision for event in cursor.take()] == [2]
+    await store.close()
 
 
 def test_closing_reports_failed_writes(tmp_path: Path) -> None:
@@ -148,14 +145,10 @@ def test_old_rows_that_cannot_be_deleted_wait(tmp_path: Path) -> None:
     asyncio.run(store.close())
 
 
-def test_a_write_that_cannot_be_written_does_not_end_the_writer(tmp_path: Path) -> None:
+async def test_a_write_that_cannot_be_written_does_not_end_the_writer(tmp_path: Path) -> None:
     """A name that cannot be encoded fails alone; other writes continue."""
-
-    async def scenario() -> None:
-        store = Store.open(tmp_path / "s")
-        with pytest.raises(StoreError, match="could not be written"):
-            await store.wait_durable(store.create(ObjectKey("pods", "", "\udcff"), {}).revision)
-        await store.wait_durable(store.create(POD, {}).revision)
-        await store.close()
-
-    asyncio.run(scenario())
+    store = Store.open(tmp_path / "s")
+    with pytest.raises(StoreError, match="could not be written"):
+        await store.wait_durable(store.create(ObjectKey("pods", "", "\udcff"), {}).revision)
+    await store.wait_durable(store.create(POD, {}).revision)
+    await store.close()

@@ -136,19 +136,16 @@ def test_nothing_is_shown_before_it_is_durable(tmp_path: Path) -> None:
         asyncio.run(scenario())
 
 
-def test_writes_of_one_turn_share_a_commit(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        store = Store.open(tmp_path / "s")
+async def test_writes_of_one_turn_share_a_commit(tmp_path: Path) -> None:
+    store = Store.open(tmp_path / "s")
 
-        async def write(number: int) -> None:
-            await put(store, ObjectKey("pods", "", str(number)), number)
+    async def write(number: int) -> None:
+        await put(store, ObjectKey("pods", "", str(number)), number)
 
-        await asyncio.gather(*(write(number) for number in range(300)))
-        assert store.stats().rows == 300
-        assert store.stats().commits <= 3
-        await store.close()
-
-    asyncio.run(scenario())
+    await asyncio.gather(*(write(number) for number in range(300)))
+    assert store.stats().rows == 300
+    assert store.stats().commits <= 3
+    await store.close()
 
 
 def test_a_store_outlives_its_event_loop(tmp_path: Path) -> None:
@@ -263,24 +260,21 @@ def test_a_busy_event_loop_does_not_starve_the_writer(tmp_path: Path) -> None:
     assert sys.getswitchinterval() < before or before < 0.001
 
 
-def test_figures_for_metrics(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        store = Store.open(tmp_path / "s")
-        await put(store, POD, 1)
-        await put(store, POD, 2)
-        cursor = store.watch("pods", 2)
-        reader = asyncio.create_task(cursor.next())
-        await asyncio.sleep(0)
-        stats = store.stats()
-        assert (stats.revision, stats.durable, stats.floor, stats.events) == (2, 2, 0, 2)
-        assert (stats.waiting_watches, stats.commits, stats.rows, stats.failures) == (1, 2, 2, 0)
-        assert stats.file_bytes > 8192
-        stored = store.get(POD)
-        assert stored
-        assert store.counts() == {"pods": (1, len(stored.raw))}
-        cursor.close()
-        with pytest.raises(StoreError, match="closed"):
-            await reader
-        await store.close()
-
-    asyncio.run(scenario())
+async def test_figures_for_metrics(tmp_path: Path) -> None:
+    store = Store.open(tmp_path / "s")
+    await put(store, POD, 1)
+    await put(store, POD, 2)
+    cursor = store.watch("pods", 2)
+    reader = asyncio.create_task(cursor.next())
+    await asyncio.sleep(0)
+    stats = store.stats()
+    assert (stats.revision, stats.durable, stats.floor, stats.events) == (2, 2, 0, 2)
+    assert (stats.waiting_watches, stats.commits, stats.rows, stats.failures) == (1, 2, 2, 0)
+    assert stats.file_bytes > 8192
+    stored = store.get(POD)
+    assert stored
+    assert store.counts() == {"pods": (1, len(stored.raw))}
+    cursor.close()
+    with pytest.raises(StoreError, match="closed"):
+        await reader
+    await store.close()

@@ -29,19 +29,16 @@ def test_a_watch_returns_only_its_resource() -> None:
     assert [event.revision for event in cursor.take()] == [2]
 
 
-def test_a_feed_may_start_in_the_future() -> None:
-    async def scenario() -> None:
-        store = Store.open(None)
-        cursor = store.watch("pods", 3)
-        reader = asyncio.create_task(cursor.next())
-        for _ in range(3):
-            update(store)
-            await asyncio.sleep(0)
-        assert not reader.done()
+async def test_a_feed_may_start_in_the_future() -> None:
+    store = Store.open(None)
+    cursor = store.watch("pods", 3)
+    reader = asyncio.create_task(cursor.next())
+    for _ in range(3):
         update(store)
-        assert [event.revision for event in await reader] == [4]
-
-    asyncio.run(scenario())
+        await asyncio.sleep(0)
+    assert not reader.done()
+    update(store)
+    assert [event.revision for event in await reader] == [4]
 
 
 def test_a_watch_from_the_future_is_current_although_events_before_it_are_dropped() -> None:
@@ -92,53 +89,44 @@ def test_the_history_is_bounded_by_bytes_too() -> None:
     assert stats.floor == 100 - stats.events
 
 
-def test_one_object_larger_than_the_history_still_reaches_the_feeds() -> None:
-    async def scenario() -> None:
-        store = Store.open(None, history_bytes=1000)
-        cursor = store.watch("pods", 0)
-        for revision in range(1, 5):
-            update(store, padding="x" * 5000)
-            assert [event.revision for event in await cursor.next()] == [revision]
-
-    asyncio.run(scenario())
+async def test_one_object_larger_than_the_history_still_reaches_the_feeds() -> None:
+    store = Store.open(None, history_bytes=1000)
+    cursor = store.watch("pods", 0)
+    for revision in range(1, 5):
+        update(store, padding="x" * 5000)
+        assert [event.revision for event in await cursor.next()] == [revision]
 
 
-def test_many_watches_are_woken_once_for_many_events(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        store = Store.open(tmp_path / "s", durability="normal")
-        calls = 0
+async def test_many_watches_are_woken_once_for_many_events(tmp_path: Path) -> None:
+    store = Store.open(tmp_path / "s", durability="normal")
+    calls = 0
 
-        async def watch(cursor: WatchCursor) -> list[int]:
-            nonlocal calls
-            seen: list[int] = []
-            while len(seen) < 100:
-                calls += 1
-                seen += [event.revision for event in await cursor.next()]
-            return seen
+    async def watch(cursor: WatchCursor) -> list[int]:
+        nonlocal calls
+        seen: list[int] = []
+        while len(seen) < 100:
+            calls += 1
+            seen += [event.revision for event in await cursor.next()]
+        return seen
 
-        tasks = [asyncio.create_task(watch(store.watch("pods", 0))) for _ in range(1000)]
-        await asyncio.sleep(0)
-        for _ in range(100):
-            update(store)
-        assert await asyncio.gather(*tasks) == [list(range(1, 101))] * 1000
-        assert calls <= 3000
-        assert len({event.frame() for event in store.watch("pods", 0).take()}) == 100
-        await store.close()
-
-    asyncio.run(scenario())
-
-
-def test_a_cancelled_reader_leaves_the_feed_usable() -> None:
-    async def scenario() -> None:
-        store = Store.open(None)
-        cursor = store.watch("pods", 0)
-        with pytest.raises(asyncio.TimeoutError):
-            await asyncio.wait_for(cursor.next(), 0.01)
-        assert store.stats().waiting_watches == 0
+    tasks = [asyncio.create_task(watch(store.watch("pods", 0))) for _ in range(1000)]
+    await asyncio.sleep(0)
+    for _ in range(100):
         update(store)
-        assert [event.revision for event in await cursor.next(1)] == [1]
+    assert await asyncio.gather(*tasks) == [list(range(1, 101))] * 1000
+    assert calls <= 3000
+    assert len({event.frame() for event in store.watch("pods", 0).take()}) == 100
+    await store.close()
 
-    asyncio.run(scenario())
+
+async def test_a_cancelled_reader_leaves_the_feed_usable() -> None:
+    store = Store.open(None)
+    cursor = store.watch("pods", 0)
+    with pytest.raises(asyncio.TimeoutError):
+        await asyncio.wait_for(cursor.next(), 0.01)
+    assert store.stats().waiting_watches == 0
+    update(store)
+    assert [event.revision for event in await cursor.next(1)] == [1]
 
 
 def test_events_are_delivered_in_batches() -> None:

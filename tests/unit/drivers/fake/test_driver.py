@@ -91,44 +91,38 @@ def test_shares_have_their_consumed_capacity() -> None:
     assert handed.requests == ("net",)
 
 
-def test_a_conflicting_claim_fails_until_the_device_is_released() -> None:
-    async def scenario() -> None:
-        driver = gpus()
-        assert not isinstance(await driver.prepare(claim("a", "gpu-0-1g-5gb-0")), ClaimError)
-        assert not isinstance(await driver.prepare(claim("a", "gpu-0-1g-5gb-0")), ClaimError)  # once more
-        refused = await driver.prepare(claim("b", "gpu-0"))
-        assert isinstance(refused, ClaimError)
-        assert refused.code == "Conflict"
-        assert "held" not in driver.allocated
-        looking = await driver.prepare(claim("admin", "gpu-0", admin_access=True))
-        assert not isinstance(looking, ClaimError)
-        assert await driver.unprepare(ref("a")) is None
-        assert await driver.unprepare(ref("never")) is None
-        assert not isinstance(await driver.prepare(claim("b", "gpu-0")), ClaimError)
-
-    asyncio.run(scenario())
+async def test_a_conflicting_claim_fails_until_the_device_is_released() -> None:
+    driver = gpus()
+    assert not isinstance(await driver.prepare(claim("a", "gpu-0-1g-5gb-0")), ClaimError)
+    assert not isinstance(await driver.prepare(claim("a", "gpu-0-1g-5gb-0")), ClaimError)  # once more
+    refused = await driver.prepare(claim("b", "gpu-0"))
+    assert isinstance(refused, ClaimError)
+    assert refused.code == "Conflict"
+    assert "held" not in driver.allocated
+    looking = await driver.prepare(claim("admin", "gpu-0", admin_access=True))
+    assert not isinstance(looking, ClaimError)
+    assert await driver.unprepare(ref("a")) is None
+    assert await driver.unprepare(ref("never")) is None
+    assert not isinstance(await driver.prepare(claim("b", "gpu-0")), ClaimError)
 
 
-def test_devices_prepared_by_a_former_run_are_not_prepared_again() -> None:
-    async def scenario() -> None:
-        driver = gpus()
-        device = PreparedDevice("n", "gpu-0")
-        driver.known = lambda: {"uid-old": PreparedClaimRecord(ref("old"), (device,), None)}
-        assert isinstance(await driver.prepare(claim("new", "gpu-0")), ClaimError)
-        assert not isinstance(await driver.prepare(claim("old", "gpu-0")), ClaimError)
-        asked: list[ClaimRef] = []
+async def test_devices_prepared_by_a_former_run_are_not_prepared_again() -> None:
+    driver = gpus()
+    device = PreparedDevice("n", "gpu-0")
+    driver.known = lambda: {"uid-old": PreparedClaimRecord(ref("old"), (device,), None)}
+    assert isinstance(await driver.prepare(claim("new", "gpu-0")), ClaimError)
+    assert not isinstance(await driver.prepare(claim("old", "gpu-0")), ClaimError)
+    asked: list[ClaimRef] = []
 
-        async def read_claim(desired: ClaimRef) -> AllocatedClaim | ClaimError:
-            asked.append(desired)
-            return claim("old", "gpu-0", admin_access=True)
+    async def read_claim(desired: ClaimRef) -> AllocatedClaim | ClaimError:
+        asked.append(desired)
+        return claim("old", "gpu-0", admin_access=True)
 
-        other = gpus()
-        other.known, other.read_claim = driver.known, read_claim
-        assert not isinstance(await other.prepare(claim("new", "gpu-0")), ClaimError)
-        assert not isinstance(await other.prepare(claim("newer", "gpu-1")), ClaimError)
-        assert asked == [ref("old")]
-
-    asyncio.run(scenario())
+    other = gpus()
+    other.known, other.read_claim = driver.known, read_claim
+    assert not isinstance(await other.prepare(claim("new", "gpu-0")), ClaimError)
+    assert not isinstance(await other.prepare(claim("newer", "gpu-1")), ClaimError)
+    assert asked == [ref("old")]
 
 
 @pytest.mark.parametrize(
@@ -144,34 +138,31 @@ def test_an_unknown_device_is_refused(pool: str, device: str) -> None:
     assert answer == ClaimError(f"device {pool}/{device} of gpu.example.com is not on node n")
 
 
-def test_calls_are_delayed_and_fail_as_configured() -> None:
-    async def scenario() -> None:
-        clock = Clock()
-        tree = {
-            "drivers": [
-                {
-                    "name": "gpu.example.com",
-                    "devices": [{"name": "gpu-{i}", "count": 3}],
-                    "prepare": {"delay": "2s", "failFirst": 1, "message": "warming up"},
-                    "unprepare": {"failClaims": ["sticky"]},
-                }
-            ]
-        }
-        driver = FakeDriver(parse_drivers(tree)[0], "n", clock=clock, sleep=clock.sleep)
-        assert await driver.prepare(claim("a", "gpu-0")) == ClaimError("warming up")
-        assert driver.allocated == {}
-        assert not isinstance(await driver.prepare(claim("a", "gpu-0")), ClaimError)
-        assert await driver.prepare(claim("b", "gpu-1")) == ClaimError("warming up")
-        assert clock.slept == [2.0, 2.0, 2.0]
-        set_faults(driver, prepare={})
-        assert not isinstance(await driver.prepare(claim("sticky", "gpu-2")), ClaimError)
-        assert clock.slept == [2.0, 2.0, 2.0]
-        assert await driver.unprepare(ref("sticky")) == ClaimError("claim sticky is set to fail")
-        assert "uid-sticky" in driver.allocated
-        set_faults(driver, unprepare={})
-        assert await driver.unprepare(ref("sticky")) is None
-
-    asyncio.run(scenario())
+async def test_calls_are_delayed_and_fail_as_configured() -> None:
+    clock = Clock()
+    tree = {
+        "drivers": [
+            {
+                "name": "gpu.example.com",
+                "devices": [{"name": "gpu-{i}", "count": 3}],
+                "prepare": {"delay": "2s", "failFirst": 1, "message": "warming up"},
+                "unprepare": {"failClaims": ["sticky"]},
+            }
+        ]
+    }
+    driver = FakeDriver(parse_drivers(tree)[0], "n", clock=clock, sleep=clock.sleep)
+    assert await driver.prepare(claim("a", "gpu-0")) == ClaimError("warming up")
+    assert driver.allocated == {}
+    assert not isinstance(await driver.prepare(claim("a", "gpu-0")), ClaimError)
+    assert await driver.prepare(claim("b", "gpu-1")) == ClaimError("warming up")
+    assert clock.slept == [2.0, 2.0, 2.0]
+    set_faults(driver, prepare={})
+    assert not isinstance(await driver.prepare(claim("sticky", "gpu-2")), ClaimError)
+    assert clock.slept == [2.0, 2.0, 2.0]
+    assert await driver.unprepare(ref("sticky")) == ClaimError("claim sticky is set to fail")
+    assert "uid-sticky" in driver.allocated
+    set_faults(driver, unprepare={})
+    assert await driver.unprepare(ref("sticky")) is None
 
 
 def test_claim_status_data_is_filled_in() -> None:
@@ -207,37 +198,34 @@ def test_devices_change_and_are_tainted() -> None:
     assert len(driver.pools()[0].devices) == 28
 
 
-def test_health_changes_are_reported_at_their_time() -> None:
-    async def scenario() -> None:
-        tree = {
-            "drivers": [
-                {
-                    "name": "gpu.example.com",
-                    "devices": [{"name": "gpu-{i}", "count": 2}],
-                    "health": [{"devices": "gpu-1", "after": "20ms", "message": "hot"}],
-                }
-            ]
-        }
-        now = 0.0
-        driver = FakeDriver(parse_drivers(tree)[0], "n", clock=lambda: now)
-        health_changed = asyncio.Event()
-        driver.on_health = health_changed.set
-        server = Mock(spec=PluginServer, publish_health=health_changed.set)
+async def test_health_changes_are_reported_at_their_time() -> None:
+    tree = {
+        "drivers": [
+            {
+                "name": "gpu.example.com",
+                "devices": [{"name": "gpu-{i}", "count": 2}],
+                "health": [{"devices": "gpu-1", "after": "20ms", "message": "hot"}],
+            }
+        ]
+    }
+    now = 0.0
+    driver = FakeDriver(parse_drivers(tree)[0], "n", clock=lambda: now)
+    health_changed = asyncio.Event()
+    driver.on_health = health_changed.set
+    server = Mock(spec=PluginServer, publish_health=health_changed.set)
+    assert {each.health for each in driver.health()} == {Health.HEALTHY}
+    running = asyncio.create_task(driver.watch(server))
+    await asyncio.sleep(0)
+    now = 1.0
+    async with asyncio.timeout(DEADLINE):
+        await health_changed.wait()
+        assert [(each.device, each.health, each.message) for each in driver.health()] == [
+            ("gpu-0", Health.HEALTHY, ""),
+            ("gpu-1", Health.UNHEALTHY, "hot"),
+        ]
+        health_changed.clear()
+        set_faults(driver, health=[])
+        await health_changed.wait()
         assert {each.health for each in driver.health()} == {Health.HEALTHY}
-        running = asyncio.create_task(driver.watch(server))
-        await asyncio.sleep(0)
-        now = 1.0
-        async with asyncio.timeout(DEADLINE):
-            await health_changed.wait()
-            assert [(each.device, each.health, each.message) for each in driver.health()] == [
-                ("gpu-0", Health.HEALTHY, ""),
-                ("gpu-1", Health.UNHEALTHY, "hot"),
-            ]
-            health_changed.clear()
-            set_faults(driver, health=[])
-            await health_changed.wait()
-            assert {each.health for each in driver.health()} == {Health.HEALTHY}
-        running.cancel()
-        await asyncio.gather(running, return_exceptions=True)
-
-    asyncio.run(scenario())
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)

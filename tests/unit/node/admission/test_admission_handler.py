@@ -343,7 +343,7 @@ def test_a_failed_save_is_reported_and_retried(tmp_path: Path) -> None:
 # -- critical pods
 
 
-def test_saves_are_serialized(tmp_path: Path) -> None:
+async def test_saves_are_serialized(tmp_path: Path) -> None:
     """A flush returns only when its change is on disk, and no older checkpoint follows a newer one."""
 
     class Slow(RecordFile):
@@ -356,26 +356,23 @@ def test_saves_are_serialized(tmp_path: Path) -> None:
     def saved() -> list[str]:
         return [each["name"] for each in json.loads((tmp_path / "admitted.json").read_text())["body"]["pods"]]
 
-    async def scenario() -> None:
-        admission_handler = AdmissionHandler(
-            NODE, record=Slow(tmp_path / "admitted.json", KIND, tmp_path / "quarantine")
-        )
-        admission_handler.admit(cpu("a", "1"))
-        first = asyncio.create_task(admission_handler.flush())
-        await asyncio.sleep(0)
-        same = asyncio.create_task(
-            admission_handler.flush()
-        )  # nothing is new, but nothing is on the disk yet either
-        await asyncio.sleep(0.01)
-        assert not same.done()
-        admission_handler.admit(cpu("b", "1"))
-        first.cancel()
-        await admission_handler.flush()
-        assert saved() == ["a", "b"]
-        await asyncio.gather(first, same, return_exceptions=True)
-        assert saved() == ["a", "b"]
-
-    asyncio.run(scenario())
+    admission_handler = AdmissionHandler(
+        NODE, record=Slow(tmp_path / "admitted.json", KIND, tmp_path / "quarantine")
+    )
+    admission_handler.admit(cpu("a", "1"))
+    first = asyncio.create_task(admission_handler.flush())
+    await asyncio.sleep(0)
+    same = asyncio.create_task(
+        admission_handler.flush()
+    )  # nothing is new, but nothing is on the disk yet either
+    await asyncio.sleep(0.01)
+    assert not same.done()
+    admission_handler.admit(cpu("b", "1"))
+    first.cancel()
+    await admission_handler.flush()
+    assert saved() == ["a", "b"]
+    await asyncio.gather(first, same, return_exceptions=True)
+    assert saved() == ["a", "b"]
 
 
 def test_a_critical_pod_preempts() -> None:

@@ -169,7 +169,7 @@ def test_calls_may_be_cancelled_at_any_step(
     asyncio.run(scenario())
 
 
-def test_concurrent_changes_share_a_checkpoint_write(
+async def test_concurrent_changes_share_a_checkpoint_write(
     directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fake_drivers, steps = FakeDrivers(), Steps(0)
@@ -183,33 +183,23 @@ def test_concurrent_changes_share_a_checkpoint_write(
 
     monkeypatch.setattr("plimsoll.common.checkpoint.replace_file", save)
     monkeypatch.setattr("plimsoll.common.atomic_file.os", Disk(steps))
-
-    async def scenario() -> None:
-        cache = ClaimInfoCache.open(Layout(directory), fake_drivers)
-        await asyncio.gather(
-            *(cache.prepare(make_pod(p, f"c{p}"), fake_drivers.named(f"c{p}")) for p in pods)
-        )
-        assert len(cache.claims()) == 50
-        assert all(claim.ready for claim in cache.claims())
-        assert saves < 10
-
-    asyncio.run(scenario())
+    cache = ClaimInfoCache.open(Layout(directory), fake_drivers)
+    await asyncio.gather(*(cache.prepare(make_pod(p, f"c{p}"), fake_drivers.named(f"c{p}")) for p in pods))
+    assert len(cache.claims()) == 50
+    assert all(claim.ready for claim in cache.claims())
+    assert saves < 10
 
 
-def test_a_cancelled_call_returns_after_its_change_is_saved(directory: Path) -> None:
+async def test_a_cancelled_call_returns_after_its_change_is_saved(directory: Path) -> None:
     fake_drivers = new_world()
-
-    async def scenario() -> None:
-        cache = ClaimInfoCache.open(Layout(directory), fake_drivers)
-        first = asyncio.create_task(do(cache, fake_drivers, "+p"))
-        await asyncio.sleep(0)
-        await asyncio.sleep(0)
-        second = asyncio.create_task(do(cache, fake_drivers, "+q"))
-        first.cancel()
-        assert await second == []
-        with pytest.raises(asyncio.CancelledError):
-            await first
-        assert {claim.ref.name: set(claim.pods) for claim in cache.claims()} == {"a": {"p", "q"}, "b": {"p"}}
-        verify(cache, fake_drivers, Layout(directory))
-
-    asyncio.run(scenario())
+    cache = ClaimInfoCache.open(Layout(directory), fake_drivers)
+    first = asyncio.create_task(do(cache, fake_drivers, "+p"))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    second = asyncio.create_task(do(cache, fake_drivers, "+q"))
+    first.cancel()
+    assert await second == []
+    with pytest.raises(asyncio.CancelledError):
+        await first
+    assert {claim.ref.name: set(claim.pods) for claim in cache.claims()} == {"a": {"p", "q"}, "b": {"p"}}
+    verify(cache, fake_drivers, Layout(directory))

@@ -34,15 +34,12 @@ def test_callers_are_released_when_the_writer_is_cancelled(tmp_path: Path, steps
     assert asyncio.run(stop()) == "the agent stops"
 
 
-def test_a_cancelled_caller_ends_with_the_writer(tmp_path: Path) -> None:
-    async def stop() -> None:
-        store = ClaimStore((), claims_file(Layout(tmp_path), lambda: 0.0))
-        commit = asyncio.ensure_future(store.commit({"uid": CLAIM}))
-        await asyncio.sleep(0)
-        assert store.writer is not None
-        for task in (store.writer, commit):
-            task.cancel()
-        await asyncio.wait({commit}, timeout=DEADLINE)
-        assert commit.cancelled()
-
-    asyncio.run(stop())
+async def test_a_cancelled_caller_ends_with_the_writer(tmp_path: Path) -> None:
+    store = ClaimStore((), claims_file(Layout(tmp_path), lambda: 0.0))
+    commit = asyncio.ensure_future(store.commit({"uid": CLAIM}))
+    await asyncio.sleep(0)
+    assert store.writer is not None
+    for task in (store.writer, commit):
+        task.cancel()
+    await asyncio.wait({commit}, timeout=DEADLINE)
+    assert commit.cancelled()

@@ -169,18 +169,15 @@ def test_every_pod_over_a_limit_is_evicted() -> None:
     ]
 
 
-def test_a_failed_measurement_is_repeated(caplog: pytest.LogCaptureFixture) -> None:
-    async def scenario() -> None:
-        node = Node(build.pod("two", volumes=[empty_dir("a", sizeLimit="1Mi")], uid="u2"))
-        node.broken, node.used = True, {"a": 2 * MI}
-        task = asyncio.create_task(node.loop().run())
-        while not caplog.records:
-            await asyncio.sleep(0)
-        node.broken = False
-        while not node.evicted:
-            await asyncio.sleep(0)
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
-        assert "checking limits of local storage failed" in caplog.text
-
-    asyncio.run(scenario())
+async def test_a_failed_measurement_is_repeated(caplog: pytest.LogCaptureFixture) -> None:
+    node = Node(build.pod("two", volumes=[empty_dir("a", sizeLimit="1Mi")], uid="u2"))
+    node.broken, node.used = True, {"a": 2 * MI}
+    task = asyncio.create_task(node.loop().run())
+    while not caplog.records:
+        await asyncio.sleep(0)
+    node.broken = False
+    while not node.evicted:
+        await asyncio.sleep(0)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    assert "checking limits of local storage failed" in caplog.text

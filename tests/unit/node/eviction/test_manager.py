@@ -317,58 +317,49 @@ class Machine:
         )
 
 
-def test_one_pod_is_evicted_at_a_time() -> None:
-    async def main() -> None:
-        machine = Machine({"a": GI, "b": 4 * GI, "d": 2 * GI}, 7 * GI)
-        watch = machine.watch()
-        task = asyncio.create_task(watch.run())
-        await until(lambda: machine.evicted and machine.conditions.get(MEMORY_PRESSURE) is not None)
-        await asyncio.sleep(0.01)  # a second eviction would show by now
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
-        assert [name for name, _ in machine.evicted] == ["b"]
-        assert watch.evictions == {"memory.available": 1}
-        assert machine.reported == ["Attempting to reclaim memory"]
-        assert watch.conditions == (MEMORY_PRESSURE,)
-        assert machine.conditions == {"MemoryPressure": True, "DiskPressure": False, "PIDPressure": False}
-        machine.now = 1000
-        assert await watch.step() is None
-        assert machine.conditions[MEMORY_PRESSURE] is False
-
-    asyncio.run(main())
+async def test_one_pod_is_evicted_at_a_time() -> None:
+    machine = Machine({"a": GI, "b": 4 * GI, "d": 2 * GI}, 7 * GI)
+    watch = machine.watch()
+    task = asyncio.create_task(watch.run())
+    await until(lambda: machine.evicted and machine.conditions.get(MEMORY_PRESSURE) is not None)
+    await asyncio.sleep(0.01)  # a second eviction would show by now
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    assert [name for name, _ in machine.evicted] == ["b"]
+    assert watch.evictions == {"memory.available": 1}
+    assert machine.reported == ["Attempting to reclaim memory"]
+    assert watch.conditions == (MEMORY_PRESSURE,)
+    assert machine.conditions == {"MemoryPressure": True, "DiskPressure": False, "PIDPressure": False}
+    machine.now = 1000
+    assert await watch.step() is None
+    assert machine.conditions[MEMORY_PRESSURE] is False
 
 
-def test_a_pod_that_lingers_is_waited_for() -> None:
-    async def main() -> None:
-        machine = Machine({"a": GI, "b": 2 * GI}, 3 * GI)
-        ghost = pod("b")
+async def test_a_pod_that_lingers_is_waited_for() -> None:
+    machine = Machine({"a": GI, "b": 2 * GI}, 3 * GI)
+    ghost = pod("b")
 
-        async def slow(one: Pod, eviction: PodEviction) -> None:
-            await machine.evict(one, eviction)
-            machine.pods.append(ghost)
+    async def slow(one: Pod, eviction: PodEviction) -> None:
+        await machine.evict(one, eviction)
+        machine.pods.append(ghost)
 
-        watch = machine.watch(termination_timeout=30.0)
-        watch.evict = slow
-        task = asyncio.create_task(watch.run())
-        await until(lambda: machine.evicted)
-        await asyncio.sleep(0.01)
-        machine.pods.remove(ghost)
-        await asyncio.sleep(0.01)
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
-        assert [name for name, _ in machine.evicted] == ["b"]
-
-    asyncio.run(main())
+    watch = machine.watch(termination_timeout=30.0)
+    watch.evict = slow
+    task = asyncio.create_task(watch.run())
+    await until(lambda: machine.evicted)
+    await asyncio.sleep(0.01)
+    machine.pods.remove(ghost)
+    await asyncio.sleep(0.01)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    assert [name for name, _ in machine.evicted] == ["b"]
 
 
-def test_without_measurements_no_pod_is_evicted() -> None:
-    async def main() -> None:
-        machine = Machine({"a": 9 * GI}, 8 * GI)
-        machine.broken = True
-        assert await machine.watch().step() is None
-        assert machine.evicted == []
-
-    asyncio.run(main())
+async def test_without_measurements_no_pod_is_evicted() -> None:
+    machine = Machine({"a": 9 * GI}, 8 * GI)
+    machine.broken = True
+    assert await machine.watch().step() is None
+    assert machine.evicted == []
 
 
 def test_an_eviction_that_fails_does_not_end_the_watch(caplog: pytest.LogCaptureFixture) -> None:
@@ -395,57 +386,50 @@ def test_an_eviction_that_fails_does_not_end_the_watch(caplog: pytest.LogCapture
     assert "retrying" in caplog.text
 
 
-def test_pressure_without_evictable_pods_is_reported() -> None:
-    async def main() -> None:
-        machine = Machine({"a": 9 * GI}, 8 * GI)
-        machine.pods = [pod("a", priority=2_000_000_000)]
-        assert await machine.watch().step() is None
-
-    asyncio.run(main())
+async def test_pressure_without_evictable_pods_is_reported() -> None:
+    machine = Machine({"a": 9 * GI}, 8 * GI)
+    machine.pods = [pod("a", priority=2_000_000_000)]
+    assert await machine.watch().step() is None
 
 
-def test_eviction_of_real_processes() -> None:
+async def test_eviction_of_real_processes() -> None:
     """Of two processes without cgroups, the one that has more resident goes."""
+    script = "import sys, time; b = b'x' * (int(sys.argv[1]) << 20); print(1, flush=True); time.sleep(60)"
+    children = {
+        name: subprocess.Popen(["python3", "-c", script, str(size)], stdout=subprocess.PIPE, text=True)
+        for name, size in (("big", 60), ("small", 1))
+    }
+    try:
+        for child in children.values():
+            assert child.stdout is not None
+            assert child.stdout.readline() == "1\n"
+        pods = [pod("small"), pod("big")]
 
-    async def main() -> None:
-        script = "import sys, time; b = b'x' * (int(sys.argv[1]) << 20); print(1, flush=True); time.sleep(60)"
-        children = {
-            name: subprocess.Popen(["python3", "-c", script, str(size)], stdout=subprocess.PIPE, text=True)
-            for name, size in (("big", 60), ("small", 1))
-        }
-        try:
-            for child in children.values():
-                assert child.stdout is not None
-                assert child.stdout.readline() == "1\n"
-            pods = [pod("small"), pod("big")]
+        def read() -> NodeStats:
+            alive = {pod.metadata.uid: children[pod.metadata.uid] for pod in pods}
+            measures = {uid: measure_processes({"c": [child.pid]}) for uid, child in alive.items()}
+            used = sum(measure.used["memory"] for measure in measures.values())
+            return NodeStats({"memory.available": SignalObservation(80 * MI - used, 80 * MI)}, measures)
 
-            def read() -> NodeStats:
-                alive = {pod.metadata.uid: children[pod.metadata.uid] for pod in pods}
-                measures = {uid: measure_processes({"c": [child.pid]}) for uid, child in alive.items()}
-                used = sum(measure.used["memory"] for measure in measures.values())
-                return NodeStats({"memory.available": SignalObservation(80 * MI - used, 80 * MI)}, measures)
+        async def evict(one: Pod, eviction: PodEviction) -> None:
+            assert "Container c was using" in eviction.message
+            child = children[one.metadata.uid]
+            child.kill()
+            await asyncio.to_thread(child.wait)
+            pods.remove(one)
 
-            async def evict(one: Pod, eviction: PodEviction) -> None:
-                assert "Container c was using" in eviction.message
-                child = children[one.metadata.uid]
-                child.kill()
-                await asyncio.to_thread(child.wait)
-                pods.remove(one)
-
-            conditions: dict[str, bool] = {}
-            settings = EvictionSettings(thresholds=(Threshold("memory.available", "25Mi"),), interval=0.01)
-            watch = EvictionManager(
-                read, lambda: list(pods), evict, conditions.__setitem__, settings=settings, clock=lambda: 0.0
-            )
-            gone = await watch.step()
-            assert gone is not None
-            assert gone.metadata.name == "big"
-            assert await watch.step() is None
-            assert [one.metadata.name for one in pods] == ["small"]
-            assert conditions[MEMORY_PRESSURE]
-        finally:
-            for child in children.values():
-                child.kill()
-                child.communicate()
-
-    asyncio.run(main())
+        conditions: dict[str, bool] = {}
+        settings = EvictionSettings(thresholds=(Threshold("memory.available", "25Mi"),), interval=0.01)
+        watch = EvictionManager(
+            read, lambda: list(pods), evict, conditions.__setitem__, settings=settings, clock=lambda: 0.0
+        )
+        gone = await watch.step()
+        assert gone is not None
+        assert gone.metadata.name == "big"
+        assert await watch.step() is None
+        assert [one.metadata.name for one in pods] == ["small"]
+        assert conditions[MEMORY_PRESSURE]
+    finally:
+        for child in children.values():
+            child.kill()
+            child.communicate()

@@ -33,29 +33,26 @@ class Reviews:
         return {"status": {"allowed": tree["spec"]["user"] in self.allowed}}
 
 
-def test_certificates_and_tokens_are_reviewed_once() -> None:
-    async def scenario() -> None:
-        now = 0.0
-        reviews = Reviews("server", "bob")
-        auth = KubeletAuth(reviews, "n1", lambda: now)
-        for _ in range(3):
-            assert await auth.check("POST", "/exec/ns/p/c", CERTIFICATE, "") is None
-            assert await auth.check("GET", "/containerLogs/ns/p/c", None, "Bearer good") is None
-        assert len(reviews.calls) == 3
-        first = reviews.calls[0]
-        assert first["groups"] == ["system:masters", "system:authenticated"]
-        assert first["resourceAttributes"] == {
-            "verb": "create",
-            "version": "v1",
-            "resource": "nodes",
-            "subresource": "proxy",
-            "name": "n1",
-        }
-        now = ALLOWED_SECONDS + 1
+async def test_certificates_and_tokens_are_reviewed_once() -> None:
+    now = 0.0
+    reviews = Reviews("server", "bob")
+    auth = KubeletAuth(reviews, "n1", lambda: now)
+    for _ in range(3):
         assert await auth.check("POST", "/exec/ns/p/c", CERTIFICATE, "") is None
-        assert len(reviews.calls) == 4
-
-    asyncio.run(scenario())
+        assert await auth.check("GET", "/containerLogs/ns/p/c", None, "Bearer good") is None
+    assert len(reviews.calls) == 3
+    first = reviews.calls[0]
+    assert first["groups"] == ["system:masters", "system:authenticated"]
+    assert first["resourceAttributes"] == {
+        "verb": "create",
+        "version": "v1",
+        "resource": "nodes",
+        "subresource": "proxy",
+        "name": "n1",
+    }
+    now = ALLOWED_SECONDS + 1
+    assert await auth.check("POST", "/exec/ns/p/c", CERTIFICATE, "") is None
+    assert len(reviews.calls) == 4
 
 
 @pytest.mark.parametrize("header", ["", "Bearer bad", "Basic good", "Bearer ", "Bearer " + "x" * 20_000])

@@ -51,35 +51,30 @@ class Client:
                     self._ended.set()
 
 
-def test_only_ports_of_the_pod_are_forwarded() -> None:
-    async def scenario() -> None:
-        closed = asyncio.Semaphore(0)
+async def test_only_ports_of_the_pod_are_forwarded() -> None:
+    closed = asyncio.Semaphore(0)
 
-        async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            writer.write(b"got " + await reader.read())
-            writer.close()
-            await writer.wait_closed()
-            closed.release()
+    async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"got " + await reader.read())
+        writer.close()
+        await writer.wait_closed()
+        closed.release()
 
-        server = await asyncio.start_server(echo, "127.0.0.1", 0)
-        port = str(server.sockets[0].getsockname()[1])
-        own = Client(port, b"data")
-        await PortForwarder("ns/p", lambda _: "127.0.0.1").serve(own)
-        assert own.received[3] == b"got data"
-        other = Client(port, b"data")
-        await PortForwarder("ns/p", lambda _: "").serve(other)
-        assert (
-            other.received[1]
-            == (
-                f"error forwarding port {port} to pod ns/p: no process of the pod listens on this port"
-            ).encode()
-        )
-        assert not other.received.get(3)
-        wrong = Client("99999x", b"")
-        await PortForwarder("ns/p", lambda _: "127.0.0.1").serve(wrong)
-        assert b"invalid port" in wrong.received[1]
-        await closed.acquire()
-        server.close()
-        await asyncio.sleep(0)
-
-    asyncio.run(scenario())
+    server = await asyncio.start_server(echo, "127.0.0.1", 0)
+    port = str(server.sockets[0].getsockname()[1])
+    own = Client(port, b"data")
+    await PortForwarder("ns/p", lambda _: "127.0.0.1").serve(own)
+    assert own.received[3] == b"got data"
+    other = Client(port, b"data")
+    await PortForwarder("ns/p", lambda _: "").serve(other)
+    assert (
+        other.received[1]
+        == (f"error forwarding port {port} to pod ns/p: no process of the pod listens on this port").encode()
+    )
+    assert not other.received.get(3)
+    wrong = Client("99999x", b"")
+    await PortForwarder("ns/p", lambda _: "127.0.0.1").serve(wrong)
+    assert b"invalid port" in wrong.received[1]
+    await closed.acquire()
+    server.close()
+    await asyncio.sleep(0)

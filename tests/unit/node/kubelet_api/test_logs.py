@@ -92,23 +92,20 @@ def test_lines_in_another_format_are_skipped() -> None:
     assert LogFormatter(LogOptions()).format(b"nonsense\n" + LOG[:44]) == b"one\n"
 
 
-def test_a_log_is_followed_across_rotations_until_the_container_exits(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        log = ContainerLog(str(tmp_path / "log"), 300, 5)
-        log.feed(b"stdout", b"first\n")
-        running = True
-        options = parse_log_options({"follow": "true"}, NOW)
-        chunks = read_log(str(tmp_path / "log"), options, lambda: running, poll_seconds=0)
-        found = await anext(chunks)
-        for number in range(100):
-            log.feed(b"stdout", b"line %d\n" % number)
-            while not found.endswith(b"line %d\n" % number):
-                found += await anext(chunks)
-        log.feed(b"stdout", b"no end")
-        log.close()
-        running = False
-        async for chunk in chunks:
-            found += chunk
-        assert found == b"first\n" + b"".join(b"line %d\n" % number for number in range(100)) + b"no end"
-
-    asyncio.run(scenario())
+async def test_a_log_is_followed_across_rotations_until_the_container_exits(tmp_path: Path) -> None:
+    log = ContainerLog(str(tmp_path / "log"), 300, 5)
+    log.feed(b"stdout", b"first\n")
+    running = True
+    options = parse_log_options({"follow": "true"}, NOW)
+    chunks = read_log(str(tmp_path / "log"), options, lambda: running, poll_seconds=0)
+    found = await anext(chunks)
+    for number in range(100):
+        log.feed(b"stdout", b"line %d\n" % number)
+        while not found.endswith(b"line %d\n" % number):
+            found += await anext(chunks)
+    log.feed(b"stdout", b"no end")
+    log.close()
+    running = False
+    async for chunk in chunks:
+        found += chunk
+    assert found == b"first\n" + b"".join(b"line %d\n" % number for number in range(100)) + b"no end"

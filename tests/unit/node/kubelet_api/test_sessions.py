@@ -71,36 +71,28 @@ async def attach_to(runtime: ProcessRuntime, options: StreamOptions, client: Fak
     return await attach(directory, options, client)
 
 
-def test_a_command_gets_input_and_returns_output_and_code() -> None:
-    async def scenario() -> None:
-        async with runtime_harness() as harness, harness.runtime() as runtime:
-            await run(runtime, a_container("sleep", "1000", env={"A": "from the container"}))
-            client = FakeClient(b"one ", b"two")
-            status = await execute(runtime, "c1", ["sh", "-c", "cat; echo $A >&2; exit 7"], ALL, client)
-            assert (client.out, client.err) == (b"one two", b"from the container\n")
-            assert status["details"]["causes"] == [{"reason": "ExitCode", "message": "7"}]
-            missing = await execute(runtime, "c1", ["no-such-command"], ALL, FakeClient())
-            assert missing["reason"] == "InternalError"
-            assert 'exec: "no-such-command": executable file not found' in missing["message"]
-            absent = await execute(runtime, "c2", ["true"], ALL, FakeClient())
-            assert "not running" in absent["message"]
-
-    asyncio.run(scenario())
+async def test_a_command_gets_input_and_returns_output_and_code() -> None:
+    async with runtime_harness() as harness, harness.runtime() as runtime:
+        await run(runtime, a_container("sleep", "1000", env={"A": "from the container"}))
+        client = FakeClient(b"one ", b"two")
+        status = await execute(runtime, "c1", ["sh", "-c", "cat; echo $A >&2; exit 7"], ALL, client)
+        assert (client.out, client.err) == (b"one two", b"from the container\n")
+        assert status["details"]["causes"] == [{"reason": "ExitCode", "message": "7"}]
+        missing = await execute(runtime, "c1", ["no-such-command"], ALL, FakeClient())
+        assert missing["reason"] == "InternalError"
+        assert 'exec: "no-such-command": executable file not found' in missing["message"]
+        absent = await execute(runtime, "c2", ["true"], ALL, FakeClient())
+        assert "not running" in absent["message"]
 
 
-def test_a_command_with_a_terminal() -> None:
-    async def scenario() -> None:
-        async with runtime_harness() as harness, harness.runtime() as runtime:
-            await run(runtime, a_container("sleep", "1000"))
-            client = FakeClient(b"go\n", ends=False, size=TerminalSize(100, 30))
-            script = (
-                "read x; until [ \"$(stty size)\" = '30 100' ]; do sleep 0.01; done; echo $x $TERM $(tty)"
-            )
-            status = await execute(runtime, "c1", ["sh", "-c", script], TTY, client)
-            assert status["status"] == "Success"
-            assert b"go xterm /dev/pts/" in client.out
-
-    asyncio.run(scenario())
+async def test_a_command_with_a_terminal() -> None:
+    async with runtime_harness() as harness, harness.runtime() as runtime:
+        await run(runtime, a_container("sleep", "1000"))
+        client = FakeClient(b"go\n", ends=False, size=TerminalSize(100, 30))
+        script = "read x; until [ \"$(stty size)\" = '30 100' ]; do sleep 0.01; done; echo $x $TERM $(tty)"
+        status = await execute(runtime, "c1", ["sh", "-c", script], TTY, client)
+        assert status["status"] == "Success"
+        assert b"go xterm /dev/pts/" in client.out
 
 
 async def kill_with(runtime: ProcessRuntime, end: str) -> None:
@@ -117,43 +109,34 @@ async def kill_with(runtime: ProcessRuntime, end: str) -> None:
     await until(lambda: not os.path.exists(f"/proc/{pid}/cmdline"))
 
 
-def test_a_command_is_killed_with_its_client_and_with_its_container() -> None:
-    async def scenario() -> None:
-        async with runtime_harness() as harness, harness.runtime() as runtime:
-            await run(runtime, a_container("sleep", "1000"))
-            for end in ("client", "container"):
-                await kill_with(runtime, end)
-
-    asyncio.run(scenario())
+async def test_a_command_is_killed_with_its_client_and_with_its_container() -> None:
+    async with runtime_harness() as harness, harness.runtime() as runtime:
+        await run(runtime, a_container("sleep", "1000"))
+        for end in ("client", "container"):
+            await kill_with(runtime, end)
 
 
-def test_input_of_an_attached_client_ends_with_it() -> None:
-    async def scenario() -> None:
-        async with runtime_harness() as harness, harness.runtime() as runtime:
-            script = "echo ready >&2; cat; echo end"
-            await run(runtime, shell(script, stdin=True, stdin_once=True))
-            client = FakeClient(b"abc", b"def\n")
-            assert (await attach_to(runtime, ALL, client))["status"] == "Success"
-            assert client.out == b"abcdef\nend\n"
-            assert (await ended(runtime)).exit_code == 0
-
-    asyncio.run(scenario())
+async def test_input_of_an_attached_client_ends_with_it() -> None:
+    async with runtime_harness() as harness, harness.runtime() as runtime:
+        script = "echo ready >&2; cat; echo end"
+        await run(runtime, shell(script, stdin=True, stdin_once=True))
+        client = FakeClient(b"abc", b"def\n")
+        assert (await attach_to(runtime, ALL, client))["status"] == "Success"
+        assert client.out == b"abcdef\nend\n"
+        assert (await ended(runtime)).exit_code == 0
 
 
-def test_input_stays_open_for_the_next_client() -> None:
-    async def scenario() -> None:
-        async with runtime_harness() as harness, harness.runtime() as runtime:
-            await run(runtime, shell("read a; echo $a; read b; echo $b", stdin=True))
-            first = FakeClient(b"one\n")
-            task = asyncio.create_task(attach_to(runtime, ALL, first))
-            await until(lambda: first.out == b"one\n")
-            first.gone.set()
-            await task
-            second = FakeClient(b"two\n", ends=False)
-            await attach_to(runtime, ALL, second)
-            assert second.out == b"two\n"
-
-    asyncio.run(scenario())
+async def test_input_stays_open_for_the_next_client() -> None:
+    async with runtime_harness() as harness, harness.runtime() as runtime:
+        await run(runtime, shell("read a; echo $a; read b; echo $b", stdin=True))
+        first = FakeClient(b"one\n")
+        task = asyncio.create_task(attach_to(runtime, ALL, first))
+        await until(lambda: first.out == b"one\n")
+        first.gone.set()
+        await task
+        second = FakeClient(b"two\n", ends=False)
+        await attach_to(runtime, ALL, second)
+        assert second.out == b"two\n"
 
 
 def test_output_is_read_although_input_ends_after_the_container() -> None:
@@ -185,50 +168,41 @@ def test_output_is_read_although_input_ends_after_the_container() -> None:
         asyncio.run(scenario())
 
 
-def test_an_attached_terminal() -> None:
-    async def scenario() -> None:
-        async with runtime_harness() as harness, harness.runtime() as runtime:
-            script = "read x; until [ \"$(stty size)\" = '30 100' ]; do sleep 0.01; done; echo got $x"
-            await run(runtime, shell(script, stdin=True, tty=True))
-            client = FakeClient(b"it\n", ends=False, size=TerminalSize(100, 30))
-            await attach_to(runtime, TTY, client)
-            assert b"got it" in client.out
-            found = await ended(runtime)
-            assert found.exit_code == 0
-            with open(found.log) as log:
-                assert "stdout F got it" in log.read()
-
-    asyncio.run(scenario())
+async def test_an_attached_terminal() -> None:
+    async with runtime_harness() as harness, harness.runtime() as runtime:
+        script = "read x; until [ \"$(stty size)\" = '30 100' ]; do sleep 0.01; done; echo got $x"
+        await run(runtime, shell(script, stdin=True, tty=True))
+        client = FakeClient(b"it\n", ends=False, size=TerminalSize(100, 30))
+        await attach_to(runtime, TTY, client)
+        assert b"got it" in client.out
+        found = await ended(runtime)
+        assert found.exit_code == 0
+        with open(found.log) as log:
+            assert "stdout F got it" in log.read()
 
 
-def test_a_client_that_does_not_read_does_not_delay_the_container() -> None:
-    async def scenario() -> None:
-        async with runtime_harness() as harness, harness.runtime() as runtime:
-            await run(runtime, shell("read x; head -c 5000000 /dev/zero; echo; exit 4", stdin=True))
+async def test_a_client_that_does_not_read_does_not_delay_the_container() -> None:
+    async with runtime_harness() as harness, harness.runtime() as runtime:
+        await run(runtime, shell("read x; head -c 5000000 /dev/zero; echo; exit 4", stdin=True))
 
-            class Stuck(FakeClient):
-                async def write(self, data: bytes, *, error: bool = False) -> None:
-                    await self.gone.wait()
+        class Stuck(FakeClient):
+            async def write(self, data: bytes, *, error: bool = False) -> None:
+                await self.gone.wait()
 
-            stuck: Any = Stuck(b"go\n", ends=False)
-            task = asyncio.create_task(attach_to(runtime, ALL, stuck))
-            assert (await ended(runtime)).exit_code == 4
-            stuck.gone.set()
-            await task
-
-    asyncio.run(scenario())
+        stuck: Any = Stuck(b"go\n", ends=False)
+        task = asyncio.create_task(attach_to(runtime, ALL, stuck))
+        assert (await ended(runtime)).exit_code == 4
+        stuck.gone.set()
+        await task
 
 
-def test_input_is_bounded() -> None:
-    async def scenario() -> None:
-        buffer = ByteBuffer(10)
-        await buffer.put(b"x" * 10)
-        waiting = asyncio.create_task(buffer.put(b"y"))
-        await asyncio.sleep(0)
-        assert not waiting.done()
-        assert await buffer.get() == b"x" * 10
-        await waiting
-        buffer.end()
-        assert [await buffer.get(), await buffer.get()] == [b"y", b""]
-
-    asyncio.run(scenario())
+async def test_input_is_bounded() -> None:
+    buffer = ByteBuffer(10)
+    await buffer.put(b"x" * 10)
+    waiting = asyncio.create_task(buffer.put(b"y"))
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    assert await buffer.get() == b"x" * 10
+    await waiting
+    buffer.end()
+    assert [await buffer.get(), await buffer.get()] == [b"y", b""]

@@ -67,137 +67,122 @@ def test_any_annotation_is_accepted(seconds: str, code: str, role: ContainerRole
     assert 0 <= script.exit_code <= 255
 
 
-def test_container_lifecycle() -> None:
-    async def scenario() -> None:
-        hooks, clock = RecordingHooks(), Clock()
-        runtime = SimulatedRuntime(hooks, clock)
-        changed: list[str] = []
-        await runtime.start(changed.append)
-        assert await runtime.run_sandbox(a_pod(annotations={RUN_SECONDS: "5", EXIT_CODE: "2"})) is None
-        assert await runtime.create(a_container()) is None
-        assert await runtime.create(a_container()) is None
-        assert [c.phase for c in runtime.containers()] == [ContainerPhase.CREATED]
-        assert await runtime.start_container("c1") is None
-        assert await runtime.start_container("c1") is None
-        clock.now += 4.9
-        runtime.tick()
-        assert runtime.containers("pod-1")[0].phase is ContainerPhase.RUNNING
-        clock.now += 0.2
-        runtime.tick()
-        await until(lambda: changed == ["pod-1"])
-        (state,) = runtime.containers("pod-1")
-        assert (state.phase, state.exit_code, state.reason) == (ContainerPhase.EXITED, 2, "Error")
-        assert (state.started_at, state.finished_at) == (1000.0, clock.now)
-        await runtime.remove_sandbox("pod-1")
-        await runtime.remove_sandbox("pod-1")
-        assert (runtime.sandboxes(), runtime.containers(), runtime.containers("pod-1")) == ([], [], [])
-        await runtime.stop()
-        assert hooks.calls == [
-            "sandbox_run pod-1",
-            "create c1",
-            "created c1 created",
-            "starting c1 created",
-            "started c1 running",
-            "stopped c1 exited",
-            "sandbox_stopped pod-1",
-            "removed c1 exited",
-            "sandbox_removed pod-1",
-        ]
-
-    asyncio.run(scenario())
+async def test_container_lifecycle() -> None:
+    hooks, clock = RecordingHooks(), Clock()
+    runtime = SimulatedRuntime(hooks, clock)
+    changed: list[str] = []
+    await runtime.start(changed.append)
+    assert await runtime.run_sandbox(a_pod(annotations={RUN_SECONDS: "5", EXIT_CODE: "2"})) is None
+    assert await runtime.create(a_container()) is None
+    assert await runtime.create(a_container()) is None
+    assert [c.phase for c in runtime.containers()] == [ContainerPhase.CREATED]
+    assert await runtime.start_container("c1") is None
+    assert await runtime.start_container("c1") is None
+    clock.now += 4.9
+    runtime.tick()
+    assert runtime.containers("pod-1")[0].phase is ContainerPhase.RUNNING
+    clock.now += 0.2
+    runtime.tick()
+    await until(lambda: changed == ["pod-1"])
+    (state,) = runtime.containers("pod-1")
+    assert (state.phase, state.exit_code, state.reason) == (ContainerPhase.EXITED, 2, "Error")
+    assert (state.started_at, state.finished_at) == (1000.0, clock.now)
+    await runtime.remove_sandbox("pod-1")
+    await runtime.remove_sandbox("pod-1")
+    assert (runtime.sandboxes(), runtime.containers(), runtime.containers("pod-1")) == ([], [], [])
+    await runtime.stop()
+    assert hooks.calls == [
+        "sandbox_run pod-1",
+        "create c1",
+        "created c1 created",
+        "starting c1 created",
+        "started c1 running",
+        "stopped c1 exited",
+        "sandbox_stopped pod-1",
+        "removed c1 exited",
+        "sandbox_removed pod-1",
+    ]
 
 
-def test_stopping_ends_a_container_without_an_event() -> None:
-    async def scenario() -> None:
-        runtime = SimulatedRuntime()
-        changed: list[str] = []
-        await runtime.start(changed.append)
-        await runtime.run_sandbox(a_pod())
-        for id, grace in (("c1", 30.0), ("c2", 0.0)):
-            await runtime.create(a_container(id=id))
-            await runtime.start_container(id)
-            await runtime.stop_container(id, grace)
-            await runtime.stop_container(id, grace)
-        assert [(c.phase, c.exit_code, c.reason) for c in runtime.containers()] == [
-            (ContainerPhase.EXITED, 0, "Completed")
-        ] * 2
-        await runtime.stop_container("unknown", 1)
-        await runtime.remove_container("unknown")
-        assert changed == []
-        await runtime.stop()
-
-    asyncio.run(scenario())
+async def test_stopping_ends_a_container_without_an_event() -> None:
+    runtime = SimulatedRuntime()
+    changed: list[str] = []
+    await runtime.start(changed.append)
+    await runtime.run_sandbox(a_pod())
+    for id, grace in (("c1", 30.0), ("c2", 0.0)):
+        await runtime.create(a_container(id=id))
+        await runtime.start_container(id)
+        await runtime.stop_container(id, grace)
+        await runtime.stop_container(id, grace)
+    assert [(c.phase, c.exit_code, c.reason) for c in runtime.containers()] == [
+        (ContainerPhase.EXITED, 0, "Completed")
+    ] * 2
+    await runtime.stop_container("unknown", 1)
+    await runtime.remove_container("unknown")
+    assert changed == []
+    await runtime.stop()
 
 
-def test_real_time() -> None:
-    async def scenario() -> None:
-        runtime = SimulatedRuntime()
-        changed: list[str] = []
-        await runtime.start(changed.append)
-        await runtime.run_sandbox(a_pod(annotations={RUN_SECONDS: "0.05"}))
-        await runtime.create(a_container(id="init", role=ContainerRole.INIT))
-        await runtime.start_container("init")
-        await until(lambda: runtime.containers()[0].phase is ContainerPhase.EXITED)
-        await runtime.create(a_container())
-        await runtime.start_container("c1")
-        await until(lambda: runtime.containers()[1].phase is ContainerPhase.EXITED)
-        state = runtime.containers()[1]
-        assert 0.05 <= state.finished_at - state.started_at < 10
-        assert changed == ["pod-1", "pod-1"]
-        await runtime.stop()
-
-    asyncio.run(scenario())
+async def test_real_time() -> None:
+    runtime = SimulatedRuntime()
+    changed: list[str] = []
+    await runtime.start(changed.append)
+    await runtime.run_sandbox(a_pod(annotations={RUN_SECONDS: "0.05"}))
+    await runtime.create(a_container(id="init", role=ContainerRole.INIT))
+    await runtime.start_container("init")
+    await until(lambda: runtime.containers()[0].phase is ContainerPhase.EXITED)
+    await runtime.create(a_container())
+    await runtime.start_container("c1")
+    await until(lambda: runtime.containers()[1].phase is ContainerPhase.EXITED)
+    state = runtime.containers()[1]
+    assert 0.05 <= state.finished_at - state.started_at < 10
+    assert changed == ["pod-1", "pod-1"]
+    await runtime.stop()
 
 
-def test_refusals() -> None:
-    async def scenario() -> None:
-        hooks = RecordingHooks()
-        runtime = SimulatedRuntime(hooks)
-        await runtime.start(lambda uid: None)
-        fault = await runtime.create(a_container())
-        assert fault is not None
-        assert fault.reason == "CreateContainerError"
-        hooks.refuse_sandbox = RuntimeFault("X", "no")
-        assert await runtime.run_sandbox(a_pod()) == RuntimeFault("X", "no")
-        assert runtime.sandboxes() == []
-        hooks.refuse_sandbox = None
-        await runtime.run_sandbox(a_pod())
-        hooks.adjust = lambda container, resources: RuntimeFault("Y", "never")
-        assert await runtime.create(a_container()) == RuntimeFault("Y", "never")
-        fault = await runtime.create(a_container(cdi=("v/c=x",)))
-        assert fault is not None
-        assert "unresolvable CDI devices v/c=x" in fault.message
-        assert runtime.containers() == []
-        assert isinstance(await runtime.start_container("c1"), RuntimeFault)
-        assert isinstance(await runtime.update("c1", a_plan()), RuntimeFault)
-        await runtime.stop()
-
-    asyncio.run(scenario())
+async def test_refusals() -> None:
+    hooks = RecordingHooks()
+    runtime = SimulatedRuntime(hooks)
+    await runtime.start(lambda uid: None)
+    fault = await runtime.create(a_container())
+    assert fault is not None
+    assert fault.reason == "CreateContainerError"
+    hooks.refuse_sandbox = RuntimeFault("X", "no")
+    assert await runtime.run_sandbox(a_pod()) == RuntimeFault("X", "no")
+    assert runtime.sandboxes() == []
+    hooks.refuse_sandbox = None
+    await runtime.run_sandbox(a_pod())
+    hooks.adjust = lambda container, resources: RuntimeFault("Y", "never")
+    assert await runtime.create(a_container()) == RuntimeFault("Y", "never")
+    fault = await runtime.create(a_container(cdi=("v/c=x",)))
+    assert fault is not None
+    assert "unresolvable CDI devices v/c=x" in fault.message
+    assert runtime.containers() == []
+    assert isinstance(await runtime.start_container("c1"), RuntimeFault)
+    assert isinstance(await runtime.update("c1", a_plan()), RuntimeFault)
+    await runtime.stop()
 
 
-def test_hooks_change_a_new_container() -> None:
-    async def scenario() -> None:
-        hooks = RecordingHooks()
-        runtime = SimulatedRuntime(hooks)
-        await runtime.start(lambda uid: None)
-        await runtime.run_sandbox(a_pod())
-        await runtime.create(a_container(id="old"))
+async def test_hooks_change_a_new_container() -> None:
+    hooks = RecordingHooks()
+    runtime = SimulatedRuntime(hooks)
+    await runtime.start(lambda uid: None)
+    await runtime.run_sandbox(a_pod())
+    await runtime.create(a_container(id="old"))
 
-        def adjust(container: Any, resources: LinuxResources) -> AdjustedContainer:
-            return AdjustedContainer(resources=resources.merged(LinuxResources(cpus="3")))
+    def adjust(container: Any, resources: LinuxResources) -> AdjustedContainer:
+        return AdjustedContainer(resources=resources.merged(LinuxResources(cpus="3")))
 
-        hooks.adjust = adjust
-        await runtime.create(a_container(id="new"))
-        assert await runtime.apply("old", LinuxResources(cpus="0-2")) is None
-        assert {c.id: c.cpus for c in runtime.containers()} == {"old": "0-2", "new": "3"}
-        held = {held.spec.id: held.resources.cpus for held in runtime.inventory().containers}
-        assert held == {"old": "0-2", "new": "3"}
-        assert [pod.uid for pod in runtime.inventory().pods] == ["pod-1"]
-        assert await runtime.update("old", a_plan("old", cpu_shares=77)) is None
-        assert runtime.inventory().containers[0].resources == LinuxResources(cpu_shares=77, cpus="0-2")
-        await runtime.stop()
-
-    asyncio.run(scenario())
+    hooks.adjust = adjust
+    await runtime.create(a_container(id="new"))
+    assert await runtime.apply("old", LinuxResources(cpus="0-2")) is None
+    assert {c.id: c.cpus for c in runtime.containers()} == {"old": "0-2", "new": "3"}
+    held = {held.spec.id: held.resources.cpus for held in runtime.inventory().containers}
+    assert held == {"old": "0-2", "new": "3"}
+    assert [pod.uid for pod in runtime.inventory().pods] == ["pod-1"]
+    assert await runtime.update("old", a_plan("old", cpu_shares=77)) is None
+    assert runtime.inventory().containers[0].resources == LinuxResources(cpu_shares=77, cpus="0-2")
+    await runtime.stop()
 
 
 def test_memory_of_thousands_of_pods() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import subprocess
 import time
@@ -46,45 +45,39 @@ def state(name: str, pid: int, phase: ContainerPhase = ContainerPhase.RUNNING) -
     return ContainerInfo(id=name, pod="u", name=name, attempt=0, phase=phase, pid=pid, started_at=time.time())
 
 
-def test_a_container_that_computes_is_seen(spinning: subprocess.Popen[bytes]) -> None:
-    async def scenario() -> None:
-        pods = OnePod(state("spin", spinning.pid), state("gone", 0, ContainerPhase.EXITED))
-        provider = StatsProvider("n", pods, open_cgroups("plimsoll", want="plan"), first_window=0.3)
-        summary = await provider.summary()
-        assert summary["node"]["nodeName"] == "n"
-        assert summary["node"]["cpu"]["usageNanoCores"] > 0
-        assert summary["node"]["memory"]["workingSetBytes"] > 0
-        (pod,) = summary["pods"]
-        assert pod["podRef"] == {"name": "p", "namespace": "d", "uid": "u"}
-        (spin,) = pod["containers"]
-        assert spin["name"] == "spin"
-        assert spin["cpu"]["usageNanoCores"] > 0
-        assert spin["memory"]["workingSetBytes"] > 0
-        assert pod["process_stats"]["process_count"] == 1
-        text = await provider.resource_metrics()
-        labels = 'container="spin",namespace="d",pod="p"'
-        assert f"container_cpu_usage_seconds_total{{{labels}}}" in text
-        assert f"container_memory_working_set_bytes{{{labels}}}" in text
-        assert "node_cpu_usage_seconds_total " in text
-        assert "resource_scrape_error 0.0" in text
-
-    asyncio.run(scenario())
+async def test_a_container_that_computes_is_seen(spinning: subprocess.Popen[bytes]) -> None:
+    pods = OnePod(state("spin", spinning.pid), state("gone", 0, ContainerPhase.EXITED))
+    provider = StatsProvider("n", pods, open_cgroups("plimsoll", want="plan"), first_window=0.3)
+    summary = await provider.summary()
+    assert summary["node"]["nodeName"] == "n"
+    assert summary["node"]["cpu"]["usageNanoCores"] > 0
+    assert summary["node"]["memory"]["workingSetBytes"] > 0
+    (pod,) = summary["pods"]
+    assert pod["podRef"] == {"name": "p", "namespace": "d", "uid": "u"}
+    (spin,) = pod["containers"]
+    assert spin["name"] == "spin"
+    assert spin["cpu"]["usageNanoCores"] > 0
+    assert spin["memory"]["workingSetBytes"] > 0
+    assert pod["process_stats"]["process_count"] == 1
+    text = await provider.resource_metrics()
+    labels = 'container="spin",namespace="d",pod="p"'
+    assert f"container_cpu_usage_seconds_total{{{labels}}}" in text
+    assert f"container_memory_working_set_bytes{{{labels}}}" in text
+    assert "node_cpu_usage_seconds_total " in text
+    assert "resource_scrape_error 0.0" in text
 
 
-def test_rates_are_averages_and_a_young_container_counts_from_its_start(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        times = iter([100.0, 104.0, 200.0, 200.5])
-        provider = StatsProvider(
-            "n", OnePod(), open_cgroups("plimsoll", want="plan"), clock=lambda: next(times), first_window=0.0
-        )
-        first = await provider.summary()
-        assert first["node"]["cpu"]["time"] == "1970-01-01T00:01:44Z"
-        second = await provider.summary()  # samples of the first are too old: two new ones
-        assert second["node"]["cpu"]["time"] == "1970-01-01T00:03:20Z"
-        with pytest.raises(StopIteration):
-            next(times)
-
-    asyncio.run(scenario())
+async def test_rates_are_averages_and_a_young_container_counts_from_its_start(tmp_path: Path) -> None:
+    times = iter([100.0, 104.0, 200.0, 200.5])
+    provider = StatsProvider(
+        "n", OnePod(), open_cgroups("plimsoll", want="plan"), clock=lambda: next(times), first_window=0.0
+    )
+    first = await provider.summary()
+    assert first["node"]["cpu"]["time"] == "1970-01-01T00:01:44Z"
+    second = await provider.summary()  # samples of the first are too old: two new ones
+    assert second["node"]["cpu"]["time"] == "1970-01-01T00:03:20Z"
+    with pytest.raises(StopIteration):
+        next(times)
 
 
 def test_the_machine_and_processes_are_read_from_proc(tmp_path: Path) -> None:

@@ -246,19 +246,16 @@ def test_a_plugin_reconnects_to_a_restarted_runtime(directory: Path) -> None:
     _send(directory, make, scenario)
 
 
-def test_a_refused_plugin_reports_the_reason(directory: Path) -> None:
-    async def scenario() -> None:
-        plugin = NriPlugin("x", "10", {}, socket=directory / "s")
-        fault = await plugin.run()
-        assert fault is not None
-        assert fault.kind == "closed"
-        assert await plugin.update_containers([]) == CLOSED
-        runtime = Runtime(directory / "s", refuse=TtrpcFault(2, "invalid plugin index: x"))
-        await runtime.start()
-        assert await plugin.run() == TtrpcFault(2, "invalid plugin index: x")
-        await runtime.stop()
-
-    asyncio.run(scenario())
+async def test_a_refused_plugin_reports_the_reason(directory: Path) -> None:
+    plugin = NriPlugin("x", "10", {}, socket=directory / "s")
+    fault = await plugin.run()
+    assert fault is not None
+    assert fault.kind == "closed"
+    assert await plugin.update_containers([]) == CLOSED
+    runtime = Runtime(directory / "s", refuse=TtrpcFault(2, "invalid plugin index: x"))
+    await runtime.start()
+    assert await plugin.run() == TtrpcFault(2, "invalid plugin index: x")
+    await runtime.stop()
 
 
 def test_edits() -> None:

@@ -46,65 +46,50 @@ async def _finish(writer: ConditionWriter) -> None:
 @pytest.mark.parametrize(
     "error", [UnreachableError("broken", sent=True), ApiError(503, "Busy", "x"), ApiError(429, "Slow", "x")]
 )
-def test_unanswered_writes_are_retried(error: ApiError) -> None:
-    async def scenario() -> None:
-        server = Server(error, error)
-        writer = _notices(server)
-        writer.enqueue(ConditionUpdate(pod("p"), "Unschedulable", "no room"))
-        await _finish(writer)
-        assert server.patches == [("p", "no room")]
-
-    asyncio.run(scenario())
+async def test_unanswered_writes_are_retried(error: ApiError) -> None:
+    server = Server(error, error)
+    writer = _notices(server)
+    writer.enqueue(ConditionUpdate(pod("p"), "Unschedulable", "no room"))
+    await _finish(writer)
+    assert server.patches == [("p", "no room")]
 
 
 @pytest.mark.parametrize(("node", "patches"), [("", [("p", "no room")]), ("n1", [])])
-def test_a_pod_bound_meanwhile_gets_no_condition(node: str, patches: list[tuple[str, str]]) -> None:
-    async def scenario() -> None:
-        server = Server(ApiError(409, "Conflict", "it has changed"))
-        server.fresh = pod("p", node=node)
-        writer = _notices(server)
-        writer.enqueue(ConditionUpdate(pod("p"), "Unschedulable", "no room"))
-        await _finish(writer)
-        assert server.patches == patches
-
-    asyncio.run(scenario())
+async def test_a_pod_bound_meanwhile_gets_no_condition(node: str, patches: list[tuple[str, str]]) -> None:
+    server = Server(ApiError(409, "Conflict", "it has changed"))
+    server.fresh = pod("p", node=node)
+    writer = _notices(server)
+    writer.enqueue(ConditionUpdate(pod("p"), "Unschedulable", "no room"))
+    await _finish(writer)
+    assert server.patches == patches
 
 
 @pytest.mark.parametrize("error", [ApiError(404, "NotFound", "gone"), ApiError(403, "Forbidden", "no")])
-def test_a_refusal_is_final(error: ApiError) -> None:
-    async def scenario() -> None:
-        server = Server(error)
-        writer = _notices(server)
-        writer.enqueue(ConditionUpdate(pod("p"), "Unschedulable", "no room"))
-        await _finish(writer)
-        assert server.patches == []
-
-    asyncio.run(scenario())
+async def test_a_refusal_is_final(error: ApiError) -> None:
+    server = Server(error)
+    writer = _notices(server)
+    writer.enqueue(ConditionUpdate(pod("p"), "Unschedulable", "no room"))
+    await _finish(writer)
+    assert server.patches == []
 
 
-def test_dropped_pods_get_no_further_condition() -> None:
-    async def scenario() -> None:
-        server = Server(UnreachableError("broken", sent=True))
-        writer = _notices(server)
-        writer.enqueue(ConditionUpdate(pod("p"), "Unschedulable", "no room"))
-        await server.answered.wait()
-        writer.drop("uid-p")
-        await _finish(writer)
-        assert server.patches == []
-
-    asyncio.run(scenario())
+async def test_dropped_pods_get_no_further_condition() -> None:
+    server = Server(UnreachableError("broken", sent=True))
+    writer = _notices(server)
+    writer.enqueue(ConditionUpdate(pod("p"), "Unschedulable", "no room"))
+    await server.answered.wait()
+    writer.drop("uid-p")
+    await _finish(writer)
+    assert server.patches == []
 
 
-def test_the_last_condition_wins() -> None:
-    async def scenario() -> None:
-        server = Server(UnreachableError("broken", sent=True))
-        writer = _notices(server)
-        writer.enqueue(ConditionUpdate(pod("p"), "Unschedulable", "first"))
-        await server.answered.wait()
-        writer.enqueue(ConditionUpdate(pod("p"), "Unschedulable", "second"))
-        writer.enqueue(ConditionUpdate(pod("p"), "Unschedulable", "third"))
-        await _finish(writer)
-        assert server.patches[-1] == ("p", "third")
-        assert ("p", "first") not in server.patches
-
-    asyncio.run(scenario())
+async def test_the_last_condition_wins() -> None:
+    server = Server(UnreachableError("broken", sent=True))
+    writer = _notices(server)
+    writer.enqueue(ConditionUpdate(pod("p"), "Unschedulable", "first"))
+    await server.answered.wait()
+    writer.enqueue(ConditionUpdate(pod("p"), "Unschedulable", "second"))
+    writer.enqueue(ConditionUpdate(pod("p"), "Unschedulable", "third"))
+    await _finish(writer)
+    assert server.patches[-1] == ("p", "third")
+    assert ("p", "first") not in server.patches

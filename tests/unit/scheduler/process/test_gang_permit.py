@@ -26,57 +26,45 @@ async def settle() -> None:
         await asyncio.sleep(0)
 
 
-def test_pods_wait_until_enough_of_them_are_ready() -> None:
-    async def scenario() -> None:
-        one, two, three = (placement(f"p{i}") for i in range(3))
-        permit = GangPermit([one, two, three], 2)
-        first = asyncio.create_task(permit.await_group(one))
-        await settle()
-        assert not first.done()
-        assert await permit.await_group(two) == ""
-        assert await first == ""
-        permit.fail(three, "conflict")
-        assert await permit.await_group(one) == ""
-
-    asyncio.run(scenario())
+async def test_pods_wait_until_enough_of_them_are_ready() -> None:
+    one, two, three = (placement(f"p{i}") for i in range(3))
+    permit = GangPermit([one, two, three], 2)
+    first = asyncio.create_task(permit.await_group(one))
+    await settle()
+    assert not first.done()
+    assert await permit.await_group(two) == ""
+    assert await first == ""
+    permit.fail(three, "conflict")
+    assert await permit.await_group(one) == ""
 
 
-def test_all_fail_if_too_few_are_left() -> None:
-    async def scenario() -> None:
-        one, two, three = (placement(f"p{i}") for i in range(3))
-        permit = GangPermit([one, two, three], 2)
-        waiting = asyncio.create_task(permit.await_group(one))
-        permit.fail(two, "conflict")
-        await settle()
-        assert not waiting.done()
-        permit.fail(three, "gone")
-        assert await waiting == "another pod of the pod group could not be bound: conflict"
-
-    asyncio.run(scenario())
+async def test_all_fail_if_too_few_are_left() -> None:
+    one, two, three = (placement(f"p{i}") for i in range(3))
+    permit = GangPermit([one, two, three], 2)
+    waiting = asyncio.create_task(permit.await_group(one))
+    permit.fail(two, "conflict")
+    await settle()
+    assert not waiting.done()
+    permit.fail(three, "gone")
+    assert await waiting == "another pod of the pod group could not be bound: conflict"
 
 
-def test_a_shared_claim_is_written_by_its_first_pod() -> None:
-    async def scenario() -> None:
-        owner, user = placement("owner", allocates=True), placement("user", shares=True)
-        permit = GangPermit([owner, user], 2)
-        waiting = asyncio.create_task(permit.await_claims(user))
-        assert await permit.await_claims(owner) == ""
-        await settle()
-        assert not waiting.done()
-        ready = asyncio.create_task(permit.await_group(owner))
-        assert await waiting == ""
-        assert await permit.await_group(user) == ""
-        assert await ready == ""
-
-    asyncio.run(scenario())
+async def test_a_shared_claim_is_written_by_its_first_pod() -> None:
+    owner, user = placement("owner", allocates=True), placement("user", shares=True)
+    permit = GangPermit([owner, user], 2)
+    waiting = asyncio.create_task(permit.await_claims(user))
+    assert await permit.await_claims(owner) == ""
+    await settle()
+    assert not waiting.done()
+    ready = asyncio.create_task(permit.await_group(owner))
+    assert await waiting == ""
+    assert await permit.await_group(user) == ""
+    assert await ready == ""
 
 
-def test_a_shared_claim_that_was_not_written_fails_its_users() -> None:
-    async def scenario() -> None:
-        owner, user = placement("owner", allocates=True), placement("user", shares=True)
-        permit = GangPermit([owner, user], 1)
-        waiting = asyncio.create_task(permit.await_claims(user))
-        permit.fail(owner, "conflict")
-        assert await waiting == "another pod of the pod group could not be bound: conflict"
-
-    asyncio.run(scenario())
+async def test_a_shared_claim_that_was_not_written_fails_its_users() -> None:
+    owner, user = placement("owner", allocates=True), placement("user", shares=True)
+    permit = GangPermit([owner, user], 1)
+    waiting = asyncio.create_task(permit.await_claims(user))
+    permit.fail(owner, "conflict")
+    assert await waiting == "another pod of the pod group could not be bound: conflict"

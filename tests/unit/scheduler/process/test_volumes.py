@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -76,172 +75,148 @@ async def message_about(cluster: SchedulerCluster, name: str, part: str) -> str:
     return str(tree["status"]["conditions"][0]["message"])
 
 
-def test_local_volumes_are_bound_before_the_pod() -> None:
-    async def scenario() -> None:
-        async with volume_cluster("a", "b") as (cluster, _):
-            await add_volume(cluster, "va", "a", "1Gi")
-            await add_volume(cluster, "vb", "b", "5Gi")
-            await add_claim(cluster, "data", "local", size="2Gi")
-            process = await cluster.start()
-            await cluster.pod("p", volumes=using("data"))
-            assert await cluster.bound("p") == "b"
-            volume = await cluster.admin.get(PERSISTENT_VOLUMES, "vb")
-            known = await get_claim(cluster, "data")
-            reference = volume["spec"]["claimRef"]
-            assert (reference["name"], reference["uid"]) == ("data", known["metadata"]["uid"])
-            assert volume["metadata"]["annotations"][BOUND_BY_CONTROLLER] == "yes"
-            assert known["spec"]["volumeName"] == "vb"
-            await until(lambda: len(process.context.snapshot.assumed_volumes) == 0)
-
-    asyncio.run(scenario())
+async def test_local_volumes_are_bound_before_the_pod() -> None:
+    async with volume_cluster("a", "b") as (cluster, _):
+        await add_volume(cluster, "va", "a", "1Gi")
+        await add_volume(cluster, "vb", "b", "5Gi")
+        await add_claim(cluster, "data", "local", size="2Gi")
+        process = await cluster.start()
+        await cluster.pod("p", volumes=using("data"))
+        assert await cluster.bound("p") == "b"
+        volume = await cluster.admin.get(PERSISTENT_VOLUMES, "vb")
+        known = await get_claim(cluster, "data")
+        reference = volume["spec"]["claimRef"]
+        assert (reference["name"], reference["uid"]) == ("data", known["metadata"]["uid"])
+        assert volume["metadata"]["annotations"][BOUND_BY_CONTROLLER] == "yes"
+        assert known["spec"]["volumeName"] == "vb"
+        await until(lambda: len(process.context.snapshot.assumed_volumes) == 0)
 
 
-def test_a_volume_is_provisioned_on_the_node_of_the_pod() -> None:
-    async def scenario() -> None:
-        async with volume_cluster("a", "b") as (cluster, provisioner):
-            provisioner.resumed.clear()
-            await add_claim(cluster, "data", "fast")
-            await add_claim(cluster, "more", "fast")
-            process = await cluster.start()
-            await cluster.pod("p", volumes=using("data", "more"))
-            read = lambda: get_claim(cluster, "more")  # noqa: E731
-            waiting = await until(read, lambda one: SELECTED_NODE in one["metadata"].get("annotations", {}))
-            node = waiting["metadata"]["annotations"][SELECTED_NODE]
-            await until(lambda: len(process.volume_waiters) == 1)
-            assert "nodeName" not in (await cluster.admin.get(PODS, "p", NS))["spec"]
-            provisioner.resumed.set()
-            assert await cluster.bound("p") == node
-            assert BIND_COMPLETED in (await get_claim(cluster, "data"))["metadata"]["annotations"]
-            await until(lambda: len(process.context.snapshot.assumed_volumes) == 0)
-            assert len(process.volume_waiters) == 0
-
-    asyncio.run(scenario())
+async def test_a_volume_is_provisioned_on_the_node_of_the_pod() -> None:
+    async with volume_cluster("a", "b") as (cluster, provisioner):
+        provisioner.resumed.clear()
+        await add_claim(cluster, "data", "fast")
+        await add_claim(cluster, "more", "fast")
+        process = await cluster.start()
+        await cluster.pod("p", volumes=using("data", "more"))
+        read = lambda: get_claim(cluster, "more")  # noqa: E731
+        waiting = await until(read, lambda one: SELECTED_NODE in one["metadata"].get("annotations", {}))
+        node = waiting["metadata"]["annotations"][SELECTED_NODE]
+        await until(lambda: len(process.volume_waiters) == 1)
+        assert "nodeName" not in (await cluster.admin.get(PODS, "p", NS))["spec"]
+        provisioner.resumed.set()
+        assert await cluster.bound("p") == node
+        assert BIND_COMPLETED in (await get_claim(cluster, "data"))["metadata"]["annotations"]
+        await until(lambda: len(process.context.snapshot.assumed_volumes) == 0)
+        assert len(process.volume_waiters) == 0
 
 
-def test_a_pod_whose_volume_cannot_be_provisioned_is_scheduled_elsewhere() -> None:
-    async def scenario() -> None:
-        async with volume_cluster("a") as (cluster, provisioner):
-            provisioner.full.add("a")
-            await add_claim(cluster, "data", "fast", annotations={"example.com/keep": "yes"})
-            process = await cluster.start()
-            await cluster.pod("p", volumes=using("data"))
-            assert await message_about(cluster, "p", "provisioning failed") == (
-                'running PreBind plugin "VolumeBinding": binding volumes: provisioning failed for PVC "data"'
-            )
-            assert ("data", "a") in provisioner.refused
-            await cluster.node("b", **{HOST: "b"})
-            assert await cluster.bound("p") == "b"
-            await until(lambda: len(process.context.snapshot.assumed_volumes) == 0)
-            final = await get_claim(cluster, "data")
-            assert final["metadata"]["annotations"][SELECTED_NODE] == "b"
-
-    asyncio.run(scenario())
+async def test_a_pod_whose_volume_cannot_be_provisioned_is_scheduled_elsewhere() -> None:
+    async with volume_cluster("a") as (cluster, provisioner):
+        provisioner.full.add("a")
+        await add_claim(cluster, "data", "fast", annotations={"example.com/keep": "yes"})
+        process = await cluster.start()
+        await cluster.pod("p", volumes=using("data"))
+        assert await message_about(cluster, "p", "provisioning failed") == (
+            'running PreBind plugin "VolumeBinding": binding volumes: provisioning failed for PVC "data"'
+        )
+        assert ("data", "a") in provisioner.refused
+        await cluster.node("b", **{HOST: "b"})
+        assert await cluster.bound("p") == "b"
+        await until(lambda: len(process.context.snapshot.assumed_volumes) == 0)
+        final = await get_claim(cluster, "data")
+        assert final["metadata"]["annotations"][SELECTED_NODE] == "b"
 
 
-def test_devices_and_volumes_are_reserved_and_given_up_together() -> None:
-    async def scenario() -> None:
-        async with volume_cluster("a") as (cluster, provisioner):
-            admin = cluster.admin
-            provisioner.full.add("a")
-            await cluster.devices("a", count=1)
-            await admin.create(DEVICE_CLASSES, device_class(DRIVER))
-            await admin.create(RESOURCE_CLAIMS, claim("gpu"), NS)
-            await add_claim(cluster, "data", "fast")
-            process = await cluster.start()
-            uses = [{"name": "gpu", "resourceClaimName": "gpu"}]
-            await cluster.pod("p", volumes=using("data"), resourceClaims=uses)
-            await message_about(cluster, "p", 'provisioning failed for PVC "data"')
-            released = await until(
-                lambda: admin.get(RESOURCE_CLAIMS, "gpu", NS), lambda one: "allocation" not in one["status"]
-            )
-            assert not released["status"].get("reservedFor")
-            provisioner.full.clear()
-            assert await cluster.bound("p") == "a"
-            final = await admin.get(RESOURCE_CLAIMS, "gpu", NS)
-            assert final["status"]["reservedFor"][0]["name"] == "p"
-            assert (await get_claim(cluster, "data"))["spec"]["volumeName"]
-            snapshot = process.context.snapshot
-            await until(lambda: len(snapshot.assumed_volumes) == 0)
-
-    asyncio.run(scenario())
+async def test_devices_and_volumes_are_reserved_and_given_up_together() -> None:
+    async with volume_cluster("a") as (cluster, provisioner):
+        admin = cluster.admin
+        provisioner.full.add("a")
+        await cluster.devices("a", count=1)
+        await admin.create(DEVICE_CLASSES, device_class(DRIVER))
+        await admin.create(RESOURCE_CLAIMS, claim("gpu"), NS)
+        await add_claim(cluster, "data", "fast")
+        process = await cluster.start()
+        uses = [{"name": "gpu", "resourceClaimName": "gpu"}]
+        await cluster.pod("p", volumes=using("data"), resourceClaims=uses)
+        await message_about(cluster, "p", 'provisioning failed for PVC "data"')
+        released = await until(
+            lambda: admin.get(RESOURCE_CLAIMS, "gpu", NS), lambda one: "allocation" not in one["status"]
+        )
+        assert not released["status"].get("reservedFor")
+        provisioner.full.clear()
+        assert await cluster.bound("p") == "a"
+        final = await admin.get(RESOURCE_CLAIMS, "gpu", NS)
+        assert final["status"]["reservedFor"][0]["name"] == "p"
+        assert (await get_claim(cluster, "data"))["spec"]["volumeName"]
+        snapshot = process.context.snapshot
+        await until(lambda: len(snapshot.assumed_volumes) == 0)
 
 
-def test_a_deleted_pod_ends_the_wait_for_its_volumes() -> None:
-    async def scenario() -> None:
-        async with volume_cluster("a") as (cluster, provisioner):
-            provisioner.resumed.clear()
-            await add_claim(cluster, "data", "fast")
-            process = await cluster.start()
-            await cluster.pod("p", volumes=using("data"))
-            await until(lambda: len(process.volume_waiters) == 1)
-            await cluster.admin.delete(PODS, "p", NS)
-            await until(lambda: len(process.volume_waiters) == 0)
-            await until(lambda: len(process.context.snapshot.assumed_volumes) == 0)
-            loop = process.loop
-            assert loop is not None
-            await until(lambda: loop.in_flight == 0)
-            assert len(process.context.queue) == 0
-
-    asyncio.run(scenario())
+async def test_a_deleted_pod_ends_the_wait_for_its_volumes() -> None:
+    async with volume_cluster("a") as (cluster, provisioner):
+        provisioner.resumed.clear()
+        await add_claim(cluster, "data", "fast")
+        process = await cluster.start()
+        await cluster.pod("p", volumes=using("data"))
+        await until(lambda: len(process.volume_waiters) == 1)
+        await cluster.admin.delete(PODS, "p", NS)
+        await until(lambda: len(process.volume_waiters) == 0)
+        await until(lambda: len(process.context.snapshot.assumed_volumes) == 0)
+        loop = process.loop
+        assert loop is not None
+        await until(lambda: loop.in_flight == 0)
+        assert len(process.context.queue) == 0
 
 
-def test_volumes_that_are_not_bound_in_time_are_given_up() -> None:
-    async def scenario() -> None:
-        async with volume_cluster("a") as (cluster, provisioner):
-            provisioner.resumed.clear()
-            await add_claim(cluster, "data", "fast")
-            hasty = SchedulerProfile(name="default-scheduler", volume_timeout_ms=1)
-            process = await cluster.start(replace(QUICK, profiles=(hasty,)))
-            await cluster.pod("p", volumes=using("data"))
-            assert await message_about(cluster, "p", "deadline") == (
-                'running PreBind plugin "VolumeBinding": binding volumes: context deadline exceeded'
-            )
-            provisioner.resumed.set()
-            assert await cluster.bound("p") == "a"
-            await until(lambda: len(process.context.snapshot.assumed_volumes) == 0)
-
-    asyncio.run(scenario())
+async def test_volumes_that_are_not_bound_in_time_are_given_up() -> None:
+    async with volume_cluster("a") as (cluster, provisioner):
+        provisioner.resumed.clear()
+        await add_claim(cluster, "data", "fast")
+        hasty = SchedulerProfile(name="default-scheduler", volume_timeout_ms=1)
+        process = await cluster.start(replace(QUICK, profiles=(hasty,)))
+        await cluster.pod("p", volumes=using("data"))
+        assert await message_about(cluster, "p", "deadline") == (
+            'running PreBind plugin "VolumeBinding": binding volumes: context deadline exceeded'
+        )
+        provisioner.resumed.set()
+        assert await cluster.bound("p") == "a"
+        await until(lambda: len(process.context.snapshot.assumed_volumes) == 0)
 
 
-def test_a_new_leader_resumes_provisioning() -> None:
-    async def scenario() -> None:
-        async with volume_cluster("a", "b") as (cluster, provisioner):
-            provisioner.resumed.clear()
-            await add_claim(cluster, "data", "fast")
-            await add_claim(cluster, "other", "local")
-            first = await cluster.start(elected(), "first")
-            await cluster.pod("p", volumes=using("data"))
-            await cluster.pod("q", volumes=using("other"))  # no volume yet
-            await until(lambda: len(first.volume_waiters) == 1)
-            node = (await get_claim(cluster, "data"))["metadata"]["annotations"][SELECTED_NODE]
-            await cluster.kill(first)
-            second = await cluster.start(elected(), "second")
-            await until(lambda: second.leading)
-            # A request for a volume that the first one may have sent is refused, however late it arrives.
-            await until(
-                lambda: get_claim(cluster, "other"), lambda one: FENCE_KEY in one["metadata"]["annotations"]
-            )
-            provisioner.resumed.set()
-            assert await cluster.bound("p") == node
-            await add_volume(cluster, "va", "a")
-            assert await cluster.bound("q") == "a"
-            await until(lambda: len(second.context.snapshot.assumed_volumes) == 0)
-
-    asyncio.run(scenario())
+async def test_a_new_leader_resumes_provisioning() -> None:
+    async with volume_cluster("a", "b") as (cluster, provisioner):
+        provisioner.resumed.clear()
+        await add_claim(cluster, "data", "fast")
+        await add_claim(cluster, "other", "local")
+        first = await cluster.start(elected(), "first")
+        await cluster.pod("p", volumes=using("data"))
+        await cluster.pod("q", volumes=using("other"))  # no volume yet
+        await until(lambda: len(first.volume_waiters) == 1)
+        node = (await get_claim(cluster, "data"))["metadata"]["annotations"][SELECTED_NODE]
+        await cluster.kill(first)
+        second = await cluster.start(elected(), "second")
+        await until(lambda: second.leading)
+        # A request for a volume that the first one may have sent is refused, however late it arrives.
+        await until(
+            lambda: get_claim(cluster, "other"), lambda one: FENCE_KEY in one["metadata"]["annotations"]
+        )
+        provisioner.resumed.set()
+        assert await cluster.bound("p") == node
+        await add_volume(cluster, "va", "a")
+        assert await cluster.bound("q") == "a"
+        await until(lambda: len(second.context.snapshot.assumed_volumes) == 0)
 
 
-def test_pods_that_wait_for_volumes_do_not_hold_up_others() -> None:
-    async def scenario() -> None:
-        async with volume_cluster("a") as (cluster, provisioner):
-            provisioner.resumed.clear()
-            process = await cluster.start(replace(QUICK, binds=1))
-            for number in range(2):
-                await add_claim(cluster, f"c{number}", "fast")
-                await cluster.pod(f"p{number}", volumes=using(f"c{number}"))
-            await until(lambda: len(process.volume_waiters) == 2)
-            await cluster.pod("plain")
-            assert await cluster.bound("plain") == "a"
-            provisioner.resumed.set()
-            assert [await cluster.bound(f"p{number}") for number in range(2)] == ["a", "a"]
-
-    asyncio.run(scenario())
+async def test_pods_that_wait_for_volumes_do_not_hold_up_others() -> None:
+    async with volume_cluster("a") as (cluster, provisioner):
+        provisioner.resumed.clear()
+        process = await cluster.start(replace(QUICK, binds=1))
+        for number in range(2):
+            await add_claim(cluster, f"c{number}", "fast")
+            await cluster.pod(f"p{number}", volumes=using(f"c{number}"))
+        await until(lambda: len(process.volume_waiters) == 2)
+        await cluster.pod("plain")
+        assert await cluster.bound("plain") == "a"
+        provisioner.resumed.set()
+        assert [await cluster.bound(f"p{number}") for number in range(2)] == ["a", "a"]

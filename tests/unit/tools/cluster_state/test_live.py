@@ -158,27 +158,23 @@ def follow(
     asyncio.run(run())
 
 
-def test_problems_and_recovery_are_reported() -> None:
+async def test_problems_and_recovery_are_reported() -> None:
     """Also for kinds without changes: a watch that works again ends the problem."""
-
-    async def run() -> None:
-        api_server = FakeApiServer(big_cluster(2, pending=1))
-        cluster_state = ClusterState(await read_live(api_server.client()))
-        stored: list[str] = []
-        following = follow_live(api_server.client(), cluster_state, lambda: None, on_error=stored.append)
-        task = asyncio.create_task(following)
-        await asyncio.sleep(0.1)
-        api_server.dead = True
-        api_server.cut()
-        await until(lambda: len(stored) == 1)
-        assert "connection refused" in stored[0]
-        api_server.dead = False
-        await until(lambda: stored[-1] == "")
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-
-    asyncio.run(run())
+    api_server = FakeApiServer(big_cluster(2, pending=1))
+    cluster_state = ClusterState(await read_live(api_server.client()))
+    stored: list[str] = []
+    following = follow_live(api_server.client(), cluster_state, lambda: None, on_error=stored.append)
+    task = asyncio.create_task(following)
+    await asyncio.sleep(0.1)
+    api_server.dead = True
+    api_server.cut()
+    await until(lambda: len(stored) == 1)
+    assert "connection refused" in stored[0]
+    api_server.dead = False
+    await until(lambda: stored[-1] == "")
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
 
 
 def test_changes_arrive_and_watches_reconnect() -> None:

@@ -64,96 +64,81 @@ def hold(monkeypatch: pytest.MonkeyPatch) -> tuple[threading.Event, threading.Ev
     return began, go_on
 
 
-def test_findings_equal_those_of_the_audit() -> None:
-    async def scenario() -> None:
-        fixture = FindingsFixture()
-        fixture.findings.request(1)
-        await fixture.done()
-        assert fixture.findings.counts == audit(small()).as_json()["summary"]
-        assert fixture.notified == 1
-        # The page's own question finds the answer ready.
-        answer = await asyncio.wait_for(fixture.worker.ask(KEY, lambda: pytest.fail("asked again")), 1)
-        assert codec.decode_tree(answer.body)["summary"] == fixture.findings.counts
-
-    asyncio.run(scenario())
+async def test_findings_equal_those_of_the_audit() -> None:
+    fixture = FindingsFixture()
+    fixture.findings.request(1)
+    await fixture.done()
+    assert fixture.findings.counts == audit(small()).as_json()["summary"]
+    assert fixture.notified == 1
+    # The page's own question finds the answer ready.
+    answer = await asyncio.wait_for(fixture.worker.ask(KEY, lambda: pytest.fail("asked again")), 1)
+    assert codec.decode_tree(answer.body)["summary"] == fixture.findings.counts
 
 
-def test_the_audit_runs_again_after_changes() -> None:
-    async def scenario() -> None:
-        fixture = FindingsFixture()
-        fixture.findings.request(1)
-        await fixture.done()
-        first = fixture.findings.task
-        fixture.findings.request(1)
-        assert fixture.findings.task is first  # nothing has changed
-        await fixture.worker.catch_up(lambda _: 2)
-        fixture.findings.request(2)
-        assert fixture.findings.task is first  # it rests
-        fixture.now += REST_SECONDS
-        assert fixture.findings.timer is not None  # it is done without another query
-        fixture.findings.timer.cancel()
-        fixture.findings.start_if_due()
-        assert fixture.findings.task is not first
-        await fixture.done()
-        assert fixture.findings.audited == 2
-        assert fixture.notified == 1  # the same numbers
-
-    asyncio.run(scenario())
+async def test_the_audit_runs_again_after_changes() -> None:
+    fixture = FindingsFixture()
+    fixture.findings.request(1)
+    await fixture.done()
+    first = fixture.findings.task
+    fixture.findings.request(1)
+    assert fixture.findings.task is first  # nothing has changed
+    await fixture.worker.catch_up(lambda _: 2)
+    fixture.findings.request(2)
+    assert fixture.findings.task is first  # it rests
+    fixture.now += REST_SECONDS
+    assert fixture.findings.timer is not None  # it is done without another query
+    fixture.findings.timer.cancel()
+    fixture.findings.start_if_due()
+    assert fixture.findings.task is not first
+    await fixture.done()
+    assert fixture.findings.audited == 2
+    assert fixture.notified == 1  # the same numbers
 
 
-def test_the_audit_yields_to_queries(hold: tuple[threading.Event, threading.Event]) -> None:
-    async def scenario() -> None:
-        began, go_on = hold
-        fixture = FindingsFixture()
-        fixture.findings.request(1)
-        assert await asyncio.to_thread(began.wait, 10)
-        asked = asyncio.create_task(fixture.worker.ask("why", lambda: {"x": 1}))
-        await asyncio.sleep(0)
-        assert fixture.worker.has_other_queries(KEY)
-        go_on.set()
-        await asyncio.wait_for(asked, DEADLINE)
-        await fixture.done()
+async def test_the_audit_yields_to_queries(hold: tuple[threading.Event, threading.Event]) -> None:
+    began, go_on = hold
+    fixture = FindingsFixture()
+    fixture.findings.request(1)
+    assert await asyncio.to_thread(began.wait, 10)
+    asked = asyncio.create_task(fixture.worker.ask("why", lambda: {"x": 1}))
+    await asyncio.sleep(0)
+    assert fixture.worker.has_other_queries(KEY)
+    go_on.set()
+    await asyncio.wait_for(asked, DEADLINE)
+    await fixture.done()
+    assert fixture.findings.counts is None
+    assert not fixture.worker.has_other_queries(KEY)
+    fixture.findings.start_if_due()
+    await fixture.done()
+    assert fixture.findings.counts is None  # not yet
+    fixture.now += AGAIN_SECONDS
+    fixture.findings.start_if_due()
+    await fixture.done()
+    assert fixture.findings.counts is not None
+
+
+async def test_a_postponed_audit_finishes(hold: tuple[threading.Event, threading.Event]) -> None:
+    began, go_on = hold
+    fixture = FindingsFixture()
+    for turn in range(TRIES):
         assert fixture.findings.counts is None
-        assert not fixture.worker.has_other_queries(KEY)
-        fixture.findings.start_if_due()
+        began.clear()
+        go_on.clear()
+        fixture.findings.request(1)
+        assert await asyncio.to_thread(began.wait, 10), turn
+        asked = asyncio.create_task(fixture.worker.ask(None, dict))
+        await asyncio.sleep(0)
+        go_on.set()
+        await asked
         await fixture.done()
-        assert fixture.findings.counts is None  # not yet
-        fixture.now += AGAIN_SECONDS
-        fixture.findings.start_if_due()
-        await fixture.done()
-        assert fixture.findings.counts is not None
-
-    asyncio.run(scenario())
+        fixture.now = fixture.findings.due
+    assert fixture.findings.counts is not None
 
 
-def test_a_postponed_audit_finishes(hold: tuple[threading.Event, threading.Event]) -> None:
-    async def scenario() -> None:
-        began, go_on = hold
-        fixture = FindingsFixture()
-        for turn in range(TRIES):
-            assert fixture.findings.counts is None
-            began.clear()
-            go_on.clear()
-            fixture.findings.request(1)
-            assert await asyncio.to_thread(began.wait, 10), turn
-            asked = asyncio.create_task(fixture.worker.ask(None, dict))
-            await asyncio.sleep(0)
-            go_on.set()
-            await asked
-            await fixture.done()
-            fixture.now = fixture.findings.due
-        assert fixture.findings.counts is not None
-
-    asyncio.run(scenario())
-
-
-def test_an_audit_query_does_not_interrupt_the_audit() -> None:
-    async def scenario() -> None:
-        worker = QueryWorker(small())
-        both = await asyncio.gather(*(worker.ask(KEY, lambda: run_audit(worker, yields=True)) for _ in "ab"))
-        assert both[0] is both[1]
-
-    asyncio.run(scenario())
+async def test_an_audit_query_does_not_interrupt_the_audit() -> None:
+    worker = QueryWorker(small())
+    both = await asyncio.gather(*(worker.ask(KEY, lambda: run_audit(worker, yields=True)) for _ in "ab"))
+    assert both[0] is both[1]
 
 
 def test_gaps_are_reported_once_and_unserved_kinds_are_no_gaps() -> None:

@@ -218,46 +218,37 @@ def test_events_name_nodes_or_all_of_them() -> None:
 # -- a cluster that is not well
 
 
-def test_a_lost_cluster_is_reported_and_retried() -> None:
-    async def scenario() -> None:
-        api_server = FakeApiServer(big_cluster(2, pending=1))
-        async with visiting(api_server.client()) as visitor:
-            assert (await visitor.get("/api/overview"))["counts"]["nodes"] == 2
-            api_server.dead = True
-            api_server.cut()
-            found = await visitor.until("/api/overview", lambda tree: tree["troubles"])
-            assert found["counts"]["nodes"] == 2  # what is known stays
-            api_server.dead = False
-            await visitor.until("/api/overview", lambda tree: not tree["troubles"])
-
-    asyncio.run(scenario())
+async def test_a_lost_cluster_is_reported_and_retried() -> None:
+    api_server = FakeApiServer(big_cluster(2, pending=1))
+    async with visiting(api_server.client()) as visitor:
+        assert (await visitor.get("/api/overview"))["counts"]["nodes"] == 2
+        api_server.dead = True
+        api_server.cut()
+        found = await visitor.until("/api/overview", lambda tree: tree["troubles"])
+        assert found["counts"]["nodes"] == 2  # what is known stays
+        api_server.dead = False
+        await visitor.until("/api/overview", lambda tree: not tree["troubles"])
 
 
-def test_forbidden_kinds_are_gaps() -> None:
-    async def scenario() -> None:
-        api_server = FakeApiServer(big_cluster(2, pending=1))
-        api_server.refused["/apis/resource.k8s.io/v1/resourceclaims"] = 403
-        async with visiting(api_server.client()) as visitor:
-            found = await visitor.get("/api/overview")
-            assert any(gap.startswith("resourceclaims") for gap in found["gaps"])
-            assert found["counts"]["claims"] == 0
-
-    asyncio.run(scenario())
+async def test_forbidden_kinds_are_gaps() -> None:
+    api_server = FakeApiServer(big_cluster(2, pending=1))
+    api_server.refused["/apis/resource.k8s.io/v1/resourceclaims"] = 403
+    async with visiting(api_server.client()) as visitor:
+        found = await visitor.get("/api/overview")
+        assert any(gap.startswith("resourceclaims") for gap in found["gaps"])
+        assert found["counts"]["claims"] == 0
 
 
 @pytest.mark.parametrize("how", ["forbidden", "dead"])
-def test_a_cluster_that_cannot_be_read_at_all_is_an_error(how: str) -> None:
-    async def scenario() -> None:
-        api_server = FakeApiServer(big_cluster(1))
-        api_server.dead = how == "dead"
-        if how == "forbidden":
-            api_server.refused["/api/v1/nodes"] = 403
-        dashboard = Dashboard(api_server.client())
-        with pytest.raises(UnreachableError if how == "dead" else InputError):
-            await dashboard.start()
-        await dashboard.stop()
-
-    asyncio.run(scenario())
+async def test_a_cluster_that_cannot_be_read_at_all_is_an_error(how: str) -> None:
+    api_server = FakeApiServer(big_cluster(1))
+    api_server.dead = how == "dead"
+    if how == "forbidden":
+        api_server.refused["/api/v1/nodes"] = 403
+    dashboard = Dashboard(api_server.client())
+    with pytest.raises(UnreachableError if how == "dead" else InputError):
+        await dashboard.start()
+    await dashboard.stop()
 
 
 def test_a_page_that_does_not_read_is_disconnected() -> None:

@@ -101,33 +101,30 @@ def test_a_running_agent_has_no_findings(node_dir: NodeDir) -> None:
 # -- drivers
 
 
-def test_drivers_are_queried_for_their_name(node_dir: NodeDir) -> None:
-    async def scenario() -> None:
-        node_dir.furnish()
-        peer = await Peer(node_dir.layout, DRIVER).start()
-        other = Peer(node_dir.layout, "half.example.com")
-        await other.register()
-        strange = Peer(node_dir.layout, "csi.example.com", type="CSIPlugin")
-        await strange.register()
-        report = await node_dir.ask()
-        found = {Path(f.subject).name: f for f in of(report, "sockets.driver")}
-        assert found[peer.socket.name].level is Level.OK
-        assert found[other.socket.name].level is Level.ERROR
-        assert found[strange.socket.name].level is Level.WARNING
-        assert "CSIPlugin" in found[strange.socket.name].evidence
-        assert of(report, "records.driver") == []  # it can be asked to release its claim
-        assert peer.notified == []
-        assert peer.calls == []
-        peer.info_delay = 3600.0
-        report = await node_dir.ask(timeout=0.1)
-        found = {Path(f.subject).name: f for f in of(report, "sockets.driver")}
-        assert found[peer.socket.name].level is Level.WARNING, "it does not answer"
-        for each in (peer, other, strange):
-            await each.stop()
-        report = await node_dir.ask()
-        assert of(report, "records.driver")[0].subject == DRIVER
-
-    asyncio.run(scenario())
+async def test_drivers_are_queried_for_their_name(node_dir: NodeDir) -> None:
+    node_dir.furnish()
+    peer = await Peer(node_dir.layout, DRIVER).start()
+    other = Peer(node_dir.layout, "half.example.com")
+    await other.register()
+    strange = Peer(node_dir.layout, "csi.example.com", type="CSIPlugin")
+    await strange.register()
+    report = await node_dir.ask()
+    found = {Path(f.subject).name: f for f in of(report, "sockets.driver")}
+    assert found[peer.socket.name].level is Level.OK
+    assert found[other.socket.name].level is Level.ERROR
+    assert found[strange.socket.name].level is Level.WARNING
+    assert "CSIPlugin" in found[strange.socket.name].evidence
+    assert of(report, "records.driver") == []  # it can be asked to release its claim
+    assert peer.notified == []
+    assert peer.calls == []
+    peer.info_delay = 3600.0
+    report = await node_dir.ask(timeout=0.1)
+    found = {Path(f.subject).name: f for f in of(report, "sockets.driver")}
+    assert found[peer.socket.name].level is Level.WARNING, "it does not answer"
+    for each in (peer, other, strange):
+        await each.stop()
+    report = await node_dir.ask()
+    assert of(report, "records.driver")[0].subject == DRIVER
 
 
 # -- an agent that was killed

@@ -239,13 +239,10 @@ def test_a_kubelet_that_stops_and_returns(caplog: pytest.LogCaptureFixture) -> N
     assert "rejected by rate limit" in caplog.text
 
 
-def test_without_a_kubelet_up_is_zero(directory: Path) -> None:
-    async def scenario() -> None:
-        async with PodResourcesClient(directory / "none") as client:
-            found = await _scraped(Exporter("w", client))
-            assert (found["up"], found["read_errors_total"]) == ({row(): 0}, {row(): 1})
-
-    asyncio.run(scenario())
+async def test_without_a_kubelet_up_is_zero(directory: Path) -> None:
+    async with PodResourcesClient(directory / "none") as client:
+        found = await _scraped(Exporter("w", client))
+        assert (found["up"], found["read_errors_total"]) == ({row(): 0}, {row(): 1})
 
 
 SLICE = """

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import pytest
 from hypothesis import given
 
@@ -64,31 +62,27 @@ def test_reserved_and_shared_cpus_are_reported() -> None:
     assert machine.offline == CpuSet([7])
 
 
-def test_one_slice_describes_the_machine() -> None:
+async def test_one_slice_describes_the_machine() -> None:
     """It is restored when it is removed, and attributes of others are kept."""
+    async with cluster_fixture() as cluster, running(publisher(cluster)) as slices_publisher:
+        slices_publisher.set_pools([DevicePool("a", devices(200), annotations={ANNOTATION: "one"})])
+        await until(lambda: slices_publisher.published)
+        first, second = await cluster.slices()
+        assert first["metadata"]["annotations"] == {ANNOTATION: "one"}
+        assert "annotations" not in second["metadata"]
 
-    async def scenario() -> None:
-        async with cluster_fixture() as cluster, running(publisher(cluster)) as slices_publisher:
-            slices_publisher.set_pools([DevicePool("a", devices(200), annotations={ANNOTATION: "one"})])
-            await until(lambda: slices_publisher.published)
-            first, second = await cluster.slices()
-            assert first["metadata"]["annotations"] == {ANNOTATION: "one"}
-            assert "annotations" not in second["metadata"]
+        first["metadata"]["annotations"] = {"theirs": "x"}
+        await cluster.admin.update(RESOURCE_SLICES, first)
+        await until(lambda: slices_publisher.counters.updated >= 1)
+        first, second = await cluster.slices()
+        assert first["metadata"]["annotations"] == {"theirs": "x", ANNOTATION: "one"}
+        # The devices are the same: the pool generation stays.
+        assert first["spec"]["pool"]["generation"] == second["spec"]["pool"]["generation"] == 1
 
-            first["metadata"]["annotations"] = {"theirs": "x"}
-            await cluster.admin.update(RESOURCE_SLICES, first)
-            await until(lambda: slices_publisher.counters.updated >= 1)
-            first, second = await cluster.slices()
-            assert first["metadata"]["annotations"] == {"theirs": "x", ANNOTATION: "one"}
-            # The devices are the same: the pool generation stays.
-            assert first["spec"]["pool"]["generation"] == second["spec"]["pool"]["generation"] == 1
-
-            slices_publisher.set_pools([DevicePool("a", devices(200), annotations={ANNOTATION: "two"})])
-            await until(lambda: slices_publisher.published)
-            first, _ = await cluster.slices()
-            assert first["metadata"]["annotations"][ANNOTATION] == "two"
-
-    asyncio.run(scenario())
+        slices_publisher.set_pools([DevicePool("a", devices(200), annotations={ANNOTATION: "two"})])
+        await until(lambda: slices_publisher.published)
+        first, _ = await cluster.slices()
+        assert first["metadata"]["annotations"][ANNOTATION] == "two"
 
 
 def test_dropped_annotations_are_not_written_again() -> None:

@@ -133,15 +133,12 @@ def test_a_server_that_is_away_is_no_answer() -> None:
         ("DRAConsumableCapacity=false", Mapping.OFF, ServerCapabilities(None, policy=False)),
     ],
 )
-def test_our_own_server(gates: str, mapping: Mapping, capabilities: ServerCapabilities) -> None:
-    async def ask() -> None:
-        server = await start_server(ServerSettings(gates=Gates.parse(gates), controllers=False))
-        try:
-            client = server.client()
-            assert await detect_form(client) is Form.V1_37
-            assert await detect_capabilities(client, CpuSettings("n", mapping=mapping)) == capabilities
-            assert (await client.list(RESOURCE_SLICES)).items == []  # the probe is not kept
-        finally:
-            await server.stop()
-
-    asyncio.run(ask())
+async def test_our_own_server(gates: str, mapping: Mapping, capabilities: ServerCapabilities) -> None:
+    server = await start_server(ServerSettings(gates=Gates.parse(gates), controllers=False))
+    try:
+        client = server.client()
+        assert await detect_form(client) is Form.V1_37
+        assert await detect_capabilities(client, CpuSettings("n", mapping=mapping)) == capabilities
+        assert (await client.list(RESOURCE_SLICES)).items == []  # the probe is not kept
+    finally:
+        await server.stop()

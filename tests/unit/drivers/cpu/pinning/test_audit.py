@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -87,54 +86,42 @@ def test_without_cgroups_processes_are_audited(tmp_path: Path) -> None:
     assert {id: str(observed.cpus) for id, observed in found.items()} == {"c": "1-2"}
 
 
-def test_differences_are_counted_and_repaired(tmp_path: Path) -> None:
+async def test_differences_are_counted_and_repaired(tmp_path: Path) -> None:
     files = V1(tmp_path, ("cpuset",))
     directory = files.add("kubepods/poduid-c/c")
     subject = Subject({"c": (view("c"), DesiredCpuset(cpus("0-1")))})
-
-    async def scenario() -> None:
-        audit = Audit(subject, CpusetObserver(tmp_path, tmp_path, files), recheck_delay=0.001)
-        (fault,) = await audit.check()
-        assert fault.message == 'runs on CPUs "0-3" instead of "0-1": something else has set them'
-        assert subject.recheck_delay == ["c"]
-        assert (subject.counters.drifted, subject.counters.audits) == (1, 1)
-        files.write(directory / CPUS, "0-1")
-        assert await audit.check() == ()
-        assert (audit.faults, audit.seen) == ({}, 1)
-
-    asyncio.run(scenario())
+    audit = Audit(subject, CpusetObserver(tmp_path, tmp_path, files), recheck_delay=0.001)
+    (fault,) = await audit.check()
+    assert fault.message == 'runs on CPUs "0-3" instead of "0-1": something else has set them'
+    assert subject.recheck_delay == ["c"]
+    assert (subject.counters.drifted, subject.counters.audits) == (1, 1)
+    files.write(directory / CPUS, "0-1")
+    assert await audit.check() == ()
+    assert (audit.faults, audit.seen) == ({}, 1)
 
 
-def test_a_change_under_way_is_no_difference(tmp_path: Path) -> None:
+async def test_a_change_under_way_is_no_difference(tmp_path: Path) -> None:
     files = V1(tmp_path, ("cpuset",))
     files.add("kubepods/poduid-c/c")
     subject = Subject({"c": (view("c"), DesiredCpuset(cpus("0-1")))})
-
-    async def scenario() -> None:
-        audit = Audit(subject, CpusetObserver(tmp_path, tmp_path, files), recheck_delay=0.001)
-        looks = [
-            DesiredCpuset(cpus("0-1")),
-            DesiredCpuset(cpus("0-1")),
-            DesiredCpuset(cpus("0-1")),
-            DesiredCpuset(cpus("2")),
-        ]
-        subject.expected = lambda: {"c": (view("c"), looks.pop(0))}  # type: ignore[method-assign]
-        assert await audit.check() == ()
-        assert subject.recheck_delay == []
-
-    asyncio.run(scenario())
+    audit = Audit(subject, CpusetObserver(tmp_path, tmp_path, files), recheck_delay=0.001)
+    looks = [
+        DesiredCpuset(cpus("0-1")),
+        DesiredCpuset(cpus("0-1")),
+        DesiredCpuset(cpus("0-1")),
+        DesiredCpuset(cpus("2")),
+    ]
+    subject.expected = lambda: {"c": (view("c"), looks.pop(0))}  # type: ignore[method-assign]
+    assert await audit.check() == ()
+    assert subject.recheck_delay == []
 
 
-def test_without_runtime_updates_the_cgroup_is_written(tmp_path: Path) -> None:
+async def test_without_runtime_updates_the_cgroup_is_written(tmp_path: Path) -> None:
     files = V1(tmp_path, ("cpuset",))
     directory = files.add("kubepods/poduid-c/c")
     subject = Subject({"c": (view("c"), DesiredCpuset(cpus("0-1")))}, pushes=False)
-
-    async def scenario() -> None:
-        await Audit(subject, CpusetObserver(tmp_path, tmp_path, files), recheck_delay=0.001).check()
-        assert (directory / CPUS).read_text() == "0-1"
-
-    asyncio.run(scenario())
+    await Audit(subject, CpusetObserver(tmp_path, tmp_path, files), recheck_delay=0.001).check()
+    assert (directory / CPUS).read_text() == "0-1"
 
 
 def test_with_nri_foreign_writes_are_repaired(tmp_path: Path) -> None:

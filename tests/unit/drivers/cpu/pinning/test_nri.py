@@ -728,20 +728,15 @@ def test_a_disconnected_runtime_ends_pending_waits() -> None:
     with_script(scenario, FakeCPUState(machine(4)), runtime=NEW, apply_timeout=10.0)
 
 
-def test_without_a_runtime_the_problem_is_reported() -> None:
-    async def whole() -> None:
-        with short_directory() as path:
-            state = FakeCPUState(machine(4))
-            enforcer = NriEnforcer(
-                state, lambda: state.topology, settings(path), shortest=0.001, longest=0.01
-            )
-            assert enforcer.link_error == "not connected yet"
-            await enforcer.start()
-            await enforcer.start()
-            await until(lambda: "nri.sock" in enforcer.link_error)
-            assert await enforcer.apply() == ()
-            assert not enforcer.linked
-            await enforcer.stop()
-            await enforcer.stop()
-
-    asyncio.run(whole())
+async def test_without_a_runtime_the_problem_is_reported() -> None:
+    with short_directory() as path:
+        state = FakeCPUState(machine(4))
+        enforcer = NriEnforcer(state, lambda: state.topology, settings(path), shortest=0.001, longest=0.01)
+        assert enforcer.link_error == "not connected yet"
+        await enforcer.start()
+        await enforcer.start()
+        await until(lambda: "nri.sock" in enforcer.link_error)
+        assert await enforcer.apply() == ()
+        assert not enforcer.linked
+        await enforcer.stop()
+        await enforcer.stop()

@@ -70,18 +70,14 @@ def test_problem_12_cpus_that_were_skipped_count_nowhere(tmp_path: Path) -> None
     assert answer.cpus == topology.all
 
 
-def test_problem_hotplug_is_followed_while_the_driver_runs(tmp_path: Path) -> None:
+async def test_problem_hotplug_is_followed_while_the_driver_runs(tmp_path: Path) -> None:
     whole = make_machine(sockets=2, cores=4, threads=2)
     less = switch_off(whole, CpuSet([3, 11]))
-
-    async def run() -> None:
-        write_sysfs(whole, tmp_path)
-        watch = TopologyWatch.of_machine(MachineReader(tmp_path), interval=0.005, known=whole)
-        changes = watch.changes()
-        for step in (less, whole):
-            write_sysfs(step, tmp_path)
-            while await asyncio.wait_for(anext(changes), DEADLINE) != step:
-                pass
-        await changes.aclose()  # type: ignore[attr-defined]
-
-    asyncio.run(run())
+    write_sysfs(whole, tmp_path)
+    watch = TopologyWatch.of_machine(MachineReader(tmp_path), interval=0.005, known=whole)
+    changes = watch.changes()
+    for step in (less, whole):
+        write_sysfs(step, tmp_path)
+        while await asyncio.wait_for(anext(changes), DEADLINE) != step:
+            pass
+    await changes.aclose()  # type: ignore[attr-defined]

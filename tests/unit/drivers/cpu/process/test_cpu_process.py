@@ -105,36 +105,33 @@ async def get(process: CpuDriverProcess, path: str) -> tuple[int, str]:
         return answer.status, await answer.text()
 
 
-def test_health_reports_the_real_state(root: Path) -> None:
-    async def scenario() -> None:
-        settings = settings_in(root)
-        async with cluster() as server:
-            client = server.client(driver_user("dra.cpu"))
-            async with driver_in(client, settings) as process:
-                assert await get(process, "/livez") == (200, "ok")
-                for path in ("/healthz", "/readyz"):
-                    status, text = await get(process, path)
-                    assert status == 503
-                    assert "[-]" in text
-                async with node_in(server, root):
-                    await process.wait_ready(DEADLINE)
-                    assert await get(process, "/healthz") == (200, "ok")
-                    assert await get(process, "/readyz") == (200, "ok")
-                    status, text = await get(process, "/healthz?verbose")
-                    assert text == "[+]started ok\n[+]driver ok\nhealthz check passed\n"
-                # The agent is gone, and the runtime with it.
-                await until(process.problems)
-                status, text = await get(process, "/healthz")
+async def test_health_reports_the_real_state(root: Path) -> None:
+    settings = settings_in(root)
+    async with cluster() as server:
+        client = server.client(driver_user("dra.cpu"))
+        async with driver_in(client, settings) as process:
+            assert await get(process, "/livez") == (200, "ok")
+            for path in ("/healthz", "/readyz"):
+                status, text = await get(process, path)
                 assert status == 503
-                assert "containers are not pinned" in text
-                assert await get(process, "/livez") == (200, "ok")
-                async with node_in(server, root):
-                    await until(lambda: not process.problems())
-                    assert (await get(process, "/healthz"))[0] == 200
-                    shutil.rmtree(settings.plugin_dir)
-                    assert any("is not writable" in text for text in process.problems())
-
-    asyncio.run(scenario())
+                assert "[-]" in text
+            async with node_in(server, root):
+                await process.wait_ready(DEADLINE)
+                assert await get(process, "/healthz") == (200, "ok")
+                assert await get(process, "/readyz") == (200, "ok")
+                status, text = await get(process, "/healthz?verbose")
+                assert text == "[+]started ok\n[+]driver ok\nhealthz check passed\n"
+            # The agent is gone, and the runtime with it.
+            await until(process.problems)
+            status, text = await get(process, "/healthz")
+            assert status == 503
+            assert "containers are not pinned" in text
+            assert await get(process, "/livez") == (200, "ok")
+            async with node_in(server, root):
+                await until(lambda: not process.problems())
+                assert (await get(process, "/healthz"))[0] == 200
+                shutil.rmtree(settings.plugin_dir)
+                assert any("is not writable" in text for text in process.problems())
 
 
 def test_gauges_and_pages_after_a_restart(root: Path) -> None:
@@ -202,18 +199,15 @@ def test_gauges_and_pages_after_a_restart(root: Path) -> None:
     asyncio.run(scenario())
 
 
-def test_one_driver_for_each_directory(root: Path) -> None:
-    async def scenario() -> None:
-        settings = settings_in(root)
-        async with cluster() as server:
-            client = server.client()
-            async with driver_in(client, settings):
-                with pytest.raises(ConfigError, match=r"the driver with PID \d+ uses this directory"):
-                    await CpuDriverProcess(client, settings).run()
-            async with driver_in(client, settings) as process:
-                await until(lambda: process.started)
-
-    asyncio.run(scenario())
+async def test_one_driver_for_each_directory(root: Path) -> None:
+    settings = settings_in(root)
+    async with cluster() as server:
+        client = server.client()
+        async with driver_in(client, settings):
+            with pytest.raises(ConfigError, match=r"the driver with PID \d+ uses this directory"):
+                await CpuDriverProcess(client, settings).run()
+        async with driver_in(client, settings) as process:
+            await until(lambda: process.started)
 
 
 def test_a_kubelet_that_refuses_is_reported_and_awaited(root: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -260,26 +254,20 @@ def test_a_kubelet_that_refuses_is_reported_and_awaited(root: Path, caplog: pyte
     )
 
 
-def test_a_stop_request_during_startup_is_honored(root: Path) -> None:
-    async def scenario() -> None:
-        async with cluster() as server:
-            process = CpuDriverProcess(server.client(), settings_in(root))
-            process.stop()
-            await asyncio.wait_for(process.run(), DEADLINE)
-            assert process.problems() == ("the driver has not started yet",)
-
-    asyncio.run(scenario())
+async def test_a_stop_request_during_startup_is_honored(root: Path) -> None:
+    async with cluster() as server:
+        process = CpuDriverProcess(server.client(), settings_in(root))
+        process.stop()
+        await asyncio.wait_for(process.run(), DEADLINE)
+        assert process.problems() == ("the driver has not started yet",)
 
 
-def test_an_unreadable_machine_fails_the_start_with_a_message(root: Path) -> None:
-    async def scenario() -> None:
-        settings = settings_in(root)
-        shutil.rmtree(root / "host")
-        async with cluster() as server:
-            with pytest.raises(InputError, match="online"):
-                await CpuDriverProcess(server.client(), settings).run()
-
-    asyncio.run(scenario())
+async def test_an_unreadable_machine_fails_the_start_with_a_message(root: Path) -> None:
+    settings = settings_in(root)
+    shutil.rmtree(root / "host")
+    async with cluster() as server:
+        with pytest.raises(InputError, match="online"):
+            await CpuDriverProcess(server.client(), settings).run()
 
 
 def test_addresses() -> None:
