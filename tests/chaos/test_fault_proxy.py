@@ -13,6 +13,7 @@ from aiohttp import web
 
 from tests.chaos.scheduler_faults.faults import CallKind, Fault, FaultKind, classify_call
 from tests.chaos.scheduler_faults.proxy import FaultProxy
+from tests.coroutines import run_by
 from tests.waiting import DEADLINE, until
 
 CLAIM = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims/c/status"
@@ -87,90 +88,89 @@ async def send(session: aiohttp.ClientSession, address: str, body: str = "x") ->
     ],
     ids=lambda each: each.kind.name if isinstance(each, Fault) else None,
 )
-def test_faults_of_a_request(fault: Fault | None, status: int, reached: int) -> None:
-    async def scenario(
-        proxy: FaultProxy, upstream: Upstream, session: aiohttp.ClientSession, address: str
-    ) -> None:
-        proxy.choose = lambda call: fault
-        assert await send(session, address) == status
-        await proxy.drained(30)
-        assert upstream.reached == ["x"] * reached
-        assert proxy.counter.total == (1 if fault else 0)
-
-    run(scenario)
-
-
-def test_a_delayed_request_outlives_its_sender() -> None:
-    async def scenario(
-        proxy: FaultProxy, upstream: Upstream, session: aiohttp.ClientSession, address: str
-    ) -> None:
-        gate = asyncio.Event()
-        proxy.choose = lambda call: Fault(FaultKind.DELAY_REQUEST, until=gate)
-        task = asyncio.create_task(send(session, address, "late"))
-        await until(lambda: proxy.pending)
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
-        proxy.choose = lambda call: None
-        assert await send(session, address, "next") == 200
-        gate.set()
-        await proxy.drained(30)
-        assert upstream.reached == ["next", "late"]
-
-    run(scenario)
+@run_by(run)
+async def test_faults_of_a_request(
+    proxy: FaultProxy,
+    upstream: Upstream,
+    session: aiohttp.ClientSession,
+    address: str,
+    *,
+    fault: Fault | None,
+    status: int,
+    reached: int,
+) -> None:
+    proxy.choose = lambda call: fault
+    assert await send(session, address) == status
+    await proxy.drained(30)
+    assert upstream.reached == ["x"] * reached
+    assert proxy.counter.total == (1 if fault else 0)
 
 
-def test_a_reordered_request_lets_others_pass() -> None:
-    async def scenario(
-        proxy: FaultProxy, upstream: Upstream, session: aiohttp.ClientSession, address: str
-    ) -> None:
-        proxy.choose = lambda call: Fault(FaultKind.REORDER) if call.body == b"first" else None
-        first = asyncio.create_task(send(session, address, "first"))
-        await until(lambda: proxy.pending)
-        for number in range(5):
-            assert await send(session, address, str(number)) == 200
-        assert await first == 200
-        assert upstream.reached == ["0", "1", "2", "3", "4", "first"]
+@run_by(run)
+async def test_a_delayed_request_outlives_its_sender(
+    proxy: FaultProxy, upstream: Upstream, session: aiohttp.ClientSession, address: str
+) -> None:
+    gate = asyncio.Event()
+    proxy.choose = lambda call: Fault(FaultKind.DELAY_REQUEST, until=gate)
+    task = asyncio.create_task(send(session, address, "late"))
+    await until(lambda: proxy.pending)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    proxy.choose = lambda call: None
+    assert await send(session, address, "next") == 200
+    gate.set()
+    await proxy.drained(30)
+    assert upstream.reached == ["next", "late"]
 
-    run(scenario)
+
+@run_by(run)
+async def test_a_reordered_request_lets_others_pass(
+    proxy: FaultProxy, upstream: Upstream, session: aiohttp.ClientSession, address: str
+) -> None:
+    proxy.choose = lambda call: Fault(FaultKind.REORDER) if call.body == b"first" else None
+    first = asyncio.create_task(send(session, address, "first"))
+    await until(lambda: proxy.pending)
+    for number in range(5):
+        assert await send(session, address, str(number)) == 200
+    assert await first == 200
+    assert upstream.reached == ["0", "1", "2", "3", "4", "first"]
 
 
-def test_faults_of_a_watch() -> None:
-    async def scenario(
-        proxy: FaultProxy, upstream: Upstream, session: aiohttp.ClientSession, address: str
-    ) -> None:
-        url = f"{address}/api/v1/pods?watch=true"
-        async with session.get(url) as watch:
-            upstream.events.put_nowait("one")
-            assert await watch.content.readline() == b"one\n"
-            assert proxy.watches.resources("a") == ["pods"]
-            resumed = asyncio.Event()
-            proxy.watches.stall("a", "pods", resumed)
-            upstream.events.put_nowait("two")
-            reading = asyncio.create_task(watch.content.readline())
-            await asyncio.sleep(0.2)
-            assert not reading.done()
-            resumed.set()
-            assert await reading == b"two\n"
-            proxy.watches.expire("a", "pods")
-            event = json.loads(await watch.content.readline())
-            assert (event["type"], event["object"]["code"]) == ("ERROR", 410)
-            assert await watch.content.readline() == b""
-        async with session.get(url) as watch:
-            upstream.events.put_nowait("")  # for the handler of the first watch, which still waits
-            upstream.events.put_nowait("three")
-            assert await watch.content.readline() == b"three\n"
-            proxy.watches.cut("a")
-            with pytest.raises(_BROKEN):
-                await watch.content.readline()
-        proxy.watches.expiring["a"] = 1
-        async with session.get(url) as watch:
-            assert watch.status == 410
-        upstream.events.put_nowait("")
-        counts = proxy.counter.counts
-        assert [counts[kind] for kind in (FaultKind.WATCH_STALLED, FaultKind.WATCH_CUT)] == [1, 1]
-        assert counts[FaultKind.WATCH_EXPIRED] == 2
-
-    run(scenario)
+@run_by(run)
+async def test_faults_of_a_watch(
+    proxy: FaultProxy, upstream: Upstream, session: aiohttp.ClientSession, address: str
+) -> None:
+    url = f"{address}/api/v1/pods?watch=true"
+    async with session.get(url) as watch:
+        upstream.events.put_nowait("one")
+        assert await watch.content.readline() == b"one\n"
+        assert proxy.watches.resources("a") == ["pods"]
+        resumed = asyncio.Event()
+        proxy.watches.stall("a", "pods", resumed)
+        upstream.events.put_nowait("two")
+        reading = asyncio.create_task(watch.content.readline())
+        await asyncio.sleep(0.2)
+        assert not reading.done()
+        resumed.set()
+        assert await reading == b"two\n"
+        proxy.watches.expire("a", "pods")
+        event = json.loads(await watch.content.readline())
+        assert (event["type"], event["object"]["code"]) == ("ERROR", 410)
+        assert await watch.content.readline() == b""
+    async with session.get(url) as watch:
+        upstream.events.put_nowait("")  # for the handler of the first watch, which still waits
+        upstream.events.put_nowait("three")
+        assert await watch.content.readline() == b"three\n"
+        proxy.watches.cut("a")
+        with pytest.raises(_BROKEN):
+            await watch.content.readline()
+    proxy.watches.expiring["a"] = 1
+    async with session.get(url) as watch:
+        assert watch.status == 410
+    upstream.events.put_nowait("")
+    counts = proxy.counter.counts
+    assert [counts[kind] for kind in (FaultKind.WATCH_STALLED, FaultKind.WATCH_CUT)] == [1, 1]
+    assert counts[FaultKind.WATCH_EXPIRED] == 2
 
 
 def test_calls_are_distinguished() -> None:

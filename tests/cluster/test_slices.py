@@ -14,6 +14,7 @@ from plimsoll.drivers.plugin import DevicePool
 from plimsoll.drivers.plugin.slice_publisher import SlicePublisher
 from plimsoll.errors import ApiError
 from tests.cluster.target import Target
+from tests.coroutines import run_by
 from tests.waiting import until
 
 DRIVER, NODE = "slices.example.com", "slices-node"
@@ -71,24 +72,22 @@ async def listed(client: Client) -> list[dict[str, Any]]:
     return [codec.decode_tree(raw) for raw in found.items]
 
 
-def test_a_driver_keeps_its_slices(target: Target) -> None:
-    async def scenario(client: Client, namespace: str) -> None:
-        with suppress(ApiError):
-            await client.create(NODES, {"metadata": {"name": NODE}})
-        async with keeping(client) as first:
-            assert first.counters.created == 7
-            assert not first.problems
-        sizes = sorted(len(tree["spec"].get("devices") or ()) for tree in await listed(client))
-        assert sizes == [0, 0, 6, 44, 64, 128, 128]
-        async with keeping(client) as second:
-            assert not second.problems
-            await asyncio.sleep(0.2)
-            counters = second.counters
-            assert (counters.created, counters.updated, counters.deleted) == (0, 0, 0)
-            await client.delete_collection(RESOURCE_SLICES, fields=f"spec.driver={DRIVER}")
-            await until(lambda: not (counters.created < 7 or not second.published))
-            assert len(await listed(client)) == 7
-        assert await second.withdraw() == ""
-        assert await listed(client) == []
-
-    target.run_scenario(scenario)
+@run_by(Target.run_scenario, "target")
+async def test_a_driver_keeps_its_slices(client: Client, namespace: str) -> None:
+    with suppress(ApiError):
+        await client.create(NODES, {"metadata": {"name": NODE}})
+    async with keeping(client) as first:
+        assert first.counters.created == 7
+        assert not first.problems
+    sizes = sorted(len(tree["spec"].get("devices") or ()) for tree in await listed(client))
+    assert sizes == [0, 0, 6, 44, 64, 128, 128]
+    async with keeping(client) as second:
+        assert not second.problems
+        await asyncio.sleep(0.2)
+        counters = second.counters
+        assert (counters.created, counters.updated, counters.deleted) == (0, 0, 0)
+        await client.delete_collection(RESOURCE_SLICES, fields=f"spec.driver={DRIVER}")
+        await until(lambda: not (counters.created < 7 or not second.published))
+        assert len(await listed(client)) == 7
+    assert await second.withdraw() == ""
+    assert await listed(client) == []

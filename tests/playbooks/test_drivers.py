@@ -12,6 +12,7 @@ import pytest
 from plimsoll.client.endpoints import RESOURCE_SLICES
 from plimsoll.errors import ConfigError
 from plimsoll.node.process.run import NodeProcess
+from tests.coroutines import run_by
 from tests.playbooks.invariants import quiet
 from tests.playbooks.node_harness import INTERVALS, NODE, NodeHarness, running
 from tests.playbooks.scenarios import run_scenario
@@ -34,28 +35,26 @@ def shown_health(tree: dict[str, Any] | None) -> str:
     return str(found["health"])
 
 
-def test_device_health_changes_are_reported() -> None:
-    async def scenario(harness: NodeHarness) -> None:
-        harness.driver.publish_health(device("dev-a", 1))
-        await harness.pod("p", "a")
-        await harness.runs("p")
-        await harness.sees("p", lambda tree: shown_health(tree) == "Healthy", "healthy")
-        harness.driver.publish_health(device("dev-a", 2, "it smokes"))
-        tree = await harness.sees("p", lambda tree: shown_health(tree) == "Unhealthy", "unhealthy")
-        assert tree is not None
-        status = tree["status"]["containerStatuses"][0]
-        assert status["ready"], "health is only reported"
-        assert status["allocatedResourcesStatus"][0]["name"] == "claim:a"
-        await harness.driver.die()
-        await harness.sees("p", lambda tree: shown_health(tree) == "Unknown", "unknown")
-        await harness.driver.come()
-        await harness.sees("p", lambda tree: shown_health(tree) == "Unhealthy", "unhealthy")
-        await harness.kill_agent()
-        harness.driver.publish_health(device("dev-a", 1))
-        await harness.start_agent()
-        await harness.sees("p", lambda tree: shown_health(tree) == "Healthy", "healthy")
-
-    run_scenario(scenario)
+@run_by(run_scenario)
+async def test_device_health_changes_are_reported(harness: NodeHarness) -> None:
+    harness.driver.publish_health(device("dev-a", 1))
+    await harness.pod("p", "a")
+    await harness.runs("p")
+    await harness.sees("p", lambda tree: shown_health(tree) == "Healthy", "healthy")
+    harness.driver.publish_health(device("dev-a", 2, "it smokes"))
+    tree = await harness.sees("p", lambda tree: shown_health(tree) == "Unhealthy", "unhealthy")
+    assert tree is not None
+    status = tree["status"]["containerStatuses"][0]
+    assert status["ready"], "health is only reported"
+    assert status["allocatedResourcesStatus"][0]["name"] == "claim:a"
+    await harness.driver.die()
+    await harness.sees("p", lambda tree: shown_health(tree) == "Unknown", "unknown")
+    await harness.driver.come()
+    await harness.sees("p", lambda tree: shown_health(tree) == "Unhealthy", "unhealthy")
+    await harness.kill_agent()
+    harness.driver.publish_health(device("dev-a", 1))
+    await harness.start_agent()
+    await harness.sees("p", lambda tree: shown_health(tree) == "Healthy", "healthy")
 
 
 async def publish(harness: NodeHarness, driver: str) -> None:
@@ -135,17 +134,15 @@ def test_a_slow_driver_is_called_again() -> None:
     run_scenario(scenario, intervals=replace(INTERVALS, plugins=replace(INTERVALS.plugins, call=0.2)))
 
 
-def test_a_second_agent_in_the_same_directory_is_refused() -> None:
-    async def scenario(harness: NodeHarness) -> None:
-        await harness.pod("p", "a")
-        await harness.runs("p")
-        second = NodeProcess(harness.server.client(), replace(harness.settings, name="n2"))
-        with pytest.raises(ConfigError, match="uses this directory"):
-            await second.run()
-        await quiet(harness)
-        await harness.runs("p")
-
-    run_scenario(scenario)
+@run_by(run_scenario)
+async def test_a_second_agent_in_the_same_directory_is_refused(harness: NodeHarness) -> None:
+    await harness.pod("p", "a")
+    await harness.runs("p")
+    second = NodeProcess(harness.server.client(), replace(harness.settings, name="n2"))
+    with pytest.raises(ConfigError, match="uses this directory"):
+        await second.run()
+    await quiet(harness)
+    await harness.runs("p")
 
 
 async def test_housekeeping_does_not_call_drivers() -> None:

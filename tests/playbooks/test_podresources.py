@@ -15,6 +15,7 @@ import pytest
 from plimsoll.api.gates import Gates
 from plimsoll.protocols import rpc
 from plimsoll.protocols.messages import podresources_v1 as v1
+from tests.coroutines import run_by
 from tests.playbooks.invariants import quiet
 from tests.playbooks.node_harness import NodeHarness
 from tests.playbooks.scenarios import run_scenario
@@ -85,111 +86,100 @@ def container(name: str, *claims: str) -> dict[str, Any]:
     return {"name": name, "image": "x", "resources": {"claims": [{"name": claim} for claim in claims]}}
 
 
-def test_pods_come_and_go() -> None:
-    async def scenario(harness: NodeHarness) -> None:
-        harness.driver.share_id = "11111111-2222-3333-4444-555555555555"
-        assert await agree(harness) == {}
-        await harness.pod(
-            "several", "a", "b", "c", containers=[container("one", "b", "a"), container("two", "c")]
-        )
-        await harness.pod("plain")
-        await harness.pod("sharing", "a", containers=[container("one", "a"), container("without")])
-        for name in ("several", "plain", "sharing"):
-            await harness.runs(name)
-        listed = await agree(harness)
-        assert sorted(listed) == ["plain", "several", "sharing"]
-        assert [len(each.dynamic_resources) for each in listed["several"].containers] == [2, 1]
-        assert [len(each.dynamic_resources) for each in listed["sharing"].containers] == [1, 0]
-        assert not listed["plain"].containers[0].dynamic_resources
-        await harness.delete("several")
-        await harness.gone("several")
-        assert sorted(await agree(harness)) == ["plain", "sharing"]
-        assert await get_pod(harness, "several") == not_found("several")
-
-    run_scenario(scenario)
+@run_by(run_scenario)
+async def test_pods_come_and_go(harness: NodeHarness) -> None:
+    harness.driver.share_id = "11111111-2222-3333-4444-555555555555"
+    assert await agree(harness) == {}
+    await harness.pod(
+        "several", "a", "b", "c", containers=[container("one", "b", "a"), container("two", "c")]
+    )
+    await harness.pod("plain")
+    await harness.pod("sharing", "a", containers=[container("one", "a"), container("without")])
+    for name in ("several", "plain", "sharing"):
+        await harness.runs(name)
+    listed = await agree(harness)
+    assert sorted(listed) == ["plain", "several", "sharing"]
+    assert [len(each.dynamic_resources) for each in listed["several"].containers] == [2, 1]
+    assert [len(each.dynamic_resources) for each in listed["sharing"].containers] == [1, 0]
+    assert not listed["plain"].containers[0].dynamic_resources
+    await harness.delete("several")
+    await harness.gone("several")
+    assert sorted(await agree(harness)) == ["plain", "sharing"]
+    assert await get_pod(harness, "several") == not_found("several")
 
 
-def test_terminated_and_unknown_pods() -> None:
-    async def scenario(harness: NodeHarness) -> None:
-        await harness.pod("done", "a", restartPolicy="Never")
-        await harness.pod("failed", restartPolicy="Never")
-        await harness.pod("stays", "b")
-        await harness.pod("large", cpu="100")
-        for name in ("done", "failed", "stays"):
-            await harness.runs(name)
-        await harness.ended("large")
-        await harness.crash("done", 0)
-        await harness.crash("failed", 3)
-        await harness.ended("done", "Succeeded")
-        await harness.ended("failed")
-        assert list(await agree(harness)) == ["stays"]
-        for name in ("done", "failed", "large", "unknown", "no name\n", ""):
-            assert await get_pod(harness, name) == not_found(name)
-        assert await get_pod(harness, "stays", "kube-system") == (
-            "pod stays in namespace kube-system not found"
-        )
-
-    run_scenario(scenario)
+@run_by(run_scenario)
+async def test_terminated_and_unknown_pods(harness: NodeHarness) -> None:
+    await harness.pod("done", "a", restartPolicy="Never")
+    await harness.pod("failed", restartPolicy="Never")
+    await harness.pod("stays", "b")
+    await harness.pod("large", cpu="100")
+    for name in ("done", "failed", "stays"):
+        await harness.runs(name)
+    await harness.ended("large")
+    await harness.crash("done", 0)
+    await harness.crash("failed", 3)
+    await harness.ended("done", "Succeeded")
+    await harness.ended("failed")
+    assert list(await agree(harness)) == ["stays"]
+    for name in ("done", "failed", "large", "unknown", "no name\n", ""):
+        assert await get_pod(harness, name) == not_found(name)
+    assert await get_pod(harness, "stays", "kube-system") == ("pod stays in namespace kube-system not found")
 
 
-def test_drivers_and_agents_come_and_go() -> None:
-    async def scenario(harness: NodeHarness) -> None:
-        await harness.pod("p", "a")
-        await harness.runs("p")
-        before = await agree(harness)
-        await harness.driver.die()
-        assert await agree(harness) == before, "no driver is asked"
-        await harness.stop_agent()
-        assert not harness.layout.pod_resources.exists()
-        await harness.start_agent()
-        assert await agree(harness) == before, "from the record"
-        await harness.kill_agent()
-        await harness.start_agent()
-        assert await agree(harness) == before
-        await harness.pod("q", "b")
-        await harness.sees("q", lambda tree: tree and tree["status"]["phase"] == "Pending")
-        await harness.until(lambda: len(harness.agent.admission_handler.admitted_uids) == 2, "q is let in")
-        listed = await list_pods(harness)
-        assert sorted(listed) == ["p", "q"]
-        assert not _devices(listed["q"]), "not prepared yet"
-        await harness.driver.come()
-        await harness.runs("q")
-        await agree(harness)
-        harness.cut()
-        assert sorted(await list_pods(harness)) == ["p", "q"]
-        harness.restore()
-
-    run_scenario(scenario)
+@run_by(run_scenario)
+async def test_drivers_and_agents_come_and_go(harness: NodeHarness) -> None:
+    await harness.pod("p", "a")
+    await harness.runs("p")
+    before = await agree(harness)
+    await harness.driver.die()
+    assert await agree(harness) == before, "no driver is asked"
+    await harness.stop_agent()
+    assert not harness.layout.pod_resources.exists()
+    await harness.start_agent()
+    assert await agree(harness) == before, "from the record"
+    await harness.kill_agent()
+    await harness.start_agent()
+    assert await agree(harness) == before
+    await harness.pod("q", "b")
+    await harness.sees("q", lambda tree: tree and tree["status"]["phase"] == "Pending")
+    await harness.until(lambda: len(harness.agent.admission_handler.admitted_uids) == 2, "q is let in")
+    listed = await list_pods(harness)
+    assert sorted(listed) == ["p", "q"]
+    assert not _devices(listed["q"]), "not prepared yet"
+    await harness.driver.come()
+    await harness.runs("q")
+    await agree(harness)
+    harness.cut()
+    assert sorted(await list_pods(harness)) == ["p", "q"]
+    harness.restore()
 
 
-def test_list_and_get_agree_while_pods_change() -> None:
+@run_by(run_scenario)
+async def test_list_and_get_agree_while_pods_change(harness: NodeHarness) -> None:
     """Concurrent calls show the same state, and never a part of a pod."""
+    end = asyncio.Event()
+    rounds = [0, 0, 0]
 
-    async def scenario(harness: NodeHarness) -> None:
-        end = asyncio.Event()
-        rounds = [0, 0, 0]
+    async def ask(number: int) -> None:
+        while not end.is_set():
+            listed = await list_pods(harness)
+            for name, pod in listed.items():
+                found = await get_pod(harness, name)
+                assert found in (pod, not_found(name)) or _more(found, pod)
+            rounds[number] += 1
 
-        async def ask(number: int) -> None:
-            while not end.is_set():
-                listed = await list_pods(harness)
-                for name, pod in listed.items():
-                    found = await get_pod(harness, name)
-                    assert found in (pod, not_found(name)) or _more(found, pod)
-                rounds[number] += 1
-
-        asking = [asyncio.create_task(ask(number)) for number in range(len(rounds))]
-        for number in range(8):
-            await harness.pod(f"p{number}", f"a{number}")
-            if number >= 2:
-                await harness.runs(f"p{number - 2}")
-                await harness.delete(f"p{number - 2}", force=number % 2 == 0)
-        await harness.until(
-            lambda: min(rounds) > 2 or any(task.done() for task in asking), "all clients have asked"
-        )
-        end.set()
-        await asyncio.gather(*asking)
-
-    run_scenario(scenario)
+    asking = [asyncio.create_task(ask(number)) for number in range(len(rounds))]
+    for number in range(8):
+        await harness.pod(f"p{number}", f"a{number}")
+        if number >= 2:
+            await harness.runs(f"p{number - 2}")
+            await harness.delete(f"p{number - 2}", force=number % 2 == 0)
+    await harness.until(
+        lambda: min(rounds) > 2 or any(task.done() for task in asking), "all clients have asked"
+    )
+    end.set()
+    await asyncio.gather(*asking)
 
 
 def _devices(pod: Any) -> list[Any]:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from plimsoll.node.containers import ContainerPhase
+from tests.coroutines import run_by
 from tests.playbooks.invariants import quiet
 from tests.playbooks.node_harness import NodeHarness
 from tests.playbooks.scenarios import PROCESSES, run_scenario
@@ -56,80 +57,76 @@ async def pid_of(harness: NodeHarness, name: str) -> int:
     return pid
 
 
-def test_processes_have_their_cdi_devices_and_are_adopted() -> None:
-    async def scenario(harness: NodeHarness) -> None:
-        await harness.pod("p", "a")
-        await harness.runs("p")
-        pid = await pid_of(harness, "p")
-        assert b"CLAIM=a\0" in Path(f"/proc/{pid}/environ").read_bytes()
-        for how in (harness.stop_agent, harness.kill_agent):
-            await how()
-            assert _runs(pid)
-            await harness.start_agent()
-            await quiet(harness)
-            assert await pid_of(harness, "p") == pid
-        harness.cut()
-        await harness.crash("p")
-        await harness.until(lambda: not _runs(pid), "the end")
-        harness.restore()
-        await harness.until(
-            lambda: harness.starts(harness.agent.admission_handler.admitted_uids[0]) == 2, "a restart"
-        )
-        await harness.runs("p")
+@run_by(run_scenario, **PROCESSES)
+async def test_processes_have_their_cdi_devices_and_are_adopted(harness: NodeHarness) -> None:
+    await harness.pod("p", "a")
+    await harness.runs("p")
+    pid = await pid_of(harness, "p")
+    assert b"CLAIM=a\0" in Path(f"/proc/{pid}/environ").read_bytes()
+    for how in (harness.stop_agent, harness.kill_agent):
+        await how()
+        assert _runs(pid)
+        await harness.start_agent()
         await quiet(harness)
-        again = await pid_of(harness, "p")
-        assert b"CLAIM=a\0" in Path(f"/proc/{again}/environ").read_bytes()
-        assert harness.driver.count("prepare", "a") == 1
-
-    run_scenario(scenario, **PROCESSES)
+        assert await pid_of(harness, "p") == pid
+    harness.cut()
+    await harness.crash("p")
+    await harness.until(lambda: not _runs(pid), "the end")
+    harness.restore()
+    await harness.until(
+        lambda: harness.starts(harness.agent.admission_handler.admitted_uids[0]) == 2, "a restart"
+    )
+    await harness.runs("p")
+    await quiet(harness)
+    again = await pid_of(harness, "p")
+    assert b"CLAIM=a\0" in Path(f"/proc/{again}/environ").read_bytes()
+    assert harness.driver.count("prepare", "a") == 1
 
 
 @pytest.mark.parametrize("force", [False, True])
 @pytest.mark.parametrize("down", [False, True])
-def test_a_claim_is_released_after_its_process_is_gone(force: bool, down: bool) -> None:
-    async def scenario(harness: NodeHarness) -> None:
-        stubborn = "trap '' TERM; while :; do sleep 0.05; done"
-        container = {
-            "name": "c",
-            "image": "x",
-            "command": ["/bin/sh", "-c", stubborn],
-            "resources": {"claims": [{"name": "a"}]},
-        }
-        await harness.pod("p", "a", containers=[container])
-        await harness.runs("p")
-        pid = await pid_of(harness, "p")
-        state: list[bool] = []
-        harness.driver.on_release = lambda: state.append(_runs(pid))
-        if down:
-            await harness.kill_agent()
-        await harness.delete("p", force=force)
-        if down:
-            assert _runs(pid)
-            await harness.start_agent()
-        await harness.until(lambda: state, "the release")
-        assert state == [False]
-        await harness.gone("p")
-        await asyncio.sleep(0)
+@run_by(run_scenario, **PROCESSES)
+async def test_a_claim_is_released_after_its_process_is_gone(
+    harness: NodeHarness, *, force: bool, down: bool
+) -> None:
+    stubborn = "trap '' TERM; while :; do sleep 0.05; done"
+    container = {
+        "name": "c",
+        "image": "x",
+        "command": ["/bin/sh", "-c", stubborn],
+        "resources": {"claims": [{"name": "a"}]},
+    }
+    await harness.pod("p", "a", containers=[container])
+    await harness.runs("p")
+    pid = await pid_of(harness, "p")
+    state: list[bool] = []
+    harness.driver.on_release = lambda: state.append(_runs(pid))
+    if down:
+        await harness.kill_agent()
+    await harness.delete("p", force=force)
+    if down:
+        assert _runs(pid)
+        await harness.start_agent()
+    await harness.until(lambda: state, "the release")
+    assert state == [False]
+    await harness.gone("p")
+    await asyncio.sleep(0)
 
-    run_scenario(scenario, **PROCESSES)
 
+@run_by(run_scenario, **PROCESSES)
+async def test_a_pod_over_its_limit_of_ephemeral_storage_is_evicted(harness: NodeHarness) -> None:
+    def container(size: int, *claims: str) -> dict[str, Any]:
+        command = f"head -c {size} /dev/urandom > file; while :; do sleep 0.05; done"
+        limits = {"ephemeral-storage": "64Ki"}
+        resources = {"claims": [{"name": name} for name in claims], "limits": limits}
+        return {"name": "c", "image": "x", "command": ["/bin/sh", "-c", command], "resources": resources}
 
-def test_a_pod_over_its_limit_of_ephemeral_storage_is_evicted() -> None:
-    async def scenario(harness: NodeHarness) -> None:
-        def container(size: int, *claims: str) -> dict[str, Any]:
-            command = f"head -c {size} /dev/urandom > file; while :; do sleep 0.05; done"
-            limits = {"ephemeral-storage": "64Ki"}
-            resources = {"claims": [{"name": name} for name in claims], "limits": limits}
-            return {"name": "c", "image": "x", "command": ["/bin/sh", "-c", command], "resources": resources}
-
-        await harness.pod("small", containers=[container(10)])
-        await harness.pod("large", "a", containers=[container(100_000, "a")])
-        status = (await harness.ended("large"))["status"]
-        assert (status["phase"], status["reason"]) == ("Failed", "Evicted")
-        message = "Pod ephemeral local storage usage exceeds the total limit of containers 64Ki. "
-        assert status["message"] == message
-        await until(lambda: harness.events("large"), lambda events: ("Evicted", message) in events)
-        await harness.until(lambda: harness.driver.count("unprepare", "a"), "the release")
-        await harness.runs("small")
-
-    run_scenario(scenario, **PROCESSES)
+    await harness.pod("small", containers=[container(10)])
+    await harness.pod("large", "a", containers=[container(100_000, "a")])
+    status = (await harness.ended("large"))["status"]
+    assert (status["phase"], status["reason"]) == ("Failed", "Evicted")
+    message = "Pod ephemeral local storage usage exceeds the total limit of containers 64Ki. "
+    assert status["message"] == message
+    await until(lambda: harness.events("large"), lambda events: ("Evicted", message) in events)
+    await harness.until(lambda: harness.driver.count("unprepare", "a"), "the release")
+    await harness.runs("small")

@@ -32,6 +32,7 @@ from plimsoll.scheduler.process.configuration import SchedulerSettings
 from plimsoll.scheduler.process.run import SchedulerProcess
 from plimsoll.scheduler.snapshot.verify import verify
 from tests.cluster.kube_apiserver import run_apiserver
+from tests.coroutines import run_by
 from tests.manifests import DRIVER, NODE_STATUS, claim_template, device_class, node, pod, resource_slice
 from tests.real.programs import ASSETS, minor_version, missing
 from tests.unit.apiserver.validation.objects import edit, field_errors
@@ -80,21 +81,19 @@ async def server_errors(client: Client, endpoint: Endpoint, tree: Tree) -> list[
 
 
 @pytest.mark.skipif(_MISSING == "" and minor_version() > 36, reason="the fields of v1alpha2")
-def test_validation_agrees_with_the_server(tmp_path: Path) -> None:
-    async def scenario(client: Client) -> None:
-        await client.create(NAMESPACES, {"metadata": {"name": "lab"}})
-        await client.create(PRIORITY_CLASSES, {"metadata": {"name": "high"}, "value": 7})
-        await client.create(WORKLOADS, workload(), "lab")
-        for changes, _ in SHARED:
-            at = {f"spec.podGroupTemplates.0.{path}": value for path, value in changes.items()}
-            tree = edit(workload(), {"metadata.name": "other", **at})
-            assert await server_errors(client, WORKLOADS, tree) == field_errors(tree), changes
-            if {"priorityClassName", "priority"} & changes.keys():
-                continue  # refused by admission first
-            tree = edit(pod_group(), {f"spec.{path}": value for path, value in changes.items()})
-            assert await server_errors(client, POD_GROUPS, tree) == field_errors(tree), changes
-
-    play(tmp_path, scenario)
+@run_by(play, "tmp_path")
+async def test_validation_agrees_with_the_server(client: Client) -> None:
+    await client.create(NAMESPACES, {"metadata": {"name": "lab"}})
+    await client.create(PRIORITY_CLASSES, {"metadata": {"name": "high"}, "value": 7})
+    await client.create(WORKLOADS, workload(), "lab")
+    for changes, _ in SHARED:
+        at = {f"spec.podGroupTemplates.0.{path}": value for path, value in changes.items()}
+        tree = edit(workload(), {"metadata.name": "other", **at})
+        assert await server_errors(client, WORKLOADS, tree) == field_errors(tree), changes
+        if {"priorityClassName", "priority"} & changes.keys():
+            continue  # refused by admission first
+        tree = edit(pod_group(), {f"spec.{path}": value for path, value in changes.items()})
+        assert await server_errors(client, POD_GROUPS, tree) == field_errors(tree), changes
 
 
 # -- scheduling
@@ -209,20 +208,18 @@ async def finish_deletion(client: Client, name: str) -> None:
     await until(look, bool)
 
 
-def test_gangs_are_scheduled(tmp_path: Path) -> None:
-    async def scenario(client: Client) -> None:
-        await furnish(client, "n1", "n2")
-        names = [ResourceClaimController.name, PodGroupProtectionController.name]
-        controllers = asyncio.create_task(ControllerManager(client, only=names).run())
-        process = SchedulerProcess(client, SchedulerSettings())
-        scheduling = asyncio.create_task(process.run())
-        try:
-            await process.ready(DEADLINE)
-            await schedule(client, process)
-        finally:
-            for task in (scheduling, controllers):
-                task.cancel()
-                with suppress(asyncio.CancelledError):
-                    await task
-
-    play(tmp_path, scenario)
+@run_by(play, "tmp_path")
+async def test_gangs_are_scheduled(client: Client) -> None:
+    await furnish(client, "n1", "n2")
+    names = [ResourceClaimController.name, PodGroupProtectionController.name]
+    controllers = asyncio.create_task(ControllerManager(client, only=names).run())
+    process = SchedulerProcess(client, SchedulerSettings())
+    scheduling = asyncio.create_task(process.run())
+    try:
+        await process.ready(DEADLINE)
+        await schedule(client, process)
+    finally:
+        for task in (scheduling, controllers):
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task

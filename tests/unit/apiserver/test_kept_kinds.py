@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tests.coroutines import run_by
 from tests.unit.apiserver.build import ADMIN, ApiHarness, run
 from tests.unit.apiserver.signing_requests import SIGNED_REQUEST
 
@@ -9,63 +10,57 @@ _REQUESTS = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
 _DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"
 
 
-def test_a_request_for_a_certificate_names_who_makes_it() -> None:
-    async def scenario(harness: ApiHarness) -> None:
-        spec = {
-            "request": SIGNED_REQUEST,
-            "signerName": "example.com/x",
-            "usages": ["client auth"],
-            "username": "other-user",
-            "groups": ["system:nodes"],
-            "uid": "1",
-            "extra": {"a": ["b"]},
+@run_by(run)
+async def test_a_request_for_a_certificate_names_who_makes_it(harness: ApiHarness) -> None:
+    spec = {
+        "request": SIGNED_REQUEST,
+        "signerName": "example.com/x",
+        "usages": ["client auth"],
+        "username": "other-user",
+        "groups": ["system:nodes"],
+        "uid": "1",
+        "extra": {"a": ["b"]},
+    }
+    tree = {"metadata": {"name": "r"}, "spec": spec, "status": {"certificate": "eA=="}}
+    code, made = await harness.request("POST", _REQUESTS, tree)
+    assert (code, made["status"]) == (201, {})
+    assert made["spec"]["username"] == ADMIN.name
+    assert made["spec"]["groups"] == list(ADMIN.groups)
+    assert not made["spec"].keys() & {"uid", "extra"}
+    made["spec"]["username"] = "other-user"
+    code, after = await harness.request("PUT", f"{_REQUESTS}/r", made)
+    assert (code, after["spec"]["username"]) == (200, ADMIN.name)
+
+
+@run_by(run)
+async def test_creation_in_a_terminating_namespace_fails_with_its_cause(harness: ApiHarness) -> None:
+    held = {"metadata": {"name": "going", "finalizers": ["example.com/hold"]}}
+    assert (await harness.request("POST", "/api/v1/namespaces", held))[0] == 201
+    assert (await harness.request("DELETE", "/api/v1/namespaces/going"))[0] in (200, 202)
+    code, status = await harness.request(
+        "POST", "/api/v1/namespaces/going/configmaps", {"metadata": {"name": "c"}}
+    )
+    assert code == 403
+    assert status["details"]["causes"] == [
+        {
+            "reason": "NamespaceTerminating",
+            "message": "namespace going is being terminated",
+            "field": "metadata.namespace",
         }
-        tree = {"metadata": {"name": "r"}, "spec": spec, "status": {"certificate": "eA=="}}
-        code, made = await harness.request("POST", _REQUESTS, tree)
-        assert (code, made["status"]) == (201, {})
-        assert made["spec"]["username"] == ADMIN.name
-        assert made["spec"]["groups"] == list(ADMIN.groups)
-        assert not made["spec"].keys() & {"uid", "extra"}
-        made["spec"]["username"] = "other-user"
-        code, after = await harness.request("PUT", f"{_REQUESTS}/r", made)
-        assert (code, after["spec"]["username"]) == (200, ADMIN.name)
-
-    run(scenario)
+    ]
 
 
-def test_creation_in_a_terminating_namespace_fails_with_its_cause() -> None:
-    async def scenario(harness: ApiHarness) -> None:
-        held = {"metadata": {"name": "going", "finalizers": ["example.com/hold"]}}
-        assert (await harness.request("POST", "/api/v1/namespaces", held))[0] == 201
-        assert (await harness.request("DELETE", "/api/v1/namespaces/going"))[0] in (200, 202)
-        code, status = await harness.request(
-            "POST", "/api/v1/namespaces/going/configmaps", {"metadata": {"name": "c"}}
-        )
-        assert code == 403
-        assert status["details"]["causes"] == [
-            {
-                "reason": "NamespaceTerminating",
-                "message": "namespace going is being terminated",
-                "field": "metadata.namespace",
-            }
-        ]
-
-    run(scenario)
-
-
-def test_a_workload_is_scaled_and_keeps_its_defaults() -> None:
-    async def scenario(harness: ApiHarness) -> None:
-        labels = {"app": "web"}
-        template = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
-        spec = {"selector": {"matchLabels": labels}, "template": template}
-        code, made = await harness.request("POST", _DEPLOYMENTS, {"metadata": {"name": "web"}, "spec": spec})
-        assert (code, made["spec"]["replicas"]) == (201, 1)
-        code, scale = await harness.request("GET", f"{_DEPLOYMENTS}/web/scale")
-        assert (code, scale["spec"], scale["status"]["selector"]) == (200, {"replicas": 1}, "app=web")
-        scale["spec"]["replicas"] = 4
-        assert (await harness.request("PUT", f"{_DEPLOYMENTS}/web/scale", scale))[0] == 200
-        code, after = await harness.request("GET", f"{_DEPLOYMENTS}/web")
-        assert after["spec"] == {**made["spec"], "replicas": 4}
-        assert after["metadata"]["generation"] == 2
-
-    run(scenario)
+@run_by(run)
+async def test_a_workload_is_scaled_and_keeps_its_defaults(harness: ApiHarness) -> None:
+    labels = {"app": "web"}
+    template = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+    spec = {"selector": {"matchLabels": labels}, "template": template}
+    code, made = await harness.request("POST", _DEPLOYMENTS, {"metadata": {"name": "web"}, "spec": spec})
+    assert (code, made["spec"]["replicas"]) == (201, 1)
+    code, scale = await harness.request("GET", f"{_DEPLOYMENTS}/web/scale")
+    assert (code, scale["spec"], scale["status"]["selector"]) == (200, {"replicas": 1}, "app=web")
+    scale["spec"]["replicas"] = 4
+    assert (await harness.request("PUT", f"{_DEPLOYMENTS}/web/scale", scale))[0] == 200
+    code, after = await harness.request("GET", f"{_DEPLOYMENTS}/web")
+    assert after["spec"] == {**made["spec"], "replicas": 4}
+    assert after["metadata"]["generation"] == 2

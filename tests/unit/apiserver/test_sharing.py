@@ -8,6 +8,7 @@ import pytest
 
 from plimsoll.api import codec
 from plimsoll.apiserver.handlers.write import WriteHandler
+from tests.coroutines import run_by
 from tests.unit.apiserver.build import MAPS, PODS, ApiHarness, config_map, pod, run
 
 CLAIMS = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims"
@@ -34,8 +35,16 @@ CASES = [
 
 @pytest.mark.parametrize("form", ["merge", "strategic", "apply"])
 @pytest.mark.parametrize(("path", "tree", "subresource", "patch"), CASES)
-def test_handlers_do_not_change_stored_objects(
-    monkeypatch: pytest.MonkeyPatch, form: str, path: str, tree: Any, subresource: str, patch: Any
+@run_by(run)
+async def test_handlers_do_not_change_stored_objects(
+    harness: ApiHarness,
+    *,
+    monkeypatch: pytest.MonkeyPatch,
+    form: str,
+    path: str,
+    tree: Any,
+    subresource: str,
+    patch: Any,
 ) -> None:
     seen: list[tuple[bytes, Any]] = []
     attribute = WriteHandler.track_managed_fields
@@ -48,20 +57,16 @@ def test_handlers_do_not_change_stored_objects(
         return made
 
     monkeypatch.setattr(WriteHandler, "track_managed_fields", look)
-
-    async def scenario(harness: ApiHarness) -> None:
-        code, made = await harness.request("POST", path, tree)
-        assert code == 201
-        query: tuple[tuple[str, str], ...] = ()
-        body = patch
-        if form == "apply":
-            head = {"apiVersion": made["apiVersion"], "kind": made["kind"]}
-            body = {**head, **patch, "metadata": {**patch.get("metadata", {}), "name": "x"}}
-            query = (("fieldManager", "m"), ("force", "1"))
-        target = f"{path}/x{subresource}"
-        code, answer = await harness.request("PATCH", target, body, query=query, content_type=TYPES[form])
-        assert code == 200, answer
-        (raw, old), *_ = seen
-        assert old == codec.decode_tree(raw)
-
-    run(scenario)
+    code, made = await harness.request("POST", path, tree)
+    assert code == 201
+    query: tuple[tuple[str, str], ...] = ()
+    body = patch
+    if form == "apply":
+        head = {"apiVersion": made["apiVersion"], "kind": made["kind"]}
+        body = {**head, **patch, "metadata": {**patch.get("metadata", {}), "name": "x"}}
+        query = (("fieldManager", "m"), ("force", "1"))
+    target = f"{path}/x{subresource}"
+    code, answer = await harness.request("PATCH", target, body, query=query, content_type=TYPES[form])
+    assert code == 200, answer
+    (raw, old), *_ = seen
+    assert old == codec.decode_tree(raw)

@@ -16,6 +16,7 @@ from plimsoll.apiserver.protobuf import encode_body
 from plimsoll.apiserver.request import ApiRequest, ApiResponse
 from plimsoll.apiserver.time_slices import REQUEST_SECONDS, SLICE_SECONDS, EventLoopShare
 from plimsoll.errors import ApiError
+from tests.coroutines import run_by
 from tests.unit.apiserver.build import ADMIN, MAPS, PODS, ApiHarness, config_map, pod, run
 from tests.waiting import DEADLINE
 
@@ -120,32 +121,29 @@ def with_pods(scenario: Callable[[ApiHarness], Awaitable[None]], count: int = 40
     run(run_scenario)
 
 
-def test_long_reads_yield_to_others() -> None:
+@run_by(with_pods)
+async def test_long_reads_yield_to_others(harness: ApiHarness) -> None:
     """Each of these reads the clock at least once per object, which uses at least ten slices."""
-
-    async def scenario(harness: ApiHarness) -> None:
-        loop_share = harness.api.loop_share
-        watch: tuple[tuple[str, str], ...] = (("watch", "1"), ("timeoutSeconds", "1"))
-        for accept, query in (
-            (PARTIAL, ()),
-            ("application/vnd.kubernetes.protobuf", ()),
-            ("application/json", (("labelSelector", "app!=none"),)),
-            ("application/json", (("fieldSelector", "spec.nodeName=nowhere"),)),
-            (TABLE, watch),
-            ("application/json", (*watch, ("labelSelector", "app=none"))),
-        ):
-            before = loop_share.pauses
-            answer = await ask(harness, PODS, accept, *query)
-            assert answer.status == 200
-            await drain(answer)
-            assert loop_share.pauses >= before + 8, (accept, query)
+    loop_share = harness.api.loop_share
+    watch: tuple[tuple[str, str], ...] = (("watch", "1"), ("timeoutSeconds", "1"))
+    for accept, query in (
+        (PARTIAL, ()),
+        ("application/vnd.kubernetes.protobuf", ()),
+        ("application/json", (("labelSelector", "app!=none"),)),
+        ("application/json", (("fieldSelector", "spec.nodeName=nowhere"),)),
+        (TABLE, watch),
+        ("application/json", (*watch, ("labelSelector", "app=none"))),
+    ):
         before = loop_share.pauses
-        answer = await harness.api.handle(ApiRequest("DELETE", PODS, ADMIN))
+        answer = await ask(harness, PODS, accept, *query)
         assert answer.status == 200
-        assert loop_share.pauses >= before + 16
-        assert harness.store.counts()["pods"][0] == 0
-
-    with_pods(scenario)
+        await drain(answer)
+        assert loop_share.pauses >= before + 8, (accept, query)
+    before = loop_share.pauses
+    answer = await harness.api.handle(ApiRequest("DELETE", PODS, ADMIN))
+    assert answer.status == 200
+    assert loop_share.pauses >= before + 16
+    assert harness.store.counts()["pods"][0] == 0
 
 
 async def drain(answer: ApiResponse) -> None:
@@ -155,22 +153,22 @@ async def drain(answer: ApiResponse) -> None:
 
 
 @pytest.mark.parametrize("accept", ["application/json", "application/yaml", TABLE, PARTIAL])
-def test_a_chunked_list_equals_the_list(accept: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def scenario(harness: ApiHarness) -> None:
-        short = await ask(harness, PODS, accept)
-        assert isinstance(short.body, bytes)
-        monkeypatch.setattr(pieces, "UNCHUNKED_BYTES", 100)
-        monkeypatch.setattr(pieces, "CHUNK_BYTES", 1000)
-        long = await ask(harness, PODS, accept)
-        assert not isinstance(long.body, bytes)
-        body = await whole(long)
-        assert long.content_type == short.content_type
-        if accept == "application/yaml":
-            assert json.loads(body)["kind"] == "PodList"  # JSON is YAML too
-        else:
-            assert body == short.body
-
-    with_pods(scenario)
+@run_by(with_pods)
+async def test_a_chunked_list_equals_the_list(
+    harness: ApiHarness, *, accept: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    short = await ask(harness, PODS, accept)
+    assert isinstance(short.body, bytes)
+    monkeypatch.setattr(pieces, "UNCHUNKED_BYTES", 100)
+    monkeypatch.setattr(pieces, "CHUNK_BYTES", 1000)
+    long = await ask(harness, PODS, accept)
+    assert not isinstance(long.body, bytes)
+    body = await whole(long)
+    assert long.content_type == short.content_type
+    if accept == "application/yaml":
+        assert json.loads(body)["kind"] == "PodList"  # JSON is YAML too
+    else:
+        assert body == short.body
 
 
 def test_a_protobuf_list_is_the_one_encoded_at_once() -> None:
@@ -184,44 +182,38 @@ def test_a_protobuf_list_is_the_one_encoded_at_once() -> None:
     with_pods(scenario, 3)
 
 
-def test_delete_collection_keeps_objects_recreated_meanwhile() -> None:
-    async def scenario(harness: ApiHarness) -> None:
-        names = [f"m{number}" for number in range(20)]
-        for name in names:
-            await harness.request("POST", MAPS, config_map(name))
-        harness.api.loop_share.clock = Clock(SLICE_SECONDS)
-        deleting = asyncio.create_task(harness.request("DELETE", MAPS))
-        while harness.store.counts()["configmaps"][0] > 15:
+@run_by(run)
+async def test_delete_collection_keeps_objects_recreated_meanwhile(harness: ApiHarness) -> None:
+    names = [f"m{number}" for number in range(20)]
+    for name in names:
+        await harness.request("POST", MAPS, config_map(name))
+    harness.api.loop_share.clock = Clock(SLICE_SECONDS)
+    deleting = asyncio.create_task(harness.request("DELETE", MAPS))
+    while harness.store.counts()["configmaps"][0] > 15:
+        await asyncio.sleep(0)
+    assert (await harness.request("DELETE", f"{MAPS}/m9"))[0] == 200
+    assert (await harness.request("POST", MAPS, config_map("m9")))[0] == 201
+    assert (await deleting)[0] == 200
+    _, left = await harness.request("GET", MAPS)
+    assert [item["metadata"]["name"] for item in left["items"] if item["metadata"]["name"] in names] == ["m9"]
+
+
+@run_by(run)
+async def test_a_watch_ends_in_time_although_events_never_stop(harness: ApiHarness) -> None:
+    answer = await ask(harness, MAPS, "application/json", ("watch", "1"), ("timeoutSeconds", "1"))
+    frames = answer.body
+    assert not isinstance(frames, bytes)
+    numbers = itertools.count()
+
+    async def write() -> None:
+        while True:
+            await harness.request("POST", MAPS, config_map(f"w{next(numbers)}"))
             await asyncio.sleep(0)
-        assert (await harness.request("DELETE", f"{MAPS}/m9"))[0] == 200
-        assert (await harness.request("POST", MAPS, config_map("m9")))[0] == 201
-        assert (await deleting)[0] == 200
-        _, left = await harness.request("GET", MAPS)
-        assert [item["metadata"]["name"] for item in left["items"] if item["metadata"]["name"] in names] == [
-            "m9"
-        ]
 
-    run(scenario)
-
-
-def test_a_watch_ends_in_time_although_events_never_stop() -> None:
-    async def scenario(harness: ApiHarness) -> None:
-        answer = await ask(harness, MAPS, "application/json", ("watch", "1"), ("timeoutSeconds", "1"))
-        frames = answer.body
-        assert not isinstance(frames, bytes)
-        numbers = itertools.count()
-
-        async def write() -> None:
-            while True:
-                await harness.request("POST", MAPS, config_map(f"w{next(numbers)}"))
-                await asyncio.sleep(0)
-
-        writing = asyncio.create_task(write())
-        async with asyncio.timeout(DEADLINE):
-            await consume(frames)
-        writing.cancel()
-
-    run(scenario)
+    writing = asyncio.create_task(write())
+    async with asyncio.timeout(DEADLINE):
+        await consume(frames)
+    writing.cancel()
 
 
 async def consume(frames: AsyncGenerator[bytes, None]) -> list[Any]:

@@ -13,6 +13,7 @@ import pytest
 from plimsoll.apiserver.registry.resource import Resource
 from plimsoll.apiserver.registry.resources import RESOURCES
 from plimsoll.apiserver.registry.unsupported import REFUSED as UNSUPPORTED
+from tests.coroutines import run_by
 from tests.unit.apiserver.build import MAPS, ApiHarness, config_map, run
 from tests.unit.apiserver.signing_requests import SIGNED_REQUEST
 
@@ -151,74 +152,66 @@ def example(row: Resource) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("row", CREATABLE, ids=lambda row: row.key)
-def test_an_update_without_a_version(row: Resource) -> None:
-    async def scenario(harness: ApiHarness) -> None:
-        path = f"{collection(row)}/x"
-        code, status = await harness.request("PUT", path, example(row))
-        assert code == (201 if row.key in CREATED_BY_PUT else 404), status
-        if code == 404:
-            code, status = await harness.request("POST", collection(row), example(row))
-            assert code == 201, status
-        for version in ({}, {"resourceVersion": ""}, {"resourceVersion": "0"}):
-            _, made = await harness.request("GET", path)
-            metadata = {name: value for name, value in made["metadata"].items() if name != "resourceVersion"}
-            changed = {**made, "metadata": {**metadata, **version, "annotations": {"a": "b"}}}
-            code, answer = await harness.request("PUT", path, changed)
-            if row.key not in CONDITIONAL:
-                assert code == 200, answer
-                assert answer["metadata"]["annotations"]["a"] == "b"
-                continue
-            assert (code, answer["reason"]) == (422, "Invalid"), answer
-            assert answer["message"] == f'{row.key} "x" is invalid: {REFUSED}'
-            assert answer["details"]["kind"] == row.plural
+@run_by(run)
+async def test_an_update_without_a_version(harness: ApiHarness, *, row: Resource) -> None:
+    path = f"{collection(row)}/x"
+    code, status = await harness.request("PUT", path, example(row))
+    assert code == (201 if row.key in CREATED_BY_PUT else 404), status
+    if code == 404:
+        code, status = await harness.request("POST", collection(row), example(row))
+        assert code == 201, status
+    for version in ({}, {"resourceVersion": ""}, {"resourceVersion": "0"}):
         _, made = await harness.request("GET", path)
-        made["metadata"]["annotations"] = {"a": "c"}
-        code, answer = await harness.request("PUT", path, made)
-        assert code == 200, answer
-        assert answer["metadata"]["annotations"]["a"] == "c"
-
-    run(scenario)
+        metadata = {name: value for name, value in made["metadata"].items() if name != "resourceVersion"}
+        changed = {**made, "metadata": {**metadata, **version, "annotations": {"a": "b"}}}
+        code, answer = await harness.request("PUT", path, changed)
+        if row.key not in CONDITIONAL:
+            assert code == 200, answer
+            assert answer["metadata"]["annotations"]["a"] == "b"
+            continue
+        assert (code, answer["reason"]) == (422, "Invalid"), answer
+        assert answer["message"] == f'{row.key} "x" is invalid: {REFUSED}'
+        assert answer["details"]["kind"] == row.plural
+    _, made = await harness.request("GET", path)
+    made["metadata"]["annotations"] = {"a": "c"}
+    code, answer = await harness.request("PUT", path, made)
+    assert code == 200, answer
+    assert answer["metadata"]["annotations"]["a"] == "c"
 
 
 @pytest.mark.parametrize(
     "row", [row for row in CREATABLE if "status" in row.subresources], ids=lambda row: row.key
 )
-def test_an_update_of_the_status_without_a_version(row: Resource) -> None:
-    async def scenario(harness: ApiHarness) -> None:
-        path = f"{collection(row)}/x"
-        code, made = await harness.request("POST", collection(row), example(row))
-        assert code == 201, made
-        del made["metadata"]["resourceVersion"]
-        code, answer = await harness.request("PUT", f"{path}/status", made)
-        assert code == (422 if row.key in CONDITIONAL else 200), answer
-
-    run(scenario)
+@run_by(run)
+async def test_an_update_of_the_status_without_a_version(harness: ApiHarness, *, row: Resource) -> None:
+    path = f"{collection(row)}/x"
+    code, made = await harness.request("POST", collection(row), example(row))
+    assert code == 201, made
+    del made["metadata"]["resourceVersion"]
+    code, answer = await harness.request("PUT", f"{path}/status", made)
+    assert code == (422 if row.key in CONDITIONAL else 200), answer
 
 
-def test_patches_carry_the_version_unless_they_remove_it() -> None:
-    async def scenario(harness: ApiHarness) -> None:
-        lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "x"}}
-        merge = "application/merge-patch+json"
+@run_by(run)
+async def test_patches_carry_the_version_unless_they_remove_it(harness: ApiHarness) -> None:
+    lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "x"}}
+    merge = "application/merge-patch+json"
 
-        async def patch(body: Any, media: str = merge) -> int:
-            query = [("fieldManager", "m")]
-            code, _ = await harness.request("PATCH", f"{LEASES}/x", body, query=query, content_type=media)
-            return code
+    async def patch(body: Any, media: str = merge) -> int:
+        query = [("fieldManager", "m")]
+        code, _ = await harness.request("PATCH", f"{LEASES}/x", body, query=query, content_type=media)
+        return code
 
-        apply = "application/apply-patch+yaml"
-        assert await patch({**lease, "spec": {"holderIdentity": "a"}}, apply) == 201
-        assert await patch({**lease, "spec": {"holderIdentity": "b"}}, apply) == 200
-        assert await patch({"spec": {"holderIdentity": "c"}}) == 200
-        assert await patch({"spec": {"holderIdentity": "d"}}, "application/strategic-merge-patch+json") == 200
-        assert await patch({"metadata": {"resourceVersion": None}}) == 422
-        removal = [{"op": "remove", "path": "/metadata/resourceVersion"}]
-        assert await patch(removal, "application/json-patch+json") == 422
-
-    run(scenario)
+    apply = "application/apply-patch+yaml"
+    assert await patch({**lease, "spec": {"holderIdentity": "a"}}, apply) == 201
+    assert await patch({**lease, "spec": {"holderIdentity": "b"}}, apply) == 200
+    assert await patch({"spec": {"holderIdentity": "c"}}) == 200
+    assert await patch({"spec": {"holderIdentity": "d"}}, "application/strategic-merge-patch+json") == 200
+    assert await patch({"metadata": {"resourceVersion": None}}) == 422
+    removal = [{"op": "remove", "path": "/metadata/resourceVersion"}]
+    assert await patch(removal, "application/json-patch+json") == 422
 
 
-def test_a_create_with_version_zero() -> None:
-    async def scenario(harness: ApiHarness) -> None:
-        assert (await harness.request("POST", MAPS, config_map(resourceVersion="0")))[0] == 201
-
-    run(scenario)
+@run_by(run)
+async def test_a_create_with_version_zero(harness: ApiHarness) -> None:
+    assert (await harness.request("POST", MAPS, config_map(resourceVersion="0")))[0] == 201

@@ -15,6 +15,7 @@ from plimsoll.controllers.namespace import (
     plan_phase,
 )
 from plimsoll.controllers.object_views import NamespaceView
+from tests.coroutines import run_by
 from tests.unit.controllers.cluster import Cluster, run_scenario
 from tests.unit.controllers.makers import metadata, pod, view
 
@@ -164,83 +165,70 @@ async def fill(cluster: Cluster) -> None:
     await cluster.client.create(PODS, tree, "n")
 
 
-def test_default_objects_are_created_and_recreated() -> None:
-    async def scenario(cluster: Cluster) -> None:
-        await cluster.settle()
-        defaults = ["default", "kube-node-lease", "kube-public", "kube-system"]
-        assert await cluster.names(NAMESPACES, "") == [*defaults, "n"]
-        await cluster.client.delete(NAMESPACES, "kube-node-lease")
-        await cluster.settle()
-        assert await cluster.names(NAMESPACES, "") == [*defaults, "n"]
-
-    run_scenario(scenario, only=ONLY)
+@run_by(run_scenario, only=ONLY)
+async def test_default_objects_are_created_and_recreated(cluster: Cluster) -> None:
+    await cluster.settle()
+    defaults = ["default", "kube-node-lease", "kube-public", "kube-system"]
+    assert await cluster.names(NAMESPACES, "") == [*defaults, "n"]
+    await cluster.client.delete(NAMESPACES, "kube-node-lease")
+    await cluster.settle()
+    assert await cluster.names(NAMESPACES, "") == [*defaults, "n"]
 
 
-def test_a_namespace_is_emptied_pods_first() -> None:
-    async def scenario(cluster: Cluster) -> None:
-        await fill(cluster)
-        await cluster.client.delete(NAMESPACES, "n")
-        await cluster.settle()
-        assert await cluster.names(CONFIG_MAPS) == ["c"], "the pod still runs"
-        namespace = await cluster.get(NAMESPACES, "n")
-        assert namespace is not None
-        assert namespace["status"]["phase"] == "Terminating"
-        remaining = {
-            c["type"]: c["message"] for c in namespace["status"]["conditions"] if c["status"] == "True"
-        }
-        assert remaining == {
-            "NamespaceContentRemaining": "Some resources are remaining: pods. has 1 resource instances"
-        }
-        await cluster.client.delete(PODS, "p", "n", grace=0)
-        await cluster.advance(20)
-        assert await cluster.get(NAMESPACES, "n") is None
-        assert await cluster.names(CONFIG_MAPS) == []
-
-    run_scenario(scenario, only=ONLY)
+@run_by(run_scenario, only=ONLY)
+async def test_a_namespace_is_emptied_pods_first(cluster: Cluster) -> None:
+    await fill(cluster)
+    await cluster.client.delete(NAMESPACES, "n")
+    await cluster.settle()
+    assert await cluster.names(CONFIG_MAPS) == ["c"], "the pod still runs"
+    namespace = await cluster.get(NAMESPACES, "n")
+    assert namespace is not None
+    assert namespace["status"]["phase"] == "Terminating"
+    remaining = {c["type"]: c["message"] for c in namespace["status"]["conditions"] if c["status"] == "True"}
+    assert remaining == {
+        "NamespaceContentRemaining": "Some resources are remaining: pods. has 1 resource instances"
+    }
+    await cluster.client.delete(PODS, "p", "n", grace=0)
+    await cluster.advance(20)
+    assert await cluster.get(NAMESPACES, "n") is None
+    assert await cluster.names(CONFIG_MAPS) == []
 
 
-def test_a_pod_without_a_node_agent_is_waited_for() -> None:
+@run_by(run_scenario, only=ONLY)
+async def test_a_pod_without_a_node_agent_is_waited_for(cluster: Cluster) -> None:
     """No kubelet ends the pod: after its grace period it counts as stuck, and the namespace stays."""
-
-    async def scenario(cluster: Cluster) -> None:
-        await fill(cluster)
-        await cluster.client.delete(NAMESPACES, "n")
-        await cluster.advance(300)
-        assert await cluster.get(NAMESPACES, "n") is not None
-
-    run_scenario(scenario, only=ONLY)
+    await fill(cluster)
+    await cluster.client.delete(NAMESPACES, "n")
+    await cluster.advance(300)
+    assert await cluster.get(NAMESPACES, "n") is not None
 
 
-def test_finalizers_are_waited_for_and_noticed_at_once() -> None:
-    async def scenario(cluster: Cluster) -> None:
-        tree = {"metadata": {"name": "held", "finalizers": ["example.com/hold"]}}
-        await cluster.client.create(CONFIG_MAPS, tree, "n")
-        await cluster.client.delete(NAMESPACES, "n")
-        await cluster.settle()
-        assert await cluster.get(NAMESPACES, "n") is not None
-        await cluster.client.patch(CONFIG_MAPS, "held", {"metadata": {"finalizers": None}}, "n")
-        await cluster.settle()
-        assert await cluster.get(NAMESPACES, "n") is None
-
-    run_scenario(scenario, only=WITH_CLAIMS)
+@run_by(run_scenario, only=WITH_CLAIMS)
+async def test_finalizers_are_waited_for_and_noticed_at_once(cluster: Cluster) -> None:
+    tree = {"metadata": {"name": "held", "finalizers": ["example.com/hold"]}}
+    await cluster.client.create(CONFIG_MAPS, tree, "n")
+    await cluster.client.delete(NAMESPACES, "n")
+    await cluster.settle()
+    assert await cluster.get(NAMESPACES, "n") is not None
+    await cluster.client.patch(CONFIG_MAPS, "held", {"metadata": {"finalizers": None}}, "n")
+    await cluster.settle()
+    assert await cluster.get(NAMESPACES, "n") is None
 
 
-def test_claims_in_use_are_deleted_with_their_namespace() -> None:
-    async def scenario(cluster: Cluster) -> None:
-        devices = {"requests": [{"name": "r", "exactly": {"deviceClassName": "gpu.example.com"}}]}
-        await cluster.client.create(
-            RESOURCE_CLAIMS, {"metadata": {"name": "c"}, "spec": {"devices": devices}}, "n"
-        )
-        container = {"name": "c", "image": "i"}
-        spec = {"containers": [container], "resourceClaims": [{"name": "a", "resourceClaimName": "c"}]}
-        await cluster.client.create(PODS, {"metadata": {"name": "p"}, "spec": spec}, "n")
-        await cluster.allocate("c", "p")
-        await cluster.settle()
-        await cluster.client.delete(NAMESPACES, "n")
-        await cluster.settle()
-        assert await cluster.get(NAMESPACES, "n") is None
-
-    run_scenario(scenario, only=WITH_CLAIMS)
+@run_by(run_scenario, only=WITH_CLAIMS)
+async def test_claims_in_use_are_deleted_with_their_namespace(cluster: Cluster) -> None:
+    devices = {"requests": [{"name": "r", "exactly": {"deviceClassName": "gpu.example.com"}}]}
+    await cluster.client.create(
+        RESOURCE_CLAIMS, {"metadata": {"name": "c"}, "spec": {"devices": devices}}, "n"
+    )
+    container = {"name": "c", "image": "i"}
+    spec = {"containers": [container], "resourceClaims": [{"name": "a", "resourceClaimName": "c"}]}
+    await cluster.client.create(PODS, {"metadata": {"name": "p"}, "spec": spec}, "n")
+    await cluster.allocate("c", "p")
+    await cluster.settle()
+    await cluster.client.delete(NAMESPACES, "n")
+    await cluster.settle()
+    assert await cluster.get(NAMESPACES, "n") is None
 
 
 def test_grace_periods_hold_during_namespace_deletion() -> None:

@@ -27,6 +27,7 @@ from plimsoll.controllers.node_lifecycle import (
 )
 from plimsoll.controllers.object_views import LeaseView
 from plimsoll.controllers.taint_eviction import eviction_time, plan_eviction
+from tests.coroutines import run_by
 from tests.unit.controllers.cluster import Cluster, run_scenario
 from tests.unit.controllers.makers import metadata, pod, view
 
@@ -327,56 +328,50 @@ async def renew(cluster: Cluster, name: str, seconds: int) -> None:
 TOLERATED = {"key": UNREACHABLE, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 30}
 
 
-def test_pods_of_an_unreachable_node_are_evicted() -> None:
-    async def scenario(cluster: Cluster) -> None:
-        await settle_in(cluster, TOLERATED)
-        await renew(cluster, "v", 40)
-        assert not (await cluster.client.get(NODES, "w")).get("spec", {}).get("taints")
-        await renew(cluster, "v", 20)
-        none_ready = await cluster.client.get(NODES, "w")
-        ready = {c["type"]: c["status"] for c in none_ready["status"]["conditions"]}["Ready"]
-        assert ready == "Unknown"
-        found = {(taint["key"], taint["effect"]) for taint in none_ready["spec"]["taints"]}
-        assert found == {(UNREACHABLE, "NoSchedule"), (UNREACHABLE, "NoExecute")}
-        there = await cluster.client.get(NODES, "v")
-        assert not there.get("spec", {}).get("taints")
-        tree = await cluster.get(PODS, "p")
-        assert tree is not None
-        assert "deletionTimestamp" not in tree["metadata"]
-        await renew(cluster, "v", 40)
-        tree = await cluster.get(PODS, "p")
-        assert tree is not None
-        assert "deletionTimestamp" in tree["metadata"]
-
-    run_scenario(scenario, only=ONLY)
+@run_by(run_scenario, only=ONLY)
+async def test_pods_of_an_unreachable_node_are_evicted(cluster: Cluster) -> None:
+    await settle_in(cluster, TOLERATED)
+    await renew(cluster, "v", 40)
+    assert not (await cluster.client.get(NODES, "w")).get("spec", {}).get("taints")
+    await renew(cluster, "v", 20)
+    none_ready = await cluster.client.get(NODES, "w")
+    ready = {c["type"]: c["status"] for c in none_ready["status"]["conditions"]}["Ready"]
+    assert ready == "Unknown"
+    found = {(taint["key"], taint["effect"]) for taint in none_ready["spec"]["taints"]}
+    assert found == {(UNREACHABLE, "NoSchedule"), (UNREACHABLE, "NoExecute")}
+    there = await cluster.client.get(NODES, "v")
+    assert not there.get("spec", {}).get("taints")
+    tree = await cluster.get(PODS, "p")
+    assert tree is not None
+    assert "deletionTimestamp" not in tree["metadata"]
+    await renew(cluster, "v", 40)
+    tree = await cluster.get(PODS, "p")
+    assert tree is not None
+    assert "deletionTimestamp" in tree["metadata"]
 
 
-def test_a_recovered_node_keeps_its_pods() -> None:
-    async def scenario(cluster: Cluster) -> None:
-        await settle_in(cluster, TOLERATED)
-        await renew(cluster, "v", 70)
-        await beat(cluster, "w")
-        await renew(cluster, "v", 40)
-        assert not (await cluster.client.get(NODES, "w")).get("spec", {}).get("taints")
-        tree = await cluster.get(PODS, "p")
-        assert tree is not None
-        assert "deletionTimestamp" not in tree["metadata"]
-        reasons = {(reason, message) for _, reason, message in await cluster.events()}
-        assert ("TaintManagerEviction", "Cancelling deletion of Pod n/p") in reasons
-
-    run_scenario(scenario, only=ONLY)
+@run_by(run_scenario, only=ONLY)
+async def test_a_recovered_node_keeps_its_pods(cluster: Cluster) -> None:
+    await settle_in(cluster, TOLERATED)
+    await renew(cluster, "v", 70)
+    await beat(cluster, "w")
+    await renew(cluster, "v", 40)
+    assert not (await cluster.client.get(NODES, "w")).get("spec", {}).get("taints")
+    tree = await cluster.get(PODS, "p")
+    assert tree is not None
+    assert "deletionTimestamp" not in tree["metadata"]
+    reasons = {(reason, message) for _, reason, message in await cluster.events()}
+    assert ("TaintManagerEviction", "Cancelling deletion of Pod n/p") in reasons
 
 
-def test_no_eviction_if_all_nodes_are_unreachable() -> None:
-    async def scenario(cluster: Cluster) -> None:
-        await settle_in(cluster, TOLERATED)
-        await cluster.advance(300)
-        none_ready = await cluster.client.get(NODES, "w")
-        assert [(taint["key"], taint["effect"]) for taint in none_ready["spec"]["taints"]] == [
-            (UNREACHABLE, "NoSchedule")
-        ]
-        tree = await cluster.get(PODS, "p")
-        assert tree is not None
-        assert "deletionTimestamp" not in tree["metadata"]
-
-    run_scenario(scenario, only=ONLY)
+@run_by(run_scenario, only=ONLY)
+async def test_no_eviction_if_all_nodes_are_unreachable(cluster: Cluster) -> None:
+    await settle_in(cluster, TOLERATED)
+    await cluster.advance(300)
+    none_ready = await cluster.client.get(NODES, "w")
+    assert [(taint["key"], taint["effect"]) for taint in none_ready["spec"]["taints"]] == [
+        (UNREACHABLE, "NoSchedule")
+    ]
+    tree = await cluster.get(PODS, "p")
+    assert tree is not None
+    assert "deletionTimestamp" not in tree["metadata"]

@@ -12,6 +12,7 @@ from plimsoll.client.endpoints import NODES, PODS
 from plimsoll.controllers import ControllerSettings
 from plimsoll.controllers.actions import DeleteAction, PatchAction
 from plimsoll.controllers.pod_gc import plan_pod_garbage
+from tests.coroutines import run_by
 from tests.unit.controllers.cluster import Cluster, run_scenario
 from tests.unit.controllers.makers import metadata, pod, view
 
@@ -137,24 +138,22 @@ def tree(name: str, where: str) -> dict[str, Any]:
     }
 
 
-def test_a_missing_node_gets_a_quarantine_period() -> None:
-    async def scenario(cluster: Cluster) -> None:
-        await cluster.client.create(NODES, {"metadata": {"name": "w"}})
-        for name in ("p", "q"):
-            await cluster.client.create(PODS, tree(name, "w"), "n")
-        await cluster.settle()
-        await cluster.client.delete(NODES, "w")
-        await cluster.advance(25)
-        await cluster.client.create(NODES, {"metadata": {"name": "w"}})
-        await cluster.advance(100)
-        assert await cluster.names(PODS) == ["p", "q"]
-        await cluster.client.delete(NODES, "w")
-        await cluster.advance(39)
-        assert await cluster.names(PODS) == ["p", "q"]
-        await cluster.advance(25)
-        assert await cluster.names(PODS) == []
-
-    run_scenario(scenario, only=ONLY)
+@run_by(run_scenario, only=ONLY)
+async def test_a_missing_node_gets_a_quarantine_period(cluster: Cluster) -> None:
+    await cluster.client.create(NODES, {"metadata": {"name": "w"}})
+    for name in ("p", "q"):
+        await cluster.client.create(PODS, tree(name, "w"), "n")
+    await cluster.settle()
+    await cluster.client.delete(NODES, "w")
+    await cluster.advance(25)
+    await cluster.client.create(NODES, {"metadata": {"name": "w"}})
+    await cluster.advance(100)
+    assert await cluster.names(PODS) == ["p", "q"]
+    await cluster.client.delete(NODES, "w")
+    await cluster.advance(39)
+    assert await cluster.names(PODS) == ["p", "q"]
+    await cluster.advance(25)
+    assert await cluster.names(PODS) == []
 
 
 def test_finished_pods_are_kept_up_to_the_limit() -> None:
@@ -170,14 +169,12 @@ def test_finished_pods_are_kept_up_to_the_limit() -> None:
     run_scenario(scenario, only=ONLY, settings=ControllerSettings(finished_pods_kept=2))
 
 
-def test_a_terminating_pod_of_a_missing_node_is_removed() -> None:
-    async def scenario(cluster: Cluster) -> None:
-        await cluster.client.create(NODES, {"metadata": {"name": "w"}})
-        await cluster.client.create(PODS, tree("p", "w"), "n")
-        await cluster.client.delete(PODS, "p", "n")
-        await cluster.settle()
-        await cluster.client.delete(NODES, "w")
-        await cluster.advance(70)
-        assert await cluster.names(PODS) == []
-
-    run_scenario(scenario, only=ONLY)
+@run_by(run_scenario, only=ONLY)
+async def test_a_terminating_pod_of_a_missing_node_is_removed(cluster: Cluster) -> None:
+    await cluster.client.create(NODES, {"metadata": {"name": "w"}})
+    await cluster.client.create(PODS, tree("p", "w"), "n")
+    await cluster.client.delete(PODS, "p", "n")
+    await cluster.settle()
+    await cluster.client.delete(NODES, "w")
+    await cluster.advance(70)
+    assert await cluster.names(PODS) == []

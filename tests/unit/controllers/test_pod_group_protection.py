@@ -10,6 +10,7 @@ from plimsoll.api.scheduling import POD_GROUP_FINALIZER, PodGroup
 from plimsoll.client.endpoints import POD_GROUPS, PODS
 from plimsoll.controllers.actions import PatchAction
 from plimsoll.controllers.pod_group_protection import plan_pod_group
+from tests.coroutines import run_by
 from tests.unit.controllers.cluster import Cluster, run_scenario
 from tests.unit.controllers.makers import metadata, view
 
@@ -36,25 +37,23 @@ def test_other_groups_are_left_alone(kept: PodGroup, in_use: bool) -> None:
     assert not plan_pod_group(kept, in_use)
 
 
-def test_a_deleted_group_stays_until_its_pods_have_finished() -> None:
-    async def scenario(cluster: Cluster) -> None:
-        tree = {"metadata": {"name": "g"}, "spec": {"schedulingPolicy": {"basic": {}}}}
-        await cluster.client.create(POD_GROUPS, tree, "n")
-        member = {
-            "metadata": {"name": "p"},
-            "spec": {
-                "containers": [{"name": "c", "image": "i"}],
-                "nodeName": "w",
-                "schedulingGroup": {"podGroupName": "g"},
-            },
-        }
-        await cluster.client.create(PODS, member, "n")
-        await cluster.settle()
-        await cluster.client.delete(POD_GROUPS, "g", "n")
-        await cluster.settle()
-        assert await cluster.names(POD_GROUPS) == ["g"]
-        await cluster.finish("p")
-        await cluster.settle()
-        assert await cluster.names(POD_GROUPS) == []
-
-    run_scenario(scenario, only=ONLY)
+@run_by(run_scenario, only=ONLY)
+async def test_a_deleted_group_stays_until_its_pods_have_finished(cluster: Cluster) -> None:
+    tree = {"metadata": {"name": "g"}, "spec": {"schedulingPolicy": {"basic": {}}}}
+    await cluster.client.create(POD_GROUPS, tree, "n")
+    member = {
+        "metadata": {"name": "p"},
+        "spec": {
+            "containers": [{"name": "c", "image": "i"}],
+            "nodeName": "w",
+            "schedulingGroup": {"podGroupName": "g"},
+        },
+    }
+    await cluster.client.create(PODS, member, "n")
+    await cluster.settle()
+    await cluster.client.delete(POD_GROUPS, "g", "n")
+    await cluster.settle()
+    assert await cluster.names(POD_GROUPS) == ["g"]
+    await cluster.finish("p")
+    await cluster.settle()
+    assert await cluster.names(POD_GROUPS) == []

@@ -10,6 +10,7 @@ from plimsoll.client.endpoints import RESOURCE_POOL_STATUS_REQUESTS, RESOURCE_SL
 from plimsoll.controllers.actions import DeleteAction, PatchAction
 from plimsoll.controllers.object_views import PoolStatusRequestView
 from plimsoll.controllers.resource_pool_status import ANSWERED_TTL, PENDING_TTL, plan_pool_status
+from tests.coroutines import run_by
 from tests.unit.controllers.cluster import Cluster, run_scenario
 from tests.unit.controllers.makers import metadata, view
 
@@ -121,26 +122,24 @@ def test_requests_are_deleted_after_a_time() -> None:
     assert (kept.actions, kept.requeue_after) == ((), ANSWERED_TTL - 60)
 
 
-def test_a_request_is_answered_once_its_last_slice_is_published() -> None:
-    async def scenario(cluster: Cluster) -> None:
-        client = cluster.client
-        first = slice_tree("a", "p", 2, count=2, nodeName="w")
-        second = slice_tree("b", "p", 1, count=2, nodeName="w")
-        second["spec"]["devices"][0]["name"] = "other"
-        for tree in (first, second):
-            tree["metadata"] = {"name": tree["metadata"]["name"]}
-        await client.create(RESOURCE_SLICES, first)
-        spec = {"metadata": {"name": "r"}, "spec": {"driver": DRIVER}}
-        made = await client.create(RESOURCE_POOL_STATUS_REQUESTS, spec)
-        assert "status" not in made
-        await cluster.settle()
-        assert "status" not in await client.get(RESOURCE_POOL_STATUS_REQUESTS, "r")
-        await client.create(RESOURCE_SLICES, second)
-        await cluster.settle()
-        found = await client.get(RESOURCE_POOL_STATUS_REQUESTS, "r")
-        assert [pool["totalDevices"] for pool in found["status"]["pools"]] == [3]
-        cluster.clock.advance(ANSWERED_TTL + 1)
-        await cluster.settle()
-        assert await cluster.names(RESOURCE_POOL_STATUS_REQUESTS) == []
-
-    run_scenario(scenario, only=ONLY)
+@run_by(run_scenario, only=ONLY)
+async def test_a_request_is_answered_once_its_last_slice_is_published(cluster: Cluster) -> None:
+    client = cluster.client
+    first = slice_tree("a", "p", 2, count=2, nodeName="w")
+    second = slice_tree("b", "p", 1, count=2, nodeName="w")
+    second["spec"]["devices"][0]["name"] = "other"
+    for tree in (first, second):
+        tree["metadata"] = {"name": tree["metadata"]["name"]}
+    await client.create(RESOURCE_SLICES, first)
+    spec = {"metadata": {"name": "r"}, "spec": {"driver": DRIVER}}
+    made = await client.create(RESOURCE_POOL_STATUS_REQUESTS, spec)
+    assert "status" not in made
+    await cluster.settle()
+    assert "status" not in await client.get(RESOURCE_POOL_STATUS_REQUESTS, "r")
+    await client.create(RESOURCE_SLICES, second)
+    await cluster.settle()
+    found = await client.get(RESOURCE_POOL_STATUS_REQUESTS, "r")
+    assert [pool["totalDevices"] for pool in found["status"]["pools"]] == [3]
+    cluster.clock.advance(ANSWERED_TTL + 1)
+    await cluster.settle()
+    assert await cluster.names(RESOURCE_POOL_STATUS_REQUESTS) == []

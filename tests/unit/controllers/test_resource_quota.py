@@ -27,6 +27,7 @@ from plimsoll.client.endpoints import (
 from plimsoll.controllers.actions import EMPTY_PLAN, PatchAction
 from plimsoll.controllers.quota.usage import ExtendedResourceNames
 from plimsoll.controllers.resource_quota import NamespaceObjects, measure, plan_quota
+from tests.coroutines import run_by
 from tests.unit.controllers.cluster import Cluster, run_scenario
 from tests.unit.controllers.makers import claim_tree, metadata, owner, pod, view
 
@@ -434,78 +435,70 @@ def test_usage_adds_up(shapes: list[tuple[int, str]]) -> None:
 # -- controller
 
 
-def test_a_quota_follows_its_namespace() -> None:
-    async def scenario(cluster: Cluster) -> None:
-        hard = {
-            "pods": "10",
-            "requests.cpu": "10",
-            "configmaps": "10",
-            "services.nodeports": "10",
-            "persistentvolumeclaims": "10",
-            "gpu.deviceclass.resource.k8s.io/devices": "10",
-            "requests.example.com/gpu": "10",
-        }
-        await cluster.client.create(RESOURCE_QUOTAS, {"metadata": {"name": "q"}, "spec": {"hard": hard}}, "n")
-        await cluster.settle()
+@run_by(run_scenario, only=ONLY)
+async def test_a_quota_follows_its_namespace(cluster: Cluster) -> None:
+    hard = {
+        "pods": "10",
+        "requests.cpu": "10",
+        "configmaps": "10",
+        "services.nodeports": "10",
+        "persistentvolumeclaims": "10",
+        "gpu.deviceclass.resource.k8s.io/devices": "10",
+        "requests.example.com/gpu": "10",
+    }
+    await cluster.client.create(RESOURCE_QUOTAS, {"metadata": {"name": "q"}, "spec": {"hard": hard}}, "n")
+    await cluster.settle()
 
-        async def status() -> dict[str, str]:
-            tree = await cluster.client.get(RESOURCE_QUOTAS, "q", "n")
-            assert tree["status"]["hard"] == hard
-            found: dict[str, str] = tree["status"]["used"]
-            return found
+    async def status() -> dict[str, str]:
+        tree = await cluster.client.get(RESOURCE_QUOTAS, "q", "n")
+        assert tree["status"]["hard"] == hard
+        found: dict[str, str] = tree["status"]["used"]
+        return found
 
-        assert await status() == dict.fromkeys(hard, "0")
-        devices = {"requests": [{"name": "r", "exactly": {"deviceClassName": "gpu", "count": 2}}]}
-        await cluster.client.create(
-            RESOURCE_CLAIMS, {"metadata": {"name": "c"}, "spec": {"devices": devices}}, "n"
-        )
-        container = {"name": "c", "image": "i", "resources": {"requests": {"cpu": "250m"}}}
-        await cluster.client.create(
-            PODS, {"metadata": {"name": "p"}, "spec": {"containers": [container]}}, "n"
-        )
-        await cluster.client.create(CONFIG_MAPS, {"metadata": {"name": "m"}}, "n")
-        ports = [{"port": 80, "nodePort": 30080}]
-        service = {"metadata": {"name": "s"}, "spec": {"type": "NodePort", "ports": ports}}
-        await cluster.client.create(SERVICES, service, "n")
-        volume = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
-        await cluster.client.create(
-            PERSISTENT_VOLUME_CLAIMS, {"metadata": {"name": "v"}, "spec": volume}, "n"
-        )
-        await cluster.settle()
-        assert await status() == {
-            "pods": "1",
-            "requests.cpu": "250m",
-            "configmaps": "1",
-            "services.nodeports": "1",
-            "persistentvolumeclaims": "1",
-            "gpu.deviceclass.resource.k8s.io/devices": "2",
-            "requests.example.com/gpu": "0",
-        }
-        await cluster.client.create(
-            DEVICE_CLASSES, {"metadata": {"name": "gpu"}, "spec": {"extendedResourceName": "example.com/gpu"}}
-        )
-        await cluster.settle()
-        assert (await status())["requests.example.com/gpu"] == "2"
-        await cluster.finish("p")
-        await cluster.client.delete(CONFIG_MAPS, "m", "n")
-        await cluster.settle()
-        found = await status()
-        assert (found["pods"], found["requests.cpu"], found["configmaps"]) == ("0", "0", "0")
-
-    run_scenario(scenario, only=ONLY)
+    assert await status() == dict.fromkeys(hard, "0")
+    devices = {"requests": [{"name": "r", "exactly": {"deviceClassName": "gpu", "count": 2}}]}
+    await cluster.client.create(
+        RESOURCE_CLAIMS, {"metadata": {"name": "c"}, "spec": {"devices": devices}}, "n"
+    )
+    container = {"name": "c", "image": "i", "resources": {"requests": {"cpu": "250m"}}}
+    await cluster.client.create(PODS, {"metadata": {"name": "p"}, "spec": {"containers": [container]}}, "n")
+    await cluster.client.create(CONFIG_MAPS, {"metadata": {"name": "m"}}, "n")
+    ports = [{"port": 80, "nodePort": 30080}]
+    service = {"metadata": {"name": "s"}, "spec": {"type": "NodePort", "ports": ports}}
+    await cluster.client.create(SERVICES, service, "n")
+    volume = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+    await cluster.client.create(PERSISTENT_VOLUME_CLAIMS, {"metadata": {"name": "v"}, "spec": volume}, "n")
+    await cluster.settle()
+    assert await status() == {
+        "pods": "1",
+        "requests.cpu": "250m",
+        "configmaps": "1",
+        "services.nodeports": "1",
+        "persistentvolumeclaims": "1",
+        "gpu.deviceclass.resource.k8s.io/devices": "2",
+        "requests.example.com/gpu": "0",
+    }
+    await cluster.client.create(
+        DEVICE_CLASSES, {"metadata": {"name": "gpu"}, "spec": {"extendedResourceName": "example.com/gpu"}}
+    )
+    await cluster.settle()
+    assert (await status())["requests.example.com/gpu"] == "2"
+    await cluster.finish("p")
+    await cluster.client.delete(CONFIG_MAPS, "m", "n")
+    await cluster.settle()
+    found = await status()
+    assert (found["pods"], found["requests.cpu"], found["configmaps"]) == ("0", "0", "0")
 
 
-def test_a_stuck_terminating_pod_stops_counting() -> None:
-    async def scenario(cluster: Cluster) -> None:
-        await cluster.client.create(
-            RESOURCE_QUOTAS, {"metadata": {"name": "q"}, "spec": {"hard": {"pods": "10"}}}, "n"
-        )
-        spec = {"containers": [{"name": "c", "image": "i"}], "nodeName": "w"}
-        await cluster.client.create(PODS, {"metadata": {"name": "p"}, "spec": spec}, "n")
-        await cluster.client.delete(PODS, "p", "n")
-        await cluster.settle()
-        assert (await cluster.client.get(RESOURCE_QUOTAS, "q", "n"))["status"]["used"] == {"pods": "1"}
-        await cluster.advance(400)
-        assert (await cluster.client.get(RESOURCE_QUOTAS, "q", "n"))["status"]["used"] == {"pods": "0"}
-
-    run_scenario(scenario, only=ONLY)
+@run_by(run_scenario, only=ONLY)
+async def test_a_stuck_terminating_pod_stops_counting(cluster: Cluster) -> None:
+    await cluster.client.create(
+        RESOURCE_QUOTAS, {"metadata": {"name": "q"}, "spec": {"hard": {"pods": "10"}}}, "n"
+    )
+    spec = {"containers": [{"name": "c", "image": "i"}], "nodeName": "w"}
+    await cluster.client.create(PODS, {"metadata": {"name": "p"}, "spec": spec}, "n")
+    await cluster.client.delete(PODS, "p", "n")
+    await cluster.settle()
+    assert (await cluster.client.get(RESOURCE_QUOTAS, "q", "n"))["status"]["used"] == {"pods": "1"}
+    await cluster.advance(400)
+    assert (await cluster.client.get(RESOURCE_QUOTAS, "q", "n"))["status"]["used"] == {"pods": "0"}

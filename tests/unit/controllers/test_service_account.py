@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from plimsoll.client.endpoints import CONFIG_MAPS, NAMESPACES, SERVICE_ACCOUNTS
 from plimsoll.controllers import ControllerSettings
+from tests.coroutines import run_by
 from tests.unit.controllers.cluster import Cluster, run_scenario
 
 ACCOUNTS = ["serviceaccount-controller"]
@@ -11,28 +12,24 @@ PUBLISHER = ["root-ca-certificate-publisher-controller"]
 AUTHORITY = "-----BEGIN CERTIFICATE-----\n"
 
 
-def test_every_namespace_gets_an_account() -> None:
-    async def scenario(cluster: Cluster) -> None:
-        await cluster.client.create(NAMESPACES, {"metadata": {"name": "more"}})
-        await cluster.settle()
-        for namespace in ("n", "more"):
-            assert await cluster.client.get(SERVICE_ACCOUNTS, "default", namespace)
-        await cluster.client.delete(SERVICE_ACCOUNTS, "default", "more")
-        await cluster.settle()
-        assert await cluster.client.get(SERVICE_ACCOUNTS, "default", "more")
-
-    run_scenario(scenario, only=ACCOUNTS)
+@run_by(run_scenario, only=ACCOUNTS)
+async def test_every_namespace_gets_an_account(cluster: Cluster) -> None:
+    await cluster.client.create(NAMESPACES, {"metadata": {"name": "more"}})
+    await cluster.settle()
+    for namespace in ("n", "more"):
+        assert await cluster.client.get(SERVICE_ACCOUNTS, "default", namespace)
+    await cluster.client.delete(SERVICE_ACCOUNTS, "default", "more")
+    await cluster.settle()
+    assert await cluster.client.get(SERVICE_ACCOUNTS, "default", "more")
 
 
-def test_a_terminating_namespace_gets_none() -> None:
-    async def scenario(cluster: Cluster) -> None:
-        await cluster.settle()
-        await cluster.client.delete(NAMESPACES, "n")
-        await cluster.client.delete(SERVICE_ACCOUNTS, "default", "n")
-        await cluster.settle()
-        assert await cluster.names(SERVICE_ACCOUNTS) == []
-
-    run_scenario(scenario, only=ACCOUNTS)
+@run_by(run_scenario, only=ACCOUNTS)
+async def test_a_terminating_namespace_gets_none(cluster: Cluster) -> None:
+    await cluster.settle()
+    await cluster.client.delete(NAMESPACES, "n")
+    await cluster.client.delete(SERVICE_ACCOUNTS, "default", "n")
+    await cluster.settle()
+    assert await cluster.names(SERVICE_ACCOUNTS) == []
 
 
 def test_the_root_ca_is_published_and_restored() -> None:
@@ -52,9 +49,7 @@ def test_the_root_ca_is_published_and_restored() -> None:
     run_scenario(scenario, only=PUBLISHER, settings=ControllerSettings(root_ca=AUTHORITY))
 
 
-def test_without_a_root_ca_nothing_is_published() -> None:
-    async def scenario(cluster: Cluster) -> None:
-        await cluster.settle()
-        assert await cluster.names(CONFIG_MAPS) == []
-
-    run_scenario(scenario, only=PUBLISHER)
+@run_by(run_scenario, only=PUBLISHER)
+async def test_without_a_root_ca_nothing_is_published(cluster: Cluster) -> None:
+    await cluster.settle()
+    assert await cluster.names(CONFIG_MAPS) == []

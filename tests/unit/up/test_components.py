@@ -9,6 +9,7 @@ import pytest
 
 from plimsoll.errors import ConfigError
 from plimsoll.up.components import RunningComponents
+from tests.coroutines import run_by
 from tests.waiting import DEADLINE
 
 
@@ -38,26 +39,24 @@ def test_components_stop_in_reverse_order() -> None:
     assert stopped == ["driver", "node", "scheduler"]
 
 
-def test_a_component_that_exits_is_a_failure_unless_the_cluster_stops() -> None:
-    async def story(components: RunningComponents) -> None:
-        components.start("driver", asyncio.sleep(0), lambda: None)
-        with pytest.raises(ConfigError, match="the driver exited unexpectedly"):
-            await components.wait()
-        with pytest.raises(ConfigError, match="the driver exited unexpectedly"):
-            await components.wait_ready(asyncio.sleep(60))
-        components.stopping.set()
+@run_by(run)
+async def test_a_component_that_exits_is_a_failure_unless_the_cluster_stops(
+    components: RunningComponents,
+) -> None:
+    components.start("driver", asyncio.sleep(0), lambda: None)
+    with pytest.raises(ConfigError, match="the driver exited unexpectedly"):
         await components.wait()
-        await components.stop()
+    with pytest.raises(ConfigError, match="the driver exited unexpectedly"):
+        await components.wait_ready(asyncio.sleep(60))
+    components.stopping.set()
+    await components.wait()
+    await components.stop()
 
-    run(story)
 
-
-def test_a_component_that_is_not_ready_in_time() -> None:
+@run_by(run)
+async def test_a_component_that_is_not_ready_in_time(components: RunningComponents) -> None:
     async def late() -> None:
         raise TimeoutError
 
-    async def story(components: RunningComponents) -> None:
-        with pytest.raises(ConfigError, match="not ready after 120 s; see the log"):
-            await components.wait_ready(late())
-
-    run(story)
+    with pytest.raises(ConfigError, match="not ready after 120 s; see the log"):
+        await components.wait_ready(late())

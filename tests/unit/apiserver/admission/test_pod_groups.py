@@ -9,6 +9,7 @@ import pytest
 from plimsoll.api.gates import Gates
 from plimsoll.api.scheduling import POD_GROUP_FINALIZER
 from plimsoll.apiserver.admission.pod_groups import admit_pod_group
+from tests.coroutines import run_by
 from tests.unit.apiserver.build import ApiHarness, run
 
 Tree = dict[str, Any]
@@ -86,31 +87,29 @@ def test_plugins_follow_their_gates() -> None:
     assert admit(tree, Gates.of({"GenericWorkload": False})).tree is tree
 
 
-def test_groups_over_http() -> None:
-    async def scenario(harness: ApiHarness) -> None:
-        root = "/apis/scheduling.k8s.io/v1alpha2/namespaces/default"
-        reference = {"workload": {"workloadName": "job", "podGroupTemplateName": "workers"}}
-        body = {
-            "apiVersion": "scheduling.k8s.io/v1alpha2",
-            "kind": "PodGroup",
-            **group(podGroupTemplateRef=reference, schedulingPolicy={"gang": {"minCount": 2}}),
-        }
-        code, answer = await harness.request("POST", f"{root}/podgroups", body)
-        assert (code, answer["reason"]) == (403, "Forbidden")
-        template = {"name": "workers", "schedulingPolicy": {"gang": {"minCount": 2}}}
-        workload = {
-            "apiVersion": "scheduling.k8s.io/v1alpha2",
-            "kind": "Workload",
-            "metadata": {"name": "job"},
-            "spec": {"podGroupTemplates": [template]},
-        }
-        assert (await harness.request("POST", f"{root}/workloads", workload))[0] == 201
-        code, made = await harness.request("POST", f"{root}/podgroups", body)
-        assert code == 201
-        assert made["metadata"]["finalizers"] == [POD_GROUP_FINALIZER]
-        assert (made["spec"]["priority"], made["spec"]["disruptionMode"]) == (0, "Pod")
-        code, served = await harness.request("GET", "/apis/scheduling.k8s.io/v1alpha2")
-        names = {each["name"] for each in served["resources"]}
-        assert names == {"podgroups", "podgroups/status", "workloads"}
-
-    run(scenario)
+@run_by(run)
+async def test_groups_over_http(harness: ApiHarness) -> None:
+    root = "/apis/scheduling.k8s.io/v1alpha2/namespaces/default"
+    reference = {"workload": {"workloadName": "job", "podGroupTemplateName": "workers"}}
+    body = {
+        "apiVersion": "scheduling.k8s.io/v1alpha2",
+        "kind": "PodGroup",
+        **group(podGroupTemplateRef=reference, schedulingPolicy={"gang": {"minCount": 2}}),
+    }
+    code, answer = await harness.request("POST", f"{root}/podgroups", body)
+    assert (code, answer["reason"]) == (403, "Forbidden")
+    template = {"name": "workers", "schedulingPolicy": {"gang": {"minCount": 2}}}
+    workload = {
+        "apiVersion": "scheduling.k8s.io/v1alpha2",
+        "kind": "Workload",
+        "metadata": {"name": "job"},
+        "spec": {"podGroupTemplates": [template]},
+    }
+    assert (await harness.request("POST", f"{root}/workloads", workload))[0] == 201
+    code, made = await harness.request("POST", f"{root}/podgroups", body)
+    assert code == 201
+    assert made["metadata"]["finalizers"] == [POD_GROUP_FINALIZER]
+    assert (made["spec"]["priority"], made["spec"]["disruptionMode"]) == (0, "Pod")
+    code, served = await harness.request("GET", "/apis/scheduling.k8s.io/v1alpha2")
+    names = {each["name"] for each in served["resources"]}
+    assert names == {"podgroups", "podgroups/status", "workloads"}

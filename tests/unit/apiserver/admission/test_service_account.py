@@ -12,6 +12,7 @@ from plimsoll.apiserver.admission.service_account import (
     check_ephemeral_containers,
     mount_token,
 )
+from tests.coroutines import run_by
 from tests.unit.apiserver.build import PODS, ApiHarness, pod, run
 
 Tree = dict[str, Any]
@@ -226,80 +227,70 @@ def test_malformed_pods_cause_no_errors(spec: Tree) -> None:
 # -- through the API
 
 
-def test_created_pods_have_a_token() -> None:
-    async def scenario(harness: ApiHarness) -> None:
-        code, made = await harness.request("POST", PODS, pod())
-        assert code == 201
+@run_by(run)
+async def test_created_pods_have_a_token(harness: ApiHarness) -> None:
+    code, made = await harness.request("POST", PODS, pod())
+    assert code == 201
+    assert _mounts(made) == [[PATH]]
+    volume = made["spec"]["volumes"][0]
+    assert volume["name"].startswith("kube-api-access-")
+    assert len(volume["name"]) == 21
+    # No manager owns what admission added, as upstream.
+    assert "kube-api-access" not in str(made["metadata"]["managedFields"])
+    assert (await harness.request("GET", f"{PODS}/{made['metadata']['name']}"))[1] == made
+    # The prepared pod is a fixed point of preparation.
+    assert (await harness.request("PUT", f"{PODS}/{made['metadata']['name']}", made))[1] == made
+
+
+@run_by(run)
+async def test_an_account_that_does_not_exist_or_wants_no_token(harness: ApiHarness) -> None:
+    code, status = await harness.request("POST", PODS, pod("p", serviceAccountName="robot"))
+    expected = (
+        'pods "p" is forbidden: error looking up service account default/robot: '
+        'serviceaccount "robot" not found'
+    )
+    assert (code, status["message"]) == (403, expected)
+    tree = {"metadata": {"name": "robot"}, "automountServiceAccountToken": False}
+    assert (await harness.request("POST", ACCOUNTS, tree))[0] == 201
+    code, made = await harness.request("POST", PODS, pod("p", serviceAccountName="robot"))
+    assert code == 201
+    assert "volumes" not in made["spec"]
+
+
+@run_by(run)
+async def test_an_applied_pod_keeps_its_token_when_it_is_applied_again(harness: ApiHarness) -> None:
+    tree = {"apiVersion": "v1", "kind": "Pod", **pod("p")}
+    query = [("fieldManager", "m"), ("force", "true")]
+    for label in ("a", "b"):
+        tree["metadata"]["labels"] = {"label": label}
+        code, made = await harness.request(
+            "PATCH", f"{PODS}/p", tree, query=query, content_type="application/apply-patch+yaml"
+        )
+        assert code in (200, 201)
         assert _mounts(made) == [[PATH]]
-        volume = made["spec"]["volumes"][0]
-        assert volume["name"].startswith("kube-api-access-")
-        assert len(volume["name"]) == 21
-        # No manager owns what admission added, as upstream.
-        assert "kube-api-access" not in str(made["metadata"]["managedFields"])
-        assert (await harness.request("GET", f"{PODS}/{made['metadata']['name']}"))[1] == made
-        # The prepared pod is a fixed point of preparation.
-        assert (await harness.request("PUT", f"{PODS}/{made['metadata']['name']}", made))[1] == made
-
-    run(scenario)
-
-
-def test_an_account_that_does_not_exist_or_wants_no_token() -> None:
-    async def scenario(harness: ApiHarness) -> None:
-        code, status = await harness.request("POST", PODS, pod("p", serviceAccountName="robot"))
-        expected = (
-            'pods "p" is forbidden: error looking up service account default/robot: '
-            'serviceaccount "robot" not found'
-        )
-        assert (code, status["message"]) == (403, expected)
-        tree = {"metadata": {"name": "robot"}, "automountServiceAccountToken": False}
-        assert (await harness.request("POST", ACCOUNTS, tree))[0] == 201
-        code, made = await harness.request("POST", PODS, pod("p", serviceAccountName="robot"))
-        assert code == 201
-        assert "volumes" not in made["spec"]
-
-    run(scenario)
-
-
-def test_an_applied_pod_keeps_its_token_when_it_is_applied_again() -> None:
-    async def scenario(harness: ApiHarness) -> None:
-        tree = {"apiVersion": "v1", "kind": "Pod", **pod("p")}
-        query = [("fieldManager", "m"), ("force", "true")]
-        for label in ("a", "b"):
-            tree["metadata"]["labels"] = {"label": label}
-            code, made = await harness.request(
-                "PATCH", f"{PODS}/p", tree, query=query, content_type="application/apply-patch+yaml"
-            )
-            assert code in (200, 201)
-            assert _mounts(made) == [[PATH]]
-            assert len(made["spec"]["volumes"]) == 1
-        assert made["metadata"]["labels"] == {"label": "b"}
-
-    run(scenario)
-
-
-def test_mutating_policies_see_the_volume() -> None:
-    async def scenario(harness: ApiHarness) -> None:
-        expression = (
-            "Object{metadata: Object.metadata{labels: {'volumes': string(size(object.spec.volumes))}}}"
-        )
-        rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}
-        policy = {
-            "metadata": {"name": "x"},
-            "spec": {
-                "reinvocationPolicy": "Never",
-                "matchConstraints": {"resourceRules": [rule]},
-                "mutations": [
-                    {"patchType": "ApplyConfiguration", "applyConfiguration": {"expression": expression}}
-                ],
-            },
-        }
-        assert (await harness.request("POST", POLICIES, policy))[0] == 201
-        binding = {"metadata": {"name": "x"}, "spec": {"policyName": "x"}}
-        assert (await harness.request("POST", BINDINGS, binding))[0] == 201
-        code, made = await harness.request("POST", PODS, pod("p"))
-        assert code == 201, made
-        assert made["metadata"]["labels"]["volumes"] == "1"
         assert len(made["spec"]["volumes"]) == 1
-        assert _mounts(made) == [[PATH]]
+    assert made["metadata"]["labels"] == {"label": "b"}
 
-    run(scenario)
+
+@run_by(run)
+async def test_mutating_policies_see_the_volume(harness: ApiHarness) -> None:
+    expression = "Object{metadata: Object.metadata{labels: {'volumes': string(size(object.spec.volumes))}}}"
+    rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}
+    policy = {
+        "metadata": {"name": "x"},
+        "spec": {
+            "reinvocationPolicy": "Never",
+            "matchConstraints": {"resourceRules": [rule]},
+            "mutations": [
+                {"patchType": "ApplyConfiguration", "applyConfiguration": {"expression": expression}}
+            ],
+        },
+    }
+    assert (await harness.request("POST", POLICIES, policy))[0] == 201
+    binding = {"metadata": {"name": "x"}, "spec": {"policyName": "x"}}
+    assert (await harness.request("POST", BINDINGS, binding))[0] == 201
+    code, made = await harness.request("POST", PODS, pod("p"))
+    assert code == 201, made
+    assert made["metadata"]["labels"]["volumes"] == "1"
+    assert len(made["spec"]["volumes"]) == 1
+    assert _mounts(made) == [[PATH]]

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from plimsoll.apiserver.handlers.autoscaling_v1 import to_v1, to_v2
+from tests.coroutines import run_by
 from tests.unit.apiserver.build import ApiHarness, run
 
 OLD = "/apis/autoscaling/v1/namespaces/default/horizontalpodautoscalers"
@@ -97,26 +98,22 @@ def test_annotations_of_any_content_are_read(text: str) -> None:
     assert "annotations" not in tree["metadata"]
 
 
-def test_both_versions_show_the_same_autoscaler() -> None:
-    async def scenario(harness: ApiHarness) -> None:
-        spec = {"scaleTargetRef": TARGET, "maxReplicas": 3, "targetCPUUtilizationPercentage": 50}
-        code, made = await harness.request("POST", OLD, {"metadata": {"name": "a"}, "spec": spec})
-        assert (code, made["spec"]) == (201, {**spec, "minReplicas": 1})
-        assert made["status"] == {"currentReplicas": 0, "desiredReplicas": 0}
-        _, seen = await harness.request("GET", f"{NEW}/a")
-        target = {"type": "Utilization", "averageUtilization": 50}
-        assert seen["spec"]["metrics"] == [
-            {"type": "Resource", "resource": {"name": "cpu", "target": target}}
-        ]
-        tree = {"metadata": {"name": "b"}, "spec": FULL["spec"]}
-        _, made = await harness.request("POST", NEW, tree)
-        media = "application/merge-patch+json"
-        _, old = await harness.request(
-            "PATCH", f"{OLD}/b", {"metadata": {"labels": {"x": "y"}}}, content_type=media
-        )
-        assert old["apiVersion"] == "autoscaling/v1"
-        _, seen = await harness.request("GET", f"{NEW}/b")
-        assert seen["spec"] == made["spec"]
-        assert "annotations" not in seen["metadata"]
-
-    run(scenario)
+@run_by(run)
+async def test_both_versions_show_the_same_autoscaler(harness: ApiHarness) -> None:
+    spec = {"scaleTargetRef": TARGET, "maxReplicas": 3, "targetCPUUtilizationPercentage": 50}
+    code, made = await harness.request("POST", OLD, {"metadata": {"name": "a"}, "spec": spec})
+    assert (code, made["spec"]) == (201, {**spec, "minReplicas": 1})
+    assert made["status"] == {"currentReplicas": 0, "desiredReplicas": 0}
+    _, seen = await harness.request("GET", f"{NEW}/a")
+    target = {"type": "Utilization", "averageUtilization": 50}
+    assert seen["spec"]["metrics"] == [{"type": "Resource", "resource": {"name": "cpu", "target": target}}]
+    tree = {"metadata": {"name": "b"}, "spec": FULL["spec"]}
+    _, made = await harness.request("POST", NEW, tree)
+    media = "application/merge-patch+json"
+    _, old = await harness.request(
+        "PATCH", f"{OLD}/b", {"metadata": {"labels": {"x": "y"}}}, content_type=media
+    )
+    assert old["apiVersion"] == "autoscaling/v1"
+    _, seen = await harness.request("GET", f"{NEW}/b")
+    assert seen["spec"] == made["spec"]
+    assert "annotations" not in seen["metadata"]

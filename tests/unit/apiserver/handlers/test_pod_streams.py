@@ -13,6 +13,7 @@ from plimsoll.apiserver.kubelet.location import container_of, kubelet_of, log_qu
 from plimsoll.apiserver.request import ApiRequest
 from plimsoll.common.http_tunnel import forwarded_headers
 from plimsoll.errors import ApiError
+from tests.coroutines import run_by
 from tests.unit.apiserver.build import ADMIN, ApiHarness, pod, run
 
 BASE = "/api/v1/namespaces/default/pods/p"
@@ -42,44 +43,38 @@ async def harness_with_pod(harness: ApiHarness, node: str = "n", **spec: Any) ->
     await harness.request("POST", "/api/v1/namespaces/default/pods", pod(**spec))
 
 
-def test_an_upgrade_is_passed_on_to_the_kubelet() -> None:
-    async def scenario(harness: ApiHarness) -> None:
-        await harness_with_pod(harness)
-        query = [("command", "ls"), ("command", "-l"), ("stdout", "true"), ("stdin", "false")]
-        answer = await harness.api.handle(ApiRequest("GET", f"{BASE}/exec", ADMIN, query, UPGRADE))
-        assert answer.upgrade is not None
-        assert answer.upgrade.target == "/exec/default/p/c?output=1&command=ls&command=-l"
-        answer = await harness.api.handle(ApiRequest("POST", f"{BASE}/portforward", ADMIN, (), UPGRADE))
-        assert answer.upgrade is not None
-        assert (answer.upgrade.host, answer.upgrade.port) == ("127.0.0.1", 1)
-        assert answer.upgrade.target == "/portForward/default/p"
-        code, body = await harness.request("POST", f"{BASE}/attach", query=query)
-        assert (code, body["message"]) == (400, "Upgrade request required")
-
-    run(scenario)
+@run_by(run)
+async def test_an_upgrade_is_passed_on_to_the_kubelet(harness: ApiHarness) -> None:
+    await harness_with_pod(harness)
+    query = [("command", "ls"), ("command", "-l"), ("stdout", "true"), ("stdin", "false")]
+    answer = await harness.api.handle(ApiRequest("GET", f"{BASE}/exec", ADMIN, query, UPGRADE))
+    assert answer.upgrade is not None
+    assert answer.upgrade.target == "/exec/default/p/c?output=1&command=ls&command=-l"
+    answer = await harness.api.handle(ApiRequest("POST", f"{BASE}/portforward", ADMIN, (), UPGRADE))
+    assert answer.upgrade is not None
+    assert (answer.upgrade.host, answer.upgrade.port) == ("127.0.0.1", 1)
+    assert answer.upgrade.target == "/portForward/default/p"
+    code, body = await harness.request("POST", f"{BASE}/attach", query=query)
+    assert (code, body["message"]) == (400, "Upgrade request required")
 
 
-def test_a_kubelet_that_cannot_be_reached_is_an_error() -> None:
-    async def scenario(harness: ApiHarness) -> None:
-        await harness_with_pod(harness)
-        code, body = await harness.request("GET", f"{BASE}/log")
-        assert code == 503
-        assert "the kubelet of node n at 127.0.0.1:1 cannot be reached" in body["message"]
-        kubelets = harness.api.pod_streams.kubelets
-        assert kubelets is not None
-        await kubelets.close()
-
-    run(scenario)
+@run_by(run)
+async def test_a_kubelet_that_cannot_be_reached_is_an_error(harness: ApiHarness) -> None:
+    await harness_with_pod(harness)
+    code, body = await harness.request("GET", f"{BASE}/log")
+    assert code == 503
+    assert "the kubelet of node n at 127.0.0.1:1 cannot be reached" in body["message"]
+    kubelets = harness.api.pod_streams.kubelets
+    assert kubelets is not None
+    await kubelets.close()
 
 
-def test_pods_without_a_node() -> None:
-    async def scenario(harness: ApiHarness) -> None:
-        await harness_with_pod(harness, node="")
-        assert await harness.request("GET", f"{BASE}/log") == (200, b"")
-        code, body = await harness.request("POST", f"{BASE}/exec", query=[("command", "ls")])
-        assert (code, body["message"]) == (400, "pod p does not have a host assigned")
-
-    run(scenario)
+@run_by(run)
+async def test_pods_without_a_node(harness: ApiHarness) -> None:
+    await harness_with_pod(harness, node="")
+    assert await harness.request("GET", f"{BASE}/log") == (200, b"")
+    code, body = await harness.request("POST", f"{BASE}/exec", query=[("command", "ls")])
+    assert (code, body["message"]) == (400, "pod p does not have a host assigned")
 
 
 @pytest.mark.parametrize(
@@ -95,58 +90,56 @@ def test_pods_without_a_node() -> None:
         (("create",), "pods/portforward", "POST", "portforward", 101),
     ],
 )
-def test_rights_to_streams(verbs: tuple[str, ...], resource: str, method: str, path: str, code: int) -> None:
-    async def scenario(harness: ApiHarness) -> None:
-        await harness_with_pod(harness)
-        role = {"apiVersion": "rbac.authorization.k8s.io/v1", "metadata": {"name": "r"}}
-        rules = [{"apiGroups": [""], "resources": [resource], "verbs": list(verbs)}]
-        base = "/apis/rbac.authorization.k8s.io/v1/namespaces/default"
-        await harness.request("POST", f"{base}/roles", {**role, "kind": "Role", "rules": rules})
-        binding = {
-            **role,
-            "kind": "RoleBinding",
-            "subjects": [{"kind": "User", "name": "bob", "apiGroup": "rbac.authorization.k8s.io"}],
-            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "r"},
-        }
-        await harness.request("POST", f"{base}/rolebindings", binding)
-        query = [("command", "ls"), ("stdout", "1")]
-        request = ApiRequest(method, f"{BASE}/{path}", User("bob"), query, UPGRADE)
-        assert (await harness.api.handle(request)).status == code
-        kubelets = harness.api.pod_streams.kubelets
-        assert kubelets is not None
-        await kubelets.close()
+@run_by(run)
+async def test_rights_to_streams(
+    harness: ApiHarness, *, verbs: tuple[str, ...], resource: str, method: str, path: str, code: int
+) -> None:
+    await harness_with_pod(harness)
+    role = {"apiVersion": "rbac.authorization.k8s.io/v1", "metadata": {"name": "r"}}
+    rules = [{"apiGroups": [""], "resources": [resource], "verbs": list(verbs)}]
+    base = "/apis/rbac.authorization.k8s.io/v1/namespaces/default"
+    await harness.request("POST", f"{base}/roles", {**role, "kind": "Role", "rules": rules})
+    binding = {
+        **role,
+        "kind": "RoleBinding",
+        "subjects": [{"kind": "User", "name": "bob", "apiGroup": "rbac.authorization.k8s.io"}],
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "r"},
+    }
+    await harness.request("POST", f"{base}/rolebindings", binding)
+    query = [("command", "ls"), ("stdout", "1")]
+    request = ApiRequest(method, f"{BASE}/{path}", User("bob"), query, UPGRADE)
+    assert (await harness.api.handle(request)).status == code
+    kubelets = harness.api.pod_streams.kubelets
+    assert kubelets is not None
+    await kubelets.close()
 
-    run(scenario)
 
-
-def test_connect_calls_no_policies() -> None:
-    async def scenario(harness: ApiHarness) -> None:
-        await harness_with_pod(harness)
-        group = {"apiVersion": "admissionregistration.k8s.io/v1"}
-        rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["*"], "resources": ["pods/exec"]}
-        policy = {
-            **group,
-            "kind": "ValidatingAdmissionPolicy",
-            "metadata": {"name": "never"},
-            "spec": {
-                "matchConstraints": {"resourceRules": [rule]},
-                "validations": [{"expression": "false"}],
-            },
-        }
-        bind = {
-            **group,
-            "kind": "ValidatingAdmissionPolicyBinding",
-            "metadata": {"name": "never"},
-            "spec": {"policyName": "never", "validationActions": ["Deny"]},
-        }
-        base = "/apis/admissionregistration.k8s.io/v1"
-        assert (await harness.request("POST", f"{base}/validatingadmissionpolicies", policy))[0] == 201
-        assert (await harness.request("POST", f"{base}/validatingadmissionpolicybindings", bind))[0] == 201
-        query = [("command", "ls"), ("stdout", "1")]
-        answer = await harness.api.handle(ApiRequest("POST", f"{BASE}/exec", ADMIN, query, UPGRADE))
-        assert answer.status == 101
-
-    run(scenario)
+@run_by(run)
+async def test_connect_calls_no_policies(harness: ApiHarness) -> None:
+    await harness_with_pod(harness)
+    group = {"apiVersion": "admissionregistration.k8s.io/v1"}
+    rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["*"], "resources": ["pods/exec"]}
+    policy = {
+        **group,
+        "kind": "ValidatingAdmissionPolicy",
+        "metadata": {"name": "never"},
+        "spec": {
+            "matchConstraints": {"resourceRules": [rule]},
+            "validations": [{"expression": "false"}],
+        },
+    }
+    bind = {
+        **group,
+        "kind": "ValidatingAdmissionPolicyBinding",
+        "metadata": {"name": "never"},
+        "spec": {"policyName": "never", "validationActions": ["Deny"]},
+    }
+    base = "/apis/admissionregistration.k8s.io/v1"
+    assert (await harness.request("POST", f"{base}/validatingadmissionpolicies", policy))[0] == 201
+    assert (await harness.request("POST", f"{base}/validatingadmissionpolicybindings", bind))[0] == 201
+    query = [("command", "ls"), ("stdout", "1")]
+    answer = await harness.api.handle(ApiRequest("POST", f"{BASE}/exec", ADMIN, query, UPGRADE))
+    assert answer.status == 101
 
 
 def test_the_internal_address_is_preferred() -> None:
@@ -210,9 +203,7 @@ def test_a_refusal_of_the_server_itself_is_not_the_clients() -> None:
     assert kubelet_error(502, b"").code == 500
 
 
-def test_an_api_without_kubelets_has_no_streams() -> None:
-    async def scenario(harness: ApiHarness) -> None:
-        await harness.request("POST", "/api/v1/namespaces/default/pods", pod())
-        assert (await harness.request("GET", f"{BASE}/log"))[0] == 503
-
-    run(scenario)
+@run_by(run)
+async def test_an_api_without_kubelets_has_no_streams(harness: ApiHarness) -> None:
+    await harness.request("POST", "/api/v1/namespaces/default/pods", pod())
+    assert (await harness.request("GET", f"{BASE}/log"))[0] == 503

@@ -20,6 +20,7 @@ from plimsoll.apiserver.kubelet.proxy_target import (
 from plimsoll.apiserver.request_info import parse_request_info
 from plimsoll.common.http_forward import is_forwarded
 from plimsoll.errors import ApiError
+from tests.coroutines import run_by
 from tests.unit.apiserver.build import PODS, ApiHarness, run
 from tests.unit.apiserver.build import pod as new_pod
 
@@ -153,25 +154,23 @@ def test_credentials_are_not_passed_on() -> None:
     assert not any(map(is_forwarded, dropped))
 
 
-def test_rights_and_refusals() -> None:
-    async def scenario(harness: ApiHarness) -> None:
-        assert (await harness.request("GET", f"{PODS}/p/proxy/"))[0] == 503  # there are no kubelets
-        harness.api.pod_streams.kubelets = KubeletClient(ssl.create_default_context())
-        await harness.request("POST", PODS, new_pod("p"))
-        code, status = await harness.request("GET", f"{PODS}/p/proxy/x", user=User("other"))
-        assert code == 403
-        assert 'cannot get resource "pods/proxy"' in status["message"]
-        code, status = await harness.request("POST", f"{PODS}/p/proxy/x")
-        assert (code, status["message"]) == (400, "pod p does not have a host assigned")
-        assert (await harness.request("GET", f"{PODS}/q/proxy/x"))[0] == 404
-        assert (await harness.request("GET", "/api/v1/nodes/x/proxy/pods"))[0] == 404
-        assert (await harness.request("GET", "/api/v1/namespaces/default/services/x/proxy/"))[0] == 404
-        code, status = await harness.request(
-            "GET", f"{PODS}/p/proxy/x", connection="Upgrade", upgrade="websocket"
-        )
-        assert (code, status["message"]) == (
-            400,
-            "the proxy does not upgrade connections; use port-forward",
-        )
-
-    run(scenario)
+@run_by(run)
+async def test_rights_and_refusals(harness: ApiHarness) -> None:
+    assert (await harness.request("GET", f"{PODS}/p/proxy/"))[0] == 503  # there are no kubelets
+    harness.api.pod_streams.kubelets = KubeletClient(ssl.create_default_context())
+    await harness.request("POST", PODS, new_pod("p"))
+    code, status = await harness.request("GET", f"{PODS}/p/proxy/x", user=User("other"))
+    assert code == 403
+    assert 'cannot get resource "pods/proxy"' in status["message"]
+    code, status = await harness.request("POST", f"{PODS}/p/proxy/x")
+    assert (code, status["message"]) == (400, "pod p does not have a host assigned")
+    assert (await harness.request("GET", f"{PODS}/q/proxy/x"))[0] == 404
+    assert (await harness.request("GET", "/api/v1/nodes/x/proxy/pods"))[0] == 404
+    assert (await harness.request("GET", "/api/v1/namespaces/default/services/x/proxy/"))[0] == 404
+    code, status = await harness.request(
+        "GET", f"{PODS}/p/proxy/x", connection="Upgrade", upgrade="websocket"
+    )
+    assert (code, status["message"]) == (
+        400,
+        "the proxy does not upgrade connections; use port-forward",
+    )

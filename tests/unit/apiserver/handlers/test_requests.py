@@ -9,6 +9,7 @@ import pytest
 from plimsoll.apiserver.handlers.options import parse_timeout
 from plimsoll.apiserver.request import ApiRequest
 from plimsoll.errors import ApiError
+from tests.coroutines import run_by
 from tests.unit.apiserver.build import ADMIN, MAPS, ApiHarness, config_map, run
 
 TABLE = "application/json;as=Table;g=meta.k8s.io;v=v1"
@@ -33,46 +34,40 @@ def test_invalid_timeouts(text: str) -> None:
     assert caught.value.message.startswith("invalid timeout specified in the request URL - time: ")
 
 
-def test_every_request_but_a_watch_checks_its_timeout() -> None:
-    async def scenario(harness: ApiHarness) -> None:
-        query = [("timeout", "abc")]
-        for path in (MAPS, "/healthz", "/api"):
-            assert (await harness.request("GET", path, query=query))[0] == 400
-            assert (await harness.request("GET", path, query=[("timeout", "32s")]))[0] == 200
-        assert (await harness.request("POST", MAPS, config_map(), query=query))[0] == 400
-        watches = [("watch", "1"), *query]
-        answer = await harness.api.handle(ApiRequest("GET", MAPS, ADMIN, watches))
-        assert answer.status == 200
-
-    run(scenario)
+@run_by(run)
+async def test_every_request_but_a_watch_checks_its_timeout(harness: ApiHarness) -> None:
+    query = [("timeout", "abc")]
+    for path in (MAPS, "/healthz", "/api"):
+        assert (await harness.request("GET", path, query=query))[0] == 400
+        assert (await harness.request("GET", path, query=[("timeout", "32s")]))[0] == 200
+    assert (await harness.request("POST", MAPS, config_map(), query=query))[0] == 400
+    watches = [("watch", "1"), *query]
+    answer = await harness.api.handle(ApiRequest("GET", MAPS, ADMIN, watches))
+    assert answer.status == 200
 
 
-def test_the_namespace_of_a_cluster_scoped_object_is_cleared() -> None:
-    async def scenario(harness: ApiHarness) -> None:
-        nodes = "/api/v1/nodes"
-        code, made = await harness.request("POST", nodes, {"metadata": {"name": "n", "namespace": "x"}})
-        assert code == 201
-        assert "namespace" not in made["metadata"]
-        made["metadata"] |= {"namespace": "y", "labels": {"a": "b"}}
-        code, made = await harness.request("PUT", f"{nodes}/n", made)
-        assert (code, made["metadata"].get("namespace")) == (200, None)
-        code, _ = await harness.request("POST", MAPS, config_map(namespace="other"))
-        assert code == 400
-
-    run(scenario)
+@run_by(run)
+async def test_the_namespace_of_a_cluster_scoped_object_is_cleared(harness: ApiHarness) -> None:
+    nodes = "/api/v1/nodes"
+    code, made = await harness.request("POST", nodes, {"metadata": {"name": "n", "namespace": "x"}})
+    assert code == 201
+    assert "namespace" not in made["metadata"]
+    made["metadata"] |= {"namespace": "y", "labels": {"a": "b"}}
+    code, made = await harness.request("PUT", f"{nodes}/n", made)
+    assert (code, made["metadata"].get("namespace")) == (200, None)
+    code, _ = await harness.request("POST", MAPS, config_map(namespace="other"))
+    assert code == 400
 
 
-def test_reviews_cannot_be_tables() -> None:
-    async def scenario(harness: ApiHarness) -> None:
-        code, status = await harness.request("POST", REVIEWS, REVIEW, accept=TABLE)
-        assert (code, status["reason"]) == (406, "NotAcceptable")
-        code, made = await harness.request("POST", REVIEWS, REVIEW, accept=f"{TABLE},application/json")
-        assert (code, made["kind"]) == (201, "SelfSubjectAccessReview")
-        partial = TABLE.replace("Table", "PartialObjectMetadata")
-        code, made = await harness.request("POST", REVIEWS, REVIEW, accept=partial)
-        assert (code, made["kind"]) == (201, "PartialObjectMetadata")
-
-    run(scenario)
+@run_by(run)
+async def test_reviews_cannot_be_tables(harness: ApiHarness) -> None:
+    code, status = await harness.request("POST", REVIEWS, REVIEW, accept=TABLE)
+    assert (code, status["reason"]) == (406, "NotAcceptable")
+    code, made = await harness.request("POST", REVIEWS, REVIEW, accept=f"{TABLE},application/json")
+    assert (code, made["kind"]) == (201, "SelfSubjectAccessReview")
+    partial = TABLE.replace("Table", "PartialObjectMetadata")
+    code, made = await harness.request("POST", REVIEWS, REVIEW, accept=partial)
+    assert (code, made["kind"]) == (201, "PartialObjectMetadata")
 
 
 def _controller(kind: str, **spec: Any) -> dict[str, Any]:
@@ -90,30 +85,26 @@ def _controller(kind: str, **spec: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("policy", "finalizers"), [("", ["orphan"]), ("Background", None), ("Foreground", ["foregroundDeletion"])]
 )
-def test_some_kinds_orphan_their_dependents(
-    path: str, tree: dict[str, Any], policy: str, finalizers: list[str] | None
+@run_by(run)
+async def test_some_kinds_orphan_their_dependents(
+    harness: ApiHarness, *, path: str, tree: dict[str, Any], policy: str, finalizers: list[str] | None
 ) -> None:
-    async def scenario(harness: ApiHarness) -> None:
-        await harness.request("POST", path, tree)
-        query = [("propagationPolicy", policy)] if policy else []
-        answer = await harness.api.handle(ApiRequest("DELETE", f"{path}/x", ADMIN, query))
-        assert answer.status == 200
-        assert ("child pods are preserved" in answer.headers.get("Warning", "")) == (
-            not policy and "jobs" in path
-        )
-        code, left = await harness.request("GET", f"{path}/x")
-        assert (code, left["metadata"].get("finalizers")) == (404 if finalizers is None else 200, finalizers)
-
-    run(scenario)
+    await harness.request("POST", path, tree)
+    query = [("propagationPolicy", policy)] if policy else []
+    answer = await harness.api.handle(ApiRequest("DELETE", f"{path}/x", ADMIN, query))
+    assert answer.status == 200
+    assert ("child pods are preserved" in answer.headers.get("Warning", "")) == (
+        not policy and "jobs" in path
+    )
+    code, left = await harness.request("GET", f"{path}/x")
+    assert (code, left["metadata"].get("finalizers")) == (404 if finalizers is None else 200, finalizers)
 
 
-def test_other_kinds_delete_their_dependents() -> None:
-    async def scenario(harness: ApiHarness) -> None:
-        path = "/apis/apps/v1/namespaces/default/replicasets"
-        tree = _controller("ReplicaSet")
-        tree["spec"]["selector"] = {"matchLabels": {"a": "b"}}
-        assert (await harness.request("POST", path, tree))[0] == 201
-        await harness.request("DELETE", f"{path}/x")
-        assert (await harness.request("GET", f"{path}/x"))[0] == 404
-
-    run(scenario)
+@run_by(run)
+async def test_other_kinds_delete_their_dependents(harness: ApiHarness) -> None:
+    path = "/apis/apps/v1/namespaces/default/replicasets"
+    tree = _controller("ReplicaSet")
+    tree["spec"]["selector"] = {"matchLabels": {"a": "b"}}
+    assert (await harness.request("POST", path, tree))[0] == 201
+    await harness.request("DELETE", f"{path}/x")
+    assert (await harness.request("GET", f"{path}/x"))[0] == 404

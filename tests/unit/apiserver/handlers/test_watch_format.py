@@ -14,6 +14,7 @@ from plimsoll.apiserver.protobuf import decode_body
 from plimsoll.apiserver.registry.resources import find_resource
 from plimsoll.apiserver.request import ApiRequest
 from plimsoll.apiserver.status import resource_expired
+from tests.coroutines import run_by
 from tests.unit.apiserver.build import ADMIN, MAPS, ApiHarness, config_map, run
 from tests.waiting import DEADLINE
 from tests.watch_frames import PROTOBUF, read_protobuf_frames
@@ -51,51 +52,47 @@ async def watch(
         (";as=PartialObjectMetadata;g=meta.k8s.io;v=v1beta1", "PartialObjectMetadata", "meta.k8s.io/v1beta1"),
     ],
 )
-def test_bookmarks_have_the_form_of_the_objects(parameters: str, kind: str, version: str) -> None:
-    async def scenario(harness: ApiHarness) -> None:
-        await harness.request("POST", MAPS, config_map())
-        media, received = await watch(harness, f"application/json{parameters}")
-        added, bookmark = (json.loads(line) for line in received.splitlines())
-        assert media == "application/json"
-        assert (added["type"], bookmark["type"]) == ("ADDED", "BOOKMARK")
-        for event in (added, bookmark):
-            assert (event["object"]["kind"], event["object"]["apiVersion"]) == (kind, version)
-        assert bookmark["object"]["metadata"] == {
-            "resourceVersion": str(harness.store.revision),
-            "annotations": {"k8s.io/initial-events-end": "true"},
-        }
+@run_by(run)
+async def test_bookmarks_have_the_form_of_the_objects(
+    harness: ApiHarness, *, parameters: str, kind: str, version: str
+) -> None:
+    await harness.request("POST", MAPS, config_map())
+    media, received = await watch(harness, f"application/json{parameters}")
+    added, bookmark = (json.loads(line) for line in received.splitlines())
+    assert media == "application/json"
+    assert (added["type"], bookmark["type"]) == ("ADDED", "BOOKMARK")
+    for event in (added, bookmark):
+        assert (event["object"]["kind"], event["object"]["apiVersion"]) == (kind, version)
+    assert bookmark["object"]["metadata"] == {
+        "resourceVersion": str(harness.store.revision),
+        "annotations": {"k8s.io/initial-events-end": "true"},
+    }
 
-    run(scenario)
 
-
-def test_a_bookmark_of_a_table_is_a_row() -> None:
-    async def scenario(harness: ApiHarness) -> None:
-        await harness.request("POST", MAPS, config_map())
-        _, received = await watch(harness, "application/json;as=Table;g=meta.k8s.io;v=v1")
-        added, bookmark = (json.loads(line)["object"] for line in received.splitlines())
-        assert added["columnDefinitions"]
-        assert (bookmark["kind"], bookmark["columnDefinitions"]) == ("Table", None)
-        assert bookmark["metadata"]["resourceVersion"] == str(harness.store.revision)
-        (row,) = bookmark["rows"]
-        assert row["object"]["metadata"]["annotations"] == {"k8s.io/initial-events-end": "true"}
-
-    run(scenario)
+@run_by(run)
+async def test_a_bookmark_of_a_table_is_a_row(harness: ApiHarness) -> None:
+    await harness.request("POST", MAPS, config_map())
+    _, received = await watch(harness, "application/json;as=Table;g=meta.k8s.io;v=v1")
+    added, bookmark = (json.loads(line)["object"] for line in received.splitlines())
+    assert added["columnDefinitions"]
+    assert (bookmark["kind"], bookmark["columnDefinitions"]) == ("Table", None)
+    assert bookmark["metadata"]["resourceVersion"] == str(harness.store.revision)
+    (row,) = bookmark["rows"]
+    assert row["object"]["metadata"]["annotations"] == {"k8s.io/initial-events-end": "true"}
 
 
 @pytest.mark.parametrize("parameters", ["", ";stream=watch", f";{PARTIAL}"])
-def test_a_watch_in_protobuf(parameters: str) -> None:
-    async def scenario(harness: ApiHarness) -> None:
-        await harness.request("POST", MAPS, config_map())
-        media, received = await watch(harness, PROTOBUF + parameters)
-        assert media == f"{PROTOBUF};stream=watch"
-        (added, made), (bookmark, end) = read_protobuf_frames(received)
-        assert (added, bookmark) == ("ADDED", "BOOKMARK")
-        assert made["kind"] == ("PartialObjectMetadata" if PARTIAL in parameters else "ConfigMap")
-        assert made["metadata"]["name"] == "c"
-        assert made.get("data") == (None if PARTIAL in parameters else {"a": "1"})
-        assert end["metadata"]["annotations"] == {"k8s.io/initial-events-end": "true"}
-
-    run(scenario)
+@run_by(run)
+async def test_a_watch_in_protobuf(harness: ApiHarness, *, parameters: str) -> None:
+    await harness.request("POST", MAPS, config_map())
+    media, received = await watch(harness, PROTOBUF + parameters)
+    assert media == f"{PROTOBUF};stream=watch"
+    (added, made), (bookmark, end) = read_protobuf_frames(received)
+    assert (added, bookmark) == ("ADDED", "BOOKMARK")
+    assert made["kind"] == ("PartialObjectMetadata" if PARTIAL in parameters else "ConfigMap")
+    assert made["metadata"]["name"] == "c"
+    assert made.get("data") == (None if PARTIAL in parameters else {"a": "1"})
+    assert end["metadata"]["annotations"] == {"k8s.io/initial-events-end": "true"}
 
 
 def test_an_error_in_protobuf_is_a_status() -> None:
@@ -110,39 +107,33 @@ def test_an_error_in_protobuf_is_a_status() -> None:
 @pytest.mark.parametrize(
     "accept", ["application/yaml", f"{PROTOBUF};as=Table;g=meta.k8s.io;v=v1", "text/plain"]
 )
-def test_other_forms_are_refused(accept: str) -> None:
-    async def scenario(harness: ApiHarness) -> None:
-        code, status = await harness.request("GET", MAPS, query=WATCH_LIST, accept=accept)
-        if isinstance(status, bytes):
-            status = yaml.safe_load(status)
-        assert (code, status["reason"]) == (406, "NotAcceptable")
-        assert f"application/json;stream=watch, {PROTOBUF};stream=watch" in status["message"]
-
-    run(scenario)
+@run_by(run)
+async def test_other_forms_are_refused(harness: ApiHarness, *, accept: str) -> None:
+    code, status = await harness.request("GET", MAPS, query=WATCH_LIST, accept=accept)
+    if isinstance(status, bytes):
+        status = yaml.safe_load(status)
+    assert (code, status["reason"]) == (406, "NotAcceptable")
+    assert f"application/json;stream=watch, {PROTOBUF};stream=watch" in status["message"]
 
 
-def test_metadata_in_protobuf() -> None:
-    async def scenario(harness: ApiHarness) -> None:
-        await harness.request("POST", MAPS, config_map())
-        _, raw = await harness.request("GET", f"{MAPS}/c", accept=f"{PROTOBUF};{PARTIAL}")
-        made = decode_body(raw)
-        assert (made["kind"], made["metadata"]["name"]) == ("PartialObjectMetadata", "c")
-        listed = PARTIAL.replace("Metadata", "MetadataList")
-        _, raw = await harness.request("GET", MAPS, accept=f"{PROTOBUF};{listed}")
-        found = decode_body(raw)
-        assert found["kind"] == "PartialObjectMetadataList"
-        assert [item["metadata"]["name"] for item in found["items"]] == ["c"]
-
-    run(scenario)
+@run_by(run)
+async def test_metadata_in_protobuf(harness: ApiHarness) -> None:
+    await harness.request("POST", MAPS, config_map())
+    _, raw = await harness.request("GET", f"{MAPS}/c", accept=f"{PROTOBUF};{PARTIAL}")
+    made = decode_body(raw)
+    assert (made["kind"], made["metadata"]["name"]) == ("PartialObjectMetadata", "c")
+    listed = PARTIAL.replace("Metadata", "MetadataList")
+    _, raw = await harness.request("GET", MAPS, accept=f"{PROTOBUF};{listed}")
+    found = decode_body(raw)
+    assert found["kind"] == "PartialObjectMetadataList"
+    assert [item["metadata"]["name"] for item in found["items"]] == ["c"]
 
 
-def test_an_object_is_no_list_and_a_list_no_object() -> None:
-    async def scenario(harness: ApiHarness) -> None:
-        await harness.request("POST", MAPS, config_map())
-        code, status = await harness.request("GET", MAPS, accept=f"application/json;{PARTIAL}")
-        assert (code, status["reason"]) == (406, "NotAcceptable")
-        listed = PARTIAL.replace("Metadata", "MetadataList")
-        code, status = await harness.request("GET", f"{MAPS}/c", accept=f"application/json;{listed}")
-        assert (code, status["reason"]) == (406, "NotAcceptable")
-
-    run(scenario)
+@run_by(run)
+async def test_an_object_is_no_list_and_a_list_no_object(harness: ApiHarness) -> None:
+    await harness.request("POST", MAPS, config_map())
+    code, status = await harness.request("GET", MAPS, accept=f"application/json;{PARTIAL}")
+    assert (code, status["reason"]) == (406, "NotAcceptable")
+    listed = PARTIAL.replace("Metadata", "MetadataList")
+    code, status = await harness.request("GET", f"{MAPS}/c", accept=f"application/json;{listed}")
+    assert (code, status["reason"]) == (406, "NotAcceptable")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from plimsoll.apiserver.registry.empty_values import drop_empty_values
+from tests.coroutines import run_by
 from tests.unit.apiserver.build import MAPS, PODS, ApiHarness, config_map, pod, run
 
 
@@ -63,22 +64,20 @@ def test_required_lists_and_kinds_without_a_schema_stay_as_they_are() -> None:
     assert other["spec"] == {"x": []}
 
 
-def test_empty_limits_are_not_stored_and_are_no_change() -> None:
-    async def play(harness: ApiHarness) -> None:
-        tree = pod("p")
-        tree["spec"]["containers"][0]["resources"] = {"limits": {}, "requests": {}}
-        code, stored = await harness.request("POST", PODS, tree)
-        assert code == 201
-        assert stored["spec"]["containers"][0]["resources"] == {}
-        assert (await harness.request("POST", MAPS, {**config_map("m"), "data": {}}))[0] == 201
-        code, found = await harness.request("GET", f"{MAPS}/m")
-        assert "data" not in found
-        template = {"metadata": {"labels": {"a": "b"}}, "spec": tree["spec"]}
-        spec = {"selector": {"matchLabels": {"a": "b"}}, "template": template}
-        deployment = {"metadata": {"name": "d"}, "spec": spec}
-        path = "/apis/apps/v1/namespaces/default/deployments"
-        assert (await harness.request("POST", path, deployment))[0] == 201
-        code, again = await harness.request("PUT", f"{path}/d", deployment)
-        assert (code, again["metadata"]["generation"]) == (200, 1)
-
-    run(play)
+@run_by(run)
+async def test_empty_limits_are_not_stored_and_are_no_change(harness: ApiHarness) -> None:
+    tree = pod("p")
+    tree["spec"]["containers"][0]["resources"] = {"limits": {}, "requests": {}}
+    code, stored = await harness.request("POST", PODS, tree)
+    assert code == 201
+    assert stored["spec"]["containers"][0]["resources"] == {}
+    assert (await harness.request("POST", MAPS, {**config_map("m"), "data": {}}))[0] == 201
+    code, found = await harness.request("GET", f"{MAPS}/m")
+    assert "data" not in found
+    template = {"metadata": {"labels": {"a": "b"}}, "spec": tree["spec"]}
+    spec = {"selector": {"matchLabels": {"a": "b"}}, "template": template}
+    deployment = {"metadata": {"name": "d"}, "spec": spec}
+    path = "/apis/apps/v1/namespaces/default/deployments"
+    assert (await harness.request("POST", path, deployment))[0] == 201
+    code, again = await harness.request("PUT", f"{path}/d", deployment)
+    assert (code, again["metadata"]["generation"]) == (200, 1)

@@ -20,6 +20,7 @@ from plimsoll.apiserver.request import ApiRequest
 from plimsoll.apiserver.storage import ObjectKey
 from plimsoll.apiserver.workers.pool import WorkerLimits, WorkerPool
 from plimsoll.controllers.bootstrap import bootstrap
+from tests.coroutines import run_by
 from tests.unit.apiserver.build import ADMIN, PODS, ApiHarness, pod
 from tests.waiting import until
 
@@ -97,45 +98,43 @@ async def gone(pid: int) -> None:
     await until(lambda: not is_alive(pid))
 
 
-def test_an_expensive_request_is_handled_by_a_worker_and_a_cheap_one_is_not() -> None:
-    async def scenario(served: WorkerHarness) -> None:
-        assert (await served.request("POST", PODS, pod("small")))[0] == 201
-        assert served.pool.jobs == 0
-        code, tree = await served.request("POST", PODS, pod("large", containers=LARGE))
-        assert (code, served.pool.jobs) == (201, 1)
-        assert tree["status"]["phase"] == "Pending"
-        stored = served.store.get(ObjectKey("pods", "default", "large"))
-        assert stored is not None
-        assert json.loads(stored.raw) == tree
-        code, tree = await served.request(
-            "PATCH", f"{PODS}/large", {"metadata": {"labels": {"a": "b"}}}, content_type=MERGE
-        )
-        assert (code, tree["metadata"]["labels"], served.pool.jobs) == (200, {"app": "large", "a": "b"}, 2)
-        code, table = await served.request(
-            "GET", f"{PODS}/large", accept="application/json;as=Table;g=meta.k8s.io;v=v1"
-        )
-        assert (code, table["kind"], served.pool.jobs) == (200, "Table", 3)
-        assert (await served.request("DELETE", f"{PODS}/large"))[0] == 200
-        assert served.pool.jobs == 4
-        assert len(served.pool.processes) == 1
+@run_by(run_scenario)
+async def test_an_expensive_request_is_handled_by_a_worker_and_a_cheap_one_is_not(
+    served: WorkerHarness,
+) -> None:
+    assert (await served.request("POST", PODS, pod("small")))[0] == 201
+    assert served.pool.jobs == 0
+    code, tree = await served.request("POST", PODS, pod("large", containers=LARGE))
+    assert (code, served.pool.jobs) == (201, 1)
+    assert tree["status"]["phase"] == "Pending"
+    stored = served.store.get(ObjectKey("pods", "default", "large"))
+    assert stored is not None
+    assert json.loads(stored.raw) == tree
+    code, tree = await served.request(
+        "PATCH", f"{PODS}/large", {"metadata": {"labels": {"a": "b"}}}, content_type=MERGE
+    )
+    assert (code, tree["metadata"]["labels"], served.pool.jobs) == (200, {"app": "large", "a": "b"}, 2)
+    code, table = await served.request(
+        "GET", f"{PODS}/large", accept="application/json;as=Table;g=meta.k8s.io;v=v1"
+    )
+    assert (code, table["kind"], served.pool.jobs) == (200, "Table", 3)
+    assert (await served.request("DELETE", f"{PODS}/large"))[0] == 200
+    assert served.pool.jobs == 4
+    assert len(served.pool.processes) == 1
 
-    run_scenario(scenario)
 
-
-def test_others_are_served_meanwhile() -> None:
-    async def scenario(served: WorkerHarness) -> None:
-        expensive = asyncio.create_task(
-            served.request("POST", CLAIMS, endless_claim(), query=[("dryRun", "All")])
-        )
-        await served.created(1)
-        for number in range(50):
-            assert (await served.request("POST", PODS, pod(f"p{number}")))[0] == 201
-            assert (await served.request("GET", f"{PODS}/p{number}"))[0] == 200
-        assert not expensive.done()
-        expensive.cancel()
-        await asyncio.gather(expensive, return_exceptions=True)
-
-    run_scenario(scenario)
+@run_by(run_scenario)
+async def test_others_are_served_meanwhile(served: WorkerHarness) -> None:
+    expensive = asyncio.create_task(
+        served.request("POST", CLAIMS, endless_claim(), query=[("dryRun", "All")])
+    )
+    await served.created(1)
+    for number in range(50):
+        assert (await served.request("POST", PODS, pod(f"p{number}")))[0] == 201
+        assert (await served.request("GET", f"{PODS}/p{number}"))[0] == 200
+    assert not expensive.done()
+    expensive.cancel()
+    await asyncio.gather(expensive, return_exceptions=True)
 
 
 def test_the_deadline_stops_the_work() -> None:
@@ -153,41 +152,35 @@ def test_the_deadline_stops_the_work() -> None:
     run_scenario(scenario, replace(WorkerLimits(), request_timeout=1.0))
 
 
-def test_a_disconnected_client_stops_the_work() -> None:
-    async def scenario(served: WorkerHarness) -> None:
-        expensive = asyncio.create_task(served.request("POST", CLAIMS, endless_claim()))
-        await served.created(1)
-        (pid,) = served.pool.processes
-        expensive.cancel()
-        await asyncio.gather(expensive, return_exceptions=True)
-        await gone(pid)
-        assert (await served.request("POST", PODS, pod("large", containers=LARGE)))[0] == 201
-
-    run_scenario(scenario)
+@run_by(run_scenario)
+async def test_a_disconnected_client_stops_the_work(served: WorkerHarness) -> None:
+    expensive = asyncio.create_task(served.request("POST", CLAIMS, endless_claim()))
+    await served.created(1)
+    (pid,) = served.pool.processes
+    expensive.cancel()
+    await asyncio.gather(expensive, return_exceptions=True)
+    await gone(pid)
+    assert (await served.request("POST", PODS, pod("large", containers=LARGE)))[0] == 201
 
 
-def test_a_worker_that_fails_is_replaced() -> None:
-    async def scenario(served: WorkerHarness) -> None:
-        expensive = asyncio.create_task(served.request("POST", CLAIMS, endless_claim()))
-        await served.created(1)
-        os.kill(served.pool.processes[0], signal.SIGKILL)
-        code, status = await expensive
-        assert (code, status["reason"]) == (503, "ServiceUnavailable")
-        assert (await served.request("POST", PODS, pod("large", containers=LARGE)))[0] == 201
-
-    run_scenario(scenario)
+@run_by(run_scenario)
+async def test_a_worker_that_fails_is_replaced(served: WorkerHarness) -> None:
+    expensive = asyncio.create_task(served.request("POST", CLAIMS, endless_claim()))
+    await served.created(1)
+    os.kill(served.pool.processes[0], signal.SIGKILL)
+    code, status = await expensive
+    assert (code, status["reason"]) == (503, "ServiceUnavailable")
+    assert (await served.request("POST", PODS, pod("large", containers=LARGE)))[0] == 201
 
 
-def test_closing_ends_the_work_under_way() -> None:
-    async def scenario(served: WorkerHarness) -> None:
-        expensive = asyncio.create_task(served.request("POST", CLAIMS, endless_claim()))
-        await served.created(1)
-        (pid,) = served.pool.processes
-        await served.pool.close()
-        assert not is_alive(pid)
-        assert (await expensive)[0] == 503
-
-    run_scenario(scenario)
+@run_by(run_scenario)
+async def test_closing_ends_the_work_under_way(served: WorkerHarness) -> None:
+    expensive = asyncio.create_task(served.request("POST", CLAIMS, endless_claim()))
+    await served.created(1)
+    (pid,) = served.pool.processes
+    await served.pool.close()
+    assert not is_alive(pid)
+    assert (await expensive)[0] == 503
 
 
 def test_idle_workers_end() -> None:
@@ -236,41 +229,39 @@ def test_a_user_with_many_expensive_requests_does_not_starve_others() -> None:
     run_scenario(scenario, replace(WorkerLimits(), workers=2, workers_per_user=1, waiting_per_user=2))
 
 
-def test_bodies_that_are_never_large_are_limited() -> None:
-    async def scenario(served: WorkerHarness) -> None:
-        await served.request("POST", PODS, pod("p"))
-        padding = {"annotations": {"a": "x" * 70_000}}
-        binding = {"metadata": {"name": "p", **padding}, "target": {"kind": "Node", "name": "n"}}
-        review = {"spec": {"user": "u" * 70_000, "resourceAttributes": {"verb": "get", "resource": "pods"}}}
-        for method, path, body in (
-            ("POST", f"{PODS}/p/binding", binding),
-            ("POST", f"{PODS}/p/eviction", {"metadata": {"name": "p", **padding}}),
-            ("POST", "/apis/authorization.k8s.io/v1/subjectaccessreviews", review),
-            ("DELETE", f"{PODS}/p", {"preconditions": {}, "x": "y" * 70_000}),
-            ("DELETE", PODS, {"preconditions": {}, "x": "y" * 70_000}),
-        ):
-            code, status = await served.request(method, path, body)
-            assert (code, status["reason"]) == (413, "RequestEntityTooLarge"), path
-        assert served.pool.jobs == 0
-
-    run_scenario(scenario)
+@run_by(run_scenario)
+async def test_bodies_that_are_never_large_are_limited(served: WorkerHarness) -> None:
+    await served.request("POST", PODS, pod("p"))
+    padding = {"annotations": {"a": "x" * 70_000}}
+    binding = {"metadata": {"name": "p", **padding}, "target": {"kind": "Node", "name": "n"}}
+    review = {"spec": {"user": "u" * 70_000, "resourceAttributes": {"verb": "get", "resource": "pods"}}}
+    for method, path, body in (
+        ("POST", f"{PODS}/p/binding", binding),
+        ("POST", f"{PODS}/p/eviction", {"metadata": {"name": "p", **padding}}),
+        ("POST", "/apis/authorization.k8s.io/v1/subjectaccessreviews", review),
+        ("DELETE", f"{PODS}/p", {"preconditions": {}, "x": "y" * 70_000}),
+        ("DELETE", PODS, {"preconditions": {}, "x": "y" * 70_000}),
+    ):
+        code, status = await served.request(method, path, body)
+        assert (code, status["reason"]) == (413, "RequestEntityTooLarge"), path
+    assert served.pool.jobs == 0
 
 
 @pytest.mark.parametrize("count", [3])
-def test_concurrent_patches_of_a_large_object_all_take_effect(count: int) -> None:
-    async def scenario(served: WorkerHarness) -> None:
-        await served.request("POST", PODS, pod("large", containers=LARGE))
+@run_by(run_scenario)
+async def test_concurrent_patches_of_a_large_object_all_take_effect(
+    served: WorkerHarness, *, count: int
+) -> None:
+    await served.request("POST", PODS, pod("large", containers=LARGE))
 
-        async def patch(number: int) -> int:
-            labels = {"metadata": {"labels": {f"l{number}": "1"}}}
-            code, _ = await served.request("PATCH", f"{PODS}/large", labels, content_type=MERGE)
-            return code
+    async def patch(number: int) -> int:
+        labels = {"metadata": {"labels": {f"l{number}": "1"}}}
+        code, _ = await served.request("PATCH", f"{PODS}/large", labels, content_type=MERGE)
+        return code
 
-        assert set(await asyncio.gather(*map(patch, range(count)))) == {200}
-        _, tree = await served.request("GET", f"{PODS}/large")
-        assert set(tree["metadata"]["labels"]) == {"app", *(f"l{number}" for number in range(count))}
-
-    run_scenario(scenario)
+    assert set(await asyncio.gather(*map(patch, range(count)))) == {200}
+    _, tree = await served.request("GET", f"{PODS}/large")
+    assert set(tree["metadata"]["labels"]) == {"app", *(f"l{number}" for number in range(count))}
 
 
 def test_credentials_do_not_reach_a_worker() -> None:

@@ -35,6 +35,7 @@ from plimsoll.controllers.device_taint_eviction.rule_status import (
     next_status_update,
     plan_rule,
 )
+from tests.coroutines import run_by
 from tests.unit.controllers.cluster import START, Cluster, run_scenario
 from tests.unit.controllers.makers import (
     BY_NAME,
@@ -412,137 +413,123 @@ async def condition_of_rule(cluster: Cluster) -> tuple[str, str, str]:
     return condition["status"], condition["reason"], condition["message"]
 
 
-def test_a_tainted_device_evicts_its_pod() -> None:
-    async def scenario(cluster: Cluster) -> None:
-        await cluster.client.create(RESOURCE_SLICES, published())
-        await use(cluster)
-        assert await cluster.names(PODS) == ["p"]
-        tree = await cluster.client.get(RESOURCE_SLICES, "s")
-        tree["spec"]["devices"][0]["taints"] = [{"key": "k", "effect": "NoExecute"}]
-        await cluster.client.update(RESOURCE_SLICES, tree)
-        await cluster.settle(max_wait=0)
-        left = await cluster.get(PODS, "p")
-        assert left is not None
-        assert left["metadata"]["deletionTimestamp"]
-        (condition,) = [c for c in left["status"]["conditions"] if c["type"] == "DisruptionTarget"]
-        assert condition["reason"] == "DeletionByDeviceTaintManager"
-        assert await cluster.events() == [("Normal", "DeviceTaintManagerEviction", "Marking for deletion")]
-
-    run_scenario(scenario, only=ONLY)
+@run_by(run_scenario, only=ONLY)
+async def test_a_tainted_device_evicts_its_pod(cluster: Cluster) -> None:
+    await cluster.client.create(RESOURCE_SLICES, published())
+    await use(cluster)
+    assert await cluster.names(PODS) == ["p"]
+    tree = await cluster.client.get(RESOURCE_SLICES, "s")
+    tree["spec"]["devices"][0]["taints"] = [{"key": "k", "effect": "NoExecute"}]
+    await cluster.client.update(RESOURCE_SLICES, tree)
+    await cluster.settle(max_wait=0)
+    left = await cluster.get(PODS, "p")
+    assert left is not None
+    assert left["metadata"]["deletionTimestamp"]
+    (condition,) = [c for c in left["status"]["conditions"] if c["type"] == "DisruptionTarget"]
+    assert condition["reason"] == "DeletionByDeviceTaintManager"
+    assert await cluster.events() == [("Normal", "DeviceTaintManagerEviction", "Marking for deletion")]
 
 
-def test_a_toleration_delays_eviction_and_removing_the_taint_cancels_it() -> None:
-    async def scenario(cluster: Cluster) -> None:
-        await cluster.client.create(
-            RESOURCE_SLICES, published({"key": "k", "effect": "NoExecute", "timeAdded": format_time(START)})
-        )
-        await use(cluster, tolerate(60))
-        await cluster.advance(59)
-        await cluster.client.update(
-            RESOURCE_SLICES,
-            {**published(), "metadata": (await cluster.client.get(RESOURCE_SLICES, "s"))["metadata"]},
-        )
-        await cluster.advance(100)
-        left = await cluster.get(PODS, "p")
-        assert left is not None
-        assert "deletionTimestamp" not in left["metadata"]
-        assert await cluster.events() == [("Normal", "DeviceTaintManagerEviction", "Cancelling deletion")]
-
-    run_scenario(scenario, only=ONLY)
+@run_by(run_scenario, only=ONLY)
+async def test_a_toleration_delays_eviction_and_removing_the_taint_cancels_it(cluster: Cluster) -> None:
+    await cluster.client.create(
+        RESOURCE_SLICES, published({"key": "k", "effect": "NoExecute", "timeAdded": format_time(START)})
+    )
+    await use(cluster, tolerate(60))
+    await cluster.advance(59)
+    await cluster.client.update(
+        RESOURCE_SLICES,
+        {**published(), "metadata": (await cluster.client.get(RESOURCE_SLICES, "s"))["metadata"]},
+    )
+    await cluster.advance(100)
+    left = await cluster.get(PODS, "p")
+    assert left is not None
+    assert "deletionTimestamp" not in left["metadata"]
+    assert await cluster.events() == [("Normal", "DeviceTaintManagerEviction", "Cancelling deletion")]
 
 
-def test_a_pod_is_evicted_when_its_toleration_ends() -> None:
-    async def scenario(cluster: Cluster) -> None:
-        await cluster.client.create(
-            RESOURCE_SLICES, published({"key": "k", "effect": "NoExecute", "timeAdded": format_time(START)})
-        )
-        await use(cluster, tolerate(60))
-        await cluster.advance(59)
-        await cluster.restart()
-        await cluster.settle(max_wait=0)
-        left = await cluster.get(PODS, "p")
-        assert left is not None
-        assert "deletionTimestamp" not in left["metadata"]
-        await cluster.advance(2)
-        left = await cluster.get(PODS, "p")
-        assert left is not None
-        assert "deletionTimestamp" in left["metadata"]
-
-    run_scenario(scenario, only=ONLY)
+@run_by(run_scenario, only=ONLY)
+async def test_a_pod_is_evicted_when_its_toleration_ends(cluster: Cluster) -> None:
+    await cluster.client.create(
+        RESOURCE_SLICES, published({"key": "k", "effect": "NoExecute", "timeAdded": format_time(START)})
+    )
+    await use(cluster, tolerate(60))
+    await cluster.advance(59)
+    await cluster.restart()
+    await cluster.settle(max_wait=0)
+    left = await cluster.get(PODS, "p")
+    assert left is not None
+    assert "deletionTimestamp" not in left["metadata"]
+    await cluster.advance(2)
+    left = await cluster.get(PODS, "p")
+    assert left is not None
+    assert "deletionTimestamp" in left["metadata"]
 
 
-def test_a_rule_evicts_and_reports() -> None:
-    async def scenario(cluster: Cluster) -> None:
-        await use(cluster, tolerate(30))
-        await cluster.client.create(DEVICE_TAINT_RULES, rule_to_make())
-        await cluster.settle(max_wait=0)
-        assert await condition_of_rule(cluster) == (
-            "True",
-            "PodsPendingEviction",
-            "1 pod needs to be evicted in 1 namespace.",
-        )
-        await cluster.advance(60)
-        text = "1 pod evicted since starting the controller."
-        assert await condition_of_rule(cluster) == ("False", "Completed", text)
-        tree = await cluster.get(PODS, "p")
-        assert tree is not None
-        assert "deletionTimestamp" in tree["metadata"]
-
-    run_scenario(scenario, only=ONLY)
+@run_by(run_scenario, only=ONLY)
+async def test_a_rule_evicts_and_reports(cluster: Cluster) -> None:
+    await use(cluster, tolerate(30))
+    await cluster.client.create(DEVICE_TAINT_RULES, rule_to_make())
+    await cluster.settle(max_wait=0)
+    assert await condition_of_rule(cluster) == (
+        "True",
+        "PodsPendingEviction",
+        "1 pod needs to be evicted in 1 namespace.",
+    )
+    await cluster.advance(60)
+    text = "1 pod evicted since starting the controller."
+    assert await condition_of_rule(cluster) == ("False", "Completed", text)
+    tree = await cluster.get(PODS, "p")
+    assert tree is not None
+    assert "deletionTimestamp" in tree["metadata"]
 
 
-def test_a_rule_evicts_the_pods_of_a_pod_group() -> None:
-    async def scenario(cluster: Cluster) -> None:
-        await cluster.client.create(RESOURCE_CLAIMS, claim_to_make(), "n")
-        for name, group in (("p", "g"), ("q", "g"), ("other", "h")):
-            spec = {"schedulingGroup": {"podGroupName": group}}
-            new = pod_to_make(name, {"a": {"resourceClaimName": "c"}}, **spec)
-            await cluster.client.create(PODS, new, "n")
-        await cluster.allocate("c")
-        status = {"status": {"reservedFor": [group_reference("1")]}}
-        await cluster.client.patch(RESOURCE_CLAIMS, "c", status, "n", subresource="status")
-        for name in ("p", "q", "other"):
-            await cluster.bind(name)
-        await cluster.settle(max_wait=0)
-        await cluster.client.create(DEVICE_TAINT_RULES, rule_to_make())
-        await cluster.settle(max_wait=0)
-        evicted = {
-            tree["metadata"]["name"]
-            for tree in await cluster.trees(PODS)
-            if "deletionTimestamp" in tree["metadata"]
-        }
-        assert evicted == {"p", "q"}
-
-    run_scenario(scenario, only=ONLY)
+@run_by(run_scenario, only=ONLY)
+async def test_a_rule_evicts_the_pods_of_a_pod_group(cluster: Cluster) -> None:
+    await cluster.client.create(RESOURCE_CLAIMS, claim_to_make(), "n")
+    for name, group in (("p", "g"), ("q", "g"), ("other", "h")):
+        spec = {"schedulingGroup": {"podGroupName": group}}
+        new = pod_to_make(name, {"a": {"resourceClaimName": "c"}}, **spec)
+        await cluster.client.create(PODS, new, "n")
+    await cluster.allocate("c")
+    status = {"status": {"reservedFor": [group_reference("1")]}}
+    await cluster.client.patch(RESOURCE_CLAIMS, "c", status, "n", subresource="status")
+    for name in ("p", "q", "other"):
+        await cluster.bind(name)
+    await cluster.settle(max_wait=0)
+    await cluster.client.create(DEVICE_TAINT_RULES, rule_to_make())
+    await cluster.settle(max_wait=0)
+    evicted = {
+        tree["metadata"]["name"]
+        for tree in await cluster.trees(PODS)
+        if "deletionTimestamp" in tree["metadata"]
+    }
+    assert evicted == {"p", "q"}
 
 
-def test_a_rule_without_effect_reports_affected_pods() -> None:
-    async def scenario(cluster: Cluster) -> None:
-        await cluster.client.create(RESOURCE_SLICES, published())
-        await use(cluster)
-        await cluster.client.create(DEVICE_TAINT_RULES, rule_to_make("None"))
-        await cluster.advance(30)
-        status, reason, message = await condition_of_rule(cluster)
-        assert (status, reason) == ("False", "NoEffect")
-        assert message.startswith(
-            "1 published device selected. 1 allocated device selected. 1 pod would be evicted in 1 namespace "
-        )
-        tree = await cluster.get(PODS, "p")
-        assert tree is not None
-        assert "deletionTimestamp" not in tree["metadata"]
-
-    run_scenario(scenario, only=ONLY)
+@run_by(run_scenario, only=ONLY)
+async def test_a_rule_without_effect_reports_affected_pods(cluster: Cluster) -> None:
+    await cluster.client.create(RESOURCE_SLICES, published())
+    await use(cluster)
+    await cluster.client.create(DEVICE_TAINT_RULES, rule_to_make("None"))
+    await cluster.advance(30)
+    status, reason, message = await condition_of_rule(cluster)
+    assert (status, reason) == ("False", "NoEffect")
+    assert message.startswith(
+        "1 published device selected. 1 allocated device selected. 1 pod would be evicted in 1 namespace "
+    )
+    tree = await cluster.get(PODS, "p")
+    assert tree is not None
+    assert "deletionTimestamp" not in tree["metadata"]
 
 
-def test_a_rule_deleted_in_time_evicts_no_pod() -> None:
-    async def scenario(cluster: Cluster) -> None:
-        await use(cluster, tolerate(30))
-        await cluster.client.create(DEVICE_TAINT_RULES, rule_to_make())
-        await cluster.advance(20)
-        await cluster.client.delete(DEVICE_TAINT_RULES, "r")
-        await cluster.advance(60)
-        tree = await cluster.get(PODS, "p")
-        assert tree is not None
-        assert "deletionTimestamp" not in tree["metadata"]
-
-    run_scenario(scenario, only=ONLY)
+@run_by(run_scenario, only=ONLY)
+async def test_a_rule_deleted_in_time_evicts_no_pod(cluster: Cluster) -> None:
+    await use(cluster, tolerate(30))
+    await cluster.client.create(DEVICE_TAINT_RULES, rule_to_make())
+    await cluster.advance(20)
+    await cluster.client.delete(DEVICE_TAINT_RULES, "r")
+    await cluster.advance(60)
+    tree = await cluster.get(PODS, "p")
+    assert tree is not None
+    assert "deletionTimestamp" not in tree["metadata"]

@@ -14,6 +14,7 @@ from plimsoll.client.endpoints import CRON_JOBS, JOBS
 from plimsoll.controllers.cron_job.plan import find_due
 from plimsoll.controllers.cron_job.schedule import parse_schedule
 from plimsoll.controllers.workload_views import CronJobView
+from tests.coroutines import run_by
 from tests.sizes import examples
 from tests.unit.controllers.cluster import Cluster, Tree, run_scenario
 from tests.unit.controllers.makers import metadata, view
@@ -144,61 +145,53 @@ async def status_of(cluster: Cluster) -> Tree:
     return status
 
 
-def test_jobs_are_started_on_time_and_kept_up_to_a_limit() -> None:
-    async def scenario(cluster: Cluster) -> None:
-        await cluster.client.create(CRON_JOBS, cron_job(successfulJobsHistoryLimit=2), "n")
-        for count in range(1, 5):
-            await cluster.advance(60)
-            jobs = await cluster.names(JOBS)
-            assert len(jobs) == min(count, 3)
-            status = await status_of(cluster)
-            assert [each["name"] for each in status["active"]] == jobs[-1:]
-            await finish(cluster, jobs[-1])
-        await cluster.settle()
-        assert len(await cluster.names(JOBS)) == 2
+@run_by(run_scenario, only=ONLY)
+async def test_jobs_are_started_on_time_and_kept_up_to_a_limit(cluster: Cluster) -> None:
+    await cluster.client.create(CRON_JOBS, cron_job(successfulJobsHistoryLimit=2), "n")
+    for count in range(1, 5):
+        await cluster.advance(60)
+        jobs = await cluster.names(JOBS)
+        assert len(jobs) == min(count, 3)
         status = await status_of(cluster)
-        assert "active" not in status
-        assert status["lastSuccessfulTime"] > status["lastScheduleTime"]
-
-    run_scenario(scenario, only=ONLY)
+        assert [each["name"] for each in status["active"]] == jobs[-1:]
+        await finish(cluster, jobs[-1])
+    await cluster.settle()
+    assert len(await cluster.names(JOBS)) == 2
+    status = await status_of(cluster)
+    assert "active" not in status
+    assert status["lastSuccessfulTime"] > status["lastScheduleTime"]
 
 
 @pytest.mark.parametrize(("policy", "jobs"), [("Allow", 3), ("Forbid", 1), ("Replace", 1)])
-def test_concurrency_policies(policy: str, jobs: int) -> None:
-    async def scenario(cluster: Cluster) -> None:
-        await cluster.client.create(CRON_JOBS, cron_job(concurrencyPolicy=policy), "n")
-        await cluster.advance(60)
-        (first,) = await cluster.names(JOBS)
-        await cluster.advance(120)
-        names = await cluster.names(JOBS)
-        assert len(names) == jobs
-        assert (first in names) == (policy != "Replace")
-        assert len((await status_of(cluster))["active"]) == jobs
-
-    run_scenario(scenario, only=ONLY)
+@run_by(run_scenario, only=ONLY)
+async def test_concurrency_policies(cluster: Cluster, *, policy: str, jobs: int) -> None:
+    await cluster.client.create(CRON_JOBS, cron_job(concurrencyPolicy=policy), "n")
+    await cluster.advance(60)
+    (first,) = await cluster.names(JOBS)
+    await cluster.advance(120)
+    names = await cluster.names(JOBS)
+    assert len(names) == jobs
+    assert (first in names) == (policy != "Replace")
+    assert len((await status_of(cluster))["active"]) == jobs
 
 
-def test_a_suspended_cron_job_starts_nothing() -> None:
-    async def scenario(cluster: Cluster) -> None:
-        await cluster.client.create(CRON_JOBS, cron_job(suspend=True), "n")
-        await cluster.advance(180)
-        assert not await cluster.names(JOBS)
-        await cluster.client.patch(CRON_JOBS, "c", {"spec": {"suspend": False}}, "n")
-        await cluster.settle()
-        assert len(await cluster.names(JOBS)) == 1  # the last time that was missed
-
-    run_scenario(scenario, only=ONLY)
+@run_by(run_scenario, only=ONLY)
+async def test_a_suspended_cron_job_starts_nothing(cluster: Cluster) -> None:
+    await cluster.client.create(CRON_JOBS, cron_job(suspend=True), "n")
+    await cluster.advance(180)
+    assert not await cluster.names(JOBS)
+    await cluster.client.patch(CRON_JOBS, "c", {"spec": {"suspend": False}}, "n")
+    await cluster.settle()
+    assert len(await cluster.names(JOBS)) == 1  # the last time that was missed
 
 
-def test_a_job_that_disappears_is_no_longer_active() -> None:
-    async def scenario(cluster: Cluster) -> None:
-        await cluster.client.create(CRON_JOBS, cron_job(), "n")
-        await cluster.advance(60)
-        (name,) = await cluster.names(JOBS)
-        await cluster.client.delete(JOBS, name, "n", propagation="Background")
-        await cluster.settle()
-        assert "active" not in await status_of(cluster)
-        assert await cluster.names(JOBS) == []
-        assert "MissingJob" in {reason for _, reason, _ in await cluster.events()}
-
-    run_scenario(scenario, only=ONLY)
+@run_by(run_scenario, only=ONLY)
+async def test_a_job_that_disappears_is_no_longer_active(cluster: Cluster) -> None:
+    await cluster.client.create(CRON_JOBS, cron_job(), "n")
+    await cluster.advance(60)
+    (name,) = await cluster.names(JOBS)
+    await cluster.client.delete(JOBS, name, "n", propagation="Background")
+    await cluster.settle()
+    assert "active" not in await status_of(cluster)
+    assert await cluster.names(JOBS) == []
+    assert "MissingJob" in {reason for _, reason, _ in await cluster.events()}

@@ -12,6 +12,7 @@ from plimsoll.client.endpoints import CONTROLLER_REVISIONS, DAEMON_SETS, NODES, 
 from plimsoll.controllers.daemon_set.nodes import NodeMatcher, pin_to_node
 from plimsoll.controllers.workload_views import DaemonSetView
 from plimsoll.controllers.workloads.revisions import revision_data
+from tests.coroutines import run_by
 from tests.unit.controllers.cluster import Cluster, Tree, run_scenario
 from tests.unit.controllers.makers import metadata, view
 from tests.unit.controllers.workloads.makers import end_deleted_pods, run_pods, template, workload
@@ -107,88 +108,78 @@ async def status_of(cluster: Cluster) -> Tree:
     return status
 
 
-def test_every_node_gets_one_pod() -> None:
-    async def scenario(cluster: Cluster) -> None:
-        await start(cluster)
-        await cluster.settle()
-        await place(cluster)
-        pods = await cluster.trees(PODS)
-        assert sorted(pod["spec"]["nodeName"] for pod in pods) == ["n0", "n1", "n2"]
-        status = await status_of(cluster)
-        assert status["desiredNumberScheduled"] == status["numberAvailable"] == 3
-        assert status["updatedNumberScheduled"] == 3
-        await cluster.client.create(NODES, {"metadata": {"name": "n3"}})
-        await cluster.settle()
-        await place(cluster)
-        assert (await status_of(cluster))["numberReady"] == 4
-        taint = {"spec": {"taints": [{"key": "x", "effect": "NoExecute"}]}}
-        await cluster.client.patch(NODES, "n3", taint)
-        await cluster.settle()
-        await place(cluster)
-        assert len(await cluster.names(PODS)) == 3
-
-    run_scenario(scenario, only=ONLY)
+@run_by(run_scenario, only=ONLY)
+async def test_every_node_gets_one_pod(cluster: Cluster) -> None:
+    await start(cluster)
+    await cluster.settle()
+    await place(cluster)
+    pods = await cluster.trees(PODS)
+    assert sorted(pod["spec"]["nodeName"] for pod in pods) == ["n0", "n1", "n2"]
+    status = await status_of(cluster)
+    assert status["desiredNumberScheduled"] == status["numberAvailable"] == 3
+    assert status["updatedNumberScheduled"] == 3
+    await cluster.client.create(NODES, {"metadata": {"name": "n3"}})
+    await cluster.settle()
+    await place(cluster)
+    assert (await status_of(cluster))["numberReady"] == 4
+    taint = {"spec": {"taints": [{"key": "x", "effect": "NoExecute"}]}}
+    await cluster.client.patch(NODES, "n3", taint)
+    await cluster.settle()
+    await place(cluster)
+    assert len(await cluster.names(PODS)) == 3
 
 
 @pytest.mark.parametrize("steps", [{"maxUnavailable": 1}, {"maxUnavailable": 0, "maxSurge": 1}])
-def test_an_update_replaces_pods_within_its_limits(steps: Tree) -> None:
-    async def scenario(cluster: Cluster) -> None:
-        strategy = {"type": "RollingUpdate", "rollingUpdate": steps}
-        await start(cluster, updateStrategy=strategy)
-        await cluster.settle()
+@run_by(run_scenario, only=ONLY)
+async def test_an_update_replaces_pods_within_its_limits(cluster: Cluster, *, steps: Tree) -> None:
+    strategy = {"type": "RollingUpdate", "rollingUpdate": steps}
+    await start(cluster, updateStrategy=strategy)
+    await cluster.settle()
+    await place(cluster)
+    await cluster.client.patch(DAEMON_SETS, "w", {"spec": {"template": template("v2")}}, "n")
+    for _ in range(12):
+        await cluster.settle(max_wait=0.1)
+        alive = [tree for tree in await cluster.trees(PODS) if "deletionTimestamp" not in tree["metadata"]]
+        running = [tree for tree in alive if tree["status"]["phase"] == "Running"]
+        assert len(running) >= 3 - steps["maxUnavailable"]
+        assert len(alive) <= 3 + steps.get("maxSurge", 0)
         await place(cluster)
-        await cluster.client.patch(DAEMON_SETS, "w", {"spec": {"template": template("v2")}}, "n")
-        for _ in range(12):
-            await cluster.settle(max_wait=0.1)
-            alive = [
-                tree for tree in await cluster.trees(PODS) if "deletionTimestamp" not in tree["metadata"]
-            ]
-            running = [tree for tree in alive if tree["status"]["phase"] == "Running"]
-            assert len(running) >= 3 - steps["maxUnavailable"]
-            assert len(alive) <= 3 + steps.get("maxSurge", 0)
-            await place(cluster)
-        assert await images(cluster) == ["v2"] * 3
-        assert {tree["revision"] for tree in await cluster.trees(CONTROLLER_REVISIONS)} == {1, 2}
-        assert (await status_of(cluster))["updatedNumberScheduled"] == 3
-
-    run_scenario(scenario, only=ONLY)
+    assert await images(cluster) == ["v2"] * 3
+    assert {tree["revision"] for tree in await cluster.trees(CONTROLLER_REVISIONS)} == {1, 2}
+    assert (await status_of(cluster))["updatedNumberScheduled"] == 3
 
 
-def test_on_delete_updates_only_deleted_pods() -> None:
-    async def scenario(cluster: Cluster) -> None:
-        await start(cluster, nodes=2, updateStrategy={"type": "OnDelete"})
-        await cluster.settle()
-        await place(cluster)
-        await cluster.client.patch(DAEMON_SETS, "w", {"spec": {"template": template("v2")}}, "n")
-        await cluster.settle()
-        assert await images(cluster) == ["v1", "v1"]
-        await cluster.client.delete(PODS, (await cluster.names(PODS))[0], "n", grace=0)
-        await cluster.settle()
-        await place(cluster)
-        assert await images(cluster) == ["v1", "v2"]
-
-    run_scenario(scenario, only=ONLY)
+@run_by(run_scenario, only=ONLY)
+async def test_on_delete_updates_only_deleted_pods(cluster: Cluster) -> None:
+    await start(cluster, nodes=2, updateStrategy={"type": "OnDelete"})
+    await cluster.settle()
+    await place(cluster)
+    await cluster.client.patch(DAEMON_SETS, "w", {"spec": {"template": template("v2")}}, "n")
+    await cluster.settle()
+    assert await images(cluster) == ["v1", "v1"]
+    await cluster.client.delete(PODS, (await cluster.names(PODS))[0], "n", grace=0)
+    await cluster.settle()
+    await place(cluster)
+    assert await images(cluster) == ["v1", "v2"]
 
 
-def test_failed_pods_are_replaced_ever_more_slowly() -> None:
-    async def scenario(cluster: Cluster) -> None:
-        await start(cluster, nodes=1)
-        await cluster.settle()
-        await place(cluster)
-        for seconds in (0, 2, 4):
-            (name,) = await cluster.names(PODS)
-            await cluster.finish(name, "Failed")
-            await cluster.settle(max_wait=0.1)
-            if seconds:
-                await end_deleted_pods(cluster)
-                assert await cluster.names(PODS) == [name]
-                await cluster.advance(seconds + 0.1)
+@run_by(run_scenario, only=ONLY)
+async def test_failed_pods_are_replaced_ever_more_slowly(cluster: Cluster) -> None:
+    await start(cluster, nodes=1)
+    await cluster.settle()
+    await place(cluster)
+    for seconds in (0, 2, 4):
+        (name,) = await cluster.names(PODS)
+        await cluster.finish(name, "Failed")
+        await cluster.settle(max_wait=0.1)
+        if seconds:
             await end_deleted_pods(cluster)
-            await cluster.settle(max_wait=0.1)
-            await place(cluster)
-            assert name not in await cluster.names(PODS)
-
-    run_scenario(scenario, only=ONLY)
+            assert await cluster.names(PODS) == [name]
+            await cluster.advance(seconds + 0.1)
+        await end_deleted_pods(cluster)
+        await cluster.settle(max_wait=0.1)
+        await place(cluster)
+        assert name not in await cluster.names(PODS)
 
 
 def test_revisions_have_sorted_keys() -> None:

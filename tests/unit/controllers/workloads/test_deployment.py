@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from plimsoll.client.endpoints import DEPLOYMENTS, PODS, REPLICA_SETS
 from plimsoll.controllers.deployment import replica_sets as sizes
 from plimsoll.controllers.workload_views import DeploymentView, ReplicaSetView
+from tests.coroutines import run_by
 from tests.sizes import examples
 from tests.unit.controllers.cluster import Cluster, Tree, run_scenario
 from tests.unit.controllers.makers import metadata, view
@@ -166,117 +167,105 @@ async def set_image(cluster: Cluster, image: str) -> None:
     await cluster.client.patch(DEPLOYMENTS, "w", {"spec": {"template": template(image)}}, "n")
 
 
-def test_a_deployment_rolls_out_and_back() -> None:
-    async def scenario(cluster: Cluster) -> None:
-        await cluster.client.create(DEPLOYMENTS, workload("Deployment", replicas=3, image="v1"), "n")
+@run_by(run_scenario, only=ONLY)
+async def test_a_deployment_rolls_out_and_back(cluster: Cluster) -> None:
+    await cluster.client.create(DEPLOYMENTS, workload("Deployment", replicas=3, image="v1"), "n")
+    await roll(cluster)
+    found = await read(cluster)
+    assert found["status"]["availableReplicas"] == found["status"]["updatedReplicas"] == 3
+    assert found["status"]["observedGeneration"] == found["metadata"]["generation"]
+    assert condition(found, "Available")["status"] == "True"
+    assert condition(found, "Progressing")["reason"] == "NewReplicaSetAvailable"
+    await set_image(cluster, "v2")
+    await roll(cluster)
+    assert await images(cluster) == ["v2"] * 3
+    assert (await read(cluster))["metadata"]["annotations"]["deployment.kubernetes.io/revision"] == "2"
+    await set_image(cluster, "v1")  # as `kubectl rollout undo` does
+    await roll(cluster)
+    assert await images(cluster) == ["v1"] * 3
+    sets = await cluster.trees(REPLICA_SETS)
+    assert len(sets) == 2
+    revisions = {
+        tree["spec"]["template"]["spec"]["containers"][0]["image"]: tree["metadata"]["annotations"]
+        for tree in sets
+    }
+    assert revisions["v1"]["deployment.kubernetes.io/revision"] == "3"
+    assert revisions["v1"]["deployment.kubernetes.io/revision-history"] == "1"
+    assert revisions["v2"]["deployment.kubernetes.io/revision"] == "2"
+    texts = [message for _, reason, message in await cluster.events() if reason == "ScalingReplicaSet"]
+    assert any(text.endswith("from 0 to 3") for text in texts)
+
+
+@run_by(run_scenario, only=ONLY)
+async def test_recreate_waits_for_the_old_pods(cluster: Cluster) -> None:
+    tree = workload("Deployment", replicas=2, image="v1", strategy={"type": "Recreate"})
+    await cluster.client.create(DEPLOYMENTS, tree, "n")
+    await roll(cluster, 3)
+    pods = await cluster.names(PODS)
+    for name in pods:
+        await cluster.client.patch(PODS, name, {"metadata": {"finalizers": ["example.com/x"]}}, "n")
+    await set_image(cluster, "v2")
+    await roll(cluster, 3)
+    assert await images(cluster) == ["v1", "v1"]
+    for name in pods:
+        await cluster.client.patch(PODS, name, {"metadata": {"finalizers": None}}, "n")
+    await roll(cluster, 3)
+    assert await images(cluster) == ["v2", "v2"]
+
+
+@run_by(run_scenario, only=ONLY)
+async def test_a_paused_deployment_is_scaled_and_not_rolled_out(cluster: Cluster) -> None:
+    await cluster.client.create(DEPLOYMENTS, workload("Deployment", replicas=1, image="v1"), "n")
+    await roll(cluster, 3)
+    await cluster.client.patch(DEPLOYMENTS, "w", {"spec": {"paused": True, "replicas": 2}}, "n")
+    await set_image(cluster, "v2")
+    await roll(cluster, 3)
+    assert await images(cluster) == ["v1", "v1"]
+    assert condition(await read(cluster), "Progressing")["reason"] == "DeploymentPaused"
+    await cluster.client.patch(DEPLOYMENTS, "w", {"spec": {"paused": False}}, "n")
+    await roll(cluster)
+    assert await images(cluster) == ["v2", "v2"]
+
+
+@run_by(run_scenario, only=ONLY)
+async def test_a_rollout_without_progress_times_out(cluster: Cluster) -> None:
+    tree = workload("Deployment", replicas=1, progressDeadlineSeconds=30)
+    await cluster.client.create(DEPLOYMENTS, tree, "n")
+    await cluster.settle()
+    await cluster.advance(40)
+    progress = condition(await read(cluster), "Progressing")
+    assert (progress["status"], progress["reason"]) == ("False", "ProgressDeadlineExceeded")
+    await roll(cluster, 2)
+    assert condition(await read(cluster), "Progressing")["reason"] == "NewReplicaSetAvailable"
+
+
+@run_by(run_scenario, only=ONLY)
+async def test_old_replica_sets_are_deleted_beyond_the_limit(cluster: Cluster) -> None:
+    tree = workload("Deployment", replicas=1, image="v1", revisionHistoryLimit=1)
+    await cluster.client.create(DEPLOYMENTS, tree, "n")
+    for image in ("v1", "v2", "v3"):
+        await set_image(cluster, image)
         await roll(cluster)
-        found = await read(cluster)
-        assert found["status"]["availableReplicas"] == found["status"]["updatedReplicas"] == 3
-        assert found["status"]["observedGeneration"] == found["metadata"]["generation"]
-        assert condition(found, "Available")["status"] == "True"
-        assert condition(found, "Progressing")["reason"] == "NewReplicaSetAvailable"
-        await set_image(cluster, "v2")
-        await roll(cluster)
-        assert await images(cluster) == ["v2"] * 3
-        assert (await read(cluster))["metadata"]["annotations"]["deployment.kubernetes.io/revision"] == "2"
-        await set_image(cluster, "v1")  # as `kubectl rollout undo` does
-        await roll(cluster)
-        assert await images(cluster) == ["v1"] * 3
-        sets = await cluster.trees(REPLICA_SETS)
-        assert len(sets) == 2
-        revisions = {
-            tree["spec"]["template"]["spec"]["containers"][0]["image"]: tree["metadata"]["annotations"]
-            for tree in sets
-        }
-        assert revisions["v1"]["deployment.kubernetes.io/revision"] == "3"
-        assert revisions["v1"]["deployment.kubernetes.io/revision-history"] == "1"
-        assert revisions["v2"]["deployment.kubernetes.io/revision"] == "2"
-        texts = [message for _, reason, message in await cluster.events() if reason == "ScalingReplicaSet"]
-        assert any(text.endswith("from 0 to 3") for text in texts)
-
-    run_scenario(scenario, only=ONLY)
+    kept = {
+        each["spec"]["template"]["spec"]["containers"][0]["image"]
+        for each in await cluster.trees(REPLICA_SETS)
+    }
+    assert kept == {"v2", "v3"}
 
 
-def test_recreate_waits_for_the_old_pods() -> None:
-    async def scenario(cluster: Cluster) -> None:
-        tree = workload("Deployment", replicas=2, image="v1", strategy={"type": "Recreate"})
-        await cluster.client.create(DEPLOYMENTS, tree, "n")
-        await roll(cluster, 3)
-        pods = await cluster.names(PODS)
-        for name in pods:
-            await cluster.client.patch(PODS, name, {"metadata": {"finalizers": ["example.com/x"]}}, "n")
-        await set_image(cluster, "v2")
-        await roll(cluster, 3)
-        assert await images(cluster) == ["v1", "v1"]
-        for name in pods:
-            await cluster.client.patch(PODS, name, {"metadata": {"finalizers": None}}, "n")
-        await roll(cluster, 3)
-        assert await images(cluster) == ["v2", "v2"]
-
-    run_scenario(scenario, only=ONLY)
-
-
-def test_a_paused_deployment_is_scaled_and_not_rolled_out() -> None:
-    async def scenario(cluster: Cluster) -> None:
-        await cluster.client.create(DEPLOYMENTS, workload("Deployment", replicas=1, image="v1"), "n")
-        await roll(cluster, 3)
-        await cluster.client.patch(DEPLOYMENTS, "w", {"spec": {"paused": True, "replicas": 2}}, "n")
-        await set_image(cluster, "v2")
-        await roll(cluster, 3)
-        assert await images(cluster) == ["v1", "v1"]
-        assert condition(await read(cluster), "Progressing")["reason"] == "DeploymentPaused"
-        await cluster.client.patch(DEPLOYMENTS, "w", {"spec": {"paused": False}}, "n")
-        await roll(cluster)
-        assert await images(cluster) == ["v2", "v2"]
-
-    run_scenario(scenario, only=ONLY)
-
-
-def test_a_rollout_without_progress_times_out() -> None:
-    async def scenario(cluster: Cluster) -> None:
-        tree = workload("Deployment", replicas=1, progressDeadlineSeconds=30)
-        await cluster.client.create(DEPLOYMENTS, tree, "n")
-        await cluster.settle()
-        await cluster.advance(40)
-        progress = condition(await read(cluster), "Progressing")
-        assert (progress["status"], progress["reason"]) == ("False", "ProgressDeadlineExceeded")
-        await roll(cluster, 2)
-        assert condition(await read(cluster), "Progressing")["reason"] == "NewReplicaSetAvailable"
-
-    run_scenario(scenario, only=ONLY)
-
-
-def test_old_replica_sets_are_deleted_beyond_the_limit() -> None:
-    async def scenario(cluster: Cluster) -> None:
-        tree = workload("Deployment", replicas=1, image="v1", revisionHistoryLimit=1)
-        await cluster.client.create(DEPLOYMENTS, tree, "n")
-        for image in ("v1", "v2", "v3"):
-            await set_image(cluster, image)
-            await roll(cluster)
-        kept = {
-            each["spec"]["template"]["spec"]["containers"][0]["image"]
-            for each in await cluster.trees(REPLICA_SETS)
-        }
-        assert kept == {"v2", "v3"}
-
-    run_scenario(scenario, only=ONLY)
-
-
-def test_a_taken_name_is_replaced_by_another() -> None:
-    async def scenario(cluster: Cluster) -> None:
-        tree = workload("Deployment", replicas=1)
-        await cluster.client.create(DEPLOYMENTS, tree, "n")
-        await roll(cluster, 2)
-        (first,) = await cluster.names(REPLICA_SETS)
-        await cluster.client.delete(DEPLOYMENTS, "w", "n", propagation="Background")
-        await cluster.client.delete(REPLICA_SETS, first, "n")
-        other = workload("ReplicaSet", first, selector={"matchLabels": {"x": "y"}})
-        other["spec"]["template"]["metadata"]["labels"] = {"x": "y"}
-        await cluster.client.create(REPLICA_SETS, other, "n")
-        await cluster.client.create(DEPLOYMENTS, tree, "n")
-        await roll(cluster, 3)
-        found = await read(cluster)
-        assert found["status"]["collisionCount"] == 1
-        assert found["status"]["availableReplicas"] == 1
-
-    run_scenario(scenario, only=ONLY)
+@run_by(run_scenario, only=ONLY)
+async def test_a_taken_name_is_replaced_by_another(cluster: Cluster) -> None:
+    tree = workload("Deployment", replicas=1)
+    await cluster.client.create(DEPLOYMENTS, tree, "n")
+    await roll(cluster, 2)
+    (first,) = await cluster.names(REPLICA_SETS)
+    await cluster.client.delete(DEPLOYMENTS, "w", "n", propagation="Background")
+    await cluster.client.delete(REPLICA_SETS, first, "n")
+    other = workload("ReplicaSet", first, selector={"matchLabels": {"x": "y"}})
+    other["spec"]["template"]["metadata"]["labels"] = {"x": "y"}
+    await cluster.client.create(REPLICA_SETS, other, "n")
+    await cluster.client.create(DEPLOYMENTS, tree, "n")
+    await roll(cluster, 3)
+    found = await read(cluster)
+    assert found["status"]["collisionCount"] == 1
+    assert found["status"]["availableReplicas"] == 1

@@ -12,6 +12,7 @@ from plimsoll.controllers.actions import PatchAction
 from plimsoll.controllers.disruption import plan_budget
 from plimsoll.controllers.workload_views import DisruptionBudgetView
 from plimsoll.errors import ApiError
+from tests.coroutines import run_by
 from tests.unit.controllers.cluster import START, Cluster, Tree, run_scenario
 from tests.unit.controllers.makers import metadata, view
 from tests.unit.controllers.workloads.makers import LABELS, owned_pod, run_pods, workload
@@ -77,25 +78,23 @@ def test_granted_evictions_count_until_they_are_too_old() -> None:
     assert status["currentHealthy"] == 2
 
 
-def test_evictions_are_granted_up_to_the_budget() -> None:
-    async def scenario(cluster: Cluster) -> None:
-        spec = {"selector": {"matchLabels": LABELS}, "maxUnavailable": 1}
-        await cluster.client.create(POD_DISRUPTION_BUDGETS, {"metadata": {"name": "b"}, "spec": spec}, "n")
-        await cluster.client.create(DEPLOYMENTS, workload("Deployment", replicas=2), "n")
-        await cluster.settle()
-        await run_pods(cluster)
-        await cluster.settle()
-        found = await cluster.get(POD_DISRUPTION_BUDGETS, "b")
-        assert found is not None
-        assert found["status"]["disruptionsAllowed"] == 1
-        names = await cluster.names(PODS)
-        for name in names:
-            eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name}}
-            if name == names[0]:
-                await cluster.client.post(PODS, name, "eviction", eviction, "n")
-                continue
-            with pytest.raises(ApiError) as refused:
-                await cluster.client.post(PODS, name, "eviction", eviction, "n")
-            assert refused.value.code == 429
-
-    run_scenario(scenario, only=ONLY)
+@run_by(run_scenario, only=ONLY)
+async def test_evictions_are_granted_up_to_the_budget(cluster: Cluster) -> None:
+    spec = {"selector": {"matchLabels": LABELS}, "maxUnavailable": 1}
+    await cluster.client.create(POD_DISRUPTION_BUDGETS, {"metadata": {"name": "b"}, "spec": spec}, "n")
+    await cluster.client.create(DEPLOYMENTS, workload("Deployment", replicas=2), "n")
+    await cluster.settle()
+    await run_pods(cluster)
+    await cluster.settle()
+    found = await cluster.get(POD_DISRUPTION_BUDGETS, "b")
+    assert found is not None
+    assert found["status"]["disruptionsAllowed"] == 1
+    names = await cluster.names(PODS)
+    for name in names:
+        eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name}}
+        if name == names[0]:
+            await cluster.client.post(PODS, name, "eviction", eviction, "n")
+            continue
+        with pytest.raises(ApiError) as refused:
+            await cluster.client.post(PODS, name, "eviction", eviction, "n")
+        assert refused.value.code == 429

@@ -8,6 +8,7 @@ from plimsoll.client.endpoints import ENDPOINT_SLICES, PODS, SERVICES
 from plimsoll.controllers.actions import CreateAction
 from plimsoll.controllers.endpoint_slice import plan_slices
 from plimsoll.controllers.object_views import EndpointSliceView, ServiceView
+from tests.coroutines import run_by
 from tests.unit.controllers.cluster import Cluster, Tree, run_scenario
 from tests.unit.controllers.makers import metadata, view
 from tests.unit.controllers.workloads.makers import LABELS, owned_pod, run_pods, template
@@ -78,36 +79,32 @@ def test_a_service_without_pods_has_one_empty_slice_and_a_plan_ends() -> None:
     assert not plan_slices(service(clusterIP="None"), [], [stored], {})
 
 
-def test_slices_follow_the_pods() -> None:
-    async def scenario(cluster: Cluster) -> None:
-        spec = {"selector": LABELS, "ports": [{"port": 80}]}
-        await cluster.client.create(SERVICES, {"metadata": {"name": "s"}, "spec": spec}, "n")
-        for name in ("a", "b"):
-            tree = {"metadata": {"name": name, "labels": LABELS}, "spec": template()["spec"]}
-            await cluster.client.create(PODS, tree, "n")
-            await cluster.client.patch(
-                PODS, name, {"status": {"podIP": "10.0.0.1"}}, "n", subresource="status"
-            )
-        await run_pods(cluster, "a")
-        await cluster.settle()
+@run_by(run_scenario, only=ONLY)
+async def test_slices_follow_the_pods(cluster: Cluster) -> None:
+    spec = {"selector": LABELS, "ports": [{"port": 80}]}
+    await cluster.client.create(SERVICES, {"metadata": {"name": "s"}, "spec": spec}, "n")
+    for name in ("a", "b"):
+        tree = {"metadata": {"name": name, "labels": LABELS}, "spec": template()["spec"]}
+        await cluster.client.create(PODS, tree, "n")
+        await cluster.client.patch(PODS, name, {"status": {"podIP": "10.0.0.1"}}, "n", subresource="status")
+    await run_pods(cluster, "a")
+    await cluster.settle()
 
-        async def ready() -> list[bool]:
-            return [
-                each["conditions"]["ready"]
-                for tree in await cluster.trees(ENDPOINT_SLICES)
-                for each in tree.get("endpoints") or ()
-            ]
+    async def ready() -> list[bool]:
+        return [
+            each["conditions"]["ready"]
+            for tree in await cluster.trees(ENDPOINT_SLICES)
+            for each in tree.get("endpoints") or ()
+        ]
 
-        assert await ready() == [True, False]
-        await run_pods(cluster, "b")
-        await cluster.settle()
-        assert await ready() == [True, True]
-        await cluster.client.delete(PODS, "a", "n", grace=0)
-        await cluster.settle()
-        assert await ready() == [True]
-        (name,) = await cluster.names(ENDPOINT_SLICES)
-        await cluster.client.delete(ENDPOINT_SLICES, name, "n")
-        await cluster.settle()
-        assert await cluster.names(ENDPOINT_SLICES) == [name]
-
-    run_scenario(scenario, only=ONLY)
+    assert await ready() == [True, False]
+    await run_pods(cluster, "b")
+    await cluster.settle()
+    assert await ready() == [True, True]
+    await cluster.client.delete(PODS, "a", "n", grace=0)
+    await cluster.settle()
+    assert await ready() == [True]
+    (name,) = await cluster.names(ENDPOINT_SLICES)
+    await cluster.client.delete(ENDPOINT_SLICES, name, "n")
+    await cluster.settle()
+    assert await cluster.names(ENDPOINT_SLICES) == [name]

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from plimsoll.api.timestamps import format_time
 from plimsoll.client.endpoints import JOBS, PODS
+from tests.coroutines import run_by
 from tests.unit.controllers.cluster import Cluster, Tree, run_scenario
 from tests.unit.controllers.workloads.makers import end_deleted_pods, job_tree
 
@@ -67,205 +68,179 @@ def types(tree: Tree) -> list[str]:
     return [each["type"] for each in tree["status"].get("conditions", ()) if each["status"] == "True"]
 
 
-def test_a_job_completes_with_its_conditions_in_order() -> None:
-    async def scenario(cluster: Cluster) -> None:
-        await cluster.client.create(JOBS, job_tree(completions=3, parallelism=2), "n")
-        await cluster.settle()
-        pods = await running_pods(cluster)
-        assert len(pods) == 2
-        assert all(pod["metadata"]["finalizers"] == [TRACKING] for pod in pods)
-        assert (await read(cluster))["status"]["active"] == 2
-        await work(cluster)
-        status = (await read(cluster))["status"]
-        assert types(await read(cluster)) == ["SuccessCriteriaMet", "Complete"]
-        assert status["succeeded"] == 3
-        assert status.get("active", 0) == 0
-        assert "completionTime" in status
-        assert not status.get("uncountedTerminatedPods")
-        assert not any("finalizers" in pod["metadata"] for pod in await cluster.trees(PODS))
-        assert ("Normal", "Completed", "Job completed") in await cluster.events()
-
-    run_scenario(scenario, only=ONLY)
+@run_by(run_scenario, only=ONLY)
+async def test_a_job_completes_with_its_conditions_in_order(cluster: Cluster) -> None:
+    await cluster.client.create(JOBS, job_tree(completions=3, parallelism=2), "n")
+    await cluster.settle()
+    pods = await running_pods(cluster)
+    assert len(pods) == 2
+    assert all(pod["metadata"]["finalizers"] == [TRACKING] for pod in pods)
+    assert (await read(cluster))["status"]["active"] == 2
+    await work(cluster)
+    status = (await read(cluster))["status"]
+    assert types(await read(cluster)) == ["SuccessCriteriaMet", "Complete"]
+    assert status["succeeded"] == 3
+    assert status.get("active", 0) == 0
+    assert "completionTime" in status
+    assert not status.get("uncountedTerminatedPods")
+    assert not any("finalizers" in pod["metadata"] for pod in await cluster.trees(PODS))
+    assert ("Normal", "Completed", "Job completed") in await cluster.events()
 
 
-def test_pods_of_a_job_are_counted_at_once() -> None:
-    async def scenario(cluster: Cluster) -> None:
-        await cluster.client.create(JOBS, job_tree(completions=2, parallelism=2), "n")
-        await cluster.settle()
-        for succeeded, pod in enumerate(await running_pods(cluster), 1):
-            await end(cluster, pod)
-            await cluster.settle()  # no time passes
-            assert (await read(cluster))["status"]["succeeded"] == succeeded
-        assert types(await read(cluster)) == ["SuccessCriteriaMet", "Complete"]
-
-    run_scenario(scenario, only=ONLY)
+@run_by(run_scenario, only=ONLY)
+async def test_pods_of_a_job_are_counted_at_once(cluster: Cluster) -> None:
+    await cluster.client.create(JOBS, job_tree(completions=2, parallelism=2), "n")
+    await cluster.settle()
+    for succeeded, pod in enumerate(await running_pods(cluster), 1):
+        await end(cluster, pod)
+        await cluster.settle()  # no time passes
+        assert (await read(cluster))["status"]["succeeded"] == succeeded
+    assert types(await read(cluster)) == ["SuccessCriteriaMet", "Complete"]
 
 
 @pytest.mark.parametrize(("limit", "failures"), [(0, 1), (2, 3)])
-def test_too_many_failures_fail_the_job(limit: int, failures: int) -> None:
-    async def scenario(cluster: Cluster) -> None:
-        await cluster.client.create(JOBS, job_tree(backoffLimit=limit), "n")
-        await work(cluster, [1] * 10)
-        found = await read(cluster)
-        assert types(found) == ["FailureTarget", "Failed"]
-        assert found["status"]["conditions"][-1]["reason"] == "BackoffLimitExceeded"
-        assert found["status"]["failed"] == failures
-
-    run_scenario(scenario, only=ONLY)
+@run_by(run_scenario, only=ONLY)
+async def test_too_many_failures_fail_the_job(cluster: Cluster, *, limit: int, failures: int) -> None:
+    await cluster.client.create(JOBS, job_tree(backoffLimit=limit), "n")
+    await work(cluster, [1] * 10)
+    found = await read(cluster)
+    assert types(found) == ["FailureTarget", "Failed"]
+    assert found["status"]["conditions"][-1]["reason"] == "BackoffLimitExceeded"
+    assert found["status"]["failed"] == failures
 
 
-def test_a_failed_pod_is_replaced_after_a_backoff() -> None:
-    async def scenario(cluster: Cluster) -> None:
-        await cluster.client.create(JOBS, job_tree(), "n")
-        await cluster.settle()
-        await end(cluster, (await running_pods(cluster))[0], 1)
-        await cluster.settle()
-        assert not await running_pods(cluster)
-        await cluster.advance(9)
-        assert not await running_pods(cluster)
-        await cluster.advance(2)
-        assert len(await running_pods(cluster)) == 1
-
-    run_scenario(scenario, only=ONLY)
+@run_by(run_scenario, only=ONLY)
+async def test_a_failed_pod_is_replaced_after_a_backoff(cluster: Cluster) -> None:
+    await cluster.client.create(JOBS, job_tree(), "n")
+    await cluster.settle()
+    await end(cluster, (await running_pods(cluster))[0], 1)
+    await cluster.settle()
+    assert not await running_pods(cluster)
+    await cluster.advance(9)
+    assert not await running_pods(cluster)
+    await cluster.advance(2)
+    assert len(await running_pods(cluster)) == 1
 
 
-def test_an_indexed_job_runs_every_index_once() -> None:
-    async def scenario(cluster: Cluster) -> None:
-        tree = job_tree(completions=4, parallelism=2, completionMode="Indexed")
-        await cluster.client.create(JOBS, tree, "n")
-        await work(cluster, [0, 1, 0])
-        found = await read(cluster)
-        assert types(found) == ["SuccessCriteriaMet", "Complete"]
-        assert found["status"]["completedIndexes"] == "0-3"
-        assert (found["status"]["succeeded"], found["status"]["failed"]) == (4, 1)
-        pod = (await cluster.trees(PODS))[0]
-        index = pod["metadata"]["annotations"]["batch.kubernetes.io/job-completion-index"]
-        assert pod["metadata"]["name"].startswith(f"j-{index}-")
-        assert pod["spec"]["hostname"] == f"j-{index}"
-        assert [each["name"] for each in pod["spec"]["containers"][0]["env"]] == ["JOB_COMPLETION_INDEX"]
-
-    run_scenario(scenario, only=ONLY)
+@run_by(run_scenario, only=ONLY)
+async def test_an_indexed_job_runs_every_index_once(cluster: Cluster) -> None:
+    tree = job_tree(completions=4, parallelism=2, completionMode="Indexed")
+    await cluster.client.create(JOBS, tree, "n")
+    await work(cluster, [0, 1, 0])
+    found = await read(cluster)
+    assert types(found) == ["SuccessCriteriaMet", "Complete"]
+    assert found["status"]["completedIndexes"] == "0-3"
+    assert (found["status"]["succeeded"], found["status"]["failed"]) == (4, 1)
+    pod = (await cluster.trees(PODS))[0]
+    index = pod["metadata"]["annotations"]["batch.kubernetes.io/job-completion-index"]
+    assert pod["metadata"]["name"].startswith(f"j-{index}-")
+    assert pod["spec"]["hostname"] == f"j-{index}"
+    assert [each["name"] for each in pod["spec"]["containers"][0]["env"]] == ["JOB_COMPLETION_INDEX"]
 
 
-def test_indexes_fail_by_themselves() -> None:
-    async def scenario(cluster: Cluster) -> None:
-        tree = job_tree(completions=2, parallelism=1, completionMode="Indexed", backoffLimitPerIndex=1)
-        await cluster.client.create(JOBS, tree, "n")
-        await work(cluster, [1, 1, 0])
-        found = await read(cluster)
-        assert found["status"]["failedIndexes"] == "0"
-        assert found["status"]["completedIndexes"] == "1"
-        assert found["status"]["conditions"][-1]["reason"] == "FailedIndexes"
-
-    run_scenario(scenario, only=ONLY)
+@run_by(run_scenario, only=ONLY)
+async def test_indexes_fail_by_themselves(cluster: Cluster) -> None:
+    tree = job_tree(completions=2, parallelism=1, completionMode="Indexed", backoffLimitPerIndex=1)
+    await cluster.client.create(JOBS, tree, "n")
+    await work(cluster, [1, 1, 0])
+    found = await read(cluster)
+    assert found["status"]["failedIndexes"] == "0"
+    assert found["status"]["completedIndexes"] == "1"
+    assert found["status"]["conditions"][-1]["reason"] == "FailedIndexes"
 
 
-def test_a_failure_policy_fails_the_job_or_ignores_a_pod() -> None:
-    async def scenario(cluster: Cluster) -> None:
-        rules = [
-            {"action": "Ignore", "onExitCodes": {"operator": "In", "values": [7]}},
-            {"action": "FailJob", "onExitCodes": {"operator": "In", "values": [42]}},
-        ]
-        await cluster.client.create(JOBS, job_tree(podFailurePolicy={"rules": rules}), "n")
-        await work(cluster, [7, 7, 42])
-        found = await read(cluster)
-        assert types(found) == ["FailureTarget", "Failed"]
-        assert found["status"]["conditions"][-1]["reason"] == "PodFailurePolicy"
-        assert found["status"]["failed"] == 1
-
-    run_scenario(scenario, only=ONLY)
+@run_by(run_scenario, only=ONLY)
+async def test_a_failure_policy_fails_the_job_or_ignores_a_pod(cluster: Cluster) -> None:
+    rules = [
+        {"action": "Ignore", "onExitCodes": {"operator": "In", "values": [7]}},
+        {"action": "FailJob", "onExitCodes": {"operator": "In", "values": [42]}},
+    ]
+    await cluster.client.create(JOBS, job_tree(podFailurePolicy={"rules": rules}), "n")
+    await work(cluster, [7, 7, 42])
+    found = await read(cluster)
+    assert types(found) == ["FailureTarget", "Failed"]
+    assert found["status"]["conditions"][-1]["reason"] == "PodFailurePolicy"
+    assert found["status"]["failed"] == 1
 
 
-def test_a_success_policy_ends_the_job_early() -> None:
-    async def scenario(cluster: Cluster) -> None:
-        policy = {"rules": [{"succeededIndexes": "0"}]}
-        tree = job_tree(completions=3, parallelism=3, completionMode="Indexed", successPolicy=policy)
-        await cluster.client.create(JOBS, tree, "n")
-        await work(cluster)
-        found = await read(cluster)
-        assert types(found) == ["SuccessCriteriaMet", "Complete"]
-        assert found["status"]["succeeded"] == 1
-        assert found["status"]["conditions"][-1]["reason"] == "SuccessPolicy"
-
-    run_scenario(scenario, only=ONLY)
+@run_by(run_scenario, only=ONLY)
+async def test_a_success_policy_ends_the_job_early(cluster: Cluster) -> None:
+    policy = {"rules": [{"succeededIndexes": "0"}]}
+    tree = job_tree(completions=3, parallelism=3, completionMode="Indexed", successPolicy=policy)
+    await cluster.client.create(JOBS, tree, "n")
+    await work(cluster)
+    found = await read(cluster)
+    assert types(found) == ["SuccessCriteriaMet", "Complete"]
+    assert found["status"]["succeeded"] == 1
+    assert found["status"]["conditions"][-1]["reason"] == "SuccessPolicy"
 
 
-def test_a_deadline_ends_the_job() -> None:
-    async def scenario(cluster: Cluster) -> None:
-        await cluster.client.create(JOBS, job_tree(activeDeadlineSeconds=60), "n")
-        await cluster.settle()
-        await cluster.advance(61)
-        await end_deleted_pods(cluster)
-        await cluster.settle()
-        found = await read(cluster)
-        assert types(found) == ["FailureTarget", "Failed"]
-        assert found["status"]["conditions"][-1]["reason"] == "DeadlineExceeded"
-        assert not await running_pods(cluster)
-
-    run_scenario(scenario, only=ONLY)
+@run_by(run_scenario, only=ONLY)
+async def test_a_deadline_ends_the_job(cluster: Cluster) -> None:
+    await cluster.client.create(JOBS, job_tree(activeDeadlineSeconds=60), "n")
+    await cluster.settle()
+    await cluster.advance(61)
+    await end_deleted_pods(cluster)
+    await cluster.settle()
+    found = await read(cluster)
+    assert types(found) == ["FailureTarget", "Failed"]
+    assert found["status"]["conditions"][-1]["reason"] == "DeadlineExceeded"
+    assert not await running_pods(cluster)
 
 
-def test_a_suspended_job_has_no_pods_until_it_is_resumed() -> None:
-    async def scenario(cluster: Cluster) -> None:
-        await cluster.client.create(JOBS, job_tree(suspend=True), "n")
-        await cluster.settle()
-        assert not await cluster.trees(PODS)
-        assert types(await read(cluster)) == ["Suspended"]
-        await cluster.client.patch(JOBS, "j", {"spec": {"suspend": False}}, "n")
-        await cluster.settle()
-        assert len(await running_pods(cluster)) == 1
-        await cluster.client.patch(JOBS, "j", {"spec": {"suspend": True}}, "n")
-        await cluster.settle()
-        await end_deleted_pods(cluster)
-        await cluster.settle()
-        assert not await cluster.trees(PODS)
-        found = await read(cluster)
-        assert found["status"].get("failed", 0) == 0
-        assert "startTime" not in found["status"]
-
-    run_scenario(scenario, only=ONLY)
+@run_by(run_scenario, only=ONLY)
+async def test_a_suspended_job_has_no_pods_until_it_is_resumed(cluster: Cluster) -> None:
+    await cluster.client.create(JOBS, job_tree(suspend=True), "n")
+    await cluster.settle()
+    assert not await cluster.trees(PODS)
+    assert types(await read(cluster)) == ["Suspended"]
+    await cluster.client.patch(JOBS, "j", {"spec": {"suspend": False}}, "n")
+    await cluster.settle()
+    assert len(await running_pods(cluster)) == 1
+    await cluster.client.patch(JOBS, "j", {"spec": {"suspend": True}}, "n")
+    await cluster.settle()
+    await end_deleted_pods(cluster)
+    await cluster.settle()
+    assert not await cluster.trees(PODS)
+    found = await read(cluster)
+    assert found["status"].get("failed", 0) == 0
+    assert "startTime" not in found["status"]
 
 
-def test_a_finished_job_is_deleted_with_its_pods_after_its_time() -> None:
-    async def scenario(cluster: Cluster) -> None:
-        await cluster.client.create(JOBS, job_tree(ttlSecondsAfterFinished=100), "n")
-        await work(cluster, seconds=1)
-        await cluster.advance(90)
-        assert await cluster.names(JOBS) == ["j"]
-        await cluster.advance(20)
-        await end_deleted_pods(cluster)
-        await cluster.settle()
-        assert await cluster.names(JOBS) == []
-        assert await cluster.names(PODS) == []
-
-    run_scenario(scenario, only=ONLY)
+@run_by(run_scenario, only=ONLY)
+async def test_a_finished_job_is_deleted_with_its_pods_after_its_time(cluster: Cluster) -> None:
+    await cluster.client.create(JOBS, job_tree(ttlSecondsAfterFinished=100), "n")
+    await work(cluster, seconds=1)
+    await cluster.advance(90)
+    assert await cluster.names(JOBS) == ["j"]
+    await cluster.advance(20)
+    await end_deleted_pods(cluster)
+    await cluster.settle()
+    assert await cluster.names(JOBS) == []
+    assert await cluster.names(PODS) == []
 
 
 @pytest.mark.parametrize("propagation", ["Background", "Foreground", "Orphan"])
-def test_pods_of_a_deleted_job_lose_their_finalizer(propagation: Any) -> None:
-    async def scenario(cluster: Cluster) -> None:
-        await cluster.client.create(JOBS, job_tree(), "n")
-        await cluster.settle()
-        await cluster.client.delete(JOBS, "j", "n", propagation=propagation)
-        await cluster.settle()
-        await end_deleted_pods(cluster)
-        await cluster.settle()
-        assert await cluster.names(JOBS) == []
-        left = await cluster.trees(PODS)
-        assert len(left) == (1 if propagation == "Orphan" else 0)
-        assert not any("finalizers" in pod["metadata"] for pod in left)
-
-    run_scenario(scenario, only=ONLY)
+@run_by(run_scenario, only=ONLY)
+async def test_pods_of_a_deleted_job_lose_their_finalizer(cluster: Cluster, *, propagation: Any) -> None:
+    await cluster.client.create(JOBS, job_tree(), "n")
+    await cluster.settle()
+    await cluster.client.delete(JOBS, "j", "n", propagation=propagation)
+    await cluster.settle()
+    await end_deleted_pods(cluster)
+    await cluster.settle()
+    assert await cluster.names(JOBS) == []
+    left = await cluster.trees(PODS)
+    assert len(left) == (1 if propagation == "Orphan" else 0)
+    assert not any("finalizers" in pod["metadata"] for pod in left)
 
 
-def test_a_job_that_another_controller_manages_is_left_alone() -> None:
-    async def scenario(cluster: Cluster) -> None:
-        await cluster.client.create(JOBS, job_tree(managedBy="example.com/other"), "n")
-        await cluster.settle()
-        assert not await cluster.trees(PODS)
-        assert not (await read(cluster)).get("status")
-
-    run_scenario(scenario, only=ONLY)
+@run_by(run_scenario, only=ONLY)
+async def test_a_job_that_another_controller_manages_is_left_alone(cluster: Cluster) -> None:
+    await cluster.client.create(JOBS, job_tree(managedBy="example.com/other"), "n")
+    await cluster.settle()
+    assert not await cluster.trees(PODS)
+    assert not (await read(cluster)).get("status")
 
 
 @given(

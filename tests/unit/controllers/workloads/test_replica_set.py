@@ -12,6 +12,7 @@ from plimsoll.client.endpoints import PODS, REPLICA_SETS, REPLICATION_CONTROLLER
 from plimsoll.controllers.actions import CreateAction, DeleteAction
 from plimsoll.controllers.replica_set import plan_replicas, plan_status
 from plimsoll.errors import ApiError
+from tests.coroutines import run_by
 from tests.unit.controllers.cluster import START, Cluster, run_scenario
 from tests.unit.controllers.workloads.makers import LABELS, owned_pod, replica_set, run_pods, workload
 
@@ -107,105 +108,95 @@ def test_an_unchanged_status_is_not_written() -> None:
 # -- controllers
 
 
-def test_pods_are_created_replaced_and_deleted() -> None:
-    async def scenario(cluster: Cluster) -> None:
-        await cluster.client.create(REPLICA_SETS, workload("ReplicaSet", replicas=3), "n")
-        await cluster.settle()
-        names = await cluster.names(PODS)
-        assert len(names) == 3
-        await run_pods(cluster)
-        await cluster.settle()
-        found = await cluster.get(REPLICA_SETS, "w")
-        assert found is not None
-        assert (found["status"]["readyReplicas"], found["status"]["availableReplicas"]) == (3, 3)
-        await cluster.client.delete(PODS, names[0], "n", grace=0)
-        await cluster.settle()
-        assert len(await cluster.names(PODS)) == 3
-        await cluster.client.patch(REPLICA_SETS, "w", {"spec": {"replicas": 1}}, "n")
-        await cluster.settle()
-        alive = [tree for tree in await cluster.trees(PODS) if "deletionTimestamp" not in tree["metadata"]]
-        assert len(alive) == 1
-        reasons = {reason for _, reason, _ in await cluster.events()}
-        assert reasons == {"SuccessfulCreate", "SuccessfulDelete"}
-
-    run_scenario(scenario, only=ONLY)
+@run_by(run_scenario, only=ONLY)
+async def test_pods_are_created_replaced_and_deleted(cluster: Cluster) -> None:
+    await cluster.client.create(REPLICA_SETS, workload("ReplicaSet", replicas=3), "n")
+    await cluster.settle()
+    names = await cluster.names(PODS)
+    assert len(names) == 3
+    await run_pods(cluster)
+    await cluster.settle()
+    found = await cluster.get(REPLICA_SETS, "w")
+    assert found is not None
+    assert (found["status"]["readyReplicas"], found["status"]["availableReplicas"]) == (3, 3)
+    await cluster.client.delete(PODS, names[0], "n", grace=0)
+    await cluster.settle()
+    assert len(await cluster.names(PODS)) == 3
+    await cluster.client.patch(REPLICA_SETS, "w", {"spec": {"replicas": 1}}, "n")
+    await cluster.settle()
+    alive = [tree for tree in await cluster.trees(PODS) if "deletionTimestamp" not in tree["metadata"]]
+    assert len(alive) == 1
+    reasons = {reason for _, reason, _ in await cluster.events()}
+    assert reasons == {"SuccessfulCreate", "SuccessfulDelete"}
 
 
-def test_replication_controllers_work_alike() -> None:
-    async def scenario(cluster: Cluster) -> None:
-        tree = workload("ReplicationController", api="v1", replicas=2, selector=LABELS)
-        await cluster.client.create(REPLICATION_CONTROLLERS, tree, "n")
-        await cluster.settle()
-        assert len(await cluster.names(PODS)) == 2
-        found = await cluster.get(REPLICATION_CONTROLLERS, "w")
-        assert found is not None
-        assert found["status"]["observedGeneration"] == 1
-
-    run_scenario(scenario, only=ONLY)
+@run_by(run_scenario, only=ONLY)
+async def test_replication_controllers_work_alike(cluster: Cluster) -> None:
+    tree = workload("ReplicationController", api="v1", replicas=2, selector=LABELS)
+    await cluster.client.create(REPLICATION_CONTROLLERS, tree, "n")
+    await cluster.settle()
+    assert len(await cluster.names(PODS)) == 2
+    found = await cluster.get(REPLICATION_CONTROLLERS, "w")
+    assert found is not None
+    assert found["status"]["observedGeneration"] == 1
 
 
-def test_a_lost_response_does_not_lead_to_two_pods() -> None:
-    async def scenario(cluster: Cluster) -> None:
-        send = cluster.transport.send
-        lost = 1
+@run_by(run_scenario, only=ONLY)
+async def test_a_lost_response_does_not_lead_to_two_pods(cluster: Cluster) -> None:
+    send = cluster.transport.send
+    lost = 1
 
-        async def lose_first(request: Any) -> Any:
-            nonlocal lost
-            reply = await send(request)
-            if request.method == "POST" and request.path.endswith("/pods") and lost:
-                lost -= 1
-                raise ApiError(0, "Closed", "connection lost")
-            return reply
+    async def lose_first(request: Any) -> Any:
+        nonlocal lost
+        reply = await send(request)
+        if request.method == "POST" and request.path.endswith("/pods") and lost:
+            lost -= 1
+            raise ApiError(0, "Closed", "connection lost")
+        return reply
 
-        cluster.transport.send = lose_first  # type: ignore[method-assign]
-        await cluster.client.create(REPLICA_SETS, workload("ReplicaSet", replicas=3), "n")
-        await cluster.settle()
-        assert not lost
-        assert len(await cluster.names(PODS)) == 3
-
-    run_scenario(scenario, only=ONLY)
+    cluster.transport.send = lose_first  # type: ignore[method-assign]
+    await cluster.client.create(REPLICA_SETS, workload("ReplicaSet", replicas=3), "n")
+    await cluster.settle()
+    assert not lost
+    assert len(await cluster.names(PODS)) == 3
 
 
-def test_a_quota_is_reported_and_retried() -> None:
-    async def scenario(cluster: Cluster) -> None:
-        quota = {"metadata": {"name": "q"}, "spec": {"hard": {"pods": "1"}}}
-        await cluster.client.create(RESOURCE_QUOTAS, quota, "n")
-        await cluster.client.patch(
-            RESOURCE_QUOTAS, "q", {"status": {"hard": {"pods": "1"}, "used": {"pods": "0"}}}, "n",
-            subresource="status",
-        )  # fmt: skip
-        await cluster.client.create(REPLICA_SETS, workload("ReplicaSet", replicas=3), "n")
-        await cluster.settle(max_wait=0.1)
-        assert len(await cluster.names(PODS)) == 1
-        found = await cluster.get(REPLICA_SETS, "w")
-        assert found is not None
-        (condition,) = found["status"]["conditions"]
-        assert (condition["type"], condition["reason"]) == ("ReplicaFailure", "FailedCreate")
-        await cluster.client.delete(RESOURCE_QUOTAS, "q", "n")
-        await cluster.advance(2000)
-        assert len(await cluster.names(PODS)) == 3
-        found = await cluster.get(REPLICA_SETS, "w")
-        assert found is not None
-        assert "conditions" not in found["status"]
-
-    run_scenario(scenario, only=ONLY)
+@run_by(run_scenario, only=ONLY)
+async def test_a_quota_is_reported_and_retried(cluster: Cluster) -> None:
+    quota = {"metadata": {"name": "q"}, "spec": {"hard": {"pods": "1"}}}
+    await cluster.client.create(RESOURCE_QUOTAS, quota, "n")
+    await cluster.client.patch(
+        RESOURCE_QUOTAS, "q", {"status": {"hard": {"pods": "1"}, "used": {"pods": "0"}}}, "n",
+        subresource="status",
+    )  # fmt: skip
+    await cluster.client.create(REPLICA_SETS, workload("ReplicaSet", replicas=3), "n")
+    await cluster.settle(max_wait=0.1)
+    assert len(await cluster.names(PODS)) == 1
+    found = await cluster.get(REPLICA_SETS, "w")
+    assert found is not None
+    (condition,) = found["status"]["conditions"]
+    assert (condition["type"], condition["reason"]) == ("ReplicaFailure", "FailedCreate")
+    await cluster.client.delete(RESOURCE_QUOTAS, "q", "n")
+    await cluster.advance(2000)
+    assert len(await cluster.names(PODS)) == 3
+    found = await cluster.get(REPLICA_SETS, "w")
+    assert found is not None
+    assert "conditions" not in found["status"]
 
 
-def test_orphans_are_adopted_and_relabeled_pods_released() -> None:
-    async def scenario(cluster: Cluster) -> None:
-        orphan = {
-            "metadata": {"name": "o", "labels": LABELS},
-            "spec": workload("")["spec"]["template"]["spec"],
-        }
-        await cluster.client.create(PODS, orphan, "n")
-        await cluster.client.create(REPLICA_SETS, workload("ReplicaSet", replicas=1), "n")
-        await cluster.settle()
-        assert await cluster.names(PODS) == ["o"]
-        await cluster.client.patch(PODS, "o", {"metadata": {"labels": {"app": "x"}}}, "n")
-        await cluster.settle()
-        assert len(await cluster.names(PODS)) == 2
-        released = await cluster.get(PODS, "o")
-        assert released is not None
-        assert "ownerReferences" not in released["metadata"]
-
-    run_scenario(scenario, only=ONLY)
+@run_by(run_scenario, only=ONLY)
+async def test_orphans_are_adopted_and_relabeled_pods_released(cluster: Cluster) -> None:
+    orphan = {
+        "metadata": {"name": "o", "labels": LABELS},
+        "spec": workload("")["spec"]["template"]["spec"],
+    }
+    await cluster.client.create(PODS, orphan, "n")
+    await cluster.client.create(REPLICA_SETS, workload("ReplicaSet", replicas=1), "n")
+    await cluster.settle()
+    assert await cluster.names(PODS) == ["o"]
+    await cluster.client.patch(PODS, "o", {"metadata": {"labels": {"app": "x"}}}, "n")
+    await cluster.settle()
+    assert len(await cluster.names(PODS)) == 2
+    released = await cluster.get(PODS, "o")
+    assert released is not None
+    assert "ownerReferences" not in released["metadata"]

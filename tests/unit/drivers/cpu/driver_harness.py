@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any, cast
@@ -110,13 +110,6 @@ class DriverHarness:
     async def end(self, name: str) -> None:
         await asyncio.to_thread(self.cluster.client.delete, self.cluster.find("pods"), name, "default")
         await asyncio.to_thread(self.cluster.wait_for, "pods", name, gone=True, timeout=DEADLINE)
-
-
-def run_scenario(scenario: Awaitable[None]) -> None:
-    async def whole() -> None:
-        await scenario
-
-    asyncio.run(whole())
 
 
 @contextmanager

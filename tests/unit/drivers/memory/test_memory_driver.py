@@ -14,7 +14,7 @@ from plimsoll.drivers.memory.settings import MemorySettings
 from plimsoll.node.agent import Agent
 from plimsoll.node.containers import ContainerPhase
 from plimsoll.node.runtime.simulated import SimulatedRuntime
-from tests.unit.drivers.cpu.driver_harness import MACHINE, DriverHarness, run_scenario, running_cluster
+from tests.unit.drivers.cpu.driver_harness import MACHINE, DriverHarness, running_cluster
 from tests.unit.drivers.memory.sysfs_memory import write_memory
 from tests.waiting import DEADLINE, until
 
@@ -104,7 +104,7 @@ def test_pods_get_cpus_and_memory_of_one_numa_node() -> None:
     with running_cluster(EXAMPLE) as harness:
         for node in (0, 1):
             write_memory(harness.sysfs, node, 8 * GI)
-        run_scenario(scenario(harness))
+        asyncio.run(scenario(harness))
 
 
 def test_changes_of_huge_pages_are_published() -> None:
@@ -126,4 +126,4 @@ def test_changes_of_huge_pages_are_published() -> None:
 
     with running_cluster() as harness:
         write_memory(harness.sysfs, 0, 8 * GI)
-        run_scenario(scenario(harness))
+        asyncio.run(scenario(harness))

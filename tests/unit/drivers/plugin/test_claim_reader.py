@@ -14,6 +14,7 @@ from plimsoll.drivers.plugin import AllocatedClaim, ClaimError, ClaimRef, Device
 from plimsoll.drivers.plugin.claim_reader import check_ref, decode_claim, read_claim
 from plimsoll.drivers.plugin.services import encode_health, encode_prepared, to_valid_utf8
 from plimsoll.protocols.messages import dra_v1, dra_v1beta1, health_v1
+from tests.coroutines import run_by
 from tests.unit.drivers.plugin.fixtures import DRIVER, cluster_fixture, run
 
 REF = ClaimRef("ns", "c", "u1")
@@ -39,19 +40,17 @@ def test_invalid_json_is_an_error(raw: bytes) -> None:
     assert found.message.startswith("retrieve claim ns/c: ")
 
 
-def test_an_api_server_that_does_not_answer() -> None:
-    async def scenario() -> None:
-        async with cluster_fixture() as cluster:
-            ref = await cluster.add_claim("c", "w0")
+@run_by(run)
+async def test_an_api_server_that_does_not_answer() -> None:
+    async with cluster_fixture() as cluster:
+        ref = await cluster.add_claim("c", "w0")
 
-            async def wait(request: Any) -> Any:
-                await asyncio.sleep(60)
+        async def wait(request: Any) -> Any:
+            await asyncio.sleep(60)
 
-            cluster.transport.send = wait  # type: ignore[method-assign]
-            found = await read_claim(cluster.client, ref, DRIVER, timeout=0.05)
-            assert found == ClaimError("retrieve claim default/c: no response within 0.05 s", "Unreachable")
-
-    run(scenario)
+        cluster.transport.send = wait  # type: ignore[method-assign]
+        found = await read_claim(cluster.client, ref, DRIVER, timeout=0.05)
+        assert found == ClaimError("retrieve claim default/c: no response within 0.05 s", "Unreachable")
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,7 @@ from plimsoll.drivers.plugin.prepared_claim_store import (
     build_record,
 )
 from plimsoll.protocols.cdi import CdiCache, Edits, read_spec
+from tests.coroutines import run_by
 from tests.directories import short_directory
 from tests.sizes import examples
 from tests.unit.drivers.plugin.fixtures import DRIVER, NODE, Widgets, run
@@ -302,62 +303,56 @@ def test_restoring_reads_only_what_has_changed(acts: list[tuple[str, ClaimRef, s
             assert {each.name: each.read_bytes() for each in (place / "cdi").iterdir()} == restored
 
 
-def test_metadata_reaches_the_first_device_of_each_request() -> None:
-    async def scenario() -> None:
-        async with node_fixture() as node:
-            driver = Widgets()
+@run_by(run)
+async def test_metadata_reaches_the_first_device_of_each_request() -> None:
+    async with node_fixture() as node:
+        driver = Widgets()
+        driver.response = lambda claim: [
+            InjectedDevice(["it"], NODE, "w0", env={"A": "b"}, metadata=ATTRIBUTES),
+            InjectedDevice(["it"], NODE, "w1"),
+        ]
+        async with node.running(driver) as server:
+            names = {"resource.kubernetes.io/pod-claim-name": "widget"}
+            ref = await node.cluster.add_claim("c", "w0", annotations=names)
+            ((first, second),) = await node.prepare(ref)
+            assert first.cdi == (f"{DRIVER}/claim={ref.uid}-0", f"{DRIVER}/metadata={ref.uid}_it")
+            assert second.cdi == ()
+            edits = CdiCache([node.cdi]).edits(first.cdi)
+            assert isinstance(edits, Edits)
+            assert "/resourceclaimtemplates/widget/it/" in edits.mounts[0].container_path
+            assert await node.prepare(ref) == [(first, second)]
+            changed = replace(first, metadata={"attributes": {"model": {"string": "y"}}})
+            assert await server.update_metadata(ref, "it", [changed]) is None
+            assert '"y"' in Path(edits.mounts[0].host_path).read_text()
+            assert await node.unprepare(ref) == [None]
+            assert not list(node.cdi.iterdir())
+
+
+@run_by(run)
+async def test_metadata_that_cannot_be_written_fails_the_claim() -> None:
+    async with node_fixture() as node:
+        driver = Widgets()
+        driver.response = lambda claim: [PreparedDevice(NODE, "w0", ("it",), metadata=ATTRIBUTES)]
+        async with node.running(driver) as server:
+            (server.plugin_dir / "dra-device-metadata").write_text("in the way")
+            ref = await node.cluster.add_claim("c", "w0")
+            (response,) = await node.prepare(ref)
+            assert response.message.startswith("write metadata file: ")
+            (server.plugin_dir / "dra-device-metadata").unlink()
+            assert len((await node.prepare(ref))[0]) == 1
             driver.response = lambda claim: [
-                InjectedDevice(["it"], NODE, "w0", env={"A": "b"}, metadata=ATTRIBUTES),
-                InjectedDevice(["it"], NODE, "w1"),
+                PreparedDevice(NODE, "w0", ("it",), metadata={"attributes": object()})
             ]
-            async with node.running(driver) as server:
-                names = {"resource.kubernetes.io/pod-claim-name": "widget"}
-                ref = await node.cluster.add_claim("c", "w0", annotations=names)
-                ((first, second),) = await node.prepare(ref)
-                assert first.cdi == (f"{DRIVER}/claim={ref.uid}-0", f"{DRIVER}/metadata={ref.uid}_it")
-                assert second.cdi == ()
-                edits = CdiCache([node.cdi]).edits(first.cdi)
-                assert isinstance(edits, Edits)
-                assert "/resourceclaimtemplates/widget/it/" in edits.mounts[0].container_path
-                assert await node.prepare(ref) == [(first, second)]
-                changed = replace(first, metadata={"attributes": {"model": {"string": "y"}}})
-                assert await server.update_metadata(ref, "it", [changed]) is None
-                assert '"y"' in Path(edits.mounts[0].host_path).read_text()
-                assert await node.unprepare(ref) == [None]
-                assert not list(node.cdi.iterdir())
-
-    run(scenario)
+            (response,) = await node.prepare(ref)
+            assert response.message.startswith("write metadata file: ")
 
 
-def test_metadata_that_cannot_be_written_fails_the_claim() -> None:
-    async def scenario() -> None:
-        async with node_fixture() as node:
-            driver = Widgets()
-            driver.response = lambda claim: [PreparedDevice(NODE, "w0", ("it",), metadata=ATTRIBUTES)]
-            async with node.running(driver) as server:
-                (server.plugin_dir / "dra-device-metadata").write_text("in the way")
-                ref = await node.cluster.add_claim("c", "w0")
-                (response,) = await node.prepare(ref)
-                assert response.message.startswith("write metadata file: ")
-                (server.plugin_dir / "dra-device-metadata").unlink()
-                assert len((await node.prepare(ref))[0]) == 1
-                driver.response = lambda claim: [
-                    PreparedDevice(NODE, "w0", ("it",), metadata={"attributes": object()})
-                ]
-                (response,) = await node.prepare(ref)
-                assert response.message.startswith("write metadata file: ")
-
-    run(scenario)
-
-
-def test_the_lock_excludes_other_processes() -> None:
-    async def scenario() -> None:
-        with short_directory() as directory:
-            first = await acquire_lock(directory / "serialize.lock")
-            second = asyncio.create_task(acquire_lock(directory / "serialize.lock"))
-            await asyncio.sleep(0.1)
-            assert not second.done()
-            os.close(first)
-            os.close(await second)
-
-    run(scenario)
+@run_by(run)
+async def test_the_lock_excludes_other_processes() -> None:
+    with short_directory() as directory:
+        first = await acquire_lock(directory / "serialize.lock")
+        second = asyncio.create_task(acquire_lock(directory / "serialize.lock"))
+        await asyncio.sleep(0.1)
+        assert not second.done()
+        os.close(first)
+        os.close(await second)

@@ -19,6 +19,7 @@ from plimsoll.node.device_plugins.connection import DevicePluginConnection, Plug
 from plimsoll.node.device_plugins.devices import choose_devices
 from plimsoll.node.layout import Layout
 from tests.build import container, pod, sidecar
+from tests.coroutines import run_by
 from tests.directories import short_directory
 from tests.unit.node.device_plugins.fake_plugin import RESOURCE, FakePlugin, device
 from tests.waiting import DEADLINE, until
@@ -83,26 +84,22 @@ def asks(name: str, number: int) -> Any:
     return container(name, limits={RESOURCE: str(number)})
 
 
-def test_devices_are_the_nodes_resources() -> None:
-    async def scenario(node: Node) -> None:
-        plugin = await node.plugin(device("a"), device("b", healthy=False))
-        assert node.manager.resources() == {RESOURCE: (2, 1)}
-        plugin.set_devices(device("a"), device("b"), device("c"))
-        await until(lambda: node.manager.resources() == {RESOURCE: (3, 3)})
-        await plugin.stop()
-        await until(lambda: node.manager.resources() == {RESOURCE: (3, 0)})  # unhealthy at first
-
-    run(scenario)
+@run_by(run)
+async def test_devices_are_the_nodes_resources(node: Node) -> None:
+    plugin = await node.plugin(device("a"), device("b", healthy=False))
+    assert node.manager.resources() == {RESOURCE: (2, 1)}
+    plugin.set_devices(device("a"), device("b"), device("c"))
+    await until(lambda: node.manager.resources() == {RESOURCE: (3, 3)})
+    await plugin.stop()
+    await until(lambda: node.manager.resources() == {RESOURCE: (3, 0)})  # unhealthy at first
 
 
-def test_devices_of_a_plugin_that_is_gone_are_removed() -> None:
-    async def scenario(node: Node) -> None:
-        await node.restart(grace_seconds=0.05)
-        plugin = await node.plugin(device("a"))
-        await plugin.stop()
-        await until(lambda: node.manager.resources() == {RESOURCE: (0, 0)})
-
-    run(scenario)
+@run_by(run)
+async def test_devices_of_a_plugin_that_is_gone_are_removed(node: Node) -> None:
+    await node.restart(grace_seconds=0.05)
+    plugin = await node.plugin(device("a"))
+    await plugin.stop()
+    await until(lambda: node.manager.resources() == {RESOURCE: (0, 0)})
 
 
 @pytest.mark.parametrize(
@@ -113,116 +110,102 @@ def test_devices_of_a_plugin_that_is_gone_are_removed() -> None:
         ({"endpoint": "../x.sock"}, 'the endpoint "../x.sock" is not the name of a socket'),
     ],
 )
-def test_invalid_registrations_are_refused(change: dict[str, str], text: str) -> None:
-    async def scenario(node: Node) -> None:
-        plugin = FakePlugin(node.layout.device_plugins, ())
-        with pytest.raises(grpc.aio.AioRpcError) as caught:
-            await plugin.register(**change)
-        assert text in (caught.value.details() or "")
-        assert node.manager.resources() == {}
-
-    run(scenario)
+@run_by(run)
+async def test_invalid_registrations_are_refused(node: Node, *, change: dict[str, str], text: str) -> None:
+    plugin = FakePlugin(node.layout.device_plugins, ())
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await plugin.register(**change)
+    assert text in (caught.value.details() or "")
+    assert node.manager.resources() == {}
 
 
-def test_a_device_has_one_pod_at_a_time() -> None:
-    async def scenario(node: Node) -> None:
-        plugin = await node.plugin(device("a", 0), device("b", 0, 1), device("c", healthy=False))
-        assert await node.manager.allocate(wants("p", 1)) == ""
-        assert await node.manager.allocate(wants("p", 1)) == "", "it has them already"
-        assert len(plugin.calls) == 1
-        assert await node.manager.allocate(wants("q", 2)) == (
-            "Allocate failed due to requested number of devices unavailable for example.com/fpga. "
-            "Requested: 2, Available: 1, which is unexpected"
-        )
-        assert await node.manager.allocate(wants("q", 1)) == ""
-        assert sorted(node.ids("p") + node.ids("q")) == ["a", "b"]
-        (made,) = node.manager.of_container("p", "c")
-        assert made.env == {"FPGA": node.ids("p")[0], "SHARED": "plugin"}
-        assert made.edits.mounts[0].options == ("ro",)
-        assert made.edits.device_nodes[0].permissions == "rw"
-        await node.manager.release("p")
-        assert await node.manager.allocate(wants("r", 1)) == ""
-
-    run(scenario)
+@run_by(run)
+async def test_a_device_has_one_pod_at_a_time(node: Node) -> None:
+    plugin = await node.plugin(device("a", 0), device("b", 0, 1), device("c", healthy=False))
+    assert await node.manager.allocate(wants("p", 1)) == ""
+    assert await node.manager.allocate(wants("p", 1)) == "", "it has them already"
+    assert len(plugin.calls) == 1
+    assert await node.manager.allocate(wants("q", 2)) == (
+        "Allocate failed due to requested number of devices unavailable for example.com/fpga. "
+        "Requested: 2, Available: 1, which is unexpected"
+    )
+    assert await node.manager.allocate(wants("q", 1)) == ""
+    assert sorted(node.ids("p") + node.ids("q")) == ["a", "b"]
+    (made,) = node.manager.of_container("p", "c")
+    assert made.env == {"FPGA": node.ids("p")[0], "SHARED": "plugin"}
+    assert made.edits.mounts[0].options == ("ro",)
+    assert made.edits.device_nodes[0].permissions == "rw"
+    await node.manager.release("p")
+    assert await node.manager.allocate(wants("r", 1)) == ""
 
 
-def test_allocations_survive_a_restart_without_their_plugin() -> None:
-    async def scenario(node: Node) -> None:
-        plugin = await node.plugin(device("a"), device("b"))
-        assert await node.manager.allocate(wants("p")) == ""
-        before = node.manager.of_container("p", "c")
-        await node.restart()
-        assert node.manager.of_container("p", "c") == before
-        assert node.manager.resources() == {RESOURCE: (2, 0)}
-        assert await node.manager.allocate(wants("q")) == (
-            f"Allocate failed due to cannot allocate unregistered device {RESOURCE}, which is unexpected"
-        )
-        await plugin.register()
-        await until(lambda: node.manager.resources() == {RESOURCE: (2, 2)})
-        assert await node.manager.allocate(wants("q")) == ""
-        assert {*node.ids("p"), *node.ids("q")} == {"a", "b"}
-        await node.manager.reconcile({"q"})
-        assert node.ids("p") == []
-
-    run(scenario)
+@run_by(run)
+async def test_allocations_survive_a_restart_without_their_plugin(node: Node) -> None:
+    plugin = await node.plugin(device("a"), device("b"))
+    assert await node.manager.allocate(wants("p")) == ""
+    before = node.manager.of_container("p", "c")
+    await node.restart()
+    assert node.manager.of_container("p", "c") == before
+    assert node.manager.resources() == {RESOURCE: (2, 0)}
+    assert await node.manager.allocate(wants("q")) == (
+        f"Allocate failed due to cannot allocate unregistered device {RESOURCE}, which is unexpected"
+    )
+    await plugin.register()
+    await until(lambda: node.manager.resources() == {RESOURCE: (2, 2)})
+    assert await node.manager.allocate(wants("q")) == ""
+    assert {*node.ids("p"), *node.ids("q")} == {"a", "b"}
+    await node.manager.reconcile({"q"})
+    assert node.ids("p") == []
 
 
-def test_containers_use_the_devices_of_init_containers_before_them() -> None:
-    async def scenario(node: Node) -> None:
-        await node.plugin(device("a"), device("b"), device("c"))
-        lasting = sidecar("s", limits={RESOURCE: "1"})
-        given_pod = pod("p", asks("c", 2), init=(asks("i", 2), lasting), uid="p")
-        assert await node.manager.allocate(given_pod) == ""
-        assert set(node.ids("p", "s")) <= set(node.ids("p", "i")), "the init container has ended"
-        assert not set(node.ids("p", "s")) & set(node.ids("p", "c"))
-        assert len(node.ids("p", "c")) == 2
-
-    run(scenario)
+@run_by(run)
+async def test_containers_use_the_devices_of_init_containers_before_them(node: Node) -> None:
+    await node.plugin(device("a"), device("b"), device("c"))
+    lasting = sidecar("s", limits={RESOURCE: "1"})
+    given_pod = pod("p", asks("c", 2), init=(asks("i", 2), lasting), uid="p")
+    assert await node.manager.allocate(given_pod) == ""
+    assert set(node.ids("p", "s")) <= set(node.ids("p", "i")), "the init container has ended"
+    assert not set(node.ids("p", "s")) & set(node.ids("p", "c"))
+    assert len(node.ids("p", "c")) == 2
 
 
-def test_preferred_devices_are_chosen() -> None:
-    async def scenario(node: Node) -> None:
-        plugin = await node.plugin(*map(device, "abcd"), prefers=("c", "d"), pre_start=True)
-        assert await node.manager.allocate(wants("p", 2)) == ""
-        assert node.ids("p") == ["c", "d"]
-        assert await node.manager.announce_start("p", "c") == ""
-        assert plugin.calls == ["prefer 2 of a,b,c,d", "allocate c,d", "start c,d"]
-
-    run(scenario)
+@run_by(run)
+async def test_preferred_devices_are_chosen(node: Node) -> None:
+    plugin = await node.plugin(*map(device, "abcd"), prefers=("c", "d"), pre_start=True)
+    assert await node.manager.allocate(wants("p", 2)) == ""
+    assert node.ids("p") == ["c", "d"]
+    assert await node.manager.announce_start("p", "c") == ""
+    assert plugin.calls == ["prefer 2 of a,b,c,d", "allocate c,d", "start c,d"]
 
 
-def test_containers_wait_for_a_disconnected_plugin_that_requires_pre_start() -> None:
-    async def scenario(node: Node) -> None:
-        plugin = await node.plugin(device("a"), pre_start=True)
-        assert await node.manager.allocate(wants("p")) == ""
-        await plugin.stop()
-        await until(lambda: node.manager.resources() == {RESOURCE: (1, 0)})
-        assert await node.manager.announce_start("p", "c") == (
-            "device plugin PreStartContainer rpc failed with err: "
-            f"the device plugin of {RESOURCE} is disconnected"
-        )
-        await plugin.start()
-        await plugin.register()
-        assert await node.manager.announce_start("p", "c") == ""
-        assert node.ids("p") == ["a"], "the pod keeps its device"
-
-    run(scenario)
+@run_by(run)
+async def test_containers_wait_for_a_disconnected_plugin_that_requires_pre_start(node: Node) -> None:
+    plugin = await node.plugin(device("a"), pre_start=True)
+    assert await node.manager.allocate(wants("p")) == ""
+    await plugin.stop()
+    await until(lambda: node.manager.resources() == {RESOURCE: (1, 0)})
+    assert await node.manager.announce_start("p", "c") == (
+        "device plugin PreStartContainer rpc failed with err: "
+        f"the device plugin of {RESOURCE} is disconnected"
+    )
+    await plugin.start()
+    await plugin.register()
+    assert await node.manager.announce_start("p", "c") == ""
+    assert node.ids("p") == ["a"], "the pod keeps its device"
 
 
-def test_unhealthy_devices_are_not_allocated_and_come_back() -> None:
-    async def scenario(node: Node) -> None:
-        plugin = await node.plugin(device("a"), device("b"))
-        assert await node.manager.allocate(wants("p")) == ""
-        (held,) = node.ids("p")
-        plugin.set_devices(*(device(id, healthy=False) for id in "ab"))
-        await until(lambda: node.manager.resources() == {RESOURCE: (2, 0)})
-        assert "Requested: 1, Available: 0" in await node.manager.allocate(wants("q"))
-        plugin.set_devices(device("a"), device("b"))
-        await until(lambda: node.manager.resources() == {RESOURCE: (2, 2)})
-        assert await node.manager.allocate(wants("q")) == ""
-        assert node.ids("q") == [{"a": "b", "b": "a"}[held]]
-
-    run(scenario)
+@run_by(run)
+async def test_unhealthy_devices_are_not_allocated_and_come_back(node: Node) -> None:
+    plugin = await node.plugin(device("a"), device("b"))
+    assert await node.manager.allocate(wants("p")) == ""
+    (held,) = node.ids("p")
+    plugin.set_devices(*(device(id, healthy=False) for id in "ab"))
+    await until(lambda: node.manager.resources() == {RESOURCE: (2, 0)})
+    assert "Requested: 1, Available: 0" in await node.manager.allocate(wants("q"))
+    plugin.set_devices(device("a"), device("b"))
+    await until(lambda: node.manager.resources() == {RESOURCE: (2, 2)})
+    assert await node.manager.allocate(wants("q")) == ""
+    assert node.ids("q") == [{"a": "b", "b": "a"}[held]]
 
 
 def test_a_plugin_that_does_not_serve_its_socket_is_refused() -> None:
@@ -236,33 +219,29 @@ def test_a_plugin_that_does_not_serve_its_socket_is_refused() -> None:
         asyncio.run(scenario(directory))
 
 
-def test_a_call_ends_with_a_fault_when_its_plugin_registers_again() -> None:
-    async def scenario(node: Node) -> None:
-        plugin = await node.plugin(device("a"))
-        plugin.holds = True
-        waiting = asyncio.create_task(node.manager.allocate(wants("p")))
-        await until(lambda: plugin.calls == ["allocate a"])
-        assert await node.manager.allocate(pod("q", container("c"), uid="q")) == "", "it needs no device"
-        plugin.holds = False
-        await plugin.register()
-        assert "Allocate failed due to rpc error: code = Canceled" in await waiting
-        assert node.ids("p") == []
-
-    run(scenario)
+@run_by(run)
+async def test_a_call_ends_with_a_fault_when_its_plugin_registers_again(node: Node) -> None:
+    plugin = await node.plugin(device("a"))
+    plugin.holds = True
+    waiting = asyncio.create_task(node.manager.allocate(wants("p")))
+    await until(lambda: plugin.calls == ["allocate a"])
+    assert await node.manager.allocate(pod("q", container("c"), uid="q")) == "", "it needs no device"
+    plugin.holds = False
+    await plugin.register()
+    assert "Allocate failed due to rpc error: code = Canceled" in await waiting
+    assert node.ids("p") == []
 
 
-def test_refusals_of_a_plugin_are_reported() -> None:
-    async def scenario(node: Node) -> None:
-        plugin = await node.plugin(device("a"))
-        plugin.refusal = "no firmware"
-        problem = await node.manager.allocate(wants("p"))
-        assert problem == (
-            "Allocate failed due to rpc error: code = Internal desc = no firmware, which is unexpected"
-        )
-        assert node.ids("p") == []
-        assert await node.manager.allocate(pod("q", container("c", limits={"example.com/other": "1"}))) == ""
-
-    run(scenario)
+@run_by(run)
+async def test_refusals_of_a_plugin_are_reported(node: Node) -> None:
+    plugin = await node.plugin(device("a"))
+    plugin.refusal = "no firmware"
+    problem = await node.manager.allocate(wants("p"))
+    assert problem == (
+        "Allocate failed due to rpc error: code = Internal desc = no firmware, which is unexpected"
+    )
+    assert node.ids("p") == []
+    assert await node.manager.allocate(pod("q", container("c", limits={"example.com/other": "1"}))) == ""
 
 
 @given(st.integers(1, 4), st.lists(st.sampled_from("abcd"), unique=True), st.lists(st.sampled_from("abcdef")))

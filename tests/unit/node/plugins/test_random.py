@@ -11,6 +11,7 @@ import pytest
 from plimsoll.node.claim_info import DriverFault
 from plimsoll.node.layout import Layout
 from plimsoll.node.plugins import PluginManager
+from tests.coroutines import run_by
 from tests.directories import short_directory
 from tests.sizes import seeds
 from tests.unit.node.plugins.peers import DRIVER, QUICK, Peer, claim, run
@@ -36,31 +37,28 @@ def serving(instances: list[Instance]) -> Instance | None:
 
 
 @pytest.mark.parametrize("seed", seeds(4))
-def test_calls_reach_the_plugin_that_the_model_selects(seed: int) -> None:
+@run_by(run)
+async def test_calls_reach_the_plugin_that_the_model_selects(*, seed: int) -> None:
     chance = random.Random(seed)
-
-    async def scenario() -> None:
-        with short_directory() as directory:
-            layout = Layout(directory)
-            instances = [Instance(Peer(layout, instance=name)) for name in ("one", "two", "three")]
-            plugins = PluginManager(layout, times=QUICK)
-            await plugins.start()
-            try:
-                for step in range(25):
-                    await act(chance, step, chance.choice(instances))
-                    if chance.random() < 0.15:
-                        await plugins.stop()
-                        plugins = PluginManager(layout, times=QUICK)
-                        await plugins.start()
-                    await agreed(plugins, instances)
-                    # A plugin that has restarted looks the same until its new socket is noticed.
-                    current = plugins
-                    expected = expected_answer(serving(instances))
-                    await until(lambda: answer_of(current), lambda found: found == expected)  # noqa: B023
-            finally:
-                await plugins.stop()
-
-    run(scenario)
+    with short_directory() as directory:
+        layout = Layout(directory)
+        instances = [Instance(Peer(layout, instance=name)) for name in ("one", "two", "three")]
+        plugins = PluginManager(layout, times=QUICK)
+        await plugins.start()
+        try:
+            for step in range(25):
+                await act(chance, step, chance.choice(instances))
+                if chance.random() < 0.15:
+                    await plugins.stop()
+                    plugins = PluginManager(layout, times=QUICK)
+                    await plugins.start()
+                await agreed(plugins, instances)
+                # A plugin that has restarted looks the same until its new socket is noticed.
+                current = plugins
+                expected = expected_answer(serving(instances))
+                await until(lambda: answer_of(current), lambda found: found == expected)  # noqa: B023
+        finally:
+            await plugins.stop()
 
 
 def expected_answer(one: Instance | None) -> str:

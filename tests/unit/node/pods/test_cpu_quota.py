@@ -13,7 +13,7 @@ from plimsoll.node.containers import ContainerSpec, SandboxSpec
 from plimsoll.node.exclusive_cpus import containers_with_claimed_cpus
 from plimsoll.node.hooks import AdjustedContainer, RuntimeHooks
 from plimsoll.node.resources import LinuxResources
-from plimsoll.up.local_cluster import LocalCluster
+from tests.coroutines import run_by
 from tests.unit.node.pods.worker_harness import Node
 from tests.unit.node.pods.worker_helpers import is_phase, run_scenario
 from tests.waiting import until
@@ -29,33 +29,31 @@ class _Pinning(RuntimeHooks):
 
 
 @pytest.mark.parametrize(("cpu", "quota"), [("2", -1), ("1", 200_000)])
-def test_the_quota_is_lifted_once_a_container_has_exclusive_cpus(
-    cluster: LocalCluster, cpu: str, quota: int
+@run_by(run_scenario, "cluster")
+async def test_the_quota_is_lifted_once_a_container_has_exclusive_cpus(
+    node: Node, *, cpu: str, quota: int
 ) -> None:
-    async def scenario(node: Node) -> None:
-        settings = CgroupSettings(memory_capacity=2**34)
-        node.machine.hooks = _Pinning()
-        node.deps.plans = CgroupPlanner(
-            settings, exclusive=lambda pod: containers_with_claimed_cpus(pod, node.machine.containers())
-        )
-        limits = {"cpu": "1", "memory": "1Gi"}
-        claim = f"cpus-{node.serial}"
-        made = await node.create(
-            {
-                "containers": [{"name": "c", "image": "i", "resources": {"limits": limits}}],
-                "resourceClaims": [{"name": "cpus", "resourceClaimName": claim}],
-            }
-        )
-        entry = {"resourceClaimName": claim, "containers": ["c"]}
-        charges = [{**entry, "mapping": [{"name": "cpu", "quantity": cpu}]}]
-        patch = {"status": {"nodeAllocatableResourceClaimStatuses": charges}}
-        await node.admin.patch(PODS, node.name, patch, "default", subresource="status", type="merge")
-        await node.create_claim(made, claim)
-        await node.begin(made)
-        await until(lambda: is_phase(node, "Running"))
-        (held,) = node.machine.inventory().containers
-        (sandbox,) = node.machine.inventory().pods
-        assert (held.resources.cpu_quota, held.resources.cpus) == (quota, "2-3")
-        assert sandbox.plan.cpu_quota == quota
-
-    run_scenario(cluster, scenario)
+    settings = CgroupSettings(memory_capacity=2**34)
+    node.machine.hooks = _Pinning()
+    node.deps.plans = CgroupPlanner(
+        settings, exclusive=lambda pod: containers_with_claimed_cpus(pod, node.machine.containers())
+    )
+    limits = {"cpu": "1", "memory": "1Gi"}
+    claim = f"cpus-{node.serial}"
+    made = await node.create(
+        {
+            "containers": [{"name": "c", "image": "i", "resources": {"limits": limits}}],
+            "resourceClaims": [{"name": "cpus", "resourceClaimName": claim}],
+        }
+    )
+    entry = {"resourceClaimName": claim, "containers": ["c"]}
+    charges = [{**entry, "mapping": [{"name": "cpu", "quantity": cpu}]}]
+    patch = {"status": {"nodeAllocatableResourceClaimStatuses": charges}}
+    await node.admin.patch(PODS, node.name, patch, "default", subresource="status", type="merge")
+    await node.create_claim(made, claim)
+    await node.begin(made)
+    await until(lambda: is_phase(node, "Running"))
+    (held,) = node.machine.inventory().containers
+    (sandbox,) = node.machine.inventory().pods
+    assert (held.resources.cpu_quota, held.resources.cpus) == (quota, "2-3")
+    assert sandbox.plan.cpu_quota == quota

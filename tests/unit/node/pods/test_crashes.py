@@ -13,6 +13,7 @@ import pytest
 from plimsoll.api.core import Pod
 from plimsoll.node.containers import ContainerPhase, RuntimeFault
 from plimsoll.up.local_cluster import LocalCluster
+from tests.coroutines import run_by
 from tests.sizes import seeds
 from tests.unit.node.pods.worker_harness import Node
 from tests.unit.node.pods.worker_helpers import (
@@ -45,49 +46,47 @@ LIFE = (
 
 
 @pytest.mark.parametrize("step", LIFE)
-def test_a_restarted_agent_resumes(cluster: LocalCluster, step: str) -> None:
-    async def scenario(node: Node) -> None:
-        pod = await with_claim(node)
-        died = asyncio.Event()
+@run_by(run_scenario, "cluster")
+async def test_a_restarted_agent_resumes(node: Node, *, step: str) -> None:
+    pod = await with_claim(node)
+    died = asyncio.Event()
 
-        def die(line: str) -> None:
-            if line.startswith(step) and not died.is_set():
-                died.set()
-                node.kill()
-                raise asyncio.CancelledError
+    def die(line: str) -> None:
+        if line.startswith(step) and not died.is_set():
+            died.set()
+            node.kill()
+            raise asyncio.CancelledError
 
-        node.log.hook = die
+    node.log.hook = die
 
-        async def live() -> None:
-            """Run a pod's lifecycle, resumed wherever the agent crashed."""
-            await node.begin(pod)
-            await until(lambda: died.is_set() or running(node, 0))
-            if not died.is_set():
-                await crash_once()
-                await until(lambda: died.is_set() or running(node, 1))
-            if not died.is_set():
-                await node.delete()
-                await until(lambda: died.is_set() or (node.worker is not None and node.worker.finished))
-
-        async def crash_once() -> None:
-            with contextlib.suppress(asyncio.CancelledError):
-                await node.machine.crash(pod.metadata.uid, "c", 1)
-
-        await live()
-        await until(died.is_set)
-        ran = [s.id for s in node.machine.containers() if s.phase is ContainerPhase.RUNNING]
-        await node.crash()
+    async def live() -> None:
+        """Run a pod's lifecycle, resumed wherever the agent crashed."""
         await node.begin(pod)
-        if LIFE.index(step) < LIFE.index("stop c"):
-            await until(lambda: is_phase(node, "Running"))
-            await until(lambda: any(s.phase is ContainerPhase.RUNNING for s in node.machine.containers()))
-            assert set(ran) <= {s.id for s in node.machine.containers() if s.phase is ContainerPhase.RUNNING}
+        await until(lambda: died.is_set() or running(node, 0))
+        if not died.is_set():
+            await crash_once()
+            await until(lambda: died.is_set() or running(node, 1))
+        if not died.is_set():
             await node.delete()
-        await gone(node)
-        assert node.log.count("prepared") <= 2
-        assert node.log.lines[-1] == "remove-sandbox"
+            await until(lambda: died.is_set() or (node.worker is not None and node.worker.finished))
 
-    run_scenario(cluster, scenario)
+    async def crash_once() -> None:
+        with contextlib.suppress(asyncio.CancelledError):
+            await node.machine.crash(pod.metadata.uid, "c", 1)
+
+    await live()
+    await until(died.is_set)
+    ran = [s.id for s in node.machine.containers() if s.phase is ContainerPhase.RUNNING]
+    await node.crash()
+    await node.begin(pod)
+    if LIFE.index(step) < LIFE.index("stop c"):
+        await until(lambda: is_phase(node, "Running"))
+        await until(lambda: any(s.phase is ContainerPhase.RUNNING for s in node.machine.containers()))
+        assert set(ran) <= {s.id for s in node.machine.containers() if s.phase is ContainerPhase.RUNNING}
+        await node.delete()
+    await gone(node)
+    assert node.log.count("prepared") <= 2
+    assert node.log.lines[-1] == "remove-sandbox"
 
 
 async def running(node: Node, attempt: int) -> bool:
@@ -100,27 +99,25 @@ async def running(node: Node, attempt: int) -> bool:
 
 
 @pytest.mark.parametrize("policy", ["Always", "OnFailure", "Never"])
-def test_a_runtime_that_lost_all_containers(cluster: LocalCluster, policy: str) -> None:
-    async def scenario(node: Node) -> None:
-        pod = await with_claim(node, restartPolicy=policy)
-        await node.begin(pod)
-        await until(lambda: is_phase(node, "Running"))
-        await node.crash()
-        node.forget()
-        await node.begin(pod)
-        if policy == "Never":
-            await until(lambda: is_phase(node, "Failed"))
-            (own,) = (await node.status())["containerStatuses"]
-            assert own["state"]["terminated"]["reason"] == "ContainerStatusUnknown"
-            assert node.log.count("create") == 1, "what is to run once does not run twice"
-            assert not node.gpus.held
-        else:
-            await until(lambda: restarted(node, 1))
-            assert node.log.count("prepared") == 1
-        await node.delete()
-        await gone(node)
-
-    run_scenario(cluster, scenario)
+@run_by(run_scenario, "cluster")
+async def test_a_runtime_that_lost_all_containers(node: Node, *, policy: str) -> None:
+    pod = await with_claim(node, restartPolicy=policy)
+    await node.begin(pod)
+    await until(lambda: is_phase(node, "Running"))
+    await node.crash()
+    node.forget()
+    await node.begin(pod)
+    if policy == "Never":
+        await until(lambda: is_phase(node, "Failed"))
+        (own,) = (await node.status())["containerStatuses"]
+        assert own["state"]["terminated"]["reason"] == "ContainerStatusUnknown"
+        assert node.log.count("create") == 1, "what is to run once does not run twice"
+        assert not node.gpus.held
+    else:
+        await until(lambda: restarted(node, 1))
+        assert node.log.count("prepared") == 1
+    await node.delete()
+    await gone(node)
 
 
 # -- any order

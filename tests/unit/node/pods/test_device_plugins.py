@@ -6,7 +6,7 @@ from plimsoll.api.core import Pod
 from plimsoll.node.device_plugins.devices import PluginDevice, PluginDeviceAllocation
 from plimsoll.protocols.cdi import Edits
 from plimsoll.protocols.cdi.spec import DeviceNode
-from plimsoll.up.local_cluster import LocalCluster
+from tests.coroutines import run_by
 from tests.unit.node.pods.worker_harness import Node
 from tests.unit.node.pods.worker_helpers import gone, has_reason, is_phase, run_scenario
 from tests.waiting import until
@@ -52,21 +52,19 @@ class Devices:
         self.log.append("release")
 
 
-def test_a_pod_waits_for_its_devices(cluster: LocalCluster) -> None:
-    async def scenario(node: Node) -> None:
-        devices = node.deps.devices = Devices()
-        await node.begin(await node.create(SPEC))
-        await until(lambda: has_reason(node, "UnexpectedAdmissionError"))
-        assert node.machine.sandboxes() == []
-        devices.problem = ""
-        assert node.worker is not None
-        node.worker.devices_changed()
-        await until(lambda: is_phase(node, "Running"))
-        (held,) = node.machine.inventory().containers
-        assert (held.spec.env["FPGA"], held.spec.env["SHARED"]) == ("a", "pod"), "the pod's own value wins"
-        assert held.spec.edits.device_nodes[0].path == "/dev/fpga0"
-        await node.delete(0)
-        await gone(node)
-        assert devices.log == ["start c", "release"]
-
-    run_scenario(cluster, scenario)
+@run_by(run_scenario, "cluster")
+async def test_a_pod_waits_for_its_devices(node: Node) -> None:
+    devices = node.deps.devices = Devices()
+    await node.begin(await node.create(SPEC))
+    await until(lambda: has_reason(node, "UnexpectedAdmissionError"))
+    assert node.machine.sandboxes() == []
+    devices.problem = ""
+    assert node.worker is not None
+    node.worker.devices_changed()
+    await until(lambda: is_phase(node, "Running"))
+    (held,) = node.machine.inventory().containers
+    assert (held.spec.env["FPGA"], held.spec.env["SHARED"]) == ("a", "pod"), "the pod's own value wins"
+    assert held.spec.edits.device_nodes[0].path == "/dev/fpga0"
+    await node.delete(0)
+    await gone(node)
+    assert devices.log == ["start c", "release"]

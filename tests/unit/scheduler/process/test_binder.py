@@ -22,6 +22,7 @@ from plimsoll.scheduler.process.api_writer import ApiWriter
 from plimsoll.scheduler.process.binder import PodBinder
 from plimsoll.scheduler.process.charge_writer import ChargeForm
 from plimsoll.scheduler.result import Placement
+from tests.coroutines import run_by
 from tests.sizes import examples
 from tests.unit.apiserver.build import ApiHarness, run
 from tests.unit.scheduler.process.binding_cluster import (
@@ -86,18 +87,16 @@ def test_the_order_is_claims_then_charges_then_the_binding() -> None:
     )
 
 
-def test_binding_again_what_is_bound_changes_nothing() -> None:
-    async def scenario(cluster: BindingCluster) -> None:
-        placement = await cluster.placement()
-        assert isinstance(await bind_pod(placement, FaultyWriter(cluster), cluster.on_claim), BindSuccess)
-        revisions = [(await cluster.claim(name)).metadata.resource_version for name in (NEW, BEGUN, SHARED)]
-        again = FaultyWriter(cluster)
-        assert isinstance(await bind_pod(placement, again, cluster.on_claim), BindSuccess)
-        await cluster.check_bound()
-        after = [(await cluster.claim(name)).metadata.resource_version for name in (NEW, BEGUN, SHARED)]
-        assert after == revisions
-
-    run_scenario(scenario)
+@run_by(run_scenario)
+async def test_binding_again_what_is_bound_changes_nothing(cluster: BindingCluster) -> None:
+    placement = await cluster.placement()
+    assert isinstance(await bind_pod(placement, FaultyWriter(cluster), cluster.on_claim), BindSuccess)
+    revisions = [(await cluster.claim(name)).metadata.resource_version for name in (NEW, BEGUN, SHARED)]
+    again = FaultyWriter(cluster)
+    assert isinstance(await bind_pod(placement, again, cluster.on_claim), BindSuccess)
+    await cluster.check_bound()
+    after = [(await cluster.claim(name)).metadata.resource_version for name in (NEW, BEGUN, SHARED)]
+    assert after == revisions
 
 
 # -- each step, each kind of failure
@@ -231,7 +230,8 @@ def test_a_pod_of_the_same_name_is_another_pod() -> None:
 
 
 @pytest.mark.parametrize("method", ["add_finalizer", "write_allocation"])
-def test_devices_allocated_by_others_are_left_alone(method: str) -> None:
+@run_by(run_scenario)
+async def test_devices_allocated_by_others_are_left_alone(cluster: BindingCluster, *, method: str) -> None:
     async def allocate(cluster: BindingCluster) -> None:
         status: dict[str, Any] = {"allocation": {"devices": {"results": []}}}
         for name in (NEW, BEGUN):
@@ -239,22 +239,20 @@ def test_devices_allocated_by_others_are_left_alone(method: str) -> None:
                 RESOURCE_CLAIMS, name, {"status": status}, "default", subresource="status"
             )
 
-    async def scenario(cluster: BindingCluster) -> None:
-        writer = FaultyWriter(cluster, [Fault(method, act=allocate)])
-        outcome = await bind_pod(await cluster.placement(), writer, cluster.on_claim)
-        assert isinstance(outcome, BindFailure)
-        assert outcome.settled
-        assert "got allocated elsewhere in the meantime" in outcome.error
-        for name in (NEW, BEGUN):
-            claim = await cluster.claim(name)
-            assert claim.status.allocation is not None
-            assert claim.status.allocation.devices.results == ()
-            assert claim.status.reserved_for == ()
-
-    run_scenario(scenario)
+    writer = FaultyWriter(cluster, [Fault(method, act=allocate)])
+    outcome = await bind_pod(await cluster.placement(), writer, cluster.on_claim)
+    assert isinstance(outcome, BindFailure)
+    assert outcome.settled
+    assert "got allocated elsewhere in the meantime" in outcome.error
+    for name in (NEW, BEGUN):
+        claim = await cluster.claim(name)
+        assert claim.status.allocation is not None
+        assert claim.status.allocation.devices.results == ()
+        assert claim.status.reserved_for == ()
 
 
-def test_a_claim_allocated_differently_is_not_used() -> None:
+@run_by(run_scenario)
+async def test_a_claim_allocated_differently_is_not_used(cluster: BindingCluster) -> None:
     async def reallocate(cluster: BindingCluster) -> None:
         nothing = {"status": {"allocation": None, "reservedFor": None, "devices": None}}
         await cluster.client.patch(RESOURCE_CLAIMS, SHARED, nothing, "default", subresource="status")
@@ -262,16 +260,13 @@ def test_a_claim_allocated_differently_is_not_used() -> None:
         status = {"status": {"allocation": {"devices": {"results": [found]}}}}
         await cluster.client.patch(RESOURCE_CLAIMS, SHARED, status, "default", subresource="status")
 
-    async def scenario(cluster: BindingCluster) -> None:
-        writer = FaultyWriter(cluster, [Fault("reserve", act=reallocate)])
-        outcome = await bind_pod(await cluster.placement(), writer, cluster.on_claim)
-        assert isinstance(outcome, BindFailure)
-        assert (outcome.step, outcome.settled) == (BindStep.RESERVATION, True)
-        claim = await cluster.claim(SHARED)
-        assert claim.status.reserved_for == ()
-        assert claim.status.allocation is not None, "its devices were not ours to take away"
-
-    run_scenario(scenario)
+    writer = FaultyWriter(cluster, [Fault("reserve", act=reallocate)])
+    outcome = await bind_pod(await cluster.placement(), writer, cluster.on_claim)
+    assert isinstance(outcome, BindFailure)
+    assert (outcome.step, outcome.settled) == (BindStep.RESERVATION, True)
+    claim = await cluster.claim(SHARED)
+    assert claim.status.reserved_for == ()
+    assert claim.status.allocation is not None, "its devices were not ours to take away"
 
 
 def test_a_claim_that_is_deleted_meanwhile_gets_no_devices() -> None:
@@ -284,19 +279,18 @@ def test_a_claim_that_is_deleted_meanwhile_gets_no_devices() -> None:
         assert outcome.settled
 
 
-def test_a_failed_binding_releases_its_devices() -> None:
-    async def scenario(cluster: BindingCluster) -> None:
-        writer = FaultyWriter(cluster, [Fault("bind", error=refusal(403))])
-        assert isinstance(await bind_pod(await cluster.placement(), writer, cluster.on_claim), BindFailure)
-        await cluster.check_undone()
-        again = await bind_pod(await cluster.placement(), FaultyWriter(cluster), cluster.on_claim)
-        assert isinstance(again, BindSuccess)
-        await cluster.check_bound()
-
-    run_scenario(scenario)
+@run_by(run_scenario)
+async def test_a_failed_binding_releases_its_devices(cluster: BindingCluster) -> None:
+    writer = FaultyWriter(cluster, [Fault("bind", error=refusal(403))])
+    assert isinstance(await bind_pod(await cluster.placement(), writer, cluster.on_claim), BindFailure)
+    await cluster.check_undone()
+    again = await bind_pod(await cluster.placement(), FaultyWriter(cluster), cluster.on_claim)
+    assert isinstance(again, BindSuccess)
+    await cluster.check_bound()
 
 
-def test_devices_another_pod_has_reserved_meanwhile_stay() -> None:
+@run_by(run_scenario)
+async def test_devices_another_pod_has_reserved_meanwhile_stay(cluster: BindingCluster) -> None:
     async def join(cluster: BindingCluster) -> None:
         other = {"resource": "pods", "name": "q", "uid": "uid-q"}
         patch = {"status": {"reservedFor": [other]}}
@@ -304,16 +298,13 @@ def test_devices_another_pod_has_reserved_meanwhile_stay() -> None:
             RESOURCE_CLAIMS, NEW, patch, "default", subresource="status", type="strategic"
         )
 
-    async def scenario(cluster: BindingCluster) -> None:
-        writer = FaultyWriter(cluster, [Fault("bind", act=join, error=refusal(403))])
-        outcome = await bind_pod(await cluster.placement(), writer, cluster.on_claim)
-        assert isinstance(outcome, BindFailure)
-        assert outcome.settled
-        claim = await cluster.claim(NEW)
-        assert claim.status.allocation is not None
-        assert [each.uid for each in claim.status.reserved_for] == ["uid-q"]
-
-    run_scenario(scenario)
+    writer = FaultyWriter(cluster, [Fault("bind", act=join, error=refusal(403))])
+    outcome = await bind_pod(await cluster.placement(), writer, cluster.on_claim)
+    assert isinstance(outcome, BindFailure)
+    assert outcome.settled
+    claim = await cluster.claim(NEW)
+    assert claim.status.allocation is not None
+    assert [each.uid for each in claim.status.reserved_for] == ["uid-q"]
 
 
 # -- crashes
@@ -379,16 +370,14 @@ def test_a_server_that_drops_charges_gets_them_with_the_binding() -> None:
     run(on, Gates.of({"DRANodeAllocatableResources": False}))
 
 
-def test_a_server_that_keeps_charges_gets_them_in_the_status() -> None:
-    async def scenario(cluster: BindingCluster) -> None:
-        writer = ApiWriter(cluster.client)
-        assert isinstance(await bind_pod(await cluster.placement(), writer, cluster.on_claim), BindSuccess)
-        pod = await cluster.pod()
-        assert pod is not None
-        assert POD_KEY not in pod.metadata.annotations
-        await cluster.check_bound()
-
-    run_scenario(scenario)
+@run_by(run_scenario)
+async def test_a_server_that_keeps_charges_gets_them_in_the_status(cluster: BindingCluster) -> None:
+    writer = ApiWriter(cluster.client)
+    assert isinstance(await bind_pod(await cluster.placement(), writer, cluster.on_claim), BindSuccess)
+    pod = await cluster.pod()
+    assert pod is not None
+    assert POD_KEY not in pod.metadata.annotations
+    await cluster.check_bound()
 
 
 @pytest.mark.parametrize("charge_form", list(ChargeForm))
@@ -399,114 +388,104 @@ def test_every_form_is_written_and_taken_back(charge_form: ChargeForm) -> None:
     assert isinstance(outcome, BindFailure)
 
 
-def test_stale_charges_are_cleared_before_binding() -> None:
-    async def scenario(cluster: BindingCluster) -> None:
-        forged = '[{"resourceClaimName":"new","containers":["main"],"resources":{"cpu":"1m"}}]'
-        patch = {"metadata": {"annotations": {POD_KEY: forged}}}
-        await cluster.client.patch(PODS, "p", patch, "default")
-        placement = await cluster.placement(charges=False)
-        assert isinstance(await bind_pod(placement, FaultyWriter(cluster), cluster.on_claim), BindSuccess)
-        pod = await cluster.pod()
-        assert pod is not None
-        assert read_pod(pod) == ()
-        assert pod.metadata.annotations == {KEEP: "pod"}
-
-    run_scenario(scenario)
+@run_by(run_scenario)
+async def test_stale_charges_are_cleared_before_binding(cluster: BindingCluster) -> None:
+    forged = '[{"resourceClaimName":"new","containers":["main"],"resources":{"cpu":"1m"}}]'
+    patch = {"metadata": {"annotations": {POD_KEY: forged}}}
+    await cluster.client.patch(PODS, "p", patch, "default")
+    placement = await cluster.placement(charges=False)
+    assert isinstance(await bind_pod(placement, FaultyWriter(cluster), cluster.on_claim), BindSuccess)
+    pod = await cluster.pod()
+    assert pod is not None
+    assert read_pod(pod) == ()
+    assert pod.metadata.annotations == {KEEP: "pod"}
 
 
 # -- giving up a claim
 
 
-def test_an_unused_claim_can_be_deallocated() -> None:
-    async def scenario(cluster: BindingCluster) -> None:
-        assert isinstance(
-            await bind_pod(await cluster.placement(), FaultyWriter(cluster), cluster.on_claim), BindSuccess
-        )
-        pod = await cluster.pod()
-        assert pod is not None
-        assert await release_claim(await cluster.claim(NEW), pod, FaultyWriter(cluster), cluster.on_claim)
-        assert (await cluster.claim(NEW)).status.allocation is None
-        assert cluster.observed_claims[NEW].status.allocation is None
-        assert await release_claim(await cluster.claim(SHARED), pod, FaultyWriter(cluster), cluster.on_claim)
-        shared = await cluster.claim(SHARED)
-        assert shared.status.allocation is not None
-        assert [each.uid for each in shared.status.reserved_for] == ["uid-other"]
-
-    run_scenario(scenario)
+@run_by(run_scenario)
+async def test_an_unused_claim_can_be_deallocated(cluster: BindingCluster) -> None:
+    assert isinstance(
+        await bind_pod(await cluster.placement(), FaultyWriter(cluster), cluster.on_claim), BindSuccess
+    )
+    pod = await cluster.pod()
+    assert pod is not None
+    assert await release_claim(await cluster.claim(NEW), pod, FaultyWriter(cluster), cluster.on_claim)
+    assert (await cluster.claim(NEW)).status.allocation is None
+    assert cluster.observed_claims[NEW].status.allocation is None
+    assert await release_claim(await cluster.claim(SHARED), pod, FaultyWriter(cluster), cluster.on_claim)
+    shared = await cluster.claim(SHARED)
+    assert shared.status.allocation is not None
+    assert [each.uid for each in shared.status.reserved_for] == ["uid-other"]
 
 
 # -- many at a time
 
 
-def test_bindings_run_side_by_side_up_to_their_limit() -> None:
-    async def scenario(cluster: BindingCluster) -> None:
-        placement = await cluster.placement()
-        running, most, done = 0, 0, []
-        go = asyncio.Event()
+@run_by(run_scenario)
+async def test_bindings_run_side_by_side_up_to_their_limit(cluster: BindingCluster) -> None:
+    placement = await cluster.placement()
+    running, most, done = 0, 0, []
+    go = asyncio.Event()
 
-        class Slow(FaultyWriter):
-            def __getattr__(self, name: str) -> Any:
-                method = super().__getattr__(name)
+    class Slow(FaultyWriter):
+        def __getattr__(self, name: str) -> Any:
+            method = super().__getattr__(name)
 
-                async def call(*args: Any, **named: Any) -> Any:
-                    nonlocal running, most
-                    running += 1
-                    most = max(most, running)
-                    await go.wait()
-                    running -= 1
-                    return await method(*args, **named)
+            async def call(*args: Any, **named: Any) -> Any:
+                nonlocal running, most
+                running += 1
+                most = max(most, running)
+                await go.wait()
+                running -= 1
+                return await method(*args, **named)
 
-                return call if name == "bind" else method
+            return call if name == "bind" else method
 
-        bindings = PodBinder(Slow(cluster), cluster.on_claim, lambda p, o: done.append(o), limit=3)
-        for _ in range(8):
-            bindings.start(placement)
-        assert len(bindings) == 8
-        assert bindings.is_full
-        await until(lambda: running >= 3)
-        await asyncio.sleep(0.01)  # a fourth would show by now
-        go.set()
-        assert await bindings.drain(20) == 0
-        assert len(done) == 8
-        assert all(isinstance(each, BindSuccess) for each in done)
-        assert most == 3
-
-    run_scenario(scenario)
-
-
-def test_a_binding_that_hangs_is_broken_off_at_the_end() -> None:
-    async def scenario(cluster: BindingCluster) -> None:
-        async def hang(_: BindingCluster) -> None:
-            await asyncio.Event().wait()
-
-        writer = FaultyWriter(cluster, [Fault("bind", act=hang)])
-        bindings = PodBinder(writer, cluster.on_claim, lambda p, o: None)
-        bindings.start(await cluster.placement())
-        await asyncio.sleep(0)
-        assert await bindings.drain(0.01) == 1
-        assert len(bindings) == 0
-        outcome = await bind_pod(await cluster.placement(), FaultyWriter(cluster), cluster.on_claim)
-        assert isinstance(outcome, BindSuccess)
-        await cluster.check_bound()
-
-    run_scenario(scenario)
-
-
-def test_an_internal_error_in_one_binding_is_reported_and_isolated() -> None:
-    async def scenario(cluster: BindingCluster) -> None:
-        done: list[tuple[Placement, BindSuccess | BindFailure]] = []
-        writer = FaultyWriter(cluster, [Fault("bind", error=lambda: ValueError("a bug"))])
-        bindings = PodBinder(writer, cluster.on_claim, lambda p, o: done.append((p, o)))
-        placement = await cluster.placement()
+    bindings = PodBinder(Slow(cluster), cluster.on_claim, lambda p, o: done.append(o), limit=3)
+    for _ in range(8):
         bindings.start(placement)
-        bindings.start(placement)
-        await bindings.drain(5)
-        first, second = (outcome for _, outcome in done)
-        assert isinstance(first, BindFailure)
-        assert (first.settled, first.error) == (False, "ValueError: a bug")
-        assert isinstance(second, BindSuccess)
+    assert len(bindings) == 8
+    assert bindings.is_full
+    await until(lambda: running >= 3)
+    await asyncio.sleep(0.01)  # a fourth would show by now
+    go.set()
+    assert await bindings.drain(20) == 0
+    assert len(done) == 8
+    assert all(isinstance(each, BindSuccess) for each in done)
+    assert most == 3
 
-    run_scenario(scenario)
+
+@run_by(run_scenario)
+async def test_a_binding_that_hangs_is_broken_off_at_the_end(cluster: BindingCluster) -> None:
+    async def hang(_: BindingCluster) -> None:
+        await asyncio.Event().wait()
+
+    writer = FaultyWriter(cluster, [Fault("bind", act=hang)])
+    bindings = PodBinder(writer, cluster.on_claim, lambda p, o: None)
+    bindings.start(await cluster.placement())
+    await asyncio.sleep(0)
+    assert await bindings.drain(0.01) == 1
+    assert len(bindings) == 0
+    outcome = await bind_pod(await cluster.placement(), FaultyWriter(cluster), cluster.on_claim)
+    assert isinstance(outcome, BindSuccess)
+    await cluster.check_bound()
+
+
+@run_by(run_scenario)
+async def test_an_internal_error_in_one_binding_is_reported_and_isolated(cluster: BindingCluster) -> None:
+    done: list[tuple[Placement, BindSuccess | BindFailure]] = []
+    writer = FaultyWriter(cluster, [Fault("bind", error=lambda: ValueError("a bug"))])
+    bindings = PodBinder(writer, cluster.on_claim, lambda p, o: done.append((p, o)))
+    placement = await cluster.placement()
+    bindings.start(placement)
+    bindings.start(placement)
+    await bindings.drain(5)
+    first, second = (outcome for _, outcome in done)
+    assert isinstance(first, BindFailure)
+    assert (first.settled, first.error) == (False, "ValueError: a bug")
+    assert isinstance(second, BindSuccess)
 
 
 # -- devices that have to be made ready
@@ -523,55 +502,48 @@ def ready(claim: ResourceClaim, status: str, kind: str = "Attached") -> dict[str
 
 
 @pytest.mark.parametrize(("kind", "notified"), list(itertools.product(["Attached", "Broken"], [False, True])))
-def test_devices_are_waited_for(kind: str, notified: bool) -> None:
+@run_by(run_scenario)
+async def test_devices_are_waited_for(cluster: BindingCluster, *, kind: str, notified: bool) -> None:
     """A claim informer reports changes; without one, claims are read again."""
-
-    async def scenario(cluster: BindingCluster) -> None:
-        conditions: dict[str, Any] = {
-            "bindingConditions": ["Attached"],
-            "bindingFailureConditions": ["Broken"],
-        }
-        placement = await cluster.placement(**conditions)
-        writer = ApiWriter(cluster.client, ChargeForm.V1_36, now=lambda: cluster.harness.now)
-        writer.claim_waiters.poll = 0.01 if not notified else 60.0
-        task = asyncio.create_task(bind_pod(placement, writer, cluster.on_claim))
-        while len(writer.claim_waiters) == 0:
+    conditions: dict[str, Any] = {
+        "bindingConditions": ["Attached"],
+        "bindingFailureConditions": ["Broken"],
+    }
+    placement = await cluster.placement(**conditions)
+    writer = ApiWriter(cluster.client, ChargeForm.V1_36, now=lambda: cluster.harness.now)
+    writer.claim_waiters.poll = 0.01 if not notified else 60.0
+    task = asyncio.create_task(bind_pod(placement, writer, cluster.on_claim))
+    while len(writer.claim_waiters) == 0:
+        await asyncio.sleep(0)
+    for name in (NEW, BEGUN):
+        patch = ready(await cluster.claim(name), "True", kind)
+        await cluster.client.patch(RESOURCE_CLAIMS, name, patch, "default", subresource="status")
+        if notified:
             await asyncio.sleep(0)
-        for name in (NEW, BEGUN):
-            patch = ready(await cluster.claim(name), "True", kind)
-            await cluster.client.patch(RESOURCE_CLAIMS, name, patch, "default", subresource="status")
-            if notified:
+            writer.claim_waiters.notify(await cluster.claim(name))
+            while not task.done() and len(writer.claim_waiters) == 0:
                 await asyncio.sleep(0)
-                writer.claim_waiters.notify(await cluster.claim(name))
-                while not task.done() and len(writer.claim_waiters) == 0:
-                    await asyncio.sleep(0)
-        outcome = await task
-        if kind == "Attached":
-            assert isinstance(outcome, BindSuccess)
-            await cluster.check_bound()
-        else:
-            assert isinstance(outcome, BindFailure)
-            assert (outcome.step, outcome.settled) == (BindStep.CONDITIONS, True)
-            assert 'device binding failed: claim=new, reason=Reported, message="so"' in outcome.error
-            await cluster.check_undone()
-        assert len(writer.claim_waiters) == 0
-
-    run_scenario(scenario)
-
-
-def test_devices_that_take_too_long_are_given_up() -> None:
-    async def scenario(cluster: BindingCluster) -> None:
-        placement = await cluster.placement(
-            bindingConditions=["Attached"], bindingFailureConditions=["Broken"]
-        )
-        writer = ApiWriter(cluster.client, ChargeForm.V1_36, now=lambda: cluster.harness.now)
-        outcome = await bind_pod(placement, writer, cluster.on_claim, timeout_ms=10)
+    outcome = await task
+    if kind == "Attached":
+        assert isinstance(outcome, BindSuccess)
+        await cluster.check_bound()
+    else:
         assert isinstance(outcome, BindFailure)
-        assert outcome.error.endswith("device binding timeout: claim=new")
-        assert outcome.settled
+        assert (outcome.step, outcome.settled) == (BindStep.CONDITIONS, True)
+        assert 'device binding failed: claim=new, reason=Reported, message="so"' in outcome.error
         await cluster.check_undone()
+    assert len(writer.claim_waiters) == 0
 
-    run_scenario(scenario)
+
+@run_by(run_scenario)
+async def test_devices_that_take_too_long_are_given_up(cluster: BindingCluster) -> None:
+    placement = await cluster.placement(bindingConditions=["Attached"], bindingFailureConditions=["Broken"])
+    writer = ApiWriter(cluster.client, ChargeForm.V1_36, now=lambda: cluster.harness.now)
+    outcome = await bind_pod(placement, writer, cluster.on_claim, timeout_ms=10)
+    assert isinstance(outcome, BindFailure)
+    assert outcome.error.endswith("device binding timeout: claim=new")
+    assert outcome.settled
+    await cluster.check_undone()
 
 
 def test_the_time_of_allocation_is_noted_where_it_counts() -> None:
@@ -619,14 +591,12 @@ def test_backoff_grows_and_is_reported() -> None:
     assert max(claim_waiters) <= 5.0
 
 
-def test_refusals_of_the_api_are_api_errors() -> None:
-    async def scenario(cluster: BindingCluster) -> None:
-        writer = ApiWriter(cluster.client)
-        claim = await cluster.claim(NEW)
-        await cluster.client.patch(RESOURCE_CLAIMS, NEW, {"metadata": {"finalizers": None}}, "default")
-        await cluster.client.delete(RESOURCE_CLAIMS, NEW, "default")
-        assert await writer.read_claim(claim) is None
-        with pytest.raises(ApiError):
-            await writer.add_finalizer(claim)
-
-    run_scenario(scenario)
+@run_by(run_scenario)
+async def test_refusals_of_the_api_are_api_errors(cluster: BindingCluster) -> None:
+    writer = ApiWriter(cluster.client)
+    claim = await cluster.claim(NEW)
+    await cluster.client.patch(RESOURCE_CLAIMS, NEW, {"metadata": {"finalizers": None}}, "default")
+    await cluster.client.delete(RESOURCE_CLAIMS, NEW, "default")
+    assert await writer.read_claim(claim) is None
+    with pytest.raises(ApiError):
+        await writer.add_finalizer(claim)

@@ -15,6 +15,7 @@ from plimsoll.errors import ApiError, UnreachableError
 from plimsoll.scheduler.preemption.result import Preemption
 from plimsoll.scheduler.process.event_recorder import SchedulerEventRecorder
 from tests.build import pod, pod_group
+from tests.coroutines import run_by
 from tests.unit.apiserver.build import ApiHarness, run
 
 T = TypeVar("T")
@@ -49,133 +50,113 @@ def run_scenario(scenario: Callable[[RecorderFixture], Awaitable[T]], **options:
 POD = pod("p")
 
 
-def test_a_scheduled_pod_gets_an_event_naming_the_node() -> None:
-    async def scenario(fixture: RecorderFixture) -> None:
-        fixture.recorder.scheduled(POD, "node-1")
-        (event,) = await fixture.events()
-        assert event["note"] == "Successfully assigned default/p to node-1"
-        assert (event["reason"], event["action"], event["type"]) == ("Scheduled", "Binding", "Normal")
-        assert event["reportingController"] == "plimsoll"
-        assert event["regarding"]["uid"] == "uid-p"
-        assert "series" not in event
-        (core,) = (await fixture.harness.client.list(EVENTS, "default")).items
-        assert codec.decode_tree(core)["message"] == "Successfully assigned default/p to node-1"
-
-    run_scenario(scenario)
+@run_by(run_scenario)
+async def test_a_scheduled_pod_gets_an_event_naming_the_node(fixture: RecorderFixture) -> None:
+    fixture.recorder.scheduled(POD, "node-1")
+    (event,) = await fixture.events()
+    assert event["note"] == "Successfully assigned default/p to node-1"
+    assert (event["reason"], event["action"], event["type"]) == ("Scheduled", "Binding", "Normal")
+    assert event["reportingController"] == "plimsoll"
+    assert event["regarding"]["uid"] == "uid-p"
+    assert "series" not in event
+    (core,) = (await fixture.harness.client.list(EVENTS, "default")).items
+    assert codec.decode_tree(core)["message"] == "Successfully assigned default/p to node-1"
 
 
-def test_repeated_events_are_counted() -> None:
-    async def scenario(fixture: RecorderFixture) -> None:
-        for _ in range(3):
-            fixture.recorder.failed_scheduling(POD, "no room")
-            await fixture.recorder.flush(5)
-            fixture.time += 30
-        (event,) = await fixture.events()
-        assert event["series"]["count"] == 3
-        assert (event["type"], event["reason"]) == ("Warning", "FailedScheduling")
-        assert fixture.recorder.written == 2, "the second time it was too soon"
-
-    run_scenario(scenario)
-
-
-def test_events_repeated_before_the_write_are_counted() -> None:
-    async def scenario(fixture: RecorderFixture) -> None:
-        for _ in range(5):
-            fixture.recorder.failed_scheduling(POD, "no room")
-        assert len(fixture.recorder) == 1
-        (event,) = await fixture.events()
-        assert event["series"]["count"] == 5
-
-    run_scenario(scenario)
-
-
-def test_other_messages_and_other_pods_are_other_events() -> None:
-    async def scenario(fixture: RecorderFixture) -> None:
+@run_by(run_scenario)
+async def test_repeated_events_are_counted(fixture: RecorderFixture) -> None:
+    for _ in range(3):
         fixture.recorder.failed_scheduling(POD, "no room")
-        fixture.recorder.failed_scheduling(POD, "no devices")
-        fixture.recorder.failed_scheduling(pod("q"), "no room")
-        fixture.recorder.awaiting_devices(POD, "n")
-        fixture.recorder.preempted(POD, Preemption("n", 0, (POD,), 0, pod("q")))
-        notes = sorted(event["note"] for event in await fixture.events())
-        assert notes == [
-            "Preempted by pod uid-q on node n",
-            "no devices",
-            "no room",
-            "no room",
-            "waiting for binding conditions for device on node n",
-        ]
-
-    run_scenario(scenario)
+        await fixture.recorder.flush(5)
+        fixture.time += 30
+    (event,) = await fixture.events()
+    assert event["series"]["count"] == 3
+    assert (event["type"], event["reason"]) == ("Warning", "FailedScheduling")
+    assert fixture.recorder.written == 2, "the second time it was too soon"
 
 
-def test_a_victim_of_a_pod_group_gets_an_event_about_the_group() -> None:
-    async def scenario(fixture: RecorderFixture) -> None:
-        fixture.recorder.preempted(POD, Preemption("n", 0, (POD,), 0, pod("q"), group=pod_group()))
-        (event,) = await fixture.events()
-        assert event["note"] == "Preempted by podgroup uid-gang on node n"
-        assert (event["related"]["kind"], event["related"]["name"]) == ("PodGroup", "gang")
-        assert event["related"]["apiVersion"] == "scheduling.k8s.io/v1alpha2"
-
-    run_scenario(scenario)
-
-
-def test_an_old_event_is_not_continued() -> None:
-    async def scenario(fixture: RecorderFixture) -> None:
+@run_by(run_scenario)
+async def test_events_repeated_before_the_write_are_counted(fixture: RecorderFixture) -> None:
+    for _ in range(5):
         fixture.recorder.failed_scheduling(POD, "no room")
-        assert len(await fixture.events()) == 1
-        fixture.time += 3600
+    assert len(fixture.recorder) == 1
+    (event,) = await fixture.events()
+    assert event["series"]["count"] == 5
+
+
+@run_by(run_scenario)
+async def test_other_messages_and_other_pods_are_other_events(fixture: RecorderFixture) -> None:
+    fixture.recorder.failed_scheduling(POD, "no room")
+    fixture.recorder.failed_scheduling(POD, "no devices")
+    fixture.recorder.failed_scheduling(pod("q"), "no room")
+    fixture.recorder.awaiting_devices(POD, "n")
+    fixture.recorder.preempted(POD, Preemption("n", 0, (POD,), 0, pod("q")))
+    notes = sorted(event["note"] for event in await fixture.events())
+    assert notes == [
+        "Preempted by pod uid-q on node n",
+        "no devices",
+        "no room",
+        "no room",
+        "waiting for binding conditions for device on node n",
+    ]
+
+
+@run_by(run_scenario)
+async def test_a_victim_of_a_pod_group_gets_an_event_about_the_group(fixture: RecorderFixture) -> None:
+    fixture.recorder.preempted(POD, Preemption("n", 0, (POD,), 0, pod("q"), group=pod_group()))
+    (event,) = await fixture.events()
+    assert event["note"] == "Preempted by podgroup uid-gang on node n"
+    assert (event["related"]["kind"], event["related"]["name"]) == ("PodGroup", "gang")
+    assert event["related"]["apiVersion"] == "scheduling.k8s.io/v1alpha2"
+
+
+@run_by(run_scenario)
+async def test_an_old_event_is_not_continued(fixture: RecorderFixture) -> None:
+    fixture.recorder.failed_scheduling(POD, "no room")
+    assert len(await fixture.events()) == 1
+    fixture.time += 3600
+    fixture.recorder.failed_scheduling(POD, "no room")
+    assert len(await fixture.events()) == 2
+
+
+@run_by(run_scenario)
+async def test_an_expired_event_is_created_again(fixture: RecorderFixture) -> None:
+    fixture.recorder.failed_scheduling(POD, "no room")
+    (event,) = await fixture.events()
+    await fixture.harness.client.delete(EVENTS_V1, event["metadata"]["name"], "default")
+    for _ in range(2):
+        fixture.time += 61
         fixture.recorder.failed_scheduling(POD, "no room")
-        assert len(await fixture.events()) == 2
-
-    run_scenario(scenario)
-
-
-def test_an_expired_event_is_created_again() -> None:
-    async def scenario(fixture: RecorderFixture) -> None:
-        fixture.recorder.failed_scheduling(POD, "no room")
-        (event,) = await fixture.events()
-        await fixture.harness.client.delete(EVENTS_V1, event["metadata"]["name"], "default")
-        for _ in range(2):
-            fixture.time += 61
-            fixture.recorder.failed_scheduling(POD, "no room")
-            await fixture.recorder.flush(5)
-        (event,) = await fixture.events()
-        assert event["series"]["count"] == 3
-        assert fixture.recorder.failed == 1
-
-    run_scenario(scenario)
+        await fixture.recorder.flush(5)
+    (event,) = await fixture.events()
+    assert event["series"]["count"] == 3
+    assert fixture.recorder.failed == 1
 
 
-def test_the_oldest_events_are_dropped() -> None:
-    async def scenario(fixture: RecorderFixture) -> None:
-        for number in range(10):
-            fixture.recorder.failed_scheduling(POD, f"reason {number}")
-        assert (len(fixture.recorder), fixture.recorder.dropped) == (4, 6)
-        fixture.recorder.failed_scheduling(POD, "reason 0")  # was dropped: it is said again
-        assert sorted(event["note"] for event in await fixture.events()) == [
-            "reason 0", "reason 7", "reason 8", "reason 9",
-        ]  # fmt: skip
-
-    run_scenario(scenario, limit=4)
+@run_by(run_scenario, limit=4)
+async def test_the_oldest_events_are_dropped(fixture: RecorderFixture) -> None:
+    for number in range(10):
+        fixture.recorder.failed_scheduling(POD, f"reason {number}")
+    assert (len(fixture.recorder), fixture.recorder.dropped) == (4, 6)
+    fixture.recorder.failed_scheduling(POD, "reason 0")  # was dropped: it is said again
+    assert sorted(event["note"] for event in await fixture.events()) == [
+        "reason 0", "reason 7", "reason 8", "reason 9",
+    ]  # fmt: skip
 
 
-def test_long_texts_are_cut() -> None:
-    async def scenario(fixture: RecorderFixture) -> None:
-        fixture.recorder.failed_scheduling(POD, "x" * 5000)
-        fixture.recorder.failed_scheduling(pod("y" * 253), "z")
-        events = await fixture.events()
-        assert sorted(len(event["note"]) for event in events) == [1, 1024]
-
-    run_scenario(scenario)
+@run_by(run_scenario)
+async def test_long_texts_are_cut(fixture: RecorderFixture) -> None:
+    fixture.recorder.failed_scheduling(POD, "x" * 5000)
+    fixture.recorder.failed_scheduling(pod("y" * 253), "z")
+    events = await fixture.events()
+    assert sorted(len(event["note"]) for event in events) == [1, 1024]
 
 
-def test_event_names_are_unique() -> None:
-    async def scenario(fixture: RecorderFixture) -> None:
-        for number in range(20):
-            fixture.recorder.failed_scheduling(POD, f"{number}")
-        assert len({event["metadata"]["name"] for event in await fixture.events()}) == 20
-
-    run_scenario(scenario)
+@run_by(run_scenario)
+async def test_event_names_are_unique(fixture: RecorderFixture) -> None:
+    for number in range(20):
+        fixture.recorder.failed_scheduling(POD, f"{number}")
+    assert len({event["metadata"]["name"] for event in await fixture.events()}) == 20
 
 
 class Refusing:
@@ -238,37 +219,33 @@ def test_recording_never_waits_and_bindings_go_first() -> None:
     run_scenario(scenario, is_busy=lambda: True, sleep=sleep)
 
 
-def test_a_lost_response_does_not_duplicate_an_event() -> None:
-    async def on(harness: ApiHarness) -> None:
-        recorder = SchedulerEventRecorder(harness.client, now=lambda: harness.now)
-        send = harness.client.transport.send  # the wire itself
-        lost = [True]
+@run_by(run)
+async def test_a_lost_response_does_not_duplicate_an_event(harness: ApiHarness) -> None:
+    recorder = SchedulerEventRecorder(harness.client, now=lambda: harness.now)
+    send = harness.client.transport.send  # the wire itself
+    lost = [True]
 
-        async def lossy(request: Request) -> Reply:
-            reply = await send(request)
-            if lost and request.method == "POST":
-                lost.clear()
-                raise UnreachableError("no answer", sent=True)
-            return reply
+    async def lossy(request: Request) -> Reply:
+        reply = await send(request)
+        if lost and request.method == "POST":
+            lost.clear()
+            raise UnreachableError("no answer", sent=True)
+        return reply
 
-        harness.client.transport.send = lossy  # type: ignore[method-assign]
-        for _ in range(2):
-            recorder.failed_scheduling(POD, "no room")
-            await recorder.flush(5)
-        assert recorder.failed == 1
-        assert len((await harness.client.list(EVENTS_V1, "default")).items) == 1
-
-    run(on)
+    harness.client.transport.send = lossy  # type: ignore[method-assign]
+    for _ in range(2):
+        recorder.failed_scheduling(POD, "no room")
+        await recorder.flush(5)
+    assert recorder.failed == 1
+    assert len((await harness.client.list(EVENTS_V1, "default")).items) == 1
 
 
-def test_errors_of_events() -> None:
-    async def scenario(fixture: RecorderFixture) -> None:
-        fixture.recorder.failed_scheduling(pod("p", namespace="no-such"), "no room")
-        await fixture.recorder.flush(5)
-        assert fixture.recorder.failed == 1
-        try:
-            await fixture.harness.client.list(EVENTS_V1, "no-such")
-        except ApiError:
-            raise AssertionError from None
-
-    run_scenario(scenario)
+@run_by(run_scenario)
+async def test_errors_of_events(fixture: RecorderFixture) -> None:
+    fixture.recorder.failed_scheduling(pod("p", namespace="no-such"), "no room")
+    await fixture.recorder.flush(5)
+    assert fixture.recorder.failed == 1
+    try:
+        await fixture.harness.client.list(EVENTS_V1, "no-such")
+    except ApiError:
+        raise AssertionError from None

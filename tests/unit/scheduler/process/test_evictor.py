@@ -19,6 +19,7 @@ from plimsoll.scheduler.process.evictor import (
     evict_victims,
     plan_disruption_condition,
 )
+from tests.coroutines import run_by
 from tests.unit.apiserver.build import ApiHarness
 from tests.unit.apiserver.build import run as run_scenario
 
@@ -65,101 +66,89 @@ def run(scenario: Callable[[EvictionCluster], Awaitable[None]]) -> None:
     run_scenario(lambda harness: scenario(EvictionCluster(harness)))
 
 
-def test_a_victim_gets_a_condition_and_is_deleted() -> None:
-    async def scenario(cluster: EvictionCluster) -> None:
-        victim, new = await cluster.pod("victim"), await cluster.pod("new", node="")
-        done = await cluster.evict_victims(Preemption("n", 0, (victim,), 0, new))
-        assert done.complete
-        assert [each.metadata.name for each in done.evicted] == ["victim"]
-        left = await cluster.read("victim")
-        assert left is not None
-        assert left.metadata.deletion_timestamp is not None
-        assert left.metadata.deletion_grace_period_seconds == 30
-        assert is_preempted(left)
-        condition = next(each for each in left.status.conditions if each.type == "DisruptionTarget")
-        assert condition.status == "True"
-        assert condition.reason == "PreemptionByScheduler"
-        assert condition.message == "plimsoll: preempting to accommodate a higher priority pod"
-        assert condition.last_transition_time == NOW
-        assert cluster.notified == [victim]
-
-    run(scenario)
+@run_by(run)
+async def test_a_victim_gets_a_condition_and_is_deleted(cluster: EvictionCluster) -> None:
+    victim, new = await cluster.pod("victim"), await cluster.pod("new", node="")
+    done = await cluster.evict_victims(Preemption("n", 0, (victim,), 0, new))
+    assert done.complete
+    assert [each.metadata.name for each in done.evicted] == ["victim"]
+    left = await cluster.read("victim")
+    assert left is not None
+    assert left.metadata.deletion_timestamp is not None
+    assert left.metadata.deletion_grace_period_seconds == 30
+    assert is_preempted(left)
+    condition = next(each for each in left.status.conditions if each.type == "DisruptionTarget")
+    assert condition.status == "True"
+    assert condition.reason == "PreemptionByScheduler"
+    assert condition.message == "plimsoll: preempting to accommodate a higher priority pod"
+    assert condition.last_transition_time == NOW
+    assert cluster.notified == [victim]
 
 
-def test_a_victim_without_grace_is_gone_at_once() -> None:
-    async def scenario(cluster: EvictionCluster) -> None:
-        victim, new = await cluster.pod("victim", grace=0), await cluster.pod("new", node="")
-        assert (await cluster.evict_victims(Preemption("n", 0, (victim,), 0, new))).complete
-        assert await cluster.read("victim") is None
-
-    run(scenario)
+@run_by(run)
+async def test_a_victim_without_grace_is_gone_at_once(cluster: EvictionCluster) -> None:
+    victim, new = await cluster.pod("victim", grace=0), await cluster.pod("new", node="")
+    assert (await cluster.evict_victims(Preemption("n", 0, (victim,), 0, new))).complete
+    assert await cluster.read("victim") is None
 
 
-def test_evicting_again_changes_nothing() -> None:
-    async def scenario(cluster: EvictionCluster) -> None:
-        plan = Preemption("n", 0, (await cluster.pod("victim"),), 0, await cluster.pod("new", node=""))
-        await cluster.evict_victims(plan)
-        before = await cluster.read("victim")
-        again = await cluster.evict_victims(plan)
-        assert again.complete
-        after = await cluster.read("victim")
-        assert before is not None
-        assert after is not None
-        assert after.metadata.deletion_timestamp == before.metadata.deletion_timestamp
-        assert after.status.conditions == before.status.conditions
-
-    run(scenario)
+@run_by(run)
+async def test_evicting_again_changes_nothing(cluster: EvictionCluster) -> None:
+    plan = Preemption("n", 0, (await cluster.pod("victim"),), 0, await cluster.pod("new", node=""))
+    await cluster.evict_victims(plan)
+    before = await cluster.read("victim")
+    again = await cluster.evict_victims(plan)
+    assert again.complete
+    after = await cluster.read("victim")
+    assert before is not None
+    assert after is not None
+    assert after.metadata.deletion_timestamp == before.metadata.deletion_timestamp
+    assert after.status.conditions == before.status.conditions
 
 
-def test_missing_and_terminating_pods_are_skipped() -> None:
-    async def scenario(cluster: EvictionCluster) -> None:
-        gone, leaving = await cluster.pod("gone", grace=0), await cluster.pod("leaving")
-        new = await cluster.pod("new", node="")
-        await cluster.client.delete(PODS, "gone", "default", grace=0)
-        await cluster.client.delete(PODS, "leaving", "default")
-        known = await cluster.read("leaving")
-        assert known is not None
-        done = await cluster.evict_victims(Preemption("n", 0, (gone, known), 0, new))
-        assert done == PreemptionEvictionResult(())
-        assert cluster.notified == []
-        left = await cluster.read("leaving")
-        assert left is not None
-        assert not is_preempted(left)
-        # Its deletion was not observed: it gets the condition, and nothing worse.
-        await cluster.evict_victims(Preemption("n", 0, (leaving,), 0, new))
-
-    run(scenario)
+@run_by(run)
+async def test_missing_and_terminating_pods_are_skipped(cluster: EvictionCluster) -> None:
+    gone, leaving = await cluster.pod("gone", grace=0), await cluster.pod("leaving")
+    new = await cluster.pod("new", node="")
+    await cluster.client.delete(PODS, "gone", "default", grace=0)
+    await cluster.client.delete(PODS, "leaving", "default")
+    known = await cluster.read("leaving")
+    assert known is not None
+    done = await cluster.evict_victims(Preemption("n", 0, (gone, known), 0, new))
+    assert done == PreemptionEvictionResult(())
+    assert cluster.notified == []
+    left = await cluster.read("leaving")
+    assert left is not None
+    assert not is_preempted(left)
+    # Its deletion was not observed: it gets the condition, and nothing worse.
+    await cluster.evict_victims(Preemption("n", 0, (leaving,), 0, new))
 
 
-def test_a_new_pod_of_the_same_name_is_not_hit() -> None:
-    async def scenario(cluster: EvictionCluster) -> None:
-        old, new = await cluster.pod("victim", grace=0), await cluster.pod("new", node="")
-        await cluster.client.delete(PODS, "victim", "default", grace=0)
-        fresh = await cluster.pod("victim")
-        done = await cluster.evict_victims(Preemption("n", 0, (old,), 0, new))
-        assert done == PreemptionEvictionResult(())
-        left = await cluster.read("victim")
-        assert left is not None
-        assert left.metadata.uid == fresh.metadata.uid
-        assert left.metadata.deletion_timestamp is None
-        assert not any(each.type == "DisruptionTarget" for each in left.status.conditions)
-
-    run(scenario)
+@run_by(run)
+async def test_a_new_pod_of_the_same_name_is_not_hit(cluster: EvictionCluster) -> None:
+    old, new = await cluster.pod("victim", grace=0), await cluster.pod("new", node="")
+    await cluster.client.delete(PODS, "victim", "default", grace=0)
+    fresh = await cluster.pod("victim")
+    done = await cluster.evict_victims(Preemption("n", 0, (old,), 0, new))
+    assert done == PreemptionEvictionResult(())
+    left = await cluster.read("victim")
+    assert left is not None
+    assert left.metadata.uid == fresh.metadata.uid
+    assert left.metadata.deletion_timestamp is None
+    assert not any(each.type == "DisruptionTarget" for each in left.status.conditions)
 
 
-def test_lower_priority_nominations_are_withdrawn() -> None:
-    async def scenario(cluster: EvictionCluster) -> None:
-        lesser = await cluster.pod("lesser", node="", nominatedNodeName="n", phase="Pending")
-        assert lesser.status.nominated_node_name == "n"
-        victim, new = await cluster.pod("victim"), await cluster.pod("new", node="")
-        done = await cluster.evict_victims(Preemption("n", 0, (victim,), 0, new, (lesser,)))
-        assert done.warnings == ()
-        left = await cluster.read("lesser")
-        assert left is not None
-        assert left.status.nominated_node_name == ""
-        assert left.status.phase == "Pending"
-
-    run(scenario)
+@run_by(run)
+async def test_lower_priority_nominations_are_withdrawn(cluster: EvictionCluster) -> None:
+    lesser = await cluster.pod("lesser", node="", nominatedNodeName="n", phase="Pending")
+    assert lesser.status.nominated_node_name == "n"
+    victim, new = await cluster.pod("victim"), await cluster.pod("new", node="")
+    done = await cluster.evict_victims(Preemption("n", 0, (victim,), 0, new, (lesser,)))
+    assert done.warnings == ()
+    left = await cluster.read("lesser")
+    assert left is not None
+    assert left.status.nominated_node_name == ""
+    assert left.status.phase == "Pending"
 
 
 class Failing(Client):
@@ -176,44 +165,40 @@ class Failing(Client):
 
 
 @pytest.mark.parametrize("method", ["PATCH", "DELETE"])
-def test_one_failure_does_not_stop_other_evictions(method: str) -> None:
-    async def scenario(cluster: EvictionCluster) -> None:
-        one, two, new = await cluster.pod("one"), await cluster.pod("two"), await cluster.pod("new", node="")
-        plan = Preemption("n", 0, (one, two), 0, new)
-        done = await cluster.evict_victims(plan, Failing(cluster.client, method, "one", 500))
-        assert not done.complete
-        assert len(done.errors) == 1
-        assert [each.metadata.name for each in done.evicted] == ["two"]
-        left = await cluster.read("one")
-        assert left is not None
-        assert left.metadata.deletion_timestamp is None
-        assert (await cluster.evict_victims(plan)).complete
-        assert (after := await cluster.read("one")) is not None
-        assert after.metadata.deletion_timestamp is not None
-
-    run(scenario)
+@run_by(run)
+async def test_one_failure_does_not_stop_other_evictions(cluster: EvictionCluster, *, method: str) -> None:
+    one, two, new = await cluster.pod("one"), await cluster.pod("two"), await cluster.pod("new", node="")
+    plan = Preemption("n", 0, (one, two), 0, new)
+    done = await cluster.evict_victims(plan, Failing(cluster.client, method, "one", 500))
+    assert not done.complete
+    assert len(done.errors) == 1
+    assert [each.metadata.name for each in done.evicted] == ["two"]
+    left = await cluster.read("one")
+    assert left is not None
+    assert left.metadata.deletion_timestamp is None
+    assert (await cluster.evict_victims(plan)).complete
+    assert (after := await cluster.read("one")) is not None
+    assert after.metadata.deletion_timestamp is not None
 
 
-def test_a_status_that_others_keep_changing_is_tried_again_and_given_up() -> None:
-    async def scenario(cluster: EvictionCluster) -> None:
-        victim, new = await cluster.pod("victim"), await cluster.pod("new", node="")
-        client = Failing(cluster.client, "PATCH", "victim", 409)
-        done = await cluster.evict_victims(Preemption("n", 0, (victim,), 0, new), client)
-        assert [error.code for error in done.errors] == [409]
+@run_by(run)
+async def test_a_status_that_others_keep_changing_is_tried_again_and_given_up(
+    cluster: EvictionCluster,
+) -> None:
+    victim, new = await cluster.pod("victim"), await cluster.pod("new", node="")
+    client = Failing(cluster.client, "PATCH", "victim", 409)
+    done = await cluster.evict_victims(Preemption("n", 0, (victim,), 0, new), client)
+    assert [error.code for error in done.errors] == [409]
 
-    run(scenario)
 
-
-def test_a_failed_withdrawal_is_a_warning() -> None:
-    async def scenario(cluster: EvictionCluster) -> None:
-        lesser = await cluster.pod("lesser", node="", nominatedNodeName="n")
-        victim, new = await cluster.pod("victim"), await cluster.pod("new", node="")
-        plan = Preemption("n", 0, (victim,), 0, new, (lesser,))
-        done = await cluster.evict_victims(plan, Failing(cluster.client, "PATCH", "lesser", 500))
-        assert done.complete
-        assert len(done.warnings) == 1
-
-    run(scenario)
+@run_by(run)
+async def test_a_failed_withdrawal_is_a_warning(cluster: EvictionCluster) -> None:
+    lesser = await cluster.pod("lesser", node="", nominatedNodeName="n")
+    victim, new = await cluster.pod("victim"), await cluster.pod("new", node="")
+    plan = Preemption("n", 0, (victim,), 0, new, (lesser,))
+    done = await cluster.evict_victims(plan, Failing(cluster.client, "PATCH", "lesser", 500))
+    assert done.complete
+    assert len(done.warnings) == 1
 
 
 def test_the_time_of_a_condition_is_that_of_its_last_change() -> None:

@@ -23,6 +23,7 @@ from plimsoll.scheduler.binding.writer import FINALIZER
 from plimsoll.scheduler.extended_resources import build_claim
 from plimsoll.scheduler.pod_info import PodInfo
 from plimsoll.scheduler.result import Placement
+from tests.coroutines import run_by
 from tests.sizes import examples
 from tests.unit.apiserver.build import ApiHarness, run
 from tests.unit.scheduler.process.binding_cluster import (
@@ -190,88 +191,79 @@ def test_any_faults_leave_a_bound_pod_or_nothing(faults: list[Fault]) -> None:
     bind_with(*faults)
 
 
-def test_a_taken_name_is_replaced_by_another() -> None:
+@run_by(run)
+async def test_a_taken_name_is_replaced_by_another(harness: ApiHarness) -> None:
     async def take(cluster: BindingCluster) -> None:
         for letter in "bcdf":
             spec: Any = {"devices": {"requests": []}}
             tree = {"metadata": {"name": f"other-{letter}"}, "spec": spec}
             await cluster.client.create(RESOURCE_CLAIMS, tree, "default")
 
-    async def scenario(harness: ApiHarness) -> None:
-        cluster = await ExtendedCluster(harness).build()
-        await take(cluster)
-        names = iter(["other-b", "other-c", "p-extended-resources-free1"])
+    cluster = await ExtendedCluster(harness).build()
+    await take(cluster)
+    names = iter(["other-b", "other-c", "p-extended-resources-free1"])
 
-        class Taken(SyncNames):
-            def name_claim(self, claim: ResourceClaim) -> ResourceClaim:
-                tree = self.inner.name_claim(claim)
-                return convert_name(tree, next(names))
+    class Taken(SyncNames):
+        def name_claim(self, claim: ResourceClaim) -> ResourceClaim:
+            tree = self.inner.name_claim(claim)
+            return convert_name(tree, next(names))
 
-        outcome = await bind_pod(await cluster.placement(), Taken(cluster), cluster.on_claim)
-        assert isinstance(outcome, BindSuccess)
-        (claim,) = outcome.claims
-        assert claim.metadata.name == "p-extended-resources-free1"
-
-    run(scenario)
+    outcome = await bind_pod(await cluster.placement(), Taken(cluster), cluster.on_claim)
+    assert isinstance(outcome, BindSuccess)
+    (claim,) = outcome.claims
+    assert claim.metadata.name == "p-extended-resources-free1"
 
 
 def convert_name(claim: ResourceClaim, name: str) -> ResourceClaim:
     return replace(claim, metadata=replace(claim.metadata, name=name))
 
 
-def test_a_failed_binding_leaves_no_claim_status() -> None:
-    async def scenario(harness: ApiHarness) -> None:
-        cluster = await ExtendedCluster(harness).build()
-        failing = SyncNames(cluster, [Fault("bind", error=refusal(403))])
-        outcome = await bind_pod(await cluster.placement(), failing, cluster.on_claim)
-        assert isinstance(outcome, BindFailure)
-        await cluster.check_undone()
-        # What a killed process left is removed as well, if the next node provides the resource itself.
-        status = {
-            "resourceClaimName": "gone",
-            "requestMappings": [{"containerName": "main", "resourceName": GPU, "requestName": "r"}],
-        }
-        patch = {"status": {"extendedResourceClaimStatus": status}}
-        await cluster.client.patch(PODS, "p", patch, "default", subresource="status")
-        placement = await cluster.placement(provided=True)
-        assert isinstance(await bind_pod(placement, SyncNames(cluster), cluster.on_claim), BindSuccess)
-        pod = await cluster.pod()
-        assert pod is not None
-        assert pod.spec.node_name == NODE
-        assert pod.status.extended_resource_claim_status is None
-
-    run(scenario)
+@run_by(run)
+async def test_a_failed_binding_leaves_no_claim_status(harness: ApiHarness) -> None:
+    cluster = await ExtendedCluster(harness).build()
+    failing = SyncNames(cluster, [Fault("bind", error=refusal(403))])
+    outcome = await bind_pod(await cluster.placement(), failing, cluster.on_claim)
+    assert isinstance(outcome, BindFailure)
+    await cluster.check_undone()
+    # What a killed process left is removed as well, if the next node provides the resource itself.
+    status = {
+        "resourceClaimName": "gone",
+        "requestMappings": [{"containerName": "main", "resourceName": GPU, "requestName": "r"}],
+    }
+    patch = {"status": {"extendedResourceClaimStatus": status}}
+    await cluster.client.patch(PODS, "p", patch, "default", subresource="status")
+    placement = await cluster.placement(provided=True)
+    assert isinstance(await bind_pod(placement, SyncNames(cluster), cluster.on_claim), BindSuccess)
+    pod = await cluster.pod()
+    assert pod is not None
+    assert pod.spec.node_name == NODE
+    assert pod.status.extended_resource_claim_status is None
 
 
-def test_a_server_that_drops_the_status_is_noticed() -> None:
+@run_by(run)
+async def test_a_server_that_drops_the_status_is_noticed(harness: ApiHarness) -> None:
     """A pod without it would be rejected by its node."""
+    cluster = await ExtendedCluster(harness).build()
 
-    async def scenario(harness: ApiHarness) -> None:
-        cluster = await ExtendedCluster(harness).build()
+    class Dropping(SyncNames):
+        async def write_claim_status(self, pod: Pod, status: Any) -> Pod:
+            return pod
 
-        class Dropping(SyncNames):
-            async def write_claim_status(self, pod: Pod, status: Any) -> Pod:
-                return pod
-
-        outcome = await bind_pod(await cluster.placement(), Dropping(cluster), cluster.on_claim)
-        assert isinstance(outcome, BindFailure)
-        assert "feature gate DRAExtendedResource" in outcome.error
-        await cluster.check_undone()
-
-    run(scenario)
+    outcome = await bind_pod(await cluster.placement(), Dropping(cluster), cluster.on_claim)
+    assert isinstance(outcome, BindFailure)
+    assert "feature gate DRAExtendedResource" in outcome.error
+    await cluster.check_undone()
 
 
 @pytest.mark.parametrize("deleted", [False, True])
-def test_a_left_claim_is_deleted(deleted: bool) -> None:
-    async def scenario(harness: ApiHarness) -> None:
-        cluster = await ExtendedCluster(harness).build()
-        placement = await cluster.placement(charges=False)
-        writer = SyncNames(cluster)
-        assert isinstance(await bind_pod(placement, writer, cluster.on_claim), BindSuccess)
-        (claim,) = await cluster.claims()
-        if deleted:
-            await cluster.client.delete(RESOURCE_CLAIMS, claim.metadata.name, "default")
-        assert await release_claim(claim, placement.pod_info.stored, writer, cluster.on_claim)
-        assert await cluster.claims() == []
-
-    run(scenario)
+@run_by(run)
+async def test_a_left_claim_is_deleted(harness: ApiHarness, *, deleted: bool) -> None:
+    cluster = await ExtendedCluster(harness).build()
+    placement = await cluster.placement(charges=False)
+    writer = SyncNames(cluster)
+    assert isinstance(await bind_pod(placement, writer, cluster.on_claim), BindSuccess)
+    (claim,) = await cluster.claims()
+    if deleted:
+        await cluster.client.delete(RESOURCE_CLAIMS, claim.metadata.name, "default")
+    assert await release_claim(claim, placement.pod_info.stored, writer, cluster.on_claim)
+    assert await cluster.claims() == []

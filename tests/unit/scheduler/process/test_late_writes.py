@@ -16,6 +16,7 @@ from plimsoll.client.endpoints import RESOURCE_CLAIMS
 from plimsoll.errors import ApiError
 from plimsoll.scheduler.binding.bind import bind_pod, release_claim
 from plimsoll.scheduler.binding.result import BindFailure, BindSuccess
+from tests.coroutines import run_by
 from tests.sizes import examples
 from tests.unit.scheduler.process.binding_cluster import (
     BEGUN,
@@ -77,19 +78,18 @@ async def check(cluster: BindingCluster, outcome: BindSuccess | BindFailure) -> 
 
 @pytest.mark.parametrize("method", CONDITIONAL[:3])
 @pytest.mark.parametrize("error", [refusal(500), refusal(504)])
-def test_an_abandoned_write_cannot_take_effect_later(method: str, error: Callable[[], ApiError]) -> None:
+@run_by(run_scenario)
+async def test_an_abandoned_write_cannot_take_effect_later(
+    cluster: BindingCluster, *, method: str, error: Callable[[], ApiError]
+) -> None:
     """A gateway answers 504 to every attempt while the writes are delayed behind it."""
-
-    async def scenario(cluster: BindingCluster) -> None:
-        delays = {(method, count): error for count in range(1, 100)}
-        writer = DelayingWriter(cluster, delays=delays)
-        outcome = await bind_pod(await cluster.placement(), writer, cluster.on_claim)
-        assert isinstance(outcome, BindFailure)
-        await check(cluster, outcome)
-        assert await writer.land() == []
-        await check(cluster, outcome)
-
-    run_scenario(scenario)
+    delays = {(method, count): error for count in range(1, 100)}
+    writer = DelayingWriter(cluster, delays=delays)
+    outcome = await bind_pod(await cluster.placement(), writer, cluster.on_claim)
+    assert isinstance(outcome, BindFailure)
+    await check(cluster, outcome)
+    assert await writer.land() == []
+    await check(cluster, outcome)
 
 
 @settings(max_examples=examples(60), deadline=None)
@@ -117,42 +117,36 @@ def test_delayed_writes_never_change_the_outcome(delays: dict[Any, Any], refused
     run_scenario(scenario)
 
 
-def test_an_existing_reservation_is_confirmed_by_a_write() -> None:
+@run_by(run_scenario)
+async def test_an_existing_reservation_is_confirmed_by_a_write(cluster: BindingCluster) -> None:
     """An earlier attempt's release is in flight while the pod is bound with its reservation."""
-
-    async def scenario(cluster: BindingCluster) -> None:
-        placement = await cluster.placement()
-        assert isinstance(await bind_pod(placement, FaultyWriter(cluster), cluster.on_claim), BindSuccess)
-        claim = await cluster.claim(NEW)
-        release = FaultyWriter(cluster).inner
-        consumer = claim.status.reserved_for[0]
-        # The pod is tried again, by another process, with all its claims reserved already.
-        again = await cluster.placement()
-        assert not again.pod_info.unallocated_claims
-        assert isinstance(await bind_pod(again, FaultyWriter(cluster), cluster.on_claim), BindSuccess)
-        with pytest.raises(ApiError) as refused:
-            await release.unreserve(claim, consumer, deallocate=True)
-        assert refused.value.code == 409
-        await cluster.check_bound()
-
-    run_scenario(scenario)
+    placement = await cluster.placement()
+    assert isinstance(await bind_pod(placement, FaultyWriter(cluster), cluster.on_claim), BindSuccess)
+    claim = await cluster.claim(NEW)
+    release = FaultyWriter(cluster).inner
+    consumer = claim.status.reserved_for[0]
+    # The pod is tried again, by another process, with all its claims reserved already.
+    again = await cluster.placement()
+    assert not again.pod_info.unallocated_claims
+    assert isinstance(await bind_pod(again, FaultyWriter(cluster), cluster.on_claim), BindSuccess)
+    with pytest.raises(ApiError) as refused:
+        await release.unreserve(claim, consumer, deallocate=True)
+    assert refused.value.code == 409
+    await cluster.check_bound()
 
 
 @pytest.mark.parametrize("stale", [NEW, SHARED])
-def test_a_lost_reservation_is_detected(stale: str) -> None:
+@run_by(run_scenario)
+async def test_a_lost_reservation_is_detected(cluster: BindingCluster, *, stale: str) -> None:
     """A reservation in the cache was released meanwhile: the pod is not bound without devices."""
-
-    async def scenario(cluster: BindingCluster) -> None:
-        placement = await cluster.placement()
-        assert isinstance(await bind_pod(placement, FaultyWriter(cluster), cluster.on_claim), BindSuccess)
-        again = await cluster.placement()
-        nothing = {"status": {"allocation": None, "reservedFor": None, "devices": None}}
-        await cluster.client.patch(RESOURCE_CLAIMS, stale, nothing, "default", subresource="status")
-        outcome = await bind_pod(again, FaultyWriter(cluster), cluster.on_claim)
-        assert isinstance(outcome, BindFailure)
-        assert "got deallocated elsewhere in the meantime" in outcome.error
-
-    run_scenario(scenario)
+    placement = await cluster.placement()
+    assert isinstance(await bind_pod(placement, FaultyWriter(cluster), cluster.on_claim), BindSuccess)
+    again = await cluster.placement()
+    nothing = {"status": {"allocation": None, "reservedFor": None, "devices": None}}
+    await cluster.client.patch(RESOURCE_CLAIMS, stale, nothing, "default", subresource="status")
+    outcome = await bind_pod(again, FaultyWriter(cluster), cluster.on_claim)
+    assert isinstance(outcome, BindFailure)
+    assert "got deallocated elsewhere in the meantime" in outcome.error
 
 
 # -- releases
@@ -165,58 +159,51 @@ async def reallocate(cluster: BindingCluster, name: str, device: str) -> None:
     await cluster.client.patch(RESOURCE_CLAIMS, name, status, "default", subresource="status")
 
 
-def test_a_release_leaves_another_allocation_alone() -> None:
+@run_by(run_scenario)
+async def test_a_release_leaves_another_allocation_alone(cluster: BindingCluster) -> None:
     """The claim was released and allocated again while our release was in flight."""
-
-    async def scenario(cluster: BindingCluster) -> None:
-        await reallocate(cluster, BEGUN, "gpu-1")
-        pod = await cluster.pod()
-        assert pod is not None
-        claim = await cluster.claim(BEGUN)
-        await reallocate(cluster, BEGUN, "gpu-2")
-        notified: list[ResourceClaim] = []
-        assert await release_claim(claim, pod, FaultyWriter(cluster), notified.append)
-        kept = (await cluster.claim(BEGUN)).status.allocation
-        assert kept is not None
-        assert kept.devices.results[0].device == "gpu-2"
-        assert notified[-1].status.allocation == kept, "the snapshot knows what it is now"
-
-    run_scenario(scenario)
+    await reallocate(cluster, BEGUN, "gpu-1")
+    pod = await cluster.pod()
+    assert pod is not None
+    claim = await cluster.claim(BEGUN)
+    await reallocate(cluster, BEGUN, "gpu-2")
+    notified: list[ResourceClaim] = []
+    assert await release_claim(claim, pod, FaultyWriter(cluster), notified.append)
+    kept = (await cluster.claim(BEGUN)).status.allocation
+    assert kept is not None
+    assert kept.devices.results[0].device == "gpu-2"
+    assert notified[-1].status.allocation == kept, "the snapshot knows what it is now"
 
 
-def test_a_release_follows_its_allocation_through_other_changes() -> None:
-    async def scenario(cluster: BindingCluster) -> None:
-        await reallocate(cluster, BEGUN, "gpu-1")
-        pod = await cluster.pod()
-        assert pod is not None
-        claim = await cluster.claim(BEGUN)
-        await cluster.client.patch(RESOURCE_CLAIMS, BEGUN, {"metadata": {"labels": {"a": "b"}}}, "default")
-        assert await release_claim(claim, pod, FaultyWriter(cluster), cluster.on_claim)
-        assert (await cluster.claim(BEGUN)).status.allocation is None
-
-    run_scenario(scenario)
+@run_by(run_scenario)
+async def test_a_release_follows_its_allocation_through_other_changes(cluster: BindingCluster) -> None:
+    await reallocate(cluster, BEGUN, "gpu-1")
+    pod = await cluster.pod()
+    assert pod is not None
+    claim = await cluster.claim(BEGUN)
+    await cluster.client.patch(RESOURCE_CLAIMS, BEGUN, {"metadata": {"labels": {"a": "b"}}}, "default")
+    assert await release_claim(claim, pod, FaultyWriter(cluster), cluster.on_claim)
+    assert (await cluster.claim(BEGUN)).status.allocation is None
 
 
 # -- holders
 
 
-def test_a_pod_is_not_bound_to_devices_held_by_others() -> None:
-    async def scenario(cluster: BindingCluster) -> None:
-        seen: list[list[str]] = []
+@run_by(run_scenario)
+async def test_a_pod_is_not_bound_to_devices_held_by_others(cluster: BindingCluster) -> None:
+    seen: list[list[str]] = []
 
-        def conflict(claims: Any) -> str:
-            seen.append(sorted(claim.metadata.name for claim in claims))
-            return "dra.example.com/node-1/gpu-new"
+    def conflict(claims: Any) -> str:
+        seen.append(sorted(claim.metadata.name for claim in claims))
+        return "dra.example.com/node-1/gpu-new"
 
-        writer = FaultyWriter(cluster)
-        outcome = await bind_pod(await cluster.placement(), writer, cluster.on_claim, find_conflict=conflict)
-        assert isinstance(outcome, BindFailure)
-        assert "device dra.example.com/node-1/gpu-new is allocated to another claim as well" in outcome.error
-        assert seen == [sorted((NEW, BEGUN, SHARED))]
-        assert "bind" not in writer.calls
-        await check(cluster, outcome)
-
-    run_scenario(scenario)
+    writer = FaultyWriter(cluster)
+    outcome = await bind_pod(await cluster.placement(), writer, cluster.on_claim, find_conflict=conflict)
+    assert isinstance(outcome, BindFailure)
+    assert "device dra.example.com/node-1/gpu-new is allocated to another claim as well" in outcome.error
+    assert seen == [sorted((NEW, BEGUN, SHARED))]
+    assert "bind" not in writer.calls
+    await check(cluster, outcome)
 
 
 def test_every_conditional_write_is_among_those_tested() -> None:

@@ -18,6 +18,7 @@ from plimsoll.errors import InputError, UnreachableError
 from plimsoll.tools.dashboard import Dashboard
 from plimsoll.tools.dashboard.changes import ChangeScope
 from plimsoll.tools.dashboard.event_stream import MOST_NODES, EventStream, change_event
+from tests.coroutines import run_by
 from tests.dumps import big_cluster
 from tests.unit.tools.cluster_state.fake_api_server import FakeApiServer
 from tests.unit.tools.dashboard.pages import DashboardClient, Tree, visiting
@@ -89,113 +90,99 @@ async def listening(visitor: DashboardClient) -> AsyncIterator[EventStreamClient
         yield EventStreamClient(response.content)
 
 
-def test_changes_are_shown_and_announced() -> None:
-    async def scenario(visitor: DashboardClient, client: Client) -> None:
-        before = await visitor.get("/api/overview")
-        assert (before["live"], before["origin"]) == (True, "here")
-        async with listening(visitor) as stream:
-            name, first = await stream.next()
-            assert (name, first["nodes"], first["kinds"]) == ("change", [], [])
-            assert first["revision"] == before["revision"]
-            await client.create(at.PODS, pod("p", "2"))
-            changed = await stream.change()
-            assert changed["nodes"] == ["a"]
-            assert changed["kinds"] == ["Pod"]
-            assert changed["revision"] > before["revision"]
-            found = await visitor.get("/api/nodes/a")
-            assert found["revision"] >= changed["revision"]
-            assert found["rows"][0]["requests"] == 2000
-            assert (await visitor.get("/api/nodes"))["columns"]["cpu"]["requests"] == [2000]
-            await client.delete(at.PODS, "p", "default", grace=0)
-            while (await visitor.get("/api/nodes"))["pods"] != [0]:
-                assert (await stream.change())["nodes"] == ["a"]
-
-    live(scenario)
+@run_by(live)
+async def test_changes_are_shown_and_announced(visitor: DashboardClient, client: Client) -> None:
+    before = await visitor.get("/api/overview")
+    assert (before["live"], before["origin"]) == (True, "here")
+    async with listening(visitor) as stream:
+        name, first = await stream.next()
+        assert (name, first["nodes"], first["kinds"]) == ("change", [], [])
+        assert first["revision"] == before["revision"]
+        await client.create(at.PODS, pod("p", "2"))
+        changed = await stream.change()
+        assert changed["nodes"] == ["a"]
+        assert changed["kinds"] == ["Pod"]
+        assert changed["revision"] > before["revision"]
+        found = await visitor.get("/api/nodes/a")
+        assert found["revision"] >= changed["revision"]
+        assert found["rows"][0]["requests"] == 2000
+        assert (await visitor.get("/api/nodes"))["columns"]["cpu"]["requests"] == [2000]
+        await client.delete(at.PODS, "p", "default", grace=0)
+        while (await visitor.get("/api/nodes"))["pods"] != [0]:
+            assert (await stream.change())["nodes"] == ["a"]
 
 
-def test_heartbeats_are_not_announced() -> None:
-    async def scenario(visitor: DashboardClient, client: Client) -> None:
-        before = await visitor.get("/api/nodes")
-        node = await client.get(at.NODES, "a")
-        node["status"]["conditions"][0]["lastHeartbeatTime"] = "2026-01-01T00:01:00Z"
-        node = await client.update(at.NODES, node, subresource="status")
-        async with listening(visitor) as stream:
-            await stream.next()
-            node["status"]["conditions"][0]["status"] = "False"
-            await client.update(at.NODES, node, subresource="status")
-            changed = await stream.change()
-            assert changed["revision"] == before["revision"] + 1
-        assert (await visitor.get("/api/nodes"))["ready"] == [False]
-
-    live(scenario)
+@run_by(live)
+async def test_heartbeats_are_not_announced(visitor: DashboardClient, client: Client) -> None:
+    before = await visitor.get("/api/nodes")
+    node = await client.get(at.NODES, "a")
+    node["status"]["conditions"][0]["lastHeartbeatTime"] = "2026-01-01T00:01:00Z"
+    node = await client.update(at.NODES, node, subresource="status")
+    async with listening(visitor) as stream:
+        await stream.next()
+        node["status"]["conditions"][0]["status"] = "False"
+        await client.update(at.NODES, node, subresource="status")
+        changed = await stream.change()
+        assert changed["revision"] == before["revision"] + 1
+    assert (await visitor.get("/api/nodes"))["ready"] == [False]
 
 
-def test_long_queries_see_one_state() -> None:
-    async def scenario(visitor: DashboardClient, client: Client) -> None:
-        assert (await visitor.get("/api/pods?state=pending"))["total"] == 0  # the second worker is there now
-        await client.create(at.PODS, pod("big", "9", ""))
-        found = await visitor.until("/api/pods?state=pending", lambda tree: tree["total"])
-        assert "Insufficient cpu" in found["items"][0]["why"]
-        changed = await visitor.get("/api/explain/pod/default/big")
-        assert changed["subject"].endswith("default/big")
-        status, text = await visitor.ask("/api/whatif", "POST", json={"remove": ["Pod/default/big"]})
-        assert status == 200, text
-        await client.delete(at.PODS, "big", "default", grace=0)
-        await visitor.until("/api/pods?state=pending", lambda tree: not tree["total"])
-
-    live(scenario)
+@run_by(live)
+async def test_long_queries_see_one_state(visitor: DashboardClient, client: Client) -> None:
+    assert (await visitor.get("/api/pods?state=pending"))["total"] == 0  # the second worker is there now
+    await client.create(at.PODS, pod("big", "9", ""))
+    found = await visitor.until("/api/pods?state=pending", lambda tree: tree["total"])
+    assert "Insufficient cpu" in found["items"][0]["why"]
+    changed = await visitor.get("/api/explain/pod/default/big")
+    assert changed["subject"].endswith("default/big")
+    status, text = await visitor.ask("/api/whatif", "POST", json={"remove": ["Pod/default/big"]})
+    assert status == 200, text
+    await client.delete(at.PODS, "big", "default", grace=0)
+    await visitor.until("/api/pods?state=pending", lambda tree: not tree["total"])
 
 
-def test_bursts_are_reported_together() -> None:
-    async def scenario(visitor: DashboardClient, client: Client) -> None:
-        async with listening(visitor) as stream:
-            await stream.next()
-            for number in range(50):
-                await client.create(at.PODS, pod(f"p{number}", "10m"))
-            events = 0
-            while (await visitor.get("/api/nodes"))["pods"] != [50]:
-                await stream.change()
-                events += 1
-            assert events < 10
-
-    live(scenario)
+@run_by(live)
+async def test_bursts_are_reported_together(visitor: DashboardClient, client: Client) -> None:
+    async with listening(visitor) as stream:
+        await stream.next()
+        for number in range(50):
+            await client.create(at.PODS, pod(f"p{number}", "10m"))
+        events = 0
+        while (await visitor.get("/api/nodes"))["pods"] != [50]:
+            await stream.change()
+            events += 1
+        assert events < 10
 
 
-def test_a_disconnected_page_is_removed() -> None:
-    async def scenario(visitor: DashboardClient, client: Client) -> None:
-        notices = visitor.dashboard.service.events
-        async with listening(visitor) as stream:
-            await stream.next()
-            assert len(notices) == 1
+@run_by(live)
+async def test_a_disconnected_page_is_removed(visitor: DashboardClient, client: Client) -> None:
+    notices = visitor.dashboard.service.events
+    async with listening(visitor) as stream:
+        await stream.next()
+        assert len(notices) == 1
+    async with asyncio.timeout(DEADLINE):
+        while len(notices):
+            await client.create(
+                at.PODS, {**pod("x"), "metadata": {"generateName": "x-", "namespace": "default"}}
+            )
+            await asyncio.sleep(0.05)
+
+
+@run_by(live)
+async def test_the_server_stops_while_pages_listen(visitor: DashboardClient, client: Client) -> None:
+    async with listening(visitor) as stream:
+        await stream.next()
         async with asyncio.timeout(DEADLINE):
-            while len(notices):
-                await client.create(
-                    at.PODS, {**pod("x"), "metadata": {"generateName": "x-", "namespace": "default"}}
-                )
-                await asyncio.sleep(0.05)
-
-    live(scenario)
+            await visitor.dashboard.stop()
+            assert (await stream.content.read()).strip() == b""
 
 
-def test_the_server_stops_while_pages_listen() -> None:
-    async def scenario(visitor: DashboardClient, _: Client) -> None:
-        async with listening(visitor) as stream:
-            await stream.next()
-            async with asyncio.timeout(DEADLINE):
-                await visitor.dashboard.stop()
-                assert (await stream.content.read()).strip() == b""
-
-    live(scenario)
-
-
-def test_idle_streams_get_pings() -> None:
-    async def scenario(visitor: DashboardClient, _: Client) -> None:
-        visitor.dashboard.service.events.ping = 0.05
-        async with listening(visitor) as stream:
-            seen = [await stream.next() for _ in range(3)]
-        assert ("ping", {}) in seen
-
-    live(scenario)
+@run_by(live)
+async def test_idle_streams_get_pings(visitor: DashboardClient, client: Client) -> None:
+    visitor.dashboard.service.events.ping = 0.05
+    async with listening(visitor) as stream:
+        seen = [await stream.next() for _ in range(3)]
+    assert ("ping", {}) in seen
 
 
 def test_events_name_nodes_or_all_of_them() -> None:
@@ -251,21 +238,19 @@ async def test_a_cluster_that_cannot_be_read_at_all_is_an_error(how: str) -> Non
     await dashboard.stop()
 
 
-def test_a_page_that_does_not_read_is_disconnected() -> None:
-    async def scenario(visitor: DashboardClient, _: Client) -> None:
-        notices = visitor.dashboard.service.events
-        notices.apart, notices.slow = 0.0, 0.1
-        url = URL(visitor.dashboard.url)
-        reader, writer = await asyncio.open_connection(url.host, url.port, limit=1024)
-        writer.write(b"GET /api/events HTTP/1.1\r\nHost: localhost\r\n\r\n")
-        await reader.readline()
-        names = {f"node-{number:060d}" for number in range(MOST_NODES)}
-        async with asyncio.timeout(DEADLINE):
-            await until(lambda: len(notices))
-            while len(notices):
-                notices.publish(2, ChangeScope(set(names), False, {"Pod"}))
-                await asyncio.sleep(0.001)
-        writer.transport.abort()
-        assert (await visitor.get("/api/overview"))["counts"]["nodes"] == 1
-
-    live(scenario)
+@run_by(live)
+async def test_a_page_that_does_not_read_is_disconnected(visitor: DashboardClient, client: Client) -> None:
+    notices = visitor.dashboard.service.events
+    notices.apart, notices.slow = 0.0, 0.1
+    url = URL(visitor.dashboard.url)
+    reader, writer = await asyncio.open_connection(url.host, url.port, limit=1024)
+    writer.write(b"GET /api/events HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    await reader.readline()
+    names = {f"node-{number:060d}" for number in range(MOST_NODES)}
+    async with asyncio.timeout(DEADLINE):
+        await until(lambda: len(notices))
+        while len(notices):
+            notices.publish(2, ChangeScope(set(names), False, {"Pod"}))
+            await asyncio.sleep(0.001)
+    writer.transport.abort()
+    assert (await visitor.get("/api/overview"))["counts"]["nodes"] == 1
