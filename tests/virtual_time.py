@@ -67,3 +67,8 @@ def run(scenario: Coroutine[Any, Any, T]) -> T:
     """Run a scenario in virtual time, as `asyncio.run` does in real time."""
     with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
         return runner.run(scenario)
+
+
+def run_scenario(scenario: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    """Run a test as `run` does: `@run_by(virtual_time.run_scenario)`."""
+    return run(scenario())

@@ -17,6 +17,7 @@ from plimsoll.client import Client
 from plimsoll.client.leader_election import Election, LeaseTiming
 from plimsoll.errors import ApiError, ConfigError, LeaseLostError, UnreachableError
 from tests import virtual_time
+from tests.coroutines import run_by
 from tests.sizes import examples
 from tests.virtual_time import VirtualTimeLoop
 
@@ -144,103 +145,93 @@ async def end(task: asyncio.Task[None]) -> None:
         await task
 
 
-def test_the_fields_of_a_lease() -> None:
-    async def scenario() -> None:
-        leases = Leases(Random(1))
-        first, second = candidate(leases, "first"), candidate(leases, "second")
-        assert await first.attempt()
-        assert leases.lease is not None
-        assert leases.lease["spec"] == {
-            "holderIdentity": "first",
-            "leaseDurationSeconds": 15,
-            "acquireTime": "2026-01-01T00:16:40.000000Z",
-            "renewTime": "2026-01-01T00:16:40.000000Z",
-            "leaseTransitions": 0,
-        }
-        assert not await second.attempt()
-        assert second.holder == "first"
-        await asyncio.sleep(10)
-        assert await first.attempt()
-        assert leases.lease["spec"]["acquireTime"] == "2026-01-01T00:16:40.000000Z"
-        assert leases.lease["spec"]["renewTime"] == "2026-01-01T00:16:50.000000Z"
-        await asyncio.sleep(14)
-        assert not await second.attempt()  # seen for the first time just now: it counts from here
-        await asyncio.sleep(14)
-        assert not await second.attempt()
-        await asyncio.sleep(1)
-        assert await second.attempt()
-        assert leases.lease["spec"]["leaseTransitions"] == 1
-        assert leases.lease["spec"]["acquireTime"] == "2026-01-01T00:17:19.000000Z"
-        assert not await first.attempt()
-        assert not first.leading
-
-    virtual_time.run(scenario())
+@run_by(virtual_time.run_scenario)
+async def test_the_fields_of_a_lease() -> None:
+    leases = Leases(Random(1))
+    first, second = candidate(leases, "first"), candidate(leases, "second")
+    assert await first.attempt()
+    assert leases.lease is not None
+    assert leases.lease["spec"] == {
+        "holderIdentity": "first",
+        "leaseDurationSeconds": 15,
+        "acquireTime": "2026-01-01T00:16:40.000000Z",
+        "renewTime": "2026-01-01T00:16:40.000000Z",
+        "leaseTransitions": 0,
+    }
+    assert not await second.attempt()
+    assert second.holder == "first"
+    await asyncio.sleep(10)
+    assert await first.attempt()
+    assert leases.lease["spec"]["acquireTime"] == "2026-01-01T00:16:40.000000Z"
+    assert leases.lease["spec"]["renewTime"] == "2026-01-01T00:16:50.000000Z"
+    await asyncio.sleep(14)
+    assert not await second.attempt()  # seen for the first time just now: it counts from here
+    await asyncio.sleep(14)
+    assert not await second.attempt()
+    await asyncio.sleep(1)
+    assert await second.attempt()
+    assert leases.lease["spec"]["leaseTransitions"] == 1
+    assert leases.lease["spec"]["acquireTime"] == "2026-01-01T00:17:19.000000Z"
+    assert not await first.attempt()
+    assert not first.leading
 
 
-def test_a_released_lease_can_be_acquired_at_once() -> None:
-    async def scenario() -> None:
-        leases = Leases(Random(1))
-        first, second = candidate(leases, "first"), candidate(leases, "second")
-        assert await first.attempt()
-        await first.release_lease()
-        assert leases.lease is not None
-        spec = leases.lease["spec"]
-        assert (spec["holderIdentity"], spec["leaseDurationSeconds"]) == ("", 1)
-        assert await second.attempt()
-        await first.release_lease()
-        assert leases.lease["spec"]["holderIdentity"] == "second"
-
-    virtual_time.run(scenario())
+@run_by(virtual_time.run_scenario)
+async def test_a_released_lease_can_be_acquired_at_once() -> None:
+    leases = Leases(Random(1))
+    first, second = candidate(leases, "first"), candidate(leases, "second")
+    assert await first.attempt()
+    await first.release_lease()
+    assert leases.lease is not None
+    spec = leases.lease["spec"]
+    assert (spec["holderIdentity"], spec["leaseDurationSeconds"]) == ("", 1)
+    assert await second.attempt()
+    await first.release_lease()
+    assert leases.lease["spec"]["holderIdentity"] == "second"
 
 
-def test_unknown_lease_fields_are_kept() -> None:
-    async def scenario() -> None:
-        leases = Leases(Random(1))
-        leases.lease = {
-            "metadata": {"name": "work", "resourceVersion": "0", "labels": {"a": "b"}},
-            "spec": {"preferredHolder": "x"},
-        }
-        assert await candidate(leases, "first").attempt()
-        assert leases.lease["metadata"]["labels"] == {"a": "b"}
-        assert leases.lease["spec"]["preferredHolder"] == "x"
-
-    virtual_time.run(scenario())
+@run_by(virtual_time.run_scenario)
+async def test_unknown_lease_fields_are_kept() -> None:
+    leases = Leases(Random(1))
+    leases.lease = {
+        "metadata": {"name": "work", "resourceVersion": "0", "labels": {"a": "b"}},
+        "spec": {"preferredHolder": "x"},
+    }
+    assert await candidate(leases, "first").attempt()
+    assert leases.lease["metadata"]["labels"] == {"a": "b"}
+    assert leases.lease["spec"]["preferredHolder"] == "x"
 
 
 @pytest.mark.parametrize("spec", [None, [], {"leaseDurationSeconds": "x", "holderIdentity": 3}])
-def test_an_invalid_lease_is_acquired(spec: Any) -> None:
-    async def scenario() -> None:
-        leases = Leases(Random(1))
-        leases.lease = {"metadata": {"name": "work", "resourceVersion": "0"}, "spec": spec}
-        election = candidate(leases, "first")
-        assert await election.attempt()
-        assert election.leading
-
-    virtual_time.run(scenario())
+@run_by(virtual_time.run_scenario)
+async def test_an_invalid_lease_is_acquired(*, spec: Any) -> None:
+    leases = Leases(Random(1))
+    leases.lease = {"metadata": {"name": "work", "resourceVersion": "0"}, "spec": spec}
+    election = candidate(leases, "first")
+    assert await election.attempt()
+    assert election.leading
 
 
-def test_finished_work_releases_the_lease() -> None:
-    async def scenario() -> None:
-        leases = Leases(Random(1))
+@run_by(virtual_time.run_scenario)
+async def test_finished_work_releases_the_lease() -> None:
+    leases = Leases(Random(1))
 
-        async def lead() -> None:
-            await asyncio.sleep(30)
+    async def lead() -> None:
+        await asyncio.sleep(30)
 
-        await candidate(leases, "first").run(lead)
-        assert [name for _, name in leases.writes][-1] == ""
-        assert len(leases.writes) > 10
+    await candidate(leases, "first").run(lead)
+    assert [name for _, name in leases.writes][-1] == ""
+    assert len(leases.writes) > 10
 
-        async def fail() -> None:
-            raise ValueError("no")
+    async def fail() -> None:
+        raise ValueError("no")
 
-        with pytest.raises(ValueError, match="no"):
-            await candidate(leases, "first").run(fail)
-        assert [name for _, name in leases.writes][-1] == ""
+    with pytest.raises(ValueError, match="no"):
+        await candidate(leases, "first").run(fail)
+    assert [name for _, name in leases.writes][-1] == ""
 
-        await candidate(leases, "keeper", release=False).run(lead)
-        assert [name for _, name in leases.writes][-1] == "keeper"
-
-    virtual_time.run(scenario())
+    await candidate(leases, "keeper", release=False).run(lead)
+    assert [name for _, name in leases.writes][-1] == "keeper"
 
 
 class SlowLeases(Leases):
@@ -261,175 +252,159 @@ def test_the_lease_is_released_whenever_the_work_ends(seconds: float) -> None:
     virtual_time.run(scenario())
 
 
-def test_work_stops_when_the_lease_cannot_be_renewed() -> None:
+@run_by(virtual_time.run_scenario)
+async def test_work_stops_when_the_lease_cannot_be_renewed() -> None:
     """Without connection the work ends at the renew deadline, before the lease expires."""
+    leases = Leases(Random(1))
+    spans: list[tuple[float, float]] = []
+    now = asyncio.get_running_loop().time
 
-    async def scenario() -> None:
-        leases = Leases(Random(1))
-        spans: list[tuple[float, float]] = []
-        now = asyncio.get_running_loop().time
+    async def lead() -> None:
+        began = now()
+        try:
+            await asyncio.sleep(1000)
+        finally:
+            spans.append((began, now()))
 
-        async def lead() -> None:
-            began = now()
-            try:
-                await asyncio.sleep(1000)
-            finally:
-                spans.append((began, now()))
-
-        task = asyncio.ensure_future(supervise(leases, "first", lead))
-        await asyncio.sleep(5)
-        leases.trouble = 1.0
-        renewed = leases.writes[-1][0]
-        await asyncio.sleep(20)
-        assert len(spans) == 1
-        assert spans[0][1] - renewed == pytest.approx(10.0, abs=0.01)
-        leases.trouble = 0.0
-        await asyncio.sleep(20)
-        await end(task)
-        assert len(spans) == 2
-
-    virtual_time.run(scenario())
+    task = asyncio.ensure_future(supervise(leases, "first", lead))
+    await asyncio.sleep(5)
+    leases.trouble = 1.0
+    renewed = leases.writes[-1][0]
+    await asyncio.sleep(20)
+    assert len(spans) == 1
+    assert spans[0][1] - renewed == pytest.approx(10.0, abs=0.01)
+    leases.trouble = 0.0
+    await asyncio.sleep(20)
+    await end(task)
+    assert len(spans) == 2
 
 
-def test_lease_time_counts_from_the_request() -> None:
+@run_by(virtual_time.run_scenario)
+async def test_lease_time_counts_from_the_request() -> None:
     """The lease is stored, but the response takes long, and then the connection is lost."""
+    leases = Leases(Random(1))
+    stopped: list[float] = []
+    slow, limit = 8.0, 1
 
-    async def scenario() -> None:
-        leases = Leases(Random(1))
-        stopped: list[float] = []
-        slow, limit = 8.0, 1
+    async def lead() -> None:
+        try:
+            await asyncio.sleep(1000)
+        finally:
+            stopped.append(asyncio.get_running_loop().time())
 
-        async def lead() -> None:
-            try:
-                await asyncio.sleep(1000)
-            finally:
-                stopped.append(asyncio.get_running_loop().time())
+    async def line() -> None:
+        await asyncio.sleep(slow if leases.writes else 0.0)
+        if len(leases.writes) > limit:
+            raise UnreachableError("dead", sent=True)
 
-        async def line() -> None:
-            await asyncio.sleep(slow if leases.writes else 0.0)
-            if len(leases.writes) > limit:
-                raise UnreachableError("dead", sent=True)
+    leases.transmit = line  # type: ignore[method-assign]
+    task = asyncio.ensure_future(supervise(leases, "first", lead))
+    await asyncio.sleep(14)
+    assert stopped
+    assert stopped[0] - leases.writes[0][0] <= 10.0
+    await end(task)
 
-        leases.transmit = line  # type: ignore[method-assign]
-        task = asyncio.ensure_future(supervise(leases, "first", lead))
-        await asyncio.sleep(14)
-        assert stopped
-        assert stopped[0] - leases.writes[0][0] <= 10.0
-        await end(task)
-
-        leases.writes.clear()
-        leases.lease, slow, limit = None, 0.0, 2
-        stopped.clear()
-        task = asyncio.ensure_future(supervise(leases, "second", lead))
-        await asyncio.sleep(1)
-        slow = 3.5  # the first renewal is asked for at 2 s, stored at 5.5 s and answered at 9 s
-        await asyncio.sleep(25)
-        assert len(leases.writes) >= 2
-        assert stopped
-        assert stopped[0] - leases.writes[1][0] <= 10.0
-        await end(task)
-
-    virtual_time.run(scenario())
+    leases.writes.clear()
+    leases.lease, slow, limit = None, 0.0, 2
+    stopped.clear()
+    task = asyncio.ensure_future(supervise(leases, "second", lead))
+    await asyncio.sleep(1)
+    slow = 3.5  # the first renewal is asked for at 2 s, stored at 5.5 s and answered at 9 s
+    await asyncio.sleep(25)
+    assert len(leases.writes) >= 2
+    assert stopped
+    assert stopped[0] - leases.writes[1][0] <= 10.0
+    await end(task)
 
 
-def test_work_stops_when_another_leader_is_observed() -> None:
-    async def scenario() -> None:
-        leases = Leases(Random(1))
-        stopped = asyncio.Event()
+@run_by(virtual_time.run_scenario)
+async def test_work_stops_when_another_leader_is_observed() -> None:
+    leases = Leases(Random(1))
+    stopped = asyncio.Event()
 
-        async def lead() -> None:
-            try:
-                await asyncio.sleep(1000)
-            finally:
-                stopped.set()
+    async def lead() -> None:
+        try:
+            await asyncio.sleep(1000)
+        finally:
+            stopped.set()
 
-        task = asyncio.ensure_future(candidate(leases, "first").run(lead))
-        await asyncio.sleep(5)
-        assert leases.lease is not None
-        usurped = {**leases.lease["spec"], "holderIdentity": "usurper"}
-        await leases.update(None, {**leases.lease, "spec": usurped})
-        await asyncio.sleep(2.5)
-        assert stopped.is_set()
-        with pytest.raises(LeaseLostError, match=r"ns/work was lost by first"):
-            await task
-        assert leases.lease["spec"]["holderIdentity"] == "usurper"
-
-    virtual_time.run(scenario())
+    task = asyncio.ensure_future(candidate(leases, "first").run(lead))
+    await asyncio.sleep(5)
+    assert leases.lease is not None
+    usurped = {**leases.lease["spec"], "holderIdentity": "usurper"}
+    await leases.update(None, {**leases.lease, "spec": usurped})
+    await asyncio.sleep(2.5)
+    assert stopped.is_set()
+    with pytest.raises(LeaseLostError, match=r"ns/work was lost by first"):
+        await task
+    assert leases.lease["spec"]["holderIdentity"] == "usurper"
 
 
-def test_a_paused_process_loses_its_lease() -> None:
+@run_by(virtual_time.run_scenario)
+async def test_a_paused_process_loses_its_lease() -> None:
     """After SIGSTOP and SIGCONT a pending write notices the lost lease first."""
-
-    async def scenario() -> None:
-        leases = Leases(Random(1))
-        election = candidate(leases, "first")
-        loop = asyncio.get_running_loop()
-        assert isinstance(loop, VirtualTimeLoop)
-        with pytest.raises(LeaseLostError):
-            election.check()
-
-        async def lead() -> None:
-            await asyncio.sleep(1000)
-
-        task = asyncio.ensure_future(election.run(lead))
-        await asyncio.sleep(5)
+    leases = Leases(Random(1))
+    election = candidate(leases, "first")
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, VirtualTimeLoop)
+    with pytest.raises(LeaseLostError):
         election.check()
-        loop.now += 9
-        with pytest.raises(LeaseLostError, match="not renewed in time"):
-            election.check()
-        assert not election.holds()
-        with pytest.raises(LeaseLostError):
-            await task
-        assert leases.lease is not None
-        assert leases.lease["spec"]["holderIdentity"] == "first", "nothing more was written"
 
-    virtual_time.run(scenario())
+    async def lead() -> None:
+        await asyncio.sleep(1000)
+
+    task = asyncio.ensure_future(election.run(lead))
+    await asyncio.sleep(5)
+    election.check()
+    loop.now += 9
+    with pytest.raises(LeaseLostError, match="not renewed in time"):
+        election.check()
+    assert not election.holds()
+    with pytest.raises(LeaseLostError):
+        await task
+    assert leases.lease is not None
+    assert leases.lease["spec"]["holderIdentity"] == "first", "nothing more was written"
 
 
-def test_a_suspended_machine_loses_its_lease() -> None:
+@run_by(virtual_time.run_scenario)
+async def test_a_suspended_machine_loses_its_lease() -> None:
     """The loop's clock stops while a machine is suspended; that of the lease does not."""
+    leases = Leases(Random(1))
+    suspended = 0.0
+    loop = asyncio.get_running_loop()
+    election = Election(leases, "ns", "work", "a", wall=wall, uptime=lambda: loop.time() + suspended)
 
-    async def scenario() -> None:
-        leases = Leases(Random(1))
-        suspended = 0.0
-        loop = asyncio.get_running_loop()
-        election = Election(leases, "ns", "work", "a", wall=wall, uptime=lambda: loop.time() + suspended)
+    async def lead() -> None:
+        await asyncio.sleep(1000)
 
-        async def lead() -> None:
-            await asyncio.sleep(1000)
-
-        task = asyncio.ensure_future(election.run(lead))
-        await asyncio.sleep(5)
-        written = len(leases.writes)
-        suspended = 3600.0
-        with pytest.raises(LeaseLostError):
-            await task
-        assert len(leases.writes) == written
-
-    virtual_time.run(scenario())
+    task = asyncio.ensure_future(election.run(lead))
+    await asyncio.sleep(5)
+    written = len(leases.writes)
+    suspended = 3600.0
+    with pytest.raises(LeaseLostError):
+        await task
+    assert len(leases.writes) == written
 
 
-def test_a_lease_is_released_only_if_every_write_was_answered() -> None:
-    async def scenario() -> None:
-        leases = Leases(Random(1))
+@run_by(virtual_time.run_scenario)
+async def test_a_lease_is_released_only_if_every_write_was_answered() -> None:
+    leases = Leases(Random(1))
 
-        async def lead() -> None:
-            await asyncio.sleep(1)
+    async def lead() -> None:
+        await asyncio.sleep(1)
 
-        first = candidate(leases, "first", settled=lambda: False)
-        await first.run(lead)
-        assert leases.lease is not None
-        assert leases.lease["spec"]["holderIdentity"] == "first"
-        assert not first.was_released, "there was no holder to release it"
-        second = candidate(leases, "second")
-        await second.run(lead)
-        assert not second.was_released
-        assert leases.lease["spec"]["holderIdentity"] == ""
-        third = candidate(leases, "third")
-        await third.run(lead)
-        assert third.was_released
-
-    virtual_time.run(scenario())
+    first = candidate(leases, "first", settled=lambda: False)
+    await first.run(lead)
+    assert leases.lease is not None
+    assert leases.lease["spec"]["holderIdentity"] == "first"
+    assert not first.was_released, "there was no holder to release it"
+    second = candidate(leases, "second")
+    await second.run(lead)
+    assert not second.was_released
+    assert leases.lease["spec"]["holderIdentity"] == ""
+    third = candidate(leases, "third")
+    await third.run(lead)
+    assert third.was_released
 
 
 @pytest.mark.parametrize(
