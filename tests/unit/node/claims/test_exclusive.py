@@ -2,30 +2,21 @@
 
 from __future__ import annotations
 
-import asyncio
-import shutil
 from itertools import combinations
-from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from hypothesis.stateful import invariant, rule
 
 from plimsoll.api.resource import DeviceRequestAllocationResult, ResourceClaim
-from plimsoll.node.claims.claim_info_cache import ClaimInfoCache
 from plimsoll.node.claims.faults import HELD, REPLACED
-from plimsoll.node.layout import Layout
 from tests.sizes import examples
-from tests.unit.node.claims.conftest import memory_directory
-from tests.unit.node.claims.crashes import Crash, Disk, Steps, at_once
-from tests.unit.node.claims.fake_drivers import GPU, NIC, FakeDrivers, make_claim, make_pod
+from tests.unit.node.claims.cache_machine import CRASHES, DRIVERS, KINDS, ClaimCacheMachine
+from tests.unit.node.claims.fake_drivers import make_claim, make_pod
 
-DRIVERS = (GPU, NIC)
 NAMES = ("a", "b", "c")
 PODS = ("p", "q", "r", "s")
-KINDS = ("refused", "timeout", "broken", "skipped", "malformed")
 RESULTS = st.lists(
     st.builds(
         DeviceRequestAllocationResult,
@@ -49,63 +40,26 @@ def exclude_each_other(one: DeviceRequestAllocationResult, other: DeviceRequestA
     return one.share_id is None or other.share_id is None or one.share_id == other.share_id
 
 
-class Exclusive(RuleBasedStateMachine):
+class Exclusive(ClaimCacheMachine):
     """Claims are created, replaced under the same name and allocated at random; pods use and release them."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.loop = asyncio.new_event_loop()
-        self.directory = memory_directory()
-        self.layout = Layout(Path(self.directory))
-        self.fake_drivers = FakeDrivers()
-        self.steps = Steps(0)
-        self.patches: list[Any] = [
-            patch("plimsoll.common.atomic_file.os", Disk(self.steps)),
-            patch("asyncio.to_thread", at_once),
-        ]
-        for each in self.patches:
-            each.start()
-        self.fake_drivers.hook = self._watch
         self.current: dict[str, ResourceClaim] = {}
         self.serial = 0
-        self._reopen()
 
-    def _reopen(self) -> None:
-        self.cache = ClaimInfoCache.open(self.layout, self.fake_drivers)
+    def reopen(self) -> None:
+        super().reopen()
         self.cache.on_release = self._on_release
         self.released: set[str] = set()
 
     def _on_release(self, uids: frozenset[str]) -> None:
         self.released |= uids
 
-    def _watch(self, step: str) -> None:
-        self.steps.step()
+    def watch(self, step: str) -> None:
+        super().watch(step)
         if step == "prepared":
             self.no_device_is_held_twice()
-
-    def _do(self, calls: list[Any], crash_at: int) -> list[Any]:
-        """Run calls concurrently; None if the agent crashed before they ended."""
-
-        async def all_calls() -> list[Any]:
-            return list(await asyncio.gather(*calls))
-
-        self.steps.count, self.steps.last = 0, crash_at
-        try:
-            return self.loop.run_until_complete(all_calls())
-        except Crash:
-            self._end_tasks()
-            self._reopen()
-            return []
-        finally:
-            self.steps.last = 0
-
-    def _end_tasks(self) -> None:
-        for task in asyncio.all_tasks(self.loop):
-            task.cancel()
-            self.loop.run_until_complete(asyncio.gather(task, return_exceptions=True))
-        self.fake_drivers.busy.clear()
-
-    CRASHES = st.just(0) | st.integers(1, 25)
 
     @rule(name=st.sampled_from(NAMES), results=RESULTS)
     def replace_claim(self, name: str, results: list[DeviceRequestAllocationResult]) -> None:
@@ -129,7 +83,7 @@ class Exclusive(RuleBasedStateMachine):
             order = sorted(names)
             calls.append(self.cache.prepare(make_pod(pod, *order), {n: self.current[n] for n in order}))
         self.released.clear()
-        for faults in self._do(calls, crash_at):
+        for faults in self.perform(lambda: calls, crash_at) or ():
             for fault in faults:
                 if fault.code in (HELD, REPLACED):
                     known = {claim.ref.uid for claim in self.cache.claims()}
@@ -139,11 +93,11 @@ class Exclusive(RuleBasedStateMachine):
 
     @rule(pods=st.sets(st.sampled_from(PODS), min_size=1), crash_at=CRASHES)
     def unprepare(self, pods: set[str], crash_at: int) -> None:
-        self._do([self.cache.unprepare(pod) for pod in sorted(pods)], crash_at)
+        self.perform(lambda: [self.cache.unprepare(pod) for pod in sorted(pods)], crash_at)
 
     @rule(left=st.sets(st.sampled_from(PODS)), crash_at=CRASHES)
     def reconcile(self, left: set[str], crash_at: int) -> None:
-        self._do([self.cache.reconcile(left)], crash_at)
+        self.perform(lambda: [self.cache.reconcile(left)], crash_at)
 
     @rule(
         pod=st.sampled_from(PODS),
@@ -153,15 +107,7 @@ class Exclusive(RuleBasedStateMachine):
     def prepare_while_another_leaves(self, pod: str, name: str, leaving: str) -> None:
         if name in self.current and not self.cache.claims_of_pod(pod):
             prepare = self.cache.prepare(make_pod(pod, name), {name: self.current[name]})
-            self._do([self.cache.unprepare(leaving), prepare], 0)
-
-    @rule()
-    def restart(self) -> None:
-        self._reopen()
-
-    @rule(driver=st.sampled_from(DRIVERS))
-    def driver_comes_or_goes(self, driver: str) -> None:
-        self.fake_drivers.absent ^= {driver}
+            self.perform(lambda: [self.cache.unprepare(leaving), prepare], 0)
 
     @rule(
         method=st.sampled_from(["prepare", "unprepare"]),
@@ -193,23 +139,17 @@ class Exclusive(RuleBasedStateMachine):
         assert allocation is not None
         return [each for each in allocation.devices.results if each.driver == driver]
 
-    def teardown(self) -> None:
-        try:
-            self.fake_drivers.absent.clear()
-            self.fake_drivers.faults.clear()
-            assert self._do([self.cache.reconcile([])], 0) == [()]
-            assert self.cache.claims() == ()
-            assert not any(self.fake_drivers.held.values())
-            # Nothing is in the way any more: every claim can be prepared alone.
-            for name, claim in self.current.items():
-                assert self._do([self.cache.prepare(make_pod("p", name), {name: claim})], 0) == [()]
-                assert self._do([self.cache.unprepare("p")], 0) == [()]
-        finally:
-            self._end_tasks()
-            self.loop.close()
-            for each in self.patches:
-                each.stop()
-            shutil.rmtree(self.directory)
+    def check_release(self) -> None:
+        assert self.perform(lambda: [self.cache.reconcile([])], 0) == [()]
+        assert self.cache.claims() == ()
+        assert not any(self.fake_drivers.held.values())
+        # Nothing is in the way any more: every claim can be prepared alone.
+        for name, claim in self.current.items():
+            assert self._prepare_alone(name, claim) == [()]
+            assert self.perform(lambda: [self.cache.unprepare("p")], 0) == [()]
+
+    def _prepare_alone(self, name: str, claim: ResourceClaim) -> list[Any] | None:
+        return self.perform(lambda: [self.cache.prepare(make_pod("p", name), {name: claim})], 0)
 
 
 Exclusive.TestCase.settings = settings(max_examples=examples(100), stateful_step_count=30, deadline=None)

@@ -4,29 +4,21 @@ may not be prepared.
 
 from __future__ import annotations
 
-import asyncio
-import shutil
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import initialize, invariant, precondition, rule
 
-from plimsoll.node.claims.claim_info_cache import ClaimInfoCache
 from plimsoll.node.claims.faults import NOT_SAVED
-from plimsoll.node.layout import Layout
 from tests.sizes import examples
-from tests.unit.node.claims.conftest import memory_directory
-from tests.unit.node.claims.crashes import Crash, Disk, Steps, at_once
-from tests.unit.node.claims.fake_drivers import GPU, NIC, FakeDrivers, make_claim, make_pod, on_disk
+from tests.unit.node.claims.cache_machine import CRASHES, DRIVERS, KINDS, ClaimCacheMachine
+from tests.unit.node.claims.crashes import Disk
+from tests.unit.node.claims.fake_drivers import GPU, NIC, make_claim, make_pod, on_disk
 
-DRIVERS = (GPU, NIC)
 CLAIMS = {"a": (GPU,), "b": (NIC,), "c": (GPU, NIC), "d": ()}
 NAMES = tuple("pqrs")
-KINDS = ("refused", "timeout", "broken", "skipped", "malformed")
 
 
 class FullDisk(Disk):
@@ -40,32 +32,21 @@ class FullDisk(Disk):
         super().fsync(file)
 
 
-class ClaimCacheMachine(RuleBasedStateMachine):
+class ClaimCacheModel(ClaimCacheMachine):
     """`users` is the model: the pods of a claim whose calls came to an end, and those that may still have it
     because a call did not."""
 
+    disk_type = FullDisk
+    disk: FullDisk
+
     def __init__(self) -> None:
         super().__init__()
-        self.loop = asyncio.new_event_loop()
-        self.directory = memory_directory()
-        self.layout = Layout(Path(self.directory))
-        self.fake_drivers = FakeDrivers()
         for name, drivers in CLAIMS.items():
             results = None if drivers else ()
             self.fake_drivers.add(make_claim(name, *drivers, users=NAMES, results=results))
-        self.steps = Steps(0)
-        self.disk = FullDisk(self.steps)
-        self.patches: list[Any] = [
-            patch("plimsoll.common.atomic_file.os", self.disk),
-            patch("asyncio.to_thread", at_once),
-        ]
-        for each in self.patches:
-            each.start()
-        self.fake_drivers.hook = self._watch
         self.specs: dict[str, tuple[str, ...]] = {}
         self.users: dict[str, set[str]] = {name: set() for name in CLAIMS}
         self.leaving: set[str] = set()
-        self.cache = ClaimInfoCache.open(self.layout, self.fake_drivers)
 
     @initialize(specs=st.tuples(*[st.sets(st.sampled_from(sorted(CLAIMS)), min_size=1)] * len(NAMES)))
     def choose(self, specs: tuple[set[str], ...]) -> None:
@@ -73,8 +54,8 @@ class ClaimCacheMachine(RuleBasedStateMachine):
 
     # -- driver calls
 
-    def _watch(self, step: str) -> None:
-        self.steps.step()
+    def watch(self, step: str) -> None:
+        super().watch(step)
         if step not in ("prepared", "unprepared"):
             return
         method, driver, uids = self.fake_drivers.calls[-1]
@@ -87,33 +68,9 @@ class ClaimCacheMachine(RuleBasedStateMachine):
 
     # -- rules
 
-    def _do(self, calls: Callable[[], list[Any]], crash_at: int) -> list[Any] | None:
-        """Run calls concurrently; None if the agent crashed before they ended."""
-
-        async def all_calls() -> list[Any]:
-            return list(await asyncio.gather(*calls()))
-
-        self.steps.count, self.steps.last = 0, crash_at
-        try:
-            return self.loop.run_until_complete(all_calls())
-        except Crash:
-            self._end_tasks()
-            self._reopen()
-            return None
-        finally:
-            self.steps.last = 0
-
-    def _end_tasks(self) -> None:
-        for task in asyncio.all_tasks(self.loop):
-            task.cancel()
-            self.loop.run_until_complete(asyncio.gather(task, return_exceptions=True))
-        self.fake_drivers.busy.clear()
-
-    def _reopen(self) -> None:
-        self.cache = ClaimInfoCache.open(self.layout, self.fake_drivers)
+    def reopen(self) -> None:
+        super().reopen()
         assert self.cache.findings == ()
-
-    CRASHES = st.just(0) | st.integers(1, 25)
 
     @rule(pods=st.sets(st.sampled_from(NAMES), min_size=1), crash_at=CRASHES)
     def prepare(self, pods: set[str], crash_at: int) -> None:
@@ -121,7 +78,7 @@ class ClaimCacheMachine(RuleBasedStateMachine):
         for pod in order:
             for name in self.specs[pod]:
                 self.users[name].add(pod)
-        answers = self._do(
+        answers = self.perform(
             lambda: [
                 self.cache.prepare(make_pod(pod, *self.specs[pod]), self.fake_drivers.named(*self.specs[pod]))
                 for pod in order
@@ -141,7 +98,7 @@ class ClaimCacheMachine(RuleBasedStateMachine):
 
     def _leave(self, pods: set[str], calls: Callable[[], list[Any]], crash_at: int) -> None:
         self.leaving = set(pods)
-        answers = self._do(calls, crash_at)
+        answers = self.perform(calls, crash_at)
         if answers is None:
             return
         if any(answers):
@@ -159,14 +116,6 @@ class ClaimCacheMachine(RuleBasedStateMachine):
     @rule(left=st.sets(st.sampled_from(NAMES)), crash_at=CRASHES)
     def reconcile(self, left: set[str], crash_at: int) -> None:
         self._leave(set(NAMES) - left, lambda: [self.cache.reconcile(left)], crash_at)
-
-    @rule()
-    def restart(self) -> None:
-        self._reopen()
-
-    @rule(driver=st.sampled_from(DRIVERS))
-    def driver_comes_or_goes(self, driver: str) -> None:
-        self.fake_drivers.absent ^= {driver}
 
     @rule(
         method=st.sampled_from(["prepare", "unprepare"]),
@@ -211,24 +160,15 @@ class ClaimCacheMachine(RuleBasedStateMachine):
         for claim in self.cache.claims():
             assert claim.pods <= self.users[claim.ref.name]
 
-    def teardown(self) -> None:
-        try:
-            self.fake_drivers.absent.clear()
-            self.fake_drivers.faults.clear()
-            self.disk.full = False
-            self._leave(set(NAMES), lambda: [self.cache.reconcile([])], 0)
-            assert self.cache.claims() == ()
-            assert not any(self.fake_drivers.held.values())
-            assert not any(self.users.values())
-        finally:
-            self._end_tasks()
-            self.loop.close()
-            for each in self.patches:
-                each.stop()
-            shutil.rmtree(self.directory)
+    def check_release(self) -> None:
+        self.disk.full = False
+        self._leave(set(NAMES), lambda: [self.cache.reconcile([])], 0)
+        assert self.cache.claims() == ()
+        assert not any(self.fake_drivers.held.values())
+        assert not any(self.users.values())
 
 
-ClaimCacheMachine.TestCase.settings = settings(
+ClaimCacheModel.TestCase.settings = settings(
     max_examples=examples(100), stateful_step_count=25, deadline=None
 )
-TestClaimInfoCache = ClaimCacheMachine.TestCase
+TestClaimInfoCache = ClaimCacheModel.TestCase
