@@ -25,49 +25,17 @@ quiet                                         everything is as it should be: `qu
 from __future__ import annotations
 
 import asyncio
-import re
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
 from tests.playbooks.invariants import quiet
 from tests.playbooks.node_harness import NodeHarness, running
+from tests.script_steps import StepTable, read_scripts
 from tests.waiting import DEADLINE, until
 
-Step = Callable[..., Awaitable[Any]]
-_STEPS: list[tuple[re.Pattern[str], Step]] = []
-
-
-def _read() -> dict[str, str]:
-    """Read the conversations of the file in this directory, by title."""
-    text = Path(__file__).with_name("conversations.txt").read_text()
-    found = {}
-    for part in re.split(r"^== ", text, flags=re.MULTILINE)[1:]:
-        title, _, lines = part.partition("\n")
-        assert title not in found, f"there are two conversations {title!r}"
-        found[title] = re.sub(r"^-- .*$", "", lines, flags=re.MULTILINE)
-    return found
-
-
-CONVERSATIONS = _read()
-
-
-def on_step(pattern: str) -> Callable[[Step], Step]:
-    def note(step: Step) -> Step:
-        _STEPS.append((re.compile(pattern), step))
-        return step
-
-    return note
-
-
-async def perform(harness: NodeHarness, line: str) -> None:
-    """Run one step."""
-    for pattern, step in _STEPS:
-        found = pattern.fullmatch(line)
-        if found:
-            await step(harness, *found.groups())
-            return
-    raise AssertionError(f"no such step: {line!r}")
+CONVERSATIONS = read_scripts(Path(__file__).with_name("conversations.txt"))
+_STEPS = StepTable()
+on_step, perform = _STEPS.on_step, _STEPS.perform
 
 
 def run_script(script: str, **settings: Any) -> None:

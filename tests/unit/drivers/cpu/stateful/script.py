@@ -22,8 +22,6 @@ p/x is gone | the driver says TEXT
 from __future__ import annotations
 
 import asyncio
-import re
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, cast
 
@@ -33,25 +31,14 @@ from plimsoll.drivers.cpu.driver import CpuDriver
 from plimsoll.drivers.cpu.pinning.nri import NriEnforcer
 from plimsoll.drivers.cpu.settings import GroupBy
 from plimsoll.drivers.plugin import AllocatedClaim, ClaimError
+from tests.script_steps import StepTable, read_scripts
 from tests.unit.drivers.cpu.stateful.harness import AllocationSpec, StatefulHarness, uid_of
 from tests.unit.drivers.cpu.stateful.runtime import RuntimeVersion
 from tests.waiting import DEADLINE
 
-Step = Callable[..., Awaitable[Any]]
-_STEPS: list[tuple[re.Pattern[str], Step]] = []
-
-
-def _read() -> dict[str, str]:
-    text = Path(__file__).with_name("scenarios.txt").read_text()
-    found = {}
-    for part in re.split(r"^== ", text, flags=re.MULTILINE)[1:]:
-        title, _, lines = part.partition("\n")
-        assert title not in found, f"there are two scenarios {title!r}"
-        found[title] = re.sub(r"^-- .*$", "", lines, flags=re.MULTILINE)
-    return found
-
-
-STORIES = _read()
+STORIES = read_scripts(Path(__file__).with_name("scenarios.txt"))
+_STEPS = StepTable()
+on_step = _STEPS.on_step
 
 
 class ScriptRun:
@@ -78,14 +65,6 @@ class ScriptRun:
     def driver(self) -> CpuDriver:
         assert self.harness.driver is not None, "there is no driver"
         return self.harness.driver
-
-
-def on_step(pattern: str) -> Callable[[Step], Step]:
-    def note(step: Step) -> Step:
-        _STEPS.append((re.compile(pattern), step))
-        return step
-
-    return note
 
 
 def run_script(script: str) -> None:
@@ -129,13 +108,7 @@ def _set(options: dict[str, Any], text: str) -> None:
 async def _step(script_run: ScriptRun, line: str) -> None:
     try:
         async with asyncio.timeout(DEADLINE):
-            for pattern, step in _STEPS:
-                found = pattern.fullmatch(line)
-                if found:
-                    await step(script_run, *found.groups())
-                    break
-            else:
-                raise AssertionError("no such step")
+            await _STEPS.perform(script_run, line)
             if script_run.other is None:
                 await script_run.harness.check()
     except (AssertionError, TimeoutError) as error:
