@@ -33,7 +33,7 @@ def run_apiserver(
     authorization: str = "Node,RBAC",
 ) -> Iterator[ClientConfig]:
     """Yield the configuration of a server that is ready; AssertionError with its log if it never is."""
-    client, peer, secure = _free_ports(3)
+    client, peer, secure = free_ports(3)
     key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
     (directory / "sa.key").write_bytes(
         key.private_bytes(
@@ -144,9 +144,21 @@ def _await_ready(url: str, process: subprocess.Popen[bytes], log: Path) -> None:
     wait_until(is_ready, ignore=(OSError,), context=lambda: log.read_text()[-2000:])
 
 
-def _free_ports(count: int) -> list[int]:
+def free_ports(count: int) -> list[int]:
     sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
     ports = [each.getsockname()[1] for each in sockets]
     for each in sockets:
         each.close()
     return ports
+
+
+def kubeconfig_for(server: str, token: str) -> dict[str, object]:
+    name = "test"
+    return {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": name, "cluster": {"server": server, "insecure-skip-tls-verify": True}}],
+        "users": [{"name": name, "user": {"token": token}}],
+        "contexts": [{"name": name, "context": {"cluster": name, "user": name}}],
+        "current-context": name,
+    }

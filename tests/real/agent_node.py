@@ -19,8 +19,9 @@ import yaml
 
 from plimsoll.api.cpuset import CpuSet
 from plimsoll.up.local_cluster import LocalCluster
+from tests.cluster.kube_apiserver import free_ports
 from tests.real.cgroup_root import hierarchies
-from tests.real.kubelet import IMAGE, Process, RealNode, free_ports
+from tests.real.kubelet import IMAGE, Process, RealNode
 from tests.waiting import DEADLINE, PATIENCE, wait_until
 
 NAME = "real"

@@ -18,7 +18,7 @@ import yaml
 
 from plimsoll.client import Client, ClientConfig
 from plimsoll.client.discovery import discover
-from tests.cluster.kube_apiserver import TOKEN, run_apiserver
+from tests.cluster.kube_apiserver import TOKEN, kubeconfig_for, run_apiserver
 from tests.deploy.render import RELEASE, objects
 from tests.real.kubelet import Process
 from tests.real.programs import ASSETS, missing
@@ -95,7 +95,7 @@ def _run_kubernetes(directory: Path, node: str) -> Iterator[RunningCluster]:
     with run_apiserver(ASSETS, directory / "server", options=(option,)) as config:
         files = {token: directory / f"{number}.kubeconfig" for number, (token, *_) in enumerate(tokens)}
         for token, path in files.items():
-            path.write_text(yaml.safe_dump(kubeconfig(config.server, token)))
+            path.write_text(yaml.safe_dump(kubeconfig_for(config.server, token)))
         admin = files[TOKEN]
         asyncio.run(_give_rights(config))
         own = tuple(f"--{kind}kubeconfig={admin}" for kind in ("", "authentication-", "authorization-"))
@@ -121,18 +121,6 @@ async def _give_rights(config: ClientConfig) -> None:
         for tree in objects({"driver": {"config": {"enforcement": "cgroups"}}}):
             if tree["kind"] in ("ClusterRole", "ClusterRoleBinding"):
                 await client.create(served["rbac.authorization.k8s.io", tree["kind"]], tree)
-
-
-def kubeconfig(server: str, token: str) -> dict[str, object]:
-    name = "test"
-    return {
-        "apiVersion": "v1",
-        "kind": "Config",
-        "clusters": [{"name": name, "cluster": {"server": server, "insecure-skip-tls-verify": True}}],
-        "users": [{"name": name, "user": {"token": token}}],
-        "contexts": [{"name": name, "context": {"cluster": name, "user": name}}],
-        "current-context": name,
-    }
 
 
 def _ours(*words: object) -> Sequence[str]:

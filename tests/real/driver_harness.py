@@ -25,9 +25,10 @@ from plimsoll.client.endpoints import (
     RESOURCE_SLICES,
 )
 from plimsoll.errors import ApiError
+from tests.cluster.kube_apiserver import free_ports
 from tests.deploy.render import objects
 from tests.real.clusters import RunningCluster
-from tests.real.kubelet import IMAGE, Process, RealNode, free_ports
+from tests.real.kubelet import IMAGE, Process, RealNode
 from tests.real.programs import ASSETS
 from tests.waiting import DEADLINE, until
 

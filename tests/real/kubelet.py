@@ -11,7 +11,6 @@ import json
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import uuid
@@ -22,6 +21,7 @@ from typing import Any
 
 import yaml
 
+from tests.cluster.kube_apiserver import free_ports
 from tests.real.cgroup_root import CgroupRoot, SliceRoot
 from tests.real.images import Image, with_shell, write_images
 from tests.real.pod_network import PodNetwork
@@ -98,14 +98,6 @@ def _snapshotter(directory: Path) -> str:
     ).stdout.strip()
     known = "overlay" in Path("/proc/filesystems").read_text().split()
     return "overlayfs" if known and kind != "overlayfs" else "native"
-
-
-def free_ports(count: int) -> list[int]:
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [each.getsockname()[1] for each in sockets]
-    for each in sockets:
-        each.close()
-    return ports
 
 
 class Process:

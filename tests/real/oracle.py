@@ -28,7 +28,7 @@ from plimsoll.client.endpoints import (
 )
 from plimsoll.client.responses import read_tree
 from plimsoll.errors import ApiError
-from tests.cluster.kube_apiserver import TOKEN, run_apiserver
+from tests.cluster.kube_apiserver import TOKEN, kubeconfig_for, run_apiserver
 from tests.real.kubelet import Process
 from tests.real.programs import ASSETS
 from tests.real.random_clusters import DRA, NS, Tree
@@ -173,7 +173,7 @@ def _refused(pod: Tree) -> Tree | None:
 @contextmanager
 def _programs(directory: Path, config: ClientConfig, gates: str, controllers: str) -> Any:
     kubeconfig = directory / "kubeconfig"
-    kubeconfig.write_text(yaml.safe_dump(kubeconfig_of(config.server, TOKEN)))
+    kubeconfig.write_text(yaml.safe_dump(kubeconfig_for(config.server, TOKEN)))
     own = tuple(f"--{kind}kubeconfig={kubeconfig}" for kind in ("", "authentication-", "authorization-"))
     own += ("--secure-port=0", "--leader-elect=false", "--kube-api-qps=500", "--kube-api-burst=1000")
     settings = directory / "kube-scheduler.yaml"
@@ -225,15 +225,3 @@ async def run_oracle(
     ):
         async with Client.connect(config) as client:
             yield Oracle(client, kubeconfig)
-
-
-def kubeconfig_of(server: str, token: str) -> Tree:
-    name = "test"
-    return {
-        "apiVersion": "v1",
-        "kind": "Config",
-        "clusters": [{"name": name, "cluster": {"server": server, "insecure-skip-tls-verify": True}}],
-        "users": [{"name": name, "user": {"token": token}}],
-        "contexts": [{"name": name, "context": {"cluster": name, "user": name}}],
-        "current-context": name,
-    }

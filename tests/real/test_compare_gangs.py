@@ -31,9 +31,8 @@ from plimsoll.client.endpoints import (
 )
 from plimsoll.scheduler.process.configuration import SchedulerSettings
 from plimsoll.scheduler.process.run import SchedulerProcess
-from tests.cluster.kube_apiserver import TOKEN, run_apiserver
+from tests.cluster.kube_apiserver import TOKEN, kubeconfig_for, run_apiserver
 from tests.manifests import DRIVER, NODE_STATUS, claim, device_class, pod, resource_slice
-from tests.real.clusters import kubeconfig
 from tests.real.kubelet import Process
 from tests.real.programs import ASSETS, missing
 from tests.real.test_pod_groups import NS, options_of_groups
@@ -194,7 +193,7 @@ def both_schedulers(directory: Path) -> Iterator[ClientConfig]:
     gates, served = options_of_groups()
     with run_apiserver(ASSETS, directory / "server", gates, served) as config:
         admin = directory / "admin.kubeconfig"
-        admin.write_text(yaml.safe_dump(kubeconfig(config.server, TOKEN)))
+        admin.write_text(yaml.safe_dump(kubeconfig_for(config.server, TOKEN)))
         own = tuple(f"--{kind}kubeconfig={admin}" for kind in ("", "authentication-", "authorization-"))
         options = (*own, "--secure-port=0", "--leader-elect=false", f"--feature-gates={gates}")
         process = Process((ASSETS / "kube-scheduler", *options), directory / "kube-scheduler.log")

@@ -25,7 +25,8 @@ from plimsoll.drivers.cpu.driver import CpuDriver
 from plimsoll.drivers.cpu.settings import CpuSettings, DeviceMode, GroupBy
 from plimsoll.drivers.cpu.topology import Topology
 from plimsoll.up.local_cluster import LocalCluster
-from tests.real.kubelet import Process, free_ports
+from tests.cluster.kube_apiserver import free_ports
+from tests.real.kubelet import Process
 from tests.real.programs import ASSETS, missing
 from tests.unit.drivers.cpu.machines import make_machine, write_sysfs
 from tests.waiting import until

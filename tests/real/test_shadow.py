@@ -33,10 +33,9 @@ from plimsoll.client.endpoints import (
 )
 from plimsoll.scheduler.process.configuration import parse_settings
 from plimsoll.scheduler.process.shadow.run import ShadowProcess
-from tests.cluster.kube_apiserver import TOKEN, run_apiserver
+from tests.cluster.kube_apiserver import TOKEN, kubeconfig_for, run_apiserver
 from tests.manifests import DRIVER, claim, device_class, resource_slice
 from tests.real.kubelet import Process
-from tests.real.oracle import kubeconfig_of
 from tests.real.programs import ASSETS, missing
 from tests.waiting import DEADLINE, until
 
@@ -199,7 +198,7 @@ def random_pod(random: Random, name: str, owners: dict[str, str]) -> dict[str, A
 def run_kube_scheduler(directory: Path, config: ClientConfig) -> Iterator[dict[str, Any]]:
     """Run kube-scheduler with all profiles; yield its configuration."""
     kubeconfig = directory / "kubeconfig"
-    kubeconfig.write_text(yaml.safe_dump(kubeconfig_of(config.server, TOKEN)))
+    kubeconfig.write_text(yaml.safe_dump(kubeconfig_for(config.server, TOKEN)))
     tree: dict[str, Any] = {
         "apiVersion": "kubescheduler.config.k8s.io/v1",
         "kind": "KubeSchedulerConfiguration",

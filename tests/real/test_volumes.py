@@ -34,10 +34,9 @@ from plimsoll.client.endpoints import (
 )
 from plimsoll.scheduler.process.configuration import SchedulerSettings
 from plimsoll.scheduler.process.run import SchedulerProcess
-from tests.cluster.kube_apiserver import TOKEN, run_apiserver
+from tests.cluster.kube_apiserver import TOKEN, kubeconfig_for, run_apiserver
 from tests.deploy.render import objects
 from tests.manifests import DRIVER, NODE_STATUS, claim, device_class, pod, resource_slice
-from tests.real.clusters import kubeconfig
 from tests.real.kubelet import Process
 from tests.real.programs import ASSETS, missing
 from tests.volume_provisioner import (
@@ -127,7 +126,7 @@ def control_plane(directory: Path, scheduler: str) -> Iterator[ClientConfig]:
     option = f"--token-auth-file={directory / 'users.csv'}"
     with run_apiserver(ASSETS, directory / "server", "", (option,)) as config, ExitStack() as stack:
         admin = directory / "admin.kubeconfig"
-        admin.write_text(yaml.safe_dump(kubeconfig(config.server, TOKEN)))
+        admin.write_text(yaml.safe_dump(kubeconfig_for(config.server, TOKEN)))
         own = tuple(f"--{kind}kubeconfig={admin}" for kind in ("", "authentication-", "authorization-"))
         rest = ("--secure-port=0", "--leader-elect=false")
         programs: dict[str, tuple[str, ...]] = {
