@@ -6,7 +6,8 @@ import asyncio
 import gc
 import logging
 import os
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -14,6 +15,7 @@ from hypothesis.internal.conjecture import providers
 from hypothesis.internal.constants_ast import Constants
 
 from tests.coroutines import run_test
+from tests.directories import short_directory
 from tests.fork_server import share_fork_server
 from tests.leaks import CheckedEventLoop, CheckedEventLoopPolicy
 from tests.sizes import FULL, examples
@@ -61,6 +63,13 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
 os.environ.update(COLUMNS="100", LINES="40")
 for _name in ("NO_COLOR", "KUBECONFIG", "PLIMSOLL_DEBUG", "PLIMSOLL_MAX_INPUT"):
     os.environ.pop(_name, None)
+
+
+@pytest.fixture
+def root() -> Iterator[Path]:
+    """Temporary directory with a path short enough for sockets."""
+    with short_directory() as path:
+        yield path
 
 
 asyncio.set_event_loop_policy(CheckedEventLoopPolicy())

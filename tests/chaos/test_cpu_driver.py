@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from random import Random
 
@@ -19,15 +19,7 @@ from plimsoll.client import Client
 from tests.chaos.cpu_faults import FaultInjector
 from tests.chaos.cpu_load import DriverCluster, PodLoad, running_cluster, until_none
 from tests.chaos.cpuset_watcher import ObservedContainer, find_wrongs
-from tests.directories import short_directory
 from tests.smoke.up_process import cannot_pin
-
-
-@pytest.fixture
-def root() -> Iterator[Path]:
-    with short_directory() as path:
-        yield path
-
 
 #: One of each sort, for tests that have little time.
 SHORT = ("driver", "driver twice", "agent", "server", "driver and agent", "damaged record", "lost CDI files")

@@ -6,7 +6,6 @@ import os
 import signal
 import time
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 
@@ -16,15 +15,8 @@ from plimsoll.node.cgroups import open_cgroups
 from plimsoll.node.cgroups.ownership import owner_of
 from plimsoll.up.local_cluster import LocalCluster
 from tests.chaos.node_load import Load, NodeAgent, calls_for, prepared_on_record, runs
-from tests.directories import short_directory
 from tests.node_peers import DriverProcess, make_stubs
 from tests.waiting import wait_until
-
-
-@pytest.fixture
-def root() -> Iterator[Path]:
-    with short_directory() as path:
-        yield path
 
 
 def play(root: Path, tmp_path: Path, *, pods: int, kills: int, seed: int) -> None:

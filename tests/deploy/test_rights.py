@@ -26,7 +26,6 @@ from plimsoll.node.process.run import NodeProcess
 from plimsoll.node.process.settings import NodeSettings
 from plimsoll.up.local_nodes import MACHINE
 from tests.deploy.accounts import NAMESPACE, SERVERS, account, end, install, run_server
-from tests.directories import short_directory
 from tests.unit.drivers.cpu.allocated_claims import NAME, NODE, SHARE, allocated_claim, prepare
 from tests.unit.drivers.cpu.machines import make_machine, write_sysfs
 from tests.waiting import DEADLINE, until
@@ -36,12 +35,6 @@ from tests.waiting import DEADLINE, until
 def server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[str, ClientConfig]]:
     with run_server(request.param, tmp_path) as config:
         yield request.param, config
-
-
-@pytest.fixture
-def root() -> Iterator[Path]:
-    with short_directory() as path:
-        yield path
 
 
 async def start_pod(admin: Client) -> None:

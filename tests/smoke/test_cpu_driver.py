@@ -19,7 +19,6 @@ from plimsoll.api import codec
 from plimsoll.cli.main import main
 from plimsoll.client import Client
 from plimsoll.client.endpoints import DEVICE_CLASSES, PODS, RESOURCE_CLAIM_TEMPLATES, RESOURCE_SLICES
-from tests.directories import short_directory
 from tests.smoke.process import ServerProcess
 from tests.smoke.programs import NodeProgram, Program, SchedulerProgram
 from tests.smoke.up_process import TEMPLATE, pod, running
@@ -47,12 +46,6 @@ class DriverProgram(Program):
 
     def address(self) -> str:
         return self.await_text(r"address=(\S+)")[1]
-
-
-@pytest.fixture
-def root() -> Iterator[Path]:
-    with short_directory() as path:
-        yield path
 
 
 @pytest.fixture

@@ -16,7 +16,6 @@ from plimsoll.cli.main import main
 from plimsoll.client import Client
 from plimsoll.client.endpoints import NODES, PODS
 from plimsoll.errors import ApiError
-from tests.directories import short_directory
 from tests.smoke.process import ServerProcess
 from tests.smoke.programs import NodeProgram
 from tests.waiting import until, wait_until
@@ -33,12 +32,6 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
         yield running
     finally:
         running.stop()
-
-
-@pytest.fixture
-def root() -> Iterator[Path]:
-    with short_directory() as path:
-        yield path
 
 
 def run_scenario(server: ServerProcess, scenario: Callable[[Client], Awaitable[None]]) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,7 +12,6 @@ import pytest
 from plimsoll.node.claim_info import ClaimRef, DriverFault, PreparedDevice
 from plimsoll.node.layout import Layout
 from plimsoll.node.plugins import HealthStatus, PluginManager
-from tests.directories import short_directory
 from tests.node_peers import DriverProcess, make_stubs
 from tests.unit.node.plugins.peers import QUICK, registered, run
 from tests.waiting import DEADLINE, until
@@ -26,12 +24,6 @@ TIMES = replace(QUICK, gone=0.3)
 @pytest.fixture(scope="module")
 def stubs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_stubs(tmp_path_factory.mktemp("stubs"))
-
-
-@pytest.fixture
-def root() -> Iterator[Path]:
-    with short_directory() as path:
-        yield path
 
 
 def test_a_driver_process_registers_prepares_and_releases(root: Path, stubs: Path, tmp_path: Path) -> None:

@@ -6,7 +6,6 @@ import os
 import re
 import signal
 import urllib.request
-from collections.abc import Iterator
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -27,16 +26,9 @@ from plimsoll.errors import ApiError
 from plimsoll.node.cgroups.detect import detect
 from plimsoll.node.cgroups.kernel import LinuxKernel
 from plimsoll.node.cgroups.ownership import default_root
-from tests.directories import short_directory
 from tests.smoke.kubectl import Kubectl, find_kubectl
 from tests.smoke.up_process import TEMPLATE, Up, cannot_pin, pod, running
 from tests.waiting import DEADLINE, until, wait_until
-
-
-@pytest.fixture
-def directory() -> Iterator[Path]:
-    with short_directory() as path:
-        yield path
 
 
 def pids(data: Path, uid: str) -> list[int]:
@@ -57,8 +49,8 @@ def allowed(pid: int) -> str:
     return found[1]
 
 
-def test_a_cluster_starts_with_devices_and_survives_a_restart(directory: Path) -> None:
-    up = Up(directory, "--name", "here", "--nodes", "2", "--runtime", "none")
+def test_a_cluster_starts_with_devices_and_survives_a_restart(root: Path) -> None:
+    up = Up(root, "--name", "here", "--nodes", "2", "--runtime", "none")
 
     async def look(client: Client) -> None:
         for name in ("here", "sim-0", "sim-1"):
@@ -138,11 +130,11 @@ def remove_root(up: Up, name: str) -> None:
 
 
 @pytest.mark.skipif(bool(cannot_limit()), reason=cannot_limit() or "-")
-def test_two_clusters_on_one_machine_do_not_touch_each_others_cgroups(directory: Path) -> None:
+def test_two_clusters_on_one_machine_do_not_touch_each_others_cgroups(root: Path) -> None:
     name = f"up-{os.getpid()}"
-    (directory / "1").mkdir()
-    (directory / "2").mkdir()
-    first, second = (Up(directory / each, "--name", name, "--no-driver") for each in "12")
+    (root / "1").mkdir()
+    (root / "2").mkdir()
+    first, second = (Up(root / each, "--name", name, "--no-driver") for each in "12")
 
     async def begin(client: Client) -> None:
         await client.create(PODS, pod("old"))
@@ -182,7 +174,7 @@ def test_two_clusters_on_one_machine_do_not_touch_each_others_cgroups(directory:
             up.run_scenario(begin)
         for up in (first, second):
             if find_kubectl():  # each pod is asked at its own node, of the same name
-                kubectl = Kubectl(find_kubectl(), up.data / "kubeconfig", directory)
+                kubectl = Kubectl(find_kubectl(), up.data / "kubeconfig", root)
                 assert str(up.data) in kubectl("exec", "old", "--", "readlink", "/proc/self/cwd")
         assert root_of(first, name)
         assert second.stop() == 0
@@ -199,8 +191,8 @@ def test_two_clusters_on_one_machine_do_not_touch_each_others_cgroups(directory:
 
 
 @pytest.mark.skipif(bool(cannot_pin()), reason=cannot_pin() or "-")
-def test_only_the_claiming_pod_runs_on_its_cpu(directory: Path) -> None:
-    up = Up(directory, "--name", f"up-{os.getpid()}")
+def test_only_the_claiming_pod_runs_on_its_cpu(root: Path) -> None:
+    up = Up(root, "--name", f"up-{os.getpid()}")
     every = allowed(os.getpid())
 
     async def scenario(client: Client) -> None:

@@ -13,7 +13,6 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
@@ -21,7 +20,6 @@ import pytest
 
 from plimsoll.client import Client
 from plimsoll.client.endpoints import NODES, PODS
-from tests.directories import short_directory
 from tests.fork_server import run_forked, start_forked
 from tests.outputs import check_output
 from tests.smoke.up_process import Up
@@ -29,12 +27,6 @@ from tests.waiting import DEADLINE, wait_until
 
 FREE = ["--listen", "127.0.0.1:0", "--dashboard", "127.0.0.1:0"]
 LIGHT = ["--runtime", "none", "--no-driver"]
-
-
-@pytest.fixture
-def directory() -> Iterator[Path]:
-    with short_directory() as path:
-        yield path
 
 
 def run(*options: object, text: str = "") -> subprocess.CompletedProcess[str]:
@@ -47,20 +39,20 @@ def demo_output(text: str) -> str:
     return re.sub(r" +http://\S+#/pending .*\n", "", output)
 
 
-def test_the_demo_from_end_to_end_and_again(directory: Path) -> None:
-    done = run("--data", directory / "data", "--demo", "--once", *FREE)
+def test_the_demo_from_end_to_end_and_again(root: Path) -> None:
+    done = run("--data", root / "data", "--demo", "--once", *FREE)
     assert (done.returncode, done.stderr) == (0, "")
     check_output("up/story.txt", demo_output(done.stdout))
     assert len(re.findall(r"http://127\.0\.0\.1:\d+/", done.stdout)) == 1
-    again = run("--data", directory / "data", "--demo", "--once", *FREE)
+    again = run("--data", root / "data", "--demo", "--once", *FREE)
     assert (again.returncode, again.stderr) == (0, "")
     assert "The demo is already loaded" in again.stdout
     assert "database   pending" in again.stdout
-    assert (directory / "data" / "log").stat().st_size > 0
+    assert (root / "data" / "log").stat().st_size > 0
 
 
-def test_the_dashboard_after_the_demo(directory: Path) -> None:
-    up = Up(directory, "--demo", "--runtime", "none")
+def test_the_dashboard_after_the_demo(root: Path) -> None:
+    up = Up(root, "--demo", "--runtime", "none")
 
     async def look(client: Client) -> None:
         assert (await client.get(PODS, "web", "demo"))["spec"]["nodeName"] == "small-1"
@@ -86,39 +78,39 @@ def test_the_dashboard_after_the_demo(directory: Path) -> None:
     assert "Traceback" not in up.text()
 
 
-def test_files_are_applied_and_mistakes_are_lines(directory: Path) -> None:
-    (directory / "pod.yaml").write_text(
+def test_files_are_applied_and_mistakes_are_lines(root: Path) -> None:
+    (root / "pod.yaml").write_text(
         "apiVersion: v1\nkind: Pod\nmetadata: {name: Bad}\nspec: {containers: [{name: a, image: a}]}\n---\n"
         "apiVersion: v1\nkind: Node\nmetadata: {name: n1}\nstatus: {allocatable: {cpu: '2', memory: 4Gi}}\n"
     )
-    done = run("--data", directory / "data", "-f", directory / "pod.yaml", "--once", *LIGHT, *FREE)
+    done = run("--data", root / "data", "-f", root / "pod.yaml", "--once", *LIGHT, *FREE)
     assert done.returncode == 1  # not everything that was asked for is there
     assert "  manifests    1 objects created, 0 unchanged, 1 rejected\n" in done.stdout
     assert (
-        f'    {directory}/pod.yaml, document 1, line 1: Pod Bad: Pod "Bad" is invalid: metadata.name'
+        f'    {root}/pod.yaml, document 1, line 1: Pod Bad: Pod "Bad" is invalid: metadata.name'
         in done.stdout
     )
     assert "  simulated    n1\n" in done.stdout
     text = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: fine}\n"
-    done = run("--data", directory / "data", "-f", "-", "--once", *LIGHT, *FREE, text=text)
+    done = run("--data", root / "data", "-f", "-", "--once", *LIGHT, *FREE, text=text)
     assert done.returncode == 0
     assert "  manifests    1 objects created, 0 unchanged\n" in done.stdout
     assert "  simulated    n1\n" in done.stdout  # of last time
 
 
-def test_an_address_that_is_taken(directory: Path) -> None:
+def test_an_address_that_is_taken(root: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
         for flag in ("--listen", "--dashboard"):
             given = [*LIGHT, *FREE, flag, address]
-            done = run("--data", directory / "data", "--once", *given)
+            done = run("--data", root / "data", "--once", *given)
             assert done.returncode == 2
             assert done.stderr.startswith(f"plimsoll: cannot listen on {address}: Address already in use; ")
             assert f"choose another with {flag}" in done.stderr
             assert done.stderr.count("\n") == 1
 
 
-def test_the_usual_ports_are_taken_by_another_cluster(directory: Path) -> None:
+def test_the_usual_ports_are_taken_by_another_cluster(root: Path) -> None:
     """Without given addresses the second cluster takes other ports, and keeps them."""
     ports: list[dict[str, int]] = []
     taken: set[int] = set()
@@ -132,20 +124,20 @@ def test_the_usual_ports_are_taken_by_another_cluster(directory: Path) -> None:
             except OSError:
                 pass  # another process has it, but may end
         for _ in range(2):
-            done = run("--data", directory / "data", "--once", *LIGHT)
+            done = run("--data", root / "data", "--once", *LIGHT)
             assert (done.returncode, done.stderr) == (0, "")
-            ports.append(json.loads((directory / "data" / "ports").read_text()))
+            ports.append(json.loads((root / "data" / "ports").read_text()))
             assert f"https://127.0.0.1:{ports[-1]['api']}\n" in done.stdout
     assert ports[0] == ports[1]
     assert ports[0].keys() == {"api", "dashboard"}
     assert not taken & set(ports[0].values())
 
 
-def test_one_cluster_for_each_directory(directory: Path) -> None:
-    up = Up(directory, *LIGHT)
+def test_one_cluster_for_each_directory(root: Path) -> None:
+    up = Up(root, *LIGHT)
     try:
         up.start()
-        second = run("--data", directory / "data", "--once", *LIGHT, *FREE)
+        second = run("--data", root / "data", "--once", *LIGHT, *FREE)
     finally:
         code = up.stop()
     assert code == 0
@@ -157,10 +149,10 @@ def test_one_cluster_for_each_directory(directory: Path) -> None:
     )
 
 
-def at_terminal(directory: Path, keys: bytes, *options: str) -> tuple[int, str]:
+def at_terminal(root: Path, keys: bytes, *options: str) -> tuple[int, str]:
     """Run the command at a terminal and press keys when it is ready; return exit code and output."""
     terminal, other_end = pty.openpty()
-    command = ["up", "--data", directory / "data", *LIGHT, *FREE, *options]
+    command = ["up", "--data", root / "data", *LIGHT, *FREE, *options]
     with pytest.MonkeyPatch.context() as environment:
         environment.delenv("NO_COLOR", raising=False)
         environment.setenv("TERM", "xterm")
@@ -192,8 +184,8 @@ def at_terminal(directory: Path, keys: bytes, *options: str) -> tuple[int, str]:
     return code, shown.decode(errors="replace")
 
 
-def test_ctrl_c_at_a_terminal(directory: Path) -> None:
-    code, screen = at_terminal(directory, b"\x03")
+def test_ctrl_c_at_a_terminal(root: Path) -> None:
+    code, screen = at_terminal(root, b"\x03")
     assert code == 0
     assert "stopping; press Ctrl-C again to stop immediately" in screen
     assert screen.rstrip().endswith("stopped")
@@ -201,17 +193,17 @@ def test_ctrl_c_at_a_terminal(directory: Path) -> None:
     assert "Traceback" not in screen
 
 
-def test_ctrl_c_twice_ends_it_at_once_and_nothing_is_lost(directory: Path) -> None:
-    code, screen = at_terminal(directory, b"\x03\x03")
+def test_ctrl_c_twice_ends_it_at_once_and_nothing_is_lost(root: Path) -> None:
+    code, screen = at_terminal(root, b"\x03\x03")
     assert code in (0, 130), screen  # it may have been quick enough
     assert "Traceback" not in screen
-    again = run("--data", directory / "data", "--once", *LIGHT, *FREE)
+    again = run("--data", root / "data", "--once", *LIGHT, *FREE)
     assert (again.returncode, again.stderr) == (0, "")
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
-def test_signals_stop_the_cluster(directory: Path, number: signal.Signals) -> None:
-    up = Up(directory, *LIGHT)
+def test_signals_stop_the_cluster(root: Path, number: signal.Signals) -> None:
+    up = Up(root, *LIGHT)
     up.start()
     assert up.stop(number) == 0
     assert up.text().endswith("stopped\n")
@@ -268,12 +260,12 @@ def run_unprivileged(*words: str, home: Path) -> subprocess.CompletedProcess[str
     )
 
 
-def test_the_demo_as_an_ordinary_user(directory: Path) -> None:
+def test_the_demo_as_an_ordinary_user(root: Path) -> None:
     if reason := cannot_be_others():
         pytest.skip(reason)
-    own = directory / "own"
+    own = root / "own"
     own.mkdir()
-    os.chmod(directory, 0o755)
+    os.chmod(root, 0o755)
     os.chown(own, 65534, 65534)
     done = run_unprivileged("up", "--data", str(own / "d"), "--demo", "--once", *FREE, home=own)
     assert (done.returncode, done.stderr) == (0, ""), done.stdout

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -25,18 +25,11 @@ from plimsoll.node.process.metrics import NodeMetrics
 from plimsoll.node.process.run import NodeProcess, own_addresses
 from plimsoll.node.process.settings import NodeSettings
 from plimsoll.node.status.reporter import HeartbeatTiming, NodeStatusReporter
-from tests.directories import short_directory
 from tests.manifests import pod
 from tests.waiting import DEADLINE, until
 
 MACHINE = parse_machine({"capacity": {"cpu": 8, "memory": "32Gi"}})
 FAST = HeartbeatTiming(renew=0.05, check=0.05, first=0.01, most=0.05)
-
-
-@pytest.fixture
-def directory() -> Iterator[Path]:
-    with short_directory() as path:
-        yield path
 
 
 class RecordingAgent:
@@ -105,17 +98,17 @@ async def running(process: NodeProcess) -> AsyncIterator[NodeProcess]:
         await asyncio.wait_for(task, DEADLINE)
 
 
-def settings(directory: Path, **more: Any) -> NodeSettings:
+def settings(root: Path, **more: Any) -> NodeSettings:
     return NodeSettings(
-        **{"name": "n", "root": directory, "runtime": "none", "machine": MACHINE, "timing": FAST, **more}
+        **{"name": "n", "root": root, "runtime": "none", "machine": MACHINE, "timing": FAST, **more}
     )
 
 
 @pytest.mark.parametrize("ready", [False, True])
-async def test_a_process_can_be_cancelled_at_any_time(directory: Path, ready: bool) -> None:
+async def test_a_process_can_be_cancelled_at_any_time(root: Path, ready: bool) -> None:
     async with cluster() as server:
         for turns in range(8):
-            process = NodeProcess(server.client(node_user("n")), settings(directory), make=RecordingAgent)
+            process = NodeProcess(server.client(node_user("n")), settings(root), make=RecordingAgent)
             task = asyncio.create_task(process.run())
             if ready:
                 await process.ready(DEADLINE)
@@ -127,12 +120,12 @@ async def test_a_process_can_be_cancelled_at_any_time(directory: Path, ready: bo
             assert task.cancelled()
 
 
-async def test_an_agent_receives_all_pods_and_then_each_change(directory: Path) -> None:
+async def test_an_agent_receives_all_pods_and_then_each_change(root: Path) -> None:
     async with cluster() as server:
         admin = server.client()
         for name, node in (("a", "n"), ("b", "n"), ("other", "m"), ("waiting", "")):
             await admin.create(PODS, pod(name, node=node), "default")
-        process = NodeProcess(server.client(node_user("n")), settings(directory), make=RecordingAgent)
+        process = NodeProcess(server.client(node_user("n")), settings(root), make=RecordingAgent)
         async with running(process):
             on_node_event = process.agent().on_node_event  # type: ignore[attr-defined]
             assert on_node_event == ["listed a,b"]
@@ -145,14 +138,14 @@ async def test_an_agent_receives_all_pods_and_then_each_change(directory: Path) 
         assert on_node_event[-1] == "stop"
 
 
-async def test_many_nodes_share_one_watch(directory: Path) -> None:
+async def test_many_nodes_share_one_watch(root: Path) -> None:
     async with cluster() as server:
         admin = server.client()
         await admin.create(PODS, pod("a", node="n-1"), "default")
         await admin.create(PODS, pod("free"), "default")
         process = NodeProcess(
             admin,
-            settings(directory, count=3),
+            settings(root, count=3),
             client_for=lambda name: server.client(node_user(name)),
             make=RecordingAgent,
         )
@@ -168,19 +161,19 @@ async def test_many_nodes_share_one_watch(directory: Path) -> None:
             await until(lambda: process.agent("n-0").status_reporter.uid not in ("", uid))
             with pytest.raises(InputError, match="unknown node"):
                 process.agent("n-3")
-        assert not (directory / "n-0").exists(), "bare nodes have no files"
+        assert not (root / "n-0").exists(), "bare nodes have no files"
         assert len((await admin.list(NODES)).items) == 3, "nodes stay"
 
 
-async def test_a_machine_file_that_changes_changes_the_node(directory: Path) -> None:
-    path = directory / "m.yaml"
+async def test_a_machine_file_that_changes_changes_the_node(root: Path) -> None:
+    path = root / "m.yaml"
     path.write_text("capacity: {cpu: 4, memory: 8Gi}")
     async with cluster() as server:
-        own = settings(directory, machine=None, machine_file=path)
+        own = settings(root, machine=None, machine_file=path)
         async with running(NodeProcess(server.client(node_user("n")), own, make=RecordingAgent)) as process:
             path.write_text("broken")
             await asyncio.sleep(0.1)
-            fresh = directory / "fresh"
+            fresh = root / "fresh"
             fresh.write_text("capacity: {cpu: 6, memory: 8Gi}")
             fresh.rename(path)
 
@@ -191,29 +184,29 @@ async def test_a_machine_file_that_changes_changes_the_node(directory: Path) -> 
             await until(grown)
 
 
-async def test_two_agents_on_one_directory(directory: Path) -> None:
+async def test_two_agents_on_one_directory(root: Path) -> None:
     async with cluster() as server:
         client = server.client(node_user("n"))
-        async with running(NodeProcess(client, settings(directory), make=RecordingAgent)):
+        async with running(NodeProcess(client, settings(root), make=RecordingAgent)):
             with pytest.raises(ConfigError, match="uses this directory; stop it"):
-                await NodeProcess(client, settings(directory), make=RecordingAgent).run()
-        async with running(NodeProcess(client, settings(directory), make=RecordingAgent)):
+                await NodeProcess(client, settings(root), make=RecordingAgent).run()
+        async with running(NodeProcess(client, settings(root), make=RecordingAgent)):
             pass
 
 
-async def test_a_leaving_node_is_deleted(directory: Path) -> None:
+async def test_a_leaving_node_is_deleted(root: Path) -> None:
     async with cluster() as server:
         admin = server.client()
-        async with running(NodeProcess(admin, settings(directory, leave=True), make=RecordingAgent)):
+        async with running(NodeProcess(admin, settings(root, leave=True), make=RecordingAgent)):
             assert await admin.get(NODES, "n")
         with pytest.raises(ApiError) as caught:
             await admin.get(NODES, "n")
         assert caught.value.code == 404
 
 
-async def test_stopped_before_the_server_answers(directory: Path) -> None:
+async def test_stopped_before_the_server_answers(root: Path) -> None:
     async with cluster() as server:
-        process = NodeProcess(server.client(node_user("x")), settings(directory), make=RecordingAgent)
+        process = NodeProcess(server.client(node_user("x")), settings(root), make=RecordingAgent)
         task = asyncio.create_task(process.run())
         await until(lambda: "n" in process.agents and process.agent().status_reporter.failures > 1)
         assert not (await server.client().list(NODES)).items, "a node cannot register as another"
@@ -221,9 +214,9 @@ async def test_stopped_before_the_server_answers(directory: Path) -> None:
         await asyncio.wait_for(task, DEADLINE)
 
 
-async def test_pages(directory: Path) -> None:
+async def test_pages(root: Path) -> None:
     async with cluster() as server:
-        own = settings(directory, listen="127.0.0.1:0")
+        own = settings(root, listen="127.0.0.1:0")
         process = NodeProcess(server.client(node_user("n")), own)
         async with running(process), aiohttp.ClientSession() as web:
             await server.client().create(PODS, pod("a", node="n"), "default")
@@ -265,11 +258,11 @@ async def test_pages(directory: Path) -> None:
             assert 'kubelet_admission_rejections_total{reason="OutOfcpu"} 1.0' in metrics
 
 
-async def test_an_address_that_is_taken(directory: Path) -> None:
+async def test_an_address_that_is_taken(root: Path) -> None:
     async with cluster() as server:
         client = server.client(node_user("n"))
         with pytest.raises(ConfigError, match="cannot listen on"):
-            await NodeProcess(client, settings(directory, listen=f"127.0.0.1:{server.port}")).run()
+            await NodeProcess(client, settings(root, listen=f"127.0.0.1:{server.port}")).run()
 
 
 def test_detected_node_addresses() -> None:

@@ -6,7 +6,7 @@ import asyncio
 import json
 import logging
 import shutil
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -31,19 +31,12 @@ from plimsoll.protocols import rpc
 from plimsoll.protocols.messages import registration
 from plimsoll.up.local_nodes import MACHINE
 from tests.deploy.accounts import end
-from tests.directories import short_directory
 from tests.unit.drivers.cpu.allocated_claims import allocated_claim, prepare
 from tests.unit.drivers.cpu.machines import make_machine, write_sysfs
 from tests.waiting import DEADLINE, until
 
 NODE = "n1"
 BRISK = ProcessTimeouts(registration=0.2, poll=0.02)
-
-
-@pytest.fixture
-def root() -> Iterator[Path]:
-    with short_directory() as path:
-        yield path
 
 
 def settings_in(root: Path) -> CpuSettings:
