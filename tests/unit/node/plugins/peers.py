@@ -70,6 +70,17 @@ async def registered(plugins: PluginManager, count: int = 1, connected: int | No
     )
 
 
+@asynccontextmanager
+async def node_with_driver(
+    times: PluginTiming = QUICK, **options: Any
+) -> AsyncIterator[tuple[PluginManager, Peer]]:
+    """Do as `node` does, with a registered driver."""
+    async with node(times, **options) as (layout, plugins):
+        peer = await Peer(layout).start()
+        await registered(plugins)
+        yield plugins, peer
+
+
 class Peer:
     """Driver whose attributes control its responses."""
 

@@ -11,7 +11,17 @@ from plimsoll.common.metrics import MetricRegistry
 from plimsoll.node.claim_info import DriverFault
 from plimsoll.node.plugins import DraMetrics
 from tests.coroutines import run_by
-from tests.unit.node.plugins.peers import DRIVER, QUICK, Peer, claim, device, node, registered, run
+from tests.unit.node.plugins.peers import (
+    DRIVER,
+    QUICK,
+    Peer,
+    claim,
+    device,
+    node,
+    node_with_driver,
+    registered,
+    run,
+)
 from tests.waiting import until
 
 
@@ -51,9 +61,7 @@ async def test_a_driver_registers_prepares_and_releases() -> None:
 
 @run_by(run)
 async def test_a_claim_listed_twice_is_prepared_once() -> None:
-    async with node() as (layout, plugins):
-        peer = await Peer(layout).start()
-        await registered(plugins)
+    async with node_with_driver() as (plugins, peer):
         assert set(await plugins.prepare(DRIVER, [claim("a"), claim("a")])) == {"uid-a"}
         assert peer.calls == [("prepare", "v1", ("a",))]
         await peer.stop()
@@ -73,9 +81,7 @@ async def test_calls_to_unregistered_drivers_fail() -> None:
 
 @run_by(run)
 async def test_a_driver_restarts_with_the_same_sockets() -> None:
-    async with node() as (layout, plugins):
-        peer = await Peer(layout).start()
-        await registered(plugins)
+    async with node_with_driver() as (plugins, peer):
         for _ in range(3):
             await peer.stop()
             await peer.start()
@@ -88,9 +94,7 @@ async def test_a_driver_restarts_with_the_same_sockets() -> None:
 @run_by(run)
 async def test_a_driver_restart_that_the_registration_directory_does_not_show() -> None:
     """Only the driver's service socket is recreated: the manager reconnects."""
-    async with node() as (layout, plugins):
-        peer = await Peer(layout).start()
-        await registered(plugins)
+    async with node_with_driver() as (plugins, peer):
         await peer.stop(peer.dra)
         await registered(plugins, 1, 0)
         response = (await plugins.prepare(DRIVER, [claim("a")]))["uid-a"]
@@ -127,9 +131,7 @@ async def test_a_rolling_update() -> None:
 
 @run_by(run)
 async def test_a_driver_disconnects_during_a_call() -> None:
-    async with node() as (layout, plugins):
-        peer = await Peer(layout).start()
-        await registered(plugins)
+    async with node_with_driver() as (plugins, peer):
         peer.delay = 20
         call = asyncio.create_task(plugins.prepare(DRIVER, [claim("a")]))
         await until(lambda: peer.calls)
@@ -141,9 +143,7 @@ async def test_a_driver_disconnects_during_a_call() -> None:
 
 @run_by(run)
 async def test_a_driver_that_unregisters_may_finish_its_response() -> None:
-    async with node() as (layout, plugins):
-        peer = await Peer(layout).start()
-        await registered(plugins)
+    async with node_with_driver() as (plugins, peer):
         peer.gate.clear()
         call = asyncio.create_task(plugins.prepare(DRIVER, [claim("a")]))
         await until(lambda: peer.calls)
@@ -157,9 +157,7 @@ async def test_a_driver_that_unregisters_may_finish_its_response() -> None:
 
 @run_by(run)
 async def test_stopping_ends_calls_under_way() -> None:
-    async with node() as (layout, plugins):
-        peer = await Peer(layout).start()
-        await registered(plugins)
+    async with node_with_driver() as (plugins, peer):
         peer.delay = 20
         call = asyncio.create_task(plugins.prepare(DRIVER, [claim("a")]))
         await until(lambda: peer.calls)
@@ -174,9 +172,7 @@ async def test_stopping_ends_calls_under_way() -> None:
 
 @run_by(run)
 async def test_a_cancelled_call_is_cancelled() -> None:
-    async with node() as (layout, plugins):
-        peer = await Peer(layout).start()
-        await registered(plugins)
+    async with node_with_driver() as (plugins, peer):
         peer.delay = 20
         call = asyncio.create_task(plugins.prepare(DRIVER, [claim("a")]))
         await until(lambda: peer.calls)
@@ -189,9 +185,7 @@ async def test_a_cancelled_call_is_cancelled() -> None:
 @run_by(run)
 async def test_a_late_response_is_a_timeout() -> None:
     metrics = DraMetrics()
-    async with node(replace(QUICK, call=0.4), metrics=metrics) as (layout, plugins):
-        peer = await Peer(layout).start()
-        await registered(plugins)
+    async with node_with_driver(replace(QUICK, call=0.4), metrics=metrics) as (plugins, peer):
         peer.gate.clear()
         fault = (await plugins.prepare(DRIVER, [claim("a")]))["uid-a"]
         assert isinstance(fault, DriverFault)
@@ -208,9 +202,7 @@ async def test_a_late_response_is_a_timeout() -> None:
 
 @run_by(run)
 async def test_malformed_responses_are_faults() -> None:
-    async with node() as (layout, plugins):
-        peer = await Peer(layout).start()
-        await registered(plugins)
+    async with node_with_driver() as (plugins, peer):
 
         def refuse(request: object) -> bytes:
             raise RuntimeError("a bug of the driver")
