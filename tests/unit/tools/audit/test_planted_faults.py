@@ -34,8 +34,10 @@ KEY = "dra.cpu/cpu"
 class Cluster:
     """Two nodes with CPUs and GPUs, and pods with claims of every kind; objects by kind and name."""
 
-    def __init__(self) -> None:
+    def __init__(self, *faults: Callable[[Cluster], None]) -> None:
         self.objects = {(tree["kind"], tree["metadata"]["name"]): tree for tree in deepcopy([*healthy()])}
+        for plant in faults:
+            plant(self)
 
     def claim(self, name: str) -> Tree:
         return self.objects["ResourceClaim", name]
@@ -344,22 +346,15 @@ def test_the_cluster_without_faults_has_no_findings() -> None:
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_planted_fault_is_the_only_finding(fault: str) -> None:
     plant, id, severity, subject, message = FAULTS[fault]
-    cluster = Cluster()
-    plant(cluster)
-    (finding,) = cluster.findings()
-    assert (finding.id, finding.severity, finding.subject, finding.message) == (
-        id,
-        severity,
-        subject,
-        message,
-    )
+    (finding,) = Cluster(plant).findings()
+    found = (finding.id, finding.severity, finding.subject, finding.message)
+    assert found == (id, severity, subject, message)
 
 
 def test_a_share_below_the_default_of_its_device() -> None:
     """A capacity that is not requested is consumed by the default of the request policy."""
-    cluster = Cluster()
-    consume_less_than_the_default(cluster)
-    found = {finding.id: finding.message for finding in cluster.findings()}
+    findings = Cluster(consume_less_than_the_default).findings()
+    found = {finding.id: finding.message for finding in findings}
     assert found["PLM033"].endswith("but needs 1 (the default of the device): 1 missing")
 
 
@@ -379,16 +374,14 @@ def test_a_claim_of_two_pods_is_counted_once_by_top() -> None:
 
 
 def test_pods_of_two_nodes_on_one_claim() -> None:
-    cluster = Cluster()
-    share_a_charging_claim(cluster)
+    cluster = Cluster(share_a_charging_claim)
     cluster.pod("second")["spec"]["nodeName"] = "n2"
     found = {finding.id: finding.message for finding in cluster.findings()}
     assert found["PLM046"].startswith("charges cpu 4 to n1 and n2 and is used by 2 pods, 1 over")
 
 
 def test_a_policy_that_defines_sharing_is_no_fault() -> None:
-    cluster = Cluster()
-    share_a_charging_claim(cluster)
+    cluster = Cluster(share_a_charging_claim)
     for name in ("solver", "second"):
         for entry in cluster.pod(name)["status"]["nodeAllocatableResourceClaimStatuses"]:
             entry["accountingPolicies"] = {"cpu": "AddPerReference"}
@@ -402,9 +395,8 @@ def test_a_policy_that_defines_sharing_is_no_fault() -> None:
 
 def test_an_allocation_for_a_node_without_the_device() -> None:
     """Also while no pod uses the claim: the node that the allocation names counts."""
-    cluster = Cluster()
-    allocate_a_device_of_another_node_without_pods(cluster)
-    (finding,) = [each for each in cluster.findings() if each.id == "PLM034"]
+    findings = Cluster(allocate_a_device_of_another_node_without_pods).findings()
+    (finding,) = [each for each in findings if each.id == "PLM034"]
     assert finding.evidence == (f"device {DRIVER}/n2/n2-g1 is on node n2",)
 
 
