@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable
+from typing import Any
 
 from plimsoll.allocator import (
     Allocation,
     AllocationOutcome,
     AllocationState,
+    DeviceId,
     Features,
     Inventory,
     NodeBudget,
     Preference,
+    Refusal,
     SearchLimits,
     allocate_claims,
 )
@@ -24,7 +27,7 @@ from plimsoll.api.resource import (
     ResourceClaim,
     ResourceSlice,
 )
-from tests.build import device_class, node
+from tests.build import DRIVER, POOL, device, device_class, node, resource_slice
 
 
 def attempt(
@@ -65,3 +68,24 @@ def results(outcome: AllocationOutcome) -> list[DeviceRequestAllocationResult]:
     """Return all device results of an allocation."""
     assert isinstance(outcome, Allocation), outcome
     return [each for result in outcome.results for each in result.devices.results]
+
+
+def id(name: str) -> DeviceId:
+    return DeviceId(DRIVER, POOL, name)
+
+
+def refused(outcome: AllocationOutcome) -> Refusal:
+    assert isinstance(outcome, Refusal), outcome
+    return outcome
+
+
+def partitions(units: str, *draws: str) -> list[ResourceSlice]:
+    devices = [device(f"d{n}", draws={"set": {"units": each}}) for n, each in enumerate(draws)]
+    return [
+        resource_slice(devices, name="a", count=2),
+        resource_slice(counters={"set": {"units": units}}, name="b", count=2),
+    ]
+
+
+def shared(value: str, **policy: Any) -> dict[str, Any]:
+    return {"mem": {"value": value, **({"requestPolicy": policy} if policy else {})}}

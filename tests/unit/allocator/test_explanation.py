@@ -7,38 +7,14 @@ from typing import Any
 import pytest
 
 from plimsoll.allocator import (
-    AllocationOutcome,
     AllocationState,
     BudgetLine,
-    DeviceId,
     NodeBudget,
-    Refusal,
     explain_lines,
 )
 from plimsoll.api.resource import ResourceClaim, ResourceSlice
 from tests.build import DRIVER, claim, device, exactly, resource_slice
-from tests.unit.allocator.allocate import attempt
-
-
-def id(name: str) -> DeviceId:
-    return DeviceId(DRIVER, "p", name)
-
-
-def refused(outcome: AllocationOutcome) -> Refusal:
-    assert isinstance(outcome, Refusal), outcome
-    return outcome
-
-
-def partitions(units: str, *draws: str) -> list[ResourceSlice]:
-    devices = [device(f"d{n}", draws={"set": {"units": each}}) for n, each in enumerate(draws)]
-    return [
-        resource_slice(devices, name="a", count=2),
-        resource_slice(counters={"set": {"units": units}}, name="b", count=2),
-    ]
-
-
-def shared(value: str, **policy: Any) -> dict[str, Any]:
-    return {"mem": {"value": value, **({"requestPolicy": policy} if policy else {})}}
+from tests.unit.allocator.allocate import attempt, id, partitions, refused, shared
 
 
 def test_an_explanation_fits_one_screen() -> None:

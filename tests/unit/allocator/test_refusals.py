@@ -13,7 +13,6 @@ from plimsoll.allocator import (
     AllocationOutcome,
     AllocationState,
     BudgetLine,
-    DeviceId,
     Features,
     Inventory,
     NodeBudget,
@@ -33,7 +32,7 @@ from plimsoll.allocator.reasons.refusal import (
     TaintRefusal,
 )
 from plimsoll.api.quantity import Quantity
-from plimsoll.api.resource import DeviceRequest, DeviceRequestAllocationResult, DeviceTaint, ResourceSlice
+from plimsoll.api.resource import DeviceRequest, DeviceRequestAllocationResult, DeviceTaint
 from tests.build import (
     DRIVER,
     NODE,
@@ -46,19 +45,10 @@ from tests.build import (
     resource_slice,
 )
 from tests.unit.allocator.agreement import answer
-from tests.unit.allocator.allocate import attempt
+from tests.unit.allocator.allocate import attempt, id, partitions, refused, shared
 from tests.unit.allocator.random_cases import generate_case, generate_hard_case
 from tests.unit.allocator.reference_allocator import AllocationCase, StepLimitExceeded, solve
 from tests.unit.allocator.reference_rules import InvalidInput
-
-
-def id(name: str) -> DeviceId:
-    return DeviceId(DRIVER, "p", name)
-
-
-def refused(outcome: AllocationOutcome) -> Refusal:
-    assert isinstance(outcome, Refusal), outcome
-    return outcome
 
 
 def only(outcome: AllocationOutcome) -> RequestRefusal:
@@ -74,14 +64,6 @@ def counted(request: RequestRefusal) -> dict[RefusalRule, int]:
 
 def quantity(text: str) -> Quantity:
     return Quantity.parse(text)
-
-
-def partitions(units: str, *draws: str) -> list[ResourceSlice]:
-    devices = [device(f"d{n}", draws={"set": {"units": each}}) for n, each in enumerate(draws)]
-    return [
-        resource_slice(devices, name="a", count=2),
-        resource_slice(counters={"set": {"units": units}}, name="b", count=2),
-    ]
 
 
 # -- single rules
@@ -156,10 +138,6 @@ def test_taints_that_are_not_tolerated() -> None:
     assert request.removals[0].detail == TaintRefusal(
         DeviceTaint(key="sick", value="yes", effect="NoSchedule")
     )
-
-
-def shared(value: str, **policy: Any) -> dict[str, Any]:
-    return {"mem": {"value": value, **({"requestPolicy": policy} if policy else {})}}
 
 
 @pytest.mark.parametrize(
