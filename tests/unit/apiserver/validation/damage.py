@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 import random
+import time
+from collections.abc import Callable
 from typing import Any
 
 VALUES: list[Any] = [
@@ -52,3 +54,14 @@ def damage(tree: dict[str, Any], chance: random.Random) -> dict[str, Any]:
 
 def _keys(holder: Any) -> Any:
     return holder if isinstance(holder, dict) else range(len(holder))
+
+
+def fuzz_for_a_minute(fuzz: Callable[[int], None]) -> None:
+    """Run cases by their seeds, none of which may take long."""
+    start, seed = time.monotonic(), 0
+    while time.monotonic() - start < 60:
+        before = time.process_time()
+        fuzz(seed)
+        assert time.process_time() - before < 30, f"seed {seed} took too long"
+        seed += 1
+    assert seed > 1000
