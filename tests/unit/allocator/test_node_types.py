@@ -16,7 +16,7 @@ from plimsoll.api.identity import DeviceId
 from plimsoll.api.resource import OPTIONAL_NODE_OPERATIONS, ResourceSlice
 from tests.build import device, node, resource_slice
 from tests.sizes import examples
-from tests.unit.allocator.test_inventory import taint_rule
+from tests.unit.allocator.taint_rules import taint_rule
 
 DRAWS = {"card": {"memory": "1"}}
 SICK = [{"key": "sick", "effect": "NoSchedule"}]
