@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.conformance.allocator import read_row
+from tests.unit.allocator.holdings import hold_device
 
 from bench.clock import best
 from plimsoll.allocator import (
@@ -177,7 +178,7 @@ def report_devices() -> None:
         ]
         state = AllocationState()
         for number in range(0, count, 4):
-            state.hold_device(DeviceId(DRIVER, "node-0", f"gpu-{number:04}"))
+            hold_device(state, DeviceId(DRIVER, "node-0", f"gpu-{number:04}"))
         claim = make_claim("c", [exactly("r", 4)], constraints=[{"matchAttribute": f"{DRIVER}/numa"}])
         seconds = Scenario(make_slices(devices), [claim], state).kept()
         first = first or seconds

@@ -12,10 +12,13 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
+from types import FunctionType
 from typing import Any
 
 from bench.clock import best
 from plimsoll.cel import CelDevice, Environment, Selector, compile_selector, flatten, match_all
+from plimsoll.cel.check import check
+from plimsoll.cel.interpreter.program import Program
 from plimsoll.errors import CelRuntimeError
 
 GO_MICROSECONDS = (17.0, 26.0)
@@ -75,7 +78,8 @@ def report_evaluation() -> None:
     selector.matches(device)
     matches = selector.matches
     generated = microseconds(lambda: matches(device), 100_000)
-    closures = microseconds(lambda: selector.matches_exact(device), 20_000)
+    interpreter = Program(check(USUAL, Environment()))
+    closures = microseconds(lambda: interpreter.matches(device), 20_000)
     failed = microseconds(lambda: failing(selector, bare), 20_000)
     compiled = microseconds(lambda: compile_selector(USUAL, Environment()), 200)
     low, high = GO_MICROSECONDS
@@ -90,9 +94,10 @@ def report_evaluation() -> None:
     for expression in OTHERS:
         other = compile_selector(expression, Environment())
         other.matches(device)
-        exact = microseconds(lambda other=other: other.matches_exact(device), 5_000)  # type: ignore[misc]
+        program = Program(check(expression, Environment()))
+        exact = microseconds(lambda run=program.matches: run(device), 5_000)  # type: ignore[misc]
         fast = microseconds(lambda run=other.matches: run(device), 20_000)  # type: ignore[misc]
-        text = f"{fast:9.3f} us" if other.is_fast else "           -"
+        text = f"{fast:9.3f} us" if isinstance(other.matches, FunctionType) else "           -"
         print(f"  {text:>20} {exact:9.3f} us  {expression}")
 
 

@@ -28,7 +28,7 @@ from tests.chaos.clock_jumps import JumpingClock, can_preload, preload_clock
 from tests.chaos.cpu_faults import FaultInjector
 from tests.chaos.cpu_load import DriverCluster, PodLoad, until_none
 from tests.chaos.fast_watcher import FastWatcher
-from tests.chaos.test_cpu_disk import Disk, mounted
+from tests.chaos.small_disk import Disk, mounted
 from tests.directories import short_directory
 from tests.unit.drivers.cpu.machines import make_machine, switch_off
 

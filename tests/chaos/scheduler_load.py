@@ -38,7 +38,8 @@ from plimsoll.scheduler.profile import SchedulerProfile
 from plimsoll.scheduler.reasons import NodeReason, render
 from plimsoll.scheduler.result import Placement
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
-from plimsoll.scheduler.snapshot.verify import find_overdrafts, verify
+from plimsoll.scheduler.snapshot.verify import verify
+from tests.unit.scheduler.overdrafts import find_overdrafts
 from tests.waiting import until
 
 Tree = dict[str, Any]

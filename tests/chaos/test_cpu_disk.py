@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
-import subprocess
 import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -28,6 +27,7 @@ from plimsoll.drivers.cpu.state.claim_allocation import ClaimAllocation
 from plimsoll.drivers.cpu.state.cpu_state import CPUState
 from plimsoll.drivers.plugin import ClaimError
 from plimsoll.errors import ConfigError
+from tests.chaos.small_disk import mount, mounted, unmount
 from tests.unit.drivers.cpu.driver_harness import (
     DriverHarness,
     pod,
@@ -46,51 +46,13 @@ def cannot_mount() -> str:
     if os.geteuid() != 0:
         return "needs root"
     with tempfile.TemporaryDirectory() as directory:
-        if not _mount("-t", "tmpfs", "-o", "size=16k", "none", directory):
+        if not mount("-t", "tmpfs", "-o", "size=16k", "none", directory):
             return "needs file systems that can be mounted"
-        _umount(Path(directory))
+        unmount(Path(directory))
     return ""
 
 
-def _mount(*words: str) -> bool:
-    return subprocess.run(["mount", *words], capture_output=True, check=False).returncode == 0
-
-
-def _umount(directory: Path) -> None:
-    subprocess.run(["umount", "-l", str(directory)], capture_output=True, check=True)
-
-
 needs_mounts = pytest.mark.skipif(bool(cannot_mount()), reason=cannot_mount() or "-")
-
-
-class Disk:
-    """File system of 1 MiB: the driver tries writes of 64 KiB."""
-
-    def __init__(self, directory: Path) -> None:
-        self.directory = directory
-        directory.mkdir(parents=True, exist_ok=True)
-        assert _mount("-t", "tmpfs", "-o", "size=1m,mode=755", "none", str(directory))
-
-    def lock(self) -> None:
-        assert _mount("-o", "remount,ro", str(self.directory))
-
-    def unlock(self) -> None:
-        assert _mount("-o", "remount,rw", str(self.directory))
-
-    def fill(self) -> None:
-        (self.directory / "filler").write_bytes(bytes(shutil.disk_usage(self.directory).free))
-
-    def empty(self) -> None:
-        (self.directory / "filler").unlink()
-
-
-@contextmanager
-def mounted(directory: Path) -> Iterator[Disk]:
-    disk = Disk(directory)
-    try:
-        yield disk
-    finally:
-        _umount(directory)
 
 
 @pytest.fixture

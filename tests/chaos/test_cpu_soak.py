@@ -22,8 +22,8 @@ from plimsoll.node.layout import Layout
 from plimsoll.node.plugins import PluginManager
 from plimsoll.up.local_cluster import LocalCluster
 from tests.chaos.forked_node import ForkedCpuDriver
+from tests.playbooks.cpu_driver.runtime import Runtime, RuntimeVersion
 from tests.unit.drivers.cpu.machines import make_machine, write_sysfs
-from tests.unit.drivers.cpu.stateful.runtime import Runtime, RuntimeVersion
 from tests.waiting import until
 
 NODE = "large"

@@ -22,6 +22,7 @@ from plimsoll.api.core import Node
 from plimsoll.api.identity import DeviceId
 from plimsoll.api.quantity import Quantity
 from plimsoll.api.resource import DeviceClass, ResourceClaim, ResourceSlice
+from tests.unit.allocator.holdings import hold_device, hold_share
 
 _GATES = {
     "admin_access": ("DRAAdminAccess",),
@@ -75,12 +76,13 @@ def read_row(
     classes = [convert(tree, DeviceClass) for tree in row["deviceClasses"]]
     state = AllocationState()
     for tree in row["allocatedDevices"]:
-        state.hold_device(_device_id(tree))
+        hold_device(state, _device_id(tree))
     for tree in row["allocatedSharedDevices"]:
-        state.hold_share(_device_id(tree), tree["shareID"])
+        hold_share(state, _device_id(tree), tree["shareID"])
+    # The rows have what the shares of a device consume together, with or without the shares.
     for tree in row["consumedCapacity"]:
         amounts = {name: Quantity.parse(text) for name, text in tree["capacity"].items()}
-        state.consume(_device_id(tree), amounts)
+        hold_share(state, _device_id(tree), "", amounts)
     return (
         Inventory([convert(tree, ResourceSlice) for tree in row["resourceSlices"]], features),
         state,

@@ -13,8 +13,8 @@ from plimsoll.node.claims.kubelet_checkpoint import (
     KubeletClaim,
     KubeletDevice,
     decode,
-    encode,
 )
+from tests.unit.node.claims.kubelet_files import encode
 
 
 def check(row: dict[str, Any]) -> str | None:

@@ -17,11 +17,12 @@ from plimsoll.apiserver.api import Api
 from plimsoll.apiserver.auth.users import MASTERS, User
 from plimsoll.apiserver.context import ApiContext
 from plimsoll.apiserver.in_process import connect_in_process
-from plimsoll.apiserver.registry.resources import RESOURCES, find_resource_by_key
+from plimsoll.apiserver.registry.resources import RESOURCES
 from plimsoll.apiserver.request import ApiRequest, ApiResponse
 from plimsoll.apiserver.storage import Store
 from tests.fuzz.requests import Caller, token
 from tests.fuzz.templates import TEMPLATES
+from tests.unit.apiserver.registry.resource_keys import RESOURCE_BY_KEY
 from tests.watch_frames import read_frames
 
 ROOT = User("root", groups=(MASTERS,))
@@ -47,8 +48,7 @@ class FuzzHarness:
             for name in ("default", "kube-system", "other"):
                 await client.call("POST", "/api/v1/namespaces", tree={"metadata": {"name": name}})
             for key, (api_version, kind, namespaced, rest) in TEMPLATES.items():
-                row = find_resource_by_key(key)
-                assert row is not None
+                row = RESOURCE_BY_KEY[key]
                 root = f"/apis/{api_version}" if row.group else f"/api/{api_version}"
                 path = f"{root}/namespaces/default/{row.plural}" if namespaced else f"{root}/{row.plural}"
                 name = "n" if kind == "Node" else f"first-{kind.lower()}" if row.stored_as else "first"

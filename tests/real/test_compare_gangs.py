@@ -34,8 +34,8 @@ from plimsoll.scheduler.process.run import SchedulerProcess
 from tests.cluster.kube_apiserver import TOKEN, kubeconfig_for, run_apiserver
 from tests.manifests import DRIVER, NODE_STATUS, claim, device_class, pod, resource_slice
 from tests.real.kubelet import Process
+from tests.real.pod_groups import NS, options_of_groups
 from tests.real.programs import ASSETS, missing
-from tests.real.test_pod_groups import NS, options_of_groups
 from tests.waiting import DEADLINE, until
 
 OURS, KUBE = "plimsoll", "default-scheduler"

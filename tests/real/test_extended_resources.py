@@ -16,11 +16,12 @@ from plimsoll.client.responses import read_tree
 from plimsoll.errors import ApiError
 from plimsoll.scheduler.process.configuration import SchedulerSettings
 from plimsoll.scheduler.process.run import SchedulerProcess
-from plimsoll.scheduler.snapshot.verify import find_overdrafts, verify
+from plimsoll.scheduler.snapshot.verify import verify
 from tests.real.oracle import PROGRAMS, Oracle, run_oracle
 from tests.real.programs import missing
 from tests.real.random_clusters import DRA, NS, Tree
 from tests.sizes import FULL
+from tests.unit.scheduler.overdrafts import find_overdrafts
 from tests.waiting import DEADLINE, until
 
 _MISSING = missing(*PROGRAMS)

@@ -34,25 +34,16 @@ from plimsoll.scheduler.snapshot.verify import verify
 from tests.cluster.kube_apiserver import run_apiserver
 from tests.coroutines import run_by
 from tests.manifests import DRIVER, NODE_STATUS, claim_template, device_class, node, pod, resource_slice
+from tests.real.pod_groups import NS, options_of_groups
 from tests.real.programs import ASSETS, minor_version, missing
 from tests.unit.apiserver.validation.objects import edit, field_errors
-from tests.unit.apiserver.validation.test_pod_groups import SHARED, pod_group, workload
+from tests.unit.apiserver.validation.pod_groups import SHARED, pod_group, workload
 from tests.waiting import DEADLINE, until
 
 _MISSING = missing("kube-apiserver", "etcd")
 pytestmark = pytest.mark.skipif(bool(_MISSING), reason=_MISSING)
-NS = "default"
-GATES = ["GenericWorkload", "TopologyAwareWorkloadScheduling", "DRAWorkloadResourceClaims"]
-GATES_1_36 = ["GangScheduling", "WorkloadAwarePreemption"]
 WORKLOADS = Endpoint("scheduling.k8s.io", "v1alpha2", "workloads", "Workload", True)
 Tree = dict[str, Any]
-
-
-def options_of_groups() -> tuple[str, list[str]]:
-    """Return the gates and options with which the server serves PodGroups."""
-    later = minor_version() > 36
-    gates = ",".join(f"{name}=true" for name in (GATES if later else GATES + GATES_1_36))
-    return gates, [f"--runtime-config=scheduling.k8s.io/{'v1beta1' if later else 'v1alpha2'}=true"]
 
 
 def play(directory: Path, scenario: Callable[[Client], Awaitable[None]]) -> None:

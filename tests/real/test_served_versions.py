@@ -28,7 +28,7 @@ from plimsoll.tools.cluster_state.live import read_live
 from tests.cluster.kube_apiserver import run_apiserver
 from tests.manifests import DRIVER, node
 from tests.real.programs import ASSETS, minor_version, missing
-from tests.real.test_our_scheduler import furnish, schedule
+from tests.real.scheduled_pods import furnish, schedule
 from tests.waiting import DEADLINE, until
 
 _MISSING = missing("kube-apiserver", "etcd")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.structure.test_documented_names import FENCE, NAMES, ROOT, read
+from tests.structure.documents import FENCE, NAMES, ROOT, read
 
 #: Commands that run until they are stopped.
 _ENDLESS = re.compile(

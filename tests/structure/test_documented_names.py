@@ -36,18 +36,11 @@ from plimsoll.scheduler.queue import QueueSettings, SchedulingQueue
 from plimsoll.tools.cluster_state import Source, read_cluster_state
 from plimsoll.tools.dashboard.service import DashboardService
 from plimsoll.tools.podresources.exporter import ExporterHealth, NodeObjects, health_metrics, node_metrics
+from tests.structure.documents import FENCE, NAMES, ROOT, read
 
-ROOT = Path(__file__).parents[2]
-DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").rglob("*.md")])
 CHART = ROOT / "deploy" / "helm" / "plimsoll"
-NAMES = [str(path.relative_to(ROOT)) for path in DOCUMENTS]
 
-FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 INLINE = re.compile(r"`([^`]+)`", re.DOTALL)
-
-
-def read(name: str) -> str:
-    return (ROOT / name).read_text()
 
 
 # -- commands

@@ -155,18 +155,6 @@ class AllocationState:
             if not pool:
                 del self._pools[device.pool_id]
 
-    def hold_device(self, device: DeviceId) -> None:
-        """Allocate an entire device."""
-        self._holding(*device).exclusive += 1
-
-    def hold_share(self, device: DeviceId, share: str) -> None:
-        """Allocate a share of a device."""
-        _add(self._holding(*device).shares, share, 1)
-
-    def consume(self, device: DeviceId, amounts: Mapping[str, Quantity], share: str = "") -> None:
-        """Record the consumption of a share, or of several together if none is named."""
-        _consume(self._holding(*device), amounts, share)
-
     def _holding(self, driver: str, pool: str, device: str) -> DeviceAllocations:
         pools = self._pools
         pool_id = PoolId(driver, pool)

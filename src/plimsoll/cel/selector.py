@@ -20,17 +20,14 @@ from plimsoll.cel.static.environment import Environment
 class Selector:
     """A compiled expression."""
 
-    __slots__ = ("_checked", "_program", "is_fast", "matches")
+    __slots__ = ("_checked", "_program", "matches")
 
     #: Whether a device matches; raises CelRuntimeError if the expression fails on it.
     matches: Callable[[CelDevice], bool]
-    #: Whether generated code is used; known after the first `matches`.
-    is_fast: bool | None
 
     def __init__(self, checked: CheckedExpr) -> None:
         self._checked = checked
         self._program = Program(checked)
-        self.is_fast = None
         # Most compiled expressions are only validated, so code is generated at the first `matches`.
         self.matches = self._first_match
 
@@ -51,14 +48,8 @@ class Selector:
         """Return the result or error, and the cost, of the interpreter."""
         return self._program.evaluate(device, cost_limit)
 
-    def matches_exact(self, device: CelDevice) -> bool:
-        """Evaluate `matches` without generated code."""
-        return self._program.matches(device)
-
     def _first_match(self, device: CelDevice) -> bool:
-        generated = generate(self._checked, self._program.matches, COST_LIMIT)
-        self.is_fast = generated is not None
-        self.matches = generated or self._program.matches
+        self.matches = generate(self._checked, self._program.matches, COST_LIMIT) or self._program.matches
         return self.matches(device)
 
 

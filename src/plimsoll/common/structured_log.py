@@ -15,7 +15,6 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any, TextIO
 
-FORMATS = ("text", "json")
 _PLAIN = re.compile(r"[^\s\"=\\]+")
 
 
@@ -27,7 +26,7 @@ def set_up_logging(
     stream: TextIO | None = None,
     handlers: Sequence[logging.Handler] = (),
 ) -> None:
-    """Configure the root logger: one of the `FORMATS`, to a stream (default: standard error) or handlers.
+    """Configure the root logger: `form` is text or json, to a stream (default: standard error) or handlers.
 
     Messages of Plimsoll are logged from `level` on, or all if `verbose`; those of libraries from WARNING on.
     """

@@ -9,7 +9,7 @@ Heartbeats are dated by the local clock when observed, because nodes' clocks may
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from plimsoll.api import codec
@@ -84,20 +84,15 @@ def is_ready(node: Node) -> bool:
     return ready is not None and ready.status == "True"
 
 
-def are_none_ready(nodes: Iterable[Node]) -> bool:
-    """Return whether there are counted nodes and none of them is ready."""
-    counted = [node for node in nodes if is_counted(node)]
-    return bool(counted) and not any(map(is_ready, counted))
-
-
 class ReadyCount:
-    """Incremental form of `are_none_ready`."""
+    """Number of counted nodes and of those that are ready, updated with every change of a node."""
 
     def __init__(self) -> None:
         self._counted = self._ready = 0
 
     @property
     def none_ready(self) -> bool:
+        """True if there are counted nodes and none of them is ready."""
         return self._counted > 0 and not self._ready
 
     def update(self, old: Node | None, new: Node | None) -> None:

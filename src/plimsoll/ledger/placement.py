@@ -264,16 +264,6 @@ def check_requests(ledger: NodeLedger, pod: Pod, charged_claims: Sequence[Charge
     return Verdict.of(find_request_shortages(demand, ledger.allocatable, ledger.requested, len(ledger), skip))
 
 
-def check_pod(ledger: NodeLedger, pod: Pod, charged_claims: Sequence[ChargedClaim] = ()) -> PlacementCheck:
-    """Check the requests, then the claim charges."""
-    requests = check_requests(ledger, pod, charged_claims)
-    return (
-        PlacementCheck(requests, tuple(charged_claims))
-        if not requests.fits
-        else check_charged_claims(ledger, pod, charged_claims)
-    )
-
-
 def check_admission(ledger: NodeLedger, pod: Pod, charged_claims: Sequence[ChargedClaim]) -> PodAdmitResult:
     """Check whether a kubelet with this ledger of its other pods admits a bound pod.
 

@@ -195,8 +195,9 @@ class _Connection(asyncio.Protocol):
                 self._transport.write(frame)
 
     def close(self) -> None:
+        """Close the connection; what the client has not read by now is not sent any more."""
         if self._transport is not None:
-            self._transport.close()
+            self._transport.abort()
 
     # -- asyncio.Protocol
 

@@ -57,7 +57,6 @@ def select_node(
     # kube-scheduler ranks alternatives relative to other nodes.
     stock = bool(ranked) and settings.scoring is Scoring.STOCK
     found: list[tuple[int, int, NodeFit]] = []  # score without waste, row, fit
-    searched = 0
     while len(found) < explore:
         row = _best(potential, snapshot.next_start_row)
         highest = int(potential[row])
@@ -66,7 +65,6 @@ def select_node(
         potential[row] = _RULED_OUT
         fit = NO_CLAIMS
         if devices is not None:
-            searched += 1
             answer = filter_result.search(devices, row)
             if not isinstance(answer, NodeFit):
                 filter_result.exclude(row, answer)
@@ -87,7 +85,7 @@ def select_node(
     _, row, fit = found[totals.index(max(totals))]
     node = snapshot.node(row)
     at_node, name, volumes = pod_info.at_node(node), node.metadata.name, filter_result.find_volumes(row)
-    return Placement(at_node, row, name, fit.allocations, fit.charged_claims, feasible, searched, volumes)
+    return Placement(at_node, row, name, fit.allocations, fit.charged_claims, feasible, volumes)
 
 
 def _has_lists(pod_info: PodInfo) -> bool:

@@ -54,7 +54,6 @@ class Placement:
     allocations: Mapping[str, AllocationResult] = field(default_factory=dict)
     charged_claims: tuple[ChargedClaim, ...] = ()
     feasible_nodes: int = 1  #: number of nodes that passed the filters
-    searched_nodes: int = 0  #: number of nodes searched for devices
     volumes: PodVolumes = NO_VOLUMES  #: to be bound before the pod is
 
     @property

@@ -26,7 +26,6 @@ from plimsoll.tools.cluster_state.manifests import ParsedObject
 from plimsoll.tools.colors import PLAIN, Paint
 from plimsoll.tools.columns import format_table
 
-FORMS = (Form.V1_36.value, Form.V1_37.value)
 ROOT = "plimsoll"
 
 

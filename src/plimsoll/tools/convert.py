@@ -36,8 +36,6 @@ from plimsoll.common.yaml import dump_document
 from plimsoll.errors import InputError
 from plimsoll.tools.cluster_state.manifests import ParsedObject
 
-FORMS = tuple(form.value for form in Form)
-
 
 @dataclass(frozen=True, slots=True)
 class ConvertedObject:

@@ -81,11 +81,11 @@ def is_selected(published: PublishedDevice, expressions: Iterable[str], features
         selector = compiled(expression, features.consumable_capacity)
         if selector is None:
             raise InvalidInput("cel-compile")
-        try:
-            if not selector.matches_exact(flatten(published.device, published.id.driver)):
-                return False
-        except CelRuntimeError:
-            raise InvalidInput("cel-runtime") from None
+        outcome = selector.evaluate_exact(flatten(published.device, published.id.driver))
+        if outcome.error is not None:
+            raise InvalidInput("cel-runtime")
+        if not outcome.result:
+            return False
     return True
 
 

@@ -9,6 +9,7 @@ from plimsoll.api.quantity import Quantity
 from plimsoll.api.resource import DeviceCapacity, DeviceRequestAllocationResult
 from tests.build import DRIVER, claim, device, device_class, exactly, first_available, node, resource_slice
 from tests.unit.allocator.allocate import attempt, picked
+from tests.unit.allocator.holdings import hold_share
 
 
 def capacity(**fields: object) -> dict[str, DeviceCapacity]:
@@ -50,8 +51,7 @@ def test_list_values_never_break_a_selector() -> None:
 def test_all_fails_on_an_exhausted_device() -> None:
     slices = [resource_slice([device(name, shared=True, capacity={"mem": "4"}) for name in ("d0", "d1")])]
     state = AllocationState()
-    state.hold_share(DeviceId(DRIVER, "p", "d0"), "x")
-    state.consume(DeviceId(DRIVER, "p", "d0"), {"mem": Quantity.parse("4")})
+    hold_share(state, DeviceId(DRIVER, "p", "d0"), "x", {"mem": Quantity.parse("4")})
     wanted = claim("c", exactly(mode="All", capacity={"mem": "1"}))
     assert picked(attempt(slices, wanted)) == [["d0", "d1"]]
     assert isinstance(attempt(slices, wanted, state=state), Refusal)
@@ -134,7 +134,7 @@ def test_a_persisted_share_draws_its_counters_once() -> None:
         resource_slice(counters={"set": {"units": "4"}}, name="b", count=2),
     ]
     state = AllocationState()
-    state.hold_share(DeviceId(DRIVER, "p", "d0"), "x")
+    hold_share(state, DeviceId(DRIVER, "p", "d0"), "x")
     assert picked(attempt(slices, claim("c", exactly()), state=state)) == [["d0"]]
 
 

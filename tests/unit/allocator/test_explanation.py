@@ -15,12 +15,13 @@ from plimsoll.allocator import (
 from plimsoll.api.resource import ResourceClaim, ResourceSlice
 from tests.build import DRIVER, claim, device, exactly, resource_slice
 from tests.unit.allocator.allocate import attempt, id, partitions, refused, shared
+from tests.unit.allocator.holdings import hold_device
 
 
 def test_an_explanation_fits_one_screen() -> None:
     """For each rule, the number of excluded devices and the one that came closest."""
     state = AllocationState()
-    state.hold_device(id("d0"))
+    hold_device(state, id("d0"))
     taint = {"key": "sick", "value": "yes", "effect": "NoSchedule"}
     devices = [
         device("d0", model="a", capacity={"mem": "8Gi"}),

@@ -17,14 +17,14 @@ from plimsoll.allocator import (
     allocate_claims,
 )
 from plimsoll.allocator.devices.node_devices import NodeDevices
-from plimsoll.api.codec import convert
 from plimsoll.api.core import Node
-from plimsoll.api.resource import DeviceTaintRule, ResourceClaim, ResourceSlice
+from plimsoll.api.resource import ResourceClaim, ResourceSlice
 from plimsoll.cel import ProgramCache
 from tests.build import claim, device, device_class, exactly, node, resource_slice
 from tests.sizes import examples
 from tests.unit.allocator.allocate import picked
 from tests.unit.allocator.random_cases import CaseGenerator, generate_case
+from tests.unit.allocator.taint_rules import taint_rule
 
 ONE = claim("c", exactly())
 ALL = claim("c", exactly(mode="All"))
@@ -45,11 +45,6 @@ def devices_of(inventory: Inventory, at: Node | None = None) -> NodeDevices:
     found = inventory.devices_for(at or node())
     assert isinstance(found, NodeDevices)
     return found
-
-
-def taint_rule(**selector: str) -> DeviceTaintRule:
-    spec = {"taint": {"key": "sick", "effect": "NoSchedule"}, "deviceSelector": selector}
-    return convert({"spec": spec}, DeviceTaintRule)
 
 
 MINE = resource_slice([device("d0")], name="mine")

@@ -33,6 +33,7 @@ from tests.build import (
     result,
 )
 from tests.unit.allocator.allocate import attempt, picked, results
+from tests.unit.allocator.holdings import hold_device, hold_share
 
 NICS = "nic.example.com"
 
@@ -54,7 +55,7 @@ def partitions(*devices: dict[str, Any], units: str = "8") -> list[ResourceSlice
 def holding(*names: str) -> AllocationState:
     state = AllocationState()
     for name in names:
-        state.hold_device(DeviceId(DRIVER, "p", name))
+        hold_device(state, DeviceId(DRIVER, "p", name))
     return state
 
 
@@ -115,7 +116,7 @@ def test_partitions_of_other_nodes_count() -> None:
 def test_further_shares_of_a_partition_are_not_compared() -> None:
     shared = partition("d0", "a") | {"allowMultipleAllocations": True}
     state = AllocationState()
-    state.hold_share(DeviceId(DRIVER, "p", "d0"), "x")
+    hold_share(state, DeviceId(DRIVER, "p", "d0"), "x")
     assert picked(attempt(partitions(shared, partition("d1", "b")), claim("c", exactly()), state=state)) == [
         ["d0"]
     ]

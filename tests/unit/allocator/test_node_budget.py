@@ -24,6 +24,7 @@ from tests.build import DRIVER, claim, device, exactly, first_available, resourc
 from tests.sizes import some
 from tests.unit.allocator.agreement import answer, picks_of
 from tests.unit.allocator.allocate import attempt, picked, results
+from tests.unit.allocator.holdings import hold_device
 from tests.unit.allocator.random_cases import charge as any_charge
 from tests.unit.allocator.random_cases import generate_case, generate_hard_case
 
@@ -211,7 +212,7 @@ def test_a_budget_never_adds_devices() -> None:
 
 def test_the_free_device_that_exceeds_the_budget_is_named() -> None:
     state = AllocationState()
-    state.hold_device(DeviceId(DRIVER, "p", "g0"))
+    hold_device(state, DeviceId(DRIVER, "p", "g0"))
     slices = [
         resource_slice([device("g0", hostMemory=1), device("g1", hostMemory=5), device("g2", hostMemory=4)])
     ]

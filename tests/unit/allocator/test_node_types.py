@@ -16,7 +16,8 @@ from plimsoll.api.identity import DeviceId
 from plimsoll.api.resource import OPTIONAL_NODE_OPERATIONS, ResourceSlice
 from tests.build import device, node, resource_slice
 from tests.sizes import examples
-from tests.unit.allocator.test_inventory import taint_rule
+from tests.unit.allocator.holdings import hold_device
+from tests.unit.allocator.taint_rules import taint_rule
 
 DRAWS = {"card": {"memory": "1"}}
 SICK = [{"key": "sick", "effect": "NoSchedule"}]
@@ -133,7 +134,7 @@ def test_a_node_has_the_devices_it_would_have_alone(
         slices.append(resource_slice([device("x")], name="everywhere", pool="everywhere", allNodes=True))
     rules = [taint_rule(pool=tainted)] if tainted else []
     state = AllocationState()
-    state.hold_device(DeviceId("gpu.example.com", "n1-0", "a"))
+    hold_device(state, DeviceId("gpu.example.com", "n1-0", "a"))
     together = Inventory(slices, features, rules)
     for each in nodes:
         alone = Inventory(slices, features, rules).devices_for(each)

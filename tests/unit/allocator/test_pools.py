@@ -22,6 +22,7 @@ from plimsoll.api.core import Node
 from plimsoll.api.resource import ResourceSlice
 from tests.build import DRIVER, NODE, claim, device, exactly, node, resource_slice
 from tests.unit.allocator.allocate import attempt, picked, results
+from tests.unit.allocator.holdings import hold_device
 from tests.unit.allocator.random_cases import generate_case
 from tests.unit.allocator.reference_pools import gather
 
@@ -302,7 +303,7 @@ def test_a_device_is_held_by_driver_pool_and_name() -> None:
         for pool in ("p", "q")
     ]
     state = AllocationState()
-    state.hold_device(DeviceId(DRIVER, "q", "d0"))
+    hold_device(state, DeviceId(DRIVER, "q", "d0"))
     made = results(attempt(slices, claim("c", exactly(count=3)), state=state))
     assert [(each.driver, each.pool) for each in made] == [
         (DRIVER, "p"),

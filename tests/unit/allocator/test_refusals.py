@@ -46,6 +46,7 @@ from tests.build import (
 )
 from tests.unit.allocator.agreement import answer
 from tests.unit.allocator.allocate import attempt, id, partitions, refused, shared
+from tests.unit.allocator.holdings import hold_device
 from tests.unit.allocator.random_cases import generate_case, generate_hard_case
 from tests.unit.allocator.reference_allocator import AllocationCase, StepLimitExceeded, solve
 from tests.unit.allocator.reference_rules import InvalidInput
@@ -123,7 +124,7 @@ def test_binding_conditions_with_the_gate_off() -> None:
 
 def test_devices_allocated_to_others() -> None:
     state = AllocationState()
-    state.hold_device(id("d1"))
+    hold_device(state, id("d1"))
     slices = [resource_slice([device("d0"), device("d1")])]
     request = only(attempt(slices, claim("c", exactly(count=2)), state=state))
     assert counted(request) == {RefusalRule.TAKEN: 1}
@@ -190,7 +191,7 @@ def test_insufficient_counters() -> None:
 
 def test_counters_consumed_by_others() -> None:
     state = AllocationState()
-    state.hold_device(id("d0"))
+    hold_device(state, id("d0"))
     request = only(attempt(partitions("4", "3", "2"), claim("c", exactly()), state=state))
     assert counted(request) == {RefusalRule.TAKEN: 1, RefusalRule.COUNTER: 1}
     assert request.removals[1].detail == CounterShortage("set", "units", 2 * 10**9, 10**9)
@@ -198,7 +199,7 @@ def test_counters_consumed_by_others() -> None:
 
 def test_overdrawn_counters_block_all_devices_of_their_set() -> None:
     state = AllocationState()
-    state.hold_device(id("d0"))
+    hold_device(state, id("d0"))
     request = only(attempt(partitions("2", "3", "0"), claim("c", exactly()), state=state))
     assert counted(request) == {RefusalRule.TAKEN: 1, RefusalRule.COUNTER: 1}
     assert request.removals[1].detail == CounterShortage("set", "units", 0, -(10**9))
@@ -256,7 +257,7 @@ def test_incomplete_and_invalid_pools() -> None:
 
 def test_all_with_one_unavailable_device() -> None:
     state = AllocationState()
-    state.hold_device(id("d1"))
+    hold_device(state, id("d1"))
     slices = [resource_slice([device("d0"), device("d1")])]
     request = only(attempt(slices, claim("c", exactly(mode="All")), state=state))
     assert (request.takes_all, request.wanted, request.left, request.served) == (True, 2, 1, False)

@@ -38,6 +38,7 @@ from tests.build import (
     resource_slice,
 )
 from tests.unit.allocator.allocate import attempt, picked, results
+from tests.unit.allocator.holdings import hold_device
 
 OTHER = "nic.example.com"
 
@@ -254,7 +255,7 @@ def test_140435_pools_of_the_same_name_have_separate_counters() -> None:
     assert [(each.driver, each.device) for each in made] == [(DRIVER, "d0"), (OTHER, "d0")]
     # What is held of the one is nothing to the other.
     state = AllocationState()
-    state.hold_device(DeviceId(OTHER, "p", "d0"))
+    hold_device(state, DeviceId(OTHER, "p", "d0"))
     made = results(attempt(slices, claim("c", exactly()), state=state))
     assert [each.driver for each in made] == [DRIVER]
     assert isinstance(attempt(slices, claim("c", exactly(count=2)), state=state), Refusal)
@@ -321,7 +322,7 @@ def test_137347_all_in_a_prioritized_list_falls_through_to_the_next_alternative(
     """All devices could not be had, some stayed taken, and the alternatives after it failed, too."""
     slices = [resource_slice([device(f"d{n}", grp="a") for n in range(3)])]
     state = held()
-    state.hold_device(DeviceId(DRIVER, "p", "d2"))
+    hold_device(state, DeviceId(DRIVER, "p", "d2"))
     wanted = claim("c", first_available("r", exactly("all", mode="All"), exactly("two", count=2)))
     outcome = attempt(slices, wanted, state=state)
     assert picked(outcome) == [["d0", "d1"]]

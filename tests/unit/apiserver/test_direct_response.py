@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from tests.fuzz.raw_http import RawConnection, Reply
-from tests.unit.apiserver.test_connections import MAPS, ServerHarness, ends, run_scenario, serving
+from tests.unit.apiserver.server_harness import MAPS, ServerHarness, ends, run_scenario, serving
 
 OBJECTS = 6
 

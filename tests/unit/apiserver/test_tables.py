@@ -10,11 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plimsoll.apiserver.registry.resource import Resource
-from plimsoll.apiserver.registry.resources import RESOURCES, find_resource_by_key
+from plimsoll.apiserver.registry.resources import RESOURCES
 from plimsoll.apiserver.registry.schema import SchemaType, schema_for
 from plimsoll.apiserver.tables import to_table
 from plimsoll.apiserver.tables.row import format_duration, format_selector
 from plimsoll.errors import ApiError
+from tests.unit.apiserver.registry.resource_keys import RESOURCE_BY_KEY
 from tests.unit.apiserver.registry.sample_objects import trees_of
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -25,9 +26,7 @@ Tree = dict[str, Any]
 
 
 def the(key: str) -> Resource:
-    found = find_resource_by_key(key)
-    assert found is not None
-    return found
+    return RESOURCE_BY_KEY[key]
 
 
 def cells(key: str, tree: Any) -> dict[str, Any]:

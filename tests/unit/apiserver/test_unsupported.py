@@ -8,17 +8,16 @@ from typing import Any
 import pytest
 
 from plimsoll.apiserver.auth.users import ADMIN
-from plimsoll.apiserver.registry.resources import find_resource_by_key
 from plimsoll.apiserver.registry.unsupported import REFUSED, WITHOUT_CONTROLLER
 from plimsoll.apiserver.request import ApiRequest
 from plimsoll.apiserver.storage import ObjectKey
 from tests.unit.apiserver.build import ApiHarness, run
+from tests.unit.apiserver.registry.resource_keys import RESOURCE_BY_KEY
 from tests.unit.apiserver.signing_requests import signing_request
 
 
 def example(key: str) -> tuple[str, dict[str, Any]]:
-    row = find_resource_by_key(key)
-    assert row is not None
+    row = RESOURCE_BY_KEY[key]
     tree = {"apiVersion": row.api_version(), "kind": row.kind, "metadata": {"name": "x"}}
     return f"/apis/{row.api_version()}/{row.plural}", tree
 
@@ -85,8 +84,7 @@ NAMES = {"ipaddresses.networking.k8s.io": "10.96.0.9"}
 
 @pytest.mark.parametrize("key", WITHOUT_CONTROLLER)
 def test_objects_without_a_controller_come_with_a_warning(key: str) -> None:
-    row = find_resource_by_key(key)
-    assert row is not None
+    row = RESOURCE_BY_KEY[key]
     place = "namespaces/default/" if row.namespaced else ""
     path = f"/apis/{row.api_version()}/{place}{row.plural}"
     name = NAMES.get(key, "x")

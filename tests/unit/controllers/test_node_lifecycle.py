@@ -19,7 +19,8 @@ from plimsoll.controllers.node_lifecycle import (
     UNREACHABLE,
     NodeHealth,
     ReadyCount,
-    are_none_ready,
+    is_counted,
+    is_ready,
     plan_pods_not_ready,
     plan_taints,
     plan_unknown_conditions,
@@ -153,13 +154,20 @@ def test_taints_follow_conditions_and_others_stay() -> None:
     ]
 
 
+def count_ready(*nodes: Node) -> ReadyCount:
+    count = ReadyCount()
+    for each in nodes:
+        count.update(None, each)
+    return count
+
+
 def test_no_pod_is_evicted_if_no_node_is_ready() -> None:
     assert taints(node("Unknown"), none_ready=True) == [(UNREACHABLE, "NoSchedule")]
-    assert not are_none_ready([])
-    assert are_none_ready([node("Unknown"), node("False"), node(None)])
-    assert not are_none_ready([node("Unknown"), node()])
+    assert not count_ready().none_ready
+    assert count_ready(node("Unknown"), node("False"), node(None)).none_ready
+    assert not count_ready(node("Unknown"), node()).none_ready
     apart = node(labels={"node.kubernetes.io/exclude-disruption": ""})
-    assert are_none_ready([node("Unknown"), apart])
+    assert count_ready(node("Unknown"), apart).none_ready
 
 
 @given(
@@ -176,7 +184,8 @@ def test_the_ready_count_agrees_with_all_nodes(steps: list[tuple[str, str | None
             labels = {"node.kubernetes.io/exclude-disruption": ""} if apart else {}
             nodes[name] = node(ready, labels=labels)
         roll.update(old, nodes.get(name))
-        assert roll.none_ready == are_none_ready(nodes.values())
+        counted = [each for each in nodes.values() if is_counted(each)]
+        assert roll.none_ready == (bool(counted) and not any(map(is_ready, counted)))
 
 
 def test_pods_on_a_lost_node_are_not_ready() -> None:

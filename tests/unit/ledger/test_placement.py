@@ -9,7 +9,7 @@ import pytest
 from plimsoll.api.gates import Gates
 from plimsoll.ledger.messages import format_reasons
 from plimsoll.ledger.node_ledger import NodeLedger
-from plimsoll.ledger.placement import check_admission, check_charged_claims, check_pod, check_requests
+from plimsoll.ledger.placement import check_admission, check_charged_claims, check_requests
 from plimsoll.ledger.verdict import VerdictCode
 from tests.build import (
     DRIVER,
@@ -187,15 +187,17 @@ def test_check_requests_without_claims() -> None:
     assert (alone.code, format_reasons(alone)) == (VerdictCode.UNSCHEDULABLE, ("Too many pods",))
 
 
-def test_check_pod_combines_both_checks() -> None:
+def test_requests_alone_can_fit_where_the_charges_do_not() -> None:
     fixture = one_claim(cpu="8")
-    one = pod("p", container("a", "c", cpu="3"))
+    one, small = (pod("p", container("a", "c", cpu=cpu)) for cpu in ("3", "2"))
     charged_claims = fixture.check_placement(one).charged_claims or ()
-    assert format_reasons(check_pod(fixture.ledger, one, charged_claims).verdict) == ("Insufficient cpu",)
-    assert check_pod(fixture.ledger, pod("p", container("a", "c", cpu="2")), charged_claims).verdict.fits
-    assert format_reasons(check_pod(fixture.ledger, pod("p", container("a", cpu="9"))).verdict) == (
-        "Insufficient cpu",
-    )
+    for each in (one, small):
+        assert check_requests(fixture.ledger, each, charged_claims).fits
+    too_large = check_charged_claims(fixture.ledger, one, charged_claims).verdict
+    assert format_reasons(too_large) == ("Insufficient cpu",)
+    assert check_charged_claims(fixture.ledger, small, charged_claims).verdict.fits
+    alone = check_requests(fixture.ledger, pod("p", container("a", cpu="9")))
+    assert format_reasons(alone) == ("Insufficient cpu",)
 
 
 def test_the_kubelet_names_the_first_shortage_only() -> None:

@@ -15,6 +15,7 @@ import pytest
 from h2.config import H2Configuration
 from h2.connection import H2Connection
 from h2.events import DataReceived, ResponseReceived, TrailersReceived
+from h2.settings import SettingCodes
 
 from plimsoll.protocols import rpc
 from plimsoll.protocols.messages import dra_v1, health_v1alpha1, registration
@@ -205,6 +206,32 @@ async def test_responses_can_be_read_before_the_connection_is_closed(tmp_path: P
         await stopping
         writer.close()
         await writer.wait_closed()
+
+
+def test_a_client_that_does_not_read_does_not_outlive_the_server(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with serving(tmp_path / "s") as (plugin, server, _):
+            client = H2Connection(H2Configuration(header_encoding="utf-8"))
+            client.initiate_connection()
+            client.update_settings({SettingCodes.INITIAL_WINDOW_SIZE: 1 << 30})
+            client.increment_flow_control_window(1 << 30)
+            watch = [
+                (":path", rpc.method_path(WATCH)) if name == ":path" else (name, value)
+                for name, value in HEADERS
+            ]
+            client.send_headers(1, watch)
+            client.send_data(1, bytes(5), end_stream=True)
+            with socket.socket(socket.AF_UNIX) as reader:
+                reader.connect(str(tmp_path / "s"))
+                reader.sendall(client.data_to_send())
+                await until(lambda: plugin.sent)
+                sent = -1
+                while sent < (sent := plugin.sent):  # until the server waits for the client
+                    await asyncio.sleep(0.01)
+                await server.stop(None)
+                assert not server.connections
+
+    asyncio.run(scenario())
 
 
 def exchange(path: Path, headers: list[tuple[str, str]], body: bytes) -> dict[str, str]:

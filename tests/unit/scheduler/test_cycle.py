@@ -30,7 +30,7 @@ from plimsoll.scheduler.profile import SchedulerProfile
 from plimsoll.scheduler.reasons import NodeReason, Rule, render
 from plimsoll.scheduler.result import FitError, Placement
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
-from plimsoll.scheduler.snapshot.verify import find_overdrafts, verify
+from plimsoll.scheduler.snapshot.verify import verify
 from tests.build import (
     DRIVER,
     charging_device,
@@ -44,17 +44,23 @@ from tests.build import (
     resource_slice,
 )
 from tests.sizes import examples
+from tests.unit.scheduler.overdrafts import find_overdrafts
 from tests.unit.scheduler.snapshots import snapshot_of
 
 
 def place_pod(
-    pod: Pod, snapshot: Snapshot, settings: SchedulerProfile | None = None, promises: Any = None
+    pod: Pod,
+    snapshot: Snapshot,
+    settings: SchedulerProfile | None = None,
+    promises: Any = None,
+    observer: CycleObserver | None = None,
 ) -> Placement | FitError:
     pod_info = read_pod_info(pod, snapshot)
     assert isinstance(pod_info, PodInfo), pod_info
     numbers = itertools.count()
     ids = lambda: f"share-{next(numbers)}"  # noqa: E731
-    return schedule_one(pod_info, snapshot, settings or SchedulerProfile.default(), ids, promises)
+    profile = settings or SchedulerProfile.default()
+    return schedule_one(pod_info, snapshot, profile, ids, promises, observer=observer)
 
 
 def assume(pod: Pod, snapshot: Snapshot, settings: SchedulerProfile | None = None) -> str:
@@ -123,6 +129,15 @@ def test_the_node_with_the_first_alternative_is_preferred() -> None:
     assert second.allocations["c1"].devices.results[0].request == "r/rest"
 
 
+class SearchCounter(CycleObserver):
+    """Observer that counts the nodes searched for devices."""
+
+    searches = 0
+
+    def on_device_search(self, row: int, found: bool) -> None:
+        self.searches += 1
+
+
 def test_unavailable_alternatives_are_cached() -> None:
     either = first_available("r", exactly("best", select=kind("gpu")), exactly("rest", select=kind("cpu")))
     nodes = [node(f"n{number}") for number in range(4)]
@@ -130,13 +145,17 @@ def test_unavailable_alternatives_are_cached() -> None:
         resource_slice([device(f"d{i}", kind="cpu") for i in range(8)], each.metadata.name) for each in nodes
     ]
     snapshot = snapshot_of(*nodes, *slices, *(claim(f"c{i}", either) for i in range(9)), device_class())
-    searched = []
+    searched = []  # number of nodes searched for devices, by pod
     for number in range(9):
+        observer = SearchCounter()
         found = place_pod(
-            pod(f"p{number}", claims={"r": f"c{number}"}), snapshot, SchedulerProfile(explore=10)
+            pod(f"p{number}", claims={"r": f"c{number}"}),
+            snapshot,
+            SchedulerProfile(explore=10),
+            observer=observer,
         )
         assert isinstance(found, Placement)
-        searched.append(found.searched_nodes)
+        searched.append(observer.searches)
         snapshot.assume(found)
     assert searched[0] == 4
     assert searched[-1] == 1

@@ -25,7 +25,7 @@ from plimsoll.scheduler.profile import SchedulerProfile, Strategy
 from plimsoll.scheduler.reasons import NodeReason, render
 from plimsoll.scheduler.result import FitError, Placement
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
-from plimsoll.scheduler.snapshot.verify import find_overdrafts, verify
+from plimsoll.scheduler.snapshot.verify import verify
 from tests.build import (
     CLASS,
     charging_device,
@@ -41,6 +41,7 @@ from tests.build import (
     sidecar,
 )
 from tests.sizes import examples
+from tests.unit.scheduler.overdrafts import find_overdrafts
 from tests.unit.scheduler.snapshots import snapshot_of
 
 GPU = "example.com/gpu"

@@ -20,7 +20,7 @@ from plimsoll.scheduler.pod_info import PodInfo
 from plimsoll.scheduler.profile import SchedulerProfile
 from plimsoll.scheduler.result import Placement
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
-from plimsoll.scheduler.snapshot.verify import find_overdrafts, verify
+from plimsoll.scheduler.snapshot.verify import verify
 from tests.build import (
     DRIVER,
     charging_device,
@@ -33,6 +33,7 @@ from tests.build import (
     resource_slice,
 )
 from tests.sizes import examples
+from tests.unit.scheduler.overdrafts import find_overdrafts
 
 
 @dataclass

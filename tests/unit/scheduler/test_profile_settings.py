@@ -26,7 +26,7 @@ from plimsoll.scheduler.scores import score_nodes
 from plimsoll.scheduler.scores.formulas import tabulate_shape
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
 from tests.build import node, pod
-from tests.unit.scheduler.filters.test_agreement import check
+from tests.unit.scheduler.filters.agreement import check
 from tests.unit.scheduler.samples import SEEDS, Draws
 from tests.unit.scheduler.snapshots import pod_info_of, snapshot_of
 

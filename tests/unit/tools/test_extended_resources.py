@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from plimsoll.api.core import Pod
 from plimsoll.api.pod_claims import find_requesting_pod
 from plimsoll.api.resource import ResourceClaim
-from plimsoll.scheduler.snapshot.verify import find_overdrafts, verify
+from plimsoll.scheduler.snapshot.verify import verify
 from plimsoll.tools.audit import audit
 from plimsoll.tools.audit.audit import find_check
 from plimsoll.tools.cluster_state import ClusterObjects, ClusterState
@@ -18,6 +18,7 @@ from plimsoll.tools.explain.verdict import ExplainVerdict
 from plimsoll.tools.top import node_rows, pod_rows
 from plimsoll.tools.whatif import Whatif
 from tests.build import charging_device, device_class, node, pod, resource_slice
+from tests.unit.scheduler.overdrafts import find_overdrafts
 
 GPU = "example.com/gpu"
 

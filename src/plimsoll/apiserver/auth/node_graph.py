@@ -4,7 +4,6 @@ Indexes pods, persistent volumes, volume attachments, resource slices and pod ce
 is related to a node if a pod bound to the node references it, or references a claim whose volume does. The
 index is built when a node first needs it (or in the background, `warm_up`) and then updated with every write,
 so that a check costs a few lookups however many pods there are, and is never older than the last write.
-`is_related_naive` computes the same from all objects.
 
 DIFF: Kubernetes does not index a bound pod again when its extended resource claim is set later, so the node
 cannot read that claim; see test_a_claim_named_later_concerns_the_node.
@@ -14,14 +13,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import Any
 
 from plimsoll.api.codec import decode_tree
 from plimsoll.apiserver.auth.attributes import StoreReader
 from plimsoll.apiserver.auth.pod_references import (
-    SECRETS,
     PodReference,
     pod_references,
     volume_claim,
@@ -154,28 +152,3 @@ class NodeGraph:
             self._volumes[name] = (claim, secrets)
             for secret in secrets:
                 self._secret_volumes.setdefault(secret, set()).add(name)
-
-
-def is_related_naive(
-    objects: Callable[[str], Iterable[tuple[ObjectKey, Any]]],
-    node: str,
-    resource: str,
-    namespace: str,
-    name: str,
-) -> bool:
-    """Reference implementation of `NodeGraph.is_related`: reads every object of the store. For tests."""
-    if resource in (PODS, *_DIRECT):
-        return any(key[1:] == (namespace, name) and _node_of(tree) == node for key, tree in objects(resource))
-    pods = [tree for _, tree in objects(PODS) if _node_of(tree) == node]
-    named = {reference for pod in pods for reference in pod_references(mapping(pod))}
-    mounted = {key.name: tree for key, tree in objects(VOLUMES) if volume_claim(mapping(tree)) in named}
-    if resource == VOLUMES:
-        return name in mounted
-    wanted = PodReference(resource, namespace, name)
-    if resource == SECRETS:
-        return wanted in named or any(wanted in volume_secrets(mapping(tree)) for tree in mounted.values())
-    return wanted in named
-
-
-def _node_of(tree: Any) -> str:
-    return text(mapping(mapping(tree).get("spec")).get("nodeName"))

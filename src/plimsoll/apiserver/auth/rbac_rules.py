@@ -177,8 +177,3 @@ class GrantIndex:
             ):
                 return entry.decision
         return None
-
-
-def is_allowed_naive(grants: Iterable[RoleGrant], attributes: Attributes) -> bool:
-    """Reference implementation of `GrantIndex.find`: evaluates every rule. For tests."""
-    return any(grant.rule.allows(attributes) for grant in grants)

@@ -14,8 +14,6 @@ from plimsoll.apiserver.registry.resource import Resource
 from plimsoll.apiserver.registry.resources import RESOURCES, SUBRESOURCES
 from plimsoll.apiserver.registry.schema import SchemaType, schema_for
 
-Tree = dict[str, Any]
-
 _WRITE = ("dryRun", "fieldManager", "fieldValidation")
 _DELETE = ("dryRun", "gracePeriodSeconds", "orphanDependents", "propagationPolicy")
 _SELECT = (

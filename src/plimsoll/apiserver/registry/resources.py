@@ -238,7 +238,6 @@ RESOURCES: tuple[Resource, ...] = (
 
 _BY_PATH = {(row.group, version, row.plural): row for row in RESOURCES for version in row.versions}
 _BY_KIND = {(row.group, version, row.kind): row for row in RESOURCES for version in row.versions}
-_BY_KEY = {row.key: row for row in RESOURCES}
 
 
 def find_resource(group: str, version: str, plural: str) -> Resource | None:
@@ -249,11 +248,6 @@ def find_resource(group: str, version: str, plural: str) -> Resource | None:
 def find_resource_by_kind(group: str, version: str, kind: str) -> Resource | None:
     """Return the resource whose objects have this apiVersion and kind."""
     return _BY_KIND.get((group, version, kind))
-
-
-def find_resource_by_key(key: str) -> Resource | None:
-    """Return the resource of a store key such as `pods` or `resourceclaims.resource.k8s.io`."""
-    return _BY_KEY.get(key)
 
 
 def group_versions() -> dict[str, tuple[str, ...]]:

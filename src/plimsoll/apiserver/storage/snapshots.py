@@ -1,8 +1,7 @@
 """Snapshot reads: lists as of an older revision.
 
 For each object that changed since, its state at the revision is looked up in the event history. The pages of
-one list share this work, and writes in between only add to it. `naive_page` computes the same in the simplest
-way.
+one list share this work, and writes in between only add to it.
 """
 
 from __future__ import annotations
@@ -66,27 +65,6 @@ class SnapshotReader:
         for old in [name for name in self._cache if name[1] < floor] or [*self._cache][:-_MAX_CACHED]:
             del self._cache[old]
         return reverted.states
-
-
-def naive_page(
-    current: CurrentState,
-    history: EventHistory,
-    resource: str,
-    namespace: str | None,
-    after: NamespacedName | None,
-    limit: int | None,
-    at: int,
-) -> ListPage:
-    """Revert every event since, newest first, on a copy of all objects; then sort and cut. For tests."""
-    objects = dict(current.resource(resource))
-    for event in reversed(history.since(resource, at)):
-        if event.before is not None:
-            objects[event.key[1:]] = event.before
-        else:
-            del objects[event.key[1:]]
-    names = sorted(name for name in objects if _is_in_page(name, namespace, after))
-    stop = len(names) if limit is None else limit
-    return ListPage([objects[name] for name in names[:stop]], at, max(0, len(names) - stop))
 
 
 def _is_in_page(name: NamespacedName, namespace: str | None, after: NamespacedName | None) -> bool:

@@ -128,9 +128,8 @@ class WorkerPool:
         self._all: set[_WorkerProcess] = set()
         self._exit_tasks: set[asyncio.Task[None]] = set()
         self._closed = False
-        #: Number of jobs handled and of workers killed; for metrics and tests.
+        #: Number of jobs handled.
         self.jobs = 0
-        self.kills = 0
 
     @property
     def processes(self) -> list[int]:
@@ -174,17 +173,17 @@ class WorkerPool:
             async with asyncio.timeout(self.limits.request_timeout):
                 result = await self._exchange(worker, job, reply_to)
         except TimeoutError:
-            self._kill(worker)
+            self._discard(worker)
             raise timeout(
                 f"request did not complete within {self.limits.request_timeout:g} seconds; "
                 "split the object or send fewer changes at once"
             ) from None
         except ConnectionError:
-            self._kill(worker)
+            self._discard(worker)
             problem = "the worker process that handled the request failed"
             raise service_unavailable(problem, wait=1) from None
         except BaseException:  # the client disconnected, or the server stops
-            self._kill(worker)
+            self._discard(worker)
             raise
         if result.retire or self._closed:
             self._discard(worker)
@@ -240,7 +239,7 @@ class WorkerPool:
                 ready = await worker.receive()
             assert isinstance(ready, WorkerReady)
         except BaseException:
-            self._kill(worker)
+            self._discard(worker)
             raise
         return worker
 
@@ -253,10 +252,6 @@ class WorkerPool:
         if worker in self._idle:
             self._idle.remove(worker)
             self._discard(worker)
-
-    def _kill(self, worker: _WorkerProcess) -> None:
-        self.kills += 1
-        self._discard(worker)
 
     def _discard(self, worker: _WorkerProcess) -> None:
         if worker not in self._all:

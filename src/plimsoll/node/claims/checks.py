@@ -35,8 +35,6 @@ from plimsoll.node.claims.faults import (
     ClaimFault,
 )
 
-_SCHEDULING = "scheduling.k8s.io"
-
 #: Pod-local name of the claim that was created for extended resources; it has none.
 EXTENDED = ""
 

@@ -58,17 +58,6 @@ class EvictionRequest:
     plugin: str
 
 
-@dataclass(frozen=True, slots=True)
-class ConnectedPlugin:
-    """Connected plugin, for display."""
-
-    name: str
-    index: str
-    events: int
-    validator: bool
-    state_change: bool
-
-
 class NriServer(RuntimeHooks):
     """Runtime hooks that call NRI plugins.
 
@@ -135,16 +124,12 @@ class NriServer(RuntimeHooks):
         """Disconnect all plugins; containers are unchanged."""
         if self._listener is not None:
             self._listener.close()
-        await asyncio.gather(*(plugin.shut_down() for plugin in self._connected_plugins()))
+        await asyncio.gather(*(plugin.shut_down() for plugin in self.plugins()))
         await cancel_tasks([*self._connections, *self._tasks])
 
-    def plugins(self) -> tuple[ConnectedPlugin, ...]:
+    def plugins(self) -> tuple[PluginSession, ...]:
         """Return the connected plugins, in call order."""
-        return tuple(
-            ConnectedPlugin(p.base, p.index, p.events, p.is_validator, p.uses_state_change)
-            for p in self._plugins
-            if not p.closed
-        )
+        return tuple(plugin for plugin in self._plugins if not plugin.closed)
 
     def _on_connection(self, connection: Socket) -> None:
         if len(self._connections) >= self._most:
@@ -342,7 +327,7 @@ class NriServer(RuntimeHooks):
         async with self._events:
             creation = ContainerCreation(messages.write_container(pod, container, resources))
             text = await request_adjustments(
-                self._connected_plugins(), messages.write_pod(pod), creation, self._required, self._evict
+                self.plugins(), messages.write_pod(pod), creation, self._required, self._evict
             )
             if text is None:
                 self.known[container.id] = self.pending[container.id] = creation.container
@@ -396,7 +381,7 @@ class NriServer(RuntimeHooks):
             requested = messages.write_resources(resources)
             changes = ContainerUpdates(Owners(), container.id, requested)
             message = self._message(container)
-            for plugin in self._connected_plugins():
+            for plugin in self.plugins():
                 if not plugin.subscribed(NriEvent.UPDATE_CONTAINER):
                     continue
                 request = nri.UpdateContainerRequest(
@@ -446,10 +431,6 @@ class NriServer(RuntimeHooks):
 
     # -- delivery
 
-    def _connected_plugins(self) -> list[PluginSession]:
-        """Return the plugins to call, in order."""
-        return [plugin for plugin in self._plugins if not plugin.closed]
-
     def _message(self, container: ContainerInfo) -> nri.Container:
         known = self.known.get(container.id)
         return messages.bare_container(container) if known is None else messages.write_state(known, container)
@@ -472,7 +453,7 @@ class NriServer(RuntimeHooks):
     ) -> list[tuple[PluginSession, Any]]:
         """Call the subscribed plugins, in order; return their responses. Errors are logged."""
         responses = []
-        for plugin in self._connected_plugins():
+        for plugin in self.plugins():
             if not plugin.subscribed(event):
                 continue
             response = await plugin.deliver(event, request)

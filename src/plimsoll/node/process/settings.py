@@ -33,7 +33,6 @@ from plimsoll.node.status.reporter import HeartbeatTiming
 
 ROOT = Path("/var/lib/plimsoll")
 LISTEN = "127.0.0.1:10248"
-MAX_NODES = 10_000
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 
 

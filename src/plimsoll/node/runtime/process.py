@@ -32,7 +32,6 @@ test_unsupported_process_settings_are_reported).
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -88,8 +87,6 @@ from plimsoll.node.runtime.tasks import RuntimeTasks
 from plimsoll.protocols.cdi import CdiCache
 
 __all__ = ["ProcessRuntime", "ProcessSettings"]
-
-_log = logging.getLogger(__name__)
 
 RUN_ERROR = "RunContainerError"
 

@@ -7,11 +7,6 @@ from collections.abc import Iterable, Mapping
 from plimsoll.protocols.messages import nri
 
 
-def cpu_resources(cpus: str = "", mems: str = "") -> nri.LinuxResources:
-    """Build CPUs and memory nodes; an empty text changes nothing."""
-    return nri.LinuxResources(cpu=nri.LinuxCPU(cpus=cpus, mems=mems))
-
-
 def adjustment(
     *,
     resources: nri.LinuxResources | None = None,
@@ -35,11 +30,6 @@ def creation(
 ) -> nri.CreateContainerResponse:
     """Build a response to CreateContainer."""
     return nri.CreateContainerResponse(adjust=adjust, update=list(updates))
-
-
-def pin(cpus: str, mems: str = "") -> nri.CreateContainerResponse:
-    """Build a response to CreateContainer that pins CPUs."""
-    return creation(adjustment(resources=cpu_resources(cpus, mems)))
 
 
 def update(

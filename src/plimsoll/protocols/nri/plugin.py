@@ -85,9 +85,6 @@ class NriPlugin:
         """True if the runtime is connected and has sent its state."""
         return self._synchronized.is_set()
 
-    async def wait_synchronized(self) -> None:
-        await self._synchronized.wait()
-
     @property
     def nri_version(self) -> Version | None:
         """NRI version of the runtime, if known."""

@@ -1,8 +1,7 @@
-"""Consistency checks of a snapshot.
+"""Consistency check of a snapshot.
 
 `verify` recomputes ledgers, columns, allocated devices and assumed volumes and lists differences, which are
 bugs.
-`find_overdrafts` lists resources that are overcommitted or allocated twice, which others may have caused.
 """
 
 from __future__ import annotations
@@ -11,8 +10,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from plimsoll.allocator import AllocationFault, AllocationState
-from plimsoll.allocator.devices.usage import DeviceUsage
+from plimsoll.allocator import AllocationState
 from plimsoll.api.resource import ResourceClaim
 from plimsoll.ledger.columns import NodeColumns
 from plimsoll.ledger.node_ledger import Discrepancy
@@ -78,27 +76,3 @@ def _verify_volumes(snapshot: Snapshot) -> Iterator[Discrepancy]:
     for name in sorted(recorded.keys() | computed.keys()):
         if recorded.get(name) != computed.get(name):
             yield Discrepancy(f"assumed {name}", recorded.get(name), computed.get(name))
-
-
-def find_overdrafts(snapshot: Snapshot) -> list[str]:
-    """Return overcommitted node resources, devices allocated twice, and exceeded capacity and counters."""
-    found: list[str] = []
-    for row in snapshot.rows():
-        ledger = snapshot.ledger(row)
-        found += [
-            f"node {ledger.name}: {name} {left}" for name, left in ledger.headroom().items() if left < 0
-        ]
-        devices = snapshot.inventory.devices_for(snapshot.node(row))
-        if isinstance(devices, AllocationFault):
-            continue
-        usage = DeviceUsage(devices, snapshot.state)
-        found += [
-            f"node {ledger.name}: counter {n} {left}" for n, left in enumerate(usage.available) if left < 0
-        ]
-        for number, entry in enumerate(devices.entries):
-            if usage.consumed.get(number) and min(usage.free(number), default=0) < 0:
-                found.append(f"device {entry.id}: capacity {usage.free(number)}")
-    for device, holding in snapshot.state:
-        if holding.exclusive > 1 or (holding.exclusive and holding.shares):
-            found.append(f"device {device}: held {holding.exclusive} times, {len(holding.shares)} shares")
-    return found

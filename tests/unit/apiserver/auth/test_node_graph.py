@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from plimsoll.api.codec import decode_tree
-from plimsoll.apiserver.auth.node_graph import SOURCES, NodeGraph, is_related_naive
-from plimsoll.apiserver.auth.pod_references import pod_references
+from plimsoll.apiserver.auth import node_graph
+from plimsoll.apiserver.auth.node_graph import SOURCES, NodeGraph
+from plimsoll.apiserver.auth.pod_references import (
+    PodReference,
+    pod_references,
+    volume_claim,
+    volume_secrets,
+)
+from plimsoll.apiserver.json_values import mapping, text
 from plimsoll.apiserver.storage import ObjectKey, Store
 from tests.sizes import examples
 from tests.unit.apiserver.auth.objects import new_store, put, remove
 
+#: Objects with a nodeName of their own.
+DIRECT = tuple(source for source in SOURCES if source not in (node_graph.PODS, node_graph.VOLUMES))
 CLAIMS, SLICES = "resourceclaims.resource.k8s.io", "resourceslices.resource.k8s.io"
 
 
@@ -142,6 +151,33 @@ QUESTIONS = [
 
 def every(store: Store, resource: str) -> Iterable[tuple[ObjectKey, Any]]:
     return [(stored.key, decode_tree(stored.raw)) for stored in store.list(resource).items]
+
+
+def is_related_naive(
+    objects: Callable[[str], Iterable[tuple[ObjectKey, Any]]],
+    node: str,
+    resource: str,
+    namespace: str,
+    name: str,
+) -> bool:
+    """Reference implementation of `NodeGraph.is_related`: reads every object of the store."""
+    if resource in (node_graph.PODS, *DIRECT):
+        return any(key[1:] == (namespace, name) and _node_of(tree) == node for key, tree in objects(resource))
+    pods = [tree for _, tree in objects(node_graph.PODS) if _node_of(tree) == node]
+    named = {reference for pod in pods for reference in pod_references(mapping(pod))}
+    mounted = {
+        key.name: tree for key, tree in objects(node_graph.VOLUMES) if volume_claim(mapping(tree)) in named
+    }
+    if resource == node_graph.VOLUMES:
+        return name in mounted
+    wanted = PodReference(resource, namespace, name)
+    if resource == "secrets":
+        return wanted in named or any(wanted in volume_secrets(mapping(tree)) for tree in mounted.values())
+    return wanted in named
+
+
+def _node_of(tree: Any) -> str:
+    return text(mapping(mapping(tree).get("spec")).get("nodeName"))
 
 
 @settings(max_examples=examples(80), deadline=None)

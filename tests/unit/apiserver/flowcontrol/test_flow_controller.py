@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Any
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -36,38 +35,11 @@ from plimsoll.errors import ApiError
 from tests.coroutines import run_by
 from tests.unit.apiserver.auth.objects import BOB
 from tests.unit.apiserver.build import MAPS, NOW, PODS, ApiHarness, config_map, run
+from tests.unit.apiserver.flowcontrol.flow_objects import Tree, flow_schema, priority_level
 
 EVE = User("eve", groups=(ALL_AUTHENTICATED,))
 SCHEMAS = "/apis/flowcontrol.apiserver.k8s.io/v1/flowschemas"
 LEVELS = "/apis/flowcontrol.apiserver.k8s.io/v1/prioritylevelconfigurations"
-API_VERSION = "flowcontrol.apiserver.k8s.io/v1"
-Tree = dict[str, Any]
-
-
-def flow_schema(name: str = "fs", level: str = "pl", precedence: int = 1000, **rule: Any) -> Tree:
-    rule.setdefault("subjects", [{"kind": "User", "user": {"name": "eve"}}])
-    if "resourceRules" not in rule and "nonResourceRules" not in rule:
-        every = {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}
-        rule["resourceRules"] = [{**every, "namespaces": ["*"], "clusterScope": True}]
-        rule["nonResourceRules"] = [{"verbs": ["*"], "nonResourceURLs": ["*"]}]
-    spec = {
-        "priorityLevelConfiguration": {"name": level},
-        "matchingPrecedence": precedence,
-        "distinguisherMethod": {"type": "ByUser"},
-        "rules": [rule],
-    }
-    return {"apiVersion": API_VERSION, "kind": "FlowSchema", "metadata": {"name": name}, "spec": spec}
-
-
-def priority_level(name: str = "pl", shares: int = 1, **queuing: int) -> Tree:
-    response: Tree = {"type": "Queue", "queuing": queuing} if queuing else {"type": "Reject"}
-    limited = {"nominalConcurrencyShares": shares, "lendablePercent": 0, "limitResponse": response}
-    return {
-        "apiVersion": API_VERSION,
-        "kind": "PriorityLevelConfiguration",
-        "metadata": {"name": name},
-        "spec": {"type": "Limited", "limited": {**limited, "borrowingLimitPercent": 0}},
-    }
 
 
 class FlowHarness:

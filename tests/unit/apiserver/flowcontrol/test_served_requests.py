@@ -13,7 +13,7 @@ from plimsoll.apiserver.limits import ServerLimits
 from plimsoll.apiserver.process import RunningServer, ServerSettings, start_server
 from plimsoll.client.endpoints import FLOW_SCHEMAS, PRIORITY_LEVEL_CONFIGURATIONS, Endpoint
 from tests.unit.apiserver.build import MAPS
-from tests.unit.apiserver.flowcontrol.test_flow_controller import flow_schema, priority_level
+from tests.unit.apiserver.flowcontrol.flow_objects import flow_schema, priority_level
 from tests.waiting import DEADLINE, until
 
 SCHEMA_UID, LEVEL_UID = "X-Kubernetes-PF-FlowSchema-UID", "X-Kubernetes-PF-PriorityLevel-UID"

@@ -11,11 +11,11 @@ from plimsoll.apiserver.registry.resources import (
     RESOURCES,
     SUBRESOURCES,
     find_resource,
-    find_resource_by_key,
     find_resource_by_kind,
     group_versions,
 )
 from plimsoll.apiserver.registry.schema import schema_for
+from tests.unit.apiserver.registry.resource_keys import RESOURCE_BY_KEY
 
 FULL = {
     "bindings",
@@ -58,7 +58,7 @@ def test_names_do_not_clash() -> None:
 
 @pytest.mark.parametrize("row", RESOURCES, ids=lambda row: row.key)
 def test_every_row_is_found_by_path_kind_and_key(row: Resource) -> None:
-    assert find_resource_by_key(row.key) is row
+    assert RESOURCE_BY_KEY[row.key] is row
     for version in row.versions:
         assert find_resource(row.group, version, row.plural) is row
         assert find_resource_by_kind(row.group, version, row.kind) is row
@@ -66,14 +66,13 @@ def test_every_row_is_found_by_path_kind_and_key(row: Resource) -> None:
     assert set(row.subresources) <= set(SUBRESOURCES)
     assert set(row.verbs) <= set(ALL_VERBS)
     assert row.is_stored == ("get" in row.verbs and not row.computed)
-    assert (find_resource_by_key(row.storage_key) or row).is_stored or not row.is_stored
+    assert RESOURCE_BY_KEY.get(row.storage_key, row).is_stored or not row.is_stored
 
 
 def test_unknown_resources_are_not_found() -> None:
     assert find_resource("", "v2", "pods") is None
     assert find_resource("apps", "v1", "pods") is None
     assert find_resource_by_kind("", "v1", "Nothing") is None
-    assert find_resource_by_key("nothings") is None
 
 
 def test_groups_and_their_preferred_versions() -> None:

@@ -17,8 +17,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from plimsoll.apiserver.storage import ObjectKey, Store, StoreEvent, WatchCursor, compaction
+from plimsoll.apiserver.storage.current_state import CurrentState, NamespacedName
+from plimsoll.apiserver.storage.event_history import EventHistory
 from plimsoll.apiserver.storage.log import Row, StoreLog
-from plimsoll.apiserver.storage.snapshots import naive_page
+from plimsoll.apiserver.storage.records import ListPage
 from plimsoll.errors import ApiError, StoreError
 from tests.sizes import examples
 from tests.unit.apiserver.storage.reference_store import ReferenceStore, make_tree, record_of
@@ -29,6 +31,31 @@ NAMESPACES = ("", "a", "a-b")
 KEYS = [ObjectKey(r, n, name) for r in RESOURCES for n in NAMESPACES for name in ("x", "y")]
 keys = st.sampled_from(KEYS)
 writes = st.tuples(keys, st.sampled_from(["put", "put", "delete"]), st.integers(0, 9))
+
+
+def naive_page(
+    current: CurrentState,
+    history: EventHistory,
+    resource: str,
+    namespace: str | None,
+    after: NamespacedName | None,
+    limit: int | None,
+    at: int,
+) -> ListPage:
+    """Revert every event since, newest first, on a copy of all objects; then sort and cut."""
+    objects = dict(current.resource(resource))
+    for event in reversed(history.since(resource, at)):
+        if event.before is not None:
+            objects[event.key[1:]] = event.before
+        else:
+            del objects[event.key[1:]]
+
+    def in_page(name: NamespacedName) -> bool:
+        return (namespace is None or name[0] == namespace) and (after is None or name > after)
+
+    names = sorted(name for name in objects if in_page(name))
+    stop = len(names) if limit is None else limit
+    return ListPage([objects[name] for name in names[:stop]], at, max(0, len(names) - stop))
 
 
 class StoreMachine(RuleBasedStateMachine):

@@ -13,7 +13,7 @@ from plimsoll.client.endpoints import CONFIG_MAPS, PERSISTENT_VOLUME_CLAIMS, STA
 from plimsoll.controllers.stateful_set.identity import plan_claim_owners
 from plimsoll.controllers.workload_views import StatefulSetView
 from tests.unit.controllers.cluster import Cluster, run_scenario
-from tests.unit.controllers.workloads.test_stateful_set import CLAIM, ONLY, roll, stateful_set
+from tests.unit.controllers.workloads.stateful_sets import CLAIM, ONLY, roll, stateful_set
 
 Tree = dict[str, Any]
 

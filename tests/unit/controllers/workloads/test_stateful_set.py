@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from plimsoll.client.endpoints import (
@@ -13,25 +11,8 @@ from plimsoll.client.endpoints import (
     STATEFUL_SETS,
 )
 from tests.unit.controllers.cluster import Cluster, Tree, run_scenario
-from tests.unit.controllers.workloads.makers import end_deleted_pods, run_pods, template, workload
-
-ONLY = ["statefulset-controller", "garbage-collector-controller"]
-CLAIM = {
-    "metadata": {"name": "data"},
-    "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
-}
-
-
-def stateful_set(**spec: Any) -> Tree:
-    return workload("StatefulSet", serviceName="s", **{"replicas": 3, "image": "v1", **spec})
-
-
-async def roll(cluster: Cluster, rounds: int = 10) -> None:
-    for _ in range(rounds):
-        await cluster.settle(max_wait=0.1)
-        await run_pods(cluster)
-        await end_deleted_pods(cluster)
-    await cluster.settle(max_wait=0.1)
+from tests.unit.controllers.workloads.makers import run_pods, template
+from tests.unit.controllers.workloads.stateful_sets import CLAIM, ONLY, roll, stateful_set
 
 
 async def status_of(cluster: Cluster) -> Tree:

@@ -24,6 +24,7 @@ from plimsoll.node.claims.checkpoint import (
 from plimsoll.node.claims.claim_info_cache import ClaimInfoCache
 from plimsoll.node.layout import Layout
 from tests.unit.node.claims.fake_drivers import GPU, NIC, FakeDrivers, make_claim, make_pod
+from tests.unit.node.claims.kubelet_files import encode as encode_kubelet_file
 
 
 @pytest.fixture
@@ -96,7 +97,7 @@ def test_a_newer_checkpoint_version_is_kept(layout: Layout) -> None:
 
 
 def kubelet(layout: Layout, *claims: kubelet_file.KubeletClaim) -> bytes:
-    raw = kubelet_file.encode(claims)
+    raw = encode_kubelet_file(claims)
     layout.kubelet_claims.write_bytes(raw)
     return raw
 
@@ -157,7 +158,7 @@ def test_a_damaged_kubelet_checkpoint_is_reported(layout: Layout, raw: bytes) ->
 
 
 def test_an_empty_kubelet_checkpoint_is_not_reported(layout: Layout) -> None:
-    layout.kubelet_claims.write_bytes(kubelet_file.encode(None))
+    layout.kubelet_claims.write_bytes(encode_kubelet_file(None))
     cache = ClaimInfoCache.open(layout, FakeDrivers())
     assert (cache.claims(), cache.findings, cache.needs_rebuild) == ((), (), False)
 

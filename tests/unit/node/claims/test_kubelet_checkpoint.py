@@ -16,9 +16,9 @@ from plimsoll.node.claims.kubelet_checkpoint import (
     KubeletClaim,
     KubeletDevice,
     decode,
-    encode,
     to_prepared,
 )
+from tests.unit.node.claims.kubelet_files import encode
 
 HEAD = '{"kind":"DRACheckpoint","apiVersion":"checkpoint.dra.kubelet.k8s.io/v1","ClaimInfoStateList":'
 

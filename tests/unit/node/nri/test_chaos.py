@@ -18,6 +18,7 @@ from plimsoll.protocols.ttrpc import TtrpcFault
 from tests import virtual_time
 from tests.sizes import examples
 from tests.unit.node.nri.fixtures import POD, RESOURCES, SPEC, FakeRuntime, fake_runtime, held, state
+from tests.unit.protocols.nri.responses import cpu_resources, pin
 from tests.waiting import until
 
 KINDS = ["mark", "pin", "error", "hang", "die", "validator", "dead validator", "wild"]
@@ -39,11 +40,11 @@ class ConnectedPlugin:
         if self.kind == "mark":
             return edits.creation(edits.adjustment(env={f"BY_{self.name}": self.index}))
         if self.kind == "pin":
-            return edits.pin("1")
+            return pin("1")
         if self.kind == "error":
             return TtrpcFault(2, f"{self.name} says no")
         if self.kind == "wild":
-            return edits.pin("not a set")
+            return pin("not a set")
         if self.kind in ("hang", "dead validator"):
             await asyncio.sleep(3600)
         if self.kind == "die":
@@ -92,7 +93,7 @@ class PluginSet:
 
     async def settle(self) -> None:
         want = [guest.name for guest in self.in_order()]
-        await until(lambda: [plugin.name for plugin in self.here.server.plugins()] == want)
+        await until(lambda: [plugin.base for plugin in self.here.server.plugins()] == want)
 
     def expected(self) -> tuple[str, set[ConnectedPlugin]]:
         """Return the expected result of a creation, and the plugins that are closed by it."""
@@ -140,7 +141,7 @@ class PluginSet:
             plugin = living[which % len(living)].plugin
             assert plugin is not None
             before = len(self.here.applied)
-            assert await plugin.update_containers([edits.update("x", edits.cpu_resources("2"))]) == ()
+            assert await plugin.update_containers([edits.update("x", cpu_resources("2"))]) == ()
             assert len(self.here.applied) == before + 1
 
 
@@ -239,7 +240,7 @@ def test_events_and_plugins_at_once() -> None:
                     )
                     task = asyncio.create_task(plugin.run())
                     await until(lambda plugin=plugin: plugin.synchronized)  # type: ignore[misc]
-                    await plugin.update_containers([edits.update("x", edits.cpu_resources("1"))])
+                    await plugin.update_containers([edits.update("x", cpu_resources("1"))])
                     task.cancel()
                     await asyncio.gather(task, return_exceptions=True)
 

@@ -12,6 +12,7 @@ from plimsoll.node.nri import checks, messages
 from plimsoll.node.nri.merge import ContainerCreation, ContainerUpdates, NriField, Owners, set_resources
 from plimsoll.protocols.messages import nri
 from plimsoll.protocols.nri import edits
+from tests.unit.protocols.nri.responses import cpu_resources, pin
 
 
 def _container(**fields: Any) -> nri.Container:
@@ -31,8 +32,8 @@ def _updates(*pairs: tuple[str, nri.LinuxResources]) -> list[nri.ContainerUpdate
 
 
 CONFLICTS = [
-    (edits.pin("1"), "CPUSetCPUs"),
-    (edits.pin("", "1"), "CPUSetMems"),
+    (pin("1"), "CPUSetCPUs"),
+    (pin("", "1"), "CPUSetMems"),
     (_env(("X", "1")), "Env X"),
     (_answer(annotations={"k": "v"}), "Annotations k"),
     (_answer(args=["sh"]), "Args"),
@@ -64,7 +65,7 @@ def test_two_plugins_cannot_set_the_same_field(response: nri.CreateContainerResp
 
 def test_plugins_see_the_adjustments_of_earlier_plugins() -> None:
     creation = ContainerCreation(_container())
-    assert creation.add(edits.pin("1"), "10-a") is None
+    assert creation.add(pin("1"), "10-a") is None
     assert creation.add(_env(("A", "9"), ("C", "3")), "20-b") is None
     assert creation.container.linux.resources.cpu.cpus == "1"
     assert list(creation.container.env) == ["B=2", "A=9", "C=3"]
@@ -126,15 +127,15 @@ def test_arguments_can_be_replaced_with_a_marker() -> None:
 
 def test_an_empty_set_of_cpus_changes_nothing() -> None:
     creation = ContainerCreation(_container())
-    assert creation.add(edits.pin("1"), "10-a") is None
-    assert creation.add(edits.pin(""), "20-b") is None
+    assert creation.add(pin("1"), "10-a") is None
+    assert creation.add(pin(""), "20-b") is None
     assert creation.adjust.linux.resources.cpu.cpus == "1"
 
 
 @pytest.mark.parametrize(
     ("response", "text"),
     [
-        (edits.pin("garbage"), "cpus: 'garbage' is not a list"),
+        (pin("garbage"), "cpus: 'garbage' is not a list"),
         (_env(("X=Y", "1")), "env: 'X=Y' cannot be set"),
         (_env(("X", "\0")), "env: 'X' cannot be set"),
         (_answer(args=["\0"]), "args: an argument cannot contain a zero byte"),
@@ -152,24 +153,21 @@ def test_harmful_adjustments_are_refused(response: nri.CreateContainerResponse, 
 
 def test_the_container_being_created_cannot_be_updated() -> None:
     creation = ContainerCreation(_container())
-    response = nri.CreateContainerResponse(update=_updates(("c1", edits.cpu_resources("1"))))
+    response = nri.CreateContainerResponse(update=_updates(("c1", cpu_resources("1"))))
     assert creation.add(response, "10-a") == 'plugin "10-a" asked update of "c1" during creation'
 
 
 def test_updates_of_other_containers_are_merged() -> None:
     changes = ContainerUpdates(Owners())
-    assert changes.add(_updates(("x", edits.cpu_resources("1"))), "10-a") is None
-    assert (
-        changes.add(_updates(("x", edits.cpu_resources("", "0")), ("y", nri.LinuxResources())), "20-b")
-        is None
-    )
-    assert changes.add(_updates(("x", edits.cpu_resources("2"))), "30-c") == (
+    assert changes.add(_updates(("x", cpu_resources("1"))), "10-a") is None
+    assert changes.add(_updates(("x", cpu_resources("", "0")), ("y", nri.LinuxResources())), "20-b") is None
+    assert changes.add(_updates(("x", cpu_resources("2"))), "30-c") == (
         'plugins "30-c" and "10-a" both tried to set CPUSetCPUs'
     )
-    ignored = [edits.update("x", edits.cpu_resources("2"), ignore_failure=True)]
+    ignored = [edits.update("x", cpu_resources("2"), ignore_failure=True)]
     assert changes.add(ignored, "30-c") is None
     found = {update.container_id: update for update in changes.messages()}
-    assert found["x"].linux.resources == edits.cpu_resources("1", "0")
+    assert found["x"].linux.resources == cpu_resources("1", "0")
     assert not found["x"].ignore_failure
     assert found.keys() == {"x", "y"}
 
@@ -177,7 +175,7 @@ def test_updates_of_other_containers_are_merged() -> None:
 def test_pids_count_in_updates() -> None:
     requested = nri.LinuxResources(pids={"limit": 10})
     changes = ContainerUpdates(Owners(), "x", requested)
-    assert changes.add(_updates(("x", edits.cpu_resources("1"))), "10-a") is None
+    assert changes.add(_updates(("x", cpu_resources("1"))), "10-a") is None
     assert changes.add(_updates(("x", nri.LinuxResources(pids={"limit": 5}))), "20-b") is None
     assert requested.pids.limit == 5
     assert requested.cpu.cpus == "1"

@@ -25,6 +25,7 @@ from plimsoll.protocols.nri.events import PLUGIN, RUNTIME
 from plimsoll.protocols.ttrpc import UNIMPLEMENTED, Handler, TtrpcClient, TtrpcFault, TtrpcServer
 from tests import virtual_time
 from tests.unit.node.nri.fixtures import POD, RESOURCES, SPEC, FakeRuntime, fake_runtime, held, state
+from tests.unit.protocols.nri.responses import cpu_resources, pin
 from tests.waiting import DEADLINE, until
 
 
@@ -101,7 +102,7 @@ def test_a_plugin_receives_the_runtime_name() -> None:
 
         async def synchronize(pods: Any, containers: Any) -> list[nri.ContainerUpdate]:
             received.append(([pod.uid for pod in pods], [container.id for container in containers]))
-            return [edits.update("a", edits.cpu_resources("3"))]
+            return [edits.update("a", cpu_resources("3"))]
 
         first = await here.add("cpu", "10", {}, synchronize=synchronize)
         assert first.runtime == nri.ConfigureRequest(
@@ -117,7 +118,7 @@ def test_a_plugin_receives_the_runtime_name() -> None:
         second = await here.add("cpu", "11", {})
         assert second.runtime is not None
         assert second.runtime.config == "general"
-        assert [(p.index, p.name) for p in here.server.plugins()] == [("10", "cpu"), ("11", "cpu")]
+        assert [(p.index, p.base) for p in here.server.plugins()] == [("10", "cpu"), ("11", "cpu")]
 
     async def whole() -> None:
         async with fake_runtime() as here:
@@ -209,7 +210,7 @@ def test_adjustments_are_merged_in_plugin_order() -> None:
         seen: list[Any] = []
         here.containers = {"other": held("other")}
         late = _adjust(env=[{"key": "B", "value": "9"}, {"key": "-A"}], args=["run"], annotations={"k": "v"})
-        late.update.append(edits.update("other", edits.cpu_resources("7")))
+        late.update.append(edits.update("other", cpu_resources("7")))
         early = _adjust(
             mounts=[{"destination": "/m", "source": "/s", "options": ["ro"]}],
             CDI_devices=[{"name": "v/c=d"}],
@@ -258,12 +259,12 @@ def test_a_conflict_fails_the_creation_and_is_undone() -> None:
     async def scenario(here: FakeRuntime) -> None:
         news: list[Any] = []
         handlers = {
-            NriEvent.CREATE_CONTAINER: answering(edits.pin("1")),
+            NriEvent.CREATE_CONTAINER: answering(pin("1")),
             NriEvent.STOP_CONTAINER: answering(None, news),
             NriEvent.REMOVE_CONTAINER: answering(None, news),
         }
         await here.add("a", "10", handlers)
-        await here.add("b", "20", {NriEvent.CREATE_CONTAINER: answering(edits.pin("1"))})
+        await here.add("b", "20", {NriEvent.CREATE_CONTAINER: answering(pin("1"))})
         assert await create(here) == RuntimeFault(
             "CreateContainerError", 'plugins "20-b" and "10-a" both tried to set CPUSetCPUs'
         )
@@ -292,11 +293,11 @@ def test_an_error_fails_the_creation_with_its_text() -> None:
 def test_a_plugin_that_hangs_is_disconnected() -> None:
     async def scenario(here: FakeRuntime) -> None:
         await here.add("a", "10", {NriEvent.CREATE_CONTAINER: hang})
-        await here.add("b", "20", {NriEvent.CREATE_CONTAINER: answering(edits.pin("1"))})
+        await here.add("b", "20", {NriEvent.CREATE_CONTAINER: answering(pin("1"))})
         adjusted = await create(here)
         assert isinstance(adjusted, AdjustedContainer)
         assert adjusted.resources.cpus == "1"
-        assert [plugin.name for plugin in here.server.plugins()] == ["b"]
+        assert [plugin.base for plugin in here.server.plugins()] == ["b"]
         assert isinstance(await create(here, "c2"), AdjustedContainer)
 
     run(scenario)
@@ -322,7 +323,7 @@ def test_validators_see_adjustments_and_their_owners() -> None:
     async def scenario(here: FakeRuntime) -> None:
         seen: list[Any] = []
         verdict = nri.ValidateContainerAdjustmentResponse()
-        await here.add("a", "10", {NriEvent.CREATE_CONTAINER: answering(edits.pin("1"))})
+        await here.add("a", "10", {NriEvent.CREATE_CONTAINER: answering(pin("1"))})
         await here.add("v", "90", {NriEvent.VALIDATE_CONTAINER_ADJUSTMENT: answering(verdict, seen)})
         assert isinstance(await create(here), AdjustedContainer)
         request = seen[0]
@@ -452,11 +453,11 @@ def test_plugins_adjust_an_update() -> None:
     async def scenario(here: FakeRuntime) -> None:
         here.containers = {"x": held("x")}
         seen: list[Any] = []
-        first = nri.UpdateContainerResponse(update=[edits.update("c1", edits.cpu_resources("2"))])
+        first = nri.UpdateContainerResponse(update=[edits.update("c1", cpu_resources("2"))])
         second = nri.UpdateContainerResponse(
             update=[
-                edits.update("c1", edits.cpu_resources("", "0")),
-                edits.update("x", edits.cpu_resources("3")),
+                edits.update("c1", cpu_resources("", "0")),
+                edits.update("x", cpu_resources("3")),
             ]
         )
         await here.add("a", "10", {NriEvent.UPDATE_CONTAINER: answering(first)})
@@ -475,7 +476,7 @@ def test_plugins_adjust_an_update() -> None:
 
 def test_stopping_a_container_updates_others() -> None:
     async def scenario(here: FakeRuntime) -> None:
-        response = nri.StopContainerResponse(update=[edits.update("x", edits.cpu_resources("0-3"))])
+        response = nri.StopContainerResponse(update=[edits.update("x", cpu_resources("0-3"))])
         here.containers = {"x": held("x")}
         await here.add("a", "10", {NriEvent.STOP_CONTAINER: answering(response)})
         await here.server.stopped(POD, state())
@@ -510,9 +511,9 @@ def test_updates_are_applied_and_failures_reported() -> None:
         here.containers = {id: held(id) for id in ("a", "b", "c")} | {"e": held("e", ContainerPhase.EXITED)}
         here.faults = {id: RuntimeFault("x", "no") for id in ("b", "c")}
         plugin = await here.add("p", "10", {})
-        updates = [edits.update(id, edits.cpu_resources("1")) for id in ("a", "b", "missing", "e")]
-        updates.append(edits.update("c", edits.cpu_resources("1"), ignore_failure=True))
-        updates.append(edits.update("a", edits.cpu_resources("garbage")))
+        updates = [edits.update(id, cpu_resources("1")) for id in ("a", "b", "missing", "e")]
+        updates.append(edits.update("c", cpu_resources("1"), ignore_failure=True))
+        updates.append(edits.update("a", cpu_resources("garbage")))
         failed = await plugin.update_containers(updates)
         assert not isinstance(failed, TtrpcFault)
         assert [update.container_id for update in failed] == ["b", "a"]
@@ -533,9 +534,7 @@ def test_an_update_waits_for_a_creation_in_progress() -> None:
         plugin = await here.add("p", "10", {NriEvent.CREATE_CONTAINER: slow})
         creating = asyncio.create_task(create(here))
         await entered.wait()
-        updating = asyncio.create_task(
-            plugin.update_containers([edits.update("a", edits.cpu_resources("1"))])
-        )
+        updating = asyncio.create_task(plugin.update_containers([edits.update("a", cpu_resources("1"))]))
         await asyncio.wait([updating], timeout=0.05)
         assert here.applied == []
         leave.set()
@@ -553,7 +552,7 @@ def test_an_update_inside_a_handler_ends_with_the_handler() -> None:
 
         async def foolish(request: Any) -> None:
             try:
-                results.append(await plugin.update_containers([edits.update("a", edits.cpu_resources("1"))]))
+                results.append(await plugin.update_containers([edits.update("a", cpu_resources("1"))]))
             except asyncio.CancelledError:
                 results.append("given up")
                 raise
@@ -575,9 +574,9 @@ def test_updates_are_applied_in_the_order_of_the_requests() -> None:
         leave = asyncio.Event()
         here.before_apply = leave.wait
         plugin = await here.add("p", "10", {})
-        first = [edits.update(id, edits.cpu_resources("0-1")) for id in ("a", "b", "c")]
+        first = [edits.update(id, cpu_resources("0-1")) for id in ("a", "b", "c")]
         assert isinstance(await plugin.update_containers(first, timeout=0.01), TtrpcFault)
-        second = [edits.update(id, edits.cpu_resources("0-2")) for id in ("b", "c")]
+        second = [edits.update(id, cpu_resources("0-2")) for id in ("b", "c")]
         updating = asyncio.create_task(plugin.update_containers(second))
         await asyncio.wait([updating], timeout=0.01)
         leave.set()
@@ -592,7 +591,7 @@ def test_updates_of_an_event_precede_later_ones() -> None:
 
     async def scenario(here: FakeRuntime) -> None:
         here.containers = {"x": held("x")}
-        response = nri.CreateContainerResponse(update=[edits.update("x", edits.cpu_resources("0-1"))])
+        response = nri.CreateContainerResponse(update=[edits.update("x", cpu_resources("0-1"))])
         plugin = await here.add("p", "10", {NriEvent.CREATE_CONTAINER: answering(response)})
         entered, leave = asyncio.Event(), asyncio.Event()
 
@@ -603,9 +602,7 @@ def test_updates_of_an_event_precede_later_ones() -> None:
         here.before_apply = slow
         creating = asyncio.create_task(create(here))
         await entered.wait()
-        updating = asyncio.create_task(
-            plugin.update_containers([edits.update("x", edits.cpu_resources("0-2"))])
-        )
+        updating = asyncio.create_task(plugin.update_containers([edits.update("x", cpu_resources("0-2"))]))
         await asyncio.wait([updating], timeout=0.01)
         assert not creating.done()
         leave.set()
@@ -621,12 +618,12 @@ def test_an_update_during_a_resize_is_repeated_afterwards() -> None:
 
     async def scenario(here: FakeRuntime) -> None:
         here.containers = {"c1": held("c1")}
-        response = nri.UpdateContainerResponse(update=[edits.update("c1", edits.cpu_resources("0-1"))])
+        response = nri.UpdateContainerResponse(update=[edits.update("c1", cpu_resources("0-1"))])
         plugin = await here.add("p", "10", {NriEvent.UPDATE_CONTAINER: answering(response)})
         await create(here)
         adjusted = await here.server.update(POD, state(), RESOURCES)
         assert isinstance(adjusted, AdjustedContainer)
-        assert await plugin.update_containers([edits.update("c1", edits.cpu_resources("0-2"))]) == ()
+        assert await plugin.update_containers([edits.update("c1", cpu_resources("0-2"))]) == ()
         await here.apply("c1", adjusted.resources)
         await here.server.updated(POD, state())
         await until(lambda: [resources.cpus for _, resources in here.applied] == ["0-2", "0-1", "0-2"])
@@ -653,7 +650,7 @@ def test_concurrent_updates_do_not_deadlock() -> None:
         for _ in range(20):
             async with container:
                 updating = asyncio.create_task(
-                    plugin.update_containers([edits.update("c1", edits.cpu_resources("1"))])
+                    plugin.update_containers([edits.update("c1", cpu_resources("1"))])
                 )
                 await asyncio.sleep(0.002)
                 assert isinstance(await here.server.update(POD, state(), RESOURCES), AdjustedContainer)
@@ -668,7 +665,7 @@ def test_plugins_see_updated_resources_of_a_container() -> None:
         plugin = await here.add("p", "10", {NriEvent.POST_UPDATE_CONTAINER: answering(None, news)})
         await create(here)
         here.containers = {"c1": held("c1")}
-        assert await plugin.update_containers([edits.update("c1", edits.cpu_resources("5"))]) == ()
+        assert await plugin.update_containers([edits.update("c1", cpu_resources("5"))]) == ()
         await here.server.updated(POD, state())
         assert news[0].container.linux.resources.cpu.cpus == "5"
         assert news[0].container.linux.resources.cpu.shares.value == 512
@@ -763,10 +760,10 @@ def test_an_old_plugin_keeps_receiving_state_changes() -> None:
         plugin = OldPlugin(here.server.socket)
         await plugin.start()
         await until(lambda: len(here.server.plugins()) == 1)
-        assert not here.server.plugins()[0].state_change
+        assert not here.server.plugins()[0].uses_state_change
         server = here.server
         assert await server.sandbox_run(POD) is None
-        assert here.server.plugins()[0].state_change
+        assert here.server.plugins()[0].uses_state_change
         await server.create(POD, SPEC, RESOURCES)
         await server.created(POD, state())
         await server.starting(POD, state())

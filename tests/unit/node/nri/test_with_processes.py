@@ -15,6 +15,7 @@ from plimsoll.node.nri import NriServer
 from plimsoll.protocols.messages import nri
 from plimsoll.protocols.nri import NriEvent, NriPlugin, edits
 from tests.unit.node.runtime.runtime_harness import a_pod, kernel_cgroups, runtime_harness, shell, state
+from tests.unit.protocols.nri.responses import cpu_resources, pin
 from tests.waiting import until
 
 
@@ -41,7 +42,7 @@ def test_a_process_runs_on_the_cpus_a_plugin_sets(cgroups: Cgroups) -> None:
     first, last = str(cpus[0]), str(cpus[-1])
 
     async def create(request: nri.CreateContainerRequest) -> Any:
-        return edits.pin(first)
+        return pin(first)
 
     async def scenario() -> None:
         async with runtime_harness(cgroups) as harness, harness.runtime() as runtime:
@@ -57,9 +58,9 @@ def test_a_process_runs_on_the_cpus_a_plugin_sets(cgroups: Cgroups) -> None:
                 assert await runtime.start_container("c1") is None
                 pid = state(runtime).pid
                 assert _allowed(pid) == first
-                assert await plugin.update_containers([edits.update("c1", edits.cpu_resources(last))]) == ()
+                assert await plugin.update_containers([edits.update("c1", cpu_resources(last))]) == ()
                 assert _allowed(pid) == last
-                nonsense = edits.update("c1", edits.cpu_resources("9999"))
+                nonsense = edits.update("c1", cpu_resources("9999"))
                 assert await plugin.update_containers([nonsense]) == (nonsense,)
                 assert _allowed(pid) == last
                 await runtime.remove_sandbox("pod-1")

@@ -17,6 +17,7 @@ from plimsoll.protocols.messages import nri
 from plimsoll.protocols.nri import NriEvent, NriPlugin, edits
 from plimsoll.protocols.ttrpc import TtrpcFault
 from tests.unit.node.nri.fixtures import PLAN, POD, SPEC
+from tests.unit.protocols.nri.responses import cpu_resources, pin
 from tests.waiting import until
 
 
@@ -43,14 +44,14 @@ class Pinning:
         updates = []
         for container in containers:
             self.given[container.id] = self.free.pop()
-            updates.append(edits.update(container.id, edits.cpu_resources(self.given[container.id])))
+            updates.append(edits.update(container.id, cpu_resources(self.given[container.id])))
         return updates
 
     async def create(self, request: nri.CreateContainerRequest) -> nri.CreateContainerResponse | TtrpcFault:
         if not self.free:
             return TtrpcFault(2, "no CPU is left")
         self.given[request.container.id] = cpu = self.free.pop()
-        return edits.pin(cpu)
+        return pin(cpu)
 
     async def stop(self, request: nri.StopContainerRequest) -> nri.StopContainerResponse:
         cpu = self.given.pop(request.container.id, None)
@@ -58,8 +59,7 @@ class Pinning:
             return nri.StopContainerResponse()
         self.free.append(cpu)
         wide = [
-            edits.update(id, edits.cpu_resources(",".join(sorted([own, cpu]))))
-            for id, own in self.given.items()
+            edits.update(id, cpu_resources(",".join(sorted([own, cpu])))) for id, own in self.given.items()
         ]
         return nri.StopContainerResponse(update=wide)
 
@@ -90,7 +90,7 @@ def test_containers_get_the_cpus_a_plugin_gives_them() -> None:
         assert full == RuntimeFault("CreateContainerError", "no CPU is left")
         assert cpus() == {"early": "1", "second": "0"}
         # A change that the plugin asks for by itself.
-        assert await pinning.plugin.update_containers([edits.update("early", edits.cpu_resources("3"))]) == ()
+        assert await pinning.plugin.update_containers([edits.update("early", cpu_resources("3"))]) == ()
         assert cpus()["early"] == "3"
         # Who is left gets what becomes free; an update of the pod leaves it its CPUs.
         assert await runtime.start_container("second") is None

@@ -10,7 +10,7 @@ import pytest
 from plimsoll.errors import InputError
 from plimsoll.node.layout import Layout
 from plimsoll.node.volumes.empty_dirs import MemoryVolumes
-from tests.unit.node.volumes.test_manager import Node, a_pod
+from tests.unit.node.volumes.volume_node import Node, a_pod
 
 
 def in_memory(directory: Path, type: str = "tmpfs") -> MemoryVolumes:

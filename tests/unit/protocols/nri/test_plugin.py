@@ -15,6 +15,7 @@ from plimsoll.protocols.nri import NriEvent, NriPlugin, edits
 from plimsoll.protocols.nri.events import NOTIFICATIONS, PLUGIN, RUNTIME
 from plimsoll.protocols.ttrpc import CLOSED, TtrpcClient, TtrpcFault, TtrpcServer
 from tests.directories import short_directory
+from tests.unit.protocols.nri.responses import cpu_resources, pin
 from tests.waiting import DEADLINE
 
 
@@ -107,7 +108,7 @@ def test_a_plugin_registers_is_configured_and_synchronised(directory: Path) -> N
 
     async def synchronize(pods: Any, containers: Any) -> list[nri.ContainerUpdate]:
         received.append(([pod.id for pod in pods], [container.id for container in containers]))
-        return [edits.update("c1", edits.cpu_resources("1"))]
+        return [edits.update("c1", cpu_resources("1"))]
 
     async def configure(request: nri.ConfigureRequest) -> None:
         received.append(request.config)
@@ -178,7 +179,7 @@ def test_one_handler_serves_both_generations_of_an_event(directory: Path) -> Non
 
 def test_results_and_errors_of_handlers_reach_the_runtime(directory: Path) -> None:
     async def create(request: nri.CreateContainerRequest) -> nri.CreateContainerResponse | TtrpcFault:
-        return edits.pin("0-3", "0") if request.container.name == "good" else TtrpcFault(2, "no room")
+        return pin("0-3", "0") if request.container.name == "good" else TtrpcFault(2, "no room")
 
     async def remove(request: Any) -> TtrpcFault:
         return TtrpcFault(5, "who?")
@@ -209,7 +210,7 @@ def test_updates_at_any_time(directory: Path) -> None:
         return NriPlugin("x", "10", {}, socket=path)
 
     async def scenario(runtime: Runtime, plugin: NriPlugin) -> None:
-        updates = [edits.update(id, edits.cpu_resources("1")) for id in ("a", "b")]
+        updates = [edits.update(id, cpu_resources("1")) for id in ("a", "b")]
         failed = await plugin.update_containers(updates, [nri.ContainerEviction(container_id="z")])
         assert failed == (updates[0],)
         assert [update.container_id for update in runtime.updates[0].update] == ["a", "b"]
@@ -227,7 +228,8 @@ def test_a_plugin_reconnects_to_a_restarted_runtime(directory: Path) -> None:
         for times in range(1, 4):
             await runtime.connected.wait()
             await runtime.call("Synchronize", nri.SynchronizeRequest())
-            await plugin.wait_synchronized()
+            while not plugin.synchronized:
+                await asyncio.sleep(0)
             assert len(runtime.registered) == times
             runtime.hang_up()
             while plugin.synchronized:
@@ -260,12 +262,12 @@ async def test_a_refused_plugin_reports_the_reason(directory: Path) -> None:
 
 def test_edits() -> None:
     adjust = edits.adjustment(
-        env={"A": "1"}, unset=["B"], cdi=["v/c=d"], annotations={"k": "v"}, resources=edits.cpu_resources("1")
+        env={"A": "1"}, unset=["B"], cdi=["v/c=d"], annotations={"k": "v"}, resources=cpu_resources("1")
     )
     assert [(variable.key, variable.value) for variable in adjust.env] == [("-B", ""), ("A", "1")]
     assert adjust.CDI_devices[0].name == "v/c=d"
     assert adjust.annotations == {"k": "v"}
-    update = edits.update("c", edits.cpu_resources("2"), ignore_failure=True)
+    update = edits.update("c", cpu_resources("2"), ignore_failure=True)
     answer = edits.creation(adjust, [update])
     assert answer.adjust.linux.resources.cpu.cpus == "1"
     assert answer.update[0].ignore_failure

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from plimsoll.api.core import Pod
 from plimsoll.scheduler.filters.filter import Filter
 from plimsoll.scheduler.filters.node_affinity import NodeAffinityFilter, NodeAffinityIndex
 from plimsoll.scheduler.filters.node_name import NodeNameFilter
@@ -14,10 +13,8 @@ from plimsoll.scheduler.filters.node_ports import NodePortsFilter, UsedPorts
 from plimsoll.scheduler.filters.node_resources import NodeResourcesFilter
 from plimsoll.scheduler.filters.node_unschedulable import NodeUnschedulableFilter
 from plimsoll.scheduler.filters.taint_toleration import NoScheduleTaints, TaintTolerationFilter
-from plimsoll.scheduler.profile import SchedulerProfile
-from plimsoll.scheduler.reasons import NodeReason, render
-from plimsoll.scheduler.snapshot.snapshot import Snapshot
 from tests.build import node, pod
+from tests.unit.scheduler.filters.agreement import check
 from tests.unit.scheduler.samples import NODES, SEEDS, Draws
 from tests.unit.scheduler.snapshots import pod_info_of, snapshot_of
 
@@ -29,36 +26,6 @@ RULES = (
     NodePortsFilter,
     NodeResourcesFilter,
 )
-
-
-def check(
-    kind: type[Filter], wanting: Pod, snapshot: Snapshot, profile: SchedulerProfile | None = None
-) -> None:
-    pod_info = pod_info_of(wanting, snapshot).with_profile(profile or SchedulerProfile.default())
-    rule = kind.pre_filter(pod_info, snapshot)
-    if isinstance(rule, NodeReason):
-        return
-    if rule is None:  # then it must not concern any node
-        rule = (
-            kind(pod_info, snapshot)
-            if kind is not NodePortsFilter
-            else NodePortsFilter(pod_info, snapshot, ())
-        )
-        assert not any(rule.filter_node(row) for row in snapshot.rows())
-        return
-    passed = rule.filter()
-    assert passed.shape == snapshot.alive.shape
-    assert {row: bool(passed[row]) for row in snapshot.rows()} == {
-        row: not rule.filter_node(row) for row in snapshot.rows()
-    }
-    removed = snapshot.alive & ~passed
-    assert filter_reasons(rule.count_reasons(removed)) == filter_reasons(Filter.count_reasons(rule, removed))
-    assert rule.resolvable_nodes(removed).tolist() == Filter.resolvable_nodes(rule, removed).tolist()
-
-
-def filter_reasons(tally: object) -> dict[tuple[str, object], int]:
-    assert isinstance(tally, list)
-    return {(render(reason), reason.rule): count for reason, count in tally}
 
 
 @pytest.mark.parametrize("kind", RULES)

@@ -19,12 +19,12 @@ from plimsoll.scheduler.result import FitError, Placement
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
 from plimsoll.scheduler.snapshot.verify import verify
 from tests.build import node, pod
-from tests.unit.scheduler.filters.test_volumes import open_places
 from tests.unit.scheduler.filters.volume_objects import (
     claim,
     csi_driver,
     csi_node,
     made,
+    open_places,
     static_volume,
     storage_capacity,
     storage_class,

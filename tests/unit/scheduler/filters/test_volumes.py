@@ -13,13 +13,13 @@ from plimsoll.scheduler.filters.volume_binding import VolumeBindingFilter
 from plimsoll.scheduler.filters.volume_restrictions import VolumeRestrictionsFilter
 from plimsoll.scheduler.filters.volume_zone import VolumeZoneFilter
 from plimsoll.scheduler.reasons import NodeReason, render
-from plimsoll.scheduler.snapshot.snapshot import Snapshot
 from tests.build import node, pod
 from tests.unit.scheduler.filters.volume_objects import (
     attachment,
     claim,
     csi_node,
     made,
+    open_places,
     storage_class,
     using,
     volume,
@@ -39,19 +39,6 @@ def refusal(kind: type[Filter], one: Any, *objects: Any) -> str:
     assert found.rule is kind.rule
     assert not found.resolvable
     return render(found)
-
-
-def open_places(kind: type[Filter], one: Any, snapshot: Snapshot) -> set[str]:
-    """Return the nodes that pass, in bulk and pointwise."""
-    found = kind.pre_filter(pod_info_of(one, snapshot), snapshot)
-    names = {snapshot.node(row).metadata.name for row in snapshot.rows()}
-    if found is None:
-        return names
-    assert isinstance(found, Filter), found
-    mask = found.filter()
-    open_ = {snapshot.node(row).metadata.name for row in snapshot.rows() if mask[row]}
-    assert open_ == {snapshot.node(at).metadata.name for at in snapshot.rows() if not found.filter_node(at)}
-    return open_
 
 
 @pytest.mark.parametrize("kind", ALL)

@@ -17,7 +17,10 @@ from plimsoll.api.storage import (
     StorageClass,
     VolumeAttachment,
 )
+from plimsoll.scheduler.filters.filter import Filter
+from plimsoll.scheduler.snapshot.snapshot import Snapshot
 from tests.build import NAMESPACE
+from tests.unit.scheduler.snapshots import pod_info_of
 
 DRIVER = "disk.example.com"
 
@@ -168,3 +171,16 @@ def using(*claims: str) -> list[dict[str, Any]]:
 def made(name: str = "scratch") -> list[dict[str, Any]]:
     """Return a pod volume with a generated claim."""
     return [{"name": name, "ephemeral": {"volumeClaimTemplate": {"spec": {}}}}]
+
+
+def open_places(kind: type[Filter], one: Any, snapshot: Snapshot) -> set[str]:
+    """Return the nodes that pass, in bulk and pointwise."""
+    found = kind.pre_filter(pod_info_of(one, snapshot), snapshot)
+    names = {snapshot.node(row).metadata.name for row in snapshot.rows()}
+    if found is None:
+        return names
+    assert isinstance(found, Filter), found
+    mask = found.filter()
+    open_ = {snapshot.node(row).metadata.name for row in snapshot.rows() if mask[row]}
+    assert open_ == {snapshot.node(at).metadata.name for at in snapshot.rows() if not found.filter_node(at)}
+    return open_

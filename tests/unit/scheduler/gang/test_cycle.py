@@ -17,9 +17,10 @@ from plimsoll.scheduler.gang.cycle import GroupResult, schedule_group
 from plimsoll.scheduler.gang.members import GangMessage, hold_reason
 from plimsoll.scheduler.profile import SchedulerProfile
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
-from plimsoll.scheduler.snapshot.verify import find_overdrafts, verify
+from plimsoll.scheduler.snapshot.verify import verify
 from tests.build import DRIVER, claim, device, device_class, exactly, member, node, pod_group, resource_slice
 from tests.sizes import examples
+from tests.unit.scheduler.overdrafts import find_overdrafts
 from tests.unit.scheduler.snapshots import snapshot_of
 
 BIG = 'device.attributes["gpu.example.com"].size == "big"'

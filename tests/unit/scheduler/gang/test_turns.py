@@ -15,9 +15,10 @@ from plimsoll.scheduler.gang.cycle import RESTARTS, GroupResult, group_turns, sc
 from plimsoll.scheduler.gang.preemption import GroupPreemption, preemption_turns
 from plimsoll.scheduler.profile import SchedulerProfile
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
-from plimsoll.scheduler.snapshot.verify import find_overdrafts, verify
+from plimsoll.scheduler.snapshot.verify import verify
 from tests.build import claim, device, device_class, exactly, member, node, pod, pod_group, resource_slice
 from tests.sizes import examples
+from tests.unit.scheduler.overdrafts import find_overdrafts
 from tests.unit.scheduler.snapshots import snapshot_of
 
 T = TypeVar("T")

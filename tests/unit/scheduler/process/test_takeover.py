@@ -14,8 +14,9 @@ from plimsoll.client.endpoints import DEVICE_CLASSES, PODS, RESOURCE_CLAIM_TEMPL
 from plimsoll.errors import ApiError
 from plimsoll.scheduler.process.api_writer import FENCE_KEY
 from plimsoll.scheduler.process.run import SchedulerProcess
-from plimsoll.scheduler.snapshot.verify import find_overdrafts, verify
+from plimsoll.scheduler.snapshot.verify import verify
 from tests.manifests import DRIVER, claim_template, claiming_pod, device_class
+from tests.unit.scheduler.overdrafts import find_overdrafts
 from tests.unit.scheduler.process.scheduler_cluster import (
     LONG_LEASE,
     NS,

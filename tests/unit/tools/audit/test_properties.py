@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from plimsoll.scheduler.snapshot.verify import find_overdrafts
 from plimsoll.tools.audit import AuditSeverity, audit, choose_checks
 from plimsoll.tools.whatif import Whatif
 from tests.sizes import examples
+from tests.unit.scheduler.overdrafts import find_overdrafts
 from tests.unit.tools.audit.build import (
     NOW,
     V1,

@@ -16,6 +16,7 @@ from plimsoll.node.cgroups.ownership import RootMark, owner_of, read_directory
 from plimsoll.node.claims import kubelet_checkpoint as kubelet_file
 from plimsoll.tools.doctor.findings import Level
 from plimsoll.tools.doctor.repairs import RemoveCgroupRoot, RepairResult
+from tests.unit.node.claims.kubelet_files import encode as encode_kubelet_file
 
 from .node_dir import (
     CLAIM,
@@ -270,7 +271,7 @@ def kubelets(node_dir: NodeDir, raw: bytes) -> Path:
 def a_kubelets_claim(*pods: str) -> bytes:
     device = kubelet_file.KubeletDevice("pool", "gpu-0", None, ("gpu",), (f"example.com/gpu={CLAIM}-gpu-0",))
     claim = kubelet_file.KubeletClaim(CLAIM, "gpu", "default", frozenset(pods), {DRIVER: (device,)})
-    return kubelet_file.encode([claim])
+    return encode_kubelet_file([claim])
 
 
 def test_a_kubelets_directory(node_dir: NodeDir, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ from plimsoll.tools.whatif.affected_nodes import keep_unaffected
 from plimsoll.tools.whatif.fragmentation import read_node_fragments
 from plimsoll.tools.whatif.totals import free_by_node
 from tests.sizes import examples
-from tests.unit.tools.whatif.test_branches import STEPS, TEMPLATE, cluster, do, pod_tree
+from tests.unit.tools.whatif.random_operations import STEPS, TEMPLATE, cluster, do, pod_tree
 
 
 @settings(max_examples=examples(60), deadline=None)

@@ -14,7 +14,7 @@ from plimsoll.tools.whatif.start_state import StartState
 from plimsoll.tools.whatif.verdict import judge
 from tests.build import pod
 from tests.sizes import examples
-from tests.unit.tools.whatif.test_branches import STEPS, cluster, do
+from tests.unit.tools.whatif.random_operations import STEPS, cluster, do
 
 
 def with_ended_pods() -> Whatif:

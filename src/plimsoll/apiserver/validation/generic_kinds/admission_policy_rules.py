@@ -38,7 +38,6 @@ from plimsoll.cel.syntax.parser import RESERVED
 _SPEC = FieldPath("spec")
 _FAILURE_POLICIES = ("Fail", "Ignore")
 _REASONS = ("Forbidden", "Invalid", "RequestEntityTooLarge")
-_ACTIONS = ("Audit", "Deny", "Warn")
 _REINVOCATIONS = ("IfNeeded", "Never")
 _MAX_CONDITIONS = 64
 _MAX_ANNOTATIONS = 20

@@ -38,10 +38,6 @@ _SCALARS = {
     "bytes": types.BYTES,
     "int-or-string": types.DYN,
 }
-#: Field names that expressions must escape.
-_RESERVED = frozenset(
-    ("namespace", "in", "as", "const", "for", "function", "if", "import", "let", "package", "var")
-)
 
 
 class _Kind(NamedTuple):

@@ -44,14 +44,12 @@ class EvictionResult:
     """Decision on an eviction.
 
     `pod` is the pod to store before it is deleted, `budget` the disruption budget with the disruption
-    recorded (None if unchanged). `requires_version` means that the deletion must find the pod at the
-    evaluated resource version.
+    recorded (None if unchanged).
     """
 
     options: View
     pod: Tree | None = None
     budget: Tree | None = None
-    requires_version: bool = False
     errors: tuple[FieldError, ...] = ()
     refusal: EvictionRefusal | None = None
 
@@ -77,7 +75,7 @@ def evaluate_eviction(pod: Tree, eviction: Any, budgets: Sequence[Tree], now: da
         bool(subtree(pod, "metadata").get("deletionTimestamp")),
     )
     if phase in ("Succeeded", "Failed", "Pending") or terminating:
-        return EvictionResult(options, evicted, requires_version=phase == "Pending" and not terminating)
+        return EvictionResult(options, evicted)
     if not budgets:
         return EvictionResult(options, evicted)
     if len(budgets) > 1:
@@ -86,7 +84,7 @@ def evaluate_eviction(pod: Tree, eviction: Any, budgets: Sequence[Tree], now: da
         )
         return EvictionResult(options, refusal=EvictionRefusal(500, detail))
     if not _is_ready(pod) and _can_evict_unready(budgets[0]):
-        return EvictionResult(options, evicted, requires_version=True)
+        return EvictionResult(options, evicted)
     refusal = _validate_budget(budgets[0])
     if refusal is not None:
         return EvictionResult(options, refusal=refusal)

@@ -33,11 +33,6 @@ def open_checkpoint(settings: CpuSettings) -> RecordFile:
     )
 
 
-def encode_allocations(allocations: Mapping[str, ClaimAllocation]) -> dict[str, Any]:
-    """Encode allocations; default values are omitted."""
-    return {"claims": [_encode_allocation(allocations[uid]) for uid in sorted(allocations)]}
-
-
 def decode_allocations(body: Any) -> dict[str, ClaimAllocation]:
     """Decode allocations by UID; raises ValueError if malformed."""
     claims = _list(_dict(body, "body"), "claims")
@@ -57,7 +52,7 @@ class AllocationEncoder:
         self._encoded: dict[str, tuple[ClaimAllocation, msgspec.Raw]] = {}
 
     def encode(self, allocations: Mapping[str, ClaimAllocation]) -> dict[str, Any]:
-        """Return what `encode_allocations` returns, with claims that are encoded already."""
+        """Encode allocations in order of their UIDs; default values are omitted."""
         known, self._encoded = self._encoded, {}
         for uid in sorted(allocations):
             allocation, entry = allocations[uid], known.get(uid)

@@ -39,7 +39,6 @@ LOG = logging.getLogger("plimsoll.shadow")
 #: Time slice of decisions before the event loop continues, and between two saves of the report (seconds).
 _BATCH_SECONDS = 0.004
 _SAVE_SECONDS = 10.0
-_MAX_WAIT_SECONDS = 1.0
 STATE_CHANGED = "the state changed between arrival and binding"
 OTHERS_PENDING = "other pods were being scheduled"
 IN_GROUP = "a pod of a group is compared alone"

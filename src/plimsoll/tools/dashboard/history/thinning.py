@@ -40,15 +40,6 @@ def thin(times: Iterable[int], now: int, tiers: Sequence[Tier] = TIERS) -> list[
     return kept
 
 
-def most_samples(tiers: Sequence[Tier] = TIERS) -> int:
-    """Return an upper bound of the number of samples that are kept."""
-    total = before = 0
-    for tier in tiers:
-        total += (tier.age - before) // tier.interval + 2
-        before = tier.age
-    return total
-
-
 def _tier_of(age: int, tiers: Sequence[Tier]) -> Tier | None:
     if age < 0:
         return None

@@ -275,7 +275,7 @@ class DyingState(FakeCPUState):
 
 def test_a_plugin_that_disconnects_during_creation_fails_the_container() -> None:
     async def scenario(runtime: OwnRuntime, enforcer: NriEnforcer, state: FakeCPUState) -> None:
-        assert runtime.server.plugins()[0].validator
+        assert runtime.server.plugins()[0].is_validator
 
         assert isinstance(state, DyingState)
         state.dying = True

@@ -5,7 +5,7 @@ from __future__ import annotations
 import runpy
 from pathlib import Path
 
-EXAMPLE = Path(__file__).parents[5] / "examples" / "gpu_cluster.py"
+EXAMPLE = Path(__file__).parents[4] / "examples" / "gpu_cluster.py"
 
 
 def test_the_gpu_example_allocates_its_devices() -> None:

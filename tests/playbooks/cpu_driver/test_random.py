@@ -23,14 +23,14 @@ from plimsoll.drivers.cpu.state import cdi
 from plimsoll.drivers.plugin import AllocatedClaim, ClaimError
 from plimsoll.errors import StoreError
 from plimsoll.protocols.cdi import CdiFault
-from tests.sizes import seeds
-from tests.unit.drivers.cpu.stateful.harness import (
+from tests.playbooks.cpu_driver.harness import (
     WHOLE,
     AllocationSpec,
     RuntimeVersion,
     StatefulHarness,
     uid_of,
 )
+from tests.sizes import seeds
 from tests.waiting import DEADLINE
 
 AGES = (RuntimeVersion.NEW, RuntimeVersion.NEW, RuntimeVersion.MIDDLE, RuntimeVersion.OLD)

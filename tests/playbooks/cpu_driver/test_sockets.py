@@ -17,8 +17,8 @@ from plimsoll.drivers.plugin import AllocatedClaim, ClaimError, ClaimRef, Prepar
 from plimsoll.node.claim_info import DriverFault
 from plimsoll.node.layout import Layout
 from plimsoll.node.plugins import PluginManager
+from tests.playbooks.cpu_driver.harness import AllocationSpec, RuntimeVersion, StatefulHarness
 from tests.unit.drivers.cpu.state.fixtures import NODE, make_claim
-from tests.unit.drivers.cpu.stateful.harness import AllocationSpec, RuntimeVersion, StatefulHarness
 from tests.unit.drivers.plugin.fixtures import ClusterFixture, cluster_fixture
 from tests.unit.node.plugins.peers import QUICK
 

@@ -31,9 +31,9 @@ from plimsoll.drivers.cpu.driver import CpuDriver
 from plimsoll.drivers.cpu.pinning.nri import NriEnforcer
 from plimsoll.drivers.cpu.settings import GroupBy
 from plimsoll.drivers.plugin import AllocatedClaim, ClaimError
+from tests.playbooks.cpu_driver.harness import AllocationSpec, StatefulHarness, uid_of
+from tests.playbooks.cpu_driver.runtime import RuntimeVersion
 from tests.script_steps import StepTable, read_scripts
-from tests.unit.drivers.cpu.stateful.harness import AllocationSpec, StatefulHarness, uid_of
-from tests.unit.drivers.cpu.stateful.runtime import RuntimeVersion
 from tests.waiting import DEADLINE
 
 STORIES = read_scripts(Path(__file__).with_name("scenarios.txt"))

@@ -20,6 +20,7 @@ from plimsoll.drivers.cpu.settings import PinSettings
 from plimsoll.drivers.cpu.state import ClaimAllocation
 from plimsoll.drivers.plugin import AllocatedClaim, ClaimError
 from tests import virtual_time
+from tests.playbooks.cpu_driver.harness import RuntimeVersion, StatefulHarness
 from tests.unit.drivers.cpu.machines import make_machine, switch_off
 from tests.unit.drivers.cpu.state.fixtures import (
     AllocationSpec,
@@ -28,7 +29,6 @@ from tests.unit.drivers.cpu.state.fixtures import (
     make_claim,
     uid_of,
 )
-from tests.unit.drivers.cpu.stateful.harness import RuntimeVersion, StatefulHarness
 from tests.waiting import DEADLINE
 
 WHOLE = make_machine(sockets=2, cores=4, threads=2)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.unit.drivers.cpu.stateful.script import STORIES, run_script
+from tests.playbooks.cpu_driver.script import STORIES, run_script
 
 
 @pytest.mark.parametrize("script", STORIES.values(), ids=list(STORIES))

@@ -42,10 +42,10 @@ from plimsoll.drivers.cpu.state.cdi import read_files
 from plimsoll.drivers.cpu.topology.topology import Topology
 from plimsoll.drivers.plugin import AllocatedClaim, ClaimError, ClaimRef, PreparedDevice
 from plimsoll.errors import ApiError
+from tests.playbooks.cpu_driver.model import DAMAGED, Model
+from tests.playbooks.cpu_driver.runtime import Runtime, RuntimeVersion
 from tests.unit.drivers.cpu.machines import make_machine, switch_off, write_sysfs
 from tests.unit.drivers.cpu.state.fixtures import NODE, AllocationSpec, make_claim, uid_of
-from tests.unit.drivers.cpu.stateful.model import DAMAGED, Model
-from tests.unit.drivers.cpu.stateful.runtime import Runtime, RuntimeVersion
 from tests.waiting import until
 
 WHOLE = make_machine(sockets=2, cores=2, threads=2)  # CPUs 0-7; 0, 1, 4, 5 are node 0

@@ -1,0 +1,1 @@
+"""Scenarios of a CPU driver with a machine, a runtime and a client that prepares claims."""

@@ -1,0 +1,1 @@
+"""Tests of the test tools and of the benchmarks."""
