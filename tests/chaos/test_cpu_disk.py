@@ -28,6 +28,7 @@ from plimsoll.drivers.cpu.state.cpu_state import CPUState
 from plimsoll.drivers.plugin import ClaimError
 from plimsoll.errors import ConfigError
 from tests.chaos.small_disk import mount, mounted, unmount
+from tests.coroutines import run_by
 from tests.unit.drivers.cpu.driver_harness import (
     DriverHarness,
     pod,
@@ -87,31 +88,27 @@ def run_scenario(harness: DriverHarness, scenario: Callable[[CpuDriver], Any]) -
 
 
 @needs_mounts
-def test_a_read_only_cdi_directory(harness: DriverHarness) -> None:
-    async def scenario(driver: CpuDriver) -> None:
-        with mounted(harness.settings.cdi) as disk:
-            await harness.run(pod("first", "two"))
-            (uid,) = driver.state.allocations
-            disk.lock()
-            async with refused(
-                harness, driver, "second", "failed to write CDI spec", "Read-only file system"
-            ):
-                # What is released meanwhile keeps its CPUs until its file is gone.
-                await asyncio.to_thread(
-                    harness.cluster.client.delete, harness.cluster.find("pods"), "first", "default"
-                )
-                await until(lambda: driver.plugin_server.metrics.calls.kept > 0)
-                assert uid in driver.state.allocations
-                disk.unlock()
-            await until(lambda: uid not in driver.state.allocations)
-            assert len(driver.state.allocations) == 1
-            assert CPUState.open(
-                driver.settings, driver.topology, driver.state.layout
-            ).allocations.keys() == (driver.state.allocations.keys())
-            await harness.end("second")
-            await until(lambda: not list(harness.settings.cdi.iterdir()))
-
-    run_scenario(harness, scenario)
+@run_by(run_scenario, "harness")
+async def test_a_read_only_cdi_directory(driver: CpuDriver, *, harness: DriverHarness) -> None:
+    with mounted(harness.settings.cdi) as disk:
+        await harness.run(pod("first", "two"))
+        (uid,) = driver.state.allocations
+        disk.lock()
+        async with refused(harness, driver, "second", "failed to write CDI spec", "Read-only file system"):
+            # What is released meanwhile keeps its CPUs until its file is gone.
+            await asyncio.to_thread(
+                harness.cluster.client.delete, harness.cluster.find("pods"), "first", "default"
+            )
+            await until(lambda: driver.plugin_server.metrics.calls.kept > 0)
+            assert uid in driver.state.allocations
+            disk.unlock()
+        await until(lambda: uid not in driver.state.allocations)
+        assert len(driver.state.allocations) == 1
+        assert CPUState.open(driver.settings, driver.topology, driver.state.layout).allocations.keys() == (
+            driver.state.allocations.keys()
+        )
+        await harness.end("second")
+        await until(lambda: not list(harness.settings.cdi.iterdir()))
 
 
 @needs_mounts

@@ -20,6 +20,7 @@ from plimsoll.drivers.cpu.settings import PinSettings
 from plimsoll.drivers.cpu.state import ClaimAllocation
 from plimsoll.drivers.plugin import AllocatedClaim, ClaimError
 from tests import virtual_time
+from tests.coroutines import run_by
 from tests.playbooks.cpu_driver.harness import RuntimeVersion, StatefulHarness
 from tests.unit.drivers.cpu.machines import make_machine, switch_off
 from tests.unit.drivers.cpu.state.fixtures import (
@@ -118,43 +119,40 @@ def _ask(table: ContainerTable) -> None:
     assert not table.shared_in_use
 
 
-def test_many_claims_and_containers_at_once() -> None:
+@run_by(virtual_time.run_scenario)
+async def test_many_claims_and_containers_at_once() -> None:
     """Claims of several pods, containers and updates at once; at the end all containers have their CPUs."""
+    harness = StatefulHarness(RuntimeVersion.NEW)
+    try:
+        await harness.open()
+        harness.runtime.orderly = False
+        assert harness.driver is not None
+        driver = harness.driver
+        for _ in range(5):
+            claims = [
+                harness.ask(number, AllocationSpec(f"cpudevnuma00{number % 2}", "1"))
+                for number in range(1, 7)
+            ]
 
-    async def scenario() -> None:
-        harness = StatefulHarness(RuntimeVersion.NEW)
-        try:
-            await harness.open()
-            harness.runtime.orderly = False
-            assert harness.driver is not None
-            driver = harness.driver
-            for _ in range(5):
-                claims = [
-                    harness.ask(number, AllocationSpec(f"cpudevnuma00{number % 2}", "1"))
-                    for number in range(1, 7)
-                ]
+            async def pod(name: str, claim: AllocatedClaim) -> None:
+                answer = await driver.prepare(claim)
+                assert not isinstance(answer, ClaimError), answer
+                env = harness.env([claim.ref.uid])
+                assert env is not None
+                assert await harness.runtime.create(f"{name}/x", name, env) == ""
+                assert await harness.runtime.create(f"{name}/y", name) == ""
+                await harness.runtime.update(f"{name}/x", cpus="0-7")
 
-                async def pod(name: str, claim: AllocatedClaim) -> None:
-                    answer = await driver.prepare(claim)
-                    assert not isinstance(answer, ClaimError), answer
-                    env = harness.env([claim.ref.uid])
-                    assert env is not None
-                    assert await harness.runtime.create(f"{name}/x", name, env) == ""
-                    assert await harness.runtime.create(f"{name}/y", name) == ""
-                    await harness.runtime.update(f"{name}/x", cpus="0-7")
-
-                await asyncio.gather(*(pod(f"p{number}", claim) for number, claim in enumerate(claims)))
-                for claim in claims:
-                    cpus = harness.file(claim.ref.uid)
-                    assert cpus is not None
-                    assert not cpus & harness.model.allocated
-                    harness.note_grant(claim, cpus)
-                await harness.check()
-                await asyncio.gather(*(harness.runtime.remove_pod(f"p{number}") for number in range(6)))
-                await asyncio.gather(*(harness.unprepare(claim.ref.uid) for claim in claims))
-                await harness.check()
-                assert not driver.enforcer.containers()
-        finally:
-            await harness.close()
-
-    virtual_time.run(scenario())
+            await asyncio.gather(*(pod(f"p{number}", claim) for number, claim in enumerate(claims)))
+            for claim in claims:
+                cpus = harness.file(claim.ref.uid)
+                assert cpus is not None
+                assert not cpus & harness.model.allocated
+                harness.note_grant(claim, cpus)
+            await harness.check()
+            await asyncio.gather(*(harness.runtime.remove_pod(f"p{number}") for number in range(6)))
+            await asyncio.gather(*(harness.unprepare(claim.ref.uid) for claim in claims))
+            await harness.check()
+            assert not driver.enforcer.containers()
+    finally:
+        await harness.close()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -67,10 +67,10 @@ async def serving(data: Path | None = None, **limits: float) -> AsyncIterator[Se
         await running.stop()
 
 
-def run_scenario(scenario: Awaitable[None]) -> None:
+def run_scenario(scenario: Callable[[], Awaitable[None]]) -> None:
     async def within_time() -> None:
         async with asyncio.timeout(DEADLINE):
-            await scenario
+            await scenario()
 
     asyncio.run(within_time())
 

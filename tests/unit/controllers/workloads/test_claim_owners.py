@@ -12,6 +12,7 @@ from plimsoll.api.meta import ObjectMeta
 from plimsoll.client.endpoints import CONFIG_MAPS, PERSISTENT_VOLUME_CLAIMS, STATEFUL_SETS
 from plimsoll.controllers.stateful_set.identity import plan_claim_owners
 from plimsoll.controllers.workload_views import StatefulSetView
+from tests.coroutines import run_by
 from tests.unit.controllers.cluster import Cluster, run_scenario
 from tests.unit.controllers.workloads.stateful_sets import CLAIM, ONLY, roll, stateful_set
 
@@ -65,29 +66,25 @@ def test_owners_that_control_nothing_are_kept() -> None:
     assert plan([OTHER, {**SET, **CONTROLS}]) is None
 
 
-def test_a_new_controller_comes_last() -> None:
-    async def scenario(cluster: Cluster) -> None:
-        await cluster.client.create(
-            STATEFUL_SETS, stateful_set(replicas=1, volumeClaimTemplates=[CLAIM]), "n"
-        )
-        await roll(cluster, 2)
-        config_map = await cluster.client.create(CONFIG_MAPS, {"metadata": {"name": "c"}}, "n")
-        other = {**OTHER, "uid": config_map["metadata"]["uid"]}
-        references = {"metadata": {"ownerReferences": [other]}}
-        await cluster.client.patch(PERSISTENT_VOLUME_CLAIMS, "data-w-0", references, "n")
-        policy = {"whenDeleted": "Delete", "whenScaled": "Retain"}
-        change = {"spec": {"persistentVolumeClaimRetentionPolicy": policy}}
-        await cluster.client.patch(STATEFUL_SETS, "w", change, "n")
-        await roll(cluster, 2)
-        claim = await cluster.get(PERSISTENT_VOLUME_CLAIMS, "data-w-0")
-        assert claim is not None
-        found = claim["metadata"]["ownerReferences"]
-        assert [(each["kind"], each.get("controller")) for each in found] == [
-            ("ConfigMap", None),
-            ("StatefulSet", True),
-        ]
-
-    run_scenario(scenario, only=ONLY)
+@run_by(run_scenario, only=ONLY)
+async def test_a_new_controller_comes_last(cluster: Cluster) -> None:
+    await cluster.client.create(STATEFUL_SETS, stateful_set(replicas=1, volumeClaimTemplates=[CLAIM]), "n")
+    await roll(cluster, 2)
+    config_map = await cluster.client.create(CONFIG_MAPS, {"metadata": {"name": "c"}}, "n")
+    other = {**OTHER, "uid": config_map["metadata"]["uid"]}
+    references = {"metadata": {"ownerReferences": [other]}}
+    await cluster.client.patch(PERSISTENT_VOLUME_CLAIMS, "data-w-0", references, "n")
+    policy = {"whenDeleted": "Delete", "whenScaled": "Retain"}
+    change = {"spec": {"persistentVolumeClaimRetentionPolicy": policy}}
+    await cluster.client.patch(STATEFUL_SETS, "w", change, "n")
+    await roll(cluster, 2)
+    claim = await cluster.get(PERSISTENT_VOLUME_CLAIMS, "data-w-0")
+    assert claim is not None
+    found = claim["metadata"]["ownerReferences"]
+    assert [(each["kind"], each.get("controller")) for each in found] == [
+        ("ConfigMap", None),
+        ("StatefulSet", True),
+    ]
 
 
 def test_an_owner_that_does_not_control_becomes_the_controller() -> None:

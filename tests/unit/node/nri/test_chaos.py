@@ -16,6 +16,7 @@ from plimsoll.protocols.mux import encode_frame
 from plimsoll.protocols.nri import NriEvent, NriPlugin, edits
 from plimsoll.protocols.ttrpc import TtrpcFault
 from tests import virtual_time
+from tests.coroutines import run_by
 from tests.sizes import examples
 from tests.unit.node.nri.fixtures import POD, RESOURCES, SPEC, FakeRuntime, fake_runtime, held, state
 from tests.unit.protocols.nri.responses import cpu_resources, pin
@@ -212,41 +213,38 @@ def test_misbehaving_plugins_never_leave_a_container_undecided(
     virtual_time.run(scenario())
 
 
-def test_events_and_plugins_at_once() -> None:
+@run_by(virtual_time.run_scenario)
+async def test_events_and_plugins_at_once() -> None:
     """Concurrent creations, exits and updates, while plugins connect and disconnect: none of them blocks."""
+    async with fake_runtime() as here:
+        here.containers = {"x": held("x")}
 
-    async def scenario() -> None:
-        async with fake_runtime() as here:
-            here.containers = {"x": held("x")}
+        async def live(number: int) -> None:
+            for turn in range(6):
+                spec = replace(SPEC, id=f"c{number}-{turn}")
+                made = await here.server.create(POD, spec, RESOURCES)
+                if isinstance(made, AdjustedContainer):
+                    await here.server.created(POD, state(spec))
+                    await here.server.update(POD, state(spec), RESOURCES)
+                    await here.server.stopped(POD, state(spec))
+                await here.server.removed(POD, state(spec))
 
-            async def live(number: int) -> None:
-                for turn in range(6):
-                    spec = replace(SPEC, id=f"c{number}-{turn}")
-                    made = await here.server.create(POD, spec, RESOURCES)
-                    if isinstance(made, AdjustedContainer):
-                        await here.server.created(POD, state(spec))
-                        await here.server.update(POD, state(spec), RESOURCES)
-                        await here.server.stopped(POD, state(spec))
-                    await here.server.removed(POD, state(spec))
+        async def visit(number: int) -> None:
+            for _ in range(3):
+                plugin = NriPlugin(
+                    f"p{number}",
+                    f"{number:02}",
+                    dict.fromkeys(NriEvent, _nothing),
+                    socket=here.server.socket,
+                    events=NriEvent.CREATE_CONTAINER.bit | NriEvent.STOP_CONTAINER.bit,
+                )
+                task = asyncio.create_task(plugin.run())
+                await until(lambda plugin=plugin: plugin.synchronized)  # type: ignore[misc]
+                await plugin.update_containers([edits.update("x", cpu_resources("1"))])
+                task.cancel()
+                await asyncio.gather(task, return_exceptions=True)
 
-            async def visit(number: int) -> None:
-                for _ in range(3):
-                    plugin = NriPlugin(
-                        f"p{number}",
-                        f"{number:02}",
-                        dict.fromkeys(NriEvent, _nothing),
-                        socket=here.server.socket,
-                        events=NriEvent.CREATE_CONTAINER.bit | NriEvent.STOP_CONTAINER.bit,
-                    )
-                    task = asyncio.create_task(plugin.run())
-                    await until(lambda plugin=plugin: plugin.synchronized)  # type: ignore[misc]
-                    await plugin.update_containers([edits.update("x", cpu_resources("1"))])
-                    task.cancel()
-                    await asyncio.gather(task, return_exceptions=True)
-
-            await asyncio.gather(*(live(n) for n in range(5)), *(visit(n) for n in range(4)))
-            await until(lambda: here.server.plugins() == ())
-            assert here.server.pending == {}
-            assert here.server.known.keys() <= {"x"}
-
-    virtual_time.run(scenario())
+        await asyncio.gather(*(live(n) for n in range(5)), *(visit(n) for n in range(4)))
+        await until(lambda: here.server.plugins() == ())
+        assert here.server.pending == {}
+        assert here.server.known.keys() <= {"x"}

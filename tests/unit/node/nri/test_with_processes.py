@@ -35,7 +35,7 @@ def cgroups() -> Iterator[Cgroups]:
         assert found.tear_down()
 
 
-def test_a_process_runs_on_the_cpus_a_plugin_sets(cgroups: Cgroups) -> None:
+async def test_a_process_runs_on_the_cpus_a_plugin_sets(cgroups: Cgroups) -> None:
     cpus = sorted(os.sched_getaffinity(0))
     if len(cpus) < 2:
         pytest.skip("needs two CPUs")
@@ -44,29 +44,26 @@ def test_a_process_runs_on_the_cpus_a_plugin_sets(cgroups: Cgroups) -> None:
     async def create(request: nri.CreateContainerRequest) -> Any:
         return pin(first)
 
-    async def scenario() -> None:
-        async with runtime_harness(cgroups) as harness, harness.runtime() as runtime:
-            server = NriServer(harness.layout.nri, "process", "1", runtime.inventory, runtime.apply)
-            runtime.hooks = server
-            await server.start()
-            plugin = NriPlugin("pin", "10", {NriEvent.CREATE_CONTAINER: create}, socket=server.socket)
-            serving = asyncio.create_task(plugin.serve())
-            try:
-                await until(lambda: len(server.plugins()) == 1)
-                assert await runtime.run_sandbox(a_pod()) is None
-                assert await runtime.create(shell("sleep 60")) is None
-                assert await runtime.start_container("c1") is None
-                pid = state(runtime).pid
-                assert _allowed(pid) == first
-                assert await plugin.update_containers([edits.update("c1", cpu_resources(last))]) == ()
-                assert _allowed(pid) == last
-                nonsense = edits.update("c1", cpu_resources("9999"))
-                assert await plugin.update_containers([nonsense]) == (nonsense,)
-                assert _allowed(pid) == last
-                await runtime.remove_sandbox("pod-1")
-            finally:
-                serving.cancel()
-                await asyncio.gather(serving, return_exceptions=True)
-                await server.stop()
-
-    asyncio.run(scenario())
+    async with runtime_harness(cgroups) as harness, harness.runtime() as runtime:
+        server = NriServer(harness.layout.nri, "process", "1", runtime.inventory, runtime.apply)
+        runtime.hooks = server
+        await server.start()
+        plugin = NriPlugin("pin", "10", {NriEvent.CREATE_CONTAINER: create}, socket=server.socket)
+        serving = asyncio.create_task(plugin.serve())
+        try:
+            await until(lambda: len(server.plugins()) == 1)
+            assert await runtime.run_sandbox(a_pod()) is None
+            assert await runtime.create(shell("sleep 60")) is None
+            assert await runtime.start_container("c1") is None
+            pid = state(runtime).pid
+            assert _allowed(pid) == first
+            assert await plugin.update_containers([edits.update("c1", cpu_resources(last))]) == ()
+            assert _allowed(pid) == last
+            nonsense = edits.update("c1", cpu_resources("9999"))
+            assert await plugin.update_containers([nonsense]) == (nonsense,)
+            assert _allowed(pid) == last
+            await runtime.remove_sandbox("pod-1")
+        finally:
+            serving.cancel()
+            await asyncio.gather(serving, return_exceptions=True)
+            await server.stop()
