@@ -114,8 +114,9 @@ def test_a_slow_driver_is_called_again() -> None:
         harness.driver.gate.clear()
         await harness.pod("p", "a")
         await harness.until(lambda: harness.driver.count("prepare", "a") >= 2, "a second call")
-        texts = [text for _, text in await harness.events("p")]
-        assert any("DeadlineExceeded" in text for text in texts), texts
+        await until(
+            lambda: harness.events("p"), lambda events: any("DeadlineExceeded" in text for _, text in events)
+        )
         tree = await harness.get("p")
         assert tree is not None
         assert tree["status"]["phase"] == "Pending"

@@ -59,7 +59,7 @@ async def test_the_second_pod_is_rejected_with_a_reason(harness: NodeHarness) ->
     await harness.pod("q", cpu="2")
     text = "Node didn't have enough resource: cpu, requested: 2000, used: 3000, capacity: 4000"
     assert await refused(harness, "q") == ("OutOfcpu", REJECTED + text)
-    assert ("OutOfcpu", text) in await harness.events("q")
+    await until(lambda: harness.events("q"), lambda events: ("OutOfcpu", text) in events)
     for how in (harness.stop_agent, harness.kill_agent):
         await how()
         await harness.start_agent()
