@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import NamedTuple, TypeAlias
 
-from plimsoll.cel.check import CheckedExpr, check
+from plimsoll.cel.check import check
+from plimsoll.cel.compiled_expression import CompiledExpression
 from plimsoll.cel.device import CelDevice
-from plimsoll.cel.interpreter.program import Program
 from plimsoll.cel.static.environment import Environment
 from plimsoll.cel.values import Semver, Value, type_name
 from plimsoll.errors import CelRuntimeError
@@ -26,27 +26,10 @@ class DerivedValues(NamedTuple):
     is_list: bool
 
 
-class DerivedAttribute:
+class DerivedAttribute(CompiledExpression):
     """A compiled expression of a derived attribute."""
 
-    __slots__ = ("_checked", "_program")
-
-    def __init__(self, checked: CheckedExpr) -> None:
-        self._checked = checked
-        self._program = Program(checked)
-
-    @property
-    def expression(self) -> str:
-        return self._checked.source
-
-    @property
-    def environment(self) -> Environment:
-        return self._checked.device_environment
-
-    @property
-    def estimated_cost(self) -> int:
-        """The worst-case cost, which admission compares with the limit."""
-        return self._checked.estimated_cost
+    __slots__ = ()
 
     def evaluate(self, device: CelDevice) -> DerivedValues:
         """Return the value for a device, or the values of a list; raises CelRuntimeError."""

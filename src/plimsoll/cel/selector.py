@@ -11,38 +11,25 @@ from collections.abc import Callable
 
 from plimsoll.cel.check import CheckedExpr, check
 from plimsoll.cel.codegen.generator import generate
+from plimsoll.cel.compiled_expression import CompiledExpression
 from plimsoll.cel.device import CelDevice
 from plimsoll.cel.interpreter.evaluation import COST_LIMIT
-from plimsoll.cel.interpreter.program import EvaluationResult, Program
+from plimsoll.cel.interpreter.program import EvaluationResult
 from plimsoll.cel.static.environment import Environment
 
 
-class Selector:
-    """A compiled expression."""
+class Selector(CompiledExpression):
+    """A compiled selector."""
 
-    __slots__ = ("_checked", "_program", "matches")
+    __slots__ = ("matches",)
 
     #: Whether a device matches; raises CelRuntimeError if the expression fails on it.
     matches: Callable[[CelDevice], bool]
 
     def __init__(self, checked: CheckedExpr) -> None:
-        self._checked = checked
-        self._program = Program(checked)
+        super().__init__(checked)
         # Most compiled expressions are only validated, so code is generated at the first `matches`.
         self.matches = self._first_match
-
-    @property
-    def expression(self) -> str:
-        return self._checked.source
-
-    @property
-    def environment(self) -> Environment:
-        return self._checked.device_environment
-
-    @property
-    def estimated_cost(self) -> int:
-        """The worst-case cost, which admission compares with the limit."""
-        return self._checked.estimated_cost
 
     def evaluate_exact(self, device: CelDevice, cost_limit: int = COST_LIMIT) -> EvaluationResult:
         """Return the result or error, and the cost, of the interpreter."""
