@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 
 from plimsoll.up.local_cluster import LocalCluster
-from tests.waiting import DEADLINE
+from tests.waiting import DEADLINE, wait_until
 
 NODES = 1000
 
@@ -34,8 +32,7 @@ def test_a_thousand_nodes() -> None:
                 condition=lambda pod: bool(pod["status"]["phase"] == "Running"),
                 timeout=DEADLINE,
             )
-        time.sleep(11)  # every lease has been renewed by now
         agents = [cluster.agent(f"node-{number}") for number in range(NODES)]
-        assert all(agent.status_reporter.renewals >= 2 for agent in agents)
+        wait_until(lambda: all(agent.status_reporter.renewals >= 2 for agent in agents))
         assert sum(agent.status_reporter.failures for agent in agents) == 0
         assert sum(len(agent.admission_handler) for agent in agents) == 200
