@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
@@ -141,6 +142,49 @@ def test_unreachable_cluster(page: Page, runner: DashboardRunner, monkeypatch: p
     page.wait_text("Live", ".live")
     open_page(page, dashboard, "")
     page.wait("!document.querySelector('.notice')")
+
+
+def test_a_hidden_page_misses_nothing(
+    page: Page, runner: DashboardRunner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A change while it has no event stream, then one of another kind, both while it is hidden."""
+    api_server = FakeApiServer(big_cluster(2, pending=0))
+    dashboard = runner.following(api_server.client())
+    service = dashboard.service
+
+    async def close_streams() -> None:
+        service.events.end()
+        await until(lambda: not len(service.events))
+
+    async def emit(tree: dict[str, Any]) -> None:
+        revision = service.revision
+        api_server.emit("ADDED", tree)
+        await until(lambda: service.revision > revision)
+
+    open_page(page, dashboard, "namespaces")
+    page.wait_text("Live", ".live")
+    page.eval(
+        "window.away = true; window.kinds = [];"
+        "Object.defineProperty(document, 'hidden', { configurable: true, get: () => window.away })"
+    )
+    monkeypatch.setattr(event_stream, "MOST_LISTENERS", 0)
+    runner.run(close_streams())
+    page.wait_text("Reconnecting", ".live")
+    elsewhere = pod("new")
+    elsewhere["metadata"]["namespace"] = "elsewhere"
+    runner.run(emit(elsewhere))
+    monkeypatch.undo()
+    page.wait_text("Live", ".live")
+    page.eval(
+        "new EventSource('api/events').addEventListener("
+        "'change', (event) => kinds.push(...JSON.parse(event.data).kinds)); null"
+    )
+    runner.run(until(lambda: len(service.events) == 2))
+    runner.run(emit(node("another")))
+    page.wait("kinds.includes('Node')")
+    assert "elsewhere" not in page.text()
+    page.eval("away = false; document.dispatchEvent(new Event('visibilitychange')); null")
+    page.wait_text("elsewhere", "main")
 
 
 def test_unreachable_server(page: Page, runner: DashboardRunner) -> None:
