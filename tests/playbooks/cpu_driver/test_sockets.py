@@ -1,5 +1,7 @@
-"""The same with every socket there is: claims come from an API server by way of the agent's side of gRPC, and
-the driver registers, publishes and answers as in a cluster. Fewer steps, for all of that takes its time."""
+"""Random events on a CPU driver with all its sockets, in fewer steps than `test_random`.
+
+Claims come from an API server through a gRPC client, and the driver registers and publishes as in a cluster.
+"""
 
 from __future__ import annotations
 
