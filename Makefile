@@ -102,7 +102,8 @@ krew: zipapp
 	$(BIN)/python -m release.krew dist/plimsoll.pyz dist/krew --url $(KREW_URL)
 
 # Needs uv (`pip install uv`); the locks themselves need only pip.
-COMPILE := uv pip compile --quiet --universal --generate-hashes --no-header --no-annotate --no-emit-index-url \
+# Older pips look up a requirement with extras by itself, unpinned unless the lock names the extras.
+COMPILE := uv pip compile --quiet --universal --generate-hashes --no-strip-extras --no-header --no-annotate --no-emit-index-url \
   --python-version 3.11
 
 lock:
