@@ -16,6 +16,7 @@ from plimsoll.api.codec import encode
 from plimsoll.api.core import Node, Pod
 from plimsoll.api.pod_volumes import placement_spec
 from plimsoll.scheduler.devices import needs_capacity
+from plimsoll.scheduler.devices.exact import reassign_reasons
 from plimsoll.scheduler.events import ClusterEvent, EventKind
 from plimsoll.scheduler.filters.queueing_hint import WaitingPod
 from plimsoll.scheduler.pod_info import PodInfo
@@ -68,7 +69,10 @@ class UnschedulableCache(SnapshotIndex):
         cached = self._results.get(_key(pod_info, snapshot))
         if cached is None or cached.generation != snapshot.generations.last or self._is_helped(cached):
             return None
-        return replace(cached.fit_error, pod_info=pod_info)
+        found = cached.fit_error
+        reasons, counts = zip(*found.reasons, strict=True) if found.reasons else ((), ())
+        own = reassign_reasons(reasons, found.pod_info, pod_info)
+        return replace(found, pod_info=pod_info, reasons=tuple(zip(own, counts, strict=True)))
 
     def _is_helped(self, cached: _CachedResult) -> bool:
         """Return whether an event since the result was last checked may help the pod."""

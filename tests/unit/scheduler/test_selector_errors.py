@@ -5,6 +5,7 @@ from __future__ import annotations
 from random import Random
 from typing import Any
 
+import pytest
 from hypothesis import given
 
 from plimsoll.scheduler.binding.pod_conditions import failure_reason, render_fit_error
@@ -57,6 +58,22 @@ def test_an_error_on_any_node_keeps_the_pod_pending() -> None:
     assert reason.cause.facts["expression"] == FAST  # type: ignore[attr-defined]
     # A second attempt meets the error again, although the node's refusal is cached.
     assert isinstance(attempt(snapshot), FitError)
+
+
+@pytest.mark.parametrize("settings", [None, SKIP])
+def test_pods_with_equal_claims_share_results_that_name_their_own(settings: SchedulerProfile | None) -> None:
+    snapshot = cluster(bad=[None], worse=[None])
+    pods = {name: pod(name, claims={"own": f"c-{name}"}) for name in ("p", "q")}
+    for name in pods:
+        snapshot.set(claim(f"c-{name}", exactly("r", select=FAST)))
+    for name in ("p", "q", "p"):
+        found = schedule_one(
+            pod_info_of(pods[name], snapshot), snapshot, settings or SchedulerProfile.default(), lambda: ""
+        )
+        assert isinstance(found, FitError)
+        assert f"default/c-{name}" in render_fit_error(found)
+        causes = [reason.cause for reason, _ in found.reasons]
+        assert {cause.facts["claim"] for cause in causes} == {f"default/c-{name}"}  # type: ignore[attr-defined]
 
 
 def test_a_profile_can_skip_the_node() -> None:

@@ -6,7 +6,7 @@ the pod's own budget, and returns the charges to record. KEP-5517 (docs/spec/kep
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import TypeAlias
@@ -26,6 +26,7 @@ from plimsoll.allocator import (
 )
 from plimsoll.api.core import Node
 from plimsoll.api.identity import PoolId
+from plimsoll.api.meta import ObjectMeta
 from plimsoll.api.quantity import ZERO
 from plimsoll.api.resource import AllocationResult, ResourceClaim
 from plimsoll.ledger.claim_headroom import compute_claim_headroom
@@ -283,6 +284,32 @@ def _refusal(outcome: object, order: DeviceOrder = DeviceOrder.JOINT) -> NodeRea
         )
     code = VerdictCode.UNSCHEDULABLE if order is DeviceOrder.JOINT else VerdictCode.UNRESOLVABLE
     return NodeReason(Rule.DEVICES, DeviceMessage.CANNOT_ALLOCATE, code, {}, outcome)
+
+
+def reassign_reasons(reasons: Iterable[NodeReason], old: PodInfo, new: PodInfo) -> tuple[NodeReason, ...]:
+    """Return the reasons of a pod as those of another one with the same resource signature: they name the
+    claims of that pod.
+    """
+    if old is new:
+        return tuple(reasons)
+    claims = zip(old.unallocated_claims, new.unallocated_claims, strict=False)
+    names = {one.metadata.name: other.metadata for one, other in claims}
+    return tuple(_reassign(reason, names) for reason in reasons)
+
+
+def _reassign(reason: NodeReason, names: Mapping[str, ObjectMeta]) -> NodeReason:
+    cause = reason.cause
+    if isinstance(cause, AllocationFault) and "claim" in cause.facts:
+        namespace, _, name = cause.facts["claim"].rpartition("/")
+        if name not in names:
+            return reason
+        own = names[name]
+        cause = replace(cause, facts={**cause.facts, "claim": own.full_name if namespace else own.name})
+        return replace(reason, facts={"text": str(cause)}, cause=cause)
+    if isinstance(cause, Reason) and cause.claim in names:
+        own = names[cause.claim]
+        return _of_ledger(replace(cause, namespace=cause.namespace and own.namespace, claim=own.name))
+    return reason
 
 
 def is_selector_error(reason: NodeReason) -> bool:

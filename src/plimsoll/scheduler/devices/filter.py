@@ -19,7 +19,15 @@ from plimsoll.api.resource import ResourceClaim
 from plimsoll.ledger.columns import Column, Mask
 from plimsoll.ledger.verdict import Reason
 from plimsoll.scheduler.devices.charging_nodes import can_charge
-from plimsoll.scheduler.devices.exact import MAX_SCORE, DeviceMessage, NewId, NodeFit, is_usable_on, try_node
+from plimsoll.scheduler.devices.exact import (
+    MAX_SCORE,
+    DeviceMessage,
+    NewId,
+    NodeFit,
+    is_usable_on,
+    reassign_reasons,
+    try_node,
+)
 from plimsoll.scheduler.devices.search_cache import NEVER, NodeState, SearchCache
 from plimsoll.scheduler.events import ClusterEvent, EventKind, NodeUpdate, PodUpdate
 from plimsoll.scheduler.filters.filter import Filter
@@ -76,6 +84,7 @@ class DynamicResourcesFilter(Filter):
             self._settings.device_order.value.encode(),
         )
         self._results = snapshot.index(SearchCache).results_for(key)
+        self._owner = self._results.owner = self._results.owner or pod_info
         #: Whether requests of the pod are checked by the search and not by NodeResourcesFit.
         self._is_delegated = bool(delegated_resources(pod_info, snapshot))
 
@@ -102,7 +111,8 @@ class DynamicResourcesFilter(Filter):
             self._results.ranks[row] = found.rank
             self._results.ranked_at[row] = generation
         else:
-            self._results.refuse(row, generation if self._is_cacheable(found) else NEVER, found)
+            shared = reassign_reasons(found, self.pod_info, self._owner)
+            self._results.refuse(row, generation if self._is_cacheable(found) else NEVER, shared)
         return found
 
     def _is_cacheable(self, reasons: tuple[NodeReason, ...]) -> bool:
@@ -119,11 +129,13 @@ class DynamicResourcesFilter(Filter):
         """Search devices on one node; only results that hold for every node in the same state are cached."""
         state = self._state(row) if self._results.states else None
         known = self._results.states.get(state) if state is not None else None
-        found = known or try_node(self.pod_info, row, self.snapshot, self._new_id, self._settings)
+        if known is not None:
+            return reassign_reasons(known, self._owner, self.pod_info)
+        found = try_node(self.pod_info, row, self.snapshot, self._new_id, self._settings)
         if not isinstance(found, NodeFit):
             state = state or self._state(row)
             if state is not None:
-                self._results.add_state(state, found)
+                self._results.add_state(state, reassign_reasons(found, self.pod_info, self._owner))
         return found
 
     def short_of_devices(self) -> Mask:
@@ -149,7 +161,7 @@ class DynamicResourcesFilter(Filter):
         counts = np.bincount(self._results.kinds[removed], minlength=len(self._results.reasons)).tolist()
         found = ReasonCounts()
         for reasons, count in zip(self._results.reasons, counts, strict=True):
-            for reason in reasons if count else ():
+            for reason in reassign_reasons(reasons, self._owner, self.pod_info) if count else ():
                 found.add(reason, count)
         return found.items()
 

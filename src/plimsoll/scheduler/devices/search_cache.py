@@ -16,6 +16,7 @@ from plimsoll.api.resource import DeviceClass
 from plimsoll.ledger.columns import Column
 from plimsoll.ledger.verdict import VerdictCode
 from plimsoll.scheduler.devices.exact import MAX_SCORE
+from plimsoll.scheduler.pod_info import PodInfo
 from plimsoll.scheduler.reasons import NodeReason, render
 from plimsoll.scheduler.snapshot.index import SnapshotIndex
 
@@ -71,11 +72,15 @@ class SearchCache(SnapshotIndex):
 
 
 class SearchResults:
-    """Results for one resource signature. Equal reasons share one number, so that they can be counted."""
+    """Results for one resource signature. Equal reasons share one number, so that they can be counted.
 
-    __slots__ = ("_numbers", "kinds", "ranked_at", "ranks", "reasons", "refused_at", "states")
+    Reasons name the claims of `owner`, the pod that was searched first.
+    """
+
+    __slots__ = ("_numbers", "kinds", "owner", "ranked_at", "ranks", "reasons", "refused_at", "states")
 
     def __init__(self, size: int) -> None:
+        self.owner: PodInfo | None = None
         self.refused_at: Column = np.full(size, NEVER, dtype=np.int64)
         self.ranked_at: Column = np.full(size, NEVER, dtype=np.int64)
         self.ranks: Column = np.full(size, MAX_SCORE, dtype=np.int64)
