@@ -15,7 +15,7 @@ from plimsoll.api.resource import DeviceClass
 from plimsoll.tools.amounts import format_amount
 from plimsoll.tools.audit import AuditFinding, audit
 from plimsoll.tools.cluster_state import ClusterState
-from plimsoll.tools.explain.node_reasons import taint_text
+from plimsoll.tools.node_terms import taint_text
 from plimsoll.tools.pod_status import pod_status
 from plimsoll.tools.top.claims import ClaimRow, claim_rows
 from plimsoll.tools.top.device_reports import charges_of

@@ -16,9 +16,9 @@ from plimsoll.scheduler.pod_claims import read_pod_info
 from plimsoll.scheduler.profile import SchedulerProfile
 from plimsoll.scheduler.reasons import NodeReason, render
 from plimsoll.scheduler.result import Placement
+from plimsoll.tools.claim_users import users_of
 from plimsoll.tools.cluster_state import ClusterState
 from plimsoll.tools.explain.attempt import record_attempt
-from plimsoll.tools.explain.claim_users import users_of
 from plimsoll.tools.explain.fixes.fix import Fix, FixStep
 from plimsoll.tools.explain.fixes.search import find_fixes
 from plimsoll.tools.explain.groups import STATES, group_nodes

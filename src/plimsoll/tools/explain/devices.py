@@ -35,8 +35,8 @@ from plimsoll.ledger.verdict import Cause, Reason
 from plimsoll.scheduler.devices.exact import DeviceMessage
 from plimsoll.scheduler.profile import SelectorErrors
 from plimsoll.scheduler.reasons import NodeReason
-from plimsoll.tools.explain.attributes import attributes_read, value_text
-from plimsoll.tools.explain.claim_users import holders_of, pods_using, unused_claims
+from plimsoll.tools.claim_users import holders_of, pods_using, unused_claims
+from plimsoll.tools.device_attributes import attributes_read, value_text
 from plimsoll.tools.explain.extended_resources import name_request
 from plimsoll.tools.explain.node_reasons import describe_shortage, measure_shortage
 from plimsoll.tools.explain.pod_reasons import terms_text

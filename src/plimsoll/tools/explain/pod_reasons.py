@@ -26,11 +26,11 @@ from plimsoll.scheduler.topology.constraints import DO_NOT_SCHEDULE, SpreadConst
 from plimsoll.scheduler.topology.counts import NO_DOMAIN
 from plimsoll.scheduler.topology.default_constraints import spread_constraints
 from plimsoll.scheduler.topology.match_counts import MatchCounts
-from plimsoll.tools.explain.node_reasons import requirement_text
 from plimsoll.tools.explain.pod_view import PodView, RuleExplainer
 from plimsoll.tools.explain.text import StatementKind, join_names
 from plimsoll.tools.explain.tree import Statement
 from plimsoll.tools.explain.volume_reasons import explain_unbound
+from plimsoll.tools.node_terms import requirement_text
 
 #: Pods listed by name.
 MAX_NAMED = 3

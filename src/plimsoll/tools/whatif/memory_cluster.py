@@ -34,9 +34,9 @@ from plimsoll.scheduler.profile import ProfileSet, SchedulerProfile
 from plimsoll.scheduler.reasons import NodeReason
 from plimsoll.scheduler.result import FitError, Placement
 from plimsoll.tools.cluster_state import ClusterState
+from plimsoll.tools.cluster_state.changes import ChangeLog, ChangeMark
 from plimsoll.tools.cluster_state.objects import key_of
 from plimsoll.tools.whatif import lifecycle
-from plimsoll.tools.whatif.changes import ChangeLog, ChangeMark
 from plimsoll.tools.whatif.manifests import CREATION_TIME
 from plimsoll.tools.whatif.outcome import EvictedPod, EvictionReason, PodPlacement
 from plimsoll.tools.whatif.volumes import (

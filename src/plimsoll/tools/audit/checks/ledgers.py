@@ -32,6 +32,7 @@ from plimsoll.tools.audit.checks.drivers import is_of_other_driver
 from plimsoll.tools.audit.facts import AuditFacts, subject_of
 from plimsoll.tools.audit.findings import AuditSeverity, Check, CheckProblem
 from plimsoll.tools.cluster_state.node_resources import taken_by
+from plimsoll.tools.fixes.harm import least_harmful_pods
 from plimsoll.tools.top.nodes import ResourceHolder, holders, node_row_of
 from plimsoll.tools.top.uncounted_notes import suggest_annotations
 from plimsoll.tools.uncounted import UncountedClaim, requests_with_claim
@@ -87,7 +88,9 @@ def _overcommit(facts: AuditFacts, ledger: NodeLedger, resource: str, by: int) -
     if len(found) > _HOLDERS:
         rest = sum(each.amount for each in found[_HOLDERS:])
         evidence.append(f"{len(found) - _HOLDERS} others hold {format_short(resource, rest)}")
-    return CheckProblem(subject, message, tuple(evidence), _move(found, by), resource, severity)
+    return CheckProblem(
+        subject, message, tuple(evidence), _move(facts, ledger.name, resource, by), resource, severity
+    )
 
 
 def _describe_holder(holder: ResourceHolder) -> str:
@@ -102,15 +105,14 @@ def _describe_holder(holder: ResourceHolder) -> str:
     return f"{who} holds {format_short(holder.resource, holder.amount)} {by}"
 
 
-def _move(found: list[ResourceHolder], by: int) -> str:
-    """Suggest the pod to move: the smallest that suffices, else the largest."""
-    pods = [each for each in found if each.pod]
-    if not pods:
-        return ""
-    enough = [each for each in pods if each.amount >= by]
-    chosen = enough[-1] if enough else pods[0]
-    what = "a pod" if enough else "pods (this one is not sufficient)"
-    return f"move {what} to another node: kubectl delete pod -n {chosen.namespace} {chosen.pod}"
+def _move(facts: AuditFacts, node: str, resource: str, by: int) -> str:
+    """Suggest the pods to move: those that lose least."""
+    pods = least_harmful_pods(facts.cluster_state, node, {resource: by})
+    names = "; ".join(
+        f"kubectl delete pod -n {pod.metadata.namespace} {pod.metadata.name}" for pod in pods[:_HOLDERS]
+    )
+    what = "a pod" if len(pods) == 1 else f"{len(pods)} pods"
+    return f"move {what} to another node: {names}" if pods else ""
 
 
 # -- claims that are not charged

@@ -28,7 +28,7 @@ from plimsoll.scheduler.preemption.node_filter import NodeFilter
 from plimsoll.scheduler.preemption.victims import Victims, select_victims_quickly
 from plimsoll.scheduler.reasons import NodeReason, Rule
 from plimsoll.tools.amounts import format_exact, format_quantity, format_short
-from plimsoll.tools.explain.claim_users import unused_claims
+from plimsoll.tools.claim_users import unused_claims
 from plimsoll.tools.explain.fixes.fix import Fix, FixStep
 from plimsoll.tools.explain.fixes.steps import is_other_machine, propose_change, with_pod
 from plimsoll.tools.explain.node_reasons import may_charge_more

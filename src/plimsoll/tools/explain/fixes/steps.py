@@ -43,10 +43,14 @@ from plimsoll.scheduler.pod_info import PodInfo
 from plimsoll.scheduler.reasons import NodeReason, Rule
 from plimsoll.scheduler.topology.affinity_terms import read_terms
 from plimsoll.tools.amounts import format_exact
-from plimsoll.tools.explain.attributes import DRIVER, attributes_read, value_text
-from plimsoll.tools.explain.claim_users import pods_using
+from plimsoll.tools.claim_users import pods_using
+from plimsoll.tools.device_attributes import DRIVER, attributes_read, value_text
 from plimsoll.tools.explain.fixes.fix import FixStep
-from plimsoll.tools.explain.node_reasons import (
+from plimsoll.tools.explain.pod_reasons import TopologySpreadExplainer, selector_text
+from plimsoll.tools.explain.pod_view import PodView
+from plimsoll.tools.explain.requests import RequestSelectors, find_request_selectors
+from plimsoll.tools.explain.text import FixKind
+from plimsoll.tools.node_terms import (
     matches_nothing,
     node_value_text,
     requirement_text,
@@ -54,10 +58,6 @@ from plimsoll.tools.explain.node_reasons import (
     unmet_requirements,
     untolerated_taints,
 )
-from plimsoll.tools.explain.pod_reasons import TopologySpreadExplainer, selector_text
-from plimsoll.tools.explain.pod_view import PodView
-from plimsoll.tools.explain.requests import RequestSelectors, find_request_selectors
-from plimsoll.tools.explain.text import FixKind
 
 #: Prefix of taints of unhealthy nodes, which pods should not tolerate.
 _CONDITION_TAINTS = "node.kubernetes.io/"

@@ -1,0 +1,1 @@
+"""Questions about clusters in `../shared/cases`, with the answers that are right."""
