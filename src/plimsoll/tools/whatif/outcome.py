@@ -58,6 +58,7 @@ class PendingPod:
 
     pod: Name
     why: str
+    pattern: str = ""  #: the reason without names of the pod and its generated claims: equal for equal pods
     cause: FitError | NodeReason | None = field(default=None, compare=False, repr=False)
 
 

@@ -59,6 +59,11 @@ class WhatifPlan:
         )
         return [thing.metadata.key for thing in added if isinstance(thing, Pod)]
 
+    @property
+    def changes_nothing(self) -> bool:
+        """True if the plan only asks where pending pods would be scheduled."""
+        return not self.add and next(self.describe(), None) is None
+
     def describe(self) -> Iterator[str]:
         """Yield the changes as text."""
         if self.policy:

@@ -53,6 +53,7 @@ class ExtraCapacity:
     pod: Name
     count: int
     least: bool = False
+    pending: bool = False  #: added ones of this kind are pending
 
 
 @dataclass(kw_only=True)
@@ -82,12 +83,19 @@ class WhatifResult:
         """Return whether every pod that the plan asks about is scheduled."""
         return self.verdict.all_scheduled
 
-    def concerned(self) -> list[Name]:
-        """Return the pods to report: those asked about, then others that change or are newly scheduled."""
-        names = {move.pod for move in self.difference.moves}
-        names |= {each.pod for each in self.outcome.placed} | {each.pod for each in self.outcome.pending}
-        names |= {each.pod for each in self.evicted}
+    def concerned(self, *, wide: bool = True) -> list[Name]:
+        """Return the pods to report: those asked about, then others that change or are newly scheduled.
+
+        Unless `wide`, without those that are the same with and without the plan, and pending pods that had no
+        node either.
+        """
+        names = {move.pod for move in self.difference.moves} | {each.pod for each in self.evicted}
         asked = self.verdict.asked
+        if wide:
+            names |= {each.pod for each in self.outcome.placed} | {each.pod for each in self.outcome.pending}
+        else:
+            names |= asked
+            names -= {each.pod for each in self.outcome.pending if not self.now.get(each.pod)}
         return sorted(names, key=lambda name: (name not in asked, by_number(name)))
 
     def as_json(self) -> dict[str, Any]:

@@ -146,5 +146,5 @@ def _more(operations: WhatifOperations, added: list[Name], pending: set[Name]) -
     found = []
     for stem, name in kinds.items():
         count = 0 if stem in stuck else operations.count_more(name, MORE_MAX)
-        found.append(ExtraCapacity(stem, count, count == MORE_MAX))
+        found.append(ExtraCapacity(stem, count, count == MORE_MAX, stem in stuck))
     return tuple(found)

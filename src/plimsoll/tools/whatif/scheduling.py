@@ -100,7 +100,8 @@ class SchedulingRound:
         self._pending.pop(name, None)
         if pod.spec.scheduling_gates:
             gates = ", ".join(gate.name for gate in pod.spec.scheduling_gates)
-            self._pending[name] = (pod, PendingPod(name, f"scheduling gates: {gates}"))
+            text = f"scheduling gates: {gates}"
+            self._pending[name] = (pod, PendingPod(name, text, text))
             return
         outcome = self._decide(pod)
         if isinstance(outcome, FitError) and self._preempt_pods(outcome):
@@ -127,9 +128,9 @@ class SchedulingRound:
 
     def _refuse(self, pod: Pod, outcome: FitError | NodeReason, why: str = "") -> None:
         """Record why a pod is not scheduled."""
-        text = render_fit_error(outcome) if isinstance(outcome, FitError) else render(outcome)
+        text = why or (render_fit_error(outcome) if isinstance(outcome, FitError) else render(outcome))
         name = pod.metadata.key
-        self._pending[name] = (pod, PendingPod(name, why or text, outcome))
+        self._pending[name] = (pod, PendingPod(name, text, _generalize(text, pod), outcome))
 
     # -- pod groups
 
@@ -226,6 +227,15 @@ class SchedulingRound:
         for other in plan.lower_nominated:
             self._nominations.drop(pod_key(other))
         return True
+
+
+def _generalize(text: str, pod: Pod) -> str:
+    """Return a reason without the names of the pod and the claims generated for it."""
+    own = {each.resource_claim_name or "": each.name for each in pod.status.resource_claim_statuses}
+    own[pod.metadata.name] = "pod"
+    for name in sorted(own.keys() - {""}, key=len, reverse=True):
+        text = text.replace(name, f"<{own[name]}>")
+    return text
 
 
 def schedule_all(

@@ -22,25 +22,31 @@ from plimsoll.tools.whatif.result import ABSENT, Prediction, WhatifResult
 #: Pods and nodes listed by name.
 FEW = 12
 NODES = 3
+WIDE = "-o wide lists them"
 
 
 def format_report(report: WhatifResult, paint: Paint, *, wide: bool = False) -> Iterator[str]:
     """Yield all lines."""
     yield _headline(report, paint)
+    for each in report.more:
+        least = "at least " if each.least else ""
+        count = f"capacity for {least}{each.count} more" if each.count else "no capacity for another"
+        if each.count or not each.pending:
+            yield from _wrapped("", f"{count} like {full_name(each.pod)}", paint)
     changes = "; ".join(report.plan.describe())
     if changes:
         yield from _wrapped("" if changes.startswith("without ") else "with ", changes, paint)
     if report.passed_by:
         yield from _wrapped("ignored: ", ", ".join(report.passed_by), paint)
     for section in (
-        _pending(report, paint),
+        _pending(report, paint, wide),
         _pods(report, paint, wide),
-        _side_effects(report, paint),
-        report.uncounted.lines(paint),
         _evicted(report, paint, wide),
+        _side_effects(report, paint, wide),
         *(_prediction(report, each, paint, wide) for each in report.predictions),
         _proof(report.proof, paint, wide) if report.proof is not None else (),
         _free(report, paint, wide),
+        report.uncounted.lines(paint),
         _nodes(report, paint) if wide else (),
     ):
         lines = list(section)
@@ -60,8 +66,13 @@ def _headline(report: WhatifResult, paint: Paint) -> str:
 
 
 def _wrapped(head: str, text: str, paint: Paint, indent: str = "  ") -> Iterator[str]:
-    width = max(40, paint.width)
-    yield from wrap(head + text, width, subsequent_indent=indent, break_on_hyphens=False) or [head.rstrip()]
+    yield from wrap(
+        head + text,
+        max(40, paint.width),
+        subsequent_indent=indent,
+        break_on_hyphens=False,
+        break_long_words=False,
+    ) or [head.rstrip()]
 
 
 # -- pods
@@ -98,53 +109,70 @@ class PodGroupRow:
         }
 
 
-def _pending(report: WhatifResult, paint: Paint) -> Iterator[str]:
+def _pending(report: WhatifResult, paint: Paint, wide: bool) -> Iterator[str]:
     if report.verdict.pending:
         yield paint.bold("PENDING")
-        yield from _by_reason(report, report.verdict.pending, paint, "  ")
+        yield from _by_reason(report, report.verdict.pending, paint, "  ", wide)
 
 
-def _by_reason(report: WhatifResult, names: Iterable[Name], paint: Paint, indent: str) -> Iterator[str]:
-    """Yield pending pods with the same reason, and the reason."""
+def _by_reason(
+    report: WhatifResult, names: Iterable[Name], paint: Paint, indent: str, wide: bool
+) -> Iterator[str]:
+    """Yield pending pods with the same reason, and the reason; it names the claims of the first of them."""
+    same = {each.pod: each.pattern for each in report.outcome.pending}
     by_reason: dict[str, list[Name]] = {}
     for name in names:
-        by_reason.setdefault(report.states[1][name].why, []).append(name)
-    for why, found in by_reason.items():
-        yield from _wrapped(indent, _listed(found), paint, f"{indent}  ")
+        by_reason.setdefault(same.get(name, ""), []).append(name)
+    for found in by_reason.values():
+        yield from _wrapped(indent, _listed(found, wide), paint, f"{indent}  ")
+        why = report.states[1][found[0]].why
         if why:
             yield from _wrapped(f"{indent}  ", why, paint, f"{indent}  ")
 
 
-def _listed(names: Iterable[Name]) -> str:
-    called = [text for text, _ in _groups(names)]
-    return ", ".join(called[:NODES]) + (f" and {len(called) - NODES} more" if len(called) > NODES else "")
+def _listed(names: Iterable[Name], wide: bool) -> str:
+    called = [full_name(name) for name in names] if wide else [text for text, _ in _groups(names)]
+    return _cut(called, wide)
 
 
-def _side_effects(report: WhatifResult, paint: Paint) -> Iterator[str]:
+def _cut(texts: Sequence[str], wide: bool) -> str:
+    """List texts, only the first ones unless `wide`."""
+    more = 0 if wide else len(texts) - NODES
+    return ", ".join(texts if more <= 0 else texts[:NODES]) + (
+        f" and {more} more; {WIDE}" if more > 0 else ""
+    )
+
+
+def _side_effects(report: WhatifResult, paint: Paint, wide: bool) -> Iterator[str]:
     """Yield what happens to pods that were not asked about."""
     verdict = report.verdict
+    same = len(verdict.still_pending)
     groups = (
         (verdict.preempted, "preempted", False),
         (verdict.newly_pending, "pending that would be scheduled without the change", True),
         (verdict.newly_scheduled, "scheduled that would be pending without the change", False),
-        (verdict.still_pending, "pending before and after", True),
+        (verdict.still_pending if wide else (), "pending before and after", True),
     )
-    if not any(names for names, _, _ in groups):
-        return
-    yield paint.bold("SIDE EFFECTS")
+    if any(names for names, _, _ in groups):
+        yield paint.bold("SIDE EFFECTS")
     for names, label, reasons in groups:
         if names and not reasons:
-            yield from _wrapped(
-                "  ", f"{format_count(len(names), 'pod')} {label}: {_listed(names)}", paint, "    "
-            )
+            text = f"{format_count(len(names), 'pod')} {label}: {_listed(names, wide)}"
+            yield from _wrapped("  ", text, paint, "    ")
         elif names:
             yield f"  {format_count(len(names), 'pod')} {label}:"
-            yield from _by_reason(report, names, paint, "    ")
+            yield from _by_reason(report, names, paint, "    ", wide)
+    if same and not wide:
+        are = "is" if same == 1 else "are"
+        text = (
+            f"{format_count(same, 'other pod')} {are} pending with and without the change; -o wide shows why"
+        )
+        yield from _wrapped("", text, paint)
 
 
 def _pods(report: WhatifResult, paint: Paint, wide: bool) -> Iterator[str]:
     before, after = report.states
-    names = report.concerned()
+    names = report.concerned(wide=wide)
     if not names:
         return
     evicted = {each.pod for each in report.evicted}
@@ -162,19 +190,27 @@ def _pods(report: WhatifResult, paint: Paint, wide: bool) -> Iterator[str]:
             )
             for name in names
         ]
-        yield from _table(rows, paint, wide=wide)
+        yield from _table(_without_before(rows), paint, wide=wide)
         return
     table = [("PODS", "BEFORE", "AFTER")]
-    table += [(each.label, each.before, each.after) for each in group_pods(report)]
-    yield from _table(table, paint)
+    table += [(each.label, each.before, each.after) for each in group_pods(report, wide=False)]
+    yield from _table(_without_before(table), paint)
+    yield f"-o wide lists each of the {len(names)} pods"
 
 
-def group_pods(report: WhatifResult) -> list[PodGroupRow]:
+def _without_before(rows: Sequence[tuple[str, ...]]) -> Sequence[tuple[str, ...]]:
+    """Return a table of pods that are all new without the column of their nodes before."""
+    if any(row[1] != "-" for row in rows[1:]):
+        return rows
+    return [(row[0], "NODE" if number == 0 else row[2], *row[3:]) for number, row in enumerate(rows)]
+
+
+def group_pods(report: WhatifResult, *, wide: bool = True) -> list[PodGroupRow]:
     """Summarize the pods to report by workload, those asked about first."""
     before, after = report.states
     evicted = {each.pod for each in report.evicted}
     asked = report.verdict.asked
-    names = report.concerned()
+    names = report.concerned(wide=wide)
     found = []
     for is_asked in (True, False):
         for text, group in _groups(name for name in names if (name in asked) is is_asked):
@@ -207,7 +243,7 @@ def _summary(placements: PodPlacements, evicted: Container[Name]) -> str:
     if placed:
         named = [f"{node} x{count}" if count > 1 else node for node, count in placed.most_common(2)]
         more = len(placed) - len(named)
-        parts.append(", ".join(named) + (f" and {more} more nodes" if more > 0 else ""))
+        parts.append(", ".join(named) + (f" and {format_count(more, 'more node')}" if more > 0 else ""))
     if pending:
         parts.append(f"{pending} pending")
     if gone:
@@ -218,13 +254,22 @@ def _summary(placements: PodPlacements, evicted: Container[Name]) -> str:
 def _table(
     rows: Sequence[Sequence[str]], paint: Paint, indent: str = "", *, wide: bool = False
 ) -> Iterator[str]:
-    """Yield a table without empty columns; lines that are too long are truncated unless `wide`."""
+    """Yield a table without empty columns; if it is too wide, each row as a list of its cells."""
     columns = list(zip(*rows, strict=True))
-    kept = [index for index, column in enumerate(columns) if set(column[1:]) - {"-"} or index < 3]
-    width = max(40, paint.width) - len(indent)
-    for number, whole in enumerate(format_table([[row[index] for index in kept] for row in rows])):
-        line = whole if wide or len(whole) <= width else f"{whole[: width - 3]}..."
-        yield indent + (paint.bold(line) if number == 0 else line)
+    kept = [index for index, column in enumerate(columns) if set(column[1:]) - {"-"} or index < 2]
+    rows = [[row[index] for index in kept] for row in rows]
+    table = list(format_table(rows))
+    if wide or max(map(len, table)) + len(indent) <= max(40, paint.width):
+        for number, line in enumerate(table):
+            yield indent + (paint.bold(line) if number == 0 else line)
+        return
+    header = [name.lower() for name in rows[0]]
+    width = max(map(len, header[1:]))
+    for row in rows[1:]:
+        yield from _wrapped(indent, row[0], paint, f"{indent}  ")
+        for name, cell in zip(header[1:], row[1:], strict=True):
+            if cell != "-":
+                yield from _wrapped(f"{indent}  {name.ljust(width)}  ", cell, paint, f"{indent}    ")
 
 
 def _evicted(report: WhatifResult, paint: Paint, wide: bool) -> Iterator[str]:
@@ -236,7 +281,7 @@ def _evicted(report: WhatifResult, paint: Paint, wide: bool) -> Iterator[str]:
     for each in shown:
         yield from _wrapped("  ", _describe_eviction(each, after.get(each.pod, ABSENT)), paint, "    ")
     if len(report.evicted) > len(shown):
-        yield f"  and {len(report.evicted) - len(shown)} more; -o wide lists them"
+        yield f"  and {len(report.evicted) - len(shown)} more; {WIDE}"
 
 
 def _describe_eviction(each: EvictedPod, then: PodPlacement) -> str:
@@ -266,12 +311,10 @@ def _prediction(report: WhatifResult, prediction: Prediction, paint: Paint, wide
     if prediction.overcommits:
         nodes = len({over.node for over in prediction.overcommits})
         named = [
-            f"{o.node} {o.resource} by {format_short(o.resource, o.units)}"
-            for o in prediction.overcommits[:NODES]
+            f"{o.node} {o.resource} by {format_short(o.resource, o.units)}" for o in prediction.overcommits
         ]
-        more = len(prediction.overcommits) - len(named)
-        text = f"{_nodes_text(nodes)} past the line once claims are counted: {', '.join(named)}"
-        yield from _wrapped("  ", paint.red(text + (f" and {more} more" if more else "")), paint, "    ")
+        text = f"{_nodes_text(nodes)} past the line once claims are counted: {_cut(named, wide)}"
+        yield from map(paint.red, _wrapped("  ", text, paint, "    "))
 
 
 def _differing(
@@ -287,12 +330,14 @@ def _differing(
     ]
     yield from _table(rows, paint, "  ", wide=wide)
     if len(differing) > len(shown):
-        yield f"  and {len(differing) - len(shown)} more; -o wide lists them"
+        yield f"  and {len(differing) - len(shown)} more; {WIDE}"
     reasons = Counter(
         state[name].why for name in differing for state in states if name in state and state[name].why
-    )
-    for why, count in reasons.most_common(NODES):
+    ).most_common()
+    for why, count in reasons if wide else reasons[:NODES]:
         yield from _wrapped(f"  {count} x " if count > 1 else "  ", why, paint, "    ")
+    if len(reasons) > NODES and not wide:
+        yield f"  and {format_count(len(reasons) - NODES, 'more reason')}; {WIDE}"
 
 
 # -- proofs
@@ -321,64 +366,69 @@ def _proof(proof: Proof, paint: Paint, wide: bool) -> Iterator[str]:
         yield from _wrapped("  ", why, paint)
     if proof.placement:
         rows = [("POD", "NODE", "DEVICES")]
-        shown = sorted(proof.placement.items())
-        rows += [
-            (full_name(name), found.node, ", ".join(found.devices) or "-")
-            for name, found in (shown if wide else shown[: 2 * FEW])
-        ]
+        shown = sorted(proof.placement.items())[: None if wide else 2 * FEW]
+        rows += [(full_name(name), found.node, ", ".join(found.devices) or "-") for name, found in shown]
         yield from _table(rows, paint, "  ", wide=wide)
+        if len(shown) < len(proof.placement):
+            yield f"  and {len(proof.placement) - len(shown)} more; {WIDE}"
 
 
 # -- free resources
 
 
 def _free(report: WhatifResult, paint: Paint, wide: bool) -> Iterator[str]:
+    """Yield the free resources; only those that change unless `wide` or nothing was to change."""
     before, after = report.before, report.after
     old, new = report.fragments
     pieces = {piece.resource: piece for piece in new.pieces}
-    rows = [("FREE", "BEFORE", "AFTER", "MOST ON ONE NODE")]
+    rows = []
     for name in sorted({*before.free, *after.free}, key=resource_order):
-        one, other = before.free.get(name, 0), after.free.get(name, 0)
-        if not wide and name not in ("cpu", "memory") and one == other:
-            continue
+        counts = before.free.get(name, 0), after.free.get(name, 0)
         piece = pieces.get(name)
         most = f"{format_short(name, piece.most)} ({piece.node})" if piece is not None and piece.most else "-"
-        rows.append((name, format_short(name, one), format_short(name, other), most))
+        rows.append((counts, (name, *(format_short(name, units) for units in counts), most)))
     for driver in sorted({*old.free_devices, *new.free_devices}):
+        counts = old.free_devices.get(driver, 0), new.free_devices.get(driver, 0)
         most = str(new.most_devices.get(driver, 0))
-        counts = str(old.free_devices.get(driver, 0)), str(new.free_devices.get(driver, 0))
-        rows.append((f"devices of {driver}", *counts, most))
-    if len(rows) > 1:
-        yield from _table(rows, paint, wide=wide)
-    yield from _remarks(report, new, paint)
+        rows.append((counts, (f"devices of {driver}", *map(str, counts), most)))
+    whole = wide or report.plan.changes_nothing
+    shown = [row for (one, other), row in rows if whole or one != other]
+    if shown:
+        yield from _table([("FREE", "BEFORE", "AFTER", "MOST ON ONE NODE"), *shown], paint, wide=wide)
+    remarks = list(_remarks(new, None if whole else old, paint))
+    yield from remarks
+    hidden = len(rows) - len(shown)
+    if hidden:
+        rest = format_count(hidden, "other resource") if shown or remarks else "free resources"
+        yield f"{rest} {'does' if hidden == 1 and (shown or remarks) else 'do'} not change; {WIDE}"
 
 
-def _remarks(report: WhatifResult, new: Fragmentation, paint: Paint) -> Iterator[str]:
-    for each in report.more:
-        least = "at least " if each.least else ""
-        yield from _wrapped("", f"capacity for {least}{each.count} more like {full_name(each.pod)}", paint)
+def _remarks(new: Fragmentation, old: Fragmentation | None, paint: Paint) -> Iterator[str]:
+    """Yield the largest claims and stranded resources, without those that are as in `old`."""
+    known = old or Fragmentation()
     claims = [
-        f"{piece.device_class} {piece.most} (on {piece.nodes} node{'s' if piece.nodes != 1 else ''})"
+        f"{piece.device_class} {piece.most} (on {_nodes_text(piece.nodes)})"
         if piece.most
         else f"{piece.device_class} {'none' if piece.most == 0 else 'unknown (too many different nodes)'}"
         for piece in new.classes
+        if piece not in known.classes
     ]
     if claims:
         yield from _wrapped("largest claim of exclusive devices that fits: ", ", ".join(claims), paint)
-    if new.nodes_without_devices:
+    if new.nodes_without_devices and new.without_devices != known.without_devices:
         amounts = " and ".join(
             f"{format_short(name, units)} {name}" for name, units in sorted(new.without_devices.items())
         )
         text = f"{amounts} on {_nodes_text(new.nodes_without_devices)} whose devices are all allocated"
         yield from _wrapped("stranded: ", text, paint)
-    if new.nodes_without_room:
-        count = sum(new.without_room.values())
-        text = f"{count} free device{'s' if count != 1 else ''} on {_nodes_text(new.nodes_without_room)}"
-        yield from _wrapped("stranded: ", f"{text} without capacity for another pod", paint)
+    if new.nodes_without_room and new.without_room != known.without_room:
+        text = f"{format_count(sum(new.without_room.values()), 'free device')} on"
+        text += f" {_nodes_text(new.nodes_without_room)} without capacity for another pod"
+        yield from _wrapped("stranded: ", text, paint)
 
 
 def _nodes_text(count: int) -> str:
-    return "1 node" if count == 1 else f"{count} nodes"
+    return format_count(count, "node")
 
 
 def _nodes(report: WhatifResult, paint: Paint) -> Iterator[str]:

@@ -60,8 +60,12 @@ class WhatifVerdict:
         asked, scheduled = len(self.asked), len(self.scheduled)
         if not asked:
             return "no pods evicted" if self.about is AskedPods.EVICTED else "no pending pods"
-        for names, state in ((self.scheduled, "scheduled"), (self.deleted, "deleted")):
-            if len(names) == asked:
+        for names, state in (
+            (self.scheduled, "scheduled"),
+            (self.deleted, "deleted"),
+            (self.pending, "pending"),
+        ):
+            if len(names) == asked and (asked == 1 or names is not self.pending):
                 return f"the {word}pod is {state}" if asked == 1 else f"all {asked} {word}pods are {state}"
         rest = [(len(self.pending), "pending"), (len(self.deleted), "deleted")]
         others = "".join(f", {count} {state}" for count, state in rest if count)

@@ -55,6 +55,8 @@ def test_a_pod_that_was_pending_before_does_not_spoil_the_answer() -> None:
     assert side_effects(report) == {"stillPending": ["default/huge"]}
     text = "\n".join(lines(report))
     assert "PENDING\n" not in text
+    assert "1 other pod is pending with and without the change" in text
+    text = "\n".join(report.lines(PLAIN, wide=True))
     assert "SIDE EFFECTS\n  1 pod pending before and after:\n    default/huge\n      0/1 nodes are" in text
 
 
@@ -74,7 +76,7 @@ def test_an_added_pod_that_takes_the_place_of_a_pending_one() -> None:
 
 def test_an_added_pod_that_does_not_fit() -> None:
     report = report_on(node("n", cpu="2"), pod("waiting", "2"), add=(added("new", "3"),))
-    assert lines(report)[0] == "0 of 1 added pod scheduled, 1 pending"
+    assert lines(report)[0] == "the added pod is pending"
     assert not report.all_placed
     assert side_effects(report) == {}
 
@@ -127,5 +129,5 @@ def test_pods_that_are_preempted_anyway_are_no_side_effect() -> None:
         node("n", cpu="2"), pod("low", "2", "n", priority=-1), pod("high", "2", priority=5),
         add=(added("new", "1"),),
     )  # fmt: skip
-    assert lines(report)[0] == "0 of 1 added pod scheduled, 1 pending"
+    assert lines(report)[0] == "the added pod is pending"
     assert side_effects(report) == {"stillPending": ["default/low"]}
