@@ -244,7 +244,7 @@ class OutputFormat:
         from plimsoll.tools.colors import Paint
 
         width = shutil.get_terminal_size((100, 40)).columns
-        return Paint(is_colored(self.color), width)
+        return Paint(is_colored(self.color), width, sys.stdout.isatty())
 
 
 def is_colored(choice: str) -> bool:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.shell_completion import CompletionItem
 
-from plimsoll.cli.name_completion import complete_row
+from plimsoll.cli.name_completion import complete_names, complete_row
 from plimsoll.cli.options import OutputFormat, Progress, Where, ledger_options, output_options, write_report
 from plimsoll.cli.watching import watch_cluster, watch_option
 
@@ -27,6 +27,7 @@ _VIEWS = {
         "pods": "pods pod po",
         "claims": "claims claim resourceclaims resourceclaim",
         "classes": "classes class deviceclasses deviceclass",
+        "gpus": "gpus gpu accelerators",
         "devices": "devices device dev",
         "pools": "pools pool",
         "namespaces": "namespaces namespace ns",
@@ -55,11 +56,19 @@ _AROUND = 9
 )
 @click.option(
     "--sort",
-    type=click.Choice(["name", "free", "used", "claims"]),
+    type=click.Choice(["name", "free", "used", "claims", "devices"]),
     default="name",
     show_default=True,
     help="Order of nodes, overcommitted ones first: by name, most free, least free, or "
-    "most charged by claims.",
+    "most charged by claims. Namespaces: by name, most used, most charged by claims, or most devices.",
+)
+@click.option(
+    "--class",
+    "device_class",
+    default="",
+    metavar="NAME",
+    shell_complete=complete_names("deviceclasses"),
+    help="Limit devices or gpus to those that a DeviceClass selects.",
 )
 @click.option(
     "--limit",
@@ -75,6 +84,7 @@ def run_top(
     name: str,
     resources: tuple[str, ...],
     sort: str,
+    device_class: str,
     limit: int | None,
     watch: bool,
     where: Where,
@@ -82,15 +92,18 @@ def run_top(
 ) -> None:
     """Show allocatable, charged and free resources, from one ledger per node.
 
-    VIEW is nodes (the default), pods, claims, devices, pools or namespaces. NAME selects one of them; for
-    devices and pools it is a part of the name, or a node.
+    VIEW is nodes (the default), pods, claims, classes, gpus, devices, pools or namespaces. NAME selects one
+    of them; for gpus, devices and pools it is a part of the name, or a node.
 
     \b
     plimsoll top                          every node: requests, claims, overhead, free
     plimsoll top nodes node-17            one node: its pods, claims and devices
     plimsoll top nodes --sort free -w     most free first, watching for changes
     plimsoll top claims -n ml             claims with their devices and charges
+    plimsoll top gpus                     physical GPUs: whole and free, what still fits, who holds them
     plimsoll top devices node-17          devices of a node, with shares and holders
+    plimsoll top devices --class gpu      devices that a class selects
+    plimsoll top namespaces --sort devices
     plimsoll top classes                  how many devices of each class can still be allocated
     plimsoll top -f cluster.json.gz
     """
@@ -101,7 +114,7 @@ def run_top(
         known = ", ".join(dict.fromkeys(_VIEWS.values()))
         raise ConfigError(f"{view}: unknown view; valid views: {known} (or: plimsoll top nodes {view})")
     what = _VIEWS[view]
-    asked: dict[str, Any] = {"name": name, "resources": resources, "sort": sort}
+    asked: dict[str, Any] = {"name": name, "resources": resources, "sort": sort, "device_class": device_class}
     asked["limit"] = _limit(limit, what, form)
 
     def report(cluster_state: ClusterState) -> Report:

@@ -20,10 +20,11 @@ def printable(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Paint:
-    """Output style: colors on or off, and the terminal width."""
+    """Output style: colors, and the width of lines, to which tables are shortened on a terminal only."""
 
     color: bool = False
     width: int = 100
+    is_terminal: bool = False
 
     def bold(self, text: str) -> str:
         return self._with("1", text)

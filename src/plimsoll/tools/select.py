@@ -11,7 +11,7 @@ from plimsoll.api.resource import ResourceSlice
 from plimsoll.cel import Environment, compile_selector, flatten
 from plimsoll.tools.cluster_state.manifests import ParsedObject
 from plimsoll.tools.colors import PLAIN, Paint
-from plimsoll.tools.columns import format_table
+from plimsoll.tools.columns import format_count, format_table
 from plimsoll.tools.views import decode_views
 
 
@@ -50,15 +50,28 @@ class SelectionReport:
         return any(answer.matched for answer in self.answers)
 
     def lines(self, paint: Paint = PLAIN, *, wide: bool = False) -> Iterator[str]:
-        """Yield one row per device; `wide` adds the evaluation cost."""
+        """Yield the devices that match and each error once; `wide` lists all devices, with costs."""
+        if wide and self.answers:
+            rows = [(each.device, each.text, f"{each.cost:,}") for each in self.answers]
+            lines = format_table([("DEVICE", "ANSWER", "COST"), *rows])
+            yield next(lines)
+            for line, answer in zip(lines, self.answers, strict=True):
+                yield (paint.red if answer.error else paint.green if answer.matched else str)(line)
+            return
         if not self.answers:
             return
-        rows = [("DEVICE", "ANSWER", "COST")]
-        rows += [(answer.device, answer.text, f"{answer.cost:,}") for answer in self.answers]
-        lines = format_table(rows if wide else [row[:2] for row in rows])
-        yield next(lines)
-        for line, answer in zip(lines, self.answers, strict=True):
-            yield (paint.red if answer.error else paint.green if answer.matched else str)(line)
+        matching = [each.device for each in self.answers if each.matched]
+        yield from map(paint.green, matching)
+        errors: dict[str, list[str]] = {}
+        for each in self.answers:
+            if each.error:
+                errors.setdefault(each.error, []).append(each.device)
+        for error, devices in errors.items():
+            yield paint.red(
+                f"error on {format_count(len(devices), 'device')}, for example {devices[0]}: {error}"
+            )
+        rest = " -o wide lists the others." if len(matching) < len(self.answers) else ""
+        yield f"{len(matching):,} of {format_count(len(self.answers), 'device')} match.{rest}"
 
     def as_json(self) -> list[dict[str, Any]]:
         return [answer.as_json() for answer in self.answers]

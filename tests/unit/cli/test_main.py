@@ -86,21 +86,22 @@ def test_check_reports_undecodable_objects(run: Run, slices: str) -> None:
     assert "  spec.pool.generation: must be a whole number, not a string" in result.out
 
 
-def test_select_lists_every_device(run: Run, slices: str) -> None:
+def test_select_lists_the_devices_that_match(run: Run, slices: str) -> None:
     expression = 'device.attributes["gpu.example.com"].model == "a100"'
     result = run("select", expression, "-f", slices)
     assert result.code == 0
-    assert result.out == (
-        "DEVICE                         ANSWER\n"
-        "gpu.example.com/node-1/gpu-0   matches\n"
-        "gpu.example.com/node-1/gpu-1   no match\n"
-    )
+    assert result.out.splitlines()[0] == "gpu.example.com/node-1/gpu-0"
+    assert "gpu-1" not in result.out
+    every = run("select", expression, "-f", slices, "-o", "wide").out.splitlines()
+    assert [line.split()[0] for line in every[1:]] == [
+        "gpu.example.com/node-1/gpu-0", "gpu.example.com/node-1/gpu-1",
+    ]  # fmt: skip
     answers = json.loads(run("select", expression, "-f", slices, "-o", "json").out)
     assert [answer["matches"] for answer in answers] == [True, False]
     assert run("select", "false", "-f", slices).code == 1
     missing = run("select", 'device.attributes["gpu.example.com"].nope == 1', "-f", slices)
     assert missing.code == 1
-    assert "error: no such key: nope" in missing.out
+    assert missing.out.count("no such key: nope") == 1
 
 
 def test_select_reports_an_input_without_devices(run: Run) -> None:

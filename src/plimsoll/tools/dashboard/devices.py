@@ -13,8 +13,8 @@ from plimsoll.api.identity import PoolId
 from plimsoll.api.resource import ResourceSlice
 from plimsoll.tools.cluster_state import ClusterState
 from plimsoll.tools.dashboard.changes import ChangeScope
-from plimsoll.tools.dashboard.physical import PhysicalDevice, PoolCounters, group_devices
 from plimsoll.tools.top.devices import DeviceRow
+from plimsoll.tools.top.physical import PhysicalDevice, PoolCounters, group_devices
 from plimsoll.tools.top.pools import PoolRow, inspect_pools
 
 

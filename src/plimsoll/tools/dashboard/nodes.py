@@ -20,11 +20,11 @@ from plimsoll.tools.cluster_state import ClusterState
 from plimsoll.tools.cluster_state.missing_kinds import summarize_gaps
 from plimsoll.tools.dashboard.changes import ChangeScope
 from plimsoll.tools.dashboard.devices import DeviceCache, DeviceCount, newest_slices
-from plimsoll.tools.dashboard.physical import group_devices
 from plimsoll.tools.dashboard.pod_details import detail_node_pods
 from plimsoll.tools.dashboard.topology import cpus_of_claim, read_topology
 from plimsoll.tools.top.devices import device_rows
 from plimsoll.tools.top.nodes import NodeRow, ResourceRow, holders, node_rows
+from plimsoll.tools.top.physical import group_devices
 from plimsoll.tools.top.uncounted_notes import note_uncounted
 
 COLUMNS = ("line", "requests", "claims", "overhead", "free", "uncounted")

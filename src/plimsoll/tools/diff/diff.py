@@ -6,10 +6,11 @@ show. Objects are the same if their names are equal.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from plimsoll.allocator.availability import BLOCKED, FREE
 from plimsoll.api.core import Node
 from plimsoll.api.resource import DeviceClass
 from plimsoll.tools.amounts import format_amount
@@ -22,6 +23,7 @@ from plimsoll.tools.top.device_reports import charges_of
 from plimsoll.tools.top.devices import DeviceRow, device_rows
 from plimsoll.tools.top.node_reports import status_of, totals_of
 from plimsoll.tools.top.nodes import NodeRow, ResourceRow, node_rows
+from plimsoll.tools.top.physical import physical_devices
 
 #: Field -> text, in display order.
 Fields = dict[str, str]
@@ -79,6 +81,8 @@ class StateChanges:
     nodes: tuple[ObjectDifference, ...] = ()
     classes: tuple[ObjectDifference, ...] = ()
     devices: tuple[ObjectDifference, ...] = ()
+    #: Devices among them that only became blocked or are no longer blocked -> physical device.
+    blocked: Mapping[str, str] = field(default_factory=dict)
     claims: tuple[ObjectDifference, ...] = ()
     pods: tuple[ObjectDifference, ...] = ()
     charges: tuple[ChargeChange, ...] = ()
@@ -106,10 +110,12 @@ def compare_clusters(
     run = [{check.id for check in each.checks} for each in reports]
     both = run[0] & run[1]
     found = [{each.identity: each for each in report.findings if each.id in both} for report in reports]
+    devices = tuple(_changes(_devices(old), _devices(new)))
     return StateChanges(
         tuple(_changes(_describe_all(nodes[0], old), _describe_all(nodes[1], new))),
         tuple(_changes(_classes(old), _classes(new))),
-        tuple(_changes(_devices(old), _devices(new))),
+        devices,
+        _blocked(devices, new),
         tuple(_changes(_claims(old, namespace), _claims(new, namespace))),
         tuple(_changes(_pods(old, namespace), _pods(new, namespace))),
         tuple(_charges(nodes[0], nodes[1])),
@@ -211,6 +217,28 @@ def _device(row: DeviceRow) -> Fields:
         "used": ", ".join(used),
         "capacity": ", ".join(f"{name} {total}" for name, (total, _) in row.capacity.items()),
         "taints": ", ".join(row.taints),
+    }
+
+
+def _blocked(changes: Iterable[ObjectDifference], state: ClusterState) -> dict[str, str]:
+    """Return the physical devices of those devices whose counters others consumed or gave back."""
+    states = {FREE, BLOCKED}
+    found = {
+        each.name
+        for each in changes
+        if each.change == CHANGED
+        and all(
+            change.field == "why" or (change.field == "state" and {change.before, change.after} == states)
+            for change in each.fields
+        )
+    }
+    if not found:
+        return {}
+    return {
+        str(part.id): f"{part.driver}/{part.pool}/{device.name}"
+        for device in physical_devices(state)
+        for part in device.parts
+        if str(part.id) in found and part.counters
     }
 
 

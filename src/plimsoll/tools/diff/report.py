@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from textwrap import wrap
 from typing import Any
 
+from plimsoll.allocator.availability import BLOCKED, FREE
 from plimsoll.tools.amounts import format_distinct, format_short
 from plimsoll.tools.audit import AuditFinding
 from plimsoll.tools.colors import Paint
@@ -46,15 +47,18 @@ class DiffReport:
         sections = (
             ("NODES", changes.nodes),
             ("DEVICE CLASSES", changes.classes),
-            ("DEVICES", changes.devices),
+            ("DEVICES", [each for each in changes.devices if each.name not in changes.blocked]),
             ("CLAIMS", changes.claims),
             ("PODS", changes.pods),
         )
         for title, objects in sections:
-            if objects:
+            blocked = title == "DEVICES" and bool(changes.blocked)
+            if objects or blocked:
                 yield ""
-                yield f"{paint.bold(title)}  {_counts(objects)}"
+                yield f"{paint.bold(title)}  {_counts(objects)}".rstrip()
                 yield from _object_lines(objects, paint, wide)
+            if blocked:
+                yield from _blocked_lines(changes, paint, wide)
         if changes.charges:
             yield ""
             yield from _charge_lines(changes, paint, wide)
@@ -108,6 +112,24 @@ def _object_lines(objects: Sequence[ObjectDifference], paint: Paint, wide: bool)
         )
         yield from (f"  {paints[each.change](line)}" for line in lines)
     yield from _rest(len(objects) - len(shown))
+
+
+def _blocked_lines(changes: StateChanges, paint: Paint, wide: bool) -> Iterator[str]:
+    """Yield one line for each physical device of which parts became blocked or free."""
+    groups: dict[tuple[str, str], list[str]] = {}
+    for each in changes.devices:
+        if each.name in changes.blocked:
+            after = next((field.after for field in each.fields if field.field == "state"), "")
+            groups.setdefault((changes.blocked[each.name], after), []).append(each.name)
+    shown = [*groups.items()] if wide else [*groups.items()][:SHOWN]
+    words = {BLOCKED: "blocked", FREE: "no longer blocked", "": "blocked as before, by more or less"}
+    for (device, after), names in shown:
+        others = len(names) - (device in names)
+        parts = [device] if device in names else []
+        if others:
+            parts.append(f"{format_count(others, 'partition')} of {'it' if parts else device}")
+        yield paint.dim(f"  ~ {' and '.join(parts)}: {words[after]}")
+    yield from _rest(len(groups) - len(shown))
 
 
 def _field(field: FieldChange, change: str) -> str:

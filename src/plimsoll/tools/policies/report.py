@@ -142,16 +142,18 @@ class PoliciesReport:
             return
         yield "All claims priced under one policy:"
         yield ""
-        yield from self._summary_lines(paint)
+        yield from self._summary_lines(paint, wide)
         yield ""
         yield from self._node_lines(paint, wide)
         yield ""
         yield from self._pod_lines(paint, wide)
-        yield from self._refusal_lines(paint)
-        for pod, claim in self.believed[:5]:
+        yield from self._refusal_lines(paint, wide)
+        believed = self.believed if wide or not self.limit else self.believed[: self.limit]
+        for pod, claim in believed:
             yield f"note: claim {claim} of pod {pod} cannot be priced; using its recorded charge."
+        yield from _not_shown(len(self.believed) - len(believed), "claim")
 
-    def _summary_lines(self, paint: Paint) -> Iterator[str]:
+    def _summary_lines(self, paint: Paint, wide: bool) -> Iterator[str]:
         names = [name for name in ("cpu", "memory") if any(row.resource == name for row in self.nodes)]
         heads = (">NODES PAST", ">REFUSED", "CHARGES")
         table = Table(("POLICY", *(f">{name.upper()}" for name in names), *heads))
@@ -164,7 +166,7 @@ class PoliciesReport:
             cells.append(Cell(f"{past:,}", "red" if past else ""))
             cells.append(Cell(f"{refused:,}", "red" if refused else ""))
             table.add(Cell(column, "bold"), *cells, HEADINGS[column][1])
-        yield from table.lines(paint)
+        yield from table.lines(paint, wide=wide)
 
     def _refused(self, column: str) -> Iterator[tuple[str, str]]:
         for refusal in self.refusals:
@@ -184,9 +186,8 @@ class PoliciesReport:
         for row in shown:
             cells = [_cell(row, column, wide) for column in COLUMNS]
             table.add(row.node, row.resource, format_short(row.resource, row.line), *cells)
-        yield from table.lines(paint, wide=True)
-        if len(shown_rows) > len(shown):
-            yield f"{format_count(len(shown_rows) - len(shown), 'more row')} not shown; -o wide shows all."
+        yield from table.lines(paint, wide=wide)
+        yield from _not_shown(len(shown_rows) - len(shown), "row")
         same = len({row.node for row in self.nodes} - {row.node for row in shown_rows})
         if same:
             yield f"{format_count(same, 'node')} equal under every policy."
@@ -205,10 +206,9 @@ class PoliciesReport:
             own = [format_short(row.resource, amount) for amount in (row.requests, row.claimed)]
             table.add(row.resource, *own, str(row.references), *amounts, row.name)
         yield from table.lines(paint, wide=wide)
-        if len(shown_rows) > len(shown):
-            yield f"{format_count(len(shown_rows) - len(shown), 'more pod')} not shown; -o wide shows all."
+        yield from _not_shown(len(shown_rows) - len(shown), "row")
 
-    def _refusal_lines(self, paint: Paint) -> Iterator[str]:
+    def _refusal_lines(self, paint: Paint, wide: bool) -> Iterator[str]:
         if not self.refusals:
             return
         yield ""
@@ -216,12 +216,14 @@ class PoliciesReport:
         groups: dict[tuple[str, str], list[PolicyRefusal]] = {}
         for refusal in self.refusals:
             groups.setdefault((refusal.column, format_reason(refusal.reason)), []).append(refusal)
-        for (column, text), group in groups.items():
+        shown = [*groups.items()] if wide or not self.limit else [*groups.items()][: self.limit]
+        for (column, text), group in shown:
             first = f"{group[0].namespace}/{group[0].pod}"
             more = f" and {len(group) - 1} more" if len(group) > 1 else ""
             line_text = f"{column}: {first}{more}: {text}"
             for line in wrap(line_text, paint.width, initial_indent="  ", subsequent_indent="    "):
                 yield paint.red(line)
+        yield from _not_shown(len(groups) - len(shown), "refusal")
 
     # -- JSON
 
@@ -234,6 +236,11 @@ class PoliciesReport:
             "refused": [refusal.as_json() for refusal in self.refusals],
             "believed": [{"pod": pod, "claim": claim} for pod, claim in self.believed],
         }
+
+
+def _not_shown(left: int, word: str) -> Iterator[str]:
+    if left > 0:
+        yield f"{format_count(left, 'more ' + word)} not shown; -o wide or --limit 0 shows all."
 
 
 def _cell(row: NodeCharges, column: str, wide: bool) -> Cell:

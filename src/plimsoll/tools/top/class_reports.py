@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from plimsoll.tools.amounts import format_quantity
 from plimsoll.tools.colors import Paint
 from plimsoll.tools.columns import format_count
 from plimsoll.tools.top.classes import ClassRow
-from plimsoll.tools.top.device_reports import not_shown, plain_name
+from plimsoll.tools.top.device_reports import format_capacity, not_shown
+from plimsoll.tools.top.devices import plain_name
 from plimsoll.tools.top.table import Cell, Table
 
 _NOTE = "FREE is what claims can still get: choices that exclude each other are not added up."
@@ -30,6 +30,7 @@ class ClassesReport:
             return
         shown = self.rows[: self.limit] if self.limit else self.rows
         table = Table(("CLASS", ">DEVICES", ">HELD", ">FREE", ">MOST ON ONE NODE", ">NODES", "CAPACITY LEFT"))
+        table.optional = ("CAPACITY LEFT",)
         for row in shown:
             table.add(
                 row.device_class,
@@ -68,7 +69,7 @@ def _count(row: ClassRow) -> str:
 def _capacities(row: ClassRow) -> Iterator[str]:
     """Yield what is left of the capacity of shareable devices."""
     for name, each in row.capacity.items():
-        left, total, most = map(format_quantity, (each.left, each.total, each.most))
+        left, total, most = (format_capacity(name, amount) for amount in (each.left, each.total, each.most))
         yield f"{plain_name(name)} {left} of {total}" + (f" (at most {most})" if most != left else "")
 
 

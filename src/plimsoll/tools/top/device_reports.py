@@ -8,19 +8,19 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from plimsoll.allocator.availability import BLOCKED, FREE, PARTLY, SHARED, TAINTED, TAKEN
+from plimsoll.api.quantity import ZERO, Format, Quantity
 from plimsoll.ledger.messages import format_reason
-from plimsoll.tools.amounts import format_quantity, format_short
+from plimsoll.tools.amounts import format_quantity, format_short, short_bytes
 from plimsoll.tools.colors import Paint
 from plimsoll.tools.columns import format_count
 from plimsoll.tools.top import claims as claim_words
 from plimsoll.tools.top.claims import ClaimChargeRow, ClaimRow
-from plimsoll.tools.top.device_holders import DeviceHolder
-from plimsoll.tools.top.devices import STALE, STATES, DeviceRow
-from plimsoll.tools.top.pools import PoolRow
+from plimsoll.tools.top.devices import STALE, STATES, DeviceRow, is_memory, plain_name
+from plimsoll.tools.top.pools import PoolRow, Stock
 from plimsoll.tools.top.table import Cell, Table
 from plimsoll.tools.top.uncounted_notes import UncountedNote
 
-_COLOURS = {
+COLORS = {
     FREE: "green",
     PARTLY: "yellow",
     SHARED: "yellow",
@@ -29,6 +29,9 @@ _COLOURS = {
     TAINTED: "red",
     STALE: "red",
 }
+_LEFT = "LEFT OF SHARES AND COUNTERS"
+#: Counters of a pool that are listed one by one.
+_COUNTERS = 4
 
 
 def _state_cell(state: str) -> Cell:
@@ -74,56 +77,85 @@ class DevicesReport:
 def device_table(
     rows: Sequence[DeviceRow], paint: Paint, *, wide: bool, limit: int = 0, node: str = ""
 ) -> Iterator[str]:
-    """Yield the device table: state, remaining capacity and holders; no NODE column if `node` is given."""
+    """Yield the device table: state, remaining capacity and holders; no NODE column if `node` is given.
+
+    A wide table also has product and memory, where drivers publish them.
+    """
     shown = rows[:limit] if limit else rows
     several = len({row.driver for row in rows}) > 1 or wide
-    place = () if node else ("NODE",)
-    table = Table(("DEVICE", *(("DRIVER",) if several else ()), *place, "STATE", "LEFT", "HELD BY / WHY NOT"))
+    described = wide and any(row.product or row.memory is not None for row in rows)
+    shares = any(row.shareable for row in rows)
+    table = Table(
+        (
+            *(() if node else ("NODE",)),
+            "DEVICE",
+            *(("DRIVER",) if several else ()),
+            *(("PRODUCT", ">MEMORY") if described else ()),
+            "=STATE",
+            *(("LEFT",) if shares else ()),
+            "HELD BY / WHY NOT",
+        ),
+        optional=("DRIVER",),
+    )
     for row in shown:
+        memory = "-" if row.memory is None else format_capacity("memory", row.memory)
         table.add(
-            f"{row.pool}/{row.device}",
+            *(() if node else (place_of(row),)),
+            device_name(row.pool, row.device, row.node),
             *((row.driver,) if several else ()),
-            *(() if node else (_place(row),)),
-            Cell(row.state, _COLOURS[row.state]),
-            ", ".join(_left(row)) or "-",
+            *((row.product or "-", memory) if described else ()),
+            Cell(row.state, COLORS[row.state]),
+            *(([*remaining_shares(row)] or "-",) if shares else ()),
             _why(row),
         )
     yield from table.lines(paint, wide=wide)
     yield from not_shown(len(rows) - len(shown), "device")
 
 
-def _place(row: DeviceRow) -> str:
+def place_of(row: DeviceRow) -> str:
     """Return the node of a device, "several" if it has no single node, "-" if it is not published."""
     return row.node or ("-" if row.state == STALE else "several")
 
 
-def _left(row: DeviceRow) -> Iterator[str]:
+def device_name(pool: str, device: str, node: str) -> str:
+    """Return POOL/DEVICE without a pool name that only repeats the node."""
+    return device if pool == node else f"{pool}/{device}"
+
+
+def format_capacity(name: str, amount: Quantity) -> str:
+    """Format an amount of a capacity or counter: memory in one unit, however it is published."""
+    if is_memory(name) or amount.format is Format.BINARY_SI:
+        return short_bytes(amount.nano // 10**9)
+    return format_quantity(amount)
+
+
+def format_left(name: str, left: Quantity, total: Quantity) -> str:
+    """Format what is left of a capacity or counter: `memory 40Gi of 80Gi`."""
+    return f"{plain_name(name)} {format_capacity(name, left)} of {format_capacity(name, total)}"
+
+
+def remaining_shares(row: DeviceRow) -> Iterator[str]:
     """Yield the remaining capacities of a shareable device."""
     if row.shareable and row.state != STALE:
         for name, (total, used) in row.capacity.items():
-            yield f"{plain_name(name)} {format_quantity(total - used)} of {format_quantity(total)}"
+            yield format_left(name, total - used, total)
+
+
+def format_holders(row: DeviceRow) -> Iterator[str]:
+    """Yield the holders of a device: `ns/claim (memory 4Gi)`."""
+    for holder in row.holders:
+        inside = [f"{plain_name(name)} {format_capacity(name, amount)}" for name, amount in holder.consumed]
+        if holder.admin:
+            inside.append("admin access")
+        extra = f" ({' '.join(inside)})" if inside else ""
+        yield f"{holder.namespace}/{holder.claim}{extra}"
 
 
 def _why(row: DeviceRow) -> list[str] | str:
-    found = [row.why] if row.why else []
-    found += [_holder(holder) for holder in row.holders]
+    found = [*([row.why] if row.why else []), *format_holders(row)]
     if row.taints and row.state not in (TAINTED, STALE):
         found.append("taint " + " ".join(row.taints))
     return found or "-"
-
-
-def _holder(holder: DeviceHolder) -> str:
-    """Format a holder: `ns/claim (memory 4Gi)`."""
-    inside = [f"{plain_name(name)} {format_quantity(amount)}" for name, amount in holder.consumed]
-    if holder.admin:
-        inside.append("admin access")
-    extra = f" ({' '.join(inside)})" if inside else ""
-    return f"{holder.namespace}/{holder.claim}{extra}"
-
-
-def plain_name(name: str) -> str:
-    """Return a capacity name without its domain."""
-    return name.rpartition("/")[2]
 
 
 # -- pools
@@ -153,7 +185,7 @@ class PoolsReport:
         headings += [">DEVICES", ">FREE", ">PARTLY", ">TAKEN", ">UNAVAIL."]
         if wide:
             headings += [">PARTS", ">GEN", ">SLICES"]
-        table = Table((*headings, "LEFT OF SHARES AND COUNTERS"))
+        table = Table((*headings, _LEFT), optional=("NODE", _LEFT, "DRIVER"))
         shown = self.rows[: self.limit] if self.limit else self.rows
         for row in shown:
             table.add(*self._cells(row, several, wide))
@@ -183,19 +215,31 @@ class PoolsReport:
         cells.append(str(row.unavailable))
         if wide:
             cells += [str(row.partitions), str(row.generation), f"{row.slices}/{row.expected}"]
-        left = [
-            f"{plain_name(name)} {format_quantity(rest)} of {format_quantity(total)}"
-            for name, (total, rest) in row.shares.items()
-        ]
-        left += [
-            f"{group}/{name} {format_quantity(rest)} of {format_quantity(total)}"
-            for (group, name), (total, rest) in row.counters.items()
-        ]
-        return [*cells, left or "-"]
+        left = [format_left(name, rest, total) for name, (total, rest) in row.shares.items()]
+        return [*cells, [*left, *_counters_left(row)] or "-"]
 
     def as_json(self) -> dict[str, Any]:
         shown = self.rows[: self.limit] if self.limit else self.rows
         return {"pools": [row.as_json() for row in shown], "notShown": len(self.rows) - len(shown)}
+
+
+def _counters_left(row: PoolRow) -> Iterator[str]:
+    """Yield what is left of the counters: each one of a few, else how many of the counter sets are used."""
+    if len(row.counters) <= _COUNTERS:
+        for (group, name), (total, rest) in row.counters.items():
+            yield f"{group}/{format_left(name, rest, total)}"
+        return
+    sets: dict[str, list[Stock]] = {}
+    for (group, _), stock in row.counters.items():
+        sets.setdefault(group, []).append(stock)
+    unused = sum(all(rest == total for total, rest in each) for each in sets.values())
+    used_up = sum(all(rest <= ZERO for total, rest in each if total > ZERO) for each in sets.values())
+    partly = len(sets) - unused - used_up
+    yield f"counter sets: {unused} unused, {partly} partly used, {used_up} used up"
+    memory = [stock for (_, name), stock in row.counters.items() if is_memory(name)]
+    if memory:
+        total, rest = (sum((stock[at] for stock in memory), ZERO) for at in (0, 1))
+        yield f"their {format_left('memory', rest, total)}"
 
 
 # -- claims
@@ -222,7 +266,7 @@ class ClaimsReport:
         shown_text = ", ".join(f"{states[state]:,} {state}" for state in claim_words.STATES if states[state])
         yield f"{format_count(len(self.rows), 'claim')}: {shown_text}"
         yield ""
-        table = Table(("CLAIM", "STATE", "NODE", "PODS", "CHARGES", "DEVICES"), caps={3: 16, 4: 27})
+        table = Table(("CLAIM", "=STATE", "NODE", "PODS", "CHARGES", "DEVICES"), optional=("CHARGES", "PODS"))
         shown = self.rows[: self.limit] if self.limit else self.rows
         for row in shown:
             table.add(
@@ -287,11 +331,11 @@ def _charge(charge: ClaimChargeRow) -> str:
 
 def _devices(row: ClaimRow) -> Iterator[str]:
     for device, holder in row.devices:
-        parts = [f"{plain_name(name)} {format_quantity(amount)}" for name, amount in holder.consumed]
+        parts = [f"{plain_name(name)} {format_capacity(name, amount)}" for name, amount in holder.consumed]
         if holder.admin:
             parts.append("admin access")
         cpus = row.cpus.get(device)
         if cpus:
             parts.append(f"CPUs {cpus}")
         extra = f" ({'; '.join(parts)})" if parts else ""
-        yield f"{device.pool}/{device.device}{extra}"
+        yield f"{device_name(device.pool, device.device, row.node)}{extra}"

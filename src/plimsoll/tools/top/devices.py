@@ -41,9 +41,14 @@ from plimsoll.api.resource import Device, ResourceSlice
 from plimsoll.errors import InputError
 from plimsoll.tools.amounts import format_quantity
 from plimsoll.tools.cluster_state import ClusterState
+from plimsoll.tools.columns import format_count
 from plimsoll.tools.top.device_holders import DeviceHolder, DeviceHolders
 
 STALE = "stale"
+#: Attribute that names the type of a partition, unless the slice declares another.
+PROFILE = "profile"
+_PRODUCT = frozenset({"productName", "product", "modelName", "model"})
+_PCI_ADDRESS = frozenset({"pciBusID", "pciBusId", "pciAddress"})
 STATES = (FREE, PARTLY, SHARED, TAKEN, BLOCKED, TAINTED, STALE)
 #: States of devices that are not held and cannot be allocated at present.
 UNAVAILABLE = frozenset({BLOCKED, TAINTED, STALE})
@@ -63,6 +68,14 @@ class DeviceRow(Struct, frozen=True):
     counters: tuple[tuple[str, str, Quantity], ...] = ()  #: (set, counter, amount it consumes when allocated)
     taints: tuple[str, ...] = ()
     why: str = ""  #: reason for blocked, tainted or stale, or that it is allocated twice
+    product: str = ""  #: product name that the driver publishes
+    partition: str = ""  #: type of a partition, such as 1g.10gb
+    hardware: tuple[str, ...] = ()  #: UUIDs and PCI address of the physical device, as far as published
+
+    @property
+    def memory(self) -> Quantity | None:
+        """Memory that the driver publishes as a capacity."""
+        return next((total for name, (total, _) in self.capacity.items() if is_memory(name)), None)
 
     @property
     def id(self) -> DeviceId:
@@ -74,6 +87,8 @@ class DeviceRow(Struct, frozen=True):
             "pool": self.pool,
             "device": self.device,
             "node": self.node or None,
+            "product": self.product or None,
+            "partition": self.partition or None,
             "state": self.state,
             "why": self.why or None,
             "shareable": self.shareable,
@@ -150,6 +165,7 @@ def rows_of(
             _draws(device),
             _taints(device),
             why,
+            *_description(entry.view.slice, device),
         )
 
 
@@ -163,7 +179,9 @@ def _reason(devices: NodeDevices, usage: DeviceUsage, number: int, state: str) -
 
 
 def _short_of(devices: NodeDevices, usage: DeviceUsage, entry: DeviceEntry) -> str:
-    """Describe what a blocked device lacks: counters, compatible devices, or a node that can use it."""
+    """Describe what a blocked device lacks: counters (the first of each set), compatible devices, or a node
+    that can use it.
+    """
     if devices.unsupported >> devices.index[entry.id.pool_id][entry.id.device] & 1:
         operations = entry.view.slice.spec.skip_node_operations
         enabled = devices.features.optional_node_operations
@@ -174,7 +192,7 @@ def _short_of(devices: NodeDevices, usage: DeviceUsage, entry: DeviceEntry) -> s
             conflict = GroupConflict(known.name, known.names(mask), known.names(state), bool(state))
             return group_conflict_text(conflict)
     formats = {(group, name): amount.format for group, name, amount in _draws(entry.device)}
-    lacks = []
+    lacks: dict[str, list[str]] = {}
     for pool in devices.counter_pools:
         if pool.pool != entry.id.pool_id:
             continue
@@ -184,8 +202,12 @@ def _short_of(devices: NodeDevices, usage: DeviceUsage, entry: DeviceEntry) -> s
                 form = formats.get((group, name), Format.DECIMAL_SI)
                 left = Quantity(max(0, usage.available[counter]), form)
                 needed = format_quantity(Quantity(amount, form))
-                lacks.append(f"{group}/{name}: needs {needed}, {format_quantity(left)} left")
-    return ", ".join(lacks) or "counters of its pool are overdrawn"
+                lacks.setdefault(group, []).append(f"{name}: needs {needed}, {format_quantity(left)} left")
+    texts = [
+        f"{group}/{first}" + (f" and {format_count(len(rest), 'other counter')}" if rest else "")
+        for group, (first, *rest) in lacks.items()
+    ]
+    return ", ".join(texts) or "counters of its pool are overdrawn"
 
 
 def _capacity(entry: DeviceEntry, usage: DeviceUsage, number: int) -> dict[str, tuple[Quantity, Quantity]]:
@@ -222,6 +244,40 @@ def _taints(device: Device) -> tuple[str, ...]:
     )
 
 
+def _description(slice: ResourceSlice, device: Device) -> tuple[str, str, tuple[str, ...]]:
+    """Return product, partition type and identity of the hardware, from the attributes that drivers use."""
+    declared = slice.spec.partition_type_attribute
+    product = partition = parent = uuid = address = ""
+    for name, attribute in device.attributes.items():
+        text = attribute.string_value
+        if not text:
+            continue
+        own = name.rpartition("/")[2]
+        if own in _PRODUCT:
+            product = text
+        elif own == PROFILE if not declared else declared in (name, f"{slice.spec.driver}/{name}"):
+            partition = text
+        elif own == "parentUUID":
+            parent = text
+        elif own == "uuid":
+            uuid = text
+        elif own in _PCI_ADDRESS:
+            address = text
+    if not (device.consumes_counters or parent):
+        partition = ""
+    return product, partition, tuple(filter(None, (parent or uuid, address)))
+
+
+def is_memory(capacity: str) -> bool:
+    """Return whether a capacity is the memory of a device."""
+    return plain_name(capacity) == "memory"
+
+
+def plain_name(name: str) -> str:
+    """Return the name of a capacity or attribute without its domain."""
+    return name.rpartition("/")[2]
+
+
 def _node_of(slice: ResourceSlice, device: Device | None = None) -> str:
     return (device.node_name if device is not None else None) or slice.spec.node_name or ""
 
@@ -255,6 +311,7 @@ def stale_rows(devices: NodeDevices, views: Iterable[SliceView], known: DeviceHo
                 _draws(device),
                 _taints(device),
                 why,
+                *_description(view.slice, device),
             )
 
 

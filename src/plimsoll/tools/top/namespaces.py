@@ -7,7 +7,7 @@ devices are counted separately. Quotas are shown as their status has them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,6 +16,7 @@ from plimsoll.api.quantity import Quantity
 from plimsoll.api.quota import ResourceQuota
 from plimsoll.api.resource import ResourceClaim
 from plimsoll.ledger.claims import find_requested_class
+from plimsoll.ledger.units import CPU
 from plimsoll.tools.amounts import format_amount, percent, resource_order
 from plimsoll.tools.cluster_state import ClusterState
 from plimsoll.tools.cluster_state.objects import key_of
@@ -115,6 +116,22 @@ def namespace_rows(cluster_state: ClusterState, namespace: str = "") -> list[Nam
             NamespaceRow(name, bound, pending, len(own), held, used, devices, shares, limits, allocatable)
         )
     return rows
+
+
+def sort_namespaces(
+    rows: Iterable[NamespaceRow], sort: str, resources: Sequence[str] = ()
+) -> list[NamespaceRow]:
+    """Sort namespaces by name, or those first that use most: of the first resource (by default cpu), of it by
+    claims, or devices.
+    """
+    resource = resources[0] if resources else CPU
+
+    def key(row: NamespaceRow) -> tuple[int, str]:
+        requests, claims, overhead = row.amounts.get(resource, (0, 0, 0))
+        used = {"name": 0, "used": requests + claims + overhead, "claims": claims}
+        return -used.get(sort, sum(row.devices.values())), row.namespace
+
+    return sorted(rows, key=key)
 
 
 def _quota_rows(quota: ResourceQuota) -> Iterator[QuotaRow]:

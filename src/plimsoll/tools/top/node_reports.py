@@ -14,7 +14,7 @@ from plimsoll.ledger.units import CPU, MEMORY
 from plimsoll.tools.amounts import format_amount, format_short, percent, resource_order
 from plimsoll.tools.colors import PLAIN, Paint
 from plimsoll.tools.columns import format_count
-from plimsoll.tools.top.device_reports import device_table
+from plimsoll.tools.top.device_reports import device_name, device_table
 from plimsoll.tools.top.devices import DeviceRow
 from plimsoll.tools.top.nodes import NodeRow, ResourceHolder, ResourceRow
 from plimsoll.tools.top.table import BAR, Cell, Table
@@ -22,7 +22,7 @@ from plimsoll.tools.top.uncounted_notes import UncountedNote
 
 #: Resources shown by default; others if requested, held by claims, or past their line.
 USUAL = (CPU, MEMORY)
-SORTS = ("name", "free", "used", "claims")
+NODE_SORTS = ("name", "free", "used", "claims")
 _HEADINGS = (">ALLOCATABLE", ">REQUESTS", ">CLAIMS", ">OVERHEAD", ">FREE", ">USED")
 NOT_COUNTED = ">NOT COUNTED"
 FREE_DEVICES = "FREE DEVICES BY CLASS"
@@ -61,7 +61,7 @@ class NodesReport:
             return
         yield from _overcommit_lines(self.past, len(self.nodes), paint)
         bars = paint.color and self._width(paint, wide) <= paint.width
-        yield from self._table(paint, wide, bars).lines(paint, wide=True)
+        yield from self._table(paint, wide, bars).lines(paint, wide=wide)
         if bars:
             marks = (paint.blue("="), paint.yellow("#"), paint.green("+"), paint.dim("."))
             yield "{} requests  {} claims  {} overhead  {} free".format(*marks)
@@ -82,7 +82,10 @@ class NodesReport:
         """
         extra = (NOT_COUNTED,) if self.uncounted else ()
         last = (FREE_DEVICES,) if wide and self.free_devices else ()
-        table = Table(("NODE", "RESOURCE", *_HEADINGS, *extra, *(("",) if bars else ()), *last))
+        table = Table(
+            ("NODE", "=RESOURCE", *_HEADINGS, *extra, *(("",) if bars else ()), *last),
+            optional=(">OVERHEAD",),
+        )
         groups = [
             (
                 label_of(node),
@@ -158,7 +161,7 @@ class NodeReport:
             yield f"devices that can still be allocated: {format_free_devices(self.free_devices)}"
         yield ""
         extra = (NOT_COUNTED,) if self.uncounted else ()
-        table = Table(("RESOURCE", *_HEADINGS, *extra, *(("",) if paint.color else ())))
+        table = Table(("=RESOURCE", *_HEADINGS, *extra, *(("",) if paint.color else ())))
         for row in self._rows():
             table.add(row.resource, *cells_of(row, paint.color, uncounted=bool(self.uncounted)))
         yield from table.lines(paint, wide=True)
@@ -189,7 +192,7 @@ class NodeReport:
                 holder.rule,
                 f"{holder.namespace}/{holder.pod}" if holder.pod else "(shared)",
                 (holder.claim if holder.pod else f"{holder.namespace}/{holder.claim}") or "-",
-                [f"{each.pool}/{each.device}" for each in holder.devices] or "-",
+                [device_name(each.pool, each.device, self.node.name) for each in holder.devices] or "-",
             )
         for each in self.uncounted.claims if len(shown) == len(held) else ():
             if each.resource == resource:
@@ -199,7 +202,11 @@ class NodeReport:
                     "not counted",
                     ", ".join(pod.metadata.full_name for pod in each.pods),
                     each.claim.metadata.name,
-                    [f"{result.pool}/{result.device}" for result in each.claim.allocation_results] or "-",
+                    [
+                        device_name(result.pool, result.device, self.node.name)
+                        for result in each.claim.allocation_results
+                    ]
+                    or "-",
                 )
         yield from table.lines(paint, wide=wide)
         if len(held) > len(shown):

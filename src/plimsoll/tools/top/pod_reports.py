@@ -11,7 +11,7 @@ from plimsoll.ledger.units import CPU, MEMORY
 from plimsoll.tools.amounts import format_quantity, format_short, percent, resource_order
 from plimsoll.tools.colors import Paint
 from plimsoll.tools.columns import format_count
-from plimsoll.tools.top.device_reports import not_shown
+from plimsoll.tools.top.device_reports import device_name, not_shown
 from plimsoll.tools.top.namespaces import NamespaceRow
 from plimsoll.tools.top.pods import PodRow
 from plimsoll.tools.top.table import Cell, Table
@@ -60,13 +60,20 @@ class PodsReport:
         shown = self.rows[: self.limit] if self.limit else self.rows
         names = shown_resources((row.amounts for row in self.rows), self.resources, wide)
         parts = (">REQUESTS", ">CLAIMS", ">OVERHEAD", ">TOTAL")
-        table = Table(("POD", "NODE", "QOS", "RESOURCE", *parts, "DEVICES"))
+        table = Table(
+            ("POD", "NODE", "=QOS", "=RESOURCE", *parts, "DEVICES"),
+            optional=("=QOS", ">OVERHEAD", ">CLAIMS", ">REQUESTS"),
+        )
         for row in shown:
             shown_text = [name for name in names if any(row.amounts.get(name, ())) or name in row.drawn]
             shown_text = shown_text or [names[0]]
             for index, name in enumerate(shown_text):
                 first = index == 0 or not paint.color
-                devices = [f"{each.pool}/{each.device}" for each in row.devices] if index == 0 else []
+                devices = (
+                    [device_name(each.pool, each.device, row.node) for each in row.devices]
+                    if index == 0
+                    else []
+                )
                 if name in row.drawn:
                     devices.append(f"draws {format_short(name, row.drawn[name])} {name} from its claim")
                 table.add(
@@ -101,8 +108,8 @@ class NamespacesReport:
             return
         names = shown_resources((row.amounts for row in self.rows), self.resources, wide)
         parts = (">REQUESTS", ">CLAIMS", ">OVERHEAD", ">TOTAL")
-        heads = ("NAMESPACE", ">PODS", ">PENDING", "RESOURCE", *parts, ">SHARE", "DEVICES BY CLASS")
-        table = Table(heads)
+        heads = ("NAMESPACE", ">SCHEDULED", ">PENDING", "=RESOURCE", *parts, ">SHARE", "DEVICES BY CLASS")
+        table = Table(heads, optional=(">OVERHEAD", ">SHARE", ">CLAIMS", ">REQUESTS"))
         shown = self.rows[: self.limit] if self.limit else self.rows
         for row in shown:
             for index, name in enumerate(names):
@@ -129,7 +136,7 @@ class NamespacesReport:
 
 def _quota_table(rows: Iterable[NamespaceRow], paint: Paint, wide: bool) -> Iterator[str]:
     """Yield the quotas with their usage; full ones are red."""
-    table = Table(("NAMESPACE", "QUOTA", "RESOURCE", ">USED", ">HARD", ">USED"))
+    table = Table(("NAMESPACE", "QUOTA", "RESOURCE", ">USED", ">HARD", ">SHARE"))
     for row in rows:
         for quota in row.quotas:
             color = "red" if quota.is_full else ""

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from difflib import get_close_matches
 
+from plimsoll.api.identity import DeviceId
 from plimsoll.errors import InputError
 from plimsoll.tools.cluster_state import ClusterState
 from plimsoll.tools.report import Report
 from plimsoll.tools.top.claims import claim_row, claim_rows
 from plimsoll.tools.top.class_reports import ClassesReport
-from plimsoll.tools.top.classes import class_rows, free_by_class
+from plimsoll.tools.top.classes import class_rows, devices_of_class, free_by_class
 from plimsoll.tools.top.device_reports import ClaimsReport, DevicesReport, PoolsReport
 from plimsoll.tools.top.devices import device_rows
-from plimsoll.tools.top.namespaces import namespace_rows
-from plimsoll.tools.top.node_reports import SORTS, NodeReport, NodesReport, sort_nodes
+from plimsoll.tools.top.gpu_reports import GpusReport
+from plimsoll.tools.top.namespaces import namespace_rows, sort_namespaces
+from plimsoll.tools.top.node_reports import NODE_SORTS, NodeReport, NodesReport, sort_nodes
 from plimsoll.tools.top.nodes import holders, node_rows
+from plimsoll.tools.top.physical import is_accelerator, physical_devices
 from plimsoll.tools.top.pod_reports import NamespacesReport, PodsReport
 from plimsoll.tools.top.pods import pod_rows
 from plimsoll.tools.top.pools import pool_rows
@@ -25,9 +29,15 @@ _SHOWN = {
     "claims": "resourceclaims",
     "classes": "deviceclasses",
     "devices": "resourceslices",
+    "gpus": "resourceslices",
     "pools": "resourceslices",
 }
-VIEWS = ("nodes", "pods", "claims", "classes", "devices", "pools", "namespaces")
+VIEWS = ("nodes", "pods", "claims", "classes", "gpus", "devices", "pools", "namespaces")
+#: Orders of the rows, by view; others have one order.
+SORTS: Mapping[str, tuple[str, ...]] = {
+    "nodes": NODE_SORTS,
+    "namespaces": ("name", "used", "claims", "devices"),
+}
 
 
 def top(
@@ -39,16 +49,21 @@ def top(
     resources: tuple[str, ...] = (),
     sort: str = "name",
     limit: int = 0,
+    device_class: str = "",
 ) -> Report:
     """Return the report of one of `VIEWS`; `name` is a node, pod, claim, class or namespace, or part of a
     device or pool name.
 
-    `limit` is the number of rows to show (0: all). Raises InputError if nothing has this name.
+    `limit` is the number of rows to show (0: all), `device_class` limits devices to those that a class
+    selects. Raises InputError if nothing has this name.
     """
     if what not in VIEWS:
         raise InputError(f"{what}: unknown view; valid views: {', '.join(VIEWS)}")
-    if sort not in SORTS:
-        raise InputError(f"{sort}: unknown sort order; valid values: {', '.join(SORTS)}")
+    if sort not in SORTS.get(what, ("name",)):
+        orders = ", ".join(SORTS.get(what, ("name",)))
+        raise InputError(f"{what} cannot be sorted by {sort}; valid values: {orders}")
+    if device_class and what not in ("devices", "gpus"):
+        raise InputError(f"{what} cannot be limited to a device class; devices and gpus can")
     _check_seen(cluster_state, what)
     if what == "nodes":
         return (
@@ -71,12 +86,9 @@ def top(
         _found(classes, None, "device class", name, set(cluster_state.snapshot.classes))
         return ClassesReport(tuple(classes), limit, alone=bool(name))
     if what == "devices":
-        devices = device_rows(cluster_state)
-        wanted = [row for row in devices if name in str(row.id) or name == row.node]
-        _found(wanted, devices, "device", name, {row.device for row in devices})
-        if namespace:
-            wanted = [row for row in wanted if any(each.namespace == namespace for each in row.holders)]
-        return DevicesReport(tuple(wanted), limit)
+        return _top_devices(cluster_state, namespace, name, device_class, limit)
+    if what == "gpus":
+        return _top_gpus(cluster_state, namespace, name, device_class, limit)
     if what == "pools":
         pools = pool_rows(cluster_state)
         chosen = [row for row in pools if name in f"{row.driver}/{row.pool}" or name == row.node]
@@ -86,7 +98,7 @@ def top(
     if name:
         every = namespace_rows(cluster_state)
         _found(spaces, every, "namespace", name, {row.namespace for row in every})
-    return NamespacesReport(tuple(spaces), resources, limit)
+    return NamespacesReport(tuple(sort_namespaces(spaces, sort, resources)), resources, limit)
 
 
 def _check_seen(cluster_state: ClusterState, what: str) -> None:
@@ -117,6 +129,56 @@ def _top_node(cluster_state: ClusterState, name: str, resources: tuple[str, ...]
     note = note_uncounted(cluster_state, nodes)
     free = free_by_class(cluster_state, [name]).get(name, {})
     return NodeReport(nodes[0], tuple(held), devices, resources, note, free)
+
+
+def _top_devices(
+    cluster_state: ClusterState, namespace: str, name: str, device_class: str, limit: int
+) -> DevicesReport:
+    devices = device_rows(cluster_state)
+    wanted = [row for row in devices if name in str(row.id) or name == row.node]
+    _found(wanted, devices, "device", name, {row.device for row in devices})
+    if device_class:
+        selected = _devices_of_class(cluster_state, device_class)
+        wanted = [row for row in wanted if row.id in selected]
+    if namespace:
+        wanted = [row for row in wanted if any(each.namespace == namespace for each in row.holders)]
+    return DevicesReport(tuple(wanted), limit)
+
+
+def _top_gpus(
+    cluster_state: ClusterState, namespace: str, name: str, device_class: str, limit: int
+) -> GpusReport:
+    devices = [each for each in physical_devices(cluster_state) if is_accelerator(each)]
+    wanted = [
+        each
+        for each in devices
+        if name in each.product or any(name in str(part.id) or name == part.node for part in each.parts)
+    ]
+    known = {text for each in devices for text in (each.product, each.name, each.parts[0].node)}
+    _found(wanted, devices, "device", name, known)
+    if device_class:
+        selected = _devices_of_class(cluster_state, device_class)
+        wanted = [each for each in wanted if any(part.id in selected for part in each.parts)]
+    if namespace:
+        wanted = [
+            each
+            for each in wanted
+            if any(holder.namespace == namespace for part in each.parts for holder in part.holders)
+        ]
+    nodes = node_rows(cluster_state, names={part.node for each in wanted for part in each.parts} - {""})
+    closed = {node.name: node for node in nodes if node.unschedulable or not node.ready}
+    return GpusReport(tuple(wanted), closed, limit)
+
+
+def _devices_of_class(cluster_state: ClusterState, name: str) -> set[DeviceId]:
+    _found(
+        name in cluster_state.snapshot.classes,
+        None,
+        "device class",
+        name,
+        set(cluster_state.snapshot.classes),
+    )
+    return devices_of_class(cluster_state, name)
 
 
 def _top_pods(

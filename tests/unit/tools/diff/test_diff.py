@@ -13,6 +13,7 @@ from plimsoll.tools.report import as_text
 from plimsoll.tools.top import node_rows
 from tests.dumps import big_cluster, make_cluster_state
 from tests.questions.clusters import rich_cluster
+from tests.unit.tools.top.gpus import claim, device, slices
 
 NOW = 1_790_000_000.0
 Tree = dict[str, Any]
@@ -105,3 +106,19 @@ def test_charges_add_up_and_the_reverse_is_the_opposite(left: set[int], right: s
         for each in there.charges
     )
     assert moved == used[1] - used[0]
+
+
+def test_blocked_partitions_are_one_line_of_their_device() -> None:
+    parts = [device(f"gpu-0-1g-{n}", draws={"memory": 10}, profile="1g") for n in range(4)]
+    whole = device("gpu-0", draws={"memory": 40})
+    trees = slices(whole, *parts, counters={"memory": 40})
+    for held, blocked in (("gpu-0", 4), ("gpu-0-1g-1", 1)):
+        changes = compare(trees, [*trees, claim(held)])
+        assert len(changes.devices) == 1 + blocked
+        text = as_text(DiffReport(changes, "old", "new"))
+        assert [line for line in text.splitlines() if held in line and "free -> taken" in line]
+        (line,) = [line for line in text.splitlines() if line.endswith("blocked")]
+        assert ("4 partitions of" in line) == (held == "gpu-0")
+        freed = as_text(DiffReport(compare([*trees, claim(held)], trees), "old", "new"))
+        assert freed.count("no longer blocked") == 1
+        assert len(DiffReport(changes, "old", "new").as_json()["devices"]) == 1 + blocked

@@ -13,7 +13,7 @@ from plimsoll.api import codec
 from plimsoll.api.resource import ResourceSlice
 from plimsoll.ledger.verdict import Cause
 from plimsoll.tools.cluster_state import ClusterObjects, ClusterState, Source, read_cluster_state
-from plimsoll.tools.colors import PLAIN
+from plimsoll.tools.colors import PLAIN, Paint
 from plimsoll.tools.policies import AS_IS, COLUMNS, POLICIES, compare_policies
 from tests.build import charging_device, claim, container, node, pod, resource_slice, result
 from tests.dumps import USECASES, usecase_dump
@@ -178,7 +178,8 @@ def test_the_output() -> None:
     check_output("policies/policies.txt", text)
     check_output("policies/wide.txt", "".join(f"{line}\n" for line in report.lines(PLAIN, wide=True)))
     check_json_fields("policies/json-fields.txt", report.as_json())
-    assert all(len(line) <= 100 for line in text.splitlines())
+    terminal = report.lines(Paint(width=100, is_terminal=True))
+    assert all(len(line) <= 100 for line in terminal)
 
 
 def test_a_namespace_keeps_the_nodes() -> None:

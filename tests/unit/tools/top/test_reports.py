@@ -42,7 +42,8 @@ def test_every_view(cluster_state: ClusterState, view: str) -> None:
     check_output(f"top/{view}-wide.txt", text_of(report, wide=True))
     check_json_fields(f"top/{view}-fields.txt", report.as_json())
     # The states of kubectl are long: NotReady,SchedulingDisabled and allocated,reserved.
-    assert all(len(line) <= 110 for line in text.splitlines())
+    terminal = text_of(report, Paint(width=110, is_terminal=True))
+    assert all(len(line) <= 110 for line in terminal.splitlines())
 
 
 def test_a_terminal_has_colours_and_bars(cluster_state: ClusterState) -> None:
@@ -162,10 +163,34 @@ def test_columns_are_laid_out_before_they_are_painted() -> None:
 def test_a_list_is_cut_to_the_screen() -> None:
     table = Table(("NAME", "HOLDERS"))
     table.add("a", [f"claim-{number}" for number in range(20)])
-    (_, line) = table.lines(Paint(width=40))
+    (_, line) = table.lines(Paint(width=40, is_terminal=True))
     assert line == "a     claim-0, claim-1, +18 more"
-    (_, line) = table.lines(Paint(width=40), wide=True)
-    assert line.endswith("claim-19")
+    for whole in (table.lines(Paint(width=40, is_terminal=True), wide=True), table.lines(Paint(width=40))):
+        assert [*whole][1].endswith("claim-19")
+
+
+@given(st.integers(40, 200), st.integers(1, 60))
+def test_names_that_are_shortened_still_differ(width: int, length: int) -> None:
+    table = Table(("NODE", "=STATE", ">FREE", "POOL", "HELD BY"), optional=("POOL",))
+    names = [f"{'rack-' * (length // 5)}tray-{number}" for number in range(12)]
+    for name in names:
+        table.add(name, "allocated", "1000", name, [f"team/{name}", "team/other"])
+    lines = [line for line in table.lines(Paint(width=width, is_terminal=True)) if "Left out" not in line]
+    assert max(map(len, lines)) <= width
+    assert len({line.split()[0] for line in lines[1:]}) == len(names)
+    assert all("allocated" in line and "1000" in line for line in lines[1:])
+    assert ("POOL" in lines[0]) or width < len("rack-") * length + 60
+    assert all(name in line for name, line in zip(names, [*table.lines(Paint(width=width))][1:], strict=True))
+
+
+def test_optional_columns_are_left_out_and_named() -> None:
+    table = Table(("NODE", "DRIVER", ">FREE"), optional=("DRIVER",))
+    table.add("node-with-a-rather-long-name", "driver.example.com", "1")
+    head, row, note = table.lines(Paint(width=40, is_terminal=True))
+    assert head.split() == ["NODE", "FREE"]
+    assert row.split() == ["node-with-a-rather-long-name", "1"]
+    assert "DRIVER" in note
+    assert len([*table.lines(Paint(width=200, is_terminal=True))]) == 2
 
 
 @given(st.integers(-(2**62), 2**62))
