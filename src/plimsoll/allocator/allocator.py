@@ -77,12 +77,13 @@ def allocate_claims(
     limits: SearchLimits | None = None,
     preference: Preference = Preference.FIRST,
     explain: bool = True,
+    plugin_resources: Mapping[str, str] | None = None,
 ) -> AllocationOutcome:
     """Allocate devices for all claims on a node, all or none.
 
     Claims that are already allocated keep their devices, which must be usable on this node. `state` must
-    include the devices of all allocated claims. `new_id` generates shareIDs. Without `explain` a refusal has
-    no reasons, which is faster for checking many nodes.
+    include the devices of all allocated claims, `plugin_resources` is passed to `DeviceUsage`. `new_id`
+    generates shareIDs. Without `explain` a refusal has no reasons, which is faster for checking many nodes.
     """
     waiting = []
     for claim in claims:
@@ -93,10 +94,10 @@ def allocate_claims(
     devices = inventory.devices_for(node)
     if isinstance(devices, AllocationFault):
         return devices
-    usage = DeviceUsage(devices, state)
+    usage = DeviceUsage(devices, state, plugin_resources)
     if preference is Preference.LEAST_WASTE:
         devices = least_waste_first(devices, usage)
-        usage = DeviceUsage(devices, state)
+        usage = DeviceUsage(devices, state, plugin_resources)
     order = read_requests(waiting, classes, devices, usage)
     if isinstance(order, AllocationFault):
         return order

@@ -30,9 +30,12 @@ def device_state(devices: NodeDevices, usage: DeviceUsage, number: int) -> str:
     free: available. taken: allocated exclusively, or its shares have used up a capacity. partly: shared, with
     capacity remaining. shared: in use by any number of claims, it has no capacity that could run out.
     blocked: the counters it needs are consumed by other partitions, those in use are not compatible with it,
-    or its node cannot use it. tainted: claims must tolerate its taint.
+    its node cannot use it, or pods may hold it through a device plugin. tainted: claims must tolerate its
+    taint.
     """
     entry, flag = devices.entries[number], 1 << number
+    if usage.withheld & flag:
+        return BLOCKED
     if usage.taken & flag:
         return TAKEN
     if usage.shared & flag:

@@ -85,6 +85,10 @@ class AllocationState:
         """Return the allocated devices of one pool, by device name."""
         return self._pools.get(pool, {})
 
+    def pools(self) -> Iterable[PoolId]:
+        """Return the pools with allocated devices."""
+        return self._pools.keys()
+
     def holding(self, device: DeviceId) -> DeviceAllocations | None:
         return self.pool(device.pool_id).get(device.device)
 

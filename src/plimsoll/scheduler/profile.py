@@ -127,6 +127,15 @@ class SelectorErrors(Enum):
     SKIP_NODE = "skip-node"
 
 
+class MixedAdvertisers(Enum):
+    """Result for pods on a node whose hardware is advertised by a device plugin and by a DRA driver: units
+    that may be held in one way are not given out in the other, or both are counted independently.
+    """
+
+    REFUSE = "Refuse"
+    ALLOW = "Allow"
+
+
 class Scoring(Enum):
     """Score arithmetic: integers, or the floating-point formulas of kube-scheduler 1.36.
 
@@ -164,6 +173,7 @@ class SchedulerProfile:
     device_order: DeviceOrder = DeviceOrder.JOINT
     scoring: Scoring = Scoring.WHOLE
     selector_errors: SelectorErrors = SelectorErrors.PENDING
+    mixed_advertisers: MixedAdvertisers = MixedAdvertisers.REFUSE
     disabled_filters: tuple[str, ...] = ()  #: rules that are not evaluated, of `OPTIONAL_FILTERS`
     #: Percentage of the nodes that are scored, once found feasible; 0: fewer, the larger the cluster.
     percentage_of_nodes_to_score: Percentage = 100
@@ -224,6 +234,7 @@ class SchedulerProfile:
             self.added_affinity and self.added_affinity.required,
             self.default_constraints,
             self.selector_errors is SelectorErrors.SKIP_NODE,
+            self.mixed_advertisers is MixedAdvertisers.ALLOW,
         )
         return repr(own) if any(own) else ""
 

@@ -27,6 +27,7 @@ class Rule(Enum):
     SPREAD = "PodTopologySpread"
     INTER_POD = "InterPodAffinity"
     DECLARED_FEATURES = "NodeDeclaredFeatures"
+    MIXED_ADVERTISERS = "MixedAdvertisers"
     DEVICES = "DynamicResources"
     UNSUPPORTED = "Unsupported"
     PREEMPTION = "DefaultPreemption"

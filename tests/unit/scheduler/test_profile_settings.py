@@ -70,6 +70,7 @@ def test_only_plugins_that_are_safe_to_lose_can_be_disabled() -> None:
         "SchedulingGates",
         "GangScheduling",
         "DynamicResources",
+        "MixedAdvertisers",
         "Unsupported",
         "DefaultPreemption",
     }

@@ -181,7 +181,12 @@ def helped(event: ClusterEvent, **fields: Any) -> set[str]:
 
 def test_node_added() -> None:
     added = happened(None, node("n", cpu="4", taints=["t:NoSchedule"], unschedulable=True))
-    everything = {each.name for each in ALL - VOLUMES} - {"SCHEDULING_GATES", "UNSUPPORTED", "GANG"}
+    everything = {each.name for each in ALL - VOLUMES} - {
+        "SCHEDULING_GATES",
+        "UNSUPPORTED",
+        "GANG",
+        "MIXED_ADVERTISERS",  # only for pods with extended resources
+    }
     assert helped(added) == everything - {"TAINTS", "UNSCHEDULABLE"}
     assert helped(added, cpu="5") == everything - {"TAINTS", "UNSCHEDULABLE", "RESOURCES"}
     assert helped(added, cpu="5", claims=["c"]) == everything - {"TAINTS", "UNSCHEDULABLE"}
@@ -357,7 +362,7 @@ def test_freed_devices_help_all_pods_that_need_devices() -> None:
 def test_classes_and_slices() -> None:
     changed = happened(None, device_class("k", extendedResourceName="example.com/gpu"))
     assert helped(changed) == {"DEVICES"}
-    assert helped(changed, requests={"example.com/gpu": "1"}) == {"DEVICES", "RESOURCES"}
+    assert helped(changed, requests={"example.com/gpu": "1"}) == {"DEVICES", "MIXED_ADVERTISERS", "RESOURCES"}
     implied = {"deviceclass.resource.kubernetes.io/k": "1"}
     assert helped(changed, requests=implied) == {"DEVICES", "RESOURCES"}
     assert helped(happened(None, resource_slice([device("d")], "n"))) == {"DEVICES"}

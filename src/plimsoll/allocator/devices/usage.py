@@ -20,10 +20,28 @@ from plimsoll.allocator.state import AllocationState, DeviceAllocations
 class DeviceUsage:
     """Usage of the devices of one node."""
 
-    __slots__ = ("_free", "available", "blocked", "consumed", "devices", "groups", "shared", "taken")
+    __slots__ = (
+        "_free",
+        "available",
+        "blocked",
+        "consumed",
+        "devices",
+        "groups",
+        "plugin_resources",
+        "shared",
+        "taken",
+        "withheld",
+    )
 
-    def __init__(self, devices: NodeDevices, state: AllocationState) -> None:
+    def __init__(
+        self, devices: NodeDevices, state: AllocationState, plugin_resources: Mapping[str, str] | None = None
+    ) -> None:
+        """Read the usage. `plugin_resources` are the drivers whose devices of this node may be held through a
+        device plugin, each with the resource of the plugin.
+        """
         self.devices = devices
+        self.plugin_resources = plugin_resources or {}
+        self.withheld = 0  #: mask of the devices that are not allocated, and taken for that reason alone
         self._free: dict[int, tuple[int, ...]] = {}
         self.taken = 0  #: mask of exclusively allocated devices
         self.shared = 0  #: mask of devices with shares: their counters are consumed already
@@ -48,6 +66,10 @@ class DeviceUsage:
                         self._record_usage(number, held)
         if devices.counting:
             self._draw_counters(devices, state)
+        for number, entry in enumerate(devices.entries) if self.plugin_resources else ():
+            if entry.id.driver in self.plugin_resources and entry.view.slice.spec.node_name is not None:
+                self.withheld |= 1 << number & ~self.taken
+        self.taken |= self.withheld
 
     @property
     def signature(self) -> tuple[object, ...]:

@@ -22,6 +22,7 @@ from plimsoll.allocator.reasons.refusal import (
     GroupConflict,
     GroupShortage,
     NodeOperationsRefusal,
+    PluginConflict,
     Refusal,
     RefusalRule,
     Removal,
@@ -202,6 +203,8 @@ class _Diagnoser:
                 distance = shortage.wanted.nano - shortage.had.nano
                 return RefusalRule.CAPACITY, (int(shortage.rule == UNDEFINED), distance), shortage
         if not plan.admin and self._usage.taken & flag:
+            if self._usage.withheld & flag:
+                return RefusalRule.WITHHELD, (), PluginConflict(self._usage.plugin_resources[entry.id.driver])
             return RefusalRule.TAKEN, (), None
         if self._search_state.unavailable(plan) & flag:
             return RefusalRule.PICKED, (), None

@@ -24,6 +24,7 @@ class RefusalRule(Enum):
     NODE = "not for this node"
     FAILED = "cannot be evaluated"
     CAPACITY = "capacity"
+    WITHHELD = "may be held through a device plugin"
     TAKEN = "already allocated"
     PICKED = "taken by this pod already"
     NODE_OPERATIONS = "skipped node operations"
@@ -107,6 +108,13 @@ class TaintRefusal:
 
 
 @dataclass(frozen=True, slots=True)
+class PluginConflict:
+    """An extended resource through which pods of the node may hold a device."""
+
+    resource: str
+
+
+@dataclass(frozen=True, slots=True)
 class SelectorRefusal:
     """The first selector that did not match."""
 
@@ -123,6 +131,7 @@ RemovalDetail = (
     | BudgetShortage
     | TaintRefusal
     | SelectorRefusal
+    | PluginConflict
     | None
 )
 
@@ -162,6 +171,7 @@ class RequestRefusal:
 
 #: Rules that every matching device must pass if a request is for all of them.
 _AFTER_MATCHING = (
+    RefusalRule.WITHHELD,
     RefusalRule.TAKEN,
     RefusalRule.PICKED,
     RefusalRule.NODE_OPERATIONS,

@@ -37,9 +37,10 @@ from plimsoll.ledger.node_ledger import NodeLedger
 from plimsoll.ledger.placement import charge_claims, check_placement, check_sharing
 from plimsoll.ledger.verdict import Reason, VerdictCode
 from plimsoll.scheduler.devices.charging_nodes import charges_node
+from plimsoll.scheduler.filters.mixed_advertisers import held_by_plugins
 from plimsoll.scheduler.filters.node_resources import delegated_resources
 from plimsoll.scheduler.pod_info import PodInfo
-from plimsoll.scheduler.profile import DeviceOrder, SchedulerProfile
+from plimsoll.scheduler.profile import DeviceOrder, MixedAdvertisers, SchedulerProfile
 from plimsoll.scheduler.reasons import NodeReason, ReasonMessage, Rule, SharedMessage
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
 
@@ -152,6 +153,9 @@ def _try_node(
     if not pod_info.unallocated_claims:
         return check_charges(pod_info, {}, row, snapshot, ledger) if charged else NodeFit()
 
+    refuses = settings.mixed_advertisers is MixedAdvertisers.REFUSE
+    plugin_resources = held_by_plugins(snapshot, row, ledger) if refuses else None
+
     def search(budget: NodeBudget | None, state: AllocationState = snapshot.state) -> AllocationOutcome:
         return allocate_claims(
             snapshot.inventory,
@@ -164,6 +168,7 @@ def _try_node(
             limits=SearchLimits(settings.search_steps),
             preference=settings.device_preference,
             explain=explain,
+            plugin_resources=plugin_resources,
         )
 
     joint = charged and settings.device_order is DeviceOrder.JOINT

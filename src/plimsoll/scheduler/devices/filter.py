@@ -31,6 +31,7 @@ from plimsoll.scheduler.devices.exact import (
 from plimsoll.scheduler.devices.search_cache import NEVER, NodeState, SearchCache
 from plimsoll.scheduler.events import ClusterEvent, EventKind, NodeUpdate, PodUpdate
 from plimsoll.scheduler.filters.filter import Filter
+from plimsoll.scheduler.filters.mixed_advertisers import held_by_plugins, uses_device_plugin
 from plimsoll.scheduler.filters.node_resources import delegated_resources
 from plimsoll.scheduler.filters.queueing_hint import NamedObject, WaitingPod
 from plimsoll.scheduler.pod_claims import ClaimMessage
@@ -79,9 +80,10 @@ class DynamicResourcesFilter(Filter):
         self._new_id = new_id
         self._settings = settings or SchedulerProfile.default()
         # A search with a higher step limit may succeed where another was aborted.
-        key = pod_info.resource_signature + b" %d %s" % (
+        key = pod_info.resource_signature + b" %d %s %s" % (
             self._settings.search_steps,
             self._settings.device_order.value.encode(),
+            self._settings.mixed_advertisers.value.encode(),
         )
         self._results = snapshot.index(SearchCache).results_for(key)
         self._owner = self._results.owner = self._results.owner or pod_info
@@ -203,7 +205,7 @@ class DynamicResourcesFilter(Filter):
                 if not event.updates & {NodeUpdate.LABELS, NodeUpdate.FEATURES}:
                     return False
             case EventKind.POD_DELETED | EventKind.POD_UPDATED:
-                if event.releases_devices:
+                if event.releases_devices or uses_device_plugin(event.old):
                     return True
                 capacity = event.capacity
                 return waiting_pod.needs_capacity and (
@@ -243,7 +245,8 @@ def node_state(
     if with_headroom or (snapshot.options.count_claims and can_charge(snapshot, devices)):
         ledger = snapshot.ledger(row)
         headroom = (tuple(ledger.allocatable.items()), tuple(sorted(ledger.requested.items())))
-    usage = DeviceUsage(devices, snapshot.state) if usage is None else usage
+    if usage is None:
+        usage = DeviceUsage(devices, snapshot.state, held_by_plugins(snapshot, row))
     return devices.signature, usage.signature, headroom
 
 

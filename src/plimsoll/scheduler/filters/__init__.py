@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from plimsoll.scheduler.filters.filter import Filter
 from plimsoll.scheduler.filters.inter_pod_affinity import InterPodAffinityFilter
+from plimsoll.scheduler.filters.mixed_advertisers import MixedAdvertisersFilter
 from plimsoll.scheduler.filters.node_affinity import NodeAffinityFilter
 from plimsoll.scheduler.filters.node_declared_features import NodeDeclaredFeaturesFilter
 from plimsoll.scheduler.filters.node_name import NodeNameFilter
@@ -38,4 +39,5 @@ FILTERS: tuple[type[Filter], ...] = (
     PodTopologySpreadFilter,
     InterPodAffinityFilter,
     NodeDeclaredFeaturesFilter,
+    MixedAdvertisersFilter,
 )

@@ -21,6 +21,7 @@ from plimsoll.allocator.reasons.refusal import (
     CounterShortage,
     GroupConflict,
     NodeOperationsRefusal,
+    PluginConflict,
     RefusalRule,
     Removal,
     RequestRefusal,
@@ -307,6 +308,8 @@ def _describe_removal(
         case BudgetShortage(line, resource, amount, left):
             amounts = compared_amounts(resource, wanted=amount, had=left)
             return Statement(StatementKind.BUDGET, facts | {"resource": resource, "line": line, **amounts})
+        case PluginConflict(resource):
+            return Statement(StatementKind.PLUGIN, facts | {"resource": resource})
         case TaintRefusal(taint):
             value = f"={taint.value}" if taint.value else ""
             return Statement(

@@ -57,6 +57,7 @@ class StatementKind(Enum):
     REQUEST_SELECTOR = "{count} not matched by selector {index}: {expression}"
     NEAREST_DEVICE = "nearest {device}: {attributes}"
     NEAREST_BARE = "nearest {device}: has none of the attributes in the selector"
+    PLUGIN = "{count} may be held by pods that got {resource} from the device plugin of the node"
     TAKEN = "{count} already allocated"
     TAKEN_BY = "{device} to claim {claim}"
     TAKEN_UNUSED = "{device} to claim {claim}, which no pod uses"

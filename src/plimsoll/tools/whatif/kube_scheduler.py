@@ -14,7 +14,14 @@ from dataclasses import dataclass, replace
 from plimsoll.api.gates import Gates
 from plimsoll.errors import InputError
 from plimsoll.ledger.profile import AccountingProfile
-from plimsoll.scheduler.profile import SAMPLED_FROM, DeviceOrder, ProfileSet, SchedulerProfile, Scoring
+from plimsoll.scheduler.profile import (
+    SAMPLED_FROM,
+    DeviceOrder,
+    MixedAdvertisers,
+    ProfileSet,
+    SchedulerProfile,
+    Scoring,
+)
 from plimsoll.tools.cluster_state import ClusterState
 
 #: Name of our own scheduler in `--as`.
@@ -41,7 +48,13 @@ class KubeScheduler:
         return self._profile(settings)
 
     def _profile(self, settings: SchedulerProfile) -> SchedulerProfile:
-        return replace(settings, device_order=DeviceOrder.FIRST, scoring=Scoring.STOCK, explore=SAMPLED_FROM)
+        return replace(
+            settings,
+            device_order=DeviceOrder.FIRST,
+            mixed_advertisers=MixedAdvertisers.ALLOW,
+            scoring=Scoring.STOCK,
+            explore=SAMPLED_FROM,
+        )
 
 
 KUBE_SCHEDULERS: Mapping[str, KubeScheduler] = {
