@@ -16,10 +16,10 @@ from typing import TypeAlias
 from msgspec.structs import replace as with_fields
 
 from plimsoll.api.core import Pod
-from plimsoll.api.forms import ClaimCharge, ResourceCharge, read_device_class
+from plimsoll.api.forms import ClaimCharge, ResourceCharge, device_forms, read_device_class
 from plimsoll.api.pod_claims import resolve_claim_names, uses_claims
 from plimsoll.api.quantity import ZERO, Quantity
-from plimsoll.api.resource import ResourceClaim, ResourceSlice
+from plimsoll.api.resource import DeviceClass, ResourceClaim, ResourceSlice
 from plimsoll.ledger.claims import (
     ChargeContext,
     ChargedClaim,
@@ -27,6 +27,7 @@ from plimsoll.ledger.claims import (
     find_referring_containers,
     find_requested_class,
 )
+from plimsoll.ledger.device_charges import NO_CLASS
 from plimsoll.ledger.entries import LedgerEntry, compute_node_amounts
 from plimsoll.ledger.node_ledger import NodeLedger
 from plimsoll.ledger.requests import is_pod_level_resource
@@ -52,6 +53,7 @@ class UncountedClaim:
     device_class: str = ""  #: class it was requested by
     driver: str = ""
     priced: bool = False  #: there is a mapping, but no recorded charge
+    charged: int = 0  #: what the mapping of its class charges, which is too little
 
     @property
     def mirrored(self) -> int:
@@ -99,9 +101,11 @@ def represented_resources(cluster_state: ClusterState) -> RepresentedResources |
     """Return the node resources that devices represent, by driver. With these, claims that cannot be
     uncounted are recognized without their devices.
 
-    None if the device of a claim may belong to another driver (Kubernetes 1.36).
+    None if the device of a claim may belong to another driver (Kubernetes 1.36), or if the mapping of a class
+    may charge too little.
     """
-    if not cluster_state.profile.exact_devices:
+    classes = cluster_state.objects.all(DeviceClass)
+    if not cluster_state.profile.exact_devices or any(read_device_class(each).rules for each in classes):
         return None
     devices = {
         (each.spec.driver, id(each.spec.devices)): each.spec.devices or ()  # machines of one type share them
@@ -189,14 +193,14 @@ def _is_counted(
     claim: ResourceClaim, entries: Iterable[LedgerEntry], represented: RepresentedResources
 ) -> bool:
     """Return whether a claim is charged for all resources that devices of its drivers represent, if any."""
-    charged: set[str] | None = None
+    charged: Set[str] | None = None
     for result in claim.allocation_results:
         resources = represented.get(result.driver)
         if resources is None:
             continue
         if charged is None:
-            charged = _charged_resources(claim.metadata.name, entries)
-        if not charged.issuperset(resources):
+            charged = _charged_resources(claim.metadata.name, entries).keys()
+        if not charged >= resources:
             return False
     return True
 
@@ -212,21 +216,23 @@ def _describe(
     allocation = claim.status.allocation
     priced = None if allocation is None else charge_claim(claim, allocation, (), context)
     known = priced.charge.resources if isinstance(priced, ChargedClaim) else {}
+    charged = _charged_resources(claim.metadata.name, entries)
     pods = tuple(entry.pod for entry in entries)
     for resource, each in taken.items():
         if missing.get(resource, 0) > 0:
             amount = to_unit(resource, each.amount)
             yield UncountedClaim(
                 ledger.name, claim, pods, resource, amount, missing[resource], each.guess,
-                each.device_class, each.driver, resource in known,
+                each.device_class, each.driver, resource in known and resource not in charged,
+                to_unit(resource, charged.get(resource, ZERO)),
             )  # fmt: skip
 
 
 def _list_taken(
     claim: ResourceClaim, context: ChargeContext, entries: Iterable[LedgerEntry]
 ) -> dict[str, _Taken]:
-    """Return what a claim takes of resources that it is not charged for."""
-    charged: set[str] | None = None
+    """Return what a claim takes of resources that it is not charged for, or too little by its class."""
+    charged: Mapping[str, Quantity] | None = None
     found: dict[str, _Taken] = {}
     for result in claim.allocation_results:
         device = context.devices.find(result, context.node)
@@ -235,29 +241,35 @@ def _list_taken(
             continue
         if charged is None:
             charged = _charged_resources(claim.metadata.name, entries)
-        if charged.issuperset([guess.resource for guess in guesses]):
+        is_mapped = bool(device_forms(device))
+        if is_mapped and charged.keys() >= {guess.resource for guess in guesses}:
             continue
         for guess in taken_by(result, device):
-            if guess.resource in charged or not is_accounted(guess.resource):
+            if not is_accounted(guess.resource):
                 continue
             class_name = find_requested_class(claim, result.request)
             device_class = context.classes.get(class_name)
-            if device_class is not None and read_device_class(device_class).manages:
+            policy = NO_CLASS if device_class is None else read_device_class(device_class)
+            if guess.resource in charged:
+                rule = policy.rules.get(guess.resource)
+                if is_mapped or not guess.sure or rule is None or rule.capacity_key:
+                    continue  # its driver or its class knows better
+            if policy.manages:
                 guess = with_fields(guess, sure=True)
             before = found.get(guess.resource)
             amount = (ZERO if before is None else before.amount) + guess.amount
             found[guess.resource] = _Taken(amount, guess, class_name, result.driver)
-    return found
+    return {name: each for name, each in found.items() if (charged or {}).get(name, ZERO) < each.amount}
 
 
-def _charged_resources(claim: str, entries: Iterable[LedgerEntry]) -> set[str]:
-    """Return the resources that a claim is charged for."""
+def _charged_resources(claim: str, entries: Iterable[LedgerEntry]) -> dict[str, Quantity]:
+    """Return what a claim is charged for."""
     return {
-        resource
+        resource: charge.quantity or ZERO
         for entry in entries
         for charged_claim in entry.charged_claims
         if charged_claim.claim == claim and entry.options.count_claims
-        for resource in charged_claim.charge.resources
+        for resource, charge in charged_claim.charge.resources.items()
     }
 
 
@@ -275,8 +287,9 @@ def _missing_of_one(
     charged_claim = ChargedClaim(ClaimCharge(name, containers, resources), claim.metadata.uid)
     options = replace(entry.options, count_claims=True)
     known = [*entry.charged_claims, *before] if entry.options.count_claims else list(before)
+    others = [each for each in known if each.claim != name]
     without = compute_node_amounts(pod, known, options, entry.profile)
-    with_it = compute_node_amounts(pod, [*known, charged_claim], options, entry.profile)
+    with_it = compute_node_amounts(pod, [*others, charged_claim], options, entry.profile)
     before.append(charged_claim)
     return {
         resource: to_unit(resource, with_it.get(resource, ZERO))
@@ -290,8 +303,10 @@ def _missing_of_several(
 ) -> dict[str, int]:
     """Return what a claim takes in excess of the requests of the containers of all its pods."""
     name = claim.metadata.name
+    charged = _charged_resources(name, entries)
     return {
         resource: to_unit(resource, each.amount)
+        - to_unit(resource, charged.get(resource, ZERO))
         - sum(requested_with_claim(entry.pod, name, resource) for entry in entries)
         for resource, each in taken.items()
     }

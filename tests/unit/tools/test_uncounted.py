@@ -19,7 +19,7 @@ from plimsoll.tools.explain import explain_claim, explain_node, explain_pod
 from plimsoll.tools.report import as_text
 from plimsoll.tools.top.nodes import ResourceRow, node_rows
 from plimsoll.tools.top.top import top
-from plimsoll.tools.top.uncounted_notes import note_uncounted, suggest_annotations
+from plimsoll.tools.top.uncounted_notes import note_uncounted
 from plimsoll.tools.uncounted import uncounted_claims, uncounted_on
 from plimsoll.tools.whatif import WhatifPlan, run_whatif
 from tests.build import claim, container, device, device_class, exactly, node, pod, resource_slice, result
@@ -311,7 +311,7 @@ def test_uncounted_assumed_and_annotated_amounts_are_the_same(
     assumed, row = state([*things, cpu_class()], assume=True), cpu_row(plain)
     assert cpu_row(assumed).used == row.used + row.uncounted
     assert cpu_row(assumed).uncounted == 0
-    for suggestion in suggest_annotations(note_uncounted(plain).claims):
+    for suggestion in note_uncounted(plain).suggestions:
         annotated = state([*things, cpu_class(**{CLASS_KEY: suggestion.value})])
         assert suggestion.device_class == CLASS
         assert cpu_row(annotated).used == cpu_row(assumed).used

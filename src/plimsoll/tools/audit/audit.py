@@ -84,13 +84,8 @@ def choose_checks(only: Iterable[str] = (), skip: Iterable[str] = ()) -> tuple[C
     return tuple(check for check in CHECKS if (not wanted or check in wanted) and check not in unwanted)
 
 
-#: Former names of checks, which work for one release.
-_RENAMED = {"books-differ": "ledgers-differ"}
-
-
 def find_check(name: str) -> Check:
     """Return the check with this ID or name."""
-    name = _RENAMED.get(name, name)
     for check in CHECKS:
         if check.has_name(name):
             return check

@@ -30,11 +30,16 @@ from plimsoll.api.resource import (
     ResourceSlice,
     ResourceSliceSpec,
 )
+from plimsoll.api.timestamps import parse_time
 from plimsoll.controllers.pod_utils import is_finished
 from plimsoll.tools.audit.identity_cache import IdentityCache
+from plimsoll.tools.class_mappings import ClassMapping, suggest_mappings
 from plimsoll.tools.cluster_state import ClusterState
 from plimsoll.tools.cluster_state.node_resources import NodeResourceGuess, guess_node_resources
 from plimsoll.tools.cluster_state.objects import key_of
+
+#: Seconds that controllers get before a missing action is reported.
+GRACE_SECONDS = 300.0
 
 T = TypeVar("T")
 Key = tuple[str, str]
@@ -65,6 +70,22 @@ class PoolFacts:
         """The only node of its slices, or ""."""
         nodes = {each.spec.node_name or "" for each in self.slices}
         return nodes.pop() if len(nodes) == 1 else ""
+
+    @property
+    def on_node(self) -> str:
+        return f"on {self.node}" if self.node else "of its nodes"
+
+    @property
+    def is_complete(self) -> bool:
+        """True if the newest generation has all its slices."""
+        return all(each.spec.pool.resource_slice_count == len(self.slices) for each in self.slices)
+
+    def describe_completion(self) -> str:
+        """Describe what is to be done so that the newest generation becomes complete."""
+        return (
+            f"wait until the driver {self.on_node} has published all slices of generation {self.generation}, "
+            "or restart it"
+        )
 
 
 class HeldDevice(Struct, frozen=True):
@@ -102,12 +123,29 @@ class AuditFacts:
         self._node_resources: IdentityCache[tuple[NodeResourceGuess, ...]] = IdentityCache()
         self._representing: IdentityCache[bool] = IdentityCache()
 
+    @cached_property
+    def latest(self) -> float:
+        """Latest time at which the objects are known to be as they are: now for a live cluster, for files the
+        newest timestamp in them.
+        """
+        if self.live:
+            return self.now
+        found = map(_latest_time, self.cluster_state.objects)
+        return min(self.now, max((each for each in found if each is not None), default=self.now))
+
     def compute_once(self, what: str, make: Callable[[], T]) -> T:
         """Return the value cached under this name, computing it on first use."""
         if what not in self._computed:
             self._computed[what] = make()
         known: T = self._computed[what]
         return known
+
+    def suggest_mappings(self, device_class: str, driver: str) -> tuple[ClassMapping, ...]:
+        """Return the annotations that count the claims of a class for devices of a driver."""
+        return self.compute_once(
+            f"mappings of {device_class} for {driver}",
+            lambda: suggest_mappings(self.cluster_state, device_class, driver),
+        )
 
     # -- known kinds
 
@@ -304,6 +342,18 @@ def _read_devices(spec: ResourceSliceSpec) -> tuple[tuple[Device, ...], bool]:
     """Return the devices of a slice, and whether one consumes counters."""
     devices = resolve_request_policies(spec.devices or ())
     return devices, any(device.consumes_counters for device in devices)
+
+
+def _latest_time(thing: Any) -> float | None:
+    """Return the newest time at which an object was known to change."""
+    texts = [thing.metadata.creation_timestamp]
+    if isinstance(thing, Pod | Node):
+        texts += [condition.last_transition_time for condition in thing.status.conditions]
+    if isinstance(thing, Node):
+        texts += [condition.last_heartbeat_time for condition in thing.status.conditions]
+    if isinstance(thing, ResourceClaim) and thing.status.allocation is not None:
+        texts.append(thing.status.allocation.allocation_timestamp)
+    return max((time for time in map(parse_time, texts) if time is not None), default=None)
 
 
 def is_live(cluster_state: ClusterState) -> bool:

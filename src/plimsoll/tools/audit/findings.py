@@ -43,6 +43,7 @@ class CheckProblem:
     fix: str = ""
     key: str = ""  #: distinguishes findings of one check about one subject
     severity: AuditSeverity | None = None
+    proven: bool = False  #: the fix was tried in memory; others are hints
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +76,11 @@ class AuditFinding:
     evidence: tuple[str, ...] = ()  #: lines with numbers
     fix: str = ""
     key: str = ""
+    proven: bool = False  #: the fix was tried in memory; others are hints
+
+    @property
+    def fix_label(self) -> str:
+        return "fix" if self.proven else "hint"
 
     @property
     def identity(self) -> tuple[str, str, str]:
@@ -97,6 +103,7 @@ class AuditFinding:
             "message": self.message,
             "evidence": list(self.evidence),
             "fix": self.fix,
+            "proven": self.proven,
         }
 
 
@@ -111,6 +118,7 @@ def make_finding(check: Check, problem: CheckProblem) -> AuditFinding:
         problem.evidence,
         problem.fix or check.fix,
         problem.key,
+        problem.proven and bool(problem.fix),
     )
 
 

@@ -48,7 +48,7 @@ def as_junit(report: AuditReport, level: AuditSeverity | None) -> str:
 def _add(suite: ElementTree.Element, classname: str, finding: AuditFinding, failed: bool) -> None:
     name = finding.subject + (f" {finding.key}" if finding.key else "")
     case = ElementTree.SubElement(suite, "testcase", classname=classname, name=_sanitize(name))
-    text = _sanitize("\n".join([finding.message, *finding.evidence, f"fix: {finding.fix}"]))
+    text = _sanitize("\n".join([finding.message, *finding.evidence, f"{finding.fix_label}: {finding.fix}"]))
     if failed:
         kind = finding.severity.value
         element = ElementTree.SubElement(case, "failure", type=kind, message=_sanitize(finding.message))

@@ -123,7 +123,7 @@ def _group(findings: list[AuditFinding], title: str, paint: Paint, wide: bool) -
     yield _color(first.severity, first_line[: len(head)], paint) + first_line[len(head) :]
     yield from others
     shown = findings if wide else findings[:SHOWN]
-    fixes = {finding.fix for finding in shown}
+    fixes = {(finding.fix, finding.proven) for finding in shown}
     for finding in shown:
         mark = "" if finding.severity is first.severity else f" ({finding.severity.value})"
         yield from _fill(printable(f"{finding.subject}{mark}: {finding.message}"), paint, "  ", "    ")
@@ -133,18 +133,21 @@ def _group(findings: list[AuditFinding], title: str, paint: Paint, wide: bool) -
         if len(finding.evidence) > len(evidence):
             yield f"    - and {len(finding.evidence) - len(evidence)} more"
         if len(fixes) > 1 and finding.fix:
-            yield from _fix_lines(finding.fix, paint, "    ")
+            yield from _fix_lines(finding, paint, "    ")
     if len(findings) > len(shown):
         rest = Counter(finding.subject.partition("/")[0] for finding in findings[len(shown) :])
         counts = ", ".join(f"{count} more of {kind}" for kind, count in sorted(rest.items()))
         yield paint.dim(f"  and {counts}: -o wide lists them")
     if len(fixes) == 1 and first.fix:
-        yield from _fix_lines(first.fix, paint, "  ")
+        yield from _fix_lines(first, paint, "  ")
 
 
-def _fix_lines(fix: str, paint: Paint, indent: str) -> Iterator[str]:
-    """Yield the fix; a command that does not fit is printed unwrapped on its own line, to be copied."""
-    text = f"fix: {printable(fix)}"
+def _fix_lines(finding: AuditFinding, paint: Paint, indent: str) -> Iterator[str]:
+    """Yield the fix. YAML in its further lines, and a command that does not fit, are printed unwrapped on
+    their own lines, to be copied.
+    """
+    first, *manifest = finding.fix.split("\n")
+    text = f"{finding.fix_label}: {printable(first)}"
     lines = list(_fill(text, paint, indent, indent + "     "))
     before, found, command = text.rpartition(": kubectl ")
     if len(lines) > 1 and found:
@@ -152,6 +155,7 @@ def _fix_lines(fix: str, paint: Paint, indent: str) -> Iterator[str]:
         yield f"{indent}     kubectl {command}"
     else:
         yield from lines
+    yield from (f"{indent}     {printable(line)}" for line in manifest)
 
 
 def _format_severity(severity: AuditSeverity, count: int, paint: Paint) -> str:

@@ -60,7 +60,8 @@ def _rule(check: Check) -> dict[str, Any]:
 
 
 def _result(finding: AuditFinding, indexes: dict[str, int], uri: str, state: str) -> dict[str, Any]:
-    text = "\n".join([f"{finding.subject}: {finding.message}", *finding.evidence, f"Fix: {finding.fix}"])
+    fix = f"{finding.fix_label.capitalize()}: {finding.fix}"
+    text = "\n".join([f"{finding.subject}: {finding.message}", *finding.evidence, fix])
     location: dict[str, Any] = {
         "logicalLocations": [
             {

@@ -103,10 +103,11 @@ class AssumedMappings:
             return device
         for guess in guesses:
             self.drivers.setdefault(driver, set()).add(guess.resource)
-        return write_device(device, {g.resource: _assumed_rule(g, device) for g in guesses}, Form.V1_36).view
+        return write_device(device, {g.resource: assumed_rule(g, device) for g in guesses}, Form.V1_36).view
 
 
-def _assumed_rule(guess: NodeResourceGuess, device: Device) -> DeviceRule:
+def assumed_rule(guess: NodeResourceGuess, device: Device) -> DeviceRule:
+    """Return the mapping assumed for one device."""
     if guess.capacity and device.allow_multiple_allocations:
         return suggested_rule(guess)
     # An exclusive device takes all it has; kube-scheduler 1.36 cannot compute that from a capacity.

@@ -7,13 +7,9 @@ from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
-from plimsoll.api.codec import encode
-from plimsoll.api.forms import CLASS_KEY, Form, write_device
-from plimsoll.api.resource import Device
 from plimsoll.tools.amounts import format_amount, format_short, resource_order
+from plimsoll.tools.class_mappings import ClassMapping, suggest_mappings
 from plimsoll.tools.cluster_state import ClusterState
-from plimsoll.tools.cluster_state.assumed_mappings import suggested_rule
-from plimsoll.tools.cluster_state.node_resources import NodeResourceGuess
 from plimsoll.tools.colors import Paint
 from plimsoll.tools.columns import format_count
 from plimsoll.tools.top.nodes import NodeRow, node_rows
@@ -24,56 +20,12 @@ OPTION = "--assume-mapping"
 _LISTED = 3
 
 
-@dataclass(frozen=True, slots=True)
-class AnnotationSuggestion:
-    """Annotation of a DeviceClass by which its claims are counted."""
-
-    device_class: str
-    value: str
-    driver: str
-
-    def yaml_lines(self) -> list[str]:
-        return [
-            "apiVersion: resource.k8s.io/v1",
-            "kind: DeviceClass",
-            "metadata:",
-            f"  name: {self.device_class}",
-            "  annotations:",
-            f"    {CLASS_KEY}: '{self.value}'",
-        ]
-
-    @property
-    def command(self) -> str:
-        return f"kubectl annotate deviceclass {self.device_class} {CLASS_KEY}='{self.value}'"
-
-    def as_json(self) -> dict[str, str]:
-        return {
-            "deviceClass": self.device_class,
-            "driver": self.driver,
-            "annotation": self.value,
-            "yaml": "\n".join(self.yaml_lines()),
-        }
-
-
-def suggest_annotations(found: Iterable[UncountedClaim]) -> list[AnnotationSuggestion]:
-    """Return the annotations that would count these claims, by class."""
-    guesses: dict[tuple[str, str], dict[str, NodeResourceGuess]] = {}
-    for each in found:
-        if each.device_class and not each.priced:
-            by_resource = guesses.setdefault((each.device_class, each.driver), {})
-            by_resource.setdefault(each.resource, each.guess)
-    return [
-        AnnotationSuggestion(name, annotation_value(by_resource.values()), driver)
-        for (name, driver), by_resource in sorted(guesses.items())
-    ]
-
-
-def annotation_value(guesses: Iterable[NodeResourceGuess]) -> str:
-    """Return the annotation of a class that maps such devices."""
-    rules = {guess.resource: suggested_rule(guess) for guess in guesses}
-    device = write_device(Device(), rules, Form.V1_36).view
-    mappings = device.node_allocatable_resource_mappings
-    return encode({"nodeAllocatableResourceMappings": mappings}).decode()
+def suggest_annotations(
+    cluster_state: ClusterState, found: Iterable[UncountedClaim]
+) -> tuple[ClassMapping, ...]:
+    """Return the annotations of classes that would count these claims."""
+    uncharged = sorted({(each.device_class, each.driver) for each in found if not each.priced})
+    return tuple(each for pair in uncharged for each in suggest_mappings(cluster_state, *pair))
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +34,7 @@ class UncountedNote:
 
     claims: tuple[UncountedClaim, ...] = ()
     nodes: tuple[NodeRow, ...] = ()  #: those with uncounted claims
+    suggestions: tuple[ClassMapping, ...] = ()  #: that count them
 
     def __bool__(self) -> bool:
         return bool(self.claims)
@@ -129,19 +82,21 @@ class UncountedNote:
         yield paint.yellow(f"Not counted: {self.summary()}.")
         for line in self.past_lines():
             yield paint.red(f"  {line}")
-        suggestions = suggest_annotations(self.claims)
-        if not suggestions:
+        if not self.suggestions:
             yield f"{OPTION} counts them."
             return
-        yield f"{OPTION} counts them here; this counts them everywhere (kubectl apply --server-side -f):"
-        for suggestion in suggestions[:_LISTED]:
+        what = "claims for these classes are counted" if self.suggestions[0].selectors else "this counts them"
+        yield f"{OPTION} counts them here; {what} everywhere (kubectl apply --server-side -f):"
+        for suggestion in self.suggestions[:_LISTED]:
             yield from (f"  {line}" for line in suggestion.yaml_lines())
 
     def notes(self) -> tuple[str, ...]:
         """Return the note as single lines, without YAML."""
         if not self.claims:
             return ()
-        commands = "".join(f"; or: {each.command}" for each in suggest_annotations(self.claims)[:_LISTED])
+        commands = "".join(
+            f"; or: {each.command}" for each in self.suggestions[:_LISTED] if not each.selectors
+        )
         return (f"not counted: {self.summary()}", *self.past_lines(), f"{OPTION} counts them{commands}")
 
     def as_json(self) -> dict[str, Any]:
@@ -150,7 +105,7 @@ class UncountedNote:
             "pastLine": [node.name for node in self.past],
             "text": self.summary() if self.claims else "",
             "pastLineText": list(self.past_lines()),
-            "annotations": [each.as_json() for each in suggest_annotations(self.claims)],
+            "annotations": [each.as_json() for each in self.suggestions],
         }
 
 
@@ -186,7 +141,7 @@ def note_uncounted(
         found = [each for each in found if each.claim.metadata.key in claims]
         names = {each.node for each in found}
         affected = tuple(row for row in affected if row.name in names)
-    return UncountedNote(tuple(found), affected)
+    return UncountedNote(tuple(found), affected, suggest_annotations(cluster_state, found))
 
 
 def notes_about_nodes(cluster_state: ClusterState, names: Iterable[str]) -> tuple[str, ...]:

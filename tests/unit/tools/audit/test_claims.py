@@ -28,13 +28,13 @@ DELETED = "2026-11-15T00:30:00Z"
 @pytest.mark.parametrize(
     ("pods", "why"),
     [
-        ([pod("other")], "does not exist"),
+        ([pod("other")], "was deleted"),
         ([pod("p", phase="Succeeded")], "has terminated (Succeeded)"),
     ],
 )
 def test_a_reservation_for_no_pod(pods: list[Tree], why: str) -> None:
     finding = only("PLM040", claim("c", result()), *pods)
-    assert finding.message == "is reserved for 1 pod that does not exist any more, and holds 1 device"
+    assert finding.message == f"is reserved for 1 pod that {why}, and holds 1 device"
     assert finding.evidence == (f"Pod/work/p (pod-p): {why}",)
 
 
@@ -111,7 +111,7 @@ def test_a_terminating_claim_in_use() -> None:
     tree["metadata"] |= {"deletionTimestamp": DELETED}
     finding = only("PLM042", tree, pod("p", claims="c"))
     assert finding.severity is AuditSeverity.INFO
-    assert finding.fix == "delete the pod first: kubectl delete pod -n work p"
+    assert finding.fix == "delete its pods first: kubectl delete pod -n work p"
 
 
 # -- pods without their claims

@@ -38,7 +38,8 @@ def test_one_device_in_two_claims() -> None:
         "ResourceClaim/work/c, request r, used by p on n1",
         "ResourceClaim/work/d, request r, used by no pod",
     )
-    assert "kubectl describe resourceclaim -n work d" in finding.fix
+    assert finding.fix.endswith(": kubectl delete resourceclaim -n work d")
+    assert finding.proven
 
 
 def test_one_device_twice_in_one_claim() -> None:
@@ -163,7 +164,8 @@ def test_a_missing_capacity() -> None:
 )
 def test_a_missing_device(slices: list[Tree], why: str) -> None:
     finding = only("PLM025", *slices, claim("c", result()), pod("p", claims="c"))
-    assert finding.message == "holds 1 device that no slice publishes: d0"
+    where = "not in the newest generation" if "generation" in why else "that no slice publishes"
+    assert finding.message == f"holds 1 device {where}: d0"
     assert finding.evidence == (f"gpu.example.com/n1/d0: {why}", "used by Pod/work/p on n1")
 
 
@@ -182,7 +184,7 @@ def test_a_tainted_device_in_use() -> None:
     assert finding.message == (
         "holds device d0, which is tainted broken=yes:NoExecute, and does not tolerate it"
     )
-    assert finding.evidence[-1] == "Pod/work/p will be evicted"
+    assert finding.evidence[-1] == "Pod/work/p is to be evicted"
 
 
 def test_a_device_tainted_by_a_rule() -> None:

@@ -101,7 +101,6 @@ def test_one_namespace() -> None:
 def test_checks_by_id_and_name() -> None:
     assert [check.id for check in choose_checks(["plm001", "numa-split"])] == ["PLM001", "PLM050"]
     assert len(choose_checks(skip=["PLM001"])) == len(CHECKS) - 1
-    assert choose_checks(["books-differ"]) == choose_checks(["ledgers-differ"])  # its former name
     with pytest.raises(InputError, match="unknown check PLM999; see plimsoll audit --list"):
         choose_checks(["PLM999"])
 

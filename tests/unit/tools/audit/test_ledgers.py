@@ -224,7 +224,3 @@ def test_a_charge_that_cannot_be_known() -> None:
     finding = only("PLM007", *cpu_cluster(tree, pod("p", claims="c")))
     assert "ConsumedCapacity is nil" in finding.message
     assert found("PLM007", *well()) == []
-
-
-def test_ledgers_equal_the_sum_of_the_objects() -> None:
-    assert found("PLM008", *well()) == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -151,9 +152,13 @@ def test_a_big_cluster_has_no_findings(tmp_path: Path) -> None:
 # -- documentation
 
 
-def test_the_documentation_explains_every_check() -> None:
-    text = " ".join((ROOT / "docs" / "audit.md").read_text().split())
-    for check in CHECKS:
-        assert f"**{check.id} `{check.name}`** ({check.severity.value}): {check.title}." in text
-        assert check.explanation in text
-        assert f"*Fix:* {check.fix}." in text
+def test_the_documentation_lists_every_check() -> None:
+    """The table of docs/audit.md is written from the checks by PLIMSOLL_GOLDEN=write."""
+    page = ROOT / "docs" / "audit.md"
+    before, _, rest = page.read_text().partition("| check | severity |")
+    after = rest[rest.index("\n\n") :]
+    rows = [f"| {check.id} `{check.name}` | {check.severity.value} | {check.title} |" for check in CHECKS]
+    table = "\n".join(["| check | severity | a finding means |", "|---|---|---|", *rows])
+    if os.environ.get("PLIMSOLL_GOLDEN") == "write":
+        page.write_text(before + table + after)
+    assert page.read_text() == before + table + after

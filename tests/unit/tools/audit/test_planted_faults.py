@@ -235,11 +235,6 @@ def reserve(count: int) -> Callable[[Cluster], None]:
     return plant
 
 
-def add_constraints(cluster: Cluster) -> None:
-    constraint = {"matchAttribute": "resource.kubernetes.io/numaNode"}
-    cluster.claim("pair")["spec"]["devices"]["constraints"] = [constraint] * 35
-
-
 def overload_a_node(cluster: Cluster) -> None:
     cluster.add(pod("web", "13350m"))
 
@@ -329,10 +324,6 @@ FAULTS: dict[str, tuple[Callable[[Cluster], None], str, AuditSeverity, str, str]
         reserve(257), "PLM045", ERROR, "ResourceClaim/work/many",
         "is reserved for 257 of at most 256 pods, 1 over",
     ),
-    "constraints": (
-        add_constraints, "PLM047", ERROR, "ResourceClaim/work/pair",
-        "spec.devices.constraints has 35 entries of at most 32, 3 over",
-    ),
     "past the line": (
         overload_a_node, "PLM001", ERROR, "Node/n1", "cpu: 24.35 charged, 16 allocatable, 8.35 over",
     ),
@@ -398,18 +389,3 @@ def test_an_allocation_for_a_node_without_the_device() -> None:
     findings = Cluster(allocate_a_device_of_another_node_without_pods).findings()
     (finding,) = [each for each in findings if each.id == "PLM034"]
     assert finding.evidence == (f"device {DRIVER}/n2/n2-g1 is on node n2",)
-
-
-def test_too_long_lists_of_slices_and_classes() -> None:
-    cluster = Cluster()
-    selector = cluster.objects["DeviceClass", "gpu"]["spec"]["selectors"][0]
-    cluster.objects["DeviceClass", "gpu"]["spec"]["selectors"] = [selector] * 33
-    gpus = cluster.objects["ResourceSlice", f"{DRIVER}-n2-1"]["spec"]["devices"]
-    gpus += [device(f"more-{number}", attributes=numa(0) | model(0)) for number in range(90)]
-    gpus[0]["attributes"] |= {f"a{number}": {"int": number} for number in range(40)}
-    found = {finding.message for finding in cluster.findings() if finding.id == "PLM047"}
-    assert found == {
-        "spec.selectors has 33 entries of at most 32, 1 over",
-        "spec.devices has 130 entries of at most 128, 2 over",
-        "spec.devices[n2-g0].attributes and capacity has 43 entries of at most 32, 11 over",
-    }

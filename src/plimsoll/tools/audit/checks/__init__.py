@@ -8,14 +8,19 @@ from plimsoll.tools.audit.checks import (
     drivers,
     ledgers,
     limits,
+    mappings,
     pods,
     pools,
     setup,
     topology,
+    unreachable,
 )
 from plimsoll.tools.audit.findings import Check
 
-_MODULES = (ledgers, pods, drivers, devices, capacity, pools, allocations, claims, limits, topology, setup)
+_MODULES = (
+    ledgers, pods, mappings, drivers, devices, capacity, pools, allocations, claims, limits, topology,
+    unreachable, setup,
+)  # fmt: skip
 CHECKS: tuple[Check, ...] = tuple(
     sorted((check for module in _MODULES for check in module.CHECKS), key=lambda check: check.id)
 )

@@ -28,6 +28,7 @@ from plimsoll.cel import ProgramCache
 from plimsoll.tools.amounts import format_quantity
 from plimsoll.tools.audit.facts import AuditFacts, HeldDevice, subject_of
 from plimsoll.tools.audit.findings import AuditSeverity, Check, CheckProblem
+from plimsoll.tools.audit.remedies import allocate_again
 from plimsoll.tools.columns import format_count
 
 #: Devices of a constraint listed by name.
@@ -82,7 +83,13 @@ def find_wrong_counts(facts: AuditFacts) -> Iterator[CheckProblem]:
     for claim, violation in _violations(facts):
         if isinstance(violation, CountMismatch | UnknownRequest | AlternativesMixed):
             message = _describe_count(violation)
-            yield CheckProblem(subject_of(claim), message, _users(facts, claim), key=violation.request)
+            yield CheckProblem(
+                subject_of(claim),
+                message,
+                _users(facts, claim),
+                allocate_again(facts, claim),
+                violation.request,
+            )
 
 
 def _describe_count(violation: CountViolation) -> str:
@@ -120,6 +127,7 @@ def find_selectors_unmet(facts: AuditFacts) -> Iterator[CheckProblem]:
                 f"device {violation.device}",
                 *_users(facts, claim),
             ),
+            allocate_again(facts, claim),
             key=f"{violation.device}/{source}/{violation.index}",
             severity=AuditSeverity.WARNING if of_class else None,
         )
@@ -132,6 +140,7 @@ def find_constraints_broken(facts: AuditFacts) -> Iterator[CheckProblem]:
                 subject_of(claim),
                 _describe_constraint(violation),
                 (*_describe_values(violation), *_users(facts, claim)),
+                allocate_again(facts, claim),
                 key=str(violation.index),
             )
 
@@ -184,6 +193,7 @@ def find_consumed_too_little(facts: AuditFacts) -> Iterator[CheckProblem]:
                 "the missing amount can be allocated to other claims",
                 *_users(facts, claim),
             ),
+            allocate_again(facts, claim),
             key=f"{violation.device}/{violation.capacity}/{violation.share}",
             severity=None if requested is not None and consumed < requested else AuditSeverity.WARNING,
         )
@@ -214,6 +224,7 @@ def find_devices_of_other_nodes(facts: AuditFacts) -> Iterator[CheckProblem]:
                 f"holds {format_count(len(misplaced), 'device')} that node {node.metadata.name} "
                 f"cannot use: {names}",
                 tuple(evidence),
+                allocate_again(facts, claim),
                 key=node.metadata.name,
             )
 

@@ -14,6 +14,7 @@ from plimsoll.api.resource import Device
 from plimsoll.tools.amounts import format_quantity
 from plimsoll.tools.audit.facts import AuditFacts, HeldDevice, PoolFacts, subject_of
 from plimsoll.tools.audit.findings import AuditSeverity, Check, CheckProblem
+from plimsoll.tools.audit.remedies import allocate_again
 
 #: Partitions or shares listed by name.
 MAX_LISTED = 6
@@ -67,7 +68,7 @@ def find_counters_overdrawn(facts: AuditFacts) -> Iterator[CheckProblem]:
         drawn: dict[tuple[str, str], list[tuple[str, Quantity]]] = {}
         for name in sorted(held[id.driver, id.pool]):
             published = pool.devices.get(name)
-            for counter, amount in _draws(published[1]) if published is not None else ():
+            for counter, amount in draws(published[1]) if published is not None else ():
                 drawn.setdefault(counter, []).append((name, amount))
         for counter, available in counters.items():
             parts = drawn.get(counter, [])
@@ -85,7 +86,8 @@ def counters_of(pool: PoolFacts) -> dict[tuple[str, str], Quantity]:
     }
 
 
-def _draws(device: Device) -> Iterator[tuple[tuple[str, str], Quantity]]:
+def draws(device: Device) -> Iterator[tuple[tuple[str, str], Quantity]]:
+    """Yield the counters that a partition consumes, by counter set and name."""
     for consumption in device.consumes_counters:
         for name, counter in consumption.counters.items():
             yield (consumption.counter_set, name), counter.value or ZERO
@@ -174,7 +176,8 @@ def find_capacity_off_policy(facts: AuditFacts) -> Iterator[CheckProblem]:
             else:
                 message += f" of {result.device}: {_describe_refusal(refusal)}"
             key = f"{each.id}/{name}/{result.share_id}"
-            yield CheckProblem(subject_of(claim), message, (f"device {each.id}",), key=key)
+            evidence = (f"device {each.id}",)
+            yield CheckProblem(subject_of(claim), message, evidence, allocate_again(facts, claim), key)
 
 
 def _describe_refusal(refusal: CapacityRefusal) -> str:

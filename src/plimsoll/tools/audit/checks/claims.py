@@ -6,6 +6,7 @@ a pod only with claims that are allocated, reserved for it, and usable on its no
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 
 from plimsoll.api.core import Pod
@@ -14,12 +15,11 @@ from plimsoll.api.pod_claims import is_generated_for, is_reserved_for, owner_pod
 from plimsoll.api.resource import ResourceClaim, ResourceClaimConsumerReference
 from plimsoll.api.timestamps import parse_time
 from plimsoll.controllers.pod_utils import find_condition, is_done, is_finished, is_pod
-from plimsoll.tools.audit.facts import AuditFacts, PodClaims, subject_of
+from plimsoll.tools.audit.facts import GRACE_SECONDS, AuditFacts, PodClaims, subject_of
 from plimsoll.tools.audit.findings import AuditSeverity, Check, CheckProblem
+from plimsoll.tools.audit.remedies import delete_claim, delete_pods
 from plimsoll.tools.columns import format_count
 
-#: Seconds that controllers get before a missing action is reported.
-GRACE_SECONDS = 300.0
 #: A pod bound less than this many seconds ago may be newer than the claims that were read.
 SETTLE_SECONDS = 30.0
 
@@ -30,17 +30,19 @@ SETTLE_SECONDS = 30.0
 def find_stale_reservations(facts: AuditFacts) -> Iterator[CheckProblem]:
     for claim in facts.claims.values():
         stale = []
+        reasons: Counter[str] = Counter()
         for consumer in claim.status.reserved_for:
             pod = facts.pods.get((claim.metadata.namespace, consumer.name))
             if pod is not None and pod.metadata.uid == consumer.uid and not is_done(pod):
                 continue  # most consumers
             why = _why_stale(facts, claim, consumer)
             if why:
+                reasons[why.partition(" by ")[0]] += 1
                 stale.append(f"Pod/{claim.metadata.namespace}/{consumer.name} ({consumer.uid}): {why}")
         if stale:
             kept = len(claim.status.reserved_for) - len(stale)
-            verb = "does" if len(stale) == 1 else "do"
-            message = f"is reserved for {format_count(len(stale), 'pod')} that {verb} not exist any more"
+            parts = " and ".join(f"{format_count(count, 'pod')} that {why}" for why, count in reasons.items())
+            message = f"is reserved for {parts}"
             if claim.allocation_results:
                 message += f", and holds {format_count(len(claim.allocation_results), 'device')}"
             yield CheckProblem(
@@ -53,7 +55,7 @@ def _why_stale(facts: AuditFacts, claim: ResourceClaim, consumer: ResourceClaimC
         return ""
     pod = facts.pods.get((claim.metadata.namespace, consumer.name))
     if pod is None:
-        return "does not exist"
+        return "was deleted"
     if pod.metadata.uid != consumer.uid:
         return f"was replaced by one with UID {pod.metadata.uid}"
     if is_finished(pod):
@@ -71,18 +73,19 @@ def find_zombie_claims(facts: AuditFacts) -> Iterator[CheckProblem]:
         held = len(claim.allocation_results)
         holds = f"; it holds {format_count(held, 'device')}" if held else ""
         owner = owner_pod(claim)
-        delete = f"kubectl delete resourceclaim -n {claim.metadata.namespace} {claim.metadata.name}"
+        delete = delete_claim(claim)
         if owner is not None:
             pod = facts.pods.get((claim.metadata.namespace, owner[0]))
-            gone = pod is None or pod.metadata.uid != owner[1]
-            if gone or (pod is not None and is_done(pod)):
-                state = "was deleted" if gone else "has terminated"
+            replaced = pod is not None and pod.metadata.uid != owner[1]
+            if pod is None or replaced or is_done(pod):
+                state = "was deleted" if pod is None else "was replaced" if replaced else "has terminated"
                 yield CheckProblem(
                     subject_of(claim),
                     f"was created for pod {owner[0]}, which {state}{holds}",
                     (_describe_age(facts, claim),),
                     delete,
                     severity=AuditSeverity.WARNING if held else AuditSeverity.INFO,
+                    proven=True,
                 )
             continue
         users = facts.users.get(claim.metadata.key, [])
@@ -99,6 +102,7 @@ def find_zombie_claims(facts: AuditFacts) -> Iterator[CheckProblem]:
             (_describe_age(facts, claim),),
             f"if it is not needed: {delete}",
             severity=AuditSeverity.INFO,
+            proven=True,
         )
 
 
@@ -121,8 +125,7 @@ def find_claims_stuck(facts: AuditFacts) -> Iterator[CheckProblem]:
         live = [pod for pod in users if is_reserved_for(claim, pod)]
         if live:
             evidence.append(f"in use by Pod/{live[0].metadata.full_name}, which prevents its deletion")
-            meta = live[0].metadata
-            fix = f"delete the pod first: kubectl delete pod -n {meta.namespace} {meta.name}"
+            fix = f"delete its pods first: {delete_pods(live)}"
         else:
             reserved = format_count(len(claim.status.reserved_for), "pod")
             evidence.append(f"reserved for {reserved}, none of which is running")
@@ -239,7 +242,7 @@ CHECKS = (
         "reservation-stale",
         AuditSeverity.WARNING,
         "a claim is reserved for pods that were deleted or have terminated",
-        "reservedFor names a pod that does not exist, has terminated, or was replaced by another pod of the "
+        "reservedFor names a pod that was deleted, has terminated, or was replaced by another pod of the "
         "same name. Until it is removed, the claim keeps its devices, and if the claim charges its node no "
         "other pod can use it. The resource claim controller removes such entries within seconds; if they "
         "persist, it is not running.",

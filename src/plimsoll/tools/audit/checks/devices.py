@@ -11,8 +11,10 @@ from collections.abc import Iterable, Iterator
 from plimsoll.api.device_taints import tolerates
 from plimsoll.api.identity import DeviceId
 from plimsoll.api.resource import DeviceTaint, ResourceClaim
-from plimsoll.tools.audit.facts import AuditFacts, HeldDevice, subject_of
+from plimsoll.api.timestamps import parse_time
+from plimsoll.tools.audit.facts import GRACE_SECONDS, AuditFacts, HeldDevice, subject_of
 from plimsoll.tools.audit.findings import AuditSeverity, Check, CheckProblem
+from plimsoll.tools.audit.remedies import delete_pods, release_claims
 from plimsoll.tools.columns import format_count
 
 #: Claims or devices listed by name.
@@ -36,7 +38,8 @@ def find_devices_allocated_twice(facts: AuditFacts) -> Iterator[CheckProblem]:
             continue
         message += f", to {format_count(len({each.name for each in held}), 'claim')}"
         evidence = _describe_claims(facts, [*exclusive, *shares])
-        yield CheckProblem(f"Device/{device}", message, evidence, _release(exclusive[-1].claim))
+        fix = _release_all_but_one(facts, exclusive, shares)
+        yield CheckProblem(f"Device/{device}", message, evidence, fix, proven=True)
 
 
 def find_shares_allocated_twice(facts: AuditFacts) -> Iterator[CheckProblem]:
@@ -51,8 +54,9 @@ def find_shares_allocated_twice(facts: AuditFacts) -> Iterator[CheckProblem]:
                     f"Device/{device}",
                     f"share {share} is allocated {count} times",
                     _describe_claims(facts, found),
-                    _release(found[-1].claim),
+                    _release_all_but_one(facts, found, ()),
                     str(share),
+                    proven=True,
                 )
 
 
@@ -75,12 +79,15 @@ def _describe_users(facts: AuditFacts, claim: ResourceClaim) -> str:
     return f", used by {names}" + (f" on {', '.join(sorted(where))}" if where else "")
 
 
-def _release(claim: ResourceClaim) -> str:
-    meta = claim.metadata
-    return (
-        f"delete the pods of one of the claims to release the device. Its pods: "
-        f"kubectl describe resourceclaim -n {meta.namespace} {meta.name}"
+def _release_all_but_one(
+    facts: AuditFacts, exclusive: Iterable[HeldDevice], shares: Iterable[HeldDevice]
+) -> str:
+    """Return how to leave a device to one claim, or to its shares."""
+    owners, sharers = (
+        list({each.name: each.claim for each in held}.values()) for held in (exclusive, shares)
     )
+    choices = [[claim for claim in [*owners, *sharers] if claim is not kept] for kept in owners]
+    return release_claims(facts, [*choices, owners] if sharers else choices)
 
 
 # -- missing and tainted devices
@@ -95,15 +102,25 @@ def find_devices_gone(facts: AuditFacts) -> Iterator[CheckProblem]:
         claim = held[0].claim
         missing = {id: _why_gone(facts, id, drivers) for id in gone}
         names = ", ".join(sorted({id.device for id in missing}))
+        pools = [facts.pools.get(id.pool_id) for id in missing]
         message = f"holds {format_count(len(missing), 'device')} that no slice publishes: {names}"
+        if any(pool is not None and pool.old for pool in pools):
+            message = f"holds {format_count(len(missing), 'device')} not in the newest generation: {names}"
         evidence = [f"{id}: {why}" for id, why in sorted(missing.items())][:MAX_LISTED]
         pods = facts.users.get(claim.metadata.key, [])
         evidence += [
             f"used by Pod/{pod.metadata.full_name} on {pod.spec.node_name or 'no node'}" for pod in pods[:3]
         ]
-        driver = next(iter(sorted(missing))).driver
-        fix = f"check that the driver publishes its slices: kubectl get resourceslices | grep {driver}"
-        yield CheckProblem(subject_of(claim), message, tuple(evidence), fix)
+        yield CheckProblem(subject_of(claim), message, tuple(evidence), _publish(facts, min(missing)))
+
+
+def _publish(facts: AuditFacts, id: DeviceId) -> str:
+    pool = facts.pools.get(id.pool_id)
+    if pool is None:
+        return f"check that the driver publishes its slices: kubectl get resourceslices | grep {id.driver}"
+    if not pool.is_complete:
+        return f"{pool.describe_completion()}; until then keep the slices of earlier generations"
+    return f"restart the driver {pool.on_node}, or delete the pods of the claim if the device was removed"
 
 
 def _why_gone(facts: AuditFacts, id: DeviceId, drivers: set[str]) -> str:
@@ -145,13 +162,25 @@ def find_devices_tainted(facts: AuditFacts) -> Iterator[CheckProblem]:
                 subject_of(claim),
                 f"holds device {id.device}, which is tainted {text}:NoExecute, and does not tolerate it",
                 (f"device {id}", f"the taint comes from {source}{since}", *_pods_of(facts, claim)),
-                key=f"{id}/{text}",
+                _evict(facts, claim, taint),
+                f"{id}/{text}",
             )
 
 
 def _pods_of(facts: AuditFacts, claim: ResourceClaim) -> list[str]:
     pods = facts.users.get(claim.metadata.key, [])
-    return [f"Pod/{pod.metadata.full_name} will be evicted" for pod in pods[:3]]
+    return [f"Pod/{pod.metadata.full_name} is to be evicted" for pod in pods[:3]]
+
+
+def _evict(facts: AuditFacts, claim: ResourceClaim, taint: DeviceTaint) -> str:
+    """Return the commands for an eviction that is overdue; "" if it is not known to be."""
+    pods, since = facts.users.get(claim.metadata.key, ()), parse_time(taint.time_added)
+    if not pods or since is None or facts.latest - since < GRACE_SECONDS:
+        return ""
+    return (
+        "the eviction is overdue: see whether the device taint eviction controller runs "
+        f"(kube-controller-manager), or delete the pods: {delete_pods(pods)}"
+    )
 
 
 _NEEDS = ("resourceclaims", "resourceslices")
@@ -183,7 +212,7 @@ CHECKS = (
         "PLM025",
         "device-gone",
         AuditSeverity.WARNING,
-        "a claim holds a device that is no longer published",
+        "a claim holds a device that its pool does not have, or not any more",
         "The claim is allocated, but no slice of the pool's newest generation contains the device. Its "
         "charge cannot be computed, new pods with the claim cannot start, and the driver may not be able "
         "to release it. Drivers remove devices when hardware fails or when their configuration changes.",

@@ -1,4 +1,4 @@
-"""Checks of node-allocatable mappings that drivers publish: missing, conflicting or ineffective ones.
+"""Checks of node-allocatable mappings that drivers publish: conflicting or ineffective ones.
 
 One finding per driver rather than per slice: the fix is one change in one place.
 """
@@ -22,16 +22,14 @@ from plimsoll.ledger.units import PODS, is_accounted
 from plimsoll.tools.audit.charges import AuditedClaim, amounts_of, charged_claims, format_amounts
 from plimsoll.tools.audit.facts import AuditFacts, PoolFacts, subject_of
 from plimsoll.tools.audit.findings import AuditSeverity, Check, CheckProblem
-from plimsoll.tools.cluster_state.assumed_mappings import may_serve
 from plimsoll.tools.cluster_state.node_resources import NodeResourceGuess
-from plimsoll.tools.top.uncounted_notes import AnnotationSuggestion, annotation_value
 
 #: Combinations of equally named devices tried to explain a charge.
 _COMBINATIONS = 256
 
 
 @dataclass(slots=True)
-class _Tally:
+class DeviceTally:
     """Devices with the same problem."""
 
     count: int = 0
@@ -48,13 +46,14 @@ class _Tally:
         self.held += id in facts.held
 
     def describe(self) -> str:
+        """Return the number of devices, the first one, and how many nodes and allocations are affected."""
         text = f"{self.count} device{'s' if self.count > 1 else ''}, such as {self.first}"
         if len(self.nodes) > 1:
             text += f", on {len(self.nodes)} nodes"
         return text + (f"; {self.held} allocated now" if self.held else "")
 
 
-def _devices(facts: AuditFacts) -> list[tuple[DeviceId, str, Device]]:
+def list_devices(facts: AuditFacts) -> list[tuple[DeviceId, str, Device]]:
     """Return every device that has mappings or represents a node resource, with the node of its slice."""
 
     def make() -> list[tuple[DeviceId, str, Device]]:
@@ -69,61 +68,19 @@ def _devices(facts: AuditFacts) -> list[tuple[DeviceId, str, Device]]:
     return facts.compute_once("devices", make)
 
 
-# -- missing mappings
-
-
-def find_mappings_missing(facts: AuditFacts) -> Iterator[CheckProblem]:
-    tallies: dict[tuple[str, str], _Tally] = {}
-    for id, node, device in _devices(facts):
-        if device_forms(device):
-            continue
-        for guess in facts.node_resources(id.driver, device):
-            tally = tallies.setdefault((id.driver, guess.resource), _Tally(guess=guess))
-            tally.add(facts, id, node)
-    charging = [each for each in facts.classes.values() if read_device_class(each).charges]
-    for (driver, resource), tally in sorted(tallies.items()):
-        if any(may_serve(each, driver) for each in charging):
-            continue
-        first = tally.guess
-        assert first is not None
-        verb = "allocates" if first.sure else "seems to allocate"
-        yield CheckProblem(
-            f"Driver/{driver}",
-            f"{verb} {resource} of nodes ({first.why}), but its devices have no mapping to {resource}",
-            (tally.describe(),),
-            _suggest_annotation(facts, driver, first),
-            resource,
-            AuditSeverity.WARNING if first.sure else AuditSeverity.INFO,
-        )
-
-
-def _suggest_annotation(facts: AuditFacts, driver: str, guess: NodeResourceGuess) -> str:
-    """Return the fix with the annotation of the class that selects the driver's devices; "" if none does."""
-    serving = [
-        name for name, each in facts.classes.items() if each.spec.selectors and may_serve(each, driver)
-    ]
-    if not serving:
-        return ""
-    suggestion = AnnotationSuggestion(serving[0], annotation_value([guess]), driver)
-    return (
-        "enable the driver's mappings and the feature gate DRANodeAllocatableResources, or annotate "
-        f"its DeviceClass: {suggestion.command}"
-    )
-
-
 # -- equal device names of two drivers
 
 
 def find_name_clashes(facts: AuditFacts) -> Iterator[CheckProblem]:
-    forms = {form for _, _, device in _devices(facts) for form in device_forms(device)}
+    forms = {form for _, _, device in list_devices(facts) for form in device_forms(device)}
     if Form.V1_36 not in forms:
         return  # only 1.36 looks devices up without their driver
-    tallies: dict[tuple[str, str], _Tally] = {}
+    tallies: dict[tuple[str, str], DeviceTally] = {}
     for clash in _clashes(facts).values():
         for one, other in pairwise(clash):
             rules = [read_device(device) for device in (one[1], other[1])]
             if rules[0] != rules[1]:
-                tally = tallies.setdefault((one[0].driver, other[0].driver), _Tally())
+                tally = tallies.setdefault((one[0].driver, other[0].driver), DeviceTally())
                 tally.add(facts, one[0], "")
     for (one_driver, other_driver), tally in sorted(tallies.items()):
         yield CheckProblem(
@@ -221,12 +178,12 @@ def find_wrong_drivers(facts: AuditFacts) -> Iterator[CheckProblem]:
 
 
 def find_unknown_keys(facts: AuditFacts) -> Iterator[CheckProblem]:
-    tallies: dict[tuple[str, str, str], _Tally] = {}
-    for id, node, device in _devices(facts):
+    tallies: dict[tuple[str, str, str], DeviceTally] = {}
+    for id, node, device in list_devices(facts):
         for resource, rule in read_device(device).items():
             if rule.capacity_key and rule.capacity_key not in device.capacity:
                 key = (f"Driver/{id.driver}", resource, rule.capacity_key)
-                tallies.setdefault(key, _Tally()).add(facts, id, node)
+                tallies.setdefault(key, DeviceTally()).add(facts, id, node)
     by_class = {name: read_device_class(each).rules for name, each in facts.classes.items()}
     for claim in facts.claims.values() if any(by_class.values()) else ():
         for result in claim.allocation_results:
@@ -239,7 +196,7 @@ def find_unknown_keys(facts: AuditFacts) -> Iterator[CheckProblem]:
             for resource, rule in rules.items():
                 if rule.capacity_key and rule.capacity_key not in found.capacity:
                     key = (subject_of(device_class), resource, rule.capacity_key)
-                    tallies.setdefault(key, _Tally()).add(facts, DeviceId.of(result), "")
+                    tallies.setdefault(key, DeviceTally()).add(facts, DeviceId.of(result), "")
     for (subject, resource, capacity), tally in sorted(tallies.items()):
         yield CheckProblem(
             subject,
@@ -250,16 +207,16 @@ def find_unknown_keys(facts: AuditFacts) -> Iterator[CheckProblem]:
 
 
 def find_uncounted_resources(facts: AuditFacts) -> Iterator[CheckProblem]:
-    unknown: dict[tuple[str, str], _Tally] = {}
-    absent: dict[tuple[str, str], _Tally] = {}
-    for id, node_name, device in _devices(facts):
+    unknown: dict[tuple[str, str], DeviceTally] = {}
+    absent: dict[tuple[str, str], DeviceTally] = {}
+    for id, node_name, device in list_devices(facts):
         for resource in read_device(device):
             if not is_accounted(resource) or resource == PODS:
-                unknown.setdefault((id.driver, resource), _Tally()).add(facts, id, node_name)
+                unknown.setdefault((id.driver, resource), DeviceTally()).add(facts, id, node_name)
                 continue
             node = facts.nodes.get(node_name)
             if node is not None and resource not in node.status.allocatable:
-                absent.setdefault((id.driver, resource), _Tally()).add(facts, id, node_name)
+                absent.setdefault((id.driver, resource), DeviceTally()).add(facts, id, node_name)
     for (driver, resource), tally in sorted(unknown.items()):
         message = f"maps devices to {resource}, which is not a node resource: nothing is charged"
         yield CheckProblem(f"Driver/{driver}", message, (tally.describe(),), key=resource)
@@ -277,14 +234,14 @@ def find_mixed_forms(facts: AuditFacts) -> Iterator[CheckProblem]:
 
     Charges in another form than the mappings are valid: their writer understood the mappings.
     """
-    by_driver: dict[str, dict[Form, _Tally]] = {}
-    devices = _devices(facts)
+    by_driver: dict[str, dict[Form, DeviceTally]] = {}
+    devices = list_devices(facts)
     distinct = {id(device): device for _, _, device in devices}
     if len({form for device in distinct.values() for form in device_forms(device)}) < 2:
         return  # most clusters
     for id_, node, device in devices:
         for form in device_forms(device):
-            by_driver.setdefault(id_.driver, {}).setdefault(form, _Tally()).add(facts, id_, node)
+            by_driver.setdefault(id_.driver, {}).setdefault(form, DeviceTally()).add(facts, id_, node)
     published: Counter[Form] = Counter()
     for forms in by_driver.values():
         published.update({form: tally.count for form, tally in forms.items()})
@@ -337,20 +294,6 @@ def _describe_rule(rule: DeviceRule) -> str:
 
 
 CHECKS = (
-    Check(
-        "PLM010",
-        "mapping-missing",
-        AuditSeverity.WARNING,
-        "a driver allocates node resources without publishing mappings",
-        "Devices of this driver are CPUs, memory or huge pages of the node, but neither its slices nor a "
-        "DeviceClass declares that claims for them take node resources, so such claims are not charged. A "
-        "warning for drivers that are known to do so, info if only names suggest it: then see the driver's "
-        "documentation.",
-        "enable the driver's mappings and the feature gate DRANodeAllocatableResources, or annotate "
-        "its DeviceClass: kubectl annotate deviceclass NAME plimsoll.dev/node-allocatable='{...}'",
-        find_mappings_missing,
-        ("resourceslices",),
-    ),
     Check(
         "PLM011",
         "device-name-clash",

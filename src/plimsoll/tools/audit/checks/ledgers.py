@@ -6,19 +6,20 @@ KEP-5517 is about this problem: pod requests and claims accounted separately on 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TypedDict
 
 from plimsoll.api.core import Pod
 from plimsoll.api.forms import AccountingPolicy
 from plimsoll.api.identity import DeviceId
 from plimsoll.api.resource import ResourceClaim
+from plimsoll.controllers.workloads.ownership import controller_of
 from plimsoll.ledger.claims import ChargedClaim
 from plimsoll.ledger.messages import format_reason
-from plimsoll.ledger.node_ledger import Discrepancy, NodeLedger
+from plimsoll.ledger.node_ledger import NodeLedger
 from plimsoll.ledger.requests import is_pod_level_resource
 from plimsoll.ledger.units import PODS, is_extended_resource, to_unit, units_to_nano
 from plimsoll.ledger.verdict import Cause, Reason
-from plimsoll.scheduler.snapshot.verify import verify
 from plimsoll.tools.amounts import format_distinct, format_short
 from plimsoll.tools.audit.charges import (
     AuditedClaim,
@@ -31,16 +32,15 @@ from plimsoll.tools.audit.charges import (
 from plimsoll.tools.audit.checks.drivers import is_of_other_driver
 from plimsoll.tools.audit.facts import AuditFacts, subject_of
 from plimsoll.tools.audit.findings import AuditSeverity, Check, CheckProblem
+from plimsoll.tools.audit.remedies import delete_pods
+from plimsoll.tools.class_mappings import describe_mappings
 from plimsoll.tools.cluster_state.node_resources import taken_by
-from plimsoll.tools.fixes.harm import least_harmful_pods
+from plimsoll.tools.fixes.harm import least_harmful_pods, removable_pods
 from plimsoll.tools.top.nodes import ResourceHolder, holders, node_row_of
-from plimsoll.tools.top.uncounted_notes import suggest_annotations
 from plimsoll.tools.uncounted import UncountedClaim, requests_with_claim
 
 #: Holders of a node listed by name.
 _HOLDERS = 6
-#: Nodes whose ledgers are verified.
-MAX_VERIFIED_NODES = 500
 
 
 # -- past the line
@@ -66,7 +66,7 @@ def _overcommit(facts: AuditFacts, ledger: NodeLedger, resource: str, by: int) -
         return CheckProblem(
             subject, f"pods: {len(ledger)} on the node, {line} allocatable, {by} over", key=PODS,
             severity=severity,
-            fix=f"move {by} pods: kubectl get pods -A --field-selector spec.nodeName={ledger.name}",
+            **_removal(facts, ledger, PODS, by),
         )  # fmt: skip
     row = node_row_of(ledger).row(resource)
     used, allocatable = format_distinct(resource, row.used, row.line)
@@ -89,7 +89,12 @@ def _overcommit(facts: AuditFacts, ledger: NodeLedger, resource: str, by: int) -
         rest = sum(each.amount for each in found[_HOLDERS:])
         evidence.append(f"{len(found) - _HOLDERS} others hold {format_short(resource, rest)}")
     return CheckProblem(
-        subject, message, tuple(evidence), _move(facts, ledger.name, resource, by), resource, severity
+        subject,
+        message,
+        tuple(evidence),
+        key=resource,
+        severity=severity,
+        **_removal(facts, ledger, resource, by),
     )
 
 
@@ -105,14 +110,33 @@ def _describe_holder(holder: ResourceHolder) -> str:
     return f"{who} holds {format_short(holder.resource, holder.amount)} {by}"
 
 
-def _move(facts: AuditFacts, node: str, resource: str, by: int) -> str:
-    """Suggest the pods to move: those that lose least."""
-    pods = least_harmful_pods(facts.cluster_state, node, {resource: by})
-    names = "; ".join(
-        f"kubectl delete pod -n {pod.metadata.namespace} {pod.metadata.name}" for pod in pods[:_HOLDERS]
-    )
-    what = "a pod" if len(pods) == 1 else f"{len(pods)} pods"
-    return f"move {what} to another node: {names}" if pods else ""
+class _ProvenFix(TypedDict):
+    fix: str
+    proven: bool
+
+
+def _removal(facts: AuditFacts, ledger: NodeLedger, resource: str, by: int) -> _ProvenFix:
+    """Return the removal of the pods that lose least, with which the node is within its line."""
+    snapshot = facts.cluster_state.snapshot
+    if resource == PODS:
+        pods = tuple(removable_pods(snapshot, snapshot.row_of(ledger.name) or 0)[:by])
+    else:
+        pods = least_harmful_pods(facts.cluster_state, ledger.name, {resource: by})
+    after = ledger.clone()
+    for pod in pods:
+        after.remove(pod)
+    before, now = (each.headroom().get(resource, 0) for each in (ledger, after))
+    if not pods or now < before + by:
+        return {"fix": "", "proven": False}
+    return {"fix": f"{_describe_removal(pods)}: {delete_pods(pods)}", "proven": True}
+
+
+def _describe_removal(pods: Sequence[Pod]) -> str:
+    if len(pods) > 1:
+        return f"delete the {len(pods)} pods with the least harm"
+    owner = controller_of(pods[0].metadata)
+    by = f"its {owner.kind}" if owner is not None else "nothing"
+    return f"delete the pod with the least harm ({by} recreates it)"
 
 
 # -- claims that are not charged
@@ -140,9 +164,9 @@ def find_nodes_past_line_uncounted(facts: AuditFacts) -> Iterator[CheckProblem]:
             f"{what}{format_short(resource, missing)} taken by claims that are not charged, "
             f"of {format_short(resource, line)}: {format_short(resource, booked + missing - line)} over",
             tuple(map(_describe_uncounted, sorted(found, key=_largest_first))),
-            _fix_uncounted(found),
             key=resource,
             severity=AuditSeverity.ERROR if sure else AuditSeverity.WARNING,
+            **_removal_uncounted(facts, ledger, found, booked + missing - line),
         )  # fmt: skip
 
 
@@ -151,31 +175,42 @@ def find_claims_not_counted(facts: AuditFacts) -> Iterator[CheckProblem]:
         taken = format_short(uncounted.resource, uncounted.taken)
         verb = "takes" if uncounted.sure else "seems to take"
         asked = format_short(uncounted.resource, uncounted.mirrored)
+        state = f"is not charged, and its pods request {asked}"
+        why = f"the device has {uncounted.why} and no mapping to {uncounted.resource}"
+        if uncounted.charged:
+            state = f"is charged {format_short(uncounted.resource, uncounted.charged)}"
+            why = f"the device has {uncounted.why}, and DeviceClass {uncounted.device_class} maps it to less"
+        elif uncounted.priced:
+            why = "the charge of its mapping is not recorded with the pod (PLM005)"
         yield CheckProblem(
             subject_of(uncounted.claim),
-            f"{verb} {uncounted.resource} {taken} of node {uncounted.node}, is not charged, "
-            f"and its pods request {asked}",
+            f"{verb} {uncounted.resource} {taken} of node {uncounted.node}, {state}",
             (
-                "the charge of its mapping is not recorded with the pod (PLM005)"
-                if uncounted.priced
-                else f"the device has {uncounted.why} and no mapping to {uncounted.resource}",
+                why,
                 *(f"used by Pod/{pod.metadata.full_name}" for pod in uncounted.pods[:3]),
             ),
-            _fix_uncounted([uncounted]),
             key=uncounted.resource,
             severity=AuditSeverity.WARNING if uncounted.sure else AuditSeverity.INFO,
+            **_fix_uncounted(facts, [uncounted]),
         )
 
 
-def _fix_uncounted(found: Iterable[UncountedClaim]) -> str:
-    """Return the fix with the annotations that would count these claims; "" if there are none."""
-    commands = [each.command for each in suggest_annotations(found)]
-    if not commands:
-        return ""
-    return (
-        "let the driver publish mappings, request in the pod what the claim takes, or annotate the "
-        f"DeviceClass: {'; '.join(commands)}"
-    )
+def _removal_uncounted(
+    facts: AuditFacts, ledger: NodeLedger, found: Sequence[UncountedClaim], by: int
+) -> _ProvenFix:
+    """Return the removal of pods that makes room, and the annotations that count the claims from then on."""
+    removal, counting = _removal(facts, ledger, found[0].resource, by), _fix_uncounted(facts, found)
+    if not removal["proven"] or not counting["proven"]:
+        return removal if removal["proven"] else counting
+    return {"fix": f"{removal['fix']}; and {counting['fix']}", "proven": True}
+
+
+def _fix_uncounted(facts: AuditFacts, found: Iterable[UncountedClaim]) -> _ProvenFix:
+    """Return the fix with the annotations that would count these claims; empty if there are none."""
+    classes = sorted({(each.device_class, each.driver) for each in found if not each.priced})
+    suggested = [one for each in classes for one in facts.suggest_mappings(*each)]
+    mappings = describe_mappings(suggested, brief=True)
+    return {"fix": mappings, "proven": bool(mappings)}
 
 
 def _largest_first(uncounted: UncountedClaim) -> tuple[int, str]:
@@ -342,28 +377,6 @@ def find_charges_unknown(facts: AuditFacts) -> Iterator[CheckProblem]:
 _REPORTED_ELSEWHERE = (Cause.DEVICE_NOT_IN_POOL, Cause.DEVICE_NOT_OF_DRIVER, Cause.BAD_ANNOTATION)
 
 
-def find_ledger_differences(facts: AuditFacts) -> Iterator[CheckProblem]:
-    for number, each in enumerate(_differences(facts)):
-        yield CheckProblem(
-            "Ledgers/snapshot",
-            f"{each.where}: charged {each.recorded}, recomputed {each.computed}",
-            key=str(number),
-        )
-
-
-def _differences(facts: AuditFacts) -> Iterator[Discrepancy]:
-    """Yield discrepancies; in large clusters only a sample of nodes is verified, to limit the run time."""
-    snapshot = facts.cluster_state.snapshot
-    if len(snapshot) <= MAX_VERIFIED_NODES:
-        yield from verify(snapshot)
-        return
-    names = list(facts.nodes)
-    for name in names[:: -(-len(names) // MAX_VERIFIED_NODES)]:
-        place = snapshot.row_of(name)
-        for each in snapshot.ledger(place).verify() if place is not None else ():
-            yield Discrepancy(f"node {name}: {each.where}", each.recorded, each.computed)
-
-
 CHECKS = (
     Check(
         "PLM001",
@@ -374,7 +387,7 @@ CHECKS = (
         "node. This happens if a scheduler accounts for requests and claims separately: requests fit and "
         "devices are free, but their sum does not fit. Containers then share CPUs that should be exclusive, "
         "or memory runs out. For extended resources this is a warning: the device plugin may be restarting.",
-        "move a pod to another node, or add capacity to the node",
+        "delete pods that other nodes have room for, or add capacity to the node",
         find_nodes_past_line,
         ("nodes", "pods"),
     ),
@@ -456,16 +469,5 @@ CHECKS = (
         "correct the mapping in the driver's slices, or the accounting policy of the DeviceClass",
         find_charges_unknown,
         ("nodes", "pods", "resourceclaims", "resourceslices"),
-    ),
-    Check(
-        "PLM008",
-        "ledgers-differ",
-        AuditSeverity.ERROR,
-        "the ledgers do not match the objects",
-        "The ledgers were computed incrementally and from scratch, with different results. This is a bug in "
-        "Plimsoll, not a problem of the cluster. In clusters of more than 500 nodes a sample is verified.",
-        "report it as a bug, with the dump",
-        find_ledger_differences,
-        ("nodes", "pods"),
     ),
 )

@@ -1,44 +1,25 @@
-"""Checks of the limits of the API: devices and reservations of a claim, and the sizes of lists.
+"""Checks of the limits of the API: devices and reservations of a claim.
 
-An API server refuses objects beyond the limits; a dump may contain them. A claim at a limit is worth knowing:
-the next device or pod does not fit. See docs/spec/api.md, "Limits".
+A claim at a limit is worth knowing: the next device or pod does not fit. See docs/spec/api.md, "Limits".
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from functools import partial
-from typing import NamedTuple
+from collections.abc import Iterator
 
 from plimsoll.allocator import AllocationFault
 from plimsoll.api.resource import (
     ALL,
     MAX_ALLOCATION_RESULTS,
-    Device,
-    DeviceClass,
     DeviceRequest,
     DeviceSubRequest,
     ExactDeviceRequest,
     ResourceClaim,
     ResourceClaimSpec,
-    ResourceSliceSpec,
-)
-from plimsoll.apiserver.validation.claim_configuration import CONFIGURATIONS_MAX, REQUESTS_MAX
-from plimsoll.apiserver.validation.device_capacity import POLICIES_MAX, VALUES_MAX
-from plimsoll.apiserver.validation.device_selectors import SELECTORS_MAX
-from plimsoll.apiserver.validation.devices import (
-    CONDITIONS_MAX,
-    CONSUMPTIONS_MAX,
-    COUNTERS_MAX,
-    KEYS_MAX,
-    TAINTS_MAX,
 )
 from plimsoll.apiserver.validation.resource_claim_status import CONSUMERS_MAX
-from plimsoll.apiserver.validation.resource_claims import ALTERNATIVES_MAX, CONSTRAINTS_MAX
-from plimsoll.apiserver.validation.resource_slices import COUNTER_SETS_MAX, max_devices
 from plimsoll.tools.audit.facts import AuditFacts, subject_of
 from plimsoll.tools.audit.findings import AuditSeverity, Check, CheckProblem
-from plimsoll.tools.audit.identity_cache import IdentityCache
 
 #: Number of reservations from which a claim is reported.
 RESERVED_MANY = 231
@@ -157,118 +138,6 @@ def _describe_devices(
     return CheckProblem(subject_of(thing), message, found, _FEWER, "results", severity)
 
 
-# -- lists
-
-
-class _LongList(NamedTuple):
-    """List with more entries than allowed."""
-
-    path: str
-    length: int
-    limit: int
-
-
-def find_lists_too_long(facts: AuditFacts) -> Iterator[CheckProblem]:
-    long: IdentityCache[list[_LongList]] = IdentityCache()  # of specs and devices, which many objects share
-    for claim in facts.claims.values():
-        found = long.get(claim.spec, partial(_long_spec_lists, claim.spec))
-        allocation = claim.status.allocation
-        if found or (allocation is not None and allocation.devices.config):  # few claims
-            yield from _describe_lists(claim, [*found, *_allocation_lists(claim)])
-    for template in facts.templates.values():
-        yield from _describe_lists(template, _spec_lists(template.spec.spec, "spec.spec.devices"))
-    for device_class in facts.classes.values():
-        yield from _describe_lists(device_class, _class_lists(device_class))
-    for each in facts.slices:
-        devices = each.spec.devices or ()
-        found = long.get(devices, partial(_long_device_lists, devices))
-        if found or each.spec.shared_counters:  # few slices
-            yield from _describe_lists(each, [*_slice_lists(each.spec), *found])
-
-
-def _describe_lists(thing: object, lists: Iterable[_LongList]) -> Iterator[CheckProblem]:
-    for path, length, limit in lists:
-        yield CheckProblem(
-            subject_of(thing),
-            f"{path} has {length} entries of at most {limit}, {length - limit} over",
-            key=path,
-        )
-
-
-def _allocation_lists(claim: ResourceClaim) -> Iterator[_LongList]:
-    allocation = claim.status.allocation
-    if allocation is not None and (length := len(allocation.devices.config)) > 2 * CONFIGURATIONS_MAX:
-        yield _LongList("status.allocation.devices.config", length, 2 * CONFIGURATIONS_MAX)
-
-
-def _spec_lists(spec: ResourceClaimSpec, root: str) -> Iterator[_LongList]:
-    claim = spec.devices
-    if (length := len(claim.requests)) > REQUESTS_MAX:
-        yield _LongList(f"{root}.requests", length, REQUESTS_MAX)
-    if (length := len(claim.constraints)) > CONSTRAINTS_MAX:
-        yield _LongList(f"{root}.constraints", length, CONSTRAINTS_MAX)
-    if (length := len(claim.config)) > CONFIGURATIONS_MAX:
-        yield _LongList(f"{root}.config", length, CONFIGURATIONS_MAX)
-    for index, constraint in enumerate(claim.constraints):
-        if (length := len(constraint.requests)) > REQUESTS_MAX:
-            yield _LongList(f"{root}.constraints[{index}].requests", length, REQUESTS_MAX)
-    for index, config in enumerate(claim.config):
-        if (length := len(config.requests)) > REQUESTS_MAX:
-            yield _LongList(f"{root}.config[{index}].requests", length, REQUESTS_MAX)
-    for index, request in enumerate(claim.requests):
-        path = f"{root}.requests[{index}]"
-        if (length := len(request.first_available)) > ALTERNATIVES_MAX:
-            yield _LongList(f"{path}.firstAvailable", length, ALTERNATIVES_MAX)
-        if request.exactly is not None and (length := len(request.exactly.selectors)) > SELECTORS_MAX:
-            yield _LongList(f"{path}.exactly.selectors", length, SELECTORS_MAX)
-        for number, alternative in enumerate(request.first_available):
-            if (length := len(alternative.selectors)) > SELECTORS_MAX:
-                yield _LongList(f"{path}.firstAvailable[{number}].selectors", length, SELECTORS_MAX)
-
-
-def _class_lists(device_class: DeviceClass) -> Iterator[_LongList]:
-    if (length := len(device_class.spec.selectors)) > SELECTORS_MAX:
-        yield _LongList("spec.selectors", length, SELECTORS_MAX)
-    if (length := len(device_class.spec.config)) > CONFIGURATIONS_MAX:
-        yield _LongList("spec.config", length, CONFIGURATIONS_MAX)
-
-
-def _slice_lists(spec: ResourceSliceSpec) -> Iterator[_LongList]:
-    if (length := len(spec.shared_counters or ())) > COUNTER_SETS_MAX:
-        yield _LongList("spec.sharedCounters", length, COUNTER_SETS_MAX)
-    for counter_set in spec.shared_counters or ():
-        if (length := len(counter_set.counters)) > COUNTERS_MAX:
-            yield _LongList(f"spec.sharedCounters[{counter_set.name}].counters", length, COUNTERS_MAX)
-
-
-def _long_spec_lists(spec: ResourceClaimSpec) -> list[_LongList]:
-    return [*_spec_lists(spec, "spec.devices")]
-
-
-def _long_device_lists(devices: tuple[Device, ...]) -> list[_LongList]:
-    found = [entry for device in devices for entry in _device_lists(device)]
-    if (length := len(devices)) > max_devices(devices):
-        found.insert(0, _LongList("spec.devices", length, max_devices(devices)))
-    return found
-
-
-def _device_lists(device: Device) -> Iterator[_LongList]:
-    lengths = (
-        (".attributes and capacity", len(device.attributes) + len(device.capacity), KEYS_MAX),
-        (".taints", len(device.taints), TAINTS_MAX),
-        (".consumesCounters", len(device.consumes_counters), CONSUMPTIONS_MAX),
-        (".bindingConditions", len(device.binding_conditions), CONDITIONS_MAX),
-        (".requestPolicies", len(device.request_policies), POLICIES_MAX),
-    )
-    for path, length, limit in lengths:
-        if length > limit:
-            yield _LongList(f"spec.devices[{device.name}]{path}", length, limit)
-    for name, entry in device.capacity.items():
-        if entry.request_policy is not None and (n := len(entry.request_policy.valid_values)) > VALUES_MAX:
-            path = f"spec.devices[{device.name}].capacity[{name}].requestPolicy.validValues"
-            yield _LongList(path, n, VALUES_MAX)
-
-
 CHECKS = (
     Check(
         "PLM045",
@@ -282,16 +151,5 @@ CHECKS = (
         "use several claims, or devices with capacity",
         find_limits,
         ("resourceclaims",),
-    ),
-    Check(
-        "PLM047",
-        "list-too-long",
-        AuditSeverity.ERROR,
-        "a list in a claim, template, class or slice has more entries than the API allows",
-        "Requests, subrequests, selectors, constraints and configurations of a claim are limited, and so are "
-        "the devices of a slice with their attributes, capacities, counters and taints. No API server "
-        "accepts the object: the dump was written by hand or by a generator.",
-        "split the object",
-        find_lists_too_long,
     ),
 )

@@ -14,6 +14,9 @@ from plimsoll.tools.audit.findings import AuditSeverity, Check, CheckProblem
 from plimsoll.tools.audit.identity_cache import IdentityCache
 from plimsoll.tools.columns import format_count
 
+#: Devices listed by name.
+_MAX_LISTED = 6
+
 
 def find_pools_unusable(facts: AuditFacts) -> Iterator[CheckProblem]:
     contradictions: IdentityCache[str] = IdentityCache()
@@ -27,7 +30,8 @@ def find_pools_unusable(facts: AuditFacts) -> Iterator[CheckProblem]:
                 f"has {have} of {counts} slices of generation {pool.generation}: "
                 "none of its devices is allocated",
                 _describe_pool(facts, pool),
-                key="incomplete",
+                pool.describe_completion() if have < max(expected) else "",
+                "incomplete",
             )
         if have == 1 and not pool.slices[0].spec.shared_counters:  # most pools
             spec = pool.slices[0].spec
@@ -79,10 +83,29 @@ def find_slices_left_behind(facts: AuditFacts) -> Iterator[CheckProblem]:
             yield CheckProblem(
                 subject_of(each),
                 f"has generation {each.spec.pool.generation} of pool {id}, the newest is {pool.generation}",
-                (f"{format_count(len(each.spec.devices or ()), 'device')} not used",),
-                f"kubectl delete resourceslice {each.metadata.name}",
+                _describe_old(facts, pool, each),
+                *_delete_old(facts, pool, each),
             )
     yield from _without_node(facts, facts.slices)
+
+
+def _describe_old(facts: AuditFacts, pool: PoolFacts, slice: ResourceSlice) -> tuple[str, ...]:
+    names = [device.name for device in slice.spec.devices or ()]
+    held = [name for name in names if DeviceId(*pool.id, name) in facts.held]
+    text = f"{format_count(len(names), 'device')}, not available to new pods"
+    return (text, f"allocated from it: {', '.join(held[:_MAX_LISTED])}") if held else (text,)
+
+
+def _delete_old(facts: AuditFacts, pool: PoolFacts, slice: ResourceSlice) -> tuple[str, str, None, bool]:
+    """Return the fix, key, severity, and whether the fix is proven: nothing must depend on the slice."""
+    delete = f"kubectl delete resourceslice {slice.metadata.name}"
+    if not pool.is_complete:
+        return f"{pool.describe_completion()}; only then: {delete}", "", None, False
+    gone = [name for device in slice.spec.devices or () if (name := device.name) not in pool.devices]
+    held = [name for name in gone if DeviceId(*pool.id, name) in facts.held]
+    if held:
+        return f"delete the pods that hold {', '.join(held[:_MAX_LISTED])}; then: {delete}", "", None, False
+    return delete, "", None, True
 
 
 def _without_node(facts: AuditFacts, slices: Iterable[ResourceSlice]) -> Iterator[CheckProblem]:
@@ -96,7 +119,7 @@ def _without_node(facts: AuditFacts, slices: Iterable[ResourceSlice]) -> Iterato
                 subject_of(each),
                 f"belongs to node {node}, which does not exist",
                 (f"driver {each.spec.driver}, pool {each.spec.pool.name}",),
-                f"kubectl delete resourceslice {each.metadata.name}",
+                f"if the node does not come back: kubectl delete resourceslice {each.metadata.name}",
                 "node",
             )
 
@@ -119,9 +142,10 @@ CHECKS = (
         "slice-left-behind",
         AuditSeverity.INFO,
         "a slice has an outdated generation, or its node does not exist",
-        "It is not used: only the newest generation of a pool counts, and only on existing nodes. Drivers "
-        "delete such slices while they run; if it remains, its driver is gone.",
-        "delete the slice",
+        "Its devices are not available: only the newest generation of a pool counts, and only on existing "
+        "nodes. Pods may still run with them. Drivers delete such slices once they have published all slices "
+        "of the new generation; if one remains, its driver was interrupted or is gone.",
+        "wait for the driver or restart it; delete the slice if the newest generation is complete",
         find_slices_left_behind,
         ("resourceslices",),
     ),

@@ -16,6 +16,8 @@ from plimsoll.api.cpu_map import ANNOTATION, parse_cpu_map
 from plimsoll.api.cpuset import CpuSet
 from plimsoll.api.forms import read_device
 from plimsoll.api.identity import DeviceId
+from plimsoll.api.pod_claims import device_requests
+from plimsoll.api.quantity import ZERO
 from plimsoll.api.resource import (
     NUMA_NODE,
     PCIE_ROOT,
@@ -27,9 +29,11 @@ from plimsoll.api.resource import (
 from plimsoll.errors import InputError
 from plimsoll.ledger.units import CPU
 from plimsoll.tools.amounts import format_short
-from plimsoll.tools.audit.facts import AuditFacts, subject_of
+from plimsoll.tools.audit.checks.capacity import counters_of, draws
+from plimsoll.tools.audit.facts import AuditFacts, PoolFacts, subject_of
 from plimsoll.tools.audit.findings import AuditSeverity, Check, CheckProblem
 from plimsoll.tools.audit.identity_cache import IdentityCache
+from plimsoll.tools.class_mappings import is_selected
 from plimsoll.tools.cluster_state.node_resources import KNOWN_DRIVERS
 from plimsoll.tools.cluster_state.objects import key_of
 
@@ -46,8 +50,10 @@ class _DeviceNuma:
     """Device of a pod and its NUMA nodes."""
 
     id: DeviceId
-    claim: str
+    claim: ResourceClaim
+    request: str
     nodes: frozenset[int]
+    attribute: str  #: published attribute; "" if the driver reports the nodes with the claim
 
 
 def find_numa_splits(facts: AuditFacts) -> Iterator[CheckProblem]:
@@ -63,7 +69,8 @@ def find_numa_splits(facts: AuditFacts) -> Iterator[CheckProblem]:
         for place in places:
             drivers.setdefault(place.id.driver, []).append(place)
         evidence = tuple(
-            f"{place.id} of claim {place.claim} is on NUMA node {_list(place.nodes)}" for place in places[:8]
+            f"{place.id} of claim {place.claim.metadata.full_name} is on NUMA node {_list(place.nodes)}"
+            for place in places[:8]
         )
         apart = [
             (one, other)
@@ -77,7 +84,8 @@ def find_numa_splits(facts: AuditFacts) -> Iterator[CheckProblem]:
                 f"its {one} devices are on NUMA node {_list(_union(drivers[one]))}, "
                 f"its {other} devices on {_list(_union(drivers[other]))}",
                 (f"on node {pod.spec.node_name}", *evidence),
-                key="drivers",
+                _align(places),
+                "drivers",
             )
             continue
         for driver, found in sorted(drivers.items()):
@@ -87,8 +95,9 @@ def find_numa_splits(facts: AuditFacts) -> Iterator[CheckProblem]:
                     f"its {len(found)} devices of {driver} are on NUMA nodes {_list(_union(found))}, "
                     "but would fit on one",
                     (f"on node {pod.spec.node_name}", *evidence),
-                    key=driver,
-                    severity=AuditSeverity.INFO,
+                    _align(found),
+                    driver,
+                    AuditSeverity.INFO,
                 )
 
 
@@ -125,7 +134,30 @@ def _device_numa_nodes(facts: AuditFacts, claim: ResourceClaim) -> Iterator[_Dev
         if not nodes and device is not None:
             nodes = _published_numa(facts, device)
         if nodes and not result.admin_access:
-            yield _DeviceNuma(id, claim.metadata.full_name, nodes)
+            attribute = "" if device is None else _numa_attribute(device, result.driver)
+            yield _DeviceNuma(id, claim, result.request, nodes, attribute)
+
+
+def _numa_attribute(device: Device, driver: str) -> str:
+    """Return the qualified name of the attribute with the NUMA node of a device, or ""."""
+    for name in (NUMA_NODE, *device.attributes):
+        if name in device.attributes and (name == NUMA_NODE or name.rpartition("/")[2] in _NUMA_NAMES):
+            return name if "/" in name else f"{driver}/{name}"
+    return ""
+
+
+def _align(places: list[_DeviceNuma]) -> str:
+    """Return the constraint that keeps devices together: the attribute must be published for all of them."""
+    claims = {place.claim.metadata.key for place in places}
+    one = (
+        "add to the claim a constraint"
+        if len(claims) == 1
+        else "put the devices into one claim with a constraint"
+    )
+    names = {place.attribute for place in places}
+    if len(names) == 1 and (name := names.pop()):
+        return f"{one}: matchAttribute: {name}"
+    return f"{one}: matchAttribute: {NUMA_NODE}, once the drivers publish this attribute for all of them"
 
 
 def _published_numa(facts: AuditFacts, device: Device) -> frozenset[int] | None:
@@ -166,15 +198,44 @@ def _union(places: list[_DeviceNuma]) -> frozenset[int]:
 
 
 def _could_be_together(facts: AuditFacts, places: list[_DeviceNuma]) -> bool:
-    """Return whether one NUMA node has as many devices of the pool."""
+    """Return whether one NUMA node has as many devices that the requests match and that exist together."""
     pool = facts.pools.get(places[0].id.pool_id)
     if pool is None or len({place.id for place in places}) < 2:
         return False
-    counts: dict[int, int] = {}
+    by_numa: dict[int, list[Device]] = {}
     for _, device in pool.devices.values():
-        for node in numa_of(device) or ():
-            counts[node] = counts.get(node, 0) + 1
-    return max(counts.values(), default=0) >= len({place.id for place in places})
+        for node in _published_numa(facts, device) or ():
+            by_numa.setdefault(node, []).append(device)
+    return any(_serves_all(facts, pool, devices, places) for devices in by_numa.values())
+
+
+def _serves_all(facts: AuditFacts, pool: PoolFacts, devices: list[Device], places: list[_DeviceNuma]) -> bool:
+    """Return whether devices of an unused pool serve all requests, each the first that matches and fits."""
+    left = counters_of(pool)
+    unused = {device.name: device for device in devices}
+    for place in places:
+        for name, device in unused.items():
+            drawn = list(draws(device))
+            if all(left.get(key, ZERO) >= amount for key, amount in drawn) and _matches(facts, place, name):
+                break
+        else:
+            return False
+        left.update({key: left[key] - amount for key, amount in drawn})
+        if not device.allow_multiple_allocations:
+            del unused[name]
+    return True
+
+
+def _matches(facts: AuditFacts, place: _DeviceNuma, name: str) -> bool:
+    """Return whether the class and the selectors of a request match a device of its pool."""
+    published = facts.find_device(DeviceId(*place.id.pool_id, name))
+    body = dict(device_requests(place.claim)).get(place.request)
+    if published is None or body is None:
+        return False
+    device_class = facts.classes.get(body.device_class_name)
+    selectors = (*(device_class.spec.selectors if device_class is not None else ()), *body.selectors)
+    expressions = [each.cel.expression for each in selectors if each.cel is not None]
+    return is_selected(published.view, published.index, expressions, facts.cluster_state.snapshot.features)
 
 
 def _list(nodes: frozenset[int]) -> str:

@@ -1,0 +1,222 @@
+"""Checks of devices that are node resources without a mapping, or whose class charges too little.
+
+One finding per driver rather than per slice: the fix is one change in one place.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from plimsoll.api.forms import device_forms, read_device_class
+from plimsoll.api.identity import DeviceId
+from plimsoll.api.resource import Device, DeviceClass
+from plimsoll.ledger.claims import find_requested_class
+from plimsoll.tools.audit.charges import charged_claims
+from plimsoll.tools.audit.checks.drivers import DeviceTally, list_devices
+from plimsoll.tools.audit.facts import AuditFacts
+from plimsoll.tools.audit.findings import AuditSeverity, Check, CheckProblem
+from plimsoll.tools.class_mappings import (
+    ClassMapping,
+    charges_in_full,
+    describe_mappings,
+    selects,
+    whole_device,
+)
+from plimsoll.tools.cluster_state.assumed_mappings import may_serve
+from plimsoll.tools.cluster_state.node_resources import NodeResourceGuess
+from plimsoll.tools.columns import format_count
+
+#: Driver, resource, and the class that charges too little; "" if none charges.
+_Group = tuple[str, str, str]
+_MAX_LISTED = 3
+
+
+def _uncounted_devices(facts: AuditFacts) -> list[tuple[_Group, DeviceId, str, NodeResourceGuess]]:
+    """Return the devices without a mapping that no class charges in full, with their nodes."""
+
+    def make() -> list[tuple[_Group, DeviceId, str, NodeResourceGuess]]:
+        return [
+            ((id.driver, guess.resource, name), id, node, guess)
+            for id, node, device in list_devices(facts)
+            if not device_forms(device)
+            for guess in facts.node_resources(id.driver, device)
+            for name in _classes_at_fault(facts, id, device, guess)
+        ]
+
+    return facts.compute_once("uncounted devices", make)
+
+
+def _classes_at_fault(facts: AuditFacts, id: DeviceId, device: Device, guess: NodeResourceGuess) -> list[str]:
+    """Return the classes that charge a device too little; [""] if none of its classes charges."""
+    charging = _charging_classes(facts)
+    if not any(may_serve(each, id.driver) for each in charging.values()):
+        return [""]
+    published = facts.find_device(id)
+    assert published is not None
+    features, profile = facts.cluster_state.snapshot.features, facts.cluster_state.profile
+    selecting = [
+        each for each in facts.classes.values() if selects(each, published.view, published.index, features)
+    ]
+    by_mapping = [each for each in selecting if each.metadata.name in charging]
+    if not by_mapping:
+        return [""] if selecting else []
+    result = whole_device(id.driver, device)
+    return [
+        each.metadata.name
+        for each in by_mapping
+        if not (
+            charges_in_full(result, device, read_device_class(each), profile)
+            if guess.sure
+            else guess.resource in read_device_class(each).rules
+        )
+    ]
+
+
+def _charging_classes(facts: AuditFacts) -> dict[str, DeviceClass]:
+    return facts.compute_once(
+        "charging classes",
+        lambda: {name: each for name, each in facts.classes.items() if read_device_class(each).rules},
+    )
+
+
+def find_mappings_missing(facts: AuditFacts) -> Iterator[CheckProblem]:
+    tallies: dict[_Group, DeviceTally] = {}
+    for group, id, node, found in _uncounted_devices(facts):
+        if not _is_dropped(facts, group, id, node, found):
+            tallies.setdefault(group, DeviceTally(guess=found)).add(facts, id, node)
+    for (driver, resource, name), tally in sorted(tallies.items()):
+        guess = tally.guess
+        assert guess is not None
+        verb = "allocates" if guess.sure else "seems to allocate"
+        message = f"{verb} {resource} of nodes ({guess.why}), but its devices have no mapping to {resource}"
+        if name:
+            message = (
+                f"{verb} {resource} of nodes ({guess.why}), but the mapping of DeviceClass {name} charges "
+                f"them too little {resource}, or cannot charge them"
+            )
+        mappings = describe_mappings(_suggest(facts, driver, name))
+        yield CheckProblem(
+            f"Driver/{driver}",
+            message,
+            (tally.describe(),),
+            mappings and f"let the driver publish a mapping for each device, or {mappings}",
+            f"{resource}/{name}" if name else resource,
+            AuditSeverity.WARNING if guess.sure else AuditSeverity.INFO,
+            bool(mappings),
+        )
+
+
+def _suggest(facts: AuditFacts, driver: str, name: str = "") -> tuple[ClassMapping, ...]:
+    """Return how classes can declare the mappings of a driver's devices, the most used class first."""
+    used = Counter(
+        find_requested_class(each.claim, each.result.request)
+        for held in facts.allocated.values()
+        for each in held
+        if each.id.driver == driver
+    )
+    serving = [
+        each for each, found in facts.classes.items() if found.spec.selectors and may_serve(found, driver)
+    ]
+    for each in [name] if name else sorted(serving, key=lambda each: -used[each]):
+        if found := facts.suggest_mappings(each, driver):
+            return found
+    return ()
+
+
+# -- mappings that are published elsewhere
+
+
+def _published_elsewhere(facts: AuditFacts) -> dict[tuple[str, str, str], DeviceTally]:
+    """Return the devices that have mappings, by driver, resource and what shows that they are one."""
+
+    def make() -> dict[tuple[str, str, str], DeviceTally]:
+        found: dict[tuple[str, str, str], DeviceTally] = {}
+        for id, node, device in list_devices(facts):
+            if device_forms(device):
+                for guess in facts.node_resources(id.driver, device):
+                    found.setdefault((id.driver, guess.resource, guess.why), DeviceTally()).add(
+                        facts, id, node
+                    )
+        return found
+
+    return facts.compute_once("published mappings", make)
+
+
+def _is_dropped(facts: AuditFacts, group: _Group, id: DeviceId, node: str, guess: NodeResourceGuess) -> bool:
+    """Return whether devices of the same driver that are the same resource have a mapping."""
+    return not group[2] and (id.driver, guess.resource, guess.why) in _published_elsewhere(facts)
+
+
+def find_mappings_dropped(facts: AuditFacts) -> Iterator[CheckProblem]:
+    published = _published_elsewhere(facts)
+    tallies: dict[tuple[str, str, str], DeviceTally] = {}
+    for group, id, node, guess in _uncounted_devices(facts):
+        if _is_dropped(facts, group, id, node, guess):
+            key = id.driver, guess.resource, guess.why
+            tallies.setdefault(key, DeviceTally()).add(facts, id, node)
+    for (driver, resource, why), tally in sorted(tallies.items()):
+        other = published[driver, resource, why]
+        nodes = sorted(tally.nodes)
+        where = ", ".join(nodes[:_MAX_LISTED]) + (" and others" if len(nodes) > _MAX_LISTED else "")
+        is_shown = any(
+            each[0][0] == driver and not _is_dropped(facts, *each) for each in _uncounted_devices(facts)
+        )
+        mappings = describe_mappings(_suggest(facts, driver), brief=is_shown)
+        yield CheckProblem(
+            f"Driver/{driver}",
+            f"has no mapping to {resource} for {format_count(tally.count, 'device')} with {why}, and has one "
+            f"for {other.count}",
+            (
+                tally.describe(),
+                f"with a mapping: {other.describe()}",
+                *_recorded_charges(facts, driver, resource),
+            ),
+            "see that every kube-apiserver has the feature gate DRANodeAllocatableResources, then restart "
+            f"the driver on {where or 'its nodes'}, so that it publishes its slices again"
+            + (mappings and f"; or {mappings}"),
+            f"{resource}/{why}",
+        )
+
+
+def _recorded_charges(facts: AuditFacts, driver: str, resource: str) -> Iterator[str]:
+    """Yield the pods whose recorded charges show that there was a mapping."""
+    for each in charged_claims(facts):
+        drivers = {result.driver for result in each.claim.allocation_results}
+        recorded = each.recorded.charge.resources if each.recorded is not None else {}
+        if each.priced is None and driver in drivers and resource in recorded:
+            yield f"Pod/{each.pod.metadata.full_name} was charged when it was scheduled"
+
+
+CHECKS = (
+    Check(
+        "PLM010",
+        "mapping-missing",
+        AuditSeverity.WARNING,
+        "devices that are node resources have no mapping, or one that charges too little",
+        "Devices of this driver are CPUs, memory or huge pages of the node, but neither its slices nor a "
+        "DeviceClass declares that claims for them take node resources, so such claims are not charged; or "
+        "the mapping of a DeviceClass charges less than they take, or cannot charge them, and pods that "
+        "request them stay pending. A warning for drivers that are known to do so, info if only names "
+        "suggest it: then see the driver's documentation. An API server without the feature gate "
+        "DRANodeAllocatableResources drops the mappings that drivers publish. Annotations in the fix were "
+        "tried in memory: with them, all devices are charged what they take.",
+        "enable the driver's mappings and the feature gate DRANodeAllocatableResources, or annotate "
+        "its DeviceClass: kubectl annotate deviceclass NAME plimsoll.dev/node-allocatable='{...}'",
+        find_mappings_missing,
+        ("resourceslices",),
+    ),
+    Check(
+        "PLM017",
+        "mapping-dropped",
+        AuditSeverity.WARNING,
+        "some devices of a driver have no mapping, others of the same kind have one",
+        "The driver publishes mappings, but not for these devices: their slices were written while the API "
+        "server dropped the field (feature gate DRANodeAllocatableResources disabled), or by another "
+        "version of the driver. A driver does not write a slice again that it takes for unchanged. Claims "
+        "for these devices are not charged.",
+        "enable the feature gate DRANodeAllocatableResources, and restart the driver on these nodes",
+        find_mappings_dropped,
+        ("resourceslices",),
+    ),
+)
