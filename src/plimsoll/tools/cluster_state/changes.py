@@ -7,7 +7,7 @@ position among equal nodes is not, and is part of the mark.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Set
+from collections.abc import Callable, Iterator, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,10 +29,12 @@ class ChangeMark:
 class ChangeLog:
     """Changes made to a cluster state."""
 
-    __slots__ = ("_undo", "cluster_state", "number")
+    __slots__ = ("_undo", "cluster_state", "number", "observer")
 
     def __init__(self, cluster_state: ClusterState) -> None:
         self.cluster_state = cluster_state
+        #: Called with the old and the new version of every object before it changes; None if there is none.
+        self.observer: Callable[[Any, Any], None] | None = None
         #: Previous versions, newest last: the object, and whether to set or remove it.
         self._undo: list[tuple[Any, bool]] = []
         self.number = 0  #: number of the last ID
@@ -56,7 +58,7 @@ class ChangeLog:
         old = self.cluster_state.objects.find(type(thing), *key_of(thing))
         if old is not None:
             self._undo.append((old, True))
-            self.cluster_state.remove(old)
+            self._remove(old)
 
     def changed(self, kind: type[Any], mark: ChangeMark) -> Set[Key]:
         """Return the names of the objects of a kind that were set or removed since a mark."""
@@ -78,17 +80,24 @@ class ChangeLog:
             if there:
                 self._put(thing)
             else:
-                self.cluster_state.remove(thing)
+                self._remove(thing)
         self.cluster_state.snapshot.next_start_row, self.number = mark.next_start_row, mark.number
 
     def _put(self, thing: Any) -> None:
+        old = self.cluster_state.objects.find(type(thing), *key_of(thing))
+        if self.observer is not None:
+            self.observer(old, thing)
         if isinstance(thing, Pod):
-            old = self.cluster_state.objects.find(Pod, *key_of(thing))
             moved = old is not None and old.spec.node_name and old.spec.node_name != thing.spec.node_name
             if old is not None and (moved or pod_key(old) != pod_key(thing)):
                 # The snapshot does not support unbinding, because it does not occur in a cluster.
                 self.cluster_state.snapshot.remove(old)
         self.cluster_state.set(thing)
+
+    def _remove(self, thing: Any) -> None:
+        if self.observer is not None:
+            self.observer(thing, None)
+        self.cluster_state.remove(thing)
 
     def new_id(self) -> str:
         """Return a share ID, the same in every run."""

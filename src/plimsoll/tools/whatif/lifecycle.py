@@ -35,22 +35,23 @@ from plimsoll.scheduler.result import Placement
 
 @dataclass(frozen=True, slots=True)
 class GeneratedClaims:
-    """A pod and its group with the names of their claims in status, and the claims to create."""
+    """A pod and its group with the names of their claims in status."""
 
     pod: Pod
     group: PodGroup | None
-    claims: tuple[ResourceClaim, ...] = ()
 
 
 def make_claims(
-    pod: Pod, group: PodGroup | None, find: Callable[[str], ResourceClaimTemplate | None]
+    pod: Pod,
+    group: PodGroup | None,
+    find: Callable[[str], ResourceClaimTemplate | None],
+    create: Callable[[ResourceClaim], bool],
 ) -> GeneratedClaims:
     """Generate the claims of a pod; those of its group are generated once, for the group.
 
-    `find` returns the templates of the namespace. An entry whose template is missing is left as is: the pod
-    stays pending, as in a cluster.
+    `find` returns the templates of the namespace, `create` stores a claim or refuses it. An entry whose
+    template is missing, or whose claim is refused, is left as is: the pod stays pending, as in a cluster.
     """
-    made: list[ResourceClaim] = []
     statuses = {status.name: status for status in pod.status.resource_claim_statuses}
     shared = {} if group is None else {each.name: each for each in group.status.resource_claim_statuses}
     for entry in pod.spec.resource_claims:
@@ -64,19 +65,19 @@ def make_claims(
         template = find(entry.resource_claim_template_name)
         if template is None:
             continue
-        if is_shared and group is not None:
-            claim = _generate(POD_GROUPS, group.metadata, entry.name, template)
+        owner = (POD_GROUPS, group.metadata) if is_shared and group is not None else (PODS, pod.metadata)
+        claim = _generate(*owner, entry.name, template)
+        if not create(claim):
+            continue
+        if is_shared:
             shared[entry.name] = PodGroupResourceClaimStatus(entry.name, claim.metadata.name)
-        else:
-            claim = _generate(PODS, pod.metadata, entry.name, template)
-        made.append(claim)
         statuses[entry.name] = PodResourceClaimStatus(entry.name, claim.metadata.name)
     if len(statuses) == len(pod.status.resource_claim_statuses):
         return GeneratedClaims(pod, group)
     pod = replace(pod, status=replace(pod.status, resource_claim_statuses=tuple(statuses.values())))
     if group is not None and len(shared) > len(group.status.resource_claim_statuses):
         group = replace(group, status=replace(group.status, resource_claim_statuses=tuple(shared.values())))
-    return GeneratedClaims(pod, group, tuple(made))
+    return GeneratedClaims(pod, group)
 
 
 def _generate(

@@ -41,6 +41,18 @@ _WORKLOADS: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "Job": (("spec", "template"), ("spec", "parallelism")),
     "CronJob": (("spec", "jobTemplate", "spec", "template"), ("spec", "jobTemplate", "spec", "parallelism")),
 }
+#: Objects between a workload and its pods, as in quotas.
+_CREATED = {"Deployment": ("replicasets.apps",), "CronJob": ("jobs.batch",)}
+
+
+@dataclass(frozen=True, slots=True)
+class AddedWorkload:
+    """Workload that is expanded to its pods, and the kinds of objects that it consists of, as in quotas."""
+
+    kind: str
+    namespace: str
+    name: str
+    resources: tuple[str, ...]
 
 
 @dataclass(slots=True)
@@ -51,6 +63,8 @@ class ParsedManifests:
     passed_by: list[str] = field(default_factory=list)  #: KIND/NAME of objects that do not affect scheduling
     #: Claims of StatefulSets, to be created unless they exist.
     volume_claims: list[PersistentVolumeClaim] = field(default_factory=list)
+    #: Workloads by the UID of the owner of their pods.
+    workloads: dict[str, AddedWorkload] = field(default_factory=dict)
     most: int = PODS_MAX  #: pods; more are refused
     pods: int = 0
 
@@ -101,6 +115,8 @@ def _parse(manifest: str | Path | Mapping[str, Any]) -> Iterator[ParsedObject]:
 
 def _add_object(found: ParsedObject, namespace: str, replicas: int | None, made: ParsedManifests) -> None:
     if found.kind in _WORKLOADS:
+        workload = _read_workload(found, namespace)
+        made.workloads[_uid_of(workload)] = workload
         for tree in _pods_of(found, namespace, replicas):
             if found.kind == "StatefulSet":
                 made.volume_claims.extend(_claim_volumes(found, tree))
@@ -194,6 +210,18 @@ def _with_uid(thing: Any, uid: str) -> Any:
 # -- workloads
 
 
+def _read_workload(found: ParsedObject, namespace: str) -> AddedWorkload:
+    _check_name(found)
+    group = str(found.tree.get("apiVersion", "")).rpartition("/")[0]
+    own = f"{found.kind.lower()}s" + (f".{group}" if group else "")
+    namespace = (found.tree.get("metadata") or {}).get("namespace") or namespace
+    return AddedWorkload(found.kind, namespace, found.name, (own, *_CREATED.get(found.kind, ())))
+
+
+def _uid_of(workload: AddedWorkload) -> str:
+    return f"whatif/{workload.kind}/{workload.namespace}/{workload.name}"
+
+
 def _pods_of(found: ParsedObject, namespace: str, replicas: int | None) -> Iterator[dict[str, Any]]:
     """Yield the pods a controller would create for a workload, as trees."""
     at_template, at_number = _WORKLOADS[found.kind]
@@ -209,11 +237,10 @@ def _pods_of(found: ParsedObject, namespace: str, replicas: int | None) -> Itera
     completions = _at(found, (*at_number[:-1], "completions"))
     if replicas is None and isinstance(completions, int) and completions < number:
         number = completions
-    _check_name(found)
-    own = found.tree.get("metadata") or {}
-    namespace = own.get("namespace") or namespace
+    workload = _read_workload(found, namespace)
+    namespace = workload.namespace
     owner = {"apiVersion": found.tree.get("apiVersion", ""), "kind": found.kind, "name": found.name}
-    owner |= {"uid": f"whatif/{found.kind}/{namespace}/{found.name}", "controller": True}
+    owner |= {"uid": _uid_of(workload), "controller": True}
     metadata = template.get("metadata") or {}
     if not isinstance(metadata, dict):
         raise _problem(found, "template.metadata: must be a mapping")

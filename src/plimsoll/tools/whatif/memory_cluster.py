@@ -35,10 +35,11 @@ from plimsoll.scheduler.reasons import NodeReason
 from plimsoll.scheduler.result import FitError, Placement
 from plimsoll.tools.cluster_state import ClusterState
 from plimsoll.tools.cluster_state.changes import ChangeLog, ChangeMark
-from plimsoll.tools.cluster_state.objects import key_of
+from plimsoll.tools.cluster_state.objects import Key, key_of
 from plimsoll.tools.whatif import lifecycle
 from plimsoll.tools.whatif.manifests import CREATION_TIME
 from plimsoll.tools.whatif.outcome import EvictedPod, EvictionReason, PodPlacement
+from plimsoll.tools.whatif.quotas import QuotaUsage
 from plimsoll.tools.whatif.volumes import (
     bind_immediately,
     bind_volumes,
@@ -58,6 +59,10 @@ class MemoryCluster:
         self.cluster_state = cluster_state
         self.settings = settings
         self.changes = ChangeLog(cluster_state)
+        self.quotas = QuotaUsage(cluster_state)
+        self.changes.observer = self.quotas.change
+        #: Why claims of pods could not be created from their templates, by the name of the pod.
+        self.claim_refusals: dict[Key, str] = {}
         #: Arrival order of added pods, by pod key.
         self.arrivals: dict[str, int] = {}
         #: Pods evicted so far.
@@ -152,12 +157,20 @@ class MemoryCluster:
 
     def prepare(self, pod: Pod) -> None:
         """Create the claims of a pod that do not exist yet, and those that it shares with its group."""
-        made = lifecycle.make_claims(
-            pod, self.find_group(pod), partial(self.find_template, pod.metadata.namespace)
-        )
+        name = pod.metadata.key
+        self.claim_refusals.pop(name, None)
+
+        def create(claim: ResourceClaim) -> bool:
+            refusal = self.quotas.find_refusal(claim)
+            if refusal:
+                self.claim_refusals[name] = refusal
+            else:
+                self.changes.set(claim)
+            return not refusal
+
+        find = partial(self.find_template, pod.metadata.namespace)
+        made = lifecycle.make_claims(pod, self.find_group(pod), find, create)
         pod = made.pod
-        for claim in made.claims:
-            self.changes.set(claim)
         if made.group is not None:
             self.changes.set(made.group)
         self.add_objects(list(generate_volume_claims(pod, self.cluster_state.snapshot)))

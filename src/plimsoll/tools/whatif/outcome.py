@@ -62,6 +62,16 @@ class PendingPod:
     cause: FitError | NodeReason | None = field(default=None, compare=False, repr=False)
 
 
+@dataclass(frozen=True, slots=True)
+class RefusedObject:
+    """Added object that the API would refuse to create."""
+
+    kind: str
+    name: Name
+    why: str
+    owner: str = ""  #: KIND/NAME of the workload whose controller would create it
+
+
 class EvictionReason(Enum):
     """Reason why a pod was evicted."""
 

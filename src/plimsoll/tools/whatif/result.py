@@ -15,6 +15,7 @@ from plimsoll.tools.whatif.outcome import (
     Name,
     PodPlacement,
     PodPlacements,
+    RefusedObject,
     StateDifference,
     WhatifOutcome,
     by_number,
@@ -54,6 +55,7 @@ class ExtraCapacity:
     count: int
     least: bool = False
     pending: bool = False  #: added ones of this kind are pending
+    refusal: str = ""  #: the quota that does not allow more
 
 
 @dataclass(kw_only=True)
@@ -71,6 +73,8 @@ class WhatifResult:
     verdict: WhatifVerdict
     fragments: tuple[Fragmentation, Fragmentation]
     evicted: tuple[EvictedPod, ...] = ()
+    evicted_anyway: frozenset[Name] = frozenset()  #: preempted by pending pods without the plan as well
+    refused: tuple[RefusedObject, ...] = ()
     nodes: tuple[NodeChange, ...] = ()
     passed_by: tuple[str, ...] = ()
     more: tuple[ExtraCapacity, ...] = ()
@@ -86,17 +90,24 @@ class WhatifResult:
     def concerned(self, *, wide: bool = True) -> list[Name]:
         """Return the pods to report: those asked about, then others that change or are newly scheduled.
 
-        Unless `wide`, without those that are the same with and without the plan, and pending pods that had no
-        node either.
+        Unless `wide`, without those that are the same with and without the plan, and those that are pending
+        or not created and had no node.
         """
-        names = {move.pod for move in self.difference.moves} | {each.pod for each in self.evicted}
+        names = {move.pod for move in self.difference.moves}
+        names |= {each.pod for each in self.evictions(wide=wide)}
         asked = self.verdict.asked
         if wide:
             names |= {each.pod for each in self.outcome.placed} | {each.pod for each in self.outcome.pending}
         else:
             names |= asked
             names -= {each.pod for each in self.outcome.pending if not self.now.get(each.pod)}
+        names -= set(self.verdict.refused)
         return sorted(names, key=lambda name: (name not in asked, by_number(name)))
+
+    def evictions(self, *, wide: bool = True) -> list[EvictedPod]:
+        """Return the evicted pods; unless `wide`, without those that a plan with changes does not cause."""
+        known = frozenset() if wide or self.plan.changes_nothing else self.evicted_anyway
+        return [each for each in self.evicted if each.pod not in known]
 
     def as_json(self) -> dict[str, Any]:
         before, after = self.states
@@ -122,6 +133,10 @@ class WhatifResult:
                 }
                 for name in self.concerned()
             ],
+            "refused": [
+                {"kind": each.kind, "name": full_name(each.name), "by": each.owner, "why": each.why}
+                for each in self.refused
+            ],
             "evicted": [_evicted(each) for each in self.evicted],
             "nodes": [each.as_json() for each in self.nodes],
             "fragmentation": {
@@ -129,7 +144,13 @@ class WhatifResult:
                 "after": self.fragments[1].as_json(),
             },
             "more": [
-                {"like": full_name(each.pod), "fit": each.count, "orMore": each.least} for each in self.more
+                {
+                    "like": full_name(each.pod),
+                    "fit": each.count,
+                    "orMore": each.least,
+                    "quota": each.refusal or None,
+                }
+                for each in self.more
             ],
             "exhaustive": None if self.proof is None else _proof(self.proof),
             "as": {each.name: self._prediction(each) for each in self.predictions},

@@ -61,6 +61,7 @@ def run_whatif(
         nodes_before = read_node_fragments(before.cluster_state.snapshot, free_before)
         fragments_before = find_fragments(before.cluster_state.snapshot, nodes_before)
         affected_before = before.affected_nodes()
+        evicted_before = {each.pod for each in before.evicted}
     with whatif.branch() as after:
         added = plan.apply(after)
         displaced = {each.pod for each in after.evicted}
@@ -97,11 +98,14 @@ def run_whatif(
                 displaced=displaced,
                 drains=bool(plan.drain),
                 evicted=after.evicted,
+                refused=[each.name for each in after.refused if each.kind == "Pod"],
                 nodes={node.metadata.name for node in after.cluster_state.objects.all(Node)},
                 names=names,
             ),
             fragments=(fragments_before, find_fragments(snapshot, nodes_after)),
             evicted=after.evicted,
+            evicted_anyway=frozenset(evicted_before - displaced),
+            refused=tuple(after.refused),
             nodes=changed_nodes(free_before, free_after),
             passed_by=tuple(after.passed_by),
             more=_more(after, added, {pending.pod for pending in outcome.pending}),
@@ -145,6 +149,6 @@ def _more(operations: WhatifOperations, added: list[Name], pending: set[Name]) -
         return ()
     found = []
     for stem, name in kinds.items():
-        count = 0 if stem in stuck else operations.count_more(name, MORE_MAX)
-        found.append(ExtraCapacity(stem, count, count == MORE_MAX, stem in stuck))
+        count, refusal = (0, "") if stem in stuck else operations.find_capacity(name, MORE_MAX)
+        found.append(ExtraCapacity(stem, count, count == MORE_MAX, stem in stuck, refusal))
     return tuple(found)

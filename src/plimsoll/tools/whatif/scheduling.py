@@ -130,6 +130,9 @@ class SchedulingRound:
         """Record why a pod is not scheduled."""
         text = why or (render_fit_error(outcome) if isinstance(outcome, FitError) else render(outcome))
         name = pod.metadata.key
+        refusal = self._cluster.claim_refusals.get(name)
+        if refusal:
+            text += f"; the API would refuse its creation: {refusal}"
         self._pending[name] = (pod, PendingPod(name, text, _generalize(text, pod), outcome))
 
     # -- pod groups

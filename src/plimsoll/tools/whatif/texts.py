@@ -32,13 +32,15 @@ def format_report(report: WhatifResult, paint: Paint, *, wide: bool = False) -> 
         least = "at least " if each.least else ""
         count = f"capacity for {least}{each.count} more" if each.count else "no capacity for another"
         if each.count or not each.pending:
-            yield from _wrapped("", f"{count} like {full_name(each.pod)}", paint)
+            text = f"{count} like {full_name(each.pod)}"
+            yield from _wrapped("", f"{text}; then {each.refusal}" if each.refusal else text, paint)
     changes = "; ".join(report.plan.describe())
     if changes:
         yield from _wrapped("" if changes.startswith("without ") else "with ", changes, paint)
     if report.passed_by:
         yield from _wrapped("ignored: ", ", ".join(report.passed_by), paint)
     for section in (
+        _refused(report, paint, wide),
         _pending(report, paint, wide),
         _pods(report, paint, wide),
         _evicted(report, paint, wide),
@@ -58,7 +60,7 @@ def format_report(report: WhatifResult, paint: Paint, *, wide: bool = False) -> 
 def _headline(report: WhatifResult, paint: Paint) -> str:
     verdict = report.verdict
     text = verdict.text()
-    if verdict.pending:
+    if verdict.pending or verdict.refused or verdict.blocked:
         text = paint.red(text)
     elif verdict.scheduled:
         text = paint.green(text)
@@ -107,6 +109,22 @@ class PodGroupRow:
             "after": self.after,
             "asked": self.asked,
         }
+
+
+def _refused(report: WhatifResult, paint: Paint, wide: bool) -> Iterator[str]:
+    """Yield the objects that are not created, by reason; pods of a refused workload have no own reason."""
+    by_reason: dict[tuple[str, str], list[str]] = {}
+    for each in report.refused:
+        if each.why:
+            name = full_name(each.name)
+            text = name if each.kind == "Pod" else f"{each.kind} {name}"
+            by_reason.setdefault((each.owner, each.why), []).append(text)
+    if by_reason:
+        yield paint.bold("NOT CREATED")
+    for (owner, why), names in by_reason.items():
+        yield from _wrapped("  ", _cut(names, wide), paint, "    ")
+        by = f" by the controller of {owner}" if owner else ""
+        yield from _wrapped("    ", f"the API would refuse the creation{by}: {why}", paint, "    ")
 
 
 def _pending(report: WhatifResult, paint: Paint, wide: bool) -> Iterator[str]:
@@ -273,15 +291,16 @@ def _table(
 
 
 def _evicted(report: WhatifResult, paint: Paint, wide: bool) -> Iterator[str]:
-    if not report.evicted:
+    evicted = report.evictions(wide=wide)
+    if not evicted:
         return
     after = report.states[1]
     yield paint.bold("EVICTED")
-    shown = report.evicted if wide else report.evicted[:FEW]
+    shown = evicted if wide else evicted[:FEW]
     for each in shown:
         yield from _wrapped("  ", _describe_eviction(each, after.get(each.pod, ABSENT)), paint, "    ")
-    if len(report.evicted) > len(shown):
-        yield f"  and {len(report.evicted) - len(shown)} more; {WIDE}"
+    if len(evicted) > len(shown):
+        yield f"  and {len(evicted) - len(shown)} more; {WIDE}"
 
 
 def _describe_eviction(each: EvictedPod, then: PodPlacement) -> str:

@@ -41,6 +41,8 @@ class WhatifVerdict:
     scheduled: tuple[Name, ...] = ()
     pending: tuple[Name, ...] = ()
     deleted: tuple[Name, ...] = ()  #: evicted, and not recreated because they have no controller
+    refused: tuple[Name, ...] = ()  #: pods that the API would refuse to create
+    blocked: tuple[Name, ...] = ()  #: pods that a drain cannot evict
     preempted: tuple[Name, ...] = ()  #: others that would run without the change
     newly_pending: tuple[Name, ...] = ()  #: others that would be scheduled without the change
     newly_scheduled: tuple[Name, ...] = ()  #: others that would be pending without the change
@@ -48,11 +50,11 @@ class WhatifVerdict:
 
     @property
     def all_scheduled(self) -> bool:
-        return not self.pending and not self.deleted
+        return not (self.pending or self.deleted or self.refused or self.blocked)
 
     @property
     def asked(self) -> frozenset[Name]:
-        return frozenset((*self.scheduled, *self.pending, *self.deleted))
+        return frozenset((*self.scheduled, *self.pending, *self.deleted, *self.refused, *self.blocked))
 
     def text(self) -> str:
         """Return the answer in one line."""
@@ -60,16 +62,18 @@ class WhatifVerdict:
         asked, scheduled = len(self.asked), len(self.scheduled)
         if not asked:
             return "no pods evicted" if self.about is AskedPods.EVICTED else "no pending pods"
-        for names, state in (
-            (self.scheduled, "scheduled"),
-            (self.deleted, "deleted"),
-            (self.pending, "pending"),
-        ):
+        states = (
+            (self.scheduled, "scheduled", "scheduled"),
+            (self.pending, "pending", "pending"),
+            (self.deleted, "deleted", "deleted"),
+            (self.refused, "refused by the API", "not created"),
+            (self.blocked, "not evicted: the drain blocks", "not evicted: the drain blocks"),
+        )
+        for names, one, many in states:
             if len(names) == asked and (asked == 1 or names is not self.pending):
-                return f"the {word}pod is {state}" if asked == 1 else f"all {asked} {word}pods are {state}"
-        rest = [(len(self.pending), "pending"), (len(self.deleted), "deleted")]
-        others = "".join(f", {count} {state}" for count, state in rest if count)
-        return f"{scheduled} of {asked} {word}pod{'s' if asked > 1 else ''} scheduled{others}"
+                return f"the {word}pod is {one}" if asked == 1 else f"all {asked} {word}pods are {many}"
+        others = "".join(f", {len(names)} {many}" for names, _, many in states[1:] if names)
+        return f"{scheduled} of {asked} {word}pods scheduled{others}"
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -79,6 +83,8 @@ class WhatifVerdict:
             "scheduled": _names(self.scheduled),
             "pending": _names(self.pending),
             "deleted": _names(self.deleted),
+            "refused": _names(self.refused),
+            "notEvicted": _names(self.blocked),
         }
 
     def side_effects_as_json(self) -> dict[str, list[str]]:
@@ -99,18 +105,23 @@ def judge(
     drains: bool,
     evicted: Iterable[EvictedPod],
     nodes: Collection[str],
+    refused: Iterable[Name] = (),
+    blocked: Collection[Name] = (),
     names: Collection[Name] | None = None,
 ) -> WhatifVerdict:
     """Answer a plan from the states without and with it; `nodes` are the nodes with it.
 
     `names` are the pods that may be pending in a state, if known.
-    `added` and `displaced` are the pods that the plan adds and evicts, `evicted` those evicted in the end.
+    `added` and `displaced` are the pods that the plan adds and evicts, `refused` and `blocked` those that it
+    cannot add and evict, `evicted` those evicted in the end.
     """
     before, after = states
-    if added or displaced or drains:
+    refused = set(refused)
+    if added or displaced or drains or refused:
         asked = {*added, *displaced}
-        kind = AskedPods.ADDED if not displaced else AskedPods.EVICTED if not added else AskedPods.BOTH
-        about = AskedPods.EVICTED if not asked else kind
+        is_new, is_old = bool(added or refused), bool(displaced or blocked)
+        kind = AskedPods.ADDED if not is_old else AskedPods.EVICTED if not is_new else AskedPods.BOTH
+        about = kind if is_new or is_old else AskedPods.EVICTED
     else:
         asked = {name for name, node in now.items() if not node and name in after}
         about = AskedPods.PENDING
@@ -129,6 +140,8 @@ def judge(
         scheduled=_ordered(name for name in asked - gone if after[name].node in nodes),
         pending=_ordered(name for name in asked - gone if after[name].node not in nodes),
         deleted=_ordered(gone),
+        refused=_ordered(refused),
+        blocked=_ordered(blocked),
         preempted=_ordered(preempted),
         newly_pending=_ordered(pending_after - pending_before),
         newly_scheduled=_ordered(name for name in pending_before if after.get(name, _ABSENT).node),

@@ -21,7 +21,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from plimsoll.api.core import TERMINAL_PHASES, Node, Pod
-from plimsoll.api.resource import DeviceTaintRule, ResourceSlice
+from plimsoll.api.resource import DeviceTaintRule, ResourceClaim, ResourceSlice
 from plimsoll.api.scheduling import PodGroup
 from plimsoll.client.kubeconfig import find_config
 from plimsoll.common.deprecation import warn_renamed
@@ -33,8 +33,8 @@ from plimsoll.tools.cluster_state.progress import ProgressCallback, no_progress
 from plimsoll.tools.whatif.admission import admit_pod, find_priorities
 from plimsoll.tools.whatif.affected_nodes import find_affected_nodes
 from plimsoll.tools.whatif.exhaustive import STEPS, Proof, prove
-from plimsoll.tools.whatif.lifecycle import stays_on_node, unbind
-from plimsoll.tools.whatif.manifests import PODS_MAX, Manifest, read_manifests
+from plimsoll.tools.whatif.lifecycle import controller_of, stays_on_node, unbind
+from plimsoll.tools.whatif.manifests import PODS_MAX, AddedWorkload, Manifest, read_manifests
 from plimsoll.tools.whatif.memory_cluster import MemoryCluster
 from plimsoll.tools.whatif.nodes import clone_node, free_names
 from plimsoll.tools.whatif.object_refs import find_targets
@@ -44,6 +44,7 @@ from plimsoll.tools.whatif.outcome import (
     Name,
     PodPlacement,
     PodPlacements,
+    RefusedObject,
     WhatifOutcome,
 )
 from plimsoll.tools.whatif.policy import under_policy
@@ -59,6 +60,7 @@ class WhatifOperations:
     def __init__(self, cluster: MemoryCluster) -> None:
         self.cluster = cluster
         self.passed_by: list[str] = []  #: added objects that do not affect scheduling
+        self.refused: list[RefusedObject] = []  #: added objects that the API would refuse to create
         self._reasons: dict[tuple[str, str], str] = {}
 
     # -- state
@@ -123,22 +125,35 @@ class WhatifOperations:
         """Add or change objects: YAML text, files (`Path`), trees or objects. Return what was added.
 
         Workloads become their pods and claims are created from templates; with `replicas`, each pod is
-        multiplied. Raises InputError if a pod of that name exists, or for more than `most` pods.
+        multiplied. Objects that exceed a quota are not added, but appended to `refused`. Raises InputError
+        if a pod of that name exists, or for more than `most` pods.
         """
         added = read_manifests(manifests, namespace=namespace, replicas=replicas, most=most)
         self.passed_by += added.passed_by
         pods = [thing for thing in added.things if isinstance(thing, Pod)]
-        others = [thing for thing in added.things if not isinstance(thing, Pod)]
         find = self.cluster.cluster_state.objects.find
         claims = [each for each in added.volume_claims if find(type(each), *each.metadata.key) is None]
-        self.cluster.add_objects([*others, *claims])
+        others = [thing for thing in added.things if not isinstance(thing, Pod | ResourceClaim)]
+        self.cluster.add_objects(thing for thing in (*others, *claims) if self._is_allowed(thing))
+        for thing in added.things:
+            if isinstance(thing, ResourceClaim) and self._is_allowed(thing):
+                self.cluster.add_objects([thing])
+                others.append(thing)
+        refused = {uid for uid, workload in added.workloads.items() if not self._allows_workload(workload)}
         classes = {pod.spec.priority_class_name for pod in pods if pod.spec.priority_class_name}
         known = find_priorities(self.cluster.cluster_state, classes) if pods else {}
+        accepted: list[Any] = []
         for pod in pods:
             name = pod.metadata.key
             if self.cluster.cluster_state.objects.find(Pod, *name) is not None:
                 raise InputError(f"pod {'/'.join(name)} already exists: remove it first, or rename one")
-            self.cluster.add_pod(admit_pod(pod, self.cluster.cluster_state, known))
+            admitted = admit_pod(pod, self.cluster.cluster_state, known)
+            owner = controller_of(pod)
+            if owner is not None and owner.uid in refused:
+                self.refused.append(RefusedObject("Pod", name, "", f"{owner.kind}/{owner.name}"))
+            elif self._is_allowed(admitted):
+                self.cluster.add_pod(admitted)
+                accepted.append(pod)
         for thing in others:
             if isinstance(thing, Node):
                 self.cluster.evict_by_node(thing)
@@ -147,7 +162,7 @@ class WhatifOperations:
             [thing for thing in others if isinstance(thing, ResourceSlice)],
         )
         self._prepare()
-        return added.things
+        return [*others, *accepted]
 
     def remove(self, *names: str, namespace: str = "default") -> None:
         """Remove objects: `Pod/ns/name`, `Node/name`, `Deployment/ns/name` (its pods), and so on."""
@@ -235,6 +250,10 @@ class WhatifOperations:
 
     def count_more(self, pod: Name, most: int = 1000) -> int:
         """Count the copies of a pod that would fit in addition, up to `most`, without preemption."""
+        return self.find_capacity(pod, most)[0]
+
+    def find_capacity(self, pod: Name, most: int = 1000) -> tuple[int, str]:
+        """Count as `count_more`; also return why a quota does not allow more, if it is that."""
         found = self.cluster.cluster_state.pod(pod[1], pod[0])
         with self.branch() as trial:
             return trial._fill(found, most)
@@ -250,6 +269,23 @@ class WhatifOperations:
 
     # -- internals
 
+    def _is_allowed(self, thing: Any) -> bool:
+        """Return whether quotas allow an object to be created; record it if they do not."""
+        refusal = self.cluster.quotas.find_refusal(thing)
+        if refusal:
+            owner = controller_of(thing) if isinstance(thing, Pod) else None
+            by = "" if owner is None else f"{owner.kind}/{owner.name}"
+            self.refused.append(RefusedObject(type(thing).__name__, thing.metadata.key, refusal, by))
+        return not refusal
+
+    def _allows_workload(self, workload: AddedWorkload) -> bool:
+        quotas, name = self.cluster.quotas, (workload.namespace, workload.name)
+        refusals = (quotas.find_refusal_of(each, workload.namespace) for each in workload.resources)
+        refusal = next(filter(None, refusals), "")
+        if refusal:
+            self.refused.append(RefusedObject(workload.kind, name, refusal))
+        return not refusal
+
     def _prepare(self) -> list[Pod]:
         """Create the missing claims of pending pods whose templates exist. Return the pending pods."""
         pending = self.cluster.cluster_state.pending
@@ -258,20 +294,26 @@ class WhatifOperations:
             self.cluster.prepare(pod)
         return self.cluster.cluster_state.pending if lacking else pending
 
-    def _fill(self, pod: Pod, most: int) -> int:
+    def _fill(self, pod: Pod, most: int) -> tuple[int, str]:
         for count in range(most):
             copy = unbind(pod)
             name = f"{pod.metadata.name}-more-{count}"
             metadata = replace(copy.metadata, name=name, uid=f"whatif/{pod.metadata.namespace}/{name}")
             status = replace(copy.status, resource_claim_statuses=())
-            self.cluster.add_pod(replace(copy, metadata=metadata, status=status))
+            copy = replace(copy, metadata=metadata, status=status)
+            refusal = self.cluster.quotas.find_refusal(copy)
+            if not refusal:
+                self.cluster.add_pod(copy)
+                refusal = self.cluster.claim_refusals.get(copy.metadata.key, "")
+            if refusal:
+                return count, refusal
             placement = self.cluster.schedule_pod(
                 self.cluster.cluster_state.pod(name, pod.metadata.namespace)
             )
             if not isinstance(placement, Placement):
-                return count
+                return count, ""
             self.cluster.bind(placement)
-        return most
+        return most, ""
 
     def _node(self, name: str) -> Node:
         objects = self.cluster.cluster_state.objects

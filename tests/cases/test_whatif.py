@@ -1,0 +1,161 @@
+"""`whatif --add` about the clusters of `../shared/cases`; numbers are counted here from the objects."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from functools import cache
+from typing import Any
+
+import pytest
+
+from plimsoll.tools.colors import Paint
+from plimsoll.tools.whatif import WhatifPlan, WhatifReport, run_whatif
+from tests.cases.cases import case_objects, case_path, case_state
+
+GPU_CLUSTER = "real/gpu-cluster.json.gz"
+PENDING_PODS = 69
+
+
+@cache
+def cluster(name: str) -> Any:
+    return case_state(name)
+
+
+@cache
+def ask(name: str, state: str = GPU_CLUSTER) -> WhatifReport:
+    return run_whatif(cluster(state), WhatifPlan(add=(case_path(name),)))
+
+
+def free_by_node(driver: str, wanted: Any) -> dict[str, list[dict[str, Any]]]:
+    """Return the attributes of the devices of a driver that no claim holds, by node."""
+    held = {
+        (each["driver"], each["pool"], each["device"])
+        for tree in case_objects(GPU_CLUSTER)
+        if tree["kind"] == "ResourceClaim"
+        for each in tree.get("status", {}).get("allocation", {}).get("devices", {}).get("results", ())
+    }
+    found: dict[str, list[dict[str, Any]]] = {}
+    for tree in case_objects(GPU_CLUSTER):
+        spec = tree.get("spec", {})
+        if tree["kind"] != "ResourceSlice" or spec["driver"] != driver:
+            continue
+        for device in spec.get("devices", ()):
+            own = {name: next(iter(value.values())) for name, value in device.get("attributes", {}).items()}
+            if wanted(own) and (driver, spec["pool"]["name"], device["name"]) not in held:
+                found.setdefault(spec["nodeName"], []).append(own)
+    return found
+
+
+def whole_gpus() -> dict[str, list[dict[str, Any]]]:
+    """Return the GPUs of which neither the whole nor a partition is allocated."""
+    return free_by_node("gpu.nvidia.com", lambda own: own.get("type") == "gpu")
+
+
+def nics() -> dict[str, list[dict[str, Any]]]:
+    return free_by_node("dra.net", lambda own: own.get("rdma", own.get("dra.net/rdma")) is True)
+
+
+def test_six_gpus_of_a_node() -> None:
+    nodes = sum(len(gpus) // 6 for gpus in whole_gpus().values())
+    report = ask("small/ext6.yaml")
+    assert report.all_placed
+    assert 1 + report.more[0].count == nodes == 5
+
+
+def test_all_nics_of_a_node() -> None:
+    report = ask("small/allnic.yaml")
+    assert 1 + report.more[0].count == len(nics()) == 9
+
+
+def test_one_gpu_and_nic_on_the_same_root(tmp_path: Any) -> None:
+    """Two of each do not fit: every root has one GPU and one NIC."""
+    root = "resource.kubernetes.io/pcieRoot"
+    pairs = most = 0
+    for node, gpus in whole_gpus().items():
+        roots = Counter(each[root] for each in gpus), Counter(each[root] for each in nics().get(node, ()))
+        pairs += (roots[0] & roots[1]).total()
+        most = max([most, *(roots[0] & roots[1]).values()])
+    assert (pairs, most) == (38, 1)
+    assert ask("small/aligned.yaml").verdict.pending == (("ml", "al2"),)
+    one = tmp_path / "one.yaml"
+    one.write_text(case_path("small/aligned.yaml").read_text().replace("count: 2", "count: 1"))
+    report = run_whatif(cluster(GPU_CLUSTER), WhatifPlan(add=(one,)))
+    assert 1 + report.more[0].count == pairs
+
+
+@pytest.mark.parametrize(("name", "fits"), [("small/prio.yaml", 25), ("small/mig1g.yaml", 175)])
+def test_partitions(name: str, fits: int) -> None:
+    assert 1 + ask(name).more[0].count == fits
+
+
+@pytest.mark.parametrize(("name", "count"), [("small/all.yaml", 2048), ("small/c33.yaml", 33)])
+def test_claims_of_more_than_32_devices(name: str, count: int) -> None:
+    report = ask(name)
+    assert len(report.verdict.pending) == 1
+    assert f"{count} exceeds the claim limit of 32" in report.states[1][report.verdict.pending[0]].why
+
+
+@pytest.mark.parametrize("width", [80, 100])
+@pytest.mark.parametrize("case", ["mig1g", "aligned", "prio", "ext6", "all", "allnic", "c33"])
+def test_the_verdict_comes_first_and_is_complete(case: str, width: int) -> None:
+    report = ask(f"small/{case}.yaml")
+    lines = list(report.lines(Paint(width=width)))
+    assert lines[0] == report.verdict.text()
+    text = "\n".join(lines)
+    assert "..." not in text
+    assert all(len(line) <= width or " " not in line.strip() for line in lines)
+    assert len(lines) < 30
+    (pod,) = report.verdict.asked
+    placement = report.states[1][pod]
+    shown = "\n".join(lines[: text[: text.index("\nFREE")].count("\n") if "\nFREE" in text else None])
+    assert "/".join(pod) in shown
+    if placement.node:
+        assert placement.node in shown
+        (placed,) = [each for each in report.outcome.placed if each.pod == pod]
+        assert all(device in shown for device in placed.devices)
+    else:
+        assert placement.why in " ".join(shown.split())
+    # Pods that are pending anyway are counted, not listed.
+    assert f"{PENDING_PODS} other pods" in shown
+    wide = "\n".join(report.lines(Paint(width=width), wide=True))
+    assert all("/".join(name) in wide for name in report.verdict.still_pending)
+
+
+def test_the_reason_of_a_pod_names_its_own_claim() -> None:
+    report = ask("small/eq-add.yaml", "small/min-eq.yaml")
+    reasons = {each["pod"]: each["after"]["why"] for each in report.as_json()["pods"]}
+    assert reasons.keys() == {"d/p-0", "d/p-1"}
+    for name, why in reasons.items():
+        assert f"{name}-g" in why
+    assert sum("running" in line for line in report.lines(Paint())) == 1, "one reason is printed once"
+
+
+def test_a_quota_that_allows_no_pod() -> None:
+    report = ask("small/newcomer-5-pod.json", "small/newcomer-5.json")
+    assert not report.all_placed
+    assert report.verdict.refused == (("t", "new"),)
+    text = "\n".join(report.lines(Paint()))
+    assert "the API would refuse the creation: exceeded quota: q" in text
+    assert json.dumps(report.as_json()["refused"])
+
+
+def test_quotas_of_the_messy_cluster(tmp_path: Any) -> None:
+    """The quota of shop has 52 of 52 pods; that of ml 22 of 22 devices of class h100."""
+    messy = "real/messy-cluster.json.gz"
+    shop = tmp_path / "shop.yaml"
+    shop.write_text(
+        "{apiVersion: v1, kind: Pod, metadata: {name: new, namespace: shop}, "
+        'spec: {containers: [{name: c, resources: {requests: {cpu: "1m"}}}]}}'
+    )
+    report = run_whatif(cluster(messy), WhatifPlan(add=(shop,)))
+    assert report.verdict.refused == (("shop", "new"),)
+    removed = run_whatif(cluster(messy), WhatifPlan(add=(shop,), remove=("Deployment/shop/web",)))
+    assert removed.all_placed
+    webs = [
+        tree
+        for tree in case_objects(messy)
+        if tree["kind"] == "Pod" and tree["metadata"]["name"].startswith("web-")
+    ]
+    assert removed.more[0].count == len(webs) - 1
+    assert "exceeded quota: shop-quota" in removed.more[0].refusal
