@@ -57,6 +57,7 @@ from plimsoll.apiserver.handlers.subresources import SubresourceHandler
 from plimsoll.apiserver.handlers.watch import WatchHandler
 from plimsoll.apiserver.handlers.write import WriteHandler, WriteResult
 from plimsoll.apiserver.metrics import RequestMetrics
+from plimsoll.apiserver.registry.api_lifecycle import deprecation_warning
 from plimsoll.apiserver.request import ApiRequest, ApiResponse
 from plimsoll.apiserver.request_info import PROXY, RequestInfo, parse_request_info
 from plimsoll.apiserver.resource_metrics.handler import ResourceMetricsHandler
@@ -122,6 +123,7 @@ class Api:
         response = ApiResponse(500, b"")
         try:
             response = await self._answer(request, self._handle)
+            _warn_of_deprecation(request.info, response)
         finally:
             self.metrics.finish(request, request.info, response, start)
         return response
@@ -343,6 +345,15 @@ class Api:
         return await self._write_response(
             info, self._writer.update(info, body, options, request.user), accepted, query
         )
+
+
+def _warn_of_deprecation(info: RequestInfo | None, response: ApiResponse) -> None:
+    """Add the warning about a deprecated version, which every authorized request for it gets."""
+    if info is None or response.status in (401, 403) or info.version == info.resource.versions[0]:
+        return
+    text = deprecation_warning(info.api_version, info.resource.kind)
+    if text:
+        add_warnings(response, [text])
 
 
 def _route(request: ApiRequest, query: Mapping[str, str]) -> RequestInfo | None:

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from plimsoll.apiserver.auth.users import User, driver_user
+from plimsoll.apiserver.auth.users import ADMIN, User, driver_user
+from plimsoll.apiserver.request import ApiRequest
 from tests.coroutines import run_by
 from tests.unit.apiserver.build import MAPS, PODS, ApiHarness, config_map, pod, run
 
@@ -425,6 +426,18 @@ async def test_others_can_verify_tokens_of_service_accounts(harness: ApiHarness)
     assert (code, len(keys["keys"])) == (200, 1)
     code, about = await harness.request("GET", "/.well-known/openid-configuration")
     assert (code, about["id_token_signing_alg_values_supported"]) == (200, [keys["keys"][0]["alg"]])
+
+
+@run_by(run)
+async def test_requests_for_deprecated_versions_get_a_warning(harness: ApiHarness) -> None:
+    """Every verb gets it, also if the request fails."""
+    beta = "/apis/resource.k8s.io/v1beta1/deviceclasses"
+    text = '299 - "resource.k8s.io/v1beta1 DeviceClass is deprecated in v1.35+, unavailable in v1.38+"'
+    for method, path in (("GET", beta), ("GET", f"{beta}/x"), ("POST", beta)):
+        response = await harness.api.handle(ApiRequest(method, path, ADMIN, body=b"{}"))
+        assert response.headers["Warning"] == text
+    response = await harness.api.handle(ApiRequest("GET", beta.replace("v1beta1", "v1"), ADMIN))
+    assert "Warning" not in response.headers
 
 
 @run_by(run)

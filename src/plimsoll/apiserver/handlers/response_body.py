@@ -289,11 +289,12 @@ def _encode(raw: bytes, accepted: AcceptedMediaType, status: int = 200) -> ApiRe
 
 
 def add_warnings(response: ApiResponse, warnings: list[str]) -> None:
-    """Add warnings as Warning headers: at most 100, each shortened and escaped."""
+    """Add warnings as Warning headers, before others: at most 100, each shortened and escaped."""
     texts = []
     for text in dict.fromkeys(warnings[:100]):
         clean = "".join(c if c.isprintable() and c.isascii() else "?" for c in text[:256])
         escaped = clean.replace("\\", "\\\\").replace('"', '\\"')
         texts.append(f'299 - "{escaped}"')
     if texts:
-        response.headers["Warning"] = ", ".join(texts)
+        known = response.headers.get("Warning")
+        response.headers["Warning"] = ", ".join([*texts, known] if known else texts)

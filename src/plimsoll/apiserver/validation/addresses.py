@@ -7,6 +7,7 @@ Non-canonical spellings are accepted.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from functools import lru_cache
 from ipaddress import IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 
@@ -80,3 +81,30 @@ def _find_format_error(text: str, path: FieldPath) -> FieldError | None:
     except ValueError:
         return invalid(path, text, "must not have bits set beyond the prefix length")
     return None
+
+
+# -- warnings: accepted spellings that are not canonical
+
+
+def find_address_warning(text: str, path: str) -> Iterator[str]:
+    canonical = parse_address(text)
+    if canonical is not None and ":" in canonical and canonical != text:
+        yield f'{path}: IPv6 address "{text}" should be in RFC 5952 canonical format ("{canonical}")'
+    elif canonical is not None and canonical != text:
+        yield f'{path}: non-standard IP address "{text}" is invalid: use "{canonical}"'
+
+
+def find_network_warning(text: str, path: str) -> Iterator[str]:
+    network = parse_network(text)
+    if network is None:
+        return
+    address, _, length = text.partition("/")
+    ip = parse_address(address)
+    if ip != str(network.network_address):
+        single = f"{ip}/{network.max_prefixlen}"
+        meant = f'(should be "{network}" or "{single}"?)'
+        yield f'{path}: CIDR value "{text}" is ambiguous in this context {meant}'
+    elif ":" in text and str(network) != text:
+        yield f'{path}: IPv6 CIDR value "{text}" should be in RFC 5952 canonical format ("{network}")'
+    if ":" not in text and (ip != address or length != str(network.prefixlen)):
+        yield f'{path}: non-standard CIDR value "{text}" is invalid: use "{network}"'

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from plimsoll.api.names import SUBDOMAIN_MAX, byte_length
 from plimsoll.apiserver.registry.schema_view import View, view_of
-from plimsoll.apiserver.validation.addresses import parse_network, validate_network
+from plimsoll.apiserver.validation.addresses import find_network_warning, parse_network, validate_network
 from plimsoll.apiserver.validation.field_errors import (
     FieldErrors,
     FieldPath,
@@ -148,6 +148,8 @@ def _warn(write: WriteContext[View]) -> Iterable[str]:
         yield "spec.configSource: the feature is removed"
     if spec.get("externalID"):
         yield "spec.externalID: this field is deprecated, and is unused by Kubernetes"
+    for index, network in enumerate(spec.get("podCIDRs", ())):
+        yield from find_network_warning(network, f"spec.podCIDRs[{index}]")
 
 
 NODE_STRATEGIES: Mapping[tuple[str, str, str], WriteStrategy] = {

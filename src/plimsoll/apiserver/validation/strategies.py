@@ -87,7 +87,7 @@ def _validate_slice(write: WriteContext[ResourceSlice]) -> FieldErrors:
 def _warn_slice(write: WriteContext[ResourceSlice]) -> Iterable[str]:
     driver = subtree(write.tree, "spec").get("driver", "")
     if driver != driver.lower():
-        yield f"spec.driver: driver names should be in lower case, {driver!r} is not"
+        yield f'spec.driver: driver names should be lowercase; "{driver}" contains uppercase characters'
 
 
 # -- ResourceClaim

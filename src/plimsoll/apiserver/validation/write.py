@@ -35,6 +35,7 @@ from plimsoll.apiserver.validation.generic_kinds.generic_strategy import (
     validate_object,
 )
 from plimsoll.apiserver.validation.generic_kinds.kind_table import view_for_kind
+from plimsoll.apiserver.validation.generic_kinds.kind_warnings import find_warnings
 from plimsoll.apiserver.validation.object_trees import Tree
 from plimsoll.apiserver.validation.strategies import STRATEGIES
 from plimsoll.apiserver.validation.write_context import WriteContext, WriteStrategy
@@ -167,4 +168,5 @@ def _generic_strategy(write: Write) -> WriteStrategy:
         view_for_kind(write.kind),
         lambda context: prepare_object(context, write.kind, write.subresource, traits),
         lambda context: validate_object(context, write.kind, write.subresource, traits),
+        lambda context: find_warnings(write.kind, context, write.subresource),
     )

@@ -45,7 +45,12 @@ class Applier:
                     return item.endpoint.at(version)
             if attempt == 1:
                 self._served = await discover(self._client)
-        raise InputError(f"{api_version} {kind}: the cluster serves no such kind")
+        same = [item for item in self._served if item.endpoint.kind == kind]
+        versions = [item.endpoint.at(each).api_version for item in same for each in item.versions]
+        fix = f"; use {' or '.join(versions)}" if versions else ""
+        if not api_version:
+            raise InputError(f"apiVersion: must be given{fix}")
+        raise InputError(f"{api_version} {kind}: the cluster serves no such kind{fix}")
 
     async def apply(self, tree: Mapping[str, Any], namespace: str = "default") -> Tree:
         """Create or change an object and its status; an object without a name is created each time."""

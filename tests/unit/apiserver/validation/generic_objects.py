@@ -59,6 +59,11 @@ _LEAST: dict[str, Tree] = {
     "HorizontalPodAutoscaler": {"spec": {"maxReplicas": 3, "behavior": {}}},
     "LimitRange": {"spec": {"limits": [{"type": "Container", "max": {"cpu": "2"}}]}},
     "RuntimeClass": {"handler": "h", "overhead": {"podFixed": {"cpu": "100m"}}},
+    "Role": {"rules": [{"verbs": ["get"], "apiGroups": [""], "resources": ["pods"]}]},
+    "ClusterRole": {
+        "rules": [{"verbs": ["get"], "nonResourceURLs": ["/healthz"]}],
+        "aggregationRule": {"clusterRoleSelectors": [{"matchLabels": {"a": "b"}}]},
+    },
     "RoleBinding": {"roleRef": {"kind": "Role", "name": "r"}, "subjects": [{"kind": "User", "name": "u"}]},
     "ClusterRoleBinding": {"roleRef": {"kind": "ClusterRole", "name": "r"}},
     "ServiceAccount": {"secrets": [{"name": "s"}]},

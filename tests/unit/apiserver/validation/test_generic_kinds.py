@@ -115,3 +115,25 @@ def test_accepted_objects_are_stable(kind: str, choice: random.Random, junk: Any
     if not first.errors:
         again = write(first.tree, first.tree)
         assert (again.errors, again.tree) == ((), first.tree)
+
+
+@pytest.mark.parametrize(
+    ("rule", "errors"),
+    [
+        ({"verbs": ["get"], "apiGroups": [""], "resources": ["pods"]}, []),
+        ({"apiGroups": [""], "resources": ["pods"]}, ["rules[0].verbs Required"]),
+        ({"verbs": ["get"]}, ["rules[0].apiGroups Required", "rules[0].resources Required"]),
+        (
+            {"verbs": ["get"], "nonResourceURLs": ["/x"], "resources": ["pods"]},
+            ["rules[0].nonResourceURLs Invalid"],
+        ),
+    ],
+)
+def test_rules_of_roles(rule: dict[str, Any], errors: list[str]) -> None:
+    for kind in ("ClusterRole", "Role"):
+        prepared = write({**minimal(kind), "rules": [rule]})
+        found = [f"{each.field} {each.type.value.removeprefix('FieldValue')}" for each in prepared.errors]
+        namespaced = (
+            ["rules[0].nonResourceURLs Invalid"] if kind == "Role" and "nonResourceURLs" in rule else []
+        )
+        assert sorted(found) == sorted(errors + namespaced)

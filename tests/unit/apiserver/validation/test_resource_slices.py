@@ -178,5 +178,5 @@ def test_the_last_generation_does_not_wrap() -> None:
 def test_upper_case_drivers_give_a_warning() -> None:
     prepared = run(edit(slice_(), {"spec.driver": "GPU.example.com"}))
     assert prepared.errors == ()
-    assert "lower case" in prepared.warnings[0]
+    assert "lowercase" in prepared.warnings[0]
     assert run(slice_()).warnings == ()

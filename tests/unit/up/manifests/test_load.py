@@ -89,6 +89,9 @@ metadata: {name: fine}
 apiVersion: v1
 kind: ConfigMap
 metadata: 7
+---
+kind: ConfigMap
+metadata: {name: old}
 """
     loaded = bring(cluster, list(parse_objects(text, "file.yaml")))
     assert loaded.new == 1
@@ -97,13 +100,15 @@ metadata: 7
         "file.yaml, document 2, line 6",
         "file.yaml, document 3, line 10",
         "file.yaml, document 5, line 18",
+        "file.yaml, document 6, line 21",
     ]
     assert 'Pod shop/No-Name: Pod "No-Name" is invalid: metadata.name' in "\n".join(loaded.problems)
     assert "example.com/v1 Widget: the cluster serves no such kind" in "\n".join(loaded.problems)
+    assert "ConfigMap old: apiVersion: must be given; use v1" in "\n".join(loaded.problems)
     assert "ConfigMap without a name: metadata.name: required" in "\n".join(loaded.problems)
     assert all("\n" not in problem for problem in loaded.problems)
     assert len(loaded.lines(most=2)) == 3
-    assert loaded.lines(most=2)[-1] == "and 2 more rejected: see the log"
+    assert loaded.lines(most=2)[-1] == "and 3 more rejected: see the log"
 
 
 def test_workloads_of_a_dump_keep_their_pods(cluster: LocalCluster) -> None:

@@ -1,4 +1,4 @@
-"""Defaults and validation of role bindings and ServiceAccount."""
+"""Defaults and validation of roles, role bindings and ServiceAccount."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from plimsoll.apiserver.validation.field_errors import (
     required,
 )
 from plimsoll.apiserver.validation.generic_kinds.kind_rules import KindRules, default_if_empty
+from plimsoll.apiserver.validation.label_selectors import validate_selector
 from plimsoll.apiserver.validation.name_formats import validate_format
 from plimsoll.apiserver.validation.object_trees import Tree
 from plimsoll.apiserver.validation.write_context import WriteContext
@@ -72,6 +73,45 @@ def _validate_subject(subject: View, path: FieldPath, *, cluster_wide: bool) -> 
         yield not_supported(path.child("apiGroup"), subject.api_group, (group,))
 
 
+# -- Role and ClusterRole
+
+
+def _validate_role_rules(write: WriteContext[View]) -> FieldErrors:
+    yield from _validate_rules(write.new, namespaced=True)
+
+
+def _validate_cluster_role(write: WriteContext[View]) -> FieldErrors:
+    role = write.new
+    yield from _validate_rules(role, namespaced=False)
+    if role.aggregation_rule is None:
+        return
+    path = FieldPath("aggregationRule").child("clusterRoleSelectors")
+    selectors = role.aggregation_rule.cluster_role_selectors
+    if not selectors:
+        yield required(path, "at least one clusterRoleSelector is required")
+    for index, selector in enumerate(selectors):
+        yield from validate_selector(selector, path.index(index))
+
+
+def _validate_rules(role: View, *, namespaced: bool) -> FieldErrors:
+    for index, rule in enumerate(role.rules):
+        path = FieldPath("rules").index(index)
+        if not rule.verbs:
+            yield required(path.child("verbs"), "verbs must contain at least one value")
+        if rule.non_resource_urls:
+            at = path.child("nonResourceURLs")
+            if namespaced:
+                yield invalid(at, None, "namespaced rules cannot apply to non-resource URLs")
+            if rule.api_groups or rule.resources or rule.resource_names:
+                detail = "rules cannot apply to both regular resources and non-resource URLs"
+                yield invalid(at, None, detail)
+            continue
+        if not rule.api_groups:
+            yield required(path.child("apiGroups"), "resource rules must supply at least one api group")
+        if not rule.resources:
+            yield required(path.child("resources"), "resource rules must supply at least one resource")
+
+
 # -- ServiceAccount
 
 
@@ -83,6 +123,8 @@ def _normalize_account(write: WriteContext[View]) -> None:
 
 
 ACCESS_RULES: Mapping[str, KindRules] = {
+    "Role": KindRules("rbac.v1", validate=_validate_role_rules),
+    "ClusterRole": KindRules("rbac.v1", validate=_validate_cluster_role),
     "RoleBinding": KindRules("rbac.v1", _set_binding_defaults, validate=_validate_binding),
     "ClusterRoleBinding": KindRules("rbac.v1", _set_binding_defaults, validate=_validate_cluster_binding),
     "ServiceAccount": KindRules("core.v1", prepare=_normalize_account),

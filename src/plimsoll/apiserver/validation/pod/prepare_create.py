@@ -60,12 +60,13 @@ def _copy_profiles(spec: Tree, annotations: Mapping[str, str]) -> None:
             value = annotations.get(APP_ARMOR + container.get("name", ""))
             if value is None or "appArmorProfile" in subtree(container, "securityContext"):
                 continue
-            profile = _read_profile(value)
+            profile = read_app_armor_profile(value)
             if profile is not None and profile != of_pod:
                 container.setdefault("securityContext", {})["appArmorProfile"] = profile
 
 
-def _read_profile(value: str) -> Tree | None:
+def read_app_armor_profile(value: str) -> Tree | None:
+    """Return the profile that an annotation names, or None if it is invalid."""
     if value == "unconfined":
         return {"type": "Unconfined"}
     if value == "runtime/default":

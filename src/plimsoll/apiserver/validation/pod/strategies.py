@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from plimsoll.api import codec
-from plimsoll.api.names import dns_label
 from plimsoll.apiserver.registry.schema_view import View, view_of
 from plimsoll.apiserver.validation.field_errors import FieldErrors
 from plimsoll.apiserver.validation.metadata import (
@@ -47,6 +46,7 @@ from plimsoll.apiserver.validation.pod.update import (
     validate_ephemeral_update,
     validate_pod_update,
 )
+from plimsoll.apiserver.validation.pod.warnings import find_name_warnings, find_pod_warnings
 from plimsoll.apiserver.validation.validated_cache import ValidatedCache
 from plimsoll.apiserver.validation.write_context import WriteContext, WriteStrategy
 from plimsoll.ledger.qos import qos_class
@@ -187,12 +187,8 @@ def _validate_ephemeral(write: WriteContext[View]) -> FieldErrors:
 
 
 def _warn(write: WriteContext[View]) -> Iterable[str]:
-    messages = dns_label(subtree(write.tree, "metadata").get("name", ""))
-    if messages:
-        yield (
-            "metadata.name: this is used in the Pod's hostname, which can result in surprising behavior; "
-            f"a DNS label is recommended: {messages}"
-        )
+    yield from find_name_warnings(write.tree, "the Pod's hostname")
+    yield from find_pod_warnings(write.tree)
 
 
 POD_STRATEGIES: Mapping[tuple[str, str, str], WriteStrategy] = {
