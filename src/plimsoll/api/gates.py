@@ -155,6 +155,30 @@ GATES: tuple[Gate, ...] = (
 #: Names under which a gate was known in earlier drafts.
 ALIASES: Mapping[str, str] = {"DRANativeResources": "DRANodeAllocatableResources"}
 
+#: Gates of objects' fields: the first minor release that has them, and the one that enables them by default.
+_RELEASES: Mapping[str, tuple[int, int | None]] = {
+    "DynamicResourceAllocation": (26, 34),
+    "DRANodeAllocatableResources": (36, None),
+    "DRAConsumableCapacity": (34, 36),
+    "DRAPartitionableDevices": (33, 36),
+    "DRAPrioritizedList": (33, 34),
+    "DRADeviceTaints": (33, 36),
+    "DRADeviceTaintRules": (33, None),
+    "DRAAdminAccess": (32, 34),
+    "DRAResourceClaimDeviceStatus": (32, 33),
+    "DRADeviceBindingConditions": (34, 36),
+    "DRAListTypeAttributes": (36, None),
+    "DRAResourcePoolStatus": (36, None),
+    "DRAExtendedResource": (34, 36),
+    "GenericWorkload": (35, None),
+    "GangScheduling": (35, None),
+    "TopologyAwareWorkloadScheduling": (36, None),
+    "WorkloadAwarePreemption": (36, None),
+    "DRAWorkloadResourceClaims": (36, None),
+    "PodLevelResources": (32, 34),
+    **{gate.name: (37, 37 if gate.upstream_default else None) for gate in GATES if gate.since == "1.37"},
+}
+
 _BY_NAME = {gate.name: gate for gate in GATES}
 _NAMES = frozenset(_BY_NAME)
 _DEFAULT_ON = frozenset(gate.name for gate in GATES if gate.default)
@@ -180,6 +204,12 @@ class Gates:
     def upstream() -> Gates:
         """Return the defaults of Kubernetes 1.36."""
         return Gates(frozenset(gate.name for gate in GATES if gate.upstream_default and gate.since == "1.36"))
+
+    @staticmethod
+    def of_release(minor: int, *, available: bool = False) -> Gates:
+        """Return the gates of fields that Kubernetes 1.`minor` enables by default, or those it has."""
+        releases = ((name, since if available else default) for name, (since, default) in _RELEASES.items())
+        return Gates(frozenset(name for name, first in releases if first is not None and first <= minor))
 
     def without_newer(self) -> Gates:
         """Return these gates as far as Kubernetes 1.36 has them."""

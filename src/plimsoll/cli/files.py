@@ -26,18 +26,37 @@ from plimsoll.cli.options import (
 
 @click.command(name="check")
 @click.argument("kinds", nargs=-1, metavar="[KIND]...")
+@click.option(
+    "--server-version",
+    default="",
+    metavar="VERSION",
+    help="Kubernetes version that the objects are written for, such as 1.34. [default: 1.36, all gates on]",
+)
+@click.option("--warnings-as-errors", is_flag=True, help="Exit with code 1 if there are warnings, too.")
 @feature_gates_option()
 @cluster_options
 @output_options
-def run_check(kinds: tuple[str, ...], gates: str, where: Where, form: OutputFormat) -> None:
+def run_check(
+    kinds: tuple[str, ...],
+    server_version: str,
+    warnings_as_errors: bool,
+    gates: str,
+    where: Where,
+    form: OutputFormat,
+) -> None:
     """Validate objects as the API server does on create.
 
-    KIND is resourceslices, deviceclasses, devicetaintrules, resourceclaimtemplates, resourceclaims or
-    pods; all of them by default. Pods must not violate the LimitRanges of their namespace. For a cluster,
-    it lists the stored objects that are invalid by these rules. The exit code is 1 if there are any.
+    Files can have objects of all kinds of the API; KIND limits the check to some. Unknown fields and versions
+    that are not served are refused, as by kubectl. Pods must not violate the LimitRanges of their namespace,
+    and admin access needs the label of its Namespace; both are read from the same files.
+
+    For a cluster, it lists the stored objects that are invalid by these rules; KIND is resourceslices,
+    deviceclasses, devicetaintrules, resourceclaimtemplates, resourceclaims or pods, by default all of them.
+    The exit code is 1 if an object is invalid.
 
     \b
-    plimsoll check -f slices/
+    plimsoll check -f manifests/
+    helm template . | plimsoll check -f - --server-version 1.34
     kubectl get resourceslices -o yaml | plimsoll check -f -
     plimsoll check resourceslices --context prod
     plimsoll check -n team-a --feature-gates DRAPrioritizedList=false
@@ -45,17 +64,23 @@ def run_check(kinds: tuple[str, ...], gates: str, where: Where, form: OutputForm
     from plimsoll.api.gates import Gates
     from plimsoll.tools import check
 
-    switched = Gates.parse(gates)
-    wanted = check.read_kinds(kinds)
-    limits = ("limitranges",) if "pods" in wanted else ()
-    found = where.objects(*wanted, *limits, needed=wanted if kinds else (), narrow=True)
-    if kinds:
-        found = [each for each in found if each.kind in (*wanted.values(), check.LIMIT_RANGE)]
+    release = check.parse_release(server_version) if server_version else None
+    switched = Gates.parse(gates, Gates.of_release(release[1]) if release else None)
+    wanted = check.read_kinds(kinds, of_files=bool(where.files))
+    supporting = ("limitranges", "namespaces")
+    found = where.objects(*wanted, *supporting, needed=wanted if kinds else (), narrow=True, as_written=True)
     server = "" if where.files else where.describe(namespaced=False)
     with Progress() as progress:
-        report = check.check_all(progress.over("checking", found), datetime.now(UTC), switched, server)
+        report = check.check_all(
+            progress.over("checking", found),
+            datetime.now(UTC),
+            switched,
+            server,
+            release=release,
+            kinds=wanted if kinds else None,
+        )
     write_report(report, form)
-    sys.exit(1 if report.refused else 0)
+    sys.exit(1 if report.refused or (warnings_as_errors and report.warned) else 0)
 
 
 @click.command(name="select")

@@ -49,6 +49,9 @@ def run(capsys: pytest.CaptureFixture[str]) -> Run:
     return call
 
 
+OTHER = "{apiVersion: example.com/v1, kind: Service, metadata: {name: other}}\n"
+
+
 @pytest.fixture
 def slices(tmp_path: Path) -> str:
     path = tmp_path / "slices.yaml"
@@ -59,7 +62,7 @@ def slices(tmp_path: Path) -> str:
 def test_check_reports_problems(run: Run, slices: str, tmp_path: Path) -> None:
     fine = run("check", "-f", slices)
     assert (fine.code, fine.out) == (0, "1 checked, 1 valid, 0 invalid\n")
-    (tmp_path / "slices.yaml").write_text(SLICE.replace("gpu-1", "GPU_1") + "---\nkind: Service\n")
+    (tmp_path / "slices.yaml").write_text(SLICE.replace("gpu-1", "GPU_1") + "---\n" + OTHER)
     wrong = run("check", "-f", slices)
     assert wrong.code == 1
     assert f"ResourceSlice s ({slices}, document 1, line 2):" in wrong.out

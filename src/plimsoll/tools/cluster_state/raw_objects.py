@@ -35,6 +35,7 @@ class ObjectQuery:
     needed: Collection[str] = ()  #: required kinds
     narrow: bool = False  #: read only the source's namespace, if it has one
     fields: Mapping[str, str] = field(default_factory=dict)  #: plural -> field selector
+    as_written: bool = False  #: leave objects of files in the version they have
 
 
 @dataclass(slots=True)
@@ -59,7 +60,7 @@ def read_raw_objects(source: Source, query: ObjectQuery, tick: ProgressCallback 
                     tick("reading objects", len(given), 0)
         if query.narrow and source.namespace:
             given = [each for each in given if each.namespace in ("", source.namespace)]
-        return _as_v1(given)
+        return RawObjects(given) if query.as_written else _as_v1(given)
 
     async def read() -> RawObjects:
         assert source.config is not None
