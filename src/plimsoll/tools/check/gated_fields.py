@@ -6,31 +6,27 @@ A field belongs to a gate if the server drops it without that gate, which is fou
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from plimsoll.api.gates import GATES, Gates
-
-if TYPE_CHECKING:
-    from plimsoll.tools.check.object_check import CheckContext
 
 Tree = dict[str, Any]
 
 
-def find_gated_fields(prepare: Callable[[Gates], Tree], context: CheckContext) -> tuple[list[str], list[str]]:
-    """Return problems about fields that the release does not have, and warnings about those that it drops.
-
-    `prepare` returns the object as stored with these gates.
+def find_gated_fields(
+    prepare: Callable[[Gates], Tree], gates: Gates, minor: int
+) -> tuple[list[str], list[str]]:
+    """Return problems about fields that Kubernetes 1.`minor` does not have, and warnings about those that it
+    drops without these gates. `prepare` returns the object as stored with others.
     """
-    assert context.release is not None
-    minor = context.release[1]
     every = Gates(frozenset(gate.name for gate in GATES))
-    whole, kept = prepare(every), prepare(context.gates)
+    whole, kept = prepare(every), prepare(gates)
     lost = set(_missing(whole, kept, ""))
     available = Gates.of_release(minor, available=True)
     absent: list[str] = []
     dropped: list[str] = []
     for gate in reversed(GATES):  # a gate is listed after those it requires
-        if not lost or gate.name in context.gates.on:
+        if not lost or gate.name in gates.on:
             continue
         mine = lost.intersection(_missing(whole, prepare(Gates(every.on - {gate.name})), ""))
         lost -= mine

@@ -100,7 +100,9 @@ def _check(tree: dict[str, Any], resource: Resource, version: str, context: Chec
     warnings = list(prepared.warnings)
     if context.release is not None:
         absent, dropped = find_gated_fields(
-            lambda gates: _prepare(given, info, replace(context, gates=gates)).tree, context
+            lambda gates: _prepare(given, info, replace(context, gates=gates)).tree,
+            context.gates,
+            context.release[1],
         )
         unknown += absent
         warnings += dropped

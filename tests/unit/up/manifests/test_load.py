@@ -100,7 +100,7 @@ metadata: {name: old}
         "file.yaml, document 2, line 6",
         "file.yaml, document 3, line 10",
         "file.yaml, document 5, line 18",
-        "file.yaml, document 6, line 21",
+        "file.yaml, document 6, line 22",
     ]
     assert 'Pod shop/No-Name: Pod "No-Name" is invalid: metadata.name' in "\n".join(loaded.problems)
     assert "example.com/v1 Widget: the cluster serves no such kind" in "\n".join(loaded.problems)
