@@ -589,6 +589,130 @@ for pod_name in (
     ask_about_pod(pod_name)
 
 
+# -- pods that could be added
+
+
+def fitting_pods(name: str, devices: Tree, requests: Tree | None = None) -> int:
+    """Return how many pods with such a claim, or such requests, whatif can schedule."""
+    template = {"name": "t", "namespace": "quiz"}
+    container: Tree = {"name": "c", "image": "i", "resources": {"limits": requests or {}}}
+    tolerations = [{"key": key, "operator": "Exists"} for key in ("acme.com/gpu", "nvidia.com/gpu")]
+    spec: Tree = {"containers": [container], "tolerations": tolerations}
+    added: list[Tree] = []
+    if devices:
+        container["resources"]["claims"] = [{"name": "d"}]
+        spec["resourceClaims"] = [{"name": "d", "resourceClaimTemplateName": "t"}]
+        added.append(
+            {
+                "apiVersion": "resource.k8s.io/v1",
+                "kind": "ResourceClaimTemplate",
+                "metadata": template,
+                "spec": {"spec": {"devices": devices}},
+            }
+        )
+    added.append(
+        {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "namespace": "quiz"}, "spec": spec}
+    )
+    text = json.dumps({"apiVersion": "v1", "kind": "List", "items": added}).encode()
+    words = ("whatif", "--no-preemption", "-f", DUMPS / f"{name}.json.gz", "--add", "-", "-o", "json")
+    answer = json.loads(ask(*words, stdin=text).check().out)
+    if "quiz/p" not in answer["verdict"]["scheduled"]:
+        return 0
+    return 1 + sum(int(each["fit"]) for each in answer["more"])
+
+
+def exactly(name: str, device_class: str, count: int = 1, **fields: Any) -> Tree:
+    return {"name": name, "exactly": {"deviceClassName": device_class, "count": count, **fields}}
+
+
+def selectable(cluster: NaiveCluster) -> list[str]:
+    """Return the nodes that take pods which tolerate the taints of GPU nodes."""
+    return [node for node in cluster.nodes if cluster.is_usable(node)]
+
+
+def by_root(cluster: NaiveCluster, node: str, selects: Selector) -> Counter[str]:
+    roots = (
+        each.attributes.get("resource.kubernetes.io/pcieRoot") for each in cluster.free_devices(node, selects)
+    )
+    return Counter(filter(None, roots))
+
+
+def ask_about_alignment(count: int) -> None:
+    @question(f"How many pods with {count} GPUs and {count} RDMA NICs of one PCIe root fit?", (GPU,))
+    def aligned(name: str, cluster: NaiveCluster) -> Answer:
+        gpus, nics = CLASSES[GPU]["gpu.nvidia.com"], CLASSES[GPU]["dranet-rdma-for-mpi"]
+        true = 0
+        for node in selectable(cluster):
+            some, others = by_root(cluster, node, gpus), by_root(cluster, node, nics)
+            true += sum(min(some[root], others[root]) // count for root in some)
+        requests = [exactly("gpu", "gpu.nvidia.com", count), exactly("nic", "dranet-rdma-for-mpi", count)]
+        constraints = [{"matchAttribute": "resource.kubernetes.io/pcieRoot"}]
+        return Answer(fitting_pods(name, {"requests": requests, "constraints": constraints}), true)
+
+
+for number in (1, 2):
+    ask_about_alignment(number)
+
+
+@question("How many pods with nvidia.com/gpu: 6 fit?", (GPU,))
+def extended_resource(name: str, cluster: NaiveCluster) -> Answer:
+    true = sum(count // 6 for count in most_by_node(name, "gpu.nvidia.com").values())
+    return Answer(fitting_pods(name, {}, {"nvidia.com/gpu": "6"}), true)
+
+
+@question("How many pods that take all RDMA NICs of their node fit?", (GPU,))
+def all_nics(name: str, cluster: NaiveCluster) -> Answer:
+    selects = CLASSES[GPU]["dranet-rdma-for-mpi"]
+    true = 0
+    for node in selectable(cluster):
+        every = [each for each in cluster.devices.values() if each.node == node and selects(each)]
+        true += bool(every) and len(cluster.free_devices(node, selects)) == len(every)
+    requests = [{"name": "n", "exactly": {"deviceClassName": "rdma", "allocationMode": "All"}}]
+    return Answer(fitting_pods(name, {"requests": requests}), true)
+
+
+def ask_about_devices(name: str, device_class: str, count: int) -> None:
+    @question(f"How many pods with {count} {device_class} fit?", (name,))
+    def devices(name: str, cluster: NaiveCluster) -> Answer:
+        true = sum(each // count for each in most_by_node(name, device_class).values())
+        return Answer(fitting_pods(name, {"requests": [exactly("d", device_class, count)]}), true)
+
+
+for cluster_name, class_name, number in (
+    (GPU, "gpu.nvidia.com", 4),
+    (GPU, "gaudi.intel.com", 3),
+    (MESSY, "a100", 2),
+    (MESSY, "a100-half", 5),
+    (MESSY, "a100", 8),
+    (MESSY, "l4", 2),
+):
+    ask_about_devices(cluster_name, class_name, number)
+
+
+@question("How many claims of one CPU fit?", (MESSY,))
+def cpu_claims(name: str, cluster: NaiveCluster) -> Answer:
+    left: dict[str, list[Fraction]] = defaultdict(list)
+    for device in published(cluster).values():
+        if device.key[0] == "cpu.acme.com" and cluster.is_usable(device.node):
+            left[device.node].append(device.capacity["cpu"] - device.consumed["cpu"])
+    true = sum(
+        min(sum(int(each) for each in free), int(cluster.free(node, "cpu"))) for node, free in left.items()
+    )
+    request = exactly("c", "cpu-exclusive", capacity={"requests": {"cpu": "1"}})
+    return Answer(fitting_pods(name, {"requests": [request]}), true)
+
+
+@question("How many pods that take 20 Gbit/s of a NIC fit?", (MESSY,))
+def nic_shares(name: str, cluster: NaiveCluster) -> Answer:
+    true = sum(
+        int((device.capacity["bandwidth"] - device.consumed["bandwidth"]) // (20 * 10**9))
+        for device in published(cluster).values()
+        if device.key[0] == "nic.acme.com" and cluster.is_usable(device.node)
+    )
+    request = exactly("n", "nic", capacity={"requests": {"bandwidth": "20G"}})
+    return Answer(fitting_pods(name, {"requests": [request]}), true)
+
+
 @pytest.mark.parametrize(
     ("name", "text", "solution"), QUESTIONS, ids=[f"{name}: {text}" for name, text, _ in QUESTIONS]
 )
