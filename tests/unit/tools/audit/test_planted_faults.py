@@ -135,6 +135,17 @@ def allocate_a_device_of_another_node_without_pods(cluster: Cluster) -> None:
     cluster.claim("pair")["status"]["allocation"]["allocationTimestamp"] = "2026-11-15T00:59:00Z"
 
 
+def advertise_cpus_by_a_device_plugin(cluster: Cluster) -> None:
+    cluster.objects["DeviceClass", "cpu"]["spec"]["extendedResourceName"] = "acme.com/cpu"
+    cluster.objects["Node", "n1"]["status"]["allocatable"]["acme.com/cpu"] = "16"
+
+
+def use_the_device_plugin_beside_claims(cluster: Cluster) -> None:
+    advertise_cpus_by_a_device_plugin(cluster)
+    cluster.add(pod("plugged", "1"))
+    cluster.pod("plugged")["spec"]["containers"][0]["resources"]["requests"]["acme.com/cpu"] = "1"
+
+
 def shrink_the_pod_level_request(cluster: Cluster) -> None:
     cluster.pod("budget")["spec"]["resources"]["requests"]["cpu"] = "3500m"
 
@@ -248,6 +259,15 @@ FAULTS: dict[str, tuple[Callable[[Cluster], None], str, AuditSeverity, str, str]
     "other node": (
         allocate_a_device_of_another_node, "PLM034", ERROR, "ResourceClaim/work/pair",
         "holds 1 device that node n1 cannot use: n2-g1",
+    ),
+    "advertised twice": (
+        advertise_cpus_by_a_device_plugin, "PLM035", WARNING, "Node/n1",
+        "advertises acme.com/cpu (16) and 1 device of dra.cpu",
+    ),
+    "used both ways": (
+        use_the_device_plugin_beside_claims, "PLM035", ERROR, "Node/n1",
+        "advertises acme.com/cpu (16) and 1 device of dra.cpu, and both are in use: by 1 pod and as 2 "
+        "allocated devices; which units the pods have is not in the API, so one may be given out twice",
     ),
     "pod-level request": (
         shrink_the_pod_level_request, "PLM009", ERROR, "Pod/work/budget",

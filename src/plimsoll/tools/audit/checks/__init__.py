@@ -1,6 +1,7 @@
 """`CHECKS`: all checks in the order of their IDs. An ID is never reused for another check."""
 
 from plimsoll.tools.audit.checks import (
+    advertisers,
     allocations,
     capacity,
     claims,
@@ -18,6 +19,7 @@ from plimsoll.tools.audit.checks import (
 from plimsoll.tools.audit.findings import Check
 
 _MODULES = (
+    advertisers,
     ledgers, pods, mappings, drivers, devices, capacity, pools, allocations, claims, limits, topology,
     unreachable, setup,
 )  # fmt: skip
