@@ -159,3 +159,23 @@ def test_quotas_of_the_messy_cluster(tmp_path: Any) -> None:
     ]
     assert removed.more[0].count == len(webs) - 1
     assert "exceeded quota: shop-quota" in removed.more[0].refusal
+
+
+def test_a_budget_that_allows_no_disruption_blocks_the_drain() -> None:
+    report = run_whatif(case_state("small/newcomer-4.json"), WhatifPlan(drain=("a",)))
+    assert not report.all_placed
+    assert report.verdict.blocked == (("default", "db-0"),)
+    lines = list(report.lines(Paint()))
+    assert "blocks" in lines[0]
+    assert report.states[1]["default", "db-0"].node == "a"
+    # In the messy cluster the budget of infra/db allows no disruption: its pod stays, the others move.
+    report = run_whatif(cluster("real/messy-cluster.json.gz"), WhatifPlan(drain=("cpu-00",)))
+    (stays,) = report.verdict.blocked
+    assert stays[1].startswith("db-")
+    on_node = {
+        tree["metadata"]["name"]
+        for tree in case_objects("real/messy-cluster.json.gz")
+        if tree["kind"] == "Pod" and tree["spec"].get("nodeName") == "cpu-00"
+    }
+    moved = {name for _, name in report.verdict.scheduled}
+    assert moved == {name for name in on_node if not name.startswith("node-exporter")} - {stays[1]}

@@ -51,7 +51,7 @@ class WhatifPlan:
         for node in self.cordon:
             operations.cordon(node)
         for node in self.drain:
-            operations.drain(node)
+            operations.drain(node, preempt=self.preempt)
         if not self.add:
             return []
         added = operations.add(

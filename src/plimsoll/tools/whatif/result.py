@@ -8,6 +8,7 @@ from typing import Any
 
 from plimsoll.tools.amounts import format_amount
 from plimsoll.tools.top.uncounted_notes import UncountedNote
+from plimsoll.tools.whatif.drains import NodeDrain
 from plimsoll.tools.whatif.exhaustive import Proof
 from plimsoll.tools.whatif.fragmentation import Fragmentation
 from plimsoll.tools.whatif.outcome import (
@@ -75,6 +76,7 @@ class WhatifResult:
     evicted: tuple[EvictedPod, ...] = ()
     evicted_anyway: frozenset[Name] = frozenset()  #: preempted by pending pods without the plan as well
     refused: tuple[RefusedObject, ...] = ()
+    drains: tuple[NodeDrain, ...] = ()
     nodes: tuple[NodeChange, ...] = ()
     passed_by: tuple[str, ...] = ()
     more: tuple[ExtraCapacity, ...] = ()
@@ -138,6 +140,7 @@ class WhatifResult:
                 for each in self.refused
             ],
             "evicted": [_evicted(each) for each in self.evicted],
+            "drains": [each.as_json() for each in self.drains],
             "nodes": [each.as_json() for each in self.nodes],
             "fragmentation": {
                 "before": self.fragments[0].as_json(),

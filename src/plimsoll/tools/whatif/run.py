@@ -16,7 +16,7 @@ from plimsoll.tools.top.uncounted_notes import note_uncounted
 from plimsoll.tools.whatif.affected_nodes import keep_unaffected
 from plimsoll.tools.whatif.fragmentation import find_fragments, read_node_fragments
 from plimsoll.tools.whatif.kube_scheduler import OURS, find_kube_scheduler
-from plimsoll.tools.whatif.outcome import Name, NodeNames, compare_states, stem_of
+from plimsoll.tools.whatif.outcome import EvictionReason, Name, NodeNames, compare_states, stem_of
 from plimsoll.tools.whatif.plan import WhatifPlan
 from plimsoll.tools.whatif.report import WhatifReport
 from plimsoll.tools.whatif.result import ExtraCapacity, Overcommit, Prediction
@@ -64,7 +64,7 @@ def run_whatif(
         evicted_before = {each.pod for each in before.evicted}
     with whatif.branch() as after:
         added = plan.apply(after)
-        displaced = {each.pod for each in after.evicted}
+        displaced = {each.pod for each in after.evicted if each.because is not EvictionReason.PREEMPTED}
         proof = after.prove(steps=plan.steps, tick=tick) if plan.exhaustive else None
         outcome = after.schedule(preempt=plan.preempt, tick=tick)
         state_after = start.derive(after)
@@ -97,6 +97,7 @@ def run_whatif(
                 added=added,
                 displaced=displaced,
                 drains=bool(plan.drain),
+                blocked=[each.pod for drain in after.drains for each in drain.blocked],
                 evicted=after.evicted,
                 refused=[each.name for each in after.refused if each.kind == "Pod"],
                 nodes={node.metadata.name for node in after.cluster_state.objects.all(Node)},
@@ -106,6 +107,7 @@ def run_whatif(
             evicted=after.evicted,
             evicted_anyway=frozenset(evicted_before - displaced),
             refused=tuple(after.refused),
+            drains=tuple(after.drains),
             nodes=changed_nodes(free_before, free_after),
             passed_by=tuple(after.passed_by),
             more=_more(after, added, {pending.pod for pending in outcome.pending}),

@@ -14,6 +14,7 @@ from typing import Any
 from plimsoll.tools.amounts import format_short, resource_order
 from plimsoll.tools.colors import Paint
 from plimsoll.tools.columns import format_count, format_table
+from plimsoll.tools.whatif.drains import DELETE_EMPTY_DIR, FORCE, IGNORE_DAEMON_SETS, NodeDrain
 from plimsoll.tools.whatif.exhaustive import Proof, ProofVerdict
 from plimsoll.tools.whatif.fragmentation import Fragmentation
 from plimsoll.tools.whatif.outcome import EvictedPod, Name, PodPlacement, PodPlacements, full_name, stem_of
@@ -40,6 +41,7 @@ def format_report(report: WhatifResult, paint: Paint, *, wide: bool = False) -> 
     if report.passed_by:
         yield from _wrapped("ignored: ", ", ".join(report.passed_by), paint)
     for section in (
+        *(_drain(each, paint, wide) for each in report.drains if each.flags or each.blocked or each.later),
         _refused(report, paint, wide),
         _pending(report, paint, wide),
         _pods(report, paint, wide),
@@ -109,6 +111,25 @@ class PodGroupRow:
             "after": self.after,
             "asked": self.asked,
         }
+
+
+_FLAGS = {
+    IGNORE_DAEMON_SETS: "DaemonSet pods, which stay on the node",
+    DELETE_EMPTY_DIR: "data of emptyDir volumes is lost",
+    FORCE: "pods without a controller, which are deleted and must be recreated manually",
+}
+
+
+def _drain(drain: NodeDrain, paint: Paint, wide: bool) -> Iterator[str]:
+    """Yield what `kubectl drain` does: the pods on which it blocks, and the flags that it needs."""
+    yield paint.bold(drain.command)
+    for each in drain.blocked:
+        yield from _wrapped("  ", f"blocks on {full_name(each.pod)}: {each.why}", paint, "    ")
+    if drain.later:
+        text = f"evicted when replacements of others are ready: {_listed(drain.later, wide)}"
+        yield from _wrapped("  ", text, paint, "    ")
+    for flag, names in sorted(drain.flags.items()):
+        yield from _wrapped("  ", f"{flag}: {_FLAGS[flag]}: {_listed(names, wide)}", paint, "    ")
 
 
 def _refused(report: WhatifResult, paint: Paint, wide: bool) -> Iterator[str]:
@@ -313,7 +334,7 @@ def _describe_eviction(each: EvictedPod, then: PodPlacement) -> str:
     if then.gone:
         return f"{what}; deleted"
     what += f"; then {'on ' + then.node if then.node else 'pending'}"
-    return f"{what} (no controller: a drain deletes it, it must be recreated manually)" if each.bare else what
+    return f"{what}, if it is recreated manually" if each.bare else what
 
 
 # -- other schedulers

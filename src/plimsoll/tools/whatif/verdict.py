@@ -7,10 +7,11 @@ all), it asks about the pods that are pending. Everything else that changes is a
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any
 
+from plimsoll.tools.columns import format_count
 from plimsoll.tools.whatif.outcome import (
     EvictedPod,
     EvictionReason,
@@ -58,6 +59,10 @@ class WhatifVerdict:
 
     def text(self) -> str:
         """Return the answer in one line."""
+        if self.blocked:
+            rest = replace(self, blocked=())
+            blocks = f"the drain blocks: {format_count(len(self.blocked), 'pod')} cannot be evicted"
+            return f"{blocks}; {rest.text()}" if rest.asked else blocks
         word = "" if self.about is AskedPods.PENDING else f"{self.about.value} "
         asked, scheduled = len(self.asked), len(self.scheduled)
         if not asked:
@@ -67,7 +72,6 @@ class WhatifVerdict:
             (self.pending, "pending", "pending"),
             (self.deleted, "deleted", "deleted"),
             (self.refused, "refused by the API", "not created"),
-            (self.blocked, "not evicted: the drain blocks", "not evicted: the drain blocks"),
         )
         for names, one, many in states:
             if len(names) == asked and (asked == 1 or names is not self.pending):

@@ -14,6 +14,7 @@ undone exactly unless it is kept. Nothing is written back to the original cluste
 from __future__ import annotations
 
 from collections.abc import Set
+from dataclasses import replace as replace_fields
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -21,6 +22,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from plimsoll.api.core import TERMINAL_PHASES, Node, Pod
+from plimsoll.api.policy import PodDisruptionBudget
 from plimsoll.api.resource import DeviceTaintRule, ResourceClaim, ResourceSlice
 from plimsoll.api.scheduling import PodGroup
 from plimsoll.client.kubeconfig import find_config
@@ -29,9 +31,17 @@ from plimsoll.errors import InputError
 from plimsoll.scheduler.profile import ProfileSet, SchedulerProfile
 from plimsoll.scheduler.result import Placement
 from plimsoll.tools.cluster_state import ClusterState, Source, read_cluster_state
+from plimsoll.tools.cluster_state.objects import Key
 from plimsoll.tools.cluster_state.progress import ProgressCallback, no_progress
 from plimsoll.tools.whatif.admission import admit_pod, find_priorities
 from plimsoll.tools.whatif.affected_nodes import find_affected_nodes
+from plimsoll.tools.whatif.drains import (
+    BlockedPod,
+    NodeDrain,
+    budgets_of,
+    find_eviction_refusal,
+    required_flags,
+)
 from plimsoll.tools.whatif.exhaustive import STEPS, Proof, prove
 from plimsoll.tools.whatif.lifecycle import controller_of, stays_on_node, unbind
 from plimsoll.tools.whatif.manifests import PODS_MAX, AddedWorkload, Manifest, read_manifests
@@ -45,6 +55,7 @@ from plimsoll.tools.whatif.outcome import (
     PodPlacement,
     PodPlacements,
     RefusedObject,
+    ScheduledPod,
     WhatifOutcome,
 )
 from plimsoll.tools.whatif.policy import under_policy
@@ -61,6 +72,11 @@ class WhatifOperations:
         self.cluster = cluster
         self.passed_by: list[str] = []  #: added objects that do not affect scheduling
         self.refused: list[RefusedObject] = []  #: added objects that the API would refuse to create
+        self.drains: list[NodeDrain] = []
+        #: Evicted pods by disruption budget, and those of them that have no controller.
+        self._disrupted: dict[Key, list[Name]] = {}
+        self._lost: set[Name] = set()
+        self._placed: dict[Name, ScheduledPod] = {}  #: pods that were scheduled during drains
         self._reasons: dict[tuple[str, str], str] = {}
 
     # -- state
@@ -218,12 +234,56 @@ class WhatifOperations:
         old = self._node(node)
         self.cluster.changes.set(replace(old, spec=replace(old.spec, unschedulable=True)))
 
-    def drain(self, node: str) -> None:
-        """Cordon a node and evict its pods, except DaemonSet and mirror pods."""
+    def drain(self, node: str, *, preempt: bool = True) -> NodeDrain:
+        """Cordon a node and evict its pods as `kubectl drain` does, except DaemonSet and mirror pods.
+
+        Pods that a PodDisruptionBudget protects are evicted as soon as the replacements of others are
+        scheduled; those that remain stay on the node. The result is appended to `drains`.
+        """
         self.cordon(node)
-        for pod in self.cluster.pods_on(node):
-            if not stays_on_node(pod):
-                self.cluster.evict(pod, EvictionReason.DRAINED, node)
+        pods = self.cluster.pods_on(node)
+        drain = NodeDrain(node, required_flags(pods))
+        self.drains.append(drain)
+        left, later = [pod for pod in pods if not stays_on_node(pod)], False
+        while left:
+            recreated: list[Pod] = []
+            blocked: list[tuple[Pod, BlockedPod]] = []
+            for pod in left:
+                why = self._evict_for_drain(pod, node, recreated)
+                if why:
+                    blocked.append((pod, BlockedPod(pod.metadata.key, why)))
+                elif later:
+                    drain.later = (*drain.later, pod.metadata.key)
+            drain.blocked = tuple(each for _, each in blocked)
+            if len(blocked) == len(left) or not blocked:
+                break
+            left, later = [pod for pod, _ in blocked], True
+            outcome = schedule_all(self.cluster, preempt=preempt, pending=recreated)
+            self._placed |= {each.pod: each for each in outcome.placed}
+        return drain
+
+    def _evict_for_drain(self, pod: Pod, node: str, recreated: list[Pod]) -> str:
+        """Evict a pod through the eviction API; return why it refuses."""
+        objects, key = self.cluster.cluster_state.objects, pod.metadata.key
+        budgets = budgets_of(pod, objects.all(PodDisruptionBudget))
+        unavailable = {
+            budget.metadata.key: sum(map(self._is_unavailable, self._disrupted.get(budget.metadata.key, ())))
+            for budget in budgets
+        }
+        refusal = find_eviction_refusal(pod, budgets, unavailable)
+        if not refusal:
+            for budget in budgets:
+                self._disrupted.setdefault(budget.metadata.key, []).append(key)
+            if controller_of(pod) is None:
+                self._lost.add(key)
+            found = self.cluster.evict(pod, EvictionReason.DRAINED, node)
+            recreated += [] if found is None else [self.cluster.cluster_state.pod(key[1], key[0])]
+        return refusal
+
+    def _is_unavailable(self, name: Name) -> bool:
+        """Return whether an evicted pod has no replacement that is scheduled."""
+        found = self.cluster.cluster_state.objects.find(Pod, *name)
+        return name in self._lost or found is None or not found.spec.node_name
 
     def replace_policy(self, policy: str) -> None:
         """Charge every device under one accounting policy, for running pods too."""
@@ -235,6 +295,9 @@ class WhatifOperations:
     def schedule(self, *, preempt: bool = True, tick: ProgressCallback = no_progress) -> WhatifOutcome:
         """Schedule every pending pod as the scheduler would. Return the outcome."""
         outcome = schedule_all(self.cluster, preempt=preempt, tick=tick, pending=self._prepare())
+        known = outcome.where()
+        early = [each for name, each in self._placed.items() if name not in known]
+        outcome = replace_fields(outcome, placed=(*early, *outcome.placed)) if early else outcome
         self._reasons = {pending.pod: pending.why for pending in outcome.pending}
         return outcome
 

@@ -1,0 +1,106 @@
+"""Drain of a node as `kubectl drain` does it: the flags that it needs, and the pods that it cannot evict."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from msgspec.structs import replace
+
+from plimsoll.api import codec
+from plimsoll.api.core import Pod
+from plimsoll.api.label_selection import SelectorProblem, compile_label_selector
+from plimsoll.api.meta import Condition
+from plimsoll.api.policy import PodDisruptionBudget
+from plimsoll.apiserver.validation.pod.eviction import evaluate_eviction
+from plimsoll.tools.cluster_state.objects import Key
+from plimsoll.tools.whatif.lifecycle import controller_of, stays_on_node
+from plimsoll.tools.whatif.outcome import Name, full_name
+
+_NOW = datetime(2000, 1, 1, tzinfo=UTC)
+_TERMINAL = ("Succeeded", "Failed")
+IGNORE_DAEMON_SETS, DELETE_EMPTY_DIR, FORCE = "--ignore-daemonsets", "--delete-emptydir-data", "--force"
+
+
+@dataclass(frozen=True, slots=True)
+class BlockedPod:
+    """Pod that `kubectl drain` cannot evict, and the answer of the API."""
+
+    pod: Name
+    why: str
+
+
+@dataclass(slots=True)
+class NodeDrain:
+    """Result of a drain."""
+
+    node: str
+    #: Flags without which kubectl evicts nothing, with the pods because of which.
+    flags: dict[str, list[Name]] = field(default_factory=dict)
+    blocked: tuple[BlockedPod, ...] = ()
+    #: Pods that can only be evicted when replacements of others are ready.
+    later: tuple[Name, ...] = ()
+
+    @property
+    def command(self) -> str:
+        return " ".join(("kubectl drain", self.node, *sorted(self.flags)))
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "node": self.node,
+            "command": self.command,
+            "flags": {flag: list(map(full_name, pods)) for flag, pods in self.flags.items()},
+            "blocked": [{"pod": full_name(each.pod), "why": each.why} for each in self.blocked],
+            "oneByOne": list(map(full_name, self.later)),
+        }
+
+
+def required_flags(pods: Iterable[Pod]) -> dict[str, list[Name]]:
+    """Return the flags that kubectl needs to drain these pods; those that have ended need none."""
+    found: dict[str, list[Name]] = {}
+    for pod in pods:
+        owner = controller_of(pod)
+        if pod.status.phase in _TERMINAL:
+            continue
+        if stays_on_node(pod):
+            flags = [IGNORE_DAEMON_SETS] if owner is not None and owner.kind == "DaemonSet" else []
+        else:
+            has_local = any(volume.get("emptyDir") is not None for volume in pod.spec.volumes)
+            flags = [DELETE_EMPTY_DIR] * has_local + [FORCE] * (owner is None)
+        for flag in flags:
+            found.setdefault(flag, []).append(pod.metadata.key)
+    return found
+
+
+def budgets_of(pod: Pod, budgets: Iterable[PodDisruptionBudget]) -> list[PodDisruptionBudget]:
+    """Return the disruption budgets that select a pod."""
+    found = []
+    for budget in budgets:
+        selector = compile_label_selector(budget.spec.selector)
+        if budget.metadata.namespace == pod.metadata.namespace and not isinstance(selector, SelectorProblem):
+            found += [budget] if selector.matches(pod.metadata.labels) else []
+    return found
+
+
+def find_eviction_refusal(
+    pod: Pod, budgets: Sequence[PodDisruptionBudget], unavailable: dict[Key, int]
+) -> str:
+    """Return why the eviction API refuses to evict a pod; `unavailable` is the number of pods by budget that
+    were evicted and have no replacement yet.
+
+    A running pod without a condition Ready is taken for ready: every kubelet reports one.
+    """
+    conditions = pod.status.conditions
+    if pod.status.phase == "Running" and all(each.type != "Ready" for each in conditions):
+        ready = Condition(type="Ready", status="True")
+        pod = replace(pod, status=replace(pod.status, conditions=(*conditions, ready)))
+    trees = []
+    for budget in budgets:
+        gone, status = unavailable.get(budget.metadata.key, 0), budget.status
+        allowed, healthy = max(0, status.disruptions_allowed - gone), max(0, status.current_healthy - gone)
+        status = replace(status, disruptions_allowed=allowed, current_healthy=healthy)
+        trees.append(codec.to_tree(replace(budget, status=status)))
+    refusal = evaluate_eviction(codec.to_tree(pod), {}, trees, _NOW).refusal
+    return "" if refusal is None else refusal.cause or refusal.message
