@@ -41,7 +41,7 @@ def unmet_requirements(
     for selector in (required_selector(pod), None if added is None else added.required):
         if selector is None:
             continue
-        terms = [[*_unmet_of(term, node)] for term in _matchable(selector)]
+        terms = [[*unmet_of_term(term, node)] for term in _matchable(selector)]
         terms.sort(key=len)
         found += terms[0] if terms else []
     return tuple(found)
@@ -59,7 +59,7 @@ def matches_nothing(pod: Pod) -> bool:
     return selector is not None and not _matchable(selector)
 
 
-def _unmet_of(term: NodeSelectorTerm, node: Node) -> Iterator[NodeSelectorRequirement]:
+def unmet_of_term(term: NodeSelectorTerm, node: Node) -> Iterator[NodeSelectorRequirement]:
     for each in term.match_expressions:
         if not term_matches(NodeSelectorTerm(match_expressions=(each,)), node):
             yield each

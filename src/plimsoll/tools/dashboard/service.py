@@ -27,7 +27,7 @@ from plimsoll.tools.dashboard.query_worker import QueryResult, QueryWorker
 from plimsoll.tools.dashboard.whatif_request import Deadline, read_plan
 from plimsoll.tools.dashboard.workloads import list_workloads, workload_manifest
 from plimsoll.tools.explain import explain_claim, explain_pod, summarize_pending
-from plimsoll.tools.explain.pending import FixFinder
+from plimsoll.tools.fixes import FixFinder
 from plimsoll.tools.top.classes import class_rows
 from plimsoll.tools.whatif import run_whatif
 from plimsoll.tools.whatif.texts import group_pods
@@ -270,8 +270,9 @@ def _pending(cluster_state: ClusterState, query: ListQuery, until: float) -> dic
         for pod, row in zip(pods, page["items"], strict=True):
             if time.monotonic() > until:
                 break
-            fix = finder.find(pod)
-            row["fix"] = None if fix is None else {"text": fix.text, "proven": fix.proven}
+            found = finder.find(pod)
+            nearest = found.nearest
+            row["fix"] = None if nearest is None else {"text": nearest.text, "proven": bool(found.fixes)}
     return page
 
 

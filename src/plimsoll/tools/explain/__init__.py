@@ -3,7 +3,7 @@
 
 `explain_pod` and `explain_claim` return reports; `summarize_pending` returns one line per pending pod.
 Everything is evaluated by the scheduler's own cycle (`attempt`), grouped by reason (`groups`), with the
-smallest change that would help (`fixes`). All texts are in `text`.
+changes that would help (`tools.fixes`). All texts are in `text`.
 """
 
 from plimsoll.tools.explain.claims import explain_claim

@@ -19,15 +19,13 @@ from plimsoll.scheduler.result import Placement
 from plimsoll.tools.claim_users import users_of
 from plimsoll.tools.cluster_state import ClusterState
 from plimsoll.tools.explain.attempt import record_attempt
-from plimsoll.tools.explain.fixes.fix import Fix, FixStep
-from plimsoll.tools.explain.fixes.search import find_fixes
 from plimsoll.tools.explain.groups import STATES, group_nodes
-from plimsoll.tools.explain.missing import fix_missing
 from plimsoll.tools.explain.pod_view import PodView
 from plimsoll.tools.explain.scheduled import describe_charge, describe_device
-from plimsoll.tools.explain.text import FixKind, StatementKind, pluralize
+from plimsoll.tools.explain.text import StatementKind, pluralize
 from plimsoll.tools.explain.tree import Statement
 from plimsoll.tools.explain.verdict import ClaimExplanation, ExplainVerdict, ExplanationSection
+from plimsoll.tools.fixes import find_fixes
 from plimsoll.tools.top.nodes import holders
 from plimsoll.tools.top.uncounted_notes import note_uncounted
 
@@ -66,7 +64,6 @@ def _explain_allocated(cluster_state: ClusterState, claim: ResourceClaim) -> Cla
         notes.append("the claim is being deleted; its devices are released when no pod uses it")
     notes += note_uncounted(cluster_state, claims={claim.metadata.key}).notes()
     held = pluralize(len(results), "device")
-    fixes: tuple[Fix, ...] = ()
     if existing:
         summary = f"holds {held}; reserved for {pluralize(len(existing), 'pod')}"
     elif users:
@@ -77,14 +74,12 @@ def _explain_allocated(cluster_state: ClusterState, claim: ResourceClaim) -> Cla
     else:
         summary = f"holds {held}, but is not reserved for any pod"
     if not existing:
-        devices = ", ".join(f"{each.driver}/{each.pool}/{each.device}" for each in results[:3])
-        facts = {"claim": claim.metadata.full_name, "devices": devices}
-        fixes = (Fix((FixStep(FixKind.REMOVE_CLAIM, facts, claim),)),)
+        namespace, name = claim.metadata.key
+        notes.append(f"no pod uses it: kubectl delete resourceclaim -n {namespace} {name} frees its devices")
     return ClaimExplanation(
         claim.metadata.full_name,
         ExplainVerdict.ALLOCATED,
         summary,
-        fixes=fixes,
         sections=tuple(sections),
         notes=tuple(notes),
     )
@@ -133,13 +128,12 @@ def _explain_pending(
     else:
         summary = "no pod uses the claim; it is allocated when a pod that uses it is scheduled"
         notes = []
-    pod_info = read_pod_info(_pod_with_claim(claim), cluster_state.snapshot)
+    pod = _pod_with_claim(claim)
+    pod_info = read_pod_info(pod, cluster_state.snapshot)
+    found = find_fixes(cluster_state, pod, settings)
     if isinstance(pod_info, NodeReason):
-        fix = fix_missing(cluster_state, _pod_with_claim(claim), pod_info)
         why = f"on its own: {render(pod_info)}"
-        return ClaimExplanation(
-            name, verdict, summary, fixes=(fix,) if fix else (), notes=(why, *notes), unfolded=unfolded
-        )
+        return ClaimExplanation(name, verdict, summary, found=found, notes=(why, *notes), unfolded=unfolded)
     view = PodView(cluster_state, pod_info, settings)
     outcome, attempt = record_attempt(pod_info, cluster_state.snapshot, settings)
     if isinstance(outcome, Placement):
@@ -154,7 +148,7 @@ def _explain_pending(
         name,
         ExplainVerdict.PENDING,
         summary,
-        fixes=find_fixes(view, groups),
+        found=found,
         groups=groups,
         notes=(f"on its own: {render_fit_error(outcome)}", *notes),
         unfolded=unfolded,
@@ -164,5 +158,5 @@ def _explain_pending(
 def _pod_with_claim(claim: ResourceClaim) -> Pod:
     """Return a pod that has only the claim."""
     reference = PodResourceClaim(name="claim", resource_claim_name=claim.metadata.name)
-    meta = ObjectMeta(name=claim.metadata.name, namespace=claim.metadata.namespace)
+    meta = ObjectMeta(name=f"<{claim.metadata.name}>", namespace=claim.metadata.namespace)
     return Pod(metadata=meta, spec=PodSpec(resource_claims=(reference,)))

@@ -21,8 +21,6 @@ from plimsoll.scheduler.result import Placement
 from plimsoll.scheduler.snapshot.group_members import GroupKey
 from plimsoll.scheduler.unschedulable_cache import pod_signature
 from plimsoll.tools.cluster_state import ClusterState
-from plimsoll.tools.explain.fixes.fix import Fix
-from plimsoll.tools.explain.pods import explain_pod
 from plimsoll.tools.explain.verdict import PendingList
 from plimsoll.tools.pod_groups import attempt_group, summarize_group
 
@@ -77,37 +75,6 @@ def _summarize(
         else:
             known[signature] = render_fit_error(outcome)
     return known[signature]
-
-
-class FixFinder:
-    """Finds the nearest fix of pending pods; pods with equal signatures are explained once."""
-
-    def __init__(
-        self, cluster_state: ClusterState, settings: SchedulerProfile | ProfileSet | None = None
-    ) -> None:
-        self._cluster_state = cluster_state
-        self._settings = settings or SchedulerProfile.default()
-        self._known: dict[bytes, Fix | None] = {}
-
-    def find(self, pod: Pod) -> Fix | None:
-        """Return the nearest fix of a pod; None if none is known or needed."""
-        signature = self._signature(pod)
-        if signature is None:
-            return self._explain(pod)
-        if signature not in self._known:
-            self._known[signature] = self._explain(pod)
-        return self._known[signature]
-
-    def _explain(self, pod: Pod) -> Fix | None:
-        fixes = explain_pod(self._cluster_state, pod, settings=self._settings).fixes
-        return fixes[0] if fixes else None
-
-    def _signature(self, pod: Pod) -> bytes | None:
-        """Return the key of pods that have the same fix; None if the fix is about this pod alone."""
-        if pod.spec.scheduling_gates or group_key(pod, self._cluster_state.gates) is not None:
-            return None
-        pod_info = read_pod_info(pod, self._cluster_state.snapshot, self._settings.for_pod(pod))
-        return None if isinstance(pod_info, NodeReason) else pod_signature(pod_info)
 
 
 def explain_pending(

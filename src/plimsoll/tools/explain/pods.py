@@ -1,7 +1,7 @@
 """`explain_pod` and `explain_node`: reasons why a pod is pending, or why it is on its node. START HERE.
 
 For a pending pod: scheduling gates, its claims, the nodes each rule excludes (`attempt`, `groups`), the
-smallest change that would help (`fixes`), a preview of preemption, and the message of the cluster's own
+changes that would help (`tools.fixes`), a preview of preemption, and the message of the cluster's own
 scheduler.
 """
 
@@ -29,9 +29,7 @@ from plimsoll.scheduler.result import FitError, Placement
 from plimsoll.tools.cluster_state import ClusterState
 from plimsoll.tools.explain.attempt import AttemptRecorder, record_attempt
 from plimsoll.tools.explain.devices import describe_cluster_devices, describe_reasons
-from plimsoll.tools.explain.fixes.search import find_fixes, fixes_on
 from plimsoll.tools.explain.groups import EXPLAINERS, STATES, group_nodes
-from plimsoll.tools.explain.missing import fix_gates, fix_missing, fix_scheduler
 from plimsoll.tools.explain.pod_group import explain_member
 from plimsoll.tools.explain.pod_view import PodView, RuleExplainer
 from plimsoll.tools.explain.requests import read_request_selectors
@@ -39,6 +37,8 @@ from plimsoll.tools.explain.scheduled import explain_scheduled
 from plimsoll.tools.explain.text import pluralize
 from plimsoll.tools.explain.tree import NodeGroup, Statement
 from plimsoll.tools.explain.verdict import ExplainVerdict, ExplanationSection, NodeExplanation, PodExplanation
+from plimsoll.tools.fixes import NO_FIXES, find_fixes
+from plimsoll.tools.fixes.hints import hint_scheduler
 from plimsoll.tools.pod_status import pod_status
 from plimsoll.tools.top.uncounted_notes import notes_about_nodes
 
@@ -72,15 +72,18 @@ def explain_pod(
         return amend(explanation, notes=notes_about_nodes(cluster_state, (pod.spec.node_name,)))
     explanation = _explain_pending(cluster_state, pod, settings, 10**9 if unfolded else STATES)
     explanation = explain_member(cluster_state, pod, profiles, explanation)
+    fits = explanation.verdict is ExplainVerdict.FITS
+    found = NO_FIXES if fits else find_fixes(cluster_state, pod, profiles)
     is_unknown = _has_unknown_scheduler(cluster_state, pod)
     notes = (
         *_scheduler_notes(cluster_state, pod, is_unknown),
         *explanation.notes,
         *_scheduler_message(pod, explanation),
-        *notes_about_nodes(cluster_state, (explanation.node, *(fix.node for fix in explanation.fixes))),
+        *notes_about_nodes(cluster_state, (explanation.node, *(fix.node for fix in found.fixes))),
     )
-    fixes = (fix_scheduler(cluster_state, pod), *explanation.fixes) if is_unknown else explanation.fixes
-    return amend(explanation, notes=notes, fixes=fixes, unfolded=unfolded)
+    if is_unknown:
+        found = amend(found, hints=(hint_scheduler(cluster_state, pod), *found.hints))
+    return amend(explanation, notes=notes, found=found, unfolded=unfolded)
 
 
 def _explain_pending(
@@ -91,20 +94,19 @@ def _explain_pending(
         return _explain_gated(cluster_state, pod, settings, states)
     pod_info = read_pod_info(pod, cluster_state.snapshot, settings)
     if isinstance(pod_info, NodeReason):
-        return _explain_missing(cluster_state, pod, reject_pod(pod, cluster_state.snapshot, pod_info))
+        return _explain_rejected(reject_pod(pod, cluster_state.snapshot, pod_info))
     view = PodView(cluster_state, pod_info, settings)
     outcome, attempt = record_attempt(pod_info, cluster_state.snapshot, settings)
     if isinstance(outcome, Placement):
         summary = f"it fits on node {outcome.node} now"
         return PodExplanation(name, ExplainVerdict.FITS, summary, outcome.node)
     if outcome.nodes and outcome.reasons and not any(count for _, count in outcome.reasons):
-        return _explain_missing(cluster_state, pod, outcome)
+        return _explain_rejected(outcome)
     groups = group_nodes(view, attempt, states)
     return PodExplanation(
         name,
         ExplainVerdict.PENDING,
         render_fit_error(outcome),
-        fixes=find_fixes(view, groups),
         groups=groups,
         sections=_cluster_section(view, attempt),
         preemption=preview_preemption(view, outcome, groups),
@@ -127,18 +129,14 @@ def _explain_gated(
         verdict=ExplainVerdict.GATED,
         node="",
         summary=f"{pluralize(len(pod.spec.scheduling_gates), 'scheduling gate')} set: {gates}",
-        fixes=(fix_gates(pod), *after.fixes[:1]),
         notes=(f"without the gates: {then}", *after.notes),
     )
 
 
-def _explain_missing(cluster_state: ClusterState, pod: Pod, fit_error: FitError) -> PodExplanation:
+def _explain_rejected(fit_error: FitError) -> PodExplanation:
     """Explain a problem of the pod itself, for which no node was evaluated."""
-    found = [fix_missing(cluster_state, pod, reason) for reason, _ in fit_error.reasons]
-    fixes = tuple(fix for fix in found if fix is not None)
-    return PodExplanation(
-        pod.metadata.full_name, ExplainVerdict.PENDING, render_fit_error(fit_error), fixes=fixes
-    )
+    name = fit_error.pod_info.pod.metadata.full_name
+    return PodExplanation(name, ExplainVerdict.PENDING, render_fit_error(fit_error))
 
 
 # -- notes
@@ -257,6 +255,6 @@ def explain_node(
             explainer = EXPLAINERS.get(rule.rule, RuleExplainer)(view, rule, [row])
             results.append((rule.rule.value, message, explainer.explain(row, [row])))
     fits = not any(message for _, message, _ in results)
-    fixes = () if fits else fixes_on(view, row)
+    found = NO_FIXES if fits else find_fixes(cluster_state, unbound, settings, node=node)
     notes = notes_about_nodes(cluster_state, (node,))
-    return NodeExplanation(pod.metadata.full_name, node, fits, tuple(results), fixes, notes)
+    return NodeExplanation(pod.metadata.full_name, node, fits, tuple(results), found, notes)

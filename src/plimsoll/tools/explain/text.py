@@ -126,56 +126,7 @@ class StatementKind(Enum):
     USER_WAITS = "pod {pod}: pending"
 
 
-class FixKind(Enum):
-    """Kind of fix step; the value is its format string, the name is the `kind` in JSON output."""
-
-    REMOVE_GATES = "remove the scheduling gates {gates}, or wait for the controller that set them"
-    CREATE_CLAIM = "create ResourceClaim {claim} in namespace {namespace}{near}"
-    CREATE_TEMPLATE = "create ResourceClaimTemplate {template} in namespace {namespace}{near}"
-    MAKE_CLAIM = "template {template} exists, but no claim was created from it: check that the resource claim controller (kube-controller-manager) is running"  # noqa: E501
-    WAIT_DELETION = "wait until claim {claim} is deleted, then recreate it; it is held by {why}"
-    RENAME_OWNER = "claim {claim} belongs to {owner}: delete it, and the controller creates one for this pod"
-    CREATE_CLASS = "create DeviceClass {device_class}{near}"
-    USE_CLASS = "use DeviceClass {near}: DeviceClass {device_class} does not exist"
-    RELAX_SPREAD = "{key}={value} has {had} matching pods, {fewest} {least}: make room in {fewest}, or raise maxSkew to {needed}"  # noqa: E501
-    NAME_SCHEDULER = "set spec.schedulerName to a running scheduler (used by other pods: {names})"
-    TOLERATE = "tolerate taint {taint} (node {node})"
-    HEAL_NODE = "node {node} has taint {taint}: repair the node"
-    UNCORDON = "kubectl uncordon {node}"
-    CHOOSE_LABEL = "node {node} has {had}, the pod requires {wanted}: change the pod, or relabel the node"
-    GO_ELSEWHERE = "allow the pod on {node}: it requires {wanted}"
-    DROP_AFFINITY = "remove or correct the required node affinity: its terms cannot match any node"
-    REMOVE_PODS = "{short}{holders}without {pods} it fits"
-    ADD_NODE = "no node is large enough: add one with at least {amounts}"
-    ADD_ANOTHER = "add a node with {amounts}"
-    SHRINK = "request at most {had} {resource} instead of {wanted}: node {node} has that free"
-    SHRINK_POD = "request at most {had} {resource} instead of {wanted}: node {node} has no more"
-    RAISE_BUDGET = "raise the pod-level {what} for {resource} from {capacity} to {wanted}"
-    SHRINK_CAPACITY = "request {request}: request at most {had} of {name} instead of {wanted} ({device})"
-    STEP_CAPACITY = "request {request}: {wanted} of {name} is not a multiple of the step {had}"
-    RELAX_SELECTOR = (
-        "request {request}: selector {expression} excludes {count}; nearest device {device}{attributes}"
-    )
-    RELAX_CLASS = (
-        "request {request}: class {device_class} matches no device{near}; nearest device {device}{attributes}"
-    )
-    TOLERATE_DEVICE = "request {request}: tolerate device taint {taint} ({device})"
-    ADD_DEVICES = "add devices: request {request} needs {wanted}, node {node} has {had} that match"
-    RUN_DRIVER = "request {request}: no device of node {node} matches class {device_class}; check driver {driver}, which has run there"  # noqa: E501
-    NO_CLASS_DEVICES = "request {request}: no device of the cluster matches class {device_class}: install its driver, or use another class"  # noqa: E501
-    NO_DRIVER = "no ResourceSlice publishes devices for request {request}: check that the driver is running"
-    COMPLETE_POOL = "pool {pool} is {standing} ({why}): wait for its driver, or restart it"
-    REMOVE_CLAIM = "delete claim {claim}, which no pod uses and which holds {devices}"
-    FREE_CLAIM = "claim {claim} can be used by one pod at a time: wait for {pods}, or use a separate claim"
-    RELAX_CONSTRAINT = "requests {requests}: remove the constraint on {attribute}, or request at most {had}"
-    RAISE_STEPS = "increase the scheduler's searchSteps above {steps}, or simplify the claim"
-    UPGRADE_NODE = "node {node}: run a kubelet that declares {wanted}"
-    CORRECT = "correct the claim or its class: {text}"
-    VOLUME = "{text}"
-    MEET = "node {node}: run a pod with {selector} in its {key} first, or remove the affinity rule"
-
-
-def render_statement(kind: StatementKind | FixKind, facts: Mapping[str, object]) -> str:
+def render_statement(kind: StatementKind, facts: Mapping[str, object]) -> str:
     """Render a statement as text."""
     sentence: str = kind.value
     return sentence.format_map({name: _text(fact) for name, fact in facts.items()})

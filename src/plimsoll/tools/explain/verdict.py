@@ -9,9 +9,9 @@ from enum import Enum
 from typing import Any
 
 from plimsoll.tools.colors import Paint
-from plimsoll.tools.explain.fixes.fix import Fix
 from plimsoll.tools.explain.text import join_names, pluralize
 from plimsoll.tools.explain.tree import FEW, NodeGroup, Statement
+from plimsoll.tools.fixes import NO_FIXES, Fix, FixReport
 
 #: Groups shown before the rest is only counted.
 GROUPS = 8
@@ -61,7 +61,7 @@ class PodExplanation:
     verdict: ExplainVerdict
     summary: str  #: one line, in the words of kube-scheduler
     node: str = ""
-    fixes: tuple[Fix, ...] = ()
+    found: FixReport = NO_FIXES
     groups: tuple[NodeGroup, ...] = ()
     sections: tuple[ExplanationSection, ...] = ()
     preemption: str = ""
@@ -71,13 +71,17 @@ class PodExplanation:
     kind = "Pod"
 
     @property
+    def fixes(self) -> tuple[Fix, ...]:
+        return self.found.fixes
+
+    @property
     def fix(self) -> str:
-        """The nearest fix in one line; "" if none is known or needed."""
+        """The nearest fix in one line; "" if none was found or is needed."""
         return self.fixes[0].text if self.fixes else ""
 
     def lines(self, paint: Paint, *, wide: bool = False) -> Iterator[str]:
         yield from head_lines(f"{self.kind.lower()} {self.subject}", self.verdict, self.summary, paint)
-        yield from fix_lines(self.fixes, paint)
+        yield from fix_lines(self.found, paint)
         for note in self.notes:
             yield from fold(paint.yellow, note, "note: ", paint.width)
         yield from group_lines(self.groups, paint, wide or self.unfolded)
@@ -94,8 +98,7 @@ class PodExplanation:
             "verdict": self.verdict.value,
             "summary": self.summary,
             "node": self.node or None,
-            "fix": self.fix or None,
-            "fixes": [fix.as_json() for fix in self.fixes],
+            **self.found.as_json(),
             "groups": [group.as_json(10**9 if self.unfolded else FEW) for group in self.groups],
             "preemption": self.preemption or None,
             "notes": list(self.notes),
@@ -118,13 +121,13 @@ class NodeExplanation:
     node: str
     fits: bool
     rules: tuple[tuple[str, str, tuple[Statement, ...]], ...]  #: rule, reason ("" if it passes), details
-    fixes: tuple[Fix, ...] = ()
+    found: FixReport = NO_FIXES
     notes: tuple[str, ...] = ()
 
     def lines(self, paint: Paint, *, wide: bool = False) -> Iterator[str]:
         word = paint.green("fits") if self.fits else paint.red("does not fit")
         yield f"{paint.bold(f'pod {self.subject}')} {word} on node {self.node}"
-        yield from fix_lines(self.fixes, paint)
+        yield from fix_lines(self.found, paint)
         for note in self.notes:
             yield from fold(paint.yellow, note, "note: ", paint.width)
         yield ""
@@ -141,8 +144,7 @@ class NodeExplanation:
             "subject": self.subject,
             "node": self.node,
             "fits": self.fits,
-            "fix": self.fixes[0].text if self.fixes else None,
-            "fixes": [fix.as_json() for fix in self.fixes],
+            **self.found.as_json(),
             "notes": list(self.notes),
             "rules": [
                 {
@@ -198,10 +200,14 @@ def head_lines(name: str, verdict: ExplainVerdict, summary: str, paint: Paint) -
     yield from fold(str, summary, "", paint.width)
 
 
-def fix_lines(fixes: tuple[Fix, ...], paint: Paint) -> Iterator[str]:
-    for number, fix in enumerate(fixes):
+def fix_lines(found: FixReport, paint: Paint) -> Iterator[str]:
+    for number, fix in enumerate(found.fixes):
         label = "nearest fix: " if not number else "         or: "
         yield from fold(paint.green if not number else str, fix.text, label, paint.width)
+    if found.note:
+        yield from fold(paint.yellow, found.note, "", paint.width)
+    for hint in found.hints:
+        yield from fold(str, hint.text, "hint: ", paint.width)
 
 
 def group_lines(groups: tuple[NodeGroup, ...], paint: Paint, unfolded: bool) -> Iterator[str]:

@@ -21,8 +21,8 @@ from plimsoll.scheduler.snapshot.snapshot import Snapshot
 from plimsoll.tools.cluster_state import ClusterState
 
 #: Harm by the kind of the controller, which recreates the pod; "" is a pod without one.
-_HARM_BY_CONTROLLER: Mapping[str, int] = {"ReplicaSet": 10, "StatefulSet": 20, "Job": 50, "": 80}
-_HARM_OF_OTHERS, _HARM_OF_DEVICE, _HARM_OF_VIOLATION = 30, 20, 40
+_HARM_BY_CONTROLLER: Mapping[str, int] = {"ReplicaSet": 5, "StatefulSet": 15, "Job": 30, "": 35}
+_HARM_OF_OTHERS, _HARM_OF_DEVICE, _HARM_OF_VIOLATION = 20, 10, 25
 #: Controllers whose pods return to the node at once: removing them frees nothing.
 _STAYING = frozenset({"DaemonSet", "Node"})
 #: Lowest priority of pods that the system needs.
@@ -47,7 +47,7 @@ def removal_harm(pod: Pod, snapshot: Snapshot, budgets: DisruptionBudgets | None
     """Return the harm of removing a pod, comparable between pods."""
     owner = controller_of(pod.metadata)
     harm = _HARM_BY_CONTROLLER.get(owner.kind if owner is not None else "", _HARM_OF_OTHERS)
-    harm += 5 * max(pod.priority, 0).bit_length() + _HARM_OF_DEVICE * _count_devices(pod, snapshot)
+    harm += 2 * max(pod.priority, 0).bit_length() + _HARM_OF_DEVICE * _count_devices(pod, snapshot)
     budgets = budgets or DisruptionBudgets(snapshot.all(PodDisruptionBudget))
     return harm + _HARM_OF_VIOLATION * bool(budgets.split_violating([pod])[0])
 

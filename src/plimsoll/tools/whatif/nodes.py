@@ -13,12 +13,9 @@ from msgspec.structs import replace
 
 from plimsoll.api import codec
 from plimsoll.api.core import Affinity, Node, Pod
-from plimsoll.api.resource import ResourceSlice
-from plimsoll.api.storage import CSINode
 from plimsoll.tools.cluster_state.objects import ClusterObjects
+from plimsoll.tools.fixes.additions import HOSTNAME, copy_node
 from plimsoll.tools.whatif.lifecycle import controller_of, stays_on_node, unbind
-
-HOSTNAME = "kubernetes.io/hostname"
 
 
 def free_names(objects: ClusterObjects, like: str, count: int) -> list[str]:
@@ -36,35 +33,11 @@ def free_names(objects: ClusterObjects, like: str, count: int) -> list[str]:
 
 def clone_node(objects: ClusterObjects, node: Node, name: str, pods: Iterable[Pod]) -> Iterator[Any]:
     """Yield a copy of a node and everything that comes with it; `pods` are those on the node."""
+    yield from copy_node(objects, node, name)
     old = node.metadata.name
-    labels = dict(node.metadata.labels)
-    if labels.get(HOSTNAME) == old:
-        labels[HOSTNAME] = name
-    metadata = replace(node.metadata, name=name, uid=f"whatif/Node/{name}", labels=labels)
-    spec = replace(node.spec, unschedulable=False, provider_id="")
-    yield replace(node, metadata=metadata, spec=spec)
-    for slice in objects.all(ResourceSlice):
-        if slice.spec.node_name == old:
-            yield _clone_slice(slice, old, name)
-    csi = objects.find(CSINode, "", old)
-    if csi is not None:
-        yield replace(csi, metadata=replace(csi.metadata, name=name, uid=f"whatif/CSINode/{name}"))
     for pod in pods:
         if stays_on_node(pod):
             yield _clone_pod(pod, old, name)
-
-
-def _clone_slice(slice: ResourceSlice, old: str, new: str) -> ResourceSlice:
-    pool = slice.spec.pool
-    # Pools of a node are mostly named after it; those that are not must not become one with the original.
-    name = new if pool.name == old else f"{pool.name}-{new}"
-    metadata = slice.metadata
-    label = metadata.name.replace(old, new) if old in metadata.name else f"{metadata.name}-{new}"
-    return replace(
-        slice,
-        metadata=replace(metadata, name=label, generate_name="", uid=f"whatif/ResourceSlice/{label}"),
-        spec=replace(slice.spec, node_name=new, pool=replace(pool, name=name)),
-    )
 
 
 def _clone_pod(pod: Pod, old: str, new: str) -> Pod:

@@ -27,8 +27,8 @@ from tests.build import node, pod
 from tests.dumps import big_cluster
 from tests.dumps import make_cluster_state as cluster_state_of_trees
 from tests.sizes import examples
-from tests.unit.tools.explain.clusters import clusters
 from tests.unit.tools.explain.symptoms import MAKERS, SUBJECT, make_cluster_state
+from tests.unit.tools.fixes.clusters import clusters
 
 QUICK = settings(max_examples=examples(30), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 

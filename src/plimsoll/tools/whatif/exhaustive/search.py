@@ -33,9 +33,9 @@ from plimsoll.scheduler.reasons import NodeReason, render
 from plimsoll.scheduler.result import Placement
 from plimsoll.scheduler.unschedulable_cache import pod_signature
 from plimsoll.tools.cluster_state.progress import ProgressCallback, no_progress
+from plimsoll.tools.fixes.additions import HOSTNAME
 from plimsoll.tools.whatif.exhaustive.choices import can_list, fits_on
 from plimsoll.tools.whatif.memory_cluster import MemoryCluster
-from plimsoll.tools.whatif.nodes import HOSTNAME
 from plimsoll.tools.whatif.outcome import Name
 from plimsoll.tools.whatif.scheduling import depends_on_others
 

@@ -41,7 +41,7 @@ export function initialGroup(groups, fixes) {
 const keyOf = (group) => `${group.rule} ${group.reason} ${(group.nodes || [])[0]}`;
 
 export function Explanation({ of, kind = "pod", inside }) {
-  const fixes = of.fixes && of.fixes.length ? of.fixes : of.fix ? [{ text: of.fix, steps: [] }] : [];
+  const fixes = of.fixes || [];
   const all = of.groups || [];
   const [expanded, setExpanded] = useState(false);
   // Chosen once, so that updates do not move or collapse the group being read.
@@ -52,6 +52,8 @@ export function Explanation({ of, kind = "pod", inside }) {
   return html`<div class="explanation">
     ${!inside && html`<p class="verdict"><${Badge} tone=${GOOD.has(of.verdict) ? "good" : "warn"}>${LABELS[of.verdict] || of.verdict}<//> <span>${of.summary}</span>${of.node && html` <span class="on-node">Node <${NodeLink} name=${of.node} /></span>`}</p>`}
     ${fixes.length > 0 && html`<ul class="fix fixes" aria-label="Fixes">${fixes.map((fix, i) => html`<${Fix} key=${fix.text} fix=${fix} first=${i === 0} pod=${kind === "pod" ? of.subject : ""} />`)}</ul>`}
+    ${of.noFix && html`<p class="muted">${of.noFix}</p>`}
+    ${(of.hints || []).map((hint) => html`<p key=${hint.text} class="hint"><b>Hint</b> ${hint.text}</p>`)}
     ${(of.notes || []).map((note) => html`<p class="notice is-warning"><${Icon} name="warn" /><span>${note}</span></p>`)}
     ${of.preemption && html`<p class="preemption"><b>Preemption</b> ${of.preemption}</p>`}
     ${groups.length > 0 &&

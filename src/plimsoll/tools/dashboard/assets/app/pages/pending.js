@@ -53,7 +53,7 @@ function PendingPod({ pod, fix, looking }) {
         <span class="pod-name"><span class="ns">${pod.namespace}/</span>${pod.name}</span>
         <span class="pod-age"><span title=${pod.created || ""}>${age(pod.created)}</span>${pod.priority !== 0 && html`, <span title=${pod.priorityClass || ""}>priority ${pod.priority}</span>`}</span>
         <span class="why">${pod.why}</span>
-        <span class="nearest">${fix ? html`<b>Fix</b> ${fix.text}${fix.proven && html` <span class="proven"><${Icon} name="ok" /> simulated</span>`}` : looking ? html`<span class="muted">looking for a fix ...</span>` : ""}</span>
+        <span class="nearest">${fix ? html`<b>${fix.proven ? "Fix" : "Hint"}</b> ${fix.text}${fix.proven && html` <span class="proven"><${Icon} name="ok" /> simulated</span>`}` : looking ? html`<span class="muted">looking for a fix ...</span>` : ""}</span>
       </summary>
       ${open && html`<${Explained} kind="pod" namespace=${pod.namespace} name=${pod.name} inside=${true} />`}
     </details>

@@ -11,8 +11,9 @@ from plimsoll.api.codec import convert
 from plimsoll.api.storage import PersistentVolumeClaim, StorageClass
 from plimsoll.tools.cluster_state import ClusterObjects, ClusterState
 from plimsoll.tools.explain import explain_pod
-from plimsoll.tools.explain.fixes.apply import apply_fix
 from plimsoll.tools.explain.verdict import ExplainVerdict, PodExplanation
+from plimsoll.tools.fixes import apply_fix
+from plimsoll.tools.fixes.fix import HintKind
 from plimsoll.tools.report import as_text
 from tests.build import (
     DRIVER,
@@ -62,8 +63,7 @@ def test_an_unused_claim_is_released_before_a_running_pod_is_removed(reserved: t
     ]
     explanation = explained(*things)
     assert explanation.fix == f"delete claim default/leaked, which no pod uses and which holds {DRIVER}/n1/g1"
-    assert explanation.fixes[0].proven
-    assert "without pod default/q it fits" in explanation.fixes[1].text
+    assert explanation.fixes[1].text == "remove pod default/q from node n1"
     text = text_of(explanation)
     assert text.index("claim default/leaked, which no pod uses") < text.index("claim default/busy")
     changed, changed_pod = apply_fix(state(*things), things[3], explanation.fixes[0])
@@ -116,25 +116,23 @@ def test_an_unused_claim_that_blocks_partitions_is_named() -> None:
         ("nics", "nic"),
     ],
 )
-def test_the_nearest_class_is_suggested(wrong: str, right: str) -> None:
-    things = [
-        node("n1"),
-        device_class("gpu.example.com"),
-        device_class("nic"),
-        pod("p", claims=["c"]),
-        claim("c", exactly(device_class=wrong)),
-    ]
-    assert explained(*things).fix == f"use DeviceClass {right}: DeviceClass {wrong} does not exist"
+def test_a_class_with_a_similar_name_is_proposed_where_the_pod_fits_with_it(wrong: str, right: str) -> None:
+    wanted = claim("c", exactly(device_class=wrong))
+    classes = [device_class("gpu.example.com"), device_class("nic")]
+    asking = [*classes, pod("p", claims=["c"]), wanted]
+    fix = explained(node("n1"), resource_slice([device("g0")], "n1"), *asking).fix
+    assert fix == f"use DeviceClass {right}: DeviceClass {wrong} does not exist (on n1)"
+    without = explained(node("n1"), *asking)
+    assert not without.fixes
+    assert right in without.found.hints[0].text
 
 
-def test_no_class_is_suggested_if_none_is_similar() -> None:
-    things = [
-        node("n1"),
-        device_class("nic"),
-        pod("p", claims=["c"]),
-        claim("c", exactly(device_class="quantum")),
-    ]
-    assert explained(*things).fix == "create DeviceClass quantum (existing: nic)"
+@pytest.mark.parametrize("wrong", ["quantum", "qat.example.com"])
+def test_no_class_of_another_kind_of_device_is_proposed(wrong: str) -> None:
+    things = [*gpus("g0"), device_class("gaudi.example.com"), pod("p", claims=["c"])]
+    explanation = explained(*things, claim("c", exactly(device_class=wrong)))
+    assert not explanation.fixes
+    assert explanation.found.note
 
 
 FPGA = device_class("fpga", select='device.driver == "fpga.example.com"')
@@ -143,12 +141,11 @@ WANTS_FPGA = (pod("p", claims=["c"]), claim("c", exactly(device_class="fpga")))
 
 def test_a_driver_is_looked_for_only_where_it_has_run() -> None:
     never = explained(*gpus("g0"), FPGA, *WANTS_FPGA)
-    assert never.fix == (
-        "request r: no device of the cluster matches class fpga: install its driver, or use another class"
-    )
+    assert [hint.kind for hint in never.found.hints] == [HintKind.INSTALL_DRIVER]
     held = claim("held", exactly(device_class="fpga"), results=[result("f0", "fpga.example.com", "n1")])
     once = explained(*gpus("g0"), FPGA, *WANTS_FPGA, held, pod("q", claims=["held"], node="n1"))
-    assert "check driver fpga.example.com, which has run there" in once.fix
+    assert once.found.hints[0].kind is HintKind.CHECK_DRIVER
+    assert once.found.hints[0].facts == {"driver": "fpga.example.com", "node": "n1"}
 
 
 def test_a_node_that_never_had_a_driver_does_not_ask_for_one() -> None:
@@ -168,7 +165,7 @@ def test_a_node_that_never_had_a_driver_does_not_ask_for_one() -> None:
 # -- spread and volumes
 
 
-def test_the_domain_with_the_fewest_pods_is_named() -> None:
+def test_a_spread_is_relaxed_no_further_than_needed() -> None:
     constraint = {
         "maxSkew": 1,
         "topologyKey": "zone",
@@ -186,8 +183,8 @@ def test_the_domain_with_the_fewest_pods_is_named() -> None:
     explanation = explained(*things)
     text = text_of(explanation)
     assert "zone=a has 1 matching pods, zone=b 0; maxSkew is 1" in text
-    fix = next(fix for fix in explanation.fixes if "maxSkew" in fix.text)
-    assert fix.text == "zone=a has 1 matching pods, zone=b 0: make room in zone=b, or raise maxSkew to 2"
+    fix = explanation.fixes[0]
+    assert fix.text == "raise maxSkew of the spread over zone from 1 to 2 (any of 2 nodes)"
     changed, changed_pod = apply_fix(state(*things), things[-1], fix)
     assert explain_pod(changed, changed_pod).verdict is ExplainVerdict.FITS
 
@@ -201,7 +198,7 @@ def volume_claim(name: str, storage_class: str = "") -> PersistentVolumeClaim:
     ("storage_class", "why"),
     [
         ("", "it has no storage class, and no PersistentVolume is bound to it"),
-        ("fsat", 'StorageClass "fsat" does not exist (similar: "fast")'),
+        ("fsat", 'StorageClass "fsat" does not exist (similar: fast)'),
         ("fast", 'the provisioner of StorageClass "fast" has not created a volume'),
     ],
 )
@@ -214,4 +211,4 @@ def test_an_unbound_volume_claim_is_named(storage_class: str, why: str) -> None:
         volume_claim("data", storage_class),
         pod("p", container("main"), volumes=[volume]),
     ]
-    assert explained(*things).fix == f'bind PersistentVolumeClaim "data": {why}'
+    assert explained(*things).found.hints[0].text == f'bind PersistentVolumeClaim "data": {why}'

@@ -1,0 +1,28 @@
+"""Similar names of objects of one kind."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import SequenceMatcher, get_close_matches
+
+#: Ratio from which two names count as similar.
+_SIMILAR = 0.7
+
+
+def is_similar(name: str, other: str) -> bool:
+    """Return whether two names may mean the same kind of thing, regardless of case.
+
+    The parts before the first dot are compared: gpu.example.com and qat.example.com have a vendor in common,
+    but not the kind of device.
+    """
+    mine, theirs = name.lower().split(".")[0], other.lower().split(".")[0]
+    return mine in theirs or theirs in mine or SequenceMatcher(None, mine, theirs).ratio() >= _SIMILAR
+
+
+def near_text(name: str, known: Iterable[str], word: str = "similar") -> str:
+    """List existing names that are similar, or all of a few."""
+    names = sorted(known)
+    near = get_close_matches(name, names, 3)
+    if not near and 0 < len(names) <= 5:
+        word, near = "existing", names
+    return f" ({word}: {', '.join(near)})" if near else ""
