@@ -9,8 +9,9 @@ import pytest
 
 from plimsoll.api.quantity import Quantity
 from plimsoll.apiserver.tables.row import format_duration
-from plimsoll.tools.amounts import format_quantity, format_short, percent
+from plimsoll.tools.amounts import format_short, percent
 from plimsoll.tools.dashboard import Dashboard
+from plimsoll.tools.top.device_reports import format_capacity
 from tests.browser.chromium import Page
 from tests.browser.clusters import cpu_share, device_class, node, pinned, pod, resource_slice
 from tests.browser.dashboards import DashboardRunner, open_page
@@ -25,9 +26,8 @@ EVERY_PAGE: list[tuple[str, str, list[str]]] = [
             "1 node past its line",
             "3 pods pending",
             "5 audit findings",
-            "1 device free of 6: 3 partly, 1 taken, 1 unavailable",
+            "0 devices free of 4: 4 partly",
             "16 of the free amount is on unschedulable nodes.",
-            "1 free, 1 partly",
             "1 partly of 1",
             "2.5 past",
             "shop/giant",
@@ -310,8 +310,13 @@ def test_number_formats(page: Page, dump: Dashboard) -> None:
     texts = page.eval(f"import('/assets/app/format.js').then(f => {short}.map(a => f.shorten(...a)))")
     assert texts == ["54Gi", "22.5", "12", "none"]
     quantities = ["9850m", "-500m", "4", "10G", "2Gi", "5u"]
-    texts = page.eval(f"import('/assets/app/format.js').then(f => {quantities}.map(f.quantity))")
-    assert texts == [format_quantity(Quantity.parse(each)) for each in quantities]
+    texts = page.eval(f"import('/assets/app/format.js').then(f => {quantities}.map(one => f.quantity(one)))")
+    assert texts == [format_capacity("x", Quantity.parse(each)) for each in quantities]
+    memory = ["42949672960", "81008Mi", "0", "1500Gi"]
+    texts = page.eval(
+        f"import('/assets/app/format.js').then(f => {memory}.map(one => f.quantity(one, 'a/memory')))"
+    )
+    assert texts == [format_capacity("a/memory", Quantity.parse(each)) for each in memory]
     sizes = ["1", "1500m", "7500M", "2Ki", "1e3", "-4G", "500u", "nonsense", ""]
     expected = [1, 1.5, 7.5e9, 2048, 1000, -4e9, 0.0005, 0, 0]
     assert page.eval(f"import('/assets/app/format.js').then(f => {sizes!r}.map(f.sizeOf))") == pytest.approx(

@@ -5,6 +5,7 @@ States are those of `plimsoll top devices`: a shared device is not taken while c
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -20,7 +21,7 @@ from plimsoll.tools.top.pools import PoolRow, inspect_pools
 
 @dataclass(slots=True)
 class DeviceCount:
-    """Devices by state; the rest is unavailable."""
+    """Physical devices by state; the rest is unavailable."""
 
     all: int = 0
     free: int = 0
@@ -44,9 +45,8 @@ class DeviceCount:
         }
 
     @staticmethod
-    def of(row: DeviceRow) -> DeviceCount:
-        state = row.state
-        return DeviceCount(1, state == FREE, state in (PARTLY, SHARED), state == TAKEN)
+    def of(states: Counter[str]) -> DeviceCount:
+        return DeviceCount(states.total(), states[FREE], states[PARTLY] + states[SHARED], states[TAKEN])
 
 
 #: Driver -> node -> devices; "" for devices without a single node.
@@ -57,6 +57,7 @@ Counts = dict[str, dict[str, DeviceCount]]
 class _Pool:
     row: PoolRow
     devices: list[DeviceRow]
+    physical: list[PhysicalDevice]
     counts: dict[str, DeviceCount] = field(default_factory=dict)  #: by node
 
 
@@ -91,13 +92,21 @@ class DeviceCache:
         """Return all devices grouped by physical device, those in use first."""
         self._refresh(cluster_state)
         if self._physical is None:
-            self._physical = group_devices(self.devices(cluster_state), self.counters(cluster_state))
+            found = [each for pool in self._pools.values() for each in pool.physical]
+            self._physical = sorted(found, key=PhysicalDevice.sort_key)
         return self._physical
 
     def counters(self, cluster_state: ClusterState) -> PoolCounters:
         """Return the counters of all pools."""
         self._refresh(cluster_state)
         return {key: pool.row.counters for key, pool in self._pools.items()}
+
+    def count_of(self, pool: PoolId) -> DeviceCount:
+        """Count the devices of a pool."""
+        total = DeviceCount()
+        for count in self._pools[pool].counts.values():
+            total.add(count)
+        return total
 
     def counts(self, cluster_state: ClusterState) -> Counts:
         """Count the devices of each driver on each node."""
@@ -117,10 +126,12 @@ class DeviceCache:
         for key in self._stale:
             self._pools.pop(key, None)
         for row, devices in inspect_pools(cluster_state, None if self._all_stale else self._stale):
-            pool = _Pool(row, devices)
-            for device in devices:
-                pool.counts.setdefault(device.node, DeviceCount()).add(DeviceCount.of(device))
-            self._pools[PoolId(row.driver, row.pool)] = pool
+            id = PoolId(row.driver, row.pool)
+            pool = _Pool(row, devices, group_devices(devices, {id: row.counters}))
+            for device in pool.physical:
+                count = pool.counts.setdefault(device.parts[0].node, DeviceCount())
+                count.add(DeviceCount.of(device.counted_states))
+            self._pools[id] = pool
         self._stale, self._all_stale, self._devices, self._physical = set(), False, None, None
 
 

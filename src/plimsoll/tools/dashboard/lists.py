@@ -5,14 +5,12 @@ Formats are in docs/dashboard.md, "JSON API". The search is case-insensitive ove
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from plimsoll.allocator.availability import FREE, PARTLY, SHARED, TAKEN
 from plimsoll.api.core import Pod
-from plimsoll.api.identity import DeviceId
+from plimsoll.api.identity import DeviceId, PoolId
 from plimsoll.api.resource import ResourceClaim
 from plimsoll.errors import ApiError
 from plimsoll.tools.cluster_state import ClusterState
@@ -134,7 +132,9 @@ def _list_physical(
     found = [each for each in known.physical(cluster_state) if any(map(matches, each.parts))]
     shown = found[query.offset : query.offset + query.limit]
     devices = sum(len(each.parts) for each in found)
-    return {"total": len(found), "devices": devices, "items": [each.as_json() for each in shown]}
+    physical = sum(each.counted_states.total() for each in found)
+    items = [each.as_json() for each in shown]
+    return {"total": len(found), "physical": physical, "devices": devices, "items": items}
 
 
 def _device_text(row: DeviceRow) -> str:
@@ -147,19 +147,11 @@ def list_pools(cluster_state: ClusterState, query: ListQuery, known: DeviceCache
     if query.state:
         rows = [row for row in rows if row.standing == query.state]
     found = page(rows, query, lambda row: f"{row.driver}/{row.pool} {row.node} {row.standing}")
-    states: dict[tuple[str, str], Counter[str]] = {}
-    for each in known.physical(cluster_state):
-        key = (each.parts[0].driver, each.parts[0].pool)
-        states.setdefault(key, Counter())[_STATES.get(each.state, "unavailable")] += 1
     for item in found["items"]:
-        counts = states.get((item["driver"], item["pool"]), Counter())
-        item["physical"] = counts.total()
-        item["physicalStates"] = {name: counts[name] for name in ("free", "partly", "taken", "unavailable")}
+        counts = known.count_of(PoolId(item["driver"], item["pool"])).as_json()
+        item["physical"] = counts.pop("all")
+        item["physicalStates"] = counts
     return found
-
-
-#: States of devices as pools count them; all others are unavailable.
-_STATES = {FREE: "free", PARTLY: "partly", SHARED: "partly", TAKEN: "taken"}
 
 
 def list_claims(cluster_state: ClusterState, query: ListQuery) -> Tree:

@@ -16,7 +16,7 @@ from plimsoll.tools.columns import format_count
 from plimsoll.tools.top import claims as claim_words
 from plimsoll.tools.top.claims import ClaimChargeRow, ClaimRow
 from plimsoll.tools.top.devices import STALE, STATES, DeviceRow, is_memory, plain_name
-from plimsoll.tools.top.pools import PoolRow, Stock
+from plimsoll.tools.top.pools import PoolRow
 from plimsoll.tools.top.table import Cell, Table
 from plimsoll.tools.top.uncounted_notes import UncountedNote
 
@@ -50,18 +50,20 @@ def not_shown(left: int, word: str) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True)
 class DevicesReport:
-    """Table of devices."""
+    """Table of devices, after the states of the physical devices that they are parts of."""
 
     rows: tuple[DeviceRow, ...]
+    physical: Counter[str]  #: state -> physical devices
     limit: int = 0
 
     def lines(self, paint: Paint, *, wide: bool = False) -> Iterator[str]:
         if not self.rows:
             yield "No devices found: no ResourceSlice publishes any."
             return
-        states = Counter(row.state for row in self.rows)
-        shown_text = ", ".join(f"{states[state]:,} {state}" for state in STATES if states[state])
-        yield f"{format_count(len(self.rows), 'device')}: {shown_text}"
+        states = ", ".join(f"{self.physical[state]:,} {state}" for state in STATES if self.physical[state])
+        number = self.physical.total()
+        partitions = f", {len(self.rows):,} with partitions" if len(self.rows) != number else ""
+        yield f"{format_count(number, 'device')}{partitions}: {states}"
         yield ""
         yield from device_table(self.rows, paint, wide=wide, limit=self.limit)
 
@@ -70,6 +72,7 @@ class DevicesReport:
         return {
             "devices": [row.as_json() for row in shown],
             "states": {state: sum(row.state == state for row in self.rows) for state in STATES},
+            "physicalStates": {state: self.physical[state] for state in STATES},
             "notShown": len(self.rows) - len(shown),
         }
 
@@ -229,13 +232,8 @@ def _counters_left(row: PoolRow) -> Iterator[str]:
         for (group, name), (total, rest) in row.counters.items():
             yield f"{group}/{format_left(name, rest, total)}"
         return
-    sets: dict[str, list[Stock]] = {}
-    for (group, _), stock in row.counters.items():
-        sets.setdefault(group, []).append(stock)
-    unused = sum(all(rest == total for total, rest in each) for each in sets.values())
-    used_up = sum(all(rest <= ZERO for total, rest in each if total > ZERO) for each in sets.values())
-    partly = len(sets) - unused - used_up
-    yield f"counter sets: {unused} unused, {partly} partly used, {used_up} used up"
+    sets = row.counter_sets
+    yield f"counter sets: {sets['unused']} unused, {sets['partlyUsed']} partly used, {sets['usedUp']} used up"
     memory = [stock for (_, name), stock in row.counters.items() if is_memory(name)]
     if memory:
         total, rest = (sum((stock[at] for stock in memory), ZERO) for at in (0, 1))

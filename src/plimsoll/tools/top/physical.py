@@ -57,6 +57,13 @@ class PhysicalDevice:
         return FREE if FREE in states else self.parts[0].state
 
     @property
+    def counted_states(self) -> Counter[str]:
+        """States as devices are counted: partitions exclude each other, so that only the whole counts; CPUs
+        count one by one.
+        """
+        return Counter(part.state for part in self.parts) if self.kind == CPUS else Counter([self.state])
+
+    @property
     def is_held(self) -> bool:
         return any(part.holders for part in self.parts)
 
@@ -104,7 +111,8 @@ class PhysicalDevice:
 
     def sort_key(self) -> tuple[object, ...]:
         first = self.parts[0]
-        return not self.is_held, _ORDER.get(self.state, 2), first.driver, first.pool, natural_key(self.name)
+        order = not self.is_held, _ORDER.get(self.state, 2), not is_accelerator(self)
+        return *order, first.driver, first.pool, natural_key(self.name)
 
     def share(self, part: DeviceRow) -> int:
         """Return the largest share of the counters that a part consumes, in permille; 1000 without any."""

@@ -19,7 +19,7 @@ from plimsoll.allocator.devices.pools import PoolStatus
 from plimsoll.allocator.devices.slices import SliceView
 from plimsoll.allocator.devices.usage import DeviceUsage
 from plimsoll.api.identity import DeviceId, PoolId
-from plimsoll.api.quantity import Format, Quantity
+from plimsoll.api.quantity import ZERO, Format, Quantity
 from plimsoll.tools.cluster_state import ClusterState
 from plimsoll.tools.top.device_holders import DeviceHolders
 from plimsoll.tools.top.devices import STALE, UNAVAILABLE, DeviceRow, missing_rows, rows_of, stale_rows
@@ -53,6 +53,18 @@ class PoolRow:
     def complete(self) -> bool:
         return self.standing == PoolStatus.COMPLETE.value
 
+    @property
+    def counter_sets(self) -> dict[str, int]:
+        """Counter sets by use: of most GPUs there is one each."""
+        sets: dict[str, list[Stock]] = {}
+        for (group, _), stock in self.counters.items():
+            sets.setdefault(group, []).append(stock)
+        unused = sum(all(left == total for total, left in each) for each in sets.values())
+        used_up = sum(
+            all(left <= ZERO < total for total, left in each if total > ZERO) for each in sets.values()
+        )
+        return {"unused": unused, "partlyUsed": len(sets) - unused - used_up, "usedUp": used_up}
+
     def as_json(self) -> dict[str, Any]:
         return {
             "driver": self.driver,
@@ -70,6 +82,7 @@ class PoolRow:
                 {"set": group, "counter": name, "whole": str(total), "left": str(left)}
                 for (group, name), (total, left) in self.counters.items()
             ],
+            "counterSets": self.counter_sets,
             "shares": {
                 name: {"whole": str(total), "left": str(left)} for name, (total, left) in self.shares.items()
             },

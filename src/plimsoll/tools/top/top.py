@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
+from dataclasses import replace
 from difflib import get_close_matches
 
 from plimsoll.api.identity import DeviceId
@@ -18,7 +20,7 @@ from plimsoll.tools.top.gpu_reports import GpusReport
 from plimsoll.tools.top.namespaces import namespace_rows, sort_namespaces
 from plimsoll.tools.top.node_reports import NODE_SORTS, NodeReport, NodesReport, sort_nodes
 from plimsoll.tools.top.nodes import holders, node_rows
-from plimsoll.tools.top.physical import is_accelerator, physical_devices
+from plimsoll.tools.top.physical import CPUS, is_accelerator, physical_devices
 from plimsoll.tools.top.pod_reports import NamespacesReport, PodsReport
 from plimsoll.tools.top.pods import pod_rows
 from plimsoll.tools.top.pools import pool_rows
@@ -134,7 +136,8 @@ def _top_node(cluster_state: ClusterState, name: str, resources: tuple[str, ...]
 def _top_devices(
     cluster_state: ClusterState, namespace: str, name: str, device_class: str, limit: int
 ) -> DevicesReport:
-    devices = device_rows(cluster_state)
+    physical = physical_devices(cluster_state)
+    devices = sorted((part for each in physical for part in each.parts), key=lambda row: row.id)
     wanted = [row for row in devices if name in str(row.id) or name == row.node]
     _found(wanted, devices, "device", name, {row.device for row in devices})
     if device_class:
@@ -142,7 +145,15 @@ def _top_devices(
         wanted = [row for row in wanted if row.id in selected]
     if namespace:
         wanted = [row for row in wanted if any(each.namespace == namespace for each in row.holders)]
-    return DevicesReport(tuple(wanted), limit)
+    shown = {row.id for row in wanted}
+    states = Counter[str]()
+    for each in physical:
+        parts = [part for part in each.parts if part.id in shown]
+        if parts:
+            states += (
+                replace(each, parts=tuple(parts)).counted_states if each.kind == CPUS else each.counted_states
+            )
+    return DevicesReport(tuple(wanted), states, limit)
 
 
 def _top_gpus(

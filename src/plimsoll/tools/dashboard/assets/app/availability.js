@@ -1,4 +1,4 @@
-// What can still be allocated: one card per device class, as the allocator finds it, and the devices of each driver.
+// What can still be allocated: one card per device class, with the numbers of `top classes`, and the devices of each driver.
 import { html, cx } from "./ui.js";
 import { useApi } from "./store.js";
 import { to } from "./router.js";
@@ -23,27 +23,32 @@ export function StateBar({ of, label }) {
   </span>`;
 }
 
-/** Card of a class: devices that can still be allocated, or what is left of a capacity that claims share. */
+/** Card of a class: devices that can still be allocated, and what is left of the capacities that claims share. */
 function ClassCard({ row, uncounted }) {
-  const [first, ...others] = row.capacity;
   const free = `${count(row.free)}${row.unknownNodes ? "+" : ""}`;
+  const first = isShared(row) ? row.capacity[0] : null;
   const unavailable = Math.max(0, row.devices - row.held - row.free);
   return html`<article class=${cx("card class-card", uncounted > 0 && "is-past")} aria-label=${`Class ${row.name}`}>
     <header>
       <h3><a href=${to(["devices"], { class: row.name })} title=${row.name}>${row.name}</a></h3>
       <span class="big">${first
-        ? html`<b>${quantity(first.left)}</b> <span class="muted">of ${quantity(first.whole)} ${shortName(first.name)} left</span>`
+        ? html`<b>${quantity(first.left, first.name)}</b> <span class="muted">of ${quantity(first.whole, first.name)} ${shortName(first.name)} left</span>`
         : html`<b>${free}</b> <span class="muted">of ${count(row.devices)} free</span>`}</span>
     </header>
     ${first
-      ? html`<span class="state-bar" role="img" aria-label=${`${row.name}: ${quantity(first.left)} of ${quantity(first.whole)} ${shortName(first.name)} left`}><span class="state-part state-taken" style=${{ width: `${usedPercent(first)}%` }}></span></span>`
+      ? html`<span class="state-bar" role="img" aria-label=${`${row.name}: ${quantity(first.left, first.name)} of ${quantity(first.whole, first.name)} ${shortName(first.name)} left`}><span class="state-part state-taken" style=${{ width: `${usedPercent(first)}%` }}></span></span>`
       : html`<${StateBar} label=${row.name} of=${{ all: Math.max(1, row.devices), taken: row.held, partly: 0, unavailable, free: Math.min(row.free, row.devices - row.held) }} />`}
-    <p class="small muted">${first ? `at most ${quantity(first.mostOnOneDevice)} on one of ${plural(row.devices, "device")}` : row.free ? `at most ${count(row.mostOnOneNode)} on one node, ${plural(row.nodes.length, "node")}` : "none on any node"}${row.held > 0 && !first ? `; ${count(row.held)} in use` : ""}</p>
-    ${others.map((one) => html`<${Counter} key=${one.name} of=${{ set: "", counter: shortName(one.name), whole: one.whole, left: one.left }} />`)}
+    <p class="small muted">${first ? `at most ${quantity(first.mostOnOneDevice, first.name)} on one of ${plural(row.devices, "device")}` : row.free ? `at most ${count(row.mostOnOneNode)} on one node, ${plural(row.nodes.length, "node")}` : "none on any node"}${row.held > 0 && !first ? `; ${count(row.held)} in use` : ""}</p>
+    ${row.capacity.filter((one) => one !== first).map((one) => html`<${Counter} key=${one.name} of=${{ set: "", counter: shortName(one.name), whole: one.whole, left: one.left }} />`)}
     ${row.partitions.length > 0 && html`<ul class="parts" aria-label="Partitions">${row.partitions.map((one) => html`<li><b>${count(one.free)}</b> ${one.type}</li>`)}</ul>`}
     ${uncounted > 0 && html`<p class="small past-text">${plural(uncounted, "claim")} not counted</p>`}
     ${row.problem && html`<p class="small past-text">${row.problem}</p>`}
   </article>`;
+}
+
+/** Return whether capacity says more than a number of devices: claims share those that are in use. */
+function isShared(row) {
+  return row.capacity.length > 0 && (row.free === 0 || row.free + row.held > row.devices);
 }
 
 function usedPercent(one) {

@@ -14,7 +14,7 @@ export function Share({ name, capacity, holders = [] }) {
   const total = sizeOf(capacity.whole);
   const used = sizeOf(capacity.used);
   const parts = holders.filter((one) => one.consumed && one.consumed[name]);
-  const label = `${name}: ${quantity(capacity.used)} of ${quantity(capacity.whole)} used${parts.map((one) => `, ${one.namespace}/${one.claim} ${quantity(one.consumed[name])}`).join("")}`;
+  const label = `${name}: ${quantity(capacity.used, name)} of ${quantity(capacity.whole, name)} used${parts.map((one) => `, ${one.namespace}/${one.claim} ${quantity(one.consumed[name], name)}`).join("")}`;
   const width = (size) => ({ width: `${total > 0 ? Math.min(100, (100 * size) / total).toFixed(2) : 0}%` });
   return html`<div class="share" role="img" aria-label=${label} title=${label}>
     <span class="share-name">${shortName(name)}</span>
@@ -23,7 +23,7 @@ export function Share({ name, capacity, holders = [] }) {
         ? parts.map((one, i) => html`<span class=${`share-part shade-${i % SHADES}`} style=${width(sizeOf(one.consumed[name]))}></span>`)
         : used > 0 && html`<span class="share-part shade-0" style=${width(used)}></span>`}
     </span>
-    <span class="share-text">${quantity(capacity.used)}<span class="of"> of ${quantity(capacity.whole)}</span></span>
+    <span class="share-text">${quantity(capacity.used, name)}<span class="of"> of ${quantity(capacity.whole, name)}</span></span>
   </div>`;
 }
 
@@ -32,12 +32,13 @@ export function Counter({ of }) {
   const total = sizeOf(of.whole);
   const left = sizeOf(of.left);
   const name = of.set ? `${of.set}/${of.counter}` : of.counter;
-  const label = `${name}: ${quantity(of.left)} of ${quantity(of.whole)} left`;
+  const text = (value) => quantity(value, of.counter);
+  const label = `${name}: ${text(of.left)} of ${text(of.whole)} left`;
   return html`<div class="share" role="img" aria-label=${label} title=${label}>
     <span class="share-name">${name}</span>
     <span class="share-track" aria-hidden="true">
       <span class="share-part shade-3" style=${{ width: `${total > 0 ? Math.max(0, Math.min(100, 100 - (100 * left) / total)).toFixed(2) : 0}%` }}></span>
     </span>
-    <span class=${cx("share-text", left < 0 && "past-text")}>${quantity(of.left)}<span class="of"> of ${quantity(of.whole)} left</span></span>
+    <span class=${cx("share-text", left < 0 && "past-text")}>${text(of.left)}<span class="of"> of ${text(of.whole)} left</span></span>
   </div>`;
 }

@@ -29,8 +29,9 @@ export function shorten(resource, text) {
   return amount(resource, resource === "cpu" ? size * 1000 : size);
 }
 
-/** Format a quantity of a capacity or counter: 9850m is 9.85, others stay. */
-export function quantity(text) {
+/** Format a quantity of a capacity or counter: memory in one unit, 9850m is 9.85, others stay. */
+export function quantity(text, name = "") {
+  if (isQuantity(text) && (shortName(name) === "memory" || /[KMGTPE]i$/.test(text))) return amount("memory", Math.floor(sizeOf(text)));
   return /^-?[0-9]+m$/.test(text) ? amount("cpu", Number(text.slice(0, -1))) : String(text);
 }
 

@@ -3,10 +3,11 @@ import { html, cx } from "./ui.js";
 import { ClaimLink, NodeLink, None } from "./components.js";
 import { Counter, Share, State } from "./devices.js";
 import { Table } from "./table.js";
-import { byName, count, plural, shortName } from "./format.js";
+import { byName, count, plural, quantity, shortName } from "./format.js";
 
 const SHADES = 6;
 const FEW_HOLDERS = 4;
+const FEW_COUNTERS = 3;
 const UNITS = { partitions: "partition", cpus: "CPU", whole: "device" };
 const ORDER = ["taken", "partly", "shared", "free", "blocked", "tainted", "stale"];
 
@@ -69,20 +70,30 @@ function Parts({ of }) {
   </details>`;
 }
 
+/** Format what is left of the memory, or of the few counters that there are. */
+function formatCounters(counters) {
+  const memory = counters.filter((one) => one.counter === "memory");
+  const shown = counters.length > FEW_COUNTERS && memory.length ? memory : counters.slice(0, FEW_COUNTERS);
+  const rest = counters.length - shown.length;
+  const texts = shown.map((one) => `${shortName(one.counter)} ${quantity(one.left, one.counter)} of ${quantity(one.whole, one.counter)}`);
+  return `${texts.join(", ")}${rest ? ` and ${plural(rest, "other counter")}` : ""}`;
+}
+
 /** Bars of the capacities that claims share; else a strip and what is left of the counters. */
 function Use({ of }) {
   const only = of.parts.length === 1 ? of.parts[0] : null;
   const shared = only && only.shareable ? Object.entries(only.capacity || {}) : [];
   if (shared.length) return html`${shared.map(([name, one]) => html`<${Share} key=${name} name=${name} capacity=${one} holders=${only.holders} />`)}`;
   return html`<${Strip} of=${of} />
-    ${of.counters.length > 0 && html`<details class="rest"><summary>${of.counters.map((one) => `${shortName(one.counter)} ${one.left} of ${one.whole}`).join(", ")} left</summary>${of.counters.map((one) => html`<${Counter} key=${one.counter} of=${one} />`)}</details>`}
+    ${of.kind === "partitions" && of.state === "partly" && of.fits.length > 0 && html`<span class="under">still fits: ${of.fits.map((one) => `${one.type} ${count(one.devices)}`).join(" or ")}</span>`}
+    ${of.counters.length > 0 && html`<details class="rest"><summary>${formatCounters(of.counters)} left</summary>${of.counters.map((one) => html`<${Counter} key=${one.counter} of=${one} />`)}</details>`}
     <${Parts} of=${of} />`;
 }
 
 export function PhysicalTable({ label, rows, node = true, empty, limit = 0 }) {
   const why = (r) => [...new Set(r.parts.filter((part) => part.why && (part.state !== "blocked" || r.parts.length === 1)).map((part) => part.why))].slice(0, 2).join("; ");
   const columns = [
-    { title: "Device", value: (r) => `${r.driver} ${r.pool} ${r.device}`, cell: (r) => html`<span class="device-name">${r.device}</span><span class="under">${r.driver}${r.pool !== r.node ? ` / ${r.pool}` : ""}</span>` },
+    { title: "Device", value: (r) => `${r.driver} ${r.pool} ${r.device}`, cell: (r) => html`<span class="device-name">${r.device}</span>${r.product && html`<span class="under">${r.product}${r.memory ? `, ${quantity(r.memory, "memory")}` : ""}</span>`}<span class="under">${r.driver}${r.pool !== r.node ? ` / ${r.pool}` : ""}</span>` },
     { title: "State", value: (r) => r.state, cell: (r) => html`<${State} of=${r.state} />${why(r) && html`<span class="under">${why(r)}</span>`}` },
     { title: "In use", cls: "wide-cell", cell: (r) => html`<${Use} of=${r} />` },
     { title: "Held by", cls: "name-cell", cell: (r) => html`<${Holders} of=${r} />` },

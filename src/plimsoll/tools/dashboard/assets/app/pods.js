@@ -33,7 +33,7 @@ function DeviceName({ of, namespace }) {
 /** Devices of a pod by name: whole ones in a line, those with a consumed capacity in a line each. */
 export function DeviceNames({ of, namespace }) {
   if (!of.length) return html`<${None} />`;
-  const shareOf = (one) => Object.entries(one.consumed || {}).map(([name, text]) => `${shortName(name)} ${quantity(text)}`).join(", ");
+  const shareOf = (one) => Object.entries(one.consumed || {}).map(([name, text]) => `${shortName(name)} ${quantity(text, name)}`).join(", ");
   const whole = of.filter((one) => !shareOf(one));
   const shared = of.filter(shareOf);
   const rest = shared.length - FEW_DEVICES;
@@ -51,13 +51,14 @@ function PodName({ of }) {
 export function PodTable({ label, rows, node = false, empty = "No pods.", limit = 0 }) {
   const others = [...new Set(rows.flatMap((row) => Object.keys(row.amounts)))].filter((name) => name !== "pods" && !USUAL.includes(name) && rows.some((row) => total(row, name)));
   const resource = (name) => ({ title: name === "cpu" ? "CPU" : name === "memory" ? "Memory" : name, num: true, value: (r) => total(r, name), cell: (r) => html`<${Charged} row=${r} resource=${name} />` });
+  const priority = { title: "Priority", num: true, value: (r) => r.priority || 0, cell: (r) => html`<span title=${r.priorityClass || ""}>${r.priority == null ? "-" : r.priority}</span>` };
   const columns = [
     { title: "Pod", value: (r) => `${r.namespace}/${r.name || ""}`, cell: (r) => html`<${PodName} of=${r} />` },
     { title: "Status", value: (r) => r.status || "", cell: (r) => html`<span title=${r.why || ""}>${r.status || "-"}</span>` },
     ...USUAL.map(resource),
     ...others.map(resource),
     { title: "Devices", cls: "name-cell", value: (r) => r.devices.length, cell: (r) => html`<${DeviceNames} of=${r.devices} namespace=${r.namespace} />` },
-    { title: "Priority", num: true, value: (r) => r.priority || 0, cell: (r) => html`<span title=${r.priorityClass || ""}>${r.priority == null ? "-" : r.priority}</span>` },
+    ...(rows.some((row) => row.priority) ? [priority] : []),
     { title: "Age", num: true, value: (r) => -(Date.parse(r.created || "") || 0), cell: (r) => html`<span title=${r.created || ""}>${r.name ? age(r.created) : "-"}</span>` },
   ];
   if (node) columns.splice(2, 0, { title: "Node", value: (r) => r.node || "", cell: (r) => html`<${NodeLink} name=${r.node} />` });

@@ -15,20 +15,23 @@ const toneOf = (state) => (state === "pending" || state.startsWith("deleted") ? 
 
 /** Details of an allocated device: pinned CPUs, admin access and the consumed capacity. */
 function detailsOf(device) {
-  return [device.cpus && `CPUs ${device.cpus}`, device.adminAccess && "admin access", ...Object.entries(device.consumed || {}).map(([name, text]) => `${shortName(name)} ${quantity(text)}`)].filter(Boolean).join(", ");
+  return [device.cpus && `CPUs ${device.cpus}`, device.adminAccess && "admin access", ...Object.entries(device.consumed || {}).map(([name, text]) => `${shortName(name)} ${quantity(text, name)}`)].filter(Boolean).join(", ");
 }
 
-/** Pool and name of a device, as on the command line; the driver is in the tooltip. */
-const DeviceName = ({ of }) => html`<span title=${of.device}>${of.device.slice(of.device.indexOf("/") + 1)}</span>`;
+/** Name of a device, with its pool unless that is named after the node, as on the command line. */
+function DeviceName({ of, node }) {
+  const [, pool, ...name] = of.device.split("/");
+  return html`<span title=${of.device}>${pool === node ? name.join("/") : [pool, ...name].join("/")}</span>`;
+}
 
 /** The first devices of a claim: those without details in a line, the others in a line each. */
-function Devices({ of }) {
+function Devices({ of, node }) {
   if (!of.length) return html`<${None} />`;
   const plain = of.filter((one) => !detailsOf(one));
   const detailed = of.filter(detailsOf);
   const rest = detailed.length - FEW;
-  return html`${plain.length > 0 && html`<span class="block"><${InlineList} items=${plain} most=${FEW} draw=${(one) => html`<${DeviceName} of=${one} />`} /></span>`}
-    ${detailed.slice(0, FEW).map((one) => html`<span class="block"><${DeviceName} of=${one} /> <span class="muted">${detailsOf(one)}</span></span>`)}
+  return html`${plain.length > 0 && html`<span class="block"><${InlineList} items=${plain} most=${FEW} draw=${(one) => html`<${DeviceName} of=${one} node=${node} />`} /></span>`}
+    ${detailed.slice(0, FEW).map((one) => html`<span class="block"><${DeviceName} of=${one} node=${node} /> <span class="muted">${detailsOf(one)}</span></span>`)}
     ${rest > 0 && html`<span class="muted">+${rest} more</span>`}`;
 }
 
@@ -68,7 +71,7 @@ export function Claims({ query }) {
             { title: "Claim", value: (r) => `${r.namespace}/${r.name}`, cell: (r) => html`<${ClaimLink} namespace=${r.namespace} name=${r.name} />` },
             { title: "State", value: (r) => r.state, cell: (r) => html`<${Badge} tone=${toneOf(r.state)}>${r.state}<//>` },
             { title: "Node", value: (r) => r.node || "", cell: (r) => html`<${NodeLink} name=${r.node} />` },
-            { title: "Devices", cell: (r) => html`<${Devices} of=${r.devices} />` },
+            { title: "Devices", cell: (r) => html`<${Devices} of=${r.devices} node=${r.node} />` },
             { title: "Charges", cell: (r) => html`<${Charges} of=${r} />` },
             { title: "Pods", cell: (r) => html`<${Consumers} of=${r.reservedFor || []} namespace=${r.namespace} />` },
           ]}

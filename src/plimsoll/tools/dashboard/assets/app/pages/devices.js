@@ -6,9 +6,11 @@ import { Badge, Choice, Head, Loadable, NodeLink, None, Search } from "../compon
 import { Counter } from "../devices.js";
 import { PhysicalTable } from "../physical.js";
 import { Pager, Table, usePageSize } from "../table.js";
-import { count, groupBy, plural, shortName, sizeOf } from "../format.js";
+import { count, plural, shortName, sizeOf } from "../format.js";
 
 const ROWS = 25;
+/** Counters of a pool that are shown one by one. */
+const FEW_COUNTERS = 4;
 const STATES = ["free", "partly", "shared", "taken", "blocked", "tainted", "stale"];
 const KINDS = ["ResourceSlice", "ResourceClaim", "DeviceTaintRule", "Node"];
 
@@ -31,7 +33,7 @@ export function Devices({ query }) {
       <${Search} label="Search devices" value=${q} placeholder="device, driver, pool, node or claim" />
       <${Choice} label="State" name="state" value=${state} options=${[["", "any"], ...STATES.map((one) => [one, one])]} />
       <${Choice} label="Class" name="class" value=${deviceClass} options=${[["", "any"], ...names.map((one) => [one, one])]} />
-      <p class="found" role="status">${response.data ? `${plural(response.data.total, "device")}${response.data.devices > response.data.total ? `, ${count(response.data.devices)} with partitions` : ""}` : ""}</p>
+      <p class="found" role="status">${response.data ? `${plural(response.data.physical, "device")}${response.data.devices > response.data.physical ? `, ${count(response.data.devices)} with partitions` : ""}` : ""}</p>
     </div>
     <${Loadable} of=${response} what="devices">
       ${(data) => html`<${PhysicalTable} label="Devices" rows=${data.items} empty=${q || state || deviceClass ? "No devices match the filter." : "No devices found: no ResourceSlice publishes any."} />
@@ -58,7 +60,7 @@ export function Pools({ query }) {
           columns=${[
             { title: "Pool", value: (r) => r.pool, cell: (r) => html`<a href=${to(["devices"], { q: `${r.driver}/${r.pool}/` })}>${r.pool}</a><span class="under">${r.driver}</span>` },
             { title: "Node", value: (r) => r.node || "", cell: (r) => (r.node ? html`<${NodeLink} name=${r.node} />` : html`<span class="muted">several</span>`) },
-            { title: "Devices", num: true, value: (r) => r.physical, cell: (r) => html`<b>${count(r.physical)}</b>${r.devices.all !== r.physical && html`<span class="under">${count(r.devices.all)} ${r.partitions ? "with partitions" : "parts"}</span>`}` },
+            { title: "Devices", num: true, value: (r) => r.physical, cell: (r) => html`<b>${count(r.physical)}</b>${r.devices.all !== r.physical && html`<span class="under">${count(r.devices.all)} with partitions</span>`}` },
             { title: "Free", num: true, value: (r) => states(r).free, cell: (r) => count(states(r).free) },
             { title: "Partly", num: true, value: (r) => states(r).partly, cell: (r) => count(states(r).partly) },
             { title: "Taken", num: true, value: (r) => states(r).taken, cell: (r) => count(states(r).taken) },
@@ -71,20 +73,24 @@ export function Pools({ query }) {
     <//>`;
 }
 
-/** Numbers of devices by state: partitions exclude each other, so that physical devices are counted instead. */
-const states = (pool) => (pool.partitions ? pool.physicalStates : pool.devices);
+/** Numbers of devices by state: partitions exclude each other, so that physical devices are counted. */
+const states = (pool) => pool.physicalStates;
 
-/** What is left of shares and counters; those of several devices are folded. */
+/** What is left of shares and of a few counters; of many, how many counter sets are used, and their memory. */
 function Remaining({ of }) {
   const shares = Object.entries(of.shares || {}).map(([name, one]) => ({ set: "", counter: shortName(name), ...one }));
-  const groups = groupBy(of.counters || [], (one) => one.counter);
-  if (!shares.length && !groups.size) return html`<${None} />`;
-  return html`${shares.map((one) => html`<${Counter} key=${one.counter} of=${one} />`)}
-    ${[...groups].map(([name, all]) =>
-      all.length === 1
-        ? html`<${Counter} key=${name} of=${all[0]} />`
-        : html`<details class="rest" key=${name}><summary>${name}: left on ${count(all.filter((one) => sizeOf(one.left) > 0).length)} of ${plural(all.length, "device")}</summary>${all.map((one) => html`<${Counter} key=${one.set} of=${one} />`)}</details>`,
-    )}`;
+  const counters = of.counters || [];
+  if (!shares.length && !counters.length) return html`<${None} />`;
+  const bars = [...shares, ...(counters.length <= FEW_COUNTERS ? counters : sumOf(counters.filter((one) => one.counter === "memory")))];
+  const { unused, partlyUsed, usedUp } = of.counterSets;
+  return html`${bars.map((one) => html`<${Counter} key=${`${one.set}/${one.counter}`} of=${one} />`)}
+    ${counters.length > FEW_COUNTERS && html`<span class="under">counter sets: ${count(unused)} unused, ${count(partlyUsed)} partly used, ${count(usedUp)} used up</span>`}`;
+}
+
+/** Sum of counters of one name, as a list of at most one. */
+function sumOf(counters) {
+  const sum = (key) => String(counters.reduce((total, one) => total + sizeOf(one[key]), 0));
+  return counters.length ? [{ set: "counters", counter: counters[0].counter, whole: sum("whole"), left: sum("left") }] : [];
 }
 
 function PoolState({ of }) {

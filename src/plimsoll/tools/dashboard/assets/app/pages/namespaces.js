@@ -26,11 +26,11 @@ export function Namespaces({ query }) {
           keyOf=${nameOf}
           columns=${[
             { title: "Namespace", value: nameOf, cell: (r) => html`<a href=${to(["claims"], { q: `${nameOf(r)}/` })}>${nameOf(r)}</a>` },
-            { title: "Pods", num: true, value: (r) => r.pods, cell: (r) => count(r.pods) },
-            { title: "Pending", num: true, value: (r) => r.pending, cell: (r) => (r.pending ? html`<a href=${to(["pending"], { q: `${nameOf(r)}/` })}>${count(r.pending)}</a>` : "0") },
+            { title: "Scheduled pods", short: "Scheduled", num: true, value: (r) => r.pods, cell: (r) => count(r.pods) },
+            { title: "Pending pods", short: "Pending", num: true, value: (r) => r.pending, cell: (r) => (r.pending ? html`<a href=${to(["pending"], { q: `${nameOf(r)}/` })}>${count(r.pending)}</a>` : "0") },
             { title: "Claims", num: true, cls: "whole-row", value: (r) => r.claims, cell: (r) => html`${count(r.claims)}${r.claims !== r.allocatedClaims && html`<span class="under">${count(r.allocatedClaims)} allocated</span>`}` },
             { title: "Requests + claims + overhead = charged (share)", short: "Charged", cls: "wide-cell", cell: (r) => html`<${Sums} of=${r.resources || []} />` },
-            { title: "Devices by class", short: "Devices", cell: (r) => html`<${Classes} of=${r} />` },
+            { title: "Devices by class", short: "Devices", value: (r) => Object.values(r.devices || {}).reduce((a, b) => a + b, 0), cell: (r) => html`<${Classes} of=${r} />` },
           ]}
         />
         <${Pager} total=${data.total} offset=${offset} limit=${limit} go=${(next) => replaceQuery({ offset: next || "" })} />`}
