@@ -9,8 +9,6 @@ commands, environments, images, addresses, messages and unknown annotations are 
 from __future__ import annotations
 
 import json
-import re
-from collections import Counter
 from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any
@@ -24,7 +22,7 @@ from plimsoll.api.forms import CLASS_KEY, POD_KEY
 from plimsoll.api.forms.annotations import ClassAnnotation
 from plimsoll.api.meta import Wire
 from plimsoll.api.pod_claims import EXTENDED_RESOURCE_CLAIM
-from plimsoll.api.resource import Device, DeviceAttribute, ResourceSlice
+from plimsoll.api.resource import Device, ResourceSlice
 from plimsoll.api.storage import BETA_STORAGE_CLASS, DEFAULT_CLASS, SELECTED_NODE, CSIDriver
 from plimsoll.apiserver.auth.pod_references import MIRROR
 from plimsoll.cel.syntax import lexer
@@ -32,6 +30,7 @@ from plimsoll.controllers.pod_utils import POD_CLAIM_ANNOTATION
 from plimsoll.errors import CelCompileError, DecodeError
 from plimsoll.scheduler.filters.volume_binding import MIGRATED_PLUGINS
 from plimsoll.tools.cluster_state.objects import ClusterObjects
+from plimsoll.tools.dump.attribute_values import AttributeValues, texts_of
 from plimsoll.tools.dump.field_rules import RULES, FieldRule
 from plimsoll.tools.dump.pseudonyms import Pseudonyms
 
@@ -45,13 +44,11 @@ _QUOTA_ENDS = (
     ".volumeattributesclass.storage.k8s.io/",
 )
 _QUOTA_STARTS = ("requests.", "limits.")
-#: Values that identify a device or machine: UUIDs, MAC and IP addresses.
-_IDENTIFIER = re.compile(
-    r".*[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-.*"
-    r"|(?:[0-9a-fA-F]{2}[:-]){5,}[0-9a-fA-F]{2}"
-    r"|[0-9]{1,3}(?:\.[0-9]{1,3}){3}(?:/[0-9]+)?"
-    r"|[0-9a-fA-F]{1,4}(?::[0-9a-fA-F]{0,4}){4,}(?:/[0-9]+)?"
+#: Functions of CEL with a string argument that belongs to the attribute before them.
+_FUNCTIONS = frozenset(
+    {"startsWith", "endsWith", "contains", "matches", "lowerAscii", "upperAscii", "indexOf", "split"}
 )
+_PARSERS = frozenset({"quantity", "isQuantity", "semver", "isSemver"})
 _STATE_FIELDS = ("reason", "exitCode", "startedAt", "finishedAt")
 _EPHEMERAL_FIELDS = ("accessModes", "resources", "volumeMode")
 
@@ -67,21 +64,20 @@ class _Anonymizer:
 
     def __init__(self, objects: ClusterObjects, pseudonyms: Pseudonyms) -> None:
         self._names = pseudonyms
-        self._identifying = _identifying_attributes(objects)
-        self._places = {node.metadata.name for node in objects.all(Node)}
-        self._places |= {namespace.metadata.name for namespace in objects.all(Namespace)}
+        places = {node.metadata.name for node in objects.all(Node)}
+        places |= {namespace.metadata.name for namespace in objects.all(Namespace)}
+        slices = objects.all(ResourceSlice)
+        self._values = AttributeValues(slices, places, pseudonyms)
         #: String literals of CEL expressions to replace.
         self._literals: dict[str, str] = {}
-        for slice in objects.all(ResourceSlice):
+        for slice in slices:
             self._literals[slice.spec.driver] = pseudonyms.domain(slice.spec.driver)
             for device in slice.spec.devices or ():
                 for name, attribute in device.attributes.items():
                     domain = name.rpartition("/")[0]
                     self._literals[domain] = pseudonyms.domain(domain)
-                    for value in _texts(attribute):
-                        replaced = self._attribute_value(slice.spec.driver, name, value)
-                        if replaced != value:
-                            self._literals[value] = replaced
+                    for value in texts_of(attribute):
+                        self._literals[value] = self._values.replace_text(slice.spec.driver, name, value)
         self._literals.pop("", None)
         self._driver = ""
         self._expressions: dict[str, str] = {}
@@ -114,7 +110,7 @@ class _Anonymizer:
                 changes[name] = self._value(value, rule)
         if isinstance(thing, Device):
             changes["attributes"] = {
-                self._amount_key(name): self._attribute(name, value)
+                self._amount_key(name): self._values.replace(self._driver, name, value)
                 for name, value in thing.attributes.items()
             }
         return replace(thing, **changes)
@@ -170,22 +166,6 @@ class _Anonymizer:
             if found:
                 return f"{self._names.name(name)}{end}{rest}"
         return self._names.qualified_name(key)
-
-    def _attribute(self, name: str, attribute: DeviceAttribute) -> DeviceAttribute:
-        text, texts = attribute.string_value, attribute.string_values
-        if text is not None:
-            attribute = replace(attribute, string_value=self._attribute_value(self._driver, name, text))
-        if texts:
-            values = tuple(self._attribute_value(self._driver, name, each) for each in texts)
-            attribute = replace(attribute, string_values=values)
-        return attribute
-
-    def _attribute_value(self, driver: str, name: str, text: str) -> str:
-        """Replace a value that identifies a device, a machine or a place."""
-        if text in self._places:
-            return self._names.name(text)
-        is_identifier = (driver, name) in self._identifying or _IDENTIFIER.fullmatch(text)
-        return self._names.identifier(text) if is_identifier else text
 
     def _annotation(self, key: str, text: str) -> tuple[str, str] | None:
         """Replace the names in an annotation that tools read; None for others."""
@@ -244,16 +224,32 @@ class _Anonymizer:
             return self._names.name(text)
         parts: list[str] = []
         end = 0
+        names = [""]  # the last two names before a literal: what it is compared with
         for token in tokens:
             if token.pos > end and parts:
                 parts.append(" ")
             shown = token.text
             if token.kind == lexer.STRING:
                 value = lexer.unquote(shown, token.pos)
-                shown = json.dumps(self._literals[value]) if value in self._literals else shown
+                replaced = self._literal(value, names)
+                shown = shown if replaced == value else json.dumps(replaced)
+            elif token.kind == lexer.INT and shown.isdecimal():
+                shown = str(self._values.replace_number(int(shown)))
+            elif token.kind == lexer.NAME and shown not in _FUNCTIONS:
+                names = [names[-1], shown]
             parts.append(shown)
             end = token.pos + len(token.text)
         return "".join(parts).rstrip()
+
+    def _literal(self, text: str, names: list[str]) -> str:
+        """Replace a string of a CEL expression as the values with which it is compared."""
+        if text in self._literals:
+            return self._literals[text]
+        if names[-1] in ("attributes", "capacity") or names == ["device", "driver"]:
+            return self._names.domain(text)
+        if names[-1] in _PARSERS or any(text in value for value in self._values.public):
+            return text  # an amount or a version, or a part of a public value
+        return self._values.replace_text("", names[-1], text)
 
 
 @cache
@@ -273,23 +269,3 @@ def _plan(kind: type[Any]) -> tuple[tuple[str, FieldRule, Any], ...]:
 
 def _given(pairs: Any) -> Any:
     return (pair for pair in pairs if pair is not None)
-
-
-def _texts(attribute: DeviceAttribute) -> tuple[str, ...]:
-    own = () if attribute.string_value is None else (attribute.string_value,)
-    return (*own, *(attribute.string_values or ()))
-
-
-def _identifying_attributes(objects: ClusterObjects) -> set[tuple[str, str]]:
-    """Return the attributes, by driver and name, that have another value on every device."""
-    counts: Counter[tuple[str, str]] = Counter()
-    values: dict[tuple[str, str], set[tuple[str, ...]]] = {}
-    for slice in objects.all(ResourceSlice):
-        for device in slice.spec.devices or ():
-            for name, attribute in device.attributes.items():
-                texts = _texts(attribute)
-                if texts:
-                    key = slice.spec.driver, name
-                    counts[key] += 1
-                    values.setdefault(key, set()).add(texts)
-    return {key for key, count in counts.items() if count > 1 and len(values[key]) == count}

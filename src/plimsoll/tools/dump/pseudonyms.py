@@ -18,6 +18,9 @@ from functools import cached_property
 _WORD = re.compile(r"[A-Za-z0-9]+")
 _NUMBERED = re.compile(r"([A-Za-z]+)([0-9]{1,4})")
 _ORDINAL = re.compile(r"[0-9]{1,4}")
+#: Numbers that identify: of projects, accounts, machines.
+LONG_NUMBER = re.compile(r"[0-9]{6,}")
+_HEX = re.compile(r"[0-9A-Fa-f]+")
 #: Letters of a replacement; more only if two words would get the same one.
 _LETTERS = 8
 _MAX_LETTERS = 20
@@ -25,12 +28,13 @@ _MAX_LETTERS = 20
 _COMMON = """
     a all api app apps b base batch blue c canary claim claims class cluster com component controller
     core cpu cpus critical d daemon data db default dev device devices dra driver e east eth example
-    false fast frontend gke gpu gpus green high i instance io job k8s kube kubelet kubernetes l3 large
-    linux local low main master medium memory metrics mig monitoring name nic node nodes normal north
-    numa ns nvme of on operator org part pci pod pods pool premium prod production proxy public r rdma
-    release replica role s sata scheduler server service sidecar slow small socket south spot ssd
-    staging standard state static storage system template test the tier time topology true type version
-    vf web west worker workers x y z zone
+    false fast frontend gke global gpu gpus green high i instance io job k8s kube kubelet kubernetes l3
+    large linux local low main master medium memory metrics mig monitoring name network networks nic
+    node nodes normal north numa ns nvme of on operator org part pci pod pods pool premium prod
+    production projects proxy public r rdma region regions release replica role s sata scheduler server
+    service sidecar slow small socket south spot ssd staging standard state static subnet subnetworks
+    storage system template test the tier time topology true type version vf vpc web west worker workers
+    x y z zone zones
 """
 COMMON_WORDS = frozenset(_COMMON.split())
 #: Domains below which names are public: of Kubernetes, vendors and cloud providers.
@@ -78,8 +82,26 @@ class Pseudonyms:
         return found
 
     def identifier(self, text: str) -> str:
-        """Return the replacement of a serial number or another identifier, of which no part is kept."""
-        return _WORD.sub(lambda found: self._letters(found[0]), text)
+        """Return the replacement of a serial number or another identifier, of which only common words are
+        kept.
+        """
+        return _WORD.sub(lambda found: self._identifying_word(found[0]), text)
+
+    def number(self, text: str) -> str:
+        """Return the replacement of a long number, with as many digits."""
+        found = self._words.get(text)
+        if found is None:
+            digest = int.from_bytes(self._digest(f"number {text}"), "big")
+            low, high = 10 ** (len(text) - 1), 10 ** len(text)
+            found = str(low + digest % (high - low))
+            while found in self._taken:
+                found = str(low + (int(found) + 1) % (high - low))
+            self._taken[found] = text
+            self._words[text] = found
+        return found
+
+    def _identifying_word(self, word: str) -> str:
+        return word if word.lower() in COMMON_WORDS and not _HEX.fullmatch(word) else self._letters(word)
 
     def domain(self, text: str) -> str:
         """Return the replacement of a driver name or another domain; public ones are kept."""
@@ -119,6 +141,8 @@ class Pseudonyms:
         return self._letters(word)
 
     def _letters(self, word: str) -> str:
+        if LONG_NUMBER.fullmatch(word):
+            return self.number(word)
         found = self._words.get(word)
         if found is not None:
             return found

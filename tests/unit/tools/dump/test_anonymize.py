@@ -201,3 +201,43 @@ def test_the_tools_give_the_same_answers() -> None:
 @pytest.mark.parametrize("name", USECASES[::7])
 def test_the_tools_give_the_same_answers_about_observed_clusters(name: str) -> None:
     check_same_answers(usecase_trees(name))
+
+
+def test_numbers_and_networks_are_replaced_in_attributes_and_expressions_alike() -> None:
+    """A project is in a path and a number; equal values stay equal, and parts of them still match."""
+    path = "projects/628944397724/global/networks/orion-vpc"
+    devices = [
+        device(f"nic-{n}", networkName=path, project=628944397724, mtu=9000, speed="100G") for n in (0, 1)
+    ]
+    devices.append(device("nic-2", networkName="projects/1/global/networks/lyra-vpc", project=1, mtu=9000))
+    conditions = [
+        f'device.attributes["acme.corp"].networkName == "{path}"',
+        'device.attributes["acme.corp"].networkName.contains("orion-vpc")',
+        'device.attributes["acme.corp"].project == 628944397724',
+        'device.attributes["acme.corp"].speed == "100G" && device.attributes["acme.corp"].mtu == 9000',
+    ]
+    for condition in conditions:
+        request = exactly(device_class="nic", count=2)
+        objects = ClusterObjects(
+            [
+                node("n"),
+                resource_slice(devices, "n", driver="acme.corp"),
+                device_class("nic", select=condition),
+                claim("c", request),
+                pod("p", claims=["c"]),
+            ]
+        )
+        for each in (objects, anonymize(objects, Pseudonyms(KEY))):
+            report = run_whatif(ClusterState(each), WhatifPlan())
+            (placed,) = report.outcome.placed
+            assert sorted(name.rpartition("/")[2] for name in placed.devices) == ["nic-0", "nic-1"]
+        text = b"".join(map(codec.encode, each)).decode()
+        assert not [word for word in ("628944397724", "orion", "lyra") if word in text]
+        assert '"100G"' in text
+        assert "9000" in text
+
+
+def test_values_that_no_device_has_do_not_leak_from_expressions() -> None:
+    cel = f'device.attributes["acme.corp"].host in ["{LEAK}-1"] || device.driver == "{LEAK}.corp"'
+    objects = ClusterObjects([resource_slice([device("d", host="rack")]), device_class("c", select=cel)])
+    assert LEAK not in b"".join(map(codec.encode, anonymize(objects, Pseudonyms(KEY)))).decode()
