@@ -5,11 +5,10 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
-from textwrap import wrap
 from typing import Any
 
 from plimsoll.tools.colors import Paint
-from plimsoll.tools.columns import format_count, format_table
+from plimsoll.tools.columns import format_count, format_fitting_table, format_table, wrap_text
 from plimsoll.tools.defrag.search import DefragResult
 from plimsoll.tools.defrag.target import DefragTarget
 from plimsoll.tools.whatif.outcome import full_name
@@ -28,23 +27,23 @@ class DefragReport:
 
     def lines(self, paint: Paint, *, wide: bool = False) -> Iterator[str]:
         result = self.result
+        painted = paint.green if result.fits else paint.red
+        for line in wrap_text(self._headline(), paint.width):
+            yield paint.bold(painted(line))
         if not result.fits:
-            yield paint.bold(paint.red(self._headline()))
-            if result.why:
-                yield from wrap(result.why, max(40, paint.width), initial_indent="  ", subsequent_indent="  ")
+            yield from wrap_text(result.why, paint.width, first="  ")
             return
-        yield paint.bold(paint.green(self._headline()))
         if result.moves:
             yield ""
             rows = [("MOVE", "FROM", "TO")]
             rows += [(full_name(each.pod), each.source, each.node) for each in result.moves]
-            yield from format_table(rows)
+            yield from format_fitting_table(rows, paint.width)
         yield ""
         rows = [("THEN", "NODE", "DEVICES")]
         rows += [
             (full_name(name), node, ", ".join(devices) or "-") for name, node, devices in result.placements
         ]
-        yield from format_table(rows)
+        yield from format_table(rows) if wide else format_fitting_table(rows, paint.width)
         if result.moves:
             yield ""
             yield paint.bold("COMMANDS") + "  not run; as scheduled in memory"
@@ -54,11 +53,12 @@ class DefragReport:
 
     def _headline(self) -> str:
         result, what = self.result, self.target.describe()
-        movable = f"{format_count(result.movable, 'pod')} that can be moved"
         if not result.fits:
-            moves = format_count(result.largest, "move")
+            if not result.movable:
+                return f"{what} does not fit, and no pod can be moved"
+            moves = f"{format_count(result.largest, 'move')} of {format_count(result.movable, 'movable pod')}"
             if result.exact:
-                return f"{what} does not fit, with up to {moves} of {movable}"
+                return f"{what} does not fit, with up to {moves}"
             tried = format_count(result.tried, "set")
             return f"{what}: no solution found after {tried} of pods; up to {moves} were all tried"
         if not result.moves:

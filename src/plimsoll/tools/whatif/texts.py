@@ -8,12 +8,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from textwrap import wrap
 from typing import Any
 
 from plimsoll.tools.amounts import format_short, resource_order
 from plimsoll.tools.colors import Paint
-from plimsoll.tools.columns import format_count, format_table
+from plimsoll.tools.columns import format_count, format_fitting_table, format_table, wrap_text
 from plimsoll.tools.whatif.drains import DELETE_EMPTY_DIR, FORCE, IGNORE_DAEMON_SETS, NodeDrain
 from plimsoll.tools.whatif.exhaustive import Proof, ProofVerdict
 from plimsoll.tools.whatif.fragmentation import Fragmentation
@@ -70,13 +69,7 @@ def _headline(report: WhatifResult, paint: Paint) -> str:
 
 
 def _wrapped(head: str, text: str, paint: Paint, indent: str = "  ") -> Iterator[str]:
-    yield from wrap(
-        head + text,
-        max(40, paint.width),
-        subsequent_indent=indent,
-        break_on_hyphens=False,
-        break_long_words=False,
-    ) or [head.rstrip()]
+    yield from wrap_text(head + text, paint.width, indent) or [head.rstrip()]
 
 
 # -- pods
@@ -297,18 +290,14 @@ def _table(
     columns = list(zip(*rows, strict=True))
     kept = [index for index, column in enumerate(columns) if set(column[1:]) - {"-"} or index < 2]
     rows = [[row[index] for index in kept] for row in rows]
-    table = list(format_table(rows))
-    if wide or max(map(len, table)) + len(indent) <= max(40, paint.width):
-        for number, line in enumerate(table):
-            yield indent + (paint.bold(line) if number == 0 else line)
-        return
-    header = [name.lower() for name in rows[0]]
-    width = max(map(len, header[1:]))
-    for row in rows[1:]:
-        yield from _wrapped(indent, row[0], paint, f"{indent}  ")
-        for name, cell in zip(header[1:], row[1:], strict=True):
-            if cell != "-":
-                yield from _wrapped(f"{indent}  {name.ljust(width)}  ", cell, paint, f"{indent}    ")
+    lines = (
+        (indent + line for line in format_table(rows))
+        if wide
+        else format_fitting_table(rows, paint.width, indent)
+    )
+    for number, line in enumerate(lines):
+        is_header = number == 0 and line.lstrip().startswith(f"{rows[0][0]} ")
+        yield paint.bold(line) if is_header else line
 
 
 def _evicted(report: WhatifResult, paint: Paint, wide: bool) -> Iterator[str]:
