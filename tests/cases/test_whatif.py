@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from plimsoll.tools.colors import Paint
-from plimsoll.tools.whatif import WhatifPlan, WhatifReport, run_whatif
+from plimsoll.tools.fixes import Fix, apply_fix
+from plimsoll.tools.whatif import Whatif, WhatifPlan, WhatifReport, run_whatif
 from tests.cases.cases import case_objects, case_path, case_state
 
 GPU_CLUSTER = "real/gpu-cluster.json.gz"
@@ -179,3 +180,22 @@ def test_a_budget_that_allows_no_disruption_blocks_the_drain() -> None:
     }
     moved = {name for _, name in report.verdict.scheduled}
     assert moved == {name for name in on_node if not name.startswith("node-exporter")} - {stays[1]}
+
+
+def test_pending_pods_have_a_fix_that_makes_them_fit() -> None:
+    report = ask("small/aligned.yaml")
+    fix = report.nearest_fix(("ml", "al2"))
+    assert isinstance(fix, Fix)
+    assert "resource.kubernetes.io/pcieRoot" in fix.text
+    assert any(line.strip().startswith("fix: ") for line in report.lines(Paint()))
+    with Whatif(case_state(GPU_CLUSTER)) as w:
+        w.add(case_path("small/aligned.yaml"))
+        state, pod = apply_fix(w.cluster_state, w.cluster_state.pod("al2", "ml"), fix)
+    with Whatif(state) as fixed:
+        assert pod.metadata.key in {each.pod for each in fixed.schedule().placed}
+
+
+def test_pods_with_the_same_message_and_different_fixes_are_not_one_group() -> None:
+    report = run_whatif(cluster("real/messy-cluster.json.gz"), WhatifPlan())
+    groups = report.group_pending(report.verdict.pending)
+    assert [group for group in groups if len(group) > 1] == []

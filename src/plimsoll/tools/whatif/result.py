@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from plimsoll.tools.amounts import format_amount
+from plimsoll.tools.fixes import Fix, FixReport, Hint
 from plimsoll.tools.top.uncounted_notes import UncountedNote
 from plimsoll.tools.whatif.drains import NodeDrain
 from plimsoll.tools.whatif.exhaustive import Proof
@@ -73,6 +74,7 @@ class WhatifResult:
     outcome: WhatifOutcome
     verdict: WhatifVerdict
     fragments: tuple[Fragmentation, Fragmentation]
+    fixes: Mapping[Name, FixReport] = field(default_factory=dict)  #: of the first pending pods
     evicted: tuple[EvictedPod, ...] = ()
     evicted_anyway: frozenset[Name] = frozenset()  #: preempted by pending pods without the plan as well
     refused: tuple[RefusedObject, ...] = ()
@@ -106,6 +108,19 @@ class WhatifResult:
         names -= set(self.verdict.refused)
         return sorted(names, key=lambda name: (name not in asked, by_number(name)))
 
+    def nearest_fix(self, name: Name) -> Fix | Hint | None:
+        """Return the nearest fix of a pending pod, or a hint."""
+        return self.fixes[name].nearest if name in self.fixes else None
+
+    def group_pending(self, names: Iterable[Name]) -> list[list[Name]]:
+        """Group pending pods with the same reason, apart from names of their own claims, and fix."""
+        patterns = {each.pod: each.pattern for each in self.outcome.pending}
+        found: dict[tuple[str, str], list[Name]] = {}
+        for name in names:
+            fix = self.nearest_fix(name)
+            found.setdefault((patterns.get(name, ""), "" if fix is None else fix.text), []).append(name)
+        return list(found.values())
+
     def evictions(self, *, wide: bool = True) -> list[EvictedPod]:
         """Return the evicted pods; unless `wide`, without those that a plan with changes does not cause."""
         known = frozenset() if wide or self.plan.changes_nothing else self.evicted_anyway
@@ -138,6 +153,11 @@ class WhatifResult:
             "refused": [
                 {"kind": each.kind, "name": full_name(each.name), "by": each.owner, "why": each.why}
                 for each in self.refused
+            ],
+            "fixes": [
+                {"pods": list(map(full_name, names)), **self.fixes[names[0]].as_json()}
+                for names in self.group_pending(self.verdict.pending)
+                if names[0] in self.fixes
             ],
             "evicted": [_evicted(each) for each in self.evicted],
             "drains": [each.as_json() for each in self.drains],

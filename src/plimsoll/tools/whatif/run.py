@@ -6,17 +6,25 @@ plan alone; on request also by kube-scheduler's rules, and by exhaustive search.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 
 from plimsoll.api.core import Node
 from plimsoll.scheduler.profile import ProfileSet, SchedulerProfile
 from plimsoll.tools.cluster_state import ClusterState
 from plimsoll.tools.cluster_state.progress import ProgressCallback, no_progress
+from plimsoll.tools.fixes import FixFinder, FixReport
 from plimsoll.tools.top.uncounted_notes import note_uncounted
 from plimsoll.tools.whatif.affected_nodes import keep_unaffected
 from plimsoll.tools.whatif.fragmentation import find_fragments, read_node_fragments
 from plimsoll.tools.whatif.kube_scheduler import OURS, find_kube_scheduler
-from plimsoll.tools.whatif.outcome import EvictionReason, Name, NodeNames, compare_states, stem_of
+from plimsoll.tools.whatif.outcome import (
+    EvictionReason,
+    Name,
+    NodeNames,
+    PendingPod,
+    compare_states,
+    stem_of,
+)
 from plimsoll.tools.whatif.plan import WhatifPlan
 from plimsoll.tools.whatif.report import WhatifReport
 from plimsoll.tools.whatif.result import ExtraCapacity, Overcommit, Prediction
@@ -27,6 +35,8 @@ from plimsoll.tools.whatif.whatif import Whatif, WhatifOperations
 
 #: Kinds of added pods whose extra capacity is counted, and the maximum count.
 KINDS_MAX, MORE_MAX = 3, 500
+#: Pending pods with different needs for which fixes are searched.
+FIXES_MAX = 20
 
 
 def run_whatif(
@@ -77,6 +87,18 @@ def run_whatif(
         snapshot = after.cluster_state.snapshot
         free_after = free_by_node(snapshot, keep_unaffected(free_before, affected))
         nodes_after = read_node_fragments(snapshot, free_after, keep_unaffected(nodes_before, affected))
+        verdict = judge(
+            now,
+            states,
+            added=added,
+            displaced=displaced,
+            drains=bool(plan.drain),
+            blocked=[each.pod for drain in after.drains for each in drain.blocked],
+            evicted=after.evicted,
+            refused=[each.name for each in after.refused if each.kind == "Pod"],
+            nodes={node.metadata.name for node in after.cluster_state.objects.all(Node)},
+            names=names,
+        )
         report = WhatifReport(
             plan=plan,
             origin=cluster_state.origin,
@@ -91,18 +113,8 @@ def run_whatif(
             states=states,
             difference=compare_states(*states, names),
             outcome=outcome,
-            verdict=judge(
-                now,
-                states,
-                added=added,
-                displaced=displaced,
-                drains=bool(plan.drain),
-                blocked=[each.pod for drain in after.drains for each in drain.blocked],
-                evicted=after.evicted,
-                refused=[each.name for each in after.refused if each.kind == "Pod"],
-                nodes={node.metadata.name for node in after.cluster_state.objects.all(Node)},
-                names=names,
-            ),
+            verdict=verdict,
+            fixes=_fixes(after, {each.pod: each for each in outcome.pending}, verdict.pending, settings),
             fragments=(fragments_before, find_fragments(snapshot, nodes_after)),
             evicted=after.evicted,
             evicted_anyway=frozenset(evicted_before - displaced),
@@ -128,6 +140,31 @@ def run_whatif(
             Prediction(kube_scheduler.name, kube_scheduler.about, other.state(), overcommits)
         )
     return report
+
+
+def _fixes(
+    operations: WhatifOperations,
+    pending: Mapping[Name, PendingPod],
+    names: Iterable[Name],
+    settings: SchedulerProfile | ProfileSet,
+) -> Mapping[Name, FixReport]:
+    """Return the fixes of pending pods, until `FIXES_MAX` different ones were searched.
+
+    A pod whose claims were refused has none here: its quota is the reason.
+    """
+    finder = FixFinder(operations.cluster_state, settings)
+    found: dict[Name, FixReport] = {}
+    known: dict[tuple[Name, str], FixReport] = {}  # pods of one workload with the same reason
+    for name in names:
+        if name in operations.cluster.claim_refusals or name not in pending:
+            continue
+        key = stem_of(name), pending[name].pattern
+        if key not in known:
+            known[key] = finder.find(operations.cluster_state.pod(name[1], name[0]))
+        found[name] = known[key]
+        if len(set(map(id, known.values()))) == FIXES_MAX:
+            break
+    return found
 
 
 def _overcommits(cluster_state: ClusterState) -> tuple[Overcommit, ...]:

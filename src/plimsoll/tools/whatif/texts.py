@@ -13,6 +13,7 @@ from typing import Any
 from plimsoll.tools.amounts import format_short, resource_order
 from plimsoll.tools.colors import Paint
 from plimsoll.tools.columns import format_count, format_fitting_table, format_table, wrap_text
+from plimsoll.tools.fixes import Fix
 from plimsoll.tools.whatif.drains import DELETE_EMPTY_DIR, FORCE, IGNORE_DAEMON_SETS, NodeDrain
 from plimsoll.tools.whatif.exhaustive import Proof, ProofVerdict
 from plimsoll.tools.whatif.fragmentation import Fragmentation
@@ -145,21 +146,23 @@ def _pending(report: WhatifResult, paint: Paint, wide: bool) -> Iterator[str]:
     if report.verdict.pending:
         yield paint.bold("PENDING")
         yield from _by_reason(report, report.verdict.pending, paint, "  ", wide)
+        if report.fixes and report.verdict.pending[-1] not in report.fixes:
+            yield "  plimsoll explain has the fixes of all pods"
 
 
 def _by_reason(
     report: WhatifResult, names: Iterable[Name], paint: Paint, indent: str, wide: bool
 ) -> Iterator[str]:
     """Yield pending pods with the same reason, and the reason; it names the claims of the first of them."""
-    same = {each.pod: each.pattern for each in report.outcome.pending}
-    by_reason: dict[str, list[Name]] = {}
-    for name in names:
-        by_reason.setdefault(same.get(name, ""), []).append(name)
-    for found in by_reason.values():
+    for found in report.group_pending(names):
         yield from _wrapped(indent, _listed(found, wide), paint, f"{indent}  ")
         why = report.states[1][found[0]].why
         if why:
             yield from _wrapped(f"{indent}  ", why, paint, f"{indent}  ")
+        nearest = report.nearest_fix(found[0])
+        if nearest is not None:
+            head = f"{indent}  {'fix' if isinstance(nearest, Fix) else 'hint'}: "
+            yield from _wrapped(head, nearest.text, paint, f"{indent}    ")
 
 
 def _listed(names: Iterable[Name], wide: bool) -> str:
