@@ -118,7 +118,7 @@ def list_charged_devices(facts: AuditFacts, pod: Pod, claim: ResourceClaim) -> l
 def amounts_of(
     charged_claim: ChargedClaim,
 ) -> dict[str, tuple[Quantity | None, Quantity | None, Quantity | None]]:
-    """Return the amounts of a bill, without drawn amounts and policies."""
+    """Return the amounts of a charge, without drawn amounts and policies."""
     return {name: _amounts(charge) for name, charge in charged_claim.charge.resources.items()}
 
 

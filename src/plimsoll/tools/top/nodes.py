@@ -125,7 +125,7 @@ class ResourceHolder:
 
     resource: str
     amount: int
-    rule: str  #: `requests`, `overhead`, `AddPerClaim`, ...; see `ledger.lines.Rule`
+    rule: str  #: `requests`, `overhead`, `AddPerClaim`, ...
     namespace: str
     pod: str
     claim: str

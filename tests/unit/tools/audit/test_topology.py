@@ -12,6 +12,7 @@ from tests.unit.tools.audit.build import (
     claim,
     cpus,
     device,
+    device_class,
     found,
     node,
     numa,
@@ -195,3 +196,31 @@ def test_a_device_that_is_not_ready() -> None:
     assert finding.message == "the driver reports device cpus as not ready: CPUsOffline"
     condition["status"] = "True"
     assert found("PLM054", tree) == []
+
+
+def test_partitions_are_no_room_for_whole_devices() -> None:
+    """Two GPUs per NUMA node, each with partitions: four whole ones cannot be on one node."""
+    cards: list[Tree] = []
+    for number in range(4):
+        draws = [{"counterSet": f"gpu-{number}", "counters": {"slices": {"value": "7"}}}]
+        small = [{"counterSet": f"gpu-{number}", "counters": {"slices": {"value": "1"}}}]
+        place = numa(number // 2)
+        cards.append(device(f"d{number}", attributes=place | model("full"), consumesCounters=draws))
+        cards += [
+            device(f"d{number}-{part}", attributes=place | model("small"), consumesCounters=small)
+            for part in range(7)
+        ]
+    counters = [{"name": f"gpu-{number}", "counters": {"slices": {"value": "7"}}} for number in range(4)]
+    sets = slice_of(counters=counters, count=2, name="sets")
+    full = device_class("full")
+    full["spec"]["selectors"] = [
+        {"cel": {"expression": 'device.attributes["gpu.example.com"].model == "full"'}}
+    ]
+    for count, findings in ((4, 0), (2, 1)):
+        held = claim("c", *(result(f"d{number}") for number in (0, 2, 1, 3)[:count]), klass="full")
+        trees = [node(), full, sets, slice_of(*cards, count=2), held, pod("p", claims="c")]
+        assert len(found("PLM050", *trees)) == findings
+
+
+def model(text: str) -> Tree:
+    return {"model": {"string": text}}

@@ -451,8 +451,8 @@ CHECKS = (
         "charge-differs",
         AuditSeverity.INFO,
         "a running pod has a different charge than its claim would have now",
-        "The driver has published other mappings or capacities since the pod was scheduled. The pod keeps "
-        "its charge, as intended; the next pod with the same claim is charged differently.",
+        "Mappings or capacities were different when the pod was scheduled, or another scheduler charged it. "
+        "The pod keeps its charge, as intended; the next pod with the same claim is charged differently.",
         "none needed if the change of the mapping was intended; recreating the pod applies the new charge",
         find_charges_that_differ,
         ("nodes", "pods", "resourceclaims", "resourceslices"),

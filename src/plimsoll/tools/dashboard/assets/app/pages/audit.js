@@ -73,7 +73,7 @@ function Evidence({ of }) {
     ${rest.length > 0 && html`<details class="rest"><summary>${shown ? `and ${count(rest.length)} more` : plural(rest.length, "detail")}</summary>${lines(rest)}</details>`}`;
 }
 
-/** Findings of one check. Those with the same fix are listed together, and their fix once. */
+/** Findings of one check. Those with the same fix are listed together, and their fix once; an untried one is a hint. */
 function Check({ severity, findings, title }) {
   const [all, setAll] = useState(false);
   const [offset, setOffset] = useState(0);
@@ -93,7 +93,7 @@ function Check({ severity, findings, title }) {
             <${Evidence} of=${one.evidence || []} />
           </li>`)}
         </ul>
-        ${fix && html`<p class="fix"><b>Fix</b> ${groups.size > 1 && html`<span class="muted">for ${count(groups.get(fix).length)} of ${count(findings.length)}:</span> `}<span>${fix}</span></p>`}`,
+        ${fix && html`<p class="fix"><b>${list[0].proven ? "Fix" : "Hint"}</b> ${groups.size > 1 && html`<span class="muted">for ${count(groups.get(fix).length)} of ${count(findings.length)}:</span> `}<span>${fix}</span></p>`}`,
     )}
     ${all && html`<${Pager} total=${ordered.length} offset=${from} limit=${page} go=${setOffset} />`}
     ${findings.length > few && html`<p class="more"><button type="button" aria-expanded=${all} onClick=${() => setAll(!all)}>${all ? "Show fewer" : `Show all ${count(findings.length)}`}</button></p>`}
