@@ -158,7 +158,7 @@ def _split(
         for condition in _conditions(group):
             selectors = (*own, condition)
             if {each.key for each in _unmapped(views, selectors, features)} == wanted:
-                break
+                break  # conditions have no errors: they test an attribute before they read it
         else:
             return ()
         base = f"{device_class.metadata.name}-{'grouped' if 'capacityKey' in value else 'individual'}"
@@ -192,7 +192,8 @@ def _conditions(group: Sequence[_UnmappedDevice]) -> Iterator[str]:
     for name, attribute in first.device.attributes.items():
         domain, _, last = name.rpartition("/")
         if attribute.int_value is not None:
-            yield f'device.attributes["{domain or first.driver}"].{last} == {attribute.int_value}'
+            attributes = f'device.attributes["{domain or first.driver}"]'
+            yield f'"{last}" in {attributes} && {attributes}["{last}"] == {attribute.int_value}'
 
 
 # -- devices of a class
