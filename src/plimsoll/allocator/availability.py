@@ -10,13 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from plimsoll.allocator.devices.capacity import Consumption, capacity_value
+from plimsoll.allocator.devices.capacity import Consumption, least_share
 from plimsoll.allocator.devices.node_devices import NodeDevices, bit_numbers
 from plimsoll.allocator.devices.usage import DeviceUsage
 from plimsoll.allocator.input_errors import AllocationFault
 from plimsoll.allocator.request_matching import RequestPlan, read_requests
 from plimsoll.api.device_taints import find_untolerated_taint
-from plimsoll.api.quantity import ZERO, Quantity
 from plimsoll.api.resource import DeviceCapacity, DeviceClass, ResourceClaim
 
 #: States of devices.
@@ -25,7 +24,7 @@ BLOCKED, TAINTED = "blocked", "tainted"
 
 
 def device_state(devices: NodeDevices, usage: DeviceUsage, number: int) -> str:
-    """Return the state of a device.
+    """Return the state of a device by itself; its node may not take it (`tools/availability` counts that).
 
     free: available. taken: allocated exclusively, or its shares have used up a capacity. partly: shared, with
     capacity remaining. shared: in use by any number of claims, it has no capacity that could run out.
@@ -51,13 +50,6 @@ def device_state(devices: NodeDevices, usage: DeviceUsage, number: int) -> str:
     return TAINTED if state == FREE and _is_tainted(devices, number) else state
 
 
-def is_allocatable(devices: NodeDevices, usage: DeviceUsage, number: int) -> bool:
-    """Return whether a device can be allocated on its node to some request without tolerations."""
-    if devices.elsewhere >> number & 1 or _is_tainted(devices, number):
-        return False
-    return device_state(devices, usage, number) in (FREE, PARTLY, SHARED)
-
-
 def _is_tainted(devices: NodeDevices, number: int) -> bool:
     taints = devices.entries[number].device.taints
     return devices.features.device_taints and find_untolerated_taint(taints, ()) is not None
@@ -65,20 +57,7 @@ def _is_tainted(devices: NodeDevices, number: int) -> bool:
 
 def fits_minimal_share(capacity: Mapping[str, DeviceCapacity], free: Iterable[int]) -> bool:
     """Return whether one more minimal share fits, given the request policies."""
-    return all(_least(entry) <= left for entry, left in zip(capacity.values(), free, strict=True))
-
-
-def _least(entry: DeviceCapacity) -> int:
-    """Return the smallest amount of a capacity that a share can consume, in nano units."""
-    policy = entry.request_policy
-    if policy is None or not (policy.valid_range or policy.valid_values):
-        return 1 if capacity_value(entry) > ZERO else 0
-    allowed = [*policy.valid_values]
-    if policy.valid_range is not None:
-        allowed.append(policy.valid_range.min or Quantity(1))
-    if policy.default is not None:
-        allowed.append(policy.default)
-    return min(amount.nano for amount in allowed)
+    return all(least_share(entry) <= left for entry, left in zip(capacity.values(), free, strict=True))
 
 
 @dataclass(frozen=True, slots=True)

@@ -302,22 +302,17 @@ def _find_candidates(
     failures: dict[int, SelectorFailure | CapacityFault] = dict(plan.selection.failures)
     exhausted = 0
     if plan.consumptions:
-        entries = devices.entries
         verdicts = plan.consumptions
-        if len(verdicts) == 1 and isinstance(verdicts[0], Consumption):
-            fitting = mask
-        else:
-            fitting = 0
-            for number in bit_numbers(mask):
-                verdict = verdicts[entries[number].capacity]
-                if isinstance(verdict, Consumption):
-                    fitting |= 1 << number
-                elif isinstance(verdict, CapacityFault):
-                    failures[number] = verdict
+        fitting = 0
+        for verdict, having in zip(verdicts, devices.capacity_masks, strict=True):
+            if isinstance(verdict, Consumption):
+                fitting |= mask & having
+            elif isinstance(verdict, CapacityFault):
+                failures.update(dict.fromkeys(bit_numbers(mask & having), verdict))
         mask = fitting
         for number in usage.consumed:
             if mask >> number & 1:
-                verdict = verdicts[entries[number].capacity]
+                verdict = verdicts[devices.entries[number].capacity]
                 assert isinstance(verdict, Consumption)
                 if not usage.fits(number, verdict.nano):
                     exhausted |= 1 << number

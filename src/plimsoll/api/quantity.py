@@ -147,7 +147,9 @@ class Quantity:
     # -- text
 
     def __str__(self) -> str:
-        return self._text if self._text is not None else self.canonical()
+        if self._text is None:
+            object.__setattr__(self, "_text", self.canonical())
+        return self._text  # type: ignore[return-value]
 
     def canonical(self) -> str:
         """Return the canonical text: no fraction, the largest suffix that preserves the value."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from plimsoll.cel.caches import DerivedResult, ProgramCache, SelectorMatches, derive_all, match_all
 from plimsoll.cel.derived import AttributeValue, DerivedAttribute, compile_derived
-from plimsoll.cel.device import CelDevice, flatten
+from plimsoll.cel.device import CelDevice, flatten, has_invalid_attribute
 from plimsoll.cel.interpreter.evaluation import COST_LIMIT
 from plimsoll.cel.interpreter.program import EvaluationResult
 from plimsoll.cel.selector import Selector, compile_selector
@@ -34,5 +34,6 @@ __all__ = [
     "compile_selector",
     "derive_all",
     "flatten",
+    "has_invalid_attribute",
     "match_all",
 ]

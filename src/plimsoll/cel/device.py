@@ -8,7 +8,7 @@ errors of that device (docs/spec/api.md, "CEL environment").
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from sys import intern
 from typing import Any
@@ -92,6 +92,20 @@ def flatten(device: resource.Device | Mapping[str, Any], driver: str) -> CelDevi
         allow_multiple = device.get("allowMultipleAllocations")
     return CelDevice(
         reader.driver, values, amounts, bool(allow_multiple), reader.lists, reader.problem, reader.longest
+    )
+
+
+def has_invalid_attribute(devices: Iterable[resource.Device]) -> bool:
+    """Return whether an attribute of some device has no value or cannot be parsed."""
+    reader, texts = _Reader(""), set[str]()
+    for device in devices:
+        for name, attribute in device.attributes.items():
+            if attribute.version_value is not None:
+                texts.add(attribute.version_value)
+            elif attribute.string_value is None:
+                reader.typed(name, attribute)
+    return reader.problem is not None or any(
+        reader.typed("", resource.DeviceAttribute(version_value=text)) is None for text in texts
     )
 
 

@@ -9,13 +9,11 @@ from msgspec.structs import replace
 from plimsoll.allocator.availability import (
     BLOCKED,
     FREE,
-    PARTLY,
     TAINTED,
     TAKEN,
     RequestAvailability,
     device_state,
     find_availability,
-    is_allocatable,
 )
 from plimsoll.allocator.devices.inventory import Inventory
 from plimsoll.allocator.devices.node_devices import NodeDevices, bit_numbers
@@ -126,7 +124,6 @@ def test_partitions_of_a_used_device_are_not_free(held: list[str], states: dict[
     for name, state in states.items():
         number = names.index(name)
         assert device_state(devices, usage, number) == state
-        assert is_allocatable(devices, usage, number) == (state in (FREE, PARTLY))
 
 
 def test_each_rule_that_excludes_a_device() -> None:

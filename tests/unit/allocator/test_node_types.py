@@ -9,12 +9,13 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from plimsoll.allocator import AllocationFault, AllocationState, Features, Inventory
-from plimsoll.allocator.devices.node_devices import NodeDevices
+from plimsoll.allocator.devices.node_devices import NodeDevices, selector_environment
 from plimsoll.allocator.devices.usage import DeviceUsage
 from plimsoll.api.core import Node
 from plimsoll.api.identity import DeviceId
 from plimsoll.api.resource import OPTIONAL_NODE_OPERATIONS, ResourceSlice
-from tests.build import device, node, resource_slice
+from plimsoll.cel import compile_selector
+from tests.build import DRIVER, device, node, resource_slice
 from tests.sizes import examples
 from tests.unit.allocator.holdings import hold_device
 from tests.unit.allocator.taint_rules import taint_rule
@@ -59,6 +60,11 @@ def make_node(name: str, skips: bool) -> Node:
     return replace(made, status=replace(made.status, declared_features=features))
 
 
+def unique(tree: dict[str, Any], place: str) -> dict[str, Any]:
+    """Return a device with an attribute that differs by node."""
+    return {**tree, "attributes": {**tree.get("attributes", {}), "uuid": {"string": place}}}
+
+
 def slices_of(place: str, pools: list[dict[str, Any]]) -> list[ResourceSlice]:
     """Return the slices of a node; a pool without a missing slice is complete."""
     made = []
@@ -68,6 +74,10 @@ def slices_of(place: str, pools: list[dict[str, Any]]) -> list[ResourceSlice]:
         parts: list[dict[str, Any]] = [{"devices": pool["devices"]}, {"devices": pool["more"]}]
         if pool["counters"]:
             parts.append({"counters": {"card": {"memory": "2"}}})
+        for part in parts:
+            part |= (
+                {"devices": [unique(each, place) for each in part["devices"]]} if "devices" in part else {}
+            )
         count = len(parts) + pool["missing"]
         made += [
             resource_slice(
@@ -85,7 +95,12 @@ def slices_of(place: str, pools: list[dict[str, Any]]) -> list[ResourceSlice]:
 
 def content(devices: NodeDevices, state: AllocationState) -> dict[str, Any]:
     """Return everything that a search reads."""
-    selectors = ('device.driver == "gpu.example.com"', 'device.attributes["gpu.example.com"].numa == 1')
+    selectors = (
+        'device.driver == "gpu.example.com"',
+        'device.attributes["gpu.example.com"].numa == 1',
+        'device.attributes["gpu.example.com"].uuid == "n1"',
+        'device.attributes["gpu.example.com"].exists(name, name == "numa")',
+    )
     usage = DeviceUsage(devices, state)
     return {
         "node": devices.node.metadata.name,
@@ -145,12 +160,23 @@ def test_a_node_has_the_devices_it_would_have_alone(
             assert content(found, state) == content(alone, state)
 
 
-def test_nodes_of_one_type_share_cached_results() -> None:
-    stock = Inventory([resource_slice([device("a")], name) for name in ("n0", "n1")])
+def test_nodes_of_one_type_share_the_results_of_what_selectors_read() -> None:
+    """Attributes that differ by machine matter to the selectors that read them, and only to these."""
+    slices = [resource_slice([device("a", model="x", uuid=name)], name) for name in ("n0", "n1")]
+    stock = Inventory(slices)
     one, other = (stock.devices_for(node(name)) for name in ("n0", "n1"))
     assert isinstance(one, NodeDevices)
     assert isinstance(other, NodeDevices)
-    assert one.select(("true",), ()) is other.select(("true",), ())
+    assert one.structure == other.structure
+    assert one.signature != other.signature
+    (view,), (twin,) = one.pools[0].slices, other.pools[0].slices
+    environment = selector_environment(stock.features)
+    model, uuid = (
+        compile_selector(f'device.attributes["{DRIVER}"].{text}', environment)
+        for text in ('model == "x"', 'uuid == "n0"')
+    )
+    assert view.matches(model) is twin.matches(model)
+    assert (view.matches(uuid).bits, twin.matches(uuid).bits) == (1, 0)
     assert [entry.id.pool for entry in (*one.entries, *other.entries)] == ["n0", "n1"]
 
 

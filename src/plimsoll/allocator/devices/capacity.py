@@ -78,6 +78,19 @@ def capacity_value(entry: DeviceCapacity) -> Quantity:
     return ZERO if entry.value is None else entry.value
 
 
+def least_share(entry: DeviceCapacity) -> int:
+    """Return the smallest amount of a capacity that a share can consume, in nano units."""
+    policy = entry.request_policy
+    if policy is None or not (policy.valid_range or policy.valid_values):
+        return 1 if capacity_value(entry) > ZERO else 0
+    allowed = [*policy.valid_values]
+    if policy.valid_range is not None:
+        allowed.append(policy.valid_range.min or Quantity(1))
+    if policy.default is not None:
+        allowed.append(policy.default)
+    return min(amount.nano for amount in allowed)
+
+
 def compute_consumed_amount(
     requested: Quantity | None, entry: DeviceCapacity, fractional: bool = False
 ) -> Quantity | None:

@@ -126,8 +126,12 @@ class Inventory:
 
         The devices have no node: `DeviceUsage` applies to them, selectors do not.
         """
-        for pool in sorted(self._by_pool):
+        for pool in self.pool_ids():
             yield self.cluster_pool(pool), self.slices_of(pool)
+
+    def pool_ids(self) -> list[PoolId]:
+        """Return all pools, by name."""
+        return sorted(self._by_pool)
 
     def slices_of(self, pool: PoolId) -> Sequence[SliceView]:
         """Return all slices of a pool, of any generation."""
@@ -135,8 +139,17 @@ class Inventory:
 
     def cluster_pool(self, pool: PoolId) -> NodeDevices:
         """Return the devices of one known pool on all nodes."""
-        whole = build_cluster_pool(self._by_pool[pool], self.features)
-        return NodeDevices(Node(), [whole], self.features, self._programs)
+        views = sorted(self._by_pool[pool], key=_search_order)
+        type = self._node_type(Node(), views)
+        known = None if type is None else self._types.get(("pool", *type))
+        if known is not None:
+            return known[0].renamed(Node(), rename_pools(known[0].pools, known[1], views))
+        devices = NodeDevices(
+            Node(), [build_cluster_pool(self._by_pool[pool], self.features)], self.features, self._programs
+        )
+        if type is not None:
+            self._types["pool", *type] = devices, views
+        return devices
 
     def _build(self, node: Node, candidates: Sequence[SliceView]) -> NodeDevices | AllocationFault:
         """Build the devices of a node, or rename those of a node of the same type."""
@@ -154,7 +167,8 @@ class Inventory:
         return devices
 
     def _node_type(self, node: Node, views: Sequence[SliceView]) -> tuple[object, ...] | None:
-        """Return a key that is equal for nodes whose devices differ only in the names of slices and pools.
+        """Return a key that is equal for nodes whose devices differ only in names of slices and pools and in
+        attributes.
 
         None if a slice or pool is not of this node alone.
         """
@@ -165,7 +179,7 @@ class Inventory:
             if not spec.node_name or spec.per_device_node_selection is not None:
                 return None
             pools[view.pool] = pools.get(view.pool, 0) + 1
-            type.append((len(pools), spec.pool.generation, spec.pool.resource_slice_count, view.signature))
+            type.append((len(pools), spec.pool.generation, spec.pool.resource_slice_count, view.structure))
         if any(len(self._by_pool[pool]) != count for pool, count in pools.items()):
             return None
         return tuple(type)

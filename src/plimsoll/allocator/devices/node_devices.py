@@ -8,7 +8,7 @@ classes and requests only, never on allocations.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -110,14 +110,16 @@ class NodeDevices:
         "_environment",
         "_programs",
         "_selections",
-        "_signature",
         "_source",
+        "_structure",
         "_tables",
         "_twin",
         "all",
         "base_counters",
         "binding",
+        "blocked_masks",
         "capacities",
+        "capacity_masks",
         "counter_pools",
         "counting",
         "elsewhere",
@@ -145,6 +147,9 @@ class NodeDevices:
         self.entries: list[DeviceEntry] = []
         self.index: dict[PoolId, dict[str, int]] = {}
         self.capacities: list[Mapping[str, DeviceCapacity]] = []  #: shape number -> capacities
+        self.capacity_masks: list[int] = []  #: shape number -> mask of its devices
+        #: Mask of the devices blocked by usage, by what is left of counters and groups (`DeviceUsage`).
+        self.blocked_masks: dict[tuple[object, ...], int] = {}
         self.base_counters: list[int] = []
         self.counter_pools: list[CounterPool] = []
         self.group_sets: list[GroupSet] = []  #: counter sets with compatibility groups
@@ -157,7 +162,7 @@ class NodeDevices:
         self.unsupported = 0
         self.taint_masks: dict[tuple[DeviceTaint, ...], int] = {}
         self._programs = programs
-        self._signature: tuple[object, ...] | None = None
+        self._structure: tuple[object, ...] | None = None
         self._environment = selector_environment(features)
         self._selections: dict[tuple[tuple[str, ...], tuple[str, ...]], DeviceSelection] = {}
         self._tables: dict[tuple[str, tuple[str, ...]], tuple[AttributeTable, ...]] = {}
@@ -174,22 +179,27 @@ class NodeDevices:
 
         None if devices are not local to the node, because usage on other nodes matters, too.
         """
-        if self._signature is None:
+        return self._describe(lambda view: view.signature) if self.structure is not None else None
+
+    @property
+    def structure(self) -> tuple[object, ...] | None:
+        """Equal for nodes whose devices differ only in the names of their pools and in attributes: with equal
+        selections and attribute tables, searches end alike. None as for `signature`.
+        """
+        if self._structure is None:
             views = [view for pool in self.pools for view in pool.slices]
             own = all(view.slice.spec.node_name for view in views)
             if not own or any(pool.elsewhere for pool in self.pools):
                 return None
-            pools = (
-                (
-                    pool.id.driver,
-                    pool.status,
-                    tuple(view.signature for view in pool.slices),
-                    *pool.counters.items(),
-                )
-                for pool in self.pools
-            )
-            self._signature = (self.unsupported, *pools)
-        return self._signature
+            self._structure = self._describe(lambda view: view.structure)
+        return self._structure
+
+    def _describe(self, digest: Callable[[SliceView], bytes]) -> tuple[object, ...]:
+        pools = (
+            (pool.id.driver, pool.status, tuple(map(digest, pool.slices)), *pool.counters.items())
+            for pool in self.pools
+        )
+        return (self.unsupported, *pools)
 
     # -- cached results
 
@@ -224,14 +234,15 @@ class NodeDevices:
         return known
 
     def renamed(self, node: Node, pools: Sequence[GatheredPool]) -> NodeDevices:
-        """Return the devices of a node of the same type: `pools` differ from those here in their names only.
-
-        Everything else is shared, cached results included; entries are made when they are read.
+        """Return the devices of a node of the same type: `pools` differ from those here in their names and in
+        attributes only. Everything that does not depend on these is shared; entries are made when they are
+        read.
         """
         clone = NodeDevices.__new__(NodeDevices)
         for name in _SHARED:
             setattr(clone, name, getattr(self, name))
         clone.node, clone.pools, clone._twin = node, tuple(pools), self
+        clone._selections, clone._tables = {}, {}
         ids = {before.id: after.id for before, after in zip(self.pools, pools, strict=True)}
         clone.index = {ids[pool]: numbers for pool, numbers in self.index.items()}
         clone.counter_pools = [dataclasses.replace(pool, pool=ids[pool.pool]) for pool in self.counter_pools]
@@ -270,7 +281,8 @@ class NodeDevices:
             pool: {name: places[number] for name, number in names.items()}
             for pool, names in self.index.items()
         }
-        clone._selections, clone._tables = {}, {}
+        clone._selections, clone._tables, clone.blocked_masks = {}, {}, {}
+        clone.capacity_masks = [_moved(mask, places) for mask in self.capacity_masks]
         clone.shareable = _moved(self.shareable, places)
         clone.counting = _moved(self.counting, places)
         clone.elsewhere = _moved(self.elsewhere, places)
@@ -296,16 +308,16 @@ class NodeDevices:
         for view in pool.slices:
             per_device = bool(view.slice.spec.per_device_node_selection)
             supported = not view.slice.spec.skip_node_operations or self._can_skip_operations()
-            for device in view.devices:
+            for device, (draw, shape) in zip(view.devices, _read_consumption(view, numbers), strict=True):
                 number = len(self.entries)
                 flag = 1 << number
                 names[device.name] = number
-                draw = _draw(device, numbers)
                 shareable = bool(self.features.consumable_capacity and device.allow_multiple_allocations)
-                shape = _shape(device.capacity)
                 if shape not in shapes:
                     shapes[shape] = len(shapes)
                     self.capacities.append(device.capacity)
+                    self.capacity_masks.append(0)
+                self.capacity_masks[shapes[shape]] |= flag
                 id = DeviceId(pool.id.driver, pool.id.pool, device.name)
                 own_groups = read_groups(device, sets) if sets else ()
                 self.entries.append(DeviceEntry(id, device, view, shareable, shapes[shape], draw, own_groups))
@@ -433,7 +445,7 @@ class NodeDevices:
 _SHARED = tuple(
     name
     for name in NodeDevices.__slots__
-    if name not in ("_twin", "counter_pools", "entries", "index", "node", "pools")
+    if name not in ("_selections", "_tables", "_twin", "counter_pools", "entries", "index", "node", "pools")
 )
 
 
@@ -457,6 +469,23 @@ def bit_numbers(mask: int) -> list[int]:
 def _moved(mask: int, places: Mapping[int, int]) -> int:
     """Return a mask after the devices were reordered."""
     return sum(1 << places[number] for number in bit_numbers(mask))
+
+
+#: Consumption of counters and capacity shape of each device, by the structure of the slice and the numbers of
+#: the counters; the slice keeps the identities in the shapes alive.
+_consumption: dict[tuple[object, ...], tuple[SliceView, list[tuple[CounterDraw, object]]]] = {}
+
+
+def _read_consumption(
+    view: SliceView, numbers: Mapping[tuple[str, str], int]
+) -> list[tuple[CounterDraw, object]]:
+    """Return the consumption of counters and the capacity shape of each device of a slice."""
+    key = (view.structure, *numbers.items())
+    known = _consumption.get(key)
+    if known is None:
+        found = [(_draw(device, numbers), _shape(device.capacity)) for device in view.devices]
+        known = _remember(_consumption, key, (view, found))
+    return known[1]
 
 
 def _draw(device: Device, numbers: Mapping[tuple[str, str], int]) -> CounterDraw:

@@ -13,7 +13,7 @@ from operator import gt
 
 from plimsoll.allocator.devices.capacity import capacity_value
 from plimsoll.allocator.devices.groups import ANY_GROUPS, are_compatible
-from plimsoll.allocator.devices.node_devices import NodeDevices
+from plimsoll.allocator.devices.node_devices import MAX_CACHED, CounterPool, NodeDevices, bit_numbers
 from plimsoll.allocator.state import AllocationState, DeviceAllocations
 
 
@@ -124,19 +124,27 @@ class DeviceUsage:
                 # Test: test_nothing_is_compatible_with_incompatible_devices
                 for number, mask in pool.groups.get(name, ()):
                     self.groups[number] &= mask
-            # One negative counter blocks every device of the pool that consumes any.
             left = available[pool.first : pool.first + len(pool.names)]
-            if left and min(left) < 0:
-                self.blocked |= pool.mask & ~self.shared
-                continue
-            rest = pool.mask & ~self.shared
-            while rest:
-                low = rest & -rest
-                rest ^= low
-                entry = devices.entries[low.bit_length() - 1]
-                if not are_compatible(entry.groups, self.groups):
-                    self.blocked |= low
-                for counter, amount in entry.draw:
-                    if amount > available[counter]:
-                        self.blocked |= low
-                        break
+            key = (pool.first, *left, *self.groups)
+            blocked = devices.blocked_masks.get(key)
+            if blocked is None:
+                blocked = _find_blocked(devices, pool, available, self.groups)
+                if len(devices.blocked_masks) >= MAX_CACHED:
+                    devices.blocked_masks.clear()
+                devices.blocked_masks[key] = blocked
+            self.blocked |= blocked & ~self.shared
+
+
+def _find_blocked(devices: NodeDevices, pool: CounterPool, available: list[int], groups: list[int]) -> int:
+    """Return the mask of the devices of a pool that need more counters or are not compatible with groups."""
+    left = available[pool.first : pool.first + len(pool.names)]
+    if left and min(left) < 0:
+        return pool.mask  # one negative counter blocks every device of the pool that consumes any
+    blocked = 0
+    for number in bit_numbers(pool.mask):
+        entry = devices.entries[number]
+        if not are_compatible(entry.groups, groups) or any(
+            amount > available[counter] for counter, amount in entry.draw
+        ):
+            blocked |= 1 << number
+    return blocked

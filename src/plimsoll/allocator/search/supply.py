@@ -31,6 +31,7 @@ class SupplyBound:
             for index, (_, name) in enumerate(pool.names):
                 self._counters.setdefault(name, []).append(pool.first + index)
         self._counter_needs: dict[int, Mapping[str, int]] = {}
+        #: Counters, and masks of devices by what they consume of these, ascending.
         self._cheapest: list[tuple[Sequence[int], list[tuple[int, int]]]] | None = None
         self._sharing: dict[int, tuple[int, Mapping[str, int]]] = {}
 
@@ -58,31 +59,37 @@ class SupplyBound:
         for numbers, ranked in self._cheapest:
             left = sum([max(available[number] - drawn[number], 0) for number in numbers])
             count = missing
-            for amount, flag in ranked:
-                if flag & mask:
-                    left -= amount
-                    count -= 1
-                    if left < 0:
-                        return True
-                    if not count:
-                        break
+            for amount, devices in ranked:
+                chosen = min(count, (devices & mask).bit_count())
+                left -= chosen * amount
+                count -= chosen
+                if left < 0:
+                    return True
+                if not count:
+                    break
         return False
 
     def _rank_by_draw(self) -> list[tuple[Sequence[int], list[tuple[int, int]]]]:
-        """Sort the devices by consumption, for the counters of each name and for all together."""
-        groups = [*self._counters.values()]
-        if len(groups) > 1:
-            groups.append([number for numbers in groups for number in numbers])
-        ranking: list[tuple[Sequence[int], list[tuple[int, int]]]] = []
-        for numbers in groups:
-            wanted = set(numbers)
-            ranked = []
-            for number, entry in enumerate(self._devices.entries):
-                amount = sum(amount for counter, amount in entry.draw if counter in wanted)
-                # Further shares of a device draw nothing.
-                ranked.append((0 if entry.shareable else amount, 1 << number))
-            ranking.append((numbers, sorted(ranked)))
-        return ranking
+        """Return the masks of devices by consumption, ascending, for the counters of each name and for all
+        together.
+        """
+        names = {number: name for name, numbers in self._counters.items() for number in numbers}
+        amounts: dict[str, dict[int, int]] = {name: {} for name in [*self._counters, ""]}
+        drawing = dict.fromkeys(amounts, 0)
+        for number, entry in enumerate(self._devices.entries):
+            if entry.shareable:
+                continue  # further shares of a device draw nothing
+            totals = {"": sum(amount for _, amount in entry.draw)} if entry.draw else {}
+            for counter, amount in entry.draw:
+                totals[names[counter]] = totals.get(names[counter], 0) + amount
+            for name, amount in totals.items():
+                amounts[name][amount] = amounts[name].get(amount, 0) | 1 << number
+                drawing[name] |= 1 << number
+        groups = {**self._counters, "": [number for numbers in self._counters.values() for number in numbers]}
+        return [
+            (groups[name], sorted([(0, self._devices.all & ~drawing[name]), *by_amount.items()]))
+            for name, by_amount in amounts.items()
+        ]
 
     def _lacks_counters(self, position: int, search_state: SearchState) -> bool:
         needs = self._counter_needs.get(position)

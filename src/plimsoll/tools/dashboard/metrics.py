@@ -13,7 +13,7 @@ from decimal import Decimal
 from plimsoll.api.core import Pod
 from plimsoll.api.resource import ResourceClaim
 from plimsoll.ledger.amounts import is_huge_page
-from plimsoll.tools.class_availability import AvailabilitySearch
+from plimsoll.tools.availability import Availability
 from plimsoll.tools.cluster_state import ClusterState
 from plimsoll.tools.dashboard.devices import DeviceCache
 from plimsoll.tools.dashboard.nodes import NodeRowCache
@@ -72,8 +72,7 @@ def _lines(cluster_state: ClusterState, nodes: NodeRowCache, devices: DeviceCach
         for pool in pools:
             labels = f'{{driver="{_escape(pool.driver)}",pool="{_escape(pool.pool)}"}}'
             yield f"plimsoll_pool_devices{name}{labels} {getattr(pool, column)}\n"
-    search = AvailabilitySearch(cluster_state.snapshot)
-    found = [search.find(name) for name in sorted(cluster_state.snapshot.classes)]
+    found = Availability(cluster_state.snapshot).all_classes()
     for name, column, help in _CLASSES:
         yield _head(f"plimsoll_class_{name}", help)
         for each in found:

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from plimsoll.tools.colors import Paint
-from plimsoll.tools.columns import format_count
 from plimsoll.tools.top.classes import ClassRow
 from plimsoll.tools.top.device_reports import format_capacity, not_shown
 from plimsoll.tools.top.devices import plain_name
@@ -48,9 +47,6 @@ class ClassesReport:
         for row in shown:
             if row.problem:
                 yield paint.red(f"{row.device_class} selects nothing: {row.problem}")
-            if row.unknown:
-                nodes = format_count(row.unknown, "node")
-                yield f"{row.device_class}: {nodes} not counted: too many different states."
         yield from not_shown(len(self.rows) - len(shown), "class")
         yield _NOTE
         if self.alone and self.rows[0].nodes:
@@ -63,7 +59,7 @@ class ClassesReport:
 
 
 def _count(row: ClassRow) -> str:
-    return f"{row.free}+" if row.unknown else str(row.free)
+    return str(row.free) if row.is_exact else f"{row.free}+"
 
 
 def _capacities(row: ClassRow) -> Iterator[str]:

@@ -1,28 +1,21 @@
 """`Fragmentation`: the largest pod and claim that still fit on one node, and stranded resources.
 
 Stranded are resources on nodes whose devices are all allocated, and devices on nodes without capacity for a
-pod. All numbers are exact; a class whose devices are in too many different states is reported as unknown.
+pod. Devices that exclude each other are not added up (`tools/availability`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any
 
-from plimsoll.allocator import AllocationFault, Inventory
-from plimsoll.allocator.availability import is_allocatable
-from plimsoll.allocator.devices.usage import DeviceUsage
+from plimsoll.api.resource import MAX_ALLOCATION_RESULTS
 from plimsoll.ledger.units import CPU, MEMORY, PODS
-from plimsoll.scheduler.devices import node_state
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
 from plimsoll.tools.amounts import format_amount, resource_order
-from plimsoll.tools.class_availability import largest_claim_count
+from plimsoll.tools.availability import Availability
 from plimsoll.tools.whatif.totals import FreeByNode
-
-#: Node states evaluated per class.
-STATES_MAX = 256
-CLASSES_MAX = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +37,7 @@ class LargestClaim:
     """Largest claim for devices of a class that fits on one node."""
 
     device_class: str
-    most: int | None  #: None: too many different nodes
+    most: int
     nodes: int = 0  #: on how many nodes such a claim fits
 
     def as_json(self) -> dict[str, Any]:
@@ -88,9 +81,9 @@ class NodeFragments:
 
     free: Mapping[str, int]  #: amounts past the line count as 0
     full: bool  #: no free CPU, memory or pods
-    devices: Mapping[str, int]  #: free devices by driver
+    devices: Mapping[str, int]  #: free devices by driver, as many as can be allocated together
     has_devices: bool
-    state: object = None  #: equal for nodes on which equal claims fit; None if it is not known
+    classes: Mapping[str, int]  #: devices of each class that one pod can get
 
 
 def read_node_fragments(
@@ -98,21 +91,29 @@ def read_node_fragments(
 ) -> dict[str, NodeFragments]:
     """Return what each node contributes; unschedulable nodes are left out. `known` is that of some nodes."""
     known = known or {}
+    rows = [
+        row
+        for row in snapshot.rows()
+        if snapshot.node(row).metadata.name in known or not snapshot.node(row).spec.unschedulable
+    ]
+    availability = Availability(
+        snapshot, [row for row in rows if snapshot.node(row).metadata.name not in known]
+    )
+    stocks = {stock.name: stock for stock, _ in availability.stocks}
+    by_class = {each.device_class: each.nodes for each in availability.all_classes()}
     found: dict[str, NodeFragments] = {}
-    counted: _FreeDevices = {}
-    inventory = snapshot.inventory
-    for row in snapshot.rows():
-        node = snapshot.node(row)
-        name = node.metadata.name
+    for row in rows:
+        name = snapshot.node(row).metadata.name
         if name in known:
             found[name] = known[name]
-        elif not node.spec.unschedulable:
-            free_of_node = free_by_node[name]
-            free = {key: units if units > 0 else 0 for key, units in free_of_node.items()}
-            full = any(not free.get(key, 0) for key in (CPU, MEMORY, PODS) if key in free_of_node)
-            devices, has_devices, usage = _free_devices(snapshot, inventory, row, counted)
-            state = node_state(snapshot, row, usage=usage) if snapshot.classes else None
-            found[name] = NodeFragments(free, full, devices, has_devices, state)
+            continue
+        free_of_node = free_by_node[name]
+        free = {key: units if units > 0 else 0 for key, units in free_of_node.items()}
+        full = any(not free.get(key, 0) for key in (CPU, MEMORY, PODS) if key in free_of_node)
+        stock = stocks.get(name)
+        devices = {} if stock is None else stock.free_by_driver()
+        classes = {each: nodes[name] for each, nodes in by_class.items() if name in nodes}
+        found[name] = NodeFragments(free, full, devices, stock is not None, classes)
     return found
 
 
@@ -125,16 +126,11 @@ def find_fragments(snapshot: Snapshot, nodes: Mapping[str, NodeFragments]) -> Fr
     without_devices: dict[str, int] = {}
     without_capacity: dict[str, int] = {}
     nodes_without_devices = nodes_without_capacity = 0
-    #: Node state -> the first node with it, and the number of nodes.
-    states: dict[object, tuple[str, int]] = {}
     for name, node in nodes.items():
         for key, units in node.free.items():
             free[key] = free.get(key, 0) + units
             if key not in most or units > most[key][0]:
                 most[key] = (units, name)
-        state = node.state or name
-        first, count = states.get(state, (name, 0))
-        states[state] = (first, count + 1)
         free_devices_here = sum(node.devices.values())
         for driver, count in node.devices.items():
             devices[driver] = devices.get(driver, 0) + count
@@ -152,7 +148,7 @@ def find_fragments(snapshot: Snapshot, nodes: Mapping[str, NodeFragments]) -> Fr
     )
     return Fragmentation(
         pieces,
-        tuple(_largest_claims(snapshot, states)),
+        tuple(_largest_claims(snapshot, nodes)),
         devices,
         most_devices,
         without_devices,
@@ -162,37 +158,8 @@ def find_fragments(snapshot: Snapshot, nodes: Mapping[str, NodeFragments]) -> Fr
     )
 
 
-#: Free devices by driver, by content and usage of the devices of a node.
-_FreeDevices: TypeAlias = "dict[tuple[object, ...], dict[str, int]]"
-
-
-def _free_devices(
-    snapshot: Snapshot, inventory: Inventory, row: int, known: _FreeDevices
-) -> tuple[dict[str, int], bool, DeviceUsage | None]:
-    """Count the free devices of a node by driver; also return whether it has any devices, and their usage."""
-    devices = inventory.devices_for(snapshot.node(row))
-    if isinstance(devices, AllocationFault):
-        return {}, False, None
-    usage = DeviceUsage(devices, snapshot.state)
-    key = (devices.signature or row, usage.signature, usage.blocked, devices.elsewhere)
-    found = known.get(key)
-    if found is None:
-        found = known[key] = {}
-        for number, entry in enumerate(devices.entries):
-            if is_allocatable(devices, usage, number):
-                found[entry.id.driver] = found.get(entry.id.driver, 0) + 1
-    return found, bool(devices.all), usage
-
-
-# -- the largest claim
-
-
-def _largest_claims(snapshot: Snapshot, states: Mapping[object, tuple[str, int]]) -> Iterator[LargestClaim]:
-    rows = [(snapshot.row_of(name), count) for name, count in states.values()]
-    for name in sorted(snapshot.classes)[:CLASSES_MAX]:
-        if len(states) > STATES_MAX:
-            yield LargestClaim(name, None)
-            continue
-        found = [(largest_claim_count(name, snapshot, row), count) for row, count in rows if row is not None]
-        most = max((most for most, _ in found), default=0)
-        yield LargestClaim(name, most, sum(count for each, count in found if each == most) if most else 0)
+def _largest_claims(snapshot: Snapshot, nodes: Mapping[str, NodeFragments]) -> Iterator[LargestClaim]:
+    for name in sorted(snapshot.classes):
+        counts = [min(MAX_ALLOCATION_RESULTS, node.classes.get(name, 0)) for node in nodes.values()]
+        most = max(counts, default=0)
+        yield LargestClaim(name, most, counts.count(most) if most else 0)

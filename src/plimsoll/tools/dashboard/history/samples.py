@@ -7,9 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from plimsoll.tools.amounts import resource_order
-from plimsoll.tools.class_availability import AvailabilitySearch
+from plimsoll.tools.availability import Availability
 from plimsoll.tools.cluster_state import ClusterState
-from plimsoll.tools.top.classes import shared_capacity
 from plimsoll.tools.top.nodes import NodeRow
 
 #: Resource -> allocatable, requests, claims, overhead and not counted, in ledger units.
@@ -53,14 +52,12 @@ def _availability(cluster_state: ClusterState) -> Iterator[tuple[str, int]]:
     """Yield each class with the devices that can still be allocated; for shareable devices, what is left of
     each capacity as `CLASS CAPACITY`.
     """
-    search = AvailabilitySearch(cluster_state.snapshot)
-    for name in sorted(cluster_state.snapshot.classes):
-        total = search.find(name).total
-        shared = {} if total else shared_capacity(cluster_state, name)
+    for each in Availability(cluster_state.snapshot).all_classes():
+        shared = {} if each.total else each.capacity
         for capacity, amount in shared.items():
-            yield f"{name} {capacity.rpartition('/')[2]}", amount.left.nano // 10**9
+            yield f"{each.device_class} {capacity.rpartition('/')[2]}", amount.left.nano // 10**9
         if not shared:
-            yield name, total
+            yield each.device_class, each.total
 
 
 def _amounts(node: NodeRow) -> dict[str, tuple[int, ...]]:

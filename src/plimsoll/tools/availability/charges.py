@@ -1,0 +1,131 @@
+"""Charges of devices to their node: what of a device or of its capacity still fits into the node's headroom.
+
+The claims are those of a pod that requests nothing itself, so that every accounting policy charges the full
+amount.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from plimsoll.allocator.devices.capacity import least_share
+from plimsoll.allocator.devices.node_devices import DeviceEntry
+from plimsoll.allocator.devices.usage import DeviceUsage
+from plimsoll.allocator.request_matching import RequestPlan
+from plimsoll.allocator.results import device_result
+from plimsoll.api.core import Pod
+from plimsoll.api.forms import ClassPolicy, DeviceRule, read_class, read_device, read_device_class
+from plimsoll.api.quantity import NANO, ZERO, Quantity
+from plimsoll.api.resource import DeviceClass
+from plimsoll.ledger.amounts import is_huge_page
+from plimsoll.ledger.claim_headroom import HEADROOM, compute_claim_headroom
+from plimsoll.ledger.device_charges import compute_device_charges
+from plimsoll.ledger.profile import AccountingProfile
+from plimsoll.ledger.verdict import Reason
+from plimsoll.scheduler.snapshot.snapshot import Snapshot
+
+#: Amounts by node resource, in nano-units.
+Amounts = dict[str, int]
+_NO_POD = Pod()
+
+
+class CapacityLeft(NamedTuple):
+    """Capacity of the shareable devices of a class: total, what claims can still get, and the most of it on
+    one device.
+    """
+
+    total: Quantity
+    left: Quantity
+    most: Quantity
+
+
+def read_class_policy(device_class: DeviceClass, profile: AccountingProfile) -> ClassPolicy:
+    """Return what a class charges by itself."""
+    return read_device_class(device_class) if profile.annotations else read_class(device_class.spec)
+
+
+class NodeCharges:
+    """Charges of the devices of one node that one class selects."""
+
+    def __init__(self, snapshot: Snapshot, row: int, plan: RequestPlan) -> None:
+        self._plan = plan
+        self._profile = snapshot.profile
+        self._policy = read_class_policy(plan.device_class, self._profile)
+        bounds = compute_claim_headroom(snapshot.ledger(row), _NO_POD, snapshot.charge_context(row)).bounds
+        #: What is left of the node for claims.
+        self.headroom: Mapping[str, int] = bounds.get(HEADROOM, {})
+
+    def of_device(self, entry: DeviceEntry) -> Amounts | None:
+        """Return what the allocation of a device charges; None if its charges cannot be computed or do not
+        fit.
+        """
+        charges = compute_device_charges(
+            device_result(self._plan, entry, None), entry.device, self._policy, self._profile
+        )
+        if isinstance(charges, Reason):
+            return None
+        total: Amounts = {}
+        for charge in charges:
+            for amount in (charge.quantity, charge.per_pod, charge.per_container):
+                if amount is not None and amount.nano:
+                    total[charge.resource] = total.get(charge.resource, 0) + amount.nano
+        bounded = {name: amount for name, amount in total.items() if self._is_bounded(name)}
+        fits = all(amount <= self.headroom.get(name, 0) for name, amount in bounded.items())
+        return bounded if fits else None
+
+    def _is_bounded(self, resource: str) -> bool:
+        return resource in self.headroom or is_huge_page(resource)
+
+    # -- capacity
+
+    def limit_capacity(
+        self, entries: Iterable[tuple[int, DeviceEntry]], usage: DeviceUsage
+    ) -> dict[int, dict[str, tuple[int, int]]]:
+        """Return what claims can get of each capacity of shareable devices, by device number: next to the
+        other devices, and alone. In nano-units; capacities are independent of each other.
+        """
+        found: dict[int, dict[str, tuple[int, int]]] = {}
+        left: dict[str, Amounts] = {}
+        for number, entry in entries:
+            rules = read_device(entry.device) or self._policy.rules
+            free = dict(zip(entry.device.capacity, usage.free(number), strict=True))
+            found[number] = {}
+            for name, amount in free.items():
+                rest = left.setdefault(name, dict(self.headroom))
+                alone = self._limit(entry, rules, name, amount, dict(self.headroom))
+                found[number][name] = self._limit(entry, rules, name, amount, rest), alone
+        return found
+
+    def _limit(
+        self, entry: DeviceEntry, rules: Mapping[str, DeviceRule], name: str, amount: int, left: Amounts
+    ) -> int:
+        """Return how much of a capacity fits, and subtract its charges from what is left."""
+        capacity = entry.device.capacity
+        shares = {key: least_share(each) for key, each in capacity.items()}
+        slopes: list[tuple[str, int, int]] = []
+        for resource, rule in rules.items():
+            multiplier = Quantity(NANO) if rule.multiplier is None else rule.multiplier
+            fixed = (rule.per_pod or ZERO).nano + (rule.per_container or ZERO).nano
+            slope = 0
+            if rule.mapped and rule.capacity_key == name:
+                slope = multiplier.nano
+            elif rule.mapped and rule.capacity_key:
+                fixed += shares.get(rule.capacity_key, 0) * multiplier.nano // NANO
+            elif rule.mapped and rule.multiplier is not None:
+                fixed += multiplier.nano
+            if self._is_bounded(resource) and (slope or fixed):
+                slopes.append((resource, slope, fixed))
+        for resource, slope, fixed in slopes:
+            rest = left.get(resource, 0) - fixed
+            amount = min(amount, rest * NANO // slope if slope else amount if rest >= 0 else 0)
+        policy = capacity[name].request_policy
+        if policy is not None and policy.valid_range is not None and policy.valid_range.step is not None:
+            least, step = (policy.valid_range.min or ZERO).nano, policy.valid_range.step.nano
+            if step > 0 and amount >= least:
+                amount = least + (amount - least) // step * step
+        if amount < max(1, shares[name]):
+            return 0
+        for resource, slope, fixed in slopes:
+            left[resource] = left.get(resource, 0) - fixed - -(-slope * amount // NANO)
+        return amount
