@@ -20,7 +20,7 @@ Draw: TypeAlias = "tuple[tuple[Any, int], ...]"
 
 
 class Piece(NamedTuple):
-    """What the allocation of one device takes."""
+    """Draw of one device on the stocks."""
 
     draw: Draw = ()
     groups: GroupUse = ()  #: compatibility groups, by number of the counter set

@@ -1,4 +1,4 @@
-"""Availability: what claims can still get, by device class, for every command that says it.
+"""Availability: what claims can still get, by device class, for all commands.
 
 START HERE: `availability.py`. The numbers are those of the allocator and the ledger together: devices that
 exclude each other are not added up (`allocator/packing.py`), devices of several nodes count once, and what
@@ -9,9 +9,9 @@ whether the node takes pods at all, `charges.py` what devices charge to it.
 from plimsoll.tools.availability.availability import (
     Availability,
     ClassAvailability,
-    NodeCounts,
+    DevicesOnNodes,
     select_offered,
 )
 from plimsoll.tools.availability.charges import CapacityLeft
 
-__all__ = ["Availability", "CapacityLeft", "ClassAvailability", "NodeCounts", "select_offered"]
+__all__ = ["Availability", "CapacityLeft", "ClassAvailability", "DevicesOnNodes", "select_offered"]

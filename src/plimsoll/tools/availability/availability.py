@@ -24,12 +24,12 @@ from plimsoll.api.identity import DeviceId, PoolId
 from plimsoll.api.quantity import Quantity
 from plimsoll.api.resource import DeviceClass, ResourceClaim
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
-from plimsoll.tools.availability.charges import Amounts, CapacityLeft, NodeCharges, read_class_policy
+from plimsoll.tools.availability.charges import Amounts, CapacityLeft, ClassCharges, read_class_policy
 from plimsoll.tools.availability.node_stock import KnownCounts, NodeStock, PartitionType
 
 
 @dataclass(slots=True)
-class NodeCounts:
+class DevicesOnNodes:
     """Devices on some of the nodes."""
 
     devices: int = 0
@@ -64,8 +64,8 @@ class ClassAvailability:
     nodes: dict[str, int] = field(default_factory=dict)  #: node -> devices that one pod can get there
     types: dict[PartitionType, TypeAvailability] = field(default_factory=dict)
     capacity: dict[str, CapacityLeft] = field(default_factory=dict)  #: of shareable devices
-    tainted: dict[str, NodeCounts] = field(default_factory=dict)  #: node taints -> devices in the total
-    closed: dict[str, NodeCounts] = field(default_factory=dict)  #: why -> devices that are not in the total
+    tainted: dict[str, DevicesOnNodes] = field(default_factory=dict)  #: node taints -> devices in the total
+    closed: dict[str, DevicesOnNodes] = field(default_factory=dict)  #: why -> devices not in the total
     device_taints: dict[str, int] = field(default_factory=dict)  #: taint -> devices not in the total
     problem: str = ""  #: why the class selects nothing
 
@@ -80,7 +80,7 @@ _NONE = PackedCount(0)
 
 @dataclass(slots=True)
 class _Found:
-    """What a class finds on one node; `own` devices are those that no other node can use."""
+    """Result for a class on one node; `own` devices are those that no other node can use."""
 
     devices: int = 0  #: own ones that the class selects
     held: int = 0  #: of these
@@ -89,13 +89,14 @@ class _Found:
     shared: tuple[DeviceId, ...] = ()  #: other available devices
     types: Mapping[PartitionType, tuple[int, int]] = field(default_factory=dict)  #: own: devices, available
     tainted: Mapping[str, int] = field(default_factory=dict)  #: own, available but for their taint
+    withheld: Mapping[str, int] = field(default_factory=dict)  #: own ones that may be held through a resource
     capacity: dict[str, CapacityLeft] = field(default_factory=dict)  #: of own shareable devices
     #: Capacity of other shareable devices.
     shared_capacity: dict[tuple[DeviceId, str], int] = field(default_factory=dict)
 
 
 class Availability:
-    """What can still be allocated in one snapshot; `rows` limits it to some nodes."""
+    """Search of what can still be allocated in one snapshot; `rows` limits it to some nodes."""
 
     def __init__(self, snapshot: Snapshot, rows: Sequence[int] | None = None) -> None:
         self._snapshot = snapshot
@@ -151,10 +152,12 @@ class Availability:
                     amounts = CapacityLeft(amounts.total, none, none)
                 _add_capacity(found.capacity, name, amounts)
             if stock.closed:
-                found.closed.setdefault(stock.closed, NodeCounts()).add(here.own)
+                found.closed.setdefault(stock.closed, DevicesOnNodes()).add(here.own)
                 continue
             found.total += here.own
             found.is_exact &= here.count.is_exact
+            for resource, devices in here.withheld.items():
+                found.closed.setdefault(f"maybe held through {resource}", DevicesOnNodes()).add(devices)
             for taint, devices in here.tainted.items():
                 found.device_taints[taint] = found.device_taints.get(taint, 0) + devices
             for kind, (_, number) in here.types.items():
@@ -163,7 +166,7 @@ class Availability:
             if here.count.devices:
                 found.nodes[stock.name] = here.count.devices
                 if stock.taints:
-                    found.tainted.setdefault(stock.taints, NodeCounts()).add(here.count.devices)
+                    found.tainted.setdefault(stock.taints, DevicesOnNodes()).add(here.count.devices)
             for id in here.shared:
                 shared.setdefault(id.pool_id, set()).add(id.device)
             shared_sum += here.count.devices - here.own
@@ -259,7 +262,7 @@ class _ClassSearch:
         charges = None
         may_charge = matching if self._class_charges else matching & devices.mapped
         if may_charge and stock.row is not None and snapshot.options.count_claims:
-            charges = NodeCharges(snapshot, stock.row, plan)
+            charges = ClassCharges(snapshot, stock.row, plan)
             for number in bit_numbers(available & may_charge):
                 amounts = charges.of_device(devices.entries[number])
                 if amounts is None:
@@ -284,12 +287,13 @@ class _ClassSearch:
                 if mask & own
             },
             dict(_tainted(stock, plan)),
+            dict(_withheld(stock, own)),
         )
         self._add_shares(found, stock, plan, charges)
         return found
 
     def _add_shares(
-        self, found: _Found, stock: NodeStock, plan: RequestPlan, charges: NodeCharges | None
+        self, found: _Found, stock: NodeStock, plan: RequestPlan, charges: ClassCharges | None
     ) -> None:
         """Add the capacity of shareable devices: in total, and what claims can still get."""
         devices, usage = stock.devices, stock.usage
@@ -334,8 +338,19 @@ def _tainted(stock: NodeStock, plan: RequestPlan) -> Iterator[tuple[str, int]]:
             yield f"{taint.key}{'=' + taint.value if taint.value else ''}:{taint.effect}", count
 
 
+def _withheld(stock: NodeStock, own: int) -> Iterator[tuple[str, int]]:
+    """Yield the resources of device plugins through which pods may hold devices, with their number."""
+    held = own & stock.usage.withheld
+    for driver, resource in stock.usage.plugin_resources.items() if held else ():
+        numbers = (
+            number for number in bit_numbers(held) if stock.devices.entries[number].id.driver == driver
+        )
+        if count := sum(1 for _ in numbers):
+            yield resource, count
+
+
 def _count_charged(
-    stock: NodeStock, mask: int, charged: Mapping[int, Amounts], charges: NodeCharges
+    stock: NodeStock, mask: int, charged: Mapping[int, Amounts], charges: ClassCharges
 ) -> PackedCount:
     """Return how many devices of a mask can be allocated together, with their charges to the node."""
     together = sum(1 << number for number in charged) & mask

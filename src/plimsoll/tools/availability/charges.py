@@ -45,7 +45,7 @@ def read_class_policy(device_class: DeviceClass, profile: AccountingProfile) -> 
     return read_device_class(device_class) if profile.annotations else read_class(device_class.spec)
 
 
-class NodeCharges:
+class ClassCharges:
     """Charges of the devices of one node that one class selects."""
 
     def __init__(self, snapshot: Snapshot, row: int, plan: RequestPlan) -> None:

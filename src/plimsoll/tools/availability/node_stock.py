@@ -12,6 +12,7 @@ from plimsoll.allocator.packing import Draw, PackedCount, Piece, count_together,
 from plimsoll.api.core import Node
 from plimsoll.api.identity import PoolId
 from plimsoll.ledger.units import PODS
+from plimsoll.scheduler.filters.mixed_advertisers import held_by_plugins
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
 
 _PREVENTING = ("NoSchedule", "NoExecute")
@@ -85,7 +86,9 @@ class NodeStock:
     ) -> None:
         self.devices, self.row = devices, row
         self._known = known
-        self.usage = DeviceUsage(devices, snapshot.state)
+        self.usage = DeviceUsage(
+            devices, snapshot.state, None if row is None else held_by_plugins(snapshot, row)
+        )
         self.name = self.closed = self.taints = ""
         self._snapshot = snapshot
         if row is not None:
@@ -160,7 +163,7 @@ class NodeStock:
     @property
     def in_use(self) -> int:
         """Mask of the devices that are allocated or shared."""
-        return self.usage.taken | self.usage.shared
+        return self.usage.taken & ~self.usage.withheld | self.usage.shared
 
     def free_by_driver(self) -> dict[str, int]:
         """Count the devices that are not used up, as many as can be allocated together, by driver: without

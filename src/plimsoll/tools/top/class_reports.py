@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from textwrap import wrap
 from typing import Any
 
 from plimsoll.tools.colors import Paint
+from plimsoll.tools.columns import format_count
 from plimsoll.tools.top.classes import ClassRow
 from plimsoll.tools.top.device_reports import format_capacity, not_shown
 from plimsoll.tools.top.devices import plain_name
@@ -49,6 +51,7 @@ class ClassesReport:
                 yield paint.red(f"{row.device_class} selects nothing: {row.problem}")
         yield from not_shown(len(self.rows) - len(shown), "class")
         yield _NOTE
+        yield from _taint_notes(shown, paint)
         if self.alone and self.rows[0].nodes:
             yield ""
             yield from _node_table(self.rows[0], paint, wide)
@@ -56,6 +59,30 @@ class ClassesReport:
     def as_json(self) -> dict[str, Any]:
         shown = self.rows[: self.limit] if self.limit else self.rows
         return {"classes": [row.as_json() for row in shown], "notShown": len(self.rows) - len(shown)}
+
+
+def _taint_notes(rows: Iterable[ClassRow], paint: Paint) -> Iterator[str]:
+    """Yield what FREE counts only for claims and pods with tolerations, and what it leaves out."""
+    notes: dict[str, list[str]] = {}
+    for row in rows:
+        for taints, each in row.tainted.items():
+            notes.setdefault(f"FREE on nodes with taint {taints}", []).append(
+                f"{row.device_class} {each.devices}"
+            )
+        for reason, each in row.closed.items():
+            text = f"{row.device_class} {each.devices} on {format_count(each.nodes, 'node')}"
+            notes.setdefault(f"Not counted, {reason}", []).append(text)
+        for taint, count in row.device_taints.items():
+            notes.setdefault(f"Not counted, devices with taint {taint}", []).append(
+                f"{row.device_class} {count}"
+            )
+    for text, parts in sorted(notes.items()):
+        yield from wrap(
+            f"{text}: {', '.join(parts)}",
+            paint.width or 10**6,
+            subsequent_indent="  ",
+            break_on_hyphens=False,
+        )
 
 
 def _count(row: ClassRow) -> str:

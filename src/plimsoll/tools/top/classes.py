@@ -16,7 +16,7 @@ from plimsoll.tools.availability import (
     Availability,
     CapacityLeft,
     ClassAvailability,
-    NodeCounts,
+    DevicesOnNodes,
     select_offered,
 )
 from plimsoll.tools.cluster_state import ClusterState
@@ -47,8 +47,8 @@ class ClassRow:
     capacity: Mapping[str, CapacityLeft] = field(default_factory=dict)
     partitions: tuple[PartitionRow, ...] = ()
     is_exact: bool = True  #: False if more may be free
-    tainted: Mapping[str, NodeCounts] = field(default_factory=dict)  #: by node taints: part of `free`
-    closed: Mapping[str, NodeCounts] = field(default_factory=dict)  #: by reason: on nodes that take no pods
+    tainted: Mapping[str, DevicesOnNodes] = field(default_factory=dict)  #: by node taints: part of `free`
+    closed: Mapping[str, DevicesOnNodes] = field(default_factory=dict)  #: by reason: not in `free`
     device_taints: Mapping[str, int] = field(default_factory=dict)  #: free if claims tolerate the taint
     problem: str = ""  #: reason why the class selects nothing
 
@@ -82,7 +82,7 @@ class ClassRow:
         }
 
 
-def _counts(counts: Mapping[str, NodeCounts]) -> dict[str, Any]:
+def _counts(counts: Mapping[str, DevicesOnNodes]) -> dict[str, Any]:
     return {text: each.as_json() for text, each in sorted(counts.items())}
 
 
