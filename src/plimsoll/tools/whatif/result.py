@@ -25,7 +25,7 @@ from plimsoll.tools.whatif.outcome import (
 )
 from plimsoll.tools.whatif.plan import WhatifPlan
 from plimsoll.tools.whatif.totals import ClusterTotals, NodeChange
-from plimsoll.tools.whatif.verdict import WhatifVerdict
+from plimsoll.tools.whatif.verdict import AskedPods, WhatifVerdict
 
 ABSENT = PodPlacement(gone=True)
 
@@ -103,7 +103,8 @@ class WhatifResult:
         if wide:
             names |= {each.pod for each in self.outcome.placed} | {each.pod for each in self.outcome.pending}
         else:
-            names |= asked
+            if self.plan.changes_nothing or self.verdict.about is not AskedPods.PENDING:
+                names |= asked
             names -= {each.pod for each in self.outcome.pending if not self.now.get(each.pod)}
         names -= set(self.verdict.refused)
         return sorted(names, key=lambda name: (name not in asked, by_number(name)))

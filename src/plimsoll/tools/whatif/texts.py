@@ -17,8 +17,17 @@ from plimsoll.tools.fixes import Fix
 from plimsoll.tools.whatif.drains import DELETE_EMPTY_DIR, FORCE, IGNORE_DAEMON_SETS, NodeDrain
 from plimsoll.tools.whatif.exhaustive import Proof, ProofVerdict
 from plimsoll.tools.whatif.fragmentation import Fragmentation
-from plimsoll.tools.whatif.outcome import EvictedPod, Name, PodPlacement, PodPlacements, full_name, stem_of
+from plimsoll.tools.whatif.outcome import (
+    EvictedPod,
+    EvictionReason,
+    Name,
+    PodPlacement,
+    PodPlacements,
+    full_name,
+    stem_of,
+)
 from plimsoll.tools.whatif.result import ABSENT, Prediction, WhatifResult
+from plimsoll.tools.whatif.verdict import AskedPods
 
 #: Pods and nodes listed by name.
 FEW = 12
@@ -40,17 +49,18 @@ def format_report(report: WhatifResult, paint: Paint, *, wide: bool = False) -> 
         yield from _wrapped("" if changes.startswith("without ") else "with ", changes, paint)
     if report.passed_by:
         yield from _wrapped("ignored: ", ", ".join(report.passed_by), paint)
+    pods, pending = _pods(report, paint, wide), _pending(report, paint, wide)
     for section in (
         *(_drain(each, paint, wide) for each in report.drains if each.flags or each.blocked or each.later),
         _refused(report, paint, wide),
-        _pending(report, paint, wide),
-        _pods(report, paint, wide),
-        _evicted(report, paint, wide),
+        *((pods, pending) if report.verdict.about is AskedPods.PENDING else (pending, pods)),
+        _evicted(report, paint, wide, preempted=False),
+        _evicted(report, paint, wide, preempted=True),
         _side_effects(report, paint, wide),
         *(_prediction(report, each, paint, wide) for each in report.predictions),
         _proof(report.proof, paint, wide) if report.proof is not None else (),
         _free(report, paint, wide),
-        report.uncounted.lines(paint),
+        _uncounted(report, paint, wide),
         _nodes(report, paint) if wide else (),
     ):
         lines = list(section)
@@ -62,11 +72,22 @@ def format_report(report: WhatifResult, paint: Paint, *, wide: bool = False) -> 
 def _headline(report: WhatifResult, paint: Paint) -> str:
     verdict = report.verdict
     text = verdict.text()
+    if verdict.about is AskedPods.PENDING and verdict.asked and not report.plan.changes_nothing:
+        before = sum(bool(report.states[0].get(name, ABSENT).node) for name in verdict.asked)
+        text += f"; {before} scheduled without the change"
     if verdict.pending or verdict.refused or verdict.blocked:
         text = paint.red(text)
     elif verdict.scheduled:
         text = paint.green(text)
     return paint.bold(text)
+
+
+def _uncounted(report: WhatifResult, paint: Paint, wide: bool) -> Iterator[str]:
+    lines = list(report.uncounted.lines(paint))
+    if wide or not lines:
+        yield from lines
+    else:
+        yield from _wrapped("", f"{lines[0]} -o wide shows how to count them.", paint)
 
 
 def _wrapped(head: str, text: str, paint: Paint, indent: str = "  ") -> Iterator[str]:
@@ -197,7 +218,7 @@ def _side_effects(report: WhatifResult, paint: Paint, wide: bool) -> Iterator[st
         elif names:
             yield f"  {format_count(len(names), 'pod')} {label}:"
             yield from _by_reason(report, names, paint, "    ", wide)
-    if same and not wide:
+    if same and not wide and not report.plan.changes_nothing:
         are = "is" if same == 1 else "are"
         text = (
             f"{format_count(same, 'other pod')} {are} pending with and without the change; -o wide shows why"
@@ -210,15 +231,18 @@ def _pods(report: WhatifResult, paint: Paint, wide: bool) -> Iterator[str]:
     names = report.concerned(wide=wide)
     if not names:
         return
+    same = report.plan.changes_nothing
     evicted = {each.pod for each in report.evicted}
     devices = {each.pod: each.devices for each in report.outcome.placed}
     charges = {each.pod: _charges(each.charges) for each in report.outcome.placed}
     if wide or len(names) <= FEW:
-        rows = [("POD", "BEFORE", "AFTER", "CHARGES", "DEVICES")]
+        rows = [("POD", "NOW" if same else "BEFORE", "AFTER", "CHARGES", "DEVICES")]
         rows += [
             (
                 full_name(name),
-                _short(before.get(name, ABSENT), evicted=name in report.now),  # the baseline only preempts
+                (report.now.get(name) or "pending")
+                if same
+                else _short(before.get(name, ABSENT), evicted=name in report.now),  # the baseline preempts
                 _short(after.get(name, ABSENT), evicted=name in evicted),
                 charges.get(name) or "-",
                 ", ".join(devices.get(name, ())) or "-",
@@ -303,12 +327,16 @@ def _table(
         yield paint.bold(line) if is_header else line
 
 
-def _evicted(report: WhatifResult, paint: Paint, wide: bool) -> Iterator[str]:
-    evicted = report.evictions(wide=wide)
+def _evicted(report: WhatifResult, paint: Paint, wide: bool, *, preempted: bool) -> Iterator[str]:
+    evicted = [
+        each
+        for each in report.evictions(wide=wide)
+        if (each.because is EvictionReason.PREEMPTED) is preempted
+    ]
     if not evicted:
         return
     after = report.states[1]
-    yield paint.bold("EVICTED")
+    yield paint.bold("PREEMPTED" if preempted else "EVICTED")
     shown = evicted if wide else evicted[:FEW]
     for each in shown:
         yield from _wrapped("  ", _describe_eviction(each, after.get(each.pod, ABSENT)), paint, "    ")
@@ -425,8 +453,11 @@ def _free(report: WhatifResult, paint: Paint, wide: bool) -> Iterator[str]:
         rows.append((counts, (f"devices of {driver}", *map(str, counts), most)))
     whole = wide or report.plan.changes_nothing
     shown = [row for (one, other), row in rows if whole or one != other]
+    head: tuple[str, ...] = ("FREE", "BEFORE", "AFTER", "MOST ON ONE NODE")
+    if report.plan.changes_nothing:  # both are the result of scheduling the pending pods
+        head, shown = (head[0], *head[2:]), [(row[0], *row[2:]) for row in shown]
     if shown:
-        yield from _table([("FREE", "BEFORE", "AFTER", "MOST ON ONE NODE"), *shown], paint, wide=wide)
+        yield from _table([head, *shown], paint, wide=wide)
     remarks = list(_remarks(new, None if whole else old, paint))
     yield from remarks
     hidden = len(rows) - len(shown)

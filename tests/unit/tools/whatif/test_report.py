@@ -105,10 +105,11 @@ def test_preempted_pods() -> None:
     assert "default/low evicted from n: preempted (default/high); then pending" in lines
     assert "default/bare evicted from n: preempted (default/high); deleted, it has no controller" in lines
     assert report.as_json()["evicted"][0]["because"] == "preempted"
-    # Pending pods preempt without the plan as well: their victims existed, so they are not shown as absent.
+    assert "PREEMPTED" in lines
+    assert "EVICTED" not in lines
     rows = [line.split()[:3] for line in lines.splitlines()]
-    assert ["default/bare", "evicted", "evicted"] in rows
-    assert ["default/low", "pending", "pending"] in rows
+    assert ["default/bare", "n", "evicted"] in rows
+    assert ["default/low", "n", "pending"] in rows
     alone = run_whatif(cluster_state, WhatifPlan(preempt=False))
     assert alone.evicted == ()
 
