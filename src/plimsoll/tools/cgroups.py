@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any, Literal
 
-from plimsoll.api import codec
 from plimsoll.api.core import Node, Pod
 from plimsoll.api.forms import Form, find_pod_problem
 from plimsoll.api.gates import Gates
@@ -25,6 +25,7 @@ from plimsoll.node.resources import resources_from_plan
 from plimsoll.tools.cluster_state.manifests import ParsedObject
 from plimsoll.tools.colors import PLAIN, Paint
 from plimsoll.tools.columns import format_table
+from plimsoll.tools.views import decode_views
 
 ROOT = "plimsoll"
 
@@ -99,17 +100,8 @@ class CgroupPlan:
 
 def show_plan(objects: Iterable[ParsedObject], settings: CgroupPlanSettings) -> CgroupPlan:
     """Plan the cgroups of the pods in `objects`; skip pods that have terminated."""
-    pods: list[Pod] = []
-    nodes: list[Node] = []
-    for found in objects:
-        kind = found.tree.get("kind")
-        try:
-            if kind == "Pod":
-                pods.append(codec.convert(found.tree, Pod))
-            elif kind == "Node":
-                nodes.append(codec.convert(found.tree, Node))
-        except InputError as error:
-            raise InputError(f"{found.where}: {error}") from None
+    found, now = list(objects), datetime.now(UTC)
+    pods, nodes = decode_views(found, Pod, now), decode_views(found, Node, now)
     node = _pick(nodes, pods, settings.node)
     alive = [pod for pod in pods if pod.status.phase not in ("Succeeded", "Failed")]
     if settings.node:

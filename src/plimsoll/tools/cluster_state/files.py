@@ -1,8 +1,8 @@
 """Reading a cluster from files: output of `kubectl get -o yaml|json` and handwritten manifests.
 
-An object with a UID came from an API server and is taken as is; otherwise API defaults are applied first.
-Kinds that no tool uses are skipped. JSON is decoded from bytes to typed objects in one step; YAML is read
-item by item (`common/yaml_documents.py`).
+Objects without a UID are given the defaults of the API; one with a UID came from an API server, and is taken
+as it is unless it lacks a default. Kinds that no tool uses are skipped. JSON is decoded from bytes to typed
+objects in one step; YAML is read item by item (`common/yaml_documents.py`).
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from plimsoll.apiserver.validation.write import decode_with_defaults
 from plimsoll.common.gc_pause import without_collection
 from plimsoll.common.input_limits import Bounds, check_density, default_bounds
 from plimsoll.errors import DecodeError, InputError
+from plimsoll.tools.cluster_state.api_defaults import lacks_defaults, set_priorities
 from plimsoll.tools.cluster_state.ignored_fields import find_ignored_fields, find_ignored_fields_in_json
 from plimsoll.tools.cluster_state.kinds import BY_NAME, KINDS, StateKind
 from plimsoll.tools.cluster_state.manifests import ParsedObject, parse_objects, read_sources
@@ -102,10 +103,12 @@ class _Reader:
             return
         try:
             if head.metadata.uid and (not kind.versioned or _same_shape(head.api_version)):
-                self._store(kind, require_name(self._parts.decode(raw, kind.view)))
-                ignored = find_ignored_fields_in_json(kind, raw, head.api_version)
-                self.objects.set_ignored_fields(head.metadata.name, ignored)
-                return
+                thing = require_name(self._parts.decode(raw, kind.view))
+                if not lacks_defaults(thing):
+                    self._store(kind, thing)
+                    ignored = find_ignored_fields_in_json(kind, raw, head.api_version)
+                    self.objects.set_ignored_fields(head.metadata.name, ignored)
+                    return
             given = {**codec.decode_tree(raw), "apiVersion": head.api_version, "kind": head.kind}
             self._store(kind, _read_tree(given, kind, self._timestamp, self._parts))
             self.objects.set_ignored_fields(head.metadata.name, find_ignored_fields(kind, given))
@@ -142,6 +145,7 @@ class _Reader:
             self.objects.gaps.append(Gap(plural, why, whole=False))
         for (plural, why), number in self._lost.items():
             self.objects.gaps.append(Gap(plural, f"{number} skipped: {why}", whole=False))
+        set_priorities(self.objects)
         self.objects.gaps += _assign_unique_uids(self.objects)
         self.objects.gaps += find_gaps(self.objects, origin)
 
@@ -241,7 +245,9 @@ def _read_tree(
         return tree
     metadata = tree.get("metadata")
     if isinstance(metadata, dict) and metadata.get("uid"):
-        return require_name(parts.convert(tree, kind.view))
+        thing = require_name(parts.convert(tree, kind.view))
+        if not lacks_defaults(thing):
+            return thing
     tree = decode_with_defaults(kind.endpoint.kind, tree, kind.view, timestamp)
     if not isinstance(tree.get("metadata"), dict):
         raise DecodeError("must not be empty", "metadata.name")

@@ -1,0 +1,125 @@
+"""Detection of objects that lack defaults of the API, although they look as if they were stored.
+
+An API server sets the defaults when it stores an object, so objects of dumps are decoded as they are; those
+that were edited, or written by hand with a UID and a status, are given their defaults by the code of the
+server. Only fields that the tools read are looked at: completing an object takes ten times as long as
+decoding it, and dumps often lack fields that do not matter here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from msgspec.structs import replace
+
+from plimsoll.api.core import Container, Namespace, Node, Pod
+from plimsoll.api.quota import LimitRange
+from plimsoll.api.resource import (
+    EXACT_COUNT,
+    DeviceRequest,
+    ResourceClaim,
+    ResourceClaimTemplate,
+)
+from plimsoll.api.scheduling import PodGroup, PriorityClass
+from plimsoll.api.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
+from plimsoll.apiserver.validation.priority_classes import SYSTEM_CLASSES
+from plimsoll.tools.cluster_state.objects import ClusterObjects
+
+#: Label of namespaces by which selectors name them.
+_NAME_LABEL = "kubernetes.io/metadata.name"
+
+
+def lacks_defaults(thing: Any) -> bool:
+    """Return whether a decoded object lacks a default of the API that a tool reads."""
+    check = _CHECKS.get(type(thing))
+    return check is not None and check(thing)
+
+
+def _check_pod(pod: Pod) -> bool:
+    spec = pod.spec
+    if not spec.scheduler_name or not spec.restart_policy:
+        return True
+    for container in spec.containers:
+        if _lacks_requests(container):
+            return True
+    for container in spec.init_containers:
+        if _lacks_requests(container):
+            return True
+    resources = spec.resources
+    return resources is not None and not resources.limits.keys() <= resources.requests.keys()
+
+
+def _lacks_requests(container: Container) -> bool:
+    limits = container.resources.limits
+    return bool(limits) and not limits.keys() <= container.resources.requests.keys()
+
+
+def _check_node(node: Node) -> bool:
+    return bool(node.status.capacity) and not node.status.allocatable
+
+
+def _check_claim(claim: ResourceClaim) -> bool:
+    return any(_lacks_count(request) for request in claim.spec.devices.requests)
+
+
+def _check_template(template: ResourceClaimTemplate) -> bool:
+    return any(_lacks_count(request) for request in template.spec.spec.devices.requests)
+
+
+def _lacks_count(request: DeviceRequest) -> bool:
+    exactly = request.exactly
+    if exactly is not None and (
+        not exactly.allocation_mode or (exactly.allocation_mode == EXACT_COUNT and not exactly.count)
+    ):
+        return True
+    return any(
+        not each.allocation_mode or (each.allocation_mode == EXACT_COUNT and not each.count)
+        for each in request.first_available
+    )
+
+
+def _check_namespace(namespace: Namespace) -> bool:
+    meta = namespace.metadata
+    return not namespace.status.phase or meta.labels.get(_NAME_LABEL) != meta.name
+
+
+def _check_limit_range(ranges: LimitRange) -> bool:
+    return any(
+        each.type == "Container" and not each.max.keys() <= each.default.keys() <= each.default_request.keys()
+        for each in ranges.spec.limits
+    )
+
+
+def set_priorities(objects: ClusterObjects) -> None:
+    """Set the priority of pods without one from their PriorityClass, as admission does; a class that is not
+    among the objects is left alone.
+    """
+    lacking = [pod for pod in objects.all(Pod) if pod.spec.priority is None]
+    if not lacking:
+        return
+    classes = {each.metadata.name: each for each in objects.all(PriorityClass)}
+    defaults = [each for each in classes.values() if each.global_default]
+    default = min(defaults, key=lambda each: each.value, default=None)
+    for pod in lacking:
+        name = pod.spec.priority_class_name
+        found = classes.get(name) if name else default
+        if found is not None or name in SYSTEM_CLASSES:
+            value = SYSTEM_CLASSES[name] if found is None else found.value
+            policy = pod.spec.preemption_policy or (found.preemption_policy if found else None)
+            objects.set(replace(pod, spec=replace(pod.spec, priority=value, preemption_policy=policy)))
+
+
+_CHECKS: dict[type, Callable[[Any], bool]] = {
+    Pod: _check_pod,
+    Node: _check_node,
+    ResourceClaim: _check_claim,
+    ResourceClaimTemplate: _check_template,
+    LimitRange: _check_limit_range,
+    Namespace: _check_namespace,
+    PersistentVolume: lambda volume: not volume.spec.volume_mode or not volume.status.phase,
+    PersistentVolumeClaim: lambda claim: not claim.spec.volume_mode or not claim.status.phase,
+    PodGroup: lambda group: group.spec.disruption_mode is None,
+    PriorityClass: lambda rank: rank.preemption_policy is None,
+    StorageClass: lambda storage: storage.volume_binding_mode is None,
+}
