@@ -118,7 +118,9 @@ def big_cluster(
 
 
 def _standing(nodes: int, devices: int, cores: int) -> Iterator[Tree]:
-    yield _object("v1", "Namespace", "work", status={"phase": "Active"})
+    namespace = _object("v1", "Namespace", "work", status={"phase": "Active"})
+    namespace["metadata"]["labels"] = {"kubernetes.io/metadata.name": "work"}
+    yield namespace
     yield _class("cpu", CPU_DRIVER)
     yield _class("gpu", GPU_DRIVER)
     for number in range(nodes):
