@@ -13,7 +13,8 @@ from plimsoll.tools.cluster_state import ClusterState
 from plimsoll.tools.explain import explain_node
 from plimsoll.tools.fixes import Fix, FixFinder, FixKind, FixReport, apply_fix, find_fixes
 from plimsoll.tools.fixes.harm import least_harmful_pods
-from tests.cases.cases import case_state
+from plimsoll.tools.whatif import WhatifPlan, run_whatif
+from tests.cases.cases import case_path, case_state
 from tests.unit.tools.fixes.clusters import schedule
 
 
@@ -112,6 +113,15 @@ def test_no_class_of_another_device_replaces_one_that_is_missing() -> None:
     extended = next(found for name, found in texts.items() if "extended" in name)
     assert not extended.fixes
     assert any(hint.facts.get("resource") == "intel.com/gaudi" for hint in extended.hints)
+
+
+@pytest.mark.parametrize("name", ["c33", "all"])
+def test_more_devices_than_a_claim_may_have(name: str) -> None:
+    plan = WhatifPlan(add=(case_path(f"small/{name}.yaml"),))
+    report = run_whatif(case_state("real/gpu-cluster.json.gz"), plan)
+    (found,) = report.fixes.values()
+    assert kinds_of(found.fixes[0]) == (FixKind.LOWER_COUNT,)
+    assert found.fixes[0].steps[0].facts["had"] == "32 devices"
 
 
 def test_a_fix_for_a_node_works_there() -> None:

@@ -12,12 +12,14 @@ from plimsoll.allocator import AllocationFault, Refusal
 from plimsoll.allocator.devices.capacity import OFF_STEP, UNDEFINED
 from plimsoll.allocator.devices.node_devices import NodeDevices, bit_numbers
 from plimsoll.allocator.devices.pools import PoolStatus
+from plimsoll.allocator.input_errors import TOO_MANY_DEVICES
 from plimsoll.allocator.reasons.refusal import CapacityShortage, RefusalRule, RequestRefusal
 from plimsoll.api.core import PodResourceClaim
 from plimsoll.api.identity import PoolId
 from plimsoll.api.pod_claims import device_requests, resolve_claim_names
 from plimsoll.api.quantity import Quantity
 from plimsoll.api.resource import (
+    MAX_ALLOCATION_RESULTS,
     CapacityRequirements,
     CELDeviceSelector,
     DeviceClass,
@@ -120,11 +122,18 @@ def use_claim(old: str, new: str, target: FixTarget) -> None:
 
 
 def _fault_steps(trial: FixTrial, fault: AllocationFault) -> Iterator[FixStep]:
-    """Propose to remove the selectors of the pod's claims, one of which fails."""
-    if fault.is_selector_error:
-        for claim in _own_claims(trial):
-            for name, body in device_requests(claim):
+    """Propose to remove the selectors of claims, one of which fails, or to request fewer devices."""
+    for claim in _own_claims(trial):
+        requests = dict(device_requests(claim))
+        excess = sum(max(body.count, 1) for body in requests.values()) - MAX_ALLOCATION_RESULTS
+        for name, body in requests.items():
+            if fault.is_selector_error:
                 yield from _dropped_selectors(claim.metadata.name, name, body)
+            if fault.kind == TOO_MANY_DEVICES:
+                takes_all = body.allocation_mode == _ALL
+                count = MAX_ALLOCATION_RESULTS if takes_all else body.count - max(excess, 1)
+                if count > 0:
+                    yield _count_step(claim.metadata.name, name, count, 0 if takes_all else body.count)
     yield from _pool_steps(trial)
 
 
@@ -192,14 +201,10 @@ class RequestProposals:
         """Propose to request fewer devices: as many as could be allocated, one less, or one."""
         request = self._request
         takes_all = self._body.allocation_mode == _ALL
-        most = (request.devices if takes_all else request.wanted - 1) or 0
-        counts = {request.left, request.largest_group or 0, request.wanted - 1, 1, *also}
+        most = min(request.devices if takes_all else request.wanted - 1, MAX_ALLOCATION_RESULTS)
+        counts = {request.left, request.largest_group or 0, request.wanted - 1, most, 1, *also}
         for count in sorted((each for each in counts if 1 <= each <= most), reverse=True):
-            text = f"{count} device{'s' if count > 1 else ''}"
-            wanted = "all devices" if takes_all else str(request.wanted)
-            more = 20 * (request.wanted - count) // max(request.wanted, 1)
-            change = partial(_with_count, count)
-            yield self._step(FixKind.LOWER_COUNT, change, max(more, 0), had=text, wanted=wanted)
+            yield _count_step(self._claim, request.request, count, 0 if takes_all else request.wanted)
 
     def constraint_steps(self, claim: ResourceClaim) -> Iterator[FixStep]:
         """Propose to remove each constraint over the request."""
@@ -292,6 +297,15 @@ class RequestProposals:
                     change = partial(_tolerating, more)
                     if more not in self._body.tolerations:
                         yield self._step(FixKind.TOLERATE_DEVICE, change, taint=text, device=device)
+
+
+def _count_step(claim: str, name: str, count: int, wanted: int) -> FixStep:
+    """Return the step that requests fewer devices than wanted, 0 for all; losing more harms more."""
+    facts = {"request": name, "claim": claim, "wanted": wanted or "all devices"}
+    facts["had"] = f"{count} device{'s' if count > 1 else ''}"
+    more = max(20 * (wanted - count) // max(wanted, 1), 0)
+    edit = edits_claim(claim, partial(edit_request, name, partial(_with_count, count)))
+    return FixStep(FixKind.LOWER_COUNT, facts, edit, more)
 
 
 def _dropped_selectors(claim: str, name: str, body: RequestBody) -> Iterator[FixStep]:
