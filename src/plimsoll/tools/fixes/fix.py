@@ -94,6 +94,10 @@ class FixTarget:
         self.changes.set(replace(pod, spec=replace(pod.spec, **fields)))
 
 
+#: Facts that name the thing that a step changes, and its amounts before and after.
+_NAMED = frozenset({"request", "resource", "key", "device_class", "device"})
+_AMOUNTS = frozenset({"had", "wanted", "needed", "skew", "count"})
+
 ObjectChange = Callable[[FixTarget], None]
 
 
@@ -131,6 +135,15 @@ class FixStep:
     @property
     def cost(self) -> int:
         return self.kind.harm + self.more_harm
+
+    @property
+    def subject(self) -> object:
+        """The thing that it changes: a fix changes a thing once."""
+        if self.kind is FixKind.REMOVE_PODS:
+            return self.kind
+        named = not _NAMED.isdisjoint(self.facts)
+        facts = {name: fact for name, fact in self.facts.items() if not named or name not in _AMOUNTS}
+        return self.kind, str(sorted(facts.items()))
 
     @property
     def text(self) -> str:

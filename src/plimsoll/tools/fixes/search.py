@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from heapq import heappop, heappush
 
 import numpy as np
@@ -54,6 +54,8 @@ class FixLimits:
 
 
 _LIMITS = FixLimits()
+#: Steps that set an amount, so that one replaces another.
+_ABSOLUTE = (FixKind.LOWER_COUNT, FixKind.LOWER_CAPACITY, FixKind.STEP_CAPACITY)
 #: Steps that stand alone: a node that is added is not changed as well.
 _ADDED = (FixKind.ADD_NODE, FixKind.ADD_SIZED_NODE)
 
@@ -95,6 +97,13 @@ class _State:
     number: int
     node: str = field(compare=False)
     steps: tuple[FixStep, ...] = field(compare=False)
+
+
+def _replaced(steps: Sequence[FixStep], new: FixStep) -> tuple[FixStep, ...]:
+    """Return the steps with a lower amount instead of the one that was not low enough."""
+    (old,) = (step for step in steps if step.subject == new.subject)
+    merged = replace(new, facts={**new.facts, "wanted": old.facts["wanted"]})
+    return tuple(merged if step is old else step for step in steps)
 
 
 class FixSearch:
@@ -227,11 +236,12 @@ class FixSearch:
         """Continue with each step that may resolve the first rule that the node fails."""
         if not any(step.kind is not FixKind.REMOVE_GATES for step in state.steps):
             self._note_hints(trial, reasons)
-        texts = {step.text for step in state.steps}
-        removes = any(step.kind is FixKind.REMOVE_PODS for step in state.steps)
+        subjects = {step.subject for step in state.steps}
         for step in self._propose(trial, reasons):
-            if step.text not in texts and not (removes and step.kind is FixKind.REMOVE_PODS):
+            if step.subject not in subjects:
                 self._push(state.node, (*state.steps, step))
+            elif step.kind in _ABSOLUTE:
+                self._push(state.node, _replaced(state.steps, step))
 
     def _propose(self, trial: FixTrial | None, reasons: tuple[NodeReason, ...]) -> Iterator[FixStep]:
         if trial is None:
