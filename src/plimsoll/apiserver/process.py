@@ -90,6 +90,8 @@ class ServerSettings:
     #: Directory for provisioned volumes, as in `ControllerSettings`.
     volumes_dir: Path | None = None
     start_empty: bool = False
+    #: Called with the opened store, before the first request and the controllers.
+    initialize: Callable[[ApiContext], None] = lambda context: None
     limits: ServerLimits = field(default_factory=ServerLimits)
     now: Callable[[], datetime] = utc_now
     workers: WorkerLimits = field(default_factory=WorkerLimits)
@@ -187,6 +189,7 @@ async def _assemble(settings: ServerSettings, directory: Path, store: Store) -> 
     api.pod_streams.kubelets = KubeletClient(_kubelet_tls(settings, authority, directory))
     http = HttpServer(api, limits=settings.limits, host=settings.host, port=settings.port, tls=tls)
     server = RunningServer(api, http, store, workers, ca, token, authority)
+    settings.initialize(context)
     await bootstrap(server.client(ADMIN))
     await ensure_bootstrap_objects(server.client(ADMIN))
     await http.start()

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from plimsoll.api import codec
 from plimsoll.api.core import Node, Pod, Taint
+from plimsoll.api.kept import is_kept
 from plimsoll.api.meta import ObjectReference
 from plimsoll.api.timestamps import format_time, parse_time
 from plimsoll.client.endpoints import LEASES, NODES, PODS
@@ -279,7 +280,7 @@ class NodeLifecycleController:
 
     async def reconcile(self, key: str) -> ActionPlan:
         node: Node | None = self._nodes.get("", key)
-        if node is None:
+        if node is None or is_kept(node.metadata):
             return EMPTY_PLAN
         settings, now = self._context.settings, self._context.clock.now()
         execute = self._context.executor.execute

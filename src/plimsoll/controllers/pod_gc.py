@@ -12,6 +12,7 @@ import asyncio
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from plimsoll.api.core import Node, Pod
+from plimsoll.api.kept import is_kept
 from plimsoll.client.endpoints import NODES, PODS
 from plimsoll.controllers.actions import Action, ActionPlan, DeleteAction
 from plimsoll.controllers.context import ControllerContext
@@ -105,7 +106,7 @@ class PodGCController:
     async def reconcile(self, key: str) -> ActionPlan:
         settings = self._context.settings
         now = self._context.clock.now()
-        pods = self._pods.items()
+        pods = [pod for pod in self._pods.items() if not is_kept(pod.metadata)]
         nodes = {node.metadata.name: node for node in self._nodes.items()}
         missing = find_missing_nodes(pods, nodes)
         self._missing = {name: self._missing.get(name, now) for name in missing}

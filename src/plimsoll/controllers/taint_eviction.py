@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from plimsoll.api import codec
 from plimsoll.api.core import Node, Pod, Taint
+from plimsoll.api.kept import is_kept
 from plimsoll.api.meta import ObjectReference
 from plimsoll.api.timestamps import parse_time
 from plimsoll.api.tolerations import tolerates
@@ -113,6 +114,7 @@ class TaintEvictionController:
             old is None
             or old.spec.node_name != new.spec.node_name
             or old.spec.tolerations != new.spec.tolerations
+            or is_kept(old.metadata) != is_kept(new.metadata)
         ):
             self.queue.add(_pod_key(new))
 
@@ -123,7 +125,11 @@ class TaintEvictionController:
         node: Node | None = self._nodes.get("", pod.spec.node_name)
         now = self._context.clock.now()
         decided_at = self._planned.get(key, now)
-        due = None if node is None else eviction_time(pod, node.spec.taints, decided_at)
+        due = (
+            None
+            if node is None or is_kept(pod.metadata)
+            else eviction_time(pod, node.spec.taints, decided_at)
+        )
         if due is None:
             if self._planned.pop(key, None) is not None:
                 await self._context.recorder.record(cancellation_event(pod))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from plimsoll.api import codec
+from plimsoll.api.kept import is_kept
 from plimsoll.api.timestamps import parse_time
 from plimsoll.client.endpoints import JOBS
 from plimsoll.client.informer import CallbackHandler
@@ -16,7 +17,7 @@ from plimsoll.controllers.workload_views import JobView
 def plan_expiry(job: JobView, now: float) -> ActionPlan:
     """Plan the deletion of a job that has expired; of one that has ended, when to check again."""
     ttl = job.spec.ttl_seconds_after_finished
-    if ttl is None or job.metadata.deletion_timestamp is not None:
+    if ttl is None or job.metadata.deletion_timestamp is not None or is_kept(job.metadata):
         return EMPTY_PLAN
     ended = next(
         (

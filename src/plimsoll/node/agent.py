@@ -22,6 +22,7 @@ from typing import Any
 
 from plimsoll.api import codec
 from plimsoll.api.core import Pod
+from plimsoll.api.kept import is_kept
 from plimsoll.common.tasks import at_most, cancel_tasks
 from plimsoll.errors import ConfigError
 from plimsoll.ledger.fit import PodAdmitResult
@@ -36,8 +37,11 @@ from plimsoll.node.eviction.manager import PodEviction, admit_under_pressure
 from plimsoll.node.housekeeping import HOUSEKEEPING_SECONDS, Housekeeping
 from plimsoll.node.machine.machine import available_to_pods
 from plimsoll.node.pods.pod_state import TerminationRequest
+from plimsoll.node.pods.reported_containers import is_ending, is_running, reported_containers
+from plimsoll.node.pods.steps import sandbox_spec
 from plimsoll.node.pods.worker import PodWorker, reject
 from plimsoll.node.pods.writer import WARNING
+from plimsoll.node.runtime.simulated import SimulatedRuntime
 
 _log = logging.getLogger("plimsoll.node")
 
@@ -201,9 +205,12 @@ class Agent:
         """Handle the initial list of the node's pods; those admitted before a restart come first."""
         for pod in pods:
             self._pods[pod_key(pod)] = pod
+        runtime = self.components.runtime
+        ending = self._adopt(runtime, pods) if isinstance(runtime, SimulatedRuntime) else ()
         others = self.admission_handler.restore(pods)
         for uid in self.admission_handler.admitted_uids:
-            self._start_worker(self._pods[uid])
+            if uid not in ending:
+                self._start_worker(self._pods[uid])
         for pod in pods:
             if is_terminal(pod) and self._needs_cleanup(pod):
                 self._start_worker(pod)
@@ -212,6 +219,18 @@ class Agent:
         self._start_task(self._admit_pods(), "admission")
         self._start_task(self._housekeeping.run(), "housekeeping")
         self.components.pod_resources_provider.invalidate()
+
+    def _adopt(self, runtime: SimulatedRuntime, pods: Sequence[Pod]) -> set[str]:
+        """Take over the pods that run according to the API; return those that are kept and would end.
+
+        The latter stay as they are until they are kept no longer, or deleted by force.
+        """
+        deps, running = self.components.worker_deps, [pod for pod in pods if is_running(pod)]
+        self.admission_handler.add_recovered(map(pod_key, running))
+        for pod in running:
+            plans = deps.plans.plan(pod)
+            runtime.adopt(sandbox_spec(pod, plans), plans.containers, reported_containers(pod, deps.new_id))
+        return {pod_key(pod) for pod in running if is_kept(pod.metadata) and is_ending(pod)}
 
     def pod_added(self, pod: Pod) -> None:
         self._pods[pod_key(pod)] = pod
@@ -228,7 +247,9 @@ class Agent:
         worker = self.workers.get(uid)
         if worker is not None:
             worker.update(new)
-        elif is_terminal(new) and self._needs_cleanup(new):
+        elif (is_terminal(new) and self._needs_cleanup(new)) or (
+            is_kept(old.metadata) and not is_kept(new.metadata) and self.is_active(new)
+        ):
             self._start_worker(new)
         self.components.pod_resources_provider.invalidate()
 
@@ -240,6 +261,7 @@ class Agent:
         if worker is not None:
             worker.mark_removed()
         else:
+            self.admission_handler.remove(uid)
             self.components.worker_deps.writer.forget(uid)
         self.components.pod_resources_provider.invalidate()
 

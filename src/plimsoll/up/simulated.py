@@ -1,8 +1,8 @@
 """Simulated nodes of manifests and dumps.
 
 Nodes with the annotation `plimsoll.dev/simulated` get an agent whose machine has exactly the allocatable
-resources of the Node object. Pods that are bound when the agent starts are accepted without admission, as
-they were running in the dumped cluster; later pods are admitted as usual.
+resources of the Node object. Pods that run when the agent starts are accepted without admission, as they were
+running in the dumped cluster; later pods are admitted as usual.
 """
 
 from __future__ import annotations
@@ -12,13 +12,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from plimsoll.api import codec
-from plimsoll.api.core import Node, Pod, ResourceList
+from plimsoll.api.core import Node, ResourceList
 from plimsoll.api.gates import Gates
 from plimsoll.api.quantity import ZERO, Quantity
 from plimsoll.client import Client
-from plimsoll.client.endpoints import NODES, PODS
+from plimsoll.client.endpoints import NODES
 from plimsoll.ledger.amounts import is_huge_page
-from plimsoll.ledger.node_ledger import pod_key
 from plimsoll.ledger.units import CPU, MEMORY
 from plimsoll.ledger.units import PODS as PODS_RESOURCE
 from plimsoll.node.agent import Agent
@@ -28,7 +27,7 @@ from plimsoll.node.process.metrics import NodeMetrics
 from plimsoll.node.process.run import NodeProcess
 from plimsoll.node.process.settings import NodeSettings
 from plimsoll.node.runtime.stages import Stage
-from plimsoll.up.manifests.restore import SIMULATED
+from plimsoll.up.manifests.completion import SIMULATED
 
 _ARCHITECTURE = "kubernetes.io/arch"
 #: More CPUs than any node has; a node that reports more is simulated without CPU numbers.
@@ -37,11 +36,10 @@ _MOST_CPUS = 4096
 
 @dataclass(frozen=True, slots=True)
 class SimulatedNode:
-    """A simulated node: its machine description and the pods already bound to it."""
+    """A simulated node: its machine description and the resources that pods do not get."""
 
     machine: Machine
     reserved: Reservations
-    pods: tuple[str, ...] = ()
 
 
 def machine_of(node: Node) -> tuple[Machine, Reservations]:
@@ -83,16 +81,7 @@ async def find_simulated(client: Client, own: Collection[str] = ()) -> dict[str,
     wanted = {node.metadata.name: node for node in nodes if is_simulated(node)}
     for name in own:
         wanted.pop(name, None)
-    if not wanted:
-        return {}
-    pods_of: dict[str, list[str]] = {name: [] for name in wanted}
-    for raw in (await client.list(PODS)).items:
-        pod = codec.decode(raw, Pod)
-        if pod.spec.node_name in pods_of:
-            pods_of[pod.spec.node_name].append(pod_key(pod))
-    return {
-        name: SimulatedNode(*machine_of(node), tuple(pods_of[name])) for name, node in sorted(wanted.items())
-    }
+    return {name: SimulatedNode(*machine_of(node)) for name, node in sorted(wanted.items())}
 
 
 def start_simulated(
@@ -110,9 +99,7 @@ def start_simulated(
     ) -> Agent:
         simulated = nodes[name]
         own = replace(settings, reservations=simulated.reserved)
-        agent = make_agent(client, own, name, simulated.machine, metrics)
-        agent.admission_handler.add_recovered(simulated.pods)
-        return agent
+        return make_agent(client, own, name, simulated.machine, metrics)
 
     settings = NodeSettings(
         listed=tuple(nodes),

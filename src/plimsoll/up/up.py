@@ -20,9 +20,12 @@ from shutil import which
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from plimsoll.api import codec
+from plimsoll.api.core import Node
 from plimsoll.apiserver.auth.users import SCHEDULER, driver_user, node_user
+from plimsoll.apiserver.context import ApiContext
 from plimsoll.apiserver.process import RunningServer, ServerSettings, start_server
-from plimsoll.client.endpoints import DEVICE_CLASSES
+from plimsoll.client.endpoints import DEVICE_CLASSES, NODES
 from plimsoll.client.http import is_loopback
 from plimsoll.common.lock_file import RootLock
 from plimsoll.common.tasks import run_until
@@ -47,8 +50,9 @@ from plimsoll.up.components import RunningComponents
 from plimsoll.up.console import Console
 from plimsoll.up.kubelet_certificate import serving_kubelet
 from plimsoll.up.local_nodes import MACHINE
-from plimsoll.up.manifests import LoadResult, load
-from plimsoll.up.manifests.restore import SIMULATED
+from plimsoll.up.manifests import LoadResult, load, restore
+from plimsoll.up.manifests.completion import SIMULATED
+from plimsoll.up.manifests.restore import is_recorded
 from plimsoll.up.ports import API, DASHBOARD, Ports, check_free, listen_error
 from plimsoll.up.settings import DATA_DIR, UpSettings
 from plimsoll.up.simulated import find_simulated, start_simulated
@@ -83,6 +87,8 @@ class Up:
         self.on_locked: Callable[[], None] = lambda: None
         self._console = console
         self._ports: Ports | None = None
+        #: Whether this machine is a node; in a cluster restored from a dump it is none unless it has a name.
+        self.runs_node = True
         self._parts = RunningComponents(ready_seconds=_READY_SECONDS, stop_seconds=_STOP_SECONDS)
 
     def stop(self) -> None:
@@ -108,7 +114,7 @@ class Up:
         try:
             self.on_locked()
             self._ports = Ports(self.settings.data / "ports")
-            self.server = await self._start_server(self._ports)
+            self.server = await self._start_server(self._ports, found)
             try:
                 stopping = self._parts.stopping
                 started, _ = await run_until(stopping.wait(), self._start_parts(self.server, found))
@@ -173,11 +179,16 @@ class Up:
             found = [*demo_objects(), *found]
         return found
 
-    async def _start_server(self, ports: Ports) -> RunningServer:
+    async def _start_server(self, ports: Ports, found: list[ParsedObject]) -> RunningServer:
         settings = self.settings
         self._report("API server")
         port = ports.choose(API, settings.host, settings.port)
         check_free(settings.host, port, "--listen")
+
+        def initialize(context: ApiContext) -> None:
+            self.runs_node = bool(settings.name or settings.demo) or self._is_node(context, found)
+            self.loaded = restore(context, found, self.own_nodes)
+
         try:
             server = await start_server(
                 ServerSettings(
@@ -187,6 +198,7 @@ class Up:
                     kubelet_own_ca=True,
                     volumes_dir=settings.volumes,
                     gates=self.settings.gates,
+                    initialize=initialize,
                 )
             )
         except OSError as error:
@@ -203,6 +215,14 @@ class Up:
         self._report_done("API server", server.url)
         return server
 
+    def _is_node(self, context: ApiContext, found: list[ParsedObject]) -> bool:
+        """Return whether this machine is a node of the stored cluster, or the first node of a new one."""
+        stored = [codec.decode(item.raw, Node) for item in context.store.list(NODES.plural).items]
+        own = [node for node in stored if node.metadata.name == self.settings.node]
+        if own:
+            return SIMULATED not in own[0].metadata.annotations
+        return not stored and not any(each.kind == "Node" and is_recorded(each.tree) for each in found)
+
     async def _start_parts(self, server: RunningServer, found: list[ParsedObject]) -> None:
         settings = self.settings
         self._report("scheduler")
@@ -215,7 +235,7 @@ class Up:
         await self._parts.wait_ready(self.scheduler.ready(_READY_SECONDS))
         self._report_done("scheduler", "ready")
         await self._start_nodes(server)
-        if settings.driver:
+        if settings.driver and self.runs_node:
             await self._start_driver(server)
         if found:
             await self._load(server, found)
@@ -242,7 +262,10 @@ class Up:
             *(self._parts.wait_ready(node.ready(_ready_timeout(node))) for node in self.nodes)
         )
         runs = "pods run as processes" if settings.runtime == "process" else "pods are simulated"
-        self._report_done("node", f"{settings.node}: {runs}")
+        nodes = (
+            f"{settings.node}: {runs}" if self.runs_node else "those of the dump (--name adds this machine)"
+        )
+        self._report_done("node", nodes)
         if settings.nodes:
             names = "sim-0" if settings.nodes == 1 else f"sim-0 to sim-{settings.nodes - 1}"
             self._report_done("simulated", names)
@@ -250,13 +273,12 @@ class Up:
     async def _load(self, server: RunningServer, found: list[ParsedObject]) -> None:
         self._report("manifests")
         started = time.monotonic()
-        own = self.own_nodes
 
         def tick(done: int, whole: int) -> None:
             if self._console is not None:
                 self._console.begin("manifests", f"{done}/{whole}")
 
-        self.loaded = await load(server.client(), found, own, tick)
+        self.loaded.add(await load(server.client(), found, tick))
         took = time.monotonic() - started
         text = f"{self.loaded.new} objects created, {self.loaded.known} unchanged" + (
             f" ({took:.0f} s)" if took > 2 else ""
@@ -296,8 +318,9 @@ class Up:
             gates=settings.gates,
             listen="",
         )
+        found = [own.checked()] if self.runs_node else []
         if not settings.nodes:
-            return [own.checked()]
+            return found
         simulated = NodeSettings(
             name="sim" if settings.nodes > 1 else "sim-0",
             count=settings.nodes,
@@ -311,7 +334,7 @@ class Up:
             gates=settings.gates,
             listen="",
         )
-        return [own.checked(), simulated.checked()]
+        return [*found, simulated.checked()]
 
     async def _start_driver(self, server: RunningServer) -> None:
         self._report("driver")
@@ -341,9 +364,10 @@ class Up:
         plans = find_plans(settings.devices)
         layout = Layout(settings.root)
         here = NodePaths(settings.node, layout.root, layout.cdi)
-        simulated = [name for node in self.nodes[1:] for name in node.settings.names]
         if plans:
-            places = [here, *(NodePaths(name, None) for name in simulated)]
+            names = [name for node in self.nodes for name in node.settings.names]
+            own = settings.node if self.runs_node else ""
+            places = [here if name == own else NodePaths(name, None) for name in names]
             self.devices = await self._start_fakes(server, plans, places, "all nodes")
         if settings.demo:
             from plimsoll.up.demo_objects import DEVICES, EQUIPPED  # noqa: PLC0415 - rarely needed

@@ -8,6 +8,7 @@ from typing import Literal, NamedTuple
 from plimsoll.api import codec
 from plimsoll.api.core import Pod
 from plimsoll.api.identity import DeviceId, PoolId
+from plimsoll.api.kept import is_kept
 from plimsoll.api.pod_claims import is_group, pod_group_of
 from plimsoll.api.resource import (
     DeviceRequestAllocationResult,
@@ -111,6 +112,7 @@ class DeviceTaintEvictionController:
             old is None
             or old.spec.node_name != new.spec.node_name
             or old.status.resource_claim_statuses != new.status.resource_claim_statuses
+            or is_kept(old.metadata) != is_kept(new.metadata)
         ):
             self.queue.add(_pod_key(new))
 
@@ -147,7 +149,7 @@ class DeviceTaintEvictionController:
             return EMPTY_PLAN
         if pod.metadata.deletion_timestamp is not None or key.uid in self._evicted:
             return EMPTY_PLAN
-        eviction = self._plan_eviction(pod, self._all_rules())
+        eviction = None if is_kept(pod.metadata) else self._plan_eviction(pod, self._all_rules())
         if eviction is None:
             if self._planned.pop(key, None) is not None:
                 await self._context.recorder.record(cancellation_event(pod))

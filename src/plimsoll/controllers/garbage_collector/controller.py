@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any
 
 from plimsoll.api import codec
+from plimsoll.api.kept import is_kept
 from plimsoll.api.meta import Object, OwnerReference
 from plimsoll.client.endpoints import Endpoint
 from plimsoll.client.informer import CallbackHandler
@@ -98,7 +99,7 @@ class GarbageCollector:
         if live is None or live.metadata.uid != item.metadata.uid or not live.metadata.owner_references:
             return EMPTY_PLAN
         item = GraphNode(item.endpoint, live.metadata)
-        if item.is_deleting:
+        if item.is_deleting or is_kept(item.metadata):
             return EMPTY_PLAN
         owners = {owner: await self._resolve_owner(item, owner) for owner in item.metadata.owner_references}
         return plan_dependent(item, owners, graph)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from plimsoll.api.core import Pod
+from plimsoll.api.kept import is_kept
 from plimsoll.api.label_selection import SelectorProblem
 from plimsoll.client.endpoints import JOBS
 from plimsoll.controllers.actions import EMPTY_PLAN, ActionPlan
@@ -67,6 +68,8 @@ class JobController(PodOwnerController[JobView]):
         if key.name.startswith(_ORPHAN):
             return await self._release_orphan(key)
         job = self._owners.get(*key)
+        if job is not None and is_kept(job.metadata):
+            return EMPTY_PLAN
         if job is not None and (job.spec.managed_by or _OWN_NAME) != _OWN_NAME:
             return EMPTY_PLAN
         await self._release_left(key, job)
@@ -150,7 +153,7 @@ class JobController(PodOwnerController[JobView]):
 def _tracked_by(pod: Pod) -> tuple[ObjectName, ...]:
     """Return the job of a pod that still has the finalizer."""
     owner = controller_of(pod.metadata)
-    if owner is None or owner.kind != JOBS.kind or not has_finalizer(pod):
+    if owner is None or owner.kind != JOBS.kind or not has_finalizer(pod) or is_kept(pod.metadata):
         return ()
     return (ObjectName(pod.metadata.namespace, owner.name),)
 

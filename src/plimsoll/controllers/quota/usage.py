@@ -14,6 +14,7 @@ from datetime import datetime, timedelta
 
 from plimsoll.api.core import Pod
 from plimsoll.api.gates import Gates
+from plimsoll.api.kept import is_kept
 from plimsoll.api.meta import Wire
 from plimsoll.api.pod_claims import DEVICE_CLASS_RESOURCE, find_requesting_pod
 from plimsoll.api.quantity import ZERO, Format, Quantity
@@ -207,7 +208,7 @@ def is_overdue(pod: Pod, now: datetime) -> bool:
     """Return whether the deletion grace period of a pod has passed, since its node may be lost."""
     text, grace = pod.metadata.deletion_timestamp, pod.metadata.deletion_grace_period_seconds
     deleted = parse_datetime(text)
-    if deleted is None or grace is None:
+    if deleted is None or grace is None or is_kept(pod.metadata):
         return False
     return now - deleted > timedelta(seconds=max(-_LONGEST, min(grace, _LONGEST)))
 

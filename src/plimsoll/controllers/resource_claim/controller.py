@@ -11,6 +11,7 @@ from typing import Literal, NamedTuple
 
 from plimsoll.api import codec
 from plimsoll.api.core import Pod, PodResourceClaim
+from plimsoll.api.kept import is_kept
 from plimsoll.api.meta import ObjectMeta
 from plimsoll.api.pod_claims import is_group, owner_group, owner_pod, pod_group_of
 from plimsoll.api.resource import ResourceClaim
@@ -284,7 +285,7 @@ class ResourceClaimController:
 
     async def _reconcile_claim(self, namespace: str, name: str) -> ActionPlan:
         claim: ResourceClaim | None = self._claims.get(namespace, name)
-        if claim is None:
+        if claim is None or is_kept(claim.metadata):
             return EMPTY_PLAN
         owner = owner_pod(claim)
         names = {consumer.name for consumer in claim.status.reserved_for} | ({owner[0]} if owner else set())

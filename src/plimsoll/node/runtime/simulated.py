@@ -11,7 +11,7 @@ specify:
 Without these annotations a file of stages counts (`stages.py`).
 
 Ordinary init containers exit at once with 0 unless they are named. A container that is stopped exits with 0.
-Nothing is stored on disk: a new agent starts with an empty machine.
+Nothing is stored on disk: a new agent adopts the containers that the pods report.
 """
 
 from __future__ import annotations
@@ -170,6 +170,29 @@ class SimulatedRuntime:
             self._pods.pop(spec.uid, None)
         return fault
 
+    def adopt(
+        self, sandbox: SandboxSpec, plans: Mapping[str, ContainerPlan], states: Sequence[ContainerInfo]
+    ) -> None:
+        """Take over a running pod that this runtime does not know; run times count from now."""
+        if sandbox.uid in self._pods:
+            return
+        info = SandboxInfo(
+            uid=sandbox.uid, name=sandbox.name, namespace=sandbox.namespace, running=True, ip=self._ip
+        )
+        ids = dict.fromkeys(state.id for state in states if state.name in plans)
+        self._pods[sandbox.uid] = _Pod(sandbox, info, ids)
+        for state in states:
+            if state.name not in plans:
+                continue
+            plan = plans[state.name]
+            spec = ContainerSpec(
+                id=state.id, pod=state.pod, name=state.name, attempt=state.attempt, plan=plan
+            )
+            held = RuntimeContainer(spec, state, resources_from_plan(plan))
+            self._containers[state.id] = container = _Container(held, self._script(sandbox, spec))
+            if state.phase is ContainerPhase.RUNNING:
+                self._schedule_end(container)
+
     async def update_sandbox(self, spec: SandboxSpec) -> RuntimeFault | None:
         pod = self._pods.get(spec.uid)
         if pod is None or not pod.state.running:
@@ -226,11 +249,8 @@ class SimulatedRuntime:
                 await cancel_creation(self.hooks, pod.spec, state)
             return resolved.fault
         state = replace(state, cpus=resolved.resources.cpus)
-        role = spec.plan.role
-        stage = find_stage(self._stages, pod.spec.namespace, pod.spec.labels, spec.name, role)
-        script = script_of(pod.spec.annotations, spec.name, role, stage)
         self._containers[spec.id] = _Container(
-            RuntimeContainer(resolved.spec, state, resolved.resources), script
+            RuntimeContainer(resolved.spec, state, resolved.resources), self._script(pod.spec, spec)
         )
         pod.containers[spec.id] = None
         await self.hooks.created(pod.spec, state)
@@ -244,11 +264,8 @@ class SimulatedRuntime:
             return None
         pod = self._pods[container.held.state.pod]
         await self.hooks.starting(pod.spec, container.held.state)
-        now = self._clock()
-        state = self._set(container, phase=ContainerPhase.RUNNING, started_at=now)
-        if container.script.seconds is not None:
-            heapq.heappush(self._ends, (now + container.script.seconds, id))
-            self._set_timer()
+        state = self._set(container, phase=ContainerPhase.RUNNING, started_at=self._clock())
+        self._schedule_end(container)
         await self.hooks.started(pod.spec, state)
         return None
 
@@ -312,6 +329,17 @@ class SimulatedRuntime:
         )
 
     # -- time
+
+    def _script(self, sandbox: SandboxSpec, spec: ContainerSpec) -> Script:
+        role = spec.plan.role
+        stage = find_stage(self._stages, sandbox.namespace, sandbox.labels, spec.name, role)
+        return script_of(sandbox.annotations, spec.name, role, stage)
+
+    def _schedule_end(self, container: _Container) -> None:
+        """Have a container that runs from now on end after the time of its script."""
+        if container.script.seconds is not None:
+            heapq.heappush(self._ends, (self._clock() + container.script.seconds, container.held.spec.id))
+            self._set_timer()
 
     def tick(self) -> None:
         """End containers that are due; called by the loop's timer, and by tests that control the clock."""

@@ -14,6 +14,7 @@ from typing import Any
 
 from plimsoll.api import codec
 from plimsoll.api.core import Namespace, Node, Pod
+from plimsoll.api.kept import is_kept
 from plimsoll.api.policy import PodDisruptionBudget
 from plimsoll.api.resource import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
 from plimsoll.api.scheduling import PodGroup
@@ -262,8 +263,9 @@ class SchedulerInformers:
         self._wake(old, new, capacity)
 
     def _on_unscheduled_pod(self, key: str, old: Pod | None, new: Pod) -> None:
-        """Queue an unscheduled pod that has our scheduler name and is not being deleted."""
-        if new.spec.scheduler_name not in self._names or new.metadata.deletion_timestamp is not None:
+        """Queue an unscheduled pod that has our scheduler name and is neither being deleted nor kept."""
+        is_gone = new.metadata.deletion_timestamp is not None
+        if is_gone or is_kept(new.metadata) or new.spec.scheduler_name not in self._names:
             self._dequeue(key)
         elif self._snapshot.find_pod(key) is not None and key not in self._queue:
             return  # already bound by us: this event is older than the binding

@@ -20,6 +20,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TypeVar
 
 from plimsoll.api.core import Pod
+from plimsoll.api.kept import is_kept
 from plimsoll.api.meta import ObjectMeta
 from plimsoll.api.resource import ResourceClaim, ResourceClaimConsumerReference
 from plimsoll.api.storage import PersistentVolumeClaim
@@ -115,6 +116,8 @@ async def recover_bindings(
     """Release stale reservations and clear stale charges, once after a start."""
     plan = plan_recovery(claims, pods)
     for stale in plan.released:
+        if is_kept(stale.claim.metadata):
+            continue
         try:
             await _release_reservation(stale, writer, on_claim)
         except ApiError as error:

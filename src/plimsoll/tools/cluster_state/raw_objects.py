@@ -35,6 +35,7 @@ class ObjectQuery:
     needed: Collection[str] = ()  #: required kinds
     narrow: bool = False  #: read only the source's namespace, if it has one
     fields: Mapping[str, str] = field(default_factory=dict)  #: plural -> field selector
+    more: tuple[Endpoint, ...] = ()  #: kinds that are not part of a cluster state
     as_written: bool = False  #: leave objects of files in the version they have
 
 
@@ -96,11 +97,13 @@ async def list_raw_objects(
 ) -> RawObjects:
     """List the requested kinds in order; kinds that are not served or forbidden become gaps."""
     served = {kind.endpoint.plural: endpoint for kind, endpoint in await find_served(client)}
+    served |= {endpoint.plural: endpoint for endpoint in query.more}
+    plurals = (*query.plurals, *(endpoint.plural for endpoint in query.more))
     given: list[ParsedObject] = []
     gaps: list[Gap] = []
     read = 0
-    for number, plural in enumerate(query.plurals):
-        tick(f"reading {plural}", number, len(query.plurals))
+    for number, plural in enumerate(plurals):
+        tick(f"reading {plural}", number, len(plurals))
         endpoint = served[plural]
         if endpoint is None:
             gaps.append(Gap(plural, "not served by this cluster", served=False))

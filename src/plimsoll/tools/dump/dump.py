@@ -15,9 +15,10 @@ from pathlib import Path
 from typing import IO, Any, cast
 
 from plimsoll.api import codec
+from plimsoll.client.endpoints import CONTROLLER_REVISIONS, CRON_JOBS, DAEMON_SETS, DEPLOYMENTS, JOBS
 from plimsoll.common.yaml import dump_document
 from plimsoll.errors import InputError
-from plimsoll.tools.cluster_state.kinds import BY_NAME, KINDS
+from plimsoll.tools.cluster_state.kinds import KINDS
 from plimsoll.tools.cluster_state.objects import ClusterObjects, Gap
 from plimsoll.tools.cluster_state.progress import ProgressCallback, no_progress
 from plimsoll.tools.cluster_state.raw_objects import ObjectQuery, read_raw_objects
@@ -27,7 +28,10 @@ from plimsoll.tools.columns import format_count
 Tree = dict[str, Any]
 JSON, YAML = "json", "yaml"
 _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
-_ORDER = {kind.endpoint.kind: number for number, kind in enumerate(KINDS)}
+#: Workloads that no tool reads, and that keep their pods in a copy of the cluster (`plimsoll up -f`).
+_WORKLOADS = (DEPLOYMENTS, DAEMON_SETS, JOBS, CRON_JOBS, CONTROLLER_REVISIONS)
+_ENDPOINTS = {endpoint.kind: endpoint for endpoint in (*(kind.endpoint for kind in KINDS), *_WORKLOADS)}
+_ORDER = {kind: number for number, kind in enumerate(_ENDPOINTS)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,11 +53,13 @@ def collect_objects(source: Source, tick: ProgressCallback = no_progress) -> tup
     """
     plurals = tuple(kind.endpoint.plural for kind in KINDS)
     needed = tuple(kind.endpoint.plural for kind in KINDS if kind.needed)
-    read = read_raw_objects(source, ObjectQuery(plurals, needed=needed, narrow=True), tick)
+    query = ObjectQuery(plurals, needed=needed, narrow=True, more=_WORKLOADS)
+    read = read_raw_objects(source, query, tick)
     found: dict[tuple[str, str, str], Tree] = {}
     for each in read.found:
-        kind = BY_NAME.get(each.kind)
-        if kind is not None:
+        endpoint = _ENDPOINTS.get(each.kind)
+        group = str(each.tree.get("apiVersion", "")).rpartition("/")[0]
+        if endpoint is not None and (endpoint not in _WORKLOADS or endpoint.group == group):
             found[each.kind, each.namespace, each.name] = _shortened(each.tree)
     if not found:
         raise InputError(f"no objects found in {source.origin}")
@@ -115,7 +121,7 @@ def _yaml_parts(trees: Iterable[Tree], counts: Counter[str]) -> Iterator[bytes]:
 
 def _counted(trees: Iterable[Tree], counts: Counter[str]) -> Iterator[Tree]:
     for tree in trees:
-        counts[BY_NAME[tree["kind"]].endpoint.plural] += 1
+        counts[_ENDPOINTS[tree["kind"]].plural] += 1
         yield tree
 
 

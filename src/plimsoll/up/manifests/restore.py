@@ -1,173 +1,252 @@
-"""Preparation of dumped objects for another cluster.
+"""Restore of recorded objects: a dump becomes the state of a cluster, as if etcd had been restored.
 
-Pure functions of trees. Fields set by the server are removed. References by UID (owners, reservations of
-claims) are rewritten once the new UIDs are known. A pod whose claim was created from a template refers to
-that claim directly, so that no second claim is created. Nodes that were ready become simulated nodes.
+Objects that an API server has written (they have a uid, a resourceVersion or a status) are decoded, validated
+and stored as they are, before anything runs: with uid, status, owners and finalizers. Admission does not see
+them, since nothing is created: quotas are not charged again, nothing is defaulted twice, and controllers
+find what they left. `completion.py` adds what the dump leaves out. An object that exists already is not
+touched.
 """
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
+import logging
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
-from plimsoll.api.storage import BIND_COMPLETED
-from plimsoll.up.manifests.apply import metadata_of, name_of, namespace_of
-from plimsoll.up.manifests.order import has_node
+from plimsoll.api import codec
+from plimsoll.api.core import Pod
+from plimsoll.api.kept import KEPT
+from plimsoll.api.timestamps import format_datetime
+from plimsoll.apiserver.context import ApiContext
+from plimsoll.apiserver.handlers.read import storage_key
+from plimsoll.apiserver.handlers.request_body import decode_object
+from plimsoll.apiserver.registry.empty_values import drop_empty_values
+from plimsoll.apiserver.registry.resource import Resource
+from plimsoll.apiserver.registry.resources import RESOURCES, find_resource_by_kind
+from plimsoll.apiserver.registry.unsupported import REFUSED
+from plimsoll.apiserver.request_info import RequestInfo
+from plimsoll.apiserver.status import invalid
+from plimsoll.apiserver.storage import ObjectKey
+from plimsoll.apiserver.validation.namespaces import FINALIZER
+from plimsoll.apiserver.validation.write import PreparedObject, Write, prepare, prepare_generic
+from plimsoll.common.gc_pause import without_collection
+from plimsoll.errors import ApiError, InputError
+from plimsoll.ledger.qos import pod_qos
+from plimsoll.tools.cluster_state.manifests import ParsedObject
+from plimsoll.up.manifests.apply import Tree, metadata_of, name_of, namespace_of
+from plimsoll.up.manifests.completion import (
+    ADMIN_ACCESS,
+    SIMULATED,
+    complete_workloads,
+    mapping_of,
+    missing_objects,
+    set_simulated,
+)
+from plimsoll.up.manifests.keeping import CONTEXT, find_kept
+from plimsoll.up.manifests.load_result import LoadResult
+from plimsoll.up.manifests.order import arrange
 
-Tree = dict[str, Any]
-#: A node with this annotation is simulated by `plimsoll up`: its pods run no processes.
-SIMULATED = "plimsoll.dev/simulated"
+_log = logging.getLogger("plimsoll.manifests")
+
 #: Kinds that are not restored, because they belong to the running cluster.
 FLEETING = frozenset({"Event", "Lease", "Endpoints", "EndpointSlice"})
-_SERVER_SET = (
-    "uid",
-    "resourceVersion",
-    "managedFields",
-    "creationTimestamp",
-    "generation",
-    "selfLink",
-    "deletionTimestamp",
-    "deletionGracePeriodSeconds",
-)
-_OURS = "resource.kubernetes.io/"
+_ADDED = "files, added objects"
 
 
-def is_dumped(tree: Mapping[str, Any]) -> bool:
-    """Return whether an object comes from a server, that is, has fields set by the server."""
+def is_recorded(tree: Tree) -> bool:
+    """Return whether an object was written by an API server, rather than for one."""
     metadata = metadata_of(tree)
-    return bool(metadata.get("uid") or metadata.get("resourceVersion"))
+    return bool(metadata.get("uid") or metadata.get("resourceVersion") or tree.get("status"))
 
 
-def restored(tree: Mapping[str, Any], claims: Container[tuple[str, str]] = ()) -> Tree:
-    """Return an object in a form that can be applied, with its status if that is valid in another cluster.
-
-    `claims` are the claims that are loaded as well, by namespace and name.
-    """
-    made = dict(tree)
-    metadata = {key: value for key, value in metadata_of(tree).items() if key not in _SERVER_SET}
-    metadata.pop("ownerReferences", None)  # see `owners`
-    if is_dumped(tree) and metadata.get("finalizers"):
-        # The components that would remove other finalizers do not run in this cluster.
-        metadata["finalizers"] = [
-            each for each in _items(metadata["finalizers"]) if str(each).startswith(_OURS)
-        ]
-    made["metadata"] = metadata
-    kind = made.get("kind")
-    if kind == "Namespace":
-        made.pop("status", None)
-        made.pop("spec", None)
-    elif kind == "Pod":
-        _restore_pod(made, claims)
-    elif kind == "Node":
-        _restore_node(made)
-    elif kind in ("PersistentVolume", "PersistentVolumeClaim"):
-        _restore_binding(made)
-    return made
+def restore(context: ApiContext, found: Iterable[ParsedObject], own: Collection[str] = ()) -> LoadResult:
+    """Store the recorded objects of files; `own` are nodes that have agents and publish their own devices."""
+    with without_collection():
+        return _Restore(context, own).run([each for each in found if is_recorded(each.tree)])
 
 
-def _restore_pod(pod: Tree, claims: Container[tuple[str, str]]) -> None:
-    status = pod.get("status")
-    spec = pod.get("spec")
-    if not isinstance(status, Mapping) or not isinstance(spec, Mapping):
-        pod.pop("status", None)
-        return
-    given = {
-        str(each.get("name")): str(each.get("resourceClaimName") or "")
-        for each in _items(status.get("resourceClaimStatuses"))
-        if isinstance(each, Mapping)
-    }
-    place = namespace_of(pod)
-    entries = spec.get("resourceClaims")
-    if isinstance(entries, list):
-        pod["spec"] = {**spec, "resourceClaims": [_named(each, given, place, claims) for each in entries]}
-    if has_node(pod):
-        pod["status"] = {key: value for key, value in status.items() if key != "resourceClaimStatuses"}
-    else:
-        del pod["status"]  # it is scheduled again
+@dataclass(slots=True)
+class _Recorded:
+    """Object to store, and where it comes from."""
+
+    key: ObjectKey
+    tree: Tree
+    given: ParsedObject
 
 
-def _named(entry: Any, given: Mapping[str, str], namespace: str, claims: Container[tuple[str, str]]) -> Any:
-    """Return a pod's claim from a template as a reference to the generated claim, if that exists."""
-    if not isinstance(entry, Mapping) or not entry.get("resourceClaimTemplateName"):
-        return entry
-    claim = given.get(str(entry.get("name")), "")
-    if not claim or (namespace, claim) not in claims:
-        return entry
-    kept = {key: value for key, value in entry.items() if key != "resourceClaimTemplateName"}
-    return {**kept, "resourceClaimName": claim}
+@dataclass(slots=True)
+class _Restore:
+    context: ApiContext
+    own: Collection[str]
+    result: LoadResult = field(default_factory=LoadResult)
+    #: uid in the files -> uid of the existing object of that name.
+    uids: dict[str, str] = field(default_factory=dict)
+    new: dict[ObjectKey, _Recorded] = field(default_factory=dict)
+
+    def run(self, found: Sequence[ParsedObject]) -> LoadResult:
+        wanted = [each for group in arrange(found) for each in group if self._is_wanted(each)]
+        self._read(wanted)
+        trees = [each.tree for each in self.new.values()]
+        added = [*missing_objects(trees), *complete_workloads(trees)]
+        self._read([ParsedObject(tree, _ADDED) for tree in added])
+        if self.uids:
+            for each in self.new.values():
+                each.tree = _replaced(each.tree, self.uids)
+        self._keep()
+        for each in self.new.values():
+            self._store(each)
+        return self.result
+
+    def _keep(self) -> None:
+        """Mark the objects that controllers would delete or change at once."""
+        store = self.context.store
+        keys = [row.storage_key for row in RESOURCES if row.kind in CONTEXT]
+        stored = [codec.decode_tree(item.raw) for key in keys for item in store.list(key).items]
+        trees = [each.tree for each in self.new.values()]
+        for tree, reason in find_kept(trees, stored, self._find_uid, self.context.now()):
+            metadata = tree["metadata"]
+            metadata["annotations"] = {**(metadata.get("annotations") or {}), KEPT: reason}
+            self.result.note(f"kept as in the files: {reason}", tree)
+
+    def _find_uid(self, key: ObjectKey) -> str:
+        new = self.new.get(key)
+        if new is not None:
+            return str(new.tree["metadata"]["uid"])
+        stored = self.context.store.get(key)
+        return "" if stored is None else str(codec.decode_tree(stored.raw)["metadata"]["uid"])
+
+    def _is_wanted(self, each: ParsedObject) -> bool:
+        tree, spec = each.tree, each.tree.get("spec")
+        group, _, version = str(tree.get("apiVersion", "")).rpartition("/")
+        resource = find_resource_by_kind(group, version, each.kind)
+        reason = ""
+        if each.kind in FLEETING:
+            self.result.skipped[each.kind] += 1
+            return False
+        if each.kind == "ResourceSlice" and isinstance(spec, dict) and spec.get("nodeName") in self.own:
+            reason = "its node runs here and publishes its own devices"
+        elif resource is None or not resource.is_stored:
+            reason = (
+                f"{tree.get('apiVersion', 'no apiVersion')} is not served{_served_instead(group, each.kind)}"
+            )
+        elif resource.key in REFUSED:
+            reason = REFUSED[resource.key]
+        if reason:
+            self.result.leave_out(reason, tree)
+        return not reason
+
+    # -- one object
+
+    def _read(self, found: Iterable[ParsedObject]) -> None:
+        for each in found:
+            try:
+                recorded = self._decode(each)
+            except InputError as error:
+                self.result.reject(each.where, each.tree, error)
+                continue
+            if recorded is not None:
+                self.new[recorded.key] = recorded
+
+    def _decode(self, each: ParsedObject) -> _Recorded | None:
+        """Return an object in the storage version; None if it exists. InputError if it is not valid."""
+        if not name_of(each.tree):
+            raise InputError("metadata.name: required")
+        group, _, version = str(each.tree["apiVersion"]).rpartition("/")
+        resource = find_resource_by_kind(group, version, each.kind)
+        assert resource is not None
+        namespace = namespace_of(each.tree) if resource.namespaced else ""
+        info = RequestInfo(resource, version, "create", namespace, name_of(each.tree))
+        tree, _ = decode_object(info, self._adapted(each.tree), "Ignore")
+        key = storage_key(info)
+        metadata = tree["metadata"]
+        if self._exists(key, metadata["uid"], each):
+            return None
+        # What has a status is validated as an update that changes nothing, as what is stored is everywhere.
+        if resource.kind == "Job" and not mapping_of(tree.get("spec")).get("selector"):
+            tree = {**self._prepare(resource, tree, None).tree, "status": tree.get("status")}
+        prepared = self._prepare(resource, tree, tree if tree.get("status") else None)
+        if prepared.errors:
+            raise invalid(group, resource.kind, key.name, prepared.errors)
+        drop_empty_values(prepared.tree, resource.kind)
+        for name in ("generation", "deletionTimestamp", "deletionGracePeriodSeconds"):
+            if name in metadata:
+                prepared.tree["metadata"][name] = metadata[name]
+        if resource.kind == "Pod":  # every stored pod has both
+            status = {"phase": "Pending", "qosClass": pod_qos(codec.convert(prepared.tree, Pod))}
+            prepared.tree["status"] = status | prepared.tree["status"]
+        return _Recorded(key, prepared.tree, each)
+
+    def _prepare(self, resource: Resource, tree: Tree, old: Tree | None) -> PreparedObject:
+        write = Write(
+            resource.kind,
+            "create" if old is None else "update",
+            tree,
+            self.context.now(),
+            old,
+            gates=self.context.gates,
+            # Admin access was granted where the object was created.
+            namespace_labels={ADMIN_ACCESS: "true"},
+        )
+        if resource.has_strategy:
+            return prepare(write)
+        has_status = "status" in resource.subresources
+        return prepare_generic(write, namespaced=resource.namespaced, has_status=has_status)
+
+    def _adapted(self, given: Tree) -> Tree:
+        """Return an object with the metadata that every stored object has, adapted to this cluster."""
+        tree = dict(given)
+        metadata = dict(metadata_of(given))
+        metadata.pop("selfLink", None)
+        metadata["uid"] = str(metadata.get("uid") or self.context.new_uid())
+        metadata["creationTimestamp"] = metadata.get("creationTimestamp") or format_datetime(
+            self.context.now()
+        )
+        metadata["resourceVersion"] = "1"  # replaced when it is stored
+        tree["metadata"] = metadata
+        if tree["kind"] == "Node" and name_of(tree) in self.own:
+            tree.pop("status", None)
+            metadata["annotations"] = {
+                name: value
+                for name, value in mapping_of(metadata.get("annotations")).items()
+                if name != SIMULATED
+            }
+        elif tree["kind"] == "Node":
+            set_simulated(tree)
+        elif tree["kind"] == "Namespace" and not metadata.get("deletionTimestamp"):
+            tree["spec"] = {**mapping_of(tree.get("spec")), "finalizers": [FINALIZER]}
+        return tree
+
+    def _exists(self, key: ObjectKey, uid: str, given: ParsedObject) -> bool:
+        there = self._find_uid(key)
+        if there and given.source is not _ADDED:
+            if there != uid:
+                self.uids[uid] = there
+                self.result.note("not restored, another object of this name exists", given.tree)
+            self.result.known += 1
+        return bool(there)
+
+    def _store(self, each: _Recorded) -> None:
+        try:
+            self.context.store.create(each.key, each.tree)
+        except ApiError as error:
+            self.result.reject(each.given.where, each.tree, error)
+            return
+        if each.given.source is _ADDED:
+            self.result.note("added, because it is not in the files", each.tree)
+        else:
+            self.result.new += 1
 
 
-def _restore_binding(storage: Tree) -> None:
-    """Make a volume and its claim refer to each other by name; the controller binds them again."""
-    spec, annotations = storage.get("spec"), storage["metadata"].get("annotations")
-    reference = spec.get("claimRef") if isinstance(spec, Mapping) else None
-    if isinstance(spec, Mapping) and isinstance(reference, Mapping):
-        kept = {key: value for key, value in reference.items() if key not in ("uid", "resourceVersion")}
-        storage["spec"] = {**spec, "claimRef": kept}
-    if isinstance(annotations, Mapping):
-        kept = {key: value for key, value in annotations.items() if key != BIND_COMPLETED}
-        storage["metadata"] = {**storage["metadata"], "annotations": kept}
+def _served_instead(group: str, kind: str) -> str:
+    versions = [row.api_version() for row in RESOURCES if (row.group, row.kind) == (group, kind)]
+    return f", but {versions[0]}" if versions else ""
 
 
-def _restore_node(node: Tree) -> None:
-    metadata = node["metadata"]
-    annotations = metadata.get("annotations")
-    known = annotations if isinstance(annotations, Mapping) else {}
-    if SIMULATED not in known and can_be_simulated(node):
-        metadata["annotations"] = {**known, SIMULATED: "true"}
-
-
-def can_be_simulated(node: Mapping[str, Any]) -> bool:
-    """Return whether a Node has allocatable resources and is not marked as not ready."""
-    status = node.get("status")
-    if not isinstance(status, Mapping):
-        return False
-    amounts = [status.get(name) for name in ("allocatable", "capacity")]
-    if not any(isinstance(each, Mapping) and each.get("cpu") and each.get("memory") for each in amounts):
-        return False
-    return not any(
-        isinstance(each, Mapping) and each.get("type") == "Ready" and each.get("status") != "True"
-        for each in _items(status.get("conditions"))
-    )
-
-
-# -- when the new UIDs are known
-
-
-def owners(tree: Mapping[str, Any], uids: Mapping[str, str]) -> list[Tree]:
-    """Return the owners of an object that were loaded as well, with their new UIDs."""
-    return [
-        {**each, "uid": uids[str(each["uid"])]}
-        for each in _items(metadata_of(tree).get("ownerReferences"))
-        if isinstance(each, Mapping) and str(each.get("uid")) in uids
-    ]
-
-
-def claim_status(tree: Mapping[str, Any], pods: Mapping[tuple[str, str], str]) -> Tree | None:
-    """Return the status of a claim with the UIDs of the loaded pods (by namespace and name), or None.
-
-    Reservations of pods that were not loaded are omitted.
-    """
-    status = tree.get("status")
-    if not isinstance(status, Mapping) or not status:
-        return None
-    place = namespace_of(tree)
-    kept = []
-    for each in _items(status.get("reservedFor")):
-        uid = pods.get((place, str(each.get("name")))) if isinstance(each, Mapping) else None
-        if uid is not None and each.get("resource") == "pods":
-            kept.append({**each, "uid": uid})
-    made = {key: value for key, value in status.items() if key != "reservedFor"}
-    return {**made, "reservedFor": kept} if kept else made
-
-
-def _items(value: Any) -> list[Any]:
-    """Return a list field; anything else is left to the server's validation."""
-    return value if isinstance(value, list) else []
-
-
-def describe(tree: Mapping[str, Any]) -> str:
-    """Describe an object for messages: `Pod demo/web`."""
-    namespace = metadata_of(tree).get("namespace")
-    name = name_of(tree) or "without a name"
-    return f"{tree.get('kind')} {namespace}/{name}" if namespace else f"{tree.get('kind')} {name}"
+def _replaced(value: Any, texts: dict[str, str]) -> Any:
+    """Return a tree with other values for some texts, wherever they occur."""
+    if isinstance(value, dict):
+        return {name: _replaced(item, texts) for name, item in value.items()}
+    if isinstance(value, list):
+        return [_replaced(item, texts) for item in value]
+    return texts.get(value, value) if isinstance(value, str) else value

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plimsoll.tools.cluster_state.manifests import ParsedObject
-from plimsoll.up.manifests.order import WAITING, arrange, missing_accounts, missing_namespaces, rank_of
+from plimsoll.up.manifests.order import arrange, missing_namespaces, rank_of
 
 KINDS = (
     "Pod", "Namespace", "Node", "ResourceSlice", "DeviceClass", "ResourceClaim", "ResourceClaimTemplate",
@@ -25,8 +25,6 @@ BEFORE = (
     ("ResourceClaim", "Pod"),
     ("ResourceQuota", "Pod"),
     ("PriorityClass", "Pod"),
-    ("Pod", "ReplicaSet"),
-    ("ReplicaSet", "Deployment"),
     ("Widget", "Pod"),
 )
 
@@ -78,47 +76,7 @@ def test_referenced_objects_come_first() -> None:
         )
 
 
-def test_workloads_come_after_pods_that_wait() -> None:
-    assert rank_of(found("Pod", "waits").tree) < rank_of(found("ReplicaSet", "r").tree)
-
-
-def test_pending_pods_come_last() -> None:
-    groups = arrange([found("Pod", "waits"), found("Pod", "runs", **bound), found("Node", "n")])
-    assert [[each.name for each in group] for group in groups] == [["n"], ["runs"], ["waits"]]
-    assert rank_of(found("Pod", "waits").tree) == WAITING
-    assert rank_of(found("Pod", "ended", status={"phase": "Failed"}).tree) < WAITING
-
-
 def test_missing_namespaces() -> None:
     objects = [found("Namespace", "there"), found("Pod", "a", "there"), found("Pod", "b", "gone")]
     objects += [found("Pod", "c"), found("Pod", "d", "default"), found("Node", "n")]
-    assert missing_namespaces(objects) == {"gone": {}}
-
-
-def test_a_namespace_with_admin_access_had_its_label() -> None:
-    requests = [{"name": "r", "exactly": {"deviceClassName": "c", "adminAccess": True}}]
-    claim = found("ResourceClaim", "a", "x", spec={"devices": {"requests": requests}})
-    assert missing_namespaces([claim]) == {"x": {}}  # a manifest: no permissions were granted
-    claim.tree["metadata"]["uid"] = "1"
-    assert missing_namespaces([claim]) == {"x": {"resource.kubernetes.io/admin-access": "true"}}
-    for broken in ({"devices": None}, {"devices": {"requests": [7]}}, None):
-        claim.tree["spec"] = broken
-        assert missing_namespaces([claim]) == {"x": {}}
-
-
-def test_missing_service_accounts_of_dumped_objects() -> None:
-    template = {"template": {"spec": {"serviceAccountName": "web"}}}
-    objects = [
-        found("Pod", "a", "x", spec={"serviceAccountName": "robot"}),
-        found("Pod", "b", "x", spec={"serviceAccountName": "default"}),
-        found("Pod", "c", "x", spec={"serviceAccountName": "there"}),
-        found("Deployment", "d", "x", spec=template),
-        found("CronJob", "e", "x", spec={"jobTemplate": {"spec": template}}),
-        found("Pod", "f", "y", spec=None),
-        found("Service", "g", "y", spec={}),
-        found("ServiceAccount", "there", "x"),
-    ]
-    assert missing_accounts(objects) == []  # manifests: the refusal of the pod names the account
-    for each in objects:
-        each.tree["metadata"]["uid"] = each.name
-    assert missing_accounts(objects) == [("x", "robot"), ("x", "web")]
+    assert missing_namespaces(objects) == ["gone"]

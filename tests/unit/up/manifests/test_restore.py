@@ -1,142 +1,419 @@
-"""Restorable parts of a dump."""
+"""Recorded objects come back as they were, and controllers find nothing to do."""
 
 from __future__ import annotations
 
 from typing import Any
+from uuid import NAMESPACE_OID, uuid5
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plimsoll.up.manifests.restore import (
-    SIMULATED,
-    can_be_simulated,
-    claim_status,
-    describe,
-    owners,
-    restored,
+from plimsoll.api.kept import KEPT
+from plimsoll.apiserver.context import ApiContext
+from plimsoll.apiserver.storage import Store
+from plimsoll.client.endpoints import PODS, RESOURCE_CLAIMS
+from plimsoll.tools.cluster_state.manifests import parse_objects, read_objects
+from plimsoll.tools.top.nodes import node_rows
+from plimsoll.up.manifests import LoadResult, restore
+from plimsoll.up.manifests.completion import SIMULATED, can_be_simulated
+from tests.dumps import big_cluster, make_cluster_state, usecase_dump
+from tests.unit.up.manifests.restored import parsed, restored_cluster, stored
+
+Tree = dict[str, Any]
+CONTAINERS = "containers: [{name: c, image: x}]"
+NODE = """
+---
+apiVersion: v1
+kind: Node
+metadata: {name: n1, uid: node}
+status: {allocatable: {cpu: "8", memory: 8Gi, pods: "110"}, conditions: [{type: Ready, status: "True"}]}
+"""
+
+
+def pod(name: str, owner: str = "", metadata: str = "", spec: str = "", status: str = "") -> str:
+    """Return a running pod of a dump. `owner` is the kind of its controller, called `w`."""
+    version = "batch/v1" if owner == "Job" else "apps/v1"
+    reference = f"{{apiVersion: {version}, kind: {owner}, name: w, uid: w, controller: true}}"
+    owners = f", ownerReferences: [{reference}]" if owner else ""
+    return f"""
+---
+apiVersion: v1
+kind: Pod
+metadata: {{name: {name}, namespace: x, uid: {name}{owners}{metadata}}}
+spec: {{nodeName: n1, {CONTAINERS}{spec}}}
+status: {{phase: Running, conditions: [{{type: Ready, status: "True"}}]{status}}}
+"""
+
+
+def workload(kind: str, spec: str, metadata: str = "", status: str = "") -> str:
+    version = "batch/v1" if kind == "Job" else "apps/v1"
+    return f"""
+---
+apiVersion: {version}
+kind: {kind}
+metadata: {{name: w, namespace: x, uid: w{metadata}}}
+spec: {{{spec}}}
+status: {{{status}}}
+"""
+
+
+def template(labels: str = "", spec: str = "") -> str:
+    return f"template: {{metadata: {{labels: {{{labels}}}}}, spec: {{{CONTAINERS}{spec}}}}}"
+
+
+SELECTOR = "selector: {matchLabels: {app: w}}, "
+APP = ", labels: {app: w}"
+JOB_LABELS = (
+    "{batch.kubernetes.io/controller-uid: w, batch.kubernetes.io/job-name: w, controller-uid: w, job-name: w}"
 )
 
-POD: dict[str, Any] = {
-    "apiVersion": "v1",
-    "kind": "Pod",
-    "metadata": {
-        "name": "p",
-        "namespace": "x",
-        "uid": "1",
-        "resourceVersion": "7",
-        "generation": 1,
-        "creationTimestamp": "2026-01-01T00:00:00Z",
-        "managedFields": [{}],
-        "labels": {"a": "b"},
-        "ownerReferences": [{"kind": "ReplicaSet", "name": "r", "uid": "9"}],
-        "finalizers": ["example.com/keep", "resource.kubernetes.io/delete-protection"],
-    },
-    "spec": {
-        "nodeName": "n",
-        "resourceClaims": [
-            {"name": "c", "resourceClaimTemplateName": "t"},
-            {"name": "d", "resourceClaimName": "named"},
-        ],
-    },
-    "status": {
-        "phase": "Running",
-        "resourceClaimStatuses": [{"name": "c", "resourceClaimName": "p-c-abcde"}],
-        "nodeAllocatableResourceClaimStatuses": [{"resourceClaimName": "p-c-abcde"}],
-    },
-}
+
+@pytest.mark.parametrize(
+    "dump",
+    [
+        # As kubectl shows them, with everything that the server set.
+        workload(
+            "Job",
+            "backoffLimit: 6, completions: 1, manualSelector: false, parallelism: 1, "
+            "selector: {matchLabels: {batch.kubernetes.io/controller-uid: w}}, suspend: false, "
+            + template(JOB_LABELS[1:-1], ", restartPolicy: Never"),
+            ", generation: 1, resourceVersion: '7', labels: " + JOB_LABELS,
+            "active: 1, ready: 1, startTime: 2026-01-01T00:00:00Z, uncountedTerminatedPods: {}",
+        )
+        + pod("w-abcde", "Job", f", generateName: w-, labels: {JOB_LABELS}", ", restartPolicy: Never"),
+        # As written by hand.
+        workload("Job", template(spec=", restartPolicy: Never"))
+        + pod("p", "Job", spec=", restartPolicy: Never"),
+        workload("ReplicaSet", f"replicas: 2, {SELECTOR}{template('app: w')}", status="replicas: 2")
+        + pod("a", "ReplicaSet", APP)
+        + pod("b", "ReplicaSet"),
+        workload("DaemonSet", SELECTOR + template("app: w"), status="numberReady: 1") + pod("a", "DaemonSet"),
+        workload("DaemonSet", SELECTOR + template("app: w"), status="numberReady: 1")
+        + pod("a", "DaemonSet", ", labels: {app: w, controller-revision-hash: 6d4cf56db6}"),
+        workload(
+            "StatefulSet",
+            f"replicas: 2, serviceName: w, {SELECTOR}{template('app: w')}",
+            ", generation: 3",
+            "observedGeneration: 3, replicas: 2, currentRevision: w-6d4cf56db6, "
+            "updateRevision: w-6d4cf56db6, currentReplicas: 2, updatedReplicas: 2, readyReplicas: 2",
+        )
+        + pod("w-0", "StatefulSet", ", labels: {app: w, controller-revision-hash: w-6d4cf56db6}")
+        + pod("w-1", "StatefulSet", ", labels: {app: w, controller-revision-hash: w-6d4cf56db6}"),
+    ],
+)
+async def test_workloads_keep_their_pods(dump: str) -> None:
+    async with restored_cluster(NODE + dump) as (cluster, result):
+        await cluster.advance(120)
+        assert (result.problems, result.left_out) == ([], {})
+        there = stored(cluster.store)
+        pods = {name: tree for (kind, _, name), tree in there.items() if kind == "Pod"}
+        assert {name: tree["metadata"]["uid"] for name, tree in pods.items()} == {
+            name: name for name in pods
+        }  # all have the uid of the dump: none was created
+        assert len(pods) == result.new - 2  # the node and the workload
+        for tree in pods.values():
+            (owner,) = tree["metadata"]["ownerReferences"]
+            assert (owner["uid"], tree["metadata"].get("deletionTimestamp")) == ("w", None)
+        if ("Job", "x", "w") in there:
+            assert there["Job", "x", "w"]["status"]["active"] == 1
 
 
-def test_server_fields_are_dropped() -> None:
-    metadata = restored(POD)["metadata"]
-    assert metadata == {
-        "name": "p",
-        "namespace": "x",
-        "labels": {"a": "b"},
-        "finalizers": ["resource.kubernetes.io/delete-protection"],
-    }
-    assert "uid" in POD["metadata"]  # the dump is as it was
+async def test_quotas_count_what_they_counted() -> None:
+    quota = """
+---
+{apiVersion: v1, kind: ResourceQuota, metadata: {name: q, namespace: x, uid: q}, spec: {hard: {pods: "2"}},
+status: {hard: {pods: "2"}, used: {pods: "2"}}}
+"""
+    async with restored_cluster(quota + pod("a") + pod("b") + NODE) as (cluster, result):
+        await cluster.advance(60)
+        assert (result.new, result.problems) == (4, [])
+        assert stored(cluster.store)["ResourceQuota", "x", "q"]["status"]["used"] == {"pods": "2"}
+        assert await cluster.names(PODS, "x") == ["a", "b"]
 
 
-def test_a_pod_names_the_claim_that_was_made_for_it() -> None:
-    made = restored(POD, {("x", "p-c-abcde")})
-    assert made["spec"]["resourceClaims"] == [
-        {"name": "c", "resourceClaimName": "p-c-abcde"},
-        {"name": "d", "resourceClaimName": "named"},
+CLAIM = """
+---
+apiVersion: resource.k8s.io/v1
+kind: ResourceClaim
+metadata: {name: c, namespace: x, uid: c, finalizers: [resource.kubernetes.io/delete-protection]}
+spec: {devices: {requests: [{name: r, exactly: {deviceClassName: d}}]}}
+status:
+  allocation: {devices: {results: [{request: r, driver: d.example.com, pool: n1, device: d}]}}
+  RESERVED
+"""
+USES = ", resourceClaims: [{name: c, resourceClaimName: c}]"
+SLICE = """
+---
+apiVersion: resource.k8s.io/v1
+kind: ResourceSlice
+metadata: {name: s, uid: s}
+spec:
+  {driver: d.example.com, nodeName: n1, pool: {name: n1, generation: 1, resourceSliceCount: 1},
+   devices: [{name: d, taints: [{key: k, effect: NoExecute, timeAdded: 2026-01-01T00:00:00Z}]}]}
+"""
+UNREACHABLE = NODE.replace('"True"', "Unknown").replace(
+    "status:", "spec: {taints: [{key: node.kubernetes.io/unreachable, effect: NoExecute}]}\nstatus:", 1
+)
+JOB = workload(
+    "Job",
+    "ttlSecondsAfterFinished: 1, activeDeadlineSeconds: 60, completions: 1, parallelism: 1, "
+    + template(spec=", restartPolicy: Never"),
+    status="STATUS",
+)
+
+
+@pytest.mark.parametrize(
+    ("dump", "kept", "reason"),
+    [
+        (pod("p", "ReplicaSet") + NODE, "Pod x/p", "its ReplicaSet is not in the files"),
+        (pod("p"), "Pod x/p", "its node is not in the files"),
+        (pod("p") + UNREACHABLE, "Pod x/p", "a NoExecute taint of its node"),
+        (UNREACHABLE, "Node n1", "it was not ready"),
+        (
+            pod("p", metadata=", deletionTimestamp: 2026-01-01T00:00:00Z, deletionGracePeriodSeconds: 30")
+            + NODE,
+            "Pod x/p",
+            "it was terminating",
+        ),
+        (
+            pod("p", spec=", activeDeadlineSeconds: 60", status=", startTime: 2026-01-01T00:00:00Z") + NODE,
+            "Pod x/p",
+            "its active deadline has passed since",
+        ),
+        (
+            pod("p", spec=USES)
+            + NODE
+            + SLICE
+            + CLAIM.replace("RESERVED", "reservedFor: [{resource: pods, name: p, uid: p}]"),
+            "Pod x/p",
+            "a NoExecute taint of its device",
+        ),
+        (
+            CLAIM.replace("RESERVED", "reservedFor: [{resource: pods, name: p, uid: gone}]"),
+            "ResourceClaim x/c",
+            "reserved for a pod that does not run",
+        ),
+        (
+            JOB.replace("STATUS", "startTime: 2026-01-01T00:00:00Z, active: 1") + pod("p", "Job") + NODE,
+            "Job x/w",
+            "its active deadline has passed since",
+        ),
+        (
+            JOB.replace(
+                "STATUS",
+                "succeeded: 1, startTime: 2026-01-01T00:00:00Z, completionTime: 2026-01-01T00:00:30Z, "
+                "conditions: [{type: Complete, status: 'True', lastTransitionTime: 2026-01-01T00:00:30Z}]",
+            ),
+            "Job x/w",
+            "its time to live has passed since",
+        ),
+    ],
+)
+async def test_what_controllers_would_remove_is_kept_and_named(dump: str, kept: str, reason: str) -> None:
+    async with restored_cluster(dump) as (cluster, result):
+        assert kept in result.notes[f"kept as in the files: {reason}"]
+        before = stored(cluster.store)
+        await cluster.advance(600)
+        after = stored(cluster.store)
+        kinds = ("Pod", "ResourceClaim", "Job")
+        assert {key for key in after if key[0] in kinds} == {key for key in before if key[0] in kinds}
+        for key, tree in before.items():
+            for name in ("deletionTimestamp", "ownerReferences"):
+                assert after[key]["metadata"].get(name) == tree["metadata"].get(name)
+            if key[0] == "ResourceClaim":
+                assert after[key]["status"] == tree["status"]
+
+
+async def test_controllers_act_once_an_object_is_kept_no_longer() -> None:
+    claim = CLAIM.replace("RESERVED", "reservedFor: [{resource: pods, name: p, uid: gone}]")
+    async with restored_cluster(claim + pod("p") + UNREACHABLE) as (cluster, _):
+        for endpoint, name in ((RESOURCE_CLAIMS, "c"), (PODS, "p")):
+            await cluster.client.patch(endpoint, name, {"metadata": {"annotations": {KEPT: None}}}, "x")
+        await cluster.advance(600)
+        released, evicted = await cluster.get(RESOURCE_CLAIMS, "c", "x"), await cluster.get(PODS, "p", "x")
+        assert released is not None
+        assert "allocation" not in released["status"]
+        assert evicted is None or evicted["metadata"]["deletionTimestamp"]
+
+
+PENDING = """
+---
+apiVersion: v1
+kind: Pod
+metadata: {{name: {name}, namespace: x, uid: {name}}}
+spec:
+  schedulerName: {scheduler}
+  containers: [{{name: c, image: x, resources: {{requests: {{cpu: "{cpu}"}}}}}}]
+status: {{phase: Pending}}
+"""
+
+
+async def test_pending_pods_that_could_be_scheduled_are_kept() -> None:
+    pods = [
+        ("fits", "default-scheduler", 5),
+        ("too", "default-scheduler", 6),
+        ("large", "default-scheduler", 9),
     ]
-    assert made["status"] == {
-        "phase": "Running",
-        "nodeAllocatableResourceClaimStatuses": [{"resourceClaimName": "p-c-abcde"}],
-    }
-    # Without the claim another one is made from the template.
-    assert restored(POD, {("y", "p-c-abcde")})["spec"] == POD["spec"]
+    pods.append(("other", "volcano", 1))
+    dump = "".join(PENDING.format(name=name, scheduler=scheduler, cpu=cpu) for name, scheduler, cpu in pods)
+    async with restored_cluster(dump + NODE) as (_, result):
+        assert result.notes["kept as in the files: it was pending, and could be scheduled"] == [
+            "Pod x/fits",
+            "Pod x/too",
+        ]
 
 
-def test_a_pending_pod_is_scheduled_again() -> None:
-    waiting = {**POD, "spec": {"containers": []}, "status": {"phase": "Pending", "conditions": [{}]}}
-    assert "status" not in restored(waiting)
-    assert restored({**waiting, "status": {"phase": "Succeeded"}})["status"] == {"phase": "Succeeded"}
+async def test_what_is_not_restored_is_named() -> None:
+    dump = """
+---
+apiVersion: example.com/v1
+kind: Widget
+metadata: {name: w, namespace: x, uid: "1"}
+---
+apiVersion: v1
+kind: Event
+metadata: {name: e, namespace: default, uid: "2"}
+---
+apiVersion: resource.k8s.io/v1
+kind: ResourceSlice
+metadata: {name: s, uid: "3"}
+spec: {driver: d.example.com, nodeName: own, pool: {name: own, generation: 1, resourceSliceCount: 1}}
+---
+apiVersion: v1
+kind: Node
+metadata: {name: own, uid: "4", labels: {a: b}}
+status: {capacity: {cpu: "4", memory: 4Gi, pods: "10"}}
+---
+apiVersion: policy/v1beta1
+kind: PodDisruptionBudget
+metadata: {name: old, namespace: x, uid: "5"}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: No-Name, namespace: x, uid: "6"}
+spec: {containers: [{name: a, image: a}]}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: wrong, namespace: x, uid: "7"}
+spec: {containers: 7}
+status: {phase: Running}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: fine, namespace: x, uid: "8"}
+"""
+    async with restored_cluster(dump, own=("own",)) as (cluster, result):
+        assert result.new == 2
+        assert sorted(result.left_out.values()) == [
+            ["PodDisruptionBudget x/old"],
+            ["ResourceSlice s"],
+            ["Widget x/w"],
+        ]
+        assert result.skipped == {"Event": 1}
+        assert ["Pod x/No-Name" in text or "Pod x/wrong" in text for text in result.problems] == [True, True]
+        text = "\n".join(result.lines())
+        for name in ("Widget x/w", "example.com/v1 is not served", "policy/v1beta1", "policy/v1", "1 Event"):
+            assert name in text
+        node = stored(cluster.store)["Node", "", "own"]
+        assert node["metadata"]["labels"] == {"a": "b"}
+        assert "capacity" not in node["status"]
 
 
-def node(**status: Any) -> dict[str, Any]:
-    return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}, "status": status}
+async def test_namespaces_and_service_accounts_that_a_dump_leaves_out_are_added() -> None:
+    requests = "spec: {devices: {requests: [{name: r, exactly: {deviceClassName: c, adminAccess: true}}]}}"
+    claim = f"""
+---
+apiVersion: resource.k8s.io/v1
+kind: ResourceClaim
+metadata: {{name: c, namespace: other, uid: c}}
+{requests}
+"""
+    dump = pod("p", spec=", serviceAccountName: robot") + NODE + claim
+    async with restored_cluster(dump) as (cluster, result):
+        there = stored(cluster.store)
+        assert {("Namespace", "", "x"), ("ServiceAccount", "x", "robot")} <= there.keys()
+        labels = there["Namespace", "", "other"]["metadata"]["labels"]
+        assert labels["resource.kubernetes.io/admin-access"] == "true"
+        assert (result.new, result.problems) == (3, [])
+
+
+def context() -> ApiContext:
+    return ApiContext.for_store(Store.open(None))
+
+
+def test_existing_objects_stay_and_references_to_them_are_right() -> None:
+    cluster = context()
+    first = restore(cluster, parse_objects(NODE, "dump"))
+    again = restore(cluster, parse_objects(NODE, "dump"))
+    assert (first.new, again.new, again.known, again.notes) == (1, 0, 1, {})
+    dump = NODE.replace("uid: node", "uid: other") + pod(
+        "p", metadata=", ownerReferences: [{apiVersion: v1, kind: Node, name: n1, uid: other}]"
+    )
+    third = restore(cluster, parse_objects(dump, "dump"))
+    assert third.notes["not restored, another object of this name exists"] == ["Node n1"]
+    (owner,) = stored(cluster.store)["Pod", "x", "p"]["metadata"]["ownerReferences"]
+    assert owner["uid"] == "node"
+
+
+@pytest.mark.parametrize(
+    "name", ["overcommit", "uc1", "uc3", "uc4", "hugepages-ephemeral", "individual-devices", "admin-access"]
+)
+async def test_the_ledgers_of_a_dump_round_trip(name: str) -> None:
+    trees = [each.tree for each in read_objects([usecase_dump(name)])]
+    async with restored_cluster(trees) as (cluster, result):
+        assert result.problems == []
+        after = [tree for tree in stored(cluster.store).values() if tree["kind"] != "Event"]
+    assert node_rows(make_cluster_state(after)) == node_rows(make_cluster_state(trees))
+
+
+async def test_the_ledgers_of_a_generated_cluster_round_trip() -> None:
+    trees = big_cluster(5)
+    for tree in trees:
+        for result in tree.get("status", {}).get("allocation", {}).get("devices", {}).get("results", ()):
+            if "shareID" in result:
+                result["shareID"] = str(uuid5(NAMESPACE_OID, result["shareID"]))
+    async with restored_cluster(trees) as (cluster, loaded):
+        assert loaded.problems == []
+        after = [tree for tree in stored(cluster.store).values() if tree["kind"] != "Event"]
+    assert node_rows(make_cluster_state(after)) == node_rows(make_cluster_state(trees))
+
+
+def node(annotations: Any = None, **status: Any) -> Tree:
+    metadata = {"name": "n", "uid": "n", **({"annotations": annotations} if annotations else {})}
+    return {"apiVersion": "v1", "kind": "Node", "metadata": metadata, "status": status}
 
 
 def test_ready_nodes_are_simulated() -> None:
     amounts = {"cpu": "8", "memory": "1Gi"}
     ready = [{"type": "Ready", "status": "True"}]
-    assert restored(node(capacity=amounts))["metadata"]["annotations"] == {SIMULATED: "true"}
     assert can_be_simulated(node(allocatable=amounts, conditions=ready))
     assert not can_be_simulated(
         node(allocatable=amounts, conditions=[{"type": "Ready", "status": "Unknown"}])
     )
     assert not can_be_simulated(node(capacity={"cpu": "8"}))
     assert not can_be_simulated({"kind": "Node", "metadata": {"name": "n"}})
-    # An explicit false wins.
-    annotated = {**node(capacity=amounts), "metadata": {"name": "n", "annotations": {SIMULATED: "false"}}}
-    assert restored(annotated)["metadata"]["annotations"] == {SIMULATED: "false"}
+    for given_annotations, expected in (
+        ({}, "true"),
+        ({SIMULATED: "false"}, "false"),
+        ({SIMULATED: "true"}, "true"),
+    ):
+        cluster = context()
+        restore(cluster, parsed([node(given_annotations, capacity=amounts)]))
+        assert stored(cluster.store)["Node", "", "n"]["metadata"]["annotations"] == {SIMULATED: expected}
 
 
-def test_namespaces_keep_their_names() -> None:
-    tree = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "x"}}
-    assert restored({**tree, "spec": {"finalizers": ["kubernetes"]}, "status": {"phase": "Active"}}) == tree
+def test_long_lists_of_names_are_cut() -> None:
+    result = LoadResult()
+    for number in range(60):
+        result.leave_out("reason", {"kind": "Pod", "metadata": {"name": f"p{number}"}})
+    (line,) = result.lines()
+    assert line.startswith("60 not restored: reason: Pod p0, Pod p1")
+    assert line.endswith("and 20 more (see the log)")
 
 
-def test_owner_references_to_restored_objects() -> None:
-    assert owners(POD, {"9": "new"}) == [{"kind": "ReplicaSet", "name": "r", "uid": "new"}]
-    assert owners(POD, {"8": "new"}) == []
-
-
-def test_claims_are_reserved_for_the_pods_there_are() -> None:
-    status = {
-        "allocation": {"devices": {}},
-        "reservedFor": [
-            {"resource": "pods", "name": "p", "uid": "1"},
-            {"resource": "pods", "name": "gone", "uid": "2"},
-        ],
-    }
-    claim = {"kind": "ResourceClaim", "metadata": {"name": "c", "namespace": "x"}, "status": status}
-    assert claim_status(claim, {("x", "p"): "new", ("y", "gone"): "other"}) == {
-        "allocation": {"devices": {}},
-        "reservedFor": [{"resource": "pods", "name": "p", "uid": "new"}],
-    }
-    assert claim_status(claim, {}) == {"allocation": {"devices": {}}}
-    assert claim_status({"metadata": {"name": "c"}}, {}) is None
-
-
-@pytest.mark.parametrize(
-    ("tree", "text"),
-    [
-        (POD, "Pod x/p"),
-        ({"kind": "Node", "metadata": {"name": "n"}}, "Node n"),
-        ({"kind": "Pod"}, "Pod without a name"),
-    ],
-)
-def test_descriptions_of_objects(tree: dict[str, Any], text: str) -> None:
-    assert describe(tree) == text
-
-
-# Whatever stands in a file: what is restored can be restored, and stays as it is.
+# Whatever stands in a file: it is restored, or named with the reason.
 plain: st.SearchStrategy[Any] = st.sampled_from([None, True, 0, 3, "", "ab"])
 wrong: st.SearchStrategy[Any] = st.one_of(
     plain, st.lists(plain, max_size=2), st.dictionaries(st.sampled_from(["name", "uid"]), plain)
@@ -149,32 +426,54 @@ def some(**right: Any) -> Any:
     return wrong | st.fixed_dictionaries({}, optional=fields)
 
 
-@given(
-    st.fixed_dictionaries(
-        {"kind": st.sampled_from(["Pod", "Node", "Namespace", "ResourceClaim", "Other"])},
-        optional={
-            "metadata": some(
-                name="a",
-                uid="1",
-                namespace="x",
-                finalizers=["a"],
-                annotations={},
-                ownerReferences=[{"uid": "a"}],
-            ),
-            "spec": some(nodeName="n", resourceClaims=[{"name": "a", "resourceClaimTemplateName": "t"}]),
-            "status": some(
-                phase="Failed",
-                resourceClaimStatuses=[{"name": "a", "resourceClaimName": "a"}, 1],
-                conditions=[{"type": "Ready", "status": "False"}],
-                capacity={"cpu": 1, "memory": 1},
-                reservedFor=[{"name": "a", "resource": "pods"}],
-            ),
-        },
-    )
+TREES = st.fixed_dictionaries(
+    {
+        "apiVersion": st.sampled_from(["v1", "apps/v1", "batch/v1", "resource.k8s.io/v1"]),
+        "kind": st.sampled_from(
+            ["Pod", "Node", "Namespace", "ResourceClaim", "ResourceSlice", "StatefulSet", "Job", "Other"]
+        ),
+    },
+    optional={
+        "metadata": some(
+            name="a",
+            uid="1",
+            namespace="x",
+            finalizers=["a/b"],
+            annotations={},
+            ownerReferences=[{"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "a", "uid": "1"}],
+        ),
+        "spec": some(
+            nodeName="n",
+            containers=[{"name": "c", "image": "i"}],
+            resourceClaims=[{"name": "a", "resourceClaimTemplateName": "t"}],
+            selector={"matchLabels": {"a": "b"}},
+            template={"metadata": {"labels": {"a": "b"}}, "spec": {"serviceAccountName": "s"}},
+        ),
+        "status": some(
+            phase="Failed",
+            resourceClaimStatuses=[{"name": "a", "resourceClaimName": "a"}, 1],
+            conditions=[{"type": "Ready", "status": "False"}],
+            capacity={"cpu": 1, "memory": 1},
+            reservedFor=[{"name": "a", "resource": "pods"}],
+        ),
+    },
 )
-def test_any_tree_can_be_restored_and_once_is_enough(tree: dict[str, Any]) -> None:
-    once = restored(tree, {("default", "a")})
-    assert restored(once, {("default", "a")}) == once
-    owners(tree, {"a": "b"})
-    claim_status(tree, {("default", "a"): "b"})
-    describe(tree)
+
+
+@given(st.lists(TREES, max_size=4))
+def test_every_recorded_object_is_restored_or_named(trees: list[Tree]) -> None:
+    cluster = context()
+    result = restore(cluster, parsed(trees))
+    named = [name for names in result.left_out.values() for name in names]
+    recorded = len(trees) - sum(not _is_recorded(tree) for tree in trees)
+    duplicates = recorded - result.new - len(result.problems) - len(named)
+    assert 0 <= duplicates < max(recorded, 1)
+    again = restore(cluster, parsed(trees))
+    assert again.new == 0
+    assert again.known == result.new
+
+
+def _is_recorded(tree: Tree) -> bool:
+    metadata = tree.get("metadata")
+    known = metadata if isinstance(metadata, dict) else {}
+    return bool(known.get("uid") or known.get("resourceVersion") or tree.get("status"))
