@@ -56,10 +56,11 @@ class UncountedNote:
         verb = "take" if all(each.sure for each in self.claims) else "seem to take"
         nodes = sorted({each.node for each in self.claims})
         where = f"node {nodes[0]}" if len(nodes) == 1 else format_count(len(nodes), "node")
+        short = any(each.charged for each in self.claims)
         return (
             f"{format_count(len(claims), 'claim')} of {', '.join(drivers)} "
             f"{verb.replace('take', 'takes').replace('seem ', 'seems ') if one else verb} "
-            f"{', '.join(amounts)} of {where} without a mapping"
+            f"{', '.join(amounts)} of {where} {'beyond their charges' if short else 'without a mapping'}"
         )
 
     def past_lines(self) -> Iterator[str]:
@@ -87,7 +88,8 @@ class UncountedNote:
             return
         what = "claims for these classes are counted" if self.suggestions[0].selectors else "this counts them"
         yield f"{OPTION} counts them here; {what} everywhere (kubectl apply --server-side -f):"
-        for suggestion in self.suggestions[:_LISTED]:
+        for number, suggestion in enumerate(self.suggestions[:_LISTED]):
+            yield from ["  ---"] if number else []
             yield from (f"  {line}" for line in suggestion.yaml_lines())
 
     def notes(self) -> tuple[str, ...]:

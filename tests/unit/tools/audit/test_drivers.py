@@ -16,6 +16,7 @@ from tests.unit.tools.audit.build import (
     only,
     pod,
     result,
+    share,
     slice_of,
     well,
 )
@@ -168,3 +169,44 @@ def test_the_form_of_the_charges_is_that_of_the_cluster() -> None:
 def test_a_device_in_two_forms() -> None:
     both = cpus() | {"nodeAllocatableResources": cpus(form="1.37")["nodeAllocatableResources"]}
     assert "in the form of 1.36 and 1.37" in only("PLM014", slice_of(both, driver="dra.cpu")).message
+
+
+# -- mappings that were dropped
+
+
+def bare(pool: str) -> Tree:
+    return slice_of(cpus(form="none"), driver="dra.cpu", pool=pool, on=pool)
+
+
+def test_a_mapping_that_devices_of_other_nodes_have() -> None:
+    trees = [node("n1"), node("n2"), slice_of(cpus(), driver="dra.cpu"), bare("n2")]
+    finding = only("PLM017", *trees)
+    assert "n2" in finding.fix
+    assert found("PLM010", *trees) == []
+    assert found("PLM017", *trees[:3]) == []
+
+
+def test_a_mapping_by_which_a_pod_was_charged() -> None:
+    """Its record is the only evidence."""
+    trees = [node("n1"), device_class("cpu", "dra.cpu"), bare("n1"), claim("c", share("4"), klass="cpu")]
+    assert found("PLM017", *trees, pod("p", claims="c")) == []
+    assert len(found("PLM010", *trees, pod("p", claims="c"))) == 1
+    charged = pod("p", claims="c", charges={"c": {"cpu": "4"}})
+    assert "Pod/work/p" in only("PLM017", *trees, charged).evidence[-1]
+    assert found("PLM010", *trees, charged) == []
+
+
+def test_one_annotation_must_count_all_devices_of_its_class() -> None:
+    """One that is right for the shared devices fails for single CPUs, and the other way round."""
+    single = device("cpu0", attributes={"dra.cpu/cpuID": {"int": 0}})
+    shared = cpus(form="none")
+    for mapping, subject in (
+        ('{"capacityKey":"dra.cpu/cpu"}', single),
+        ('{"allocationMultiplier":"1"}', shared),
+    ):
+        words = f'{{"nodeAllocatableResourceMappings":{{"cpu":{mapping}}}}}'
+        klass = device_class("cpu", "dra.cpu", **{"plimsoll.dev/node-allocatable": words})
+        finding = only("PLM010", node(), klass, slice_of(single, shared, driver="dra.cpu"))
+        assert finding.evidence[0].startswith(f"1 device, such as dra.cpu/n1/{subject['name']}")
+        right = shared if subject is single else single
+        assert found("PLM010", node(), klass, slice_of(right, driver="dra.cpu")) == []

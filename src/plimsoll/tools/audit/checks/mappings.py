@@ -143,49 +143,60 @@ def _published_elsewhere(facts: AuditFacts) -> dict[tuple[str, str, str], Device
     return facts.compute_once("published mappings", make)
 
 
+def _charged_before(facts: AuditFacts) -> dict[tuple[str, str], list[str]]:
+    """Return the pods whose recorded charges show that there was a mapping, by driver and resource."""
+
+    def make() -> dict[tuple[str, str], list[str]]:
+        found: dict[tuple[str, str], list[str]] = {}
+        for each in charged_claims(facts):
+            if each.recorded is not None and each.priced is None:
+                for driver in sorted({result.driver for result in each.claim.allocation_results}):
+                    for resource in each.recorded.charge.resources:
+                        found.setdefault((driver, resource), []).append(each.pod.metadata.full_name)
+        return found
+
+    return facts.compute_once("charged before", make)
+
+
 def _is_dropped(facts: AuditFacts, group: _Group, id: DeviceId, node: str, guess: NodeResourceGuess) -> bool:
-    """Return whether devices of the same driver that are the same resource have a mapping."""
-    return not group[2] and (id.driver, guess.resource, guess.why) in _published_elsewhere(facts)
+    """Return whether the mapping of a device is known to exist: for devices that are the same resource, or
+    by the charge of a pod.
+    """
+    driver, resource, name = group
+    elsewhere = (driver, resource, guess.why) in _published_elsewhere(facts)
+    return not name and (elsewhere or (driver, resource) in _charged_before(facts))
 
 
 def find_mappings_dropped(facts: AuditFacts) -> Iterator[CheckProblem]:
-    published = _published_elsewhere(facts)
     tallies: dict[tuple[str, str, str], DeviceTally] = {}
+    others: set[str] = set()  # drivers with other devices, by PLM010
     for group, id, node, guess in _uncounted_devices(facts):
         if _is_dropped(facts, group, id, node, guess):
             key = id.driver, guess.resource, guess.why
             tallies.setdefault(key, DeviceTally()).add(facts, id, node)
+        else:
+            others.add(id.driver)
     for (driver, resource, why), tally in sorted(tallies.items()):
-        other = published[driver, resource, why]
         nodes = sorted(tally.nodes)
         where = ", ".join(nodes[:_MAX_LISTED]) + (" and others" if len(nodes) > _MAX_LISTED else "")
-        is_shown = any(
-            each[0][0] == driver and not _is_dropped(facts, *each) for each in _uncounted_devices(facts)
-        )
-        mappings = describe_mappings(_suggest(facts, driver), brief=is_shown)
+        message = f"has no mapping to {resource} for {format_count(tally.count, 'device')} with {why}"
+        evidence = [tally.describe()]
+        if published := _published_elsewhere(facts).get((driver, resource, why)):
+            message += f", and has one for {published.count}"
+            evidence.append(f"with a mapping: {published.describe()}")
+        if charged := _charged_before(facts).get((driver, resource), []):
+            message += "" if published else ", and had one when pods were scheduled"
+            evidence += [f"Pod/{name} was charged for it" for name in charged[:_MAX_LISTED]]
+        mappings = describe_mappings(_suggest(facts, driver), brief=driver in others)
         yield CheckProblem(
             f"Driver/{driver}",
-            f"has no mapping to {resource} for {format_count(tally.count, 'device')} with {why}, and has one "
-            f"for {other.count}",
-            (
-                tally.describe(),
-                f"with a mapping: {other.describe()}",
-                *_recorded_charges(facts, driver, resource),
-            ),
+            message,
+            tuple(evidence),
             "see that every kube-apiserver has the feature gate DRANodeAllocatableResources, then restart "
             f"the driver on {where or 'its nodes'}, so that it publishes its slices again"
             + (mappings and f"; or {mappings}"),
             f"{resource}/{why}",
         )
-
-
-def _recorded_charges(facts: AuditFacts, driver: str, resource: str) -> Iterator[str]:
-    """Yield the pods whose recorded charges show that there was a mapping."""
-    for each in charged_claims(facts):
-        drivers = {result.driver for result in each.claim.allocation_results}
-        recorded = each.recorded.charge.resources if each.recorded is not None else {}
-        if each.priced is None and driver in drivers and resource in recorded:
-            yield f"Pod/{each.pod.metadata.full_name} was charged when it was scheduled"
 
 
 CHECKS = (
@@ -210,11 +221,11 @@ CHECKS = (
         "PLM017",
         "mapping-dropped",
         AuditSeverity.WARNING,
-        "some devices of a driver have no mapping, others of the same kind have one",
-        "The driver publishes mappings, but not for these devices: their slices were written while the API "
-        "server dropped the field (feature gate DRANodeAllocatableResources disabled), or by another "
-        "version of the driver. A driver does not write a slice again that it takes for unchanged. Claims "
-        "for these devices are not charged.",
+        "devices of a driver lost their mapping, or lack the one that others of their kind have",
+        "The driver publishes mappings, or pods were charged by one, but these devices have none: their "
+        "slices were written while the API server dropped the field (feature gate "
+        "DRANodeAllocatableResources disabled), or by another version of the driver. A driver does not write "
+        "a slice again that it takes for unchanged. Claims for these devices are not charged.",
         "enable the feature gate DRANodeAllocatableResources, and restart the driver on these nodes",
         find_mappings_dropped,
         ("resourceslices",),
