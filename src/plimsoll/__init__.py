@@ -214,41 +214,7 @@ HOMES = {
 }
 
 
-#: Old names that keep working for one release, with a DeprecationWarning: old -> new.
-_RENAMED = {
-    "Allowance": "ClaimHeadroom",
-    "Bill": "ChargedClaim",
-    "Budget": "NodeBudget",
-    "Fault": "AllocationFault",
-    "GaveUp": "SearchAborted",
-    "Judgement": "PlacementCheck",
-    "Limits": "SearchLimits",
-    "Line": "LedgerLine",
-    "Picture": "ClusterState",
-    "Plan": "WhatifPlan",
-    "Policy": "AccountingPolicy",
-    "Prepared": "PreparedObject",
-    "Pricing": "ChargeContext",
-    "Problem": "FieldError",
-    "Profile": "AccountingProfile",
-    "Settings": "SchedulerProfile",
-    "Task": "PodInfo",
-    "Unplaced": "FitError",
-    "allowance_for": "compute_claim_headroom",
-    "judge_placement": "check_placement",
-    "node_books": "node_rows",
-    "read_picture": "read_cluster_state",
-    "read_task": "read_pod_info",
-    "render_all": "format_reasons",
-}
-
-
 def __getattr__(name: str) -> Any:
-    if name in _RENAMED:
-        from plimsoll.common.deprecation import warn_renamed  # noqa: PLC0415 - seldom needed
-
-        warn_renamed(f"plimsoll.{name}", f"plimsoll.{_RENAMED[name]}")
-        return getattr(import_module(__name__), _RENAMED[name])
     if name not in HOMES:
         raise AttributeError(f"module 'plimsoll' has no attribute {name!r}")
     value = globals()[name] = getattr(import_module(HOMES[name]), name)

@@ -46,7 +46,6 @@ USED_ELSEWHERE = {
     "endpoints of the API": "LIMIT_RANGES",
     "used in quoted types": "OneDriver",
     "accepted for compatibility": "vmodule",
-    "old public names, with a warning": "all_on picture",
 }
 
 

@@ -11,7 +11,6 @@ on and can be disabled (test_every_upstream_gate_is_on_and_switchable).
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
@@ -192,12 +191,6 @@ class Gates:
 
     @staticmethod
     def default() -> Gates:
-        return _DEFAULT
-
-    @staticmethod
-    def all_on() -> Gates:
-        """Return `default()`. Deprecated name."""
-        warnings.warn("Gates.all_on is now Gates.default", DeprecationWarning, stacklevel=2)
         return _DEFAULT
 
     @staticmethod

@@ -60,7 +60,6 @@ TABLE: Mapping[str, tuple[CommandRow, ...]] = {
         CommandRow("podresources", "podresources", "Query or export the PodResources API of a kubelet."),
         CommandRow("cgroups", "cgroups", "Show the cgroup settings of pods."),
         CommandRow("gates", "gates", "List feature gates."),
-        CommandRow("bench", "bench", "Measure scheduling throughput on this machine."),
     ),
     "Work with objects of files or a cluster": (
         CommandRow("check", "files", "Validate objects as the API server does on create."),

@@ -28,7 +28,6 @@ from plimsoll.client import Client, ClientConfig, Endpoint
 from plimsoll.client.blocking import BlockingClient, Kind, Tree
 from plimsoll.client.endpoints import NAMESPACES
 from plimsoll.client.kubeconfig import find_config
-from plimsoll.common.deprecation import warn_renamed
 from plimsoll.common.tasks import cancel_tasks
 from plimsoll.errors import ApiError, InputError
 from plimsoll.scheduler.process.configuration import DEFAULT_NAME, NAME, SchedulerSettings
@@ -202,11 +201,6 @@ class LocalCluster:
 
         objects = self.run(read_live(self.server.client()))
         return ClusterState(objects, self.settings.gates, origin=self.config.server)
-
-    def picture(self) -> ClusterState:
-        """Return `cluster_state()`. Deprecated name."""
-        warn_renamed("LocalCluster.picture", "LocalCluster.cluster_state")
-        return self.cluster_state()
 
     def whatif(self, *, settings: SchedulerProfile | None = None) -> Whatif:
         """Return a copy of the cluster in memory: `with cluster.whatif() as w:`; nothing is written back."""

@@ -39,7 +39,6 @@ from plimsoll.apiserver.validation.generic_kinds.kind_warnings import find_warni
 from plimsoll.apiserver.validation.object_trees import Tree
 from plimsoll.apiserver.validation.strategies import STRATEGIES
 from plimsoll.apiserver.validation.write_context import WriteContext, WriteStrategy
-from plimsoll.common.deprecation import warn_renamed
 from plimsoll.errors import InputError
 
 _ALL_ON = Gates.default()
@@ -82,12 +81,6 @@ class PreparedObject:
     tree: Tree
     errors: tuple[FieldError, ...]
     warnings: tuple[str, ...] = ()
-
-    @property
-    def problems(self) -> tuple[FieldError, ...]:
-        """Return `errors` under its deprecated name."""
-        warn_renamed("PreparedObject.problems", "PreparedObject.errors")
-        return self.errors
 
 
 def decode_with_defaults(kind: str, tree: Any, view: type[Wire], now: str, gates: Gates = _ALL_ON) -> Tree:

@@ -15,7 +15,6 @@ from typing import Any, TypeVar
 from plimsoll.api.core import TERMINAL_PHASES, Node, Pod
 from plimsoll.api.gates import Gates
 from plimsoll.api.resource import DeviceClass, ResourceClaim, ResourceSlice
-from plimsoll.common.deprecation import warn_renamed
 from plimsoll.common.gc_pause import without_collection
 from plimsoll.errors import InputError
 from plimsoll.ledger.profile import AccountingProfile
@@ -130,12 +129,6 @@ class ClusterState:
     def pods(self) -> list[Pod]:
         """Pods that have not terminated, bound or not."""
         return [pod for pod in self.objects.by_key(Pod).values() if pod.status.phase not in TERMINAL_PHASES]
-
-    @property
-    def waiting(self) -> list[Pod]:
-        """Pods without a node. Deprecated name of `pending`."""
-        warn_renamed("ClusterState.waiting", "ClusterState.pending")
-        return self.pending
 
     @property
     def pending(self) -> list[Pod]:

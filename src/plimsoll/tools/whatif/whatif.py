@@ -26,7 +26,6 @@ from plimsoll.api.policy import PodDisruptionBudget
 from plimsoll.api.resource import DeviceTaintRule, ResourceClaim, ResourceSlice
 from plimsoll.api.scheduling import PodGroup
 from plimsoll.client.kubeconfig import find_config
-from plimsoll.common.deprecation import warn_renamed
 from plimsoll.errors import InputError
 from plimsoll.scheduler.profile import ProfileSet, SchedulerProfile
 from plimsoll.scheduler.result import Placement
@@ -87,21 +86,9 @@ class WhatifOperations:
         return self.cluster.cluster_state
 
     @property
-    def picture(self) -> ClusterState:
-        """The current cluster state. Deprecated name."""
-        warn_renamed("Whatif.picture", "Whatif.cluster_state")
-        return self.cluster.cluster_state
-
-    @property
     def pending(self) -> list[Pod]:
         """Pods without a node."""
         return self.cluster.cluster_state.pending
-
-    @property
-    def waiting(self) -> list[Pod]:
-        """Pods without a node. Deprecated name of `pending`."""
-        warn_renamed("Whatif.waiting", "Whatif.pending")
-        return self.pending
 
     def state(self) -> PodPlacements:
         """Return the placement of every pod; reasons are those of the last `schedule`."""
