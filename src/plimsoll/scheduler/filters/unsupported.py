@@ -18,7 +18,6 @@ from typing import Self
 
 from plimsoll.api.core import Pod, TopologySpreadConstraint
 from plimsoll.scheduler.filters.filter import Filter
-from plimsoll.scheduler.filters.volumes import VolumeQueueingHint
 from plimsoll.scheduler.pod_info import PodInfo
 from plimsoll.scheduler.reasons import NodeReason, ReasonMessage, Rule
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
@@ -34,11 +33,12 @@ _ACTIONS = frozenset({"DoNotSchedule", "ScheduleAnyway"})
 _INCLUSION = frozenset({None, "Honor", "Ignore"})
 
 
-class UnsupportedFilter(VolumeQueueingHint, Filter):
+class UnsupportedFilter(Filter):
     """Filter that rejects pods with unimplemented fields on all nodes."""
 
     rule = Rule.UNSUPPORTED
-    pod_fields = frozenset({"volumes", "topology_spread_constraints"})
+    events = frozenset()  # only an update of the pod helps
+    pod_fields = frozenset({"workload_ref", "topology_spread_constraints"})
 
     @classmethod
     def pre_filter(cls, pod_info: PodInfo, snapshot: Snapshot) -> Self | NodeReason | None:

@@ -102,7 +102,7 @@ def _assume(context: SchedulerContext, attempt: QueuedPodInfo, placement: Placem
     """Assume a placement, so that later pods take it into account."""
     pod = attempt.pod
     context.snapshot.assume(placement)
-    context.queue.done(attempt.key)
+    context.queue.done(attempt.key, context.now())
     bound = replace(pod, spec=replace(pod.spec, node_name=placement.node))
     event = classify_change(pod, bound)
     if event is not None:

@@ -244,9 +244,9 @@ class SchedulingLoop:
 
     def _on_bound(self, binding: InFlightBinding) -> None:
         context, attempt, placement = self._context, binding.attempt, binding.placement
-        context.queue.done(attempt.key)
-        context.snapshot.confirm(attempt.key)
         now, seconds = context.now(), self._clock() - binding.started
+        context.queue.done(attempt.key, now)
+        context.snapshot.confirm(attempt.key)
         waited = (now - attempt.queued_at) / 1000
         context.metrics.scheduled(attempt.pod.spec.scheduler_name, seconds, waited, attempt.attempts)
         self._failure_handler.on_bound(placement)

@@ -248,7 +248,7 @@ class SchedulingQueue:
         self.log.begin(key)
         return QueuedPodInfo(entry.pod, key, entry.attempts, entry.queued_at, entry.first_tried_at)
 
-    def done(self, key: str, now: int = 0) -> None:
+    def done(self, key: str, now: int) -> None:
         """Remove a pod in flight that was assigned to a node."""
         entry = self._end_flight(key)
         if entry is not None:

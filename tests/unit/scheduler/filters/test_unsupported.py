@@ -8,12 +8,15 @@ import pytest
 from msgspec.structs import replace
 
 from plimsoll.api.core import Node
+from plimsoll.scheduler.events import classify_change
 from plimsoll.scheduler.filters import FILTERS
 from plimsoll.scheduler.filters.filter import Filter
 from plimsoll.scheduler.filters.node_declared_features import NodeDeclaredFeaturesFilter
 from plimsoll.scheduler.filters.unsupported import UnsupportedFilter, unsupported
+from plimsoll.scheduler.queue import QueueState, SchedulingQueue
 from plimsoll.scheduler.reasons import NodeReason, Rule, render
 from tests.build import container, node, pod
+from tests.unit.scheduler.filters import volume_objects
 from tests.unit.scheduler.snapshots import pod_info_of, snapshot_of
 
 
@@ -54,6 +57,21 @@ def test_implemented_fields_pass() -> None:
             spread = _spread(whenUnsatisfiable=action, nodeTaintsPolicy=policy, nodeAffinityPolicy=policy)
             assert unsupported(pod("p", topologySpreadConstraints=spread)) is None
     assert unsupported(pod("p")) is None
+
+
+def test_only_an_update_wakes_a_pod_with_an_unimplemented_field() -> None:
+    spread = _spread(whenUnsatisfiable="Maybe")
+    volumes = [{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}]
+    queue = SchedulingQueue()
+    queue.add(pod("p", volumes=volumes, topologySpreadConstraints=spread), 0)
+    queue.pop(0)
+    queue.mark_unschedulable("uid-p", frozenset({Rule.UNSUPPORTED}), 0)
+    for new in (volume_objects.claim("data"), node("n")):
+        event = classify_change(None, new)
+        assert event is not None
+        assert queue.on_event(event, 1) == 0
+    queue.update(pod("p", volumes=volumes), 2)
+    assert queue.state_of("uid-p") is not QueueState.UNSCHEDULABLE
 
 
 def test_refusals_come_first() -> None:

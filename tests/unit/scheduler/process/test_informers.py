@@ -130,7 +130,7 @@ def test_stale_events_of_a_bound_pod_are_ignored(context: SchedulerContext) -> N
     context.snapshot.assume(outcome)
     context.informers.on_pod_event(waiting("a"), waiting("a", status={"phase": "Pending"}))
     context.snapshot.confirm(attempt.key)
-    context.queue.done(attempt.key)
+    context.queue.done(attempt.key, context.now())
     # the watch is late: the pod as it was before it was bound
     context.informers.on_pod_event(waiting("a"), waiting("a", status={"phase": "Pending", "message": "x"}))
     assert len(context.queue) == 0

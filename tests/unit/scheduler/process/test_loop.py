@@ -170,6 +170,18 @@ def test_cancelled_bindings_stay_assumed() -> None:
     assert verify(context.snapshot) == []
 
 
+def test_a_pod_re_added_during_its_binding_is_queued_at_the_time_of_the_result() -> None:
+    context, loop, binder, _ = make(1)
+    loop.schedule_batch()
+    context.queue.remove("uid-p0")
+    context.queue.add(pod("p0", cpu="1", scheduler_name="plimsoll"), context.now())
+    began = context.now()
+    binder.end(BindSuccess("n1"))
+    attempt = context.queue.pop(context.now())
+    assert attempt is not None
+    assert attempt.queued_at >= began > 0
+
+
 def test_a_bound_pod_is_left_alone() -> None:
     context, loop, binder, failures = make(1)
     loop.schedule_batch()

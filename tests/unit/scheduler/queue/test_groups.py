@@ -46,7 +46,7 @@ def test_members_that_can_be_attempted_are_taken_together() -> None:
     assert queue.members(GROUP) == {"uid-active", "uid-gated", "uid-waiting"}
     assert names(queue) == ["active", "waiting"]
     assert queue.is_in_flight("uid-active")
-    queue.done("uid-active")
+    queue.done("uid-active", 0)
     assert queue.members(GROUP) == {"uid-gated", "uid-waiting"}
 
 

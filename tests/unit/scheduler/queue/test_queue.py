@@ -37,7 +37,7 @@ def drain(queue: SchedulingQueue, now: int) -> list[str]:
     found = []
     while (attempt := queue.pop(now)) is not None:
         found.append(attempt.pod.metadata.name)
-        queue.done(attempt.key)
+        queue.done(attempt.key, now)
     return found
 
 
@@ -158,7 +158,7 @@ def test_a_woken_pod_skips_backoff_if_the_queue_is_empty() -> None:
         queue.on_event(gone(), now)
         queue.add(pod("new"), now)
         assert named(queue.pop(now)) == "new"
-        queue.done("uid-new")
+        queue.done("uid-new", now)
         assert queue.next_due(now) == 0
         assert named(queue.pop(now)) == "p"
     queue.mark_unschedulable("uid-p", RESOURCES, 3)
@@ -523,7 +523,7 @@ def test_a_pod_deleted_in_flight(how: str, back: bool) -> None:
 def test_results_of_pods_that_are_not_in_flight_are_ignored() -> None:
     queue = SchedulingQueue()
     queue.add(pod("p"), 0)
-    queue.done("uid-p")
+    queue.done("uid-p", 0)
     queue.mark_unschedulable("uid-p", RESOURCES, 0)
     queue.retry("uid-p", 0)
     queue.mark_unschedulable("uid-unknown", RESOURCES, 0)

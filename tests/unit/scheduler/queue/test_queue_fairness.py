@@ -98,7 +98,7 @@ def test_new_pods_do_not_starve_retries() -> None:
         assert attempt is not None
         if attempt.pod.metadata.name == "again":
             break
-        queue.done(attempt.key)
+        queue.done(attempt.key, 1)
     assert number == 8
 
 
@@ -116,7 +116,7 @@ def test_a_new_pod_is_never_passed_by_a_less_important_one() -> None:
         priority = attempt.pod.spec.priority or 0
         seen.append(priority)
         waiting -= priority == 0
-        queue.done(attempt.key)
+        queue.done(attempt.key, 1)
     assert -9 not in seen, "while new pods are waiting"
 
 

@@ -209,7 +209,7 @@ class RandomCluster:
             room = node_capacity(self.snapshot, placement.node)
             self.queue.on_event(make_release_event(placement.pod_info.pod, room), self.count)
             self.queue.remove(key)
-            self.queue.done(key)
+            self.queue.done(key, self.count)
 
     # -- attempts
 
@@ -255,7 +255,7 @@ class RandomCluster:
                 uid=old.metadata.uid,
             )
             self.set(bound)
-        self.queue.done(key)
+        self.queue.done(key, self.count)
         self.set(_bound(placement.pod_info.pod, placement.node))
 
     def check(self) -> None:
