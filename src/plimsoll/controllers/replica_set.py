@@ -108,7 +108,7 @@ class ReplicaSetController(PodOwnerController[ReplicaSetView]):
     component = "replicaset-controller"
 
     async def reconcile(self, key: ObjectName) -> ActionPlan:
-        owner = self._owners.get(*key)
+        owner = self.find_owner(key)
         if owner is None:
             return EMPTY_PLAN
         selector = self.selector_of(owner)

@@ -36,7 +36,7 @@ class CronJobController(OwnerController[CronJobView, JobView]):
         return MATCH_NOTHING
 
     async def reconcile(self, key: ObjectName) -> ActionPlan:
-        cron_job = self._owners.get(*key)
+        cron_job = self.find_owner(key)
         if cron_job is None:
             return EMPTY_PLAN
         jobs = self._index.find(cron_job.metadata.uid)

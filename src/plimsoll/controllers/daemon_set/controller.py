@@ -55,7 +55,7 @@ class DaemonSetController(PodOwnerController[DaemonSetView]):
             self._failures = {key: value for key, value in self._failures.items() if key[0] != uid}
 
     async def reconcile(self, key: ObjectName) -> ActionPlan:
-        owner = self._owners.get(*key)
+        owner = self.find_owner(key)
         if owner is None:
             return EMPTY_PLAN
         selector = self.selector_of(owner)

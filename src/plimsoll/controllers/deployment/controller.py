@@ -46,7 +46,7 @@ class DeploymentController(OwnerController[DeploymentView, ReplicaSetView]):
                 self.queue.add(key)
 
     async def reconcile(self, key: ObjectName) -> ActionPlan:
-        deployment = self._owners.get(*key)
+        deployment = self.find_owner(key)
         if deployment is None:
             return EMPTY_PLAN
         selector = self.selector_of(deployment)

@@ -40,7 +40,7 @@ class StatefulSetController(PodOwnerController[StatefulSetView]):
         self._revisions = RevisionOwner(context, STATEFUL_SETS)
 
     async def reconcile(self, key: ObjectName) -> ActionPlan:
-        owner = self._owners.get(*key)
+        owner = self.find_owner(key)
         if owner is None:
             return EMPTY_PLAN
         selector = self.selector_of(owner)

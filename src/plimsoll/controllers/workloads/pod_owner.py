@@ -6,6 +6,7 @@ from typing import ClassVar, Generic, TypeVar
 
 from plimsoll.api import codec
 from plimsoll.api.core import Pod
+from plimsoll.api.kept import is_kept
 from plimsoll.api.label_selection import CompiledLabelSelector, SelectorProblem, compile_label_selector
 from plimsoll.api.meta import Object, ObjectMeta, ObjectReference
 from plimsoll.client.endpoints import PODS, Endpoint
@@ -60,6 +61,11 @@ class OwnerController(Generic[V, D]):
 
     def compile_selector(self, owner: V) -> CompiledLabelSelector | SelectorProblem:
         return compile_label_selector(owner.spec.selector)  # type: ignore[attr-defined]  # all have one
+
+    def find_owner(self, key: ObjectName) -> V | None:
+        """Return the owner of a key; None if it does not exist or is kept as it is."""
+        owner = self._owners.get(*key)
+        return None if owner is None or is_kept(owner.metadata) else owner
 
     # -- changes
 

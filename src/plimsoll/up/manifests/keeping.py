@@ -1,7 +1,8 @@
 """Recorded objects that controllers would delete or change at once, with the reasons.
 
 `find_kept` asks the controllers' own functions what is due: evictions by taints, garbage of absent owners,
-pods and nodes, claims without users, deadlines and times to live that ended after the dump was taken.
+pods and nodes, claims without users, deadlines that ended after the dump was taken. `kept_workloads.py` does
+so for workloads.
 """
 
 from __future__ import annotations
@@ -33,14 +34,12 @@ from plimsoll.controllers.device_taint_eviction.plan import (
 from plimsoll.controllers.node_lifecycle import is_ready
 from plimsoll.controllers.pod_utils import claim_names, find_condition, is_finished, is_pod
 from plimsoll.controllers.taint_eviction import eviction_time
-from plimsoll.controllers.ttl_after_finished import plan_expiry
-from plimsoll.controllers.workload_views import JobView
-from plimsoll.controllers.workloads.ownership import controller_of
 from plimsoll.scheduler.process.configuration import DEFAULT_NAME, NAME
 from plimsoll.tools.cluster_state import ClusterState
 from plimsoll.tools.cluster_state.kinds import KINDS
 from plimsoll.tools.cluster_state.objects import ClusterObjects
 from plimsoll.tools.whatif import Whatif
+from plimsoll.up.manifests.kept_workloads import RecordedWorkloads
 
 Tree = dict[str, Any]
 
@@ -79,6 +78,7 @@ class _RecordedState:
     taints: dict[PoolId, dict[str, list[tuple[EvictionCause, DeviceTaint, float]]]] = field(
         default_factory=dict
     )
+    workloads: RecordedWorkloads = field(init=False)
     #: Pending pods that the scheduler would place, at once or after preemption.
     schedulable: Set[tuple[str, str]] = frozenset()
 
@@ -91,6 +91,7 @@ class _RecordedState:
         for each in self._all(ResourceSlice):
             pools.setdefault(PoolId(each.spec.driver, each.spec.pool.name), []).append(each)
         self.taints = {pool: published_taints(slices) for pool, slices in pools.items()}
+        self.workloads = RecordedWorkloads(self.trees, list(self.nodes.values()), self.now)
         self.schedulable = find_schedulable(self.trees)
 
     def _all(self, view: type[Any]) -> Iterator[Any]:
@@ -107,8 +108,8 @@ class _RecordedState:
             reason = self._pod_reason(self.pods[uid])
         elif kind == "ResourceClaim":
             reason = self._claim_reason(codec.convert(tree, ResourceClaim))
-        elif kind == "Job":
-            reason = self._job_reason(codec.convert(tree, JobView))
+        else:
+            reason = self.workloads.reason(tree)
         return reason or self._owner_reason(tree)
 
     # -- pods
@@ -153,20 +154,6 @@ class _RecordedState:
         return ""
 
     # -- others
-
-    def _job_reason(self, job: JobView) -> str:
-        if plan_expiry(job, self.now).actions:
-            return "its time to live has passed since"
-        if any(
-            each.type in ("Complete", "Failed") and each.status == "True" for each in job.status.conditions
-        ):
-            return ""
-        if _has_passed(job.status.start_time, job.spec.active_deadline_seconds, self.now):
-            return "its active deadline has passed since"
-        terminating = (pod for pod in self.pods.values() if pod.metadata.deletion_timestamp is not None)
-        owners = (controller_of(pod.metadata) for pod in terminating)
-        is_owner = any(owner is not None and owner.uid == job.metadata.uid for owner in owners)
-        return "a pod of it was terminating" if is_owner else ""
 
     def _owner_reason(self, tree: Tree) -> str:
         references = tree["metadata"].get("ownerReferences") or ()

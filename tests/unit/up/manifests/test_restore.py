@@ -64,6 +64,7 @@ def template(labels: str = "", spec: str = "") -> str:
 
 SELECTOR = "selector: {matchLabels: {app: w}}, "
 APP = ", labels: {app: w}"
+NUMBER = "it did not have the pods that it should have"
 JOB_LABELS = (
     "{batch.kubernetes.io/controller-uid: w, batch.kubernetes.io/job-name: w, controller-uid: w, job-name: w}"
 )
@@ -223,6 +224,78 @@ async def test_what_controllers_would_remove_is_kept_and_named(dump: str, kept: 
                 assert after[key]["metadata"].get(name) == tree["metadata"].get(name)
             if key[0] == "ResourceClaim":
                 assert after[key]["status"] == tree["status"]
+
+
+WITH_APP = SELECTOR + template("app: w")
+
+
+@pytest.mark.parametrize(
+    ("dump", "kept", "reason"),
+    [
+        (
+            """
+---
+apiVersion: batch/v1
+kind: CronJob
+metadata: {name: w, namespace: x, uid: w, creationTimestamp: 2026-01-01T00:00:00Z}
+spec:
+  schedule: "0 3 * * *"
+  jobTemplate: {spec: {template: {spec: {restartPolicy: Never, containers: [{name: c, image: x}]}}}}
+status: {lastScheduleTime: 2026-01-02T03:00:00Z}
+""",
+            "CronJob x/w",
+            "a time of its schedule has passed since",
+        ),
+        (
+            workload("ReplicaSet", f"replicas: 3, {WITH_APP}", status="replicas: 1")
+            + pod("a", "ReplicaSet", APP),
+            "ReplicaSet x/w",
+            NUMBER,
+        ),
+        (
+            workload("Job", "parallelism: 3, " + template(spec=", restartPolicy: Never"))
+            + pod("a", "Job", spec=", restartPolicy: Never"),
+            "Job x/w",
+            NUMBER,
+        ),
+        (
+            workload("StatefulSet", f"replicas: 3, serviceName: w, {WITH_APP}", status="replicas: 1")
+            + pod("w-0", "StatefulSet", APP),
+            "StatefulSet x/w",
+            NUMBER,
+        ),
+        (
+            workload("DaemonSet", WITH_APP, status="currentNumberScheduled: 1")
+            + pod("a", "DaemonSet", APP)
+            + NODE.replace("n1, uid: node", "n2, uid: second"),
+            "DaemonSet x/w",
+            NUMBER,
+        ),
+        (
+            workload("Deployment", f"replicas: 1, {WITH_APP}").replace("uid: w", "uid: d")
+            + workload("ReplicaSet", f"replicas: 1, {WITH_APP}".replace("image: x", "image: z")).replace(
+                "uid: w",
+                "uid: w, labels: {app: w}, ownerReferences: "
+                "[{apiVersion: apps/v1, kind: Deployment, name: w, uid: d, controller: true}]",
+            )
+            + pod("a", "ReplicaSet", APP),
+            "Deployment x/w",
+            "its ReplicaSets would be scaled",
+        ),
+    ],
+)
+async def test_workloads_that_would_start_or_stop_pods_are_kept(dump: str, kept: str, reason: str) -> None:
+    async with restored_cluster(NODE + dump) as (cluster, result):
+        assert result.notes[f"kept as in the files: {reason}"] == [kept]
+        before = stored(cluster.store)
+        await cluster.advance(600)
+        assert stored(cluster.store).keys() == before.keys()
+
+
+async def test_pods_that_the_files_lack_are_created() -> None:
+    dump = workload("ReplicaSet", f"replicas: 2, {WITH_APP}", status="replicas: 2")
+    async with restored_cluster(NODE + dump + pod("a", "ReplicaSet", APP)) as (cluster, _):
+        assert len(await cluster.names(PODS, "x")) == 2
 
 
 async def test_controllers_act_once_an_object_is_kept_no_longer() -> None:
