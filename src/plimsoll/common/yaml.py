@@ -61,9 +61,9 @@ def load_documents(text: str | bytes) -> Iterator[tuple[int, Any]]:
                     yield _line(event), tree
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
-        where = _place(text, mark) if mark else ""
+        where, at_end = _place(text, mark) if mark else ("", False)
         problem = getattr(error, "problem", None) or getattr(error, "reason", None) or "cannot be read"
-        cut = "; it may be truncated" if "end of stream" in problem else ""
+        cut = "; it may be truncated" if at_end or "end of stream" in problem else ""
         raise InputError(f"{where}not {'JSON' if _is_json(text) else 'YAML'}: {problem}{cut}") from None
     except UnicodeDecodeError:
         raise InputError("not YAML: the text is not UTF-8") from None
@@ -84,13 +84,13 @@ def _choose_parser(text: str | bytes) -> Any:
     return _SlowParser if _PAIR.search(shown) else _Parser
 
 
-def _place(text: str | bytes, mark: Any) -> str:
-    """Return the location of an error; the end of the text is reported as its last line."""
+def _place(text: str | bytes, mark: Any) -> tuple[str, bool]:
+    """Return the location of an error, and whether it is the end of the text, reported as its last line."""
     newline: Any = b"\n" if isinstance(text, bytes) else "\n"
     last = text.rstrip(newline).count(newline)
     if mark.line > last:
-        return f"line {last + 1}: "
-    return f"line {mark.line + 1}, column {mark.column + 1}: "
+        return f"line {last + 1}: ", True
+    return f"line {mark.line + 1}, column {mark.column + 1}: ", False
 
 
 class _Builder:

@@ -71,7 +71,7 @@ class SelectionReport:
                 f"error on {format_count(len(devices), 'device')}, for example {devices[0]}: {error}"
             )
         rest = " -o wide lists the others." if len(matching) < len(self.answers) else ""
-        yield f"{len(matching):,} of {format_count(len(self.answers), 'device')} match.{rest}"
+        yield f"{len(matching):,} of {format_count(len(self.answers), 'device')} matched.{rest}"
 
     def as_json(self) -> list[dict[str, Any]]:
         return [answer.as_json() for answer in self.answers]

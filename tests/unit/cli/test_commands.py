@@ -185,8 +185,8 @@ def test_completion_for_kubectl(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out.startswith("--kubeconfig\t")
     complete("top", "--kubeconfig", "")
     assert capsys.readouterr().out == ":0\n"
-    complete("bench", "--scenario", "")
-    assert capsys.readouterr().out == "requests\ndevices\ncpus\n:4\n"
+    complete("explain", "--output", "")
+    assert capsys.readouterr().out == "table\nwide\njson\nyaml\n:4\n"
     complete()
     assert len(capsys.readouterr().out.splitlines()) == len(ROWS) + 1
 

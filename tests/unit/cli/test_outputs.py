@@ -1,6 +1,6 @@
 """Recorded output and exit code of every command (tests/golden/commands), and help of all commands.
 
-The outputs of top, explain, whatif, audit, policies, up and bench are recorded by their own tests.
+The outputs of top, explain, whatif, audit, policies and up are recorded by their own tests.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from tests.waiting import DEADLINE
 
 Ask: TypeAlias = Callable[..., str]
 #: Commands whose outputs other tests record.
-ELSEWHERE = {"top", "explain", "whatif", "audit", "policies", "up", "bench"}
+ELSEWHERE = {"top", "explain", "whatif", "audit", "policies", "up"}
 #: Commands that print nothing but a log with times, a report about this machine, or another program's output.
 LOGS = {"node", "driver fake", "driver memory", "driver cpu", "driver cpu gatherinfo", "kubectl"}
 

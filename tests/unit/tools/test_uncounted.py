@@ -207,7 +207,7 @@ def test_every_view_shows_what_is_not_counted() -> None:
         assert past in flat, text
         assert CLASS_KEY in flat, text
         assert '"capacityKey":"dra.cpu/cpu"' in flat, text
-    planned = " ".join(as_text(run_whatif(cluster_state, WhatifPlan())).split())
+    planned = " ".join(as_text(run_whatif(cluster_state, WhatifPlan()), wide=True).split())
     assert summary in planned
     assert "n1: cpu 92.35 of 63 with them, 29.35 past the line" in planned
     findings = {finding.id: finding for finding in audit(cluster_state).findings}
