@@ -37,6 +37,13 @@ if TYPE_CHECKING:
     help="Number of devices of the class, for one pod. [default: 1]",
 )
 @click.option(
+    "--toleration",
+    "tolerations",
+    multiple=True,
+    metavar="KEY[=VALUE][:EFFECT]",
+    help="Toleration of the pod for --class, besides those that such pods have. Repeatable.",
+)
+@click.option(
     "--add", "adds", multiple=True, metavar="FILE", help="File with pods that must fit. Repeatable."
 )
 @click.option(
@@ -67,6 +74,7 @@ def run_defrag(
     group: str,
     device_class: str,
     count: int | None,
+    tolerations: tuple[str, ...],
     adds: tuple[str, ...],
     replicas: int | None,
     max_moves: int,
@@ -94,8 +102,9 @@ def run_defrag(
 
     if sum(map(bool, (pod, group, device_class, adds))) != 1:
         raise ConfigError("set one of POD, --group, --class or --add")
-    if count and not device_class:
-        raise ConfigError("--count: set the device class with --class")
+    if (count or tolerations) and not device_class:
+        option = "--count" if count else "--toleration"
+        raise ConfigError(f"{option}: set the device class with --class")
     if replicas and not adds:
         raise ConfigError("--replicas: set the pods to add with --add")
     target = DefragTarget(
@@ -105,6 +114,7 @@ def run_defrag(
         group=group,
         device_class=device_class,
         count=count or 1,
+        tolerations=tolerations,
         namespace=where.namespace or "default",
     )
     cluster_state = where.cluster_state()

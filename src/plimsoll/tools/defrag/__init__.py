@@ -4,7 +4,7 @@ START HERE: `search.py`. `target.py` reads what must fit, `report.py` renders th
 """
 
 from plimsoll.tools.defrag.report import DefragReport
-from plimsoll.tools.defrag.search import DefragLimits, DefragResult, PodTransfer, find_moves
+from plimsoll.tools.defrag.search import DefragLimits, DefragResult, MoveOrder, PodTransfer, find_moves
 from plimsoll.tools.defrag.target import DefragTarget, add_target
 
 __all__ = [
@@ -12,6 +12,7 @@ __all__ = [
     "DefragReport",
     "DefragResult",
     "DefragTarget",
+    "MoveOrder",
     "PodTransfer",
     "add_target",
     "find_moves",

@@ -9,7 +9,7 @@ from typing import Any
 
 from plimsoll.tools.colors import Paint
 from plimsoll.tools.columns import format_count, format_fitting_table, format_table, wrap_text
-from plimsoll.tools.defrag.search import DefragResult
+from plimsoll.tools.defrag.search import DefragResult, MoveOrder
 from plimsoll.tools.defrag.target import DefragTarget
 from plimsoll.tools.whatif.outcome import full_name
 
@@ -31,7 +31,14 @@ class DefragReport:
         for line in wrap_text(self._headline(), paint.width):
             yield paint.bold(painted(line))
         if not result.fits:
-            yield from wrap_text(result.why, paint.width, first="  ")
+            yield from wrap_text(result.refusal or result.why, paint.width, first="  ")
+        for head, texts in (
+            ("tolerated node taints: ", result.tolerated),
+            ("left out: ", [f"{format_count(n, 'node')} {why}" for why, n in result.left_out.items()]),
+        ):
+            if texts:
+                yield from wrap_text(head + ", ".join(texts), paint.width, "  ")
+        if not result.fits:
             return
         if result.moves:
             yield ""
@@ -52,38 +59,48 @@ class DefragReport:
                 yield "Pods without a controller are deleted, and must be recreated manually."
 
     def _headline(self) -> str:
-        result, what = self.result, self.target.describe()
+        result, what = self.result, self.target.describe(self.result.targets)
+        does, fits = ("do", "fit") if what.endswith("pods") else ("does", "fits")
+        if result.refusal:
+            return f"{what} would not be created: the API would refuse it"
         if not result.fits:
             if not result.movable:
-                return f"{what} does not fit, and no pod can be moved"
-            moves = f"{format_count(result.largest, 'move')} of {format_count(result.movable, 'movable pod')}"
+                return f"{what} {does} not fit, and no pod can be moved"
+            largest = min(result.largest, result.movable)
+            moves = f"{format_count(largest, 'move')} of {format_count(result.movable, 'movable pod')}"
             if result.exact:
-                return f"{what} does not fit, with up to {moves}"
+                return f"{what} {does} not fit, with up to {moves}"
             tried = format_count(result.tried, "set")
             return f"{what}: no solution found after {tried} of pods; up to {moves} were all tried"
         if not result.moves:
-            return f"{what} fits without moving any pod"
+            return f"{what} {fits} without moving any pod"
         moves = format_count(len(result.moves), "move")
+        if result.order is MoveOrder.DIRECTED:
+            moves += ", each to the node listed"
         if result.exact:
-            return f"{what} fits after {moves}; fewer are not enough"
-        return f"{what} fits after {moves}; fewer may be enough (all sets up to {result.largest} were tried)"
+            return f"{what} {fits} after {moves}; fewer are not enough"
+        return (
+            f"{what} {fits} after {moves}; fewer may be enough (all sets up to {result.largest} were tried)"
+        )
 
     def commands(self) -> list[str]:
         """Return the commands that move the pods and create the target."""
-        moves = self.result.moves
-        nodes = [] if self.result.together else sorted({each.source for each in moves})
+        moves, order = self.result.moves, self.result.order
         deletes = [
             shlex.join(("kubectl", "delete", "pod", each.pod[1], "--namespace", each.pod[0]))
             for each in moves
         ]
-        lines = [shlex.join(("kubectl", "cordon", node)) for node in nodes]
+        if order is MoveOrder.TARGET_FIRST:
+            # The moved pods may return to the same nodes once the target has its place.
+            return ["# create the pods that must fit first, with a higher priority", *deletes]
         create = "# create the pods that must fit"
         if self.target.pod or self.target.group:
             create = "# the pending pods are scheduled now"
-        if self.result.together:
-            # The moved pods may return to the same nodes once the target has its place.
-            return ["# create the pods that must fit first, with a higher priority", *deletes]
-        lines += deletes
+        if order is MoveOrder.DIRECTED:
+            note = "# the scheduler may choose other nodes: cordon those while a pod is recreated"
+            return [note, *deletes, create]
+        nodes = sorted({each.source for each in moves})
+        lines = [shlex.join(("kubectl", "cordon", node)) for node in nodes] + deletes
         lines.append("# wait until the moved pods are running")
         lines += [shlex.join(("kubectl", "uncordon", node)) for node in nodes]
         return [*lines, create]
@@ -91,7 +108,7 @@ class DefragReport:
     def as_json(self) -> dict[str, Any]:
         result = self.result
         return {
-            "target": self.target.describe(),
+            "target": self.target.describe(result.targets),
             "fits": result.fits,
             "fewest": result.exact,
             "moves": [
@@ -108,7 +125,10 @@ class DefragReport:
                 for name, node, devices in result.placements
             ],
             "commands": self.commands() if result.moves else [],
-            "why": result.why or None,
+            "order": result.order.value,
+            "why": result.refusal or result.why or None,
+            "toleratedTaints": list(result.tolerated),
+            "nodesLeftOut": dict(result.left_out),
             "setsTried": result.tried,
             "completeUpTo": result.largest,
             "movablePods": result.movable,

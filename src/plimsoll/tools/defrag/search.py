@@ -1,8 +1,7 @@
 """`find_moves`: the fewest pods whose move lets others fit, proven by scheduling them in memory.
 
-A set of pods works if the scheduler places everything after they are evicted: first the evicted pods, while
-their nodes are cordoned, then the target; or all of them together. Sets are tried by size, so the first that
-works is the smallest. Two rules leave out sets that cannot work:
+A set of pods works if everything can be scheduled after they are evicted (`MoveOrder`). Sets are tried by
+size, so the first that works is the smallest. Two rules leave out sets that cannot work:
 
 - Evicted pods must be on nodes where the target, or another evicted pod, would fit if all pods that can move
   were gone: others free nothing that is needed.
@@ -14,8 +13,10 @@ mirror pods. The search is bounded; the result shows whether all smaller sets we
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import Enum
 
 import numpy as np
 from msgspec import structs
@@ -25,20 +26,24 @@ from plimsoll.api.core import Pod
 from plimsoll.api.pod_claims import uses_claims
 from plimsoll.api.pod_volumes import placement_spec, placement_volumes
 from plimsoll.api.policy import PodDisruptionBudget
+from plimsoll.api.resource import DeviceClass
 from plimsoll.ledger.node_ledger import pod_key
 from plimsoll.scheduler.cycle import run_filters
 from plimsoll.scheduler.devices import NodeFit
 from plimsoll.scheduler.pod_claims import read_pod_info
-from plimsoll.scheduler.preemption.budgets import DisruptionBudgets
 from plimsoll.scheduler.profile import ProfileSet, SchedulerProfile
 from plimsoll.scheduler.reasons import NodeReason
 from plimsoll.scheduler.result import Placement
 from plimsoll.tools.cluster_state import ClusterState
+from plimsoll.tools.cluster_state.objects import Key
 from plimsoll.tools.cluster_state.progress import ProgressCallback, no_progress
+from plimsoll.tools.defrag.node_taints import count_left_out, find_nodes_with, toleration_text
 from plimsoll.tools.defrag.target import DefragTarget, add_target
+from plimsoll.tools.whatif.drains import budgets_of, find_eviction_refusal
+from plimsoll.tools.whatif.exhaustive import ProofVerdict, ProvenPlacement, prove
 from plimsoll.tools.whatif.lifecycle import controller_of, stays_on_node
 from plimsoll.tools.whatif.memory_cluster import MemoryCluster
-from plimsoll.tools.whatif.outcome import EvictionReason, Name, WhatifOutcome
+from plimsoll.tools.whatif.outcome import EvictionReason, Name, ScheduledPod, WhatifOutcome
 from plimsoll.tools.whatif.scheduling import depends_on_others, schedule_all
 from plimsoll.tools.whatif.whatif import Whatif
 
@@ -46,6 +51,8 @@ STEPS = 5_000
 MOVES_MAX = 4
 #: Steps between two progress reports.
 _PROGRESS_STEPS = 20
+#: Steps of the search for a placement of one set.
+_PROOF_STEPS = 500
 #: Nodes that are tried for some solution after the limit.
 _NODES_TRIED = 100
 
@@ -57,6 +64,15 @@ class DefragLimits:
     moves: int = MOVES_MAX  #: largest set that is tried
     steps: int = STEPS  #: sets that are tried
     bare: bool = False  #: also move pods that no controller recreates
+
+
+class MoveOrder(Enum):
+    """Order in which pods are moved so that everything is scheduled."""
+
+    IN_TURN = "in turn"  #: the moved pods are recreated while their nodes are cordoned, then the target
+    TARGET_FIRST = "target first"  #: the target is created before pods are evicted
+    #: Every pod is directed to its node, as found by exhaustive search; the scheduler may choose another.
+    DIRECTED = "directed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,12 +93,15 @@ class DefragResult:
     fits: bool
     moves: tuple[PodTransfer, ...] = ()
     placements: tuple[tuple[Name, str, tuple[str, ...]], ...] = ()  #: target pods: node and devices
-    together: bool = False  #: the target must be created before the pods are evicted
+    order: MoveOrder = MoveOrder.IN_TURN
     exact: bool = True  #: all smaller sets were tried
     tried: int = 0
     largest: int = 0  #: size up to which all sets were tried
     movable: int = 0  #: pods that can be moved
     why: str = ""  #: reason why the target is pending without any move
+    refusal: str = ""  #: reason why the API would not create the target
+    tolerated: tuple[str, ...] = ()  #: node taints that a pod for devices of a class tolerates
+    left_out: Mapping[str, int] = field(default_factory=dict)  #: nodes closed to the target by their reason
 
 
 def find_moves(
@@ -97,9 +116,20 @@ def find_moves(
     whatif = Whatif(cluster_state, settings=settings)
     whatif.cluster_state.compute_ledgers(tick)
     targets = add_target(target, whatif)
-    limits = limits or DefragLimits()
-    search = MoveSearch(whatif.cluster_state, targets, limits, settings or SchedulerProfile.default(), tick)
-    return search.run()
+    if whatif.refused:
+        return DefragResult(tuple(targets), False, refusal=whatif.refused[0].why)
+    state = whatif.cluster_state
+    pods = [state.pod(name, namespace) for namespace, name in targets]
+    device_class = state.objects.find(DeviceClass, "", target.device_class)
+    if device_class is None:
+        nodes, tolerated = state.nodes, ()
+    else:
+        nodes = [node for node, _ in find_nodes_with(state, device_class)]
+        tolerated = tuple(map(toleration_text, pods[0].spec.tolerations))
+    left_out = count_left_out(nodes, pods)
+    settings = settings or SchedulerProfile.default()
+    search = MoveSearch(state, targets, limits or DefragLimits(), settings, tick)
+    return replace(search.run(), tolerated=tolerated, left_out=left_out)
 
 
 class MoveSearch:
@@ -127,39 +157,34 @@ class MoveSearch:
         self._by_node: dict[str, list[int]] = {}
         for number, pod in enumerate(self.movable):
             self._by_node.setdefault(pod.spec.node_name, []).append(number)
-        self._budgets = DisruptionBudgets(cluster_state.objects.all(PodDisruptionBudget))
+        self._budgets = list(cluster_state.objects.all(PodDisruptionBudget))
         self._alike = list(map(_signature, self.movable))
         self._useful: dict[Name, frozenset[str]] = {}
         self._seen: set[frozenset[int]] = set()
+        #: Sets of the size being tried with which the targets fit, but not everything was scheduled.
+        self._unplaced: list[frozenset[int]] = []
+        self._proof_steps = 0
+        self._is_unsure = False  #: exhaustive search of a set ended at its limit
         self._emptied: MemoryCluster | None = None
 
     def run(self) -> DefragResult:
         """Try all sets by size."""
-        why = self._reason()
-        done = -1
+        why, done = self._reason(), -1
+        found: DefragResult | None = None
         for size in range(self._limits.moves + 1):
             self._seen.clear()
-            found = self._search(frozenset(), size)
-            if found is not None:
-                return replace(found, tried=self._tried, largest=max(done, 0), movable=len(self.movable))
-            if self._over:
+            self._unplaced.clear()
+            found = self._search(frozenset(), size) or self._arrange_any()
+            if found is not None or self._over:
                 break
-            done = size
-        found = self._find_any() if self._over else None
-        if found is not None:
-            exact = len(found.moves) <= done + 1
-            return replace(
-                found, exact=exact, tried=self._tried, largest=max(done, 0), movable=len(self.movable)
-            )
-        return DefragResult(
-            self._targets,
-            False,
-            exact=not self._over,
-            tried=self._tried,
-            largest=max(done, 0),
-            movable=len(self.movable),
-            why=why,
-        )
+            if not self._is_unsure:
+                done = size
+        if found is None:
+            any_found = self._find_any() if self._over else None
+            found = any_found or DefragResult(self._targets, False, why=why)
+        smaller = len(found.moves) - 1 if found.fits else self._limits.moves
+        movable, largest = len(self.movable), max(done, 0)
+        return replace(found, exact=smaller <= done, tried=self._tried, largest=largest, movable=movable)
 
     def _reason(self) -> str:
         mark = self._cluster.mark()
@@ -221,20 +246,60 @@ class MoveSearch:
 
     def attempt(self, chosen: frozenset[int]) -> DefragResult | None:
         """Evict pods and schedule everything; return the result if nothing is left pending."""
-        pods = [self.movable[number] for number in sorted(chosen)]
-        if self._budgets.split_violating(pods)[0]:
+        if not self._may_evict(chosen):
             return None
         if len(self._targets) == 1 and not self._target_fits(chosen):
             return None
-        for together in (False, True):
+        orders = {MoveOrder.IN_TURN: self._schedule_in_turn, MoveOrder.TARGET_FIRST: self._schedule_together}
+        for order, schedule in orders.items():
             mark = self._cluster.mark()
             try:
-                placed = self._schedule_together(chosen) if together else self._schedule_in_turn(chosen)
+                placed = schedule(chosen)
                 if placed is not None:
-                    return self._result(pods, placed, together=together and bool(pods))
+                    where = {each.pod: each for outcome in placed for each in outcome.placed}
+                    return self._result(chosen, where, order if chosen else MoveOrder.IN_TURN)
             finally:
                 self._cluster.undo(mark)
+        self._unplaced.append(chosen)
         return None
+
+    def _may_evict(self, chosen: frozenset[int]) -> bool:
+        """Return whether disruption budgets allow to evict all pods of a set."""
+        unavailable: Counter[Key] = Counter()
+        for number in sorted(chosen) if self._budgets else ():
+            pod = self.movable[number]
+            budgets = budgets_of(pod, self._budgets)
+            if find_eviction_refusal(pod, budgets, unavailable):
+                return False
+            unavailable.update(budget.metadata.key for budget in budgets)
+        return True
+
+    def _arrange_any(self) -> DefragResult | None:
+        """Search all placements for the sets of which the scheduler does not place all pods by itself."""
+        for chosen in self._unplaced:
+            if self._over:
+                return None
+            found = self._arrange(chosen)
+            if found is not None:
+                return found
+        return None
+
+    def _arrange(self, chosen: frozenset[int]) -> DefragResult | None:
+        mark = self._cluster.mark()
+        try:
+            self._evict(chosen)
+            pods = self._cluster.cluster_state.pending
+            if not all(isinstance(self._cluster.schedule_pod(pod), Placement) for pod in pods):
+                return None
+            proof = prove(self._cluster, len(pods) - 1, _PROOF_STEPS)
+        finally:
+            self._cluster.undo(mark)
+        self._proof_steps += proof.steps
+        self._over = self._over or self._proof_steps > self._limits.steps
+        self._is_unsure = self._is_unsure or proof.verdict is ProofVerdict.GAVE_UP
+        if proof.verdict is not ProofVerdict.ALL:
+            return None
+        return self._result(chosen, proof.placement, MoveOrder.DIRECTED)
 
     def _schedule_in_turn(self, chosen: frozenset[int]) -> list[WhatifOutcome] | None:
         """Schedule the evicted pods elsewhere, then the target."""
@@ -271,9 +336,11 @@ class MoveSearch:
         return {self.movable[number].spec.node_name for number in chosen}
 
     def _result(
-        self, pods: Sequence[Pod], outcomes: Sequence[WhatifOutcome], *, together: bool
+        self,
+        chosen: frozenset[int],
+        placed: Mapping[Name, ScheduledPod] | Mapping[Name, ProvenPlacement],
+        order: MoveOrder,
     ) -> DefragResult:
-        placed = {each.pod: each for outcome in outcomes for each in outcome.placed}
         moves = tuple(
             PodTransfer(
                 pod.metadata.key,
@@ -281,10 +348,10 @@ class MoveSearch:
                 placed[pod.metadata.key].node,
                 controller_of(pod) is None,
             )
-            for pod in pods
+            for pod in (self.movable[number] for number in sorted(chosen))
         )
         targets = tuple((name, placed[name].node, placed[name].devices) for name in self._targets)
-        return DefragResult(self._targets, True, moves, targets, together)
+        return DefragResult(self._targets, True, moves, targets, order)
 
     # -- candidates
 

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+from plimsoll.api import codec
 from plimsoll.api.core import Pod
 from plimsoll.api.resource import MAX_ALLOCATION_RESULTS, DeviceClass
 from plimsoll.api.scheduling import PodGroup
 from plimsoll.errors import InputError
+from plimsoll.tools.columns import format_count
+from plimsoll.tools.defrag.node_taints import infer_tolerations, parse_toleration
 from plimsoll.tools.pod_groups import pending_members
 from plimsoll.tools.whatif.manifests import Manifest
-from plimsoll.tools.whatif.outcome import Name
+from plimsoll.tools.whatif.outcome import Name, full_name
 from plimsoll.tools.whatif.whatif import WhatifOperations
 
 #: Pod that requests devices of a class.
@@ -27,16 +31,17 @@ class DefragTarget:
     group: str = ""  #: pending pod group, [NAMESPACE/]NAME
     device_class: str = ""
     count: int = 1  #: devices of the class, for one pod
+    #: Tolerations of that pod, KEY[=VALUE][:EFFECT], in addition to those of other pods with such devices.
+    tolerations: tuple[str, ...] = ()
     namespace: str = "default"
 
-    def describe(self) -> str:
-        """Describe what must fit."""
+    def describe(self, pods: Sequence[Name]) -> str:
+        """Describe what must fit; `pods` are the names of its pods."""
         if self.device_class:
-            devices = "device" if self.count == 1 else "devices"
-            return f"a pod with {self.count} {devices} of class {self.device_class}"
-        return (
-            f"pod group {self.group}" if self.group else f"pod {self.pod}" if self.pod else "the added pods"
-        )
+            return f"a pod with {format_count(self.count, 'device')} of class {self.device_class}"
+        if self.group:
+            return f"pod group {self.group}"
+        return f"pod {full_name(pods[0])}" if len(pods) == 1 else f"the {len(pods)} added pods"
 
 
 def add_target(target: DefragTarget, operations: WhatifOperations) -> list[Name]:
@@ -60,6 +65,7 @@ def add_target(target: DefragTarget, operations: WhatifOperations) -> list[Name]
         return _add_devices(target, operations)
     added = operations.add(*target.add, namespace=target.namespace, replicas=target.replicas)
     names = [thing.metadata.key for thing in added if isinstance(thing, Pod)]
+    names += [each.name for each in operations.refused if each.kind == "Pod"]
     if not names:
         raise InputError("no pods among the added objects")
     return names
@@ -67,8 +73,11 @@ def add_target(target: DefragTarget, operations: WhatifOperations) -> list[Name]
 
 def _add_devices(target: DefragTarget, operations: WhatifOperations) -> list[Name]:
     name, count = target.device_class, target.count
-    if operations.cluster_state.objects.find(DeviceClass, "", name) is None:
+    state = operations.cluster_state
+    found = state.objects.find(DeviceClass, "", name)
+    if found is None:
         raise InputError(f"DeviceClass {name} not found")
+    tolerations = (*infer_tolerations(state, found), *map(parse_toleration, target.tolerations))
     sizes = [min(MAX_ALLOCATION_RESULTS, count - first) for first in range(0, count, MAX_ALLOCATION_RESULTS)]
     claims = [f"{_NAME}-{number}" for number in range(len(sizes))]
     for claim, size in zip(claims, sizes, strict=True):
@@ -92,6 +101,7 @@ def _add_devices(target: DefragTarget, operations: WhatifOperations) -> list[Nam
         "metadata": {"name": _NAME, "namespace": target.namespace},
         "spec": {
             "containers": [container],
+            "tolerations": list(map(codec.to_tree, tolerations)),
             "resourceClaims": [{"name": each, "resourceClaimName": each} for each in claims],
         },
     }

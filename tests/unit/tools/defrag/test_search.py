@@ -2,34 +2,22 @@
 
 from __future__ import annotations
 
-from itertools import combinations
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from plimsoll.api.codec import convert
 from plimsoll.api.policy import PodDisruptionBudget
 from plimsoll.errors import InputError
-from plimsoll.scheduler.profile import SchedulerProfile
 from plimsoll.tools.cluster_state import ClusterObjects, ClusterState
-from plimsoll.tools.defrag import DefragLimits, DefragResult, DefragTarget, add_target, find_moves
-from plimsoll.tools.defrag.search import MoveSearch
-from plimsoll.tools.whatif import Whatif
+from plimsoll.tools.defrag import DefragLimits, DefragTarget, find_moves
 from tests.build import (
-    DRIVER,
-    claim,
-    device,
     device_class,
-    exactly,
     member,
     node,
     pod,
     pod_group,
-    resource_slice,
 )
-from tests.sizes import examples
 
 
 def owned(kind: str = "ReplicaSet", **fields: Any) -> dict[str, Any]:
@@ -45,66 +33,6 @@ def state_of(*things: Any) -> ClusterState:
     return ClusterState(ClusterObjects(things))
 
 
-def naive(state: ClusterState, target: DefragTarget, most: int) -> int | None:
-    """The size of the smallest set that works, by trying all of them."""
-    whatif = Whatif(state)
-    targets = add_target(target, whatif)
-    search = MoveSearch(whatif.cluster_state, targets, DefragLimits(), SchedulerProfile.default())
-    for size in range(most + 1):
-        for chosen in combinations(range(len(search.movable)), size):
-            if search.attempt(frozenset(chosen)) is not None:
-                return size
-    return None
-
-
-def check_against_naive(state: ClusterState, target: DefragTarget) -> DefragResult:
-    found = find_moves(state, target, DefragLimits(moves=3))
-    expected = naive(state, target, 3)
-    assert found.exact
-    assert (len(found.moves) if found.fits else None) == expected
-    return found
-
-
-#: Nodes by their cpu, and pods by node and cpu.
-NODES = st.lists(st.integers(1, 6), min_size=1, max_size=3)
-PODS = st.lists(st.tuples(st.integers(0, 2), st.integers(1, 4)), max_size=5)
-
-
-@settings(max_examples=examples(60), deadline=None)
-@given(NODES, PODS, st.integers(1, 6))
-def test_no_smaller_set_of_pods_works(sizes: list[int], placed: list[tuple[int, int]], wanted: int) -> None:
-    things: list[Any] = [node(f"n{number}", cpu=str(cpu)) for number, cpu in enumerate(sizes)]
-    left = list(sizes)
-    for number, (where, cpu) in enumerate(placed):
-        where %= len(sizes)
-        if cpu <= left[where]:
-            left[where] -= cpu
-            things.append(worker(f"p{number}", f"n{where}", str(cpu)))
-    check_against_naive(state_of(*things, pod("big", cpu=str(wanted))), DefragTarget(pod="big"))
-
-
-@settings(max_examples=examples(40), deadline=None)
-@given(
-    st.lists(st.integers(1, 3), min_size=1, max_size=3),
-    st.sets(st.integers(0, 8), max_size=6),
-    st.integers(1, 3),
-)
-def test_no_smaller_set_of_pods_frees_devices(sizes: list[int], taken: set[int], count: int) -> None:
-    things: list[Any] = [device_class()]
-    number = 0
-    for place, size in enumerate(sizes):
-        name = f"n{place}"
-        things += [node(name), resource_slice([device(f"d{index}") for index in range(size)], name)]
-        for index in range(size):
-            if number in taken:
-                result = {"request": "r", "driver": DRIVER, "pool": name, "device": f"d{index}"}
-                user = f"p{number}"
-                things.append(claim(f"c{number}", exactly(), results=[result], node=name, reserved=[user]))
-                things.append(worker(user, name, "1", claims=[f"c{number}"]))
-            number += 1
-    check_against_naive(state_of(*things), DefragTarget(device_class="gpu", count=count))
-
-
 def test_a_chain_of_moves_is_found() -> None:
     """The big pod needs n0; its pod fits only where another one is, which fits on n2."""
     state = state_of(
@@ -115,7 +43,7 @@ def test_a_chain_of_moves_is_found() -> None:
         worker("b", "n1", "2"),
         pod("big", cpu="6"),
     )
-    found = check_against_naive(state, DefragTarget(pod="big"))
+    found = find_moves(state, DefragTarget(pod="big"))
     assert [(each.pod[1], each.source, each.node) for each in found.moves] == [
         ("a", "n0", "n1"), ("b", "n1", "n2"),
     ]  # fmt: skip
