@@ -20,8 +20,30 @@ from plimsoll.scheduler.binding.writer import BindingWriter, retry_until_answere
 T = TypeVar("T")
 OnClaim = Callable[[ResourceClaim], None]
 
-#: Attempts of a write on conflicts and server errors.
+#: Attempts of a write on server errors, and on conflicts with an object that has not changed.
 MAX_ATTEMPTS = 5
+#: Attempts of a write whose object others keep changing.
+_MAX_CONFLICTS = 500
+
+
+class WriteAttempts:
+    """Attempts of one write: a few on one version of its object, many as long as others change it.
+
+    A pod or claim that a controller patches all the time is read and written again within the binding, until
+    a write gets in between two patches.
+    """
+
+    def __init__(self) -> None:
+        self._version = ""
+        self._on_version = self._total = 0
+
+    def may_repeat(self, version: str, failure: InputError | None) -> bool:
+        """Return whether to make a failed write again, to the object at this version."""
+        is_new = version != self._version and failure is not None and is_conflict(failure)
+        self._version = version
+        self._on_version = 1 if is_new else self._on_version + 1
+        self._total += 1
+        return self._on_version < MAX_ATTEMPTS and self._total < _MAX_CONFLICTS
 
 
 @dataclass(slots=True)
@@ -103,7 +125,8 @@ class BindAttempts:
 
         A 404 means that the pod is gone, or that another one has its name.
         """
-        for _ in range(MAX_ATTEMPTS):
+        attempts = WriteAttempts()
+        while True:
             try:
                 self.pod = await self._retry(write, self.pod, *args)
                 return None
@@ -118,7 +141,8 @@ class BindAttempts:
             self.pod = fresh
             if bound or not is_conflict(failure):
                 return failure
-        return failure
+            if not attempts.may_repeat(fresh.metadata.resource_version, failure):
+                return failure
 
     def _not_found_error(self) -> ApiError:
         meta = self.pod.metadata

@@ -28,9 +28,9 @@ from plimsoll.api.resource import AllocationResult, ResourceClaim, ResourceClaim
 from plimsoll.errors import InputError
 from plimsoll.ledger.status import build_status_entries
 from plimsoll.scheduler.binding.attempts import (
-    MAX_ATTEMPTS,
     ClaimHold,
     OnClaim,
+    WriteAttempts,
     is_conflict,
     is_missing,
     make_failure,
@@ -163,7 +163,8 @@ class BindTransaction(ExtendedClaimSteps):
     async def allocate(self, claim: ResourceClaim, allocation: AllocationResult) -> BindFailure | None:
         """Write the finalizer, then allocation and reservation under the claim's resourceVersion."""
         name = claim.metadata.full_name
-        for attempt in range(1, MAX_ATTEMPTS + 1):
+        attempts = WriteAttempts()
+        while True:
             step, error_kind = BindStep.ALLOCATION, BindError.ADD_ALLOCATION
             try:
                 if FINALIZER not in claim.metadata.finalizers:
@@ -187,10 +188,11 @@ class BindTransaction(ExtendedClaimSteps):
                 return make_failure(step, BindError.CLAIM_GONE, failed.cause, claim=name)
             if fresh.status.allocation is not None:
                 return self._adopt_allocation(fresh, allocation, step)
-            if failed.cause is None or not is_conflict(failed.cause) or attempt == MAX_ATTEMPTS:
+            if failed.cause is None or not is_conflict(failed.cause):
+                return failed
+            if not attempts.may_repeat(fresh.metadata.resource_version, failed.cause):
                 return failed
             claim = fresh
-        raise AssertionError("the last attempt returns")
 
     def _adopt_allocation(
         self, claim: ResourceClaim, allocation: AllocationResult, step: BindStep
@@ -308,7 +310,8 @@ class BindTransaction(ExtendedClaimSteps):
 
     async def bind(self, node: str, entries: Sequence[ClaimCharge]) -> BindFailure | None:
         """Bind the pod; succeeds if it is on this node already."""
-        for attempt in range(1, MAX_ATTEMPTS + 1):
+        attempts = WriteAttempts()
+        while True:
             try:
                 await self._retry(self.writer.bind, self.pod, node, entries)
                 return None
@@ -329,12 +332,13 @@ class BindTransaction(ExtendedClaimSteps):
                 # Another scheduler recorded its own charges, unless they are still ours.
                 self._charged = self._charged and read_pod(fresh) == tuple(entries)
                 return replace(failed, final=True)
+            version = fresh.metadata.resource_version
             if (
-                attempt == MAX_ATTEMPTS
-                or failed.cause is None
+                failed.cause is None
                 or not is_conflict(failed.cause)
                 or fresh.metadata.deletion_timestamp is not None
-                or fresh.metadata.resource_version == before.metadata.resource_version
+                or version == before.metadata.resource_version
+                or not attempts.may_repeat(version, failed.cause)
             ):
                 return failed  # the conflict is not about the version: retrying is useless
             refused = await self.write_claim_status(self._wanted_status)
@@ -344,7 +348,6 @@ class BindTransaction(ExtendedClaimSteps):
                 refused = await self.write_charges(entries)
                 if refused is not None:
                     return refused
-        raise AssertionError("the last attempt returns")
 
     # -- undo
 
@@ -375,7 +378,8 @@ class BindTransaction(ExtendedClaimSteps):
         """
         claim = hold.claim
         taken = claim.status.allocation
-        for _ in range(MAX_ATTEMPTS):
+        attempts = WriteAttempts()
+        while True:
             if claim.status.allocation is None or claim.status.allocation != taken:
                 return True
             consumer = self.consumer_for(claim)
@@ -389,15 +393,17 @@ class BindTransaction(ExtendedClaimSteps):
                 )
                 return True
             except InputError as error:
-                if is_missing(error) and not self._uncertain:
-                    return True
-                if not self._is_uncertain(error):
-                    return False
+                failure = error
+            if is_missing(failure) and not self._uncertain:
+                return True
+            if not self._is_uncertain(failure):
+                return False
             fresh = await self._settle_claim(claim)
             if fresh is None:
                 return True
             claim = fresh
-        return False
+            if not attempts.may_repeat(claim.metadata.resource_version, failure):
+                return False
 
 
 # -- helpers

@@ -20,6 +20,7 @@ from plimsoll.scheduler.binding.attempts import (
     MAX_ATTEMPTS,
     BindAttempts,
     OnClaim,
+    WriteAttempts,
     is_conflict,
     is_missing,
     make_failure,
@@ -105,19 +106,22 @@ class ExtendedClaimSteps(BindAttempts):
 
     async def delete_claim(self, claim: ResourceClaim) -> bool:
         """Remove the finalizer of a claim for extended resources and delete it; return whether it is gone."""
-        for _ in range(MAX_ATTEMPTS):
+        attempts = WriteAttempts()
+        while True:
             try:
                 if FINALIZER in claim.metadata.finalizers:
                     claim = self._observe(await self._retry(self.writer.remove_finalizer, claim))
                 await self._retry(self.writer.delete_claim, claim)
                 return True
             except InputError as error:
-                if is_missing(error):
-                    return True
-                if not self._is_uncertain(error):
-                    return False
+                failure = error
+            if is_missing(failure):
+                return True
+            if not self._is_uncertain(failure):
+                return False
             fresh = await self._settle_claim(claim)
             if fresh is None:
                 return True
             claim = fresh
-        return False
+            if not attempts.may_repeat(claim.metadata.resource_version, failure):
+                return False

@@ -162,7 +162,8 @@ class ApiWriter:
         try:
             return self._read_claim(await self._patch_claim(claim, {"metadata": meta}, _MERGE, ""))
         except ApiError as error:
-            if error.code in (404, 409):  # without a version, only another UID is a conflict
+            # Without a version a conflict means another UID, or that others wrote at the same time.
+            if error.code == 404 or (error.code == 409 and await self.read_claim(claim) is None):
                 return None
             raise
 
@@ -194,7 +195,7 @@ class ApiWriter:
         try:
             reply = await self._patch_pod(pod, {"metadata": meta}, _STRATEGIC, "/status")
         except ApiError as error:
-            if error.code in (404, 409):
+            if error.code == 404 or (error.code == 409 and await self.read_pod(pod) is None):
                 return None
             raise
         return codec.decode(reply.body, Pod)

@@ -69,7 +69,7 @@ class VolumeApiWriter:
         try:
             return await self._patch(target, {"metadata": meta})
         except ApiError as error:
-            if error.code in (404, 409):  # without a version, only another UID is a conflict
+            if error.code == 404 or (error.code == 409 and await self._read(target) is None):
                 return None
             raise
 

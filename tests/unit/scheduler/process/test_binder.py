@@ -6,6 +6,7 @@ import asyncio
 import itertools
 from contextlib import suppress
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from hypothesis import given, settings
@@ -37,6 +38,7 @@ from tests.unit.scheduler.process.binding_cluster import (
     Fault,
     FaultyWriter,
     lost,
+    pod_tree,
     refusal,
     run_scenario,
 )
@@ -180,10 +182,12 @@ def test_failed_rollbacks_are_reported() -> None:
 
 
 async def touch(cluster: BindingCluster) -> None:
+    label = {"touched": str(next(_NUMBERS))}
     for name in (NEW, BEGUN, SHARED):
-        await cluster.client.patch(
-            RESOURCE_CLAIMS, name, {"metadata": {"labels": {"touched": "x"}}}, "default"
-        )
+        await cluster.client.patch(RESOURCE_CLAIMS, name, {"metadata": {"labels": label}}, "default")
+
+
+_NUMBERS = itertools.count()
 
 
 async def delete_pod(cluster: BindingCluster) -> None:
@@ -199,6 +203,54 @@ async def bind_elsewhere(cluster: BindingCluster) -> None:
 def test_a_claim_changed_by_others_is_retried(method: str) -> None:
     outcome, _ = bind_with(Fault(method, act=touch))
     assert isinstance(outcome, BindSuccess)
+
+
+async def touch_all(cluster: BindingCluster) -> None:
+    await touch(cluster)
+    condition = {"type": "Reported", "status": "True", "message": str(next(_NUMBERS))}
+    patch = {"status": {"conditions": [condition]}}
+    await cluster.client.patch(PODS, "p", patch, "default", subresource="status")
+
+
+@pytest.mark.parametrize("method", WRITES)
+def test_objects_that_others_keep_changing_are_written_in_between(method: str) -> None:
+    outcome, writer = bind_with(Fault(method, act=touch_all, times=60))
+    assert isinstance(outcome, BindSuccess)
+    assert writer.pauses == 0
+    conditional = method not in ("add_finalizer", "reserve")
+    assert (writer.calls.count(method) > 60) is conditional
+
+
+@pytest.mark.parametrize("undo", ["unreserve", "clear_charges"])
+def test_objects_that_others_keep_changing_are_undone_in_between(undo: str) -> None:
+    outcome, _ = bind_with(Fault("bind", error=refusal(403)), Fault(undo, act=touch_all, times=60))
+    assert isinstance(outcome, BindFailure)
+    assert outcome.settled
+
+
+@run_by(run_scenario)
+async def test_a_fence_that_meets_writes_of_others_is_not_a_missing_object(cluster: BindingCluster) -> None:
+    """kube-apiserver gives up a patch without a version after five conflicts."""
+    writer = ApiWriter(cluster.client)
+    claim, pod = await cluster.claim(NEW), await cluster.pod()
+    assert pod is not None
+    conflict = ApiError(409, "Conflict", "the object has been modified")
+    with patch.object(writer, "_call", busy(writer._call, conflict)):
+        for fence in (lambda: writer.fence_claim(claim), lambda: writer.fence_pod(pod)):
+            with pytest.raises(ApiError):
+                await fence()
+    await cluster.client.delete(PODS, "p", "default", grace=0)
+    await cluster.client.create(PODS, pod_tree(), "default")
+    assert await writer.fence_pod(pod) is None, "another pod has its name"
+
+
+def busy(call: Any, error: ApiError) -> Any:
+    async def refuse_patches(method: str, *args: Any) -> Any:
+        if method == "PATCH":
+            raise error
+        return await call(method, *args)
+
+    return refuse_patches
 
 
 @pytest.mark.parametrize("method", WRITES)

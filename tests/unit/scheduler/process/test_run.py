@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import time
+from contextlib import suppress
 from typing import Any
 from unittest.mock import patch
 
@@ -24,7 +26,7 @@ from plimsoll.client.endpoints import (
     RESOURCE_CLAIMS,
     RESOURCE_SLICES,
 )
-from plimsoll.errors import LeaseLostError, UnreachableError
+from plimsoll.errors import ApiError, LeaseLostError, UnreachableError
 from plimsoll.scheduler.cycle import schedule_pod
 from plimsoll.scheduler.process import context as context_module
 from plimsoll.scheduler.process.run import SchedulerProcess
@@ -76,6 +78,36 @@ async def test_pods_are_bound_and_the_ledgers_agree() -> None:
         await row.stop(process)
         events = await until(lambda: row.admin.list(EVENTS, NS), lambda found: len(found.items) >= 4)
         assert sum(b'"Scheduled"' in raw for raw in events.items) == 4
+
+
+async def test_pods_whose_status_another_controller_keeps_writing_are_bound_at_once() -> None:
+    async with scheduler_cluster() as row:
+        await furnish(row)
+        process = await row.start()
+        pending = [f"p{number}" for number in range(12)]
+
+        async def patch_conditions() -> None:
+            for number in itertools.count():
+                condition = {"type": "Reported", "status": "True", "message": str(number)}
+                patch = {"status": {"conditions": [condition]}}
+                for name in pending:
+                    with suppress(ApiError):
+                        await row.admin.patch(PODS, name, patch, NS, subresource="status", type="strategic")
+                await asyncio.sleep(0.02)
+
+        async with asyncio.TaskGroup() as group:
+            patching = group.create_task(patch_conditions())
+            for name in pending:
+                charged = name in ("p0", "p1")
+                await (
+                    row.admin.create(PODS, claiming_pod(name, "t"), NS) if charged else row.pod(name, "100m")
+                )
+            while pending:
+                await row.bound(pending[0])
+                pending.pop(0)
+            patching.cancel()
+        assert process.context.metrics.steps.values == {}, "no binding failed"
+        await row.stop(process)
 
 
 async def test_a_missing_claim_is_reported_on_the_pod() -> None:
