@@ -33,7 +33,6 @@ from plimsoll.client.endpoints import RESOURCE_CLAIMS, Endpoint
 from plimsoll.client.retries import Backoff
 from plimsoll.client.transport import Reply
 from plimsoll.errors import ApiError
-from plimsoll.scheduler.binding.binding_conditions import has_binding_conditions
 from plimsoll.scheduler.binding.writer import FINALIZER
 from plimsoll.scheduler.process.charge_writer import ChargeForm, ChargeWriter
 from plimsoll.scheduler.process.claim_waiters import ClaimWaiters
@@ -66,6 +65,7 @@ class ApiWriter:
         claims: Endpoint = RESOURCE_CLAIMS,
         claim_waiters: ClaimWaiters | None = None,
         reads_new_form: Callable[[str], bool] = lambda node: False,
+        sets_timestamps: bool = True,
         random: Random | None = None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
@@ -81,6 +81,7 @@ class ApiWriter:
         self._now = now
         self._new_id = new_id
         self._reads_new_form = reads_new_form
+        self._sets_timestamps = sets_timestamps
         self._charges = ChargeWriter(charge_form, self._patch_pod_status)
         #: Writer of volumes and volume claims.
         self.volumes = VolumeApiWriter(self._call, FENCE_KEY, new_id)
@@ -132,13 +133,15 @@ class ApiWriter:
     ) -> ResourceClaim:
         """Write allocation and reservation in one patch.
 
-        DIFF: the allocation timestamp is set only for devices with binding conditions, whose timeout needs it
-        (test_the_time_of_allocation_is_noted_where_it_counts); upstream always sets it.
+        The timestamp is set as by kube-scheduler: on every allocation while the gates of binding conditions
+        are enabled. DIFF: a reservation does not add it to an allocation of others that has none
+        (test_a_reservation_does_not_change_the_allocation); upstream tries to, and is refused because an
+        allocation is immutable.
         """
-        tree: Any = allocation
-        if has_binding_conditions(allocation) and allocation.allocation_timestamp is None:
-            tree = {**codec.to_tree(allocation), "allocationTimestamp": format_time(self._now().timestamp())}
-        body = {"metadata": _version(claim), "status": {"allocation": tree, "reservedFor": [consumer]}}
+        if self._sets_timestamps and allocation.allocation_timestamp is None:
+            now = format_time(self._now().timestamp())
+            allocation = with_fields(allocation, allocation_timestamp=now)
+        body = {"metadata": _version(claim), "status": {"allocation": allocation, "reservedFor": [consumer]}}
         return self._read_claim(await self._patch_claim(claim, body, _STRATEGIC, "/status"))
 
     async def reserve(self, claim: ResourceClaim, consumer: ResourceClaimConsumerReference) -> ResourceClaim:

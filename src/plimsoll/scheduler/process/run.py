@@ -21,6 +21,7 @@ from functools import partial
 from typing import Any
 from uuid import uuid4
 
+from plimsoll.allocator import Features
 from plimsoll.api.core import Pod
 from plimsoll.api.resource import ResourceClaim
 from plimsoll.api.storage import PersistentVolume, PersistentVolumeClaim
@@ -74,7 +75,12 @@ class SchedulerProcess:
         self._dedicated = dedicated
         guarded = client.guarded(self.check_lease)
         form = ChargeForm(settings.wire_form)
-        self.writer = ApiWriter(guarded, form, reads_new_form=self.context.reads_new_form)
+        self.writer = ApiWriter(
+            guarded,
+            form,
+            reads_new_form=self.context.reads_new_form,
+            sets_timestamps=Features.of(settings.gates).binding_conditions,
+        )
         self.recorder = SchedulerEventRecorder(
             client,
             controller=settings.profiles[0].name,

@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Container
 
 from plimsoll.allocator import AllocationState
+from plimsoll.api.core import NodeSelector
 from plimsoll.api.pod_claims import find_requesting_pod
-from plimsoll.api.resource import AllocationResult, ResourceClaim
+from plimsoll.api.resource import AllocationResult, DeviceAllocationResult, ResourceClaim
 from plimsoll.scheduler.extended_resources import in_memory_uid
 
 
@@ -46,7 +47,8 @@ class AssumedAllocations:
     def set(self, uid: str, allocation: AllocationResult | None) -> AllocationResult | None:
         """Replace the allocation of a claim and return the released one."""
         before = self._allocations.get(uid)
-        if before == allocation:
+        if before is not None and allocation is not None and _decision(before) == _decision(allocation):
+            self._allocations[uid] = allocation  # with the time at which it was written
             return None
         if before is not None:
             self.state.release_all(before)
@@ -93,3 +95,7 @@ class AssumedAllocations:
         """Handle a deleted claim, and drop what was assumed for it."""
         self._assumed.pop(uid, None)
         return self.set(uid, None)
+
+
+def _decision(allocation: AllocationResult) -> tuple[DeviceAllocationResult, NodeSelector | None]:
+    return allocation.devices, allocation.node_selector

@@ -598,33 +598,33 @@ async def test_devices_that_take_too_long_are_given_up(cluster: BindingCluster) 
     await cluster.check_undone()
 
 
-def test_the_time_of_allocation_is_noted_where_it_counts() -> None:
-    async def scenario(cluster: BindingCluster) -> None:
-        writer = ApiWriter(cluster.client, ChargeForm.V1_36, now=lambda: cluster.harness.now)
-        plain = await cluster.placement()
-        assert isinstance(await bind_pod(plain, writer, cluster.on_claim), BindSuccess)
-        claim = await cluster.claim(NEW)
-        assert claim.status.allocation is not None
-        assert claim.status.allocation.allocation_timestamp is None
-        assert claim.status.allocation == plain.allocations[NEW]
-
-    run_scenario(scenario)
-
-    async def waiting(cluster: BindingCluster) -> None:
-        writer = ApiWriter(cluster.client, ChargeForm.V1_36, now=lambda: cluster.harness.now)
-        placement = await cluster.placement(bindingConditions=["A"], bindingFailureConditions=["B"])
-        claim = placement.pod_info.unallocated_claims[0]
-        fresh = await writer.write_allocation(claim, placement.allocations[NEW], plimsoll_consumer(placement))
-        assert fresh.status.allocation is not None
-        assert fresh.status.allocation.allocation_timestamp == "2026-01-02T03:04:05Z"
-
-    run_scenario(waiting)
+@pytest.mark.parametrize("sets_timestamps", [True, False])
+@run_by(run_scenario)
+async def test_every_allocation_has_its_time(cluster: BindingCluster, *, sets_timestamps: bool) -> None:
+    """kube-scheduler sets it while DRADeviceBindingConditions is on, whatever the devices need."""
+    writer = ApiWriter(
+        cluster.client,
+        ChargeForm.V1_36,
+        now=lambda: cluster.harness.now,
+        sets_timestamps=sets_timestamps,
+    )
+    placement = await cluster.placement()
+    assert isinstance(await bind_pod(placement, writer, cluster.on_claim), BindSuccess)
+    claim = await cluster.claim(NEW)
+    assert claim.status.allocation is not None
+    timestamp = "2026-01-02T03:04:05Z" if sets_timestamps else None
+    assert claim.status.allocation.allocation_timestamp == timestamp
+    assert claim.status.allocation.devices == placement.allocations[NEW].devices
 
 
-def plimsoll_consumer(placement: Placement) -> Any:
-    from plimsoll.scheduler.binding.attempts import consumer_of  # noqa: PLC0415
-
-    return consumer_of(placement.pod_info.pod)
+@run_by(run_scenario)
+async def test_a_reservation_does_not_change_the_allocation(cluster: BindingCluster) -> None:
+    before = (await cluster.claim(SHARED)).status.allocation
+    assert before is not None
+    assert before.allocation_timestamp is None
+    outcome = await bind_pod(await cluster.placement(), FaultyWriter(cluster), cluster.on_claim)
+    assert isinstance(outcome, BindSuccess)
+    assert (await cluster.claim(SHARED)).status.allocation == before
 
 
 def test_backoff_grows_and_is_reported() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from random import Random
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from hypothesis import given, settings
@@ -131,8 +132,11 @@ def placed(snapshot: Snapshot, new: Pod) -> Placement:
 
 
 def written(claim: ResourceClaim, placement: Placement, version: str = "9") -> ResourceClaim:
-    """Return a claim with its assumed allocation written."""
-    status = replace(claim.status, allocation=placement.allocations[claim.metadata.name])
+    """Return a claim with its assumed allocation written, which has a timestamp then."""
+    allocation = placement.allocations[claim.metadata.name]
+    status = replace(
+        claim.status, allocation=replace(allocation, allocation_timestamp="2026-01-01T00:00:00Z")
+    )
     return replace(claim, status=status, metadata=replace(claim.metadata, resource_version=version))
 
 
@@ -409,8 +413,11 @@ def test_assumed_then_bound(cluster: Snapshot) -> None:
     placement = placed(cluster, NEW)
     cluster.assume(placement)
     claimed = written(claim("c", exactly("r")), placement)
-    cluster.set(claimed)
+    with patch.object(cluster, "on_devices_released") as on_devices_released:
+        cluster.set(claimed)
+    on_devices_released.assert_called_once_with(None)
     assert cluster.allocations.assumed("uid-c") is None
+    assert cluster.allocations.of("uid-c") == claimed.status.allocation
     there = pod("new", cpu="1", node="n0", claims=["c"], status=charges("c", "2"))
     cluster.set(there)
     assert not cluster.assumed
