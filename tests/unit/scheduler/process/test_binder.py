@@ -235,7 +235,7 @@ async def test_a_fence_that_meets_writes_of_others_is_not_a_missing_object(clust
     claim, pod = await cluster.claim(NEW), await cluster.pod()
     assert pod is not None
     conflict = ApiError(409, "Conflict", "the object has been modified")
-    with patch.object(writer, "_call", busy(writer._call, conflict)):
+    with patch.object(writer.client, "call", busy(writer.client.call, conflict)):
         for fence in (lambda: writer.fence_claim(claim), lambda: writer.fence_pod(pod)):
             with pytest.raises(ApiError):
                 await fence()
@@ -245,10 +245,10 @@ async def test_a_fence_that_meets_writes_of_others_is_not_a_missing_object(clust
 
 
 def busy(call: Any, error: ApiError) -> Any:
-    async def refuse_patches(method: str, *args: Any) -> Any:
+    async def refuse_patches(method: str, *args: Any, **named: Any) -> Any:
         if method == "PATCH":
             raise error
-        return await call(method, *args)
+        return await call(method, *args, **named)
 
     return refuse_patches
 
