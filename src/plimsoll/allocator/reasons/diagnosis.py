@@ -129,6 +129,14 @@ def _candidates_by_value(constraint: int, plans: Sequence[RequestPlan]) -> list[
     return found
 
 
+def _lowest(mask: int) -> int:
+    return (mask & -mask).bit_length() - 1
+
+
+#: Order in which the rules are evaluated.
+_ORDER = {rule: number for number, rule in enumerate(RefusalRule)}
+
+
 class _Diagnoser:
     """Evaluation of every rule for every device, in the current search state."""
 
@@ -147,20 +155,21 @@ class _Diagnoser:
 
     def read(self, plan: RequestPlan) -> RequestRefusal:
         """Return the devices left for a plan, and those removed by each rule."""
+        selected = self._selected(plan)
+        removals = list(self._unselected(plan, ~selected & (1 << len(self._devices.entries)) - 1))
         found: dict[RefusalRule, list[tuple[tuple[int, ...], int, RemovalDetail]]] = {}
         left = 0
-        for number in range(len(self._devices.entries)):
+        for number in bit_numbers(selected):
             reason = self._reason(plan, number)
             if reason is None:
                 left |= 1 << number
             else:
                 rule, distance, detail = reason
                 found.setdefault(rule, []).append((distance, number, detail))
-        removals = []
-        for rule in RefusalRule:
-            if rule in found:
-                _, number, detail = min(found[rule], key=lambda entry: entry[:2])
-                removals.append(Removal(rule, len(found[rule]), self._devices.entries[number].id, detail))
+        for rule, entries in found.items():
+            _, number, detail = min(entries, key=lambda entry: entry[:2])
+            removals.append(Removal(rule, len(entries), self._devices.entries[number].id, detail))
+        removals.sort(key=lambda removal: _ORDER[removal.rule])
         largest = self._largest_group(plan, left)
         short = largest is not None and largest < plan.count <= left.bit_count()
         return RequestRefusal(
@@ -178,7 +187,7 @@ class _Diagnoser:
     def serve(self, plan: RequestPlan) -> bool:
         """Assign the first fitting devices to a plan; return whether they suffice."""
         missing = max(plan.count, 1)
-        for number in range(len(self._devices.entries)):
+        for number in bit_numbers(self._selected(plan)):
             if (
                 missing
                 and self._reason(plan, number) is None
@@ -190,13 +199,11 @@ class _Diagnoser:
     def _reason(
         self, plan: RequestPlan, number: int
     ) -> tuple[RefusalRule, tuple[int, ...], RemovalDetail] | None:
-        """Return the first rule that excludes a device, its distance from passing, and the numbers."""
+        """Return the first rule that excludes a selected device, its distance from passing, and the numbers."""
         flag = 1 << number
         entry = self._devices.entries[number]
         if number in plan.failures:
             return RefusalRule.FAILED, (), None
-        if not plan.selection.mask & flag:
-            return self._unselected(plan, number)
         if plan.consumptions:
             shortage = self._capacity(plan, number)
             if shortage is not None:
@@ -232,28 +239,35 @@ class _Diagnoser:
             return RefusalRule.BUDGET, (lack.wanted - lack.had,), lack
         return None
 
-    def _unselected(
-        self, plan: RequestPlan, number: int
-    ) -> tuple[RefusalRule, tuple[int, ...], RemovalDetail]:
-        flag = 1 << number
-        entry = self._devices.entries[number]
-        if entry.device.binding_conditions and not self._devices.features.binding_conditions:
-            return RefusalRule.BINDING, (), None
-        of_class = len(plan.device_class.spec.selectors)
-        for index, survivors in enumerate(plan.selection.survivors):
-            if not survivors & flag:
-                # A device that passed more selectors is closer.
-                if index < of_class:
-                    selector = plan.device_class.spec.selectors[index]
-                    text = selector.cel.expression if selector.cel else ""
-                    return RefusalRule.CLASS_SELECTOR, (-index,), SelectorRefusal(index, text)
-                index -= of_class
-                return (
-                    RefusalRule.REQUEST_SELECTOR,
-                    (-index,),
-                    SelectorRefusal(index, plan.expressions[index]),
-                )
-        return RefusalRule.NODE, (), None
+    def _selected(self, plan: RequestPlan) -> int:
+        """Return the devices that all selectors accept, and those on which one failed."""
+        failed = sum(1 << number for number in plan.failures)
+        return plan.selection.mask | failed
+
+    def _unselected(self, plan: RequestPlan, rest: int) -> Iterator[Removal]:
+        """Yield the removals of the devices that are not selected; one that passed more selectors is closer."""
+        entries, features = self._devices.entries, self._devices.features
+        bound: list[int] = []
+        if not features.binding_conditions:
+            bound = [number for number in bit_numbers(rest) if entries[number].device.binding_conditions]
+        if bound:
+            yield Removal(RefusalRule.BINDING, len(bound), entries[bound[0]].id, None)
+        rest &= ~sum(1 << number for number in bound)
+        of_class = plan.device_class.spec.selectors
+        class_texts = [each.cel.expression if each.cel else "" for each in of_class]
+        texts = [(RefusalRule.CLASS_SELECTOR, index, text) for index, text in enumerate(class_texts)]
+        texts += [(RefusalRule.REQUEST_SELECTOR, index, text) for index, text in enumerate(plan.expressions)]
+        found: dict[RefusalRule, Removal] = {}
+        for (rule, index, text), survivors in zip(texts, plan.selection.survivors, strict=False):
+            dropped = rest & ~survivors
+            rest &= survivors
+            if dropped:
+                count = dropped.bit_count() + (found[rule].count if rule in found else 0)
+                detail = SelectorRefusal(index, text)
+                found[rule] = Removal(rule, count, entries[_lowest(dropped)].id, detail)
+        yield from found.values()
+        if rest:
+            yield Removal(RefusalRule.NODE, rest.bit_count(), entries[_lowest(rest)].id, None)
 
     def _capacity(self, plan: RequestPlan, number: int) -> CapacityShortage | None:
         entry = self._devices.entries[number]
