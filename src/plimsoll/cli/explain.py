@@ -56,7 +56,7 @@ def run_explain(
     """Explain why a pod is pending or where it was placed, down to devices and numbers, with the nearest fix.
 
     SUBJECT is a pod (NAME, NAMESPACE/NAME or pod/NAME) or a claim (claim/NAME). Without it, all pending
-    pods are listed by reason. The exit code is 1 if a pod is pending.
+    pods are listed by cause. The exit code is 1 if a pod is pending.
 
     \b
     plimsoll explain trainer-0 -n ml

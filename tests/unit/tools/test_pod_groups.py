@@ -67,7 +67,9 @@ def test_explain_of_a_gang_that_fits() -> None:
     found = explain_pod(cluster, small)
     assert (found.verdict, found.node) == (ExplainVerdict.FITS, "small")
     assert found.summary == "it fits on node small now, together with its pod group"
-    assert {why for _, why in summarize_pending(cluster)} == {"fits now; waiting for its scheduler"}
+    assert {why for _, why in summarize_pending(cluster)} == {
+        "fits now; waiting for scheduler default-scheduler"
+    }
 
 
 def test_explain_of_an_incomplete_gang() -> None:

@@ -199,7 +199,7 @@ class _Diagnoser:
     def _reason(
         self, plan: RequestPlan, number: int
     ) -> tuple[RefusalRule, tuple[int, ...], RemovalDetail] | None:
-        """Return the first rule that excludes a selected device, its distance from passing, and the numbers."""
+        """Return the first rule that excludes a selected device, its distance from passing, and details."""
         flag = 1 << number
         entry = self._devices.entries[number]
         if number in plan.failures:
@@ -245,7 +245,7 @@ class _Diagnoser:
         return plan.selection.mask | failed
 
     def _unselected(self, plan: RequestPlan, rest: int) -> Iterator[Removal]:
-        """Yield the removals of the devices that are not selected; one that passed more selectors is closer."""
+        """Yield the removals of devices that are not selected; one that passed more selectors is closer."""
         entries, features = self._devices.entries, self._devices.features
         bound: list[int] = []
         if not features.binding_conditions:

@@ -7,13 +7,12 @@ changes that would help (`tools.fixes`). All texts are in `text`.
 """
 
 from plimsoll.tools.explain.claims import explain_claim
-from plimsoll.tools.explain.pending import explain_pending, summarize_pending
+from plimsoll.tools.explain.pending import PendingGroup, PendingList, explain_pending, summarize_pending
 from plimsoll.tools.explain.pods import explain_node, explain_pod
 from plimsoll.tools.explain.verdict import (
     ClaimExplanation,
     ExplainVerdict,
     NodeExplanation,
-    PendingList,
     PodExplanation,
 )
 
@@ -21,6 +20,7 @@ __all__ = [
     "ClaimExplanation",
     "ExplainVerdict",
     "NodeExplanation",
+    "PendingGroup",
     "PendingList",
     "PodExplanation",
     "explain_claim",

@@ -158,38 +158,6 @@ class NodeExplanation:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class PendingList:
-    """All pending pods, grouped by reason."""
-
-    #: Reason and its pods, largest group first.
-    groups: tuple[tuple[str, tuple[str, ...]], ...]
-
-    @property
-    def count(self) -> int:
-        return sum(len(pods) for _, pods in self.groups)
-
-    def lines(self, paint: Paint, *, wide: bool = False) -> Iterator[str]:
-        if not self.groups:
-            yield "no pod is pending"
-            return
-        yield paint.bold(f"{pluralize(self.count, 'pod')} pending")
-        for why, pods in self.groups:
-            yield ""
-            yield from fold(str, why, f"{pluralize(len(pods), 'pod')}: ", paint.width)
-            shown = pods if wide else pods[: 2 * FEW]
-            for pod in shown:
-                yield f"  {pod}"
-            if len(shown) < len(pods):
-                yield paint.dim(f"  and {len(pods) - len(shown)} more")
-
-    def as_json(self) -> dict[str, Any]:
-        return {
-            "count": self.count,
-            "groups": [{"why": why, "count": len(pods), "pods": list(pods)} for why, pods in self.groups],
-        }
-
-
 # -- lines
 
 

@@ -10,27 +10,36 @@ from plimsoll.scheduler.reasons import NodeReason
 from plimsoll.scheduler.unschedulable_cache import pod_signature
 from plimsoll.tools.cluster_state import ClusterState
 from plimsoll.tools.fixes.fix import FixReport
-from plimsoll.tools.fixes.search import find_fixes
+from plimsoll.tools.fixes.search import FixLimits, find_fixes
 
 
 class FixFinder:
     """Finds the fixes of pending pods; pods with equal signatures share the search, not the names in it."""
 
     def __init__(
-        self, cluster_state: ClusterState, settings: SchedulerProfile | ProfileSet | None = None
+        self,
+        cluster_state: ClusterState,
+        settings: SchedulerProfile | ProfileSet | None = None,
+        *,
+        nearest_only: bool = False,
     ) -> None:
+        """With `nearest_only`, a search ends with the first fix."""
         self._cluster_state = cluster_state
+        self._limits = FixLimits(fixes=1) if nearest_only else FixLimits()
+        self.searches = 0
         self._settings = settings or SchedulerProfile.default()
         self._known: dict[bytes, FixReport] = {}
 
     def find(self, pod: Pod) -> FixReport:
         """Return the fixes and hints of a pod; empty if it fits."""
         signature = self._signature(pod)
-        if signature is None:
-            return find_fixes(self._cluster_state, pod, self._settings)
-        if signature not in self._known:
-            self._known[signature] = find_fixes(self._cluster_state, pod, self._settings)
-        return self._known[signature]
+        found = None if signature is None else self._known.get(signature)
+        if found is None:
+            self.searches += 1
+            found = find_fixes(self._cluster_state, pod, self._settings, limits=self._limits)
+        if signature is not None:
+            self._known[signature] = found
+        return found
 
     def _signature(self, pod: Pod) -> bytes | None:
         """Return the key of pods that have the same fixes; None if they are about this pod alone."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -58,7 +58,7 @@ class PendingPod:
 
     pod: Name
     why: str
-    pattern: str = ""  #: the reason without names of the pod and its generated claims: equal for equal pods
+    key: Hashable = None  #: of the cause, equal for pods of one cause
     cause: FitError | NodeReason | None = field(default=None, compare=False, repr=False)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -114,12 +114,12 @@ class WhatifResult:
         return self.fixes[name].nearest if name in self.fixes else None
 
     def group_pending(self, names: Iterable[Name]) -> list[list[Name]]:
-        """Group pending pods with the same reason, apart from names of their own claims, and fix."""
-        patterns = {each.pod: each.pattern for each in self.outcome.pending}
-        found: dict[tuple[str, str], list[Name]] = {}
+        """Group pending pods by cause and fix."""
+        keys = {each.pod: each.key for each in self.outcome.pending}
+        found: dict[Hashable, list[Name]] = {}
         for name in names:
             fix = self.nearest_fix(name)
-            found.setdefault((patterns.get(name, ""), "" if fix is None else fix.text), []).append(name)
+            found.setdefault((keys.get(name), "" if fix is None else fix.text), []).append(name)
         return list(found.values())
 
     def evictions(self, *, wide: bool = True) -> list[EvictedPod]:

@@ -6,7 +6,7 @@ plan alone; on request also by kube-scheduler's rules, and by exhaustive search.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 
 from plimsoll.api.core import Node
 from plimsoll.scheduler.profile import ProfileSet, SchedulerProfile
@@ -154,11 +154,11 @@ def _fixes(
     """
     finder = FixFinder(operations.cluster_state, settings)
     found: dict[Name, FixReport] = {}
-    known: dict[tuple[Name, str], FixReport] = {}  # pods of one workload with the same reason
+    known: dict[Hashable, FixReport] = {}  # pods of one workload with the same reason
     for name in names:
         if name in operations.cluster.claim_refusals or name not in pending:
             continue
-        key = stem_of(name), pending[name].pattern
+        key = stem_of(name), pending[name].key
         if key not in known:
             known[key] = finder.find(operations.cluster_state.pod(name[1], name[0]))
         found[name] = known[key]

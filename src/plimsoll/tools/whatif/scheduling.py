@@ -25,6 +25,7 @@ from plimsoll.scheduler.result import FitError, Placement
 from plimsoll.scheduler.snapshot.group_members import GroupKey
 from plimsoll.scheduler.unschedulable_cache import pod_signature
 from plimsoll.tools.cluster_state.progress import ProgressCallback, no_progress
+from plimsoll.tools.pending_cause import PendingCauses
 from plimsoll.tools.pod_groups import attempt_group, pending_members, summarize_group
 from plimsoll.tools.whatif.memory_cluster import MemoryCluster
 from plimsoll.tools.whatif.outcome import (
@@ -55,6 +56,7 @@ class SchedulingRound:
         #: Signatures of pods for which preemption failed, with the snapshot generation.
         self._not_preempting: dict[bytes, int] = {}
         self._first_evicted = len(cluster.evicted)
+        self._causes = PendingCauses(cluster.cluster_state.snapshot)
         self._groups: set[GroupKey] = set()  # groups attempted in this pass
         self._lowest = 0
         self._has_evicted = False
@@ -101,7 +103,7 @@ class SchedulingRound:
         if pod.spec.scheduling_gates:
             gates = ", ".join(gate.name for gate in pod.spec.scheduling_gates)
             text = f"scheduling gates: {gates}"
-            self._pending[name] = (pod, PendingPod(name, text, text))
+            self._pending[name] = (pod, PendingPod(name, text, gates))
             return
         outcome = self._decide(pod)
         if isinstance(outcome, FitError) and self._preempt_pods(outcome):
@@ -133,7 +135,8 @@ class SchedulingRound:
         refusal = self._cluster.claim_refusals.get(name)
         if refusal:
             text += f"; the API would refuse its creation: {refusal}"
-        self._pending[name] = (pod, PendingPod(name, text, _generalize(text, pod), outcome))
+        key = (why, refusal, self._causes.key(pod, outcome))
+        self._pending[name] = (pod, PendingPod(name, text, key, outcome))
 
     # -- pod groups
 
@@ -230,15 +233,6 @@ class SchedulingRound:
         for other in plan.lower_nominated:
             self._nominations.drop(pod_key(other))
         return True
-
-
-def _generalize(text: str, pod: Pod) -> str:
-    """Return a reason without the names of the pod and the claims generated for it."""
-    own = {each.resource_claim_name or "": each.name for each in pod.status.resource_claim_statuses}
-    own[pod.metadata.name] = "pod"
-    for name in sorted(own.keys() - {""}, key=len, reverse=True):
-        text = text.replace(name, f"<{own[name]}>")
-    return text
 
 
 def schedule_all(
