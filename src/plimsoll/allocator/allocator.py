@@ -77,7 +77,7 @@ def allocate_claims(
     limits: SearchLimits | None = None,
     preference: Preference = Preference.FIRST,
     explain: bool = True,
-    plugin_resources: Mapping[str, str] | None = None,
+    plugin_resources: Mapping[tuple[str, str], str] | None = None,
 ) -> AllocationOutcome:
     """Allocate devices for all claims on a node, all or none.
 

@@ -66,6 +66,7 @@ class RequestAvailability:
 
     matching: int
     taken: int  #: allocated
+    withheld: int  #: that pods may hold through a device plugin
     blocked: int  #: by counters that other partitions consume
     short: int  #: of the requested capacity
     tainted: int  #: with a taint that the request does not tolerate
@@ -73,7 +74,7 @@ class RequestAvailability:
     @property
     def available(self) -> int:
         """Devices that can be allocated to the request now, each alone."""
-        return self.matching & ~(self.taken | self.blocked | self.short | self.tainted)
+        return self.matching & ~(self.taken | self.withheld | self.blocked | self.short | self.tainted)
 
 
 def find_availability(
@@ -92,6 +93,7 @@ def _availability(plan: RequestPlan, devices: NodeDevices, usage: DeviceUsage) -
     matching = left = plan.selection.mask
     taken = 0 if plan.admin else left & usage.taken
     left &= ~taken
+    withheld, taken = taken & usage.withheld, taken & ~usage.withheld
     blocked = left & usage.blocked
     left &= ~blocked
     short = 0
@@ -100,4 +102,4 @@ def _availability(plan: RequestPlan, devices: NodeDevices, usage: DeviceUsage) -
         if not isinstance(verdict, Consumption) or not usage.fits(number, verdict.nano):
             short |= 1 << number
     tainted = left & ~short & plan.tainted
-    return RequestAvailability(matching, taken, blocked, short, tainted)
+    return RequestAvailability(matching, taken, withheld, blocked, short, tainted)

@@ -22,25 +22,28 @@ class DeviceUsage:
 
     __slots__ = (
         "_free",
+        "_plugin_resources",
         "available",
         "blocked",
         "consumed",
         "devices",
         "groups",
-        "plugin_resources",
         "shared",
         "taken",
         "withheld",
     )
 
     def __init__(
-        self, devices: NodeDevices, state: AllocationState, plugin_resources: Mapping[str, str] | None = None
+        self,
+        devices: NodeDevices,
+        state: AllocationState,
+        plugin_resources: Mapping[tuple[str, str], str] | None = None,
     ) -> None:
-        """Read the usage. `plugin_resources` are the drivers whose devices of this node may be held through a
+        """Read the usage. `plugin_resources` are the nodes and drivers whose devices may be held through a
         device plugin, each with the resource of the plugin.
         """
         self.devices = devices
-        self.plugin_resources = plugin_resources or {}
+        self._plugin_resources = plugin_resources or {}
         self.withheld = 0  #: mask of the devices that are not allocated, and taken for that reason alone
         self._free: dict[int, tuple[int, ...]] = {}
         self.taken = 0  #: mask of exclusively allocated devices
@@ -66,8 +69,8 @@ class DeviceUsage:
                         self._record_usage(number, held)
         if devices.counting:
             self._draw_counters(devices, state)
-        for number, entry in enumerate(devices.entries) if self.plugin_resources else ():
-            if entry.id.driver in self.plugin_resources and entry.view.slice.spec.node_name is not None:
+        for number in range(len(devices.entries)) if self._plugin_resources else ():
+            if self.plugin_resource(number):
                 self.withheld |= 1 << number & ~self.taken
         self.taken |= self.withheld
 
@@ -75,7 +78,13 @@ class DeviceUsage:
     def signature(self) -> tuple[object, ...]:
         """Equal for equal devices with equal usage."""
         consumed = tuple((number, tuple(sorted(used.items()))) for number, used in self.consumed.items())
-        return (self.taken, self.shared, consumed, tuple(self.available))
+        return (self.taken, self.withheld, self.shared, consumed, tuple(self.available))
+
+    def plugin_resource(self, number: int) -> str:
+        """Return the resource of a device plugin through which pods may hold a device, or ""."""
+        entry = self.devices.entries[number]
+        node = entry.view.slice.spec.node_name
+        return self._plugin_resources.get((node, entry.id.driver), "") if node else ""
 
     def fits(self, number: int, wanted: tuple[int, ...]) -> bool:
         """Return whether an amount per capacity fits next to the shares of other claims."""

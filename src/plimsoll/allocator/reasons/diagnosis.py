@@ -211,7 +211,7 @@ class _Diagnoser:
                 return RefusalRule.CAPACITY, (int(shortage.rule == UNDEFINED), distance), shortage
         if not plan.admin and self._usage.taken & flag:
             if self._usage.withheld & flag:
-                return RefusalRule.WITHHELD, (), PluginConflict(self._usage.plugin_resources[entry.id.driver])
+                return RefusalRule.WITHHELD, (), PluginConflict(self._usage.plugin_resource(number))
             return RefusalRule.TAKEN, (), None
         if self._search_state.unavailable(plan) & flag:
             return RefusalRule.PICKED, (), None

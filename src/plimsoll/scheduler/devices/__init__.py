@@ -16,6 +16,7 @@ from plimsoll.scheduler.devices.exact import (
 )
 from plimsoll.scheduler.devices.filter import DynamicResourcesFilter, needs_capacity, node_state
 from plimsoll.scheduler.devices.search_cache import SearchCache, SearchResults
+from plimsoll.scheduler.devices.usage import read_usage
 
 __all__ = [
     "MAX_SCORE",
@@ -31,6 +32,7 @@ __all__ = [
     "is_usable_on",
     "needs_capacity",
     "node_state",
+    "read_usage",
     "simulated_ids",
     "try_node",
 ]

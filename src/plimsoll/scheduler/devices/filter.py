@@ -29,9 +29,10 @@ from plimsoll.scheduler.devices.exact import (
     try_node,
 )
 from plimsoll.scheduler.devices.search_cache import NEVER, NodeState, SearchCache
+from plimsoll.scheduler.devices.usage import read_usage
 from plimsoll.scheduler.events import ClusterEvent, EventKind, NodeUpdate, PodUpdate
 from plimsoll.scheduler.filters.filter import Filter
-from plimsoll.scheduler.filters.mixed_advertisers import held_by_plugins, uses_device_plugin
+from plimsoll.scheduler.filters.mixed_advertisers import uses_device_plugin
 from plimsoll.scheduler.filters.node_resources import delegated_resources
 from plimsoll.scheduler.filters.queueing_hint import NamedObject, WaitingPod
 from plimsoll.scheduler.pod_claims import ClaimMessage
@@ -246,7 +247,7 @@ def node_state(
         ledger = snapshot.ledger(row)
         headroom = (tuple(ledger.allocatable.items()), tuple(sorted(ledger.requested.items())))
     if usage is None:
-        usage = DeviceUsage(devices, snapshot.state, held_by_plugins(snapshot, row))
+        usage = read_usage(snapshot, devices)
     return devices.signature, usage.signature, headroom
 
 

@@ -111,11 +111,13 @@ def paired_drivers(resource: str, devices: NodeDevices, snapshot: Snapshot) -> f
     return frozenset(found)
 
 
-def held_by_plugins(snapshot: Snapshot, row: int, ledger: NodeLedger | None = None) -> Mapping[str, str]:
-    """Return the drivers whose devices on a node may be held by pods through a device plugin, each with the
-    plugin's resource. `ledger` replaces that of the node.
+def held_by_plugins(
+    snapshot: Snapshot, row: int, ledger: NodeLedger | None = None
+) -> Mapping[tuple[str, str], str]:
+    """Return the drivers whose devices on a node may be held by pods through a device plugin, as (node,
+    driver), each with the plugin's resource. `ledger` replaces that of the node.
     """
-    found: dict[str, str] = {}
+    found: dict[tuple[str, str], str] = {}
     node = snapshot.node(row)
     advertised = advertised_resources(node)
     if not advertised:
@@ -126,7 +128,8 @@ def held_by_plugins(snapshot: Snapshot, row: int, ledger: NodeLedger | None = No
             continue
         devices = snapshot.inventory.devices_for(node)
         if not isinstance(devices, AllocationFault):
-            found |= dict.fromkeys(sorted(paired_drivers(resource, devices, snapshot)), resource)
+            drivers = sorted(paired_drivers(resource, devices, snapshot))
+            found |= {(node.metadata.name, driver): resource for driver in drivers}
     return found
 
 

@@ -13,5 +13,13 @@ from plimsoll.tools.availability.availability import (
     select_offered,
 )
 from plimsoll.tools.availability.charges import CapacityLeft
+from plimsoll.tools.availability.node_stock import closed_reason
 
-__all__ = ["Availability", "CapacityLeft", "ClassAvailability", "DevicesOnNodes", "select_offered"]
+__all__ = [
+    "Availability",
+    "CapacityLeft",
+    "ClassAvailability",
+    "DevicesOnNodes",
+    "closed_reason",
+    "select_offered",
+]

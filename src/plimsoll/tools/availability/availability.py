@@ -8,6 +8,7 @@ with taints; these are listed, too.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
@@ -340,13 +341,7 @@ def _tainted(stock: NodeStock, plan: RequestPlan) -> Iterator[tuple[str, int]]:
 
 def _withheld(stock: NodeStock, own: int) -> Iterator[tuple[str, int]]:
     """Yield the resources of device plugins through which pods may hold devices, with their number."""
-    held = own & stock.usage.withheld
-    for driver, resource in stock.usage.plugin_resources.items() if held else ():
-        numbers = (
-            number for number in bit_numbers(held) if stock.devices.entries[number].id.driver == driver
-        )
-        if count := sum(1 for _ in numbers):
-            yield resource, count
+    yield from Counter(map(stock.usage.plugin_resource, bit_numbers(own & stock.usage.withheld))).items()
 
 
 def _count_charged(

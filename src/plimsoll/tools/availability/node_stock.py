@@ -7,12 +7,11 @@ from typing import NamedTuple
 
 from plimsoll.allocator.availability import FREE, PARTLY, SHARED, device_state
 from plimsoll.allocator.devices.node_devices import DeviceEntry, NodeDevices, bit_numbers
-from plimsoll.allocator.devices.usage import DeviceUsage
 from plimsoll.allocator.packing import Draw, PackedCount, Piece, count_together, split_by_stock
 from plimsoll.api.core import Node
 from plimsoll.api.identity import PoolId
 from plimsoll.ledger.units import PODS
-from plimsoll.scheduler.filters.mixed_advertisers import held_by_plugins
+from plimsoll.scheduler.devices.usage import read_usage
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
 
 _PREVENTING = ("NoSchedule", "NoExecute")
@@ -86,9 +85,7 @@ class NodeStock:
     ) -> None:
         self.devices, self.row = devices, row
         self._known = known
-        self.usage = DeviceUsage(
-            devices, snapshot.state, None if row is None else held_by_plugins(snapshot, row)
-        )
+        self.usage = read_usage(snapshot, devices)
         self.name = self.closed = self.taints = ""
         self._snapshot = snapshot
         if row is not None:

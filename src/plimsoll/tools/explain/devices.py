@@ -12,7 +12,6 @@ from plimsoll.allocator import AllocationFault, DeviceId, Refusal, SearchAborted
 from plimsoll.allocator.availability import find_availability
 from plimsoll.allocator.devices.capacity import ABOVE_MAX, NO_VALID_VALUE, OFF_STEP, SHORT, UNDEFINED
 from plimsoll.allocator.devices.node_devices import DeviceEntry, NodeDevices, bit_numbers
-from plimsoll.allocator.devices.usage import DeviceUsage
 from plimsoll.allocator.reasons.explanation import group_conflict_text, node_operations_text
 from plimsoll.allocator.reasons.refusal import (
     BudgetShortage,
@@ -34,6 +33,7 @@ from plimsoll.api.resource import ResourceClaim, ResourceSlice
 from plimsoll.ledger.messages import format_reason as render_charge
 from plimsoll.ledger.verdict import Cause, Reason
 from plimsoll.scheduler.devices.exact import DeviceMessage
+from plimsoll.scheduler.devices.usage import read_usage
 from plimsoll.scheduler.profile import SelectorErrors
 from plimsoll.scheduler.reasons import NodeReason
 from plimsoll.tools.claim_users import holders_of, pods_using, unused_claims
@@ -337,7 +337,7 @@ def _describe_holders(
     if isinstance(devices, AllocationFault):
         return
     taken = (
-        DeviceUsage(devices, view.snapshot.state).taken
+        read_usage(view.snapshot, devices).taken
         & devices.select(selectors.class_selectors, selectors.selectors).mask
     )
     unused = {claim.metadata.key for claim in unused_claims(view.cluster_state)}
@@ -389,7 +389,7 @@ def describe_cluster_devices(
         mask = devices.select(selectors.class_selectors, selectors.selectors).mask
         if not mask:
             continue
-        usage = DeviceUsage(devices, view.snapshot.state)
+        usage = read_usage(view.snapshot, devices)
         found = find_availability(claim, view.snapshot.classes, devices, usage)
         here = None if isinstance(found, AllocationFault) else found.get(selectors.name)
         matching |= _ids(devices, mask)
@@ -424,6 +424,7 @@ def describe_cluster_devices(
 #: Rules of `RequestAvailability` and their words; what is allocated is always counted.
 _UNAVAILABLE = {
     "taken": "",
+    "withheld": "may be held through a device plugin",
     "blocked": "blocked by counters of other partitions",
     "short": "without the requested capacity",
     "tainted": "tainted",

@@ -13,10 +13,10 @@ import numpy as np
 
 from plimsoll.allocator import AllocationFault, Refusal
 from plimsoll.allocator.devices.slices import SliceView
-from plimsoll.allocator.devices.usage import DeviceUsage
 from plimsoll.ledger.columns import Mask
 from plimsoll.ledger.units import CPU
 from plimsoll.scheduler.devices import DynamicResourcesFilter
+from plimsoll.scheduler.devices.usage import read_usage
 from plimsoll.scheduler.filters.filter import Filter
 from plimsoll.scheduler.reasons import NodeReason, Rule, render
 from plimsoll.tools.explain.attempt import AttemptRecorder
@@ -159,7 +159,7 @@ def device_state(view: PodView, row: int) -> Hashable:
         devices_key = tuple(
             (pool.id.driver, pool.status, tuple(map(_slice_state, pool.slices))) for pool in devices.pools
         )
-    return devices_key, devices.elsewhere, DeviceUsage(devices, view.snapshot.state).signature
+    return devices_key, devices.elsewhere, read_usage(view.snapshot, devices).signature
 
 
 def _slice_state(view: SliceView) -> Hashable:

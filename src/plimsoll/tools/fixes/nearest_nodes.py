@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 
 from plimsoll.allocator import AllocationFault
-from plimsoll.allocator.devices.usage import DeviceUsage
 from plimsoll.api.pod_claims import device_requests
 from plimsoll.ledger.columns import Mask
 from plimsoll.ledger.units import CPU
 from plimsoll.scheduler.cycle import build_filters
 from plimsoll.scheduler.devices import DynamicResourcesFilter, simulated_ids
 from plimsoll.scheduler.devices.filter import node_state
+from plimsoll.scheduler.devices.usage import read_usage
 from plimsoll.scheduler.pod_info import PodInfo
 from plimsoll.scheduler.profile import SchedulerProfile
 from plimsoll.scheduler.reasons import NodeReason, Rule
@@ -70,7 +70,7 @@ def _pools(snapshot: Snapshot, row: int) -> Hashable:
     if isinstance(devices, AllocationFault):
         return str(devices)
     pools = tuple((pool.id.driver, pool.status, len(pool.slices)) for pool in devices.pools)
-    return pools, DeviceUsage(devices, snapshot.state).signature
+    return pools, read_usage(snapshot, devices).signature
 
 
 def _device_harm(pod_info: PodInfo, snapshot: Snapshot, row: int) -> int:
@@ -81,7 +81,7 @@ def _device_harm(pod_info: PodInfo, snapshot: Snapshot, row: int) -> int:
     devices = snapshot.inventory.devices_for(snapshot.node(row))
     if isinstance(devices, AllocationFault):
         return _NO_DEVICES
-    usage = DeviceUsage(devices, snapshot.state)
+    usage = read_usage(snapshot, devices)
     harm = 0
     for body in requests:
         found = snapshot.classes.get(body.device_class_name)

@@ -39,6 +39,7 @@ from plimsoll.api.identity import DeviceId
 from plimsoll.api.quantity import ZERO, Format, Quantity
 from plimsoll.api.resource import Device, ResourceSlice
 from plimsoll.errors import InputError
+from plimsoll.scheduler.devices.usage import read_usage
 from plimsoll.tools.amounts import format_quantity
 from plimsoll.tools.cluster_state import ClusterState
 from plimsoll.tools.columns import format_count
@@ -117,7 +118,7 @@ def device_rows(cluster_state: ClusterState, node: str = "") -> list[DeviceRow]:
         rows = list(_of_node(cluster_state, node, known))
     else:
         for devices, views in snapshot.inventory.cluster_pools():
-            rows += rows_of(devices, DeviceUsage(devices, snapshot.state), known)
+            rows += rows_of(devices, read_usage(snapshot, devices), known)
             rows += stale_rows(devices, views, known)
         rows += missing_rows(known, known.devices().difference(map(_id_of, rows)))
     return sorted(rows, key=_id_of)
@@ -131,7 +132,7 @@ def _of_node(cluster_state: ClusterState, name: str, known: DeviceHolders) -> It
     devices = snapshot.inventory.devices_for(snapshot.node(row_index))
     if isinstance(devices, AllocationFault):
         return
-    yield from rows_of(devices, DeviceUsage(devices, snapshot.state), known, name)
+    yield from rows_of(devices, read_usage(snapshot, devices), known, name)
     for pool in devices.pools:
         if pool.status is not PoolStatus.COMPLETE:
             complete = snapshot.inventory.cluster_pool(pool.id)
@@ -180,8 +181,11 @@ def _reason(devices: NodeDevices, usage: DeviceUsage, number: int, state: str) -
 
 def _short_of(devices: NodeDevices, usage: DeviceUsage, entry: DeviceEntry) -> str:
     """Describe what a blocked device lacks: counters (the first of each set), compatible devices, or a node
-    that can use it.
+    that can use it; or why it may be in use.
     """
+    resource = usage.plugin_resource(devices.index[entry.id.pool_id][entry.id.device])
+    if resource:
+        return f"pods with {resource} may hold it"
     if devices.unsupported >> devices.index[entry.id.pool_id][entry.id.device] & 1:
         operations = entry.view.slice.spec.skip_node_operations
         enabled = devices.features.optional_node_operations

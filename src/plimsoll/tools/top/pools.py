@@ -20,6 +20,7 @@ from plimsoll.allocator.devices.slices import SliceView
 from plimsoll.allocator.devices.usage import DeviceUsage
 from plimsoll.api.identity import DeviceId, PoolId
 from plimsoll.api.quantity import ZERO, Format, Quantity
+from plimsoll.scheduler.devices.usage import read_usage
 from plimsoll.tools.cluster_state import ClusterState
 from plimsoll.tools.top.device_holders import DeviceHolders
 from plimsoll.tools.top.devices import STALE, UNAVAILABLE, DeviceRow, missing_rows, rows_of, stale_rows
@@ -110,7 +111,7 @@ def inspect_pools(
         if only is None or id.pool_id in only:
             held.setdefault(id.pool_id, set()).add(id)
     for devices, views in _pools(snapshot.inventory, only):
-        usage = DeviceUsage(devices, snapshot.state)
+        usage = read_usage(snapshot, devices)
         found = [*rows_of(devices, usage, known), *stale_rows(devices, views, known)]
         missing = held.pop(devices.pools[0].id, set()).difference([row.id for row in found])
         found += missing_rows(known, missing)

@@ -14,7 +14,7 @@ from plimsoll.api.resource import MAX_ALLOCATION_RESULTS
 from plimsoll.ledger.units import CPU, MEMORY, PODS
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
 from plimsoll.tools.amounts import format_amount, resource_order
-from plimsoll.tools.availability import Availability
+from plimsoll.tools.availability import Availability, closed_reason
 from plimsoll.tools.whatif.totals import FreeByNode
 
 
@@ -77,7 +77,7 @@ class Fragmentation:
 
 @dataclass(frozen=True, slots=True)
 class NodeFragments:
-    """Contribution of one schedulable node to the fragmentation."""
+    """Contribution of one node that takes pods to the fragmentation."""
 
     free: Mapping[str, int]  #: amounts past the line count as 0
     full: bool  #: no free CPU, memory or pods
@@ -89,12 +89,12 @@ class NodeFragments:
 def read_node_fragments(
     snapshot: Snapshot, free_by_node: FreeByNode, known: Mapping[str, NodeFragments] | None = None
 ) -> dict[str, NodeFragments]:
-    """Return what each node contributes; unschedulable nodes are left out. `known` is that of some nodes."""
+    """Return what each node that takes pods contributes. `known` is that of some nodes."""
     known = known or {}
     rows = [
         row
         for row in snapshot.rows()
-        if snapshot.node(row).metadata.name in known or not snapshot.node(row).spec.unschedulable
+        if snapshot.node(row).metadata.name in known or not closed_reason(snapshot.node(row))
     ]
     availability = Availability(
         snapshot, [row for row in rows if snapshot.node(row).metadata.name not in known]

@@ -6,8 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from plimsoll.scheduler.filters.mixed_advertisers import claimed_driver
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
 from plimsoll.tools.amounts import format_amount, resource_order
+from plimsoll.tools.availability import closed_reason
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +20,7 @@ class ClusterTotals:
     placed: int
     pending: int
     line: Mapping[str, int]
-    free: Mapping[str, int]  #: on schedulable nodes; negative where nodes are past their line
+    free: Mapping[str, int]  #: on nodes that take pods; negative where nodes are past their line
 
     def as_json(self) -> dict[str, Any]:
         names = sorted(self.line, key=resource_order)
@@ -36,10 +38,18 @@ FreeByNode = Mapping[str, Mapping[str, int]]
 
 
 def free_by_node(snapshot: Snapshot, known: FreeByNode | None = None) -> FreeByNode:
-    """Return the free amounts of every node, of which some are known; negative means past the line."""
+    """Return the free amounts of every node, of which some are known; negative means past the line. Units of
+    device plugins that claims may hold are not free.
+    """
     known = known or {}
     names = ((row, snapshot.node(row).metadata.name) for row in snapshot.rows())
-    return {name: known[name] if name in known else snapshot.ledger(row).headroom() for row, name in names}
+    return {name: known[name] if name in known else _free_amounts(snapshot, row) for row, name in names}
+
+
+def _free_amounts(snapshot: Snapshot, row: int) -> Mapping[str, int]:
+    free = snapshot.ledger(row).headroom()
+    held = [name for name, units in free.items() if units > 0 and claimed_driver(snapshot, row, name)]
+    return {**free, **dict.fromkeys(held, 0)} if held else free
 
 
 def sum_totals(
@@ -51,10 +61,10 @@ def sum_totals(
     for row in snapshot.rows():
         for name, units in snapshot.ledger(row).allocatable.items():
             line[name] = line.get(name, 0) + units
-        is_schedulable = not snapshot.node(row).spec.unschedulable
+        takes_pods = not closed_reason(snapshot.node(row))
         for name, units in free_amounts[snapshot.node(row).metadata.name].items():
             line.setdefault(name, 0)
-            free[name] = free.get(name, 0) + (units if is_schedulable else 0)
+            free[name] = free.get(name, 0) + (units if takes_pods else 0)
     return ClusterTotals(len(snapshot), placed, pending, line, free)
 
 

@@ -99,12 +99,12 @@ def test_the_refusal_names_the_resource_of_the_device_plugin() -> None:
     [
         ([*advertise(driver=False)], {}),
         ([*advertise(plugin=False)], {}),
-        ([*advertise(), GPUS], {DRIVER: RESOURCE}),
+        ([*advertise(), GPUS], {("n", DRIVER): RESOURCE}),
         ([node("n", extended={"nvidia.com/mig-1g.10gb": "2"}), advertise()[1]], {}),  # not requested
         ([node("n", extended={"fast.example.com/card": "2"}), advertise()[1], GPUS], {}),
     ],
 )
-def test_pairs_count_only_where_both_advertise(objects: list[Any], held: dict[str, str]) -> None:
+def test_pairs_count_only_where_both_advertise(objects: list[Any], held: dict[tuple[str, str], str]) -> None:
     snapshot = snapshot_of(*objects, by_plugin("a", on="n"))
     assert held_by_plugins(snapshot, 0) == held
 
@@ -122,7 +122,7 @@ def test_classes_name_the_resource_of_the_device_plugin() -> None:
         )
         assert held_by_plugins(snapshot, 0) == {}
         snapshot.set(cards)
-        assert held_by_plugins(snapshot, 0) == {"card.acme.com": "acme.com/card"}
+        assert held_by_plugins(snapshot, 0) == {("n", "card.acme.com"): "acme.com/card"}
         snapshot.remove(cards)
         assert held_by_plugins(snapshot, 0) == {}
 

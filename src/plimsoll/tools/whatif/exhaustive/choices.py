@@ -30,6 +30,7 @@ from plimsoll.scheduler.devices import (
     find_delegated_shortages,
     is_usable_on,
 )
+from plimsoll.scheduler.devices.usage import read_usage
 from plimsoll.scheduler.pod_info import PodInfo
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
 
@@ -66,7 +67,7 @@ def fits_on(
     devices = snapshot.inventory.devices_for(node)
     if isinstance(devices, AllocationFault):
         return
-    usage = DeviceUsage(devices, snapshot.state)
+    usage = read_usage(snapshot, devices, pod_info.profile.mixed_advertisers)
     order = read_requests(pod_info.unallocated_claims, snapshot.classes, devices, usage)
     if isinstance(order, AllocationFault):
         return
@@ -89,7 +90,10 @@ def can_list(pod_info: PodInfo, row: int, snapshot: Snapshot) -> bool:
     if not pod_info.unallocated_claims or isinstance(devices, AllocationFault):
         return True
     order = read_requests(
-        pod_info.unallocated_claims, snapshot.classes, devices, DeviceUsage(devices, snapshot.state)
+        pod_info.unallocated_claims,
+        snapshot.classes,
+        devices,
+        read_usage(snapshot, devices, pod_info.profile.mixed_advertisers),
     )
     return isinstance(order, AllocationFault) or not any(
         p.may_fail for step in order.steps for p in step.plans

@@ -16,7 +16,6 @@ from enum import Enum
 import numpy as np
 
 from plimsoll.allocator import AllocationFault
-from plimsoll.allocator.devices.usage import DeviceUsage
 from plimsoll.api.codec import encode
 from plimsoll.api.core import Pod
 from plimsoll.api.pod_volumes import placement_volumes
@@ -24,6 +23,7 @@ from plimsoll.api.resource import ResourceClaim
 from plimsoll.scheduler.cycle import run_filters
 from plimsoll.scheduler.devices import DynamicResourcesFilter, NodeFit
 from plimsoll.scheduler.devices.exact import DeviceMessage
+from plimsoll.scheduler.devices.usage import read_usage
 from plimsoll.scheduler.extended_resource_index import ExtendedResourceClasses
 from plimsoll.scheduler.filter_result import FilterResult
 from plimsoll.scheduler.filters.node_resources import may_have_claims
@@ -342,7 +342,7 @@ class _PlacementSearch:
         if isinstance(devices, AllocationFault) or devices.signature is None:
             held: object = (row, *sorted((str(device), str(h)) for device, h in snapshot.state))
         else:
-            held = (devices.signature, DeviceUsage(devices, snapshot.state).signature)
+            held = (devices.signature, read_usage(snapshot, devices).signature)
         claims: object = None
         if self._sharing:
             claims = tuple(sorted(repr(state) for state in ledger.claims.values()))
