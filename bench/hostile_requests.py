@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import gzip
 import http.client
 import json
 import ssl
@@ -116,16 +117,38 @@ def yaml_map(count: int) -> bytes:
     return f'apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: "y"\ndata:\n{lines}'.encode()
 
 
+def yaml_bomb() -> bytes:
+    """Return a ConfigMap of 600 bytes whose nested aliases expand to 1e8 values."""
+    lines = ["apiVersion: v1", "kind: ConfigMap", "metadata: {name: b}", "x0: &a0 [x,x,x,x,x,x,x,x,x,x]"]
+    for level in range(1, 8):
+        lines.append(f"x{level}: &a{level} [{','.join([f'*a{level - 1}'] * 10)}]")
+    return "\n".join(lines).encode()
+
+
+def aliased_pod(count: int) -> bytes:
+    """Return a pod whose containers are all one alias each."""
+    env = ",".join(f"{{name: N{number}, value: v}}" for number in range(100))
+    items = "\n".join(["  - <<: *c"] * count)
+    first = f"  - &c\n    name: c\n    image: i\n    env: [{env}]"
+    return (
+        f"apiVersion: v1\nkind: Pod\nmetadata: {{name: a}}\nspec:\n  containers:\n{first}\n{items}\n".encode()
+    )
+
+
 def json_patch(kind: str, value: Any = None) -> Request:
     operations = {
         "copy": [{"op": "copy", "from": "/data", "path": f"/x{number}"} for number in range(10_000)],
         "test": [{"op": "test", "path": "/data", "value": value} for _ in range(3)],
+        "copies": [{"op": "copy", "from": "/data", "path": f"/x{number}"} for number in range(80)],
         "add": [{"op": "add", "path": f"/data/z{number}", "value": "x"} for number in range(10_000)],
     }[kind]
-    return Request("PATCH", f"{MAPS_PATH}/large", operations, {"Content-Type": "application/json-patch+json"})
+    name = "medium" if kind == "copies" else "large"
+    return Request(
+        "PATCH", f"{MAPS_PATH}/{name}", operations, {"Content-Type": "application/json-patch+json"}
+    )
 
 
-_LARGE_DATA = {f"k{number}": "v" * 10 for number in range(40_000)}
+_LARGE_DATA = {f"k{number}": "v" * 10 for number in range(30_000)}
 _APPLY = {"Content-Type": "application/apply-patch+yaml"}
 _STRATEGIC = {"Content-Type": "application/strategic-merge-patch+json"}
 _MERGE = {"Content-Type": "application/merge-patch+json"}
@@ -135,9 +158,10 @@ _DRY = "?dryRun=All"
 
 #: Objects that some of the requests work on.
 SETUP: tuple[Callable[[], Request], ...] = (
-    lambda: Request("POST", PODS_PATH, pod_of_containers(4500, "large")),
-    lambda: Request("POST", PODS_PATH, pod_of_containers(4500, "doomed")),
+    lambda: Request("POST", PODS_PATH, pod_of_containers(3000, "large")),
+    lambda: Request("POST", PODS_PATH, pod_of_containers(3000, "doomed")),
     lambda: Request("POST", MAPS_PATH, config_map("large", data=_LARGE_DATA)),
+    lambda: Request("POST", MAPS_PATH, config_map("medium", data=dict(list(_LARGE_DATA.items())[:1500]))),
 )
 
 HOSTILE: dict[str, Callable[[], Request]] = {
@@ -184,24 +208,30 @@ HOSTILE: dict[str, Callable[[], Request]] = {
     "YAML of 2.6 MB by apply": lambda: Request(
         "PATCH", f"{MAPS_PATH}/y?fieldManager=x&dryRun=All", yaml_map(150_000), _APPLY
     ),
+    "500 MB of zeros in gzip": lambda: Request(
+        "POST", MAPS_PATH, gzip.compress(bytes(500_000_000)), {"Content-Encoding": "gzip"}
+    ),
+    "YAML bomb of 600 bytes": lambda: Request("POST", MAPS_PATH + _DRY, yaml_bomb(), _YAML),
+    "YAML pod of 800 aliases, 15 kB": lambda: Request("POST", PODS_PATH + _DRY, aliased_pod(800), _YAML),
+    "JSON patch of 80 copies": lambda: json_patch("copies"),
     "JSON patch of 10,000 copies": lambda: json_patch("copy"),
     "JSON patch of 3 large tests": lambda: json_patch("test", _LARGE_DATA),
     "JSON patch of 10,000 additions": lambda: json_patch("add"),
     "merge patch of a label, 1.4 MB object": lambda: Request("PATCH", f"{MAPS_PATH}/large", _LABEL, _MERGE),
-    "strategic patch of 4,500 containers": lambda: Request(
-        "PATCH", f"{PODS_PATH}/large", {"spec": pod_of_containers(4500, image="j")["spec"]}, _STRATEGIC
+    "strategic patch of 3,000 containers": lambda: Request(
+        "PATCH", f"{PODS_PATH}/large", {"spec": pod_of_containers(3000, image="j")["spec"]}, _STRATEGIC
     ),
-    "status patch, 4,500 containers": lambda: Request(
+    "status patch, 3,000 containers": lambda: Request(
         "PATCH", f"{PODS_PATH}/large/status", {"status": {"phase": "Running"}}, _STRATEGIC
     ),
-    "get 4,500 containers as a table": lambda: Request("GET", f"{PODS_PATH}/large", None, {"Accept": TABLE}),
-    "get 4,500 containers as YAML": lambda: Request(
+    "get 3,000 containers as a table": lambda: Request("GET", f"{PODS_PATH}/large", None, {"Accept": TABLE}),
+    "get 3,000 containers as YAML": lambda: Request(
         "GET", f"{PODS_PATH}/large", None, {"Accept": "application/yaml"}
     ),
-    "get 4,500 containers as protobuf": lambda: Request(
+    "get 3,000 containers as protobuf": lambda: Request(
         "GET", f"{PODS_PATH}/large", None, {"Accept": "application/vnd.kubernetes.protobuf"}
     ),
-    "delete 4,500 containers": lambda: Request("DELETE", f"{PODS_PATH}/doomed"),
+    "delete 3,000 containers": lambda: Request("DELETE", f"{PODS_PATH}/doomed"),
     "review of 5,000 groups": lambda: Request(
         "POST",
         "/apis/authorization.k8s.io/v1/subjectaccessreviews",
@@ -331,7 +361,7 @@ async def prepare(client: Client, kubeconfig: Path) -> None:
     await client.create(PODS, quiet_pod("probe"))
     for make in SETUP:
         status, _, _ = await asyncio.to_thread(send, kubeconfig, make())
-        assert status == 201, status
+        assert status == 201, (status, make().path, len(make().content()))
 
 
 async def run(server: Server, names: list[str], earlier: dict[str, Tree]) -> dict[str, Tree]:

@@ -1,8 +1,8 @@
 """Connection acceptor: listening sockets, TLS handshakes and the limits on unauthenticated clients.
 
-asyncio allocates 256 KiB for each TLS connection as soon as it is accepted, and limits neither their number
-nor the time until the first request. Sockets are therefore accepted here, and TLS starts only when the first
-byte has arrived and `UnauthenticatedConnections` has a free slot.
+asyncio allocates a read buffer for each TLS connection as soon as it is accepted, and limits neither their
+number nor the time until the first request. Sockets are therefore accepted here, and TLS starts only when the
+first byte has arrived and `UnauthenticatedConnections` has a free slot.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import logging
 import resource
 import socket
 import ssl
+from asyncio.sslproto import SSLProtocol
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
@@ -33,8 +34,11 @@ _CLIENT_ERRORS = {errno.EAGAIN, errno.ECONNABORTED, errno.EINTR, errno.EPERM, er
 _ACCEPT_RETRY_SECONDS = 1.0
 #: Time for the TLS shutdown of all connections when the server stops.
 _TLS_SHUTDOWN_SECONDS = 0.25
-#: Memory of a TLS connection: asyncio's read buffer and OpenSSL's state.
-_TLS_BYTES = 300 << 10
+#: asyncio's read buffer of a TLS connection: 256 KiB by default, most of what a watch costs. A TLS record has
+#: at most 16 KiB.
+SSLProtocol.max_size = 16 << 10
+#: Memory of a TLS connection: the read buffer and OpenSSL's state.
+_TLS_BYTES = 60 << 10
 #: Response to a client that does not use TLS, in the words of Go's servers.
 _PLAIN_HTTP_RESPONSE = b"HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n"
 _REQUEST_BYTES = 16 << 10

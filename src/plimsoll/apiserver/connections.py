@@ -58,7 +58,8 @@ class ServerConnection(web.RequestHandler):
     def __init__(
         self, server: web.Server, owner: ConnectionOwner, limits: ServerLimits, **settings: Any
     ) -> None:
-        super().__init__(server, loop=owner.loop, **settings)
+        # Encoded bodies are refused (http.py); aiohttp would inflate them first.
+        super().__init__(server, loop=owner.loop, auto_decompress=False, **settings)
         self._owner = owner
         self._limits = limits
         self._deadline: asyncio.TimerHandle | None = None

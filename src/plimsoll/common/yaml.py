@@ -42,8 +42,11 @@ _PAIR = re.compile(r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD]")
 _SLOW_MAX = 32 * 1024
 
 
-def load_documents(text: str | bytes) -> Iterator[tuple[int, Any]]:
-    """Yield the documents of a stream as (line, tree), without empty ones."""
+def load_documents(text: str | bytes, max_copies: int = MAX_COPIES) -> Iterator[tuple[int, Any]]:
+    """Yield the documents of a stream as (line, tree), without empty ones.
+
+    The aliases of one document may expand to `max_copies` values.
+    """
     if text[:1] in ("{", "[", b"{", b"["):  # most likely JSON, which has a faster reader
         try:
             tree = codec.decode_tree(text)
@@ -56,7 +59,7 @@ def load_documents(text: str | bytes) -> Iterator[tuple[int, Any]]:
         parser = _choose_parser(text)(text)
         while not isinstance(event := parser.get_event(), yaml.StreamEndEvent):
             if isinstance(event, yaml.DocumentStartEvent):
-                tree = _Builder(parser).build()
+                tree = _Builder(parser, max_copies).build()
                 if tree is not None:
                     yield _line(event), tree
     except yaml.YAMLError as error:
@@ -96,8 +99,9 @@ def _place(text: str | bytes, mark: Any) -> tuple[str, bool]:
 class _Builder:
     """Builder of one document from parser events."""
 
-    def __init__(self, parser: Any) -> None:
+    def __init__(self, parser: Any, max_copies: int) -> None:
         self.parser = parser
+        self.max_copies = max_copies
         #: Values by anchor, with the number of values they consist of.
         self.anchors: dict[str, tuple[Any, int]] = {}
         self.copies = 0
@@ -157,8 +161,8 @@ class _Builder:
         """Copy the target of an alias; the number of copies is limited, because aliases can nest."""
         self.copies += size
         self.expanded += size
-        if self.copies > MAX_COPIES:
-            raise InputError(f"line {_line(event)}: aliases expand to more than {MAX_COPIES:,} values")
+        if self.copies > self.max_copies:
+            raise InputError(f"line {_line(event)}: aliases expand to more than {self.max_copies:,} values")
         return _copy(value)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import gzip
 import json
 import socket
 import ssl
@@ -70,6 +71,34 @@ async def test_a_body_does_not_count_as_headers() -> None:
             head = f"POST {MAPS} HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n".encode()
             await connection.send(head + served.credentials + b"\r\n" + body)
             assert (await connection.reply()).status == 201
+        await connection.close()
+
+
+@pytest.mark.parametrize("anonymous", [False, True])
+@run_by(run_scenario)
+async def test_encoded_bodies_are_refused(*, anonymous: bool) -> None:
+    """Nothing is inflated, for whomever: a few bytes would cost the others the time of gigabytes."""
+    body = gzip.compress(json.dumps({"metadata": {"name": "one"}, "data": {"x": "x" * 400_000}}).encode())
+    head = f"POST {MAPS} HTTP/1.1\r\nHost: x\r\nContent-Encoding: gzip\r\nContent-Length: {len(body)}\r\n"
+    async with serving() as served:
+        connection = await served.open()
+        credentials = b"" if anonymous else served.credentials
+        with patch("aiohttp.compression_utils.ZLibDecompressor.decompress_sync") as inflate:
+            await connection.send(head.encode() + credentials + b"\r\n" + body)
+            assert (await connection.reply()).status == (403 if anonymous else 415)
+        assert not inflate.called
+        await connection.close()
+
+
+@run_by(run_scenario)
+async def test_a_tls_connection_has_a_read_buffer_of_one_record() -> None:
+    async with serving() as served:
+        connection = await served.enter()
+        buffers = [
+            len(vars(each)["_ssl_buffer"]) for each in gc.get_objects() if isinstance(each, SSLProtocol)
+        ]
+        assert buffers
+        assert max(buffers) <= 16 << 10
         await connection.close()
 
 

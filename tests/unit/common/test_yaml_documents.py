@@ -234,10 +234,7 @@ def test_values_of_aliases_are_counted_before_they_are_copied(parts: list[tuple[
         lines.append(f"a{number}: &a{number} [{json.dumps(tree)}{''.join(names)}]")
         last = expected[f"a{number}"] = [tree, *[last] * aliases]
     text = "\n".join(lines)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("plimsoll.common.yaml.MAX_COPIES", copies)
-        assert [tree for _, tree in load_documents(text)] == [expected]
-        if copies:
-            patch.setattr("plimsoll.common.yaml.MAX_COPIES", copies - 1)
-            with pytest.raises(InputError, match=f"aliases expand to more than {copies - 1:,} values"):
-                list(load_documents(text))
+    assert [tree for _, tree in load_documents(text, copies)] == [expected]
+    if copies:
+        with pytest.raises(InputError, match=f"aliases expand to more than {copies - 1:,} values"):
+            list(load_documents(text, copies - 1))

@@ -34,6 +34,9 @@ _WITH_CEL = frozenset(
 )
 #: YAML and protobuf are decoded by Python code.
 _MICROSECONDS_PER_DECODED_BYTE = 2
+_JSON_PATCH = "application/json-patch+json"
+#: A few copy operations, each of all before, make an object of megabytes of a small one.
+_MICROSECONDS_PER_COPYING_PATCH = MAX_INLINE_MICROSECONDS + 1
 #: Objects longer than this are not rendered as YAML, protobuf or a table in the event loop.
 _MAX_INLINE_RENDERING_BYTES = {YAML: 16 << 10, PROTOBUF: 64 << 10, JSON: 128 << 10}
 
@@ -43,7 +46,7 @@ _EXPRESSION = re.compile(rb'"expression"\s*:\s*"((?:[^"\\]|\\.)*)"')
 def is_expensive_write(resource: str, body: bytes, content_type: str, stored: bytes) -> bool:
     """Return whether a write belongs in a worker; `resource` is its key, `stored` its object, if any."""
     size = len(body) + len(stored)
-    if size <= SMALL_BYTES and resource not in _WITH_CEL:
+    if size <= SMALL_BYTES and resource not in _WITH_CEL and parse_media_type(content_type) != _JSON_PATCH:
         return False
     if size > LARGE_BYTES:
         return True
@@ -55,6 +58,8 @@ def estimate_write(resource: str, body: bytes, content_type: str, stored: bytes)
     cost = _separator_cost(resource, body) + _separator_cost(resource, stored)
     if resource in _WITH_CEL:
         cost += _MICROSECONDS_PER_CEL_BYTE * (_cel_bytes(body, content_type) + _cel_bytes(stored, JSON))
+    if parse_media_type(content_type) == _JSON_PATCH and (b'"copy"' in body or b"\\u" in body):
+        cost += _MICROSECONDS_PER_COPYING_PATCH
     if not _is_json(body, content_type):
         cost += _MICROSECONDS_PER_DECODED_BYTE * len(body)
     return cost

@@ -78,3 +78,19 @@ def test_bad_bodies(body: bytes, kind: str, code: int) -> None:
 @given(st.text(max_size=60))
 def test_any_header_is_understood_or_refused(header: str) -> None:
     assert refused(lambda: negotiate(header)) in (0, 406)
+
+
+@pytest.mark.parametrize("nested", [False, True])
+def test_aliases_of_a_body_are_bounded(*, nested: bool) -> None:
+    body = b"a: &a0 {x: 1}\n"
+    if nested:
+        body += b"".join(
+            b"b%d: &a%d [%s]\n" % (n, n, b", ".join([b"*a%d" % (n - 1)] * 10)) for n in range(1, 9)
+        )
+    else:
+        body += b"b: [%s]\n" % b", ".join([b"*a0"] * 3000)
+    with pytest.raises(ApiError, match="aliases expand to more than 2,500 values") as caught:
+        decode_body(body, "application/yaml")
+    assert caught.value.code == 400
+    few = decode_body(b"a: &a {x: 1}\nb: [*a, *a]\n", "application/yaml")
+    assert few == {"a": {"x": 1}, "b": [{"x": 1}, {"x": 1}]}

@@ -81,6 +81,16 @@ def test_the_object_counts_as_well_as_the_patch() -> None:
     assert is_expensive_write("pods", small, "application/merge-patch+json", stored)
 
 
+@pytest.mark.parametrize("operation", [b'{"op":"copy","from":"","path":"/x"}', b'{"\\u006fp":"cop\\u0079"}'])
+def test_patches_that_copy_go_to_a_worker(operation: bytes) -> None:
+    """A dozen copies of all before make megabytes of any object."""
+    patch = b"[%s]" % b",".join([operation] * 12)
+    assert is_expensive_write("pods", patch, "application/json-patch+json", text(pod()))
+    assert not is_expensive_write(
+        "pods", b'[{"op":"remove","path":"/x"}]', "application/json-patch+json", text(pod())
+    )
+
+
 def test_cost_is_monotonic() -> None:
     costs = [
         estimate_write(CLAIMS, text(claim("true || " * count + "true")), "", b"")
