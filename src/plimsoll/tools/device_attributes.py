@@ -1,64 +1,225 @@
-"""Device attributes that a selector reads, with the device's values.
+"""Conditions of device selectors: the values that they read, and those that devices have.
 
-Any name that occurs in the expression as a field or a string is assumed to be read, which is enough to show
-the deciding values.
+A selector is split at its top-level `&&`. Of each condition, the paths that it reads and, if it compares one
+of them with constants, the wanted value in words are found in the syntax tree.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import fields, is_dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from difflib import SequenceMatcher
 from functools import lru_cache
+from typing import TypeAlias
 
+from plimsoll.api.quantity import Quantity
 from plimsoll.api.resource import Device, DeviceAttribute, DeviceCapacity
-from plimsoll.cel.syntax.ast import Const, Select
+from plimsoll.cel import compile_selector, flatten
+from plimsoll.cel.static.attribute_reads import find_device_path
+from plimsoll.cel.syntax.ast import CallExpr, Const, Expr, ListLit, Select, descend
 from plimsoll.cel.syntax.parser import parse
-from plimsoll.errors import CelCompileError
+from plimsoll.errors import CelCompileError, CelRuntimeError, QuantityError
 
+#: Steps from `device` to a value: `("driver",)`, `("attributes", domain, name)`.
+DevicePath: TypeAlias = "tuple[str, ...]"
+DeviceValue: TypeAlias = "DeviceAttribute | DeviceCapacity | str"
+DRIVER: DevicePath = ("driver",)
+SHAREABLE: DevicePath = ("allowMultipleAllocations",)
 #: Values of a device that are shown.
 SHOWN = 4
-#: Name that selectors read and that is not an attribute.
-DRIVER = "driver"
+_WORDS = {
+    "_==_": "{}",
+    "_!=_": "other than {}",
+    "_<_": "less than {}",
+    "_<=_": "at most {}",
+    "_>_": "more than {}",
+    "_>=_": "at least {}",
+    "isLessThan": "less than {}",
+    "isGreaterThan": "more than {}",
+    "startsWith": "beginning with {}",
+    "endsWith": "ending with {}",
+    "contains": "containing {}",
+    "matches": "matching {}",
+}
+_TURNED = {"_<_": "_>_", "_<=_": "_>=_", "_>_": "_<_", "_>=_": "_<=_"}
+#: Calls that do not change the path that is read, or the constant.
+_WRAPPERS = frozenset({"orValue", "lowerAscii", "upperAscii", "quantity", "semver", "version"})
 
 
-def attributes_read(
-    expression: str, driver: str, device: Device
-) -> list[tuple[str, DeviceAttribute | DeviceCapacity | str]]:
-    """Return the device's values for the names that an expression reads, attributes first."""
-    words = words_of(expression)
-    found: list[tuple[str, DeviceAttribute | DeviceCapacity | str]] = []
-    named: list[tuple[str, DeviceAttribute | DeviceCapacity]] = [*sorted(device.attributes.items())]
-    named += sorted(device.capacity.items())
-    found += [each for each in named if each[0] in words or each[0].rpartition("/")[2] in words]
-    if not found and DRIVER in words:
-        found.append((DRIVER, driver))
-    return found[:SHOWN]
+@dataclass(frozen=True, slots=True)
+class SelectorCondition:
+    """One operand of the `&&` of a selector."""
+
+    text: str
+    reads: tuple[DevicePath, ...]
+    wanted: str = ""  #: value of the only path that it reads, in words; "" if it is not a comparison
+    constant: str = ""  #: a constant with which the value is compared
+
+    @property
+    def is_about_driver(self) -> bool:
+        return set(self.reads) == {DRIVER}
 
 
 @lru_cache(maxsize=512)
-def words_of(expression: str) -> frozenset[str]:
-    """Return the field names and strings in an expression; none if it does not parse."""
+def split_conditions(expression: str) -> tuple[SelectorCondition, ...]:
+    """Return the conditions of a selector; none if it does not parse."""
     try:
-        return frozenset(_words(parse(expression)))
+        parts = _operands(expression, parse(expression))
     except CelCompileError:
-        return frozenset()
+        return ()
+    return tuple(_read_condition(text, tree) for text, tree in parts)
 
 
-def _words(tree: object) -> Iterator[str]:
-    stack: list[object] = [tree]
-    while stack:
-        each = stack.pop()
-        if isinstance(each, Select):
-            yield each.field
-        if isinstance(each, Const) and isinstance(each.value, str):
-            yield each.value
-        if isinstance(each, tuple):
-            stack.extend(each)
-        elif is_dataclass(each):
-            stack.extend(getattr(each, field.name) for field in fields(each))
+def _operands(expression: str, root: Expr) -> list[tuple[str, Expr]]:
+    """Return the operands of the top-level `&&` with their texts; the whole if the texts do not parse."""
+    operands: list[Expr] = []
+    places: list[int] = []
+
+    def visit(expr: Expr) -> None:
+        if isinstance(expr, CallExpr) and expr.function == "_&&_":
+            left, right = expr.args
+            visit(left)
+            places.append(expr.pos)
+            visit(right)
+        else:
+            operands.append(expr)
+
+    visit(root)
+    bounds = zip([0, *(place + 2 for place in places)], [*places, len(expression)], strict=True)
+    texts = [_balanced(expression[begin:end].strip()) for begin, end in bounds]
+    try:
+        for text in texts if len(texts) > 1 else ():
+            parse(text)
+    except CelCompileError:
+        return [(expression, root)]
+    return list(zip(texts, operands, strict=True))
 
 
-def value_text(value: DeviceAttribute | DeviceCapacity | str) -> str:
+def _balanced(text: str) -> str:
+    """Return an operand without the parentheses of the groups that it is in."""
+    excess = text.count("(") - text.count(")")
+    for _ in range(abs(excess)):
+        text = (text.removeprefix("(") if excess > 0 else text.removesuffix(")")).strip()
+    return text
+
+
+def _read_condition(text: str, tree: Expr) -> SelectorCondition:
+    reads = tuple(dict.fromkeys(_paths(tree)))
+    found = _comparison(tree) if len(reads) == 1 else None
+    wanted, constant = found or ("", "")
+    return SelectorCondition(text, reads, wanted, constant)
+
+
+def _paths(root: Expr) -> Iterator[DevicePath]:
+    """Yield the longest paths that an expression reads."""
+    longest: list[DevicePath] = []
+    for node in descend(root):
+        path = find_device_path(node)
+        if isinstance(node, CallExpr) and node.function == "@in":
+            key, of = node.args
+            domain = find_device_path(of)
+            if isinstance(key, Const) and domain:
+                path = (*domain, str(key.value))
+        if path and not any(each[: len(path)] == path for each in longest):
+            longest.append(path)
+    yield from longest
+
+
+def _comparison(expr: Expr) -> tuple[str, str] | None:
+    """Return the wanted value of the path that a condition reads, in words, and the constant."""
+    if find_device_path(expr) is not None:
+        return ("present", "") if isinstance(expr, Select) and expr.test else ("true", "true")
+    if not isinstance(expr, CallExpr):
+        return None
+    args = (expr.target, *expr.args) if expr.target is not None else expr.args
+    match expr.function, args:
+        case "!_", (operand,) if find_device_path(operand) is not None:
+            return ("absent", "") if isinstance(operand, Select) and operand.test else ("false", "false")
+        case "_||_", (left, right):
+            one, two = _comparison(left), _comparison(right)
+            return None if one is None or two is None else (f"{one[0]} or {two[0]}", one[1])
+        case "@in", (operand, ListLit(items=items)) if _is_value(operand):
+            constants = [_constant(item) for item in items]
+            return (" or ".join(constants), constants[0]) if constants and all(constants) else None
+        case "@in", (Const(), _):
+            return "present", ""
+        case function, (CallExpr(function="compareTo", target=operand, args=(item,)), Const(value=0)) if (
+            function in _WORDS and operand is not None and _is_value(operand)
+        ):
+            return _in_words(function, _constant(item))
+        case function, (operand, item) if function in _WORDS and _is_value(operand):
+            return _in_words(function, _constant(item))
+        case function, (item, operand) if function in _WORDS and _is_value(operand):
+            return _in_words(_TURNED.get(function, function), _constant(item))
+    return None
+
+
+def _is_value(expr: Expr) -> bool:
+    return find_device_path(_unwrapped(expr)) is not None
+
+
+def _constant(expr: Expr) -> str:
+    """Return a constant as text, "" for anything else."""
+    expr = _unwrapped(expr)
+    if not isinstance(expr, Const):
+        return ""
+    return str(expr.value).lower() if isinstance(expr.value, bool) else str(expr.value)
+
+
+def _unwrapped(expr: Expr) -> Expr:
+    while isinstance(expr, CallExpr) and expr.function in _WRAPPERS:
+        expr = expr.target if expr.target is not None else expr.args[0]
+    return expr
+
+
+def _in_words(function: str, constant: str) -> tuple[str, str] | None:
+    return (_WORDS[function].format(constant), constant) if constant else None
+
+
+@lru_cache(maxsize=4096)
+def is_for_driver(condition: str, driver: str) -> bool:
+    """Return whether a condition that reads only the driver holds for a driver."""
+    try:
+        return compile_selector(condition).matches(flatten(Device(name="device"), driver))
+    except (CelCompileError, CelRuntimeError):
+        return True
+
+
+# -- values
+
+
+def read_value(path: DevicePath, driver: str, device: Device) -> DeviceValue | None:
+    """Return the value of a path; a name without a domain is in that of the driver, and in no other."""
+    if path == DRIVER:
+        return driver
+    if path == SHAREABLE:
+        return str(bool(device.allow_multiple_allocations)).lower()
+    if len(path) != 3 or path[0] not in ("attributes", "capacity"):
+        return None
+    kind, domain, name = path
+    values = device.attributes if kind == "attributes" else device.capacity
+    found = values.get(f"{domain}/{name}")
+    return values.get(name) if found is None and domain == driver else found
+
+
+def path_name(path: DevicePath, driver: str) -> str:
+    """Return the name of a value as a driver publishes it, without the driver's own domain."""
+    return "/".join(path[1:]) if len(path) > 1 and path[1] != driver else path[-1]
+
+
+def attributes_read(expression: str, driver: str, device: Device) -> list[tuple[str, DeviceValue]]:
+    """Return the device's values that an expression reads, by name, attributes first; the driver if it has
+    no others.
+    """
+    paths = sorted({path for condition in split_conditions(expression) for path in condition.reads})
+    values = [(path, read_value(path, driver, device)) for path in paths if len(path) == 3]
+    found = [(path_name(path, driver), value) for path, value in values if value is not None]
+    if not found and DRIVER in paths:
+        return [(DRIVER[0], driver)]
+    return found[:SHOWN]
+
+
+def value_text(value: DeviceValue) -> str:
     """Format a value as it appears in a slice."""
     if isinstance(value, str):
         return value
@@ -73,3 +234,28 @@ def value_text(value: DeviceAttribute | DeviceCapacity | str) -> str:
         if several is not None:
             return "[" + ", ".join(map(str, several)) + "]"
     return ""
+
+
+def order_by_nearness(values: Sequence[str], constant: str) -> list[str]:
+    """Return values by their distance from a constant, as numbers or versions if all are."""
+    wanted, numbers = _number(constant), {value: _number(value) for value in values}
+    if wanted is not None and None not in numbers.values():
+        return sorted(values, key=lambda value: tuple(abs(a - b) for a, b in _pairs(numbers[value], wanted)))
+    return sorted(values, key=lambda value: (-SequenceMatcher(None, value, constant).ratio(), value))
+
+
+def _pairs(one: tuple[int, ...] | None, two: tuple[int, ...]) -> Iterator[tuple[int, int]]:
+    assert one is not None, "all values are numbers"
+    for place in range(max(len(one), len(two))):
+        yield tuple(each[place] if place < len(each) else 0 for each in (one, two))  # type: ignore[misc]
+
+
+def _number(text: str) -> tuple[int, ...] | None:
+    """Return a quantity or the numbers of a version, to compare."""
+    parts = text.partition("-")[0].split(".")
+    if len(parts) == 3 and all(part.isdigit() for part in parts):
+        return tuple(map(int, parts))
+    try:
+        return (Quantity.parse(text).nano,)
+    except QuantityError:
+        return None

@@ -7,20 +7,19 @@ with the devices of the earlier requests taken. Slower than the search, and run 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
-from plimsoll.allocator.devices.attributes import AttributeTable
 from plimsoll.allocator.devices.capacity import SHORT, UNDEFINED, CapacityRefusal, Consumption, capacity_value
 from plimsoll.allocator.devices.node_devices import NodeDevices, bit_numbers
 from plimsoll.allocator.devices.pools import PoolStatus
 from plimsoll.allocator.devices.usage import DeviceUsage
+from plimsoll.allocator.reasons.constraints import find_group_shortages, value_texts
 from plimsoll.allocator.reasons.refusal import (
     BudgetShortage,
     CapacityShortage,
     ConstraintConflict,
     CounterShortage,
     GroupConflict,
-    GroupShortage,
     NodeOperationsRefusal,
     PluginConflict,
     Refusal,
@@ -56,7 +55,7 @@ def diagnose(
         devices.node.metadata.name,
         requests=tuple(request for requests in alone for request in requests),
         together=together,
-        groups=tuple(_find_group_shortages(order, devices)),
+        groups=tuple(find_group_shortages(order, devices.shareable)),
         dead_end=dead_end,
         pools=tuple(
             UnusablePool(pool.id, pool.status.value, pool.reason)
@@ -93,40 +92,6 @@ def _find_sticking_point(
         for plan, device in search_state.picks
     )
     return SearchDeadEnd(held, reader.read(failed))
-
-
-def _find_group_shortages(order: RequestSet, devices: NodeDevices) -> Iterator[GroupShortage]:
-    """Yield constraints over several requests that no selection of devices can satisfy."""
-    for number, constraint in enumerate(order.constraints):
-        plans = [
-            step.plans[0] for step in order.steps if not step.optional and number in step.plans[0].constraints
-        ]
-        union = 0
-        for plan in plans:
-            union |= plan.candidates
-        wanted = sum(plan.count for plan in plans)
-        if len(plans) < 2 or any(plan.tables[number].opaque & union for plan in plans):
-            continue
-        by_value = _candidates_by_value(number, plans)
-        if constraint.distinct:
-            had = sum(1 for having in by_value if having)
-        elif union & devices.shareable or any(plan.admin for plan in plans):
-            continue  # one device may serve several requests
-        else:
-            had = max((having.bit_count() for having in by_value), default=0)
-        if had < wanted:
-            claim = order.claims[constraint.claim].metadata.full_name
-            names = tuple(plan.name for plan in plans)
-            yield GroupShortage(claim, constraint.attribute, constraint.distinct, names, wanted, had)
-
-
-def _candidates_by_value(constraint: int, plans: Sequence[RequestPlan]) -> list[int]:
-    """Return for each value of an attribute the candidates of the plans that have it."""
-    found = [0] * len(plans[0].tables[constraint].values)
-    for plan in plans:
-        for bit, having in enumerate(plan.tables[constraint].by_bit):
-            found[bit] |= having & plan.candidates
-    return found
 
 
 def _lowest(mask: int) -> int:
@@ -327,9 +292,9 @@ class _Diagnoser:
                 continue
             if bool(mine & theirs) == asked.distinct:
                 id = self._devices.entries[other].id
-                mine_text, other_text = _texts(table, mine), _texts(table, theirs)
+                mine_text, other_text = value_texts(table, mine), value_texts(table, theirs)
                 return ConstraintConflict(asked.attribute, asked.distinct, mine_text, id, other_text)
-        return ConstraintConflict(asked.attribute, asked.distinct, _texts(table, mine), None)
+        return ConstraintConflict(asked.attribute, asked.distinct, value_texts(table, mine), None)
 
     def _pair(self, plan: RequestPlan, left: int) -> tuple[DeviceId, ConstraintConflict] | None:
         """Return two of the devices left that a constraint excludes together."""
@@ -340,7 +305,7 @@ class _Diagnoser:
                 mine, theirs = table.sets[two] or 0, table.sets[one] or 0
                 if bool(mine & theirs) == asked.distinct:
                     other = self._devices.entries[one].id
-                    texts = _texts(table, mine), _texts(table, theirs)
+                    texts = value_texts(table, mine), value_texts(table, theirs)
                     conflict = ConstraintConflict(asked.attribute, asked.distinct, texts[0], other, texts[1])
                     return self._devices.entries[two].id, conflict
         return None
@@ -372,11 +337,3 @@ class _Diagnoser:
                 count = max(count, 1)
             largest = count if largest is None else min(largest, count)
         return largest
-
-
-def _texts(table: AttributeTable, bits: int) -> tuple[str, ...]:
-    return tuple(
-        str(value).lower() if kind == "bool" else str(value)
-        for bit, (kind, value) in enumerate(table.values)
-        if bits >> bit & 1
-    )

@@ -46,6 +46,8 @@ def explain_lines(refusal: Refusal) -> Sequence[str]:
             else "each device alone could be had; together they cannot"
         )
     for group in refusal.groups:
+        if len(group.requests) == 1:
+            continue  # the lines of the request name two of its devices
         names = ", ".join(group.requests)
         if group.distinct:
             lines.append(

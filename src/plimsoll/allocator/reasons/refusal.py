@@ -6,7 +6,7 @@ rule removed, and for each rule the closest device with its numbers.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 
 from plimsoll.api.core import NodeSelector
@@ -206,8 +206,27 @@ class UnusablePool:
 
 
 @dataclass(frozen=True, slots=True)
+class ValueCount:
+    """Value of an attribute, with the devices of a request that have it."""
+
+    value: str
+    free: int
+    total: int
+
+
+@dataclass(frozen=True, slots=True)
+class RequestValues:
+    """Values of an attribute on the devices that match a request, those of most free devices first."""
+
+    request: str
+    wanted: int
+    values: tuple[ValueCount, ...]
+    without: int  #: devices that lack the attribute
+
+
+@dataclass(frozen=True, slots=True)
 class GroupShortage:
-    """A constraint over several requests that no selection of devices satisfies."""
+    """A constraint that no choice of devices satisfies."""
 
     claim: str
     attribute: str
@@ -215,6 +234,8 @@ class GroupShortage:
     requests: tuple[str, ...]
     wanted: int  #: devices that must agree, or values that must differ
     had: int  #: maximum number of devices with one value, or number of values
+    index: int = field(default=0, compare=False)  #: of the constraint in its claim
+    present: tuple[RequestValues, ...] = field(default=(), compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,10 +23,10 @@ def find_attributes_read(root: Expr) -> frozenset[tuple[str, str]] | None:
     nodes = [root]
     while nodes:
         node = nodes.pop()
-        path = _device_path(node)
+        path = find_device_path(node)
         if path is None and isinstance(node, CallExpr) and node.function == "@in":
             key, of = node.args
-            domain = _device_path(of)
+            domain = find_device_path(of)
             if isinstance(key, Const) and domain is not None and len(domain) == _STEPS - 1:
                 path = (*domain, str(key.value))
         if path is None:
@@ -38,7 +38,7 @@ def find_attributes_read(root: Expr) -> frozenset[tuple[str, str]] | None:
     return frozenset(found)
 
 
-def _device_path(expr: Expr) -> tuple[str, ...] | None:
+def find_device_path(expr: Expr) -> tuple[str, ...] | None:
     """Return the constant steps from the device to an expression; None if it is anything else."""
     steps: list[str] = []
     while len(steps) <= _STEPS:

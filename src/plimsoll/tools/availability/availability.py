@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import Any
 
+from msgspec.structs import replace
+
 from plimsoll.allocator import AllocationFault
 from plimsoll.allocator.devices.capacity import capacity_value
 from plimsoll.allocator.devices.node_devices import NodeDevices, bit_numbers
@@ -23,7 +25,13 @@ from plimsoll.api import codec
 from plimsoll.api.device_taints import find_untolerated_taint
 from plimsoll.api.identity import DeviceId, PoolId
 from plimsoll.api.quantity import Quantity
-from plimsoll.api.resource import DeviceClass, ResourceClaim
+from plimsoll.api.resource import (
+    EXACT_COUNT,
+    DeviceClass,
+    DeviceSubRequest,
+    ExactDeviceRequest,
+    ResourceClaim,
+)
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
 from plimsoll.tools.availability.charges import Amounts, CapacityLeft, ClassCharges, read_class_policy
 from plimsoll.tools.availability.node_stock import KnownCounts, NodeStock, PartitionType
@@ -113,6 +121,13 @@ class Availability:
             known = self._classes[name] = self._count(self._snapshot.classes[name])
         return known
 
+    def of_request(self, body: ExactDeviceRequest | DeviceSubRequest) -> ClassAvailability:
+        """Count the devices of a class that also match a request, with its capacity and tolerations."""
+        found = self._snapshot.classes[body.device_class_name]
+        both = (*found.spec.selectors, *body.selectors)
+        narrowed = replace(found, spec=replace(found.spec, selectors=both))
+        return self._count(narrowed, make_claim_of(body))
+
     def all_classes(self) -> list[ClassAvailability]:
         """Count the devices of all classes, by name."""
         return [self.of_class(name) for name in sorted(self._snapshot.classes)]
@@ -133,9 +148,9 @@ class Availability:
 
     # -- one class
 
-    def _count(self, device_class: DeviceClass) -> ClassAvailability:
+    def _count(self, device_class: DeviceClass, claim: ResourceClaim | None = None) -> ClassAvailability:
         found = ClassAvailability(device_class.metadata.name)
-        search = _ClassSearch(self._snapshot, device_class)
+        search = _ClassSearch(self._snapshot, device_class, claim)
         shared: dict[PoolId, set[str]] = {}
         shared_sum = 0
         shared_capacity: dict[tuple[DeviceId, str], int] = {}
@@ -203,9 +218,11 @@ class Availability:
 class _ClassSearch:
     """Search of the devices of one class on nodes, each state once."""
 
-    def __init__(self, snapshot: Snapshot, device_class: DeviceClass) -> None:
+    def __init__(
+        self, snapshot: Snapshot, device_class: DeviceClass, claim: ResourceClaim | None = None
+    ) -> None:
         self._snapshot = snapshot
-        self._claim = make_claim(device_class.metadata.name)
+        self._claim = claim or make_claim(device_class.metadata.name)
         self._class = device_class
         policy = read_class_policy(device_class, snapshot.profile)
         self._class_charges = bool(policy.charges)
@@ -378,3 +395,14 @@ def make_claim(name: str) -> ResourceClaim:
     spec = {"devices": {"requests": [{"name": "r", "exactly": request}]}}
     meta = {"name": "largest", "namespace": "default", "uid": "availability/largest"}
     return codec.convert({"metadata": meta, "spec": spec}, ResourceClaim)
+
+
+def make_claim_of(body: ExactDeviceRequest | DeviceSubRequest) -> ResourceClaim:
+    """Return a claim for one device of a request."""
+    claim = make_claim(body.device_class_name)
+    (request,) = claim.spec.devices.requests
+    exactly = codec.convert(
+        {**codec.to_tree(body), "allocationMode": EXACT_COUNT, "count": 1}, ExactDeviceRequest
+    )
+    devices = replace(claim.spec.devices, requests=(replace(request, exactly=exactly),))
+    return replace(claim, spec=replace(claim.spec, devices=devices))

@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator, Sequence
 
 from plimsoll.allocator import AllocationFault, DeviceId, Refusal, SearchAborted, is_allocation_usable
-from plimsoll.allocator.availability import find_availability
 from plimsoll.allocator.devices.capacity import ABOVE_MAX, NO_VALID_VALUE, OFF_STEP, SHORT, UNDEFINED
-from plimsoll.allocator.devices.node_devices import DeviceEntry, NodeDevices, bit_numbers
+from plimsoll.allocator.devices.node_devices import NodeDevices, bit_numbers
 from plimsoll.allocator.reasons.explanation import group_conflict_text, node_operations_text
 from plimsoll.allocator.reasons.refusal import (
     BudgetShortage,
@@ -24,12 +23,10 @@ from plimsoll.allocator.reasons.refusal import (
     RefusalRule,
     Removal,
     RequestRefusal,
-    SelectorRefusal,
     TaintRefusal,
 )
 from plimsoll.api.node_selection import selector_matches
 from plimsoll.api.quantity import NANO, Format, Quantity
-from plimsoll.api.resource import ResourceClaim, ResourceSlice
 from plimsoll.ledger.messages import format_reason as render_charge
 from plimsoll.ledger.verdict import Cause, Reason
 from plimsoll.scheduler.devices.exact import DeviceMessage
@@ -37,13 +34,24 @@ from plimsoll.scheduler.devices.usage import read_usage
 from plimsoll.scheduler.profile import SelectorErrors
 from plimsoll.scheduler.reasons import NodeReason
 from plimsoll.tools.claim_users import holders_of, pods_using, unused_claims
-from plimsoll.tools.device_attributes import attributes_read, value_text
+from plimsoll.tools.explain.constraints import describe_constraint
 from plimsoll.tools.explain.extended_resources import name_request
 from plimsoll.tools.explain.node_reasons import describe_shortage, measure_shortage
 from plimsoll.tools.explain.pod_reasons import terms_text
 from plimsoll.tools.explain.pod_view import PodView
-from plimsoll.tools.explain.requests import RequestSelectors, find_request_selectors
-from plimsoll.tools.explain.text import AmountFact, StatementKind, compared_amounts, pluralize
+from plimsoll.tools.explain.selection import (
+    RequestSelectors,
+    describe_selectors,
+    driver_names,
+    find_request_selectors,
+    may_serve,
+    without_other_drivers,
+)
+from plimsoll.tools.explain.text import (
+    AmountFact,
+    StatementKind,
+    compared_amounts,
+)
 from plimsoll.tools.explain.tree import Statement
 
 #: Devices listed by name.
@@ -70,7 +78,12 @@ def signature(reasons: Sequence[NodeReason]) -> Hashable:
 def _cause_signature(cause: object) -> Hashable:
     if isinstance(cause, Refusal):
         requests = tuple(
-            (request.claim, request.request, tuple(_removal_kind(each) for each in request.removals))
+            (
+                request.claim,
+                request.request,
+                bool(request.devices),
+                *map(_removal_kind, request.removals),
+            )
             for request in cause.requests
             if not request.served
         )
@@ -120,6 +133,7 @@ def _missing(request: RequestRefusal) -> int:
 
 def describe_reasons(view: PodView, reasons: Sequence[NodeReason], row: int) -> tuple[Statement, ...]:
     """Return the statements about devices and charges on one node."""
+    reasons = without_other_drivers(view, reasons, row)
     return tuple(branch for reason in reasons for branch in _describe_reason(view, reason, row))
 
 
@@ -194,30 +208,23 @@ def _amounts(reason: Reason, *parts: str) -> dict[str, AmountFact]:
 
 def describe_refusal(view: PodView, refusal: Refusal, row: int) -> Iterator[Statement]:
     """Yield the statements of a refusal, with the values of the devices."""
+    explained: set[tuple[str, str]] = set()
+    for shortage in refusal.groups:
+        yield describe_constraint(view, shortage, row)
+        explained |= {(shortage.claim, request) for request in shortage.requests}
     for pool in refusal.pools:
         yield Statement(StatementKind.POOL, {"pool": pool.pool, "standing": pool.status, "why": pool.reason})
     for request in refusal.requests:
-        if not request.served:
+        if not request.served and (request.claim, request.request) not in explained:
             yield _describe_request(view, request, row)
-    if not refusal.together:
+    if not refusal.together or explained:
         return
-    children = [
-        Statement(
-            StatementKind.GROUP_DISTINCT if group.distinct else StatementKind.GROUP_MATCH,
-            {
-                "requests": group.requests,
-                "wanted": group.wanted,
-                "attribute": group.attribute,
-                "had": group.had,
-            },
-        )
-        for group in refusal.groups
-    ]
-    if refusal.dead_end is not None and not children:
+    children: tuple[Statement, ...] = ()
+    if refusal.dead_end is not None:
         held = tuple(f"{request} gets {device}" for _, request, device in refusal.dead_end.held)
         inner = _describe_request(view, refusal.dead_end.request, row)
-        children.append(Statement(StatementKind.STUCK, {"held": held}, (inner,)) if held else inner)
-    yield Statement(StatementKind.TOGETHER, {}, tuple(children))
+        children = (Statement(StatementKind.STUCK, {"held": held}, (inner,)) if held else inner,)
+    yield Statement(StatementKind.TOGETHER, {}, children)
 
 
 def _describe_request(view: PodView, request: RequestRefusal, row: int) -> Statement:
@@ -228,16 +235,21 @@ def _describe_request(view: PodView, request: RequestRefusal, row: int) -> State
         "left": request.left,
         "devices": request.devices,
     }
-    if not request.devices:
-        return Statement(StatementKind.NO_DEVICES, facts)
     selectors = find_request_selectors(view, request)
     devices = view.snapshot.inventory.devices_for(view.node(row))
+    if not request.devices:
+        drivers = driver_names(selectors)
+        if isinstance(devices, AllocationFault) or not devices.pools or not drivers:
+            return Statement(StatementKind.NO_DEVICES, facts)
+        unusable = any(may_serve(selectors, pool.id.driver) for pool in devices.pools)
+        facts |= {"driver": " or ".join(drivers), "usable": "usable " if unusable else ""}
+        return Statement(StatementKind.NO_DRIVER, facts)
     children: list[Statement] = []
     for removal in request.removals:
         if removal.rule in (RefusalRule.CLASS_SELECTOR, RefusalRule.REQUEST_SELECTOR) and not isinstance(
             devices, AllocationFault
         ):
-            children += _describe_selectors(selectors, devices, removal)
+            children += describe_selectors(selectors, devices, removal)
         else:
             children.append(_describe_removal(view, removal, devices, selectors))
     if request.conflict is not None:
@@ -247,45 +259,11 @@ def _describe_request(view: PodView, request: RequestRefusal, row: int) -> State
     return Statement(StatementKind.REQUEST, facts, tuple(children))
 
 
-def _describe_selectors(
-    selectors: RequestSelectors, devices: NodeDevices, removal: Removal
-) -> Iterator[Statement]:
-    """Yield the number of devices each selector removes and the nearest device."""
-    of_class = removal.rule is RefusalRule.CLASS_SELECTOR
-    classes, own = selectors.class_selectors, selectors.selectors
-    before = devices.all
-    for number, after in enumerate(devices.select(classes, own).survivors):
-        gone, before = before & ~after, after
-        if not gone or (number < len(classes)) != of_class:
-            continue
-        index = number if of_class else number - len(classes)
-        expression = (classes if of_class else own)[index]
-        detail = removal.detail
-        last = isinstance(detail, SelectorRefusal) and detail.index == index
-        entry = _entry(devices, removal.device) if last else devices.entries[bit_numbers(gone)[0]]
-        facts: dict[str, object] = {"count": gone.bit_count(), "expression": expression, "index": index}
-        facts["device_class"] = selectors.device_class
-        kind = StatementKind.CLASS_SELECTOR if of_class else StatementKind.REQUEST_SELECTOR
-        yield Statement(kind, facts, (_nearest(entry, expression),) if entry is not None else ())
-
-
-def _nearest(entry: DeviceEntry, expression: str) -> Statement:
-    values = tuple(
-        f"{name}={value_text(value)}"
-        for name, value in attributes_read(expression, entry.id.driver, entry.device)
-    )
-    if not values:
-        return Statement(StatementKind.NEAREST_BARE, {"device": entry.id})
-    return Statement(StatementKind.NEAREST_DEVICE, {"device": entry.id, "attributes": values})
-
-
-def _entry(devices: NodeDevices, device: DeviceId) -> DeviceEntry | None:
-    row = devices.index.get(device.pool_id, {}).get(device.device)
-    return None if row is None else devices.entries[row]
-
-
 def _describe_removal(
-    view: PodView, removal: Removal, devices: NodeDevices | AllocationFault, selectors: RequestSelectors
+    view: PodView,
+    removal: Removal,
+    devices: NodeDevices | AllocationFault,
+    selectors: RequestSelectors,
 ) -> Statement:
     count, device, detail = removal.count, removal.device, removal.detail
     facts: dict[str, object] = {"count": count, "device": device}
@@ -309,7 +287,8 @@ def _describe_removal(
             amounts = compared_amounts(resource, wanted=amount, had=left)
             return Statement(StatementKind.BUDGET, facts | {"resource": resource, "line": line, **amounts})
         case PluginConflict(resource):
-            return Statement(StatementKind.PLUGIN, facts | {"resource": resource})
+            kube = (Statement(StatementKind.PLUGIN_UNSEEN),)
+            return Statement(StatementKind.PLUGIN, facts | {"resource": resource}, kube)
         case TaintRefusal(taint):
             value = f"={taint.value}" if taint.value else ""
             return Statement(
@@ -319,6 +298,8 @@ def _describe_removal(
         return Statement(
             StatementKind.TAKEN, {"count": count}, tuple(_describe_holders(view, devices, selectors))
         )
+    if removal.rule is RefusalRule.FAILED and not isinstance(devices, AllocationFault):
+        return Statement(StatementKind.FAILED, facts, tuple(_describe_failures(selectors, devices)))
     return Statement(_BARE[removal.rule], facts)
 
 
@@ -328,6 +309,24 @@ _BARE = {
     RefusalRule.NODE: StatementKind.NOT_FOR_NODE,
     RefusalRule.FAILED: StatementKind.FAILED,
 }
+
+
+def _describe_failures(selectors: RequestSelectors, devices: NodeDevices) -> Iterator[Statement]:
+    """Yield the errors of selectors, each with the first device. Devices that are allocated can have some,
+    too; kube-scheduler does not evaluate these, and the pod will fail when they are free.
+    """
+    errors: dict[tuple[bool, int, str], DeviceId] = {}
+    for number, failure in devices.select(selectors.class_selectors, selectors.selectors).failures.items():
+        errors.setdefault((failure.of_class, failure.index, str(failure.error)), devices.entries[number].id)
+    for (of_class, index, error), device in list(errors.items())[:MAX_NAMED]:
+        expressions = selectors.class_selectors if of_class else selectors.selectors
+        facts: dict[str, object] = {
+            "owner": f"class {selectors.device_class}" if of_class else f"request {selectors.name}",
+            "index": index,
+            "expression": expressions[index] if index < len(expressions) else "node selection of the device",
+        }
+        where = Statement(StatementKind.FAILS_ON, {"device": device, "error": error})
+        yield Statement(StatementKind.SELECTOR_FAILS, facts, (where,))
 
 
 def _describe_holders(
@@ -367,69 +366,3 @@ def _format_counter(nano: int) -> Quantity:
     """Format a counter amount; multiples of Mi are most likely memory and written as such."""
     form = Format.BINARY_SI if nano and nano % (_MEBI * NANO) == 0 else Format.DECIMAL_SI
     return Quantity(nano, form, None)
-
-
-# -- cluster-wide
-
-
-def describe_cluster_devices(
-    view: PodView, claim: ResourceClaim, selectors: RequestSelectors, elsewhere: frozenset[int]
-) -> Statement:
-    """Count the matching and the free devices of all nodes; `elsewhere` are nodes removed by other rules."""
-    matching: set[DeviceId] = set()
-    available: set[DeviceId] = set()
-    excluded: set[DeviceId] = set()
-    unavailable: dict[str, set[DeviceId]] = {rule: set() for rule in _UNAVAILABLE}
-    device_count = 0
-    for row in view.snapshot.rows():
-        devices = view.snapshot.inventory.devices_for(view.node(row))
-        if isinstance(devices, AllocationFault) or not devices.entries:
-            continue
-        device_count += len(devices.entries)
-        mask = devices.select(selectors.class_selectors, selectors.selectors).mask
-        if not mask:
-            continue
-        usage = read_usage(view.snapshot, devices)
-        found = find_availability(claim, view.snapshot.classes, devices, usage)
-        here = None if isinstance(found, AllocationFault) else found.get(selectors.name)
-        matching |= _ids(devices, mask)
-        if here is None:
-            continue  # the claim has a fault, which another statement describes
-        for rule, ids in unavailable.items():
-            ids |= _ids(devices, getattr(here, rule))
-        (excluded if row in elsewhere else available).update(_ids(devices, here.available))
-    facts: dict[str, object] = {
-        "request": selectors.name,
-        "claim": claim.metadata.full_name,
-        "devices": device_count,
-    }
-    if not matching:
-        kind = StatementKind.NOWHERE
-        if not device_count:
-            slices = view.snapshot.all(ResourceSlice)
-            facts["unusable"] = sum(len(slice.spec.devices or ()) for slice in slices)
-            kind = StatementKind.NOWHERE_USABLE if facts["unusable"] else StatementKind.NOWHERE_AT_ALL
-        return Statement(kind, facts)
-    # A device for several nodes may be excluded by the rules of some only.
-    excluded -= available
-    free = available | excluded
-    tail = f", {len(excluded)} of them on nodes excluded by other rules" if excluded else ""
-    facts |= {"matching": pluralize(len(matching), "device matches", "devices match"), "all": len(matching)}
-    counts = {rule: len(ids - free) for rule, ids in unavailable.items()}
-    parts = [f", {counts[rule]} {text}" for rule, text in _UNAVAILABLE.items() if counts[rule] and text]
-    facts |= {**counts, "unavailable": "".join(parts), "free": len(free), "tail": tail}
-    return Statement(StatementKind.EVERYWHERE, facts)
-
-
-#: Rules of `RequestAvailability` and their words; what is allocated is always counted.
-_UNAVAILABLE = {
-    "taken": "",
-    "withheld": "may be held through a device plugin",
-    "blocked": "blocked by counters of other partitions",
-    "short": "without the requested capacity",
-    "tainted": "tainted",
-}
-
-
-def _ids(devices: NodeDevices, mask: int) -> set[DeviceId]:
-    return {devices.entries[number].id for number in bit_numbers(mask)}

@@ -35,8 +35,10 @@ from plimsoll.tools.explain.pod_reasons import (
     VolumeExplainer,
 )
 from plimsoll.tools.explain.pod_view import PodView, RuleExplainer
+from plimsoll.tools.explain.selection import without_other_drivers
 from plimsoll.tools.explain.text import StatementKind
 from plimsoll.tools.explain.tree import NodeGroup, Statement
+from plimsoll.tools.fixes.nearest_nodes import rank_nodes
 
 EXPLAINERS: Mapping[Rule, type[RuleExplainer]] = {
     Rule.UNSCHEDULABLE: UnschedulableExplainer,
@@ -58,20 +60,39 @@ STATES = 128
 
 def group_nodes(view: PodView, attempt: AttemptRecorder, states: int = STATES) -> tuple[NodeGroup, ...]:
     """Return the groups of an attempt, nearest first within each rule."""
-    groups = [group for rule, removed in attempt.removed for group in group_removed(view, rule, removed)]
+    ranks = _NodeRanks(view)
+    groups = [
+        group for rule, removed in attempt.removed for group in group_removed(view, rule, removed, ranks)
+    ]
     if attempt.devices is not None and attempt.refused:
         groups += group_refused(view, attempt.devices, attempt.refused, states)
     return tuple(groups)
 
 
-def group_removed(view: PodView, rule: Filter, removed: Mask) -> list[NodeGroup]:
+class _NodeRanks:
+    """Ranks of nodes by what they lack under all rules, computed when a group has several nodes."""
+
+    def __init__(self, view: PodView) -> None:
+        self._view = view
+        self._ranks: dict[int, int] = {}
+
+    def sort(self, rows: Sequence[int], distance: Callable[[int], Any]) -> list[int]:
+        """Return rows by their distance from passing one rule, then by rank."""
+        if len(rows) > 1 and not self._ranks:
+            view = self._view
+            ranked = rank_nodes(view.pod_info, view.snapshot, view.settings)
+            self._ranks = {row: rank for rank, row in enumerate(ranked)}
+        return sorted(rows, key=lambda row: (distance(row), self._ranks.get(row, 0)))
+
+
+def group_removed(view: PodView, rule: Filter, removed: Mask, ranks: _NodeRanks) -> list[NodeGroup]:
     """Group the nodes that one rule excluded."""
     rows = np.flatnonzero(removed).tolist()
     explainer = EXPLAINERS.get(rule.rule, RuleExplainer)(view, rule, rows)
     by_key: dict[Hashable, list[int]] = {}
     for row in rows:
         by_key.setdefault(explainer.key(row), []).append(row)
-    ranked = [_nearest_first(view, members, explainer.distance) for members in by_key.values()]
+    ranked = [ranks.sort(members, explainer.distance) for members in by_key.values()]
     ranked.sort(key=lambda members: explainer.distance(members[0]))
     return [
         _group(view, rule, rule.filter_node(members[0]), members, explainer.explain(members[0], members))
@@ -125,7 +146,7 @@ def group_refused(
         if number >= states:
             rest += members
             continue
-        explained = devices.filter_node(members[0])
+        explained = without_other_drivers(view, devices.filter_node(members[0]), members[0])
         by_key.setdefault(signature(explained), []).extend(members)
         answers.update(dict.fromkeys(members, explained))
     # Of nodes with the same devices, the one with the most free CPU is nearest.

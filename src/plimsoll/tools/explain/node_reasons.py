@@ -15,6 +15,7 @@ from plimsoll.scheduler.filters.node_declared_features import needed_features
 from plimsoll.tools.explain.pod_view import PodView, RuleExplainer
 from plimsoll.tools.explain.text import AmountFact, StatementKind, compared_amounts
 from plimsoll.tools.explain.tree import Statement
+from plimsoll.tools.fixes.hints import unprovided_resources
 from plimsoll.tools.node_terms import (
     matches_nothing,
     node_value_text,
@@ -145,7 +146,9 @@ def describe_shortage(view: PodView, reason: Reason, row: int) -> Statement:
         facts |= {"own": AmountFact(name, own), "charged": AmountFact(name, wanted - own)}
     facts["line"] = AmountFact(name, usage.line)
     if not usage.line:
-        return Statement(StatementKind.NO_RESOURCE, facts)
+        is_unprovided = name in unprovided_resources(view.pod_info, view.snapshot)
+        kind = StatementKind.UNPROVIDED if is_unprovided else StatementKind.NO_RESOURCE
+        return Statement(kind, facts)
     if wanted > usage.line:
         facts |= compared_amounts(name, wanted=wanted, line=usage.line)
         return Statement(StatementKind.TOO_SMALL_WITH_CLAIMS if charged else StatementKind.TOO_SMALL, facts)

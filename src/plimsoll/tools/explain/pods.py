@@ -14,7 +14,6 @@ from msgspec.structs import replace
 
 from plimsoll.allocator import Refusal
 from plimsoll.api.core import Pod
-from plimsoll.api.pod_claims import device_requests
 from plimsoll.api.policy import PodDisruptionBudget
 from plimsoll.errors import InputError
 from plimsoll.scheduler.binding.pod_conditions import POD_SCHEDULED, render_fit_error
@@ -28,11 +27,11 @@ from plimsoll.scheduler.reasons import NodeReason, render
 from plimsoll.scheduler.result import FitError, Placement
 from plimsoll.tools.cluster_state import ClusterState
 from plimsoll.tools.explain.attempt import AttemptRecorder, record_attempt
-from plimsoll.tools.explain.devices import describe_cluster_devices, describe_reasons
+from plimsoll.tools.explain.cluster_devices import describe_cluster_devices
+from plimsoll.tools.explain.devices import describe_reasons
 from plimsoll.tools.explain.groups import EXPLAINERS, STATES, group_nodes
 from plimsoll.tools.explain.pod_group import explain_member
 from plimsoll.tools.explain.pod_view import PodView, RuleExplainer
-from plimsoll.tools.explain.requests import read_request_selectors
 from plimsoll.tools.explain.scheduled import explain_scheduled
 from plimsoll.tools.explain.text import pluralize
 from plimsoll.tools.explain.tree import NodeGroup, Statement
@@ -213,13 +212,8 @@ def _cluster_section(view: PodView, attempt: AttemptRecorder) -> tuple[Explanati
     )
     if not short:
         return ()
-    elsewhere = frozenset(view.snapshot.rows()) - attempt.refused.keys()
-    branches = [
-        describe_cluster_devices(view, claim, read_request_selectors(view, name, body), elsewhere)
-        for claim in view.pod_info.unallocated_claims
-        for name, body in device_requests(claim)
-    ]
-    return (ExplanationSection("cluster-wide", tuple(branches)),)
+    branches = describe_cluster_devices(view, attempt.refused.keys())
+    return (ExplanationSection("cluster-wide", branches),) if branches else ()
 
 
 # -- one node

@@ -25,6 +25,7 @@ class StatementKind(Enum):
     TOO_SMALL = "{resource}: requests {wanted}, the node has {line} allocatable"
     TOO_SMALL_WITH_CLAIMS = "{resource}: needs {wanted} ({own} requests, {charged} by its claims), the node has {line} allocatable"  # noqa: E501
     NO_RESOURCE = "{resource}: requests {wanted}, the node has none"
+    UNPROVIDED = "{resource}: requests {wanted}; no DeviceClass has this extendedResourceName, and no node advertises it"  # noqa: E501
     TOO_MANY_PODS = "pods: the node allows {line} and has {pods}"
     HOLDER_POD = "pod {pod} holds {amount} ({rule})"
     HOLDER_CLAIM = "claim {claim} holds {amount} ({rule}, pod {pod})"
@@ -55,9 +56,18 @@ class StatementKind(Enum):
     NO_DEVICES = "claim {claim}, request {request}: needs {wanted}, the node has no devices"
     CLASS_SELECTOR = "{count} not of class {device_class}: {expression}"
     REQUEST_SELECTOR = "{count} not matched by selector {index}: {expression}"
-    NEAREST_DEVICE = "nearest {device}: {attributes}"
-    NEAREST_BARE = "nearest {device}: has none of the attributes in the selector"
+    NO_DRIVER = (
+        "claim {claim}, request {request}: needs {wanted}, the node has no {usable}device of driver {driver}"
+    )
+    ATTRIBUTE = "wants {attribute} {wanted}; devices of {driver} on {node}: {values}"
+    CONDITION_VALUES = "wants {wanted}; devices of {driver} on {node}: {values}"
+    CONDITION = "wants {wanted}"
+    WANTS_SHARED = "wants devices that allow multiple allocations; those of {driver} on {node} are exclusive"
+    WANTS_EXCLUSIVE = "wants exclusive devices; those of {driver} on {node} allow multiple allocations"
     PLUGIN = "{count} may be held by pods that got {resource} from the device plugin of the node"
+    PLUGIN_UNSEEN = (
+        "kube-scheduler does not see this: it would place the pod here although the device may be in use"
+    )
     TAKEN = "{count} already allocated"
     TAKEN_BY = "{device} to claim {claim}"
     TAKEN_UNUSED = "{device} to claim {claim}, which no pod uses"
@@ -86,18 +96,15 @@ class StatementKind(Enum):
     BINDING_OFF = "{count} have binding conditions, and their feature gate is disabled"
     NOT_FOR_NODE = "{count} not available on this node"
     FAILED = "{count} on which a selector or derived attribute fails to evaluate"
-    GROUP_MATCH = (
-        "requests {requests}: need {wanted} devices with the same {attribute}, at most {had} share a value"
-    )
-    GROUP_DISTINCT = "requests {requests}: need {wanted} different values of {attribute}, there are {had}"
+    CONSTRAINT_UNMET = "claim {claim}, constraint {index} wants {relation} {attribute} for {devices}; present on {node}: {values}"  # noqa: E501
     AT_MOST = "at most {count} of them can be allocated together"
     TOGETHER = "each request alone can be allocated, together they cannot"
     STUCK = "when {held}:"
     POOL = "pool {pool} is {standing}: {why}"
-    EVERYWHERE = "request {request}: {matching}, {taken} allocated{unavailable}, {free} free{tail}"
-    NOWHERE = "request {request}: none of {devices} devices matches"
-    NOWHERE_USABLE = "request {request}: no usable device; {unusable} are in incomplete pools"
-    NOWHERE_AT_ALL = "request {request}: no ResourceSlice publishes any devices"
+    EVERYWHERE = "request {request}: {matching}, {taken} in use{unavailable}, {free} free{tail}"
+    NOWHERE = "request {request}: no device{of} matches ({devices} published)"
+    NOWHERE_USABLE = "request {request}: no usable device{of}; {unusable} are in incomplete pools"
+    NOWHERE_AT_ALL = "request {request}: no ResourceSlice publishes any device{of}"
     ELSEWHERE = "claim {claim} is allocated on other nodes: {where}"
     SELECTOR_FAILS = "{owner}, selector #{index}: {expression}"
     DERIVED_FAILS = "claim {claim}, request {request}, derived attribute {attribute}: {expression}"

@@ -18,7 +18,9 @@ from plimsoll.scheduler.filters.volume_binding import VolumeBindingMessage
 from plimsoll.scheduler.filters.volume_zone import VolumeZoneMessage
 from plimsoll.scheduler.filters.volumes import VolumeMessage
 from plimsoll.scheduler.pod_claims import ClaimMessage
+from plimsoll.scheduler.pod_info import PodInfo
 from plimsoll.scheduler.reasons import NodeReason, Rule
+from plimsoll.scheduler.snapshot.snapshot import Snapshot
 from plimsoll.tools.claim_users import pods_using
 from plimsoll.tools.cluster_state import ClusterState
 from plimsoll.tools.fixes.device_steps import expressions_of
@@ -114,16 +116,20 @@ def _hint_affinity(pod: Pod) -> Iterator[Hint]:
 
 
 def _hint_amount(trial: FixTrial, cause: Reason) -> Iterator[Hint]:
-    """Yield hints for a claim in use, and for an extended resource that nothing provides."""
+    """Yield hints for a claim in use."""
     if cause.cause in (Cause.SHARED_BY_SEVERAL, Cause.USED_BY_ANOTHER, Cause.MAPPED_DEVICE_SHARED):
         pods = pods_using(trial.cluster_state, cause.namespace, cause.claim, trial.pod)
         facts = {"claim": f"{cause.namespace}/{cause.claim}", "pods": pods or "the other pod"}
         yield Hint(HintKind.WAIT_CLAIM, facts)
-    if cause.cause is Cause.INSUFFICIENT and is_extended_resource(cause.resource):
-        snapshot = trial.snapshot
-        provided = (snapshot.ledger(row).allocatable.get(cause.resource, 0) for row in snapshot.rows())
-        if not any(provided):
-            yield Hint(HintKind.NO_RESOURCE, {"resource": cause.resource})
+
+
+def unprovided_resources(pod_info: PodInfo, snapshot: Snapshot) -> list[str]:
+    """Return the extended resources of a pod that no DeviceClass serves and no node advertises."""
+    wanted = [name for name in pod_info.requests if is_extended_resource(name)]
+    provided = (
+        {name for row in snapshot.rows() for name in snapshot.ledger(row).allocatable} if wanted else {}
+    )
+    return [name for name in wanted if name not in provided and name not in pod_info.extended_classes]
 
 
 def _hint_drivers(trial: FixTrial, refusal: Refusal) -> Iterator[Hint]:

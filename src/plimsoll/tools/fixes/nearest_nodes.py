@@ -30,6 +30,16 @@ _OTHER_HARM, _NO_DEVICES, _TOO_FEW = 30, 100, 25
 
 def nearest_nodes(pod_info: PodInfo, snapshot: Snapshot, settings: SchedulerProfile, most: int) -> list[int]:
     """Return rows of nodes with different states, those first that need the least harm by estimate."""
+    found: dict[Hashable, int] = {}
+    for row, failed in rank_nodes(pod_info, snapshot, settings).items():
+        if len(found) == most:
+            break
+        found.setdefault(_state(pod_info, snapshot, row, failed), row)
+    return [*found.values()]
+
+
+def rank_nodes(pod_info: PodInfo, snapshot: Snapshot, settings: SchedulerProfile) -> dict[int, list[Rule]]:
+    """Return the rows of all nodes with the rules that each fails, by the estimated harm of passing them."""
     filters = build_filters(pod_info, snapshot, settings, simulated_ids())
     passed: list[tuple[Rule, Mask]] = []
     for each in () if isinstance(filters, NodeReason) else filters:
@@ -41,12 +51,7 @@ def nearest_nodes(pod_info: PodInfo, snapshot: Snapshot, settings: SchedulerProf
         failed = [rule for rule, mask in passed if not mask[row]]
         harm = sum(_HARMS.get(rule, _OTHER_HARM) for rule in failed) + _device_harm(pod_info, snapshot, row)
         ranked.append((harm, -int(free_cpu[row]), snapshot.node(row).metadata.name, row, failed))
-    found: dict[Hashable, int] = {}
-    for *_, row, failed in sorted(ranked, key=lambda each: each[:3]):
-        if len(found) == most:
-            break
-        found.setdefault(_state(pod_info, snapshot, row, failed), row)
-    return [*found.values()]
+    return {row: failed for *_, row, failed in sorted(ranked, key=lambda each: each[:3])}
 
 
 def _state(pod_info: PodInfo, snapshot: Snapshot, row: int, failed: Sequence[Rule]) -> Hashable:

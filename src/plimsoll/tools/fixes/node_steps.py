@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from plimsoll.api.core import Affinity, Container, Node, NodeSelectorRequirement, PodSpec, Taint, Toleration
 from plimsoll.api.meta import LabelSelector
+from plimsoll.api.node_selection import filter_valid_terms
 from plimsoll.api.quantity import Quantity
 from plimsoll.ledger.units import from_units, is_extended_resource, to_unit
 from plimsoll.ledger.verdict import Cause, Reason
@@ -104,7 +105,7 @@ def _affinity_steps(trial: FixTrial) -> Iterator[FixStep]:
     if affinity is None or affinity.required is None:
         return
     seen = set()
-    for term in affinity.required.node_selector_terms:
+    for term in filter_valid_terms(affinity.required.node_selector_terms):
         for requirement in unmet_of_term(term, node):
             if requirement not in seen:
                 seen.add(requirement)

@@ -32,7 +32,7 @@ from plimsoll.tools.cluster_state.changes import ChangeLog
 from plimsoll.tools.fixes.additions import propose_devices, propose_nodes
 from plimsoll.tools.fixes.device_steps import propose_for_devices
 from plimsoll.tools.fixes.fix import Fix, FixKind, FixReport, FixStep, FixTarget, Hint, HintKind
-from plimsoll.tools.fixes.hints import hints_for_pod, hints_on_node
+from plimsoll.tools.fixes.hints import hints_for_pod, hints_on_node, unprovided_resources
 from plimsoll.tools.fixes.nearest_nodes import nearest_nodes
 from plimsoll.tools.fixes.node_steps import propose_for_node
 from plimsoll.tools.fixes.pod_steps import gate_step, propose_for_pod, propose_resources
@@ -170,6 +170,8 @@ class FixSearch:
             else:
                 names = [snapshot.node(row).metadata.name for row in list(snapshot.rows())[:1]] or [""]
             known = pod_info if isinstance(pod_info, PodInfo) else None
+            for name in () if known is None else unprovided_resources(known, snapshot):
+                self._hints[HintKind.NO_RESOURCE] = Hint(HintKind.NO_RESOURCE, {"resource": name})
             added = [] if self._node or known is None else [*propose_nodes(self._cluster_state, known)]
         for name in names:
             self._push(name, gates)

@@ -22,7 +22,7 @@ def is_similar(name: str, other: str) -> bool:
 def near_text(name: str, known: Iterable[str], word: str = "similar") -> str:
     """List existing names that are similar, or all of a few."""
     names = sorted(known)
-    near = get_close_matches(name, names, 3)
+    near = [each for each in get_close_matches(name, names, 3) if is_similar(name, each)]
     if not near and 0 < len(names) <= 5:
         word, near = "existing", names
     return f" ({word}: {', '.join(near)})" if near else ""
