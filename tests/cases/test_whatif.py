@@ -13,6 +13,7 @@ from plimsoll.tools.colors import Paint
 from plimsoll.tools.fixes import Fix, apply_fix
 from plimsoll.tools.whatif import Whatif, WhatifPlan, WhatifReport, run_whatif
 from tests.cases.cases import case_objects, case_path, case_state
+from tests.dumps import make_cluster_state
 
 GPU_CLUSTER = "real/gpu-cluster.json.gz"
 PENDING_PODS = 69
@@ -182,6 +183,30 @@ def test_a_budget_that_allows_no_disruption_blocks_the_drain() -> None:
     assert moved == {name for name in on_node if not name.startswith("node-exporter")} - {stays[1]}
 
 
+@pytest.mark.parametrize(
+    ("spec", "blocks"),
+    [({"minAvailable": 1}, True), ({"maxUnavailable": 0}, True), ({"minAvailable": 0}, False), ({}, False)],
+)
+def test_a_budget_of_a_manifest_has_no_status(tmp_path: Any, spec: dict[str, Any], blocks: bool) -> None:
+    trees = []
+    for tree in case_objects("small/newcomer-4.json"):
+        if tree["kind"] == "PodDisruptionBudget":
+            selector = tree["spec"]["selector"]
+            tree = {**tree, "spec": {**spec, "selector": selector}, "status": {}}
+        trees.append(tree)
+    report = run_whatif(make_cluster_state(trees), WhatifPlan(drain=("a",)))
+    assert bool(report.verdict.blocked) is blocks
+    assert report.all_placed is not blocks
+    assert report.states[1]["default", "db-0"].node == ("a" if blocks else "b")
+
+
+@pytest.mark.parametrize("name", ["newcomer-4.json", "newcomer-3.json", "newcomer-1.json", "min-align.yaml"])
+def test_without_changes_nothing_is_evicted(name: str) -> None:
+    report = run_whatif(case_state(f"small/{name}"), WhatifPlan())
+    assert not report.evicted
+    assert not any("evict" in line.lower() for line in report.lines(Paint(width=80)))
+
+
 def test_pending_pods_have_a_fix_that_makes_them_fit() -> None:
     report = ask("small/aligned.yaml")
     fix = report.nearest_fix(("ml", "al2"))
@@ -199,3 +224,49 @@ def test_pods_with_the_same_message_and_different_fixes_are_not_one_group() -> N
     report = run_whatif(cluster("real/messy-cluster.json.gz"), WhatifPlan())
     groups = report.group_pending(report.verdict.pending)
     assert [group for group in groups if len(group) > 1] == []
+
+
+@pytest.mark.parametrize("defaulted", [False, True])
+def test_kube_scheduler_may_give_out_hardware_twice(tmp_path: Any, defaulted: bool) -> None:
+    """n1 has two GPUs: one that a pod has through the device plugin, one that a claim has."""
+    text = case_path("small/dual.yaml").read_text()
+    if defaulted:
+        text = text.replace(", allocationMode: ExactCount, count: 1", "")
+        assert "allocationMode" not in text
+    (tmp_path / "dual.yaml").write_text(text)
+    spec = "{containers: [{name: c, resources: {limits: {nvidia.com/gpu: 1}}}]}"
+    (tmp_path / "pod.yaml").write_text(
+        f"{{apiVersion: v1, kind: Pod, metadata: {{name: new, namespace: d}}, spec: {spec}}}"
+    )
+    state = case_state(str(tmp_path / "dual.yaml"))
+    for add, pods in (((), {"next"}), ((tmp_path / "pod.yaml",), {"next", "new"})):
+        report = run_whatif(state, WhatifPlan(add=add, versus=("kube-1.36",)))
+        (prediction,) = report.predictions
+        for name in pods:
+            assert not report.states[1]["d", name].node
+            assert prediction.state["d", name].node == "n1"
+        assert {each.pod for each in prediction.conflicts} == {("d", name) for name in pods}
+        lines = list(report.lines(Paint(width=80)))
+        assert all(len(line) <= 80 for line in lines)
+        text = " ".join(" ".join(lines).split())
+        assert "d/next gets gpu.nvidia.com/n1/gpu-1, which may be in use" in text
+        assert report.as_json()["as"]["kube-1.36"]["mayBeInUse"]
+
+
+def test_hardware_that_is_advertised_once_is_not_in_doubt() -> None:
+    plan = WhatifPlan(add=(case_path("small/ext6.yaml"),), versus=("kube-1.37",))
+    (prediction,) = run_whatif(cluster(GPU_CLUSTER), plan).predictions
+    assert prediction.state["ml", "e6"].node
+    assert not prediction.conflicts
+
+
+def test_pending_pods_without_a_fix_say_so() -> None:
+    """Each has a fix, a hint, or the bounds of the search; those that were not searched are counted."""
+    report = run_whatif(cluster(GPU_CLUSTER), WhatifPlan())
+    assert len(report.verdict.pending) == PENDING_PODS
+    found = [report.fixes[name] for name in report.verdict.pending if name in report.fixes]
+    assert all(each.nearest or each.note for each in found)
+    text = " ".join(" ".join(report.lines(Paint())).split())
+    assert all(each.note in text for each in found if each.nearest is None)
+    rest = PENDING_PODS - len(found)
+    assert not rest or f"no fix was searched for {rest} pods" in text

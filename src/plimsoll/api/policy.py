@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from plimsoll.api.meta import Condition, Int, LabelSelector, ObjectMeta, Wire
+from plimsoll.api.meta import Condition, Int, IntOrString, LabelSelector, ObjectMeta, Wire
 
 
 class PodDisruptionBudgetSpec(Wire, frozen=True):
     """Pods covered by a budget; the disruption controller evaluates the rest into the status."""
 
     selector: LabelSelector | None = None
+    min_available: IntOrString | None = None
+    max_unavailable: IntOrString | None = None
     unhealthy_pod_eviction_policy: str | None = None
 
 

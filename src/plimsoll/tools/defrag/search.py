@@ -25,7 +25,6 @@ from plimsoll.api import codec
 from plimsoll.api.core import Pod
 from plimsoll.api.pod_claims import uses_claims
 from plimsoll.api.pod_volumes import placement_spec, placement_volumes
-from plimsoll.api.policy import PodDisruptionBudget
 from plimsoll.api.resource import DeviceClass
 from plimsoll.ledger.node_ledger import pod_key
 from plimsoll.scheduler.cycle import run_filters
@@ -39,7 +38,7 @@ from plimsoll.tools.cluster_state.objects import Key
 from plimsoll.tools.cluster_state.progress import ProgressCallback, no_progress
 from plimsoll.tools.defrag.node_taints import count_left_out, find_nodes_with, toleration_text
 from plimsoll.tools.defrag.target import DefragTarget, add_target
-from plimsoll.tools.whatif.drains import budgets_of, find_eviction_refusal
+from plimsoll.tools.whatif.drains import budgets_of, find_eviction_refusal, read_budgets
 from plimsoll.tools.whatif.exhaustive import ProofVerdict, ProvenPlacement, prove
 from plimsoll.tools.whatif.lifecycle import controller_of, stays_on_node
 from plimsoll.tools.whatif.memory_cluster import MemoryCluster
@@ -157,7 +156,7 @@ class MoveSearch:
         self._by_node: dict[str, list[int]] = {}
         for number, pod in enumerate(self.movable):
             self._by_node.setdefault(pod.spec.node_name, []).append(number)
-        self._budgets = list(cluster_state.objects.all(PodDisruptionBudget))
+        self._budgets = read_budgets(cluster_state)
         self._alike = list(map(_signature, self.movable))
         self._useful: dict[Name, frozenset[str]] = {}
         self._seen: set[frozenset[int]] = set()

@@ -13,14 +13,16 @@ from plimsoll.api import codec
 from plimsoll.api.core import Pod
 from plimsoll.api.label_selection import SelectorProblem, compile_label_selector
 from plimsoll.api.meta import Condition
-from plimsoll.api.policy import PodDisruptionBudget
+from plimsoll.api.policy import PodDisruptionBudget, PodDisruptionBudgetStatus
 from plimsoll.apiserver.validation.pod.eviction import evaluate_eviction
+from plimsoll.controllers.workloads.pod_states import is_ready
+from plimsoll.controllers.workloads.templates import resolve_percent
+from plimsoll.tools.cluster_state import ClusterState
 from plimsoll.tools.cluster_state.objects import Key
 from plimsoll.tools.whatif.lifecycle import controller_of, stays_on_node
 from plimsoll.tools.whatif.outcome import Name, full_name
 
 _NOW = datetime(2000, 1, 1, tzinfo=UTC)
-_TERMINAL = ("Succeeded", "Failed")
 IGNORE_DAEMON_SETS, DELETE_EMPTY_DIR, FORCE = "--ignore-daemonsets", "--delete-emptydir-data", "--force"
 
 
@@ -62,7 +64,7 @@ def required_flags(pods: Iterable[Pod]) -> dict[str, list[Name]]:
     found: dict[str, list[Name]] = {}
     for pod in pods:
         owner = controller_of(pod)
-        if pod.status.phase in _TERMINAL:
+        if pod.has_terminated:
             continue
         if stays_on_node(pod):
             flags = [IGNORE_DAEMON_SETS] if owner is not None and owner.kind == "DaemonSet" else []
@@ -72,6 +74,42 @@ def required_flags(pods: Iterable[Pod]) -> dict[str, list[Name]]:
         for flag in flags:
             found.setdefault(flag, []).append(pod.metadata.key)
     return found
+
+
+def read_budgets(state: ClusterState) -> list[PodDisruptionBudget]:
+    """Return all disruption budgets; those without a status as the disruption controller would set it.
+
+    A workload is taken to have as many pods as it should.
+    """
+    found = []
+    for budget in state.objects.all(PodDisruptionBudget):
+        if budget.status == PodDisruptionBudgetStatus():
+            spec = budget.spec
+            pods = [pod for pod in state.pods if budgets_of(pod, [budget]) and not pod.has_terminated]
+            desired = resolve_percent(spec.min_available, len(pods), round_up=True)
+            if spec.max_unavailable is not None:
+                desired = max(0, len(pods) - resolve_percent(spec.max_unavailable, len(pods), round_up=True))
+            healthy = sum(is_ready(_reported(pod)) for pod in pods)
+            allowed = max(0, healthy - desired)
+            status = replace(
+                budget.status,
+                disruptions_allowed=allowed,
+                current_healthy=healthy,
+                desired_healthy=desired,
+                expected_pods=len(pods),
+            )
+            budget = replace(budget, status=status)
+        found.append(budget)
+    return found
+
+
+def _reported(pod: Pod) -> Pod:
+    """Return a running pod with a condition Ready, which every kubelet reports."""
+    conditions = pod.status.conditions
+    if pod.status.phase != "Running" or any(each.type == "Ready" for each in conditions):
+        return pod
+    ready = Condition(type="Ready", status="True")
+    return replace(pod, status=replace(pod.status, conditions=(*conditions, ready)))
 
 
 def budgets_of(pod: Pod, budgets: Iterable[PodDisruptionBudget]) -> list[PodDisruptionBudget]:
@@ -89,18 +127,12 @@ def find_eviction_refusal(
 ) -> str:
     """Return why the eviction API refuses to evict a pod; `unavailable` is the number of pods by budget that
     were evicted and have no replacement yet.
-
-    A running pod without a condition Ready is taken for ready: every kubelet reports one.
     """
-    conditions = pod.status.conditions
-    if pod.status.phase == "Running" and all(each.type != "Ready" for each in conditions):
-        ready = Condition(type="Ready", status="True")
-        pod = replace(pod, status=replace(pod.status, conditions=(*conditions, ready)))
     trees = []
     for budget in budgets:
         gone, status = unavailable.get(budget.metadata.key, 0), budget.status
         allowed, healthy = max(0, status.disruptions_allowed - gone), max(0, status.current_healthy - gone)
         status = replace(status, disruptions_allowed=allowed, current_healthy=healthy)
         trees.append(codec.to_tree(replace(budget, status=status)))
-    refusal = evaluate_eviction(codec.to_tree(pod), {}, trees, _NOW).refusal
+    refusal = evaluate_eviction(codec.to_tree(_reported(pod)), {}, trees, _NOW).refusal
     return "" if refusal is None else refusal.cause or refusal.message

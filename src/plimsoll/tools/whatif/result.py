@@ -12,6 +12,7 @@ from plimsoll.tools.top.uncounted_notes import UncountedNote
 from plimsoll.tools.whatif.drains import NodeDrain
 from plimsoll.tools.whatif.exhaustive import Proof
 from plimsoll.tools.whatif.fragmentation import Fragmentation
+from plimsoll.tools.whatif.kube_scheduler import HardwareConflict
 from plimsoll.tools.whatif.outcome import (
     EvictedPod,
     Name,
@@ -47,6 +48,7 @@ class Prediction:
     about: str
     state: PodPlacements
     overcommits: tuple[Overcommit, ...] = ()  #: by our ledgers
+    conflicts: tuple[HardwareConflict, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +76,8 @@ class WhatifResult:
     outcome: WhatifOutcome
     verdict: WhatifVerdict
     fragments: tuple[Fragmentation, Fragmentation]
-    fixes: Mapping[Name, FixReport] = field(default_factory=dict)  #: of the first pending pods
+    #: Of pending pods; those beyond the limit of searches are missing.
+    fixes: Mapping[Name, FixReport] = field(default_factory=dict)
     evicted: tuple[EvictedPod, ...] = ()
     evicted_anyway: frozenset[Name] = frozenset()  #: preempted by pending pods without the plan as well
     refused: tuple[RefusedObject, ...] = ()
@@ -118,8 +121,9 @@ class WhatifResult:
         keys = {each.pod: each.key for each in self.outcome.pending}
         found: dict[Hashable, list[Name]] = {}
         for name in names:
-            fix = self.nearest_fix(name)
-            found.setdefault((keys.get(name), "" if fix is None else fix.text), []).append(name)
+            fix, report = self.nearest_fix(name), self.fixes.get(name)
+            text = fix.text if fix is not None else "" if report is None else report.note
+            found.setdefault((keys.get(name), text), []).append(name)
         return list(found.values())
 
     def evictions(self, *, wide: bool = True) -> list[EvictedPod]:
@@ -192,6 +196,10 @@ class WhatifResult:
             "pastTheLine": [
                 {"node": over.node, "resource": over.resource, "by": format_amount(over.resource, over.units)}
                 for over in prediction.overcommits
+            ],
+            "mayBeInUse": [
+                {"pod": full_name(each.pod), "node": each.node, "given": each.given, "held": each.held}
+                for each in prediction.conflicts
             ],
             "differs": [full_name(name) for name in self.differing(prediction)],
             "pods": [

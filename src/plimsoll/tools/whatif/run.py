@@ -12,11 +12,11 @@ from plimsoll.api.core import Node
 from plimsoll.scheduler.profile import ProfileSet, SchedulerProfile
 from plimsoll.tools.cluster_state import ClusterState
 from plimsoll.tools.cluster_state.progress import ProgressCallback, no_progress
-from plimsoll.tools.fixes import FixFinder, FixReport
+from plimsoll.tools.fixes import NO_FIXES, FixFinder, FixReport
 from plimsoll.tools.top.uncounted_notes import note_uncounted
 from plimsoll.tools.whatif.affected_nodes import keep_unaffected
 from plimsoll.tools.whatif.fragmentation import find_fragments, read_node_fragments
-from plimsoll.tools.whatif.kube_scheduler import OURS, find_kube_scheduler
+from plimsoll.tools.whatif.kube_scheduler import OURS, find_conflicts, find_kube_scheduler
 from plimsoll.tools.whatif.outcome import (
     EvictionReason,
     Name,
@@ -132,12 +132,13 @@ def run_whatif(
             kube_scheduler.cluster_state(cluster_state), settings=kube_scheduler.settings(settings)
         )
         plan.apply(other)
-        other.schedule(preempt=plan.preempt, tick=tick)
+        predicted = other.schedule(preempt=plan.preempt, tick=tick)
+        conflicts = tuple(find_conflicts(predicted.placed, other.cluster_state.snapshot))
         overcommits = _overcommits(
             ClusterState(other.cluster_state.objects, cluster_state.gates, cluster_state.profile)
         )
         report.predictions.append(
-            Prediction(kube_scheduler.name, kube_scheduler.about, other.state(), overcommits)
+            Prediction(kube_scheduler.name, kube_scheduler.about, other.state(), overcommits, conflicts)
         )
     return report
 
@@ -150,13 +151,14 @@ def _fixes(
 ) -> Mapping[Name, FixReport]:
     """Return the fixes of pending pods, until `FIXES_MAX` different ones were searched.
 
-    A pod whose claims were refused has none here: its quota is the reason.
+    A pod whose claims were refused has none: its quota is the reason.
     """
     finder = FixFinder(operations.cluster_state, settings)
     found: dict[Name, FixReport] = {}
     known: dict[Hashable, FixReport] = {}  # pods of one workload with the same reason
     for name in names:
         if name in operations.cluster.claim_refusals or name not in pending:
+            found[name] = NO_FIXES
             continue
         key = stem_of(name), pending[name].key
         if key not in known:

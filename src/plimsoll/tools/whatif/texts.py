@@ -167,8 +167,10 @@ def _pending(report: WhatifResult, paint: Paint, wide: bool) -> Iterator[str]:
     if report.verdict.pending:
         yield paint.bold("PENDING")
         yield from _by_reason(report, report.verdict.pending, paint, "  ", wide)
-        if report.fixes and report.verdict.pending[-1] not in report.fixes:
-            yield "  plimsoll explain has the fixes of all pods"
+        rest = len(set(report.verdict.pending) - report.fixes.keys())
+        if rest:
+            text = f"no fix was searched for {format_count(rest, 'pod')}; plimsoll explain finds those"
+            yield from _wrapped("  ", text, paint, "    ")
 
 
 def _by_reason(
@@ -181,6 +183,9 @@ def _by_reason(
         if why:
             yield from _wrapped(f"{indent}  ", why, paint, f"{indent}  ")
         nearest = report.nearest_fix(found[0])
+        note = report.fixes[found[0]].note if found[0] in report.fixes else ""
+        if nearest is None and note:
+            yield from _wrapped(f"{indent}  ", note, paint, f"{indent}    ")
         if nearest is not None:
             head = f"{indent}  {'fix' if isinstance(nearest, Fix) else 'hint'}: "
             yield from _wrapped(head, nearest.text, paint, f"{indent}    ")
@@ -361,7 +366,7 @@ def _describe_eviction(each: EvictedPod, then: PodPlacement) -> str:
 
 
 def _prediction(report: WhatifResult, prediction: Prediction, paint: Paint, wide: bool) -> Iterator[str]:
-    yield paint.bold(f"AS {prediction.name.upper()}") + f"  {prediction.about}"
+    yield from map(paint.bold, _wrapped("", f"AS {prediction.name.upper()}: {prediction.about}", paint))
     differing = report.differing(prediction)
     if differing:
         yield from _differing(report, prediction, differing, paint, wide)
@@ -375,6 +380,11 @@ def _prediction(report: WhatifResult, prediction: Prediction, paint: Paint, wide
         ]
         text = f"{_nodes_text(nodes)} past the line once claims are counted: {_cut(named, wide)}"
         yield from map(paint.red, _wrapped("  ", text, paint, "    "))
+    shown = prediction.conflicts if wide else prediction.conflicts[:FEW]
+    for each in shown:
+        yield from map(paint.red, _wrapped("  ", each.text, paint, "    "))
+    if len(prediction.conflicts) > len(shown):
+        yield f"  and {len(prediction.conflicts) - len(shown)} more; {WIDE}"
 
 
 def _differing(

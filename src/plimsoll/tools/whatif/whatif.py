@@ -39,6 +39,7 @@ from plimsoll.tools.whatif.drains import (
     NodeDrain,
     budgets_of,
     find_eviction_refusal,
+    read_budgets,
     required_flags,
 )
 from plimsoll.tools.whatif.exhaustive import STEPS, Proof, prove
@@ -75,6 +76,7 @@ class WhatifOperations:
         #: Evicted pods by disruption budget, and those of them that have no controller.
         self._disrupted: dict[Key, list[Name]] = {}
         self._lost: set[Name] = set()
+        self._budgets: list[PodDisruptionBudget] | None = None  #: as they are before the first drain
         self._placed: dict[Name, ScheduledPod] = {}  #: pods that were scheduled during drains
         self._reasons: dict[tuple[str, str], str] = {}
 
@@ -251,8 +253,10 @@ class WhatifOperations:
 
     def _evict_for_drain(self, pod: Pod, node: str, recreated: list[Pod]) -> str:
         """Evict a pod through the eviction API; return why it refuses."""
-        objects, key = self.cluster.cluster_state.objects, pod.metadata.key
-        budgets = budgets_of(pod, objects.all(PodDisruptionBudget))
+        key = pod.metadata.key
+        if self._budgets is None:
+            self._budgets = read_budgets(self.cluster.cluster_state)
+        budgets = budgets_of(pod, self._budgets)
         unavailable = {
             budget.metadata.key: sum(map(self._is_unavailable, self._disrupted.get(budget.metadata.key, ())))
             for budget in budgets

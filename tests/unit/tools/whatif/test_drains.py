@@ -8,12 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from plimsoll.api.codec import convert
+from plimsoll.api.codec import convert, to_tree
 from plimsoll.api.policy import PodDisruptionBudget
+from plimsoll.controllers.disruption import plan_budget
+from plimsoll.controllers.workload_views import DisruptionBudgetView
 from plimsoll.tools.cluster_state import ClusterObjects, ClusterState
 from plimsoll.tools.colors import PLAIN
 from plimsoll.tools.whatif import Whatif, WhatifPlan, run_whatif
-from plimsoll.tools.whatif.drains import DELETE_EMPTY_DIR, FORCE, IGNORE_DAEMON_SETS
+from plimsoll.tools.whatif.drains import DELETE_EMPTY_DIR, FORCE, IGNORE_DAEMON_SETS, read_budgets
 from tests.build import node
 from tests.build import pod as make_pod
 from tests.unit.tools.whatif.workloads import owned
@@ -117,3 +119,28 @@ def test_a_drain_that_blocks_fails() -> None:
     assert not report.all_placed
     assert report.verdict.text() == "the drain blocks: 1 pod cannot be evicted"
     assert report.verdict.blocked == (("default", "db-0"),)
+
+
+@given(
+    st.lists(st.booleans(), min_size=1, max_size=5),
+    st.sampled_from([{"minAvailable": 0}, {"minAvailable": 2}, {"minAvailable": "50%"}, {"maxUnavailable": 0},
+                     {"maxUnavailable": 1}, {"maxUnavailable": "34%"}]),
+)  # fmt: skip
+@settings(max_examples=60)
+def test_a_budget_without_a_status_is_counted_as_the_disruption_controller_does(
+    ready: list[bool], spec: dict[str, Any]
+) -> None:
+    """Against the controller itself, to which the owner of the pods has as many as it should."""
+    pods = [pod(f"db-{number}", ready=each) for number, each in enumerate(ready)]
+    tree = {
+        "metadata": {"name": "pdb", "namespace": "default"},
+        "spec": {"selector": {"matchLabels": DB}, **spec},
+    }
+    sizes = {pods[0].metadata.owner_references[0].uid: len(pods)}
+    (patch,) = plan_budget(convert(tree, DisruptionBudgetView), pods, sizes, 0.0).actions
+    expected = patch.patch["status"]  # type: ignore[union-attr]
+    with whatif(*pods, convert(tree, PodDisruptionBudget)) as w:
+        (found,) = read_budgets(w.cluster_state)
+        status = to_tree(found.status)
+    for name in ("disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods"):
+        assert status.get(name, 0) == expected.get(name, 0)
