@@ -106,7 +106,8 @@ def duplicate(path: FieldPath, value: Any) -> FieldError:
 
 
 def not_supported(path: FieldPath, value: Any, allowed: Iterable[str]) -> FieldError:
-    detail = f"must be one of: {', '.join(allowed)}"
+    names = ", ".join(each or "''" for each in allowed)
+    detail = f"must be one of: {names}"
     return FieldError(str(path), FieldErrorType.NOT_SUPPORTED, detail, _truncate_value(value))
 
 

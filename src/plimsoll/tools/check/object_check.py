@@ -90,6 +90,8 @@ def _check(tree: dict[str, Any], resource: Resource, version: str, context: Chec
     if report.type_errors:
         return CheckResult(True, tuple(describe_type_error(*error) for error in report.type_errors))
     unknown = [describe_strict_error(text, schema) for text in report.strict_errors]
+    if not resource.is_stored:  # reviews and bindings: nothing but their fields is validated
+        return CheckResult(bool(unknown), tuple(unknown))
     try:
         info, given = _decode(tree, resource, version)
         prepared = _prepare(given, info, context)

@@ -60,7 +60,7 @@ def _validate_binding(write: WriteContext[Any]) -> FieldErrors:
     spec = subtree(write.tree, "spec")
     name = spec.get("policyName") or ""
     if not name:
-        yield required(_SPEC.child("policyName"), "")
+        yield required(_SPEC.child("policyName"))
     for error in dns_subdomain(name) if name else ():
         yield invalid(_SPEC.child("policyName"), name, error)
     yield from validate_param_ref(spec.get("paramRef"), _SPEC.child("paramRef"))

@@ -50,17 +50,17 @@ def _validate_common(spec: Tree, old: Tree, path: FieldPath) -> FieldErrors:
     """Validate what both types of policies have, but their variables."""
     failure = spec.get("failurePolicy")
     if failure is None:
-        yield required(path.child("failurePolicy"), "")
+        yield required(path.child("failurePolicy"))
     elif failure not in _FAILURE_POLICIES:
         yield not_supported(path.child("failurePolicy"), failure, _FAILURE_POLICIES)
     yield from validate_param_kind(spec.get("paramKind"), path.child("paramKind"))
     constraints = spec.get("matchConstraints")
     if constraints is None:
-        yield required(path.child("matchConstraints"), "")
+        yield required(path.child("matchConstraints"))
     else:
         yield from validate_match(constraints, path.child("matchConstraints"))
         if not constraints.get("resourceRules"):
-            yield required(path.child("matchConstraints", "resourceRules"), "")
+            yield required(path.child("matchConstraints", "resourceRules"))
     conditions = spec.get("matchConditions") or []
     if not old or spec != old:  # unchanged ones are not validated again
         yield from _validate_conditions(
@@ -77,11 +77,11 @@ def _validate_conditions(conditions: Sequence[Tree], path: FieldPath, *, has_par
         at, name = path.index(index), condition.get("name") or ""
         source = (condition.get("expression") or "").strip()
         if not source:
-            yield required(at.child("expression"), "")
+            yield required(at.child("expression"))
         else:
             yield from _report(compile_in(source, environment, cel_policy.BOOL), at.child("expression"))
         if not name:
-            yield required(at.child("name"), "")
+            yield required(at.child("name"))
             continue
         for error in label_key(name):
             yield invalid(at.child("name"), name, error)
@@ -194,7 +194,7 @@ def validate_mutating_policy(write: WriteContext[Any]) -> FieldErrors:
         yield from _validate_mutation(compiler, mutation, _SPEC.child("mutations").index(index))
     at, reinvocation = _SPEC.child("reinvocationPolicy"), spec.get("reinvocationPolicy")
     if not reinvocation:
-        yield required(at, "")
+        yield required(at)
     elif reinvocation not in _REINVOCATIONS:
         yield not_supported(at, reinvocation, _REINVOCATIONS)
 
@@ -208,7 +208,7 @@ _PATCHES = {
 def _validate_mutation(compiler: PolicyCompiler, tree: Tree, path: FieldPath) -> FieldErrors:
     patch_type = tree.get("patchType") or ""
     if not patch_type:
-        yield required(path.child("patchType"), "")
+        yield required(path.child("patchType"))
         return
     if patch_type not in _PATCHES:
         yield not_supported(path.child("patchType"), patch_type, tuple(_PATCHES))
@@ -218,7 +218,7 @@ def _validate_mutation(compiler: PolicyCompiler, tree: Tree, path: FieldPath) ->
     if patch is None:
         yield required(at, f"must be specified when patchType is {patch_type}")
     elif not (source := (patch.get("expression") or "").strip()):
-        yield required(at.child("expression"), "")
+        yield required(at.child("expression"))
     else:
         yield from _report(compiler.compile(source, wanted, has_patch_types=True), at.child("expression"))
     for other, _ in _PATCHES.values():

@@ -47,7 +47,7 @@ def _validate_request(write: WriteContext[View]) -> FieldErrors:
         yield invalid(_SPEC.child("request"), spec.request, problem)
     usages = _SPEC.child("usages")
     if not spec.usages:
-        yield required(usages, "")
+        yield required(usages)
     for index, usage in enumerate(spec.usages):
         if usage not in _USAGES:
             yield not_supported(usages.index(index), usage, _USAGES)
@@ -82,7 +82,7 @@ def _request_problem(encoded: str) -> str:
 
 def _validate_signer(name: str, path: FieldPath) -> FieldErrors:
     if not name:
-        yield required(path, "")
+        yield required(path)
         return
     if name == _LEGACY_SIGNER:
         yield invalid(path, name, "the legacy signerName is not allowed via this API version")

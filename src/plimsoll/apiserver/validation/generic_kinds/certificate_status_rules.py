@@ -59,10 +59,10 @@ def _validate_conditions(conditions: list[Tree], before: list[Tree]) -> FieldErr
     for index, condition in enumerate(conditions):
         path, name, value = _CONDITIONS.index(index), _type(condition), condition.get("status") or ""
         if not name and not had[""]:
-            yield required(path.child("type"), "")
+            yield required(path.child("type"))
         allowed = ("True",) if name in _FINAL else _STATUSES
         if not value:
-            yield required(path.child("status"), "")
+            yield required(path.child("status"))
         elif value not in allowed:
             yield not_supported(path.child("status"), value, allowed)
         other = {_APPROVED: _DENIED, _DENIED: _APPROVED}.get(name)

@@ -97,7 +97,7 @@ def _validate_subject(subject: View, path: FieldPath) -> FieldErrors:
         elif value is None:
             yield required(at, f"{field} is required when subject kind is '{kind}'")
         elif not value.name:
-            yield required(at.child("name"), "")
+            yield required(at.child("name"))
         elif kind == "ServiceAccount" and value.name != "*":
             for problem in dns_subdomain(value.name):
                 yield invalid(at.child("name"), value.name, problem)
@@ -209,7 +209,7 @@ def _validate_level(write: WriteContext[View]) -> FieldErrors:
         else:
             yield from _validate_limited(spec.limited, _SPEC.child("limited"))
     elif not spec.type:
-        yield required(kind, "")
+        yield required(kind)
     else:
         yield not_supported(kind, spec.type, ("Exempt", "Limited"))
     yield from _validate_fixed_level(name, subtree(write.tree, "spec"))
@@ -255,7 +255,7 @@ def _validate_limited(limited: View, path: FieldPath) -> FieldErrors:
         else:
             yield from _validate_queuing(queuing, at.child("queuing"))
     elif not kind:
-        yield required(at.child("type"), "")
+        yield required(at.child("type"))
     else:
         yield not_supported(at.child("type"), kind, ("Queue", "Reject"))
 

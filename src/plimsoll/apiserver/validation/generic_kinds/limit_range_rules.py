@@ -55,7 +55,7 @@ def _validate(write: WriteContext[Any]) -> FieldErrors:
     for index, item in enumerate(subtree(write.tree, "spec").get("limits", ())):
         path, kind = _LIMITS.index(index), item.get("type", "")
         if not kind:
-            yield required(path.child("type"), "")
+            yield required(path.child("type"))
         if kind in seen:
             yield duplicate(path.child("type"), kind)
         seen.add(kind)

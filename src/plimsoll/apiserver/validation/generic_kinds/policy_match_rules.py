@@ -40,12 +40,12 @@ def validate_match(tree: Tree | None, path: FieldPath) -> FieldErrors:
         return
     policy = tree.get("matchPolicy")
     if policy is None:
-        yield required(path.child("matchPolicy"), "")
+        yield required(path.child("matchPolicy"))
     elif policy not in _MATCH_POLICIES:
         yield not_supported(path.child("matchPolicy"), policy, _MATCH_POLICIES)
     for name in ("namespaceSelector", "objectSelector"):
         if tree.get(name) is None:
-            yield required(path.child(name), "")
+            yield required(path.child(name))
         else:
             yield from validate_selector(convert_fast(tree[name], LabelSelector), path.child(name))
     for name in ("resourceRules", "excludeResourceRules"):
@@ -80,7 +80,7 @@ def _validate_rule(rule: Tree, path: FieldPath) -> FieldErrors:
     yield from _validate_list(versions, path.child("apiVersions"), "API versions")
     for index, version in enumerate(versions):
         if not version:
-            yield required(path.child("apiVersions").index(index), "")
+            yield required(path.child("apiVersions").index(index))
     yield from _validate_resources(rule.get("resources") or [], path.child("resources"))
     scope = rule.get("scope")
     if scope is not None and scope not in _SCOPES:
@@ -89,21 +89,21 @@ def _validate_rule(rule: Tree, path: FieldPath) -> FieldErrors:
 
 def _validate_list(items: Sequence[str], path: FieldPath, what: str) -> FieldErrors:
     if not items:
-        yield required(path, "")
+        yield required(path)
     if len(items) > 1 and "*" in items:
         yield invalid(path, items, f"if '*' is present, must not specify other {what}")
 
 
 def _validate_resources(resources: Sequence[str], path: FieldPath) -> FieldErrors:
     if not resources:
-        yield required(path, "")
+        yield required(path)
     all_subresources: set[str] = set()
     all_resources: set[str] = set()
     has_plain = False
     for index, text in enumerate(resources):
         at = path.index(index)
         if not text:
-            yield required(at, "")
+            yield required(at)
             continue
         name, slash, sub = text.partition("/")
         if not slash:
@@ -133,7 +133,7 @@ def validate_param_kind(tree: Tree | None, path: FieldPath) -> FieldErrors:
     if not slash:
         group, version = "", text
     if not text:
-        yield required(at, "")
+        yield required(at)
     elif text.count("/") > 1:
         yield invalid(at, text, f"unexpected GroupVersion string: {text}")
     else:
@@ -145,7 +145,7 @@ def validate_param_kind(tree: Tree | None, path: FieldPath) -> FieldErrors:
             yield invalid(at, version, _DNS_1035_RULE)
     kind = tree.get("kind") or ""
     if not kind:
-        yield required(path.child("kind"), "")
+        yield required(path.child("kind"))
     elif not _is_dns_1035(kind.lower()):
         why = f"may have mixed case, but should otherwise match: {_DNS_1035_RULE}"
         yield invalid(path.child("kind"), kind, why)
@@ -172,7 +172,7 @@ def validate_param_ref(tree: Tree | None, path: FieldPath) -> FieldErrors:
         yield required(path, "one of name or selector must be specified")
     at, action = path.child("parameterNotFoundAction"), tree.get("parameterNotFoundAction")
     if not action:
-        yield required(at, "")
+        yield required(at)
     elif action not in ("Allow", "Deny"):
         yield not_supported(at, action, ("Deny", "Allow"))
 
