@@ -99,7 +99,7 @@ def _check(tree: dict[str, Any], resource: Resource, version: str, context: Chec
         return CheckResult(True, (*unknown, error.message))
     except DecodeError as error:
         return CheckResult(True, (*unknown, str(error)))
-    warnings = list(prepared.warnings)
+    warnings = [] if prepared.errors else list(prepared.warnings)
     if context.release is not None:
         absent, dropped = find_gated_fields(
             lambda gates: _prepare(given, info, replace(context, gates=gates)).tree,

@@ -51,7 +51,7 @@ class CheckReport:
     def lines(self, paint: Paint = PLAIN, *, wide: bool = False) -> Iterator[str]:
         """Yield the problems by object and a summary line; `wide` also lists valid objects."""
         for found, checked in self.results:
-            title = f"{found.kind} {found.full_name if self.server else _name(found)}".rstrip()
+            title = f"{found.kind} {found.full_name if self.server else _name(found)}".strip()
             place = "" if self.server else f" ({found.where})"
             if checked.problems:
                 yield f"{paint.red(title)}{place}:"

@@ -77,11 +77,16 @@ class ParsedObject:
         return f"{self.source}, document {self.document}, line {self.line}{self.place}"
 
 
-def read_objects(paths: Iterable[str | Path], bounds: Bounds | None = None) -> Iterator[ParsedObject]:
-    """Iterate over the objects of files, directories and archives in order; `-` is standard input."""
+def read_objects(
+    paths: Iterable[str | Path], bounds: Bounds | None = None, *, needs_kind: bool = True
+) -> Iterator[ParsedObject]:
+    """Iterate over the objects of files, directories and archives in order; `-` is standard input.
+
+    Objects without a kind raise InputError, unless they are allowed.
+    """
     bounds = bounds or default_bounds()
     for source, text in read_sources(paths, bounds):
-        yield from parse_objects(text, source, bounds=bounds)
+        yield from parse_objects(text, source, bounds=bounds, needs_kind=needs_kind)
 
 
 def read_sources(paths: Iterable[str | Path], bounds: Bounds | None = None) -> Iterator[tuple[str, bytes]]:
@@ -111,7 +116,12 @@ def _as_utf8(text: bytes, source: str) -> bytes:
 
 
 def parse_objects(
-    text: bytes | str, source: str, on_bytes: BytesRead = lambda done: None, bounds: Bounds | None = None
+    text: bytes | str,
+    source: str,
+    on_bytes: BytesRead = lambda done: None,
+    bounds: Bounds | None = None,
+    *,
+    needs_kind: bool = True,
 ) -> Iterator[ParsedObject]:
     """Iterate over the objects in one YAML or JSON stream; lists are flattened."""
     parts = _load(text, source, bounds)
@@ -125,10 +135,13 @@ def parse_objects(
             raise InputError(f"{source}, document {number + 1}: {error}") from None
         number += part.item <= 0
         item = _single_item(part.tree) if part.item >= 0 else None
+        tree = part.tree
         if item is not None:
             yield ParsedObject(item, source, number, part.line, f", items[{part.item}]")
+        elif not needs_kind and isinstance(tree, dict) and not tree.get("kind") and tree.get("metadata"):
+            yield ParsedObject(tree, source, number, part.line)
         else:
-            yield from _flatten(part.tree, source, number, part.line, "", part.item)
+            yield from _flatten(tree, source, number, part.line, "", part.item)
         on_bytes(part.end)
 
 

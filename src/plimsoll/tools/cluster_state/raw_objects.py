@@ -36,7 +36,7 @@ class ObjectQuery:
     narrow: bool = False  #: read only the source's namespace, if it has one
     fields: Mapping[str, str] = field(default_factory=dict)  #: plural -> field selector
     more: tuple[Endpoint, ...] = ()  #: kinds that are not part of a cluster state
-    as_written: bool = False  #: leave objects of files in the version they have
+    as_written: bool = False  #: leave objects of files in the version they have, also without a kind
 
 
 @dataclass(slots=True)
@@ -55,7 +55,7 @@ def read_raw_objects(source: Source, query: ObjectQuery, tick: ProgressCallback 
     if source.files or source.config is None:
         given: list[ParsedObject] = []
         with without_collection():
-            for found in read_objects(source.files):
+            for found in read_objects(source.files, needs_kind=not query.as_written):
                 given.append(found)
                 if len(given) % TICK_EVERY == 0:
                     tick("reading objects", len(given), 0)

@@ -26,7 +26,7 @@ spec: {devices: {requests: [{name: r, REQUEST}]}}
 def check(text: str, version: str = "", **options: Any) -> CheckReport:
     release = parse_release(version) if version else None
     gates = Gates.of_release(release[1]) if release else Gates.default()
-    found = list(parse_objects(text, "f.yaml"))
+    found = list(parse_objects(text, "f.yaml", needs_kind=False))
     return check_all(found, NOW, gates, release=release, **options)
 
 
@@ -47,6 +47,7 @@ def claim(request: str, version: str = "v1", namespace: str = "default") -> str:
     ("head", "problem"),
     [
         ("kind: Pod", "apiVersion: must be given; use v1"),
+        ("apiVersion: v1", "kind: must be given"),
         (
             "{apiVersion: apps/v1beta1, kind: Deployment}",
             "apiVersion: Kubernetes 1.36 does not serve apps/v1beta1 Deployment; use apps/v1",
@@ -72,6 +73,18 @@ def test_versions_and_kinds_that_the_server_does_not_serve(head: str, problem: s
 def test_custom_resources_are_not_validated() -> None:
     report = check("{apiVersion: example.com/v1, kind: Deployment, metadata: {name: x}}")
     assert (report.refused, report.results[0][1].known) == (0, False)
+
+
+def test_reviews_need_no_name() -> None:
+    review = "{apiVersion: authorization.k8s.io/v1, kind: SubjectAccessReview, spec: {user: u}}"
+    assert check(review).refused == 0
+    assert problems(review.replace("user", "usr")) == ['unknown field "spec.usr"; did you mean user?']
+
+
+def test_warnings_are_about_what_is_stored() -> None:
+    named = POD.replace("name: p}", "name: a.b}")
+    assert len(warnings(named)) == 1
+    assert warnings(named.replace("image: i", "image: ''")) == []
 
 
 def test_generated_names_are_names() -> None:
@@ -163,6 +176,12 @@ def test_versions_of_the_resource_group_by_release(version: str, served: set[str
         found = problems(text, version)
         assert (found == []) == (name in served), (name, found)
         assert all(each in found[0] for each in served if found)
+
+
+def test_no_version_is_suggested_that_the_release_does_not_serve() -> None:
+    assert problems(claim("exactly: {deviceClassName: c}", "v2"), "1.30") == [
+        "apiVersion: resource.k8s.io/v2 has no kind ResourceClaim"
+    ]
 
 
 def test_fields_that_a_release_does_not_have_or_drops() -> None:
