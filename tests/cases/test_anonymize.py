@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
 from plimsoll.api import codec
 from plimsoll.tools.audit import audit
+from plimsoll.tools.check import check_object
 from plimsoll.tools.cluster_state import ClusterState
-from plimsoll.tools.dump import Pseudonyms, anonymize
+from plimsoll.tools.dump import Pseudonyms, anonymize, trees_of
 from plimsoll.tools.explain import explain_pod
 from plimsoll.tools.report import as_text
 from plimsoll.tools.top.top import top
@@ -45,11 +47,24 @@ def answers(state: ClusterState) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.parametrize("name", CLUSTERS)
+@pytest.mark.parametrize(
+    "name", [CLUSTERS[0], pytest.param(CLUSTERS[1], marks=pytest.mark.slow), CLUSTERS[2]]
+)
 def test_the_tools_give_the_same_numbers(name: str) -> None:
     before, after = answers(case_state(name)), answers(anonymized(case_state(name)))
     for question in before:
         assert before[question] == after[question], question
+
+
+@pytest.mark.parametrize("name", CLUSTERS)
+def test_an_api_server_takes_the_objects(name: str) -> None:
+    now = datetime.fromtimestamp(NOW, UTC)
+    invalid = {
+        (tree["kind"], tree["metadata"]["name"]): problems
+        for tree in trees_of(anonymized(case_state(name)).objects)
+        if (problems := check_object(tree, now).problems)
+    }
+    assert invalid == {}
 
 
 def test_no_name_of_the_site_remains_in_attributes() -> None:

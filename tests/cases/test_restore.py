@@ -76,7 +76,7 @@ def assert_restored(before: list[Tree], after: Mapping[Key, Tree]) -> None:
     assert not compare_clusters(make_cluster_state(before), state)
 
 
-@pytest.mark.parametrize("name", REAL)
+@pytest.mark.parametrize("name", [pytest.param(REAL[0], marks=pytest.mark.slow), REAL[1]])
 async def test_controllers_leave_a_restored_cluster_as_it_was(name: str) -> None:
     """Ten minutes pass without evictions, garbage collection, replacements or released claims."""
     before = case_objects(name)

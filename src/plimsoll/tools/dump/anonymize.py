@@ -50,6 +50,7 @@ _FUNCTIONS = frozenset(
 )
 _PARSERS = frozenset({"quantity", "isQuantity", "semver", "isSemver"})
 _STATE_FIELDS = ("reason", "exitCode", "startedAt", "finishedAt")
+_IMAGE = "example.com/image"
 _EPHEMERAL_FIELDS = ("accessModes", "resources", "volumeMode")
 
 
@@ -89,6 +90,7 @@ class _Anonymizer:
             FieldRule.QUALIFIED: pseudonyms.qualified_name,
             FieldRule.LABEL_KEY: pseudonyms.label_key,
             FieldRule.CEL: self._expression,
+            FieldRule.IMAGE: lambda text: _IMAGE,
         }
 
     def object(self, thing: Any) -> Any:
@@ -185,7 +187,7 @@ class _Anonymizer:
         return key, codec.encode(self._value(value, FieldRule.NAME)).decode()
 
     def _volume(self, volume: Mapping[str, Any]) -> dict[str, Any]:
-        """Keep the kind of a volume, and the claim that it uses or describes."""
+        """Keep the claim that a volume uses or describes; others become empty directories."""
         made: dict[str, Any] = {}
         for key, value in volume.items():
             given = value if isinstance(value, dict) else {}
@@ -196,7 +198,7 @@ class _Anonymizer:
             elif key == "ephemeral":
                 made[key] = self._ephemeral(given)
             else:
-                made[key] = {}
+                made["emptyDir"] = {}
         return made
 
     def _ephemeral(self, volume: Mapping[str, Any]) -> dict[str, Any]:

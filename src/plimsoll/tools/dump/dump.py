@@ -15,6 +15,9 @@ from pathlib import Path
 from typing import IO, Any, cast
 
 from plimsoll.api import codec
+from plimsoll.api.core import Pod
+from plimsoll.api.storage import PersistentVolume
+from plimsoll.api.workloads import SELECTING_KINDS, Service
 from plimsoll.client.endpoints import CONTROLLER_REVISIONS, CRON_JOBS, DAEMON_SETS, DEPLOYMENTS, JOBS
 from plimsoll.common.yaml import dump_document
 from plimsoll.errors import InputError
@@ -30,6 +33,11 @@ JSON, YAML = "json", "yaml"
 _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 #: Workloads that no tool reads, and that keep their pods in a copy of the cluster (`plimsoll up -f`).
 _WORKLOADS = (DEPLOYMENTS, DAEMON_SETS, JOBS, CRON_JOBS, CONTROLLER_REVISIONS)
+#: Fields of a PersistentVolume that say what it is.
+_SOURCES = frozenset(
+    {"hostPath", "csi", "gcePersistentDisk", "awsElasticBlockStore", "azureDisk", "cinder", "azureFile"}
+    | {"vsphereVolume", "portworxVolume"}
+)
 _ENDPOINTS = {endpoint.kind: endpoint for endpoint in (*(kind.endpoint for kind in KINDS), *_WORKLOADS)}
 _ORDER = {kind: number for number, kind in enumerate(_ENDPOINTS)}
 
@@ -84,11 +92,32 @@ def _shortened(tree: Tree) -> Tree:
 
 
 def trees_of(objects: ClusterObjects) -> Iterator[Tree]:
-    """Yield typed objects as trees, by kind, in their order."""
+    """Yield typed objects as trees, by kind, in their order, with stand-ins for required fields that types
+    do not have.
+    """
+    pods = Counter(
+        owner.uid for pod in objects.all(Pod) for owner in pod.metadata.owner_references if owner.controller
+    )
     for kind in KINDS:
         head = {"apiVersion": kind.endpoint.api_version, "kind": kind.endpoint.kind}
         for thing in objects.all(kind.view):
-            yield {**codec.to_tree(thing), **head}
+            tree = {**codec.to_tree(thing), **head}
+            spec = tree.setdefault("spec", {}) if kind.view in SELECTING_KINDS else tree.get("spec")
+            if kind.view is Service:
+                spec["ports"] = [{"port": 80}]
+            elif kind.view in SELECTING_KINDS:
+                spec |= _workload_fields(spec.get("selector") or {}, pods[thing.metadata.uid])
+            elif kind.view is PersistentVolume and not _SOURCES & spec.keys():
+                spec["hostPath"] = {"path": "/"}
+            yield tree
+
+
+def _workload_fields(selector: Tree, replicas: int) -> Tree:
+    labels = selector.get("matchLabels", {} if "matchExpressions" in selector else selector) or {
+        "name": "main"
+    }
+    template = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "main", "image": "main"}]}}
+    return {"replicas": replicas, "template": template}
 
 
 def write_objects(trees: Iterable[Tree], out: IO[bytes], form: str) -> DumpSummary:

@@ -26,6 +26,7 @@ class FieldRule(Enum):
     POD_NAMES = "pod names"  #: mapping from names of pods
     CEL = "CEL"
     VOLUMES = "volumes"
+    IMAGE = "image"
     CONTAINER_STATE = "container state"
     DEVICE_DATA = "device data"
     ANNOTATIONS = "annotations"
@@ -40,25 +41,27 @@ RULES: Mapping[str, FieldRule] = {
     **_rules(
         FieldRule.KEEP,
         """
-        access_modes accounting_policy action allocation_mode allocation_timestamp api_group api_version
-        creation_timestamp declared_features deletion_timestamp disruption_mode effect kind
-        last_heartbeat_time
-        last_probe_time last_transition_time node_affinity_policy node_taints_policy operator phase
-        preemption_policy protocol qos_class reason request_policy_name resource resource_version
-        restart_policy
-        scope_name scopes skip_node_operations source start_time status stop_signal time_added
-        unhealthy_pod_eviction_policy version_value version_values volume_binding_mode volume_mode
-        when_unsatisfiable NodeAddress.type LimitRangeItem.type
+        access_modes accounting_policy action allocation_mode allocation_timestamp api_group
+        api_version creation_timestamp declared_features deletion_timestamp disruption_mode
+        effect image_pull_policy kind last_heartbeat_time last_probe_time last_transition_time
+        node_affinity_policy node_taints_policy operator phase preemption_policy protocol
+        qos_class reason request_policy_name resource resource_version restart_policy scope_name
+        scopes skip_node_operations source start_time status stop_signal
+        termination_message_policy time_added unhealthy_pod_eviction_policy version_value
+        version_values volume_binding_mode volume_mode when_unsatisfiable NodeAddress.type
+        LimitRangeItem.type
         """,
     ),
     **_rules(
         FieldRule.DROP,
         """
-        address args command container_id env env_from field_path hardware_address host host_ip image image_id
-        interface_name ips lifecycle liveness_probe message network_data node_id node_info opaque path pod_ip
-        provider_id readiness_probe security_context startup_probe volume_handle volume_mounts volume_devices
-        working_dir names aws_elastic_block_store azure_disk azure_file cinder gce_persistent_disk
-        portworx_volume vsphere_volume
+        address args command config container_id data_source data_source_ref dns_config
+        dns_policy env env_from field_path hardware_address host host_aliases host_ip image_id
+        interface_name ips lifecycle liveness_probe message network_data node_id node_info
+        opaque path pod_ip provider_id readiness_probe security_context startup_probe
+        volume_handle volume_mounts volume_devices working_dir names aws_elastic_block_store
+        azure_disk azure_file cinder gce_persistent_disk portworx_volume vsphere_volume
+        ContainerPort.name
         """,
     ),
     **_rules(FieldRule.UID, "uid share_id"),
@@ -95,6 +98,7 @@ RULES: Mapping[str, FieldRule] = {
         node_allocatable_resource_accounting_policies
         """,
     ),
+    "image": FieldRule.IMAGE,
     "disrupted_pods": FieldRule.POD_NAMES,
     "expression": FieldRule.CEL,
     "volumes": FieldRule.VOLUMES,
