@@ -33,7 +33,7 @@ JSON, YAML = "json", "yaml"
 _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 #: Workloads that no tool reads, and that keep their pods in a copy of the cluster (`plimsoll up -f`).
 _WORKLOADS = (DEPLOYMENTS, DAEMON_SETS, JOBS, CRON_JOBS, CONTROLLER_REVISIONS)
-#: Fields of a PersistentVolume that say what it is.
+#: Sources of a PersistentVolume.
 _SOURCES = frozenset(
     {"hostPath", "csi", "gcePersistentDisk", "awsElasticBlockStore", "azureDisk", "cinder", "azureFile"}
     | {"vsphereVolume", "portworxVolume"}
