@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +12,11 @@ from plimsoll.cel import Environment, compile_selector, flatten
 from plimsoll.tools.cluster_state.manifests import ParsedObject
 from plimsoll.tools.colors import PLAIN, Paint
 from plimsoll.tools.columns import format_count, format_table
+from plimsoll.tools.top.table import Cell, Table
 from plimsoll.tools.views import decode_views
+
+#: Number of devices that are listed one by one on a terminal.
+_LISTED = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +54,10 @@ class SelectionReport:
         return any(answer.matched for answer in self.answers)
 
     def lines(self, paint: Paint = PLAIN, *, wide: bool = False) -> Iterator[str]:
-        """Yield the devices that match and each error once; `wide` lists all devices, with costs."""
+        """Yield the devices that match and each error once; `wide` lists all devices, with costs.
+
+        On a terminal, many devices are counted by pool.
+        """
         if wide and self.answers:
             rows = [(each.device, each.text, f"{each.cost:,}") for each in self.answers]
             lines = format_table([("DEVICE", "ANSWER", "COST"), *rows])
@@ -61,7 +68,11 @@ class SelectionReport:
         if not self.answers:
             return
         matching = [each.device for each in self.answers if each.matched]
-        yield from map(paint.green, matching)
+        by_pool = paint.is_terminal and len(matching) > _LISTED
+        if by_pool:
+            yield from _pool_table(matching).lines(paint)
+        else:
+            yield from map(paint.green, matching)
         errors: dict[str, list[str]] = {}
         for each in self.answers:
             if each.error:
@@ -70,11 +81,23 @@ class SelectionReport:
             yield paint.red(
                 f"error on {format_count(len(devices), 'device')}, for example {devices[0]}: {error}"
             )
-        rest = " -o wide lists the others." if len(matching) < len(self.answers) else ""
+        rest = " -o wide lists the others." if by_pool or len(matching) < len(self.answers) else ""
         yield f"{len(matching):,} of {format_count(len(self.answers), 'device')} matched.{rest}"
 
     def as_json(self) -> list[dict[str, Any]]:
         return [answer.as_json() for answer in self.answers]
+
+
+def _pool_table(matching: Sequence[str]) -> Table:
+    """Build the table of pools with matching devices."""
+    pools: dict[str, list[str]] = {}
+    for name in matching:
+        pool, _, device = name.rpartition("/")
+        pools.setdefault(pool, []).append(device)
+    table = Table(("POOL", ">MATCHED", "DEVICES"))
+    for pool, devices in pools.items():
+        table.add(pool, Cell(f"{len(devices):,}", "green"), devices)
+    return table
 
 
 def select_devices(

@@ -57,6 +57,7 @@ class TypeAvailability:
     """Partitions of one type in a class, counted as if no other partition were allocated."""
 
     devices: int = 0  #: offered
+    held: int = 0  #: of these, in use by claims
     total: int = 0  #: that claims can still get
     most: int = 0  #: on one node
 
@@ -96,7 +97,8 @@ class _Found:
     count: PackedCount = _NONE  #: that one pod can get
     own: int = 0  #: own ones of these
     shared: tuple[DeviceId, ...] = ()  #: other available devices
-    types: Mapping[PartitionType, tuple[int, int]] = field(default_factory=dict)  #: own: devices, available
+    #: Own devices by type: offered, in use, and available.
+    types: Mapping[PartitionType, tuple[int, int, int]] = field(default_factory=dict)
     tainted: Mapping[str, int] = field(default_factory=dict)  #: own, available but for their taint
     withheld: Mapping[str, int] = field(default_factory=dict)  #: own ones that may be held through a resource
     capacity: dict[str, CapacityLeft] = field(default_factory=dict)  #: of own shareable devices
@@ -160,8 +162,9 @@ class Availability:
                 continue
             found.devices += here.devices
             found.held += here.held
-            for kind, (devices, _) in here.types.items():
+            for kind, (devices, held, _) in here.types.items():
                 found.types.setdefault(kind, TypeAvailability()).devices += devices
+                found.types[kind].held += held
             for name, amounts in here.capacity.items():
                 if stock.closed:
                     none = Quantity(0, amounts.total.format)
@@ -176,7 +179,7 @@ class Availability:
                 found.closed.setdefault(f"maybe held through {resource}", DevicesOnNodes()).add(devices)
             for taint, devices in here.tainted.items():
                 found.device_taints[taint] = found.device_taints.get(taint, 0) + devices
-            for kind, (_, number) in here.types.items():
+            for kind, (_, _, number) in here.types.items():
                 found.types[kind].total += number
                 found.types[kind].most = max(found.types[kind].most, number)
             if here.count.devices:
@@ -237,7 +240,7 @@ class _ClassSearch:
         mask = selection.mask
         if not mask:
             return None
-        types = tuple(stock.types.items()) if mask & stock.devices.counting else ()
+        types = tuple(stock.types.items())
         headroom = stock.headroom_state(mask, class_charges=self._class_charges)
         key = (state, mask, types, headroom, tuple(selection.failures))
         known = self._known.get(key)
@@ -255,9 +258,11 @@ class _ClassSearch:
         """Add the devices of a pool of several nodes, with what some node can get of their capacity."""
         found.devices += offered.bit_count()
         found.held += (offered & stock.in_use).bit_count()
-        for kind, mask in stock.types.items() if offered & stock.devices.counting else ():
+        for kind, mask in stock.types.items():
             if mask & offered:
-                found.types.setdefault(kind, TypeAvailability()).devices += (mask & offered).bit_count()
+                known = found.types.setdefault(kind, TypeAvailability())
+                known.devices += (mask & offered).bit_count()
+                known.held += (mask & offered & stock.in_use).bit_count()
         for number in bit_numbers(offered & stock.devices.shareable):
             entry = stock.devices.entries[number]
             for name, each in entry.device.capacity.items():
@@ -293,17 +298,19 @@ class _ClassSearch:
 
         whole = count(available)
         others = available & ~stock.own
+        own_count = count(available & stock.own).devices if others else whole.devices
+
+        def count_type(mask: int) -> tuple[int, int, int]:
+            left = own_count if not own & ~mask else count(mask & available & own).devices
+            return (mask & own).bit_count(), (mask & own & stock.in_use).bit_count(), left
+
         found = _Found(
             own.bit_count(),
             (own & stock.in_use).bit_count(),
             whole,
-            count(available & stock.own).devices if others else whole.devices,
+            own_count,
             tuple(devices.entries[number].id for number in bit_numbers(others)),
-            {
-                kind: ((mask & own).bit_count(), count(mask & available & own).devices)
-                for kind, mask in (stock.types.items() if own & devices.counting else ())
-                if mask & own
-            },
+            {kind: count_type(mask) for kind, mask in stock.types.items() if mask & own},
             dict(_tainted(stock, plan)),
             dict(_withheld(stock, own)),
         )

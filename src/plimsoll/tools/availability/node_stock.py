@@ -50,6 +50,10 @@ class PartitionType(NamedTuple):
     value: str
 
 
+#: Type of devices that are no partitions, or whose type has no name.
+UNTYPED = PartitionType("", "", "")
+
+
 class Component(NamedTuple):
     """Devices that draw from common counters."""
 
@@ -132,12 +136,11 @@ class NodeStock:
 
     @cached_property
     def types(self) -> dict[PartitionType, int]:
-        """Masks of the devices by the type of partition that they are."""
+        """Masks of the devices by the type of partition that they are; `UNTYPED` for others."""
         found: dict[PartitionType, int] = {}
-        for number in bit_numbers(self.devices.counting):
+        for number in bit_numbers(self.devices.all):
             kind = _partition_type(self.devices.entries[number])
-            if kind is not None:
-                found[kind] = found.get(kind, 0) | 1 << number
+            found[kind] = found.get(kind, 0) | 1 << number
         return found
 
     @cached_property
@@ -208,7 +211,7 @@ class NodeStock:
         return Piece() if self.usage.shared >> number & 1 else Piece(entry.draw, entry.groups)
 
 
-def _partition_type(entry: DeviceEntry) -> PartitionType | None:
+def _partition_type(entry: DeviceEntry) -> PartitionType:
     """Return what names the type of a partition: the attribute that its slice declares, else `profile`."""
     declared = entry.view.slice.spec.partition_type_attribute
     for name, attribute in entry.device.attributes.items():
@@ -217,4 +220,4 @@ def _partition_type(entry: DeviceEntry) -> PartitionType | None:
         if is_type and attribute.string_value is not None:
             domain = domain or entry.id.driver
             return PartitionType(entry.id.driver, f"{domain}/{own}", attribute.string_value)
-    return None
+    return UNTYPED

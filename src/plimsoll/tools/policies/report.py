@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from textwrap import wrap
 from typing import Any
 
 from plimsoll.api.forms import AccountingPolicy
@@ -12,7 +11,7 @@ from plimsoll.ledger.messages import format_reason
 from plimsoll.ledger.verdict import Reason
 from plimsoll.tools.amounts import format_amount, format_short, resource_order
 from plimsoll.tools.colors import Paint
-from plimsoll.tools.columns import format_count
+from plimsoll.tools.columns import format_count, wrap_text
 from plimsoll.tools.top.table import Cell, Table
 
 AS_IS = "as it is"
@@ -26,7 +25,7 @@ POLICIES = (
 COLUMNS = (AS_IS, *(policy.value for policy in POLICIES))
 #: Column heading and short description.
 HEADINGS = {
-    AS_IS: ("NOW", "as charged now"),
+    AS_IS: ("NOW", "the charges of today"),
     "AddPerClaim": ("ADD/CLAIM", "requests plus claims, each claim once"),
     "AddPerReference": ("ADD/REF", "requests plus claims, once per referencing container"),
     "Max": ("MAX", "the larger of requests and claims"),
@@ -155,7 +154,7 @@ class PoliciesReport:
 
     def _summary_lines(self, paint: Paint, wide: bool) -> Iterator[str]:
         names = [name for name in ("cpu", "memory") if any(row.resource == name for row in self.nodes)]
-        heads = (">NODES PAST", ">REFUSED", "CHARGES")
+        heads = (">NODES PAST THE LINE", ">PODS REFUSED")
         table = Table(("POLICY", *(f">{name.upper()}" for name in names), *heads))
         for column in COLUMNS:
             past, refused = len(self.past(column)), len({*self._refused(column)})
@@ -165,8 +164,11 @@ class PoliciesReport:
                 cells.append(format_short(name, total))
             cells.append(Cell(f"{past:,}", "red" if past else ""))
             cells.append(Cell(f"{refused:,}", "red" if refused else ""))
-            table.add(Cell(column, "bold"), *cells, HEADINGS[column][1])
+            table.add(Cell(column, "bold"), *cells)
         yield from table.lines(paint, wide=wide)
+        yield from wrap_text(
+            "; ".join(f"{column}: {text}" for column, (_, text) in HEADINGS.items()), paint.width
+        )
 
     def _refused(self, column: str) -> Iterator[tuple[str, str]]:
         for refusal in self.refusals:
@@ -200,11 +202,11 @@ class PoliciesReport:
         shown = shown_rows if wide or not self.limit else shown_rows[: self.limit]
         yield "Pods: requests, claimed amounts, and number of containers that reference the claims."
         heads = (">REQUESTS", ">CLAIMED", ">REFS", *(f">{HEADINGS[column][0]}" for column in COLUMNS))
-        table = Table(("RESOURCE", *heads, "POD"))
+        table = Table(("POD", "=RESOURCE", *heads), optional=(">REFS", ">REQUESTS", ">CLAIMED"))
         for row in shown:
             amounts = [format_short(row.resource, row.charged[column]) for column in COLUMNS]
             own = [format_short(row.resource, amount) for amount in (row.requests, row.claimed)]
-            table.add(row.resource, *own, str(row.references), *amounts, row.name)
+            table.add(row.name, row.resource, *own, str(row.references), *amounts)
         yield from table.lines(paint, wide=wide)
         yield from _not_shown(len(shown_rows) - len(shown), "row")
 
@@ -221,7 +223,7 @@ class PoliciesReport:
             first = f"{group[0].namespace}/{group[0].pod}"
             more = f" and {len(group) - 1} more" if len(group) > 1 else ""
             line_text = f"{column}: {first}{more}: {text}"
-            for line in wrap(line_text, paint.width, initial_indent="  ", subsequent_indent="    "):
+            for line in wrap_text(line_text, paint.width, "    ", first="  "):
                 yield paint.red(line)
         yield from _not_shown(len(groups) - len(shown), "refusal")
 
@@ -247,5 +249,5 @@ def _cell(row: NodeCharges, column: str, wide: bool) -> Cell:
     left = row.left(column)
     text = format_short(row.resource, row.charged[column])
     if left < 0:
-        return Cell(f"{text} ({format_short(row.resource, -left)} past)", "red")
+        return Cell(f"{text} (+{format_short(row.resource, -left)})", "red")
     return Cell(f"{text} ({format_short(row.resource, left)} left)" if wide else text)

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from textwrap import wrap
 from typing import Any
 
 from plimsoll.tools.colors import Paint
-from plimsoll.tools.columns import format_count
+from plimsoll.tools.columns import format_count, wrap_text
 from plimsoll.tools.top.classes import ClassRow
 from plimsoll.tools.top.device_reports import format_capacity, not_shown
 from plimsoll.tools.top.devices import plain_name
 from plimsoll.tools.top.table import Cell, Table
 
 _NOTE = "FREE is what claims can still get: choices that exclude each other are not added up."
+_TYPES_NOTE = "FREE of a type counts as if no other were allocated: types of one device exclude each other."
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,14 +43,16 @@ class ClassesReport:
                 [*_capacities(row)] or "-",
             )
             for each in row.partitions:
-                counts = (str(each.devices), "", str(each.free), str(each.most), "", "-")
-                table.add(f"  {each.type}", *counts)
+                counts = (str(each.devices), str(each.held), str(each.free), str(each.most), "", "-")
+                table.add(f"  {each.type or 'other devices'}", *counts)
         yield from table.lines(paint, wide=wide)
         for row in shown:
             if row.problem:
                 yield paint.red(f"{row.device_class} selects nothing: {row.problem}")
         yield from not_shown(len(self.rows) - len(shown), "class")
         yield _NOTE
+        if any(row.partitions for row in shown):
+            yield from wrap_text(_TYPES_NOTE, paint.width)
         yield from _taint_notes(shown, paint)
         if self.alone and self.rows[0].nodes:
             yield ""
@@ -77,12 +79,7 @@ def _taint_notes(rows: Iterable[ClassRow], paint: Paint) -> Iterator[str]:
                 f"{row.device_class} {count}"
             )
     for text, parts in sorted(notes.items()):
-        yield from wrap(
-            f"{text}: {', '.join(parts)}",
-            paint.width or 10**6,
-            subsequent_indent="  ",
-            break_on_hyphens=False,
-        )
+        yield from wrap_text(f"{text}: {', '.join(parts)}", paint.width)
 
 
 def _count(row: ClassRow) -> str:

@@ -24,15 +24,22 @@ from plimsoll.tools.cluster_state import ClusterState
 
 @dataclass(frozen=True, slots=True)
 class PartitionRow:
-    """Partitions of one type in a class."""
+    """Partitions of one type in a class; "" for devices without a type."""
 
     type: str
     devices: int
+    held: int  #: in use by claims
     free: int  #: that can be allocated if no other partition is
     most: int  #: on one node
 
     def as_json(self) -> dict[str, Any]:
-        return {"type": self.type, "devices": self.devices, "free": self.free, "mostOnOneNode": self.most}
+        return {
+            "type": self.type or None,
+            "devices": self.devices,
+            "held": self.held,
+            "free": self.free,
+            "mostOnOneNode": self.most,
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,8 +130,8 @@ def free_by_class(
 
 def _row(found: ClassAvailability) -> ClassRow:
     partitions = tuple(
-        PartitionRow(kind.value, each.devices, each.total, each.most)
-        for kind, each in sorted(found.types.items())
+        PartitionRow(kind.value, each.devices, each.held, each.total, each.most)
+        for kind, each in sorted(found.types.items(), key=lambda item: (not item[0].value, item[0]))
     )
     return ClassRow(
         found.device_class,

@@ -145,8 +145,8 @@ def remaining_shares(row: DeviceRow) -> Iterator[str]:
 
 
 def format_holders(row: DeviceRow) -> Iterator[str]:
-    """Yield the holders of a device: `ns/claim (memory 4Gi)`."""
-    for holder in row.holders:
+    """Yield the holders of a device: `ns/claim (memory 4Gi)`, those with admin access last."""
+    for holder in sorted(row.holders, key=lambda holder: holder.admin):
         inside = [f"{plain_name(name)} {format_capacity(name, amount)}" for name, amount in holder.consumed]
         if holder.admin:
             inside.append("admin access")
@@ -200,6 +200,8 @@ class PoolsReport:
             ]
             every, free, partly, taken = sums
             rest = sum(row.unavailable for row in self.rows)
+            if any(row.partitions for row in self.rows):
+                yield "DEVICES counts partitions, too; physical devices: plimsoll top gpus."
             yield (
                 f"{format_count(len(self.rows), 'pool')}, {format_count(every, 'device')}: {free:,} free, "
                 f"{partly:,} partly, {taken:,} taken, {rest:,} unavailable"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,11 +21,12 @@ from plimsoll.tools.top.device_reports import (
 from plimsoll.tools.top.devices import UNAVAILABLE
 from plimsoll.tools.top.node_reports import label_of
 from plimsoll.tools.top.nodes import NodeRow
-from plimsoll.tools.top.physical import PhysicalDevice
+from plimsoll.tools.top.physical import PARTITIONS, WHOLE, PhysicalDevice, natural_key
 from plimsoll.tools.top.table import Cell, Table
 
 _STATES = {FREE: "free", PARTLY: "partly used", SHARED: "partly used", TAKEN: "taken"}
-_NOTE = "FREE: whole and unused. What claims can get of them: plimsoll top classes."
+_NOTE = "FREE devices are unused, with all their partitions. What claims can get: plimsoll top classes."
+_TYPES_NOTE = "FREE of a partition type: as many as still fit if no other type is allocated."
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +46,8 @@ class GpusReport:
         if on_closed:
             yield f"UNAVAIL. includes {on_closed:,} free on nodes that are not ready or cordoned."
         yield _NOTE
+        if _has_partitions(self.devices):
+            yield _TYPES_NOTE
         yield ""
         shown = self.devices[: self.limit] if self.limit else self.devices
         drivers = wide or len({each.parts[0].driver for each in self.devices}) > 1
@@ -74,20 +77,43 @@ class GpusReport:
         yield from not_shown(len(self.devices) - len(shown), "device")
 
     def _product_table(self) -> Table:
-        """Build the table of products, with totals if there are several."""
-        counts: dict[str, Counter[str]] = {}
+        """Build the table of products and their partition types, with totals of several products."""
+        products: dict[str, list[PhysicalDevice]] = {}
         for each in self.devices:
-            state = {FREE: FREE, PARTLY: PARTLY, SHARED: PARTLY, TAKEN: TAKEN}.get(each.state, "")
-            if state == FREE and each.parts[0].node in self.closed:
-                state = ""
-            counts.setdefault(each.product or each.parts[0].driver, Counter())[state] += 1
-        rows = sorted(counts.items())
-        if len(rows) > 1:
-            rows.append(("all", sum(counts.values(), Counter())))
+            products.setdefault(each.product or each.parts[0].driver, []).append(each)
         table = Table(("PRODUCT", ">DEVICES", ">FREE", ">PARTLY USED", ">TAKEN", ">UNAVAIL."))
-        for name, count in rows:
-            table.add(name, str(count.total()), *(str(count[state]) for state in (FREE, PARTLY, TAKEN, "")))
+        total = Counter[str]()
+        for name, devices in sorted(products.items()):
+            states = Counter(self._counted_as(each) for each in devices)
+            total += states
+            _add_counts(table, name, states)
+            for kind, count in self._types(devices):
+                table.add(f"  {kind or WHOLE}", str(count[""]), str(count[FREE]), "", str(count[TAKEN]), "")
+        if len(products) > 1:
+            _add_counts(table, "all", total)
         return table
+
+    def _counted_as(self, device: PhysicalDevice) -> str:
+        """Return the column of the product table in which a device counts; "" if it is not available."""
+        if device.state == FREE and device.parts[0].node in self.closed:
+            return ""
+        return {FREE: FREE, PARTLY: PARTLY, SHARED: PARTLY, TAKEN: TAKEN}.get(device.state, "")
+
+    def _types(self, devices: Sequence[PhysicalDevice]) -> list[tuple[str, Counter[str]]]:
+        """Count the partitions of each type: published (""), those that still fit, and those in use. Whole
+        devices are listed if not every device can be allocated as a whole.
+        """
+        found: dict[str, Counter[str]] = {}
+        for device in devices:
+            for part in device.parts:
+                count = found.setdefault(device.type_of(part), Counter())
+                count[""] += 1
+                count[TAKEN] += any(not holder.admin for holder in part.holders)
+            for kind, number in device.fits.items() if device.parts[0].node not in self.closed else ():
+                found[kind][FREE] += number
+        if not _has_partitions(devices) or found.get("", Counter())[""] == len(devices):
+            found.pop("", None)
+        return sorted(found.items(), key=lambda item: natural_key(item[0]))
 
     def as_json(self) -> dict[str, Any]:
         shown = self.devices[: self.limit] if self.limit else self.devices
@@ -99,13 +125,21 @@ class GpusReport:
         }
 
 
+def _add_counts(table: Table, name: str, states: Counter[str]) -> None:
+    table.add(name, str(states.total()), *(str(states[state]) for state in (FREE, PARTLY, TAKEN, "")))
+
+
+def _has_partitions(devices: Iterable[PhysicalDevice]) -> bool:
+    return any(each.kind == PARTITIONS for each in devices)
+
+
 def _fits(device: PhysicalDevice, wide: bool) -> Iterator[str]:
     """Yield what can still be allocated: shared capacity, the whole device, or partitions by type."""
     if len(device.parts) == 1 and device.parts[0].shareable:
         yield from remaining_shares(device.parts[0])
         return
     if "" in device.fits:
-        yield "whole"
+        yield WHOLE
     if wide or "" not in device.fits:
         yield from (f"{name} {number}" for name, number in device.fits.items() if name and number)
 

@@ -108,7 +108,7 @@ class NamespacesReport:
             return
         names = shown_resources((row.amounts for row in self.rows), self.resources, wide)
         parts = (">REQUESTS", ">CLAIMS", ">OVERHEAD", ">TOTAL")
-        heads = ("NAMESPACE", ">SCHEDULED", ">PENDING", "=RESOURCE", *parts, ">SHARE", "DEVICES BY CLASS")
+        heads = ("NAMESPACE", ">SCHEDULED", ">PENDING", "=RESOURCE", *parts, ">SHARE", ">DEVICES", "BY CLASS")
         table = Table(heads, optional=(">OVERHEAD", ">SHARE", ">CLAIMS", ">REQUESTS"))
         shown = self.rows[: self.limit] if self.limit else self.rows
         for row in shown:
@@ -121,6 +121,7 @@ class NamespacesReport:
                     name,
                     *sums_of(name, row.amounts),
                     row.share(name),
+                    str(sum(row.devices.values())) if first else "",
                     [*_devices(row)] if index == 0 and row.devices else "-",
                 )
         yield from table.lines(paint, wide=wide)

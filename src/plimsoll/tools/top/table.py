@@ -11,8 +11,9 @@ from plimsoll.tools.colors import Paint
 
 _GAP = "  "
 _DOTS = "..."
-#: Width below which columns are shortened only after the optional ones are left out.
-_USUAL = 16
+#: Widths to which columns are shortened before optional ones are left out: the first one at which all cells
+#: differ.
+_USUAL = (16, 20, 24, 32)
 #: Width below which no column is shortened.
 _LEAST = 10
 #: Color of a usage bar: each kind of mark has its own.
@@ -31,8 +32,8 @@ class Cell:
 class Table:
     """Rows under headings; a heading that starts with `>` is right-aligned, one with `=` is never shortened.
 
-    Only on a terminal that is narrower than the table, `optional` columns are left out and cells shortened:
-    text columns to a common width, names in the middle, so that what distinguishes them remains.
+    Only on a terminal that is narrower than the table, cells are shortened: names in the middle, so that what
+    distinguishes them remains. If that is not enough, `optional` columns are left out.
     """
 
     headings: tuple[str, ...]
@@ -52,13 +53,21 @@ class Table:
         left_out: list[str] = []
         if paint.is_terminal and not wide:
             room = paint.width - len(indent)
+            usual = [
+                max(map(len, text)) if is_fixed else _usual_width(text, column)
+                for text, column, is_fixed in zip(texts, columns, fixed, strict=True)
+            ]
             for name in self.optional:
-                if name not in self.headings or _least_width(texts, fixed) <= room:
+                if name not in self.headings or _total(usual) <= room:
                     continue
                 index = [each[0] for each in texts].index(name.lstrip(">="))
                 left_out.append(texts[index][0])
-                del texts[index], columns[index], right[index], fixed[index]
-            _shorten(texts, columns, fixed, room)
+                del texts[index], columns[index], right[index], fixed[index], usual[index]
+            least = [
+                width if is_fixed else min(width, _LEAST)
+                for width, is_fixed in zip(usual, fixed, strict=True)
+            ]
+            _shorten(texts, columns, (usual, least), room)
         shown = [
             _align(each, column, max(map(len, each)), is_right, paint)
             for each, column, is_right in zip(texts, columns, right, strict=True)
@@ -69,31 +78,32 @@ class Table:
             yield paint.dim(f"{indent}Left out: {', '.join(left_out)}; -o wide shows everything.")
 
 
-def _least_width(texts: Sequence[Sequence[str]], fixed: Sequence[bool]) -> int:
-    """Return the width of the table if its columns are shortened as far as they usually are."""
-    widths = [max(map(len, column)) for column in texts]
-    for index, width in enumerate(widths):
-        if not fixed[index]:
-            widths[index] = min(width, _USUAL + _extra(index))
-    return sum(widths) + len(_GAP) * (len(texts) - 1)
+def _total(widths: Sequence[int]) -> int:
+    return sum(widths) + len(_GAP) * (len(widths) - 1)
 
 
-def _extra(index: int) -> int:
-    """Return by how much a column may be wider than others: the first one names the row."""
-    return 0 if index else _USUAL
+def _usual_width(texts: Sequence[str], column: Sequence[Any]) -> int:
+    """Return the width to which a column is shortened before optional columns are left out."""
+    cells = dict(zip(texts, column, strict=True))
+    full = max(map(len, cells))
+    for width in _USUAL:
+        if width >= full:
+            return full
+        head = _head_length([text for text in cells if len(text) > width], width)
+        if len({_fit(cell, width, head) for cell in cells.values()}) == len(cells):
+            return width
+    return _USUAL[0]
 
 
 def _shorten(
-    texts: list[list[str]], columns: Sequence[Sequence[Any]], fixed: Sequence[bool], room: int
+    texts: list[list[str]], columns: Sequence[Sequence[Any]], floors: Sequence[Sequence[int]], room: int
 ) -> None:
-    """Shorten the widest text columns until the table fits into `room`."""
+    """Shorten the widest columns until the table fits into `room`, to one floor after the other."""
     widths = [max(map(len, column)) for column in texts]
     most = widths.copy()
-    while sum(most) + len(_GAP) * (len(most) - 1) > room:
-        open_to = [index for index, width in enumerate(most) if not fixed[index] and width > _LEAST]
-        if not open_to:
-            break
-        most[max(open_to, key=lambda index: most[index] - _extra(index))] -= 1
+    for floor in floors:
+        while _total(most) > room and (open_to := [at for at, width in enumerate(most) if width > floor[at]]):
+            most[max(open_to, key=most.__getitem__)] -= 1
     for index, column in enumerate(columns):
         if most[index] < widths[index]:
             head = _head_length([text for text in texts[index] if len(text) > most[index]], most[index])
@@ -109,9 +119,16 @@ def _head_length(texts: Sequence[str], width: int) -> int:
 
 
 def _middle(text: str, width: int, head: int) -> str:
-    """Shorten a name in the middle, a sentence at its end."""
+    """Shorten a name in the middle, also one before details in parentheses, and a sentence at its end."""
     if len(text) <= width:
         return text
+    name, _, details = text.partition(" (")
+    if details and " " not in name:
+        room = width - len(details) - 2
+        if room < _LEAST:
+            details, room = "", width - len(_DOTS) - 1
+        short = _middle(name, room, min(head, max(0, room - len(_DOTS)) // 2))
+        return f"{short} ({details}" if details else f"{short} {_DOTS}"
     if " " in text:
         return text[: width - len(_DOTS)] + _DOTS
     return text[:head] + _DOTS + text[len(text) - (width - len(_DOTS) - head) :]
@@ -155,6 +172,8 @@ def _fit(cell: str | Cell | Sequence[str], width: int, head: int) -> str:
         if len(shown) <= width:
             return shown
     extra = f", +{len(cell) - 1} more" if len(cell) > 1 else ""
+    if width - len(extra) < _LEAST:
+        extra = extra.removesuffix(" more")
     room = width - len(extra)
     if room <= len(_DOTS):
         return f"{len(cell)} in all"

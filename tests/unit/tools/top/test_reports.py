@@ -186,9 +186,9 @@ def test_names_that_are_shortened_still_differ(width: int, length: int) -> None:
 def test_optional_columns_are_left_out_and_named() -> None:
     table = Table(("NODE", "DRIVER", ">FREE"), optional=("DRIVER",))
     table.add("node-with-a-rather-long-name", "driver.example.com", "1")
-    head, row, note = table.lines(Paint(width=40, is_terminal=True))
+    head, row, note = table.lines(Paint(width=30, is_terminal=True))
     assert head.split() == ["NODE", "FREE"]
-    assert row.split() == ["node-with-a-rather-long-name", "1"]
+    assert row.split()[1:] == ["1"]
     assert "DRIVER" in note
     assert len([*table.lines(Paint(width=200, is_terminal=True))]) == 2
 
