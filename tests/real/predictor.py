@@ -26,7 +26,8 @@ from plimsoll.scheduler.reasons import NodeReason, render
 from plimsoll.scheduler.result import FitError, Placement
 from plimsoll.scheduler.scores import score_nodes
 from plimsoll.tools.cluster_state import Source, read_cluster_state
-from plimsoll.tools.whatif import KUBE_SCHEDULERS, Whatif
+from plimsoll.tools.pod_schedulers import SCHEDULER_MODELS
+from plimsoll.tools.whatif import Whatif
 from plimsoll.tools.whatif.lifecycle import bind
 from plimsoll.tools.whatif.memory_cluster import MemoryCluster
 from tests.real.oracle import Decision
@@ -64,7 +65,7 @@ class Predictor:
     """Cluster in memory that follows a real one, one pod behind."""
 
     def __init__(self, dump: Path, name: str) -> None:
-        stock = KUBE_SCHEDULERS[name]
+        stock = SCHEDULER_MODELS[name]
         cluster_state = stock.cluster_state(read_cluster_state(Source((str(dump),))))
         self._whatif = Whatif(cluster_state, settings=stock.settings(SchedulerProfile.default()))
 

@@ -11,6 +11,7 @@ import click
 
 from plimsoll.cli.name_completion import complete_names, complete_subject
 from plimsoll.cli.options import (
+    SCHEDULERS,
     OutputFormat,
     Progress,
     Where,
@@ -22,7 +23,7 @@ from plimsoll.cli.options import (
 from plimsoll.cli.watching import watch_cluster, watch_option
 
 if TYPE_CHECKING:
-    from plimsoll.scheduler.profile import ProfileSet
+    from plimsoll.scheduler.profile import ProfileSet, SchedulerProfile
     from plimsoll.tools.cluster_state import ClusterState
     from plimsoll.tools.report import Report
 
@@ -40,6 +41,12 @@ _PACE = 2.0
     help="Explain one node, with every failed rule.",
 )
 @click.option("--all", "-v", "unfolded", is_flag=True, help="Show all groups and all node names.")
+@click.option(
+    "--as",
+    "scheduler",
+    type=click.Choice(SCHEDULERS),
+    help="Explain by the rules of this scheduler. [default: by spec.schedulerName]",
+)
 @watch_option
 @scheduler_config_option
 @ledger_options
@@ -48,8 +55,9 @@ def run_explain(
     subject: str | None,
     node: str,
     unfolded: bool,
+    scheduler: str | None,
     watch: bool,
-    profiles: ProfileSet | None,
+    profiles: SchedulerProfile | ProfileSet | None,
     where: Where,
     form: OutputFormat,
 ) -> None:
@@ -68,9 +76,15 @@ def run_explain(
     from plimsoll.errors import InputError
     from plimsoll.tools.explain import explain_claim, explain_node, explain_pending, explain_pod
     from plimsoll.tools.explain.targets import read_subject
+    from plimsoll.tools.pod_schedulers import find_model
+
+    if scheduler:
+        profiles = find_model(scheduler).settings(profiles)
 
     def report(cluster_state: ClusterState) -> tuple[Report, bool]:
         """Return the report, and whether something is pending."""
+        if scheduler:
+            cluster_state = find_model(scheduler).cluster_state(cluster_state)
         if not subject:
             pending = explain_pending(cluster_state, namespace=where.namespace, settings=profiles)
             return pending, bool(pending.count)

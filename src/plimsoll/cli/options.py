@@ -31,6 +31,7 @@ from plimsoll.cli.where import Progress, Where
 __all__ = [
     "DIRECTORY",
     "FILE",
+    "SCHEDULERS",
     "DurationParam",
     "Output",
     "OutputFormat",
@@ -60,6 +61,8 @@ else:
     _Seconds = click.ParamType
 
 F = TypeVar("F", bound=Callable[..., Any])
+#: Schedulers whose rules can be applied with `--as`.
+SCHEDULERS = ("plimsoll", "kube", "kube-1.36", "kube-1.36-default", "kube-1.37")
 FILE = click.Path(dir_okay=False, path_type=Path)
 DIRECTORY = click.Path(file_okay=False, path_type=Path)
 

@@ -14,6 +14,7 @@ import click
 from plimsoll.cli.name_completion import complete_names, complete_object
 from plimsoll.cli.options import (
     FILE,
+    SCHEDULERS,
     OutputFormat,
     Progress,
     Where,
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from plimsoll.scheduler.profile import ProfileSet
 
 POLICIES = ("AddPerClaim", "AddPerReference", "Max", "ConsumeFrom")
-STOCK = ("kube-1.36", "kube-1.36-default", "kube-1.37")
 
 
 @click.command(name="whatif")
@@ -102,8 +102,8 @@ STOCK = ("kube-1.36", "kube-1.36-default", "kube-1.37")
     "--as",
     "versus",
     multiple=True,
-    type=click.Choice(STOCK),
-    help="Also predict the result of kube-scheduler. Repeatable.",
+    type=click.Choice(SCHEDULERS),
+    help="Also predict the result of this scheduler. Repeatable.",
 )
 @click.option(
     "--save",

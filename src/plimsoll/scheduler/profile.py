@@ -189,6 +189,8 @@ class SchedulerProfile:
     default_constraints: tuple[Annotated[TopologySpreadConstraint, _read_constraint], ...] | None = None
     # -- preemption
     preemption: bool = True
+    #: Whether preemption frees devices; kube-scheduler's does not, so that tools predict it without.
+    device_preemption: bool = field(default=True, metadata=NOT_IN_FILE)
     min_candidate_nodes_percentage: Percentage = 10
     min_candidate_nodes_absolute: Annotated[int, Meta(ge=0, le=INT32_MAX)] = 100
     #: Time limit for the binding conditions of devices.
@@ -235,6 +237,7 @@ class SchedulerProfile:
             self.default_constraints,
             self.selector_errors is SelectorErrors.SKIP_NODE,
             self.mixed_advertisers is MixedAdvertisers.ALLOW,
+            not self.device_preemption,
         )
         return repr(own) if any(own) else ""
 
@@ -269,6 +272,11 @@ class SchedulerProfile:
     def for_pod(self, pod: Pod) -> SchedulerProfile:
         """Return the profile of a pod: this one (see `ProfileSet`)."""
         return self
+
+    @property
+    def frees_devices(self) -> bool:
+        """Return whether evicting pods counts as freeing their devices."""
+        return self.device_preemption and self.device_order is DeviceOrder.JOINT
 
     @property
     def rank_weight(self) -> int:

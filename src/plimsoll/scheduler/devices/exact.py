@@ -179,8 +179,8 @@ def _try_node(
         if isinstance(unbound, Allocation):
             placement = check_charges(pod_info, _by_name(pod_info, unbound), row, snapshot, ledger)
             if isinstance(placement, NodeFit):
-                return (_refusal(outcome),)
-            if not all(reason.resolvable for reason in placement):
+                return (_refusal(outcome, frees_devices=True),)
+            if settings.frees_devices and not all(reason.resolvable for reason in placement):
                 # These devices exceed the node's allocatable; cheaper ones may be allocated to other claims.
                 # Searched even if the node has no pods: the result is cached, and the pods that use those
                 # claims may be observed later.
@@ -190,7 +190,7 @@ def _try_node(
                     return tuple(replace(reason, code=VerdictCode.UNSCHEDULABLE) for reason in placement)
             return placement
     if not isinstance(outcome, Allocation):
-        return (_refusal(outcome, settings.device_order),)
+        return (_refusal(outcome, frees_devices=settings.frees_devices),)
     allocations = _by_name(pod_info, outcome)
     rank = _rank(pod_info.unallocated_claims, outcome.alternatives)
     sizes = _sizes(allocations, row, snapshot) if settings.waste_weight else ()
@@ -277,7 +277,7 @@ def _sizes(allocations: Mapping[str, AllocationResult], row: int, snapshot: Snap
     return tuple(sizes.items())
 
 
-def _refusal(outcome: object, order: DeviceOrder = DeviceOrder.JOINT) -> NodeReason:
+def _refusal(outcome: object, *, frees_devices: bool) -> NodeReason:
     # DIFF: upstream treats a shortage of devices as one that preemption cannot resolve, because its dry runs
     # leave the claims of victims allocated; here they are freed. test_devices_of_victims_are_freed
     if isinstance(outcome, AllocationFault):
@@ -287,7 +287,7 @@ def _refusal(outcome: object, order: DeviceOrder = DeviceOrder.JOINT) -> NodeRea
         return NodeReason(
             Rule.DEVICES, DeviceMessage.GAVE_UP, VerdictCode.ERROR, {"steps": outcome.steps}, outcome
         )
-    code = VerdictCode.UNSCHEDULABLE if order is DeviceOrder.JOINT else VerdictCode.UNRESOLVABLE
+    code = VerdictCode.UNSCHEDULABLE if frees_devices else VerdictCode.UNRESOLVABLE
     return NodeReason(Rule.DEVICES, DeviceMessage.CANNOT_ALLOCATE, code, {}, outcome)
 
 

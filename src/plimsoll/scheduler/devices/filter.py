@@ -81,8 +81,9 @@ class DynamicResourcesFilter(Filter):
         self._new_id = new_id
         self._settings = settings or SchedulerProfile.default()
         # A search with a higher step limit may succeed where another was aborted.
-        key = pod_info.resource_signature + b" %d %s %s" % (
+        key = pod_info.resource_signature + b" %d %d %s %s" % (
             self._settings.search_steps,
+            self._settings.device_preemption,
             self._settings.device_order.value.encode(),
             self._settings.mixed_advertisers.value.encode(),
         )

@@ -27,7 +27,7 @@ from plimsoll.scheduler.pod_claims import read_pod_info
 from plimsoll.scheduler.pod_info import PodInfo
 from plimsoll.scheduler.preemption.simulated_cluster import ClusterSimulation
 from plimsoll.scheduler.preemption.simulated_node import NodeSimulation
-from plimsoll.scheduler.profile import DeviceOrder, SchedulerProfile
+from plimsoll.scheduler.profile import SchedulerProfile
 from plimsoll.scheduler.queueing_hints import RULES
 from plimsoll.scheduler.reasons import NodeReason, Rule
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
@@ -88,13 +88,12 @@ class NodeFilter:
 
     def simulate(self, row: int, nominated: Sequence[Pod] = ()) -> NodeSimulation:
         """Return a simulation of a node in which pods nominated to it keep their claims."""
-        frees = self.settings.device_order is DeviceOrder.JOINT
-        return NodeSimulation(self.snapshot, row, self.nominated_claims(nominated), frees_devices=frees)
+        kept = self.nominated_claims(nominated)
+        return NodeSimulation(self.snapshot, row, kept, frees_devices=self.settings.frees_devices)
 
     def simulate_cluster(self, nominated: Sequence[Pod] = ()) -> ClusterSimulation:
         """Return a simulation of the cluster, as `simulate`."""
-        frees = self.settings.device_order is DeviceOrder.JOINT
-        kept = self.nominated_claims(nominated)
+        kept, frees = self.nominated_claims(nominated), self.settings.frees_devices
         return ClusterSimulation(self.snapshot, kept, frees_devices=frees, invalidates=False)
 
     def applies(self, *rules: Rule) -> bool:

@@ -17,6 +17,7 @@ from plimsoll.tools.cluster_state import ClusterState
 from plimsoll.tools.dashboard.changes import ChangeScope
 from plimsoll.tools.dashboard.devices import DeviceCache
 from plimsoll.tools.dashboard.pod_details import detail_pod
+from plimsoll.tools.pod_schedulers import recorded_message
 from plimsoll.tools.top.claims import claim_row, claim_state
 from plimsoll.tools.top.classes import devices_of_class
 from plimsoll.tools.top.devices import DeviceRow, device_rows
@@ -200,7 +201,7 @@ def list_pods(cluster_state: ClusterState, query: ListQuery) -> tuple[Tree, list
     rows = [
         {
             **detail_pod(cluster_state, pod),
-            "why": "" if pod.spec.node_name else scheduler_message(pod),
+            "why": "" if pod.spec.node_name else recorded_message(pod),
         }
         for pod in shown
     ]
@@ -210,11 +211,3 @@ def list_pods(cluster_state: ClusterState, query: ListQuery) -> tuple[Tree, list
 def _queue_order(pod: Pod) -> tuple[object, ...]:
     """Return the order of the scheduling queue: highest priority first, then oldest first."""
     return -pod.priority, pod.metadata.creation_timestamp or "", *pod.metadata.key
-
-
-def scheduler_message(pod: Pod) -> str:
-    """Return the scheduler's message for a pending pod."""
-    for condition in pod.status.conditions:
-        if condition.type == "PodScheduled" and condition.status == "False":
-            return condition.message or condition.reason
-    return ""

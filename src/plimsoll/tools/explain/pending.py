@@ -29,6 +29,7 @@ from plimsoll.tools.explain.verdict import fix_lines, fold
 from plimsoll.tools.fixes import NO_FIXES, FixFinder, FixReport
 from plimsoll.tools.pending_cause import PendingCauses, fix_key
 from plimsoll.tools.pod_groups import attempt_group, summarize_group
+from plimsoll.tools.pod_schedulers import schedulers_of
 from plimsoll.tools.whatif.memory_cluster import MemoryCluster
 from plimsoll.tools.whatif.scheduling import schedule_all
 
@@ -168,7 +169,7 @@ def _find_reasons(
     pods: Iterable[Pod] | None = None,
 ) -> list[PendingReason]:
     """Return the reasons of pending pods (or of `pods`), by name."""
-    reader = _ReasonReader(cluster_state, settings or SchedulerProfile.default())
+    reader = _ReasonReader(cluster_state, settings or schedulers_of(cluster_state))
     candidates = cluster_state.pending if pods is None else pods
     pending = [pod for pod in candidates if namespace in ("", pod.metadata.namespace)]
     pending.sort(key=lambda pod: pod.metadata.key)

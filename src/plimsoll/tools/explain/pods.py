@@ -19,6 +19,7 @@ from plimsoll.errors import InputError
 from plimsoll.scheduler.binding.pod_conditions import POD_SCHEDULED, render_fit_error
 from plimsoll.scheduler.cycle import build_filters, reject_pod
 from plimsoll.scheduler.devices import DynamicResourcesFilter, simulated_ids
+from plimsoll.scheduler.devices.exact import DeviceMessage
 from plimsoll.scheduler.pod_claims import read_pod_info
 from plimsoll.scheduler.preemption import NoPreemption, plan_preemption
 from plimsoll.scheduler.preemption.candidates import LowestPriorities
@@ -38,15 +39,14 @@ from plimsoll.tools.explain.tree import NodeGroup, Statement
 from plimsoll.tools.explain.verdict import ExplainVerdict, ExplanationSection, NodeExplanation, PodExplanation
 from plimsoll.tools.fixes import NO_FIXES, find_fixes
 from plimsoll.tools.fixes.hints import hint_scheduler
+from plimsoll.tools.pod_schedulers import KUBE, PLIMSOLL, recorded_message, schedulers_of
 from plimsoll.tools.pod_status import pod_status
 from plimsoll.tools.top.uncounted_notes import notes_about_nodes
 
-#: Well-known scheduler names; others may exist.
-SCHEDULERS = frozenset({"", "default-scheduler", "plimsoll"})
 #: Note if the cluster's scheduler refuses a pod that fits here.
 _OTHER_RULES = (
     "either the cluster has changed since and the pod will be retried, or that scheduler has other rules: "
-    "see plimsoll whatif --as kube-1.36"
+    "see --as kube-1.36"
 )
 #: Maximum number of nodes in a preview of preemption.
 MAX_PREVIEW_NODES = 200
@@ -60,7 +60,7 @@ def explain_pod(
     unfolded: bool = False,
 ) -> PodExplanation:
     """Explain why a pod is pending or where it was scheduled; `unfolded` omits nothing."""
-    profiles = settings or SchedulerProfile.default()
+    profiles = settings or schedulers_of(cluster_state)
     settings = profiles.for_pod(pod)
     if pod.has_terminated:
         return PodExplanation(
@@ -145,18 +145,20 @@ def _has_unknown_scheduler(cluster_state: ClusterState, pod: Pod) -> bool:
     """Return whether there is no sign of a scheduler with the pod's schedulerName."""
     name = pod.spec.scheduler_name
     tried = any(each.type == POD_SCHEDULED for each in pod.status.conditions)
-    if name in SCHEDULERS or tried:
+    if name in ("", PLIMSOLL, KUBE) or tried:
         return False
     return not any(other.spec.scheduler_name == name for other in cluster_state.pods if other.spec.node_name)
 
 
 def _scheduler_notes(cluster_state: ClusterState, pod: Pod, is_unknown: bool) -> tuple[str, ...]:
-    """Return notes about an unknown scheduler and a nominated node."""
-    notes = []
+    """Return notes about another scheduler and a nominated node."""
+    notes, name = [], pod.spec.scheduler_name
+    if name not in ("", PLIMSOLL, KUBE):
+        notes.append(f"the rules of scheduler {name} are not known; those of Plimsoll are applied")
     if is_unknown:
         notes.append(
-            f"schedulerName {pod.spec.scheduler_name} may not be running: it has scheduled no pod, and this "
-            "pod has no PodScheduled condition"
+            f"schedulerName {name} may not be running: it has scheduled no pod, and this pod has no "
+            "PodScheduled condition"
         )
     if pod.status.nominated_node_name:
         notes.append(
@@ -166,13 +168,12 @@ def _scheduler_notes(cluster_state: ClusterState, pod: Pod, is_unknown: bool) ->
 
 
 def _scheduler_message(pod: Pod, explanation: PodExplanation) -> tuple[str, ...]:
-    """Return the last message of the cluster's scheduler, if it differs from this explanation."""
-    for condition in pod.status.conditions:
-        refused = condition.type == POD_SCHEDULED and condition.status == "False"
-        if refused and condition.message and not condition.message.startswith(explanation.summary):
-            message = f"message of the cluster's scheduler: {condition.message}"
-            return (message, _OTHER_RULES) if explanation.verdict is ExplainVerdict.FITS else (message,)
-    return ()
+    """Return the last message of the pod's scheduler, if it differs from this explanation."""
+    message = recorded_message(pod)
+    if message in ("", explanation.summary):
+        return ()
+    text = f"message of scheduler {pod.spec.scheduler_name or PLIMSOLL}: {message}"
+    return (text, _OTHER_RULES) if explanation.verdict is ExplainVerdict.FITS else (text,)
 
 
 def preview_preemption(view: PodView, fit_error: FitError, groups: tuple[NodeGroup, ...]) -> str:
@@ -180,7 +181,12 @@ def preview_preemption(view: PodView, fit_error: FitError, groups: tuple[NodeGro
     snapshot, resolvable, limited = view.snapshot, fit_error.resolvable, ""
     if not fit_error.nodes:
         return ""
+    if not view.settings.preemption:
+        return f"none is predicted for scheduler {view.pod.spec.scheduler_name}"
     if resolvable is None or not resolvable.any():
+        lacks_devices = any(each.message is DeviceMessage.CANNOT_ALLOCATE for each, _ in fit_error.reasons)
+        if lacks_devices and not view.settings.frees_devices:
+            return "would not help: kube-scheduler does not evict pods for their devices"
         return "would not help: no node would be feasible without other pods"
     priority = view.pod_info.priority
     if not (snapshot.index(LowestPriorities).lowest[resolvable] < priority).any():

@@ -118,7 +118,8 @@ class FixSearch:
         limits: FixLimits,
     ) -> None:
         self._cluster_state, self._pod, self._node, self._limits = cluster_state, pod, node, limits
-        self._profiles, self._settings = settings, settings.for_pod(pod)
+        # Pods that are removed by hand free their devices, whether a scheduler preempts for them or not.
+        self._profiles, self._settings = settings, replace(settings.for_pod(pod), device_preemption=True)
         self._group = group_key(pod, cluster_state.gates)
         self.changes = ChangeLog(cluster_state)
         self._target = FixTarget(self.changes, *pod.metadata.key)

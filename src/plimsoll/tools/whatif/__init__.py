@@ -4,7 +4,6 @@ START HERE: `whatif.py`. `run.py` evaluates a `WhatifPlan` and returns a report;
 any placement exists; `kube_scheduler.py` describes how kube-scheduler differs.
 """
 
-from plimsoll.tools.whatif.kube_scheduler import KUBE_SCHEDULERS
 from plimsoll.tools.whatif.outcome import (
     EvictedPod,
     EvictionReason,
@@ -23,7 +22,6 @@ from plimsoll.tools.whatif.run import run_whatif
 from plimsoll.tools.whatif.whatif import Branch, Whatif
 
 __all__ = [
-    "KUBE_SCHEDULERS",
     "Branch",
     "EvictedPod",
     "EvictionReason",

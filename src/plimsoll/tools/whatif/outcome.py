@@ -60,6 +60,7 @@ class PendingPod:
     why: str
     key: Hashable = None  #: of the cause, equal for pods of one cause
     cause: FitError | NodeReason | None = field(default=None, compare=False, repr=False)
+    recorded: str = ""  #: message of its scheduler in the cluster, if it differs
 
 
 @dataclass(frozen=True, slots=True)

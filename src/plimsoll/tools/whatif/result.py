@@ -12,7 +12,7 @@ from plimsoll.tools.top.uncounted_notes import UncountedNote
 from plimsoll.tools.whatif.drains import NodeDrain
 from plimsoll.tools.whatif.exhaustive import Proof
 from plimsoll.tools.whatif.fragmentation import Fragmentation
-from plimsoll.tools.whatif.kube_scheduler import HardwareConflict
+from plimsoll.tools.whatif.hardware_conflicts import HardwareConflict
 from plimsoll.tools.whatif.outcome import (
     EvictedPod,
     Name,
@@ -118,7 +118,7 @@ class WhatifResult:
 
     def group_pending(self, names: Iterable[Name]) -> list[list[Name]]:
         """Group pending pods by cause and fix."""
-        keys = {each.pod: each.key for each in self.outcome.pending}
+        keys = {each.pod: (each.key, each.recorded) for each in self.outcome.pending}
         found: dict[Hashable, list[Name]] = {}
         for name in names:
             fix, report = self.nearest_fix(name), self.fixes.get(name)
@@ -159,6 +159,9 @@ class WhatifResult:
                 {"kind": each.kind, "name": full_name(each.name), "by": each.owner, "why": each.why}
                 for each in self.refused
             ],
+            "recorded": {
+                full_name(each.pod): each.recorded for each in self.outcome.pending if each.recorded
+            },
             "fixes": [
                 {"pods": list(map(full_name, names)), **self.fixes[names[0]].as_json()}
                 for names in self.group_pending(self.verdict.pending)

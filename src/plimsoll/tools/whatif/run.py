@@ -13,10 +13,11 @@ from plimsoll.scheduler.profile import ProfileSet, SchedulerProfile
 from plimsoll.tools.cluster_state import ClusterState
 from plimsoll.tools.cluster_state.progress import ProgressCallback, no_progress
 from plimsoll.tools.fixes import NO_FIXES, FixFinder, FixReport
+from plimsoll.tools.pod_schedulers import find_model, schedulers_of
 from plimsoll.tools.top.uncounted_notes import note_uncounted
 from plimsoll.tools.whatif.affected_nodes import keep_unaffected
 from plimsoll.tools.whatif.fragmentation import find_fragments, read_node_fragments
-from plimsoll.tools.whatif.kube_scheduler import OURS, find_conflicts, find_kube_scheduler
+from plimsoll.tools.whatif.hardware_conflicts import find_conflicts
 from plimsoll.tools.whatif.outcome import (
     EvictionReason,
     Name,
@@ -53,8 +54,8 @@ def run_whatif(
     With `lent`, `cluster_state` is changed in place and restored instead of copied; nothing else may read it
     meanwhile. `look` receives the resulting cluster state.
     """
-    settings = settings or SchedulerProfile.default()
-    kube_schedulers = [find_kube_scheduler(name) for name in dict.fromkeys(plan.versus) if name != OURS]
+    models = [find_model(name) for name in dict.fromkeys(plan.versus)]
+    given, settings = settings, settings or schedulers_of(cluster_state)
     whatif = Whatif(cluster_state, settings=settings, lent=lent)
     start = StartState(whatif)
     now = NodeNames(start.placements)
@@ -127,19 +128,15 @@ def run_whatif(
             uncounted=note_uncounted(after.cluster_state),
         )
         look(after.cluster_state)
-    for kube_scheduler in kube_schedulers:
-        other = Whatif(
-            kube_scheduler.cluster_state(cluster_state), settings=kube_scheduler.settings(settings)
-        )
+    for model in models:
+        other = Whatif(model.cluster_state(cluster_state), settings=model.settings(given))
         plan.apply(other)
         predicted = other.schedule(preempt=plan.preempt, tick=tick)
         conflicts = tuple(find_conflicts(predicted.placed, other.cluster_state.snapshot))
         overcommits = _overcommits(
             ClusterState(other.cluster_state.objects, cluster_state.gates, cluster_state.profile)
         )
-        report.predictions.append(
-            Prediction(kube_scheduler.name, kube_scheduler.about, other.state(), overcommits, conflicts)
-        )
+        report.predictions.append(Prediction(model.name, model.about, other.state(), overcommits, conflicts))
     return report
 
 

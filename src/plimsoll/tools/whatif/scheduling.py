@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from heapq import heapify, heappop, heappush
 
 from plimsoll.api.core import Pod
+from plimsoll.api.pod_claims import uses_claims
 from plimsoll.api.policy import PodDisruptionBudget
 from plimsoll.api.scheduling import PodGroup
 from plimsoll.ledger.node_ledger import pod_key
@@ -27,6 +28,7 @@ from plimsoll.scheduler.unschedulable_cache import pod_signature
 from plimsoll.tools.cluster_state.progress import ProgressCallback, no_progress
 from plimsoll.tools.pending_cause import PendingCauses
 from plimsoll.tools.pod_groups import attempt_group, pending_members, summarize_group
+from plimsoll.tools.pod_schedulers import recorded_message
 from plimsoll.tools.whatif.memory_cluster import MemoryCluster
 from plimsoll.tools.whatif.outcome import (
     EvictionReason,
@@ -136,7 +138,9 @@ class SchedulingRound:
         if refusal:
             text += f"; the API would refuse its creation: {refusal}"
         key = (why, refusal, self._causes.key(pod, outcome))
-        self._pending[name] = (pod, PendingPod(name, text, key, outcome))
+        recorded = recorded_message(pod)
+        recorded = "" if recorded == text else recorded
+        self._pending[name] = (pod, PendingPod(name, text, key, outcome, recorded))
 
     # -- pod groups
 
@@ -178,7 +182,10 @@ class SchedulingRound:
         """Preempt pods for a group of higher priority; return whether any were evicted."""
         snapshot = self._cluster.cluster_state.snapshot
         group = snapshot.find(PodGroup, *key)
-        if not self._preempt or group is None or not self._cluster.settings.for_pod(members[0]).preemption:
+        settings = self._cluster.settings.for_pod(members[0])
+        if not self._preempt or group is None or not settings.preemption:
+            return False
+        if not settings.frees_devices and any(map(uses_claims, members)):
             return False
 
         def schedule(steps: int) -> GroupResult:

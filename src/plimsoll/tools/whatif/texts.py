@@ -177,11 +177,14 @@ def _by_reason(
     report: WhatifResult, names: Iterable[Name], paint: Paint, indent: str, wide: bool
 ) -> Iterator[str]:
     """Yield pending pods with the same reason, and the reason; it names the claims of the first of them."""
+    recorded = {each.pod: each.recorded for each in report.outcome.pending}
     for found in report.group_pending(names):
         yield from _wrapped(indent, _listed(found, wide), paint, f"{indent}  ")
         why = report.states[1][found[0]].why
         if why:
             yield from _wrapped(f"{indent}  ", why, paint, f"{indent}  ")
+        if recorded.get(found[0]):
+            yield from _wrapped(f"{indent}  ", f"its scheduler: {recorded[found[0]]}", paint, f"{indent}    ")
         nearest = report.nearest_fix(found[0])
         note = report.fixes[found[0]].note if found[0] in report.fixes else ""
         if nearest is None and note:
@@ -392,7 +395,7 @@ def _differing(
 ) -> Iterator[str]:
     states = report.states[1], prediction.state
     yield f"  {len(differing)} {'pod differs' if len(differing) == 1 else 'pods differ'}:"
-    rows: list[tuple[str, ...]] = [("POD", "PLIMSOLL", prediction.name.upper())]
+    rows: list[tuple[str, ...]] = [("POD", "DEFAULT", prediction.name.upper())]
     shown = differing if wide else differing[:FEW]
     rows += [
         (full_name(name), *(_short(state.get(name, ABSENT), evicted=name in report.now) for state in states))

@@ -32,6 +32,7 @@ from plimsoll.scheduler.result import Placement
 from plimsoll.tools.cluster_state import ClusterState, Source, read_cluster_state
 from plimsoll.tools.cluster_state.objects import Key
 from plimsoll.tools.cluster_state.progress import ProgressCallback, no_progress
+from plimsoll.tools.pod_schedulers import schedulers_of
 from plimsoll.tools.whatif.admission import admit_pod, find_priorities
 from plimsoll.tools.whatif.affected_nodes import find_affected_nodes
 from plimsoll.tools.whatif.drains import (
@@ -425,7 +426,7 @@ class Whatif(WhatifOperations):
         """With `lent`, work on `cluster_state` itself and restore it when `with` or a branch ends."""
         super().__init__(
             MemoryCluster(
-                cluster_state if lent else cluster_state.copy(), settings or SchedulerProfile.default()
+                cluster_state if lent else cluster_state.copy(), settings or schedulers_of(cluster_state)
             )
         )
 

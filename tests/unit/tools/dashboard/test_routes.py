@@ -148,7 +148,7 @@ def test_pending_pods_have_a_reason() -> None:
 
 def test_what_if() -> None:
     async def scenario(visitor: DashboardClient) -> None:
-        question = {"add": WANTED, "remove": ["Pod/work/plain-0000-0"], "as": ["default", "kube-1.36"]}
+        question = {"add": WANTED, "remove": ["Pod/work/plain-0000-0"], "as": ["plimsoll", "kube-1.36"]}
         status, text = await visitor.ask("/api/whatif", "POST", json=question)
         assert status == 200, text
         found = json.loads(text)

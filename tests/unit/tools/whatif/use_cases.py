@@ -21,12 +21,13 @@ from plimsoll.api.quantity import Quantity
 from plimsoll.api.resource import ResourceClaim, ResourceClaimStatus, ResourceSlice
 from plimsoll.scheduler.profile import SchedulerProfile
 from plimsoll.tools.cluster_state import ClusterObjects, ClusterState
-from plimsoll.tools.whatif import KUBE_SCHEDULERS, Whatif
+from plimsoll.tools.pod_schedulers import SCHEDULER_MODELS
+from plimsoll.tools.whatif import Whatif
 
 Tree = dict[str, Any]
 USE_CASES = Path(__file__).resolve().parents[5] / "shared" / "usecases"
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-_STOCK = KUBE_SCHEDULERS["kube-1.36"]
+_STOCK = SCHEDULER_MODELS["kube-1.36"]
 #: The part of a claim's name that a server makes up.
 _GENERATED = re.compile(r"\b([a-z0-9]+-c-)[a-z0-9]{5}\b")
 
