@@ -201,15 +201,11 @@ def test_too_long_bodies_are_refused(target: Target, length: int) -> None:
     assert send(target, request, chunk, chunk, chunk).status == 413
 
 
-def test_compressed_bodies_are_refused_or_decompressed(target: Target) -> None:
-    good = gzip.compress(json.dumps({"metadata": {"name": "zipped"}}).encode())
-    bomb = gzip.compress(b"x" * 50_000_000)
-    for body, wanted in ((good, {201}), (good[:-9], {400}), (b"none", {400}), (bomb, {413})):
-        request = target.request("POST", MAPS, "Content-Encoding: gzip", body=body)
-        assert send(target, request).status in wanted, body[:20]
-    for name in ("br", "deflate", "zstd", "rot13", "gzip, gzip"):
-        request = target.request("POST", MAPS, f"Content-Encoding: {name}", body=b"{}" * 20)
-        assert 400 <= send(target, request).status < 500, name
+def test_encoded_bodies_are_refused(target: Target) -> None:
+    body = gzip.compress(json.dumps({"metadata": {"name": "zipped"}}).encode())
+    for name in ("gzip", "br", "deflate", "zstd", "rot13", "gzip, gzip"):
+        request = target.request("POST", MAPS, f"Content-Encoding: {name}", body=body)
+        assert send(target, request).status == 415, name
 
 
 @asynccontextmanager
