@@ -59,7 +59,7 @@ def test_whatif_schedules_the_pod_once_the_other_is_gone(state: Any, exhaustive:
 
 def test_audit_finds_an_error(state: Any) -> None:
     found = [each for each in audit(state).findings if each.id == "PLM035"]
-    assert [(each.severity.value, each.subject) for each in found] == [("error", "Node", "n1")]
+    assert [(each.severity.value, each.subject) for each in found] == [("error", "Node/n1")]
 
 
 def test_top_counts_no_free_device(state: Any) -> None:
