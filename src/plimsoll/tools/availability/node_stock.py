@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import cached_property
 from typing import NamedTuple
 
@@ -9,7 +10,7 @@ from plimsoll.allocator.availability import FREE, PARTLY, SHARED, device_state
 from plimsoll.allocator.devices.node_devices import DeviceEntry, NodeDevices, bit_numbers
 from plimsoll.allocator.packing import Draw, PackedCount, Piece, count_together, split_by_stock
 from plimsoll.api.core import Node
-from plimsoll.api.identity import PoolId
+from plimsoll.api.identity import DeviceId, PoolId
 from plimsoll.ledger.units import PODS
 from plimsoll.scheduler.devices.usage import read_usage
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
@@ -159,6 +160,12 @@ class NodeStock:
             )
             for group in split_by_stock([self._known.stocks_of(piece) for piece in pieces])
         ]
+
+    def mask_of(self, ids: Iterable[DeviceId]) -> int:
+        """Return the mask of those of some devices that are on this node."""
+        index = self.devices.index
+        numbers = (index.get(id.pool_id, {}).get(id.device) for id in ids)
+        return sum(1 << number for number in set(numbers) if number is not None)
 
     @property
     def in_use(self) -> int:

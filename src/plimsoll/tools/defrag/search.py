@@ -5,7 +5,8 @@ size, so the first that works is the smallest. Two rules leave out sets that can
 
 - Evicted pods must be on nodes where the target, or another evicted pod, would fit if all pods that can move
   were gone: others free nothing that is needed.
-- A single pod goes to one node: until it fits, further pods are evicted from the same node.
+- A single pod goes to one node: until it fits, further pods are evicted from the same node, and only where
+  few enough free the devices that it requests (`EvictionBounds`).
 
 Pods are moved if a controller recreates them, no disruption budget forbids it, and they are not DaemonSet or
 mirror pods. The search is bounded; the result shows whether all smaller sets were tried.
@@ -23,11 +24,12 @@ from msgspec import structs
 
 from plimsoll.api import codec
 from plimsoll.api.core import Pod
+from plimsoll.api.identity import DeviceId
 from plimsoll.api.pod_claims import uses_claims
 from plimsoll.api.pod_volumes import placement_spec, placement_volumes
 from plimsoll.api.resource import DeviceClass
 from plimsoll.ledger.node_ledger import pod_key
-from plimsoll.scheduler.cycle import run_filters
+from plimsoll.scheduler.cycle import run_filters, schedule_one
 from plimsoll.scheduler.devices import NodeFit
 from plimsoll.scheduler.pod_claims import read_pod_info
 from plimsoll.scheduler.profile import ProfileSet, SchedulerProfile
@@ -36,6 +38,7 @@ from plimsoll.scheduler.result import Placement
 from plimsoll.tools.cluster_state import ClusterState
 from plimsoll.tools.cluster_state.objects import Key
 from plimsoll.tools.cluster_state.progress import ProgressCallback, no_progress
+from plimsoll.tools.defrag.bounds import EvictionBounds
 from plimsoll.tools.defrag.node_taints import count_left_out, find_nodes_with, toleration_text
 from plimsoll.tools.defrag.target import DefragTarget, add_target
 from plimsoll.tools.whatif.drains import budgets_of, find_eviction_refusal, read_budgets
@@ -54,6 +57,8 @@ _PROGRESS_STEPS = 20
 _PROOF_STEPS = 500
 #: Nodes that are tried for some solution after the limit.
 _NODES_TRIED = 100
+#: Nodes of a cluster for which scheduling the moved pods of a set counts as one more set.
+_NODES_PER_STEP = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +170,9 @@ class MoveSearch:
         self._proof_steps = 0
         self._is_unsure = False  #: exhaustive search of a set ended at its limit
         self._emptied: MemoryCluster | None = None
+        self._fits: dict[frozenset[int], bool] = {}
+        self._work = 0  #: sets that were tried, and what scheduling the moved pods took
+        self._bounds = self._find_bounds()
 
     def run(self) -> DefragResult:
         """Try all sets by size."""
@@ -202,44 +210,91 @@ class MoveSearch:
             self._tried += 1
             if self._tried % _PROGRESS_STEPS == 0:
                 self._tick("trying sets of pods", self._tried, self._limits.steps)
-            if self._tried > self._limits.steps:
+            self._work += 1
+            if self._work > self._limits.steps:
                 self._over = True
                 return None
             return self.attempt(chosen)
-        for number in self._next(chosen):
+        for number in self._next(chosen, size):
             found = self._search(chosen | {number}, size)
             if found is not None or self._over:
                 return found
         return None
 
-    def _next(self, chosen: frozenset[int]) -> Iterator[int]:
-        """Yield the pods that can be added to a set."""
+    def _next(self, chosen: frozenset[int], size: int) -> Iterator[int]:
+        """Yield the pods that can be added to a set that will have a size."""
         taken: set[tuple[str, object]] = set()
-        for node in self._next_nodes(chosen):
+        for node in self._next_nodes(chosen, size):
             for number in self._by_node[node]:
                 kind = (node, self._alike[number])
                 if number in chosen or kind in taken:
                     continue
                 taken.add(kind)  # another pod of the same kind frees the same
-                yield number
+                if self._may_fit(node, chosen | {number}, size):
+                    yield number
 
-    def _next_nodes(self, chosen: frozenset[int]) -> list[str]:
+    def _may_fit(self, node: str, chosen: frozenset[int], size: int) -> bool:
+        """Return whether these pods and others, up to a size, may free the target's devices on a node."""
+        if self._bounds is None or self._nodes(chosen) - {node}:
+            return True
+        return len(chosen) + self._bounds.fewest(node, chosen) <= size
+
+    def _next_nodes(self, chosen: frozenset[int], size: int) -> list[str]:
         if len(self._targets) == 1 and chosen and not self._target_fits(chosen):
             nodes = self._nodes(chosen)
             return sorted(nodes) if len(nodes) == 1 else []
+        if not chosen and self._bounds is not None:
+            return [node for node in sorted(self._by_node) if self._may_fit(node, chosen, size)]
         names = [*self._targets, *(self.movable[number].metadata.key for number in chosen)]
         found = frozenset[str]().union(*map(self._useful_nodes, names))
         return sorted(found & self._by_node.keys())
 
     def _target_fits(self, chosen: frozenset[int]) -> bool:
         """Return whether a single target pod fits somewhere once these pods are evicted."""
-        mark = self._cluster.mark()
-        try:
-            self._evict(chosen)
-            pod = self._cluster.cluster_state.objects.find(Pod, *self._targets[0])
-            return pod is not None and isinstance(self._cluster.schedule_pod(pod), Placement)
-        finally:
-            self._cluster.undo(mark)
+        known = self._fits.get(chosen)
+        if known is None:
+            mark = self._cluster.mark()
+            try:
+                self._evict(chosen)
+                known = self._fits[chosen] = self._schedule_target(self._nodes(chosen))
+            finally:
+                self._cluster.undo(mark)
+        return known
+
+    def _schedule_target(self, changed: set[str]) -> bool:
+        """Schedule the target pod: on nodes that changed, if no other can fit because of that."""
+        cluster, snapshot = self._cluster, self._cluster.cluster_state.snapshot
+        pod = cluster.cluster_state.objects.find(Pod, *self._targets[0])
+        if pod is None:
+            return False
+        if self._bounds is None or not changed:
+            return isinstance(cluster.schedule_pod(pod), Placement)
+        settings = cluster.settings.for_pod(pod)
+        pod_info = read_pod_info(pod, snapshot, settings)
+        if isinstance(pod_info, NodeReason):
+            return False
+        allowed = np.zeros_like(snapshot.alive)
+        allowed[[row for row in map(snapshot.row_of, changed) if row is not None]] = True
+        placed = schedule_one(pod_info, snapshot, settings, cluster.changes.new_id, allowed=allowed)
+        return isinstance(placed, Placement)
+
+    def _find_bounds(self) -> EvictionBounds | None:
+        """Return bounds for a single target on which pods of other nodes have no influence."""
+        pod = self._cluster.cluster_state.objects.find(Pod, *self._targets[0])
+        if pod is None or len(self._targets) > 1 or placement_volumes(pod.spec):
+            return None
+        if pod.spec.topology_spread_constraints or any(
+            each.spec.affinity is not None for each in (pod, *self.movable)
+        ):
+            return None
+        uses = [claim for claim, _ in self._cluster.uses_of(pod)]
+        if any(claim.status.allocation is not None or claim.status.reserved_for for claim in uses):
+            return None
+        held: dict[str, dict[int, set[DeviceId]]] = {node: {} for node in self._by_node}
+        for number, moved in enumerate(self.movable):
+            results = (each for claim, _ in self._cluster.uses_of(moved) for each in claim.allocation_results)
+            held[moved.spec.node_name][number] = set(map(DeviceId.of, results))
+        return EvictionBounds(self._cluster.cluster_state.snapshot, uses, held, self._limits.moves)
 
     # -- one set
 
@@ -249,6 +304,7 @@ class MoveSearch:
             return None
         if len(self._targets) == 1 and not self._target_fits(chosen):
             return None
+        self._work += len(self._cluster.cluster_state.nodes) // _NODES_PER_STEP
         orders = {MoveOrder.IN_TURN: self._schedule_in_turn, MoveOrder.TARGET_FIRST: self._schedule_together}
         for order, schedule in orders.items():
             mark = self._cluster.mark()
@@ -385,6 +441,8 @@ class MoveSearch:
         best: DefragResult | None = None
         nodes = [node for node in sorted(self._by_node) if node in self._useful_nodes(self._targets[0])]
         for node in nodes[:_NODES_TRIED]:
+            if self._work > 2 * self._limits.steps:
+                break
             chosen = frozenset(self._by_node[node])
             if self.attempt(chosen) is None:
                 continue
