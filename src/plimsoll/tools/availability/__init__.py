@@ -10,9 +10,8 @@ from plimsoll.tools.availability.availability import (
     Availability,
     ClassAvailability,
     DevicesOnNodes,
-    select_offered,
 )
-from plimsoll.tools.availability.charges import CapacityLeft
+from plimsoll.tools.availability.charges import CapacityLeft, limit_pool_capacity, select_offered
 from plimsoll.tools.availability.node_stock import closed_reason
 
 __all__ = [
@@ -21,5 +20,6 @@ __all__ = [
     "ClassAvailability",
     "DevicesOnNodes",
     "closed_reason",
+    "limit_pool_capacity",
     "select_offered",
 ]

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from plimsoll.allocator import AllocationFault
 from plimsoll.allocator.devices.capacity import capacity_value
-from plimsoll.allocator.devices.node_devices import NodeDevices, bit_numbers
+from plimsoll.allocator.devices.node_devices import bit_numbers
 from plimsoll.allocator.packing import PackedCount, Piece, count_together
 from plimsoll.allocator.request_matching import RequestPlan, read_requests
 from plimsoll.api import codec
@@ -33,7 +33,14 @@ from plimsoll.api.resource import (
     ResourceClaim,
 )
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
-from plimsoll.tools.availability.charges import Amounts, CapacityLeft, ClassCharges, read_class_policy
+from plimsoll.tools.availability.charges import (
+    Amounts,
+    CapacityLeft,
+    ClassCharges,
+    class_selectors,
+    read_class_policy,
+    select_offered,
+)
 from plimsoll.tools.availability.node_stock import KnownCounts, NodeStock, PartitionType
 
 
@@ -234,7 +241,7 @@ class _ClassSearch:
 
     def on_node(self, stock: NodeStock, state: int) -> _Found | None:
         """Return what the class finds on a node; None if it selects nothing there."""
-        selection = stock.devices.select(_selectors(self._class), ())
+        selection = stock.devices.select(class_selectors(self._class), ())
         if selection.failures and not self.problem:
             self.problem = str(next(iter(selection.failures.values())).error)
         mask = selection.mask
@@ -341,16 +348,6 @@ class _ClassSearch:
                     _add_capacity(found.capacity, name, amounts)
                 else:
                     found.shared_capacity[entry.id, name] = left
-
-
-def _selectors(device_class: DeviceClass) -> tuple[str, ...]:
-    return tuple(each.cel.expression if each.cel is not None else "" for each in device_class.spec.selectors)
-
-
-def select_offered(device_class: DeviceClass, devices: NodeDevices) -> int:
-    """Return the mask of the devices of a pool that a class selects, on any node."""
-    survivors = devices.select(_selectors(device_class), ()).survivors
-    return survivors[-1] if survivors else devices.all
 
 
 def _tainted(stock: NodeStock, plan: RequestPlan) -> Iterator[tuple[str, int]]:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from plimsoll.allocator.devices.capacity import least_share
-from plimsoll.allocator.devices.node_devices import DeviceEntry
+from plimsoll.allocator.devices.node_devices import DeviceEntry, NodeDevices, bit_numbers
 from plimsoll.allocator.devices.usage import DeviceUsage
 from plimsoll.allocator.request_matching import RequestPlan
 from plimsoll.allocator.results import device_result
@@ -27,6 +27,9 @@ from plimsoll.scheduler.snapshot.snapshot import Snapshot
 
 #: Amounts by node resource, in nano-units.
 Amounts = dict[str, int]
+#: What claims can get of each capacity of a device, in nano-units: next to what they get of the devices
+#: before it, and alone.
+CapacityLimits = dict[str, tuple[int, int]]
 _NO_POD = Pod()
 
 
@@ -52,9 +55,8 @@ class ClassCharges:
         self._plan = plan
         self._profile = snapshot.profile
         self._policy = read_class_policy(plan.device_class, self._profile)
-        bounds = compute_claim_headroom(snapshot.ledger(row), _NO_POD, snapshot.charge_context(row)).bounds
         #: What is left of the node for claims.
-        self.headroom: Mapping[str, int] = bounds.get(HEADROOM, {})
+        self.headroom = read_headroom(snapshot, row)
 
     def of_device(self, entry: DeviceEntry) -> Amounts | None:
         """Return what the allocation of a device charges; None if its charges cannot be computed or do not
@@ -77,55 +79,108 @@ class ClassCharges:
     def _is_bounded(self, resource: str) -> bool:
         return resource in self.headroom or is_huge_page(resource)
 
-    # -- capacity
-
     def limit_capacity(
         self, entries: Iterable[tuple[int, DeviceEntry]], usage: DeviceUsage
-    ) -> dict[int, dict[str, tuple[int, int]]]:
-        """Return what claims can get of each capacity of shareable devices, by device number: next to the
-        other devices, and alone. In nano-units; capacities are independent of each other.
-        """
-        found: dict[int, dict[str, tuple[int, int]]] = {}
-        left: dict[str, Amounts] = {}
-        for number, entry in entries:
-            rules = read_device(entry.device) or self._policy.rules
-            free = dict(zip(entry.device.capacity, usage.free(number), strict=True))
-            found[number] = {}
-            for name, amount in free.items():
-                rest = left.setdefault(name, dict(self.headroom))
-                alone = self._limit(entry, rules, name, amount, dict(self.headroom))
-                found[number][name] = self._limit(entry, rules, name, amount, rest), alone
-        return found
+    ) -> dict[int, CapacityLimits]:
+        """Return what claims can get of each capacity of shareable devices, by device number."""
+        charged = ((number, entry, self._policy.rules) for number, entry in entries)
+        return _limit_capacity(charged, usage, self.headroom)
 
-    def _limit(
-        self, entry: DeviceEntry, rules: Mapping[str, DeviceRule], name: str, amount: int, left: Amounts
-    ) -> int:
-        """Return how much of a capacity fits, and subtract its charges from what is left."""
-        capacity = entry.device.capacity
-        shares = {key: least_share(each) for key, each in capacity.items()}
-        slopes: list[tuple[str, int, int]] = []
-        for resource, rule in rules.items():
-            multiplier = Quantity(NANO) if rule.multiplier is None else rule.multiplier
-            fixed = (rule.per_pod or ZERO).nano + (rule.per_container or ZERO).nano
-            slope = 0
-            if rule.mapped and rule.capacity_key == name:
-                slope = multiplier.nano
-            elif rule.mapped and rule.capacity_key:
-                fixed += shares.get(rule.capacity_key, 0) * multiplier.nano // NANO
-            elif rule.mapped and rule.multiplier is not None:
-                fixed += multiplier.nano
-            if self._is_bounded(resource) and (slope or fixed):
-                slopes.append((resource, slope, fixed))
-        for resource, slope, fixed in slopes:
-            rest = left.get(resource, 0) - fixed
-            amount = min(amount, rest * NANO // slope if slope else amount if rest >= 0 else 0)
-        policy = capacity[name].request_policy
-        if policy is not None and policy.valid_range is not None and policy.valid_range.step is not None:
-            least, step = (policy.valid_range.min or ZERO).nano, policy.valid_range.step.nano
-            if step > 0 and amount >= least:
-                amount = least + (amount - least) // step * step
-        if amount < max(1, shares[name]):
-            return 0
-        for resource, slope, fixed in slopes:
-            left[resource] = left.get(resource, 0) - fixed - -(-slope * amount // NANO)
-        return amount
+
+def read_headroom(snapshot: Snapshot, row: int) -> Amounts:
+    """Return what is left of a node for claims."""
+    found = compute_claim_headroom(snapshot.ledger(row), _NO_POD, snapshot.charge_context(row))
+    return dict(found.bounds.get(HEADROOM, {}))
+
+
+def limit_pool_capacity(
+    snapshot: Snapshot, devices: NodeDevices, usage: DeviceUsage
+) -> dict[int, CapacityLimits]:
+    """Return what claims of some class can get of the shareable devices of single nodes, by device number."""
+    rows: dict[str, list[tuple[int, DeviceEntry]]] = {}
+    for number in bit_numbers(devices.shareable & ~(usage.taken | usage.blocked)):
+        entry = devices.entries[number]
+        if entry.view.slice.spec.node_name:
+            rows.setdefault(entry.view.slice.spec.node_name, []).append((number, entry))
+    if not rows:
+        return {}
+    policies = [
+        (read_class_policy(each, snapshot.profile).rules, select_offered(each, devices))
+        for _, each in sorted(snapshot.classes.items())
+    ]
+    found: dict[int, CapacityLimits] = {}
+    for node, entries in rows.items():
+        row = snapshot.row_of(node)
+        if row is None or not snapshot.options.count_claims:
+            continue
+        charged = (
+            (number, entry, next((rules for rules, mask in policies if rules and mask >> number & 1), {}))
+            for number, entry in entries
+        )
+        found |= _limit_capacity(charged, usage, read_headroom(snapshot, row))
+    return found
+
+
+def select_offered(device_class: DeviceClass, devices: NodeDevices) -> int:
+    """Return the mask of the devices of a pool that a class selects, on any node."""
+    survivors = devices.select(class_selectors(device_class), ()).survivors
+    return survivors[-1] if survivors else devices.all
+
+
+def class_selectors(device_class: DeviceClass) -> tuple[str, ...]:
+    """Return the expressions of a class; "" for a selector without one."""
+    return tuple(each.cel.expression if each.cel is not None else "" for each in device_class.spec.selectors)
+
+
+def _limit_capacity(
+    devices: Iterable[tuple[int, DeviceEntry, Mapping[str, DeviceRule]]],
+    usage: DeviceUsage,
+    headroom: Mapping[str, int],
+) -> dict[int, CapacityLimits]:
+    """Return the limits of devices of one node, with the rules of their class; capacities are independent of
+    each other.
+    """
+    found: dict[int, CapacityLimits] = {}
+    left: dict[str, Amounts] = {}
+    for number, entry, class_rules in devices:
+        rules = read_device(entry.device) or class_rules
+        free = dict(zip(entry.device.capacity, usage.free(number), strict=True))
+        found[number] = {}
+        for name, amount in free.items():
+            rest = left.setdefault(name, dict(headroom))
+            alone = _limit(entry, rules, name, amount, dict(headroom))
+            found[number][name] = _limit(entry, rules, name, amount, rest), alone
+    return found
+
+
+def _limit(entry: DeviceEntry, rules: Mapping[str, DeviceRule], name: str, amount: int, left: Amounts) -> int:
+    """Return how much of a capacity fits, and subtract its charges from what is left."""
+    bounded = frozenset(left)
+    capacity = entry.device.capacity
+    shares = {key: least_share(each) for key, each in capacity.items()}
+    slopes: list[tuple[str, int, int]] = []
+    for resource, rule in rules.items():
+        multiplier = Quantity(NANO) if rule.multiplier is None else rule.multiplier
+        fixed = (rule.per_pod or ZERO).nano + (rule.per_container or ZERO).nano
+        slope = 0
+        if rule.mapped and rule.capacity_key == name:
+            slope = multiplier.nano
+        elif rule.mapped and rule.capacity_key:
+            fixed += shares.get(rule.capacity_key, 0) * multiplier.nano // NANO
+        elif rule.mapped and rule.multiplier is not None:
+            fixed += multiplier.nano
+        if (resource in bounded or is_huge_page(resource)) and (slope or fixed):
+            slopes.append((resource, slope, fixed))
+    for resource, slope, fixed in slopes:
+        rest = left.get(resource, 0) - fixed
+        amount = min(amount, rest * NANO // slope if slope else amount if rest >= 0 else 0)
+    policy = capacity[name].request_policy
+    if policy is not None and policy.valid_range is not None and policy.valid_range.step is not None:
+        least, step = (policy.valid_range.min or ZERO).nano, policy.valid_range.step.nano
+        if step > 0 and amount >= least:
+            amount = least + (amount - least) // step * step
+    if amount < max(1, shares[name]):
+        return 0
+    for resource, slope, fixed in slopes:
+        left[resource] = left.get(resource, 0) - fixed - -(-slope * amount // NANO)
+    return amount

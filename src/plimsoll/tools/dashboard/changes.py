@@ -85,8 +85,7 @@ def _note(cluster_state: ClusterState, thing: Any | None, scope: ChangeScope) ->
         else:
             scope.everywhere = True
     elif isinstance(thing, DeviceClass | DeviceTaintRule):
-        scope.everywhere = True
-        scope.all_pools |= isinstance(thing, DeviceTaintRule)
+        scope.everywhere = scope.all_pools = True
 
 
 def _nodes_of_claim(cluster_state: ClusterState, claim: ResourceClaim) -> set[str]:

@@ -74,6 +74,8 @@ class DeviceCache:
     def invalidate(self, scope: ChangeScope) -> None:
         """Mark the affected pools for recomputation."""
         self._stale |= scope.pools
+        # What devices have left depends on their node.
+        self._stale |= {key for key, pool in self._pools.items() if pool.row.node in scope.nodes}
         self._all_stale |= scope.all_pools
 
     def devices(self, cluster_state: ClusterState) -> list[DeviceRow]:

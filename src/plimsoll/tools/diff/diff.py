@@ -211,8 +211,8 @@ def _device(row: DeviceRow) -> Fields:
     used = [f"{name} {amount}" for name, (_, amount) in row.capacity.items() if row.shareable and amount]
     return {
         "node": row.node,
-        "state": row.state,
-        "why": row.why,
+        "state": FREE if row.closed and row.state == BLOCKED else row.state,
+        "why": "" if row.closed else row.why,
         "held by": ", ".join(sorted({f"{each.namespace}/{each.claim}" for each in row.holders})),
         "used": ", ".join(used),
         "capacity": ", ".join(f"{name} {total}" for name, (total, _) in row.capacity.items()),

@@ -140,8 +140,8 @@ def format_left(name: str, left: Quantity, total: Quantity) -> str:
 def remaining_shares(row: DeviceRow) -> Iterator[str]:
     """Yield the remaining capacities of a shareable device."""
     if row.shareable and row.state != STALE:
-        for name, (total, used) in row.capacity.items():
-            yield format_left(name, total - used, total)
+        for name, (total, _) in row.capacity.items():
+            yield format_left(name, row.left(name), total)
 
 
 def format_holders(row: DeviceRow) -> Iterator[str]:

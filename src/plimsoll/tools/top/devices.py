@@ -40,7 +40,10 @@ from plimsoll.api.quantity import ZERO, Format, Quantity
 from plimsoll.api.resource import Device, ResourceSlice
 from plimsoll.errors import InputError
 from plimsoll.scheduler.devices.usage import read_usage
+from plimsoll.scheduler.snapshot.snapshot import Snapshot
 from plimsoll.tools.amounts import format_quantity
+from plimsoll.tools.availability import closed_reason, limit_pool_capacity
+from plimsoll.tools.availability.charges import CapacityLimits
 from plimsoll.tools.cluster_state import ClusterState
 from plimsoll.tools.columns import format_count
 from plimsoll.tools.top.device_holders import DeviceHolder, DeviceHolders
@@ -72,6 +75,14 @@ class DeviceRow(Struct, frozen=True):
     product: str = ""  #: product name that the driver publishes
     partition: str = ""  #: type of a partition, such as 1g.10gb
     hardware: tuple[str, ...] = ()  #: UUIDs and PCI address of the physical device, as far as published
+    closed: str = ""  #: reason why the node takes no pods, if the device is free otherwise
+    #: Capacity of a shareable device that its node cannot take: next to other devices of the node, and alone.
+    limits: Mapping[str, tuple[Quantity, Quantity]] = field(default_factory=dict)
+
+    def left(self, name: str) -> Quantity:
+        """Return what a claim can get of a capacity: no more than the node can be charged."""
+        total, used = self.capacity[name]
+        return self.limits[name][1] if name in self.limits else total - used
 
     @property
     def memory(self) -> Quantity | None:
@@ -95,7 +106,7 @@ class DeviceRow(Struct, frozen=True):
             "shareable": self.shareable,
             "holders": [holder.as_json() for holder in self.holders],
             "capacity": {
-                name: {"whole": str(total), "used": str(used), "free": str(total - used)}
+                name: {"whole": str(total), "used": str(used), "free": str(self.left(name))}
                 for name, (total, used) in self.capacity.items()
             },
             "counters": [
@@ -118,7 +129,7 @@ def device_rows(cluster_state: ClusterState, node: str = "") -> list[DeviceRow]:
         rows = list(_of_node(cluster_state, node, known))
     else:
         for devices, views in snapshot.inventory.cluster_pools():
-            rows += rows_of(devices, read_usage(snapshot, devices), known)
+            rows += rows_of(snapshot, devices, read_usage(snapshot, devices), known)
             rows += stale_rows(devices, views, known)
         rows += missing_rows(known, known.devices().difference(map(_id_of, rows)))
     return sorted(rows, key=_id_of)
@@ -132,7 +143,7 @@ def _of_node(cluster_state: ClusterState, name: str, known: DeviceHolders) -> It
     devices = snapshot.inventory.devices_for(snapshot.node(row_index))
     if isinstance(devices, AllocationFault):
         return
-    yield from rows_of(devices, read_usage(snapshot, devices), known, name)
+    yield from rows_of(snapshot, devices, read_usage(snapshot, devices), known, name)
     for pool in devices.pools:
         if pool.status is not PoolStatus.COMPLETE:
             complete = snapshot.inventory.cluster_pool(pool.id)
@@ -142,9 +153,10 @@ def _of_node(cluster_state: ClusterState, name: str, known: DeviceHolders) -> It
 
 
 def rows_of(
-    devices: NodeDevices, usage: DeviceUsage, known: DeviceHolders, node: str = ""
+    snapshot: Snapshot, devices: NodeDevices, usage: DeviceUsage, known: DeviceHolders, node: str = ""
 ) -> Iterator[DeviceRow]:
     """Yield the rows of the offered devices."""
+    limits, closed_nodes = limit_pool_capacity(snapshot, devices, usage), dict[str, str]()
     for number, entry in enumerate(devices.entries):
         if node and devices.elsewhere >> number & 1:
             continue
@@ -152,13 +164,19 @@ def rows_of(
         holders = known.of(entry.id)
         state = device_state(devices, usage, number)
         why = _reason(devices, usage, number, state)
+        place = _node_of(entry.view.slice, device)
+        if place not in closed_nodes:
+            closed_nodes[place] = _closed(snapshot, place)
+        closed = closed_nodes[place] if state in (FREE, PARTLY, SHARED) else ""
+        if closed and state == FREE:
+            state, why = BLOCKED, f"node: {closed}"
         if state == TAKEN and len(holders) > 1:
             holding = [holder for holder in holders if not holder.admin]
             if len(holding) > 1 and any(not holder.share for holder in holding):
                 why = f"allocated {len(holding)} times"
         yield DeviceRow(
             *entry.id,
-            _node_of(entry.view.slice, device),
+            place,
             state,
             holders,
             _capacity(entry, usage, number),
@@ -167,7 +185,26 @@ def rows_of(
             _taints(device),
             why,
             *_description(entry.view.slice, device),
+            closed,
+            _limits(entry, limits.get(number, {}), closed=bool(closed)),
         )
+
+
+def _closed(snapshot: Snapshot, name: str) -> str:
+    row = snapshot.row_of(name) if name else None
+    return "" if row is None else closed_reason(snapshot.node(row))
+
+
+def _limits(
+    entry: DeviceEntry, limits: CapacityLimits, *, closed: bool
+) -> dict[str, tuple[Quantity, Quantity]]:
+    found = {}
+    for name, each in entry.device.capacity.items() if entry.shareable else ():
+        together, alone = (0, 0) if closed else limits.get(name, (-1, -1))
+        if together >= 0:
+            form = capacity_value(each).format
+            found[name] = Quantity(together, form), Quantity(alone, form)
+    return found
 
 
 def _reason(devices: NodeDevices, usage: DeviceUsage, number: int, state: str) -> str:

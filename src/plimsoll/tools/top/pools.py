@@ -112,7 +112,7 @@ def inspect_pools(
             held.setdefault(id.pool_id, set()).add(id)
     for devices, views in _pools(snapshot.inventory, only):
         usage = read_usage(snapshot, devices)
-        found = [*rows_of(devices, usage, known), *stale_rows(devices, views, known)]
+        found = [*rows_of(snapshot, devices, usage, known), *stale_rows(devices, views, known)]
         missing = held.pop(devices.pools[0].id, set()).difference([row.id for row in found])
         found += missing_rows(known, missing)
         yield _row(devices, usage, views, found), sorted(found, key=lambda row: row.device)
@@ -186,7 +186,9 @@ def _shares(found: Iterable[DeviceRow]) -> dict[str, Stock]:
         if not row.shareable or row.state == STALE:
             continue
         for name, (capacity, used) in row.capacity.items():
-            left = Quantity(0, capacity.format) if row.state in UNAVAILABLE else capacity - used
+            left = row.limits[name][0] if name in row.limits else capacity - used
+            if row.state in UNAVAILABLE:
+                left = Quantity(0, capacity.format)
             if name in total:
                 before = total[name]
                 total[name] = (before[0] + capacity, before[1] + left)
