@@ -55,7 +55,7 @@ from plimsoll.apiserver.status import (
 from plimsoll.apiserver.storage import StoredObject
 from plimsoll.apiserver.validation.field_errors import FieldError, FieldPath, required
 from plimsoll.apiserver.validation.field_errors import invalid as invalid_value
-from plimsoll.apiserver.validation.generic_kinds.generic_strategy import path_segment
+from plimsoll.apiserver.validation.name_formats import path_segment
 from plimsoll.errors import ApiError, PatchError
 
 Tree = dict[str, Any]
@@ -365,7 +365,7 @@ class WriteHandler:
         prepared = prepare_write(self._context, job.info, tree, old, job.user)
         job.warnings += prepared.warnings
         name = tree["metadata"].get("name", "")
-        problems = prepared.errors or (_check_name(name) if old is None else ())
+        problems = prepared.errors or (check_name(name) if old is None else ())
         if problems:
             raise invalid(job.info.group, job.info.resource.kind, name, problems)
         drop_empty_values(prepared.tree, job.info.resource.kind, old)
@@ -411,7 +411,7 @@ def _resource_version_required(info: RequestInfo, name: str) -> ApiError:
     return invalid(info.group, info.plural, name, [problem])
 
 
-def _check_name(name: str) -> list[FieldError]:
+def check_name(name: str) -> list[FieldError]:
     """Check what every name must satisfy whatever its kind: it is a path segment."""
     path = FieldPath("metadata").child("name")
     if not name:

@@ -199,6 +199,13 @@ def is_extended_resource(name: str) -> bool:
 # -- validation of one field
 
 
+def path_segment(text: str) -> list[str]:
+    """Return the violations of a name that only has to be valid as a URL path segment."""
+    if text in (".", ".."):
+        return [f"may not be '{text}'"]
+    return [f"may not contain '{letter}'" for letter in "/%" if letter in text]
+
+
 def validate_format(text: str, path: FieldPath, format: Format) -> FieldErrors:
     for message in format(text):
         yield invalid(path, text, message)

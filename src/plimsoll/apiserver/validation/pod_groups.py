@@ -26,7 +26,6 @@ from plimsoll.apiserver.validation.field_errors import (
     validate_list,
     validate_unique,
 )
-from plimsoll.apiserver.validation.generic_kinds.generic_strategy import path_segment
 from plimsoll.apiserver.validation.metadata import (
     IMMUTABLE,
     reset_for_status,
@@ -34,6 +33,7 @@ from plimsoll.apiserver.validation.metadata import (
     validate_metadata_update,
 )
 from plimsoll.apiserver.validation.name_formats import (
+    path_segment,
     validate_format,
     validate_label,
     validate_label_key,

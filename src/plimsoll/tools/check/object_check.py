@@ -16,6 +16,7 @@ from plimsoll.apiserver.admission.limit_ranges import apply_defaults, find_viola
 from plimsoll.apiserver.generated_names import generate_name
 from plimsoll.apiserver.handlers.conversion import convert_tree
 from plimsoll.apiserver.handlers.request_body import decode_object
+from plimsoll.apiserver.handlers.write import check_name
 from plimsoll.apiserver.registry.api_lifecycle import CURRENT, Release, deprecation_warning, is_served
 from plimsoll.apiserver.registry.resource import Resource
 from plimsoll.apiserver.registry.resources import find_resource_by_kind
@@ -46,7 +47,7 @@ class CheckResult:
 class CheckContext:
     """Server and cluster that objects are validated for.
 
-    With a `release`, fields that it does not have are unknown, and those that it drops give a warning.
+    Fields that the `release` does not have are unknown, and those that it drops give a warning.
     Unknown fields are problems if `strict`, else warnings. `namespace_labels` is None if the namespace is not
     known, which allows no admin access.
     """
@@ -100,15 +101,15 @@ def _check(tree: dict[str, Any], resource: Resource, version: str, context: Chec
     except DecodeError as error:
         return CheckResult(True, (*unknown, str(error)))
     warnings = [] if prepared.errors else list(prepared.warnings)
-    if context.release is not None:
+    release = context.release or CURRENT
+    if context.release is not None or context.strict:
         absent, dropped = find_gated_fields(
-            lambda gates: _prepare(given, info, replace(context, gates=gates)).tree,
-            context.gates,
-            context.release[1],
+            lambda gates: _prepare(given, info, replace(context, gates=gates)).tree, context.gates, release[1]
         )
         unknown += absent
         warnings += dropped
-    problems = [_describe(str(problem), info.namespace, context) for problem in prepared.errors]
+    errors = prepared.errors or check_name(given["metadata"].get("name", ""))
+    problems = [_describe(str(problem), info.namespace, context) for problem in errors]
     if not problems and resource.kind in _LIMITED and context.limit_ranges:
         limited = apply_defaults(prepared.tree, context.limit_ranges)
         refusal = find_violations(resource.kind, limited, context.limit_ranges)

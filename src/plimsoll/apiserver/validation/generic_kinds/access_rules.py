@@ -16,7 +16,7 @@ from plimsoll.apiserver.validation.field_errors import (
 )
 from plimsoll.apiserver.validation.generic_kinds.kind_rules import KindRules, default_if_empty
 from plimsoll.apiserver.validation.label_selectors import validate_selector
-from plimsoll.apiserver.validation.name_formats import validate_format
+from plimsoll.apiserver.validation.name_formats import path_segment, validate_format
 from plimsoll.apiserver.validation.object_trees import Tree
 from plimsoll.apiserver.validation.write_context import WriteContext
 
@@ -51,6 +51,7 @@ def _validate_role(write: WriteContext[View], kinds: tuple[str, ...], *, cluster
         yield not_supported(_ROLE.child("kind"), role.kind, kinds)
     if not role.name:
         yield required(_ROLE.child("name"))
+    yield from validate_format(role.name, _ROLE.child("name"), path_segment)
     for index, subject in enumerate(binding.subjects):
         yield from _validate_subject(subject, FieldPath("subjects").index(index), cluster_wide=cluster_wide)
     if not write.is_create and not semantic_equal(write.old.role_ref, role):

@@ -22,7 +22,7 @@ from plimsoll.apiserver.validation.metadata import (
     validate_metadata,
     validate_metadata_update,
 )
-from plimsoll.apiserver.validation.name_formats import Format
+from plimsoll.apiserver.validation.name_formats import Format, path_segment
 from plimsoll.apiserver.validation.object_trees import copy_tree, subtree
 from plimsoll.apiserver.validation.write_context import WriteContext
 
@@ -41,13 +41,6 @@ class KindTraits:
     namespaced: bool
     has_status: bool
     has_generation: bool | None = None
-
-
-def path_segment(text: str) -> list[str]:
-    """Return the violations of a name that only has to be valid as a URL path segment."""
-    if text in (".", ".."):
-        return [f"may not be '{text}'"]
-    return [f"may not contain '{letter}'" for letter in "/%" if letter in text]
 
 
 def _cron_job_name(text: str) -> list[str]:
@@ -70,6 +63,7 @@ NAMES: Mapping[str, Format] = {
             "ClusterRoleBinding",
             "ClusterTrustBundle",
             "IPAddress",
+            "PodDisruptionBudget",
             "Role",
             "RoleBinding",
         ),

@@ -1,7 +1,7 @@
 """Validation of Job and CronJob, and the generated selector of jobs.
 
-A job without manualSelector selects pods by its own uid, so that it never adopts pods of another.
-`podFailurePolicy` and `successPolicy` are only checked for immutability; the status is not validated.
+A job without manualSelector selects pods by its own uid, so that it never adopts pods of another. The status
+is not validated.
 """
 
 from __future__ import annotations
@@ -21,6 +21,10 @@ from plimsoll.apiserver.validation.field_errors import (
     too_long,
 )
 from plimsoll.apiserver.validation.generic_kinds.cron_schedule import validate_schedule, validate_time_zone
+from plimsoll.apiserver.validation.generic_kinds.job_policy_rules import (
+    validate_failure_policy,
+    validate_success_policy,
+)
 from plimsoll.apiserver.validation.generic_kinds.kind_rules import KindRules, default_if_empty
 from plimsoll.apiserver.validation.generic_kinds.pod_template_rules import (
     SELECTOR_MISMATCH,
@@ -142,6 +146,10 @@ def _validate_spec(
         spec.pod_replacement_policy,
         _REPLACEMENT_POLICIES[: 1 if spec.pod_failure_policy else 2],
     )
+    if spec.pod_failure_policy is not None:
+        yield from validate_failure_policy(spec, path.child("podFailurePolicy"))
+    if spec.success_policy is not None:
+        yield from validate_success_policy(spec, path.child("successPolicy"))
     if policy is not None and policy not in allowed:
         yield not_supported(path.child("podReplacementPolicy"), policy, allowed)
     yield from validate_template(template, path.child("template"), gates, old)

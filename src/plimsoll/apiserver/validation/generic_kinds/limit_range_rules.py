@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from plimsoll.api.names import label_key
 from plimsoll.api.quantity import Quantity
 from plimsoll.apiserver.validation.field_errors import (
     FieldErrors,
@@ -15,10 +16,14 @@ from plimsoll.apiserver.validation.field_errors import (
     required,
 )
 from plimsoll.apiserver.validation.generic_kinds.kind_rules import KindRules
+from plimsoll.apiserver.validation.name_formats import is_extended_resource, validate_label_key
 from plimsoll.apiserver.validation.object_trees import Tree, subtree
+from plimsoll.apiserver.validation.pod.resources import validate_container_resource
+from plimsoll.apiserver.validation.resource_names import is_huge_page_resource, validate_resource
 from plimsoll.apiserver.validation.write_context import WriteContext
 
 _LIMITS = FieldPath("spec").child("limits")
+_TYPES = ("Pod", "Container", "PersistentVolumeClaim")
 _ZERO, _ONE = Quantity.of(0), Quantity.of(1)
 _NOT_FOR_PODS = "may not be specified when `type` is 'Pod'"
 _NO_STORAGE = "either minimum or maximum storage value is required, but neither was provided"
@@ -56,10 +61,19 @@ def _validate(write: WriteContext[Any]) -> FieldErrors:
         path, kind = _LIMITS.index(index), item.get("type", "")
         if not kind:
             yield required(path.child("type"))
+        else:
+            yield from _validate_type(kind, path.child("type"))
         if kind in seen:
             yield duplicate(path.child("type"), kind)
         seen.add(kind)
         yield from _validate_item(item, kind, path)
+
+
+def _validate_type(kind: str, path: FieldPath) -> FieldErrors:
+    if label_key(kind):
+        yield from validate_label_key(kind, path)
+    elif "/" not in kind and kind not in _TYPES:
+        yield invalid(path, kind, "must be a standard limit type or fully qualified")
 
 
 def _validate_item(item: Tree, kind: str, path: FieldPath) -> FieldErrors:
@@ -76,6 +90,20 @@ def _validate_item(item: Tree, kind: str, path: FieldPath) -> FieldErrors:
         for field in ("min", "max", "default", "defaultRequest", "maxLimitRequestRatio")
         if kind != "Pod" or not field.startswith("default")
     }
+    validate_name = validate_container_resource if kind in ("Pod", "Container") else validate_resource
+    for field, named in amounts.items():
+        for name in named:
+            yield from validate_name(name, path.child(field).key(name))
+    for name, amount in amounts.get("defaultRequest", {}).items():
+        limit = amounts["default"].get(name)
+        if (
+            (is_extended_resource(name) or is_huge_page_resource(name))
+            and limit is not None
+            and limit != amount
+        ):
+            shown = limit.canonical(), amount.canonical()
+            detail = f"default value {shown[0]} must equal to defaultRequest value {shown[1]} in {name}"
+            yield invalid(path.child("defaultRequest").key(name), shown[1], detail)
     for lower, higher, field, text in _ORDER:
         for name, amount in amounts.get(lower, {}).items():
             bound = amounts.get(higher, {}).get(name)

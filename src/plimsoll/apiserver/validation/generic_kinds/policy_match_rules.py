@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any
 
 from plimsoll.api.codec import convert_fast
 from plimsoll.api.meta import LabelSelector
@@ -19,6 +18,7 @@ from plimsoll.apiserver.validation.field_errors import (
     required,
 )
 from plimsoll.apiserver.validation.label_selectors import validate_selector
+from plimsoll.apiserver.validation.name_formats import path_segment, validate_format
 from plimsoll.apiserver.validation.object_trees import Tree
 
 _OPERATIONS = ("*", "CONNECT", "CREATE", "DELETE", "UPDATE")
@@ -66,7 +66,7 @@ def _validate_rule(rule: Tree, path: FieldPath) -> FieldErrors:
     seen: set[str] = set()
     for index, name in enumerate(rule.get("resourceNames") or ()):
         at = path.child("resourceNames").index(index)
-        yield from validate_path_segment(name, at)
+        yield from validate_format(name, at, path_segment)
         if name in seen:
             yield duplicate(at, name)
         seen.add(name)
@@ -161,7 +161,7 @@ def validate_param_ref(tree: Tree | None, path: FieldPath) -> FieldErrors:
         return
     name, selector = tree.get("name") or "", tree.get("selector")
     if name:
-        yield from validate_path_segment(name, path.child("name"))
+        yield from validate_format(name, path.child("name"), path_segment)
         if selector is not None:
             yield forbidden(path.child("name"), _EXCLUSIVE)
     if selector is not None:
@@ -175,13 +175,3 @@ def validate_param_ref(tree: Tree | None, path: FieldPath) -> FieldErrors:
         yield required(at)
     elif action not in ("Allow", "Deny"):
         yield not_supported(at, action, ("Deny", "Allow"))
-
-
-def validate_path_segment(text: Any, path: FieldPath) -> FieldErrors:
-    """Validate a name that is part of a URL."""
-    if text in (".", ".."):
-        yield invalid(path, text, f"may not be '{text}'")
-        return
-    for letter in "/%":
-        if letter in text:
-            yield invalid(path, text, f"may not contain '{letter}'")

@@ -14,6 +14,7 @@ from plimsoll.apiserver.validation.equality import trees_equal
 from plimsoll.apiserver.validation.field_errors import FieldErrors, FieldPath, forbidden, invalid, required
 from plimsoll.apiserver.validation.generic_kinds.kind_rules import KindRules, default_if_missing
 from plimsoll.apiserver.validation.metadata import IMMUTABLE
+from plimsoll.apiserver.validation.name_formats import validate_driver
 from plimsoll.apiserver.validation.object_trees import Tree, subtree
 from plimsoll.apiserver.validation.pod.volume_claims import validate_claim_spec
 from plimsoll.apiserver.validation.write_context import WriteContext
@@ -77,6 +78,10 @@ def _validate_persistent_volume(write: WriteContext[View]) -> FieldErrors:
         yield required(_SPEC.child("accessModes"))
     if not spec.capacity:
         yield required(_SPEC.child("capacity"))
+    if spec.csi is not None:
+        yield from validate_driver(spec.csi.driver, _SPEC.child("csi", "driver"))
+        if not spec.csi.volume_handle:
+            yield required(_SPEC.child("csi", "volumeHandle"))
     if not source:
         yield required(_SPEC, "must have a source")
     if not write.is_create:
