@@ -130,3 +130,18 @@ def test_admin_access_needs_the_label_of_the_namespace_in_the_files(value: str |
     assert report.refused == refused
     refusals = [each.kind for each, checked in report.results if checked.problems]
     assert refusals == ["ResourceClaimTemplate"] * refused
+
+
+def test_a_limit_range_without_a_name_gets_one() -> None:
+    document = {"apiVersion": "v1", "kind": "LimitRange", "metadata": {}, "spec": {"limits": []}}
+
+    async def run() -> ApiResponse:
+        server = Server()
+        await server.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "default"}})
+        return await server.create(document)
+
+    response = asyncio.run(run())
+    assert isinstance(response.body, bytes)
+    metadata = json.loads(response.body)["metadata"]
+    assert (response.status, metadata["name"]) == (CREATED, metadata["uid"])
+    assert not check_one(document).problems

@@ -193,6 +193,8 @@ class WriteHandler:
         metadata.pop("resourceVersion", None)
         metadata["uid"] = self._context.new_uid()
         metadata["creationTimestamp"] = format_datetime(now)
+        if info.resource.kind == "LimitRange" and not metadata.get("name"):
+            metadata["name"] = metadata["uid"]  # as upstream
         generated = not metadata.get("name") and metadata.get("generateName")
         for _ in range(_NAME_ATTEMPTS):
             if generated:

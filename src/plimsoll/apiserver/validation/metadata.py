@@ -192,7 +192,7 @@ def _validate_owners(owners: Sequence[OwnerReference]) -> FieldErrors:
     """Validate owner references; their field paths have no index."""
     path = _PATH.child("ownerReferences")
     controllers = 0
-    for owner in owners:
+    for owner in dict.fromkeys(owners):  # as upstream, which removes duplicates
         version = owner.api_version
         if not version or version.count("/") > 1:
             yield invalid(path.child("apiVersion"), version, "must be a version, or group/version")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 
 from plimsoll.api.names import dns_label, label_key
@@ -22,6 +23,9 @@ FINALIZER = "kubernetes"
 NAME_LABEL = "kubernetes.io/metadata.name"
 
 _FINALIZERS = FieldPath("spec").child("finalizers")
+_LABELS = FieldPath("metadata").child("labels")
+_LEVELS = ("privileged", "baseline", "restricted")
+_POLICY_VERSION = re.compile(r"latest|v1\.(?:0|[1-9][0-9]*)")
 
 
 def set_namespace_defaults(tree: Tree, now: str) -> None:
@@ -42,6 +46,18 @@ def _validate_create(write: WriteContext[View]) -> FieldErrors:
     yield from validate_metadata(write.metadata, namespaced=False, names=dns_label)
     for finalizer in write.new.spec.finalizers:
         yield from _validate_finalizer(finalizer, _FINALIZERS)
+    if write.is_create or write.metadata.labels != write.old_metadata.labels:
+        yield from _validate_pod_security(write.metadata.labels)
+
+
+def _validate_pod_security(labels: Mapping[str, str]) -> FieldErrors:
+    """Validate the labels of the PodSecurity admission plugin."""
+    for mode in ("enforce", "audit", "warn"):
+        level, version = f"pod-security.kubernetes.io/{mode}", f"pod-security.kubernetes.io/{mode}-version"
+        if labels.get(level, _LEVELS[0]) not in _LEVELS:
+            yield invalid(_LABELS.key(level), labels[level], f"must be one of {', '.join(_LEVELS)}")
+        if not _POLICY_VERSION.fullmatch(labels.get(version, "latest")):
+            yield invalid(_LABELS.key(version), labels[version], "must be latest or v1.x")
 
 
 def _prepare_update(write: WriteContext[View]) -> None:

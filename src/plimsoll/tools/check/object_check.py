@@ -134,8 +134,8 @@ def _decode(tree: dict[str, Any], resource: Resource, version: str) -> tuple[Req
     info = RequestInfo(resource, version, "create", (namespace or "default") if resource.namespaced else "")
     given, _ = decode_object(info, tree, "Ignore")
     metadata = given["metadata"]
-    if not metadata.get("name") and metadata.get("generateName"):
-        metadata["name"] = generate_name(metadata["generateName"], lambda alphabet: alphabet[0])
+    if not metadata.get("name") and (metadata.get("generateName") or resource.kind == "LimitRange"):
+        metadata["name"] = generate_name(metadata.get("generateName", "x"), lambda alphabet: alphabet[0])
     return info, given
 
 

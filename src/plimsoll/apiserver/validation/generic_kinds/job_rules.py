@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from plimsoll.api.gates import Gates
-from plimsoll.api.names import byte_length, dns_label
+from plimsoll.api.names import byte_length, dns_label, dns_subdomain
 from plimsoll.apiserver.registry.schema_view import View, view_of
 from plimsoll.apiserver.validation.equality import trees_equal, trees_equal_as
 from plimsoll.apiserver.validation.field_errors import (
@@ -37,6 +37,7 @@ from plimsoll.apiserver.validation.generic_kinds.workload_defaults import (
 from plimsoll.apiserver.validation.int_or_string import validate_not_negative
 from plimsoll.apiserver.validation.label_selectors import is_valid, selector_matches, validate_selector
 from plimsoll.apiserver.validation.metadata import IMMUTABLE
+from plimsoll.apiserver.validation.name_formats import validate_format
 from plimsoll.apiserver.validation.object_trees import Tree, copy_tree, subtree
 from plimsoll.apiserver.validation.write_context import WriteContext
 
@@ -139,8 +140,8 @@ def _validate_spec(
         ("maxFailedIndexes", spec.max_failed_indexes),
     ):
         yield from validate_not_negative(value, path.child(name))
-    if spec.managed_by is not None and byte_length(spec.managed_by) > _MANAGED_BY_MAX:
-        yield too_long(path.child("managedBy"), _MANAGED_BY_MAX)
+    if spec.managed_by is not None:
+        yield from _validate_manager(spec.managed_by, path.child("managedBy"))
     yield from _validate_indexes(spec, path)
     policy, allowed = (
         spec.pod_replacement_policy,
@@ -154,6 +155,16 @@ def _validate_spec(
         yield not_supported(path.child("podReplacementPolicy"), policy, allowed)
     yield from validate_template(template, path.child("template"), gates, old)
     yield from _validate_restart_policy(spec.template, path.child("template", "spec", "restartPolicy"), spec)
+
+
+def _validate_manager(name: str, path: FieldPath) -> FieldErrors:
+    domain, _, rest = name.partition("/")
+    if not domain or not rest:
+        yield invalid(path, name, "must be a domain-prefixed path, such as acme.io/foo")
+    else:
+        yield from validate_format(domain, path, dns_subdomain)
+    if byte_length(name) > _MANAGED_BY_MAX:
+        yield too_long(path, _MANAGED_BY_MAX)
 
 
 def _validate_indexes(spec: View, path: FieldPath) -> FieldErrors:
