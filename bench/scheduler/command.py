@@ -1,12 +1,14 @@
 """Command line of the scheduler benchmarks.
 
-    python -m bench.scheduler [pure|path|memory|gang] [--scenario S ...] [--nodes N ...] [--fill F ...]
+    python -m bench.scheduler [pure|path|sharing|memory|gang] [--scenario S ...] [--nodes N ...]
+                              [--fill F ...]
 
     pure     the scheduling cycle alone, in this process
     path     server, scheduler and load as processes, over HTTPS: from creating a pod to its binding; then the
              same writes with known placements, which is the upper limit of the API server. `--server real`:
              on kube-apiserver, etcd and kube-controller-manager of KUBEBUILDER_ASSETS, with kube-scheduler in
              the same run. `--fill churn`: at 90 %, every pod created takes the place of one that is deleted
+    sharing  1 to 256 pods (`--pods`) that share one claim, and other pods meanwhile; same servers as `path`
     memory   5,000 nodes, 40,000 devices, 50,000 pods in one snapshot
     gang     attempts of pod groups, and the longest turn in which the event loop waits for one
 
@@ -18,11 +20,11 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
-from bench.scheduler import gang, memory, path, pure
+from bench.scheduler import gang, memory, path, pure, sharing
 from bench.scheduler.processes import SERVERS, find_assets
 from bench.scheduler.workloads import SCENARIOS
 
-PARTS = ("pure", "path", "memory", "gang")
+PARTS = ("pure", "path", "sharing", "memory", "gang")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -73,6 +75,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
             compare=compare,
             server=options.server,
         )
+    if options.part in (None, "sharing"):
+        sizes = [options.pods] if options.pods else ([32] if short else list(sharing.SHARERS))
+        sharing.report(sizes, print, server=options.server, compare=compare)
     if options.part in (None, "memory"):
         nodes = (options.nodes or [500 if short else 5000])[0]
         memory.report(nodes, options.devices, options.pods or nodes * 10, 500 if short else 5000, print)

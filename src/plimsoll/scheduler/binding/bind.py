@@ -19,6 +19,7 @@ See KEP-5517, "Reserve" to "PreBind Stage", and docs/spec/accounting.md, "Schedu
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 
 from plimsoll.api.core import Pod
@@ -47,12 +48,12 @@ from plimsoll.scheduler.binding.result import BindFailure, BindPoint, BindStep, 
 from plimsoll.scheduler.binding.volumes import VolumeBinder
 from plimsoll.scheduler.binding.writer import FINALIZER, BindingWriter
 from plimsoll.scheduler.extended_resources import is_in_memory, rename_charges
-from plimsoll.scheduler.profile import BINDING_TIMEOUT_MS
 from plimsoll.scheduler.result import Placement
 
 OnPoint = Callable[[BindPoint, BindFailure | None], None]
 #: Returns a device of these claims that other claims hold, too, or "".
 FindConflict = Callable[[Sequence[ResourceClaim]], str]
+Waiting = Callable[[], AbstractContextManager[None]]
 
 
 async def bind_pod(
@@ -61,25 +62,26 @@ async def bind_pod(
     on_claim: OnClaim,
     *,
     find_conflict: FindConflict = lambda claims: "",
-    timeout_ms: int = BINDING_TIMEOUT_MS,
     volumes: VolumeBinder | None = None,
     on_point: OnPoint = lambda point, failed: None,
     permit: BindPermit | None = None,
+    waiting: Waiting = nullcontext,
 ) -> BindSuccess | BindFailure:
     """Write a placement to the API; on failure undo what was written.
 
     `on_claim` receives every claim in a response, so that the snapshot is current at once; `on_point` is
     called at the end of each extension point. `volumes` binds the volumes of the pod, if there are any. With
-    a `permit`, the pod is bound together with others.
+    a `permit`, the pod is bound together with others. Within `waiting`, the binding waits for others and
+    writes nothing.
     """
     binding = BindTransaction(placement.pod_info.stored, writer, on_claim, placement.node)
     if permit is not None:
         binding.group_consumers = permit.group_consumers
-    failed = await _permit(permit.await_claims(placement)) if permit is not None else None
-    failed = failed or await _pre_bind(binding, placement, find_conflict, timeout_ms, volumes)
+    failed = await _permit(permit.await_claims(placement), waiting) if permit is not None else None
+    failed = failed or await _pre_bind(binding, placement, find_conflict, volumes, waiting)
     on_point(BindPoint.PRE_BIND, failed)
     if failed is None and permit is not None:
-        failed = await _permit(permit.await_group(placement))
+        failed = await _permit(permit.await_group(placement), waiting)
     elif failed is not None and permit is not None:
         permit.fail(placement, failed.error)
     if failed is None:
@@ -92,8 +94,9 @@ async def bind_pod(
     return replace(failed, settled=settled and failed.settled)
 
 
-async def _permit(permission: Awaitable[str]) -> BindFailure | None:
-    error = await permission
+async def _permit(permission: Awaitable[str], waiting: Waiting) -> BindFailure | None:
+    with waiting():
+        error = await permission
     return BindFailure(BindStep.PERMIT, error) if error else None
 
 
@@ -101,8 +104,8 @@ async def _pre_bind(
     binding: BindTransaction,
     placement: Placement,
     find_conflict: FindConflict,
-    timeout_ms: int,
     volumes: VolumeBinder | None,
+    waiting: Waiting,
 ) -> BindFailure | None:
     claims = placement.pod_info.claims
     if len(claims) == 1:
@@ -120,10 +123,15 @@ async def _pre_bind(
         or await binding.write_charges(binding.entries)
         # Volumes are requested once the claims are written, and become ready together with the devices.
         or (await volumes.write() if volumes is not None else None)
-        or await binding.wait_for_devices(timeout_ms)
-        or (await volumes.wait_until_bound() if volumes is not None else None)
+        or await binding.wait_for_devices(placement.pod_info.profile.binding_timeout_ms, waiting)
+        or (await _wait_for_volumes(volumes, waiting) if volumes is not None else None)
         or binding.check_device_conflicts(find_conflict)
     )
+
+
+async def _wait_for_volumes(volumes: VolumeBinder, waiting: Waiting) -> BindFailure | None:
+    with waiting():
+        return await volumes.wait_until_bound()
 
 
 async def _take_claim(
@@ -229,19 +237,25 @@ class BindTransaction(ExtendedClaimSteps):
         return None
 
     async def _add_consumer(self, claim: ResourceClaim) -> ResourceClaim | BindFailure:
-        try:
-            return self._observe(await self._retry(self.writer.reserve, claim, self.consumer_for(claim)))
-        except InputError as error:
-            name = claim.metadata.full_name
+        name, attempts = claim.metadata.full_name, WriteAttempts()
+        while True:
+            try:
+                return self._observe(await self._retry(self.writer.reserve, claim, self.consumer_for(claim)))
+            except InputError as error:
+                failure = error
             failed = make_failure(
-                BindStep.RESERVATION, BindError.ADD_RESERVATION, error, claim=name, error=error
+                BindStep.RESERVATION, BindError.ADD_RESERVATION, failure, claim=name, error=failure
             )
-            if not self._is_uncertain(error):
+            if not self._is_uncertain(failure):
                 return failed
-        fresh = await self._settle_claim(claim)
-        if fresh is None:
-            return make_failure(BindStep.RESERVATION, BindError.CLAIM_GONE, failed.cause, claim=name)
-        return fresh if self._has_reserved(fresh) else failed
+            fresh = await self._settle_claim(claim)
+            if fresh is None:
+                return make_failure(BindStep.RESERVATION, BindError.CLAIM_GONE, failure, claim=name)
+            if self._has_reserved(fresh):
+                return fresh
+            if not is_conflict(failure) or not attempts.may_repeat(fresh.metadata.resource_version, failure):
+                return failed
+            claim = fresh
 
     async def _confirm_reservation(self, claim: ResourceClaim) -> ResourceClaim | BindFailure:
         name = claim.metadata.full_name
@@ -255,14 +269,15 @@ class BindTransaction(ExtendedClaimSteps):
             return make_failure(BindStep.RESERVATION, BindError.CLAIM_GONE, None, claim=name)
         return self._observe(fresh)
 
-    async def wait_for_devices(self, timeout_ms: int) -> BindFailure | None:
+    async def wait_for_devices(self, timeout_ms: int, waiting: Waiting) -> BindFailure | None:
         """Wait until devices with binding conditions are ready."""
         for hold in self.holds:
             if not has_binding_conditions(hold.claim.status.allocation):
                 continue
             name = hold.claim.metadata.name
             try:
-                fresh = await self._retry(self.writer.wait_for, hold.claim, _is_decided, timeout_ms)
+                with waiting():
+                    fresh = await self._retry(self.writer.wait_for, hold.claim, _is_decided, timeout_ms)
             except InputError as error:
                 return make_failure(BindStep.CONDITIONS, BindError.BINDING, error, error=error)
             if fresh is None:

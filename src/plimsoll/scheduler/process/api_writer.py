@@ -8,6 +8,7 @@ repeats it if necessary.
 Fencing: an annotation with a new value gives an object a new resourceVersion, so that every conditional write
 sent before is refused, however late it arrives.
 
+Pods that share a claim do not write it one by one: their reservations are collected (`shared_claims.py`).
 Charges of claims are written by `charge_writer.py`, volumes by `volume_writer.py`.
 """
 
@@ -36,15 +37,13 @@ from plimsoll.errors import ApiError
 from plimsoll.scheduler.binding.writer import FINALIZER
 from plimsoll.scheduler.process.charge_writer import ChargeForm, ChargeWriter
 from plimsoll.scheduler.process.claim_waiters import ClaimWaiters
+from plimsoll.scheduler.process.shared_claims import MERGE, STRATEGIC, SharedClaims, preconditions
 from plimsoll.scheduler.process.volume_writer import VolumeApiWriter
 
 LOG = logging.getLogger("plimsoll.scheduler")
 
 T = TypeVar("T")
 _JSON = "application/json"
-_MERGE = "application/merge-patch+json"
-#: kube-apiserver applies it at two thirds of the cost of a merge patch.
-_STRATEGIC = "application/strategic-merge-patch+json"
 _BACKOFF = Backoff(first=0.05, most=5.0)
 #: Suffixes of generated names, as the API server makes them.
 _NAME_CHARACTERS = "bcdfghjklmnpqrstvwxz2456789"
@@ -85,6 +84,7 @@ class ApiWriter:
         self._charges = ChargeWriter(charge_form, self._patch_pod_status)
         #: Writer of volumes and volume claims.
         self.volumes = VolumeApiWriter(self._call, FENCE_KEY, new_id)
+        self._shared_claims = SharedClaims(self._patch_claim, self.find_claim, FENCE_KEY, new_id)
         self.claim_waiters = claim_waiters or ClaimWaiters(self.read_claim, now=now)
 
     # -- claims
@@ -117,8 +117,8 @@ class ApiWriter:
 
     async def remove_finalizer(self, claim: ResourceClaim) -> ResourceClaim:
         rest = [each for each in claim.metadata.finalizers if each != FINALIZER]
-        body = {"metadata": {**_version(claim), "finalizers": rest}}
-        return self._read_claim(await self._patch_claim(claim, body, _MERGE, ""))
+        body = {"metadata": {**preconditions(claim), "finalizers": rest}}
+        return await self._patch_claim(claim, body, MERGE)
 
     async def delete_claim(self, claim: ResourceClaim) -> None:
         body = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": claim.metadata.uid}}
@@ -126,7 +126,7 @@ class ApiWriter:
 
     async def add_finalizer(self, claim: ResourceClaim) -> ResourceClaim:
         body = {"metadata": {"uid": claim.metadata.uid, "finalizers": [FINALIZER]}}
-        return self._read_claim(await self._patch_claim(claim, body, _STRATEGIC, ""))
+        return await self._patch_claim(claim, body, STRATEGIC)
 
     async def write_allocation(
         self, claim: ResourceClaim, allocation: AllocationResult, consumer: ResourceClaimConsumerReference
@@ -141,38 +141,30 @@ class ApiWriter:
         if self._sets_timestamps and allocation.allocation_timestamp is None:
             now = format_time(self._now().timestamp())
             allocation = with_fields(allocation, allocation_timestamp=now)
-        body = {"metadata": _version(claim), "status": {"allocation": allocation, "reservedFor": [consumer]}}
-        return self._read_claim(await self._patch_claim(claim, body, _STRATEGIC, "/status"))
+        body = {
+            "metadata": preconditions(claim),
+            "status": {"allocation": allocation, "reservedFor": [consumer]},
+        }
+        return await self._patch_claim(claim, body, STRATEGIC, "/status")
 
     async def reserve(self, claim: ResourceClaim, consumer: ResourceClaimConsumerReference) -> ResourceClaim:
-        """Add a consumer, without a resourceVersion: pods that join a claim concurrently do not conflict."""
-        body = {"metadata": {"uid": claim.metadata.uid}, "status": {"reservedFor": [consumer]}}
-        return self._read_claim(await self._patch_claim(claim, body, _STRATEGIC, "/status"))
+        return await self._shared_claims.reserve(claim, consumer)
 
     async def unreserve(
         self, claim: ResourceClaim, consumer: ResourceClaimConsumerReference, *, deallocate: bool = False
     ) -> ResourceClaim:
-        if deallocate:
-            cleared = {"allocation": None, "reservedFor": None, "devices": None}
-            body: Any = {"metadata": _version(claim), "status": cleared}
-            return self._read_claim(await self._patch_claim(claim, body, _MERGE, "/status"))
-        removed = {"$patch": "delete", "uid": consumer.uid}
-        body = {"metadata": _version(claim), "status": {"reservedFor": [removed]}}
-        return self._read_claim(await self._patch_claim(claim, body, _STRATEGIC, "/status"))
+        if not deallocate:
+            return await self._shared_claims.unreserve(claim, consumer)
+        cleared = {"allocation": None, "reservedFor": None, "devices": None}
+        return await self._patch_claim(
+            claim, {"metadata": preconditions(claim), "status": cleared}, MERGE, "/status"
+        )
 
     async def fence_claim(self, claim: ResourceClaim) -> ResourceClaim | None:
-        meta = {"uid": claim.metadata.uid, "annotations": {FENCE_KEY: self._new_id()}}
-        try:
-            return self._read_claim(await self._patch_claim(claim, {"metadata": meta}, _MERGE, ""))
-        except ApiError as error:
-            # Without a version a conflict means another UID, or that others wrote at the same time.
-            if error.code == 404 or (error.code == 409 and await self.read_claim(claim) is None):
-                return None
-            raise
+        return await self._shared_claims.fence(claim)
 
     async def read_claim(self, claim: ResourceClaim) -> ResourceClaim | None:
-        fresh = await self.find_claim(claim)
-        return fresh if fresh is not None and fresh.metadata.uid == claim.metadata.uid else None
+        return await self._shared_claims.read(claim)
 
     async def wait_for(
         self, claim: ResourceClaim, predicate: Callable[[ResourceClaim], bool], timeout_ms: int
@@ -196,7 +188,7 @@ class ApiWriter:
         """Fence through the status subresource: schedulers may not patch pods."""
         meta = {"uid": pod.metadata.uid, "annotations": {FENCE_KEY: self._new_id()}}
         try:
-            reply = await self._patch_pod(pod, {"metadata": meta}, _STRATEGIC, "/status")
+            reply = await self._patch_pod(pod, {"metadata": meta}, STRATEGIC, "/status")
         except ApiError as error:
             if error.code == 404 or (error.code == 409 and await self.read_pod(pod) is None):
                 return None
@@ -205,7 +197,7 @@ class ApiWriter:
 
     async def bind(self, pod: Pod, node: str, entries: Sequence[ClaimCharge]) -> None:
         meta = pod.metadata
-        head: dict[str, Any] = {"name": meta.name, "namespace": meta.namespace, **_version(pod)}
+        head: dict[str, Any] = {"name": meta.name, "namespace": meta.namespace, **preconditions(pod)}
         annotations = self._charges.annotate_binding(pod, entries)
         if annotations:
             head["annotations"] = annotations
@@ -225,11 +217,11 @@ class ApiWriter:
 
     async def patch_status(self, pod: Pod, patch: Mapping[str, Any]) -> None:
         """Apply a patch of `plan_condition`, if the pod is unchanged."""
-        await self._patch_pod(pod, {**patch, "metadata": _version(pod)}, _STRATEGIC, "/status")
+        await self._patch_pod(pod, {**patch, "metadata": preconditions(pod)}, STRATEGIC, "/status")
 
     async def _patch_pod_status(self, pod: Pod, metadata: dict[str, Any], status: dict[str, Any]) -> Reply:
-        body = {"metadata": {**_version(pod), **metadata}, "status": status}
-        return await self._patch_pod(pod, body, _STRATEGIC, "/status")
+        body = {"metadata": {**preconditions(pod), **metadata}, "status": status}
+        return await self._patch_pod(pod, body, STRATEGIC, "/status")
 
     # -- calls
 
@@ -254,10 +246,11 @@ class ApiWriter:
     def _read_claim(self, reply: Reply) -> ResourceClaim:
         return codec.decode(self.client.from_served(self._claims, reply.body), ResourceClaim)
 
-    def _patch_claim(
-        self, claim: ResourceClaim, body: Any, kind: str, subresource: str
-    ) -> Coroutine[Any, Any, Reply]:
-        return self._call("PATCH", self._claim_path(claim) + subresource, codec.encode(body), kind)
+    async def _patch_claim(
+        self, claim: ResourceClaim, body: Any, kind: str, subresource: str = ""
+    ) -> ResourceClaim:
+        path = self._claim_path(claim) + subresource
+        return self._read_claim(await self._call("PATCH", path, codec.encode(body), kind))
 
     def _patch_pod(self, pod: Pod, body: Any, kind: str, subresource: str) -> Coroutine[Any, Any, Reply]:
         return self._call("PATCH", _pod_path(pod) + subresource, codec.encode(body), kind)
@@ -286,11 +279,6 @@ def _is_uid_mismatch(error: ApiError) -> bool:
     return isinstance(causes, list) and any(
         isinstance(each, dict) and each.get("field") == "metadata.uid" for each in causes
     )
-
-
-def _version(thing: ResourceClaim | Pod) -> dict[str, str]:
-    """Return the preconditions UID and resourceVersion."""
-    return {"uid": thing.metadata.uid, "resourceVersion": thing.metadata.resource_version}
 
 
 def _pod_path(pod: Pod) -> str:

@@ -94,9 +94,7 @@ class SchedulerProcess:
         self.context.informers.on_claim_changed = self.writer.claim_waiters.notify
         creates = self.context.metrics.claim_creates
         self.writer.on_claim_creation = lambda succeeded: creates.add("success" if succeeded else "failure")
-        self.volume_waiters = VolumeWaiters(
-            self.context.snapshot, self.context.informers.find_pod, changed=self.context.wake_event.set
-        )
+        self.volume_waiters = VolumeWaiters(self.context.snapshot, self.context.informers.find_pod)
         self.context.informers.on_volume_changed = self.volume_waiters.notify
         self.loop: SchedulingLoop | None = None
         #: Whether the next leader need not fence: no write is in flight, of ours or of our predecessor.
@@ -241,7 +239,7 @@ class SchedulerProcess:
             on_point=partial(record_binding, self.context.metrics),
             limit=self.settings.binds,
             make_volume_binder=self._make_volume_binder,
-            count_waiting=self.volume_waiters.__len__,
+            on_free=self.context.wake_event.set,
         )
 
     def _make_volume_binder(self, placement: Placement) -> VolumeBinder:
@@ -251,7 +249,7 @@ class SchedulerProcess:
     def _on_claim_written(self, claim: ResourceClaim) -> None:
         """Update the snapshot from a response, which arrives before the watch event."""
         known = self.context.snapshot.claim(*claim.metadata.key)
-        if known is not None and known.metadata.uid == claim.metadata.uid:
+        if known is not None and known is not claim and known.metadata.uid == claim.metadata.uid:
             self.context.snapshot.set(claim)
 
     def _on_volume_written(self, volume: PersistentVolume | PersistentVolumeClaim) -> None:

@@ -24,13 +24,10 @@ class VolumeWaiters:
         snapshot: Snapshot,
         find_pod: Callable[[str, str], Pod | None],
         *,
-        changed: Callable[[], None] = lambda: None,
         poll: float = _POLL_SECONDS,
     ) -> None:
-        """Create waiters; `changed` is called when a binding starts to wait."""
         self._snapshot = snapshot
         self._find_pod = find_pod
-        self._changed = changed
         self._poll = poll
         self._count = 0
         self._waiting: dict[tuple[str, str], set[asyncio.Event]] = {}
@@ -66,7 +63,6 @@ class VolumeWaiters:
         for name in names:
             self._waiting.setdefault(name, set()).add(event)
         self._count += 1
-        self._changed()
         try:
             while (result := check()) is False:
                 seconds = min(self._poll, deadline - asyncio.get_running_loop().time())

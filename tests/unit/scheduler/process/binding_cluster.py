@@ -113,6 +113,16 @@ class BindingCluster:
         charged_claims = (ChargedClaim(charge(NEW, "2")), ChargedClaim(charge(BEGUN, "3"))) if charges else ()
         return Placement(pod_info, 0, NODE, allocations, charged_claims)
 
+    async def placements(self, count: int, *claims: str, prefix: str = "q") -> list[Placement]:
+        """Create pods that use these allocated claims; return their placements."""
+        found = []
+        for number in range(count):
+            tree = await self.client.create(PODS, pod_tree(f"{prefix}{number}", claims), "default")
+            infos = tuple([await self.claim(name) for name in claims])
+            pod_info = PodInfo(convert(tree, Pod), infos, PodResourcesOptions())
+            found.append(Placement(pod_info, 0, NODE))
+        return found
+
     def on_claim(self, claim: ResourceClaim) -> None:
         known = self.observed_claims.get(claim.metadata.name)
         if known is None or int(known.metadata.resource_version) <= int(claim.metadata.resource_version):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
@@ -22,6 +23,7 @@ from plimsoll.scheduler.binding.result import BindFailure, BindStep, BindSuccess
 from plimsoll.scheduler.process.api_writer import ApiWriter
 from plimsoll.scheduler.process.binder import PodBinder
 from plimsoll.scheduler.process.charge_writer import ChargeForm
+from plimsoll.scheduler.profile import SchedulerProfile
 from plimsoll.scheduler.result import Placement
 from tests.coroutines import run_by
 from tests.sizes import examples
@@ -477,7 +479,7 @@ async def test_an_unused_claim_can_be_deallocated(cluster: BindingCluster) -> No
 
 @run_by(run_scenario)
 async def test_bindings_run_side_by_side_up_to_their_limit(cluster: BindingCluster) -> None:
-    placement = await cluster.placement()
+    placements = await cluster.placements(8)
     running, most, done = 0, 0, []
     go = asyncio.Event()
 
@@ -496,7 +498,7 @@ async def test_bindings_run_side_by_side_up_to_their_limit(cluster: BindingClust
             return call if name == "bind" else method
 
     bindings = PodBinder(Slow(cluster), cluster.on_claim, lambda p, o: done.append(o), limit=3)
-    for _ in range(8):
+    for placement in placements:
         bindings.start(placement)
     assert len(bindings) == 8
     assert bindings.is_full
@@ -530,11 +532,12 @@ async def test_an_internal_error_in_one_binding_is_reported_and_isolated(cluster
     done: list[tuple[Placement, BindSuccess | BindFailure]] = []
     writer = FaultyWriter(cluster, [Fault("bind", error=lambda: ValueError("a bug"))])
     bindings = PodBinder(writer, cluster.on_claim, lambda p, o: done.append((p, o)))
-    placement = await cluster.placement()
-    bindings.start(placement)
-    bindings.start(placement)
+    placements = await cluster.placements(2)
+    for placement in placements:
+        bindings.start(placement)
     await bindings.drain(5)
-    first, second = (outcome for _, outcome in done)
+    outcomes = {each.pod_info.key: outcome for each, outcome in done}
+    first, second = (outcomes[each.pod_info.key] for each in placements)
     assert isinstance(first, BindFailure)
     assert (first.settled, first.error) == (False, "ValueError: a bug")
     assert isinstance(second, BindSuccess)
@@ -591,7 +594,8 @@ async def test_devices_are_waited_for(cluster: BindingCluster, *, kind: str, not
 async def test_devices_that_take_too_long_are_given_up(cluster: BindingCluster) -> None:
     placement = await cluster.placement(bindingConditions=["Attached"], bindingFailureConditions=["Broken"])
     writer = ApiWriter(cluster.client, ChargeForm.V1_36, now=lambda: cluster.harness.now)
-    outcome = await bind_pod(placement, writer, cluster.on_claim, timeout_ms=10)
+    hasty = placement.pod_info.with_profile(SchedulerProfile(binding_timeout_ms=1000))
+    outcome = await bind_pod(replace(placement, pod_info=hasty), writer, cluster.on_claim)
     assert isinstance(outcome, BindFailure)
     assert outcome.error.endswith("device binding timeout: claim=new")
     assert outcome.settled
