@@ -68,6 +68,15 @@ class TypeAvailability:
     total: int = 0  #: that claims can still get
     most: int = 0  #: on one node
 
+    def as_json(self, type: str) -> dict[str, Any]:
+        return {
+            "type": type or None,
+            "devices": self.devices,
+            "held": self.held,
+            "free": self.total,
+            "mostOnOneNode": self.most,
+        }
+
 
 @dataclass(slots=True)
 class ClassAvailability:
@@ -90,6 +99,41 @@ class ClassAvailability:
     def most(self) -> int:
         """Devices that one pod can get."""
         return max(self.nodes.values(), default=0)
+
+    @property
+    def partitions(self) -> list[tuple[str, TypeAvailability]]:
+        """Partition types by name, the devices without a type last; none if there is only one type."""
+        found = sorted(self.types.items(), key=lambda item: (not item[0].value, item[0]))
+        return [(kind.value, each) for kind, each in found] if len(found) > 1 else []
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "name": self.device_class,
+            "devices": self.devices,
+            "held": self.held,
+            "free": self.total,
+            "mostOnOneNode": self.most,
+            "nodes": [{"node": node, "free": count} for node, count in sorted(self.nodes.items())],
+            "capacity": [
+                {
+                    "name": name,
+                    "whole": str(each.total),
+                    "left": str(each.left),
+                    "mostOnOneDevice": str(each.most),
+                }
+                for name, each in self.capacity.items()
+            ],
+            "partitions": [each.as_json(type) for type, each in self.partitions],
+            "exact": self.is_exact,
+            "nodeTaints": _counts_json(self.tainted),
+            "leftOut": _counts_json(self.closed),
+            "deviceTaints": dict(sorted(self.device_taints.items())),
+            "problem": self.problem or None,
+        }
+
+
+def _counts_json(counts: Mapping[str, DevicesOnNodes]) -> dict[str, Any]:
+    return {text: each.as_json() for text, each in sorted(counts.items())}
 
 
 _NONE = PackedCount(0)

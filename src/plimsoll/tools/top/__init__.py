@@ -6,7 +6,7 @@ START HERE: `nodes.py` (per-node numbers). `classes.py`, `devices.py`, `pools.py
 
 from plimsoll.tools.amounts import format_amount
 from plimsoll.tools.top.claims import ClaimRow, claim_rows
-from plimsoll.tools.top.classes import ClassRow, class_rows
+from plimsoll.tools.top.classes import class_rows
 from plimsoll.tools.top.devices import DeviceRow, device_rows
 from plimsoll.tools.top.namespaces import NamespaceRow, namespace_rows
 from plimsoll.tools.top.nodes import NodeRow, ResourceHolder, ResourceRow, holders, node_rows
@@ -15,7 +15,6 @@ from plimsoll.tools.top.pools import PoolRow, pool_rows
 
 __all__ = [
     "ClaimRow",
-    "ClassRow",
     "DeviceRow",
     "NamespaceRow",
     "NodeRow",

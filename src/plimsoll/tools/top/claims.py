@@ -16,7 +16,7 @@ from plimsoll.api.identity import DeviceId
 from plimsoll.api.node_selection import NAME_FIELD
 from plimsoll.api.resource import ResourceClaim
 from plimsoll.ledger.claims import charge_claim, effective_policy, find_requested_class
-from plimsoll.ledger.entries import ChargeRule, LedgerEntry
+from plimsoll.ledger.entries import ChargeRule
 from plimsoll.ledger.messages import format_reason
 from plimsoll.ledger.node_ledger import NodeLedger
 from plimsoll.ledger.units import is_accounted, to_unit
@@ -24,7 +24,7 @@ from plimsoll.ledger.verdict import Reason
 from plimsoll.tools.amounts import format_amount, resource_order
 from plimsoll.tools.cluster_state import ClusterState
 from plimsoll.tools.top.device_holders import DeviceHolder, holder_of
-from plimsoll.tools.top.nodes import entry_holders, simple_columns
+from plimsoll.tools.top.nodes import entry_holders
 from plimsoll.tools.uncounted import UncountedRows, uncounted_of
 
 #: States as kubectl get prints them.
@@ -221,40 +221,9 @@ def _by_pods(ledger: NodeLedger, claim: str, pods: list[str]) -> Iterator[tuple[
         entry = ledger.entries[pod]
         if all(charged_claim.claim != claim for charged_claim in entry.charged_claims):
             continue
-        simple = simple_claim_charges(entry, claim)
-        if simple is not None:
-            yield from simple
-            continue
         for holder in entry_holders(entry):
             if holder.claim == claim and holder.rule != ChargeRule.CONSUME_FROM.value:
                 yield holder.resource, holder.rule, holder.amount
-
-
-def simple_claim_charges(entry: LedgerEntry, claim: str) -> list[tuple[str, str, int]] | None:
-    """Compute what `entry_holders` has for a claim without walking the charge lines; None if that is not
-    possible.
-
-    Valid for amounts of whole units, which are simply added.
-    """
-    if simple_columns(entry) is None:
-        return None
-    totals: dict[tuple[str, str], int] = {}
-    for charged_claim in entry.charged_claims:
-        if charged_claim.claim != claim:
-            continue
-        containers = len(charged_claim.charge.containers)
-        for resource, charge in charged_claim.charge.resources.items():
-            if not is_accounted(resource):
-                continue
-            for rule, amount, times in (
-                (_ADDED, charge.quantity, 1),
-                (ChargeRule.PER_POD, charge.per_pod, 1),
-                (ChargeRule.PER_CONTAINER, charge.per_container, containers),
-            ):
-                if amount is not None:
-                    key = (resource, rule.value)
-                    totals[key] = totals.get(key, 0) + to_unit(resource, amount) * times
-    return [(resource, rule, amount) for (resource, rule), amount in totals.items()]
 
 
 def _price(

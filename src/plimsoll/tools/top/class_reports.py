@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from plimsoll.tools.availability import ClassAvailability
 from plimsoll.tools.colors import Paint
 from plimsoll.tools.columns import format_count, wrap_text
-from plimsoll.tools.top.classes import ClassRow
 from plimsoll.tools.top.device_reports import format_capacity, not_shown
 from plimsoll.tools.top.devices import plain_name
 from plimsoll.tools.top.table import Cell, Table
@@ -21,7 +21,7 @@ _TYPES_NOTE = "FREE of a type counts as if no other were allocated: types of one
 class ClassesReport:
     """Table of classes; `alone` for a single class requested by name, with its nodes."""
 
-    rows: tuple[ClassRow, ...]
+    rows: tuple[ClassAvailability, ...]
     limit: int = 0
     alone: bool = False
 
@@ -37,14 +37,14 @@ class ClassesReport:
                 row.device_class,
                 str(row.devices),
                 str(row.held),
-                Cell(_count(row), "green" if row.free else ""),
+                Cell(_count(row), "green" if row.total else ""),
                 str(row.most),
                 str(len(row.nodes)),
                 [*_capacities(row)] or "-",
             )
-            for each in row.partitions:
-                counts = (str(each.devices), str(each.held), str(each.free), str(each.most), "", "-")
-                table.add(f"  {each.type or 'other devices'}", *counts)
+            for type, each in row.partitions:
+                counts = (str(each.devices), str(each.held), str(each.total), str(each.most), "", "-")
+                table.add(f"  {type or 'other devices'}", *counts)
         yield from table.lines(paint, wide=wide)
         for row in shown:
             if row.problem:
@@ -63,7 +63,7 @@ class ClassesReport:
         return {"classes": [row.as_json() for row in shown], "notShown": len(self.rows) - len(shown)}
 
 
-def _taint_notes(rows: Iterable[ClassRow], paint: Paint) -> Iterator[str]:
+def _taint_notes(rows: Iterable[ClassAvailability], paint: Paint) -> Iterator[str]:
     """Yield what FREE counts only for claims and pods with tolerations, and what it leaves out."""
     notes: dict[str, list[str]] = {}
     for row in rows:
@@ -82,18 +82,18 @@ def _taint_notes(rows: Iterable[ClassRow], paint: Paint) -> Iterator[str]:
         yield from wrap_text(f"{text}: {', '.join(parts)}", paint.width)
 
 
-def _count(row: ClassRow) -> str:
-    return str(row.free) if row.is_exact else f"{row.free}+"
+def _count(row: ClassAvailability) -> str:
+    return str(row.total) if row.is_exact else f"{row.total}+"
 
 
-def _capacities(row: ClassRow) -> Iterator[str]:
+def _capacities(row: ClassAvailability) -> Iterator[str]:
     """Yield what is left of the capacity of shareable devices."""
     for name, each in row.capacity.items():
         left, total, most = (format_capacity(name, amount) for amount in (each.left, each.total, each.most))
         yield f"{plain_name(name)} {left} of {total}" + (f" (at most {most})" if most != left else "")
 
 
-def _node_table(row: ClassRow, paint: Paint, wide: bool) -> Iterator[str]:
+def _node_table(row: ClassAvailability, paint: Paint, wide: bool) -> Iterator[str]:
     nodes = sorted(row.nodes.items(), key=lambda item: (-item[1], item[0]))
     shown = nodes if wide else nodes[:20]
     table = Table(("NODE", ">FREE"))

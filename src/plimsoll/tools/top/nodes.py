@@ -22,14 +22,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from plimsoll.api.core import Node
-from plimsoll.api.forms import AccountingPolicy
 from plimsoll.api.identity import DeviceId
-from plimsoll.api.quantity import INT64_MAX, ZERO, Quantity
+from plimsoll.api.quantity import ZERO, Quantity
 from plimsoll.errors import InputError
 from plimsoll.ledger.claims import effective_policy
 from plimsoll.ledger.entries import ChargeRule, LedgerEntry, LedgerLine
 from plimsoll.ledger.node_ledger import NodeLedger
-from plimsoll.ledger.units import PODS, is_accounted, to_unit, units_to_nano
+from plimsoll.ledger.units import PODS, is_accounted, to_unit
 from plimsoll.tools.amounts import format_amount, resource_order
 from plimsoll.tools.cluster_state import ClusterState
 from plimsoll.tools.uncounted import UncountedClaim, represented_resources, uncounted_on
@@ -221,45 +220,6 @@ def entry_columns(entry: LedgerEntry) -> dict[str, tuple[int, int, int]]:
     """Return requests, claims and overhead of a ledger entry by resource, in ledger units."""
     if not entry.charged_claims and not entry.pod.spec.overhead:
         return {name: (amount, 0, 0) for name, amount in entry.units.items()}
-    return simple_columns(entry) or full_columns(entry)
-
-
-def simple_columns(entry: LedgerEntry) -> dict[str, tuple[int, int, int]] | None:
-    """Compute the columns without walking the charge lines, for claims that are simply added; None otherwise.
-
-    Valid where claims and overhead are whole units, so that only requests are rounded.
-    """
-    spec = entry.pod.spec
-    if spec.resources is not None or not entry.options.count_claims or entry.holds:
-        return None
-    claims: dict[str, int] = {}
-    overhead: dict[str, int] = {}
-    parts = [(overhead, name, amount, 1) for name, amount in spec.overhead.items()]
-    for charged_claim in entry.charged_claims:
-        for name, charge in charged_claim.charge.resources.items():
-            if charge.quantity is not None:
-                if charged_claim.policy(name) is not AccountingPolicy.ADD_PER_CLAIM:
-                    return None
-                parts.append((claims, name, charge.quantity, 1))
-            if charge.per_pod is not None:
-                parts.append((overhead, name, charge.per_pod, 1))
-            if charge.per_container is not None:
-                parts.append((overhead, name, charge.per_container, len(charged_claim.charge.containers)))
-    for total, name, amount, times in parts:
-        if is_accounted(name):
-            unit, rest = divmod(amount.nano, units_to_nano(name, 1))
-            if rest or entry.units.get(name, INT64_MAX) >= INT64_MAX:
-                return None
-            total[name] = total.get(name, 0) + unit * times
-    found = {}
-    for name, units in entry.units.items():
-        mine, extra = claims.get(name, 0), overhead.get(name, 0)
-        found[name] = (units - mine - extra, mine, extra)
-    return found
-
-
-def full_columns(entry: LedgerEntry) -> dict[str, tuple[int, int, int]]:
-    """Compute the columns from the charge lines of the entry."""
     sums: dict[str, list[Quantity]] = {}
     for line in entry.lines:
         if line.counted and is_accounted(line.resource):

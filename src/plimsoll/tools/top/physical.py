@@ -17,6 +17,7 @@ from itertools import takewhile
 from typing import Any
 
 from plimsoll.allocator.availability import FREE, PARTLY, SHARED, TAKEN
+from plimsoll.allocator.packing import Piece, count_together
 from plimsoll.api.identity import PoolId
 from plimsoll.api.quantity import Quantity
 from plimsoll.ledger.units import CPU
@@ -31,8 +32,6 @@ PARTITIONS, CPUS, WHOLE = "partitions", "cpus", "whole"
 #: Type of a partition that has no name.
 PARTITION = "partition"
 _ORDER = {TAKEN: 0, PARTLY: 1, SHARED: 1, FREE: 3}
-#: Steps of a search for the largest number of partitions, after which the best one found counts.
-_STEPS = 20_000
 
 
 @dataclass(frozen=True)
@@ -103,10 +102,10 @@ class PhysicalDevice:
                 candidates.setdefault(self.type_of(part), []).append(part)
         left = {key: stock[1].nano for key, stock in self.counters.items()}
         found = {}
-        for name in sorted(candidates, key=lambda name: (name != "", name)):
+        for name in sorted(candidates):
             # A device in use has consumed its counters.
-            draws = [_draws(part) if not part.holders else {} for part in candidates[name]]
-            found[name] = largest_selection(draws, left)
+            draws = [() if part.holders else tuple(_draws(part).items()) for part in candidates[name]]
+            found[name] = count_together(map(Piece, draws), left).devices
         return found
 
     def sort_key(self) -> tuple[object, ...]:
@@ -240,35 +239,8 @@ def _name(parts: Sequence[DeviceRow]) -> str:
     return "-".join(words) or (parts[0].counters[0][0] if parts[0].counters else parts[0].device)
 
 
-# -- what still fits
-
-
 def _draws(part: DeviceRow) -> dict[tuple[str, str], int]:
     return {(group, name): amount.nano for group, name, amount in part.counters}
-
-
-def largest_selection(draws: Sequence[Mapping[Any, int]], left: Mapping[Any, int]) -> int:
-    """Return how many of the devices with these draws can be allocated together from what is left."""
-    rest = dict(left)
-    best = steps = 0
-
-    def choose(start: int, count: int) -> None:
-        nonlocal best, steps
-        best = max(best, count)
-        for index in range(start, len(draws)):
-            steps += 1
-            if count + len(draws) - index <= best or steps > _STEPS:
-                return
-            draw = draws[index]
-            if all(rest.get(key, 0) >= amount for key, amount in draw.items()):
-                for key, amount in draw.items():
-                    rest[key] -= amount
-                choose(index + 1, count + 1)
-                for key, amount in draw.items():
-                    rest[key] += amount
-
-    choose(0, 0)
-    return best
 
 
 def natural_key(name: str) -> tuple[tuple[int, str], ...]:

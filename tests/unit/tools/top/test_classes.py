@@ -87,7 +87,7 @@ def test_partitions_that_exclude_each_other_are_not_added_up(nodes: list[Any]) -
     state = ClusterState(ClusterObjects(objects))
     (row,) = class_rows(state)
     assert dict(row.nodes) == expected
-    assert row.free == sum(expected.values())
+    assert row.total == sum(expected.values())
     assert row.most == max(expected.values(), default=0)
     assert {name: counts["gpu"] for name, counts in free_by_class(state).items()} == expected
     assert row.devices == sum(len(draws) for _, draws, _, _ in nodes)
@@ -101,10 +101,10 @@ def test_partitions_have_rows_by_type() -> None:
         ClusterObjects([device_class(), node("n"), *partitioned(parts, "n", 7), held("c", "n", "half-0")])
     )
     (row,) = class_rows(state)
-    assert [(each.type, each.devices, each.free) for each in row.partitions] == [
+    assert [(type, each.devices, each.total) for type, each in row.partitions] == [
         ("1g", 7, 4), ("3g", 2, 1), ("7g", 1, 0),
     ]  # fmt: skip
-    assert (row.devices, row.held, row.free) == (10, 1, 4)
+    assert (row.devices, row.held, row.total) == (10, 1, 4)
     assert "  3g  " in as_text(top(state, "classes"))
 
 
@@ -131,7 +131,7 @@ def test_what_devices_charge_to_the_node_limits_them(cpu: int, charges: list[int
         for chosen in combinations(charges, count)
         if sum(chosen) <= free and not (past and any(chosen))
     )
-    assert row.free == affordable
+    assert row.total == affordable
 
 
 def test_a_pod_gets_what_is_free_and_no_more() -> None:
@@ -140,7 +140,7 @@ def test_a_pod_gets_what_is_free_and_no_more() -> None:
     objects = [device_class(), node("n", cpu="110"), resource_slice(devices, "n")]
     state = ClusterState(ClusterObjects(objects))
     (row,) = class_rows(state)
-    assert row.free == 36
+    assert row.total == 36
     for count, fits in ((32, True), (36, True), (37, False)):
         whatif = Whatif(state)
         names = [f"c{number}" for number in range(-(-count // 32))]
@@ -156,7 +156,7 @@ def test_devices_of_several_nodes_count_once() -> None:
     shared = resource_slice([device("a"), device("b"), device("c")], allNodes=True)
     state = ClusterState(ClusterObjects([device_class(), node("n"), node("m"), shared]))
     (row,) = class_rows(state)
-    assert (row.free, row.most, dict(row.nodes)) == (3, 3, {"n": 3, "m": 3})
+    assert (row.total, row.most, dict(row.nodes)) == (3, 3, {"n": 3, "m": 3})
 
 
 def test_nodes_that_take_no_pods_do_not_count() -> None:

@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import combinations
-
-from hypothesis import given
-from hypothesis import strategies as st
-
-from plimsoll.tools.top.physical import PhysicalDevice, is_accelerator, largest_selection, physical_devices
+from plimsoll.tools.top.physical import PhysicalDevice, is_accelerator, physical_devices
 from plimsoll.tools.top.top import top
 from tests.unit.tools.top.gpus import Tree, claim, cluster, device, slices
 
@@ -75,17 +70,3 @@ def test_cpus_and_network_devices_are_no_accelerators() -> None:
         ("card", "free"),
         ("gpu-0", "free"),
     ]
-
-
-draws = st.lists(st.dictionaries(st.sampled_from("abc"), st.integers(0, 4), max_size=3), max_size=7)
-
-
-@given(draws, st.fixed_dictionaries({key: st.integers(0, 9) for key in "abc"}))
-def test_the_largest_selection_is_that_of_all_combinations(
-    draws: list[dict[str, int]], left: dict[str, int]
-) -> None:
-    def fits(chosen: tuple[dict[str, int], ...]) -> bool:
-        return all(sum(each.get(key, 0) for each in chosen) <= amount for key, amount in left.items())
-
-    best = max(n for n in range(len(draws) + 1) if any(map(fits, combinations(draws, n))))
-    assert largest_selection(draws, left) == best
