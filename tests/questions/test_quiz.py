@@ -488,6 +488,20 @@ def bandwidth(name: str, cluster: NaiveCluster) -> Answer:
     return Answer((signed(row["left"]), signed(row["mostOnOneDevice"])), (sum(left), max(left)))
 
 
+@question("How many CPUs can claims still take?", (MESSY,))
+def cpus_left(name: str, cluster: NaiveCluster) -> Answer:
+    left: dict[str, Fraction] = defaultdict(Fraction)
+    for device in published(cluster).values():
+        if device.key[0] == "cpu.acme.com" and cluster.is_usable(device.node):
+            left[device.node] += device.capacity["cpu"] - device.consumed["cpu"]
+    true = sum(min(amount, max(cluster.free(node, "cpu"), Fraction())) for node, amount in left.items())
+    (row,) = class_rows(name)["cpu-exclusive"]["capacity"]
+    pools = (each for each in said(name, "top", "pools")["pools"] if each["driver"] == "cpu.acme.com")
+    return Answer(
+        (signed(row["left"]), sum(signed(each["shares"]["cpu"]["left"]) for each in pools)), (true, true)
+    )
+
+
 # -- pending pods
 
 #: Pods for which something is missing that no node provides, with what it is.
