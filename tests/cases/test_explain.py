@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from copy import deepcopy
 from typing import Any
 
 import pytest
@@ -12,7 +13,8 @@ from plimsoll.tools.cluster_state import ClusterState
 from plimsoll.tools.explain import PodExplanation, explain_pod
 from plimsoll.tools.explain.text import StatementKind
 from plimsoll.tools.explain.tree import Statement
-from tests.cases.cases import case_state
+from tests.cases.cases import case_objects, case_state
+from tests.dumps import make_cluster_state
 
 ROOT = "resource.kubernetes.io/pcieRoot"
 
@@ -146,3 +148,15 @@ def test_a_group_of_tainted_nodes_is_shown_by_the_node_nearest_to_fitting() -> N
     tainted = max(explanation.groups, key=lambda group: "taint" in group.message and group.count)
     assert tainted.count == 18
     assert tainted.nearest in explanation.found.fixes[0].nodes
+
+
+def test_an_error_of_a_selector_on_an_allocated_device_is_shown() -> None:
+    """All devices of the class in `dual` are in use or withheld; none has the attribute."""
+    trees = deepcopy(case_objects("small/dual.yaml"))
+    (wanted,) = [tree for tree in trees if tree["metadata"]["name"] == "wanted"]
+    selector = {"cel": {"expression": "device.attributes['gpu.nvidia.com'].vram > 20"}}
+    wanted["spec"]["devices"]["requests"][0]["exactly"]["selectors"] = [selector]
+    state = make_cluster_state(trees)
+    explanation = explain_pod(state, state.pod("d/next"))
+    (failed,) = of_kind(explanation, StatementKind.FAILS_ON)
+    assert "no such key: vram" in str(failed.facts["error"])

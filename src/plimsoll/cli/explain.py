@@ -32,7 +32,9 @@ _PACE = 2.0
 
 
 @click.command(name="explain")
-@click.argument("subject", required=False, metavar="[POD | claim/NAME]", shell_complete=complete_subject)
+@click.argument(
+    "subject", required=False, metavar="[POD | claim/NAME | deploy/NAME]", shell_complete=complete_subject
+)
 @click.option(
     "--node",
     default="",
@@ -63,18 +65,28 @@ def run_explain(
 ) -> None:
     """Explain why a pod is pending or where it was placed, down to devices and numbers, with the nearest fix.
 
-    SUBJECT is a pod (NAME, NAMESPACE/NAME or pod/NAME) or a claim (claim/NAME). Without it, all pending
-    pods are listed by cause. The exit code is 1 if a pod is pending.
+    SUBJECT is a pod (NAME, NAMESPACE/NAME or pod/NAME), a claim (claim/NAME) or a workload (deploy/NAME,
+    job/NAME, and rs, sts, ds, cj, rc): its pods, or why it has none. Without it, all pending pods are listed
+    by cause. The exit code is 1 if a pod is pending or missing.
 
     \b
     plimsoll explain trainer-0 -n ml
     plimsoll explain ml/trainer-0 --node node-17
     plimsoll explain claim/trainer-0-gpu -n ml
+    plimsoll explain deploy/web -n shop
     plimsoll explain -w                   pending pods, watching for changes
     plimsoll explain -f cluster.json.gz
     """
     from plimsoll.errors import InputError
-    from plimsoll.tools.explain import explain_claim, explain_node, explain_pending, explain_pod
+    from plimsoll.tools.cluster_state.related import WORKLOADS
+    from plimsoll.tools.explain import (
+        explain_claim,
+        explain_node,
+        explain_pending,
+        explain_pod,
+        explain_workload,
+        read_events,
+    )
     from plimsoll.tools.explain.targets import read_subject
     from plimsoll.tools.pod_schedulers import find_model
 
@@ -89,9 +101,12 @@ def run_explain(
             pending = explain_pending(cluster_state, namespace=where.namespace, settings=profiles)
             return pending, bool(pending.count)
         kind, namespace, name = read_subject(subject, where.namespace)
+        if kind != "pod" and node:
+            raise InputError("--node is for pods: plimsoll explain POD --node NAME")
+        if kind in WORKLOADS:
+            workload = explain_workload(cluster_state, kind, name, namespace, profiles)
+            return workload, workload.is_pending
         if kind == "claim":
-            if node:
-                raise InputError("--node is for pods: plimsoll explain POD --node NAME")
             claim = cluster_state.claim(name, namespace)
             return explain_claim(cluster_state, claim, unfolded=unfolded), claim.status.allocation is None
         pod = cluster_state.pod(name, namespace)
@@ -103,11 +118,15 @@ def run_explain(
 
     if node and not subject:
         raise InputError("--node needs a pod: plimsoll explain POD --node NAME")
+    if watch and subject and read_subject(subject)[0] in WORKLOADS:
+        raise InputError("-w is for pods and claims, or for all pending pods")
     if watch:
         title = f"plimsoll explain {subject or ''}".rstrip()
         watch_cluster(where, form, title, lambda cluster_state: report(cluster_state)[0], _PACE)
         return
     cluster_state = where.cluster_state()
+    if subject:
+        read_events(where.source(), cluster_state, *read_subject(subject, where.namespace))
     with Progress() as progress:
         cluster_state.compute_ledgers(progress.tick)
         progress.tick("evaluating nodes", 0, 0)

@@ -31,6 +31,7 @@ from plimsoll.tools.cluster_state.manifests import ParsedObject, parse_objects, 
 from plimsoll.tools.cluster_state.missing_kinds import find_gaps
 from plimsoll.tools.cluster_state.objects import ClusterObjects, Gap
 from plimsoll.tools.cluster_state.progress import TICK_EVERY, ProgressCallback, no_progress
+from plimsoll.tools.cluster_state.related import is_related
 from plimsoll.tools.cluster_state.shared_parts import SharedParts
 
 _MB = 1_000_000
@@ -92,12 +93,16 @@ class _Reader:
     # -- one object
 
     def _add_tree(self, found: ParsedObject) -> None:
+        self.objects.related.add(found.tree)
         kind = _kind_of(found.kind, found.tree.get("apiVersion"))
         if kind is not None:
             self._store(kind, _decode_parsed(found, kind, self._timestamp, self._parts))
             self.objects.set_ignored_fields(found.name, find_ignored_fields(kind, found.tree))
 
     def _add_raw(self, raw: msgspec.Raw, head: _Header, source: str, text: bytes, place: str) -> None:
+        if is_related(head.kind, head.api_version):
+            tree = {**codec.decode_tree(raw), "apiVersion": head.api_version, "kind": head.kind}
+            self.objects.related.add(tree)
         kind = _kind_of(head.kind, head.api_version)
         if kind is None:
             return

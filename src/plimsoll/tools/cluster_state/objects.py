@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import Any, TypeVar
 
 from plimsoll.api.resource import ResourceSlice
+from plimsoll.tools.cluster_state.related import RelatedObjects
 
 T = TypeVar("T")
 Key = tuple[str, str]
@@ -41,6 +42,7 @@ class ClusterObjects:
         self.gaps: list[Gap] = list(gaps)
         #: Messages about ignored fields of mappings, by name of the ResourceSlice.
         self.ignored_fields: dict[str, tuple[str, ...]] = {}
+        self.related = RelatedObjects()
         for thing in things:
             self.set(thing)
 
@@ -86,5 +88,6 @@ class ClusterObjects:
     def copy(self) -> ClusterObjects:
         made = ClusterObjects(gaps=self.gaps)
         made.ignored_fields = dict(self.ignored_fields)
+        made.related = self.related
         made._kinds = {kind: dict(things) for kind, things in self._kinds.items()}
         return made

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import gzip
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, cast
@@ -18,13 +18,14 @@ from plimsoll.api import codec
 from plimsoll.api.core import Pod
 from plimsoll.api.storage import PersistentVolume
 from plimsoll.api.workloads import SELECTING_KINDS, Service
-from plimsoll.client.endpoints import CONTROLLER_REVISIONS, CRON_JOBS, DAEMON_SETS, DEPLOYMENTS, JOBS
+from plimsoll.client.endpoints import CONTROLLER_REVISIONS, CRON_JOBS, DAEMON_SETS, DEPLOYMENTS, EVENTS, JOBS
 from plimsoll.common.yaml import dump_document
 from plimsoll.errors import InputError
 from plimsoll.tools.cluster_state.kinds import KINDS
 from plimsoll.tools.cluster_state.objects import ClusterObjects, Gap
 from plimsoll.tools.cluster_state.progress import ProgressCallback, no_progress
 from plimsoll.tools.cluster_state.raw_objects import ObjectQuery, read_raw_objects
+from plimsoll.tools.cluster_state.related import event_subject, event_time
 from plimsoll.tools.cluster_state.source import Source
 from plimsoll.tools.columns import format_count
 
@@ -38,7 +39,11 @@ _SOURCES = frozenset(
     {"hostPath", "csi", "gcePersistentDisk", "awsElasticBlockStore", "azureDisk", "cinder", "azureFile"}
     | {"vsphereVolume", "portworxVolume"}
 )
-_ENDPOINTS = {endpoint.kind: endpoint for endpoint in (*(kind.endpoint for kind in KINDS), *_WORKLOADS)}
+_ENDPOINTS = {
+    endpoint.kind: endpoint for endpoint in (*(kind.endpoint for kind in KINDS), *_WORKLOADS, EVENTS)
+}
+#: Events of each object that are written, the latest.
+MAX_EVENTS = 10
 _ORDER = {kind: number for number, kind in enumerate(_ENDPOINTS)}
 
 
@@ -61,7 +66,7 @@ def collect_objects(source: Source, tick: ProgressCallback = no_progress) -> tup
     """
     plurals = tuple(kind.endpoint.plural for kind in KINDS)
     needed = tuple(kind.endpoint.plural for kind in KINDS if kind.needed)
-    query = ObjectQuery(plurals, needed=needed, narrow=True, more=_WORKLOADS)
+    query = ObjectQuery(plurals, needed=needed, narrow=True, more=(*_WORKLOADS, EVENTS))
     read = read_raw_objects(source, query, tick)
     found: dict[tuple[str, str, str], Tree] = {}
     for each in read.found:
@@ -69,9 +74,22 @@ def collect_objects(source: Source, tick: ProgressCallback = no_progress) -> tup
         group = str(each.tree.get("apiVersion", "")).rpartition("/")[0]
         if endpoint is not None and (endpoint not in _WORKLOADS or endpoint.group == group):
             found[each.kind, each.namespace, each.name] = _shortened(each.tree)
+    found = {key: tree for key, tree in found.items() if key[0] != EVENTS.kind} | _recent_events(found)
     if not found:
         raise InputError(f"no objects found in {source.origin}")
     return [found[key] for key in sorted(found, key=_place)], read.gaps
+
+
+def _recent_events(found: Mapping[tuple[str, str, str], Tree]) -> dict[tuple[str, str, str], Tree]:
+    """Return the latest events of the objects that were read."""
+    events: dict[tuple[str, str, str], list[tuple[str, tuple[str, str, str]]]] = {}
+    for key, tree in found.items():
+        if key[0] == EVENTS.kind:
+            subject = event_subject(tree)
+            if subject in found:
+                events.setdefault(subject, []).append((event_time(tree), key))
+    latest = (key for each in events.values() for _, key in sorted(each)[-MAX_EVENTS:])
+    return {key: found[key] for key in latest}
 
 
 def _place(key: tuple[str, str, str]) -> tuple[int, str, str]:

@@ -15,6 +15,7 @@ from plimsoll.tools.explain.verdict import (
     NodeExplanation,
     PodExplanation,
 )
+from plimsoll.tools.explain.workloads import WorkloadExplanation, explain_workload, read_events
 
 __all__ = [
     "ClaimExplanation",
@@ -23,9 +24,12 @@ __all__ = [
     "PendingGroup",
     "PendingList",
     "PodExplanation",
+    "WorkloadExplanation",
     "explain_claim",
     "explain_node",
     "explain_pending",
     "explain_pod",
+    "explain_workload",
+    "read_events",
     "summarize_pending",
 ]

@@ -30,6 +30,7 @@ from plimsoll.tools.cluster_state import ClusterState
 from plimsoll.tools.explain.attempt import AttemptRecorder, record_attempt
 from plimsoll.tools.explain.cluster_devices import describe_cluster_devices
 from plimsoll.tools.explain.devices import describe_reasons
+from plimsoll.tools.explain.events import describe_events
 from plimsoll.tools.explain.groups import EXPLAINERS, STATES, group_nodes
 from plimsoll.tools.explain.pod_group import explain_member
 from plimsoll.tools.explain.pod_view import PodView, RuleExplainer
@@ -60,7 +61,15 @@ def explain_pod(
     unfolded: bool = False,
 ) -> PodExplanation:
     """Explain why a pod is pending or where it was scheduled; `unfolded` omits nothing."""
-    profiles = settings or schedulers_of(cluster_state)
+    explanation = _explain_pod(cluster_state, pod, settings or schedulers_of(cluster_state), unfolded)
+    meta = pod.metadata
+    events = describe_events(cluster_state, "Pod", meta.namespace, meta.name, meta.uid)
+    return amend(explanation, sections=(*explanation.sections, *events))
+
+
+def _explain_pod(
+    cluster_state: ClusterState, pod: Pod, profiles: SchedulerProfile | ProfileSet, unfolded: bool
+) -> PodExplanation:
     settings = profiles.for_pod(pod)
     if pod.has_terminated:
         return PodExplanation(

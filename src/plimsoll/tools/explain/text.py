@@ -127,6 +127,7 @@ class StatementKind(Enum):
     EARLIER = "earlier subrequest {name}: {why}"
     EARLIER_FREE = "earlier subrequest {name} could be allocated now"
     SCORE = "{scorer} {score} (weight {weight}; the best node has {best})"
+    EVENT = "{time}  {type} {reason}{times}, {source}: {message}"
     # -- claims
     USER = "pod {pod} on node {node}"
     USER_GONE = "pod {pod}: deleted or terminated; the reservation is stale"

@@ -12,6 +12,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from plimsoll.client import Client
+from plimsoll.client.endpoints import DEPLOYMENTS, EVENTS
 from plimsoll.client.transport import Reply, Request, ResponseStream
 from plimsoll.errors import ConfigError, UnreachableError
 from plimsoll.tools.cluster_state.kinds import KINDS
@@ -109,8 +110,7 @@ class FakeApiServer:
         return None
 
     def _collection(self, path: str) -> tuple[str, list[Tree]] | None:
-        for kind in KINDS:
-            endpoint = kind.endpoint
+        for endpoint in (*(kind.endpoint for kind in KINDS), EVENTS, DEPLOYMENTS):
             if endpoint.plural in self.unserved:
                 continue
             version = self.versions.get(endpoint.group, endpoint.version)

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from plimsoll.tools.explain import PodExplanation, explain_pod
 from plimsoll.tools.explain.text import StatementKind
@@ -21,6 +23,7 @@ from tests.build import (
     pod,
     resource_slice,
 )
+from tests.sizes import examples
 from tests.unit.tools.explain.symptoms import GPUS, SUBJECT, make_cluster_state
 
 NIC = "dra.net"
@@ -158,3 +161,33 @@ def test_an_extended_resource_of_no_class_behind_a_taint() -> None:
     state.set(tree)
     found = explain_pod(state, state.pod("q")).found
     assert any(hint.facts.get("resource") == "qat.intel.com/cy" for hint in found.hints)
+
+
+@settings(max_examples=examples(40), deadline=None)
+@given(
+    st.lists(st.tuples(st.sampled_from("ab"), st.booleans(), st.booleans()), max_size=6),
+    st.integers(1, 3),
+)
+def test_devices_of_the_cluster_are_those_counted_one_by_one(
+    shapes: list[tuple[str, bool, bool]], nodes: int
+) -> None:
+    """Devices of a pool of all nodes: of the wanted model, tainted, in use."""
+    taint = [{"key": "sick", "effect": "NoSchedule"}]
+    devices = [
+        device(f"g{number}", model=model, taints=taint if is_tainted else [])
+        for number, (model, is_tainted, _) in enumerate(shapes)
+    ]
+    used = [number for number, (_, _, is_used) in enumerate(shapes) if is_used]
+    results = [{"request": "r", "driver": DRIVER, "pool": "rack", "device": f"g{number}"} for number in used]
+    objects = [
+        *(node(f"n{number}") for number in range(nodes)),
+        resource_slice(devices, pool="rack", allNodes=True),
+        claim("held", exactly(), results=results, reserved=["q"]),
+        claim("c", exactly(count=20, select=f"device.attributes['{DRIVER}'].model == 'a'")),
+    ]
+    matching = [number for number, shape in enumerate(shapes) if shape[0] == "a"]
+    for found in of_kind(explain(*objects), StatementKind.EVERYWHERE):
+        assert found.facts["all"] == len(matching)
+        assert found.facts["taken"] == len(set(matching) & set(used))
+        free = [number for number in matching if not shapes[number][1] and number not in used]
+        assert found.facts["free"] == len(free)
