@@ -10,7 +10,7 @@ import itertools
 from collections.abc import Iterator
 
 from plimsoll.allocator.devices.capacity import SHORT, UNDEFINED, CapacityRefusal, Consumption, capacity_value
-from plimsoll.allocator.devices.node_devices import NodeDevices, bit_numbers
+from plimsoll.allocator.devices.node_devices import CounterPool, NodeDevices, bit_numbers
 from plimsoll.allocator.devices.pools import PoolStatus
 from plimsoll.allocator.devices.usage import DeviceUsage
 from plimsoll.allocator.reasons.constraints import find_group_shortages, value_texts
@@ -112,6 +112,7 @@ class _Diagnoser:
         self._devices = devices
         self._usage = usage
         self._search_state = search_state
+        self._overdrawn: dict[tuple[int, int], frozenset[int]] = {}  # by pool and number of picks
         self._counters = {
             pool.first + index: name
             for pool in devices.counter_pools
@@ -260,7 +261,7 @@ class _Diagnoser:
         for pool in self._devices.counter_pools:
             if pool.pool != entry.id.pool_id:
                 continue
-            for counter in range(pool.first, pool.first + len(pool.names)):
+            for counter in sorted(wanted.keys() | self._overdrawn_counters(pool)):
                 had = self._usage.available[counter] - self._search_state.drawn[counter]
                 amount = wanted.get(counter, 0)
                 if amount > had and (worst is None or amount - had > worst.wanted - worst.had):
@@ -268,6 +269,15 @@ class _Diagnoser:
         if worst is None and self._usage.blocked >> number & 1:
             return CounterShortage("", "", 0, 0)  # the gate for counters is off
         return worst
+
+    def _overdrawn_counters(self, pool: CounterPool) -> frozenset[int]:
+        """Return the counters of a pool of which more is in use than there is."""
+        key = pool.first, len(self._search_state.picks)
+        if key not in self._overdrawn:
+            usage, drawn = self._usage, self._search_state.drawn
+            counters = range(pool.first, pool.first + len(pool.names))
+            self._overdrawn[key] = frozenset(each for each in counters if drawn[each] > usage.available[each])
+        return self._overdrawn[key]
 
     def _group_conflict(self, number: int) -> GroupConflict:
         """Return the first counter set in which a device is not compatible with those in use."""
