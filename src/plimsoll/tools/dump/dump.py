@@ -34,6 +34,7 @@ JSON, YAML = "json", "yaml"
 _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 #: Workloads that no tool reads, and that keep their pods in a copy of the cluster (`plimsoll up -f`).
 _WORKLOADS = (DEPLOYMENTS, DAEMON_SETS, JOBS, CRON_JOBS, CONTROLLER_REVISIONS)
+_COMPLETED = SELECTING_KINDS | {PersistentVolume}
 #: Sources of a PersistentVolume.
 _SOURCES = frozenset(
     {"hostPath", "csi", "gcePersistentDisk", "awsElasticBlockStore", "azureDisk", "cinder", "azureFile"}
@@ -119,8 +120,8 @@ def trees_of(objects: ClusterObjects) -> Iterator[Tree]:
     for kind in KINDS:
         head = {"apiVersion": kind.endpoint.api_version, "kind": kind.endpoint.kind}
         for thing in objects.all(kind.view):
-            tree = {**codec.to_tree(thing), **head}
-            spec = tree.setdefault("spec", {}) if kind.view in SELECTING_KINDS else tree.get("spec")
+            tree: Tree = {**codec.to_tree(thing), **head}
+            spec: Tree = tree.setdefault("spec", {}) if kind.view in _COMPLETED else {}
             if kind.view is Service:
                 spec["ports"] = [{"port": 80}]
             elif kind.view in SELECTING_KINDS:

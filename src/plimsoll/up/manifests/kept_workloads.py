@@ -94,7 +94,8 @@ class RecordedWorkloads:
 
     def _replicas_reason(self, tree: Tree) -> str:
         is_set = tree["kind"] == "ReplicaSet"
-        owner = codec.convert(tree, ReplicaSetView if is_set else ReplicationControllerView)
+        view: Any = ReplicaSetView if is_set else ReplicationControllerView
+        owner = codec.convert(tree, view)
         pods = self._pods(tree)
         endpoint = REPLICA_SETS if is_set else REPLICATION_CONTROLLERS
         changes = plan_replicas(endpoint, owner, pods, {}, self._now)

@@ -101,9 +101,11 @@ def _validate_item(item: Tree, kind: str, path: FieldPath) -> FieldErrors:
             and limit is not None
             and limit != amount
         ):
-            shown = limit.canonical(), amount.canonical()
-            detail = f"default value {shown[0]} must equal to defaultRequest value {shown[1]} in {name}"
-            yield invalid(path.child("defaultRequest").key(name), shown[1], detail)
+            request = amount.canonical()
+            detail = (
+                f"default value {limit.canonical()} must equal to defaultRequest value {request} in {name}"
+            )
+            yield invalid(path.child("defaultRequest").key(name), request, detail)
     for lower, higher, field, text in _ORDER:
         for name, amount in amounts.get(lower, {}).items():
             bound = amounts.get(higher, {}).get(name)

@@ -9,7 +9,7 @@ from plimsoll.api.core import Node, Pod
 from plimsoll.scheduler.extended_resources import served_resources
 from plimsoll.scheduler.filters.mixed_advertisers import advertised_resources, paired_drivers
 from plimsoll.tools.audit.facts import AuditFacts, HeldDevice
-from plimsoll.tools.audit.findings import AuditSeverity, Check, CheckProblem
+from plimsoll.tools.audit.findings import AuditSeverity, CheckProblem
 from plimsoll.tools.columns import format_count
 
 #: Pods and claims listed by name.
@@ -72,18 +72,6 @@ def _problem(
     )
 
 
-CHECKS = (
-    Check(
-        "PLM035",
-        "device-advertised-twice",
-        AuditSeverity.ERROR,
-        "a node advertises the same hardware through a device plugin and through a DRA driver",
-        "The kubelet gives a pod some unit of the device plugin, and the API does not show which. Devices of "
-        "the driver are allocated to claims without regard to it: kube-scheduler counts both independently. "
-        "An error while both ways are in use on the node, else a warning. Plimsoll's scheduler uses one way "
-        "at a time on such a node (mixedAdvertisers).",
-        "turn off the device plugin or the DRA driver on the node, once the pods that use it are gone",
-        find_mixed_advertisers,
-        ("nodes", "pods", "resourceslices"),
-    ),
-)
+CHECKS = {
+    "PLM035": find_mixed_advertisers,
+}

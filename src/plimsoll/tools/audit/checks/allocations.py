@@ -27,7 +27,7 @@ from plimsoll.api.resource import ResourceClaim
 from plimsoll.cel import ProgramCache
 from plimsoll.tools.amounts import format_quantity
 from plimsoll.tools.audit.facts import AuditFacts, HeldDevice, subject_of
-from plimsoll.tools.audit.findings import AuditSeverity, Check, CheckProblem
+from plimsoll.tools.audit.findings import AuditSeverity, CheckProblem
 from plimsoll.tools.audit.remedies import allocate_again
 from plimsoll.tools.columns import format_count
 
@@ -274,68 +274,10 @@ def _describe_location(device: PublishedDevice) -> str:
 
 
 _NEEDS = ("resourceclaims", "resourceslices")
-CHECKS = (
-    Check(
-        "PLM030",
-        "device-count-wrong",
-        AuditSeverity.ERROR,
-        "a claim holds another number of devices than it requests",
-        "The allocation has more or fewer devices for a request than its count, devices of two subrequests "
-        "of a prioritized list, or devices for a request that the claim does not have. No scheduler does "
-        "this: the status was changed manually or by another component. For allocation mode All only a "
-        "request without any device is reported, because devices may be added later.",
-        "delete the pods of the claim, so that it is allocated again",
-        find_wrong_counts,
-        ("resourceclaims",),
-    ),
-    Check(
-        "PLM031",
-        "selector-unmet",
-        AuditSeverity.ERROR,
-        "a claim holds a device that its selectors do not match",
-        "A selector of the request or of its DeviceClass is evaluated for every allocated device. The spec "
-        "of a claim cannot be changed: the device was allocated manually, or the driver publishes other "
-        "attributes than before. A warning if the selector is of the class, which may have been changed "
-        "after the allocation.",
-        "delete the pods of the claim, so that it is allocated again",
-        find_selectors_unmet,
-        (*_NEEDS, "deviceclasses"),
-    ),
-    Check(
-        "PLM032",
-        "constraint-broken",
-        AuditSeverity.ERROR,
-        "the devices of a claim violate one of its constraints",
-        "With matchAttribute all devices must have a value of the attribute in common, with "
-        "distinctAttribute no two may have one. Devices without the attribute satisfy neither. The claim "
-        "was allocated manually, or the driver publishes other attributes than before.",
-        "delete the pods of the claim, so that it is allocated again",
-        find_constraints_broken,
-        _NEEDS,
-    ),
-    Check(
-        "PLM033",
-        "consumed-too-little",
-        AuditSeverity.ERROR,
-        "a share consumes less of a device's capacity than its claim needs",
-        "A share consumes what is requested, rounded up by the request policy, or the default of the device. "
-        "This one consumes less: the remainder is available to other claims, so that the device may be "
-        "overcommitted, and charges by capacity are too small. A warning if only the rounding or the default "
-        "is missing: the request policy may have been changed after the allocation.",
-        "delete the pods of the claim, so that it is allocated again",
-        find_consumed_too_little,
-        _NEEDS,
-    ),
-    Check(
-        "PLM034",
-        "device-of-other-node",
-        AuditSeverity.ERROR,
-        "a claim holds a device that the node of its pod cannot use",
-        "The slice of the device belongs to another node or to nodes with other labels, although the "
-        "allocation names the node of the pod. The driver on that node cannot prepare the device, and it is "
-        "not available on the node that has it.",
-        "delete the pods of the claim, so that it is allocated again",
-        find_devices_of_other_nodes,
-        (*_NEEDS, "nodes"),
-    ),
-)
+CHECKS = {
+    "PLM030": find_wrong_counts,
+    "PLM031": find_selectors_unmet,
+    "PLM032": find_constraints_broken,
+    "PLM033": find_consumed_too_little,
+    "PLM034": find_devices_of_other_nodes,
+}

@@ -13,7 +13,7 @@ from plimsoll.api.quantity import ZERO, Quantity
 from plimsoll.api.resource import Device
 from plimsoll.tools.amounts import format_quantity
 from plimsoll.tools.audit.facts import AuditFacts, HeldDevice, PoolFacts, subject_of
-from plimsoll.tools.audit.findings import AuditSeverity, Check, CheckProblem
+from plimsoll.tools.audit.findings import CheckProblem
 from plimsoll.tools.audit.remedies import allocate_again
 
 #: Partitions or shares listed by name.
@@ -191,53 +191,9 @@ def _describe_refusal(refusal: CapacityRefusal) -> str:
 
 
 _NEEDS = ("resourceclaims", "resourceslices")
-CHECKS = (
-    Check(
-        "PLM022",
-        "counters-overdrawn",
-        AuditSeverity.ERROR,
-        "the allocated partitions of a pool consume more than its counters provide",
-        "Partitions of one device consume the same counters. The allocated ones consume more than "
-        "available, so at least one cannot exist as allocated. Until some are released, nothing more of "
-        "the pool is allocated.",
-        "delete the pods of the partitions that were allocated last",
-        find_counters_overdrawn,
-        _NEEDS,
-    ),
-    Check(
-        "PLM029",
-        "partitions-incompatible",
-        AuditSeverity.ERROR,
-        "allocated partitions have no compatibility group in common",
-        "A driver declares groups of partitions that can exist at the same time. The allocated partitions of "
-        "one counter set must have a group in common, or none of them any group. Usually the groups were "
-        "changed after the allocation, or a scheduler did not know them. Until some are released, nothing "
-        "more of the counter set is allocated.",
-        "delete the pods of the partitions that were allocated last",
-        find_incompatible_partitions,
-        _NEEDS,
-    ),
-    Check(
-        "PLM023",
-        "capacity-overdrawn",
-        AuditSeverity.ERROR,
-        "the shares of a device consume more than it has",
-        "The consumed capacities of the shares of a device exceed what the device publishes. Either it was "
-        "allocated twice, or the driver publishes less than before.",
-        "delete the pods of the shares that were allocated last, or correct the capacity in the slice",
-        find_capacity_overdrawn,
-        _NEEDS,
-    ),
-    Check(
-        "PLM024",
-        "capacity-off-policy",
-        AuditSeverity.WARNING,
-        "a share consumes an amount that the device's request policy does not allow",
-        "The request policy of a capacity defines valid amounts: a range with a step, or a list of values. "
-        "This share has another amount. Usually the policy was changed after the allocation; the driver may "
-        "not be able to handle such a share after a restart.",
-        "delete the pods of the claim, so that it is allocated again",
-        find_capacity_off_policy,
-        _NEEDS,
-    ),
-)
+CHECKS = {
+    "PLM022": find_counters_overdrawn,
+    "PLM029": find_incompatible_partitions,
+    "PLM023": find_capacity_overdrawn,
+    "PLM024": find_capacity_off_policy,
+}

@@ -16,7 +16,7 @@ from plimsoll.api.resource import ResourceClaim, ResourceClaimConsumerReference
 from plimsoll.api.timestamps import parse_time
 from plimsoll.controllers.pod_utils import find_condition, is_done, is_finished, is_pod
 from plimsoll.tools.audit.facts import GRACE_SECONDS, AuditFacts, PodClaims, subject_of
-from plimsoll.tools.audit.findings import AuditSeverity, Check, CheckProblem
+from plimsoll.tools.audit.findings import AuditSeverity, CheckProblem
 from plimsoll.tools.audit.remedies import delete_claim, delete_pods
 from plimsoll.tools.columns import format_count
 
@@ -236,66 +236,10 @@ def find_claims_elsewhere(facts: AuditFacts) -> Iterator[CheckProblem]:
             )
 
 
-CHECKS = (
-    Check(
-        "PLM040",
-        "reservation-stale",
-        AuditSeverity.WARNING,
-        "a claim is reserved for pods that were deleted or have terminated",
-        "reservedFor names a pod that was deleted, has terminated, or was replaced by another pod of the "
-        "same name. Until it is removed, the claim keeps its devices, and if the claim charges its node no "
-        "other pod can use it. The resource claim controller removes such entries within seconds; if they "
-        "persist, it is not running.",
-        "check that the resource claim controller is running (kube-controller-manager, or plimsoll up)",
-        find_stale_reservations,
-        ("resourceclaims", "pods"),
-    ),
-    Check(
-        "PLM041",
-        "claim-zombie",
-        AuditSeverity.WARNING,
-        "a leftover claim: no pod uses it",
-        "The pod it was created for was deleted or has terminated, or it is allocated and no pod has used it "
-        "for some time. Its devices are not available to other pods. Info if it holds no devices, or if it "
-        "may have been allocated for later use.",
-        "delete the claim",
-        find_zombie_claims,
-        ("resourceclaims", "pods"),
-    ),
-    Check(
-        "PLM042",
-        "claim-stuck-deleting",
-        AuditSeverity.WARNING,
-        "a claim is stuck in deletion",
-        "It was deleted more than five minutes ago, and a finalizer remains: a pod still uses it (expected, "
-        "info only), or the controller or driver that should release it is not running.",
-        "delete the pods that use it, and check that the resource claim controller and the driver are "
-        "running",
-        find_claims_stuck,
-        ("resourceclaims",),
-    ),
-    Check(
-        "PLM043",
-        "pod-claim-broken",
-        AuditSeverity.ERROR,
-        "a pod is bound to a node without the claims it needs",
-        "The kubelet starts a pod only if its claims exist, belong to it, are allocated and are reserved "
-        "for it. This pod was bound without the scheduler (spec.nodeName was set), or its claim was "
-        "deallocated or replaced afterwards. If its containers run, their devices may be allocated to "
-        "other pods.",
-        "delete the pod; a scheduler allocates and reserves claims before it binds",
-        find_pods_without_claims,
-        ("pods", "resourceclaims"),
-    ),
-    Check(
-        "PLM044",
-        "claim-on-other-node",
-        AuditSeverity.ERROR,
-        "a pod is bound to a node without the devices of its claim",
-        "The node selector of the allocation does not match the pod's node. The kubelet rejects such a "
-        "pod; if it runs, it has no devices.",
-        "delete the pod; its controller recreates it and the scheduler selects a matching node",
-        find_claims_elsewhere,
-        ("pods", "resourceclaims", "nodes"),
-    ),
-)
+CHECKS = {
+    "PLM040": find_stale_reservations,
+    "PLM041": find_zombie_claims,
+    "PLM042": find_claims_stuck,
+    "PLM043": find_pods_without_claims,
+    "PLM044": find_claims_elsewhere,
+}

@@ -13,7 +13,7 @@ from plimsoll.api.identity import DeviceId
 from plimsoll.api.resource import DeviceTaint, ResourceClaim
 from plimsoll.api.timestamps import parse_time
 from plimsoll.tools.audit.facts import GRACE_SECONDS, AuditFacts, HeldDevice, subject_of
-from plimsoll.tools.audit.findings import AuditSeverity, Check, CheckProblem
+from plimsoll.tools.audit.findings import CheckProblem
 from plimsoll.tools.audit.remedies import delete_pods, release_claims
 from plimsoll.tools.columns import format_count
 
@@ -184,52 +184,9 @@ def _evict(facts: AuditFacts, claim: ResourceClaim, taint: DeviceTaint) -> str:
 
 
 _NEEDS = ("resourceclaims", "resourceslices")
-CHECKS = (
-    Check(
-        "PLM020",
-        "device-allocated-twice",
-        AuditSeverity.ERROR,
-        "a device that is not shared is allocated more than once",
-        "Two allocations contain the same device exclusively, or one exclusively and another a share of it. "
-        "The containers of both get it. Known causes are races between schedulers, force-deleted pods whose "
-        "containers keep running, and manual changes. Admin access does not count: it holds nothing.",
-        "delete the pods of one of the claims to release the device",
-        find_devices_allocated_twice,
-        ("resourceclaims",),
-    ),
-    Check(
-        "PLM021",
-        "share-allocated-twice",
-        AuditSeverity.ERROR,
-        "one share of a device is allocated more than once",
-        "Shares are identified by their shareID in claims, in CDI names and on the node. The driver treats "
-        "two with the same ID as one: releasing one claim removes the share of the other.",
-        "delete the pods of one of the claims; the scheduler assigns a new ID to the next one",
-        find_shares_allocated_twice,
-        ("resourceclaims",),
-    ),
-    Check(
-        "PLM025",
-        "device-gone",
-        AuditSeverity.WARNING,
-        "a claim holds a device that its pool does not have, or not any more",
-        "The claim is allocated, but no slice of the pool's newest generation contains the device. Its "
-        "charge cannot be computed, new pods with the claim cannot start, and the driver may not be able "
-        "to release it. Drivers remove devices when hardware fails or when their configuration changes.",
-        "check that the driver is running and publishes its slices; otherwise delete the pods that use the "
-        "claim",
-        find_devices_gone,
-        _NEEDS,
-    ),
-    Check(
-        "PLM026",
-        "device-tainted",
-        AuditSeverity.WARNING,
-        "a claim holds a device that is tainted NoExecute",
-        "The claim does not tolerate the taint. The device taint eviction controller deletes its pods; if "
-        "they remain, the controller is not running or lacks permission.",
-        "let the pods be evicted, or repair the device and remove the taint",
-        find_devices_tainted,
-        _NEEDS,
-    ),
-)
+CHECKS = {
+    "PLM020": find_devices_allocated_twice,
+    "PLM021": find_shares_allocated_twice,
+    "PLM025": find_devices_gone,
+    "PLM026": find_devices_tainted,
+}

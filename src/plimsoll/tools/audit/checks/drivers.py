@@ -21,7 +21,7 @@ from plimsoll.ledger.claims import ChargedClaim, charge_results, find_requested_
 from plimsoll.ledger.units import PODS, is_accounted
 from plimsoll.tools.audit.charges import AuditedClaim, amounts_of, charged_claims, format_amounts
 from plimsoll.tools.audit.facts import AuditFacts, PoolFacts, subject_of
-from plimsoll.tools.audit.findings import AuditSeverity, Check, CheckProblem
+from plimsoll.tools.audit.findings import CheckProblem
 from plimsoll.tools.cluster_state.node_resources import NodeResourceGuess
 
 #: Combinations of equally named devices tried to explain a charge.
@@ -293,79 +293,11 @@ def _describe_rule(rule: DeviceRule) -> str:
     return f"{amount} per unit of {rule.capacity_key}" if rule.capacity_key else f"{amount} per device"
 
 
-CHECKS = (
-    Check(
-        "PLM011",
-        "device-name-clash",
-        AuditSeverity.WARNING,
-        "two drivers use the same names for pools and devices, with different mappings",
-        "kube-scheduler 1.36 looks up mappings by pool and device name without comparing the driver: the "
-        "first slice found is used. Pools are usually named after nodes, so two drivers with a device of "
-        "the same name are enough.",
-        "rename the devices or the pools of one driver",
-        find_name_clashes,
-        ("resourceslices",),
-    ),
-    Check(
-        "PLM012",
-        "wrong-driver-charge",
-        AuditSeverity.ERROR,
-        "a pod is charged by the mapping of another driver's device",
-        "The recorded charge is that of a device of another driver with the same pool and device name "
-        "(PLM011) instead of the claim's own device. The charged amount of the node is wrong by the "
-        "difference.",
-        "resolve the name clash first; then delete the pod, so that its controller recreates it with the "
-        "correct charge",
-        find_wrong_drivers,
-        ("nodes", "pods", "resourceclaims", "resourceslices"),
-    ),
-    Check(
-        "PLM013",
-        "mapping-key-unknown",
-        AuditSeverity.ERROR,
-        "a mapping charges by a capacity that the device does not have",
-        "The amount is taken from a capacity of the device that does not exist. Names are compared exactly, "
-        "including the domain. Pods that request such a device stay pending.",
-        "correct capacityKey in the driver's slices, or in the annotation of the DeviceClass",
-        find_unknown_keys,
-        ("resourceslices",),
-    ),
-    Check(
-        "PLM014",
-        "mapping-forms-mixed",
-        AuditSeverity.WARNING,
-        "mappings are published in more than one form",
-        "The fields have different names in Kubernetes 1.36, in 1.37 and in earlier drafts. An API server "
-        "drops unknown fields, and a scheduler reads only its own form: other forms are not charged. "
-        "Plimsoll reads all of them. Expected temporarily during an upgrade from 1.36 to 1.37.",
-        "use driver versions that match the cluster; plimsoll convert shows slices in another form",
-        find_mixed_forms,
-        ("resourceslices",),
-    ),
-    Check(
-        "PLM015",
-        "mapping-resource-unknown",
-        AuditSeverity.WARNING,
-        "a mapping names a resource that its nodes do not have",
-        "The API accepts any name without a domain. A name that is not a node resource charges nothing; a "
-        "resource that the node does not have (such as huge pages of another size) makes every pod "
-        "unschedulable.",
-        "correct the resource name in the driver's slices",
-        find_uncounted_resources,
-        ("resourceslices", "nodes"),
-    ),
-    Check(
-        "PLM016",
-        "mapping-field-ignored",
-        AuditSeverity.ERROR,
-        "a mapping has a field that does not belong to its form",
-        "The three forms of a mapping have different fields: capacityKey and allocationMultiplier in 1.36, "
-        "mapping and overhead in 1.37, quantityFrom in the draft. A field of another form is unknown, and "
-        "unknown fields are ignored: an API server warns about them, or rejects them under strict "
-        "validation. A mapping without its amount charges 1 per device. kube-apiserver drops unknown fields, "
-        "so that they are found in manifests, and in clusters of plimsoll up.",
-        "write the mapping in one form; plimsoll convert shows slices in another form",
-        find_ignored_fields,
-        ("resourceslices",),
-    ),
-)
+CHECKS = {
+    "PLM011": find_name_clashes,
+    "PLM012": find_wrong_drivers,
+    "PLM013": find_unknown_keys,
+    "PLM014": find_mixed_forms,
+    "PLM015": find_uncounted_resources,
+    "PLM016": find_ignored_fields,
+}

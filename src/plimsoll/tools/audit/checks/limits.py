@@ -19,7 +19,7 @@ from plimsoll.api.resource import (
 )
 from plimsoll.apiserver.validation.resource_claim_status import CONSUMERS_MAX
 from plimsoll.tools.audit.facts import AuditFacts, subject_of
-from plimsoll.tools.audit.findings import AuditSeverity, Check, CheckProblem
+from plimsoll.tools.audit.findings import AuditSeverity, CheckProblem
 
 #: Number of reservations from which a claim is reported.
 RESERVED_MANY = 231
@@ -138,18 +138,6 @@ def _describe_devices(
     return CheckProblem(subject_of(thing), message, found, _FEWER, "results", severity)
 
 
-CHECKS = (
-    Check(
-        "PLM045",
-        "claim-limits",
-        AuditSeverity.WARNING,
-        "a claim is at or above its limits",
-        "A claim can be reserved for 256 pods and can have 32 devices. Further pods stay pending; a claim "
-        "for more devices cannot be allocated (64 CPUs as separate devices do not fit, one device of 64 "
-        "does). Info if a claim has all the devices it can have; an error if it has more, which no API "
-        "server stores.",
-        "use several claims, or devices with capacity",
-        find_limits,
-        ("resourceclaims",),
-    ),
-)
+CHECKS = {
+    "PLM045": find_limits,
+}

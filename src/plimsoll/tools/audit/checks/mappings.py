@@ -15,7 +15,7 @@ from plimsoll.ledger.claims import find_requested_class
 from plimsoll.tools.audit.charges import charged_claims
 from plimsoll.tools.audit.checks.drivers import DeviceTally, list_devices
 from plimsoll.tools.audit.facts import AuditFacts
-from plimsoll.tools.audit.findings import AuditSeverity, Check, CheckProblem
+from plimsoll.tools.audit.findings import AuditSeverity, CheckProblem
 from plimsoll.tools.class_mappings import (
     ClassMapping,
     charges_in_full,
@@ -199,35 +199,7 @@ def find_mappings_dropped(facts: AuditFacts) -> Iterator[CheckProblem]:
         )
 
 
-CHECKS = (
-    Check(
-        "PLM010",
-        "mapping-missing",
-        AuditSeverity.WARNING,
-        "devices that are node resources have no mapping, or one that charges too little",
-        "Devices of this driver are CPUs, memory or huge pages of the node, but neither its slices nor a "
-        "DeviceClass declares that claims for them take node resources, so such claims are not charged; or "
-        "the mapping of a DeviceClass charges less than they take, or cannot charge them, and pods that "
-        "request them stay pending. A warning for drivers that are known to do so, info if only names "
-        "suggest it: then see the driver's documentation. An API server without the feature gate "
-        "DRANodeAllocatableResources drops the mappings that drivers publish. Annotations in the fix were "
-        "tried in memory: with them, all devices are charged what they take.",
-        "enable the driver's mappings and the feature gate DRANodeAllocatableResources, or annotate "
-        "its DeviceClass: kubectl annotate deviceclass NAME plimsoll.dev/node-allocatable='{...}'",
-        find_mappings_missing,
-        ("resourceslices",),
-    ),
-    Check(
-        "PLM017",
-        "mapping-dropped",
-        AuditSeverity.WARNING,
-        "devices of a driver lost their mapping, or lack the one that others of their kind have",
-        "The driver publishes mappings, or pods were charged by one, but these devices have none: their "
-        "slices were written while the API server dropped the field (feature gate "
-        "DRANodeAllocatableResources disabled), or by another version of the driver. A driver does not write "
-        "a slice again that it takes for unchanged. Claims for these devices are not charged.",
-        "enable the feature gate DRANodeAllocatableResources, and restart the driver on these nodes",
-        find_mappings_dropped,
-        ("resourceslices",),
-    ),
-)
+CHECKS = {
+    "PLM010": find_mappings_missing,
+    "PLM017": find_mappings_dropped,
+}

@@ -16,7 +16,7 @@ from plimsoll.ledger.verdict import Cause, Reason
 from plimsoll.tools.amounts import format_distinct, format_resource, format_short
 from plimsoll.tools.audit.charges import AuditedClaim, charged_claims
 from plimsoll.tools.audit.facts import AuditFacts, subject_of
-from plimsoll.tools.audit.findings import AuditSeverity, Check, CheckProblem
+from plimsoll.tools.audit.findings import CheckProblem
 from plimsoll.tools.columns import format_count
 
 #: Pods listed by name.
@@ -108,31 +108,7 @@ def _budget_key(reason: Reason) -> str:
     return "/".join(part for part in (reason.resource, reason.container) if part)
 
 
-CHECKS = (
-    Check(
-        "PLM009",
-        "pod-level-exceeded",
-        AuditSeverity.ERROR,
-        "containers and claims of a pod exceed its pod-level request",
-        "A pod-level request covers everything in the pod, claims included, and the node is charged exactly "
-        "the pod-level request. If containers and claims need more, the node is charged too little. A "
-        "scheduler that counts claims does not schedule such a pod.",
-        "raise the pod-level request, or reduce the requests of the containers",
-        find_pod_level_exceeded,
-        ("pods", "nodes"),
-    ),
-    Check(
-        "PLM046",
-        "claim-of-several-pods",
-        AuditSeverity.ERROR,
-        "several pods use a claim that charges its node",
-        "The accounting policies AddPerClaim and Max charge a claim to its pod; they do not define what "
-        "several pods pay, and no scheduler lets a second pod use such a claim. These pods were bound "
-        "without the scheduler, or the claim did not charge its node yet. kube-scheduler and the kubelet "
-        "count the claim once for every pod, Plimsoll once per node. Claims with ConsumeFrom or "
-        "AddPerReference can be shared.",
-        "delete all but one of the pods, or set the accounting policy ConsumeFrom",
-        find_claims_of_several_pods,
-        ("pods", "nodes", "resourceclaims"),
-    ),
-)
+CHECKS = {
+    "PLM009": find_pod_level_exceeded,
+    "PLM046": find_claims_of_several_pods,
+}

@@ -10,7 +10,7 @@ from plimsoll.api.identity import DeviceId
 from plimsoll.api.resource import ResourceSlice
 from plimsoll.tools.audit.checks.capacity import counters_of
 from plimsoll.tools.audit.facts import AuditFacts, PoolFacts, subject_of
-from plimsoll.tools.audit.findings import AuditSeverity, Check, CheckProblem
+from plimsoll.tools.audit.findings import AuditSeverity, CheckProblem
 from plimsoll.tools.audit.identity_cache import IdentityCache
 from plimsoll.tools.columns import format_count
 
@@ -124,29 +124,7 @@ def _without_node(facts: AuditFacts, slices: Iterable[ResourceSlice]) -> Iterato
             )
 
 
-CHECKS = (
-    Check(
-        "PLM027",
-        "pool-unusable",
-        AuditSeverity.WARNING,
-        "a pool is incomplete or invalid: none of its devices is allocated",
-        "A pool is used only if its newest generation is complete. Slices are missing (the driver is "
-        "updating or was interrupted), there are too many, or they define a device or counter set twice. "
-        "Pods that need the pool stay pending.",
-        "see the driver's log; restarting the driver publishes its pools again",
-        find_pools_unusable,
-        ("resourceslices",),
-    ),
-    Check(
-        "PLM028",
-        "slice-left-behind",
-        AuditSeverity.INFO,
-        "a slice has an outdated generation, or its node does not exist",
-        "Its devices are not available: only the newest generation of a pool counts, and only on existing "
-        "nodes. Pods may still run with them. Drivers delete such slices once they have published all slices "
-        "of the new generation; if one remains, its driver was interrupted or is gone.",
-        "wait for the driver or restart it; delete the slice if the newest generation is complete",
-        find_slices_left_behind,
-        ("resourceslices",),
-    ),
-)
+CHECKS = {
+    "PLM027": find_pools_unusable,
+    "PLM028": find_slices_left_behind,
+}

@@ -10,7 +10,7 @@ from plimsoll.api.forms.annotations import CLASS_KEY, POD_KEY, find_pod_problem
 from plimsoll.api.pod_claims import resolve_claim_names, uses_claims
 from plimsoll.api.resource import DeviceRequest, ResourceClaimSpec
 from plimsoll.tools.audit.facts import AuditFacts, subject_of
-from plimsoll.tools.audit.findings import AuditSeverity, Check, CheckProblem
+from plimsoll.tools.audit.findings import AuditSeverity, CheckProblem
 from plimsoll.tools.audit.identity_cache import IdentityCache
 
 
@@ -124,60 +124,10 @@ def find_annotations_unreadable(facts: AuditFacts) -> Iterator[CheckProblem]:
             )
 
 
-CHECKS = (
-    Check(
-        "PLM060",
-        "taint-rule-for-everything",
-        AuditSeverity.ERROR,
-        "a DeviceTaintRule has an empty selector: it taints every device of the cluster",
-        "An empty deviceSelector selects all devices of all drivers. With the effect NoExecute every pod "
-        "with a device is evicted immediately. A rule without deviceSelector taints nothing.",
-        "name a driver, pool or device in spec.deviceSelector, or delete the rule",
-        find_rules_for_everything,
-    ),
-    Check(
-        "PLM061",
-        "class-without-selectors",
-        AuditSeverity.WARNING,
-        "a DeviceClass has no selectors: it matches every device",
-        "Without selectors a class matches every device of every driver: a pod that requests a network card "
-        "through it may get a GPU. Info while there is only one driver.",
-        "add a selector to the class",
-        find_classes_for_everything,
-        ("deviceclasses",),
-    ),
-    Check(
-        "PLM062",
-        "class-missing",
-        AuditSeverity.WARNING,
-        "a claim or template requests a DeviceClass that does not exist",
-        "Such a request cannot be allocated. In a prioritized list, one subrequest with a missing class "
-        "prevents the others from being used as well.",
-        "create the class, or correct deviceClassName",
-        find_classes_missing,
-        ("deviceclasses",),
-    ),
-    Check(
-        "PLM063",
-        "name-missing",
-        AuditSeverity.WARNING,
-        "a pending pod references a claim or template that does not exist",
-        "The pod is not scheduled, and no condition explains why. Scheduling continues as soon as the "
-        "claim or the template exists.",
-        "create the missing object, or correct the pod",
-        find_names_missing,
-        ("pods",),
-    ),
-    Check(
-        "PLM064",
-        "annotation-unreadable",
-        AuditSeverity.ERROR,
-        "an annotation with device charges is invalid",
-        "On clusters without the API fields, an annotation of the DeviceClass defines the charges of its "
-        "devices, and an annotation of the pod records them. A class with an invalid annotation is not "
-        "allocated, to avoid wrong charges. An invalid annotation of a pod is a warning: its claims are "
-        "priced again.",
-        "correct the annotation; docs/ledger.md describes its format",
-        find_annotations_unreadable,
-    ),
-)
+CHECKS = {
+    "PLM060": find_rules_for_everything,
+    "PLM061": find_classes_for_everything,
+    "PLM062": find_classes_missing,
+    "PLM063": find_names_missing,
+    "PLM064": find_annotations_unreadable,
+}

@@ -31,7 +31,7 @@ from plimsoll.ledger.units import CPU
 from plimsoll.tools.amounts import format_short
 from plimsoll.tools.audit.checks.capacity import counters_of, draws
 from plimsoll.tools.audit.facts import AuditFacts, PoolFacts, subject_of
-from plimsoll.tools.audit.findings import AuditSeverity, Check, CheckProblem
+from plimsoll.tools.audit.findings import AuditSeverity, CheckProblem
 from plimsoll.tools.audit.identity_cache import IdentityCache
 from plimsoll.tools.class_mappings import is_selected
 from plimsoll.tools.cluster_state.node_resources import KNOWN_DRIVERS
@@ -437,65 +437,10 @@ def find_devices_not_ready(facts: AuditFacts) -> Iterator[CheckProblem]:
                     )
 
 
-CHECKS = (
-    Check(
-        "PLM050",
-        "numa-split",
-        AuditSeverity.WARNING,
-        "the devices of a pod are on different NUMA nodes",
-        "If CPUs and a device are on different NUMA nodes, every transfer crosses the interconnect. DRA "
-        "devices provide no hints to the kubelet's topology manager; only a constraint in the claim aligns "
-        "them. A warning if devices of two drivers have no NUMA node in common, info if devices of one "
-        "driver are spread although they would fit on one. Devices that publish only PCIe roots are "
-        "compared by those, as info; devices that publish neither are ignored.",
-        "put the devices into one claim with a constraint: matchAttribute: resource.kubernetes.io/numaNode",
-        find_numa_splits,
-        ("pods", "resourceclaims", "resourceslices"),
-    ),
-    Check(
-        "PLM051",
-        "cpus-mismatch",
-        AuditSeverity.WARNING,
-        "the kubelet and a CPU driver disagree on the number of CPUs of a node",
-        "Allocatable is what the machine has without the kubelet's reservations; the driver manages all "
-        "CPUs except its reserved ones. If allocatable is larger, requests can be scheduled for which no "
-        "CPU remains once all managed CPUs are claimed. If the driver manages more, claims can take CPUs "
-        "reserved for the system (info). A difference of less than one CPU is due to rounding.",
-        "reserve the same CPUs in the kubelet (reservedSystemCPUs) and in the driver",
-        find_cpu_mismatches,
-        ("nodes", "resourceslices"),
-    ),
-    Check(
-        "PLM052",
-        "cpusets-overlap",
-        AuditSeverity.ERROR,
-        "two claims have the same CPU",
-        "The driver reports the CPUs of each claim in its status, and two claims on the same node have a "
-        "CPU in common: it is exclusive to neither.",
-        "delete the pods of one of the claims; then inspect the driver with plimsoll driver cpu status",
-        find_cpuset_overlaps,
-        ("resourceclaims",),
-    ),
-    Check(
-        "PLM053",
-        "shared-cpus-empty",
-        AuditSeverity.WARNING,
-        "claims hold every CPU of a node that also runs other pods",
-        "Containers without a claim run on the CPUs that no claim holds. None are left, so they run on "
-        "claimed CPUs or not at all.",
-        "reserve some CPUs in the driver's configuration, or move the pods without claims",
-        find_shared_pools_empty,
-        ("nodes", "pods", "resourceclaims", "resourceslices"),
-    ),
-    Check(
-        "PLM054",
-        "device-not-ready",
-        AuditSeverity.WARNING,
-        "a driver reports an allocated device as not ready",
-        "The driver has set the condition Ready of the device to False in the status of the claim: CPUs are "
-        "offline, containers are not pinned, or another reason given in the condition.",
-        "see the message, and the driver's log on that node",
-        find_devices_not_ready,
-        ("resourceclaims",),
-    ),
-)
+CHECKS = {
+    "PLM050": find_numa_splits,
+    "PLM051": find_cpu_mismatches,
+    "PLM052": find_cpuset_overlaps,
+    "PLM053": find_shared_pools_empty,
+    "PLM054": find_devices_not_ready,
+}

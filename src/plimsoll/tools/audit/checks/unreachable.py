@@ -9,7 +9,7 @@ from plimsoll.api.meta import Condition
 from plimsoll.api.timestamps import format_time, parse_time
 from plimsoll.controllers.pod_utils import find_condition
 from plimsoll.tools.audit.facts import GRACE_SECONDS, AuditFacts, PodClaims, subject_of
-from plimsoll.tools.audit.findings import AuditSeverity, Check, CheckProblem
+from plimsoll.tools.audit.findings import CheckProblem
 from plimsoll.tools.columns import format_count
 
 #: Pods or devices listed by name.
@@ -99,29 +99,7 @@ def _repair(node: str) -> str:
     )
 
 
-CHECKS = (
-    Check(
-        "PLM048",
-        "pod-stuck-deleting",
-        AuditSeverity.WARNING,
-        "a pod that should have terminated holds devices",
-        "Its grace period ended more than five minutes ago. The kubelet removes a pod when its containers "
-        "have stopped and its drivers have released its devices; until then, no other pod gets them. In a "
-        "dump, the newest timestamp counts as the time.",
-        "see the kubelet's log on its node",
-        find_pods_stuck,
-        ("pods", "resourceclaims"),
-    ),
-    Check(
-        "PLM049",
-        "node-not-ready",
-        AuditSeverity.WARNING,
-        "a node that is not ready holds devices",
-        "The kubelet of the node does not report, or reports a problem. Its pods are evicted after their "
-        "tolerationSeconds, but they stay, with their devices, until the kubelet confirms that they have "
-        "stopped or the node is removed.",
-        "repair the node, or taint it node.kubernetes.io/out-of-service if it is shut down",
-        find_nodes_not_ready,
-        ("nodes", "pods", "resourceclaims"),
-    ),
-)
+CHECKS = {
+    "PLM048": find_pods_stuck,
+    "PLM049": find_nodes_not_ready,
+}
