@@ -7,14 +7,14 @@ position among equal nodes is not, and is part of the mark.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Set
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from plimsoll.api.core import Pod
 from plimsoll.ledger.node_ledger import pod_key
 from plimsoll.tools.cluster_state import ClusterState
-from plimsoll.tools.cluster_state.objects import Key, key_of
+from plimsoll.tools.cluster_state.objects import key_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,10 +59,6 @@ class ChangeLog:
         if old is not None:
             self._undo.append((old, True))
             self._remove(old)
-
-    def changed(self, kind: type[Any], mark: ChangeMark) -> Set[Key]:
-        """Return the names of the objects of a kind that were set or removed since a mark."""
-        return {key_of(thing) for thing, _ in self._undo[mark.length :] if type(thing) is kind}
 
     def versions(self, mark: ChangeMark) -> Iterator[Any]:
         """Yield every version of the objects that were set or removed since a mark, in no useful order."""

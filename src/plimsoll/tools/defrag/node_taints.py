@@ -70,7 +70,8 @@ def count_left_out(nodes: Iterable[Node], pods: Sequence[Pod]) -> dict[str, int]
             continue
         taints = [untolerated_taints(pod, node) for pod in pods]
         if taints and all(taints):
-            found["with taint " + ", ".join(map(taint_text, min(taints, key=len)))] += 1
+            fewest = min(taints, key=lambda each: len(each))
+            found["with taint " + ", ".join(map(taint_text, fewest))] += 1
     return dict(sorted(found.items()))
 
 

@@ -125,9 +125,8 @@ def find_moves(
     state = whatif.cluster_state
     pods = [state.pod(name, namespace) for namespace, name in targets]
     device_class = state.objects.find(DeviceClass, "", target.device_class)
-    if device_class is None:
-        nodes, tolerated = state.nodes, ()
-    else:
+    nodes, tolerated = state.nodes, tuple[str, ...]()
+    if device_class is not None:
         nodes = [node for node, _ in find_nodes_with(state, device_class)]
         tolerated = tuple(map(toleration_text, pods[0].spec.tolerations))
     left_out = count_left_out(nodes, pods)

@@ -8,16 +8,12 @@ from plimsoll.tools.whatif.outcome import (
     EvictedPod,
     EvictionReason,
     PendingPod,
-    PodMove,
     PodPlacement,
     ScheduledPod,
-    StateDifference,
     WhatifOutcome,
-    compare_states,
 )
 from plimsoll.tools.whatif.plan import WhatifPlan
-from plimsoll.tools.whatif.report import WhatifReport
-from plimsoll.tools.whatif.result import Prediction
+from plimsoll.tools.whatif.result import Prediction, WhatifReport
 from plimsoll.tools.whatif.run import run_whatif
 from plimsoll.tools.whatif.whatif import Branch, Whatif
 
@@ -26,15 +22,12 @@ __all__ = [
     "EvictedPod",
     "EvictionReason",
     "PendingPod",
-    "PodMove",
     "PodPlacement",
     "Prediction",
     "ScheduledPod",
-    "StateDifference",
     "Whatif",
     "WhatifOutcome",
     "WhatifPlan",
     "WhatifReport",
-    "compare_states",
     "run_whatif",
 ]

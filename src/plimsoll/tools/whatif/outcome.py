@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -127,49 +127,14 @@ class PodPlacement:
 PodPlacements = Mapping[Name, PodPlacement]
 
 
-class NodeNames(Mapping[Name, str]):
-    """Nodes of the pods of a state, "" for those without; nothing is copied."""
-
-    def __init__(self, state: PodPlacements) -> None:
-        self._state = state
-
-    def __getitem__(self, name: Name) -> str:
-        return self._state[name].node
-
-    def __iter__(self) -> Iterator[Name]:
-        return iter(self._state)
-
-    def __len__(self) -> int:
-        return len(self._state)
+ABSENT = PodPlacement(gone=True)
 
 
-@dataclass(frozen=True, slots=True)
-class PodMove:
-    """Pod whose placement differs between two states."""
-
-    pod: Name
-    before: PodPlacement
-    after: PodPlacement
-
-
-@dataclass(frozen=True, slots=True)
-class StateDifference:
-    """Pods that differ between two states, by name."""
-
-    moves: tuple[PodMove, ...] = ()
-
-
-def compare_states(
-    before: PodPlacements, after: PodPlacements, names: Iterable[Name] | None = None
-) -> StateDifference:
-    """Return the difference of two states; a pod missing from one of them is gone there.
-
-    `names` are the pods that may differ, if known.
-    """
-    absent = PodPlacement(gone=True)
-    moves = []
-    for name in {**before, **after} if names is None else names:
-        one, other = before.get(name, absent), after.get(name, absent)
-        if one is not other and (one.node, one.gone) != (other.node, other.gone):
-            moves.append(PodMove(name, one, other))
-    return StateDifference(tuple(sorted(moves, key=lambda move: by_number(move.pod))))
+def moved_pods(before: PodPlacements, after: PodPlacements) -> set[Name]:
+    """Return the pods whose node differs between two states, or that are in one of them only."""
+    pairs = ((name, before.get(name, ABSENT), after.get(name, ABSENT)) for name in {**before, **after})
+    return {
+        name
+        for name, one, other in pairs
+        if one is not other and (one.node, one.gone) != (other.node, other.gone)
+    }

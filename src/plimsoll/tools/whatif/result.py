@@ -1,12 +1,13 @@
-"""`WhatifResult`: result of a what-if and its JSON form; `texts.py` renders it as text."""
+"""`WhatifReport`: result of a what-if, and its JSON form; `texts.py` renders it as text."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from plimsoll.tools.amounts import format_amount
+from plimsoll.tools.colors import Paint
 from plimsoll.tools.fixes import Fix, FixReport, Hint
 from plimsoll.tools.top.uncounted_notes import UncountedNote
 from plimsoll.tools.whatif.drains import NodeDrain
@@ -14,21 +15,21 @@ from plimsoll.tools.whatif.exhaustive import Proof
 from plimsoll.tools.whatif.fragmentation import Fragmentation
 from plimsoll.tools.whatif.hardware_conflicts import HardwareConflict
 from plimsoll.tools.whatif.outcome import (
+    ABSENT,
     EvictedPod,
     Name,
     PodPlacement,
     PodPlacements,
     RefusedObject,
-    StateDifference,
     WhatifOutcome,
     by_number,
     full_name,
+    moved_pods,
 )
 from plimsoll.tools.whatif.plan import WhatifPlan
+from plimsoll.tools.whatif.texts import format_report
 from plimsoll.tools.whatif.totals import ClusterTotals, NodeChange
 from plimsoll.tools.whatif.verdict import AskedPods, WhatifVerdict
-
-ABSENT = PodPlacement(gone=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +64,7 @@ class ExtraCapacity:
 
 
 @dataclass(kw_only=True)
-class WhatifResult:
+class WhatifReport:
     """State before, state after, and the differences."""
 
     plan: WhatifPlan
@@ -72,7 +73,6 @@ class WhatifResult:
     after: ClusterTotals
     now: Mapping[Name, str]  #: pod -> its node in the cluster state, "" if it has none
     states: tuple[PodPlacements, PodPlacements]
-    difference: StateDifference
     outcome: WhatifOutcome
     verdict: WhatifVerdict
     fragments: tuple[Fragmentation, Fragmentation]
@@ -100,7 +100,7 @@ class WhatifResult:
         Unless `wide`, without those that are the same with and without the plan, and those that are pending
         or not created and had no node.
         """
-        names = {move.pod for move in self.difference.moves}
+        names = moved_pods(*self.states)
         names |= {each.pod for each in self.evictions(wide=wide)}
         asked = self.verdict.asked
         if wide:
@@ -130,6 +130,9 @@ class WhatifResult:
         """Return the evicted pods; unless `wide`, without those that a plan with changes does not cause."""
         known = frozenset() if wide or self.plan.changes_nothing else self.evicted_anyway
         return [each for each in self.evicted if each.pod not in known]
+
+    def lines(self, paint: Paint, *, wide: bool = False) -> Iterator[str]:
+        yield from format_report(self, paint, wide=wide)
 
     def as_json(self) -> dict[str, Any]:
         before, after = self.states

@@ -21,15 +21,11 @@ from plimsoll.tools.whatif.hardware_conflicts import find_conflicts
 from plimsoll.tools.whatif.outcome import (
     EvictionReason,
     Name,
-    NodeNames,
     PendingPod,
-    compare_states,
     stem_of,
 )
 from plimsoll.tools.whatif.plan import WhatifPlan
-from plimsoll.tools.whatif.report import WhatifReport
-from plimsoll.tools.whatif.result import ExtraCapacity, Overcommit, Prediction
-from plimsoll.tools.whatif.start_state import StartState
+from plimsoll.tools.whatif.result import ExtraCapacity, Overcommit, Prediction, WhatifReport
 from plimsoll.tools.whatif.totals import changed_nodes, free_by_node, sum_totals
 from plimsoll.tools.whatif.verdict import judge
 from plimsoll.tools.whatif.whatif import Whatif, WhatifOperations
@@ -57,18 +53,12 @@ def run_whatif(
     models = [find_model(name) for name in dict.fromkeys(plan.versus)]
     given, settings = settings, settings or schedulers_of(cluster_state)
     whatif = Whatif(cluster_state, settings=settings, lent=lent)
-    start = StartState(whatif)
-    now = NodeNames(start.placements)
+    now = {name: placement.node for name, placement in whatif.state().items()}
     with whatif.branch() as before:
         before.schedule(preempt=plan.preempt, tick=tick)
-        state_before = start.derive(before)
+        state_before = before.state()
         free_before = free_by_node(before.cluster_state.snapshot)
-        totals_before = sum_totals(
-            before.cluster_state.snapshot,
-            free_before,
-            placed=state_before.placed,
-            pending=state_before.pending,
-        )
+        totals_before = sum_totals(before.cluster_state, free_before)
         nodes_before = read_node_fragments(before.cluster_state.snapshot, free_before)
         fragments_before = find_fragments(before.cluster_state.snapshot, nodes_before)
         affected_before = before.affected_nodes()
@@ -78,9 +68,7 @@ def run_whatif(
         displaced = {each.pod for each in after.evicted if each.because is not EvictionReason.PREEMPTED}
         proof = after.prove(steps=plan.steps, tick=tick) if plan.exhaustive else None
         outcome = after.schedule(preempt=plan.preempt, tick=tick)
-        state_after = start.derive(after)
-        states = state_before.placements, state_after.placements
-        names = state_before.names | state_after.names
+        states = state_before, after.state()
         affected_after = after.affected_nodes()
         affected = (
             None if affected_before is None or affected_after is None else affected_before | affected_after
@@ -98,21 +86,14 @@ def run_whatif(
             evicted=after.evicted,
             refused=[each.name for each in after.refused if each.kind == "Pod"],
             nodes={node.metadata.name for node in after.cluster_state.objects.all(Node)},
-            names=names,
         )
         report = WhatifReport(
             plan=plan,
             origin=cluster_state.origin,
             before=totals_before,
-            after=sum_totals(
-                snapshot,
-                free_after,
-                placed=state_after.placed,
-                pending=state_after.pending,
-            ),
+            after=sum_totals(after.cluster_state, free_after),
             now=now,
             states=states,
-            difference=compare_states(*states, names),
             outcome=outcome,
             verdict=verdict,
             fixes=_fixes(after, {each.pod: each for each in outcome.pending}, verdict.pending, settings),
@@ -187,6 +168,6 @@ def _more(operations: WhatifOperations, added: list[Name], pending: set[Name]) -
         return ()
     found = []
     for stem, name in kinds.items():
-        count, refusal = (0, "") if stem in stuck else operations.find_capacity(name, MORE_MAX)
+        count, refusal = (0, "") if stem in stuck else operations.count_more(name, MORE_MAX)
         found.append(ExtraCapacity(stem, count, count == MORE_MAX, stem in stuck, refusal))
     return tuple(found)

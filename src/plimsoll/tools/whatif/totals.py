@@ -10,6 +10,7 @@ from plimsoll.scheduler.filters.mixed_advertisers import claimed_driver
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
 from plimsoll.tools.amounts import format_amount, resource_order
 from plimsoll.tools.availability import closed_reason
+from plimsoll.tools.cluster_state import ClusterState
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,10 +53,10 @@ def _free_amounts(snapshot: Snapshot, row: int) -> Mapping[str, int]:
     return {**free, **dict.fromkeys(held, 0)} if held else free
 
 
-def sum_totals(
-    snapshot: Snapshot, free_amounts: FreeByNode, *, placed: int = 0, pending: int = 0
-) -> ClusterTotals:
-    """Return the totals of a cluster with these numbers of pods; `free_amounts` are those of its nodes."""
+def sum_totals(cluster_state: ClusterState, free_amounts: FreeByNode) -> ClusterTotals:
+    """Return the totals of a cluster; `free_amounts` are those of its nodes."""
+    snapshot = cluster_state.snapshot
+    placed = sum(bool(pod.spec.node_name) for pod in cluster_state.pods)
     line: dict[str, int] = {}
     free: dict[str, int] = {}
     for row in snapshot.rows():
@@ -65,7 +66,7 @@ def sum_totals(
         for name, units in free_amounts[snapshot.node(row).metadata.name].items():
             line.setdefault(name, 0)
             free[name] = free.get(name, 0) + (units if takes_pods else 0)
-    return ClusterTotals(len(snapshot), placed, pending, line, free)
+    return ClusterTotals(len(snapshot), placed, len(cluster_state.pending), line, free)
 
 
 @dataclass(frozen=True, slots=True)

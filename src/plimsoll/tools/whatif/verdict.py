@@ -13,16 +13,14 @@ from typing import Any
 
 from plimsoll.tools.columns import format_count
 from plimsoll.tools.whatif.outcome import (
+    ABSENT,
     EvictedPod,
     EvictionReason,
     Name,
-    PodPlacement,
     PodPlacements,
     by_number,
     full_name,
 )
-
-_ABSENT = PodPlacement(gone=True)
 
 
 class AskedPods(Enum):
@@ -111,11 +109,9 @@ def judge(
     nodes: Collection[str],
     refused: Iterable[Name] = (),
     blocked: Collection[Name] = (),
-    names: Collection[Name] | None = None,
 ) -> WhatifVerdict:
     """Answer a plan from the states without and with it; `nodes` are the nodes with it.
 
-    `names` are the pods that may be pending in a state, if known.
     `added` and `displaced` are the pods that the plan adds and evicts, `refused` and `blocked` those that it
     cannot add and evict, `evicted` those evicted in the end.
     """
@@ -134,10 +130,10 @@ def judge(
         for each in evicted
         if each.because is EvictionReason.PREEMPTED
         and each.pod not in asked
-        and before.get(each.pod, _ABSENT).node
+        and before.get(each.pod, ABSENT).node
     }
-    pending_before, pending_after = (_pending(state, names) - asked - preempted for state in states)
-    gone = {name for name in asked if after.get(name, _ABSENT).gone}
+    pending_before, pending_after = (_pending(state) - asked - preempted for state in states)
+    gone = {name for name in asked if after.get(name, ABSENT).gone}
     return WhatifVerdict(
         about,
         # An added pod may name a node that does not exist: it will never run.
@@ -148,15 +144,13 @@ def judge(
         blocked=_ordered(blocked),
         preempted=_ordered(preempted),
         newly_pending=_ordered(pending_after - pending_before),
-        newly_scheduled=_ordered(name for name in pending_before if after.get(name, _ABSENT).node),
+        newly_scheduled=_ordered(name for name in pending_before if after.get(name, ABSENT).node),
         still_pending=_ordered(pending_before & pending_after),
     )
 
 
-def _pending(state: PodPlacements, names: Iterable[Name] | None) -> set[Name]:
-    """Return the pods of a state, or those of them among `names`, that are not on a node."""
-    found = ((name, state.get(name, _ABSENT)) for name in (state if names is None else names))
-    return {name for name, placement in found if not placement.node and not placement.gone}
+def _pending(state: PodPlacements) -> set[Name]:
+    return {name for name, placement in state.items() if not placement.node and not placement.gone}
 
 
 def _ordered(names: Iterable[Name]) -> tuple[Name, ...]:

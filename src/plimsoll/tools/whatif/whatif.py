@@ -13,7 +13,6 @@ undone exactly unless it is kept. Nothing is written back to the original cluste
 
 from __future__ import annotations
 
-from collections.abc import Set
 from dataclasses import replace as replace_fields
 from pathlib import Path
 from types import TracebackType
@@ -108,16 +107,6 @@ class WhatifOperations:
             else:
                 found[name] = on_nodes[node] = PodPlacement(node)
         return found
-
-    def placement(self, pod: Name) -> PodPlacement | None:
-        """Return the placement of one pod, as `state` does; None if it has ended or does not exist."""
-        found = self.cluster.cluster_state.objects.find(Pod, *pod)
-        if found is None or found.has_terminated:
-            return None
-        node = found.spec.node_name
-        if not node:
-            return PodPlacement(why=self._reasons.get(pod, ""))
-        return self.cluster.placements.setdefault(node, PodPlacement(node))
 
     # -- changes
 
@@ -303,12 +292,10 @@ class WhatifOperations:
             placed = len(greedy.schedule(preempt=False, tick=tick).placed)
         return prove(self.cluster, placed, steps, tick)
 
-    def count_more(self, pod: Name, most: int = 1000) -> int:
-        """Count the copies of a pod that would fit in addition, up to `most`, without preemption."""
-        return self.find_capacity(pod, most)[0]
-
-    def find_capacity(self, pod: Name, most: int = 1000) -> tuple[int, str]:
-        """Count as `count_more`; also return why a quota does not allow more, if it is that."""
+    def count_more(self, pod: Name, most: int = 1000) -> tuple[int, str]:
+        """Count the copies of a pod that would fit in addition, up to `most`, without preemption; also
+        return why a quota does not allow more, if it is that.
+        """
         found = self.cluster.cluster_state.pod(pod[1], pod[0])
         with self.branch() as trial:
             return trial._fill(found, most)
@@ -393,10 +380,6 @@ class Branch(WhatifOperations):
     def keep(self) -> None:
         """Keep the changes in the parent."""
         self._kept = True
-
-    def changed_pods(self) -> Set[Name]:
-        """Return the names of the pods that were added, changed or removed in the branch."""
-        return self.cluster.changes.changed(Pod, self._mark[0])
 
     def affected_nodes(self) -> set[str] | None:
         """Return the nodes whose free amounts or devices may have changed in the branch; None if all may."""

@@ -44,7 +44,7 @@ def small_clusters(draw: st.DrawFn) -> SmallCluster:
     """Draw nodes that are nearly full, and a pod that is larger than what most of them have left."""
     random = Random(draw(st.integers(0, 2**32)))
     nodes = [(random.randint(3, 9), random.randint(0, 4)) for _ in range(random.randint(2, 4))]
-    left, pods = list(nodes), []
+    left, pods = list(nodes), list[Load]()
     for _ in range(random.randint(4, 12)):
         home, cpu, devices = random.randrange(len(nodes)), random.randint(1, 3), random.randint(0, 2)
         if cpu <= left[home][0] and devices <= left[home][1] and len(pods) < 7:
@@ -98,8 +98,8 @@ def build(cluster: SmallCluster) -> ClusterState:
                 {"request": "r", "driver": DRIVER, "pool": home, "device": f"d{each}"}
                 for each in range(first, first + load.devices)
             ]
-            devices = exactly(count=load.devices)
-            things.append(claim(f"c-{name}", devices, results=results, node=home, reserved=[name]))
+            request = exactly(count=load.devices)
+            things.append(claim(f"c-{name}", request, results=results, node=home, reserved=[name]))
             fields["claims"] = [f"c-{name}"]
         if load.pinned:
             fields["nodeSelector"] = {HOSTNAME: home}

@@ -50,8 +50,8 @@ def test_a_budget_that_allows_no_disruption_blocks() -> None:
         w.drain("a")
         assert blocked(w) == ["db-0"]
         w.schedule()
-        assert w.placement(("default", "db-0")).node == "a"  # type: ignore[union-attr]
-        assert w.placement(("default", "web")).node == "b"  # type: ignore[union-attr]
+        assert w.state()["default", "db-0"].node == "a"
+        assert w.state()["default", "web"].node == "b"
 
 
 def test_pods_of_a_budget_go_one_at_a_time_as_replacements_are_scheduled() -> None:

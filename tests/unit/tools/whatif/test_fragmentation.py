@@ -59,7 +59,7 @@ def test_pieces_agree_with_counting(nodes: list[tuple[int, list[int], int, int, 
     # The largest claim: the most devices whose charges go together below what is left.
     most = max((_affordable(free_devices[n], free_cpu[n]) for n in open_nodes), default=0)
     assert found.classes[0].most == most
-    totals = sum_totals(cluster_state.snapshot, rooms)
+    totals = sum_totals(cluster_state, rooms)
     assert totals.free.get("cpu", 0) == 1000 * sum(free_cpu[n] for n in open_nodes)
 
 

@@ -7,8 +7,7 @@ from typing import Any
 from plimsoll.tools.cluster_state import ClusterState
 from plimsoll.tools.cluster_state.objects import ClusterObjects
 from plimsoll.tools.colors import PLAIN
-from plimsoll.tools.whatif import WhatifPlan, run_whatif
-from plimsoll.tools.whatif.report import WhatifReport
+from plimsoll.tools.whatif import WhatifPlan, WhatifReport, run_whatif
 from tests.build import container, node
 from tests.build import pod as make_pod
 from tests.unit.tools.whatif.workloads import owned
