@@ -19,9 +19,7 @@ _ENDLESS = re.compile(
 _ENDS = re.compile(r"--once\b|--dry-run\b|--help\b|&$")
 _MARK = "until Ctrl-C"
 #: Options that read a file.
-_READS = re.compile(
-    r"\s(?:-f|--filename|--add|--devices|--driver-config|--dump)[ =]([\w./-]+\.(?:ya?ml|json))\b"
-)
+_READS = re.compile(r"\s(?:-f|--filename|--add|--devices|--driver-config)[ =]([\w./-]+\.(?:ya?ml|json))\b")
 
 
 def lines_of(block: str) -> list[str]:

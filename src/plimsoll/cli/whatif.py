@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,7 +31,6 @@ POLICIES = ("AddPerClaim", "AddPerReference", "Max", "ConsumeFrom")
 
 @click.command(name="whatif")
 @ledger_options
-@click.option("--dump", "dumps", multiple=True, metavar="FILE", help="Same as -f.")
 @click.option(
     "--add",
     "adds",
@@ -116,7 +114,6 @@ POLICIES = ("AddPerClaim", "AddPerReference", "Max", "ConsumeFrom")
 def run_whatif_command(
     where: Where,
     form: OutputFormat,
-    dumps: tuple[str, ...],
     save: Path | None,
     profiles: ProfileSet | None,
     **given: Any,
@@ -143,8 +140,6 @@ def run_whatif_command(
         if save is not None:
             write_file(trees_of(cluster_state.objects), save, format_of(save))
 
-    if dumps:
-        where = replace(where, files=(*where.files, *dumps))
     plan = _plan(where, **given)
     cluster_state = where.cluster_state()
     with Progress() as progress:

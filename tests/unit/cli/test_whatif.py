@@ -29,7 +29,7 @@ def test_exit_code_1_if_pods_stay_pending(capsys: pytest.CaptureFixture[str]) ->
 
 
 def test_exit_code_0_if_all_pods_are_scheduled(capsys: pytest.CaptureFixture[str]) -> None:
-    arguments = ("--dump", CLUSTER, "--add", TRAINING, "--add-nodes", "1", "--like", "node-2")
+    arguments = ("-f", CLUSTER, "--add", TRAINING, "--add-nodes", "1", "--like", "node-2")
     code, out, _ = ask(capsys, *arguments)
     assert code == 0
     assert out.startswith("all 4 added pods are scheduled\n")

@@ -8,7 +8,7 @@ namespace, which is recorded as a gap.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -67,19 +67,50 @@ async def read_live(
     served = await find_served(client)
     for number, (kind, endpoint) in enumerate(served):
         tick(f"reading {kind.endpoint.plural}", number, len(served))
-        if endpoint is None:
-            objects.gaps.append(Gap(kind.endpoint.plural, "not served by this cluster", served=False))
-            continue
-        place = _ListTarget(kind, endpoint)
-        error = await _read(client, place, objects, tick)
-        if error is not None and _is_narrowed(error, kind, namespace):
-            wide, place = error, _ListTarget(kind, endpoint, namespace)
-            error = await _read(client, place, objects, tick)
-            if error is None:
-                objects.gaps.append(_single_namespace_gap(kind, namespace, wide))
-        if error is not None:
-            _record_gap(objects, kind, error, namespace)
+        await _list_kind(
+            kind, endpoint, namespace, objects.gaps, lambda place: _read(client, place, objects, tick)
+        )
     return objects
+
+
+async def _list_kind(
+    kind: StateKind,
+    endpoint: Endpoint | None,
+    namespace: str,
+    gaps: list[Gap],
+    attempt: Callable[[_ListTarget], Awaitable[ApiError | None]],
+) -> _ListTarget | None:
+    """Attempt to list a kind, in `namespace` if all namespaces are forbidden. Return what could be listed;
+    what could not is a gap. Raises InputError if the kind is required.
+    """
+    plural = kind.endpoint.plural
+    if endpoint is None:
+        gaps.append(Gap(plural, "not served by this cluster", served=False))
+        return None
+    place = _ListTarget(kind, endpoint)
+    error = await attempt(place)
+    if error is not None and error.code == 403 and kind.endpoint.namespaced and namespace:
+        wide, place = error, _ListTarget(kind, endpoint, namespace)
+        error = await attempt(place)
+        if error is None:
+            why = f"only namespace {namespace} is included; in all namespaces: {wide}"
+            brief = f"only namespace {namespace} can be listed"
+            gaps.append(Gap(plural, why, whole=False, brief=brief))
+    if error is None:
+        return place
+    if kind.needed:
+        raise InputError(f"{plural} cannot be read: {error}{_fix_for(error, kind, namespace)}")
+    brief = "forbidden for this user" if error.code in (401, 403) else ""
+    gaps.append(Gap(plural, str(error), brief=brief, refused=True))
+    return None
+
+
+def _fix_for(error: ApiError, kind: StateKind, namespace: str) -> str:
+    if error.code == 401:
+        return "; check the credentials in the kubeconfig"
+    if error.code == 403 and kind.endpoint.namespaced and not namespace:
+        return "; use a user who can list them in all namespaces, or select a namespace with -n"
+    return "; use a user who can list them, or pass a dump with -f" if error.code == 403 else ""
 
 
 async def _read(
@@ -151,26 +182,15 @@ async def live_informers(
     Objects missing from the first list are removed from the state.
     """
     informers: list[Informer[Any]] = []
-    gaps = ClusterObjects()
+    gaps: list[Gap] = []
     for kind, endpoint in await find_served(client):
-        if endpoint is None:
-            gaps.gaps.append(Gap(kind.endpoint.plural, "not served by this cluster", served=False))
-            continue
-        place = _ListTarget(kind, endpoint)
-        error = await _try(client, place)
-        if error is not None and _is_narrowed(error, kind, namespace):
-            wide, place = error, _ListTarget(kind, endpoint, namespace)
-            error = await _try(client, place)
-            if error is None:
-                gaps.gaps.append(_single_namespace_gap(kind, namespace, wide))
-        if error is not None:
-            _record_gap(gaps, kind, error, namespace)
-            continue
-        informer: Informer[Any] = _Follower(client, place, cluster_state, changed)
-        informer.add_handler(_StateUpdater(cluster_state, changed))
-        informers.append(informer)
+        place = await _list_kind(kind, endpoint, namespace, gaps, lambda place: _try(client, place))
+        if place is not None:
+            informer: Informer[Any] = _Follower(client, place, cluster_state, changed)
+            informer.add_handler(_StateUpdater(cluster_state, changed))
+            informers.append(informer)
     known = {gap.kind for gap in cluster_state.objects.gaps}
-    cluster_state.objects.gaps += [gap for gap in gaps.gaps if gap.kind not in known]
+    cluster_state.objects.gaps += [gap for gap in gaps if gap.kind not in known]
     return informers
 
 
@@ -268,32 +288,7 @@ def _is_same(old: Any, new: Any) -> bool:
     )
 
 
-# -- kinds that are not served or forbidden
-
-
-def _is_narrowed(error: ApiError, kind: StateKind, namespace: str) -> bool:
-    return error.code == 403 and kind.endpoint.namespaced and bool(namespace)
-
-
-def _single_namespace_gap(kind: StateKind, namespace: str, error: ApiError) -> Gap:
-    why = f"only namespace {namespace} is included; in all namespaces: {error}"
-    return Gap(kind.endpoint.plural, why, whole=False, brief=f"only namespace {namespace} can be listed")
-
-
-def _record_gap(objects: ClusterObjects, kind: StateKind, error: ApiError, namespace: str) -> None:
-    plural = kind.endpoint.plural
-    if not kind.needed:
-        brief = "forbidden for this user" if error.code in (401, 403) else ""
-        objects.gaps.append(Gap(plural, str(error), brief=brief, refused=True))
-        return
-    fix = ""
-    if error.code == 401:
-        fix = "; check the credentials in the kubeconfig"
-    elif error.code == 403 and kind.endpoint.namespaced and not namespace:
-        fix = "; use a user who can list them in all namespaces, or select a namespace with -n"
-    elif error.code == 403:
-        fix = "; use a user who can list them, or pass a dump with -f"
-    raise InputError(f"{plural} cannot be read: {error}{fix}") from None
+# -- versions
 
 
 async def find_served(client: Client) -> list[tuple[StateKind, Endpoint | None]]:

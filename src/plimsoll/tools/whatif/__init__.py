@@ -13,8 +13,9 @@ from plimsoll.tools.whatif.outcome import (
     WhatifOutcome,
 )
 from plimsoll.tools.whatif.plan import WhatifPlan
-from plimsoll.tools.whatif.result import Prediction, WhatifReport
+from plimsoll.tools.whatif.result import Prediction
 from plimsoll.tools.whatif.run import run_whatif
+from plimsoll.tools.whatif.texts import WhatifReport
 from plimsoll.tools.whatif.whatif import Branch, Whatif
 
 __all__ = [

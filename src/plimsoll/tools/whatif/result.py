@@ -1,13 +1,12 @@
-"""`WhatifReport`: result of a what-if, and its JSON form; `texts.py` renders it as text."""
+"""`WhatifResult`: result of a what-if, and its JSON form; `texts.py` renders it as text."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from plimsoll.tools.amounts import format_amount
-from plimsoll.tools.colors import Paint
 from plimsoll.tools.fixes import Fix, FixReport, Hint
 from plimsoll.tools.top.uncounted_notes import UncountedNote
 from plimsoll.tools.whatif.drains import NodeDrain
@@ -27,7 +26,6 @@ from plimsoll.tools.whatif.outcome import (
     moved_pods,
 )
 from plimsoll.tools.whatif.plan import WhatifPlan
-from plimsoll.tools.whatif.texts import format_report
 from plimsoll.tools.whatif.totals import ClusterTotals, NodeChange
 from plimsoll.tools.whatif.verdict import AskedPods, WhatifVerdict
 
@@ -64,7 +62,7 @@ class ExtraCapacity:
 
 
 @dataclass(kw_only=True)
-class WhatifReport:
+class WhatifResult:
     """State before, state after, and the differences."""
 
     plan: WhatifPlan
@@ -130,9 +128,6 @@ class WhatifReport:
         """Return the evicted pods; unless `wide`, without those that a plan with changes does not cause."""
         known = frozenset() if wide or self.plan.changes_nothing else self.evicted_anyway
         return [each for each in self.evicted if each.pod not in known]
-
-    def lines(self, paint: Paint, *, wide: bool = False) -> Iterator[str]:
-        yield from format_report(self, paint, wide=wide)
 
     def as_json(self) -> dict[str, Any]:
         before, after = self.states

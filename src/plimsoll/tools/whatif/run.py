@@ -25,7 +25,8 @@ from plimsoll.tools.whatif.outcome import (
     stem_of,
 )
 from plimsoll.tools.whatif.plan import WhatifPlan
-from plimsoll.tools.whatif.result import ExtraCapacity, Overcommit, Prediction, WhatifReport
+from plimsoll.tools.whatif.result import ExtraCapacity, Overcommit, Prediction
+from plimsoll.tools.whatif.texts import WhatifReport
 from plimsoll.tools.whatif.totals import changed_nodes, free_by_node, sum_totals
 from plimsoll.tools.whatif.verdict import judge
 from plimsoll.tools.whatif.whatif import Whatif, WhatifOperations

@@ -1,4 +1,4 @@
-"""Text output of a what-if.
+"""`WhatifReport`: text output of a what-if.
 
 Empty sections are omitted. Many pods are summarized by workload and node; `wide` lists each.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from plimsoll.tools.amounts import format_short, resource_order
 from plimsoll.tools.colors import Paint
@@ -27,10 +27,8 @@ from plimsoll.tools.whatif.outcome import (
     full_name,
     stem_of,
 )
+from plimsoll.tools.whatif.result import Prediction, WhatifResult
 from plimsoll.tools.whatif.verdict import AskedPods
-
-if TYPE_CHECKING:
-    from plimsoll.tools.whatif.result import Prediction, WhatifReport
 
 #: Pods and nodes listed by name.
 FEW = 12
@@ -38,8 +36,14 @@ NODES = 3
 WIDE = "-o wide lists them"
 
 
-def format_report(report: WhatifReport, paint: Paint, *, wide: bool = False) -> Iterator[str]:
-    """Yield all lines."""
+class WhatifReport(WhatifResult):
+    """State before, state after, and the differences, as text."""
+
+    def lines(self, paint: Paint, *, wide: bool = False) -> Iterator[str]:
+        yield from _lines(self, paint, wide=wide)
+
+
+def _lines(report: WhatifResult, paint: Paint, *, wide: bool) -> Iterator[str]:
     yield _headline(report, paint)
     for each in report.more:
         least = "at least " if each.least else ""
@@ -72,7 +76,7 @@ def format_report(report: WhatifReport, paint: Paint, *, wide: bool = False) -> 
             yield from lines
 
 
-def _headline(report: WhatifReport, paint: Paint) -> str:
+def _headline(report: WhatifResult, paint: Paint) -> str:
     verdict = report.verdict
     text = verdict.text()
     if verdict.about is AskedPods.PENDING and verdict.asked and not report.plan.changes_nothing:
@@ -85,7 +89,7 @@ def _headline(report: WhatifReport, paint: Paint) -> str:
     return paint.bold(text)
 
 
-def _uncounted(report: WhatifReport, paint: Paint, wide: bool) -> Iterator[str]:
+def _uncounted(report: WhatifResult, paint: Paint, wide: bool) -> Iterator[str]:
     lines = list(report.uncounted.lines(paint))
     if wide or not lines:
         yield from lines
@@ -150,7 +154,7 @@ def _drain(drain: NodeDrain, paint: Paint, wide: bool) -> Iterator[str]:
         yield from _wrapped("  ", f"{flag}: {_FLAGS[flag]}: {_listed(names, wide)}", paint, "    ")
 
 
-def _refused(report: WhatifReport, paint: Paint, wide: bool) -> Iterator[str]:
+def _refused(report: WhatifResult, paint: Paint, wide: bool) -> Iterator[str]:
     """Yield the objects that are not created, by reason; pods of a refused workload have no own reason."""
     by_reason: dict[tuple[str, str], list[str]] = {}
     for each in report.refused:
@@ -166,7 +170,7 @@ def _refused(report: WhatifReport, paint: Paint, wide: bool) -> Iterator[str]:
         yield from _wrapped("    ", f"the API would refuse the creation{by}: {why}", paint, "    ")
 
 
-def _pending(report: WhatifReport, paint: Paint, wide: bool) -> Iterator[str]:
+def _pending(report: WhatifResult, paint: Paint, wide: bool) -> Iterator[str]:
     if report.verdict.pending:
         yield paint.bold("PENDING")
         yield from _by_reason(report, report.verdict.pending, paint, "  ", wide)
@@ -177,7 +181,7 @@ def _pending(report: WhatifReport, paint: Paint, wide: bool) -> Iterator[str]:
 
 
 def _by_reason(
-    report: WhatifReport, names: Iterable[Name], paint: Paint, indent: str, wide: bool
+    report: WhatifResult, names: Iterable[Name], paint: Paint, indent: str, wide: bool
 ) -> Iterator[str]:
     """Yield pending pods with the same reason, and the reason; it names the claims of the first of them."""
     recorded = {each.pod: each.recorded for each in report.outcome.pending}
@@ -210,7 +214,7 @@ def _cut(texts: Sequence[str], wide: bool) -> str:
     )
 
 
-def _side_effects(report: WhatifReport, paint: Paint, wide: bool) -> Iterator[str]:
+def _side_effects(report: WhatifResult, paint: Paint, wide: bool) -> Iterator[str]:
     """Yield what happens to pods that were not asked about."""
     verdict = report.verdict
     same = len(verdict.still_pending)
@@ -237,7 +241,7 @@ def _side_effects(report: WhatifReport, paint: Paint, wide: bool) -> Iterator[st
         yield from _wrapped("", text, paint)
 
 
-def _pods(report: WhatifReport, paint: Paint, wide: bool) -> Iterator[str]:
+def _pods(report: WhatifResult, paint: Paint, wide: bool) -> Iterator[str]:
     before, after = report.states
     names = report.concerned(wide=wide)
     if not names:
@@ -275,7 +279,7 @@ def _without_before(rows: Sequence[tuple[str, ...]]) -> Sequence[tuple[str, ...]
     return [(row[0], "NODE" if number == 0 else row[2], *row[3:]) for number, row in enumerate(rows)]
 
 
-def group_pods(report: WhatifReport, *, wide: bool = True) -> list[PodGroupRow]:
+def group_pods(report: WhatifResult, *, wide: bool = True) -> list[PodGroupRow]:
     """Summarize the pods to report by workload, those asked about first."""
     before, after = report.states
     evicted = {each.pod for each in report.evicted}
@@ -338,7 +342,7 @@ def _table(
         yield paint.bold(line) if is_header else line
 
 
-def _evicted(report: WhatifReport, paint: Paint, wide: bool, *, preempted: bool) -> Iterator[str]:
+def _evicted(report: WhatifResult, paint: Paint, wide: bool, *, preempted: bool) -> Iterator[str]:
     evicted = [
         each
         for each in report.evictions(wide=wide)
@@ -371,7 +375,7 @@ def _describe_eviction(each: EvictedPod, then: PodPlacement) -> str:
 # -- other schedulers
 
 
-def _prediction(report: WhatifReport, prediction: Prediction, paint: Paint, wide: bool) -> Iterator[str]:
+def _prediction(report: WhatifResult, prediction: Prediction, paint: Paint, wide: bool) -> Iterator[str]:
     yield from map(paint.bold, _wrapped("", f"AS {prediction.name.upper()}: {prediction.about}", paint))
     differing = report.differing(prediction)
     if differing:
@@ -394,7 +398,7 @@ def _prediction(report: WhatifReport, prediction: Prediction, paint: Paint, wide
 
 
 def _differing(
-    report: WhatifReport, prediction: Prediction, differing: Sequence[Name], paint: Paint, wide: bool
+    report: WhatifResult, prediction: Prediction, differing: Sequence[Name], paint: Paint, wide: bool
 ) -> Iterator[str]:
     states = report.states[1], prediction.state
     yield f"  {len(differing)} {'pod differs' if len(differing) == 1 else 'pods differ'}:"
@@ -452,7 +456,7 @@ def _proof(proof: Proof, paint: Paint, wide: bool) -> Iterator[str]:
 # -- free resources
 
 
-def _free(report: WhatifReport, paint: Paint, wide: bool) -> Iterator[str]:
+def _free(report: WhatifResult, paint: Paint, wide: bool) -> Iterator[str]:
     """Yield the free resources; only those that change unless `wide` or nothing was to change."""
     before, after = report.before, report.after
     old, new = report.fragments
@@ -510,7 +514,7 @@ def _nodes_text(count: int) -> str:
     return format_count(count, "node")
 
 
-def _nodes(report: WhatifReport, paint: Paint) -> Iterator[str]:
+def _nodes(report: WhatifResult, paint: Paint) -> Iterator[str]:
     """Yield the nodes whose free resources changed."""
     rows: list[tuple[str, ...]] = [("NODE", "CPU FREE BEFORE", "AFTER", "MEMORY FREE BEFORE", "AFTER")]
     for each in report.nodes[: 4 * FEW]:

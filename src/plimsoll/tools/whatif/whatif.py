@@ -16,7 +16,7 @@ from __future__ import annotations
 from dataclasses import replace as replace_fields
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 from msgspec.structs import replace
 
@@ -79,6 +79,17 @@ class WhatifOperations:
         self._budgets: list[PodDisruptionBudget] | None = None  #: as they are before the first drain
         self._placed: dict[Name, ScheduledPod] = {}  #: pods that were scheduled during drains
         self._reasons: dict[tuple[str, str], str] = {}
+        self._kept = False
+
+    def __enter__(self) -> Self:
+        self._mark = self.cluster.mark()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if not self._kept or error is not None:
+            self.cluster.undo(self._mark)
 
     # -- state
 
@@ -373,10 +384,6 @@ def _lacks_claims(pod: Pod) -> bool:
 class Branch(WhatifOperations):
     """Transaction: everything done in the `with` block is undone at its end, unless kept."""
 
-    def __init__(self, cluster: MemoryCluster) -> None:
-        super().__init__(cluster)
-        self._kept = False
-
     def keep(self) -> None:
         """Keep the changes in the parent."""
         self._kept = True
@@ -384,16 +391,6 @@ class Branch(WhatifOperations):
     def affected_nodes(self) -> set[str] | None:
         """Return the nodes whose free amounts or devices may have changed in the branch; None if all may."""
         return find_affected_nodes(self.cluster.changes.versions(self._mark[0]), self.cluster_state.snapshot)
-
-    def __enter__(self) -> Branch:
-        self._mark = self.cluster.mark()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if not self._kept or error is not None:
-            self.cluster.undo(self._mark)
 
 
 class Whatif(WhatifOperations):
@@ -427,12 +424,3 @@ class Whatif(WhatifOperations):
         """Create from a running cluster; by default the one kubectl would use."""
         config = find_config(Path(kubeconfig) if kubeconfig else None, context=context)
         return Whatif(read_cluster_state(Source(config=config.interactive())), settings=settings)
-
-    def __enter__(self) -> Whatif:
-        self._mark = self.cluster.mark()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.cluster.undo(self._mark)
