@@ -18,7 +18,8 @@ def describe_cluster_devices(view: PodView, tried: Set[int]) -> tuple[Statement,
     excludes.
     """
     everywhere = Availability(view.snapshot)
-    feasible = Availability(view.snapshot, sorted(tried))
+    is_whole = len(tried) == len(view.snapshot)
+    feasible = everywhere if is_whole else Availability(view.snapshot, sorted(tried))
     found = []
     for claim in view.pod_info.unallocated_claims:
         for name, body in device_requests(claim):
@@ -28,7 +29,7 @@ def describe_cluster_devices(view: PodView, tried: Set[int]) -> tuple[Statement,
             if not counts.devices:
                 found.append(_describe_absence(view.snapshot, selectors, facts))
                 continue
-            excluded = counts.total - feasible.of_request(body).total
+            excluded = 0 if is_whole else counts.total - feasible.of_request(body).total
             closed = {why: each.devices for why, each in counts.closed.items()}
             numbers = {
                 "all": counts.devices,

@@ -11,8 +11,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from plimsoll.api.core import Pod
-from plimsoll.api.meta import OwnerReference
-from plimsoll.api.workloads import ReplicaSet
 from plimsoll.errors import InputError
 from plimsoll.scheduler.profile import ProfileSet, SchedulerProfile
 from plimsoll.tools.cluster_state import ClusterState, Source
@@ -27,6 +25,7 @@ from plimsoll.tools.explain.verdict import ExplanationSection, PodExplanation, f
 from plimsoll.tools.fixes.similar import near_text
 from plimsoll.tools.whatif import Whatif
 from plimsoll.tools.whatif.manifests import read_manifests
+from plimsoll.tools.workload_pods import find_pods, subjects_of
 
 #: Causes of pending pods that are explained.
 MAX_CAUSES = 3
@@ -80,7 +79,7 @@ def explain_workload(
     """Explain the pods of a workload. Raise InputError if neither it nor pods of it exist."""
     namespace = namespace or _find_namespace(cluster_state, kind, name)
     tree = cluster_state.objects.related.find(kind, namespace, name)
-    pods = [pod for pod in find_pods(cluster_state, kind, namespace, name) if not pod.has_terminated]
+    pods = [pod for pod in find_pods(cluster_state.objects, kind, namespace, name) if not pod.has_terminated]
     if tree is None and not pods:
         known = [each for _, each in cluster_state.objects.related.names(kind)]
         raise InputError(f"{kind} {namespace}/{name} not found{near_text(name, known)}")
@@ -107,7 +106,7 @@ def explain_workload(
         ),
         tuple(
             section
-            for each_kind, each in subjects_of(cluster_state, kind, namespace, name)
+            for each_kind, each in subjects_of(cluster_state.objects, kind, namespace, name)
             for section in describe_events(cluster_state, each_kind, namespace, each)
         ),
     )
@@ -122,64 +121,24 @@ def read_events(source: Source, cluster_state: ClusterState, kind: str, namespac
     elif kind in WORKLOADS:
         config = source.config
         namespace = namespace or (config.namespace if config is not None else "") or "default"
-        subjects = [each for _, each in subjects_of(cluster_state, kind, namespace, name)]
-        pending = [pod for pod in find_pods(cluster_state, kind, namespace, name) if not pod.spec.node_name]
+        subjects = [each for _, each in subjects_of(cluster_state.objects, kind, namespace, name)]
+        pending = [
+            pod for pod in find_pods(cluster_state.objects, kind, namespace, name) if not pod.spec.node_name
+        ]
         names = (*subjects, *(pod.metadata.name for pod in pending[:MAX_CAUSES]))
         read_related(source, cluster_state.objects, namespace, names, kind)
-
-
-# -- pods of a workload
 
 
 def _find_namespace(cluster_state: ClusterState, kind: str, name: str) -> str:
     """Return the only namespace with a workload of this name."""
     names = [namespace for namespace, each in cluster_state.objects.related.names(kind) if each == name]
     if not names:
-        names = sorted({pod.metadata.namespace for pod in find_pods(cluster_state, kind, "", name)})
+        names = sorted({pod.metadata.namespace for pod in find_pods(cluster_state.objects, kind, "", name)})
     if len(names) > 1:
         raise InputError(
             f"{kind} {name} exists in several namespaces: {', '.join(names)}; select one with -n"
         )
     return names[0] if names else "default"
-
-
-def subjects_of(cluster_state: ClusterState, kind: str, namespace: str, name: str) -> list[tuple[str, str]]:
-    """Return the workload and the objects between it and its pods, by kind and name."""
-    pods = find_pods(cluster_state, kind, namespace, name)
-    owners = {owner.name for pod in pods if (owner := _controller(pod.metadata)) and owner.kind != kind}
-    between = {"Deployment": "ReplicaSet", "CronJob": "Job"}.get(kind, "")
-    if kind == "Deployment":
-        sets = cluster_state.objects.all(ReplicaSet)
-        owners |= {each.metadata.name for each in sets if _is_owned(each, kind, namespace, name)}
-    return [(kind, name), *((between, owner) for owner in sorted(owners) if between)]
-
-
-def find_pods(cluster_state: ClusterState, kind: str, namespace: str, name: str) -> list[Pod]:
-    """Return the pods of a workload, directly or through a ReplicaSet or Job; "" is any namespace."""
-    objects, found = cluster_state.objects, []
-    for pod in cluster_state.pods:
-        owner = _controller(pod.metadata)
-        if owner is None or namespace not in ("", pod.metadata.namespace):
-            continue
-        if (owner.kind, owner.name) == (kind, name):
-            found.append(pod)
-        elif (kind, owner.kind) in (("Deployment", "ReplicaSet"), ("CronJob", "Job")):
-            between: Any = objects.find(ReplicaSet, pod.metadata.namespace, owner.name)
-            if between is not None and owner.kind == "ReplicaSet" and between.metadata.owner_references:
-                is_own = _is_owned(between, kind, pod.metadata.namespace, name)
-            else:  # names are those that the controllers give
-                is_own = owner.name.rpartition("-")[0] == name
-            found += [pod] if is_own else []
-    return found
-
-
-def _is_owned(thing: Any, kind: str, namespace: str, name: str) -> bool:
-    owner = _controller(thing.metadata)
-    return owner is not None and (owner.kind, owner.name, thing.metadata.namespace) == (kind, name, namespace)
-
-
-def _controller(metadata: Any) -> OwnerReference | None:
-    return next((owner for owner in metadata.owner_references if owner.controller), None)
 
 
 # -- pods that do not exist

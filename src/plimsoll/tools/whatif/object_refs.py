@@ -10,10 +10,11 @@ from difflib import get_close_matches
 from typing import Any
 
 from plimsoll.api.core import Pod
+from plimsoll.controllers.workloads.ownership import controller_of
 from plimsoll.errors import InputError
 from plimsoll.tools.cluster_state.kinds import KINDS, StateKind
 from plimsoll.tools.cluster_state.objects import ClusterObjects
-from plimsoll.tools.whatif.lifecycle import controller_of
+from plimsoll.tools.workload_pods import find_pods
 
 _SHORT: Mapping[str, str] = {"po": "pods", "no": "nodes", "ns": "namespaces", "pdb": "poddisruptionbudgets"}
 _WORKLOADS = {
@@ -59,20 +60,12 @@ def _kind(word: str) -> StateKind | None:
 
 
 def _pods_of(objects: ClusterObjects, kind: str, namespace: str, name: str) -> list[Any]:
-    found = []
-    names = set()
-    for pod in objects.all(Pod):
-        owner = controller_of(pod)
-        if owner is None or pod.metadata.namespace != namespace:
-            continue
-        workload, owned_by = owner.name, owner.kind
-        if kind == "Deployment" and owned_by == "ReplicaSet":  # a ReplicaSet is named after its Deployment
-            workload, owned_by = owner.name.rpartition("-")[0], "Deployment"
-        if owned_by == kind:
-            names.add(workload)
-            if workload == name:
-                found.append(pod)
+    found = find_pods(objects, kind, namespace, name)
     if not found:
+        owners = (
+            controller_of(pod.metadata) for pod in objects.all(Pod) if pod.metadata.namespace == namespace
+        )
+        names = {each.name if each.kind == kind else each.name.rpartition("-")[0] for each in owners if each}
         raise InputError(f"{kind}/{namespace}/{name}: no pods found" + _suggest(name, names))
     return found
 
