@@ -14,16 +14,9 @@ _KINDS = {
     "html": "text/html; charset=utf-8",
     "css": "text/css; charset=utf-8",
     "js": "text/javascript; charset=utf-8",
-    "mjs": "text/javascript; charset=utf-8",
-    "json": "application/json",
     "svg": "image/svg+xml",
-    "png": "image/png",
-    "ico": "image/x-icon",
-    "woff2": "font/woff2",
     "txt": "text/plain; charset=utf-8",
-    "webmanifest": "application/manifest+json",
 }
-_PACKED = {"html", "css", "js", "mjs", "json", "svg", "txt"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,5 +57,5 @@ def _read(directory: Traversable, prefix: str) -> Iterator[tuple[str, Asset]]:
             yield from _read(entry, path + "/")
         elif ending in _KINDS:
             body = entry.read_bytes()
-            packed = gzip.compress(body, 9) if ending in _PACKED and len(body) > 1000 else None
+            packed = gzip.compress(body, 9) if len(body) > 1000 else None
             yield path, Asset(body, _KINDS[ending], f'"{hashlib.sha256(body).hexdigest()[:16]}"', packed)

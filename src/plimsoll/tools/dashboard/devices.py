@@ -18,39 +18,21 @@ from plimsoll.tools.top.devices import DeviceRow
 from plimsoll.tools.top.physical import PhysicalDevice, PoolCounters, group_devices
 from plimsoll.tools.top.pools import PoolRow, inspect_pools
 
-
-@dataclass(slots=True)
-class DeviceCount:
-    """Physical devices by state; the rest is unavailable."""
-
-    all: int = 0
-    free: int = 0
-    partly: int = 0
-    taken: int = 0
-
-    def add(self, other: DeviceCount) -> None:
-        self.all += other.all
-        self.free += other.free
-        self.partly += other.partly
-        self.taken += other.taken
-
-    def as_json(self) -> dict[str, int]:
-        rest = self.all - self.free - self.partly - self.taken
-        return {
-            "all": self.all,
-            "free": self.free,
-            "partly": self.partly,
-            "taken": self.taken,
-            "unavailable": rest,
-        }
-
-    @staticmethod
-    def of(states: Counter[str]) -> DeviceCount:
-        return DeviceCount(states.total(), states[FREE], states[PARTLY] + states[SHARED], states[TAKEN])
+#: States by which physical devices are counted; the rest is unavailable.
+STATES = ("all", FREE, PARTLY, TAKEN)
+#: Driver -> node -> devices by state; "" for devices without a single node.
+Counts = dict[str, dict[str, Counter[str]]]
 
 
-#: Driver -> node -> devices; "" for devices without a single node.
-Counts = dict[str, dict[str, DeviceCount]]
+def count_states(states: Counter[str]) -> Counter[str]:
+    """Return the number of devices by `STATES`."""
+    counted = {"all": states.total(), FREE: states[FREE], TAKEN: states[TAKEN]}
+    return Counter({**counted, PARTLY: states[PARTLY] + states[SHARED]})
+
+
+def count_json(count: Counter[str]) -> dict[str, int]:
+    rest = count["all"] - count[FREE] - count[PARTLY] - count[TAKEN]
+    return {**{state: count[state] for state in STATES}, "unavailable": rest}
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +40,7 @@ class _Pool:
     row: PoolRow
     devices: list[DeviceRow]
     physical: list[PhysicalDevice]
-    counts: dict[str, DeviceCount] = field(default_factory=dict)  #: by node
+    counts: dict[str, Counter[str]] = field(default_factory=dict)  #: by node
 
 
 class DeviceCache:
@@ -103,12 +85,9 @@ class DeviceCache:
         self._refresh(cluster_state)
         return {key: pool.row.counters for key, pool in self._pools.items()}
 
-    def count_of(self, pool: PoolId) -> DeviceCount:
+    def count_of(self, pool: PoolId) -> Counter[str]:
         """Count the devices of a pool."""
-        total = DeviceCount()
-        for count in self._pools[pool].counts.values():
-            total.add(count)
-        return total
+        return sum(self._pools[pool].counts.values(), Counter[str]())
 
     def counts(self, cluster_state: ClusterState) -> Counts:
         """Count the devices of each driver on each node."""
@@ -117,7 +96,7 @@ class DeviceCache:
         for key in sorted(self._pools):
             nodes = found.setdefault(key.driver, {})
             for node, count in self._pools[key].counts.items():
-                nodes.setdefault(node, DeviceCount()).add(count)
+                nodes.setdefault(node, Counter()).update(count)
         return found
 
     def _refresh(self, cluster_state: ClusterState) -> None:
@@ -131,8 +110,8 @@ class DeviceCache:
             id = PoolId(row.driver, row.pool)
             pool = _Pool(row, devices, group_devices(devices, {id: row.counters}))
             for device in pool.physical:
-                count = pool.counts.setdefault(device.parts[0].node, DeviceCount())
-                count.add(DeviceCount.of(device.counted_states))
+                count = pool.counts.setdefault(device.parts[0].node, Counter())
+                count.update(count_states(device.counted_states))
             self._pools[id] = pool
         self._stale, self._all_stale, self._devices, self._physical = set(), False, None, None
 

@@ -5,27 +5,27 @@ Formats are in docs/dashboard.md, "JSON API". The search is case-insensitive ove
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 from plimsoll.api.core import Pod
-from plimsoll.api.identity import DeviceId, PoolId
+from plimsoll.api.identity import PoolId
 from plimsoll.api.resource import ResourceClaim
 from plimsoll.errors import ApiError
 from plimsoll.tools.cluster_state import ClusterState
 from plimsoll.tools.dashboard.changes import ChangeScope
-from plimsoll.tools.dashboard.devices import DeviceCache
+from plimsoll.tools.dashboard.devices import DeviceCache, count_json
 from plimsoll.tools.dashboard.pod_details import detail_pod
 from plimsoll.tools.pod_schedulers import recorded_message
 from plimsoll.tools.top.claims import claim_row, claim_state
 from plimsoll.tools.top.classes import devices_of_class
 from plimsoll.tools.top.devices import DeviceRow, device_rows
 from plimsoll.tools.top.namespaces import namespace_rows
+from plimsoll.tools.top.physical import PhysicalDevice
 from plimsoll.tools.top.pools import PoolRow
 
 Tree = dict[str, Any]
-T = TypeVar("T", DeviceRow, PoolRow)
 #: Default and maximum page size.
 USUAL, MOST = 200, 10_000
 
@@ -98,44 +98,35 @@ class NamespaceCache:
         return self._rows
 
 
-def page(rows: Sequence[T], query: ListQuery, text: Callable[[T], str]) -> Tree:
-    """Return the matching rows of the page and their total number."""
-    found = [row for row in rows if query.search in text(row).lower()] if query.search else rows
-    shown = found[query.offset : query.offset + query.limit]
-    return {"total": len(found), "items": [row.as_json() for row in shown]}
-
-
 def list_devices(cluster_state: ClusterState, query: ListQuery, known: DeviceCache) -> Tree:
+    """Return a page of devices, or of physical devices that have a part that matches."""
     kept = devices_of_class(cluster_state, query.device_class) if query.device_class else None
-    if query.group:
-        return _list_physical(cluster_state, query, known, kept)
-    rows = device_rows(cluster_state, query.node) if query.node else known.devices(cluster_state)
-    if query.state:
-        rows = [row for row in rows if row.state == query.state]
-    if kept is not None:
-        rows = [row for row in rows if row.id in kept]
-    return page(rows, query, _device_text)
-
-
-def _list_physical(
-    cluster_state: ClusterState, query: ListQuery, known: DeviceCache, kept: set[DeviceId] | None
-) -> Tree:
-    """Return a page of physical devices that have a part that matches."""
 
     def matches(row: DeviceRow) -> bool:
         return (
             query.state in ("", row.state)
-            and query.node in ("", row.node)
             and (kept is None or row.id in kept)
             and query.search in _device_text(row).lower()
         )
 
-    found = [each for each in known.physical(cluster_state) if any(map(matches, each.parts))]
-    shown = found[query.offset : query.offset + query.limit]
+    if not query.group:
+        rows = device_rows(cluster_state, query.node) if query.node else known.devices(cluster_state)
+        return _page([row for row in rows if matches(row)], query)
+    found = [
+        each
+        for each in known.physical(cluster_state)
+        if any(query.node in ("", part.node) and matches(part) for part in each.parts)
+    ]
     devices = sum(len(each.parts) for each in found)
     physical = sum(each.counted_states.total() for each in found)
-    items = [each.as_json() for each in shown]
-    return {"total": len(found), "physical": physical, "devices": devices, "items": items}
+    return {**_page(found, query), "physical": physical, "devices": devices}
+
+
+def _page(
+    found: Sequence[DeviceRow] | Sequence[PoolRow] | Sequence[PhysicalDevice], query: ListQuery
+) -> Tree:
+    shown = found[query.offset : query.offset + query.limit]
+    return {"total": len(found), "items": [each.as_json() for each in shown]}
 
 
 def _device_text(row: DeviceRow) -> str:
@@ -144,12 +135,16 @@ def _device_text(row: DeviceRow) -> str:
 
 
 def list_pools(cluster_state: ClusterState, query: ListQuery, known: DeviceCache) -> Tree:
-    rows = [row for row in known.pools(cluster_state) if query.node in ("", row.node)]
-    if query.state:
-        rows = [row for row in rows if row.standing == query.state]
-    found = page(rows, query, lambda row: f"{row.driver}/{row.pool} {row.node} {row.standing}")
+    rows = [
+        row
+        for row in known.pools(cluster_state)
+        if query.node in ("", row.node)
+        and query.state in ("", row.standing)
+        and query.search in f"{row.driver}/{row.pool} {row.node} {row.standing}".lower()
+    ]
+    found = _page(rows, query)
     for item in found["items"]:
-        counts = known.count_of(PoolId(item["driver"], item["pool"])).as_json()
+        counts = count_json(known.count_of(PoolId(item["driver"], item["pool"])))
         item["physical"] = counts.pop("all")
         item["physicalStates"] = counts
     return found

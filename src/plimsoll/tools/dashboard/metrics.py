@@ -66,18 +66,19 @@ def _lines(cluster_state: ClusterState, nodes: NodeRowCache, devices: DeviceCach
         if node.past_uncounted:
             count = len(node.past_uncounted)
             yield f'plimsoll_node_past_line_uncounted{{node="{_escape(node.name)}"}} {count}\n'
-    pools = devices.pools(cluster_state)
-    for name, column, help in _POOLS:
-        yield _head(f"plimsoll_pool_devices{name}", help)
-        for pool in pools:
-            labels = f'{{driver="{_escape(pool.driver)}",pool="{_escape(pool.pool)}"}}'
-            yield f"plimsoll_pool_devices{name}{labels} {getattr(pool, column)}\n"
-    found = Availability(cluster_state.snapshot).all_classes()
-    for name, column, help in _CLASSES:
-        yield _head(f"plimsoll_class_{name}", help)
-        for each in found:
-            labels = f'{{device_class="{_escape(each.device_class)}"}}'
-            yield f"plimsoll_class_{name}{labels} {getattr(each, column)}\n"
+    pools = {
+        f'driver="{_escape(pool.driver)}",pool="{_escape(pool.pool)}"': pool
+        for pool in devices.pools(cluster_state)
+    }
+    classes = {
+        f'device_class="{_escape(each.device_class)}"': each
+        for each in Availability(cluster_state.snapshot).all_classes()
+    }
+    for found, columns in ((pools, _POOLS), (classes, _CLASSES)):
+        for name, column, help in columns:
+            yield _head(f"plimsoll_{name}", help)
+            for labels, each in found.items():
+                yield f"plimsoll_{name}{{{labels}}} {getattr(each, column)}\n"
     yield _head("plimsoll_pods", "Pods that have not terminated, bound or pending.")
     pending = len(cluster_state.pending)
     yield f'plimsoll_pods{{state="bound"}} {len(cluster_state.pods) - pending}\n'
@@ -91,15 +92,13 @@ def _lines(cluster_state: ClusterState, nodes: NodeRowCache, devices: DeviceCach
 
 
 _POOLS = (
-    ("", "all", "Devices of a pool."),
-    ("_free", "free", "Free devices of a pool."),
-    ("_taken", "taken", "Fully allocated devices of a pool."),
+    ("pool_devices", "all", "Devices of a pool."),
+    ("pool_devices_free", "free", "Free devices of a pool."),
+    ("pool_devices_taken", "taken", "Fully allocated devices of a pool."),
 )
-
-
 _CLASSES = (
-    ("free", "total", "Devices of a class that can still be allocated."),
-    ("free_on_one_node", "most", "Devices of a class that one pod can still get."),
+    ("class_free", "total", "Devices of a class that can still be allocated."),
+    ("class_free_on_one_node", "most", "Devices of a class that one pod can still get."),
 )
 
 

@@ -7,9 +7,9 @@ integers in ledger units: milli for cpu, units for the rest.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
 from typing import Any
 
+from plimsoll.allocator.availability import FREE, PARTLY, TAKEN
 from plimsoll.api import codec
 from plimsoll.api.core import Node, Pod
 from plimsoll.api.pod_claims import resolve_claim_names
@@ -19,19 +19,16 @@ from plimsoll.tools.amounts import format_exact, resource_order
 from plimsoll.tools.cluster_state import ClusterState
 from plimsoll.tools.cluster_state.missing_kinds import summarize_gaps
 from plimsoll.tools.dashboard.changes import ChangeScope
-from plimsoll.tools.dashboard.devices import DeviceCache, DeviceCount, newest_slices
+from plimsoll.tools.dashboard.devices import STATES, DeviceCache, count_json, newest_slices
 from plimsoll.tools.dashboard.pod_details import detail_node_pods
 from plimsoll.tools.dashboard.topology import cpus_of_claim, read_topology
 from plimsoll.tools.top.devices import device_rows
+from plimsoll.tools.top.node_reports import totals_of
 from plimsoll.tools.top.nodes import NodeRow, ResourceRow, holders, node_rows
 from plimsoll.tools.top.physical import group_devices
 from plimsoll.tools.top.uncounted_notes import note_uncounted
 
 COLUMNS = ("line", "requests", "claims", "overhead", "free", "uncounted")
-#: Device counts; the rest is unavailable.
-STATES = ("all", "free", "partly", "taken")
-
-
 ZONE = "topology.kubernetes.io/zone"
 INSTANCE_TYPE = "node.kubernetes.io/instance-type"
 
@@ -69,18 +66,13 @@ class NodeRowCache:
 
 def overview(cluster_state: ClusterState, nodes: NodeRowCache, devices: DeviceCache) -> dict[str, Any]:
     """Return counts and totals; the service adds live status and findings."""
-    rows, counted = nodes.rows(cluster_state), DeviceCount()
-    drivers = {driver: _sum(by_node) for driver, by_node in devices.counts(cluster_state).items()}
-    for count in drivers.values():
-        counted.add(count)
-    totals: dict[str, list[int]] = {}
-    for node_row in rows:
-        for row in node_row.rows:
-            total = totals.setdefault(row.resource, [0] * len(COLUMNS))
-            for column, amount in enumerate(_amounts(row)):
-                total[column] += amount
-    resources = sorted(totals, key=resource_order)
-    closed = {name: sum(_closed(node_row, name) for node_row in rows) for name in resources}
+    rows = nodes.rows(cluster_state)
+    drivers = {
+        driver: sum(by_node.values(), Counter[str]())
+        for driver, by_node in devices.counts(cluster_state).items()
+    }
+    counted = sum(drivers.values(), Counter[str]())
+    totals = totals_of(rows)
     return {
         "origin": cluster_state.origin,
         "profile": cluster_state.profile.name,
@@ -93,16 +85,16 @@ def overview(cluster_state: ClusterState, nodes: NodeRowCache, devices: DeviceCa
             "pending": len(cluster_state.pending),
             "claims": len(cluster_state.objects.all(ResourceClaim)),
             "classes": len(cluster_state.snapshot.classes),
-            "devices": counted.all,
-            "devicesFree": counted.free,
-            "devicesPartly": counted.partly,
-            "devicesTaken": counted.taken,
+            "devices": counted["all"],
+            "devicesFree": counted[FREE],
+            "devicesPartly": counted[PARTLY],
+            "devicesTaken": counted[TAKEN],
         },
-        "drivers": [{"driver": driver, **count.as_json()} for driver, count in drivers.items()],
-        "resources": resources,
+        "drivers": [{"driver": driver, **count_json(count)} for driver, count in drivers.items()],
+        "resources": [row.resource for row in totals],
         "totals": {
-            name: _with_texts(name, {**dict(zip(COLUMNS, totals[name], strict=True)), "closed": closed[name]})
-            for name in resources
+            row.resource: _with_texts(row, closed=sum(_closed(node_row, row.resource) for node_row in rows))
+            for row in totals
         },
         "gaps": summarize_gaps(cluster_state.objects.gaps),
         "notCounted": note_uncounted(cluster_state, rows).as_json(),
@@ -112,17 +104,6 @@ def overview(cluster_state: ClusterState, nodes: NodeRowCache, devices: DeviceCa
     }
 
 
-def _sum(counts: Mapping[str, DeviceCount]) -> DeviceCount:
-    total = DeviceCount()
-    for count in counts.values():
-        total.add(count)
-    return total
-
-
-def _amounts(row: ResourceRow) -> tuple[int, ...]:
-    return row.line, row.requests, row.claims, row.overhead, row.free, row.uncounted
-
-
 def _closed(node_row: NodeRow, resource: str) -> int:
     """Return the free amount of a resource on a node that accepts no pods."""
     if node_row.ready and not node_row.unschedulable:
@@ -130,8 +111,9 @@ def _closed(node_row: NodeRow, resource: str) -> int:
     return sum(max(0, row.free) for row in node_row.rows if row.resource == resource)
 
 
-def _with_texts(resource: str, numbers: Mapping[str, int]) -> dict[str, Any]:
-    return {**numbers, "text": {name: format_exact(resource, amount) for name, amount in numbers.items()}}
+def _with_texts(row: ResourceRow, **others: int) -> dict[str, Any]:
+    numbers = {**{column: getattr(row, column) for column in COLUMNS}, **others}
+    return {**numbers, "text": {name: format_exact(row.resource, amount) for name, amount in numbers.items()}}
 
 
 # -- all nodes
@@ -146,12 +128,8 @@ def all_nodes(cluster_state: ClusterState, nodes: NodeRowCache, devices: DeviceC
     }
     for index, node_row in enumerate(rows):
         for row in node_row.rows:
-            column = columns[row.resource]
-            column["line"][index] = row.line
-            column["requests"][index] = row.requests
-            column["claims"][index] = row.claims
-            column["overhead"][index] = row.overhead
-            column["uncounted"][index] = row.uncounted
+            for column, amounts in columns[row.resource].items():
+                amounts[index] = getattr(row, column)
     names = [node_row.name for node_row in rows]
     return {
         "names": names,
@@ -162,8 +140,7 @@ def all_nodes(cluster_state: ClusterState, nodes: NodeRowCache, devices: DeviceC
         "columns": columns,
         "devices": {
             driver: {
-                state: [getattr(by_node[name], state) if name in by_node else 0 for name in names]
-                for state in STATES
+                state: [by_node[name][state] if name in by_node else 0 for name in names] for state in STATES
             }
             for driver, by_node in counts.items()
             if not by_node.keys().isdisjoint(names)
@@ -199,13 +176,7 @@ def one_node(cluster_state: ClusterState, name: str, known: DeviceCache) -> dict
         "taints": spec.get("taints", []),
         "conditions": status.get("conditions", []),
         "podLine": node_row.pod_line,
-        "rows": [
-            {
-                "resource": row.resource,
-                **_with_texts(row.resource, dict(zip(COLUMNS, _amounts(row), strict=True))),
-            }
-            for row in node_row.rows
-        ],
+        "rows": [{"resource": row.resource, **_with_texts(row)} for row in node_row.rows],
         "holders": [
             {**each.as_json(), "amount": each.amount, "text": format_exact(each.resource, each.amount)}
             for each in held

@@ -167,23 +167,21 @@ class Dashboard:
         get("/api/namespaces", self._answer(lambda r: service.namespaces(read_list_query(r.query))))
         get("/api/classes", self._answer(lambda _: service.classes()))
         get("/api/workloads", self._answer(lambda _: service.workloads()))
-        get("/api/workloads/{namespace}/{kind}/{name}", self._answer(self._workload))
+        get(
+            "/api/workloads/{namespace}/{kind}/{name}",
+            self._answer(lambda r: service.workload(**r.match_info)),
+        )
         get("/api/audit", self._answer(lambda _: service.audit()))
-        get("/api/explain/pod/{namespace}/{name}", self._answer(self._explain_pod))
-        get("/api/explain/claim/{namespace}/{name}", self._answer(self._explain_claim))
+        get(
+            "/api/explain/pod/{namespace}/{name}", self._answer(lambda r: service.explain_pod(**r.match_info))
+        )
+        get(
+            "/api/explain/claim/{namespace}/{name}",
+            self._answer(lambda r: service.explain_claim(**r.match_info)),
+        )
         app.router.add_post("/api/whatif", self._whatif)
         get("/api/events", self._events)
         return app
-
-    def _explain_pod(self, request: web.Request) -> Awaitable[QueryResult]:
-        return self.service.explain_pod(request.match_info["namespace"], request.match_info["name"])
-
-    def _explain_claim(self, request: web.Request) -> Awaitable[QueryResult]:
-        return self.service.explain_claim(request.match_info["namespace"], request.match_info["name"])
-
-    def _workload(self, request: web.Request) -> Awaitable[QueryResult]:
-        parts = request.match_info
-        return self.service.workload(parts["namespace"], parts["kind"], parts["name"])
 
     def _answer(self, ask: Callable[[web.Request], Awaitable[QueryResult]]) -> Handler:
         async def answer(request: web.Request) -> web.StreamResponse:
@@ -192,14 +190,7 @@ class Dashboard:
         return answer
 
     def _respond(self, request: web.Request, answer: QueryResult, kind: str) -> web.Response:
-        tag = f'"{self._run}-{answer.tag}"'
-        headers = {"Content-Type": kind, "ETag": tag, "Cache-Control": "no-cache", "Vary": "Accept-Encoding"}
-        if tag in request.headers.get("If-None-Match", ""):
-            return web.Response(status=304, headers=headers)
-        if answer.packed is not None and "gzip" in request.headers.get("Accept-Encoding", "").lower():
-            headers["Content-Encoding"] = "gzip"
-            return web.Response(body=answer.packed, headers=headers)
-        return web.Response(body=answer.body, headers=headers)
+        return _send(request, answer.body, answer.packed, f'"{self._run}-{answer.tag}"', kind)
 
     async def _whatif(self, request: web.Request) -> web.StreamResponse:
         plan: Any = codec.decode_tree(await request.read())
@@ -228,14 +219,7 @@ class Dashboard:
         asset = self._assets.find(request.match_info.get("path", "") or request.path.lstrip("/"))
         if asset is None:
             raise ApiError(404, "NotFound", f"{request.path[:200]} not found")
-        headers = {"Content-Type": asset.kind, "ETag": asset.tag, "Cache-Control": "no-cache"}
-        if asset.tag in request.headers.get("If-None-Match", ""):
-            return web.Response(status=304, headers=headers)
-        headers["Vary"] = "Accept-Encoding"
-        if asset.packed is not None and "gzip" in request.headers.get("Accept-Encoding", "").lower():
-            headers["Content-Encoding"] = "gzip"
-            return web.Response(body=asset.packed, headers=headers)
-        return web.Response(body=asset.body, headers=headers)
+        return _send(request, asset.body, asset.packed, asset.tag, asset.kind)
 
     # -- authentication and errors
 
@@ -293,6 +277,17 @@ def _is_open(request: web.Request) -> bool:
     """Return whether a request needs no token: decided by the matched route, not by the path."""
     resource = request.match_info.route.resource
     return resource is not None and resource.canonical in guard.OPEN_ROUTES
+
+
+def _send(request: web.Request, body: bytes, packed: bytes | None, tag: str, kind: str) -> web.Response:
+    """Return a body, compressed if the client accepts it, or that the client has the current one."""
+    headers = {"Content-Type": kind, "ETag": tag, "Cache-Control": "no-cache", "Vary": "Accept-Encoding"}
+    if tag in request.headers.get("If-None-Match", ""):
+        return web.Response(status=304, headers=headers)
+    if packed is not None and "gzip" in request.headers.get("Accept-Encoding", "").lower():
+        headers["Content-Encoding"] = "gzip"
+        return web.Response(body=packed, headers=headers)
+    return web.Response(body=body, headers=headers)
 
 
 def _refuse(status: int, why: str) -> web.Response:

@@ -171,33 +171,32 @@ class DashboardService:
             return await self._fast_worker.ask(
                 ("pods", query), lambda: lists.list_pods(self.cluster_state, query)[0]
             )
-        return await self.run_long(("pods", query), lambda worker: self._list_pending(worker, query))
-
-    def _list_pending(self, worker: QueryWorker, query: ListQuery) -> Any:
-        until = time.monotonic() + 0.8 * self._query_timeout
-        return _pending(worker.cluster_state, query, until)
+        part = 0.8 * self._query_timeout
+        return await self.run_long(
+            ("pods", query),
+            lambda worker: _pending(worker.cluster_state, query, time.monotonic() + part),
+        )
 
     async def explain_pod(self, namespace: str, name: str) -> QueryResult:
-        def run_query(worker: QueryWorker) -> Any:
-            return explain_pod(
+        return await self.run_long(
+            ("explain pod", namespace, name),
+            lambda worker: explain_pod(
                 worker.cluster_state, _named(worker.cluster_state.pod, name, namespace)
-            ).as_json()
-
-        return await self.run_long(("explain pod", namespace, name), run_query)
+            ).as_json(),
+        )
 
     async def explain_claim(self, namespace: str, name: str) -> QueryResult:
-        def run_query(worker: QueryWorker) -> Any:
-            return explain_claim(
+        return await self.run_long(
+            ("explain claim", namespace, name),
+            lambda worker: explain_claim(
                 worker.cluster_state, _named(worker.cluster_state.claim, name, namespace)
-            ).as_json()
-
-        return await self.run_long(("explain claim", namespace, name), run_query)
+            ).as_json(),
+        )
 
     async def classes(self) -> QueryResult:
-        def run_query(worker: QueryWorker) -> Any:
-            return {"classes": [row.as_json() for row in class_rows(worker.cluster_state)]}
-
-        return await self.run_long("classes", run_query)
+        return await self.run_long(
+            "classes", lambda worker: {"classes": [row.as_json() for row in class_rows(worker.cluster_state)]}
+        )
 
     async def workloads(self) -> QueryResult:
         return await self._fast_worker.ask("workloads", lambda: list_workloads(self.cluster_state))

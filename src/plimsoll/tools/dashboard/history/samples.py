@@ -9,7 +9,8 @@ from typing import Any
 from plimsoll.tools.amounts import resource_order
 from plimsoll.tools.availability import Availability
 from plimsoll.tools.cluster_state import ClusterState
-from plimsoll.tools.top.nodes import NodeRow
+from plimsoll.tools.top.node_reports import totals_of
+from plimsoll.tools.top.nodes import NodeRow, ResourceRow
 
 #: Resource -> allocatable, requests, claims, overhead and not counted, in ledger units.
 Amounts = Mapping[str, tuple[int, ...]]
@@ -31,20 +32,14 @@ class Sample:
 
 def take_sample(cluster_state: ClusterState, rows: Iterable[NodeRow], time: int) -> Sample:
     """Return the state of a cluster; resources that a node neither has nor uses are left out."""
-    nodes = {node.name: _amounts(node) for node in rows}
-    totals: dict[str, list[int]] = {}
-    for amounts in nodes.values():
-        for resource, parts in amounts.items():
-            total = totals.setdefault(resource, [0] * len(COLUMNS))
-            for index, amount in enumerate(parts):
-                total[index] += amount
+    known = list(rows)
     return Sample(
         time,
         len(cluster_state.pods),
         len(cluster_state.pending),
-        {name: tuple(totals[name]) for name in sorted(totals, key=resource_order)},
+        _amounts(totals_of(known)),
         dict(_availability(cluster_state)),
-        nodes,
+        {node.name: _amounts(node.rows) for node in known},
     )
 
 
@@ -60,13 +55,9 @@ def _availability(cluster_state: ClusterState) -> Iterator[tuple[str, int]]:
             yield each.device_class, each.total
 
 
-def _amounts(node: NodeRow) -> dict[str, tuple[int, ...]]:
-    found: dict[str, tuple[int, ...]] = {}
-    for row in node.rows:
-        parts = (row.line, row.requests, row.claims, row.overhead, row.uncounted)
-        if any(parts):
-            found[row.resource] = parts
-    return found
+def _amounts(rows: Iterable[ResourceRow]) -> dict[str, tuple[int, ...]]:
+    amounts = {row.resource: tuple(getattr(row, column) for column in COLUMNS) for row in rows}
+    return {resource: parts for resource, parts in amounts.items() if any(parts)}
 
 
 def series_json(points: Iterable[tuple[int, Mapping[str, Any]]]) -> dict[str, Any]:

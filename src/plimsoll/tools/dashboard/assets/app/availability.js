@@ -40,7 +40,7 @@ function ClassCard({ row, uncounted }) {
       : html`<${StateBar} label=${row.name} of=${{ all: Math.max(1, row.devices), taken: row.held, partly: 0, unavailable, free: Math.min(row.free, row.devices - row.held) }} />`}
     <p class="small muted">${first ? `at most ${quantity(first.mostOnOneDevice, first.name)} on one of ${plural(row.devices, "device")}` : row.free ? `at most ${count(row.mostOnOneNode)} on one node, ${plural(row.nodes.length, "node")}` : "none on any node"}${row.held > 0 && !first ? `; ${count(row.held)} in use` : ""}</p>
     ${row.capacity.filter((one) => one !== first).map((one) => html`<${Counter} key=${one.name} of=${{ set: "", counter: shortName(one.name), whole: one.whole, left: one.left }} />`)}
-    ${row.partitions.length > 0 && html`<ul class="parts" aria-label="Partitions">${row.partitions.map((one) => html`<li><b>${count(one.free)}</b> ${one.type}</li>`)}</ul>`}
+    ${row.partitions.length > 0 && html`<ul class="parts" aria-label="Partitions">${row.partitions.map((one) => html`<li><b>${count(one.free)}</b> ${one.type || "other devices"}</li>`)}</ul>`}
     ${uncounted > 0 && html`<p class="small past-text">${plural(uncounted, "claim")} not counted</p>`}
     ${row.problem && html`<p class="small past-text">${row.problem}</p>`}
   </article>`;
