@@ -27,7 +27,9 @@ export function StateBar({ of, label }) {
 function ClassCard({ row, uncounted }) {
   const free = `${count(row.free)}${row.unknownNodes ? "+" : ""}`;
   const first = isShared(row) ? row.capacity[0] : null;
-  const unavailable = Math.max(0, row.devices - row.held - row.free);
+  const exclusive = row.partitions.length > 0;
+  const all = exclusive ? row.held + row.free : row.devices; // partitions that others exclude are not unavailable
+  const unavailable = Math.max(0, all - row.held - row.free);
   return html`<article class=${cx("card class-card", uncounted > 0 && "is-past")} aria-label=${`Class ${row.name}`}>
     <header>
       <h3><a href=${to(["devices"], { class: row.name })} title=${row.name}>${row.name}</a></h3>
@@ -37,8 +39,8 @@ function ClassCard({ row, uncounted }) {
     </header>
     ${first
       ? html`<span class="state-bar" role="img" aria-label=${`${row.name}: ${quantity(first.left, first.name)} of ${quantity(first.whole, first.name)} ${shortName(first.name)} left`}><span class="state-part state-taken" style=${{ width: `${usedPercent(first)}%` }}></span></span>`
-      : html`<${StateBar} label=${row.name} of=${{ all: Math.max(1, row.devices), taken: row.held, partly: 0, unavailable, free: Math.min(row.free, row.devices - row.held) }} />`}
-    <p class="small muted">${first ? `at most ${quantity(first.mostOnOneDevice, first.name)} on one of ${plural(row.devices, "device")}` : row.free ? `at most ${count(row.mostOnOneNode)} on one node, ${plural(row.nodes.length, "node")}` : "none on any node"}${row.held > 0 && !first ? `; ${count(row.held)} in use` : ""}</p>
+      : html`<${StateBar} label=${row.name} of=${{ all: Math.max(1, all), taken: row.held, partly: 0, unavailable, free: Math.min(row.free, all - row.held) }} />`}
+    <p class="small muted">${first ? `at most ${quantity(first.mostOnOneDevice, first.name)} on one of ${plural(row.devices, "device")}` : row.free ? `at most ${count(row.mostOnOneNode)} on one node, ${plural(row.nodes.length, "node")}` : "none on any node"}${row.held > 0 && !first ? `; ${count(row.held)} in use` : ""}${exclusive ? "; partitions exclude each other" : ""}</p>
     ${row.capacity.filter((one) => one !== first).map((one) => html`<${Counter} key=${one.name} of=${{ set: "", counter: shortName(one.name), whole: one.whole, left: one.left }} />`)}
     ${row.partitions.length > 0 && html`<ul class="parts" aria-label="Partitions">${row.partitions.map((one) => html`<li><b>${count(one.free)}</b> ${one.type || "other devices"}</li>`)}</ul>`}
     ${uncounted > 0 && html`<p class="small past-text">${plural(uncounted, "claim")} not counted</p>`}
