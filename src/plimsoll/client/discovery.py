@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from plimsoll.client.client import Client
 from plimsoll.client.endpoints import Endpoint
 from plimsoll.client.responses import read_tree
+from plimsoll.errors import DecodeError
 
 _ALL_AT_ONCE = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json"
 
@@ -38,6 +39,15 @@ async def discover(client: Client) -> list[Served]:
             first = found.setdefault(key, item)
             found[key] = first._replace(versions=(*first.versions, item.endpoint.version))
     return list(found.values())
+
+
+async def read_minor_version(client: Client) -> int:
+    """Return the minor version of the API server, such as 36."""
+    tree = read_tree((await client.call("GET", "/version")).body)
+    minor = str(tree.get("minor", "")).rstrip("+")
+    if not minor.isdecimal():
+        raise DecodeError(f"/version: minor: {minor!r} is not a number")
+    return int(minor)
 
 
 def _read_groups(tree: dict[str, Any]) -> Iterator[Served]:

@@ -7,11 +7,13 @@ order) and the errors of a binding (`BindError`). Patches are only built if some
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from enum import Enum
 from typing import Any
 
 from plimsoll.api.core import Pod
-from plimsoll.ledger.verdict import VerdictCode
+from plimsoll.ledger.messages import format_reason as render_charge
+from plimsoll.ledger.verdict import Cause, Reason, VerdictCode
 from plimsoll.scheduler.reasons import NodeReason, ReasonCounts, Rule, render
 from plimsoll.scheduler.result import FitError
 
@@ -24,6 +26,8 @@ SCHEDULING_GATED = "SchedulingGated"
 _NOTE_MAX = 1024
 _NO_NODES = "no nodes available to schedule pods"
 _NODES = "0/{nodes} nodes are available:"
+#: Causes that 1.37 does not distinguish.
+_SHARED = frozenset({Cause.SHARED_BY_SEVERAL, Cause.USED_BY_ANOTHER})
 
 
 class BindError(Enum):
@@ -58,7 +62,7 @@ _PRE_BIND = 'running PreBind plugin "DynamicResources": '
 
 
 class Deallocation(Enum):
-    """Result of looking for a claim to deallocate for an unschedulable pod."""
+    """Result of looking for a claim to deallocate for an unschedulable pod; 1.37 reports it only if done."""
 
     NONE = "no new claims to deallocate"
     KEPT = "still not schedulable"
@@ -71,24 +75,21 @@ def format_bind_error(error_kind: BindError, **fields: object) -> str:
     return _PLUGINS.get(error_kind, _PRE_BIND) + error_kind.value.format_map(fields)
 
 
-def render_fit_error(
-    fit_error: FitError, preemption_text: str = "", deallocation: Deallocation | None = None
-) -> str:
-    """Render why a pod is unschedulable, in one line.
+def render_fit_error(fit_error: FitError, preemption_text: str = "", *, minor: int = 36) -> str:
+    """Render why a pod is unschedulable, in one line, as kube-scheduler 1.`minor` does.
 
     `preemption_text` is the result of preemption ("preemption: 0/5 nodes are available: ..."), empty where
-    pods are being preempted. `deallocation` is derived if it is not given: kube-scheduler looks for a claim
-    to deallocate before it preempts.
+    pods are being preempted.
     """
     error = _first_error(fit_error)
     if error is not None:
         return error
     if not fit_error.nodes:
         return _NO_NODES
-    text = _render_reasons(fit_error.nodes, fit_error.reasons)
-    if preemption_text:
-        text += f" {(deallocation or _deallocation_of(fit_error)).value}, {preemption_text}"
-    return text
+    text = _render_reasons(fit_error.nodes, fit_error.reasons, minor)
+    if preemption_text and minor < 37:  # it looks for a claim to deallocate before it preempts
+        preemption_text = f"{_deallocation_of(fit_error).value}, {preemption_text}"
+    return f"{text} {preemption_text}" if preemption_text else text
 
 
 def failure_reason(outcome: FitError | NodeReason | None) -> str:
@@ -162,18 +163,25 @@ def _first_error(fit_error: FitError) -> str | None:
     return None
 
 
-def _render_reasons(nodes: int, reasons: Iterable[tuple[NodeReason, int]]) -> str:
+def _render_reasons(nodes: int, reasons: Iterable[tuple[NodeReason, int]], minor: int) -> str:
     """Render reasons about the pod alone; those about nodes are counted and sorted by text."""
     reasons = list(reasons)
     head = _NODES.format(nodes=nodes)
-    own = [render(reason) for reason, count in reasons if not count]
+    own = [_render_reason(reason, minor) for reason, count in reasons if not count]
     if own:
         return f"{head} {', '.join(own)}."
     counts = ReasonCounts()
     for reason, count in reasons:
         counts.add(reason, count)
-    texts = sorted(f"{count} {render(reason)}" for reason, count in counts.items())
+    texts = sorted(f"{count} {_render_reason(reason, minor)}" for reason, count in counts.items())
     return f"{head} {', '.join(texts)}." if texts else head
+
+
+def _render_reason(reason: NodeReason, minor: int) -> str:
+    cause = reason.cause
+    if minor >= 37 and isinstance(cause, Reason) and cause.cause in _SHARED:
+        return render_charge(replace(cause, cause=Cause.MAPPED_DEVICE_SHARED))
+    return render(reason)
 
 
 def _deallocation_of(fit_error: FitError) -> Deallocation:

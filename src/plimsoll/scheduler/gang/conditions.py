@@ -7,6 +7,7 @@ it is scheduled again; kube-scheduler 1.36 writes it to pods only
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,6 +24,21 @@ WAITING_MEMBER = f"{GangMessage.UNSCHEDULABLE.value}, {GangMessage.WAITING.value
 OTHER_POD_FAILED = "failed to schedule other pod from a pod group"
 _PREEMPTING = "pod group is waiting for preemption to complete"
 WAITING_FOR_PREEMPTION = f"{GangMessage.UNSCHEDULABLE.value}, {_PREEMPTING}"
+
+
+def describe_min_count(min_count: int, scheduled: int, fits: Iterable[bool]) -> str:
+    """Return why minCount cannot be satisfied, as kube-scheduler 1.37 does; it stops when that is certain.
+
+    `scheduled` pods of the group have a node; `fits` is whether each of the other members fits, in order.
+    """
+    members = list(fits)
+    remaining = len(members)
+    for fit in members:
+        if scheduled + remaining < min_count:
+            break
+        remaining -= 1
+        scheduled += fit
+    return f"minCount ({min_count}) cannot be satisfied: {scheduled} scheduled, {remaining} remaining"
 
 
 @dataclass(frozen=True, slots=True)

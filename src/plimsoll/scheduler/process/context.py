@@ -50,6 +50,8 @@ class SchedulerContext:
     gc_control: GCControl
     #: Set whenever there may be work.
     wake_event: asyncio.Event
+    #: Minor version of the API server; messages are those of kube-scheduler of that release.
+    server_minor: int = 36
     profiles: dict[str, SchedulerProfile] = field(default_factory=dict)
 
     @staticmethod
@@ -77,7 +79,7 @@ class SchedulerContext:
             informers,
             gc_control,
             wake_event,
-            dict(settings.by_name),
+            profiles=dict(settings.by_name),
         )
         informers.on_pod_queued, informers.on_pods_woken = context.count_queued, context.count_woken
         return context

@@ -252,12 +252,12 @@ class FailureHandler:
             context.metrics.victims.at().observe(len(plan.victims))
             context.nominations.nominate(pod, plan.node, plan.victims)
             self._spawn(self._evict_victims(plan, key), "preempting")
-            return render_fit_error(fit_error), plan.node
+            return render_fit_error(fit_error, minor=context.server_minor), plan.node
         nominated = None
         if plan.clears_nomination:
             nominated = "" if pod.status.nominated_node_name else None
             context.nominations.drop(key)
-        return render_fit_error(fit_error, plan.text), nominated
+        return render_fit_error(fit_error, plan.text, minor=context.server_minor), nominated
 
     async def _evict_victims(self, plan: Preemption, key: str) -> None:
         pod = plan.pod

@@ -31,6 +31,7 @@ from plimsoll.scheduler.gang.conditions import (
     WAITING_FOR_PREEMPTION,
     WAITING_MEMBER,
     GroupCondition,
+    describe_min_count,
     is_disruption_target,
 )
 from plimsoll.scheduler.gang.cycle import GroupResult, group_turns, schedule_group
@@ -220,11 +221,12 @@ class GroupCycle:
         """Queue all members again, after trying preemption for the group."""
         plan = yield from self._preempt(group, attempts, result)
         nodes: dict[str, str] = {}
+        reason = self._describe_min_count(group, attempts, result)
         if isinstance(plan, GroupPreemption):
             message = WAITING_FOR_PREEMPTION
             nodes = {each.pod_info.key: each.node for each in plan.result.placements}
         else:
-            message = ", ".join(filter(None, (GangMessage.UNSCHEDULABLE.value, plan)))
+            message = ", ".join(filter(None, (GangMessage.UNSCHEDULABLE.value, reason, plan)))
             if result.reason is not None:
                 message = f"{message}: {render(result.reason)}"
         for each in attempts:
@@ -232,7 +234,7 @@ class GroupCycle:
             if failure is not None and each.key not in nodes:
                 self._refuse_member(each, failure, started)
                 continue
-            text = message if nodes or result.reason is not None else WAITING_MEMBER
+            text = message if nodes or reason or result.reason is not None else WAITING_MEMBER
             self._wait_for_group(each, text, nodes.get(each.key), started)
         self._failure_handler.report_group(group, GroupCondition("False", UNSCHEDULABLE, message))
         log_event(
@@ -251,6 +253,14 @@ class GroupCycle:
             self._failure_handler.preempt_for_group(plan)
         for claim in find_reserved_claims(group, self._context.snapshot):
             self._failure_handler.release_group_claim(claim, group, attempts[0].pod)
+
+    def _describe_min_count(self, group: PodGroup, attempts: list[QueuedPodInfo], result: GroupResult) -> str:
+        """Return why a gang cannot be scheduled, in the words of 1.37; "" on older servers."""
+        if self._context.server_minor < 37 or not result.needed or result.reason is not None:
+            return ""
+        fitting = {each.pod_info.key for each in result.placements}
+        scheduled = group.min_count - result.needed
+        return describe_min_count(group.min_count, scheduled, (each.key in fitting for each in attempts))
 
     def _preempt(
         self, group: PodGroup, attempts: list[QueuedPodInfo], result: GroupResult

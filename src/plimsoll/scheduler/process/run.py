@@ -26,12 +26,13 @@ from plimsoll.api.core import Pod
 from plimsoll.api.resource import ResourceClaim
 from plimsoll.api.storage import PersistentVolume, PersistentVolumeClaim
 from plimsoll.client import Client, ClientConfig
+from plimsoll.client.discovery import read_minor_version
 from plimsoll.client.leader_election import Election
 from plimsoll.common.addresses import read_address
 from plimsoll.common.health import HealthServer
 from plimsoll.common.structured_log import log_event, set_up_logging
 from plimsoll.common.tasks import at_most, cancel_tasks, run_until, stop_on_signals
-from plimsoll.errors import LeaseLostError
+from plimsoll.errors import InputError, LeaseLostError
 from plimsoll.scheduler.binding.device_check import find_device_conflict
 from plimsoll.scheduler.binding.volumes import VolumeBinder
 from plimsoll.scheduler.filters.volumes import find_claims
@@ -141,6 +142,10 @@ class SchedulerProcess:
         if self._stop.is_set():
             return
         await self._warm_up()
+        try:
+            self.context.server_minor = await read_minor_version(self._client)
+        except InputError as error:
+            LOG.warning("reading the version of the API server failed: %s", error)
         if self._dedicated:
             self.context.gc_control.start()
         log_event(LOG, "synced", nodes=len(self.context.snapshot), pending=len(self.context.queue))

@@ -8,10 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plimsoll.ledger.verdict import VerdictCode
+from plimsoll.ledger.verdict import Cause, Reason, VerdictCode
 from plimsoll.scheduler.binding.pod_conditions import (
     BindError,
-    Deallocation,
     failure_reason,
     format_bind_error,
     plan_condition,
@@ -91,11 +90,23 @@ def test_a_pod_without_claims_has_no_deallocation_message() -> None:
     )
 
 
-def test_a_deallocated_claim_is_reported() -> None:
-    made = fit_error(1, (NO_DEVICES, 1))
-    text = render_fit_error(made, "preemption: x", Deallocation.DONE)
-    assert text.endswith(
-        "1 cannot allocate all claims. deallocation of ResourceClaim completed, preemption: x"
+@pytest.mark.parametrize("claims", [True, False])
+def test_later_releases_report_only_what_was_deallocated(claims: bool) -> None:
+    made = fit_error(8, (NO_DEVICES, 8), claims=claims)
+    text = "0/8 nodes are available: 8 cannot allocate all claims. preemption: x"
+    assert render_fit_error(made, "preemption: x", minor=37) == text
+    assert render_fit_error(made, minor=37) == "0/8 nodes are available: 8 cannot allocate all claims."
+
+
+@pytest.mark.parametrize("cause", [Cause.SHARED_BY_SEVERAL, Cause.USED_BY_ANOTHER])
+def test_a_shared_claim_with_charges_has_the_message_of_the_release(cause: Cause) -> None:
+    charge = Reason(cause=cause, namespace="default", claim="c")
+    reason = NodeReason(Rule.DEVICES, SharedMessage.TEXT, charge.code, {"text": "1.36"}, charge)
+    made = fit_error(1, (reason, 1))
+    assert render_fit_error(made) == "0/1 nodes are available: 1 1.36."
+    assert render_fit_error(made, minor=37) == (
+        "0/1 nodes are available: 1 node allocatable resource claim c has a mapped device and cannot be "
+        "shared across pods."
     )
 
 

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from plimsoll.api.meta import Condition
 from plimsoll.api.scheduling import PodGroup, PodGroupStatus
-from plimsoll.scheduler.gang.conditions import GroupCondition, plan_group_condition
+from plimsoll.scheduler.gang.conditions import GroupCondition, describe_min_count, plan_group_condition
 from tests.build import pod_group
 
 NOW, BEFORE = "2025-02-01T00:00:00Z", "2025-01-01T00:00:00Z"
@@ -60,3 +60,12 @@ def replace_message(condition: GroupCondition, message: str) -> GroupCondition:
 def test_unchanged_conditions_are_not_written_and_scheduled_groups_stay_scheduled() -> None:
     assert plan_group_condition(having(REFUSED), REFUSED, NOW) is None
     assert plan_group_condition(having(SCHEDULED), REFUSED, NOW) is None
+
+
+def test_members_are_counted_until_min_count_is_out_of_reach() -> None:
+    """As `PlacementFeasible` of kube-scheduler 1.37."""
+    text = "minCount ({}) cannot be satisfied: {} scheduled, {} remaining"
+    assert describe_min_count(2, 0, [True, False]) == text.format(2, 1, 0)
+    assert describe_min_count(3, 0, [False, True, True]) == text.format(3, 0, 2)
+    assert describe_min_count(4, 1, [False, False, True, True]) == text.format(4, 1, 2)
+    assert describe_min_count(5, 1, [True, True, True]) == text.format(5, 1, 3), "no member is tried"

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from plimsoll.api.codec import decode_tree
+from plimsoll.apiserver.handlers import discovery
 from plimsoll.client.endpoints import (
     DEVICE_CLASSES,
     POD_GROUPS,
@@ -115,6 +116,26 @@ async def test_a_scheduler_that_stops_gives_up_an_attempt(
     await until(lambda: process.context.queue.lengths()["active"] == 0)
     await cluster.stop(process)
     assert await nodes_of(cluster, "p0") == [""]
+
+
+@run_by(play)
+async def test_messages_are_those_of_the_servers_release(
+    cluster: SchedulerCluster, *, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(discovery, "MINOR", "37")
+    await cluster.node("a", cpu="2")
+    await cluster.start()
+    await create_group(cluster, 3)
+    for i in range(3):
+        await cluster.pod(f"p{i}", **GANG)
+    counts = "pod group is unschedulable, minCount (3) cannot be satisfied: 2 scheduled, 0 remaining"
+    assert (await group_condition(cluster, "False"))["message"].startswith(counts)
+    messages = sorted([(await cluster.condition_of(f"p{i}"))["message"] for i in range(3)])
+    assert messages[0].startswith("0/1 nodes are available: 1 Insufficient cpu.")
+    assert all(each.startswith(counts) for each in messages[1:])
+    await cluster.pod("large", "9")
+    message = (await cluster.condition_of("large"))["message"]
+    assert message.startswith("0/1 nodes are available: 1 Insufficient cpu. preemption: 0/1 nodes")
 
 
 @run_by(play)
