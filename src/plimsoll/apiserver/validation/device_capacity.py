@@ -98,8 +98,7 @@ def _validate_policy(
         return
     if policy.zero_consumption is not None:
         yield invalid(at.child("zeroConsumption"), False, "must be true or left out")
-    empty = CapacityRequestPolicy(), CapacityRequestPolicy(zero_consumption=False)
-    if policy in empty and fractional:  # Kubernetes 1.36 accepts it
+    if policy in (CapacityRequestPolicy(), CapacityRequestPolicy(zero_consumption=False)):
         yield required(at, "must have default, validValues, validRange, zeroConsumption or requestPolicyName")
     if policy.valid_values and policy.valid_range is not None:
         yield forbidden(at, "must have validValues or validRange, not both")
