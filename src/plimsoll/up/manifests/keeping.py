@@ -35,6 +35,7 @@ from plimsoll.controllers.node_lifecycle import is_ready
 from plimsoll.controllers.pod_utils import claim_names, find_condition, is_finished, is_pod
 from plimsoll.controllers.taint_eviction import eviction_time
 from plimsoll.scheduler.process.configuration import DEFAULT_NAME, NAME
+from plimsoll.scheduler.profile import SchedulerProfile
 from plimsoll.tools.cluster_state import ClusterState
 from plimsoll.tools.cluster_state.kinds import KINDS
 from plimsoll.tools.cluster_state.objects import ClusterObjects
@@ -172,7 +173,7 @@ class _RecordedState:
 
 
 def find_schedulable(trees: Iterable[Tree]) -> set[tuple[str, str]]:
-    """Return the pending pods that could be scheduled, each without the others."""
+    """Return the pending pods that Plimsoll's scheduler could schedule, each without the others."""
     views = {kind.endpoint.kind: kind.view for kind in KINDS}
     objects = ClusterObjects(
         codec.convert(tree, views[tree["kind"]]) for tree in trees if tree["kind"] in views
@@ -182,7 +183,7 @@ def find_schedulable(trees: Iterable[Tree]) -> set[tuple[str, str]]:
             objects.remove(pod)
     found: set[tuple[str, str]] = set()
     while any(not pod.spec.node_name for pod in objects.all(Pod)):
-        with Whatif(ClusterState(objects)) as whatif:
+        with Whatif(ClusterState(objects), settings=SchedulerProfile.default()) as whatif:
             placed = {each.pod for each in whatif.schedule().placed}
         if not placed:
             break
