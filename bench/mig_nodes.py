@@ -16,6 +16,7 @@ Tree = dict[str, Any]
 V1 = "resource.k8s.io/v1"
 GPU, NET, CPU = "gpu.nvidia.com", "dra.net", "dra.cpu"
 GPUS, CORES = 8, 192
+MIG = "mig-1g-10gb.gpu.nvidia.com"
 #: Engines of a GPU; memory is in MiB.
 _ENGINES = ("multiprocessors", "copy-engines", "decoders", "jpeg-engines", "ofa-engines", "memory")
 _WHOLE = (132, 8, 7, 7, 1, 81008)

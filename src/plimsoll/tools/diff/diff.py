@@ -238,7 +238,7 @@ def _blocked(changes: Iterable[ObjectDifference], state: ClusterState) -> dict[s
         str(part.id): f"{part.driver}/{part.pool}/{device.name}"
         for device in physical_devices(state)
         for part in device.parts
-        if str(part.id) in found and part.counters
+        if str(part.id) in found and part.draws
     }
 
 

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
 from operator import attrgetter
 from typing import Any
 
@@ -37,7 +38,7 @@ from plimsoll.allocator.reasons.refusal import GroupConflict, NodeOperationsRefu
 from plimsoll.api.device_taints import find_untolerated_taint
 from plimsoll.api.identity import DeviceId
 from plimsoll.api.quantity import ZERO, Format, Quantity
-from plimsoll.api.resource import Device, ResourceSlice
+from plimsoll.api.resource import Device, DeviceCounterConsumption, ResourceSlice
 from plimsoll.errors import InputError
 from plimsoll.scheduler.devices.usage import read_usage
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
@@ -69,7 +70,7 @@ class DeviceRow(Struct, frozen=True):
     holders: tuple[DeviceHolder, ...] = ()
     capacity: Mapping[str, tuple[Quantity, Quantity]] = field(default_factory=dict)  #: name -> (total, used)
     shareable: bool = False
-    counters: tuple[tuple[str, str, Quantity], ...] = ()  #: (set, counter, amount it consumes when allocated)
+    draws: tuple[DeviceCounterConsumption, ...] = ()  #: counters that it consumes when allocated, by set
     taints: tuple[str, ...] = ()
     why: str = ""  #: reason for blocked, tainted or stale, or that it is allocated twice
     product: str = ""  #: product name that the driver publishes
@@ -88,6 +89,13 @@ class DeviceRow(Struct, frozen=True):
     def memory(self) -> Quantity | None:
         """Memory that the driver publishes as a capacity."""
         return next((total for name, (total, _) in self.capacity.items() if is_memory(name)), None)
+
+    @property
+    def counters(self) -> Iterator[tuple[str, str, Quantity]]:
+        """Yield each counter that the device consumes when it is allocated: set, name and amount."""
+        for part in self.draws:
+            for name, counter in part.counters.items():
+                yield part.counter_set, name, counter.value or ZERO
 
     @property
     def id(self) -> DeviceId:
@@ -181,7 +189,7 @@ def rows_of(
             holders,
             _capacity(entry, usage, number),
             entry.shareable,
-            _draws(device),
+            device.consumes_counters or (),
             _taints(device),
             why,
             *_description(entry.view.slice, device),
@@ -232,23 +240,32 @@ def _short_of(devices: NodeDevices, usage: DeviceUsage, entry: DeviceEntry) -> s
         if not state & mask:
             conflict = GroupConflict(known.name, known.names(mask), known.names(state), bool(state))
             return group_conflict_text(conflict)
-    formats = {(group, name): amount.format for group, name, amount in _draws(entry.device)}
-    lacks: dict[str, list[str]] = {}
+    lacks: dict[str, list[tuple[str, int, int]]] = {}
     for pool in devices.counter_pools:
         if pool.pool != entry.id.pool_id:
             continue
         for counter, amount in entry.draw:
-            if amount > usage.available[counter]:
+            left = usage.available[counter]
+            if amount > left:
                 group, name = pool.names[counter - pool.first]
-                form = formats.get((group, name), Format.DECIMAL_SI)
-                left = Quantity(max(0, usage.available[counter]), form)
-                needed = format_quantity(Quantity(amount, form))
-                lacks.setdefault(group, []).append(f"{name}: needs {needed}, {format_quantity(left)} left")
+                lacks.setdefault(group, []).append((name, amount, max(0, left)))
     texts = [
-        f"{group}/{first}" + (f" and {format_count(len(rest), 'other counter')}" if rest else "")
+        f"{group}/{_shortage(entry.device, group, *first)}"
+        + (f" and {format_count(len(rest), 'other counter')}" if rest else "")
         for group, (first, *rest) in lacks.items()
     ]
     return ", ".join(texts) or "counters of its pool are overdrawn"
+
+
+def _shortage(device: Device, group: str, name: str, needed: int, left: int) -> str:
+    counters = next(each.counters for each in device.consumes_counters or () if each.counter_set == group)
+    form = (counters[name].value or ZERO).format
+    return f"{name}: needs {_counter_text(needed, form)}, {_counter_text(left, form)} left"
+
+
+@lru_cache(maxsize=1024)
+def _counter_text(amount: int, form: Format) -> str:
+    return format_quantity(Quantity(amount, form))
 
 
 def _capacity(entry: DeviceEntry, usage: DeviceUsage, number: int) -> dict[str, tuple[Quantity, Quantity]]:
@@ -262,19 +279,14 @@ def _capacity(entry: DeviceEntry, usage: DeviceUsage, number: int) -> dict[str, 
     found = {}
     for name, each in entry.device.capacity.items():
         value = capacity_value(each)
-        used = value if is_taken else Quantity(consumed.get(name, 0), value.format)
+        used = value if is_taken else _used(consumed.get(name, 0), value.format)
         found[name] = (value, used)
     return found
 
 
-def _draws(device: Device) -> tuple[tuple[str, str, Quantity], ...]:
-    if not device.consumes_counters:
-        return ()
-    return tuple(
-        (part.counter_set, name, counter.value or ZERO)
-        for part in device.consumes_counters
-        for name, counter in part.counters.items()
-    )
+@lru_cache(maxsize=1024)
+def _used(amount: int, form: Format) -> Quantity:
+    return Quantity(amount, form)
 
 
 def _taints(device: Device) -> tuple[str, ...]:
@@ -349,7 +361,7 @@ def stale_rows(devices: NodeDevices, views: Iterable[SliceView], known: DeviceHo
                 known.of(id),
                 {name: (capacity_value(each), ZERO) for name, each in device.capacity.items()},
                 bool(device.allow_multiple_allocations),
-                _draws(device),
+                device.consumes_counters or (),
                 _taints(device),
                 why,
                 *_description(view.slice, device),

@@ -12,7 +12,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import takewhile
 from typing import Any
 
@@ -202,7 +202,7 @@ def _physical(rows: list[DeviceRow], counters: PoolCounters) -> PhysicalDevice:
     first = parts[0]
     if _is_cpu(first):
         return PhysicalDevice(f"{len(parts)} CPUs", CPUS, parts, {})
-    sets = {part.counters[0][0] for part in parts if part.counters}
+    sets = {part.draws[0].counter_set for part in parts if part.draws}
     known = counters.get(PoolId(first.driver, first.pool), {}) if sets else {}
     own = {key: stock for key, stock in known.items() if key[0] in sets}
     if len(parts) == 1 and not sets and not first.partition:
@@ -214,7 +214,7 @@ def _keys(row: DeviceRow) -> list[tuple[str, str]]:
     """Return what identifies the physical device of a row."""
     if _is_cpu(row):
         return [(CPUS, "")]
-    counter_set = [("counters", row.counters[0][0])] if row.counters else []
+    counter_set = [("counters", row.draws[0].counter_set)] if row.draws else []
     return [*counter_set, *(("hardware", id) for id in row.hardware)] or [("device", row.device)]
 
 
@@ -236,13 +236,14 @@ def _name(parts: Sequence[DeviceRow]) -> str:
     words = common[: next((at for at, word in enumerate(common) if word in types), len(common))]
     while len(words) > 1 and not re.search("[0-9]", words[-1]):
         words.pop()
-    return "-".join(words) or (parts[0].counters[0][0] if parts[0].counters else parts[0].device)
+    return "-".join(words) or (parts[0].draws[0].counter_set if parts[0].draws else parts[0].device)
 
 
 def _draws(part: DeviceRow) -> dict[tuple[str, str], int]:
     return {(group, name): amount.nano for group, name, amount in part.counters}
 
 
+@lru_cache(maxsize=8192)
 def natural_key(name: str) -> tuple[tuple[int, str], ...]:
     """Return a sort key that orders gpu-2 before gpu-10."""
     parts = re.findall(r"[0-9]{1,18}|[^0-9]+", name)

@@ -143,7 +143,7 @@ def _row(
         *pool.id,
         nodes.pop() if len(nodes) == 1 else "",
         *_counts(found),
-        sum(bool(row.counters) for row in found),
+        sum(bool(row.draws) for row in found),
         _counters(devices, usage, views),
         _shares(found),
         newest,

@@ -206,10 +206,10 @@ def test_free_and_allocated_add_up(cluster_state: ClusterState) -> None:
 def test_counters_are_drawn_once_for_each_device(cluster_state: ClusterState) -> None:
     """Reference: the sum of all allocated partitions."""
     (pool,) = pool_rows(cluster_state)
-    drawn = sum(3 for row in device_rows(cluster_state) if row.counters and row.holders)
+    drawn = sum(3 for row in device_rows(cluster_state) if row.draws and row.holders)
     assert pool.counters == {("g", "m"): (Quantity.parse("7"), Quantity(7 * 10**9 - drawn * 10**9))}
     for row in device_rows(cluster_state):
-        if row.counters and not row.holders:
+        if row.draws and not row.holders:
             assert (row.state == "blocked") == (7 - drawn < 3)
 
 
