@@ -2,10 +2,10 @@
 
     python -m bench.questions [--nodes 500] [--pods 10] [--mig] [--yaml] [--profile NAME]
 
-A made-up cluster (`tests/dumps.py`, with `--mig` GPUs with all MIG profiles: `mig_nodes.py`) is written
-as `kubectl get -o json` would, read, and asked everything once, each question with the ledgers ready and
-nothing else remembered. Prints seconds of CPU, how many times the cost of rebuilding the ledgers that is (which is what
-an answer without them would cost at least), and at the end the most memory the process has had.
+A made-up cluster (`tests/dumps.py`, with `--mig` GPUs with all MIG profiles: `mig_nodes.py`) is written as
+`kubectl get -o json` would, read, and asked everything once, each question with the ledgers ready and nothing
+else remembered. Prints seconds of CPU, how many times the cost of rebuilding the ledgers that is (which is
+what an answer without them would cost at least), and at the end the most memory the process has had.
 `--profile explain` shows where the time of one question goes.
 """
 
