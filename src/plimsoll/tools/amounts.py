@@ -70,6 +70,16 @@ def format_exact(resource: str, units: int) -> str:
     return short if Quantity.parse(short) == Quantity.parse(exact) else exact
 
 
+def round_amount(resource: str, units: int, *, up: bool = False) -> Quantity:
+    """Round a proposed amount of bytes to about three digits, down unless asked otherwise."""
+    step = 1
+    if "/" not in resource and resource not in (CPU, PODS):
+        unit = 1024 ** (max(units.bit_length() - 1, 0) // 10)
+        step = unit if units >= 100 * unit else unit // 2 if units >= 10 * unit else unit // 1024
+        step = max(step, 1)
+    return from_units(resource, units + (-units % step if up else -(units % step)))
+
+
 def format_distinct(resource: str, *amounts: int) -> tuple[str, ...]:
     """Format amounts that are compared with each other: exactly if different ones would look the same."""
     texts = tuple(format_short(resource, amount) for amount in amounts)

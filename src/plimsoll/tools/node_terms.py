@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from plimsoll.api.core import Node, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, Pod, Taint
 from plimsoll.api.node_selection import NAME_FIELD, filter_valid_terms, term_matches
+from plimsoll.api.resource import DeviceTaint
 from plimsoll.api.tolerations import is_tolerated
 from plimsoll.scheduler.filters.node_affinity import required_selector
 from plimsoll.scheduler.filters.taint_toleration import NO_EXECUTE, NO_SCHEDULE
@@ -21,7 +22,7 @@ def untolerated_taints(pod: Pod, node: Node) -> tuple[Taint, ...]:
     )
 
 
-def taint_text(taint: Taint) -> str:
+def taint_text(taint: Taint | DeviceTaint) -> str:
     value = f"={taint.value}" if taint.value else ""
     return f"{taint.key}{value}:{taint.effect}"
 

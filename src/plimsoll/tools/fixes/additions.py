@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import partial
 from typing import Any
 
 from msgspec.structs import replace
 
 from plimsoll.allocator import AllocationFault, Refusal
-from plimsoll.allocator.devices.node_devices import bit_numbers
+from plimsoll.allocator.devices.node_devices import DeviceEntry, bit_numbers
 from plimsoll.api.core import Node, NodeStatus
 from plimsoll.api.meta import ObjectMeta
-from plimsoll.api.pod_claims import device_requests
 from plimsoll.api.quantity import Quantity
-from plimsoll.api.resource import Device, ResourceClaim, ResourcePool, ResourceSlice, ResourceSliceSpec
+from plimsoll.api.resource import DeviceClass, ResourceClaim, ResourcePool, ResourceSlice, ResourceSliceSpec
 from plimsoll.api.storage import CSINode
 from plimsoll.ledger.units import PODS, from_units, is_extended_resource
 from plimsoll.scheduler.pod_info import PodInfo
@@ -23,14 +21,13 @@ from plimsoll.tools.amounts import format_exact
 from plimsoll.tools.cluster_state import ClusterState
 from plimsoll.tools.cluster_state.objects import ClusterObjects
 from plimsoll.tools.fixes.device_steps import expressions_of
-from plimsoll.tools.fixes.fix import FixKind, FixStep, FixTarget
-from plimsoll.tools.fixes.trial import FixTrial
+from plimsoll.tools.fixes.edits import create
+from plimsoll.tools.fixes.fix import FixKind, FixStep
+from plimsoll.tools.fixes.trial import FixTrial, RequestBody
 
 HOSTNAME = "kubernetes.io/hostname"
 #: Kinds of existing nodes of which one more is tried.
 _MAX_SHAPES = 6
-#: Harm of adding devices to a node that has none of their driver: it would be another machine.
-_OTHER_MACHINE = 40
 
 
 # -- devices
@@ -38,91 +35,58 @@ _OTHER_MACHINE = 40
 
 def propose_devices(trial: FixTrial, reasons: Sequence[NodeReason]) -> Iterator[FixStep]:
     """Yield the steps that add devices like existing ones for the requests that a node cannot serve."""
-    claims = {claim.metadata.full_name: claim for claim in trial.pod_info.at_node(trial.node).claims}
-    for reason in reasons:
-        if not isinstance(reason.cause, Refusal):
-            continue
-        for request in reason.cause.requests:
-            claim = claims.get(request.claim)
-            body = dict(device_requests(claim)).get(request.request) if claim is not None else None
-            found = trial.snapshot.classes.get(body.device_class_name) if body is not None else None
-            if body is None or found is None or (request.served and not reason.cause.together):
-                continue
-            like = _find_device(trial, expressions_of(found.spec.selectors), expressions_of(body.selectors))
+    for refusal in (reason.cause for reason in reasons):
+        for request, _, body in trial.unserved(refusal) if isinstance(refusal, Refusal) else ():
+            found = trial.snapshot.classes.get(body.device_class_name)
+            like = _find_device(trial, found, body) if found is not None else None
             if like is None:
                 continue
-            device, slice = like
-            yield from _restart_steps(trial, slice)
-            for count in sorted({max(request.wanted - request.left, 1), max(request.wanted, 1)}):
-                yield _add_step(trial, device, slice, count)
+            slice, pools = like.view.slice, trial.devices.pools if trial.devices is not None else ()
+            if not any(pool.id.driver == slice.spec.driver for pool in pools):
+                yield from _restart_steps(trial, slice)
+            elif not like.device.consumes_counters:  # a partition comes with its device
+                for count in sorted({max(request.wanted - request.left, 1), max(request.wanted, 1)}):
+                    yield _add_step(trial, like, count)
 
 
-def _find_device(
-    trial: FixTrial, class_selectors: tuple[str, ...], selectors: tuple[str, ...]
-) -> tuple[Device, ResourceSlice] | None:
+def _find_device(trial: FixTrial, device_class: DeviceClass, body: RequestBody) -> DeviceEntry | None:
     """Return a device that matches, of the same node if possible."""
+    selectors = expressions_of(device_class.spec.selectors), expressions_of(body.selectors)
     for row in (trial.row, *trial.snapshot.rows()):
         devices = trial.snapshot.inventory.devices_for(trial.snapshot.node(row))
-        if isinstance(devices, AllocationFault):
-            continue
-        for number in bit_numbers(devices.select(class_selectors, selectors).mask)[:1]:
-            entry = devices.entries[number]
-            return entry.device, entry.view.slice
+        if not isinstance(devices, AllocationFault):
+            for number in bit_numbers(devices.select(*selectors).mask)[:1]:
+                return devices.entries[number]
     return None
 
 
-def _add_step(trial: FixTrial, device: Device, slice: ResourceSlice, count: int) -> FixStep:
-    node, driver = trial.name, slice.spec.driver
-    has_driver = any(pool.id.driver == driver for pool in _pools(trial))
-    # A partition comes with the device that it is part of.
-    whole = bool(device.consumes_counters) and bool(slice.spec.node_name)
-    shown = f"pool {slice.spec.pool.name}" if whole else device.name
-    facts = {
-        "count": "devices" if whole else f"{count} device{'s' if count > 1 else ''}",
-        "device": f"{driver}/{shown}",
-        "node": node,
-    }
-    change = partial(_copy_pool, slice, node) if whole else partial(_add_devices, device, slice, node, count)
-    more = (0 if has_driver else _OTHER_MACHINE) + (8 if whole else min(count, 8))
-    return FixStep(FixKind.ADD_DEVICES, facts, change, more, node)
-
-
-def _pools(trial: FixTrial) -> Sequence[Any]:
-    devices = trial.snapshot.inventory.devices_for(trial.node)
-    return () if isinstance(devices, AllocationFault) else devices.pools
-
-
-def _add_devices(device: Device, like: ResourceSlice, node: str, count: int, target: FixTarget) -> None:
-    plain = replace(
-        device, taints=(), node_name=None, node_selector=None, all_nodes=None, consumes_counters=()
-    )
-    name = f"{node}-added-{like.spec.driver}"
+def _add_step(trial: FixTrial, like: DeviceEntry, count: int) -> FixStep:
+    node, slice = trial.name, like.view.slice
+    plain = replace(like.device, taints=(), node_name=None, node_selector=None, all_nodes=None)
+    name = f"{node}-added-{slice.spec.driver}"
     spec = ResourceSliceSpec(
-        driver=like.spec.driver,
+        driver=slice.spec.driver,
         pool=ResourcePool(name=name, generation=1, resource_slice_count=1),
         node_name=node,
         devices=tuple(replace(plain, name=f"added-{number}") for number in range(count)),
     )
-    target.changes.set(ResourceSlice(like.api_version, like.kind, ObjectMeta(name=name), spec))
+    added = ResourceSlice(slice.api_version, slice.kind, ObjectMeta(name=name), spec)
+    shown = f"{count} device{'s' if count > 1 else ''}"
+    facts = {"count": shown, "device": f"{slice.spec.driver}/{like.device.name}", "node": node}
+    return FixStep(FixKind.ADD_DEVICES, facts, (create(added),), min(count, 8), node)
 
 
 def _restart_steps(trial: FixTrial, like: ResourceSlice) -> Iterator[FixStep]:
     """Propose to restart a driver that has devices allocated on the node and publishes none."""
-    driver, node = like.spec.driver, trial.name
-    if not like.spec.node_name or any(pool.id.driver == driver for pool in _pools(trial)):
-        return
+    driver, node, old = like.spec.driver, trial.name, like.spec.node_name
     results = (result for claim in trial.snapshot.all(ResourceClaim) for result in claim.allocation_results)
-    if any((result.driver, result.pool) == (driver, node) for result in results):
-        facts = {"driver": driver, "node": node}
-        yield FixStep(FixKind.RESTART_DRIVER, facts, partial(_copy_pool, like, node), node=node)
-
-
-def _copy_pool(like: ResourceSlice, node: str, target: FixTarget) -> None:
-    """Copy the slices of a node's pool to another node, where the pool is named after it."""
-    pool, old = like.spec.pool, like.spec.node_name or ""
-    for slice in list(target.changes.cluster_state.objects.all(ResourceSlice)):
-        if (slice.spec.driver, slice.spec.pool.name) == (like.spec.driver, pool.name):
-            target.changes.set(copy_slice(slice, old, node))
+    if old and any((result.driver, result.pool) == (driver, node) for result in results):
+        edits = tuple(
+            create(copy_slice(slice, old, node), like=slice.metadata.name)
+            for slice in trial.snapshot.all(ResourceSlice)
+            if (slice.spec.driver, slice.spec.pool.name) == (driver, like.spec.pool.name)
+        )
+        yield FixStep(FixKind.RESTART_DRIVER, {"driver": driver, "node": node}, edits, node=node)
 
 
 # -- nodes
@@ -171,9 +135,9 @@ def propose_nodes(cluster_state: ClusterState, pod_info: PodInfo) -> Iterator[Fi
         shapes.values(), key=lambda node: (len(node.spec.taints), _size(node), node.metadata.name)
     )
     for number, node in enumerate(ordered[:_MAX_SHAPES]):
-        name = new_node_name(node.metadata.name)
-        change = partial(_add_copy, node, name)
-        yield FixStep(FixKind.ADD_NODE, {"node": node.metadata.name}, change, number, name)
+        old, name = node.metadata.name, new_node_name(node.metadata.name)
+        edit = create(*copy_node(cluster_state.objects, node, name), like=old)
+        yield FixStep(FixKind.ADD_NODE, {"node": old}, (edit,), number, name)
     if not pod_info.unallocated_claims and not any(map(is_extended_resource, pod_info.requests)):
         yield _sized_step(pod_info)
 
@@ -187,19 +151,21 @@ def _size(node: Node) -> int:
     return amount.nano if amount is not None else 0
 
 
-def _add_copy(node: Node, name: str, target: FixTarget) -> None:
-    for thing in copy_node(target.changes.cluster_state.objects, node, name):
-        target.changes.set(thing)
-
-
 def _sized_step(pod_info: PodInfo) -> FixStep:
-    """Return the step that adds a node with what the pod requests, and the labels that it selects."""
+    """Return the step that adds a node with what the pod requests: amounts, labels and other domains."""
+    spec, name = pod_info.pod.spec, "new-node"
     amounts = {name: amount for name, amount in pod_info.requests.items() if amount > 0}
-    selector = dict(pod_info.pod.spec.node_selector)
+    apart = spec.affinity.pod_anti_affinity if spec.affinity is not None else None
+    keys = {term.topology_key for term in (apart.required if apart is not None else ())}
+    keys |= {each.topology_key for each in spec.topology_spread_constraints}
+    new = keys - {HOSTNAME} - set(spec.node_selector)
+    labels = {HOSTNAME: name, **dict.fromkeys(new, name), **spec.node_selector}
     texts = [f"{format_exact(name, amount)} {name}" for name, amount in sorted(amounts.items())]
-    texts += [f"label {key}={value}" for key, value in sorted(selector.items())]
+    texts += [f"label {key}={value}" for key, value in sorted(spec.node_selector.items())]
+    texts += [f"another {key} than all nodes" for key in sorted(new)]
     line = {name: from_units(name, amount) for name, amount in amounts.items()} | {PODS: Quantity.of(110)}
     status = NodeStatus(allocatable=line, capacity=line)
-    node = Node(metadata=ObjectMeta(name="new-node", uid="fix/Node", labels=selector), status=status)
+    metadata = ObjectMeta(name=name, uid="fix/Node", labels=labels)
+    node = Node(api_version="v1", kind="Node", metadata=metadata, status=status)
     facts = {"amounts": tuple(texts) or ("room for a pod",)}
-    return FixStep(FixKind.ADD_SIZED_NODE, facts, partial(_add_copy, node, "new-node"), node="new-node")
+    return FixStep(FixKind.ADD_SIZED_NODE, facts, (create(node),), node=name)

@@ -2,55 +2,62 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import TypeAlias
+from typing import Any
 
 from msgspec.structs import replace
 
 from plimsoll.allocator import AllocationFault, Refusal
 from plimsoll.allocator.devices.capacity import OFF_STEP, UNDEFINED
-from plimsoll.allocator.devices.node_devices import NodeDevices, bit_numbers
+from plimsoll.allocator.devices.node_devices import DeviceEntry, NodeDevices, bit_numbers
 from plimsoll.allocator.devices.pools import PoolStatus
 from plimsoll.allocator.input_errors import TOO_MANY_DEVICES
 from plimsoll.allocator.reasons.refusal import CapacityShortage, RefusalRule, RequestRefusal
-from plimsoll.api.core import PodResourceClaim
-from plimsoll.api.identity import PoolId
+from plimsoll.api.core import Pod, PodResourceClaim
 from plimsoll.api.pod_claims import device_requests, resolve_claim_names
 from plimsoll.api.quantity import Quantity
 from plimsoll.api.resource import (
     MAX_ALLOCATION_RESULTS,
     CapacityRequirements,
     CELDeviceSelector,
-    DeviceClass,
     DeviceSelector,
-    DeviceSubRequest,
     DeviceToleration,
-    ExactDeviceRequest,
     ResourceClaim,
     ResourceClaimStatus,
     ResourceSlice,
 )
+from plimsoll.ledger.units import from_units
 from plimsoll.ledger.verdict import Cause, Reason
 from plimsoll.scheduler.devices.exact import is_usable_on
 from plimsoll.scheduler.extended_resources import is_in_memory
 from plimsoll.scheduler.reasons import NodeReason
 from plimsoll.tools.amounts import format_quantity
 from plimsoll.tools.claim_users import users_of
-from plimsoll.tools.fixes.fix import FixKind, FixStep, FixTarget, ObjectChange, edits_claim
-from plimsoll.tools.fixes.node_steps import shrink
-from plimsoll.tools.fixes.selector_values import replaced_values
-from plimsoll.tools.fixes.similar import is_similar
-from plimsoll.tools.fixes.trial import FixTrial
+from plimsoll.tools.fixes.edits import Edit, FieldPath, add_item, create, remove_item, set_field
+from plimsoll.tools.fixes.fix import FixKind, FixStep
+from plimsoll.tools.fixes.node_steps import shrink, use_resource
+from plimsoll.tools.fixes.selector_values import OTHER_FORM, replaced_values, value_distance
+from plimsoll.tools.fixes.similar import is_similar, is_similar_resource
+from plimsoll.tools.fixes.trial import FixTrial, RequestBody
+from plimsoll.tools.node_terms import taint_text
 
-RequestBody: TypeAlias = "ExactDeviceRequest | DeviceSubRequest"
 #: Devices of a node whose values are proposed for a selector.
-_MAX_NEAREST = 16
+_MAX_NEAREST = 256
 #: Characters of a selector that are shown.
 _SHOWN = 100
 _ALL = "All"
-#: Rules after the selectors: devices of the class are there, but cannot be used.
+#: Rules of selectors: no other rule matters to a device that they exclude.
 _SELECTORS = (RefusalRule.CLASS_SELECTOR, RefusalRule.REQUEST_SELECTOR, RefusalRule.FAILED)
+#: Causes for which a claim of its own helps a pod.
+_SHARED = (
+    Cause.SHARED_BY_SEVERAL,
+    Cause.USED_BY_ANOTHER,
+    Cause.MAPPED_DEVICE_SHARED,
+    Cause.POOL_EXHAUSTED,
+)
+#: Harm of a class with another name, and of one with devices of another size.
+_OTHER_NAME, _OTHER_SIZE = 15, 30
 
 
 def propose_for_devices(trial: FixTrial, reasons: Sequence[NodeReason]) -> Iterator[FixStep]:
@@ -58,9 +65,18 @@ def propose_for_devices(trial: FixTrial, reasons: Sequence[NodeReason]) -> Itera
     for reason in reasons:
         cause = reason.cause
         if isinstance(cause, Refusal):
-            yield from _refusal_steps(trial, cause)
+            for request, claim, body in trial.unserved(cause):
+                if is_in_memory(claim):
+                    yield from _extended_steps(trial, request, claim, body)
+                else:
+                    groups = {group.had for group in cause.groups if request.request in group.requests}
+                    yield from RequestProposals(trial, claim, request.request, body).steps(request, groups)
+                    if cause.together:
+                        yield from RequestProposals(trial, claim, request.request, body).without_capacities()
+            yield from _pool_steps(trial)
         elif isinstance(cause, Reason):
             yield from _sharing_steps(trial, cause)
+            yield from _charge_steps(trial, cause)
         elif isinstance(cause, AllocationFault):
             yield from _fault_steps(trial, cause)
     yield from _elsewhere_steps(trial)
@@ -80,210 +96,244 @@ def _elsewhere_steps(trial: FixTrial) -> Iterator[FixStep]:
             continue
         devices = tuple(f"{each.driver}/{each.pool}/{each.device}" for each in claim.allocation_results)
         facts = {"claim": claim.metadata.full_name, "devices": devices}
-        yield FixStep(FixKind.RELEASE_CLAIM, facts, edits_claim(name, _unallocated))
-
-
-def _unallocated(claim: ResourceClaim) -> ResourceClaim:
-    return replace(claim, status=ResourceClaimStatus())
+        yield FixStep(FixKind.RELEASE_CLAIM, facts, (set_field(claim, ResourceClaimStatus(), "status"),))
 
 
 def _sharing_steps(trial: FixTrial, cause: Reason) -> Iterator[FixStep]:
     """Propose a claim of its own for a pod that cannot share one."""
-    shared = (
-        Cause.SHARED_BY_SEVERAL,
-        Cause.USED_BY_ANOTHER,
-        Cause.MAPPED_DEVICE_SHARED,
-        Cause.POOL_EXHAUSTED,
-    )
     names = {claim for entry, claim in resolve_claim_names(trial.pod).items() if entry}
-    if cause.cause in shared and cause.claim in names:
-        facts = {"claim": f"{cause.namespace}/{cause.claim}"}
-        yield FixStep(FixKind.OWN_CLAIM, facts, partial(_use_copy, cause.claim))
+    claim = trial.cluster_state.objects.find(ResourceClaim, cause.namespace, cause.claim)
+    if cause.cause in _SHARED and cause.claim in names and claim is not None:
+        name = f"{cause.claim}-copy"
+        metadata = replace(claim.metadata, name=name, uid=f"fix/{name}", owner_references=())
+        copy = replace(claim, metadata=metadata, status=ResourceClaimStatus())
+        edits = create(copy, like=cause.claim), *use_claim(trial.pod, cause.claim, name)
+        yield FixStep(FixKind.OWN_CLAIM, {"claim": claim.metadata.full_name}, edits)
 
 
-def _use_copy(name: str, target: FixTarget) -> None:
-    claim = target.find(ResourceClaim, name)
-    if claim is None:
+def use_claim(pod: Pod, old: str, new: str) -> Iterator[Edit]:
+    """Yield the edits that let a pod refer to another claim."""
+    names = resolve_claim_names(pod)
+    for at, each in enumerate(pod.spec.resource_claims):
+        if names.get(each.name) == old:
+            entry = PodResourceClaim(name=each.name, resource_claim_name=new)
+            yield set_field(pod, entry, "spec", "resourceClaims", at)
+
+
+def _charge_steps(trial: FixTrial, cause: Reason) -> Iterator[FixStep]:
+    """Propose claims that charge less of a node resource: lower capacities, as if one unit of them charged
+    one of the resource, and lower counts. If that is not enough, the new refusal leads to still lower ones.
+    """
+    wanted = cause.wanted or 0
+    excess = wanted - (cause.had or 0)
+    if cause.cause is not Cause.INSUFFICIENT or excess <= 0:
         return
-    metadata = replace(claim.metadata, name=f"{name}-copy", uid=f"fix/{name}", owner_references=())
-    target.changes.set(replace(_unallocated(claim), metadata=metadata))
-    use_claim(name, metadata.name, target)
-
-
-def use_claim(old: str, new: str, target: FixTarget) -> None:
-    """Let the pod refer to another claim."""
-    entries = {entry for entry, claim in resolve_claim_names(target.pod).items() if claim == old}
-    target.edit_spec(
-        resource_claims=tuple(
-            PodResourceClaim(name=each.name, resource_claim_name=new) if each.name in entries else each
-            for each in target.pod.spec.resource_claims
-        )
-    )
+    for claim in trial.pod_info.unallocated_claims:
+        for name, body in () if is_in_memory(claim) else device_requests(claim):
+            proposals = RequestProposals(trial, claim, name, body)
+            for key, amount in body.capacity.requests.items() if body.capacity is not None else ():
+                yield from proposals.with_capacity(key, amount, amount - from_units(cause.resource, excess))
+            if body.count > 1:
+                yield proposals.with_count(max(body.count - -(-excess * body.count // wanted), 1))
 
 
 def _fault_steps(trial: FixTrial, fault: AllocationFault) -> Iterator[FixStep]:
     """Propose to remove the selectors of claims, one of which fails, or to request fewer devices."""
-    for claim in _own_claims(trial):
-        requests = dict(device_requests(claim))
+    for claim in trial.pod_info.unallocated_claims:
+        requests = {} if is_in_memory(claim) else dict(device_requests(claim))
         excess = sum(max(body.count, 1) for body in requests.values()) - MAX_ALLOCATION_RESULTS
         for name, body in requests.items():
+            proposals = RequestProposals(trial, claim, name, body)
             if fault.is_selector_error:
-                yield from _dropped_selectors(claim.metadata.name, name, body)
+                yield from proposals.without_selectors()
             if fault.kind == TOO_MANY_DEVICES:
                 takes_all = body.allocation_mode == _ALL
                 count = MAX_ALLOCATION_RESULTS if takes_all else body.count - max(excess, 1)
                 if count > 0:
-                    yield _count_step(claim.metadata.name, name, count, 0 if takes_all else body.count)
+                    yield proposals.with_count(count)
     yield from _pool_steps(trial)
 
 
-def _own_claims(trial: FixTrial) -> list[ResourceClaim]:
-    """Return the unallocated claims that can be edited."""
-    return [claim for claim in trial.pod_info.unallocated_claims if not is_in_memory(claim)]
+def _extended_steps(
+    trial: FixTrial, request: RequestRefusal, claim: ResourceClaim, body: RequestBody
+) -> Iterator[FixStep]:
+    """Propose a lower amount of the extended resources that a class serves, a similar one, or a class
+    with other values.
+    """
+    served = trial.pod_info.extended_classes.items()
+    names = [name for name, device_class in served if device_class == body.device_class_name]
+    for name in names if request.left < request.wanted else ():
+        yield from shrink(trial, name, request.wanted - request.left)
+    if trial.devices is None or any(each.rule is not RefusalRule.CLASS_SELECTOR for each in request.removals):
+        return
+    known = {each.spec.extended_resource_name or "" for each in trial.snapshot.classes.values()}
+    for name in names:
+        for near in sorted(known.difference(names), key=partial(value_distance, name)):
+            if is_similar_resource(name, near):
+                facts = {"resource": name, "near": near}
+                yield FixStep(FixKind.CHANGE_RESOURCE, facts, (*use_resource(trial.pod, name, near),))
+    yield from RequestProposals(trial, claim, request.request, body).class_selector_steps(trial.devices)
 
 
 # -- requests
 
 
-def _refusal_steps(trial: FixTrial, refusal: Refusal) -> Iterator[FixStep]:
-    claims = {claim.metadata.full_name: claim for claim in trial.pod_info.at_node(trial.node).claims}
-    devices = trial.snapshot.inventory.devices_for(trial.node)
-    for request in refusal.requests:
-        claim = claims.get(request.claim)
-        body = dict(device_requests(claim)).get(request.request) if claim is not None else None
-        if claim is None or body is None or (request.served and not refusal.together):
-            continue
-        if is_in_memory(claim):
-            yield from _extended_count_steps(trial, request, body)
-            continue
-        proposals = RequestProposals(trial, claim.metadata.name, request, body)
-        yield from proposals.count_steps(_counts_in_group(refusal, request))
-        yield from proposals.constraint_steps(claim)
-        if not isinstance(devices, AllocationFault):
-            yield from proposals.steps_on(devices)
-    yield from _pool_steps(trial)
-
-
-def _counts_in_group(refusal: Refusal, request: RequestRefusal) -> set[int]:
-    """Return how many devices satisfy a constraint over several requests."""
-    return {group.had for group in refusal.groups if request.request in group.requests}
-
-
-def _extended_count_steps(trial: FixTrial, request: RequestRefusal, body: RequestBody) -> Iterator[FixStep]:
-    """Propose a lower amount of the extended resources that a class serves."""
-    for name, device_class in trial.pod_info.extended_classes.items():
-        if device_class == body.device_class_name and request.left < request.wanted:
-            yield from shrink(trial, name, request.wanted - request.left)
+def request_path(claim: ResourceClaim, name: str) -> FieldPath:
+    """Return the path of a request or subrequest (`request/subrequest`)."""
+    head, _, tail = name.partition("/")
+    requests = claim.spec.devices.requests
+    at = next(at for at, each in enumerate(requests) if each.name == head)
+    place: FieldPath = ("exactly",)
+    if tail:
+        alternatives = [each.name for each in requests[at].first_available]
+        place = ("firstAvailable", alternatives.index(tail))
+    return ("spec", "devices", "requests", at, *place)
 
 
 class RequestProposals:
     """Steps for one request of a claim that a node cannot serve."""
 
-    def __init__(self, trial: FixTrial, claim: str, request: RequestRefusal, body: RequestBody) -> None:
-        self._trial, self._claim, self._request, self._body = trial, claim, request, body
+    def __init__(self, trial: FixTrial, claim: ResourceClaim, name: str, body: RequestBody) -> None:
+        self._trial, self._claim, self._name, self._body = trial, claim, name, body
+        self._path = request_path(claim, name)
+        others = (each for each in trial.pod_info.claims if each is not claim)
+        is_unique = not any(name in dict(device_requests(each)) for each in others)
+        self._label = name if is_unique else f"{name} of claim {claim.metadata.name}"
         found = trial.snapshot.classes.get(body.device_class_name)
         self._class = found
         self._class_selectors = expressions_of(found.spec.selectors if found is not None else ())
         self._selectors = expressions_of(body.selectors)
 
-    def _step(
-        self,
-        kind: FixKind,
-        change: Callable[[RequestBody], RequestBody],
-        more_harm: int = 0,
-        **facts: object,
-    ) -> FixStep:
-        name = self._request.request
-        edit = edits_claim(self._claim, partial(edit_request, name, change))
-        return FixStep(kind, {"request": name, "claim": self._claim, **facts}, edit, more_harm)
+    def steps(self, request: RequestRefusal, counts: set[int]) -> Iterator[FixStep]:
+        """Yield the steps for the refusal of the request; `counts` are amounts that would be served."""
+        yield from self._count_steps(request, counts)
+        yield from self._constraint_steps()
+        devices = self._trial.devices
+        if devices is None:
+            return
+        if not request.devices or any(each.rule in _SELECTORS for each in request.removals):
+            yield from self._selector_steps(devices)
+            yield from self._class_steps(devices)
+        for removal in request.removals:
+            if isinstance(removal.detail, CapacityShortage):
+                yield from self._capacity_steps(removal.detail)
+            elif removal.rule is RefusalRule.TAINT:
+                yield from self._taint_steps(devices)
 
-    def count_steps(self, also: set[int]) -> Iterator[FixStep]:
+    def _step(self, kind: FixKind, *edits: Edit, more: int = 0, **facts: object) -> FixStep:
+        facts = {"request": self._label, "claim": self._claim.metadata.name, **facts}
+        return FixStep(kind, facts, edits, more)
+
+    def _set(self, value: object, *path: str | int) -> Edit:
+        return set_field(self._claim, value, *self._path, *path)
+
+    def _count_steps(self, request: RequestRefusal, also: set[int]) -> Iterator[FixStep]:
         """Propose to request fewer devices: as many as could be allocated, one less, or one."""
-        request = self._request
         takes_all = self._body.allocation_mode == _ALL
         most = min(request.devices if takes_all else request.wanted - 1, MAX_ALLOCATION_RESULTS)
         counts = {request.left, request.largest_group or 0, request.wanted - 1, most, 1, *also}
         for count in sorted((each for each in counts if 1 <= each <= most), reverse=True):
-            yield _count_step(self._claim, request.request, count, 0 if takes_all else request.wanted)
+            yield self.with_count(count)
 
-    def constraint_steps(self, claim: ResourceClaim) -> Iterator[FixStep]:
+    def with_count(self, count: int) -> FixStep:
+        """Return the step that requests fewer devices; losing more harms more."""
+        wanted = 0 if self._body.allocation_mode == _ALL else max(self._body.count, 1)
+        edits = self._set("ExactCount", "allocationMode"), self._set(count, "count")
+        more = max(20 * (wanted - count) // max(wanted, 1), 0)
+        had = f"{count} device{'s' if count > 1 else ''}"
+        facts: dict[str, Any] = {"had": had, "wanted": wanted or "all devices"}
+        return self._step(FixKind.LOWER_COUNT, *edits, more=more, **facts)
+
+    def _constraint_steps(self) -> Iterator[FixStep]:
         """Propose to remove each constraint over the request."""
-        head = self._request.request.partition("/")[0]
-        for constraint in claim.spec.devices.constraints:
+        head, given = self._name.partition("/")[0], self._claim.spec.devices
+        for constraint in given.constraints:
             covered = {name.partition("/")[0] for name in constraint.requests}
-            if covered and head not in covered:
-                continue
-            attribute = constraint.match_attribute or constraint.distinct_attribute or ""
-            names = constraint.requests or tuple(each.name for each in claim.spec.devices.requests)
-            drop = edits_claim(self._claim, partial(_without_constraint, constraint))
-            facts: dict[str, object] = {"requests": names, "attribute": attribute, "claim": self._claim}
-            yield FixStep(FixKind.DROP_CONSTRAINT, facts, drop)
-
-    def steps_on(self, devices: NodeDevices) -> Iterator[FixStep]:
-        rules = {removal.rule for removal in self._request.removals}
-        if rules.intersection(_SELECTORS) or not self._request.devices:
-            yield from self._selector_steps(devices)
-            yield from self._class_steps(devices)
-        yield from self._capacity_steps()
-        yield from self._taint_steps(devices)
+            if not covered or head in covered:
+                names = constraint.requests or tuple(each.name for each in given.requests)
+                attribute = constraint.match_attribute or constraint.distinct_attribute or ""
+                drop = remove_item(self._claim, constraint, "spec", "devices", "constraints")
+                facts = {"requests": names, "attribute": attribute, "claim": self._claim.metadata.name}
+                yield FixStep(FixKind.DROP_CONSTRAINT, facts, (drop,))
 
     def _selector_steps(self, devices: NodeDevices) -> Iterator[FixStep]:
         """Propose values that devices of the class have, or no selector."""
-        mask = devices.select(self._class_selectors, ()).mask
-        nearest = [devices.entries[number] for number in bit_numbers(mask)[:_MAX_NEAREST]]
-        for old in self._selectors:
-            for new, attribute, wanted, had in replaced_values(old, nearest):
-                change = partial(_with_selector, old, new)
-                yield self._step(FixKind.CHANGE_SELECTOR, change, attribute=attribute, wanted=wanted, had=had)
-        yield from _dropped_selectors(self._claim, self._request.request, self._body)
+        nearest = _entries(devices, self._class_selectors)
+        for old in self._body.selectors:
+            for new, attribute, wanted, had in replaced_values(_expression(old), nearest):
+                edits = _swap(self._claim, old, new, *self._path, "selectors")
+                facts: dict[str, Any] = {"attribute": attribute, "wanted": wanted, "had": had}
+                yield self._step(FixKind.CHANGE_SELECTOR, *edits, **facts)
+        yield from self.without_selectors()
+
+    def without_selectors(self) -> Iterator[FixStep]:
+        for selector in self._body.selectors:
+            shown = " ".join(_expression(selector).split())
+            shown = shown if len(shown) <= _SHOWN else f"{shown[: _SHOWN - 4]} ..."
+            drop = remove_item(self._claim, selector, *self._path, "selectors")
+            yield self._step(FixKind.DROP_SELECTOR, drop, expression=shown)
 
     def _class_steps(self, devices: NodeDevices) -> Iterator[FixStep]:
         """Propose other classes of the same kind of device, or other values in the class."""
         old = self._body.device_class_name
-        drivers = _drivers_of(self._trial, self._class_selectors)
-        for each in sorted(self._trial.snapshot.classes.values(), key=lambda each: each.metadata.name):
-            name = each.metadata.name
-            mask = devices.select(expressions_of(each.spec.selectors), ()).mask if name != old else 0
-            here = {devices.entries[number].id.driver for number in bit_numbers(mask)[:_MAX_NEAREST]}
-            if here and (not drivers.isdisjoint(here) or (not drivers and is_similar(old, name))):
-                change = partial(_with_class, name)
-                more = 0 if is_similar(old, name) else 15
-                yield self._step(FixKind.CHANGE_CLASS, change, more, near=name, device_class=old)
-        if self._class is None or devices.select(self._class_selectors, ()).mask:
-            return
-        nearest = [
-            entry for entry in devices.entries if any(entry.id.driver in e for e in self._class_selectors)
-        ]
-        for expression in self._class_selectors:
-            for new, attribute, wanted, had in replaced_values(expression, nearest[:_MAX_NEAREST]):
-                facts = {"device_class": old, "attribute": attribute, "wanted": wanted, "had": had}
-                edit = partial(_edit_class, old, expression, new)
-                yield FixStep(FixKind.CHANGE_CLASS_SELECTOR, facts, edit)
+        drivers = {each.spec.driver for each in self._trial.snapshot.all(ResourceSlice)}
+        drivers = {driver for driver in drivers if any(driver in each for each in self._class_selectors)}
+        mine = _entries(devices, self._class_selectors)
+        for near, each in sorted(self._trial.snapshot.classes.items()):
+            here = _entries(devices, expressions_of(each.spec.selectors)) if near != old else []
+            similar = is_similar(old, near)
+            if drivers.isdisjoint(entry.id.driver for entry in here) if drivers else not (similar and here):
+                continue
+            sizes = sorted((_size(devices, here[0]), _size(devices, mine[0]) if mine else 1.0))
+            more = (0 if similar else _OTHER_NAME) + round(_OTHER_SIZE * (1 - sizes[0] / (sizes[1] or 1)))
+            edit = self._set(near, "deviceClassName")
+            yield self._step(FixKind.CHANGE_CLASS, edit, more=more, near=near, device_class=old)
+        if not mine:
+            yield from self.class_selector_steps(devices)
 
-    def _capacity_steps(self) -> Iterator[FixStep]:
-        for removal in self._request.removals:
-            detail = removal.detail
-            if not isinstance(detail, CapacityShortage):
-                continue
-            name, wanted, had = detail.name, detail.wanted, detail.had
-            kind = FixKind.LOWER_CAPACITY
-            if detail.rule == UNDEFINED:
-                yield self._step(FixKind.DROP_CAPACITY, partial(_with_capacity, name, None), name=name)
-                continue
-            if detail.rule == OFF_STEP:
-                kind, had = FixKind.STEP_CAPACITY, Quantity(wanted.nano - wanted.nano % had.nano)
-            if had.nano > 0:
-                yield self._step(
-                    kind,
-                    partial(_with_capacity, name, had),
-                    name=name,
-                    wanted=format_quantity(wanted),
-                    had=format_quantity(had),
-                )
+    def class_selector_steps(self, devices: NodeDevices) -> Iterator[FixStep]:
+        """Propose values that devices have in the selectors of the class."""
+        if self._class is None:
+            return
+        old = self._body.device_class_name
+        named = [each for each in devices.entries if any(each.id.driver in e for e in self._class_selectors)]
+        for selector in self._class.spec.selectors:
+            for new, attribute, wanted, had in replaced_values(_expression(selector), named[:_MAX_NEAREST]):
+                facts = {"device_class": old, "attribute": attribute, "wanted": wanted, "had": had}
+                edits = _swap(self._class, selector, new, "spec", "selectors")
+                given = _entries(devices, (new,))
+                is_near = value_distance(wanted, had) < OTHER_FORM
+                more = 0 if is_near or not given else round(_OTHER_SIZE * (1 - _size(devices, given[0])))
+                yield FixStep(FixKind.CHANGE_CLASS_SELECTOR, facts, edits, more)
+
+    def _capacity_steps(self, short: CapacityShortage) -> Iterator[FixStep]:
+        if short.rule == UNDEFINED or short.had.nano <= 0:
+            yield from self.without_capacities(short.name)
+        elif short.rule == OFF_STEP:
+            rounded = Quantity(short.wanted.nano - short.wanted.nano % short.had.nano)
+            yield from self.with_capacity(short.name, short.wanted, rounded, FixKind.STEP_CAPACITY)
+        else:
+            yield from self.with_capacity(short.name, short.wanted, short.had)
+
+    def without_capacities(self, only: str = "") -> Iterator[FixStep]:
+        """Propose to leave out each of the capacities, or one, so that the default amount is used."""
+        for name in self._body.capacity.requests if self._body.capacity is not None else ():
+            if only in ("", name):
+                drop = self._set(None, "capacity", "requests", name)
+                yield self._step(FixKind.DROP_CAPACITY, drop, name=name)
+
+    def with_capacity(
+        self, name: str, wanted: Quantity, had: Quantity, kind: FixKind = FixKind.LOWER_CAPACITY
+    ) -> Iterator[FixStep]:
+        """Yield the step that requests less of a capacity, if there is less."""
+        edit = self._set(had, "capacity", "requests", name)
+        if self._body.capacity is None:  # the amount was a default
+            edit = self._set(CapacityRequirements(requests={name: had}), "capacity")
+        facts: dict[str, Any] = {"name": name, "had": format_quantity(had), "wanted": format_quantity(wanted)}
+        if 0 < had.nano < wanted.nano:
+            yield self._step(kind, edit, **facts)
 
     def _taint_steps(self, devices: NodeDevices) -> Iterator[FixStep]:
-        if not any(removal.rule is RefusalRule.TAINT for removal in self._request.removals):
-            return
         mask = devices.select(self._class_selectors, self._selectors).mask
         for taints, tainted in devices.taint_masks.items():
             for number in bit_numbers(mask & tainted)[:1]:
@@ -291,106 +341,45 @@ class RequestProposals:
                     more = DeviceToleration(
                         key=taint.key, operator="Equal", value=taint.value, effect=taint.effect
                     )
-                    value = f"={taint.value}" if taint.value else ""
-                    text = f"{taint.key}{value}:{taint.effect}"
-                    device = str(devices.entries[number].id)
-                    change = partial(_tolerating, more)
+                    facts: dict[str, Any] = {"taint": taint_text(taint)}
+                    facts["device"] = str(devices.entries[number].id)
                     if more not in self._body.tolerations:
-                        yield self._step(FixKind.TOLERATE_DEVICE, change, taint=text, device=device)
+                        add = add_item(self._claim, more, *self._path, "tolerations")
+                        yield self._step(FixKind.TOLERATE_DEVICE, add, **facts)
 
 
-def _count_step(claim: str, name: str, count: int, wanted: int) -> FixStep:
-    """Return the step that requests fewer devices than wanted, 0 for all; losing more harms more."""
-    facts = {"request": name, "claim": claim, "wanted": wanted or "all devices"}
-    facts["had"] = f"{count} device{'s' if count > 1 else ''}"
-    more = max(20 * (wanted - count) // max(wanted, 1), 0)
-    edit = edits_claim(claim, partial(edit_request, name, partial(_with_count, count)))
-    return FixStep(FixKind.LOWER_COUNT, facts, edit, more)
-
-
-def _dropped_selectors(claim: str, name: str, body: RequestBody) -> Iterator[FixStep]:
-    for expression in expressions_of(body.selectors):
-        edit = edits_claim(claim, partial(edit_request, name, partial(_with_selector, expression, None)))
-        shown = " ".join(expression.split())
-        shown = shown if len(shown) <= _SHOWN else f"{shown[: _SHOWN - 4]} ..."
-        facts = {"request": name, "claim": claim, "expression": shown}
-        yield FixStep(FixKind.DROP_SELECTOR, facts, edit)
-
-
-def _drivers_of(trial: FixTrial, class_selectors: tuple[str, ...]) -> set[str]:
-    """Return the drivers that publish devices of a class, or else those that its selectors name."""
-    drivers = {each.spec.driver for each in trial.snapshot.all(ResourceSlice)}
-    return {driver for driver in drivers if any(driver in expression for expression in class_selectors)}
-
-
-# -- changed requests
+def _expression(selector: DeviceSelector) -> str:
+    return selector.cel.expression if selector.cel is not None else ""
 
 
 def expressions_of(selectors: Sequence[DeviceSelector]) -> tuple[str, ...]:
-    return tuple(each.cel.expression if each.cel is not None else "" for each in selectors)
+    return tuple(map(_expression, selectors))
 
 
-def edit_request(
-    name: str, change: Callable[[RequestBody], RequestBody], claim: ResourceClaim
-) -> ResourceClaim:
-    """Return the claim with one request changed; subrequests are named `request/subrequest`."""
-    head, _, tail = name.partition("/")
-    requests = []
-    for each in claim.spec.devices.requests:
-        if each.name == head and not tail and each.exactly is not None:
-            each = replace(each, exactly=change(each.exactly))
-        elif each.name == head:
-            subs = tuple(change(sub) if sub.name == tail else sub for sub in each.first_available)
-            each = replace(each, first_available=subs)
-        requests.append(each)
-    devices = replace(claim.spec.devices, requests=tuple(requests))
-    return replace(claim, spec=replace(claim.spec, devices=devices))
+def _swap(thing: object, old: DeviceSelector, new: str, *path: str | int) -> tuple[Edit, Edit]:
+    changed = DeviceSelector(cel=CELDeviceSelector(new))
+    return remove_item(thing, old, *path), add_item(thing, changed, *path)
 
 
-def _with_count(count: int, body: RequestBody) -> RequestBody:
-    return replace(body, allocation_mode="ExactCount", count=count)
+def _entries(devices: NodeDevices, class_selectors: tuple[str, ...]) -> list[DeviceEntry]:
+    mask = devices.select(class_selectors, ()).mask
+    return [devices.entries[number] for number in bit_numbers(mask)[:_MAX_NEAREST]]
 
 
-def _with_class(name: str, body: RequestBody) -> RequestBody:
-    return replace(body, device_class_name=name)
+def _size(devices: NodeDevices, entry: DeviceEntry) -> float:
+    """Return the mean share of a device's capacities in the largest of its driver on the node."""
+    most: dict[str, int] = {}
+    for each in devices.entries:
+        for name, amount in _amounts(each) if each.id.driver == entry.id.driver else ():
+            most[name] = max(most.get(name, 1), amount)
+    shares = [amount / most[name] for name, amount in _amounts(entry)]
+    return sum(shares) / len(shares) if shares else 1.0
 
 
-def _with_selector(old: str, new: str | None, body: RequestBody) -> RequestBody:
-    return replace(body, selectors=_replaced(body.selectors, old, new))
-
-
-def _replaced(selectors: tuple[DeviceSelector, ...], old: str, new: str | None) -> tuple[DeviceSelector, ...]:
-    changed = [
-        DeviceSelector(cel=CELDeviceSelector(new)) if new and expression == old else each
-        for each, expression in zip(selectors, expressions_of(selectors), strict=True)
-        if new is not None or expression != old
-    ]
-    return tuple(changed)
-
-
-def _edit_class(name: str, old: str, new: str, target: FixTarget) -> None:
-    found = target.find(DeviceClass, name, "")
-    if found is not None:
-        selectors = _replaced(found.spec.selectors, old, new)
-        target.changes.set(replace(found, spec=replace(found.spec, selectors=selectors)))
-
-
-def _with_capacity(name: str, amount: Quantity | None, body: RequestBody) -> RequestBody:
-    requests = dict(body.capacity.requests) if body.capacity is not None else {}
-    requests.pop(name, None)
-    if amount is not None:
-        requests[name] = amount
-    return replace(body, capacity=CapacityRequirements(requests=requests) if requests else None)
-
-
-def _tolerating(toleration: DeviceToleration, body: RequestBody) -> RequestBody:
-    return replace(body, tolerations=(*body.tolerations, toleration))
-
-
-def _without_constraint(gone: object, claim: ResourceClaim) -> ResourceClaim:
-    kept = tuple(each for each in claim.spec.devices.constraints if each != gone)
-    devices = replace(claim.spec.devices, constraints=kept)
-    return replace(claim, spec=replace(claim.spec, devices=devices))
+def _amounts(entry: DeviceEntry) -> Iterator[tuple[str, int]]:
+    for name, capacity in entry.device.capacity.items():
+        if capacity.value is not None:
+            yield name, capacity.value.nano
 
 
 # -- pools
@@ -398,25 +387,15 @@ def _without_constraint(gone: object, claim: ResourceClaim) -> ResourceClaim:
 
 def _pool_steps(trial: FixTrial) -> Iterator[FixStep]:
     """Propose to take the known slices of incomplete pools as all there are."""
-    devices = trial.snapshot.inventory.devices_for(trial.node)
-    pools = devices.pools if not isinstance(devices, AllocationFault) else ()
-    for pool in pools:
-        if pool.status is PoolStatus.INCOMPLETE:
-            facts = {"pool": str(pool.id), "why": pool.reason}
-            yield FixStep(FixKind.COMPLETE_POOL, facts, _complete(pool.id))
-
-
-def _complete(pool: PoolId) -> ObjectChange:
-    def apply(target: FixTarget) -> None:
+    for pool in trial.devices.pools if trial.devices is not None else ():
+        if pool.status is not PoolStatus.INCOMPLETE:
+            continue
         slices = [
             each
-            for each in target.changes.cluster_state.objects.all(ResourceSlice)
-            if (each.spec.driver, each.spec.pool.name) == (pool.driver, pool.pool)
+            for each in trial.snapshot.all(ResourceSlice)
+            if (each.spec.driver, each.spec.pool.name) == (pool.id.driver, pool.id.pool)
         ]
         newest = max((each.spec.pool.generation for each in slices), default=0)
         known = [each for each in slices if each.spec.pool.generation == newest]
-        for each in known:
-            counted = replace(each.spec.pool, resource_slice_count=len(known))
-            target.changes.set(replace(each, spec=replace(each.spec, pool=counted)))
-
-    return apply
+        edits = tuple(set_field(each, len(known), "spec", "pool", "resourceSliceCount") for each in known)
+        yield FixStep(FixKind.COMPLETE_POOL, {"pool": str(pool.id), "why": pool.reason}, edits)

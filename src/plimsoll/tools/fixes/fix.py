@@ -1,24 +1,18 @@
 """`Fix`, its steps, and `Hint`: proposed changes for a pending pod, as values.
 
-A step carries its change as a function, so that a fix is proven by applying it to the objects in memory and
-running the scheduling cycle. A hint has no such function: it is a guess, and is named one.
+A step carries its change as edits, so that a fix is proven by applying it to the objects in memory and
+running the scheduling cycle. A hint has no edits: it is a guess, and is named one.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, TypeVar
+from typing import Any
 
-from msgspec.structs import replace
-
-from plimsoll.api.core import Pod, PodSpec
-from plimsoll.api.resource import ResourceClaim
-from plimsoll.tools.cluster_state.changes import ChangeLog
-
-T = TypeVar("T")
+from plimsoll.tools.fixes.edits import Edit
 
 
 class FixKind(Enum):
@@ -46,6 +40,7 @@ class FixKind(Enum):
     DROP_CONSTRAINT = 26, "requests {requests}: remove the constraint on {attribute}"
     DROP_AFFINITY = 28, "remove the required node affinity"
     DROP_POD_AFFINITY = 28, "remove the {what} to pods with {selector} in the same {key}"
+    CHANGE_RESOURCE = 40, "request {near} instead of {resource}"
     CHANGE_CLASS = 40, "request {request}: use DeviceClass {near} instead of {device_class}"
     LOWER_CAPACITY = 30, "request {request}: request at most {had} of {name} instead of {wanted}"
     DROP_SPREAD = 30, "set whenUnsatisfiable of the spread over {key} to ScheduleAnyway"
@@ -71,64 +66,12 @@ class FixKind(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class FixTarget:
-    """Objects that a step changes; every change can be undone."""
-
-    changes: ChangeLog
-    namespace: str
-    name: str
-
-    @property
-    def pod(self) -> Pod:
-        found = self.find(Pod, self.name)
-        assert found is not None, "a fix is about an existing pod"
-        return found
-
-    def find(self, kind: type[T], name: str, namespace: str | None = None) -> T | None:
-        namespace = self.namespace if namespace is None else namespace
-        return self.changes.cluster_state.objects.find(kind, namespace, name)
-
-    def edit_spec(self, **fields: Any) -> None:
-        """Replace fields of the pod's spec."""
-        pod = self.pod
-        self.changes.set(replace(pod, spec=replace(pod.spec, **fields)))
-
-
-#: Facts that name the thing that a step changes, and its amounts before and after.
-_NAMED = frozenset({"request", "resource", "key", "device_class", "device"})
-_AMOUNTS = frozenset({"had", "wanted", "needed", "skew", "count"})
-
-ObjectChange = Callable[[FixTarget], None]
-
-
-def edits_spec(change: Callable[[PodSpec], PodSpec]) -> ObjectChange:
-    """Return the change of the pod's spec as a step needs it."""
-
-    def apply(target: FixTarget) -> None:
-        pod = target.pod
-        target.changes.set(replace(pod, spec=change(pod.spec)))
-
-    return apply
-
-
-def edits_claim(name: str, change: Callable[[ResourceClaim], ResourceClaim]) -> ObjectChange:
-    """Return the change of a claim of the pod's namespace as a step needs it."""
-
-    def apply(target: FixTarget) -> None:
-        claim = target.find(ResourceClaim, name)
-        if claim is not None:
-            target.changes.set(change(claim))
-
-    return apply
-
-
-@dataclass(frozen=True, slots=True)
 class FixStep:
     """One change, its numbers, and what it harms beyond others of its kind."""
 
     kind: FixKind
     facts: Mapping[str, object]
-    change: ObjectChange = field(repr=False, compare=False)
+    edits: tuple[Edit, ...] = field(repr=False, compare=False)
     more_harm: int = 0
     node: str = ""  #: the only node that it concerns
 
@@ -137,17 +80,18 @@ class FixStep:
         return self.kind.harm + self.more_harm
 
     @property
-    def subject(self) -> object:
-        """The thing that it changes: a fix changes a thing once."""
-        if self.kind is FixKind.REMOVE_PODS:
-            return self.kind
-        named = not _NAMED.isdisjoint(self.facts)
-        facts = {name: fact for name, fact in self.facts.items() if not named or name not in _AMOUNTS}
-        return self.kind, str(sorted(facts.items()))
+    def targets(self) -> frozenset[Hashable]:
+        """The things that it changes: a fix changes a thing once, and removes pods once."""
+        removes = {self.kind} if self.kind is FixKind.REMOVE_PODS else set()
+        return frozenset(edit.target for edit in self.edits) | removes
 
     @property
     def text(self) -> str:
         return self.kind.template.format_map({name: _text(fact) for name, fact in self.facts.items()})
+
+    def as_json(self) -> dict[str, Any]:
+        edits = [edit.as_json() for edit in self.edits]
+        return {**_as_json(self.kind.name, self.text, self.facts), "edits": edits}
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,10 +128,7 @@ class Fix:
             "node": self.node or None,
             "nodes": len(self.nodes),
             "proven": True,
-            "steps": [
-                {"kind": _json_name(step.kind.name), "text": step.text, "numbers": _numbers(step.facts)}
-                for step in self.steps
-            ],
+            "steps": [step.as_json() for step in self.steps],
         }
 
 
@@ -228,7 +169,7 @@ class Hint:
         return template.format_map({name: _text(fact) for name, fact in self.facts.items()})
 
     def as_json(self) -> dict[str, Any]:
-        return {"kind": _json_name(self.kind.name), "text": self.text, "numbers": _numbers(self.facts)}
+        return _as_json(self.kind.name, self.text, self.facts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,13 +203,10 @@ def _text(fact: object) -> str:
     return str(fact)
 
 
-def _json_name(name: str) -> str:
-    return name.lower().replace("_", "-")
-
-
-def _numbers(facts: Mapping[str, object]) -> dict[str, Any]:
-    """Return facts as JSON values: integers and lists as they are, everything else as strings."""
-    return {_camel(name): _plain(fact) for name, fact in facts.items()}
+def _as_json(kind: str, text: str, facts: Mapping[str, object]) -> dict[str, Any]:
+    """Return a step or hint with its facts as JSON: integers and lists as they are, the rest as strings."""
+    numbers = {_camel(name): _plain(fact) for name, fact in facts.items()}
+    return {"kind": kind.lower().replace("_", "-"), "text": text, "numbers": numbers}
 
 
 def _plain(fact: object) -> Any:

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 
 from plimsoll.allocator import AllocationFault, Refusal, SearchAborted
 from plimsoll.api.core import Pod
-from plimsoll.api.pod_claims import device_requests
 from plimsoll.api.pod_volumes import volume_claims
 from plimsoll.api.resource import DeviceClass, ResourceClaim, ResourceClaimTemplate, ResourceSlice
 from plimsoll.api.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
@@ -135,16 +134,10 @@ def unprovided_resources(pod_info: PodInfo, snapshot: Snapshot) -> list[str]:
 def _hint_drivers(trial: FixTrial, refusal: Refusal) -> Iterator[Hint]:
     """Yield hints for classes that match no device of the cluster, and for drivers that published before."""
     snapshot = trial.snapshot
-    bodies = {
-        (claim.metadata.full_name, name): body
-        for claim in trial.pod_info.claims
-        for name, body in device_requests(claim)
-    }
     published = any(each.spec.devices for each in snapshot.all(ResourceSlice))
-    for request in refusal.requests:
-        body = bodies.get((request.claim, request.request))
-        found = snapshot.classes.get(body.device_class_name) if body is not None else None
-        if request.served or body is None or found is None:
+    for request, _, body in trial.unserved(refusal):
+        found = snapshot.classes.get(body.device_class_name)
+        if found is None:
             continue
         if not published:
             yield Hint(HintKind.NO_DRIVER, {"request": request.request})

@@ -25,7 +25,7 @@ from plimsoll.tools.node_terms import taint_text, unmet_requirements, untolerate
 
 #: Estimated harm of passing a rule; others count as much as removing a pod.
 _HARMS = {Rule.UNSCHEDULABLE: 10, Rule.TAINTS: 10, Rule.NODE_AFFINITY: 20, Rule.SPREAD: 25}
-_OTHER_HARM, _NO_DEVICES, _TOO_FEW = 30, 100, 25
+_OTHER_HARM, _NO_DEVICES, _OTHER_DEVICES, _TOO_FEW = 30, 100, 45, 25
 
 
 def nearest_nodes(pod_info: PodInfo, snapshot: Snapshot, settings: SchedulerProfile, most: int) -> list[int]:
@@ -80,7 +80,8 @@ def _pools(snapshot: Snapshot, row: int) -> Hashable:
 
 def _device_harm(pod_info: PodInfo, snapshot: Snapshot, row: int) -> int:
     """Estimate the harm of getting devices on a node: how many match, whether they are free or not."""
-    requests = [body for claim in pod_info.unallocated_claims for _, body in device_requests(claim)]
+    claims = pod_info.at_node(snapshot.node(row)).unallocated_claims
+    requests = [body for claim in claims for _, body in device_requests(claim)]
     if not requests:
         return 0
     devices = snapshot.inventory.devices_for(snapshot.node(row))
@@ -94,7 +95,8 @@ def _device_harm(pod_info: PodInfo, snapshot: Snapshot, row: int) -> int:
         of_class = devices.select(class_selectors, ()).mask
         matching = devices.select(class_selectors, expressions_of(body.selectors)).mask
         if not of_class:
-            harm += _NO_DEVICES
+            named = any(pool.id.driver in text for pool in devices.pools for text in class_selectors)
+            harm += _OTHER_DEVICES if named else _NO_DEVICES
         elif (matching & ~usage.taken).bit_count() < max(body.count, 1):
             harm += _TOO_FEW
     return harm

@@ -3,27 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from itertools import islice, takewhile
 
-from msgspec.structs import replace
-
-from plimsoll.allocator import AllocationFault, DeviceId, Refusal
+from plimsoll.allocator import DeviceId, Refusal
 from plimsoll.allocator.reasons.refusal import RefusalRule
 from plimsoll.api.core import Pod
-from plimsoll.api.pod_claims import is_owned_by, resolve_claim_names
-from plimsoll.api.resource import ResourceClaim
-from plimsoll.ledger.node_ledger import pod_key
 from plimsoll.ledger.verdict import Cause, Reason
 from plimsoll.scheduler.devices import NodeFit
 from plimsoll.scheduler.reasons import NodeReason, Rule
 from plimsoll.tools.amounts import format_short
 from plimsoll.tools.claim_users import unused_claims
-from plimsoll.tools.fixes.fix import FixKind, FixStep, FixTarget
+from plimsoll.tools.fixes.edits import delete
+from plimsoll.tools.fixes.fix import FixKind, FixStep
 from plimsoll.tools.fixes.harm import cheapest_sets, removable_pods, removal_harm
 from plimsoll.tools.fixes.trial import FixTrial
 
 #: Unused claims tried per node, and sets of pods tried before the most harmful are spared one by one.
-_MAX_CLAIMS, _MAX_SETS = 16, 12
+_MAX_CLAIMS, _FIRST_SETS = 16, 12
 
 #: Rules that exclude devices whether they are in use or not.
 _NOT_HELD = (RefusalRule.CLASS_SELECTOR, RefusalRule.REQUEST_SELECTOR, RefusalRule.NODE, RefusalRule.FAILED)
@@ -46,7 +42,7 @@ def propose_removals(trial: FixTrial, reasons: Sequence[NodeReason]) -> Iterator
         names = tuple(f"pod {pod.metadata.full_name}" for pod in chosen)
         facts = {"pods": names, "short": _short_text(trial, reasons), "node": trial.name}
         harm = sum(removal_harm(pod, trial.snapshot) for pod in chosen)
-        yield FixStep(FixKind.REMOVE_PODS, facts, partial(_remove_pods, chosen), harm, trial.name)
+        yield FixStep(FixKind.REMOVE_PODS, facts, tuple(map(delete, chosen)), harm, trial.name)
 
 
 def _is_held(cause: object) -> bool:
@@ -63,8 +59,8 @@ def _is_held(cause: object) -> bool:
 
 
 def _claim_steps(trial: FixTrial) -> Iterator[FixStep]:
-    devices = trial.snapshot.inventory.devices_for(trial.node)
-    if isinstance(devices, AllocationFault):
+    devices = trial.devices
+    if devices is None:
         return
     found = [
         claim
@@ -75,11 +71,7 @@ def _claim_steps(trial: FixTrial) -> Iterator[FixStep]:
     for claim in found[:_MAX_CLAIMS]:
         held = tuple(str(DeviceId.of(result)) for result in claim.allocation_results)
         facts = {"claim": claim.metadata.full_name, "devices": held}
-        yield FixStep(FixKind.REMOVE_CLAIM, facts, partial(_remove_claim, claim), node=trial.name)
-
-
-def _remove_claim(claim: ResourceClaim, target: FixTarget) -> None:
-    target.changes.remove(claim)
+        yield FixStep(FixKind.REMOVE_CLAIM, facts, (delete(claim),), node=trial.name)
 
 
 # -- pods
@@ -97,36 +89,25 @@ def _choose_pods(trial: FixTrial, suffices: Callable[[Answer], bool]) -> tuple[P
         if not suffices(node_filter.run(row)):
             return ()
         simulation.restore_pods(pods)
-        for chosen in cheapest_sets(harms, _MAX_SETS):
+        tried = cheapest_sets(harms)
+
+        def is_enough(chosen: Sequence[int]) -> bool:
             fewer = [pods[number] for number in chosen]
             simulation.remove_pods(fewer)
-            if suffices(node_filter.run(row)):
-                return tuple(fewer)
+            enough = suffices(node_filter.run(row))
             simulation.restore_pods(fewer)
-        simulation.remove_pods(pods)
-        for pod in reversed(pods):
-            simulation.restore_pods([pod])
-            if not suffices(node_filter.run(row)):
-                simulation.remove_pods([pod])
-        gone = {pod_key(pod) for pod in simulation.removed_pods}
-    return tuple(pod for pod in pods if pod_key(pod) in gone)
+            return enough
 
-
-def _remove_pods(pods: Sequence[Pod], target: FixTarget) -> None:
-    """Remove pods with the claims generated for them, and release the others that only they used."""
-    for pod in pods:
-        target.changes.remove(pod)
-        for name in dict.fromkeys(resolve_claim_names(pod).values()):
-            claim = target.find(ResourceClaim, name, pod.metadata.namespace)
-            if claim is None:
-                continue
-            if is_owned_by(claim, pod):
-                target.changes.remove(claim)
-                continue
-            users = tuple(user for user in claim.status.reserved_for if user.uid != pod.metadata.uid)
-            allocation = claim.status.allocation if users else None
-            status = replace(claim.status, reserved_for=users, allocation=allocation)
-            target.changes.set(replace(claim, status=status))
+        found = next(filter(is_enough, islice(tried, _FIRST_SETS)), None)
+        if found is None:  # spare the most harmful ones, and look for less harm than that
+            found = (*range(len(pods)),)
+            for number in reversed(found):
+                fewer = tuple(each for each in found if each != number)
+                found = fewer if is_enough(fewer) else found
+            harm = sum(harms[number] for number in found)
+            less = takewhile(lambda chosen: sum(harms[number] for number in chosen) < harm, tried)
+            found = next(filter(is_enough, less), found)
+    return tuple(pods[number] for number in found)
 
 
 def _short_text(trial: FixTrial, reasons: Sequence[NodeReason]) -> str:

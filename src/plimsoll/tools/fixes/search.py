@@ -8,10 +8,11 @@ steps left out. All changes are undone.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from heapq import heappop, heappush
+from operator import attrgetter
 
 import numpy as np
 
@@ -31,7 +32,8 @@ from plimsoll.tools.cluster_state import ClusterState
 from plimsoll.tools.cluster_state.changes import ChangeLog
 from plimsoll.tools.fixes.additions import propose_devices, propose_nodes
 from plimsoll.tools.fixes.device_steps import propose_for_devices
-from plimsoll.tools.fixes.fix import Fix, FixKind, FixReport, FixStep, FixTarget, Hint, HintKind
+from plimsoll.tools.fixes.edits import apply_edit
+from plimsoll.tools.fixes.fix import Fix, FixKind, FixReport, FixStep, Hint, HintKind
 from plimsoll.tools.fixes.hints import hints_for_pod, hints_on_node, unprovided_resources
 from plimsoll.tools.fixes.nearest_nodes import nearest_nodes
 from plimsoll.tools.fixes.node_steps import propose_for_node
@@ -55,9 +57,18 @@ class FixLimits:
 
 _LIMITS = FixLimits()
 #: Steps that set an amount, so that one replaces another.
-_ABSOLUTE = (FixKind.LOWER_COUNT, FixKind.LOWER_CAPACITY, FixKind.STEP_CAPACITY)
+_ABSOLUTE = (
+    FixKind.LOWER_COUNT,
+    FixKind.LOWER_CAPACITY,
+    FixKind.STEP_CAPACITY,
+    FixKind.DROP_CAPACITY,
+    FixKind.SHRINK,
+)
+#: How much more than the best fix another may harm to be worth reading.
+_FAR = 75
 #: Steps that stand alone: a node that is added is not changed as well.
 _ADDED = (FixKind.ADD_NODE, FixKind.ADD_SIZED_NODE)
+_cost = attrgetter("cost")
 
 
 def find_fixes(
@@ -81,11 +92,18 @@ def find_fixes(
 def apply_fix(cluster_state: ClusterState, pod: Pod, fix: Fix) -> tuple[ClusterState, Pod]:
     """Return a copy of the cluster state with the fix applied, and the changed pod."""
     copy = cluster_state.copy()
-    target = FixTarget(ChangeLog(copy), *pod.metadata.key)
-    target.changes.set(pod)
+    changes = ChangeLog(copy)
+    changes.set(pod)
     for step in fix.steps:
-        step.change(target)
-    return copy, target.pod
+        for edit in step.edits:
+            apply_edit(edit, changes)
+    return copy, _find_pod(copy, pod)
+
+
+def _find_pod(cluster_state: ClusterState, pod: Pod) -> Pod:
+    found = cluster_state.objects.find(Pod, *pod.metadata.key)
+    assert found is not None, "a fix is about an existing pod"
+    return found
 
 
 @dataclass(order=True, slots=True)
@@ -101,9 +119,16 @@ class _State:
 
 def _replaced(steps: Sequence[FixStep], new: FixStep) -> tuple[FixStep, ...]:
     """Return the steps with a lower amount instead of the one that was not low enough."""
-    (old,) = (step for step in steps if step.subject == new.subject)
-    merged = replace(new, facts={**new.facts, "wanted": old.facts["wanted"]})
-    return tuple(merged if step is old else step for step in steps)
+    return tuple(
+        replace(
+            new,
+            facts={**new.facts, "wanted": step.facts["wanted"]},
+            more_harm=step.more_harm + new.more_harm,
+        )
+        if step.targets == new.targets
+        else step
+        for step in steps
+    )
 
 
 class FixSearch:
@@ -122,9 +147,8 @@ class FixSearch:
         self._profiles, self._settings = settings, replace(settings.for_pod(pod), device_preemption=True)
         self._group = group_key(pod, cluster_state.gates)
         self.changes = ChangeLog(cluster_state)
-        self._target = FixTarget(self.changes, *pod.metadata.key)
         self._heap: list[_State] = []
-        self._seen: set[tuple[str, frozenset[str]]] = set()
+        self._seen: set[Hashable] = set()
         self._found: dict[tuple[FixKind, ...], Fix] = {}
         self._hints: dict[HintKind, Hint] = {}
         self._nodes_tried: set[str] = set()
@@ -132,13 +156,17 @@ class FixSearch:
         self._most_trials = limits.trials
 
     def run(self) -> FixReport:
-        gates = (gate_step(self._pod),) if self._pod.spec.scheduling_gates else ()
-        self._start(gates)
+        self._push("", (gate_step(self._pod),) if self._pod.spec.scheduling_gates else ())
         while self._heap and self._trials < self._most_trials and len(self._found) < self._limits.fixes:
             state = heappop(self._heap)
-            self._trials += 1
-            self._nodes_tried.add(state.node)
+            if self._found and state.cost > min(self._found.values(), key=_cost).cost + _FAR:
+                break
             with self._applied(state.steps):
+                if not state.node:
+                    self._choose_nodes(state)
+                    continue
+                self._trials += 1
+                self._nodes_tried.add(state.node)
                 result = self._attempt(state.node, detail=self._may_grow(state))
                 if isinstance(result, tuple):
                     self._expand(state, *result)
@@ -148,39 +176,46 @@ class FixSearch:
         return self._report()
 
     def _report(self) -> FixReport:
-        fixes = tuple(sorted(self._found.values(), key=lambda fix: fix.cost))
+        fixes = tuple(sorted(self._found.values(), key=_cost))
+        if fixes or self._fits:
+            return FixReport(fixes, tuple(self._hints.values()))
         nodes, limits = len(self._nodes_tried), self._limits
-        note = (
-            f"no fix found among {self._trials} combination{'' if self._trials == 1 else 's'} of up to "
-            f"{limits.steps} changes on {nodes} node{'' if nodes == 1 else 's'}"
-        )
-        return FixReport(fixes, tuple(self._hints.values()), "" if fixes or self._fits else note)
+        note = "no fix found"
+        if nodes:
+            note += (
+                f" among {self._trials} combination{'' if self._trials == 1 else 's'} of up to "
+                f"{limits.steps} changes on {nodes} node{'' if nodes == 1 else 's'}"
+            )
+        if self._heap:
+            note += "; the search ended at its limit"
+        return FixReport((), tuple(self._hints.values()), note)
+
+    @property
+    def _changed_pod(self) -> Pod:
+        return _find_pod(self._cluster_state, self._pod)
 
     # -- states
 
-    def _start(self, gates: tuple[FixStep, ...]) -> None:
-        """Begin on the nearest nodes, and with one more node of each shape."""
+    def _choose_nodes(self, state: _State) -> None:
+        """Continue on the nearest nodes, and with one more node of each shape; or with the pod's claims."""
         snapshot = self._cluster_state.snapshot
-        with self._applied(gates):
-            pod_info = read_pod_info(self._target.pod, snapshot, self._settings)
-            if self._node:
-                names = [self._node]
-            elif isinstance(pod_info, PodInfo):
-                rows = nearest_nodes(pod_info, snapshot, self._settings, self._limits.nodes)
-                names = [snapshot.node(row).metadata.name for row in rows]
-            else:
-                names = [snapshot.node(row).metadata.name for row in list(snapshot.rows())[:1]] or [""]
-            known = pod_info if isinstance(pod_info, PodInfo) else None
-            for name in () if known is None else unprovided_resources(known, snapshot):
-                self._hints[HintKind.NO_RESOURCE] = Hint(HintKind.NO_RESOURCE, {"resource": name})
-            added = [] if self._node or known is None else [*propose_nodes(self._cluster_state, known)]
-        for name in names:
-            self._push(name, gates)
-        for step in added:
-            self._push(step.node, (*gates, step))
+        pod_info = read_pod_info(self._changed_pod, snapshot, self._settings)
+        if isinstance(pod_info, NodeReason):
+            if self._may_grow(state):
+                self._expand(state, None, (pod_info,))
+            return
+        for name in unprovided_resources(pod_info, snapshot):
+            self._hints[HintKind.NO_RESOURCE] = Hint(HintKind.NO_RESOURCE, {"resource": name})
+        if self._node:
+            self._push(self._node, state.steps)
+            return
+        for row in nearest_nodes(pod_info, snapshot, self._settings, self._limits.nodes):
+            self._push(snapshot.node(row).metadata.name, state.steps)
+        for step in propose_nodes(self._cluster_state, pod_info):
+            self._push(step.node, (*state.steps, step))
 
     def _push(self, node: str, steps: tuple[FixStep, ...]) -> None:
-        key = node, frozenset(step.text for step in steps)
+        key = node, frozenset((step.text, step.targets) for step in steps)
         kinds = tuple(step.kind for step in steps)
         if key in self._seen or kinds in self._found:
             return
@@ -193,7 +228,8 @@ class FixSearch:
         mark = self.changes.mark()
         try:
             for step in steps:
-                step.change(self._target)
+                for edit in step.edits:
+                    apply_edit(edit, self.changes)
             yield
         finally:
             self.changes.undo(mark)
@@ -206,7 +242,7 @@ class FixSearch:
     def _attempt(self, node: str, *, detail: bool) -> bool | tuple[FixTrial | None, tuple[NodeReason, ...]]:
         """Return whether the pod fits on the node, or why not if further steps may follow."""
         snapshot, settings = self._cluster_state.snapshot, self._settings
-        pod_info = read_pod_info(self._target.pod, snapshot, settings)
+        pod_info = read_pod_info(self._changed_pod, snapshot, settings)
         if isinstance(pod_info, NodeReason):
             return (None, (pod_info,)) if detail else False
         pod_info = pod_info.with_profile(settings)
@@ -239,28 +275,28 @@ class FixSearch:
         """Continue with each step that may resolve the first rule that the node fails."""
         if not any(step.kind is not FixKind.REMOVE_GATES for step in state.steps):
             self._note_hints(trial, reasons)
-        subjects = {step.subject for step in state.steps}
         for step in self._propose(trial, reasons):
-            if step.subject not in subjects:
+            same = [each for each in state.steps if not each.targets.isdisjoint(step.targets)]
+            if not same:
                 self._push(state.node, (*state.steps, step))
-            elif step.kind in _ABSOLUTE:
+            elif step.kind in _ABSOLUTE and [each.targets for each in same] == [step.targets]:
                 self._push(state.node, _replaced(state.steps, step))
 
     def _propose(self, trial: FixTrial | None, reasons: tuple[NodeReason, ...]) -> Iterator[FixStep]:
         if trial is None:
-            yield from propose_for_pod(self._cluster_state, self._target.pod, reasons[0])
+            yield from propose_for_pod(self._cluster_state, self._changed_pod, reasons[0])
             return
         if reasons[0].rule is Rule.DEVICES:
             yield from propose_for_devices(trial, reasons)
             yield from propose_devices(trial, reasons)
         yield from propose_for_node(trial, reasons)
         for reason in reasons:
-            yield from propose_resources(self._cluster_state, reason)
+            yield from propose_resources(self._cluster_state, trial.pod, reason)
         yield from propose_removals(trial, reasons)
 
     def _note_hints(self, trial: FixTrial | None, reasons: tuple[NodeReason, ...]) -> None:
         hints = (
-            hints_for_pod(self._cluster_state, self._target.pod, reasons[0])
+            hints_for_pod(self._cluster_state, self._changed_pod, reasons[0])
             if trial is None
             else hints_on_node(trial, reasons)
         )
@@ -291,7 +327,7 @@ class FixSearch:
         """Return whether the scheduling cycle schedules the pod after the steps; on one node, if asked."""
         snapshot = self._cluster_state.snapshot
         with self._applied(steps):
-            pod = self._target.pod
+            pod = self._changed_pod
             pod_info = read_pod_info(pod, snapshot, self._settings)
             if isinstance(pod_info, NodeReason) or pod.spec.scheduling_gates:
                 return False
@@ -312,7 +348,7 @@ class FixSearch:
         if self._node or any(step.node for step in steps):
             return (node,)
         with self._applied(steps):
-            pod_info = read_pod_info(self._target.pod, snapshot, self._settings)
+            pod_info = read_pod_info(self._changed_pod, snapshot, self._settings)
             if isinstance(pod_info, NodeReason):
                 return (node,)
             result = run_filters(pod_info, snapshot, self._settings, simulated_ids())

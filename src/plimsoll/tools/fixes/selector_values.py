@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from difflib import SequenceMatcher
+from math import log
 
 from plimsoll.allocator.devices.node_devices import DeviceEntry
 from plimsoll.api.resource import DeviceCapacity
@@ -13,27 +15,42 @@ from plimsoll.tools.device_attributes import attributes_read, value_text
 _MAX_VALUES = 3
 #: A comparison of the attribute `{name}` with a literal, as it or as an argument of quantity and semver.
 _COMPARISON = (
-    r"((?:\.{name}|\[\s*['\"]{name}['\"]\s*\])\s*(?:\.compareTo\(|\.isGreaterThan\(|\.isLessThan\()?"
-    r"\s*(?:==|>=|<=|>|<)?\s*(?:quantity\(|semver\()?\s*)(\"[^\"]*\"|'[^']*'|-?\d+|true|false)"
+    r"((?:\.{name}|\[\s*['\"]{name}['\"]\s*\])\s*(\.compareTo\(|\.isGreaterThan\(|\.isLessThan\()?"
+    r"\s*(==|>=|<=|>|<)?\s*(?:quantity\(|semver\()?\s*)(\"[^\"]*\"|'[^']*'|-?\d+|true|false)"
 )
+#: Words of a comparison for other values than the one that it names.
+_WORDS = {".isGreaterThan(": "above ", ".isLessThan(": "below ", ">": "above ", "<": "below "}
+#: Least distance of values that differ in more than numbers.
+OTHER_FORM = 1000.0
+_DIGITS = re.compile(r"\d+(?:\.\d+)?")
 
 
-def replaced_values(expression: str, nearest: Sequence[DeviceEntry]) -> Iterator[tuple[str, str, str, str]]:
-    """Yield the expression with a value of a device, the attribute, the value asked for and the new one."""
-    seen: set[str] = set()
-    for entry in nearest:
+def replaced_values(expression: str, devices: Sequence[DeviceEntry]) -> Iterator[tuple[str, str, str, str]]:
+    """Yield the expression with a value of a device, the attribute, the value asked for and the new one;
+    nearest values first.
+    """
+    found: dict[str, tuple[float, str, str, str]] = {}
+    for entry in devices:
         for full_name, value in attributes_read(expression, entry.id.driver, entry.device):
             name, text = full_name.rpartition("/")[2], value_text(value)
             if isinstance(value, str) or not text:
                 continue
-            pattern = _COMPARISON.replace("{name}", re.escape(name))
-            for match in re.finditer(pattern, expression):
-                old = match[2]
+            for match in re.finditer(_COMPARISON.replace("{name}", re.escape(name)), expression):
+                old = match[4]
                 quote = old[0] if old[0] in "\"'" else ""
                 is_text = isinstance(value, DeviceCapacity) or not text.lstrip("-").isdigit()
                 if old.strip("\"'") == text or (is_text and not quote and text not in ("true", "false")):
                     continue
-                new = expression[: match.start(2)] + f"{quote}{text}{quote}" + expression[match.end(2) :]
-                if new not in seen and len(seen) < _MAX_VALUES:
-                    seen.add(new)
-                    yield new, name, old.strip("\"'"), text
+                new = expression[: match.start(4)] + f"{quote}{text}{quote}" + expression[match.end(4) :]
+                word, wanted = _WORDS.get(match[2] or match[3] or "", ""), old.strip("\"'")
+                found.setdefault(new, (value_distance(wanted, text), name, word + wanted, word + text))
+    for new, (_, name, wanted, had) in sorted(found.items(), key=lambda each: each[1])[:_MAX_VALUES]:
+        yield new, name, wanted, had
+
+
+def value_distance(wanted: str, text: str) -> float:
+    """Return how far a value is from the one asked for: in numbers if only these differ, or else in text."""
+    if _DIGITS.sub("0", wanted) != _DIGITS.sub("0", text):
+        return OTHER_FORM + 1 - SequenceMatcher(None, wanted.lower(), text.lower()).ratio()
+    pairs = zip(_DIGITS.findall(wanted), _DIGITS.findall(text), strict=True)
+    return sum(abs(log((float(one) + 1) / (float(other) + 1))) for one, other in pairs)

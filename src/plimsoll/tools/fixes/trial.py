@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
+from plimsoll.allocator import AllocationFault, Refusal
+from plimsoll.allocator.devices.node_devices import NodeDevices
+from plimsoll.allocator.reasons.refusal import RequestRefusal
 from plimsoll.api.core import Node, Pod
+from plimsoll.api.pod_claims import device_requests
+from plimsoll.api.resource import DeviceSubRequest, ExactDeviceRequest, ResourceClaim
 from plimsoll.scheduler.pod_info import PodInfo
 from plimsoll.scheduler.preemption.node_filter import NodeFilter
 from plimsoll.scheduler.profile import SchedulerProfile
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
 from plimsoll.tools.cluster_state import ClusterState
+
+RequestBody = ExactDeviceRequest | DeviceSubRequest
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,3 +45,18 @@ class FixTrial:
     @property
     def name(self) -> str:
         return self.node.metadata.name
+
+    @property
+    def devices(self) -> NodeDevices | None:
+        """The devices of the node; None if their description is faulty."""
+        found = self.snapshot.inventory.devices_for(self.node)
+        return None if isinstance(found, AllocationFault) else found
+
+    def unserved(self, refusal: Refusal) -> Iterator[tuple[RequestRefusal, ResourceClaim, RequestBody]]:
+        """Yield the requests that the node cannot serve, with their claims."""
+        claims = {claim.metadata.full_name: claim for claim in self.pod_info.at_node(self.node).claims}
+        for request in refusal.requests:
+            claim = claims.get(request.claim)
+            body = dict(device_requests(claim)).get(request.request) if claim is not None else None
+            if claim is not None and body is not None and not (request.served and not refusal.together):
+                yield request, claim, body
