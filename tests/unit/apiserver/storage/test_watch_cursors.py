@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from plimsoll.apiserver.storage import ObjectKey, Store, WatchCursor
-from plimsoll.errors import ApiError
+from plimsoll.apiserver.storage.event_history import WOKEN_AT_ONCE
+from plimsoll.errors import ApiError, StoreError
 
 POD = ObjectKey("pods", "default", "a")
 
@@ -117,6 +118,33 @@ async def test_many_watches_are_woken_once_for_many_events(tmp_path: Path) -> No
     assert calls <= 3000
     assert len({event.frame() for event in store.watch("pods", 0).take()}) == 100
     await store.close()
+
+
+async def test_a_turn_of_the_event_loop_serves_a_bounded_number_of_watches() -> None:
+    store = Store.open(None)
+    woken = 0
+
+    async def watch(cursor: WatchCursor) -> list[int]:
+        nonlocal woken
+        events = await cursor.next()
+        woken += 1
+        return [event.revision for event in events]
+
+    cursors = [store.watch("pods", 0) for _ in range(WOKEN_AT_ONCE * 5 + 1)]
+    tasks = [asyncio.create_task(watch(cursor)) for cursor in cursors]
+    await asyncio.sleep(0)
+    update(store)
+    cursors[-1].close()
+    tasks[-2].cancel()
+    counts = []
+    while not all(task.done() for task in tasks):
+        before = woken
+        await asyncio.sleep(0)
+        counts.append(woken - before)
+    assert max(counts) <= WOKEN_AT_ONCE
+    assert await asyncio.gather(*tasks[:-2]) == [[1]] * (len(tasks) - 2)
+    with pytest.raises(StoreError):
+        await tasks[-1]
 
 
 async def test_a_cancelled_reader_leaves_the_feed_usable() -> None:
