@@ -9,8 +9,9 @@ from plimsoll.scheduler.snapshot.snapshot import Snapshot
 from plimsoll.tools.availability import Availability
 from plimsoll.tools.explain.pod_view import PodView
 from plimsoll.tools.explain.selection import RequestSelectors, driver_names, may_serve, read_request_selectors
-from plimsoll.tools.explain.text import StatementKind, join_names, pluralize
+from plimsoll.tools.explain.text import StatementKind, pluralize
 from plimsoll.tools.explain.tree import Statement
+from plimsoll.tools.facts import join_names
 
 
 def describe_cluster_devices(view: PodView, tried: Set[int]) -> tuple[Statement, ...]:

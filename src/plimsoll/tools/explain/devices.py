@@ -47,12 +47,9 @@ from plimsoll.tools.explain.selection import (
     may_serve,
     without_other_drivers,
 )
-from plimsoll.tools.explain.text import (
-    AmountFact,
-    StatementKind,
-    compared_amounts,
-)
+from plimsoll.tools.explain.text import StatementKind
 from plimsoll.tools.explain.tree import Statement
+from plimsoll.tools.facts import AmountFact, compared_amounts
 
 #: Devices listed by name.
 MAX_NAMED = 3

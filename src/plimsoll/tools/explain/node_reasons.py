@@ -13,8 +13,9 @@ from plimsoll.ledger.verdict import Cause, Reason
 from plimsoll.scheduler.filters.filter import Filter
 from plimsoll.scheduler.filters.node_declared_features import needed_features
 from plimsoll.tools.explain.pod_view import PodView, RuleExplainer
-from plimsoll.tools.explain.text import AmountFact, StatementKind, compared_amounts
+from plimsoll.tools.explain.text import StatementKind
 from plimsoll.tools.explain.tree import Statement
+from plimsoll.tools.facts import AmountFact, compared_amounts
 from plimsoll.tools.fixes.hints import unprovided_resources
 from plimsoll.tools.node_terms import (
     matches_nothing,

@@ -27,9 +27,10 @@ from plimsoll.scheduler.topology.counts import NO_DOMAIN
 from plimsoll.scheduler.topology.default_constraints import spread_constraints
 from plimsoll.scheduler.topology.match_counts import MatchCounts
 from plimsoll.tools.explain.pod_view import PodView, RuleExplainer
-from plimsoll.tools.explain.text import StatementKind, join_names
+from plimsoll.tools.explain.text import StatementKind
 from plimsoll.tools.explain.tree import Statement
 from plimsoll.tools.explain.volume_reasons import explain_unbound
+from plimsoll.tools.facts import join_names
 from plimsoll.tools.node_terms import requirement_text
 
 #: Pods listed by name.

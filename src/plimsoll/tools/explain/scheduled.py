@@ -32,9 +32,10 @@ from plimsoll.tools.explain.attempt import AttemptRecorder
 from plimsoll.tools.explain.devices import describe_refusal
 from plimsoll.tools.explain.extended_resources import name_request, serving_claim
 from plimsoll.tools.explain.pod_view import PodView
-from plimsoll.tools.explain.text import AmountFact, StatementKind, pluralize
+from plimsoll.tools.explain.text import StatementKind, pluralize
 from plimsoll.tools.explain.tree import Statement
 from plimsoll.tools.explain.verdict import ExplainVerdict, ExplanationSection, PodExplanation
+from plimsoll.tools.facts import AmountFact
 from plimsoll.tools.pod_status import pod_status
 from plimsoll.tools.top.nodes import ResourceHolder, holders, node_rows
 

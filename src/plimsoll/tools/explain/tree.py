@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from plimsoll.scheduler.reasons import NodeReason, Rule
-from plimsoll.tools.explain.text import StatementKind, facts_as_json, render_statement
+from plimsoll.tools.explain.text import StatementKind, render_statement
+from plimsoll.tools.facts import facts_as_json
 
 #: Names of a group shown by default.
 FEW = 5

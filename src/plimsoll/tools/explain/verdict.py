@@ -9,8 +9,9 @@ from enum import Enum
 from typing import Any
 
 from plimsoll.tools.colors import Paint
-from plimsoll.tools.explain.text import join_names, pluralize
+from plimsoll.tools.explain.text import pluralize
 from plimsoll.tools.explain.tree import FEW, NodeGroup, Statement
+from plimsoll.tools.facts import join_names
 from plimsoll.tools.fixes import NO_FIXES, Fix, FixReport
 
 #: Groups shown before the rest is only counted.

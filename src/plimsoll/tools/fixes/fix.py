@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
+from plimsoll.tools.facts import fact_text, facts_as_json
 from plimsoll.tools.fixes.edits import Edit
 
 
@@ -87,7 +88,7 @@ class FixStep:
 
     @property
     def text(self) -> str:
-        return self.kind.template.format_map({name: _text(fact) for name, fact in self.facts.items()})
+        return self.kind.template.format_map({name: fact_text(fact) for name, fact in self.facts.items()})
 
     def as_json(self) -> dict[str, Any]:
         edits = [edit.as_json() for edit in self.edits]
@@ -166,7 +167,7 @@ class Hint:
     @property
     def text(self) -> str:
         template: str = self.kind.value
-        return template.format_map({name: _text(fact) for name, fact in self.facts.items()})
+        return template.format_map({name: fact_text(fact) for name, fact in self.facts.items()})
 
     def as_json(self) -> dict[str, Any]:
         return _as_json(self.kind.name, self.text, self.facts)
@@ -197,24 +198,6 @@ class FixReport:
 NO_FIXES = FixReport()
 
 
-def _text(fact: object) -> str:
-    if type(fact) is tuple:
-        return ", ".join(map(str, fact[:5])) + (f" and {len(fact) - 5} more" if len(fact) > 5 else "")
-    return str(fact)
-
-
 def _as_json(kind: str, text: str, facts: Mapping[str, object]) -> dict[str, Any]:
-    """Return a step or hint with its facts as JSON: integers and lists as they are, the rest as strings."""
-    numbers = {_camel(name): _plain(fact) for name, fact in facts.items()}
-    return {"kind": kind.lower().replace("_", "-"), "text": text, "numbers": numbers}
-
-
-def _plain(fact: object) -> Any:
-    if fact is None or isinstance(fact, (bool, int)):
-        return fact
-    return [_plain(each) for each in fact] if type(fact) is tuple else str(fact)
-
-
-def _camel(name: str) -> str:
-    head, *rest = name.split("_")
-    return head + "".join(word.title() for word in rest)
+    """Return a step or hint as JSON."""
+    return {"kind": kind.lower().replace("_", "-"), "text": text, "numbers": facts_as_json(facts)}

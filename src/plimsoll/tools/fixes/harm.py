@@ -6,8 +6,9 @@ nothing recreates. Devices, priority and an exhausted PodDisruptionBudget add to
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from heapq import heappop, heappush
+from itertools import islice, takewhile
 
 from plimsoll.api.core import Pod
 from plimsoll.api.pod_claims import resolve_claim_names, uses_claims
@@ -27,8 +28,8 @@ _HARM_OF_OTHERS, _HARM_OF_DEVICE, _HARM_OF_VIOLATION = 20, 10, 25
 _STAYING = frozenset({"DaemonSet", "Node"})
 #: Lowest priority of pods that the system needs.
 _SYSTEM_PRIORITY = 2_000_000_000
-#: Sets of pods tried in the order of their harm, before the most harmful are spared one by one.
-_MAX_SETS = 64
+#: Sets of pods tried in the order of their harm: in all, and before the most harmful are spared one by one.
+_MAX_SETS, _FIRST_SETS = 64, 12
 
 
 def removable_pods(snapshot: Snapshot, row: int) -> list[Pod]:
@@ -78,18 +79,33 @@ def least_harmful_pods(
         units = [entries[pod_key(pod)].units for pod in chosen]
         return all(sum(each.get(name, 0) for each in units) >= amount for name, amount in shortage.items())
 
-    if not suffices(pods):
-        return ()
     useful = [pod for pod in pods if any(entries[pod_key(pod)].units.get(name, 0) > 0 for name in shortage)]
-    harms = [removal_harm(pod, snapshot) for pod in useful]
-    for chosen in cheapest_sets(harms):
-        if suffices([useful[number] for number in chosen]):
-            return tuple(useful[number] for number in chosen)
-    kept = list(useful)
-    for pod in reversed(useful):
-        if suffices([each for each in kept if each is not pod]):
-            kept.remove(pod)
-    return tuple(kept)
+    return choose_pods(useful, snapshot, suffices)
+
+
+def choose_pods(
+    pods: Sequence[Pod], snapshot: Snapshot, suffices: Callable[[Sequence[Pod]], bool]
+) -> tuple[Pod, ...]:
+    """Return the pods, given least harmful first, whose removal suffices with the least harm; () if none."""
+    if not pods or not suffices(pods):
+        return ()
+    budgets = DisruptionBudgets(snapshot.all(PodDisruptionBudget))
+    harms = [removal_harm(pod, snapshot, budgets) for pod in pods]
+    tried = cheapest_sets(harms)
+
+    def is_enough(chosen: Sequence[int]) -> bool:
+        return suffices([pods[number] for number in chosen])
+
+    found = next(filter(is_enough, islice(tried, _FIRST_SETS)), None)
+    if found is None:  # spare the most harmful ones, and look for less harm than that
+        found = (*range(len(pods)),)
+        for number in reversed(found):
+            fewer = tuple(each for each in found if each != number)
+            found = fewer if is_enough(fewer) else found
+        harm = sum(harms[number] for number in found)
+        less = takewhile(lambda chosen: sum(harms[number] for number in chosen) < harm, tried)
+        found = next(filter(is_enough, less), found)
+    return tuple(pods[number] for number in found)
 
 
 def cheapest_sets(costs: Sequence[int], most: int = _MAX_SETS) -> Iterator[tuple[int, ...]]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from itertools import islice, takewhile
 
 from plimsoll.allocator import DeviceId, Refusal
 from plimsoll.allocator.reasons.refusal import RefusalRule
@@ -15,11 +14,11 @@ from plimsoll.tools.amounts import format_short
 from plimsoll.tools.claim_users import unused_claims
 from plimsoll.tools.fixes.edits import delete
 from plimsoll.tools.fixes.fix import FixKind, FixStep
-from plimsoll.tools.fixes.harm import cheapest_sets, removable_pods, removal_harm
+from plimsoll.tools.fixes.harm import choose_pods, removable_pods, removal_harm
 from plimsoll.tools.fixes.trial import FixTrial
 
-#: Unused claims tried per node, and sets of pods tried before the most harmful are spared one by one.
-_MAX_CLAIMS, _FIRST_SETS = 16, 12
+#: Unused claims tried per node.
+_MAX_CLAIMS = 16
 
 #: Rules that exclude devices whether they are in use or not.
 _NOT_HELD = (RefusalRule.CLASS_SELECTOR, RefusalRule.REQUEST_SELECTOR, RefusalRule.NODE, RefusalRule.FAILED)
@@ -79,35 +78,15 @@ def _claim_steps(trial: FixTrial) -> Iterator[FixStep]:
 
 def _choose_pods(trial: FixTrial, suffices: Callable[[Answer], bool]) -> tuple[Pod, ...]:
     """Return the pods of the node without which the answer suffices: those with the least harm."""
-    row, node_filter = trial.row, trial.node_filter
-    pods = removable_pods(trial.snapshot, row)
-    if not pods:
-        return ()
-    harms = [removal_harm(pod, trial.snapshot) for pod in pods]
-    with node_filter.simulate(row) as simulation:
-        simulation.remove_pods(pods)
-        if not suffices(node_filter.run(row)):
-            return ()
-        simulation.restore_pods(pods)
-        tried = cheapest_sets(harms)
+    with trial.node_filter.simulate(trial.row) as simulation:
 
-        def is_enough(chosen: Sequence[int]) -> bool:
-            fewer = [pods[number] for number in chosen]
-            simulation.remove_pods(fewer)
-            enough = suffices(node_filter.run(row))
-            simulation.restore_pods(fewer)
-            return enough
+        def is_enough(pods: Sequence[Pod]) -> bool:
+            simulation.remove_pods(pods)
+            answer = trial.node_filter.run(trial.row)
+            simulation.restore_pods(pods)
+            return suffices(answer)
 
-        found = next(filter(is_enough, islice(tried, _FIRST_SETS)), None)
-        if found is None:  # spare the most harmful ones, and look for less harm than that
-            found = (*range(len(pods)),)
-            for number in reversed(found):
-                fewer = tuple(each for each in found if each != number)
-                found = fewer if is_enough(fewer) else found
-            harm = sum(harms[number] for number in found)
-            less = takewhile(lambda chosen: sum(harms[number] for number in chosen) < harm, tried)
-            found = next(filter(is_enough, less), found)
-    return tuple(pods[number] for number in found)
+        return choose_pods(removable_pods(trial.snapshot, trial.row), trial.snapshot, is_enough)
 
 
 def _short_text(trial: FixTrial, reasons: Sequence[NodeReason]) -> str:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from plimsoll.api.quantity import Quantity
 from plimsoll.tools.explain import explain_pod
-from plimsoll.tools.explain.text import AmountFact, StatementKind, compared_amounts
+from plimsoll.tools.explain.text import StatementKind
 from plimsoll.tools.explain.tree import Statement
+from plimsoll.tools.facts import AmountFact, compared_amounts
 from tests.build import node, pod
 from tests.unit.tools.explain.symptoms import make_cluster_state
 
