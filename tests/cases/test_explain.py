@@ -135,7 +135,8 @@ def test_no_class_of_another_device_is_proposed() -> None:
     state = case_state("real/gpu-cluster.json.gz")
     named = [each for each in state.pending if each.metadata.namespace == "intel-deployment-inline"]
     explanation = explain_pod(state, next(each for each in named if "qat" in each.metadata.name))
-    text = " ".join(each.text for each in (*explanation.found.fixes, *explanation.found.hints))
+    found = explanation.found
+    text = " ".join([*(fix.text for fix in found.fixes), *(hint.text for hint in found.hints)])
     assert "qat.intel.com" in text
     assert "gaudi.intel.com" not in text
 

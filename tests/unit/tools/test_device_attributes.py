@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -117,7 +119,8 @@ def test_a_driver_that_is_excluded_has_no_device_that_matches(
 
 
 def test_a_name_without_domain_is_of_its_driver_only() -> None:
-    nic = convert(device("eth0", type="nic", **{"gpu.example.com/model": "x"}), Device)
+    qualified: dict[str, Any] = {"gpu.example.com/model": "x"}
+    nic = convert(device("eth0", type="nic", **qualified), Device)
     path = ("attributes", GPU, "type")
     assert read_value(path, GPU, nic) is not None
     assert read_value(path, "nic.example.com", nic) is None

@@ -82,10 +82,10 @@ BODIES = st.tuples(st.integers(1, 2), st.sampled_from("xy"))
 def test_a_constraint_called_unmet_has_no_solution(
     shapes: list[tuple[str, int | None]], bodies: list[list[tuple[int, str]]], relation: str, is_whole: bool
 ) -> None:
-    devices = [
-        device(f"g{number}", kind=kind, **({} if numa is None else {NUMA: numa}))
-        for number, (kind, numa) in enumerate(shapes)
+    published: list[dict[str, Any]] = [
+        {"kind": kind} if numa is None else {"kind": kind, NUMA: numa} for kind, numa in shapes
     ]
+    devices = [device(f"g{number}", **each) for number, each in enumerate(published)]
     requests = [
         request(f"r{number}", *alternatives[0])
         if len(alternatives) == 1
@@ -126,11 +126,13 @@ def test_allocated_devices_are_counted_apart() -> None:
 
 def test_requests_of_two_drivers_that_share_no_value() -> None:
     root = "resource.kubernetes.io/pcieRoot"
+    first: dict[str, Any] = {root: "pci0"}
+    second: dict[str, Any] = {root: "pci1"}
     nics = device_class("nic", select="device.driver == 'dra.net'")
     objects = [
         nics,
-        resource_slice([device(f"g{n}", **{root: "pci0"}) for n in range(2)], "n1"),
-        resource_slice([device("eth0", **{root: "pci1"})], "n1", driver="dra.net"),
+        resource_slice([device(f"g{n}", **first) for n in range(2)], "n1"),
+        resource_slice([device("eth0", **second)], "n1", driver="dra.net"),
         claim(
             "c", exactly("gpu"), exactly("nic", device_class="nic"), constraints=[{"matchAttribute": root}]
         ),
