@@ -126,7 +126,7 @@ def test_nodes_that_take_no_pods_count_nowhere() -> None:
         assert answer["after"]["free"]["cpu"] == "0"
         assert answer["fragmentation"]["after"]["freeDevices"] == {}
         (counts,) = DeviceCache().counts(closed).values()
-        assert counts["n"].free == 0
+        assert counts["n"]["free"] == 0
         assert set(take_sample(closed, node_rows(closed), 0).classes.values()) == {0}
 
 

@@ -77,4 +77,4 @@ def test_top_counts_no_free_device(state: Any) -> None:
 
 def test_the_dashboard_counts_no_free_device(state: Any) -> None:
     (by_node,) = DeviceCache().counts(state).values()
-    assert by_node["n1"].as_json() == {"all": 2, "free": 0, "partly": 0, "taken": 1, "unavailable": 1}
+    assert dict(by_node["n1"]) == {"all": 2, "free": 0, "partly": 0, "taken": 1, "unavailable": 1}

@@ -378,7 +378,7 @@ def used_capacity(name: str, cluster: NaiveCluster) -> Answer:
 @question("How many devices does each pool have?")
 def pool_sizes(name: str, cluster: NaiveCluster) -> Answer:
     rows = said(name, "top", "pools")["pools"]
-    sizes = {(each["driver"], each["pool"]): each["devices"]["all"] for each in rows if each["slices"]}
+    sizes = {(each["driver"], each["pool"]): each["published"] for each in rows if each["slices"]}
     true = Counter(key[:2] for key in cluster.devices)
     complete = {pool: true[pool] for pool in cluster.pools if cluster.is_complete(pool)}
     return Answer({pool: sizes.get(pool) for pool in complete}, complete)

@@ -37,6 +37,7 @@ from plimsoll.tools.availability.charges import (
     Amounts,
     CapacityLeft,
     ClassCharges,
+    NodeShortage,
     class_selectors,
     read_class_policy,
     select_offered,
@@ -203,7 +204,7 @@ class Availability:
 
     def _count(self, device_class: DeviceClass, claim: ResourceClaim | None = None) -> ClassAvailability:
         found = ClassAvailability(device_class.metadata.name)
-        search = _ClassSearch(self._snapshot, device_class, claim)
+        search = ClassSearch(self._snapshot, device_class, claim)
         shared: dict[PoolId, set[str]] = {}
         shared_sum = 0
         shared_capacity: dict[tuple[DeviceId, str], int] = {}
@@ -269,7 +270,25 @@ class Availability:
         return known
 
 
-class _ClassSearch:
+@dataclass(slots=True)
+class ClassCandidates:
+    """Devices of one node that claims of a class can get, and what they charge to the node."""
+
+    stock: NodeStock
+    plan: RequestPlan
+    available: int  #: mask of the devices that can be allocated alone
+    charges: ClassCharges | None = None  #: None if nothing is charged
+    charged: dict[int, Amounts] = field(default_factory=dict)  #: by device number, of available devices
+    shortages: dict[int, NodeShortage] = field(default_factory=dict)  #: of devices that the node cannot take
+
+    def count(self, mask: int) -> PackedCount:
+        """Return how many devices of a mask, each available alone, can be allocated together."""
+        if self.charges is None:
+            return self.stock.count(mask)
+        return count_charged(self.stock, mask, self.charged, self.charges.headroom)
+
+
+class ClassSearch:
     """Search of the devices of one class on nodes, each state once."""
 
     def __init__(
@@ -321,32 +340,41 @@ class _ClassSearch:
                 rest = Quantity(left.get((entry.id, name), 0), total.format)
                 _add_capacity(found.capacity, name, CapacityLeft(total, rest, rest))
 
-    def _find(self, stock: NodeStock) -> _Found:
+    def find_candidates(self, stock: NodeStock) -> ClassCandidates | None:
+        """Return the devices of a node that claims of the class can get; None if they cannot be computed."""
         devices, usage, snapshot = stock.devices, stock.usage, self._snapshot
-        order = read_requests((self._claim,), snapshot.classes, devices, usage)
+        name = self._class.metadata.name
+        classes = snapshot.classes if name in snapshot.classes else {name: self._class}
+        order = read_requests((self._claim,), classes, devices, usage)
         if isinstance(order, AllocationFault):
             self.problem = self.problem or str(order)
-            return _Found()
+            return None
         plan = order.steps[0].plans[0]
         matching, available = plan.selection.mask, plan.candidates
         if plan.fault_mask:  # the search ends at the first device on which a selector fails
             available &= (plan.fault_mask & -plan.fault_mask) - 1
-        own = matching & stock.own
-        charged: dict[int, Amounts] = {}
-        charges = None
+        found = ClassCandidates(stock, plan, available)
         may_charge = matching if self._class_charges else matching & devices.mapped
         if may_charge and stock.row is not None and snapshot.options.count_claims:
-            charges = ClassCharges(snapshot, stock.row, plan)
+            found.charges = charges = ClassCharges(snapshot, stock.row, plan)
             for number in bit_numbers(available & may_charge):
                 amounts = charges.of_device(devices.entries[number])
-                if amounts is None:
-                    available &= ~(1 << number)
+                shortage = None if amounts is None else charges.find_shortage(amounts)
+                if shortage is not None:
+                    found.shortages[number] = shortage
+                if amounts is None or shortage is not None:
+                    found.available &= ~(1 << number)
                 elif amounts:
-                    charged[number] = amounts
+                    found.charged[number] = amounts
+        return found
 
-        def count(mask: int) -> PackedCount:
-            return _count_charged(stock, mask, charged, charges) if charges is not None else stock.count(mask)
-
+    def _find(self, stock: NodeStock) -> _Found:
+        candidates = self.find_candidates(stock)
+        if candidates is None:
+            return _Found()
+        devices, plan, available = stock.devices, candidates.plan, candidates.available
+        own = plan.selection.mask & stock.own
+        count = candidates.count
         whole = count(available)
         others = available & ~stock.own
         own_count = count(available & stock.own).devices if others else whole.devices
@@ -365,7 +393,7 @@ class _ClassSearch:
             dict(_tainted(stock, plan)),
             dict(_withheld(stock, own)),
         )
-        self._add_shares(found, stock, plan, charges)
+        self._add_shares(found, stock, plan, candidates.charges)
         return found
 
     def _add_shares(
@@ -409,8 +437,8 @@ def _withheld(stock: NodeStock, own: int) -> Iterator[tuple[str, int]]:
     yield from Counter(map(stock.usage.plugin_resource, bit_numbers(own & stock.usage.withheld))).items()
 
 
-def _count_charged(
-    stock: NodeStock, mask: int, charged: Mapping[int, Amounts], charges: ClassCharges
+def count_charged(
+    stock: NodeStock, mask: int, charged: Mapping[int, Amounts], headroom: Amounts
 ) -> PackedCount:
     """Return how many devices of a mask can be allocated together, with their charges to the node."""
     together = sum(1 << number for number in charged) & mask
@@ -422,7 +450,7 @@ def _count_charged(
     for number in bit_numbers(together):
         piece = stock.piece(number)
         pieces.append(Piece((*piece.draw, *charged.get(number, {}).items()), piece.groups))
-    stocks: dict[Any, int] = {**dict(enumerate(stock.usage.available)), **charges.headroom}
+    stocks: dict[Any, int] = {**dict(enumerate(stock.usage.available)), **headroom}
     found = count_together(pieces, stocks, stock.usage.groups)
     return PackedCount(rest.devices + found.devices, rest.is_exact and found.is_exact)
 

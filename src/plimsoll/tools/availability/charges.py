@@ -33,6 +33,14 @@ CapacityLimits = dict[str, tuple[int, int]]
 _NO_POD = Pod()
 
 
+class NodeShortage(NamedTuple):
+    """Resource of which a node has too little left for the charges of a device, in nano-units."""
+
+    resource: str
+    needed: int
+    left: int
+
+
 class CapacityLeft(NamedTuple):
     """Capacity of the shareable devices of a class: total, what claims can still get, and the most of it on
     one device.
@@ -59,8 +67,8 @@ class ClassCharges:
         self.headroom = read_headroom(snapshot, row)
 
     def of_device(self, entry: DeviceEntry) -> Amounts | None:
-        """Return what the allocation of a device charges; None if its charges cannot be computed or do not
-        fit.
+        """Return what the allocation of a device charges of bounded resources; None if its charges cannot be
+        computed.
         """
         charges = compute_device_charges(
             device_result(self._plan, entry, None), entry.device, self._policy, self._profile
@@ -72,9 +80,15 @@ class ClassCharges:
             for amount in (charge.quantity, charge.per_pod, charge.per_container):
                 if amount is not None and amount.nano:
                     total[charge.resource] = total.get(charge.resource, 0) + amount.nano
-        bounded = {name: amount for name, amount in total.items() if self._is_bounded(name)}
-        fits = all(amount <= self.headroom.get(name, 0) for name, amount in bounded.items())
-        return bounded if fits else None
+        return {name: amount for name, amount in total.items() if self._is_bounded(name)}
+
+    def find_shortage(self, amounts: Amounts) -> NodeShortage | None:
+        """Return the first resource of which the node has too little left."""
+        for name, amount in sorted(amounts.items()):
+            left = self.headroom.get(name, 0)
+            if amount > left:
+                return NodeShortage(name, amount, left)
+        return None
 
     def _is_bounded(self, resource: str) -> bool:
         return resource in self.headroom or is_huge_page(resource)

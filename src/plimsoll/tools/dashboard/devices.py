@@ -6,41 +6,26 @@ States are those of `plimsoll top devices`: a shared device is not taken while c
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
-from plimsoll.allocator.availability import FREE, PARTLY, SHARED, TAKEN
 from plimsoll.api.identity import PoolId
 from plimsoll.api.resource import ResourceSlice
 from plimsoll.tools.cluster_state import ClusterState
 from plimsoll.tools.dashboard.changes import ChangeScope
 from plimsoll.tools.top.devices import DeviceRow
-from plimsoll.tools.top.physical import PhysicalDevice, PoolCounters, group_devices
+from plimsoll.tools.top.physical import PhysicalDevice, PoolCounters, count_devices
 from plimsoll.tools.top.pools import PoolRow, inspect_pools
 
-#: States by which physical devices are counted; the rest is unavailable.
-STATES = ("all", FREE, PARTLY, TAKEN)
 #: Driver -> node -> devices by state; "" for devices without a single node.
 Counts = dict[str, dict[str, Counter[str]]]
-
-
-def count_states(states: Counter[str]) -> Counter[str]:
-    """Return the number of devices by `STATES`."""
-    counted = {"all": states.total(), FREE: states[FREE], TAKEN: states[TAKEN]}
-    return Counter({**counted, PARTLY: states[PARTLY] + states[SHARED]})
-
-
-def count_json(count: Counter[str]) -> dict[str, int]:
-    rest = count["all"] - count[FREE] - count[PARTLY] - count[TAKEN]
-    return {**{state: count[state] for state in STATES}, "unavailable": rest}
 
 
 @dataclass(frozen=True, slots=True)
 class _Pool:
     row: PoolRow
-    devices: list[DeviceRow]
     physical: list[PhysicalDevice]
-    counts: dict[str, Counter[str]] = field(default_factory=dict)  #: by node
+    counts: Mapping[str, Counter[str]]  #: by node
 
 
 class DeviceCache:
@@ -64,7 +49,8 @@ class DeviceCache:
         """Return the rows of all devices by driver, pool and name."""
         self._refresh(cluster_state)
         if self._devices is None:
-            self._devices = [row for key in sorted(self._pools) for row in self._pools[key].devices]
+            parts = (part for pool in self._pools.values() for each in pool.physical for part in each.parts)
+            self._devices = sorted(parts, key=lambda row: row.id)
         return self._devices
 
     def pools(self, cluster_state: ClusterState) -> list[PoolRow]:
@@ -85,10 +71,6 @@ class DeviceCache:
         self._refresh(cluster_state)
         return {key: pool.row.counters for key, pool in self._pools.items()}
 
-    def count_of(self, pool: PoolId) -> Counter[str]:
-        """Count the devices of a pool."""
-        return sum(self._pools[pool].counts.values(), Counter[str]())
-
     def counts(self, cluster_state: ClusterState) -> Counts:
         """Count the devices of each driver on each node."""
         self._refresh(cluster_state)
@@ -106,13 +88,12 @@ class DeviceCache:
             self._pools.clear()
         for key in self._stale:
             self._pools.pop(key, None)
-        for row, devices in inspect_pools(cluster_state, None if self._all_stale else self._stale):
-            id = PoolId(row.driver, row.pool)
-            pool = _Pool(row, devices, group_devices(devices, {id: row.counters}))
-            for device in pool.physical:
-                count = pool.counts.setdefault(device.parts[0].node, Counter())
-                count.update(count_states(device.counted_states))
-            self._pools[id] = pool
+        for row, physical in inspect_pools(cluster_state, None if self._all_stale else self._stale):
+            by_node: dict[str, list[PhysicalDevice]] = {}
+            for device in physical:
+                by_node.setdefault(device.parts[0].node, []).append(device)
+            counts = {node: count_devices(found) for node, found in by_node.items()}
+            self._pools[PoolId(row.driver, row.pool)] = _Pool(row, physical, counts)
         self._stale, self._all_stale, self._devices, self._physical = set(), False, None, None
 
 

@@ -10,12 +10,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from plimsoll.api.core import Pod
-from plimsoll.api.identity import PoolId
 from plimsoll.api.resource import ResourceClaim
 from plimsoll.errors import ApiError
 from plimsoll.tools.cluster_state import ClusterState
 from plimsoll.tools.dashboard.changes import ChangeScope
-from plimsoll.tools.dashboard.devices import DeviceCache, count_json
+from plimsoll.tools.dashboard.devices import DeviceCache
 from plimsoll.tools.dashboard.pod_details import detail_pod
 from plimsoll.tools.pod_schedulers import recorded_message
 from plimsoll.tools.top.claims import claim_row, claim_state
@@ -142,12 +141,7 @@ def list_pools(cluster_state: ClusterState, query: ListQuery, known: DeviceCache
         and query.state in ("", row.standing)
         and query.search in f"{row.driver}/{row.pool} {row.node} {row.standing}".lower()
     ]
-    found = _page(rows, query)
-    for item in found["items"]:
-        counts = count_json(known.count_of(PoolId(item["driver"], item["pool"])))
-        item["physical"] = counts.pop("all")
-        item["physicalStates"] = counts
-    return found
+    return _page(rows, query)
 
 
 def list_claims(cluster_state: ClusterState, query: ListQuery) -> Tree:

@@ -67,18 +67,18 @@ def _lines(cluster_state: ClusterState, nodes: NodeRowCache, devices: DeviceCach
             count = len(node.past_uncounted)
             yield f'plimsoll_node_past_line_uncounted{{node="{_escape(node.name)}"}} {count}\n'
     pools = {
-        f'driver="{_escape(pool.driver)}",pool="{_escape(pool.pool)}"': pool
+        f'driver="{_escape(pool.driver)}",pool="{_escape(pool.pool)}"': pool.devices
         for pool in devices.pools(cluster_state)
     }
     classes = {
-        f'device_class="{_escape(each.device_class)}"': each
+        f'device_class="{_escape(each.device_class)}"': {"total": each.total, "most": each.most}
         for each in Availability(cluster_state.snapshot).all_classes()
     }
     for found, columns in ((pools, _POOLS), (classes, _CLASSES)):
         for name, column, help in columns:
             yield _head(f"plimsoll_{name}", help)
             for labels, each in found.items():
-                yield f"plimsoll_{name}{{{labels}}} {getattr(each, column)}\n"
+                yield f"plimsoll_{name}{{{labels}}} {each[column]}\n"
     yield _head("plimsoll_pods", "Pods that have not terminated, bound or pending.")
     pending = len(cluster_state.pending)
     yield f'plimsoll_pods{{state="bound"}} {len(cluster_state.pods) - pending}\n'
@@ -92,8 +92,8 @@ def _lines(cluster_state: ClusterState, nodes: NodeRowCache, devices: DeviceCach
 
 
 _POOLS = (
-    ("pool_devices", "all", "Devices of a pool."),
-    ("pool_devices_free", "free", "Free devices of a pool."),
+    ("pool_devices", "all", "Devices of a pool; partitions are not counted."),
+    ("pool_devices_free", "free", "Devices of a pool that are entirely free."),
     ("pool_devices_taken", "taken", "Fully allocated devices of a pool."),
 )
 _CLASSES = (

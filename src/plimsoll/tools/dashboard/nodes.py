@@ -19,13 +19,13 @@ from plimsoll.tools.amounts import format_exact, resource_order
 from plimsoll.tools.cluster_state import ClusterState
 from plimsoll.tools.cluster_state.missing_kinds import summarize_gaps
 from plimsoll.tools.dashboard.changes import ChangeScope
-from plimsoll.tools.dashboard.devices import STATES, DeviceCache, count_json, newest_slices
+from plimsoll.tools.dashboard.devices import DeviceCache, newest_slices
 from plimsoll.tools.dashboard.pod_details import detail_node_pods
 from plimsoll.tools.dashboard.topology import cpus_of_claim, read_topology
 from plimsoll.tools.top.devices import device_rows
 from plimsoll.tools.top.node_reports import totals_of
 from plimsoll.tools.top.nodes import NodeRow, ResourceRow, holders, node_rows
-from plimsoll.tools.top.physical import group_devices
+from plimsoll.tools.top.physical import COUNTED, group_devices
 from plimsoll.tools.top.uncounted_notes import note_uncounted
 
 COLUMNS = ("line", "requests", "claims", "overhead", "free", "uncounted")
@@ -90,7 +90,7 @@ def overview(cluster_state: ClusterState, nodes: NodeRowCache, devices: DeviceCa
             "devicesPartly": counted[PARTLY],
             "devicesTaken": counted[TAKEN],
         },
-        "drivers": [{"driver": driver, **count_json(count)} for driver, count in drivers.items()],
+        "drivers": [{"driver": driver, **count} for driver, count in drivers.items()],
         "resources": [row.resource for row in totals],
         "totals": {
             row.resource: _with_texts(row, closed=sum(_closed(node_row, row.resource) for node_row in rows))
@@ -140,7 +140,8 @@ def all_nodes(cluster_state: ClusterState, nodes: NodeRowCache, devices: DeviceC
         "columns": columns,
         "devices": {
             driver: {
-                state: [by_node[name][state] if name in by_node else 0 for name in names] for state in STATES
+                state: [by_node[name][state] if name in by_node else 0 for name in names]
+                for state in COUNTED[:-1]
             }
             for driver, by_node in counts.items()
             if not by_node.keys().isdisjoint(names)

@@ -23,7 +23,7 @@ from plimsoll.tools.top.device_reports import charges_of
 from plimsoll.tools.top.devices import DeviceRow, device_rows
 from plimsoll.tools.top.node_reports import status_of, totals_of
 from plimsoll.tools.top.nodes import NodeRow, ResourceRow, node_rows
-from plimsoll.tools.top.physical import physical_devices
+from plimsoll.tools.top.pools import physical_devices
 
 #: Field -> text, in display order.
 Fields = dict[str, str]

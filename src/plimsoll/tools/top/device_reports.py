@@ -16,6 +16,7 @@ from plimsoll.tools.columns import format_count
 from plimsoll.tools.top import claims as claim_words
 from plimsoll.tools.top.claims import ClaimChargeRow, ClaimRow
 from plimsoll.tools.top.devices import STALE, STATES, DeviceRow, is_memory, plain_name
+from plimsoll.tools.top.physical import COUNTED
 from plimsoll.tools.top.pools import PoolRow
 from plimsoll.tools.top.table import Cell, Table
 from plimsoll.tools.top.uncounted_notes import UncountedNote
@@ -195,29 +196,19 @@ class PoolsReport:
         yield from table.lines(paint, wide=wide)
         yield from not_shown(len(self.rows) - len(shown), "pool")
         if len(self.rows) > 1:
-            sums = [
-                sum(getattr(row, name) for row in self.rows) for name in ("all", "free", "partly", "taken")
-            ]
-            every, free, partly, taken = sums
-            rest = sum(row.unavailable for row in self.rows)
-            if any(row.partitions for row in self.rows):
-                yield "DEVICES counts partitions, too; physical devices: plimsoll top gpus."
-            yield (
-                f"{format_count(len(self.rows), 'pool')}, {format_count(every, 'device')}: {free:,} free, "
-                f"{partly:,} partly, {taken:,} taken, {rest:,} unavailable"
-            )
+            total = {state: sum(row.devices[state] for row in self.rows) for state in COUNTED}
+            pools, devices = format_count(len(self.rows), "pool"), format_count(total.pop("all"), "device")
+            yield f"{pools}, {devices}: {', '.join(f'{number:,} {state}' for state, number in total.items())}"
 
     def _cells(self, row: PoolRow, several: bool, wide: bool) -> list[Any]:
-        free = Cell(str(row.free), "green" if row.free else "")
+        every, free, *used = (row.devices[state] for state in COUNTED)
         cells = [Cell(row.pool, "" if row.complete else "red"), *([row.driver] if several else [])]
         cells += [
             row.node or ("several" if row.complete else "-"),
-            str(row.all),
-            free,
-            str(row.partly),
-            str(row.taken),
+            str(every),
+            Cell(str(free), "green" if free else ""),
+            *map(str, used),
         ]
-        cells.append(str(row.unavailable))
         if wide:
             cells += [str(row.partitions), str(row.generation), f"{row.slices}/{row.expected}"]
         left = [format_left(name, rest, total) for name, (total, rest) in row.shares.items()]

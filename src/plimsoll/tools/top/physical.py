@@ -21,17 +21,30 @@ from plimsoll.allocator.packing import Piece, count_together
 from plimsoll.api.identity import PoolId
 from plimsoll.api.quantity import Quantity
 from plimsoll.ledger.units import CPU
-from plimsoll.tools.cluster_state import ClusterState
 from plimsoll.tools.cluster_state.node_resources import KNOWN_DRIVERS
 from plimsoll.tools.top.devices import DeviceRow
-from plimsoll.tools.top.pools import Stock, inspect_pools
 
+#: Total and remaining amount.
+Stock = tuple[Quantity, Quantity]
 #: Pool -> (counter set, counter) -> total and remaining amount.
 PoolCounters = Mapping[PoolId, Mapping[tuple[str, str], Stock]]
 PARTITIONS, CPUS, WHOLE = "partitions", "cpus", "whole"
 #: Type of a partition that has no name.
 PARTITION = "partition"
 _ORDER = {TAKEN: 0, PARTLY: 1, SHARED: 1, FREE: 3}
+
+
+#: States by which physical devices are counted.
+COUNTED = ("all", FREE, PARTLY, TAKEN, "unavailable")
+
+
+def count_devices(devices: Iterable[PhysicalDevice]) -> Counter[str]:
+    """Return the number of physical devices by `COUNTED`."""
+    states = sum((each.counted_states for each in devices), Counter[str]())
+    partly = states[PARTLY] + states[SHARED]
+    rest = states.total() - states[FREE] - partly - states[TAKEN]
+    counts = (states.total(), states[FREE], partly, states[TAKEN], rest)
+    return Counter(dict(zip(COUNTED, counts, strict=True)))
 
 
 @dataclass(frozen=True)
@@ -146,20 +159,6 @@ class PhysicalDevice:
             ],
             "parts": [{**part.as_json(), "share": self.share(part)} for part in self.parts],
         }
-
-
-def physical_devices(cluster_state: ClusterState) -> list[PhysicalDevice]:
-    """Return all devices grouped by physical device, by node and name."""
-    rows, counters = [], {}
-    for pool, found in inspect_pools(cluster_state):
-        rows += found
-        counters[PoolId(pool.driver, pool.pool)] = pool.counters
-    return sorted(group_devices(rows, counters), key=_order)
-
-
-def _order(device: PhysicalDevice) -> tuple[object, ...]:
-    first = device.parts[0]
-    return natural_key(first.node), first.driver, first.pool, natural_key(device.name)
 
 
 def is_accelerator(device: PhysicalDevice) -> bool:

@@ -1,18 +1,17 @@
-"""Pool rows: device counts by state, and what is left of counters and shared capacity.
+"""Pool rows: physical devices by state, and what is left of counters and shared capacity.
 
-Sums up the device rows, so free, used and unavailable devices add up to all devices, each counted once.
+Free, used and unavailable devices add up to all devices. Partitions exclude each other, so that they are not
+counted, but the devices that they are parts of; a free one is entirely unused.
 Counters are the allocator's own numbers, consumed once per device however many claims share it. Remaining
 shares are summed over the shareable devices.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any
 
-from plimsoll.allocator.availability import FREE, PARTLY, SHARED, TAKEN
 from plimsoll.allocator.devices.inventory import Inventory
 from plimsoll.allocator.devices.node_devices import NodeDevices
 from plimsoll.allocator.devices.pools import PoolStatus
@@ -24,23 +23,18 @@ from plimsoll.scheduler.devices.usage import read_usage
 from plimsoll.tools.cluster_state import ClusterState
 from plimsoll.tools.top.device_holders import DeviceHolders
 from plimsoll.tools.top.devices import STALE, UNAVAILABLE, DeviceRow, missing_rows, rows_of, stale_rows
-
-#: Total and remaining amount.
-Stock = tuple[Quantity, Quantity]
+from plimsoll.tools.top.physical import PhysicalDevice, Stock, count_devices, group_devices, natural_key
 
 
 @dataclass(frozen=True, slots=True)
 class PoolRow:
-    """Counts of one pool. `all` is `free` + `partly` + `taken` + `unavailable`."""
+    """State of one pool."""
 
     driver: str
     pool: str
     node: str  #: its only node; "" if it is for several
-    all: int
-    free: int
-    partly: int  #: shared, with capacity left
-    taken: int
-    unavailable: int  #: blocked, tainted or stale
+    devices: Mapping[str, int]  #: physical ones by `COUNTED`
+    published: int = 0  #: devices, each partition counted
     partitions: int = 0  #: devices that consume counters
     counters: Mapping[tuple[str, str], Stock] = field(default_factory=dict)  #: (set, counter)
     shares: Mapping[str, Stock] = field(default_factory=dict)  #: capacity of devices that can be shared
@@ -71,13 +65,8 @@ class PoolRow:
             "driver": self.driver,
             "pool": self.pool,
             "node": self.node or None,
-            "devices": {
-                "all": self.all,
-                "free": self.free,
-                "partly": self.partly,
-                "taken": self.taken,
-                "unavailable": self.unavailable,
-            },
+            "devices": dict(self.devices),
+            "published": self.published,
             "partitions": self.partitions,
             "counters": [
                 {"set": group, "counter": name, "whole": str(total), "left": str(left)}
@@ -100,10 +89,20 @@ def pool_rows(cluster_state: ClusterState) -> list[PoolRow]:
     return sorted((row for row, _ in inspect_pools(cluster_state)), key=lambda row: (row.driver, row.pool))
 
 
+def physical_devices(cluster_state: ClusterState) -> list[PhysicalDevice]:
+    """Return all devices grouped by physical device, by node and name."""
+    return sorted((each for _, found in inspect_pools(cluster_state) for each in found), key=_order)
+
+
+def _order(device: PhysicalDevice) -> tuple[object, ...]:
+    first = device.parts[0]
+    return natural_key(first.node), first.driver, first.pool, natural_key(device.name)
+
+
 def inspect_pools(
     cluster_state: ClusterState, only: Set[PoolId] | None = None
-) -> Iterator[tuple[PoolRow, list[DeviceRow]]]:
-    """Yield each pool, or those in `only`, with the rows of its devices by name."""
+) -> Iterator[tuple[PoolRow, list[PhysicalDevice]]]:
+    """Yield each pool, or those in `only`, with its devices."""
     snapshot = cluster_state.snapshot
     known = snapshot.index(DeviceHolders)
     held: dict[PoolId, set[DeviceId]] = {}
@@ -115,10 +114,16 @@ def inspect_pools(
         found = [*rows_of(snapshot, devices, usage, known), *stale_rows(devices, views, known)]
         missing = held.pop(devices.pools[0].id, set()).difference([row.id for row in found])
         found += missing_rows(known, missing)
-        yield _row(devices, usage, views, found), sorted(found, key=lambda row: row.device)
+        counters = _counters(devices, usage, views)
+        physical = group_devices(found, {devices.pools[0].id: counters})
+        yield _row(devices, views, found, counters, count_devices(physical)), physical
     for pool, missing in held.items():
         found = list(missing_rows(known, sorted(missing)))
-        yield PoolRow(*pool, "", *_counts(found), standing="missing", why="not published"), found
+        physical = group_devices(found, {})
+        yield (
+            PoolRow(*pool, "", count_devices(physical), len(found), standing="missing", why="not published"),
+            physical,
+        )
 
 
 def _pools(
@@ -133,7 +138,11 @@ def _pools(
 
 
 def _row(
-    devices: NodeDevices, usage: DeviceUsage, views: Iterable[SliceView], found: list[DeviceRow]
+    devices: NodeDevices,
+    views: Iterable[SliceView],
+    found: list[DeviceRow],
+    counters: Mapping[tuple[str, str], Stock],
+    count: Mapping[str, int],
 ) -> PoolRow:
     (pool,) = devices.pools
     newest = max(view.slice.spec.pool.generation for view in views)
@@ -142,9 +151,10 @@ def _row(
     return PoolRow(
         *pool.id,
         nodes.pop() if len(nodes) == 1 else "",
-        *_counts(found),
+        count,
+        len(found),
         sum(bool(row.draws) for row in found),
-        _counters(devices, usage, views),
+        counters,
         _shares(found),
         newest,
         len(specs),
@@ -152,12 +162,6 @@ def _row(
         pool.status.value,
         pool.reason,
     )
-
-
-def _counts(found: list[DeviceRow]) -> tuple[int, int, int, int, int]:
-    states = Counter(row.state for row in found)
-    unavailable = sum(states[state] for state in UNAVAILABLE)
-    return len(found), states[FREE], states[PARTLY] + states[SHARED], states[TAKEN], unavailable
 
 
 def _counters(

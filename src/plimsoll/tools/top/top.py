@@ -20,10 +20,10 @@ from plimsoll.tools.top.gpu_reports import GpusReport
 from plimsoll.tools.top.namespaces import namespace_rows, sort_namespaces
 from plimsoll.tools.top.node_reports import NODE_SORTS, NodeReport, NodesReport, sort_nodes
 from plimsoll.tools.top.nodes import holders, node_rows
-from plimsoll.tools.top.physical import CPUS, is_accelerator, physical_devices
+from plimsoll.tools.top.physical import CPUS, is_accelerator
 from plimsoll.tools.top.pod_reports import NamespacesReport, PodsReport
 from plimsoll.tools.top.pods import pod_rows
-from plimsoll.tools.top.pools import pool_rows
+from plimsoll.tools.top.pools import physical_devices, pool_rows
 from plimsoll.tools.top.uncounted_notes import note_uncounted
 
 #: Kinds that a view needs in addition to nodes and pods.

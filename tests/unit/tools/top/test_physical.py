@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from plimsoll.tools.top.physical import PhysicalDevice, is_accelerator, physical_devices
+from plimsoll.tools.top.physical import PhysicalDevice, is_accelerator
+from plimsoll.tools.top.pools import physical_devices
 from plimsoll.tools.top.top import top
 from tests.unit.tools.top.gpus import Tree, claim, cluster, device, slices
 

@@ -60,7 +60,7 @@ export function Pools({ query }) {
           columns=${[
             { title: "Pool", value: (r) => r.pool, cell: (r) => html`<a href=${to(["devices"], { q: `${r.driver}/${r.pool}/` })}>${r.pool}</a><span class="under">${r.driver}</span>` },
             { title: "Node", value: (r) => r.node || "", cell: (r) => (r.node ? html`<${NodeLink} name=${r.node} />` : html`<span class="muted">several</span>`) },
-            { title: "Devices", num: true, value: (r) => r.physical, cell: (r) => html`<b>${count(r.physical)}</b>${r.devices.all !== r.physical && html`<span class="under">${count(r.devices.all)} with partitions</span>`}` },
+            { title: "Devices", num: true, value: (r) => r.devices.all, cell: (r) => html`<b>${count(r.devices.all)}</b>${r.published !== r.devices.all && html`<span class="under">${count(r.published)} with partitions</span>`}` },
             { title: "Free", num: true, value: (r) => states(r).free, cell: (r) => count(states(r).free) },
             { title: "Partly", num: true, value: (r) => states(r).partly, cell: (r) => count(states(r).partly) },
             { title: "Taken", num: true, value: (r) => states(r).taken, cell: (r) => count(states(r).taken) },
@@ -74,7 +74,7 @@ export function Pools({ query }) {
 }
 
 /** Numbers of devices by state: partitions exclude each other, so that physical devices are counted. */
-const states = (pool) => pool.physicalStates;
+const states = (pool) => pool.devices;
 
 /** What is left of shares and of a few counters; of many, how many counter sets are used, and their memory. */
 function Remaining({ of }) {
