@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 from msgspec.structs import replace
@@ -368,12 +368,19 @@ def _entries(devices: NodeDevices, class_selectors: tuple[str, ...]) -> list[Dev
 
 def _size(devices: NodeDevices, entry: DeviceEntry) -> float:
     """Return the mean share of a device's capacities in the largest of its driver on the node."""
-    most: dict[str, int] = {}
-    for each in devices.entries:
-        for name, amount in _amounts(each) if each.id.driver == entry.id.driver else ():
-            most[name] = max(most.get(name, 1), amount)
+    most = _largest(devices, entry.id.driver)
     shares = [amount / most[name] for name, amount in _amounts(entry)]
     return sum(shares) / len(shares) if shares else 1.0
+
+
+@lru_cache(maxsize=64)
+def _largest(devices: NodeDevices, driver: str) -> dict[str, int]:
+    """Return the largest capacities of a driver's devices on a node."""
+    most: dict[str, int] = {}
+    for each in devices.entries:
+        for name, amount in _amounts(each) if each.id.driver == driver else ():
+            most[name] = max(most.get(name, 1), amount)
+    return most
 
 
 def _amounts(entry: DeviceEntry) -> Iterator[tuple[str, int]]:

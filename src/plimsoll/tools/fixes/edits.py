@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from msgspec.structs import fields, replace
+from msgspec.structs import replace
 
 from plimsoll.api.codec import to_tree
 from plimsoll.api.core import Pod
@@ -113,7 +113,7 @@ def _edited(thing: Any, path: FieldPath, edit: Edit) -> Any:
         return {key: value for key, value in changed.items() if value is not None}
     if thing is None:
         return None
-    name = next(each.name for each in fields(thing) if each.encode_name == head)
+    name = thing.__struct_fields__[thing.__struct_encode_fields__.index(head)]
     return replace(thing, **{name: _edited(getattr(thing, name), (*rest,), edit)})
 
 

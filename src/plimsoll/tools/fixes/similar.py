@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from difflib import SequenceMatcher, get_close_matches
+from functools import lru_cache
 
 #: Ratio from which two names count as similar.
 _SIMILAR = 0.7
 
 
+@lru_cache(maxsize=4096)
 def is_similar(name: str, other: str) -> bool:
     """Return whether two names may mean the same kind of thing, regardless of case.
 
