@@ -8,37 +8,35 @@ namespace, which is recorded as a gap.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from plimsoll.api import codec
 from plimsoll.api import resource_versions as versions
 from plimsoll.api.resource import ResourceSlice
 from plimsoll.client.client import Client
-from plimsoll.client.discovery import discover
 from plimsoll.client.endpoints import Endpoint
 from plimsoll.client.informer import EventHandler, Informer
-from plimsoll.client.served_versions import readable_versions
-from plimsoll.common.gc_pause import without_collection
-from plimsoll.errors import ApiError, DecodeError, InputError, UnreachableError, first_error
+from plimsoll.errors import DecodeError, first_error
 from plimsoll.tools.cluster_state.cluster_state import ClusterState
 from plimsoll.tools.cluster_state.files import require_name
 from plimsoll.tools.cluster_state.ignored_fields import find_ignored_fields_in_json
-from plimsoll.tools.cluster_state.kinds import KINDS, StateKind
+from plimsoll.tools.cluster_state.kinds import StateKind
+from plimsoll.tools.cluster_state.listing import find_served, list_kind, read_pages
 from plimsoll.tools.cluster_state.objects import ClusterObjects, Gap, key_of
 from plimsoll.tools.cluster_state.progress import ProgressCallback, no_progress
 from plimsoll.tools.cluster_state.shared_parts import SharedParts
 
 
 @dataclass(frozen=True, slots=True)
-class _ListTarget:
-    """Endpoint and namespace from which a kind is listed."""
+class _ListedKind:
+    """Kind and the endpoint from which it is listed."""
 
     kind: StateKind
     endpoint: Endpoint
-    namespace: str | None = None  #: None: all namespaces
     parts: SharedParts = field(default_factory=SharedParts, compare=False)
 
     def decode(self, raw: bytes) -> Any:
@@ -66,84 +64,37 @@ async def read_live(
     objects = ClusterObjects()
     served = await find_served(client)
     for number, (kind, endpoint) in enumerate(served):
-        tick(f"reading {kind.endpoint.plural}", number, len(served))
-        await _list_kind(
-            kind, endpoint, namespace, objects.gaps, lambda place: _read(client, place, objects, tick)
-        )
+        plural = kind.endpoint.plural
+        tick(f"reading {plural}", number, len(served))
+        read = partial(_read, client, kind, objects, tick)
+        await list_kind(plural, endpoint, namespace, objects.gaps, read, needed=kind.needed)
     return objects
 
 
-async def _list_kind(
-    kind: StateKind,
-    endpoint: Endpoint | None,
-    namespace: str,
-    gaps: list[Gap],
-    attempt: Callable[[_ListTarget], Awaitable[ApiError | None]],
-) -> _ListTarget | None:
-    """Attempt to list a kind, in `namespace` if all namespaces are forbidden. Return what could be listed;
-    what could not is a gap. Raises InputError if the kind is required.
-    """
-    plural = kind.endpoint.plural
-    if endpoint is None:
-        gaps.append(Gap(plural, "not served by this cluster", served=False))
-        return None
-    place = _ListTarget(kind, endpoint)
-    error = await attempt(place)
-    if error is not None and error.code == 403 and kind.endpoint.namespaced and namespace:
-        wide, place = error, _ListTarget(kind, endpoint, namespace)
-        error = await attempt(place)
-        if error is None:
-            why = f"only namespace {namespace} is included; in all namespaces: {wide}"
-            brief = f"only namespace {namespace} can be listed"
-            gaps.append(Gap(plural, why, whole=False, brief=brief))
-    if error is None:
-        return place
-    if kind.needed:
-        raise InputError(f"{plural} cannot be read: {error}{_fix_for(error, kind, namespace)}")
-    brief = "forbidden for this user" if error.code in (401, 403) else ""
-    gaps.append(Gap(plural, str(error), brief=brief, refused=True))
-    return None
-
-
-def _fix_for(error: ApiError, kind: StateKind, namespace: str) -> str:
-    if error.code == 401:
-        return "; check the credentials in the kubeconfig"
-    if error.code == 403 and kind.endpoint.namespaced and not namespace:
-        return "; use a user who can list them in all namespaces, or select a namespace with -n"
-    return "; use a user who can list them, or pass a dump with -f" if error.code == 403 else ""
-
-
 async def _read(
-    client: Client, place: _ListTarget, objects: ClusterObjects, tick: ProgressCallback
-) -> ApiError | None:
-    """List one kind page by page. Return the error that prevented it, if any."""
-    kind = place.kind
-    things: list[Any] = []
-    undecodable: list[str] = []
-    revision = ""
-    try:
-        async with aclosing(client.pages(place.endpoint, place.namespace)) as pages:
-            async for page in pages:
-                if page.revision != revision:  # the list was restarted
-                    things, undecodable, revision = [], [], page.revision
-                with without_collection():
-                    for raw in page.items:
-                        try:
-                            things.append(place.read(raw, objects))
-                        except DecodeError as error:
-                            undecodable.append(str(error))
-                if page.more:
-                    tick(f"reading {kind.endpoint.plural}", len(things), 0)
-    except UnreachableError:
-        raise
-    except ApiError as error:
-        return error
-    for thing in things:
-        objects.set(thing)
+    client: Client,
+    kind: StateKind,
+    objects: ClusterObjects,
+    tick: ProgressCallback,
+    endpoint: Endpoint,
+    namespace: str,
+) -> None:
+    listed = _ListedKind(kind, endpoint)
+
+    def read(raw: bytes) -> Any:
+        try:
+            return listed.read(raw, objects)
+        except DecodeError as error:
+            return error
+
+    found = await read_pages(client, endpoint, namespace, read, tick)
+    undecodable = [each for each in found if isinstance(each, DecodeError)]
+    for thing in found:
+        if not isinstance(thing, DecodeError):
+            objects.set(thing)
     if undecodable:
         why = f"{len(undecodable)} cannot be decoded; the first: {undecodable[0]}"
-        objects.gaps.append(Gap(kind.endpoint.plural, why, whole=False))
-    return None
+        objects.gaps.append(Gap(endpoint.plural, why, whole=False))
 
 
 # -- watching
@@ -184,9 +135,11 @@ async def live_informers(
     informers: list[Informer[Any]] = []
     gaps: list[Gap] = []
     for kind, endpoint in await find_served(client):
-        place = await _list_kind(kind, endpoint, namespace, gaps, lambda place: _try(client, place))
-        if place is not None:
-            informer: Informer[Any] = _Follower(client, place, cluster_state, changed)
+        attempt, plural = partial(_list_one, client), kind.endpoint.plural
+        where = await list_kind(plural, endpoint, namespace, gaps, attempt, needed=kind.needed)
+        if endpoint is not None and where is not None:
+            listed = _ListedKind(kind, endpoint)
+            informer: Informer[Any] = _Follower(client, listed, where, cluster_state, changed)
             informer.add_handler(_StateUpdater(cluster_state, changed))
             informers.append(informer)
     known = {gap.kind for gap in cluster_state.objects.gaps}
@@ -194,31 +147,30 @@ async def live_informers(
     return informers
 
 
-async def _try(client: Client, place: _ListTarget) -> ApiError | None:
-    try:
-        async with aclosing(client.pages(place.endpoint, place.namespace, limit=1)) as pages:
-            await anext(pages)
-    except UnreachableError:
-        raise
-    except ApiError as error:
-        return error
-    return None
+async def _list_one(client: Client, endpoint: Endpoint, namespace: str) -> None:
+    async with aclosing(client.pages(endpoint, namespace or None, limit=1)) as pages:
+        await anext(pages)
 
 
 class _Follower(Informer[Any]):
     """Informer that removes objects missing from its first complete list from the cluster state."""
 
     def __init__(
-        self, client: Client, place: _ListTarget, cluster_state: ClusterState, changed: Callable[[], None]
+        self,
+        client: Client,
+        listed: _ListedKind,
+        namespace: str,
+        cluster_state: ClusterState,
+        changed: Callable[[], None],
     ) -> None:
         super().__init__(
             client,
-            place.endpoint,
-            lambda raw: place.read(raw, cluster_state.objects),
-            namespace=place.namespace,
-            optional=not place.kind.needed,
+            listed.endpoint,
+            lambda raw: listed.read(raw, cluster_state.objects),
+            namespace=namespace or None,
+            optional=not listed.kind.needed,
         )
-        self._view = place.kind.view
+        self._view = listed.kind.view
         self._cluster_state = cluster_state
         self._changed = changed
 
@@ -286,39 +238,3 @@ def _is_same(old: Any, new: Any) -> bool:
         now.uid,
         now.resource_version,
     )
-
-
-# -- versions
-
-
-async def find_served(client: Client) -> list[tuple[StateKind, Endpoint | None]]:
-    """Return each kind with its endpoint at the best version the server offers, or None if it is not
-    served.
-    """
-    offers: dict[tuple[str, str], tuple[str, ...]] = {}
-    known = True
-    try:
-        for each in await discover(client):
-            offers[each.endpoint.group, each.endpoint.plural] = each.versions
-    except UnreachableError:
-        raise
-    except ApiError:
-        known = False  # without discovery every kind is tried
-    return [(kind, _preferred_endpoint(kind, offers, known)) for kind in KINDS]
-
-
-def _preferred_endpoint(
-    kind: StateKind, offers: dict[tuple[str, str], tuple[str, ...]], known: bool
-) -> Endpoint | None:
-    endpoint = kind.endpoint
-    offered = offers.get((endpoint.group, endpoint.plural), ())
-    if not offered:
-        return None if known and not kind.needed else endpoint
-    if endpoint.version in offered:
-        return endpoint
-    if not kind.versioned:
-        # The client converts the versions that it can read.
-        readable = not set(offered).isdisjoint(readable_versions(endpoint))
-        return endpoint if readable else endpoint.at(offered[0])
-    best = next((version for version in versions.VERSIONS if version in offered), "")
-    return endpoint.at(best) if best else None

@@ -10,17 +10,16 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
-from contextlib import aclosing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from plimsoll.api import codec
 from plimsoll.api import resource_versions as versions
 from plimsoll.client import Client
 from plimsoll.client.endpoints import Endpoint
 from plimsoll.common.gc_pause import without_collection
-from plimsoll.errors import ApiError, InputError, UnreachableError
+from plimsoll.errors import InputError
 from plimsoll.tools.cluster_state.kinds import BY_NAME
-from plimsoll.tools.cluster_state.live import find_served
+from plimsoll.tools.cluster_state.listing import find_served, list_kind, read_pages
 from plimsoll.tools.cluster_state.manifests import ParsedObject, read_objects
 from plimsoll.tools.cluster_state.objects import Gap
 from plimsoll.tools.cluster_state.progress import TICK_EVERY, ProgressCallback, no_progress
@@ -80,10 +79,7 @@ def _as_v1(given: Iterable[ParsedObject]) -> RawObjects:
             kind = BY_NAME.get(found.kind)
             lost[kind.endpoint.plural if kind else found.kind, tree.why] += 1
         else:
-            same = tree is found.tree
-            made.found.append(
-                found if same else ParsedObject(tree, found.source, found.document, found.line, found.place)
-            )
+            made.found.append(found if tree is found.tree else replace(found, tree=tree))
     for (plural, why), number in lost.items():
         made.gaps.append(Gap(plural, f"{number} skipped: {why}", whole=False))
     return made
@@ -101,69 +97,23 @@ async def list_raw_objects(
     plurals = (*query.plurals, *(endpoint.plural for endpoint in query.more))
     given: list[ParsedObject] = []
     gaps: list[Gap] = []
-    read = 0
+
+    async def read(endpoint: Endpoint, place: str) -> None:
+        where = namespace if query.narrow and endpoint.namespaced else place
+        fields = query.fields.get(endpoint.plural, "")
+        trees = await read_pages(client, endpoint, where, codec.decode_tree, tick, fields)
+        given.extend(ParsedObject(tree, f"{origin}, {endpoint.plural}") for tree in trees)
+
     for number, plural in enumerate(plurals):
         tick(f"reading {plural}", number, len(plurals))
-        endpoint = served[plural]
-        if endpoint is None:
-            gaps.append(Gap(plural, "not served by this cluster", served=False))
-            continue
-        narrowed = namespace if query.narrow and endpoint.namespaced else ""
+        needed = plural in query.needed or len(plurals) == 1
         try:
-            given += await _list(client, endpoint, origin, query, narrowed, tick)
-        except UnreachableError:
-            raise
-        except ApiError as error:
-            if error.code != 403 or narrowed or not (endpoint.namespaced and namespace):
-                gaps.append(_unread(plural, error, endpoint.namespaced and not namespace))
-                continue
-            try:
-                given += await _list(client, endpoint, origin, query, namespace, tick)
-            except ApiError as again:
-                gaps.append(_unread(plural, again, False))
-                continue
-            why = f"only namespace {namespace} can be listed"
-            gaps.append(Gap(plural, why, whole=False))
-        read += 1
-    missed = [gap for gap in gaps if gap.whole and (gap.kind in query.needed or not read)]
+            await list_kind(plural, served[plural], namespace, gaps, read, needed=needed)
+        except InputError as error:
+            raise InputError(f"{origin}: {error}") from None
+    missed = [gap for gap in gaps if gap.whole and (gap.kind in query.needed or len(gaps) == len(plurals))]
     if missed:
-        # The last gap: namespaced kinds come last, and some of them may be readable in one namespace.
         raise InputError(f"{origin}: {missed[-1].kind} cannot be read: {missed[-1].why}")
     made = _as_v1(given)
     made.gaps = gaps + made.gaps
     return made
-
-
-async def _list(
-    client: Client,
-    endpoint: Endpoint,
-    origin: str,
-    query: ObjectQuery,
-    namespace: str,
-    tick: ProgressCallback,
-) -> list[ParsedObject]:
-    plural = endpoint.plural
-    source = f"{origin}, {plural}"
-    found: list[ParsedObject] = []
-    revision = ""
-    pages = client.pages(endpoint, namespace or None, fields=query.fields.get(plural, ""))
-    async with aclosing(pages):
-        async for page in pages:
-            if page.revision != revision:  # the list was restarted
-                found, revision = [], page.revision
-            with without_collection():
-                found += [ParsedObject(codec.decode_tree(raw), source) for raw in page.items]
-            if page.more:
-                tick(f"reading {plural}", len(found), 0)
-    return found
-
-
-def _unread(plural: str, error: ApiError, could_narrow: bool) -> Gap:
-    fix = ""
-    if error.code == 401:
-        fix = "; check the credentials in the kubeconfig"
-    elif error.code == 403:
-        fix = "; use a user who can list them"
-        fix += " in all namespaces, or select a namespace with -n" if could_narrow else ""
-    brief = "forbidden for this user" if error.code in (401, 403) else ""
-    return Gap(plural, f"{error}{fix}", brief=brief)
