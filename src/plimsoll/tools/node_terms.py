@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from plimsoll.api.core import Node, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, Pod, Taint
+from plimsoll.api.label_selection import CompiledLabelRequirement
 from plimsoll.api.node_selection import NAME_FIELD, filter_valid_terms, term_matches
 from plimsoll.api.resource import DeviceTaint
 from plimsoll.api.tolerations import is_tolerated
@@ -69,23 +70,16 @@ def unmet_of_term(term: NodeSelectorTerm, node: Node) -> Iterator[NodeSelectorRe
             yield each
 
 
-def requirement_text(requirement: NodeSelectorRequirement) -> str:
-    """Format a node selector requirement."""
+def requirement_text(requirement: NodeSelectorRequirement | CompiledLabelRequirement) -> str:
+    """Format a requirement of a node selector or a label selector."""
     more = len(requirement.values) - 3
     values = ", ".join(requirement.values[:3]) + (f" and {more} more" if more > 0 else "")
+    is_single = len(requirement.values) == 1
     match requirement.operator:
         case "In":
-            return (
-                f"{requirement.key}={values}"
-                if len(requirement.values) == 1
-                else f"{requirement.key} in ({values})"
-            )
+            return f"{requirement.key}={values}" if is_single else f"{requirement.key} in ({values})"
         case "NotIn":
-            return (
-                f"{requirement.key}!={values}"
-                if len(requirement.values) == 1
-                else f"{requirement.key} not in ({values})"
-            )
+            return f"{requirement.key}!={values}" if is_single else f"{requirement.key} not in ({values})"
         case "Exists":
             return f"label {requirement.key}"
         case "DoesNotExist":

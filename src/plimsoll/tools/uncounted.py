@@ -8,7 +8,7 @@ their claims is not counted twice, and equal what `--assume-mapping` adds.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import itemgetter
 from typing import TypeAlias
@@ -19,7 +19,7 @@ from plimsoll.api.core import Pod
 from plimsoll.api.forms import ClaimCharge, ResourceCharge, device_forms, read_device_class
 from plimsoll.api.pod_claims import resolve_claim_names, uses_claims
 from plimsoll.api.quantity import ZERO, Quantity
-from plimsoll.api.resource import DeviceClass, ResourceClaim, ResourceSlice
+from plimsoll.api.resource import ResourceClaim
 from plimsoll.ledger.claims import (
     ChargeContext,
     ChargedClaim,
@@ -82,40 +82,15 @@ class _Taken:
 
 #: What is not counted on nodes, by row and claim.
 UncountedRows: TypeAlias = "dict[int, dict[tuple[str, str], list[UncountedClaim]]]"
-#: Node resources that devices represent, by driver.
-RepresentedResources: TypeAlias = "Mapping[str, Set[str]]"
 
 
 def uncounted_claims(cluster_state: ClusterState, nodes: Iterable[str] | None = None) -> list[UncountedClaim]:
     """Return everything that is not counted, or what is not counted on some nodes, by node and claim."""
-    snapshot, represented = cluster_state.snapshot, represented_resources(cluster_state)
     found = []
     for name in sorted((node.metadata.name for node in cluster_state.nodes) if nodes is None else nodes):
-        row = snapshot.row_of(name)
+        row = cluster_state.snapshot.row_of(name)
         if row is not None:
-            found += uncounted_on(cluster_state, row, represented)
-    return found
-
-
-def represented_resources(cluster_state: ClusterState) -> RepresentedResources | None:
-    """Return the node resources that devices represent, by driver. With these, claims that cannot be
-    uncounted are recognized without their devices.
-
-    None if the device of a claim may belong to another driver (Kubernetes 1.36), or if the mapping of a class
-    may charge too little.
-    """
-    classes = cluster_state.objects.all(DeviceClass)
-    if not cluster_state.profile.exact_devices or any(read_device_class(each).rules for each in classes):
-        return None
-    devices = {
-        (each.spec.driver, id(each.spec.devices)): each.spec.devices or ()  # machines of one type share them
-        for each in cluster_state.snapshot.all(ResourceSlice)
-    }
-    found: dict[str, set[str]] = {}
-    for (driver, _), published in devices.items():
-        for device in published:
-            for guess in guess_node_resources(driver, device):
-                found.setdefault(driver, set()).add(guess.resource)
+            found += uncounted_on(cluster_state, row)
     return found
 
 
@@ -152,10 +127,8 @@ def _represents_resources(claim: ResourceClaim, context: ChargeContext) -> bool:
     return False
 
 
-def uncounted_on(
-    cluster_state: ClusterState, row: int, represented: RepresentedResources | None = None
-) -> list[UncountedClaim]:
-    """Return what is not counted on a node, by claim. `represented` saves time for many nodes."""
+def uncounted_on(cluster_state: ClusterState, row: int) -> list[UncountedClaim]:
+    """Return what is not counted on a node, by claim."""
     snapshot = cluster_state.snapshot
     ledger = snapshot.ledger(row)
     users: dict[tuple[str, str], list[LedgerEntry]] = {}
@@ -174,10 +147,8 @@ def uncounted_on(
     uncharged = []
     for key, entries in users.items():
         claim = snapshot.claim(*key)
-        if claim is None or (represented is not None and _is_counted(claim, entries, represented)):
-            continue
-        taken = _list_taken(claim, context, entries)
-        if taken:
+        taken = {} if claim is None else _list_taken(claim, context, entries)
+        if claim is not None and taken:
             uncharged.append((key, claim, taken, entries))
     for _, claim, taken, entries in sorted(uncharged, key=itemgetter(0)):
         missing = (
@@ -187,22 +158,6 @@ def uncounted_on(
         )
         found += _describe(claim, taken, missing, entries, ledger, context)
     return found
-
-
-def _is_counted(
-    claim: ResourceClaim, entries: Iterable[LedgerEntry], represented: RepresentedResources
-) -> bool:
-    """Return whether a claim is charged for all resources that devices of its drivers represent, if any."""
-    charged: Set[str] | None = None
-    for result in claim.allocation_results:
-        resources = represented.get(result.driver)
-        if resources is None:
-            continue
-        if charged is None:
-            charged = _charged_resources(claim.metadata.name, entries).keys()
-        if not charged >= resources:
-            return False
-    return True
 
 
 def _describe(

@@ -8,7 +8,7 @@ decoding it, and dumps often lack fields that do not matter here.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from msgspec.structs import replace
@@ -92,22 +92,29 @@ def _check_limit_range(ranges: LimitRange) -> bool:
 
 
 def set_priorities(objects: ClusterObjects) -> None:
-    """Set the priority of pods without one from their PriorityClass, as admission does; a class that is not
-    among the objects is left alone.
-    """
+    """Set the priority of pods without one; a class that is not among the objects is left alone."""
     lacking = [pod for pod in objects.all(Pod) if pod.spec.priority is None]
-    if not lacking:
-        return
-    classes = {each.metadata.name: each for each in objects.all(PriorityClass)}
-    defaults = [each for each in classes.values() if each.global_default]
-    default = min(defaults, key=lambda each: each.value, default=None)
+    classes = priority_classes(objects) if lacking else {}
     for pod in lacking:
-        name = pod.spec.priority_class_name
-        found = classes.get(name) if name else default
-        if found is not None or name in SYSTEM_CLASSES:
-            value = SYSTEM_CLASSES[name] if found is None else found.value
-            policy = pod.spec.preemption_policy or (found.preemption_policy if found else None)
-            objects.set(replace(pod, spec=replace(pod.spec, priority=value, preemption_policy=policy)))
+        objects.set(with_priority(pod, classes) or pod)
+
+
+def priority_classes(objects: ClusterObjects) -> dict[str, PriorityClass]:
+    """Return the priority classes by name, with those of the system."""
+    system = {name: PriorityClass(value=value) for name, value in SYSTEM_CLASSES.items()}
+    return system | {each.metadata.name: each for each in objects.all(PriorityClass)}
+
+
+def with_priority(pod: Pod, classes: Mapping[str, PriorityClass]) -> Pod | None:
+    """Return a pod with the priority of its class, as admission sets it; None if there is no such class."""
+    name = pod.spec.priority_class_name
+    # Kubernetes uses the lowest of several global defaults.
+    defaults = sorted((each for each in classes.values() if each.global_default), key=lambda each: each.value)
+    found = classes.get(name) if name else next(iter(defaults), None)
+    if found is None:
+        return None
+    policy = pod.spec.preemption_policy or found.preemption_policy
+    return replace(pod, spec=replace(pod.spec, priority=found.value, preemption_policy=policy))
 
 
 _CHECKS: dict[type, Callable[[Any], bool]] = {

@@ -42,10 +42,10 @@ from plimsoll.tools.defrag.bounds import EvictionBounds
 from plimsoll.tools.defrag.node_taints import count_left_out, find_nodes_with, toleration_text
 from plimsoll.tools.defrag.target import DefragTarget, add_target
 from plimsoll.tools.whatif.drains import budgets_of, find_eviction_refusal, read_budgets
-from plimsoll.tools.whatif.exhaustive import ProofVerdict, ProvenPlacement, prove
+from plimsoll.tools.whatif.exhaustive import ProofVerdict, prove
 from plimsoll.tools.whatif.lifecycle import controller_of, stays_on_node
 from plimsoll.tools.whatif.memory_cluster import MemoryCluster
-from plimsoll.tools.whatif.outcome import EvictionReason, Name, ScheduledPod, WhatifOutcome
+from plimsoll.tools.whatif.outcome import EvictionReason, Name, PodPlacement, ScheduledPod, WhatifOutcome
 from plimsoll.tools.whatif.scheduling import depends_on_others, schedule_all
 from plimsoll.tools.whatif.whatif import Whatif
 
@@ -392,7 +392,7 @@ class MoveSearch:
     def _result(
         self,
         chosen: frozenset[int],
-        placed: Mapping[Name, ScheduledPod] | Mapping[Name, ProvenPlacement],
+        placed: Mapping[Name, ScheduledPod] | Mapping[Name, PodPlacement],
         order: MoveOrder,
     ) -> DefragResult:
         moves = tuple(

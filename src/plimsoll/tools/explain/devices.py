@@ -50,6 +50,7 @@ from plimsoll.tools.explain.selection import (
 from plimsoll.tools.explain.text import StatementKind
 from plimsoll.tools.explain.tree import Statement
 from plimsoll.tools.facts import AmountFact, compared_amounts
+from plimsoll.tools.node_terms import taint_text
 
 #: Devices listed by name.
 MAX_NAMED = 3
@@ -287,10 +288,7 @@ def _describe_removal(
             kube = (Statement(StatementKind.PLUGIN_UNSEEN),)
             return Statement(StatementKind.PLUGIN, facts | {"resource": resource}, kube)
         case TaintRefusal(taint):
-            value = f"={taint.value}" if taint.value else ""
-            return Statement(
-                StatementKind.DEVICE_TAINT, facts | {"taint": f"{taint.key}{value}:{taint.effect}"}
-            )
+            return Statement(StatementKind.DEVICE_TAINT, facts | {"taint": taint_text(taint)})
     if removal.rule is RefusalRule.TAKEN:
         return Statement(
             StatementKind.TAKEN, {"count": count}, tuple(_describe_holders(view, devices, selectors))

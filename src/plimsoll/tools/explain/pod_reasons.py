@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Hashable, Iterator, Sequence
 
 from plimsoll.api.core import NodeSelector, Pod
-from plimsoll.api.label_selection import CompiledLabelRequirement, CompiledLabelSelector
+from plimsoll.api.label_selection import CompiledLabelSelector
 from plimsoll.api.pod_volumes import volume_claims
 from plimsoll.api.quantity import INT32_MAX
 from plimsoll.scheduler.filters.filter import Filter
@@ -292,17 +292,4 @@ def selector_text(selector: CompiledLabelSelector) -> str:
     """Format a label selector as kubectl does."""
     if selector.nothing:
         return "(no labels at all)"
-    return ", ".join(map(_requirement_text, selector.requirements)) or "any labels"
-
-
-def _requirement_text(requirement: CompiledLabelRequirement) -> str:
-    values = join_names(list(requirement.values), 3)
-    match requirement.operator:
-        case "In":
-            one = len(requirement.values) == 1
-            return f"{requirement.key}={values}" if one else f"{requirement.key} in ({values})"
-        case "NotIn":
-            return f"{requirement.key} not in ({values})"
-        case "Exists":
-            return requirement.key
-    return f"!{requirement.key}"
+    return ", ".join(map(requirement_text, selector.requirements)) or "any labels"

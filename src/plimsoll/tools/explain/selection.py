@@ -13,7 +13,7 @@ from plimsoll.allocator import AllocationFault, Refusal
 from plimsoll.allocator.devices.node_devices import NodeDevices, bit_numbers
 from plimsoll.allocator.reasons.refusal import RefusalRule, Removal, RequestRefusal
 from plimsoll.api.pod_claims import device_requests
-from plimsoll.api.resource import DeviceSelector, DeviceSubRequest, ExactDeviceRequest
+from plimsoll.api.resource import DeviceSubRequest, ExactDeviceRequest
 from plimsoll.scheduler.reasons import NodeReason
 from plimsoll.tools.device_attributes import (
     SHAREABLE,
@@ -28,6 +28,7 @@ from plimsoll.tools.device_attributes import (
 from plimsoll.tools.explain.pod_view import PodView
 from plimsoll.tools.explain.text import StatementKind, pluralize
 from plimsoll.tools.explain.tree import Statement
+from plimsoll.tools.fixes.device_steps import expressions_of
 
 _SELECTORS = (RefusalRule.CLASS_SELECTOR, RefusalRule.REQUEST_SELECTOR)
 
@@ -48,7 +49,7 @@ def read_request_selectors(
     found = view.snapshot.classes.get(body.device_class_name)
     of_class = found.spec.selectors if found is not None else ()
     return RequestSelectors(
-        name, body.device_class_name, _expressions(of_class), _expressions(body.selectors)
+        name, body.device_class_name, expressions_of(of_class), expressions_of(body.selectors)
     )
 
 
@@ -60,10 +61,6 @@ def find_request_selectors(view: PodView, refused: RequestRefusal) -> RequestSel
                 if name == refused.request:
                     return read_request_selectors(view, name, body)
     return RequestSelectors(refused.request)
-
-
-def _expressions(selectors: tuple[DeviceSelector, ...]) -> tuple[str, ...]:
-    return tuple(selector.cel.expression if selector.cel is not None else "" for selector in selectors)
 
 
 # -- drivers

@@ -31,7 +31,7 @@ from plimsoll.ledger.node_ledger import NodeLedger
 from plimsoll.ledger.units import PODS, is_accounted, to_unit
 from plimsoll.tools.amounts import format_amount, resource_order
 from plimsoll.tools.cluster_state import ClusterState
-from plimsoll.tools.uncounted import UncountedClaim, represented_resources, uncounted_on
+from plimsoll.tools.uncounted import UncountedClaim, uncounted_on
 
 REQUESTS, CLAIMS, OVERHEAD = range(3)
 _COLUMNS = {
@@ -149,12 +149,11 @@ def node_rows(cluster_state: ClusterState, *, names: Iterable[str] | None = None
     """Return the rows of all nodes, or of those named, by name; unknown names are ignored."""
     snapshot = cluster_state.snapshot
     wanted = sorted((node.metadata.name for node in cluster_state.nodes) if names is None else set(names))
-    represented = represented_resources(cluster_state)
     nodes = []
     for name in wanted:
         index = snapshot.row_of(name)
         if index is not None:
-            uncounted = uncounted_on(cluster_state, index, represented)
+            uncounted = uncounted_on(cluster_state, index)
             nodes.append(node_row_of(snapshot.ledger(index), uncounted))
     return nodes
 

@@ -26,14 +26,6 @@ _NOW = datetime(2000, 1, 1, tzinfo=UTC)
 IGNORE_DAEMON_SETS, DELETE_EMPTY_DIR, FORCE = "--ignore-daemonsets", "--delete-emptydir-data", "--force"
 
 
-@dataclass(frozen=True, slots=True)
-class BlockedPod:
-    """Pod that `kubectl drain` cannot evict, and the answer of the API."""
-
-    pod: Name
-    why: str
-
-
 @dataclass(slots=True)
 class NodeDrain:
     """Result of a drain."""
@@ -41,7 +33,8 @@ class NodeDrain:
     node: str
     #: Flags without which kubectl evicts nothing, with the pods because of which.
     flags: dict[str, list[Name]] = field(default_factory=dict)
-    blocked: tuple[BlockedPod, ...] = ()
+    #: Pods that cannot be evicted, and the answer of the API.
+    blocked: dict[Name, str] = field(default_factory=dict)
     #: Pods that can only be evicted when replacements of others are ready.
     later: tuple[Name, ...] = ()
 
@@ -54,7 +47,7 @@ class NodeDrain:
             "node": self.node,
             "command": self.command,
             "flags": {flag: list(map(full_name, pods)) for flag, pods in self.flags.items()},
-            "blocked": [{"pod": full_name(each.pod), "why": each.why} for each in self.blocked],
+            "blocked": [{"pod": full_name(pod), "why": why} for pod, why in self.blocked.items()],
             "oneByOne": list(map(full_name, self.later)),
         }
 

@@ -7,7 +7,6 @@ reversal. The rules are those of the `controllers` package and of `scheduler/bin
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 
 from msgspec.structs import replace
@@ -33,21 +32,13 @@ from plimsoll.scheduler.extended_resources import is_in_memory, rename_charges
 from plimsoll.scheduler.result import Placement
 
 
-@dataclass(frozen=True, slots=True)
-class GeneratedClaims:
-    """A pod and its group with the names of their claims in status."""
-
-    pod: Pod
-    group: PodGroup | None
-
-
 def make_claims(
     pod: Pod,
     group: PodGroup | None,
     find: Callable[[str], ResourceClaimTemplate | None],
     create: Callable[[ResourceClaim], bool],
-) -> GeneratedClaims:
-    """Generate the claims of a pod; those of its group are generated once, for the group.
+) -> tuple[Pod, PodGroup | None]:
+    """Generate the claims of a pod, and once those of its group; return both with the names of their claims.
 
     `find` returns the templates of the namespace, `create` stores a claim or refuses it. An entry whose
     template is missing, or whose claim is refused, is left as is: the pod stays pending, as in a cluster.
@@ -73,11 +64,11 @@ def make_claims(
             shared[entry.name] = PodGroupResourceClaimStatus(entry.name, claim.metadata.name)
         statuses[entry.name] = PodResourceClaimStatus(entry.name, claim.metadata.name)
     if len(statuses) == len(pod.status.resource_claim_statuses):
-        return GeneratedClaims(pod, group)
+        return pod, group
     pod = replace(pod, status=replace(pod.status, resource_claim_statuses=tuple(statuses.values())))
     if group is not None and len(shared) > len(group.status.resource_claim_statuses):
         group = replace(group, status=replace(group.status, resource_claim_statuses=tuple(shared.values())))
-    return GeneratedClaims(pod, group)
+    return pod, group
 
 
 def _generate(

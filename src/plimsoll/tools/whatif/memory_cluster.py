@@ -28,6 +28,7 @@ from plimsoll.controllers.device_taint_eviction.plan import pod_eviction, publis
 from plimsoll.controllers.taint_eviction import eviction_time
 from plimsoll.ledger.node_ledger import pod_key
 from plimsoll.scheduler.cycle import schedule_pod
+from plimsoll.scheduler.filters.taint_toleration import NO_EXECUTE
 from plimsoll.scheduler.gang.claims import find_group_consumers, find_reserved_claims
 from plimsoll.scheduler.preemption import Nominations
 from plimsoll.scheduler.profile import ProfileSet, SchedulerProfile
@@ -36,6 +37,7 @@ from plimsoll.scheduler.result import FitError, Placement
 from plimsoll.tools.cluster_state import ClusterState
 from plimsoll.tools.cluster_state.changes import ChangeLog, ChangeMark
 from plimsoll.tools.cluster_state.objects import Key, key_of
+from plimsoll.tools.node_terms import taint_text
 from plimsoll.tools.whatif import lifecycle
 from plimsoll.tools.whatif.manifests import CREATION_TIME
 from plimsoll.tools.whatif.outcome import EvictedPod, EvictionReason, PodPlacement
@@ -95,11 +97,8 @@ class MemoryCluster:
     def pods_on(self, node: str) -> list[Pod]:
         """Return the pods of a node by name; undo does not restore the ledger's insertion order."""
         row = self.cluster_state.snapshot.row_of(node)
-        return (
-            []
-            if row is None
-            else sorted(self.cluster_state.snapshot.pods_at(row), key=lambda pod: pod.metadata.key)
-        )
+        pods = () if row is None else self.cluster_state.snapshot.pods_at(row)
+        return sorted(pods, key=lambda pod: pod.metadata.key)
 
     def bound(self) -> list[Pod]:
         """Return the pods with a node that have not terminated."""
@@ -111,13 +110,7 @@ class MemoryCluster:
 
     def lowest_priority(self) -> int:
         """Return the lowest priority of a bound pod, 0 if there is none."""
-        pods = self.cluster_state.objects.by_key(Pod).values()
-        bound = [
-            pod.spec.priority or 0
-            for pod in pods
-            if pod.spec.node_name and pod.status.phase not in TERMINAL_PHASES
-        ]
-        return min(bound, default=0)
+        return min((pod.priority for pod in self.bound()), default=0)
 
     def order(self, pod: Pod) -> tuple[int, int, str, str, str]:
         """Return the queue order: higher priority first, then the longest pending."""
@@ -169,10 +162,9 @@ class MemoryCluster:
             return not refusal
 
         find = partial(self.find_template, pod.metadata.namespace)
-        made = lifecycle.make_claims(pod, self.find_group(pod), find, create)
-        pod = made.pod
-        if made.group is not None:
-            self.changes.set(made.group)
+        pod, group = lifecycle.make_claims(pod, self.find_group(pod), find, create)
+        if group is not None:
+            self.changes.set(group)
         self.add_objects(list(generate_volume_claims(pod, self.cluster_state.snapshot)))
         self.changes.set(pod)
 
@@ -260,8 +252,7 @@ class MemoryCluster:
         for pod in self.pods_on(node.metadata.name):
             due = eviction_time(pod, node.spec.taints, _NOW)
             if due is not None:
-                taints = [t for t in node.spec.taints if t.effect == "NoExecute"]
-                by = ", ".join(f"{t.key}{'=' if t.value else ''}{t.value}:NoExecute" for t in taints)
+                by = ", ".join(taint_text(each) for each in node.spec.taints if each.effect == NO_EXECUTE)
                 self.evict(pod, EvictionReason.NODE_TAINT, by, max(0, round(due - _NOW)))
 
     def evict_by_devices(

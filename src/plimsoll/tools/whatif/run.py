@@ -83,7 +83,7 @@ def run_whatif(
             added=added,
             displaced=displaced,
             drains=bool(plan.drain),
-            blocked=[each.pod for drain in after.drains for each in drain.blocked],
+            blocked=[pod for drain in after.drains for pod in drain.blocked],
             evicted=after.evicted,
             refused=[each.name for each in after.refused if each.kind == "Pod"],
             nodes={node.metadata.name for node in after.cluster_state.objects.all(Node)},

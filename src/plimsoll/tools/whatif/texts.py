@@ -145,8 +145,8 @@ _FLAGS = {
 def _drain(drain: NodeDrain, paint: Paint, wide: bool) -> Iterator[str]:
     """Yield what `kubectl drain` does: the pods on which it blocks, and the flags that it needs."""
     yield paint.bold(drain.command)
-    for each in drain.blocked:
-        yield from _wrapped("  ", f"blocks on {full_name(each.pod)}: {each.why}", paint, "    ")
+    for pod, why in drain.blocked.items():
+        yield from _wrapped("  ", f"blocks on {full_name(pod)}: {why}", paint, "    ")
     if drain.later:
         text = f"evicted when replacements of others are ready: {_listed(drain.later, wide)}"
         yield from _wrapped("  ", text, paint, "    ")

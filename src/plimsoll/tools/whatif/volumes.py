@@ -14,8 +14,8 @@ from msgspec.structs import replace
 from plimsoll.api.codec import convert
 from plimsoll.api.core import Node, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, Pod
 from plimsoll.api.label_selection import SelectorProblem
-from plimsoll.api.meta import ObjectMeta, ObjectReference, OwnerReference
-from plimsoll.api.pod_volumes import nested_object, nested_text, volume_claims
+from plimsoll.api.meta import ObjectMeta, ObjectReference
+from plimsoll.api.pod_volumes import volume_claims
 from plimsoll.api.storage import (
     AVAILABLE,
     BIND_COMPLETED,
@@ -28,7 +28,6 @@ from plimsoll.api.storage import (
     CSIVolumeSource,
     PersistentVolume,
     PersistentVolumeClaim,
-    PersistentVolumeClaimSpec,
     PersistentVolumeClaimStatus,
     PersistentVolumeSpec,
     PersistentVolumeStatus,
@@ -37,6 +36,8 @@ from plimsoll.api.storage import (
     find_default_class,
 )
 from plimsoll.api.volume_matching import find_matching_volumes
+from plimsoll.controllers.actions import CreateAction
+from plimsoll.controllers.ephemeral_volume import plan_ephemeral_claims
 from plimsoll.errors import DecodeError
 from plimsoll.scheduler.filters.volume_provisioning import Provisioning, StorageIndex
 from plimsoll.scheduler.result import PodVolumes
@@ -51,34 +52,18 @@ def generate_volume_claims(pod: Pod, snapshot: Snapshot) -> Iterator[PersistentV
 
     A template that cannot be read makes no claim: the pod stays pending, as in a cluster.
     """
-    generated = {used.name for used in volume_claims(pod) if used.generated} if pod.spec.volumes else ()
-    for volume in pod.spec.volumes if generated else ():
-        name = f"{pod.metadata.name}-{nested_text(volume, 'name')}"
-        known = snapshot.find(PersistentVolumeClaim, pod.metadata.namespace, name)
-        if name not in generated or known is not None:
-            continue
-        template = nested_object(nested_object(volume, "ephemeral") or {}, "volumeClaimTemplate") or {}
-        try:
-            yield _claim(pod, name, template)
-        except DecodeError:
-            continue
-
-
-def _claim(pod: Pod, name: str, template: Any) -> PersistentVolumeClaim:
-    meta, spec = pod.metadata, convert(template.get("spec") or {}, PersistentVolumeClaimSpec)
-    given = convert(template.get("metadata") or {}, ObjectMeta)
-    owner = OwnerReference(api_version="v1", kind="Pod", name=meta.name, uid=meta.uid, controller=True)
-    return PersistentVolumeClaim(
-        metadata=ObjectMeta(
-            name=name,
-            namespace=meta.namespace,
-            uid=f"whatif/volumeclaim/{meta.uid}/{name}",
-            labels=given.labels,
-            annotations=given.annotations,
-            owner_references=(owner,),
-        ),
-        spec=spec,
-    )
+    meta = pod.metadata
+    generated = [used.name for used in volume_claims(pod) if used.generated] if pod.spec.volumes else []
+    known = {name: snapshot.find(PersistentVolumeClaim, meta.namespace, name) for name in generated}
+    plan = plan_ephemeral_claims(pod, {name: claim for name, claim in known.items() if claim is not None})
+    for action in plan.actions if generated else ():
+        if isinstance(action, CreateAction):
+            try:
+                claim = convert(action.tree, PersistentVolumeClaim)
+            except DecodeError:
+                continue
+            uid = f"whatif/volumeclaim/{meta.uid}/{claim.metadata.name}"
+            yield replace(claim, metadata=replace(claim.metadata, namespace=meta.namespace, uid=uid))
 
 
 def with_defaults(thing: Any, snapshot: Snapshot) -> Any:
@@ -105,12 +90,8 @@ def bind_volumes(
 ) -> Iterator[PersistentVolume | PersistentVolumeClaim]:
     """Return the volumes and claims of a pod that is bound to a node, bound to each other."""
     for binding in volumes.static_bindings:
-        volume = binding.volume
-        spec = replace(
-            volume.spec, claim_ref=ObjectReference.to_version(binding.claim.metadata, "PersistentVolumeClaim")
-        )
-        yield replace(volume, spec=spec, status=PersistentVolumeStatus(phase=BOUND))
-        yield _bound(binding.claim, volume.metadata.name)
+        yield _claimed(binding.volume, binding.claim)
+        yield _bound(binding.claim, binding.volume.metadata.name)
     for provision in volumes.dynamic_provisions:
         storage_class = find(StorageClass, "", provision.claim.storage_class)
         driver = "" if storage_class is None else storage_class.provisioner
@@ -138,10 +119,7 @@ def bind_immediately(
         return
     volume = _find_volume(claim, snapshot)
     if volume is not None:
-        spec = replace(
-            volume.spec, claim_ref=ObjectReference.to_version(claim.metadata, "PersistentVolumeClaim")
-        )
-        volume = replace(volume, spec=spec, status=PersistentVolumeStatus(phase=BOUND))
+        volume = _claimed(volume, claim)
     elif can_provision and not claim.spec.volume_name and Provisioning(claim, snapshot).is_supported:
         assert storage_class is not None, "it has a provisioner"
         affinity = _allowed_topologies(storage_class)
@@ -175,6 +153,13 @@ def _allowed_topologies(storage_class: StorageClass) -> VolumeNodeAffinity | Non
     return VolumeNodeAffinity(required=NodeSelector(node_selector_terms=terms)) if terms else None
 
 
+def _claimed(volume: PersistentVolume, claim: PersistentVolumeClaim) -> PersistentVolume:
+    """Return a volume that is bound to a claim."""
+    reference = ObjectReference.to_version(claim.metadata, "PersistentVolumeClaim")
+    spec = replace(volume.spec, claim_ref=reference)
+    return replace(volume, spec=spec, status=PersistentVolumeStatus(phase=BOUND))
+
+
 def _bound(claim: PersistentVolumeClaim, volume: str) -> PersistentVolumeClaim:
     annotations = {**claim.metadata.annotations, BIND_COMPLETED: "yes"}
     return replace(
@@ -189,19 +174,18 @@ def _provision(
     claim: PersistentVolumeClaim, driver: str, affinity: VolumeNodeAffinity | None
 ) -> PersistentVolume:
     name = f"pvc-{claim.metadata.uid}"
-    return PersistentVolume(
+    volume = PersistentVolume(
         metadata=ObjectMeta(name=name, uid=f"whatif/volume/{claim.metadata.uid}"),
         spec=PersistentVolumeSpec(
             capacity={STORAGE: claim.size},
             access_modes=claim.spec.access_modes,
-            claim_ref=ObjectReference.to_version(claim.metadata, "PersistentVolumeClaim"),
             storage_class_name=claim.storage_class,
             volume_mode=claim.spec.volume_mode,
             node_affinity=affinity,
             csi=CSIVolumeSource(driver=driver, volume_handle=name),
         ),
-        status=PersistentVolumeStatus(phase=BOUND),
     )
+    return _claimed(volume, claim)
 
 
 def _topology(driver: str, node: Node, csi_node: CSINode | None) -> VolumeNodeAffinity | None:

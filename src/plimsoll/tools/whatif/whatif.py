@@ -35,7 +35,6 @@ from plimsoll.tools.pod_schedulers import schedulers_of
 from plimsoll.tools.whatif.admission import admit_pod, find_priorities
 from plimsoll.tools.whatif.affected_nodes import find_affected_nodes
 from plimsoll.tools.whatif.drains import (
-    BlockedPod,
     NodeDrain,
     budgets_of,
     find_eviction_refusal,
@@ -237,17 +236,18 @@ class WhatifOperations:
         left, later = [pod for pod in pods if not stays_on_node(pod)], False
         while left:
             recreated: list[Pod] = []
-            blocked: list[tuple[Pod, BlockedPod]] = []
+            blocked: list[Pod] = []
+            drain.blocked.clear()
             for pod in left:
                 why = self._evict_for_drain(pod, node, recreated)
                 if why:
-                    blocked.append((pod, BlockedPod(pod.metadata.key, why)))
+                    blocked.append(pod)
+                    drain.blocked[pod.metadata.key] = why
                 elif later:
                     drain.later = (*drain.later, pod.metadata.key)
-            drain.blocked = tuple(each for _, each in blocked)
             if len(blocked) == len(left) or not blocked:
                 break
-            left, later = [pod for pod, _ in blocked], True
+            left, later = blocked, True
             outcome = schedule_all(self.cluster, preempt=preempt, pending=recreated)
             self._placed |= {each.pod: each for each in outcome.placed}
         return drain

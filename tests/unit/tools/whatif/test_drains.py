@@ -42,7 +42,7 @@ def whatif(*objects: Any, free: int = 8) -> Whatif:
 
 
 def blocked(operations: Any) -> list[str]:
-    return [each.pod[1] for drain in operations.drains for each in drain.blocked]
+    return [pod[1] for drain in operations.drains for pod in drain.blocked]
 
 
 def test_a_budget_that_allows_no_disruption_blocks() -> None:
@@ -58,7 +58,7 @@ def test_pods_of_a_budget_go_one_at_a_time_as_replacements_are_scheduled() -> No
     pods = [pod(f"db-{number}") for number in range(3)]
     with whatif(*pods, budget(1)) as w:
         drain = w.drain("a")
-        assert (drain.blocked, len(drain.later)) == ((), 2)
+        assert (drain.blocked, len(drain.later)) == ({}, 2)
         assert len(w.schedule().placed) == 3
 
 
@@ -92,7 +92,7 @@ def test_pods_that_are_not_ready() -> None:
 def test_two_budgets_of_one_pod_block() -> None:
     with whatif(pod("db-0"), budget(1), budget(1, name="other")) as w:
         w.drain("a")
-        assert "more than one PodDisruptionBudget" in w.drains[0].blocked[0].why
+        assert "more than one PodDisruptionBudget" in next(iter(w.drains[0].blocked.values()))
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,6 @@
 devices.
 """
 
-from plimsoll.tools.whatif.exhaustive.search import STEPS, Proof, ProofVerdict, ProvenPlacement, prove
+from plimsoll.tools.whatif.exhaustive.search import STEPS, Proof, ProofVerdict, prove
 
-__all__ = ["STEPS", "Proof", "ProofVerdict", "ProvenPlacement", "prove"]
+__all__ = ["STEPS", "Proof", "ProofVerdict", "prove"]

@@ -10,7 +10,6 @@ first solution only.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from plimsoll.allocator import AllocationFault
 from plimsoll.allocator.devices.node_devices import NodeDevices
@@ -72,8 +71,8 @@ def fits_on(
     if isinstance(order, AllocationFault):
         return
     groups = _groups(batch, snapshot, devices, usage)
-    for solution in _Walk(order, devices, usage, groups).solutions():
-        results = build_results(order, solution.picks, solution.plans, devices, new_id)
+    for picks, plans in _Walk(order, devices, usage, groups).solutions():
+        results = build_results(order, picks, plans, devices, new_id)
         if isinstance(results, AllocationFault):
             continue
         names = [claim.metadata.name for claim in pod_info.unallocated_claims]
@@ -122,10 +121,8 @@ def _groups(
     return [costs[key] for key in keys]
 
 
-@dataclass(frozen=True, slots=True)
-class _Solution:
-    picks: tuple[Pick, ...]
-    plans: tuple[RequestPlan, ...]
+#: Devices, and the alternatives of the requests that they are for.
+_Solution = tuple[tuple[Pick, ...], tuple[RequestPlan, ...]]
 
 
 class _Walk:
@@ -143,7 +140,7 @@ class _Walk:
 
     def solutions(self, position: int = 0) -> Iterator[_Solution]:
         if position == len(self._steps):
-            yield _Solution(tuple(self._tally.picks), tuple(self._chosen))
+            yield tuple(self._tally.picks), tuple(self._chosen)
             return
         for plan in self._steps[position].plans:
             if (plan.all and not plan.devices) or self._tally.counts[

@@ -36,7 +36,7 @@ from plimsoll.tools.cluster_state.progress import ProgressCallback, no_progress
 from plimsoll.tools.fixes.additions import HOSTNAME
 from plimsoll.tools.whatif.exhaustive.choices import can_list, fits_on
 from plimsoll.tools.whatif.memory_cluster import MemoryCluster
-from plimsoll.tools.whatif.outcome import Name
+from plimsoll.tools.whatif.outcome import Name, PodPlacement
 from plimsoll.tools.whatif.scheduling import depends_on_others
 
 #: Steps between two progress reports.
@@ -56,14 +56,6 @@ class ProofVerdict(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class ProvenPlacement:
-    """Node and devices of a pod in the placement that was found."""
-
-    node: str
-    devices: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
 class Proof:
     """Result of the search over all placements of a batch."""
 
@@ -73,7 +65,7 @@ class Proof:
     most: int  #: number of pods in the best placement found
     settled: bool  #: True if no placement has more than `most`
     steps: int
-    placement: Mapping[Name, ProvenPlacement] = field(default_factory=dict)  #: the best one, if it is better
+    placement: Mapping[Name, PodPlacement] = field(default_factory=dict)  #: the best one, if it is better
     why: str = ""  #: reason, if one pod alone decides it
 
 
@@ -101,8 +93,8 @@ class _PlacementSearch:
         self._tick = tick
         self._steps = 0
         self._failed: set[object] = set()
-        self._placed: dict[Name, ProvenPlacement] = {}
-        self._best: dict[Name, ProvenPlacement] = {}
+        self._placed: dict[Name, PodPlacement] = {}
+        self._best: dict[Name, PodPlacement] = {}
         self._unsure = False  #: True if something could not be evaluated
         self._over = False  #: True if the step limit is reached
         self._infeasible_reason = ""
@@ -266,7 +258,7 @@ class _PlacementSearch:
             placement = Placement(pod_info, row, node, fit.allocations, fit.charged_claims, volumes=volumes)
             cluster.bind(placement)
             self._touched[row] = self._touched.get(row, 0) + 1
-            self._placed[name] = ProvenPlacement(node, placement.devices)
+            self._placed[name] = PodPlacement(node, devices=placement.devices)
             if self._place(rest, skips, first):
                 return True
             del self._placed[name]
