@@ -13,12 +13,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from plimsoll.allocator.availability import FREE
+from plimsoll.api.forms.annotations import CLASS_KEY
+from plimsoll.api.identity import DeviceId
 from plimsoll.api.meta import Condition
 from plimsoll.api.quantity import Quantity
-from plimsoll.tools.availability import Availability
+from plimsoll.api.resource import DeviceClass
+from plimsoll.tools.availability import Availability, DeviceAvailability
 from plimsoll.tools.cluster_state import ClusterObjects, ClusterState
+from plimsoll.tools.colors import Paint
 from plimsoll.tools.dashboard.devices import DeviceCache
 from plimsoll.tools.dashboard.history.samples import take_sample
+from plimsoll.tools.dashboard.lists import ListQuery, list_devices
 from plimsoll.tools.top.nodes import node_rows
 from plimsoll.tools.top.top import top
 from plimsoll.tools.whatif import WhatifPlan, run_whatif
@@ -39,6 +45,10 @@ from tests.sizes import examples
 
 GPU_CLUSTER, MESSY = "real/gpu-cluster.json.gz", "real/messy-cluster.json.gz"
 PROFILES = ("1g.10gb", "1g.10gb+me", "1g.20gb", "2g.20gb", "3g.40gb", "4g.40gb", "7g.80gb")
+
+
+PIPE = Paint()
+PHYSICAL = ListQuery(group="physical", limit=1000)
 
 
 @cache
@@ -89,6 +99,38 @@ def test_a_node_limits_what_is_left_of_its_devices() -> None:
     assert str(pool.shares["cpu"][1]) == "2"
 
 
+def test_gpus_are_those_that_claims_can_get() -> None:
+    """`top gpus` agrees with the classes, whose charges two unused GPUs of a full node do not fit."""
+    lines = [line.split() for line in top(cluster(MESSY), "gpus").lines(PIPE)]
+    free = {line[0]: int(line[2]) for line in lines[1:8]}
+    names = {"H100": "h100", "1g.10gb": "h100-1g", "3g.40gb": "h100-3g", "A100": "a100", "half": "a100-half"}
+    classes = {each["name"]: each["free"] for each in rows(cluster(MESSY), "classes")}
+    assert {name: free[name] for name in names} == {name: classes[each] for name, each in names.items()}
+    full = [each for each in rows(cluster(MESSY), "gpus") if each["node"] == "h100-05"]
+    assert [each["fits"] for each in full] == [[]] * 4
+    listed = list_devices(cluster(MESSY), PHYSICAL, DeviceCache())["items"]
+    gpus = {(each["pool"], each["device"]): each["fits"] for each in rows(cluster(MESSY), "gpus")}
+    found = {(each["pool"], each["device"]): each["fits"] for each in listed}
+    assert {key: found[key] for key in gpus} == gpus
+
+
+def test_a_device_is_charged_as_by_the_class_that_charges_least() -> None:
+    for least, count in ((0, 4), (1, 4), (2, 2), (5, 1)):
+        gpus = [device(f"gpu-{number}") for number in range(4)]
+        classes = [charging_class("most", 3), charging_class("least", least)]
+        state = ClusterState(ClusterObjects([node("n", cpu="5"), *classes, resource_slice(gpus, "n")]))
+        found = DeviceAvailability(state.snapshot).count(DeviceId(DRIVER, "n", each["name"]) for each in gpus)
+        assert found == (count if least < 3 else 1)
+
+
+def charging_class(name: str, cpu: int) -> DeviceClass:
+    """Return a class whose annotation charges CPUs for each device."""
+    mappings = {"cpu": {"allocationMultiplier": str(cpu)}} if cpu else {}
+    found = device_class(name)
+    annotations = {CLASS_KEY: json.dumps({"nodeAllocatableResourceMappings": mappings})}
+    return replace(found, metadata=replace(found.metadata, annotations=annotations if cpu else {}))
+
+
 def small_cluster(*, is_ready: bool = True, **of_node: Any) -> ClusterState:
     """Return a cluster of one node with three GPUs, one of them held, and CPUs that charge it."""
     only = node("n", **of_node)
@@ -126,7 +168,11 @@ def test_nodes_that_take_no_pods_count_nowhere() -> None:
         assert answer["after"]["free"]["cpu"] == "0"
         assert answer["fragmentation"]["after"]["freeDevices"] == {}
         (counts,) = DeviceCache().counts(closed).values()
-        assert counts["n"]["free"] == 0
+        assert counts["n"][FREE] == 0
+        gpus = list_devices(closed, PHYSICAL, DeviceCache())["items"]
+        assert not any(each["fits"] for each in [*rows(closed, "gpus"), *gpus])
+        said = "\n".join(top(closed, "gpus").lines(PIPE))
+        assert next(iter(row["leftOut"])) in said
         assert set(take_sample(closed, node_rows(closed), 0).classes.values()) == {0}
 
 
@@ -220,9 +266,14 @@ def test_as_many_devices_as_trying_all_choices_finds(number: int) -> None:
     objects = [device_class(select=f"device.driver == '{DRIVER}'")]
     for index, each in enumerate(nodes):
         objects += each.objects(f"n{index}")
-    found = Availability(ClusterState(ClusterObjects(objects)).snapshot).all_classes()[0]
+    state = ClusterState(ClusterObjects(objects))
+    found = Availability(state.snapshot).all_classes()[0]
     true = {f"n{index}": each.most() for index, each in enumerate(nodes) if not each.cordoned}
     assert found.is_exact
     assert found.nodes == {name: count for name, count in true.items() if count}
     assert found.total == sum(true.values())
     assert found.held == sum(len(each.held) for each in nodes)
+    availability = DeviceAvailability(state.snapshot)
+    for index, each in enumerate(nodes):
+        ids = [DeviceId(DRIVER, f"n{index}", f"d{n}") for n in range(len(each.devices)) if n not in each.held]
+        assert availability.count(ids) == true.get(f"n{index}", 0)

@@ -245,7 +245,7 @@ class Availability:
                 shared_capacity[share] = max(left, shared_capacity.get(share, 0))
         together = 0
         for pool in self._other_pools(shared):
-            stock = self._pool(pool)
+            stock = self.pool_stock(pool)
             offered = select_offered(device_class, stock.devices)
             numbers = stock.devices.index.get(pool, {})
             together += stock.count(sum(1 << numbers[device] for device in shared.get(pool, ()))).devices
@@ -262,7 +262,8 @@ class Availability:
         own = {pool for stock, _ in self.stocks for pool in stock.own_pools}
         return [pool for pool in self._snapshot.inventory.pool_ids() if pool not in own]
 
-    def _pool(self, pool: PoolId) -> NodeStock:
+    def pool_stock(self, pool: PoolId) -> NodeStock:
+        """Return the devices of a pool of several nodes."""
         known = self._pools.get(pool)
         if known is None:
             devices = self._snapshot.inventory.cluster_pool(pool)
@@ -297,6 +298,7 @@ class ClassSearch:
         self._snapshot = snapshot
         self._claim = claim or make_claim(device_class.metadata.name)
         self._class = device_class
+        self.selectors = class_selectors(device_class)
         policy = read_class_policy(device_class, snapshot.profile)
         self._class_charges = bool(policy.charges)
         self._known: dict[tuple[object, ...], _Found] = {}
@@ -304,7 +306,7 @@ class ClassSearch:
 
     def on_node(self, stock: NodeStock, state: int) -> _Found | None:
         """Return what the class finds on a node; None if it selects nothing there."""
-        selection = stock.devices.select(class_selectors(self._class), ())
+        selection = stock.devices.select(self.selectors, ())
         if selection.failures and not self.problem:
             self.problem = str(next(iter(selection.failures.values())).error)
         mask = selection.mask

@@ -21,7 +21,7 @@ from plimsoll.tools.top.claims import claim_row, claim_state
 from plimsoll.tools.top.classes import devices_of_class
 from plimsoll.tools.top.devices import DeviceRow, device_rows
 from plimsoll.tools.top.namespaces import namespace_rows
-from plimsoll.tools.top.physical import PhysicalDevice
+from plimsoll.tools.top.physical import availability_of
 from plimsoll.tools.top.pools import PoolRow
 
 Tree = dict[str, Any]
@@ -116,14 +116,17 @@ def list_devices(cluster_state: ClusterState, query: ListQuery, known: DeviceCac
         for each in known.physical(cluster_state)
         if any(query.node in ("", part.node) and matches(part) for part in each.parts)
     ]
-    devices = sum(len(each.parts) for each in found)
-    physical = sum(each.counted_states.total() for each in found)
-    return {**_page(found, query), "physical": physical, "devices": devices}
+    shown = found[query.offset : query.offset + query.limit]
+    availability = availability_of(cluster_state, shown)
+    return {
+        "total": len(found),
+        "items": [each.as_json(availability) for each in shown],
+        "physical": sum(each.counted_states.total() for each in found),
+        "devices": sum(len(each.parts) for each in found),
+    }
 
 
-def _page(
-    found: Sequence[DeviceRow] | Sequence[PoolRow] | Sequence[PhysicalDevice], query: ListQuery
-) -> Tree:
+def _page(found: Sequence[DeviceRow] | Sequence[PoolRow], query: ListQuery) -> Tree:
     shown = found[query.offset : query.offset + query.limit]
     return {"total": len(found), "items": [each.as_json() for each in shown]}
 

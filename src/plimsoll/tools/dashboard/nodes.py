@@ -25,7 +25,7 @@ from plimsoll.tools.dashboard.topology import cpus_of_claim, read_topology
 from plimsoll.tools.top.devices import device_rows
 from plimsoll.tools.top.node_reports import totals_of
 from plimsoll.tools.top.nodes import NodeRow, ResourceRow, holders, node_rows
-from plimsoll.tools.top.physical import COUNTED, group_devices
+from plimsoll.tools.top.physical import COUNTED, availability_of, group_devices
 from plimsoll.tools.top.uncounted_notes import note_uncounted
 
 COLUMNS = ("line", "requests", "claims", "overhead", "free", "uncounted")
@@ -163,6 +163,8 @@ def one_node(cluster_state: ClusterState, name: str, known: DeviceCache) -> dict
     claims = _claims_on(cluster_state, name, pods)
     held = holders(cluster_state, name)
     devices = device_rows(cluster_state, name)
+    physical = group_devices(devices, known.counters(cluster_state))
+    availability = availability_of(cluster_state, physical)
     tree = codec.to_tree(node)
     spec, status = tree.get("spec", {}), tree.get("status", {})
     return {
@@ -183,7 +185,7 @@ def one_node(cluster_state: ClusterState, name: str, known: DeviceCache) -> dict
             for each in held
         ],
         "devices": [row.as_json() for row in devices],
-        "physical": [each.as_json() for each in group_devices(devices, known.counters(cluster_state))],
+        "physical": [each.as_json(availability) for each in physical],
         "pods": detail_node_pods(cluster_state, name, pods, held),
         "claims": [_claim(claim, pods) for claim in claims],
         "topology": read_topology(cluster_state, name, claims),

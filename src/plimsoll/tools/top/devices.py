@@ -86,6 +86,11 @@ class DeviceRow(Struct, frozen=True):
         return self.limits[name][1] if name in self.limits else total - used
 
     @property
+    def is_available(self) -> bool:
+        """Return whether claims can get the device, or more of it, by its state."""
+        return self.state in (FREE, PARTLY, SHARED)
+
+    @property
     def memory(self) -> Quantity | None:
         """Memory that the driver publishes as a capacity."""
         return next((total for name, (total, _) in self.capacity.items() if is_memory(name)), None)

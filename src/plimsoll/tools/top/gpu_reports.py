@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
 from plimsoll.allocator.availability import FREE, PARTLY, SHARED, TAKEN
+from plimsoll.api.identity import DeviceId
+from plimsoll.api.quantity import Quantity
+from plimsoll.tools.amounts import format_quantity
+from plimsoll.tools.availability import DeviceAvailability, NodeShortage
 from plimsoll.tools.colors import Paint
 from plimsoll.tools.top.device_reports import (
     COLORS,
@@ -19,13 +23,11 @@ from plimsoll.tools.top.device_reports import (
     remaining_shares,
 )
 from plimsoll.tools.top.devices import UNAVAILABLE
-from plimsoll.tools.top.node_reports import label_of
-from plimsoll.tools.top.nodes import NodeRow
 from plimsoll.tools.top.physical import PARTITIONS, WHOLE, PhysicalDevice, natural_key
 from plimsoll.tools.top.table import Cell, Table
 
 _STATES = {FREE: "free", PARTLY: "partly used", SHARED: "partly used", TAKEN: "taken"}
-_NOTE = "FREE devices are unused, with all their partitions. What claims can get: plimsoll top classes."
+_NOTE = "FREE devices are unused, with all their partitions, and their nodes can take claims for them."
 _TYPES_NOTE = "FREE of a partition type: as many as still fit if no other type is allocated."
 
 
@@ -34,7 +36,9 @@ class GpusReport:
     """Table of physical devices, after their number by product."""
 
     devices: tuple[PhysicalDevice, ...]
-    closed: dict[str, NodeRow]  #: nodes that take no pods: not ready or cordoned
+    availability: DeviceAvailability
+    labels: Mapping[str, str]  #: node -> name and status
+    closed: Set[str]  #: nodes that take no pods
     limit: int = 0
 
     def lines(self, paint: Paint, *, wide: bool = False) -> Iterator[str]:
@@ -42,9 +46,9 @@ class GpusReport:
             yield "No GPUs or other accelerators found."
             return
         yield from self._product_table().lines(paint, wide=wide)
-        on_closed = sum(each.state == FREE and each.parts[0].node in self.closed for each in self.devices)
-        if on_closed:
-            yield f"UNAVAIL. includes {on_closed:,} free on nodes that are not ready or cordoned."
+        refused = Counter(filter(None, map(self._refusal, self.devices)))
+        for text, number in sorted(refused.items()):
+            yield f"UNAVAIL. includes {number:,} {text}."
         yield _NOTE
         if _has_partitions(self.devices):
             yield _TYPES_NOTE
@@ -62,16 +66,15 @@ class GpusReport:
         )
         for each in shown:
             first = each.parts[0]
-            node = label_of(self.closed[first.node]) if first.node in self.closed else place_of(first)
             memory = "-" if each.memory is None else format_capacity("memory", each.memory)
             described = {"DRIVER": first.driver, "PRODUCT": each.product or "-", ">MEMORY": memory}
             table.add(
-                node,
+                self.labels.get(first.node) or place_of(first),
                 device_name(first.pool, each.name, first.node),
                 *(described[name] for name in optional),
                 Cell(_STATES.get(each.state, each.state), COLORS[each.state]),
-                [*_fits(each, wide)] or "-",
-                _holders(each) or "-",
+                [*self._fits(each, wide)] or "-",
+                [*self._reasons(each), *_holders(each)] or "-",
             )
         yield from table.lines(paint, wide=wide)
         yield from not_shown(len(self.devices) - len(shown), "device")
@@ -84,7 +87,7 @@ class GpusReport:
         table = Table(("PRODUCT", ">DEVICES", ">FREE", ">PARTLY USED", ">TAKEN", ">UNAVAIL."))
         total = Counter[str]()
         for name, devices in sorted(products.items()):
-            states = Counter(self._counted_as(each) for each in devices)
+            states = self._count_states(devices)
             total += states
             _add_counts(table, name, states)
             for kind, count in self._types(devices):
@@ -93,33 +96,77 @@ class GpusReport:
             _add_counts(table, "all", total)
         return table
 
-    def _counted_as(self, device: PhysicalDevice) -> str:
-        """Return the column of the product table in which a device counts; "" if it is not available."""
-        if device.state == FREE and device.parts[0].node in self.closed:
-            return ""
-        return {FREE: FREE, PARTLY: PARTLY, SHARED: PARTLY, TAKEN: TAKEN}.get(device.state, "")
+    def _count_states(self, devices: Sequence[PhysicalDevice]) -> Counter[str]:
+        """Count devices by the columns of the product table; "" are those that are not available: free ones,
+        too, that their node cannot take.
+        """
+        columns = {PARTLY: PARTLY, SHARED: PARTLY, TAKEN: TAKEN}
+        counts = Counter(columns.get(each.state, "") for each in devices)
+        free = [each for each in devices if each.state == FREE]
+        fitting = self.availability.count(each.whole.id for each in free if each.whole is not None)
+        fitting += sum(bool(each.count_fitting(self.availability)) for each in free if each.whole is None)
+        return counts + Counter({FREE: fitting}) - Counter({"": fitting})
 
     def _types(self, devices: Sequence[PhysicalDevice]) -> list[tuple[str, Counter[str]]]:
         """Count the partitions of each type: published (""), those that still fit, and those in use. Whole
         devices are listed if not every device can be allocated as a whole.
         """
         found: dict[str, Counter[str]] = {}
+        available: dict[str, list[DeviceId]] = {}
         for device in devices:
             for part in device.parts:
                 count = found.setdefault(device.type_of(part), Counter())
                 count[""] += 1
                 count[TAKEN] += any(not holder.admin for holder in part.holders)
-            for kind, number in device.fits.items() if device.parts[0].node not in self.closed else ():
-                found[kind][FREE] += number
+                if part.is_available:
+                    available.setdefault(device.type_of(part), []).append(part.id)
+        for kind, ids in available.items():
+            found[kind][FREE] = self.availability.count(ids)
         if not _has_partitions(devices) or found.get("", Counter())[""] == len(devices):
             found.pop("", None)
         return sorted(found.items(), key=lambda item: natural_key(item[0]))
+
+    def _refusal(self, device: PhysicalDevice) -> str:
+        """Return the reason why nothing of an unused device can be allocated; "" if it is its state."""
+        closed = next((part.closed for part in device.parts if part.closed), "")
+        if closed and not device.is_held:
+            return f"on nodes that take no pods ({closed})"
+        if device.state != FREE or device.count_fitting(self.availability):
+            return ""
+        refusal = self.availability.refusal(device.parts[0].id)
+        if isinstance(refusal, NodeShortage):
+            return f"on nodes with too little {refusal.resource} left"
+        return f"on nodes that take no pods ({refusal})" if refusal else "that no node can use"
+
+    def _reasons(self, device: PhysicalDevice) -> Iterator[str]:
+        """Yield why nothing of a device fits."""
+        why = next((part.why for part in device.parts if part.why), "")
+        if why and device.state in UNAVAILABLE:
+            yield why
+        refusal = self.availability.refusal(device.parts[0].id) if device.state == FREE else None
+        if isinstance(refusal, NodeShortage):
+            needed, left = (format_quantity(Quantity(each)) for each in (refusal.needed, refusal.left))
+            yield f"node: needs {refusal.resource} {needed}, {left} left"
+        elif refusal:
+            yield f"node: {refusal}"
+
+    def _fits(self, device: PhysicalDevice, wide: bool) -> Iterator[str]:
+        """Yield what can still be allocated: shared capacity, the whole device, or partitions by type."""
+        if len(device.parts) == 1 and device.parts[0].shareable:
+            yield from remaining_shares(device.parts[0])
+            return
+        fits = device.count_fitting(self.availability)
+        if "" in fits:
+            yield WHOLE
+        if wide or "" not in fits:
+            yield from (f"{name} {number}" for name, number in fits.items() if name)
 
     def as_json(self) -> dict[str, Any]:
         shown = self.devices[: self.limit] if self.limit else self.devices
         return {
             "gpus": [
-                {**each.as_json(), "nodeAvailable": each.parts[0].node not in self.closed} for each in shown
+                {**each.as_json(self.availability), "nodeAvailable": not each.parts[0].closed}
+                for each in shown
             ],
             "notShown": len(self.devices) - len(shown),
         }
@@ -133,26 +180,13 @@ def _has_partitions(devices: Iterable[PhysicalDevice]) -> bool:
     return any(each.kind == PARTITIONS for each in devices)
 
 
-def _fits(device: PhysicalDevice, wide: bool) -> Iterator[str]:
-    """Yield what can still be allocated: shared capacity, the whole device, or partitions by type."""
-    if len(device.parts) == 1 and device.parts[0].shareable:
-        yield from remaining_shares(device.parts[0])
-        return
-    if "" in device.fits:
-        yield WHOLE
-    if wide or "" not in device.fits:
-        yield from (f"{name} {number}" for name, number in device.fits.items() if name and number)
-
-
 def _holders(device: PhysicalDevice) -> list[str]:
-    """Return the holders, each once, with the partitions that it has; else why nothing fits."""
+    """Return the holders, each once, with the partitions that it has."""
     held: Counter[tuple[str, str]] = Counter()
     for part in device.parts:
         for text in format_holders(part):
             held[text, "" if part is device.whole else part.partition or part.device] += 1
-    found = [
+    return [
         text + (f" ({kind}{f' x{number}' if number > 1 else ''})" if kind else "")
         for (text, kind), number in held.items()
     ]
-    why = next((part.why for part in device.parts if part.why), "")
-    return [*([why] if why and device.state in UNAVAILABLE else []), *found]

@@ -2,8 +2,8 @@
 
 Devices of a pool are one physical device if they consume the same counter set, have the same UUID or parent
 UUID, or the same PCI address; the CPUs of a pool are one too, and every other device is one of its own.
-Devices in use come first. What still fits is searched in the counters of the device: the partitions of one
-type that can be allocated together.
+Devices in use come first. What still fits is what claims can get (`tools/availability`): the partitions of
+one type that can be allocated together.
 """
 
 from __future__ import annotations
@@ -17,10 +17,11 @@ from itertools import takewhile
 from typing import Any
 
 from plimsoll.allocator.availability import FREE, PARTLY, SHARED, TAKEN
-from plimsoll.allocator.packing import Piece, count_together
-from plimsoll.api.identity import PoolId
+from plimsoll.api.identity import DeviceId, PoolId
 from plimsoll.api.quantity import Quantity
 from plimsoll.ledger.units import CPU
+from plimsoll.tools.availability import DeviceAvailability
+from plimsoll.tools.cluster_state import ClusterState
 from plimsoll.tools.cluster_state.node_resources import KNOWN_DRIVERS
 from plimsoll.tools.top.devices import DeviceRow
 
@@ -106,20 +107,16 @@ class PhysicalDevice:
         """Return the type of a partition; "" for the entire device."""
         return "" if part is self.whole else part.partition or PARTITION
 
-    @cached_property
-    def fits(self) -> Mapping[str, int]:
-        """Partitions of each type that can still be allocated if no other is; "" is the entire device."""
-        candidates: dict[str, list[DeviceRow]] = {}
+    def count_fitting(self, availability: DeviceAvailability) -> dict[str, int]:
+        """Return how many partitions of each type can still be allocated if no other is; "" is the entire
+        device.
+        """
+        candidates: dict[str, list[DeviceId]] = {}
         for part in self.parts:
-            if part.state in (FREE, PARTLY, SHARED):
-                candidates.setdefault(self.type_of(part), []).append(part)
-        left = {key: stock[1].nano for key, stock in self.counters.items()}
-        found = {}
-        for name in sorted(candidates):
-            # A device in use has consumed its counters.
-            draws = [() if part.holders else tuple(_draws(part).items()) for part in candidates[name]]
-            found[name] = count_together(map(Piece, draws), left).devices
-        return found
+            if part.is_available:
+                candidates.setdefault(self.type_of(part), []).append(part.id)
+        found = {name: availability.count(candidates[name]) for name in sorted(candidates)}
+        return {name: number for name, number in found.items() if number}
 
     def sort_key(self) -> tuple[object, ...]:
         first = self.parts[0]
@@ -137,7 +134,7 @@ class PhysicalDevice:
             return 1000 // len(self.parts)
         return min(1000, max(found, default=1000))
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self, availability: DeviceAvailability) -> dict[str, Any]:
         first = self.parts[0]
         states = Counter(part.state for part in self.parts)
         return {
@@ -151,7 +148,8 @@ class PhysicalDevice:
             "state": self.state,
             "states": dict(sorted(states.items())),
             "fits": [
-                {"type": name or "whole", "devices": number} for name, number in self.fits.items() if number
+                {"type": name or WHOLE, "devices": number}
+                for name, number in self.count_fitting(availability).items()
             ],
             "counters": [
                 {"set": group, "counter": name, "whole": str(total), "left": str(left)}
@@ -159,6 +157,14 @@ class PhysicalDevice:
             ],
             "parts": [{**part.as_json(), "share": self.share(part)} for part in self.parts],
         }
+
+
+def availability_of(cluster_state: ClusterState, devices: Iterable[PhysicalDevice]) -> DeviceAvailability:
+    """Return the availability on the nodes of some devices; on all nodes if several can use one of them."""
+    snapshot = cluster_state.snapshot
+    names = {part.node for each in devices for part in each.parts}
+    rows = sorted(row for row in map(snapshot.row_of, names) if row is not None)
+    return DeviceAvailability(snapshot, None if "" in names else rows)
 
 
 def is_accelerator(device: PhysicalDevice) -> bool:

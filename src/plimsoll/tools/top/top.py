@@ -9,6 +9,7 @@ from difflib import get_close_matches
 
 from plimsoll.api.identity import DeviceId
 from plimsoll.errors import InputError
+from plimsoll.tools.availability import closed_reason
 from plimsoll.tools.cluster_state import ClusterState
 from plimsoll.tools.report import Report
 from plimsoll.tools.top.claims import claim_row, claim_rows
@@ -18,9 +19,9 @@ from plimsoll.tools.top.device_reports import ClaimsReport, DevicesReport, Pools
 from plimsoll.tools.top.devices import device_rows
 from plimsoll.tools.top.gpu_reports import GpusReport
 from plimsoll.tools.top.namespaces import namespace_rows, sort_namespaces
-from plimsoll.tools.top.node_reports import NODE_SORTS, NodeReport, NodesReport, sort_nodes
+from plimsoll.tools.top.node_reports import NODE_SORTS, NodeReport, NodesReport, label_of, sort_nodes
 from plimsoll.tools.top.nodes import holders, node_rows
-from plimsoll.tools.top.physical import CPUS, is_accelerator
+from plimsoll.tools.top.physical import CPUS, availability_of, is_accelerator
 from plimsoll.tools.top.pod_reports import NamespacesReport, PodsReport
 from plimsoll.tools.top.pods import pod_rows
 from plimsoll.tools.top.pools import physical_devices, pool_rows
@@ -177,8 +178,13 @@ def _top_gpus(
             if any(holder.namespace == namespace for part in each.parts for holder in part.holders)
         ]
     nodes = node_rows(cluster_state, names={part.node for each in wanted for part in each.parts} - {""})
-    closed = {node.name: node for node in nodes if node.unschedulable or not node.ready}
-    return GpusReport(tuple(wanted), closed, limit)
+    labels = {node.name: label_of(node) for node in nodes}
+    closed = {
+        node.metadata.name
+        for node in cluster_state.nodes
+        if node.metadata.name in labels and closed_reason(node)
+    }
+    return GpusReport(tuple(wanted), availability_of(cluster_state, wanted), labels, closed, limit)
 
 
 def _devices_of_class(cluster_state: ClusterState, name: str) -> set[DeviceId]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from plimsoll.tools.top.physical import PhysicalDevice, is_accelerator
+from plimsoll.tools.top.physical import PhysicalDevice, availability_of, is_accelerator
 from plimsoll.tools.top.pools import physical_devices
 from plimsoll.tools.top.top import top
 from tests.unit.tools.top.gpus import Tree, claim, cluster, device, slices
@@ -10,6 +10,14 @@ from tests.unit.tools.top.gpus import Tree, claim, cluster, device, slices
 
 def of(*trees: Tree) -> list[PhysicalDevice]:
     return physical_devices(cluster(*trees))
+
+
+def fits(*trees: Tree) -> dict[str, tuple[str, dict[str, int]]]:
+    """Return state and what still fits of each device."""
+    state = cluster(*trees)
+    found = physical_devices(state)
+    availability = availability_of(state, found)
+    return {each.name: (each.state, each.count_fitting(availability)) for each in found}
 
 
 def test_partitions_of_one_counter_set_are_one_device() -> None:
@@ -23,11 +31,10 @@ def test_partitions_of_one_counter_set_are_one_device() -> None:
         "Example 40",
         "40Gi",
     )
-    assert found.fits == {"": 1, "1g": 4}
-    (found,) = of(*slices(whole, *parts, counters=counters), claim("gpu-0-1g-2"))
-    assert (found.state, found.fits) == ("partly", {"1g": 3})
-    (found,) = of(*slices(whole, *parts, counters=counters), claim("gpu-0"))
-    assert (found.state, found.fits) == ("taken", {})
+    trees = slices(whole, *parts, counters=counters)
+    assert fits(*trees) == {"gpu-0": ("free", {"": 1, "1g": 4})}
+    assert fits(*trees, claim("gpu-0-1g-2")) == {"gpu-0": ("partly", {"1g": 3})}
+    assert fits(*trees, claim("gpu-0")) == {"gpu-0": ("taken", {})}
 
 
 def test_partitions_without_a_parent_device_are_grouped_by_its_uuid() -> None:
@@ -40,11 +47,10 @@ def test_partitions_without_a_parent_device_are_grouped_by_its_uuid() -> None:
     alone = device("gpu-7-mig-1g5gb-19-0", "5Gi", parentUUID="GPU-7", uuid="MIG-7", profile="1g.5gb")
     full = device("gpu-0", "40Gi", uuid="GPU-0")
     trees = slices(*static, alone, full)
-    assert {each.name: (each.state, each.fits) for each in of(*trees)} == {
+    assert fits(*trees) == {
         "gpu-0": ("free", {"": 1}), "gpu-6": ("free", {"3g.20gb": 2}), "gpu-7": ("free", {"1g.5gb": 1}),
     }  # fmt: skip
-    held = {each.name: (each.state, each.fits) for each in of(*trees, claim("gpu-6-mig-3g20gb-9-4"))}
-    assert held["gpu-6"] == ("partly", {"3g.20gb": 1})
+    assert fits(*trees, claim("gpu-6-mig-3g20gb-9-4"))["gpu-6"] == ("partly", {"3g.20gb": 1})
 
 
 def test_two_forms_of_one_pci_device_are_one() -> None:

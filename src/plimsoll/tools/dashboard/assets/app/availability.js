@@ -28,7 +28,9 @@ function ClassCard({ row, uncounted }) {
   const free = `${count(row.free)}${row.unknownNodes ? "+" : ""}`;
   const first = isShared(row) ? row.capacity[0] : null;
   const exclusive = row.partitions.length > 0;
-  const all = exclusive ? row.held + row.free : row.devices; // partitions that others exclude are not unavailable
+  const excluded = excludedOf(row);
+  const kept = excluded.reduce((sum, [, number]) => sum + number, 0);
+  const all = exclusive ? row.held + row.free + kept : row.devices; // partitions that others exclude are not unavailable
   const unavailable = Math.max(0, all - row.held - row.free);
   return html`<article class=${cx("card class-card", uncounted > 0 && "is-past")} aria-label=${`Class ${row.name}`}>
     <header>
@@ -43,9 +45,16 @@ function ClassCard({ row, uncounted }) {
     <p class="small muted">${first ? `at most ${quantity(first.mostOnOneDevice, first.name)} on one of ${plural(row.devices, "device")}` : row.free ? `at most ${count(row.mostOnOneNode)} on one node, ${plural(row.nodes.length, "node")}` : "none on any node"}${row.held > 0 && !first ? `; ${count(row.held)} in use` : ""}${exclusive ? "; partitions exclude each other" : ""}</p>
     ${row.capacity.filter((one) => one !== first).map((one) => html`<${Counter} key=${one.name} of=${{ set: "", counter: shortName(one.name), whole: one.whole, left: one.left }} />`)}
     ${row.partitions.length > 0 && html`<ul class="parts" aria-label="Partitions">${row.partitions.map((one) => html`<li><b>${count(one.free)}</b> ${one.type || "other devices"}</li>`)}</ul>`}
+    ${excluded.length > 0 && html`<p class="small muted">not counted: ${excluded.map(([reason, number]) => `${count(number)} ${reason}`).join(", ")}</p>`}
     ${uncounted > 0 && html`<p class="small past-text">${plural(uncounted, "claim")} not counted</p>`}
     ${row.problem && html`<p class="small past-text">${row.problem}</p>`}
   </article>`;
+}
+
+/** Return what keeps devices from being free although no claim has them, each with their number. */
+function excludedOf(row) {
+  const onNodes = Object.entries(row.leftOut).map(([reason, of]) => [reason, of.devices]);
+  return [...onNodes, ...Object.entries(row.deviceTaints).map(([taint, number]) => [`with taint ${taint}`, number])];
 }
 
 /** Return whether capacity says more than a number of devices: claims share those that are in use. */
