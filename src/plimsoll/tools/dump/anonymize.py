@@ -3,7 +3,7 @@
 Guarantees: the tools give the same answers about the result, with other names. Objects, amounts, times,
 drivers of known vendors, attribute names and the attribute values that devices share are kept; references,
 label selectors and CEL expressions still match. Nothing else is copied: fields that no tool reads, container
-commands, environments, images, addresses, messages and unknown annotations are left out.
+commands, environments, addresses, messages and unknown annotations are left out; images become one name.
 """
 
 from __future__ import annotations
