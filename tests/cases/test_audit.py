@@ -12,8 +12,9 @@ from msgspec.structs import replace
 from plimsoll.api import codec
 from plimsoll.api.core import Pod
 from plimsoll.api.resource import DeviceClass, ResourceClaim
-from plimsoll.tools.audit import AuditFinding, audit
+from plimsoll.tools.audit import audit
 from plimsoll.tools.cluster_state import ClusterState
+from plimsoll.tools.findings import Finding
 from tests.cases.cases import case_objects, case_state
 
 MESSY, GPUS, TWO_MODES = (
@@ -22,7 +23,7 @@ MESSY, GPUS, TWO_MODES = (
 KEY = "plimsoll.dev/node-allocatable"
 
 
-def findings(state: ClusterState) -> dict[tuple[str, str], AuditFinding]:
+def findings(state: ClusterState) -> dict[tuple[str, str], Finding]:
     return {(each.id, each.subject): each for each in audit(state).findings}
 
 

@@ -32,7 +32,9 @@ USED_ELSEWHERE = {
         __cause__ __context__ __dir__ arraysize log_errors never_capture format_commands ignore_aliases
         writeable handleError pytest_configure feed_data local_settings __getattr__ resume_writing
     """,
-    "fields of nodes, compared as a whole": "kubelet_version kernel_version container_runtime_version",
+    "fields of nodes and sockets, compared as a whole": """
+        kubelet_version kernel_version container_runtime_version inode
+    """,
     "fields of configuration files": """
         pre_enqueue pre_filter post_filter pre_score post_bind placement_generate placement_score queue_sort
         pre_bind

@@ -28,8 +28,9 @@ from plimsoll.cli.watching import watch_cluster, watch_option
 from plimsoll.cli.where import keep_until_exit
 
 if TYPE_CHECKING:
-    from plimsoll.tools.audit import AuditReport, AuditSeverity
+    from plimsoll.tools.audit import AuditReport
     from plimsoll.tools.cluster_state import ClusterState
+    from plimsoll.tools.findings import Severity
 
 #: Minimum seconds between two reports of `-w`.
 _PACE = 5.0
@@ -103,6 +104,7 @@ def run_audit(
     from plimsoll.tools import audit as auditing
     from plimsoll.tools.audit import baseline as former
     from plimsoll.tools.audit import check_list
+    from plimsoll.tools.findings import Severity
 
     if listing:
         write_report(check_list.CheckListing(auditing.CHECKS), form)
@@ -131,14 +133,12 @@ def run_audit(
         watch_cluster(where, form, "plimsoll audit", examine, _PACE)
         return
     report = examine(where.cluster_state())
-    level = None if fail_on == "never" else auditing.AuditSeverity(fail_on)
+    level = None if fail_on == "never" else Severity(fail_on)
     _write(report, form, level, where.files)
     sys.exit(1 if report.fails(level) else 0)
 
 
-def _write(
-    report: AuditReport, form: OutputFormat, level: AuditSeverity | None, files: tuple[str, ...]
-) -> None:
+def _write(report: AuditReport, form: OutputFormat, level: Severity | None, files: tuple[str, ...]) -> None:
     from plimsoll.tools.audit.junit import as_junit
     from plimsoll.tools.audit.sarif import as_sarif
 

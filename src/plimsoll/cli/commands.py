@@ -56,7 +56,7 @@ TABLE: Mapping[str, tuple[CommandRow, ...]] = {
         CommandRow("kubeconfig", "server", "Write a kubeconfig for a running server."),
     ),
     "Check": (
-        CommandRow("doctor", "doctor", "Check a node and its machine, and repair what can be repaired."),
+        CommandRow("doctor", "doctor", "Check a node and its machine."),
         CommandRow("podresources", "podresources", "Query or export the PodResources API of a kubelet."),
         CommandRow("cgroups", "cgroups", "Show the cgroup settings of pods."),
         CommandRow("gates", "gates", "List feature gates."),

@@ -1,4 +1,4 @@
-"""`plimsoll doctor`: check and repair of a node."""
+"""`plimsoll doctor`: check of a node."""
 
 # ruff: noqa: PLC0415
 
@@ -49,7 +49,6 @@ _DIRECTORY = click.Path(readable=False, path_type=Path)
 )
 @click.option("--kubeconfig", type=FILE, metavar="FILE", help="Also check the node against this cluster.")
 @click.option("--context", default="", metavar="NAME", help="Kubeconfig context to use.")
-@click.option("--repair", is_flag=True, help="Repair what can be repaired, then check again.")
 @output_options
 def run_doctor(
     root: Path | None,
@@ -61,24 +60,21 @@ def run_doctor(
     cgroup_root: str | None,
     kubeconfig: Path | None,
     context: str,
-    repair: bool,
     form: OutputFormat,
 ) -> None:
     """Check a node: sockets, permissions, cgroups, checkpoints, leaked files and processes, CDI files.
 
-    Nothing is changed without --repair, and files of a running kubelet are never changed. Exit code 0: no
-    errors or warnings; 1: there are some; 2: the node could not be checked.
+    Nothing is changed: fixes are printed as commands. Exit code 0: no errors or warnings; 1: there are some;
+    2: the node could not be checked.
 
     \b
     sudo plimsoll doctor
-    sudo plimsoll doctor --repair
     sudo plimsoll doctor --root /var/lib/kubelet --kubeconfig ./kubeconfig --name worker-1
     """
     from plimsoll.client.kubeconfig import find_config
     from plimsoll.node.process.settings import override
     from plimsoll.node.process.settings_file import read_settings
-    from plimsoll.tools.doctor import doctor, report
-    from plimsoll.tools.report import StaticReport
+    from plimsoll.tools.doctor import doctor
 
     settings = override(
         read_settings(config),
@@ -93,6 +89,6 @@ def run_doctor(
         runtime=runtime or ("" if config is None else settings.runtime),  # type: ignore[arg-type]
         cluster=find_config(kubeconfig, context=context) if kubeconfig or context else None,
     )
-    found = asyncio.run(doctor.run_doctor(examination, repair=repair))
-    write_report(StaticReport(list(report.lines(found)), report.as_json(found)), form)
+    found = asyncio.run(doctor.Doctor(examination).examine())
+    write_report(found, form)
     sys.exit(found.exit_code)

@@ -102,31 +102,6 @@ class RootMark:
             os.close(file)
 
 
-def hold_root(directories: Iterable[Path]) -> RootHold | None:
-    """Lock a root against agents in order to remove it; return None if one uses it."""
-    held: list[int] = []
-    for directory in directories:
-        file = _lock(directory, fcntl.LOCK_EX)
-        if file is not None:
-            held.append(file)
-        elif directory.is_dir():
-            RootHold(held).release()
-            return None
-    return RootHold(held)
-
-
-class RootHold:
-    """Locks on the directories of another agent's root."""
-
-    def __init__(self, files: list[int]) -> None:
-        self._files = files
-
-    def release(self) -> None:
-        files, self._files = self._files, []
-        for file in files:
-            os.close(file)
-
-
 def read_mark(directories: Iterable[Path]) -> RootOwner:
     """Read the mark of a root from its directories in all hierarchies; nothing is changed."""
     places, alive = list(directories), False

@@ -8,14 +8,12 @@ earlier report.
 
 from plimsoll.tools.audit.audit import audit, audit_facts, choose_checks, find_check, find_facts
 from plimsoll.tools.audit.checks import CHECKS
-from plimsoll.tools.audit.findings import AuditFinding, AuditSeverity, Check
+from plimsoll.tools.audit.findings import Check
 from plimsoll.tools.audit.report import AuditReport
 
 __all__ = [
     "CHECKS",
-    "AuditFinding",
     "AuditReport",
-    "AuditSeverity",
     "Check",
     "audit",
     "audit_facts",

@@ -11,10 +11,11 @@ from plimsoll.common.gc_pause import without_collection
 from plimsoll.errors import InputError
 from plimsoll.tools.audit.checks import CHECKS
 from plimsoll.tools.audit.facts import AuditFacts, is_live
-from plimsoll.tools.audit.findings import AuditFinding, Check, finding_order, make_finding
+from plimsoll.tools.audit.findings import Check, finding_order, make_finding
 from plimsoll.tools.audit.report import AuditReport, SkippedCheck
 from plimsoll.tools.cluster_state import ClusterState
 from plimsoll.tools.cluster_state.progress import ProgressCallback, no_progress
+from plimsoll.tools.findings import Finding
 
 
 def audit(
@@ -60,9 +61,9 @@ def audit_facts(
 
 def _run(
     checks: Iterable[Check], facts: AuditFacts, tick: ProgressCallback
-) -> tuple[list[AuditFinding], list[Check], list[SkippedCheck]]:
+) -> tuple[list[Finding], list[Check], list[SkippedCheck]]:
     """Return the findings, the checks that ran, and those that could not."""
-    findings: list[AuditFinding] = []
+    findings: list[Finding] = []
     run: list[Check] = []
     skipped: list[SkippedCheck] = []
     # An iterator is read check by check: it may end the audit.

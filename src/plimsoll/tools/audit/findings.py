@@ -1,36 +1,15 @@
-"""`Check`, `CheckProblem` and `AuditFinding`: a check with a stable ID, and what it reports."""
+"""`Check` and `CheckProblem`: a check with a stable ID, and what it reports."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from plimsoll.api.kinds import is_namespaced
+from plimsoll.tools.findings import Finding, Severity
 
 if TYPE_CHECKING:
     from plimsoll.tools.audit.facts import AuditFacts
-
-
-class AuditSeverity(StrEnum):
-    """Severity of a finding."""
-
-    ERROR = "error"  #: double allocation or overcommit, or cannot work
-    WARNING = "warning"  #: wrong now, or as soon as load increases
-    INFO = "info"  #: worth knowing
-
-    @property
-    def rank(self) -> int:
-        """Sort rank; 0 is the most severe."""
-        return _ORDER.index(self)
-
-    def reaches(self, other: AuditSeverity) -> bool:
-        """Return whether this is at least as severe as another."""
-        return self.rank <= other.rank
-
-
-_ORDER = (AuditSeverity.ERROR, AuditSeverity.WARNING, AuditSeverity.INFO)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +21,7 @@ class CheckProblem:
     evidence: tuple[str, ...] = ()
     fix: str = ""
     key: str = ""  #: distinguishes findings of one check about one subject
-    severity: AuditSeverity | None = None
+    severity: Severity | None = None
     proven: bool = False  #: the fix was tried in memory; others are hints
 
 
@@ -52,7 +31,7 @@ class Check:
 
     id: str  #: such as `PLM001`; never reused for another check
     name: str
-    severity: AuditSeverity  #: of most of its findings
+    severity: Severity  #: of most of its findings
     title: str  #: meaning of a finding, in one line
     explanation: str  #: causes and consequences
     fix: str
@@ -64,52 +43,9 @@ class Check:
         return name.lower() in (self.id.lower(), self.name)
 
 
-@dataclass(frozen=True, slots=True)
-class AuditFinding:
-    """Problem with the data of its check."""
-
-    id: str
-    name: str
-    severity: AuditSeverity
-    subject: str
-    message: str
-    evidence: tuple[str, ...] = ()  #: lines with numbers
-    fix: str = ""
-    key: str = ""
-    proven: bool = False  #: the fix was tried in memory; others are hints
-
-    @property
-    def fix_label(self) -> str:
-        return "fix" if self.proven else "hint"
-
-    @property
-    def identity(self) -> tuple[str, str, str]:
-        """Key that is equal for the same finding in two audits, whatever its numbers."""
-        return self.id, self.subject, self.key
-
-    @property
-    def namespace(self) -> str:
-        """Namespace of the subject; "" if it has none."""
-        kind, _, rest = self.subject.partition("/")
-        return rest.partition("/")[0] if is_namespaced(kind) else ""
-
-    def as_json(self) -> dict[str, Any]:
-        return {
-            "id": self.id,
-            "name": self.name,
-            "severity": self.severity.value,
-            "subject": self.subject,
-            "key": self.key,
-            "message": self.message,
-            "evidence": list(self.evidence),
-            "fix": self.fix,
-            "proven": self.proven,
-        }
-
-
-def make_finding(check: Check, problem: CheckProblem) -> AuditFinding:
+def make_finding(check: Check, problem: CheckProblem) -> Finding:
     """Combine a check and its problem into a finding."""
-    return AuditFinding(
+    return Finding(
         check.id,
         check.name,
         problem.severity or check.severity,
@@ -122,6 +58,6 @@ def make_finding(check: Check, problem: CheckProblem) -> AuditFinding:
     )
 
 
-def finding_order(finding: AuditFinding) -> tuple[object, ...]:
+def finding_order(finding: Finding) -> tuple[object, ...]:
     """Return the sort key: most severe first, then by subject."""
     return finding.severity.rank, finding.subject, finding.id, finding.key, finding.message

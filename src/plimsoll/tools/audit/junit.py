@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from xml.etree import ElementTree
 
-from plimsoll.tools.audit.findings import AuditFinding, AuditSeverity
 from plimsoll.tools.audit.report import AuditReport
 from plimsoll.tools.colors import printable
+from plimsoll.tools.findings import Finding, Severity
 
 
-def as_junit(report: AuditReport, level: AuditSeverity | None) -> str:
+def as_junit(report: AuditReport, level: Severity | None) -> str:
     """Render the report; `level` is the lowest severity that is a failure (None: none)."""
     suite = ElementTree.Element("testsuite", name="plimsoll audit")
-    by_check: dict[str, list[AuditFinding]] = {}
+    by_check: dict[str, list[Finding]] = {}
     for finding in report.findings:
         by_check.setdefault(finding.id, []).append(finding)
     failures = tests = 0
@@ -45,7 +45,7 @@ def as_junit(report: AuditReport, level: AuditSeverity | None) -> str:
     return '<?xml version="1.0" encoding="UTF-8"?>\n' + ElementTree.tostring(root, encoding="unicode") + "\n"
 
 
-def _add(suite: ElementTree.Element, classname: str, finding: AuditFinding, failed: bool) -> None:
+def _add(suite: ElementTree.Element, classname: str, finding: Finding, failed: bool) -> None:
     name = finding.subject + (f" {finding.key}" if finding.key else "")
     case = ElementTree.SubElement(suite, "testcase", classname=classname, name=_sanitize(name))
     text = _sanitize("\n".join([finding.message, *finding.evidence, f"{finding.fix_label}: {finding.fix}"]))

@@ -10,9 +10,10 @@ from dataclasses import dataclass, field, replace
 from textwrap import wrap
 from typing import Any
 
-from plimsoll.tools.audit.findings import AuditFinding, AuditSeverity, Check
+from plimsoll.tools.audit.findings import Check
 from plimsoll.tools.colors import Paint, printable
 from plimsoll.tools.columns import format_count
+from plimsoll.tools.findings import PROBLEMS, Finding, Severity
 
 #: Subjects per check, and lines of evidence per subject, shown by default.
 SHOWN = 4
@@ -32,18 +33,18 @@ class SkippedCheck:
 class AuditReport:
     """All findings, most severe first."""
 
-    findings: tuple[AuditFinding, ...] = ()
+    findings: tuple[Finding, ...] = ()
     checks: tuple[Check, ...] = ()  #: checks that were run
     skipped: tuple[SkippedCheck, ...] = ()
     origin: str = ""
     size: dict[str, int] = field(default_factory=dict)  #: numbers of examined objects
     forms: tuple[str, ...] = ()  #: wire forms of node-allocatable fields that were found
-    known: tuple[AuditFinding, ...] = ()  #: findings of the baseline
+    known: tuple[Finding, ...] = ()  #: findings of the baseline
 
-    def count(self, severity: AuditSeverity) -> int:
+    def count(self, severity: Severity) -> int:
         return sum(finding.severity is severity for finding in self.findings)
 
-    def fails(self, at: AuditSeverity | None) -> bool:
+    def fails(self, at: Severity | None) -> bool:
         """Return whether a finding has at least this severity."""
         return at is not None and any(finding.severity.reaches(at) for finding in self.findings)
 
@@ -64,7 +65,7 @@ class AuditReport:
     def as_json(self) -> dict[str, Any]:
         return {
             "origin": self.origin,
-            "summary": {severity.value: self.count(severity) for severity in AuditSeverity},
+            "summary": {severity.value: self.count(severity) for severity in PROBLEMS},
             "examined": dict(self.size),
             "mappingForms": list(self.forms),
             "findings": [finding.as_json() for finding in self.findings],
@@ -78,7 +79,7 @@ class AuditReport:
     def lines(self, paint: Paint, *, wide: bool = False) -> Iterator[str]:
         yield self._headline(paint)
         yield from _fill(self._format_scope(), paint, "", "  ")
-        by_check: dict[str, list[AuditFinding]] = {}
+        by_check: dict[str, list[Finding]] = {}
         for finding in self.findings:
             by_check.setdefault(finding.id, []).append(finding)
         titles = {check.id: check.title for check in self.checks}
@@ -101,7 +102,7 @@ class AuditReport:
             yield from _fill(f"{format_count(len(ids), 'check')} not run: {why}{which}", paint, "", "  ")
 
     def _headline(self, paint: Paint) -> str:
-        counts = [(severity, self.count(severity)) for severity in AuditSeverity]
+        counts = [(severity, self.count(severity)) for severity in PROBLEMS]
         if not any(count for _, count in counts):
             if self.skipped:
                 return "No problems found, but some checks were not run."
@@ -115,7 +116,7 @@ class AuditReport:
         return printable(f"{len(self.checks)} checks of {', '.join(parts)}{where}{forms}")
 
 
-def _group(findings: list[AuditFinding], title: str, paint: Paint, wide: bool) -> Iterator[str]:
+def _group(findings: list[Finding], title: str, paint: Paint, wide: bool) -> Iterator[str]:
     """Yield the findings of one check; common parts are printed once."""
     first = findings[0]
     head = f"{first.severity.value.upper():8}{first.id} {first.name}"
@@ -142,7 +143,7 @@ def _group(findings: list[AuditFinding], title: str, paint: Paint, wide: bool) -
         yield from _fix_lines(first, paint, "  ")
 
 
-def _fix_lines(finding: AuditFinding, paint: Paint, indent: str) -> Iterator[str]:
+def _fix_lines(finding: Finding, paint: Paint, indent: str) -> Iterator[str]:
     """Yield the fix. YAML in its further lines, and a command that does not fit, are printed unwrapped on
     their own lines, to be copied.
     """
@@ -158,16 +159,16 @@ def _fix_lines(finding: AuditFinding, paint: Paint, indent: str) -> Iterator[str
     yield from (f"{indent}     {printable(line)}" for line in manifest)
 
 
-def _format_severity(severity: AuditSeverity, count: int, paint: Paint) -> str:
-    text = f"{count:,} info" if severity is AuditSeverity.INFO else format_count(count, severity.value)
+def _format_severity(severity: Severity, count: int, paint: Paint) -> str:
+    text = f"{count:,} info" if severity is Severity.INFO else format_count(count, severity.value)
     return _color(severity, text, paint)
 
 
-def _color(severity: AuditSeverity, text: str, paint: Paint) -> str:
+def _color(severity: Severity, text: str, paint: Paint) -> str:
     match severity:
-        case AuditSeverity.ERROR:
+        case Severity.ERROR:
             return paint.red(text)
-        case AuditSeverity.WARNING:
+        case Severity.WARNING:
             return paint.yellow(text)
     return paint.blue(text)
 

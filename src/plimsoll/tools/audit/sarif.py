@@ -13,11 +13,12 @@ from pathlib import PurePath
 from typing import Any
 from urllib.parse import quote
 
-from plimsoll.tools.audit.findings import AuditFinding, AuditSeverity, Check
+from plimsoll.tools.audit.findings import Check
 from plimsoll.tools.audit.report import AuditReport
+from plimsoll.tools.findings import Finding, Severity
 
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
-LEVELS = {AuditSeverity.ERROR: "error", AuditSeverity.WARNING: "warning", AuditSeverity.INFO: "note"}
+LEVELS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "note"}
 
 
 def as_sarif(report: AuditReport, files: Sequence[str] = ()) -> dict[str, Any]:
@@ -59,7 +60,7 @@ def _rule(check: Check) -> dict[str, Any]:
     }
 
 
-def _result(finding: AuditFinding, indexes: dict[str, int], uri: str, state: str) -> dict[str, Any]:
+def _result(finding: Finding, indexes: dict[str, int], uri: str, state: str) -> dict[str, Any]:
     fix = f"{finding.fix_label.capitalize()}: {finding.fix}"
     text = "\n".join([f"{finding.subject}: {finding.message}", *finding.evidence, fix])
     location: dict[str, Any] = {

@@ -14,8 +14,9 @@ from plimsoll.allocator.availability import BLOCKED, FREE
 from plimsoll.api.core import Node
 from plimsoll.api.resource import DeviceClass
 from plimsoll.tools.amounts import format_amount
-from plimsoll.tools.audit import AuditFinding, audit
+from plimsoll.tools.audit import audit
 from plimsoll.tools.cluster_state import ClusterState
+from plimsoll.tools.findings import Finding
 from plimsoll.tools.node_terms import taint_text
 from plimsoll.tools.pod_status import pod_status
 from plimsoll.tools.top.claims import ClaimRow, claim_rows
@@ -87,8 +88,8 @@ class StateChanges:
     pods: tuple[ObjectDifference, ...] = ()
     charges: tuple[ChargeChange, ...] = ()
     totals: tuple[ChargeChange, ...] = ()
-    new_findings: tuple[AuditFinding, ...] = ()
-    resolved_findings: tuple[AuditFinding, ...] = ()
+    new_findings: tuple[Finding, ...] = ()
+    resolved_findings: tuple[Finding, ...] = ()
     skipped_checks: tuple[str, ...] = field(default=())  #: checks that were run on one side only
 
     def __bool__(self) -> bool:

@@ -10,7 +10,6 @@ from typing import Any
 
 from plimsoll.allocator.availability import BLOCKED, FREE
 from plimsoll.tools.amounts import format_distinct, format_short
-from plimsoll.tools.audit import AuditFinding
 from plimsoll.tools.colors import Paint
 from plimsoll.tools.columns import format_count
 from plimsoll.tools.diff.diff import (
@@ -22,6 +21,7 @@ from plimsoll.tools.diff.diff import (
     ObjectDifference,
     StateChanges,
 )
+from plimsoll.tools.findings import Finding
 from plimsoll.tools.top.nodes import ResourceRow
 from plimsoll.tools.top.table import Table
 
@@ -182,5 +182,5 @@ def _finding_lines(changes: StateChanges, paint: Paint, wide: bool) -> Iterator[
         yield from _rest(len(findings) - len(shown))
 
 
-def _finding(each: AuditFinding, mark: str) -> str:
+def _finding(each: Finding, mark: str) -> str:
     return f"{mark} {each.severity.value} {each.id} {each.name}: {each.subject}: {each.message}"

@@ -14,8 +14,8 @@ from plimsoll.node.layout import Layout
 from plimsoll.protocols.cdi import CdiCache, Edits
 from plimsoll.tools.doctor.facts import CdiFacts, ClaimCdiFile, NodeFacts, RecordFacts, UnresolvedCdiName
 from plimsoll.tools.doctor.files import age_text, stat_entry
-from plimsoll.tools.doctor.findings import DoctorFinding, error, note, ok, warning
-from plimsoll.tools.doctor.repairs import RemoveFile
+from plimsoll.tools.doctor.findings import command, error, note, ok, warning
+from plimsoll.tools.findings import Finding
 
 _UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 _FILE = re.compile(rf".*[_-]({_UUID})")
@@ -73,7 +73,7 @@ def gather(layout: Layout, directories: Sequence[Path], records: RecordFacts) ->
     )
 
 
-def check(facts: NodeFacts) -> Iterator[DoctorFinding]:
+def check(facts: NodeFacts) -> Iterator[Finding]:
     found = facts.cdi
     for fault in found.faults:
         id = "cdi.conflict" if fault.code == "conflict" else "cdi.file"
@@ -94,13 +94,13 @@ def check(facts: NodeFacts) -> Iterator[DoctorFinding]:
     yield ok("cdi.directories", shown, f"{found.devices} usable devices")
 
 
-def _check_files(facts: NodeFacts) -> Iterator[DoctorFinding]:
+def _check_files(facts: NodeFacts) -> Iterator[Finding]:
     records, files = facts.records, facts.cdi.files
     if not files:
         return
     if not records.claims.usable or not records.kubelet.usable:
         text = f"{len(files)} files belong to claims; the prepared claims are unknown"
-        yield note("cdi.leftover", "CDI files", text, "repair the record of claims first")
+        yield note("cdi.leftover", "CDI files", text, "correct the record of claims first")
         return
     known = {claim.ref.uid for claim in records.prepared}
     # Some drivers name files after pods, or after shares of a device.
@@ -119,17 +119,18 @@ def _check_files(facts: NodeFacts) -> Iterator[DoctorFinding]:
             continue
         age = facts.now - file.entry.changed
         text = f"belongs to claim {strange[0]}, which is not prepared here; {age_text(age)} old"
+        remove = command("rm", file.entry.path)
         if not file.own:
             # The directory is shared: another agent may have prepared that claim.
-            yield note("cdi.leftover", str(file.entry.path), text, "remove it if no other agent runs here")
+            fix = f"if no other agent runs here: {remove}"
+            yield note("cdi.leftover", str(file.entry.path), text, fix)
             continue
         if facts.running and age < _SETTLED_SECONDS:
             continue
         left += 1
-        repair = None
+        fix = "restart the driver: the file has other devices as well"
         if file.only and len(strange) == len(file.uids):
-            repair = RemoveFile(file.entry.path, file.entry.identity)
-        fix = "remove it: the driver writes it again when needed"
-        yield warning("cdi.leftover", str(file.entry.path), text, fix, repair)
+            fix = f"the driver writes it again when needed: {remove}"
+        yield warning("cdi.leftover", str(file.entry.path), text, fix)
     if not left:
         yield ok("cdi.leftover", "CDI files", f"{len(files)} files of claims")

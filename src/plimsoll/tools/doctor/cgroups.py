@@ -12,8 +12,8 @@ from plimsoll.node.cgroups.kernel import LinuxKernel
 from plimsoll.node.cgroups.ownership import read_mark
 from plimsoll.node.cgroups.tree import root_parts
 from plimsoll.tools.doctor.facts import CgroupFacts, NodeFacts, OtherRoot, PodCgroup
-from plimsoll.tools.doctor.findings import DoctorFinding, Level, error, note, ok, warning
-from plimsoll.tools.doctor.repairs import RemoveCgroup, RemoveCgroupRoot
+from plimsoll.tools.doctor.findings import command, error, finding, note, ok, warning
+from plimsoll.tools.findings import Finding, Severity
 
 MOUNT = Path("/sys/fs/cgroup")
 _OWNER = "owner."
@@ -89,15 +89,14 @@ def _mounts(found: DetectedCgroups, version: int) -> tuple[Path, ...]:
 def _others(mounts: tuple[Path, ...], kernel: LinuxKernel, own: str) -> Iterator[OtherRoot]:
     names = {name for mount in mounts for name in kernel.subdirectories(mount) if name != own}
     for name in names:
-        directories = [mount / name for mount in mounts]
-        below = sorted({each for directory in directories for each in kernel.subdirectories(directory)})
-        owners = [each.removeprefix(_OWNER) for each in below if each.startswith(_OWNER)]
-        if owners:
+        directories = tuple(each / name for each in mounts if kernel.exists(each / name))
+        below = {each for directory in directories for each in kernel.subdirectories(directory)}
+        if any(each.startswith(_OWNER) for each in below):
             mark = read_mark(directories)
             inside = {pid for directory in directories for pid in _pids(directory, kernel)}
             yield OtherRoot(
                 name=name,
-                owner=owners[0],
+                directories=directories,
                 alive=mark.alive,
                 data=mark.data,
                 gone=mark.gone,
@@ -111,7 +110,7 @@ def _pids(directory: Path, kernel: LinuxKernel) -> Iterator[str]:
         yield from _pids(directory / name, kernel)
 
 
-def check(facts: NodeFacts) -> Iterator[DoctorFinding]:
+def check(facts: NodeFacts) -> Iterator[Finding]:
     found = facts.cgroups
     text_found = (
         f"version {found.version}: {' '.join(found.controllers)}" if found.version else "not available"
@@ -128,7 +127,7 @@ def check(facts: NodeFacts) -> Iterator[DoctorFinding]:
     yield from _check_leftovers(facts)
 
 
-def _check_version(facts: NodeFacts, text_found: str) -> Iterator[DoctorFinding]:
+def _check_version(facts: NodeFacts, text_found: str) -> Iterator[Finding]:
     found = facts.cgroups
     if not found.version:
         fix = "mount cgroups writable for the agent; until then limits are not enforced"
@@ -142,7 +141,7 @@ def _check_version(facts: NodeFacts, text_found: str) -> Iterator[DoctorFinding]
         yield ok("cgroups.version", "cgroups", text_found)
 
 
-def _check_root(facts: NodeFacts) -> Iterator[DoctorFinding]:
+def _check_root(facts: NodeFacts) -> Iterator[Finding]:
     found, subject = facts.cgroups, facts.cgroups.root
     strange = [name for name in found.owners if name != found.owner]
     if found.exists and (strange or not found.owners):
@@ -151,8 +150,8 @@ def _check_root(facts: NodeFacts) -> Iterator[DoctorFinding]:
         yield error("cgroups.root", subject, f"it belongs to {whose}, not to {found.owner}", fix)
     elif found.exists and found.missing_tiers:
         fix = "restart the agent: it creates them"
-        level = Level.ERROR if facts.running else Level.INFO
-        yield DoctorFinding("cgroups.tiers", level, subject, f"missing: {' '.join(found.missing_tiers)}", fix)
+        severity = Severity.ERROR if facts.running else Severity.INFO
+        yield finding("cgroups.tiers", severity, subject, f"missing: {' '.join(found.missing_tiers)}", fix)
     elif found.exists:
         yield ok("cgroups.root", subject, f"of {facts.node}, with its QoS tiers; {len(found.pods)} pods")
     elif facts.running:
@@ -163,8 +162,8 @@ def _check_root(facts: NodeFacts) -> Iterator[DoctorFinding]:
     for other in found.others:
         if other.is_leftover:
             text = f"of an agent whose directory {other.data} was deleted; {other.processes} processes inside"
-            repair = RemoveCgroupRoot(other.name, other.owner, other.processes)
-            yield warning("cgroups.orphan", other.name, text, "remove it", repair)
+            fix = f"kill the processes and remove it: {_removal(other.directories)}"
+            yield warning("cgroups.orphan", other.name, text, fix)
     kept = [_describe(other) for other in found.others if not other.is_leftover]
     if kept:
         shown = ", ".join(kept[:5])
@@ -176,18 +175,24 @@ def _describe(other: OtherRoot) -> str:
     return f"{other.name} ({other.data or 'directory unknown'}: {state})"
 
 
-def _check_leftovers(facts: NodeFacts) -> Iterator[DoctorFinding]:
+def _removal(directories: tuple[Path, ...]) -> str:
+    """Return the commands that kill the processes of cgroups, and remove them."""
+    find = command("find", *directories)
+    return f"{find} -name cgroup.procs -exec cat {{}} + | xargs -r kill -9; sleep 1; {find} -type d -delete"
+
+
+def _check_leftovers(facts: NodeFacts) -> Iterator[Finding]:
     found = facts.cgroups
     if not facts.records.admitted.usable:
         if found.pods:
             text = f"{len(found.pods)} pods have cgroups; the admitted pods are unknown"
-            yield note("cgroups.leftover", found.root, text, "repair the record of admitted pods first")
+            yield note("cgroups.leftover", found.root, text, "correct the record of admitted pods first")
         return
     known = {*facts.records.pods, *(pod.uid for pod in facts.pods.pods)}
     left = [pod for pod in found.pods if pod.uid not in known]
     for pod in left:
         text = f"of an unknown pod; {pod.processes} processes inside"
-        fix = "the agent removes it within a minute" if facts.running else "remove it"
-        yield warning("cgroups.leftover", f"pod {pod.uid}", text, fix, RemoveCgroup(pod.uid, pod.processes))
+        fix = "the agent removes it within a minute" if facts.running else "start the agent: it removes it"
+        yield warning("cgroups.leftover", f"pod {pod.uid}", text, fix)
     if not left:
         yield ok("cgroups.leftover", found.root, f"{len(found.pods)} pods, all known")

@@ -24,7 +24,8 @@ from plimsoll.node.claims.checks import named_claims
 from plimsoll.node.status.node_object import NODE_LEASE_NAMESPACE
 from plimsoll.tools.doctor.facts import BoundPod, ClusterFacts, NodeFacts, ReservedClaim
 from plimsoll.tools.doctor.files import age_text
-from plimsoll.tools.doctor.findings import DoctorFinding, Level, error, note, ok, warning
+from plimsoll.tools.doctor.findings import error, finding, note, ok, warning
+from plimsoll.tools.findings import Finding, Severity
 
 #: Age up to which a pod may not be admitted yet.
 _SETTLED_SECONDS = 30.0
@@ -160,7 +161,7 @@ def clock_skew(date: str, before: float, after: float) -> float | None:
 # -- checks
 
 
-def check(facts: NodeFacts) -> Iterator[DoctorFinding]:
+def check(facts: NodeFacts) -> Iterator[Finding]:
     found = facts.cluster
     if found is None:
         return
@@ -180,7 +181,7 @@ def check(facts: NodeFacts) -> Iterator[DoctorFinding]:
     yield from _check_slices(facts, found)
 
 
-def _check_node(facts: NodeFacts, found: ClusterFacts) -> Iterator[DoctorFinding]:
+def _check_node(facts: NodeFacts, found: ClusterFacts) -> Iterator[Finding]:
     subject = f"node {facts.node}"
     if found.node_missing:
         if facts.running:
@@ -213,7 +214,7 @@ def _check_node(facts: NodeFacts, found: ClusterFacts) -> Iterator[DoctorFinding
     yield from _check_amounts(facts, found.node)
 
 
-def _check_amounts(facts: NodeFacts, node: Node) -> Iterator[DoctorFinding]:
+def _check_amounts(facts: NodeFacts, node: Node) -> Iterator[Finding]:
     subject = f"node {facts.node}"
     capacity, line = node.status.capacity, node.status.allocatable
     over = [name for name, amount in line.items() if name in capacity and amount > capacity[name]]
@@ -239,7 +240,7 @@ def _check_amounts(facts: NodeFacts, node: Node) -> Iterator[DoctorFinding]:
         yield ok("cluster.amounts", subject, f"capacity matches the machine; allocatable {shown}")
 
 
-def _check_lease(facts: NodeFacts, found: ClusterFacts) -> Iterator[DoctorFinding]:
+def _check_lease(facts: NodeFacts, found: ClusterFacts) -> Iterator[Finding]:
     subject = f"lease {NODE_LEASE_NAMESPACE}/{facts.node}"
     if found.lease_missing or found.lease_age is None:
         if facts.running and found.node is not None:
@@ -263,7 +264,7 @@ def _check_lease(facts: NodeFacts, found: ClusterFacts) -> Iterator[DoctorFindin
         yield ok("cluster.lease", subject, text)
 
 
-def _check_clock(facts: NodeFacts, found: ClusterFacts) -> Iterator[DoctorFinding]:
+def _check_clock(facts: NodeFacts, found: ClusterFacts) -> Iterator[Finding]:
     if found.skew is None:
         return
     if abs(found.skew) <= _SKEW:
@@ -272,11 +273,11 @@ def _check_clock(facts: NodeFacts, found: ClusterFacts) -> Iterator[DoctorFindin
     side = "ahead of" if found.skew > 0 else "behind"
     text = f"the server's clock is at least {age_text(abs(found.skew))} {side} this one"
     fix = "synchronize the clocks (chrony, ntp): leases and grace periods depend on them"
-    level = Level.ERROR if abs(found.skew) > found.lease_seconds else Level.WARNING
-    yield DoctorFinding("cluster.clock", level, "clock", text, fix)
+    severity = Severity.ERROR if abs(found.skew) > found.lease_seconds else Severity.WARNING
+    yield finding("cluster.clock", severity, "clock", text, fix)
 
 
-def _check_pods(facts: NodeFacts, found: ClusterFacts) -> Iterator[DoctorFinding]:
+def _check_pods(facts: NodeFacts, found: ClusterFacts) -> Iterator[Finding]:
     bound = found.pods or ()
     living = [pod for pod in bound if not pod.ended]
     subject, bad = f"node {facts.node}", False
@@ -304,7 +305,7 @@ def _check_pods(facts: NodeFacts, found: ClusterFacts) -> Iterator[DoctorFinding
         yield ok("cluster.pods", subject, f"{len(bound)} pods bound, {len(here)} admitted")
 
 
-def _check_claims(facts: NodeFacts, found: ClusterFacts) -> Iterator[DoctorFinding]:
+def _check_claims(facts: NodeFacts, found: ClusterFacts) -> Iterator[Finding]:
     records = facts.records
     if not records.claims_known:
         return
@@ -326,7 +327,7 @@ def _check_claims(facts: NodeFacts, found: ClusterFacts) -> Iterator[DoctorFindi
         yield ok("cluster.claims", "claims", f"{len(found.claims)} reserved for pods here, all prepared")
 
 
-def _check_slices(facts: NodeFacts, found: ClusterFacts) -> Iterator[DoctorFinding]:
+def _check_slices(facts: NodeFacts, found: ClusterFacts) -> Iterator[Finding]:
     absent = [driver for driver in found.slices if driver not in facts.sockets.served]
     for driver in sorted(absent):
         text = f"has {found.slices[driver]} ResourceSlices of this node, but is not registered"

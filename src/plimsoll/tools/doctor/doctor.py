@@ -1,8 +1,6 @@
-"""START HERE: `Doctor`: examine a node, repair it on request, and examine it again.
+"""START HERE: `Doctor`: examine a node.
 
-Facts are gathered area by area without changing anything; checks are functions of facts (`CHECKS`). Without
-`repair` nothing is changed. While an agent or kubelet runs in the directory, only repairs that do not affect
-it are made. During exclusive repairs the doctor holds the directory's lock, so that no agent can start.
+Facts are gathered area by area without changing anything; checks are functions of facts (`CHECKS`).
 """
 
 from __future__ import annotations
@@ -17,7 +15,6 @@ from pathlib import Path
 from typing import Literal
 
 from plimsoll.client import Client, ClientConfig
-from plimsoll.common.lock_file import RootLock
 from plimsoll.errors import ConfigError
 from plimsoll.node.cgroups import Cgroups
 from plimsoll.node.process.assembly import CDI_SPEC_DIRS
@@ -26,13 +23,12 @@ from plimsoll.tools.doctor import cdi, cgroups, cluster, machine, pods, privileg
 from plimsoll.tools.doctor import root_dir as root
 from plimsoll.tools.doctor.facts import ClusterFacts, NodeFacts
 from plimsoll.tools.doctor.files import list_dir, probe_socket, stat_entry
-from plimsoll.tools.doctor.findings import DoctorFinding
-from plimsoll.tools.doctor.repairs import Repair, RepairContext, RepairResult, apply_repair
 from plimsoll.tools.doctor.report import DoctorReport
+from plimsoll.tools.findings import Finding
 
 _DENIED = os.strerror(errno.EACCES)
 #: The checks by area, in the order of the report.
-CHECKS: Mapping[str, Callable[[NodeFacts], Iterator[DoctorFinding]]] = {
+CHECKS: Mapping[str, Callable[[NodeFacts], Iterator[Finding]]] = {
     "root": root.check,
     "sockets": sockets.check,
     "privileges": privileges.check,
@@ -62,7 +58,7 @@ class DoctorOptions:
 
 
 class Doctor:
-    """Examination and repair of one node."""
+    """Examination of one node."""
 
     def __init__(self, options: DoctorOptions) -> None:
         self._options = options
@@ -80,42 +76,6 @@ class Doctor:
             running=facts.running,
             findings=check_node(facts),
         )
-
-    async def repair(self, found: DoctorReport) -> DoctorReport:
-        """Execute the repairs of a report and examine again."""
-        repairs = [each for each in found.repairs if found.may(each)]
-        held = [each for each in found.repairs if not found.may(each)]
-        outcomes = [
-            RepairResult(each, f"not possible while the {found.owner} is running: stop it first")
-            for each in held
-        ]
-        outcomes = [*await asyncio.to_thread(self._run_repairs, repairs, found.owner == "agent"), *outcomes]
-        after = await self.examine()
-        return replace(after, outcomes=tuple(outcomes))
-
-    def _run_repairs(self, repairs: list[Repair], is_agent: bool) -> list[RepairResult]:
-        context = RepairContext(self.layout, self._tree(), self._options.now, self._options.mount)
-        outcomes = []
-        # A repair of the lock file itself comes first; then the lock can be taken.
-        repairs = sorted(repairs, key=lambda each: getattr(each, "path", None) != self.layout.lock)
-        lock = RootLock(self.layout.lock)
-        taken, refused = False, ""
-        try:
-            for repair in repairs:
-                of_lock = getattr(repair, "path", None) == self.layout.lock
-                if is_agent and repair.exclusive and not of_lock and not taken and not refused:
-                    try:
-                        lock.take()
-                        taken = True
-                    except ConfigError as error:
-                        refused = str(error)
-                if repair.exclusive and refused:
-                    outcomes.append(RepairResult(repair, refused))
-                else:
-                    outcomes.append(apply_repair(repair, context))
-        finally:
-            lock.release()
-        return outcomes
 
     # -- gathering
 
@@ -165,7 +125,7 @@ class Doctor:
             machine=machine.gather(settings, self._options.machine),
             cgroups=replace(own_cgroups, planned=settings.cgroups == "plan"),
             records=found,
-            pods=pods.gather(layout, (layout.cdi,), kubelet=is_kubelet),
+            pods=pods.gather(layout, kubelet=is_kubelet),
             cdi=cdi.gather(layout, directories, found),
         )
 
@@ -200,13 +160,6 @@ class Doctor:
         return self.layout.nri if nri is None else None if nri == Path("") else nri
 
 
-def check_node(facts: NodeFacts) -> tuple[DoctorFinding, ...]:
+def check_node(facts: NodeFacts) -> tuple[Finding, ...]:
     """Return all findings about a node. Pure."""
     return tuple(finding for check in CHECKS.values() for finding in check(facts))
-
-
-async def run_doctor(options: DoctorOptions, *, repair: bool = False) -> DoctorReport:
-    """Examine a node; with `repair`, repair it and examine it again."""
-    doctor = Doctor(options)
-    found = await doctor.examine()
-    return await doctor.repair(found) if repair and found.repairs else found

@@ -122,7 +122,7 @@ class OtherRoot:
     """Cgroup root of another agent; `data` is its directory ("" if unknown), `gone` if it was deleted."""
 
     name: str
-    owner: str = ""
+    directories: tuple[Path, ...] = ()  #: in all hierarchies
     alive: bool = False
     data: str = ""
     gone: bool = False
@@ -191,7 +191,7 @@ class RecordFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContainerDir:
-    """Directory of a container attempt. `alive`: its shim runs. `processes`: the container's processes."""
+    """Directory of a container attempt. `alive`: its shim or its first process runs."""
 
     path: Path
     name: str
@@ -200,7 +200,6 @@ class ContainerDir:
     started: bool = False
     exited: bool = False
     alive: bool = False
-    processes: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -212,8 +211,9 @@ class PodDir:
     containers: tuple[ContainerDir, ...] = ()
 
     @property
-    def processes(self) -> int:
-        return sum(each.processes for each in self.containers)
+    def running(self) -> int:
+        """Number of running containers."""
+        return sum(each.alive for each in self.containers)
 
     @property
     def title(self) -> str:
@@ -222,10 +222,9 @@ class PodDir:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShimProcess:
-    """Process started for a container of this root."""
+    """Process started for a container that does not exist, with its descendants."""
 
-    pid: int
-    start: int
+    pids: tuple[int, ...]
     spec: str
 
 
@@ -235,7 +234,6 @@ class PodFacts:
     error: str = ""
     more: bool = False
     strange: tuple[FileEntry, ...] = ()
-    temporary: tuple[FileEntry, ...] = ()
     quarantine: tuple[FileEntry, ...] = ()
     orphans: tuple[ShimProcess, ...] = ()
 

@@ -13,7 +13,6 @@ import stat
 from dataclasses import dataclass
 from pathlib import Path
 
-from plimsoll.api.timestamps import format_time
 from plimsoll.protocols.rpc import MAX_PATH_LENGTH
 
 MOST_ENTRIES = 4096
@@ -43,17 +42,11 @@ class FileEntry:
     mode: int = 0
     size: int = 0
     changed: float = 0.0
-    device: int = 0
-    inode: int = 0
     error: str = ""
 
     @property
     def exists(self) -> bool:
         return self.kind != ABSENT
-
-    @property
-    def identity(self) -> tuple[int, int]:
-        return self.device, self.inode
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +73,6 @@ def stat_entry(path: Path) -> FileEntry:
         mode=stat.S_IMODE(found.st_mode),
         size=found.st_size,
         changed=found.st_mtime,
-        device=found.st_dev,
-        inode=found.st_ino,
     )
 
 
@@ -173,10 +164,3 @@ def age_text(seconds: float) -> str:
         if abs(seconds) >= 2 * length:
             return f"{seconds / length:.0f}{unit}"
     return f"{seconds:.0f}s"
-
-
-def format_date(seconds: float) -> str:
-    try:
-        return format_time(seconds)
-    except (OverflowError, ValueError, OSError):
-        return "at an unknown time"

@@ -12,8 +12,9 @@ from plimsoll.node.machine.machine import Machine, format_cpus, read_machine
 from plimsoll.node.process.settings import NodeSettings
 from plimsoll.tools.doctor.facts import MachineFacts, NodeFacts
 from plimsoll.tools.doctor.files import read_file, size_text
-from plimsoll.tools.doctor.findings import DoctorFinding, Level, error, note, ok, warning
+from plimsoll.tools.doctor.findings import error, finding, note, ok, warning
 from plimsoll.tools.doctor.processes import list_pids
+from plimsoll.tools.findings import Finding, Severity
 
 #: The kubelet's hard threshold for memory: below it pods are evicted.
 _LEAST_MEMORY = 100 << 20
@@ -44,7 +45,7 @@ def gather(settings: NodeSettings, root: Path = Path("/")) -> MachineFacts:
     )
 
 
-def check(facts: NodeFacts) -> Iterator[DoctorFinding]:
+def check(facts: NodeFacts) -> Iterator[Finding]:
     found = facts.machine
     if found.declared_error:
         fix = "correct the file: no agent can start with it"
@@ -79,7 +80,7 @@ def check(facts: NodeFacts) -> Iterator[DoctorFinding]:
         yield from _compare(found.declared, real, facts.runtime)
 
 
-def _check_memory(real: Machine, available: int | None) -> Iterator[DoctorFinding]:
+def _check_memory(real: Machine, available: int | None) -> Iterator[Finding]:
     text = size_text(real.memory)
     if available is None:
         yield ok("machine.memory", "memory", text)
@@ -91,18 +92,18 @@ def _check_memory(real: Machine, available: int | None) -> Iterator[DoctorFindin
         yield ok("machine.memory", "memory", text)
 
 
-def _compare(declared: Machine, real: Machine, runtime: str) -> Iterator[DoctorFinding]:
+def _compare(declared: Machine, real: Machine, runtime: str) -> Iterator[Finding]:
     """Compare a machine file with the real machine; a simulated node may declare any machine."""
-    level = Level.WARNING if runtime == "process" else Level.INFO
+    severity = Severity.WARNING if runtime == "process" else Severity.INFO
     short = False
     for name in ("cpu", "memory", "ephemeral-storage"):
         wanted, has = declared.capacity.get(name), real.capacity.get(name)
         if wanted is not None and has is not None and wanted > has:
             short = True
             text = f"the machine file declares {wanted.canonical()}, the machine has {has.canonical()}"
-            yield DoctorFinding(
+            yield finding(
                 "machine.promise",
-                level,
+                severity,
                 name,
                 text,
                 "reduce the declared amount: pods would get resources that do not exist",

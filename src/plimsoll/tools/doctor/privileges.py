@@ -12,7 +12,8 @@ from pathlib import Path
 
 from plimsoll.tools.doctor.facts import NodeFacts, PrivilegeFacts
 from plimsoll.tools.doctor.files import read_file, user_name
-from plimsoll.tools.doctor.findings import DoctorFinding, Level, note, ok
+from plimsoll.tools.doctor.findings import finding, note, ok
+from plimsoll.tools.findings import Finding, Severity
 
 #: Capability -> its number, and the consequence if it is missing.
 NEEDED = {
@@ -36,24 +37,24 @@ def gather(pid: int | None, proc: Path = Path("/proc")) -> PrivilegeFacts:
     return PrivilegeFacts(pid=os.getpid(), uid=os.geteuid())
 
 
-def check(facts: NodeFacts) -> Iterator[DoctorFinding]:
+def check(facts: NodeFacts) -> Iterator[Finding]:
     if facts.is_kubelet:
         return
     found = facts.privileges
     whose = f"process {found.pid}" if facts.running else "this command"
     # Simulated containers need no privileges.
-    level = Level.WARNING if facts.runtime == "process" else Level.INFO
+    severity = Severity.WARNING if facts.runtime == "process" else Severity.INFO
     if found.uid == 0:
         yield ok("privileges.user", whose, "runs as root")
     else:
         fix = "run it as root: sockets and cgroups must be owned by root"
-        yield DoctorFinding("privileges.user", level, whose, f"runs as {user_name(found.uid)}", fix)
+        yield finding("privileges.user", severity, whose, f"runs as {user_name(found.uid)}", fix)
     if found.capabilities is None:
         yield note("privileges.capability", whose, "its capabilities cannot be read")
         return
     missing = [name for name, (bit, _) in NEEDED.items() if not found.capabilities >> bit & 1]
     for name in missing:
         fix = "grant it to the agent (in a container: securityContext.capabilities, or privileged)"
-        yield DoctorFinding("privileges.capability", level, name, f"missing: {NEEDED[name][1]}", fix)
+        yield finding("privileges.capability", severity, name, f"missing: {NEEDED[name][1]}", fix)
     if not missing:
         yield ok("privileges.capability", whose, f"has {', '.join(NEEDED)}")

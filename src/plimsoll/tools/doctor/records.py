@@ -1,6 +1,6 @@
 """Checkpoints of a node: prepared claims, admitted pods, and the kubelet's claim checkpoint.
 
-Read-only; damaged files are quarantined by the next agent or by a repair.
+Read-only; damaged files are quarantined by the next agent.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from plimsoll.node.claims.checkpoint import VERSION, decode_body
 from plimsoll.node.layout import Layout
 from plimsoll.tools.doctor.facts import NodeFacts, RecordFact, RecordFacts
 from plimsoll.tools.doctor.files import read_file, size_text, stat_entry
-from plimsoll.tools.doctor.findings import DoctorFinding, Level, error, note, ok, warning
-from plimsoll.tools.doctor.repairs import Quarantine, SetMode
+from plimsoll.tools.doctor.findings import command, error, finding, move_away, note, ok, warning
+from plimsoll.tools.findings import Finding, Severity
 
 _ADMITTED_VERSION = 1
 _OTHERS = 0o077
@@ -98,7 +98,7 @@ def _kubelet(path: Path) -> tuple[RecordFact, tuple[ClaimInfo, ...]]:
 # -- checks
 
 
-def check(facts: NodeFacts) -> Iterator[DoctorFinding]:
+def check(facts: NodeFacts) -> Iterator[Finding]:
     records = facts.records
     if not facts.is_kubelet:
         yield from _check_record(facts, records.claims, "records.claims", "prepared claims")
@@ -107,36 +107,36 @@ def check(facts: NodeFacts) -> Iterator[DoctorFinding]:
     yield from _check_claims(facts)
 
 
-def _check_record(facts: NodeFacts, record: RecordFact, id: str, what: str) -> Iterator[DoctorFinding]:
+def _check_record(facts: NodeFacts, record: RecordFact, id: str, what: str) -> Iterator[Finding]:
     entry, subject = record.entry, str(record.entry.path)
     if not entry.exists:
         yield ok(id, subject, f"does not exist: no {what} yet")
     elif record.newer:
-        fix = "run the newer version, or move the file away to start over"
+        fix = f"run the newer version, or start over: {move_away(entry.path, facts.layout.quarantine)}"
         yield error(id, subject, record.problem, fix)
     elif record.problem:
-        fix = "the next agent quarantines it and rebuilds its content"
+        fix = "start the agent: it quarantines the file and rebuilds its content"
         if facts.running:
             fix = "the agent has its content in memory and writes it again at the next change"
-        away = Quarantine(entry.path, entry.identity, facts.layout.quarantine)
-        yield error(id, subject, f"not usable: {record.problem}", fix, away)
+        yield error(id, subject, f"not usable: {record.problem}", fix)
     elif entry.mode & _OTHERS:
-        repair = SetMode(entry.path, entry.identity, 0o600)
-        yield warning(id, subject, f"its mode is {entry.mode:04o}", "chmod 0600", repair)
+        fix = f"other users can read it: {command('chmod', '0600', entry.path)}"
+        yield warning(id, subject, f"its mode is {entry.mode:04o}", fix)
     else:
         text = f"version {record.version}, checksum valid, {record.count} {what}, {size_text(entry.size)}"
         yield ok(id, subject, text)
 
 
-def _check_kubelet(facts: NodeFacts) -> Iterator[DoctorFinding]:
+def _check_kubelet(facts: NodeFacts) -> Iterator[Finding]:
     record = facts.records.kubelet
     entry, subject = record.entry, str(record.entry.path)
     if not entry.exists:
         return
     if record.problem and facts.is_kubelet:
-        away = Quarantine(entry.path, entry.identity, facts.layout.quarantine)
-        fix = "no kubelet can start with it: move it away; claims are then prepared again"
-        yield error("records.kubelet", subject, f"not usable: {record.problem}", fix, away)
+        stop = "stop the kubelet; " if facts.running else ""
+        fix = f"no kubelet can start with it; without it, claims are prepared again: {stop}"
+        fix += move_away(entry.path, facts.layout.quarantine)
+        yield error("records.kubelet", subject, f"not usable: {record.problem}", fix)
     elif record.problem:
         text = f"a kubelet checkpoint that is not usable: {record.problem}"
         yield note("records.kubelet", subject, text, "remove it once the pods' claims are prepared")
@@ -149,7 +149,7 @@ def _check_kubelet(facts: NodeFacts) -> Iterator[DoctorFinding]:
         yield note("records.kubelet", subject, f"{record.count} prepared claims of a kubelet, {taken}")
 
 
-def _check_claims(facts: NodeFacts) -> Iterator[DoctorFinding]:
+def _check_claims(facts: NodeFacts) -> Iterator[Finding]:
     """Compare the record of prepared claims with existing pods and drivers."""
     records = facts.records
     if not records.claims_known or not records.prepared:
@@ -157,7 +157,7 @@ def _check_claims(facts: NodeFacts) -> Iterator[DoctorFinding]:
     known = _known_pods(facts)
     bad = False
     # A running agent releases claims itself.
-    level = Level.INFO if facts.running else Level.WARNING
+    severity = Severity.INFO if facts.running else Severity.WARNING
     for claim in records.prepared:
         strange = sorted(claim.pods - known) if known is not None else []
         if not claim.pods:
@@ -174,13 +174,13 @@ def _check_claims(facts: NodeFacts) -> Iterator[DoctorFinding]:
             if not facts.running
             else "the agent releases it"
         )
-        yield DoctorFinding("records.users", level, f"{claim.ref} ({claim.ref.uid})", text, fix)
+        yield finding("records.users", severity, f"{claim.ref} ({claim.ref.uid})", text, fix)
     yield from _check_drivers(facts)
     if not bad:
         yield ok("records.users", f"{len(records.prepared)} claims", "all of their pods exist")
 
 
-def _check_drivers(facts: NodeFacts) -> Iterator[DoctorFinding]:
+def _check_drivers(facts: NodeFacts) -> Iterator[Finding]:
     """Report claims of drivers that are not registered."""
     counts: dict[str, int] = {}
     waiting: dict[str, int] = {}

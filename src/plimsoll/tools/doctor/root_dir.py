@@ -23,9 +23,9 @@ from plimsoll.tools.doctor.files import (
     stat_entry,
     user_name,
 )
-from plimsoll.tools.doctor.findings import DoctorFinding, error, note, ok, warning
+from plimsoll.tools.doctor.findings import command, error, move_away, note, ok, warning
 from plimsoll.tools.doctor.processes import list_pids
-from plimsoll.tools.doctor.repairs import Quarantine, SetMode
+from plimsoll.tools.findings import Finding
 
 #: Typical maximum length of a driver's socket name in bytes.
 _DRIVER_SOCKET = 40
@@ -118,14 +118,14 @@ def gather(layout: Layout, held: LockState) -> RootFacts:
     )
 
 
-def check(facts: NodeFacts) -> Iterator[DoctorFinding]:
+def check(facts: NodeFacts) -> Iterator[Finding]:
     yield from _check_directory(facts)
     yield from _check_agent(facts)
     yield from _check_space(facts)
     yield from _check_paths(facts)
 
 
-def _check_directory(facts: NodeFacts) -> Iterator[DoctorFinding]:
+def _check_directory(facts: NodeFacts) -> Iterator[Finding]:
     entry, subject = facts.root.entry, str(facts.layout.root)
     if entry.kind == "absent":
         yield note(
@@ -141,12 +141,11 @@ def _check_directory(facts: NodeFacts) -> Iterator[DoctorFinding]:
         return
     owner, mode = user_name(entry.uid), f"{entry.mode:04o}"
     if entry.uid not in (0, facts.uid):
-        fix = f"chown it to {user_name(facts.uid)}: its owner can create sockets and records in it"
+        fix = f"its owner can create sockets and records in it: {command('chown', facts.uid, entry.path)}"
         yield error("root.owner", subject, f"it belongs to {owner}", fix)
     if entry.mode & _OTHERS_WRITE:
-        repair = SetMode(entry.path, entry.identity, entry.mode & ~_OTHERS_WRITE)
-        fix = "chmod go-w: other users can create sockets and records in it"
-        yield error("root.mode", subject, f"its mode is {mode}", fix, repair)
+        fix = f"other users can create sockets and records in it: {command('chmod', 'go-w', entry.path)}"
+        yield error("root.mode", subject, f"its mode is {mode}", fix)
     if facts.root.agents:
         names = ", ".join(facts.root.agents[:5])
         count = len(facts.root.agents)
@@ -155,7 +154,7 @@ def _check_directory(facts: NodeFacts) -> Iterator[DoctorFinding]:
     yield ok("root.directory", subject, f"used by {facts.whose}; owner {owner}, mode {mode}")
 
 
-def _check_agent(facts: NodeFacts) -> Iterator[DoctorFinding]:
+def _check_agent(facts: NodeFacts) -> Iterator[Finding]:
     root, subject = facts.root, str(facts.layout.lock)
     if facts.is_kubelet:
         text = f"process {facts.pid}" if facts.pid else "it serves its socket"
@@ -163,9 +162,8 @@ def _check_agent(facts: NodeFacts) -> Iterator[DoctorFinding]:
         return
     lock = root.lock
     if lock.exists and lock.kind != "file":
-        repair = Quarantine(lock.path, lock.identity, facts.layout.quarantine)
-        fix = "move it away: no agent can start here"
-        yield error("root.lock", subject, f"it is a {lock.kind}, not a file", fix, repair)
+        fix = f"no agent can start here: {move_away(lock.path, facts.layout.quarantine)}"
+        yield error("root.lock", subject, f"it is a {lock.kind}, not a file", fix)
     elif facts.running:
         yield ok("root.agent", subject, f"agent running: process {facts.pid or 'unknown'}")
     elif root.lock_pid is not None:
@@ -175,7 +173,7 @@ def _check_agent(facts: NodeFacts) -> Iterator[DoctorFinding]:
         yield ok("root.agent", subject, "no agent running")
 
 
-def _check_space(facts: NodeFacts) -> Iterator[DoctorFinding]:
+def _check_space(facts: NodeFacts) -> Iterator[Finding]:
     space, subject = facts.root.space, str(facts.layout.root)
     if space is None:
         return
@@ -191,7 +189,7 @@ def _check_space(facts: NodeFacts) -> Iterator[DoctorFinding]:
         yield ok("root.space", subject, f"{text}; {inodes:.0%} of inodes")
 
 
-def _check_paths(facts: NodeFacts) -> Iterator[DoctorFinding]:
+def _check_paths(facts: NodeFacts) -> Iterator[Finding]:
     layout = facts.layout
     fixed = layout.pod_resources if facts.is_kubelet else max(layout.pod_resources, layout.nri, key=_length)
     left = MAX_PATH_LENGTH - _length(layout.registry) - 1

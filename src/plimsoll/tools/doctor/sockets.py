@@ -14,8 +14,8 @@ from plimsoll.node.plugins.registration import PluginTiming, get_plugin_info, op
 from plimsoll.node.plugins.sockets import scan
 from plimsoll.tools.doctor.facts import DriverFact, NodeFacts, SocketFact, SocketFacts
 from plimsoll.tools.doctor.files import REFUSED, FileEntry, age_text, probe_socket, stat_entry, user_name
-from plimsoll.tools.doctor.findings import DoctorFinding, Level, error, note, ok, warning
-from plimsoll.tools.doctor.repairs import Quarantine, RemoveSocket, SetMode
+from plimsoll.tools.doctor.findings import command, error, finding, move_away, note, ok, warning
+from plimsoll.tools.findings import Finding, Severity
 from plimsoll.tools.podresources.client import PodResourcesClient
 
 #: Age up to which a socket may not be served yet.
@@ -86,7 +86,7 @@ async def _query_driver(path: Path, times: PluginTiming) -> DriverFact:
 # -- checks
 
 
-def check(facts: NodeFacts) -> Iterator[DoctorFinding]:
+def check(facts: NodeFacts) -> Iterator[Finding]:
     found = facts.sockets
     for each in found.sockets:
         if each.role in ("pod-resources", "nri"):
@@ -100,7 +100,7 @@ def check(facts: NodeFacts) -> Iterator[DoctorFinding]:
     yield from _check_drivers(facts)
 
 
-def _check_served(facts: NodeFacts, each: SocketFact) -> Iterator[DoctorFinding]:
+def _check_served(facts: NodeFacts, each: SocketFact) -> Iterator[Finding]:
     """Check a socket that the node itself serves."""
     entry, subject, id = each.entry, str(each.entry.path), f"sockets.{each.role}"
     fix = f"restart {facts.whose}"
@@ -118,11 +118,12 @@ def _check_served(facts: NodeFacts, each: SocketFact) -> Iterator[DoctorFinding]
             yield error(id, subject, f"{facts.whose} is running, but the socket does not exist", fix)
         return
     if entry.kind not in ("socket", "link"):
-        away = Quarantine(entry.path, entry.identity, facts.layout.quarantine)
-        yield error(id, subject, f"a {entry.kind} exists at this path", "move it away", away)
+        fix = f"move it away: {move_away(entry.path, facts.layout.quarantine)}"
+        yield error(id, subject, f"a {entry.kind} exists at this path", fix)
     elif each.answer == REFUSED and not facts.running:
         text = f"stale: not served for {age_text(facts.now - entry.changed)}"
-        yield warning("sockets.stale", subject, text, "remove it", RemoveSocket(entry.path, entry.identity))
+        fix = f"the next agent replaces it; to remove it: {command('rm', entry.path)}"
+        yield warning("sockets.stale", subject, text, fix)
     elif each.answer == REFUSED:
         yield error(id, subject, f"{facts.whose} is running, but does not serve it", fix)
     elif each.answer:
@@ -133,22 +134,20 @@ def _check_served(facts: NodeFacts, each: SocketFact) -> Iterator[DoctorFinding]
         yield from _check_access(facts, id, entry)
 
 
-def _check_access(facts: NodeFacts, id: str, entry: FileEntry) -> Iterator[DoctorFinding]:
+def _check_access(facts: NodeFacts, id: str, entry: FileEntry) -> Iterator[Finding]:
     subject, mode = str(entry.path), f"{entry.mode:04o}"
     if entry.uid not in (0, facts.uid):
         fix = f"restart {facts.whose} as root"
         yield error("sockets.owner", subject, f"it belongs to {user_name(entry.uid)}", fix)
     # A kubelet's socket is 0755 in a private directory; connecting needs write permission.
     elif entry.kind == "socket" and entry.mode & (_KUBELETS if facts.is_kubelet else _OURS):
-        repair = SetMode(entry.path, entry.identity, 0o600)
-        yield error(
-            "sockets.mode", subject, f"its mode is {mode}", "chmod 0600: only root may use it", repair
-        )
+        fix = f"only root may use it: {command('chmod', '0600', entry.path)}"
+        yield error("sockets.mode", subject, f"its mode is {mode}", fix)
     else:
         yield ok(id, subject, f"served; owner {user_name(entry.uid)}, mode {mode}")
 
 
-def _check_registry(facts: NodeFacts) -> Iterator[DoctorFinding]:
+def _check_registry(facts: NodeFacts) -> Iterator[Finding]:
     registry, subject = facts.sockets.registry, str(facts.layout.registry)
     if not registry.exists:
         if facts.running:
@@ -156,21 +155,18 @@ def _check_registry(facts: NodeFacts) -> Iterator[DoctorFinding]:
             yield error("sockets.registry", subject, "does not exist", fix)
         return
     if registry.kind != "directory":
-        away = Quarantine(registry.path, registry.identity, facts.layout.quarantine)
-        yield error(
-            "sockets.registry", subject, f"a {registry.kind} exists at this path", "move it away", away
-        )
+        fix = f"move it away: {move_away(registry.path, facts.layout.quarantine)}"
+        yield error("sockets.registry", subject, f"a {registry.kind} exists at this path", fix)
         return
     if registry.mode & _KUBELETS:
-        repair = SetMode(registry.path, registry.identity, registry.mode & ~_KUBELETS)
-        fix = "chmod go-w: any socket created there is treated as a driver"
-        yield error("sockets.registry", subject, f"its mode is {registry.mode:04o}", fix, repair)
+        fix = f"any socket created there is treated as a driver: {command('chmod', 'go-w', registry.path)}"
+        yield error("sockets.registry", subject, f"its mode is {registry.mode:04o}", fix)
         return
     names = sorted({each.name for each in facts.sockets.drivers if each.name})
     yield ok("sockets.registry", subject, f"drivers: {', '.join(names) or 'none'}")
 
 
-def _check_drivers(facts: NodeFacts) -> Iterator[DoctorFinding]:
+def _check_drivers(facts: NodeFacts) -> Iterator[Finding]:
     for each in facts.sockets.sockets:
         if each.role in ("registration", "driver"):
             yield from _check_foreign(facts, each)
@@ -186,7 +182,7 @@ def _check_drivers(facts: NodeFacts) -> Iterator[DoctorFinding]:
             yield ok("sockets.driver", subject, f"{driver.name} at {driver.endpoint}")
 
 
-def _check_foreign(facts: NodeFacts, each: SocketFact) -> Iterator[DoctorFinding]:
+def _check_foreign(facts: NodeFacts, each: SocketFact) -> Iterator[Finding]:
     """Check a socket created by a driver."""
     entry, subject = each.entry, str(each.entry.path)
     if not each.answer or not entry.exists:
@@ -199,10 +195,7 @@ def _check_foreign(facts: NodeFacts, each: SocketFact) -> Iterator[DoctorFinding
         yield note("sockets.stale", subject, f"not served yet; {age_text(age)} old")
         return
     what = "a registration socket" if each.role == "registration" else "a driver socket"
-    level = Level.WARNING if each.role == "registration" else Level.INFO
+    severity = Severity.WARNING if each.role == "registration" else Severity.INFO
     text = f"{what} that has not been served for {age_text(age)}"
-    repair = RemoveSocket(entry.path, entry.identity, exclusive=False)
-    fix = "start the driver again, or remove the socket"
-    yield DoctorFinding(
-        "sockets.stale", level, subject, text, fix, repair if entry.kind == "socket" else None
-    )
+    fix = f"start the driver again, or remove the socket: {command('rm', entry.path)}"
+    yield finding("sockets.stale", severity, subject, text, fix)

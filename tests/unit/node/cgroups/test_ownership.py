@@ -11,7 +11,6 @@ import pytest
 from plimsoll.node.cgroups.ownership import (
     RootMark,
     default_root,
-    hold_root,
     owner_of,
     read_directory,
     read_mark,
@@ -66,16 +65,11 @@ def test_the_marker_names_the_owner_of_a_root_and_whether_its_agent_runs(
     assert mark.take(directories) == "", "again"
     found = read_mark(directories)
     assert (found.alive, found.data, found.gone) == (True, str(data), False)
-    assert hold_root(directories) is None
     mark.release()
     found = read_mark(directories)
     assert (found.alive, found.data, found.gone) == (False, str(data), False)
     data.rmdir()
     assert read_directory(directories).gone
-    hold = hold_root(directories)
-    assert hold is not None
-    assert RootMark(data, timeout=0.0).take(directories) != "", "no agent starts while it is held"
-    hold.release()
 
 
 def test_a_directory_in_another_mount_namespace_is_not_reported_as_deleted(

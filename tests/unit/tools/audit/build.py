@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from plimsoll.tools.audit import AuditFinding, AuditReport, audit, choose_checks
+from plimsoll.tools.audit import AuditReport, audit, choose_checks
 from plimsoll.tools.cluster_state import ClusterState
+from plimsoll.tools.findings import Finding
 from tests.dumps import make_cluster_state
 
 Tree = dict[str, Any]
@@ -163,14 +164,14 @@ def report_on(*trees: Tree, live: bool = True, now: float = NOW) -> AuditReport:
     return audit(cluster_state(trees, live), now=now, live=live)
 
 
-def found(check: str, *trees: Tree, live: bool = True, now: float = NOW) -> list[AuditFinding]:
+def found(check: str, *trees: Tree, live: bool = True, now: float = NOW) -> list[Finding]:
     """Return the findings of one check."""
     report = audit(cluster_state(trees, live), checks=choose_checks([check]), now=now, live=live)
     assert not report.skipped
     return list(report.findings)
 
 
-def only(check: str, *trees: Tree, live: bool = True, now: float = NOW) -> AuditFinding:
+def only(check: str, *trees: Tree, live: bool = True, now: float = NOW) -> Finding:
     """Return the only finding of a check."""
     (finding,) = found(check, *trees, live=live, now=now)
     return finding

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from plimsoll.tools.audit import AuditSeverity
+from plimsoll.tools.findings import Severity
 from tests.unit.tools.audit.build import (
     NOW,
     V1,
@@ -67,11 +67,11 @@ def test_a_dump_without_pods_yields_no_reservation_findings() -> None:
 
 def test_a_claim_whose_pod_is_gone() -> None:
     finding = only("PLM041", claim("c", result(), pods=(), owner="p"), pod("other"))
-    assert finding.severity is AuditSeverity.WARNING
+    assert finding.severity is Severity.WARNING
     assert finding.message == "was created for pod p, which was deleted; it holds 1 device"
     assert finding.fix == "kubectl delete resourceclaim -n work c"
     empty = only("PLM041", claim("c", owner="p"), pod("other"))
-    assert empty.severity is AuditSeverity.INFO
+    assert empty.severity is Severity.INFO
 
 
 def test_a_claim_whose_pod_has_ended() -> None:
@@ -81,7 +81,7 @@ def test_a_claim_whose_pod_has_ended() -> None:
 
 def test_a_claim_allocated_without_consumer() -> None:
     finding = only("PLM041", claim("c", result(), pods=()), pod("other"))
-    assert finding.severity is AuditSeverity.INFO
+    assert finding.severity is Severity.INFO
     assert "but not used by any pod" in finding.message
     fresh = NOW - 3600 + 60  # a minute after it was allocated
     assert found("PLM041", claim("c", result(), pods=()), pod("other"), now=fresh) == []
@@ -100,7 +100,7 @@ def test_a_stuck_terminating_claim() -> None:
         "finalizers": ["resource.kubernetes.io/delete-protection"],
     }
     finding = only("PLM042", tree, pod("other"))
-    assert finding.severity is AuditSeverity.WARNING
+    assert finding.severity is Severity.WARNING
     assert finding.message == "has been terminating for 30 minutes and holds 1 device"
     assert found("PLM042", tree, pod("other"), now=NOW - 1800 + 60) == []
     assert found("PLM041", tree, pod("other")) == []
@@ -110,7 +110,7 @@ def test_a_terminating_claim_in_use() -> None:
     tree = claim("c", result())
     tree["metadata"] |= {"deletionTimestamp": DELETED}
     finding = only("PLM042", tree, pod("p", claims="c"))
-    assert finding.severity is AuditSeverity.INFO
+    assert finding.severity is Severity.INFO
     assert finding.fix == "delete its pods first: kubectl delete pod -n work p"
 
 
@@ -131,7 +131,7 @@ def test_a_terminating_claim_in_use() -> None:
 def test_a_pod_without_its_claim(claims: list[Tree], expected: str) -> None:
     finding = only("PLM043", node(), pod("p", claims="c"), *claims)
     assert finding.message == expected
-    assert finding.severity is AuditSeverity.ERROR
+    assert finding.severity is Severity.ERROR
 
 
 def test_a_pod_whose_claim_was_never_generated() -> None:
@@ -185,10 +185,10 @@ def test_a_pod_on_another_node_than_its_devices() -> None:
 
 def test_a_claim_of_many_pods() -> None:
     full = only("PLM045", claim("c", result(), pods=[f"p{n}" for n in range(256)]))
-    assert full.severity is AuditSeverity.WARNING
+    assert full.severity is Severity.WARNING
     assert full.message == "is reserved for 256 of at most 256 pods"
     near = only("PLM045", claim("c", result(), pods=[f"p{n}" for n in range(240)]))
-    assert near.severity is AuditSeverity.INFO
+    assert near.severity is Severity.INFO
     assert near.evidence == ("16 reservations left",)
     assert found("PLM045", claim("c", result(), pods=[f"p{n}" for n in range(200)])) == []
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from plimsoll.tools.audit import AuditSeverity
+from plimsoll.tools.findings import Severity
 from tests.unit.tools.audit.build import (
     V1,
     Tree,
@@ -211,14 +211,14 @@ def test_devices_without_effective_taints(more: Tree, body: dict[str, Any]) -> N
 def test_a_pool_with_missing_slices() -> None:
     finding = only("PLM027", slice_of(device("d0"), count=2))
     assert finding.message == "has 1 of 2 slices of generation 1: none of its devices is allocated"
-    assert finding.severity is AuditSeverity.WARNING
+    assert finding.severity is Severity.WARNING
     assert found("PLM027", *partitions("80Gi")) == []
 
 
 def test_an_invalid_pool() -> None:
     pieces = [slice_of(device("d0"), count=2, name="a"), slice_of(device("d0"), count=2, name="b")]
     finding = only("PLM027", *pieces)
-    assert finding.severity is AuditSeverity.ERROR
+    assert finding.severity is Severity.ERROR
     assert "device d0 is published 2 times" in finding.message
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from plimsoll.tools.audit import AuditSeverity
+from plimsoll.tools.findings import Severity
 from tests.unit.tools.audit.build import (
     Tree,
     claim,
@@ -30,7 +30,7 @@ def mapped(name: str, amount: str) -> Tree:
 
 def test_a_cpu_driver_without_mappings() -> None:
     finding = only("PLM010", slice_of(cpus(form="none"), driver="dra.cpu"))
-    assert finding.severity is AuditSeverity.WARNING
+    assert finding.severity is Severity.WARNING
     assert finding.subject == "Driver/dra.cpu"
     assert finding.message.startswith("allocates cpu of nodes (capacity dra.cpu/cpu)")
     assert finding.evidence == ("1 device, such as dra.cpu/n1/cpus",)
@@ -43,7 +43,7 @@ def test_cpus_one_by_one_without_mappings() -> None:
 
 def test_capacity_names_of_other_drivers_are_a_hint() -> None:
     finding = only("PLM010", slice_of(cpus(driver=OTHER, form="none"), driver=OTHER))
-    assert finding.severity is AuditSeverity.INFO
+    assert finding.severity is Severity.INFO
     assert finding.message.startswith("seems to allocate cpu")
 
 
@@ -99,7 +99,7 @@ def clash(charged: str) -> list[Tree]:
 
 def test_a_charge_by_the_other_drivers_mapping() -> None:
     finding = only("PLM012", *clash("2"))
-    assert finding.severity is AuditSeverity.ERROR
+    assert finding.severity is Severity.ERROR
     assert finding.message == (
         "claim c is charged cpu 2, as a device of nic.example.com would be; its own devices charge cpu 1"
     )

@@ -11,24 +11,25 @@ from xml.etree import ElementTree
 import pytest
 
 from plimsoll.errors import InputError
-from plimsoll.tools.audit import CHECKS, AuditFinding, AuditReport, AuditSeverity, choose_checks, find_check
+from plimsoll.tools.audit import CHECKS, AuditReport, choose_checks, find_check
 from plimsoll.tools.audit.baseline import read_baseline
 from plimsoll.tools.audit.check_list import CheckExplanation, CheckListing
 from plimsoll.tools.audit.junit import as_junit
 from plimsoll.tools.audit.report import SkippedCheck
 from plimsoll.tools.audit.sarif import as_sarif
 from plimsoll.tools.colors import PLAIN, Paint
+from plimsoll.tools.findings import Finding, Severity
 from tests.unit.tools.audit.build import node, pod, report_on, well
 from tests.unit.tools.audit.sarif_rules import check_sarif
 
 
-def finding(id: str = "PLM001", subject: str = "Node/n1", **body: Any) -> AuditFinding:
+def finding(id: str = "PLM001", subject: str = "Node/n1", **body: Any) -> Finding:
     check = find_check(id)
     given = {"severity": check.severity, "message": "cpu: 9 of 8", "evidence": ("a", "b"), "fix": "do"}
-    return AuditFinding(id, check.name, subject=subject, **{**given, **body})
+    return Finding(id, check.name, subject=subject, **{**given, **body})
 
 
-def report(*findings: AuditFinding, **body: Any) -> AuditReport:
+def report(*findings: Finding, **body: Any) -> AuditReport:
     return AuditReport(tuple(findings), CHECKS, **body)
 
 
@@ -88,9 +89,9 @@ def test_findings_are_sorted_by_severity() -> None:
 
 
 def test_severities() -> None:
-    assert MANY.fails(AuditSeverity.ERROR)
-    assert not report(finding("PLM006")).fails(AuditSeverity.WARNING)
-    assert report(finding("PLM006")).fails(AuditSeverity.INFO)
+    assert MANY.fails(Severity.ERROR)
+    assert not report(finding("PLM006")).fails(Severity.WARNING)
+    assert report(finding("PLM006")).fails(Severity.INFO)
     assert not MANY.fails(None)
 
 
@@ -129,7 +130,7 @@ def test_a_baseline_hides_known_findings(tmp_path: Path) -> None:
     assert [each.identity[1:] for each in new.findings] == [("Node/n2", ""), ("Node/n1", "memory")]
     assert len(new.known) == 1
     assert "1 finding from the baseline not shown." in list(new.lines(PLAIN))
-    assert old.beyond(read_baseline(path)).fails(AuditSeverity.INFO) is False
+    assert old.beyond(read_baseline(path)).fails(Severity.INFO) is False
 
 
 @pytest.mark.parametrize(
@@ -186,7 +187,7 @@ def test_sarif_with_a_baseline_and_skipped_checks() -> None:
 
 def test_junit() -> None:
     one = report(finding(), finding("PLM006"), skipped=(SkippedCheck("PLM099", "x", "no slices"),))
-    root = ElementTree.fromstring(as_junit(one, AuditSeverity.ERROR))
+    root = ElementTree.fromstring(as_junit(one, Severity.ERROR))
     (suite,) = root
     cases = list(suite)
     assert root.tag == "testsuites"

@@ -12,10 +12,10 @@ import pytest
 import yaml
 
 from plimsoll.errors import PlimsollError
-from plimsoll.tools.audit import AuditSeverity
 from plimsoll.tools.audit.junit import as_junit
 from plimsoll.tools.audit.sarif import as_sarif
 from plimsoll.tools.colors import PLAIN
+from plimsoll.tools.findings import Severity
 from tests.sizes import seeds
 from tests.unit.tools.audit.build import report_on
 from tests.unit.tools.audit.sarif_rules import check_sarif
@@ -46,7 +46,7 @@ def test_odd_values_anywhere(items: list[dict[str, Any]], seed: int) -> None:
         return
     assert json.dumps(report.as_json())
     assert all(line.isprintable() for line in report.lines(PLAIN, wide=True))
-    assert as_junit(report, AuditSeverity.INFO)
+    assert as_junit(report, Severity.INFO)
     check_sarif(as_sarif(report))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from plimsoll.tools.audit import AuditSeverity
+from plimsoll.tools.findings import Severity
 from tests.unit.tools.audit.build import (
     claim,
     cpus,
@@ -46,7 +46,7 @@ def test_requests_fit_and_claims_do_not() -> None:
             pod("q", "3"),
         ),
     )
-    assert finding.severity is AuditSeverity.ERROR
+    assert finding.severity is Severity.ERROR
     assert finding.subject == "Node/n1"
     assert finding.message == "cpu: 10 charged, 8 allocatable, 2 over"
     assert finding.evidence[0].startswith("requests 4, claims 6: requests alone fit")
@@ -75,7 +75,7 @@ def test_extended_resources_past_their_line_are_a_warning() -> None:
     tree = pod("p")
     tree["spec"]["containers"][0]["resources"]["requests"]["example.com/card"] = "2"
     finding = only("PLM001", node(), tree)
-    assert finding.severity is AuditSeverity.WARNING
+    assert finding.severity is Severity.WARNING
     assert finding.key == "example.com/card"
 
 
@@ -89,7 +89,7 @@ def test_ended_pods_hold_nothing() -> None:
 def test_a_claim_without_a_record_is_reported() -> None:
     trees = cpu_cluster(claim("c", share("6"), klass="cpu"), pod("p", "1", claims="c"), form="none")
     finding = only("PLM003", *trees)
-    assert finding.severity is AuditSeverity.WARNING
+    assert finding.severity is Severity.WARNING
     assert finding.subject == "ResourceClaim/work/c"
     assert finding.message == "takes cpu 6 of node n1, is not charged, and its pods request 1"
     assert found("PLM002", *trees) == []  # 1 and 5 more of 8
@@ -100,7 +100,7 @@ def test_a_node_past_its_line_once_claims_are_counted() -> None:
         claim("c", share("6"), klass="cpu"), pod("p", "1", claims="c"), pod("q", "3"), form="none"
     )
     finding = only("PLM002", *trees)
-    assert finding.severity is AuditSeverity.ERROR
+    assert finding.severity is Severity.ERROR
     assert finding.message == "cpu: 4 charged and 5 taken by claims that are not charged, of 8: 1 over"
     assert found("PLM001", *trees) == []
 
@@ -119,9 +119,9 @@ def test_a_claim_of_an_unknown_driver_is_only_hinted_at() -> None:
         pod("p", "1", claims="c"),
         pod("q", "3"),
     ]
-    assert only("PLM003", *trees).severity is AuditSeverity.INFO
+    assert only("PLM003", *trees).severity is Severity.INFO
     assert only("PLM003", *trees).message.startswith("seems to take cpu 6")
-    assert only("PLM002", *trees).severity is AuditSeverity.WARNING
+    assert only("PLM002", *trees).severity is Severity.WARNING
 
 
 def test_memory_of_a_gpu_is_not_node_memory() -> None:
@@ -214,7 +214,7 @@ def test_a_charge_from_before_the_slice_changed() -> None:
         claim("c", share("4"), klass="cpu"), pod("p", claims="c", charges={"c": {"cpu": "3"}})
     )
     finding = only("PLM006", *trees)
-    assert finding.severity is AuditSeverity.INFO
+    assert finding.severity is Severity.INFO
     assert finding.message == "claim c is charged cpu 3; a new pod would be charged cpu 4"
     assert found("PLM005", *trees) == []
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from plimsoll.tools.audit import AuditFinding, AuditSeverity
+from plimsoll.tools.findings import Finding, Severity
 from plimsoll.tools.top.claims import claim_rows
 from plimsoll.tools.top.nodes import holders, node_rows
 from tests.unit.tools.audit.build import (
@@ -56,7 +56,7 @@ class Cluster:
     def add(self, *trees: Tree) -> None:
         self.objects.update({(tree["kind"], tree["metadata"]["name"]): tree for tree in trees})
 
-    def findings(self) -> tuple[AuditFinding, ...]:
+    def findings(self) -> tuple[Finding, ...]:
         return report_on(*self.objects.values()).findings
 
 
@@ -250,8 +250,8 @@ def overload_a_node(cluster: Cluster) -> None:
     cluster.add(pod("web", "13350m"))
 
 
-ERROR, WARNING, INFO = AuditSeverity.ERROR, AuditSeverity.WARNING, AuditSeverity.INFO
-FAULTS: dict[str, tuple[Callable[[Cluster], None], str, AuditSeverity, str, str]] = {
+ERROR, WARNING, INFO = Severity.ERROR, Severity.WARNING, Severity.INFO
+FAULTS: dict[str, tuple[Callable[[Cluster], None], str, Severity, str, str]] = {
     "shared claim": (
         share_a_charging_claim, "PLM046", ERROR, "ResourceClaim/work/cpus",
         "charges cpu 4 to n1 and is used by 2 pods, 1 over: a claim that charges its node can be used by 1",

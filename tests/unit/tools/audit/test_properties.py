@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from plimsoll.tools.audit import AuditSeverity, audit, choose_checks
+from plimsoll.tools.audit import audit, choose_checks
+from plimsoll.tools.findings import Severity
 from plimsoll.tools.whatif import Whatif
 from tests.sizes import examples
 from tests.unit.scheduler.overdrafts import find_overdrafts
@@ -87,7 +88,7 @@ def test_a_cluster_filled_by_the_scheduler_has_no_errors(
         placed = whatif.schedule().placed
         assert placed or not any(amount + request <= min(sizes) for _, amount, request in asked)
         found = audit(whatif.cluster_state, now=NOW, live=True).findings
-        assert [each for each in found if each.severity is AuditSeverity.ERROR] == []
+        assert [each for each in found if each.severity is Severity.ERROR] == []
         # Seen from one driver only, a node may have no CPU left for pods without a claim, and a pod may have
         # asked for just what its claim takes; nothing else is worth a word.
         assert {each.id for each in found} <= {"PLM004", "PLM053"}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from plimsoll.tools.audit import AuditSeverity
+from plimsoll.tools.findings import Severity
 from tests.unit.tools.audit.build import (
     V1,
     Tree,
@@ -29,9 +29,9 @@ def rule(effect: str, selector: Tree | None) -> Tree:
 
 
 @pytest.mark.parametrize(
-    ("effect", "severity"), [("NoExecute", AuditSeverity.ERROR), ("NoSchedule", AuditSeverity.WARNING)]
+    ("effect", "severity"), [("NoExecute", Severity.ERROR), ("NoSchedule", Severity.WARNING)]
 )
-def test_a_taint_rule_without_selector(effect: str, severity: AuditSeverity) -> None:
+def test_a_taint_rule_without_selector(effect: str, severity: Severity) -> None:
     trees = [slice_of(device("d0")), claim("c", result()), pod("p", claims="c")]
     finding = only("PLM060", rule(effect, {}), *trees)
     assert finding.severity is severity
@@ -45,8 +45,8 @@ def test_taint_rules_with_selectors() -> None:
 
 def test_a_class_without_selectors() -> None:
     one, two = slice_of(device("d0")), slice_of(device("d0"), driver="x.example.com")
-    assert only("PLM061", device_class("all", ""), one, two).severity is AuditSeverity.WARNING
-    assert only("PLM061", device_class("all", ""), one).severity is AuditSeverity.INFO
+    assert only("PLM061", device_class("all", ""), one, two).severity is Severity.WARNING
+    assert only("PLM061", device_class("all", ""), one).severity is Severity.INFO
     assert found("PLM061", *well()) == []
 
 
@@ -84,6 +84,6 @@ def test_invalid_annotations() -> None:
     tree = pod("p", claims="c")
     tree["metadata"]["annotations"] = {"plimsoll.dev/claim-charges": "[1]"}
     finding = only("PLM064", tree)
-    assert finding.severity is AuditSeverity.WARNING
+    assert finding.severity is Severity.WARNING
     assert "kubectl annotate pod -n work p plimsoll.dev/claim-charges-" in finding.fix
     assert found("PLM064", *well()) == []

@@ -6,7 +6,7 @@ import pytest
 
 from plimsoll.api.cpu_map import ANNOTATION, CpuLocation, CpuMap, format_cpu_map
 from plimsoll.api.cpuset import CpuSet
-from plimsoll.tools.audit import AuditSeverity
+from plimsoll.tools.findings import Severity
 from tests.unit.tools.audit.build import (
     Tree,
     claim,
@@ -40,7 +40,7 @@ def split(cpu_node: int, card_node: int) -> list[Tree]:
 
 def test_cpus_and_gpu_on_different_numa_nodes() -> None:
     finding = only("PLM050", *split(0, 1))
-    assert finding.severity is AuditSeverity.WARNING
+    assert finding.severity is Severity.WARNING
     assert finding.message == "its dra.cpu devices are on NUMA node 0, its gpu.example.com devices on 1"
     assert found("PLM050", *split(1, 1)) == []
 
@@ -72,7 +72,7 @@ def test_devices_that_would_have_fitted_one_numa_node() -> None:
     cards = [device(f"d{n}", attributes=numa(n % 2)) for n in range(4)]
     trees = [node(), slice_of(*cards), claim("c", result("d0"), result("d1")), pod("p", claims="c")]
     finding = only("PLM050", *trees)
-    assert finding.severity is AuditSeverity.INFO
+    assert finding.severity is Severity.INFO
     assert finding.message.endswith("are on NUMA nodes 0-1, but would fit on one")
 
 
@@ -95,7 +95,7 @@ def rooted(card: str, nic: str) -> list[Tree]:
 
 def test_pcie_roots_without_numa_nodes() -> None:
     finding = only("PLM050", *rooted("pci0000:00", "pci0000:80"))
-    assert finding.severity is AuditSeverity.INFO
+    assert finding.severity is Severity.INFO
     assert finding.message.endswith("are on different PCIe roots")
     assert found("PLM050", *rooted("pci0000:00", "pci0000:00")) == []
 
@@ -109,7 +109,7 @@ def managed(amount: int, driver: str = "dra.cpu") -> Tree:
 
 def test_the_kubelet_offers_more_than_the_driver_manages() -> None:
     finding = only("PLM051", node(cpu="24"), managed(23))
-    assert finding.severity is AuditSeverity.WARNING
+    assert finding.severity is Severity.WARNING
     assert finding.message == (
         "the kubelet has 24 CPUs allocatable, dra.cpu manages 23: "
         "with all of them claimed, 1 more can be requested than remain"
@@ -118,7 +118,7 @@ def test_the_kubelet_offers_more_than_the_driver_manages() -> None:
 
 def test_the_driver_manages_more_than_the_kubelet_offers() -> None:
     finding = only("PLM051", node(cpu="22", capacity="24"), managed(24))
-    assert finding.severity is AuditSeverity.INFO
+    assert finding.severity is Severity.INFO
     assert finding.fix.endswith("the driver should reserve 2 more")
 
 

@@ -7,6 +7,7 @@ import os
 import shutil
 import socket
 import stat
+import subprocess
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,9 +23,9 @@ from plimsoll.node.claims.checkpoint import encode_body, encode_claim
 from plimsoll.node.layout import Layout
 from plimsoll.node.process.settings import NodeSettings
 from plimsoll.protocols.cdi import CdiSpec, CdiSpecDevice, Edits, write_spec
-from plimsoll.tools.doctor.doctor import DoctorOptions, run_doctor
-from plimsoll.tools.doctor.findings import DoctorFinding, Level
+from plimsoll.tools.doctor.doctor import Doctor, DoctorOptions
 from plimsoll.tools.doctor.report import DoctorReport
+from plimsoll.tools.findings import Finding, Severity
 from tests.waiting import DEADLINE
 
 NODE = "node-a"
@@ -95,10 +96,10 @@ class NodeDir:
         for name in (f"owner.{owner}", "burstable", "besteffort", *(f"burstable/pod{uid}" for uid in pods)):
             (root / name).mkdir(parents=True, exist_ok=True)
 
-    def examine(self, *, repair: bool = False, runtime: str = "none", **changes: Any) -> DoctorReport:
-        return asyncio.run(self.ask(repair=repair, runtime=runtime, **changes))
+    def examine(self, *, runtime: str = "none", **changes: Any) -> DoctorReport:
+        return asyncio.run(self.ask(runtime=runtime, **changes))
 
-    async def ask(self, *, repair: bool = False, runtime: Any = "none", **changes: Any) -> DoctorReport:
+    async def ask(self, *, runtime: Any = "none", **changes: Any) -> DoctorReport:
         client, timeout = changes.pop("client", None), changes.pop("timeout", DEADLINE)
         settings: dict[str, Any] = {"root": self.layout.root, "name": NODE, "cdi": (self.cdi,), **changes}
         examination = DoctorOptions(
@@ -108,7 +109,7 @@ class NodeDir:
             client=client,
             timeout=timeout,
         )
-        return await run_doctor(examination, repair=repair)
+        return await Doctor(examination).examine()
 
     def snapshot(self) -> dict[str, tuple[int, bytes]]:
         """Return modes and contents of all files."""
@@ -141,29 +142,28 @@ def a_claim(uid: str = CLAIM, *pods: str, name: str = "gpu", cdi: str = "", **ch
     return ClaimInfo(**fields)
 
 
-def of(report: DoctorReport, id: str) -> list[DoctorFinding]:
+def of(report: DoctorReport, id: str) -> list[Finding]:
     return [each for each in report.findings if each.id == id]
 
 
 def bad(report: DoctorReport) -> list[tuple[str, str]]:
-    return [(each.id, each.level.value) for each in report.findings if each.level.is_bad]
+    found = (each for each in report.findings if each.severity.reaches(Severity.WARNING))
+    return [(each.id, each.severity.value) for each in found]
 
 
-def check_repair(node_dir: NodeDir, id: str, level: Level, **asked: Any) -> DoctorFinding:
-    """Check that a fault is found and repaired; looking changes nothing, nor does a second repair."""
+def check_fault(node_dir: NodeDir, id: str, severity: Severity, **asked: Any) -> Finding:
+    """Check that a fault is found, that looking changes nothing, and that the printed command corrects it."""
     before = node_dir.snapshot()
-    first = node_dir.examine(**asked)
+    (found,) = of(node_dir.examine(**asked), id)
     assert node_dir.snapshot() == before
-    (found,) = of(first, id)
-    assert found.level is level
-    assert found.repair is not None
-    second = node_dir.examine(repair=True, **asked)
-    assert [outcome.problem for outcome in second.outcomes] == [""] * len(second.outcomes)
-    assert found.repair in [outcome.repair for outcome in second.outcomes]
-    assert bad(second) == []
-    after = node_dir.snapshot()
-    third = node_dir.examine(repair=True, **asked)
-    assert third.outcomes == ()
-    assert third.exit_code == 0
-    assert node_dir.snapshot() == after
+    assert found.severity is severity
+    run_command(found)
+    after = node_dir.examine(**asked)
+    assert bad(after) == []
+    assert [each for each in of(after, id) if each.severity is severity] == []
     return found
+
+
+def run_command(found: Finding) -> None:
+    """Run the command at the end of a fix."""
+    subprocess.run(["bash", "-ec", found.fix.rpartition(": ")[2]], check=True)

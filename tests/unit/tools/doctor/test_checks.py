@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -43,9 +44,8 @@ from plimsoll.tools.doctor.facts import (
     Space,
 )
 from plimsoll.tools.doctor.files import FileEntry, age_text, size_text
-from plimsoll.tools.doctor.findings import Level
-from plimsoll.tools.doctor.processes import Process, Processes
-from plimsoll.tools.doctor.repairs import EndPod, EndShim, RemoveCgroupRoot
+from plimsoll.tools.doctor.findings import command
+from plimsoll.tools.findings import Severity
 
 from .node_dir import CLAIM, DRIVER, GONE, POD, a_claim
 
@@ -55,13 +55,12 @@ PLAIN = NodeFacts(layout=Layout(Path("/n")), now=NOW, node="a")
 RUNS = replace(PLAIN, running=True, pid=7)
 
 
-def levels_of(found: Any) -> dict[str, Level]:
+def severities_of(found: Any) -> dict[str, Severity]:
     """Return findings by check; the worst of each."""
-    worst: dict[str, Level] = {}
-    levels = list(Level)
+    worst: dict[str, Severity] = {}
     for each in found:
-        if levels.index(each.level) >= levels.index(worst.get(each.id, Level.OK)):
-            worst[each.id] = each.level
+        if each.severity.reaches(worst.get(each.id, Severity.OK)):
+            worst[each.id] = each.severity
     return worst
 
 
@@ -70,18 +69,18 @@ def levels_of(found: Any) -> dict[str, Level]:
 
 def test_capabilities_that_are_missing() -> None:
     fine = replace(RUNS, privileges=PrivilegeFacts(pid=7, uid=0, capabilities=ALL))
-    assert set(levels_of(privileges.check(fine)).values()) == {Level.OK}
+    assert set(severities_of(privileges.check(fine)).values()) == {Severity.OK}
     less = replace(RUNS, privileges=PrivilegeFacts(pid=7, uid=1000, capabilities=ALL & ~(1 << 24)))
     found = list(privileges.check(less))
-    assert [(f.id, f.level, f.subject) for f in found] == [
-        ("privileges.user", Level.WARNING, "process 7"),
-        ("privileges.capability", Level.WARNING, "CAP_SYS_RESOURCE"),
+    assert [(f.id, f.severity, f.subject) for f in found] == [
+        ("privileges.user", Severity.WARNING, "process 7"),
+        ("privileges.capability", Severity.WARNING, "CAP_SYS_RESOURCE"),
     ]
     states = replace(less, runtime="none")
-    assert not any(f.level.is_bad for f in privileges.check(states))
-    assert levels_of(privileges.check(PLAIN)) == {
-        "privileges.user": Level.OK,
-        "privileges.capability": Level.INFO,
+    assert not any(f.severity.reaches(Severity.WARNING) for f in privileges.check(states))
+    assert severities_of(privileges.check(PLAIN)) == {
+        "privileges.user": Severity.OK,
+        "privileges.capability": Severity.INFO,
     }
 
 
@@ -99,20 +98,22 @@ def a_machine(cpu: int = 4, memory: str = "8Gi", **changes: Any) -> Machine:
 
 def test_machines() -> None:
     fine = MachineFacts(real=a_machine(), memory_available=4 << 30, processes=100)
-    assert set(levels_of(machine.check(replace(PLAIN, machine=fine))).values()) == {Level.OK}
+    assert set(severities_of(machine.check(replace(PLAIN, machine=fine))).values()) == {Severity.OK}
     short = MachineFacts(real=a_machine(swap=1 << 30), memory_available=50 << 20, processes=32000)
-    found = levels_of(machine.check(replace(PLAIN, machine=short)))
-    assert found["machine.memory"] is found["machine.pids"] is Level.WARNING
-    assert found["machine.swap"] is Level.INFO
+    found = severities_of(machine.check(replace(PLAIN, machine=short)))
+    assert found["machine.memory"] is found["machine.pids"] is Severity.WARNING
+    assert found["machine.swap"] is Severity.INFO
     declared = replace(PLAIN, machine=replace(fine, declared=a_machine(8, "1Gi")))
     promise = [f for f in machine.check(declared) if f.id == "machine.promise"]
     assert [f.subject for f in promise] == ["cpu", "cpus"]
-    assert promise[0].evidence == "the machine file declares 8, the machine has 4"
-    assert not any(f.level.is_bad for f in machine.check(replace(declared, runtime="none")))
+    assert promise[0].message == "the machine file declares 8, the machine has 4"
+    assert not any(
+        f.severity.reaches(Severity.WARNING) for f in machine.check(replace(declared, runtime="none"))
+    )
     honest = replace(PLAIN, machine=replace(fine, declared=a_machine(2, "1Gi")))
-    assert levels_of(machine.check(honest))["machine.promise"] is Level.OK
-    assert levels_of(machine.check(replace(PLAIN, machine=MachineFacts(real_error="no")))) == {
-        "machine.unknown": Level.ERROR
+    assert severities_of(machine.check(honest))["machine.promise"] is Severity.OK
+    assert severities_of(machine.check(replace(PLAIN, machine=MachineFacts(real_error="no")))) == {
+        "machine.unknown": Severity.ERROR
     }
 
 
@@ -121,26 +122,26 @@ def test_invalid_machine_files(tmp_path: Path) -> None:
     path.write_bytes(b"\0\xff")
     facts = machine.gather(NodeSettings(machine_file=path, root=tmp_path))
     assert facts.declared_error
-    assert levels_of(machine.check(replace(PLAIN, machine=facts)))["machine.file"] is Level.ERROR
+    assert severities_of(machine.check(replace(PLAIN, machine=facts)))["machine.file"] is Severity.ERROR
 
 
 # -- space, sockets, cgroups
 
 
 @pytest.mark.parametrize(
-    ("free", "inodes", "level"),
+    ("free", "inodes", "severity"),
     [
-        (50 << 30, 500, Level.OK),
-        (1 << 30, 500, Level.WARNING),
-        (50 << 30, 10, Level.WARNING),
-        (1000, 500, Level.ERROR),
-        (50 << 30, 0, Level.ERROR),
+        (50 << 30, 500, Severity.OK),
+        (1 << 30, 500, Severity.WARNING),
+        (50 << 30, 10, Severity.WARNING),
+        (1000, 500, Severity.ERROR),
+        (50 << 30, 0, Severity.ERROR),
     ],
 )
-def test_space(free: int, inodes: int, level: Level) -> None:
+def test_space(free: int, inodes: int, severity: Severity) -> None:
     space = Space(total=100 << 30, free=free, inodes=1000, inodes_free=inodes)
     facts = replace(PLAIN, root=RootFacts(space=space))
-    assert levels_of(root.check(facts))["root.space"] is level
+    assert severities_of(root.check(facts))["root.space"] is severity
 
 
 def a_socket(role: Any, answer: str = "", **changes: Any) -> SocketFact:
@@ -157,7 +158,7 @@ def test_sockets_of_a_running_agent() -> None:
         drivers=(driver,),
         listed=3,
     )
-    assert set(levels_of(sockets.check(replace(RUNS, sockets=fine))).values()) == {Level.OK}
+    assert set(severities_of(sockets.check(replace(RUNS, sockets=fine))).values()) == {Severity.OK}
     ill = SocketFacts(
         sockets=(
             a_socket("pod-resources", kind="absent"),
@@ -170,13 +171,13 @@ def test_sockets_of_a_running_agent() -> None:
         ),
         list_error="broken",
     )
-    assert levels_of(sockets.check(replace(RUNS, sockets=ill))) == {
-        "sockets.pod-resources": Level.ERROR,
-        "sockets.nri": Level.ERROR,
-        "sockets.list": Level.ERROR,
-        "sockets.registry": Level.ERROR,
-        "sockets.stale": Level.WARNING,
-        "sockets.driver": Level.ERROR,
+    assert severities_of(sockets.check(replace(RUNS, sockets=ill))) == {
+        "sockets.pod-resources": Severity.ERROR,
+        "sockets.nri": Severity.ERROR,
+        "sockets.list": Severity.ERROR,
+        "sockets.registry": Severity.ERROR,
+        "sockets.stale": Severity.WARNING,
+        "sockets.driver": Severity.ERROR,
     }
     assert fine.served == {DRIVER}
     assert ill.served == frozenset()
@@ -188,49 +189,47 @@ def test_socket_permissions() -> None:
         (a_socket("pod-resources", uid=77), "sockets.owner"),
     ):
         facts = replace(RUNS, sockets=SocketFacts(sockets=(each,)))
-        assert levels_of(sockets.check(facts))[id] is Level.ERROR
+        assert severities_of(sockets.check(facts))[id] is Severity.ERROR
     kubelets = replace(
         RUNS, owner="kubelet", sockets=SocketFacts(sockets=(a_socket("pod-resources", mode=0o755),))
     )
-    assert levels_of(sockets.check(kubelets))["sockets.pod-resources"] is Level.OK
+    assert severities_of(sockets.check(kubelets))["sockets.pod-resources"] is Severity.OK
     denied = replace(RUNS, sockets=SocketFacts(sockets=(a_socket("pod-resources", "Permission denied"),)))
-    assert levels_of(sockets.check(denied))["sockets.pod-resources"] is Level.WARNING
+    assert severities_of(sockets.check(denied))["sockets.pod-resources"] is Severity.WARNING
 
 
 def test_cgroups_of_a_running_agent() -> None:
     there = CgroupFacts(
         version=2, controllers=tuple(cgroups.NEEDED), root="plimsoll-a", exists=True, owners=("a",), owner="a"
     )
-    assert set(levels_of(cgroups.check(replace(RUNS, cgroups=there))).values()) == {Level.OK}
+    assert set(severities_of(cgroups.check(replace(RUNS, cgroups=there))).values()) == {Severity.OK}
     half = replace(there, missing_tiers=("/sys/fs/cgroup/plimsoll-a/burstable",))
-    assert levels_of(cgroups.check(replace(RUNS, cgroups=half)))["cgroups.tiers"] is Level.ERROR
+    assert severities_of(cgroups.check(replace(RUNS, cgroups=half)))["cgroups.tiers"] is Severity.ERROR
     gone = replace(there, exists=False, owners=(), others=(OtherRoot(name="plimsoll-b", alive=True),))
-    assert levels_of(cgroups.check(replace(RUNS, cgroups=gone))) == {
-        "cgroups.version": Level.OK,
-        "cgroups.root": Level.WARNING,
-        "cgroups.others": Level.INFO,
-        "cgroups.leftover": Level.OK,
+    assert severities_of(cgroups.check(replace(RUNS, cgroups=gone))) == {
+        "cgroups.version": Severity.OK,
+        "cgroups.root": Severity.WARNING,
+        "cgroups.others": Severity.INFO,
+        "cgroups.leftover": Severity.OK,
     }
 
 
 @pytest.mark.parametrize(
     ("other", "leftover"),
     [
-        (OtherRoot(name="b", owner="b", data="/gone", gone=True, processes=2), True),
-        (OtherRoot(name="b", owner="b", data="/gone", gone=True, alive=True), False),
-        (OtherRoot(name="b", owner="b", data="/there"), False),
-        (OtherRoot(name="b", owner="b"), False),
+        (OtherRoot(name="b", data="/gone", gone=True, processes=2), True),
+        (OtherRoot(name="b", data="/gone", gone=True, alive=True), False),
+        (OtherRoot(name="b", data="/there"), False),
+        (OtherRoot(name="b"), False),
     ],
 )
-def test_only_a_root_whose_directory_is_gone_and_whose_agent_does_not_run_is_removed(
+def test_only_a_root_whose_directory_is_gone_and_whose_agent_does_not_run_is_an_orphan(
     other: OtherRoot, leftover: bool
 ) -> None:
     found = CgroupFacts(version=2, controllers=tuple(cgroups.NEEDED), root="a", owner="a", others=(other,))
     findings = list(cgroups.check(replace(RUNS, cgroups=found)))
-    repairs = [each.repair for each in findings if each.repair is not None]
-    assert repairs == ([RemoveCgroupRoot("b", "b", 2)] if leftover else [])
-    assert levels_of(findings).get("cgroups.orphan") is (Level.WARNING if leftover else None)
-    assert levels_of(findings).get("cgroups.others") is (None if leftover else Level.INFO)
+    assert severities_of(findings).get("cgroups.orphan") is (Severity.WARNING if leftover else None)
+    assert severities_of(findings).get("cgroups.others") is (None if leftover else Severity.INFO)
 
 
 # -- pods
@@ -242,79 +241,51 @@ def a_directory(uid: str = GONE, **changes: Any) -> PodDir:
     return PodDir(entry=FileEntry(path=path), uid=uid, name="ns/p", containers=(ContainerDir(**fields),))
 
 
-ALIVE: dict[str, Any] = {"alive": True, "processes": 2}
+ALIVE: dict[str, Any] = {"alive": True}
 KNOWN = RecordFacts(pods={POD: "ns/p"})
 
 
 def check_pod(facts: NodeFacts, pod: PodDir, **changes: Any) -> dict[str, Any]:
     judged = pods.check(replace(facts, records=KNOWN, pods=PodFacts(pods=(pod,)), **changes))
-    return {f.id: (f.level, f.repair) for f in judged if f.id != "pods.directories"}
+    return {f.id: f.severity for f in judged if f.id != "pods.directories"}
 
 
 def test_processes_of_unknown_pods() -> None:
     assert check_pod(PLAIN, a_directory(POD, **ALIVE)) == {}
-    repair = EndPod(GONE, 2)
-    assert check_pod(PLAIN, a_directory(**ALIVE)) == {"pods.unknown": (Level.WARNING, repair)}
-    assert check_pod(RUNS, a_directory(**ALIVE)) == {"pods.unknown": (Level.INFO, None)}
+    assert check_pod(PLAIN, a_directory(**ALIVE)) == {"pods.unknown": Severity.WARNING}
+    assert check_pod(RUNS, a_directory(**ALIVE)) == {"pods.unknown": Severity.INFO}
     unsure = replace(KNOWN, admitted=RecordFact(problem="damaged"))
     facts = replace(PLAIN, records=unsure, pods=PodFacts(pods=(a_directory(**ALIVE),)))
-    assert levels_of(pods.check(facts)) == {"pods.directories": Level.OK}
+    assert severities_of(pods.check(facts)) == {"pods.directories": Severity.OK}
 
 
 def test_pods_that_have_ended_keep_their_directories_until_the_api_forgets_them() -> None:
     ended = a_directory(exited=True)
-    assert check_pod(PLAIN, ended) == {"pods.ended": (Level.INFO, None)}
+    assert check_pod(PLAIN, ended) == {}
     api = ClusterFacts(node=Node(), pods=(BoundPod(uid=GONE, name="ns/p", ended=True),))
-    assert check_pod(PLAIN, ended, cluster=api) == {"pods.ended": (Level.INFO, None)}
+    assert check_pod(PLAIN, ended, cluster=api) == {}
     forgotten = ClusterFacts(node=Node(), pods=())
-    assert check_pod(PLAIN, ended, cluster=forgotten) == {"pods.leftover": (Level.WARNING, EndPod(GONE, 0))}
+    assert check_pod(PLAIN, ended, cluster=forgotten) == {"pods.leftover": Severity.WARNING}
     # A cluster that does not know the node may be the wrong one.
     stranger = ClusterFacts(node_missing=True, pods=())
-    assert check_pod(PLAIN, ended, cluster=stranger) == {"pods.ended": (Level.INFO, None)}
+    assert check_pod(PLAIN, ended, cluster=stranger) == {}
     # What was admitted is the agent's to end.
-    held = check_pod(PLAIN, a_directory(POD, **ALIVE), cluster=forgotten)
-    assert held == {"pods.deleted": (Level.INFO, None)}
+    admitted = check_pod(PLAIN, a_directory(POD, **ALIVE), cluster=forgotten)
+    assert admitted == {"pods.deleted": Severity.INFO}
 
 
 def test_containers_whose_processes_are_gone() -> None:
     assert check_pod(PLAIN, a_directory(POD, exited=True)) == {}
-    assert check_pod(PLAIN, a_directory(POD)) == {"pods.lost": (Level.INFO, None)}
-    assert check_pod(RUNS, a_directory(POD)) == {"pods.lost": (Level.WARNING, None)}
-    assert check_pod(PLAIN, a_directory(POD, problem="x")) == {"pods.record": (Level.WARNING, None)}
+    assert check_pod(PLAIN, a_directory(POD)) == {"pods.lost": Severity.INFO}
+    assert check_pod(RUNS, a_directory(POD)) == {"pods.lost": Severity.WARNING}
+    assert check_pod(PLAIN, a_directory(POD, problem="x")) == {"pods.record": Severity.WARNING}
 
 
 def test_processes_without_a_directory() -> None:
-    shim = ShimProcess(pid=5, start=9, spec="/n/pods/x/containers/y/0/spec.json")
+    shim = ShimProcess(pids=(5, 6), spec="/n/pods/x/containers/y/0/spec.json")
     facts = replace(PLAIN, pods=PodFacts(orphans=(shim,)))
     (found,) = [f for f in pods.check(facts) if f.id == "pods.process"]
-    assert (found.level, found.repair) == (Level.WARNING, EndShim(5, 9))
-
-
-@given(
-    st.dictionaries(
-        st.integers(1, 30),
-        st.tuples(st.integers(0, 30), st.integers(1, 30), st.integers(0, 9)),
-        max_size=20,
-    ),
-    st.sets(st.integers(1, 30)),
-)
-def test_families_of_processes(table: dict[int, tuple[int, int, int]], roots: set[int]) -> None:
-    processes = Processes({pid: Process(pid, *row) for pid, row in table.items()})
-
-    def is_below(pid: int, seen: frozenset[int] = frozenset()) -> bool:
-        if pid in roots:
-            return True
-        parent = table[pid][0]
-        return parent in table and parent not in seen and is_below(parent, seen | {pid})
-
-    assert processes.family(roots) == {pid for pid in table if is_below(pid)}
-
-
-def test_leftover_processes_of_a_session() -> None:
-    processes = Processes({pid: Process(pid, 1, session, 10) for pid, session in ((5, 5), (6, 5), (7, 7))})
-    assert processes.family((), (5, 10)) == {5, 6}
-    assert processes.family((), (5, 9)) == set()  # the number is another's by now
-    assert processes.family((), (7, 10)) == {7}
+    assert (found.severity, found.fix) == (Severity.WARNING, "no agent tracks it: kill -9 5 6")
 
 
 # -- CDI names
@@ -348,46 +319,48 @@ def a_node(ready: str = "True", cpu: str = "4", allocatable: str = "4") -> Node:
     return Node(metadata=ObjectMeta(name="a"), status=status)
 
 
-def in_cluster(facts: NodeFacts, **changes: Any) -> dict[str, Level]:
+def in_cluster(facts: NodeFacts, **changes: Any) -> dict[str, Severity]:
     fields: dict[str, Any] = {"node": a_node(), "lease_age": 3.0, "skew": 0.0, "pods": (), **changes}
-    return levels_of(cluster.check(replace(facts, cluster=ClusterFacts(**fields))))
+    return severities_of(cluster.check(replace(facts, cluster=ClusterFacts(**fields))))
 
 
 def test_a_healthy_node_in_the_cluster() -> None:
     found = in_cluster(RUNS)
-    assert set(found.values()) == {Level.OK}
+    assert set(found.values()) == {Severity.OK}
     assert {"cluster.ready", "cluster.lease", "cluster.clock", "cluster.pods"} <= set(found)
-    assert levels_of(cluster.check(RUNS)) == {}
+    assert severities_of(cluster.check(RUNS)) == {}
 
 
 @pytest.mark.parametrize(
-    ("facts", "changes", "id", "level"),
+    ("facts", "changes", "id", "severity"),
     [
-        (RUNS, {"node": None, "node_missing": True}, "cluster.node", Level.ERROR),
-        (PLAIN, {"node": None, "node_missing": True}, "cluster.node", Level.INFO),
-        (RUNS, {"node": a_node("Unknown")}, "cluster.ready", Level.ERROR),
-        (PLAIN, {"node": a_node("True")}, "cluster.ready", Level.WARNING),
-        (PLAIN, {"node": a_node("Unknown")}, "cluster.ready", Level.OK),
-        (RUNS, {"lease_age": 41.0}, "cluster.lease", Level.ERROR),
-        (PLAIN, {"lease_age": 3.0}, "cluster.lease", Level.INFO),
-        (PLAIN, {"lease_age": 500.0}, "cluster.lease", Level.OK),
-        (RUNS, {"lease_age": None, "lease_missing": True}, "cluster.lease", Level.ERROR),
-        (RUNS, {"skew": -6.0}, "cluster.clock", Level.WARNING),
-        (RUNS, {"skew": 600.0}, "cluster.clock", Level.ERROR),
-        (RUNS, {"node": a_node(allocatable="5")}, "cluster.amounts", Level.ERROR),
-        (RUNS, {"slices": {DRIVER: 2}}, "cluster.slices", Level.WARNING),
-        (PLAIN, {"slices": {DRIVER: 2}}, "cluster.slices", Level.INFO),
-        (RUNS, {"refused": (("slices", "forbidden"),)}, "cluster.refused", Level.WARNING),
-        (RUNS, {"error": "refused"}, "cluster.reach", Level.ERROR),
-        (RUNS, {"pods": (BoundPod(uid="x", name="n/x", created=1.0),)}, "cluster.pods", Level.WARNING),
-        (RUNS, {"pods": (BoundPod(uid="x", name="n/x", created=NOW - 5),)}, "cluster.pods", Level.OK),
-        (RUNS, {"pods": (BoundPod(uid="x", name="n/x", ended=True),)}, "cluster.pods", Level.OK),
-        (PLAIN, {"pods": (BoundPod(uid="x", name="n/x"),)}, "cluster.pods", Level.INFO),
-        (replace(RUNS, records=KNOWN), {}, "cluster.pods", Level.INFO),
+        (RUNS, {"node": None, "node_missing": True}, "cluster.node", Severity.ERROR),
+        (PLAIN, {"node": None, "node_missing": True}, "cluster.node", Severity.INFO),
+        (RUNS, {"node": a_node("Unknown")}, "cluster.ready", Severity.ERROR),
+        (PLAIN, {"node": a_node("True")}, "cluster.ready", Severity.WARNING),
+        (PLAIN, {"node": a_node("Unknown")}, "cluster.ready", Severity.OK),
+        (RUNS, {"lease_age": 41.0}, "cluster.lease", Severity.ERROR),
+        (PLAIN, {"lease_age": 3.0}, "cluster.lease", Severity.INFO),
+        (PLAIN, {"lease_age": 500.0}, "cluster.lease", Severity.OK),
+        (RUNS, {"lease_age": None, "lease_missing": True}, "cluster.lease", Severity.ERROR),
+        (RUNS, {"skew": -6.0}, "cluster.clock", Severity.WARNING),
+        (RUNS, {"skew": 600.0}, "cluster.clock", Severity.ERROR),
+        (RUNS, {"node": a_node(allocatable="5")}, "cluster.amounts", Severity.ERROR),
+        (RUNS, {"slices": {DRIVER: 2}}, "cluster.slices", Severity.WARNING),
+        (PLAIN, {"slices": {DRIVER: 2}}, "cluster.slices", Severity.INFO),
+        (RUNS, {"refused": (("slices", "forbidden"),)}, "cluster.refused", Severity.WARNING),
+        (RUNS, {"error": "refused"}, "cluster.reach", Severity.ERROR),
+        (RUNS, {"pods": (BoundPod(uid="x", name="n/x", created=1.0),)}, "cluster.pods", Severity.WARNING),
+        (RUNS, {"pods": (BoundPod(uid="x", name="n/x", created=NOW - 5),)}, "cluster.pods", Severity.OK),
+        (RUNS, {"pods": (BoundPod(uid="x", name="n/x", ended=True),)}, "cluster.pods", Severity.OK),
+        (PLAIN, {"pods": (BoundPod(uid="x", name="n/x"),)}, "cluster.pods", Severity.INFO),
+        (replace(RUNS, records=KNOWN), {}, "cluster.pods", Severity.INFO),
     ],
 )
-def test_node_conditions_in_the_api(facts: NodeFacts, changes: dict[str, Any], id: str, level: Level) -> None:
-    assert in_cluster(facts, **changes)[id] is level
+def test_node_conditions_in_the_api(
+    facts: NodeFacts, changes: dict[str, Any], id: str, severity: Severity
+) -> None:
+    assert in_cluster(facts, **changes)[id] is severity
 
 
 def test_claims_that_are_reserved_and_not_prepared() -> None:
@@ -395,18 +368,20 @@ def test_claims_that_are_reserved_and_not_prepared() -> None:
     bound = (BoundPod(uid=POD, name="ns/p"),)
     record = replace(KNOWN, claims=RecordFact(entry=FileEntry(path=Path("/n/c"), kind="file")))
     facts = replace(RUNS, records=replace(record, prepared=(a_claim(),)))
-    assert in_cluster(facts, pods=bound, claims=(claim,))["cluster.claims"] is Level.OK
+    assert in_cluster(facts, pods=bound, claims=(claim,))["cluster.claims"] is Severity.OK
     facts = replace(RUNS, records=replace(record, prepared=(a_claim(ready=False),)))
-    assert in_cluster(facts, pods=bound, claims=(claim,))["cluster.claims"] is Level.WARNING
+    assert in_cluster(facts, pods=bound, claims=(claim,))["cluster.claims"] is Severity.WARNING
     facts = replace(PLAIN, records=record)
-    assert in_cluster(facts, pods=bound, claims=(claim,))["cluster.claims"] is Level.INFO
+    assert in_cluster(facts, pods=bound, claims=(claim,))["cluster.claims"] is Severity.INFO
 
 
 def test_amounts_of_the_machine() -> None:
     facts = replace(RUNS, machine=MachineFacts(real=a_machine(8)))
-    assert in_cluster(facts)["cluster.amounts"] is Level.WARNING
+    assert in_cluster(facts)["cluster.amounts"] is Severity.WARNING
     assert "cluster.amounts" not in in_cluster(replace(facts, runtime="none"))
-    assert in_cluster(replace(RUNS, machine=MachineFacts(real=a_machine(4))))["cluster.amounts"] is Level.OK
+    assert (
+        in_cluster(replace(RUNS, machine=MachineFacts(real=a_machine(4))))["cluster.amounts"] is Severity.OK
+    )
 
 
 def test_clocks() -> None:
@@ -441,7 +416,15 @@ def test_clock_skew_needs_a_measurement(now: float, ahead: float, took: float, w
 def test_unknown_facts_are_not_findings() -> None:
     for facts in (PLAIN, RUNS, replace(PLAIN, owner="kubelet"), replace(PLAIN, cluster=ClusterFacts())):
         found = check_node(facts)
-        assert {each.area for each in found} <= set(CHECKS)
+        assert {each.id.partition(".")[0] for each in found} <= set(CHECKS)
+
+
+@given(st.lists(st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), min_size=1)))
+def test_commands_are_printable_and_mean_the_same_to_a_shell(words: list[str]) -> None:
+    printed = command("printf", "%s\\0", *words)
+    assert printed.isprintable()
+    output = subprocess.run(["bash", "-c", printed], check=True, capture_output=True).stdout
+    assert output == b"".join(word.encode() + b"\0" for word in words) or not words
 
 
 def test_texts() -> None:

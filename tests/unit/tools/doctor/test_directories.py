@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,8 +15,7 @@ from plimsoll.common.lock_file import RootLock
 from plimsoll.errors import ConfigError
 from plimsoll.node.cgroups.ownership import RootMark, owner_of, read_directory
 from plimsoll.node.claims import kubelet_checkpoint as kubelet_file
-from plimsoll.tools.doctor.findings import Level
-from plimsoll.tools.doctor.repairs import RemoveCgroupRoot, RepairResult
+from plimsoll.tools.findings import Finding, Severity
 from tests.unit.node.claims.kubelet_files import encode as encode_kubelet_file
 
 from .node_dir import (
@@ -27,8 +27,9 @@ from .node_dir import (
     NodeDir,
     a_claim,
     bad,
-    check_repair,
+    check_fault,
     of,
+    run_command,
     temporary_node_dir,
 )
 
@@ -44,18 +45,16 @@ def test_a_healthy_node_is_not_changed(node_dir: NodeDir) -> None:
     report = node_dir.examine()
     assert bad(report) == []
     assert report.exit_code == 0
-    assert report.repairs == ()
     assert (report.owner, report.running) == ("agent", False)
-    assert node_dir.examine(repair=True).outcomes == ()
     assert node_dir.snapshot() == before
-    assert of(report, "records.claims")[0].evidence.startswith("version 1, checksum valid, 1 prepared claims")
-    assert of(report, "records.admitted")[0].level is Level.OK
-    assert of(report, "cdi.missing")[0].evidence == "all of their 1 CDI devices are defined"
+    assert of(report, "records.claims")[0].message.startswith("version 1, checksum valid, 1 prepared claims")
+    assert of(report, "records.admitted")[0].severity is Severity.OK
+    assert of(report, "cdi.missing")[0].message == "all of their 1 CDI devices are defined"
 
 
 def test_a_node_that_does_not_exist_yet(node_dir: NodeDir) -> None:
     report = node_dir.examine(root=node_dir.directory / "new")
-    assert of(report, "root.directory")[0].level is Level.INFO
+    assert of(report, "root.directory")[0].severity is Severity.INFO
     assert bad(report) == []
     assert not (node_dir.directory / "new").exists()
 
@@ -80,13 +79,13 @@ def test_a_root_that_is_not_a_directory(node_dir: NodeDir, kind: str) -> None:
     path = node_dir.directory / "other"
     path.write_bytes(b"") if kind == "file" else path.symlink_to(node_dir.layout.root)
     (found, *_) = of(node_dir.examine(root=path), "root.directory")
-    assert (found.level, found.evidence) == (Level.ERROR, f"it is a {kind}, not a directory")
+    assert (found.severity, found.message) == (Severity.ERROR, f"it is a {kind}, not a directory")
 
 
 def test_a_root_writable_by_others(node_dir: NodeDir) -> None:
     node_dir.layout.root.chmod(0o777)
-    found = check_repair(node_dir, "root.mode", Level.ERROR)
-    assert found.evidence == "its mode is 0777"
+    found = check_fault(node_dir, "root.mode", Severity.ERROR)
+    assert found.message == "its mode is 0777"
     assert node_dir.layout.root.stat().st_mode & 0o777 == 0o755
 
 
@@ -94,37 +93,39 @@ def test_a_root_writable_by_others(node_dir: NodeDir) -> None:
 def test_a_foreign_root_directory(node_dir: NodeDir) -> None:
     os.chown(node_dir.layout.root, 12345, 12345)
     (found,) = of(node_dir.examine(), "root.owner")
-    assert (found.level, found.evidence) == (Level.ERROR, "it belongs to user 12345")
+    assert (found.severity, found.message) == (Severity.ERROR, "it belongs to user 12345")
 
 
-@pytest.mark.parametrize(("length", "level"), [(40, Level.OK), (60, Level.WARNING), (100, Level.ERROR)])
-def test_paths_of_sockets_have_to_be_short(node_dir: NodeDir, length: int, level: Level) -> None:
+@pytest.mark.parametrize(
+    ("length", "severity"), [(40, Severity.OK), (60, Severity.WARNING), (100, Severity.ERROR)]
+)
+def test_paths_of_sockets_have_to_be_short(node_dir: NodeDir, length: int, severity: Severity) -> None:
     root = node_dir.directory / ("x" * (length - len(str(node_dir.directory)) - 1))
-    assert of(node_dir.examine(root=root), "root.path")[0].level is level
+    assert of(node_dir.examine(root=root), "root.path")[0].severity is severity
 
 
 @pytest.mark.parametrize("kind", ["link", "pipe", "directory"])
 def test_a_non_file_at_the_path_of_the_lock(node_dir: NodeDir, kind: str) -> None:
     put_odd(node_dir, node_dir.layout.lock, kind)
-    found = check_repair(node_dir, "root.lock", Level.ERROR)
-    assert found.evidence == f"it is a {kind}, not a file"
+    found = check_fault(node_dir, "root.lock", Severity.ERROR)
+    assert found.message == f"it is a {kind}, not a file"
     assert len(list(node_dir.layout.quarantine.iterdir())) == 1
 
 
 def test_stale_and_held_locks(node_dir: NodeDir) -> None:
     node_dir.put(node_dir.layout.lock, b"999999999\n")
     (found,) = of(node_dir.examine(), "root.agent")
-    assert found.evidence == "no agent running; the last one was process 999999999, it has exited"
+    assert found.message == "no agent running; the last one was process 999999999, it has exited"
     node_dir.put(node_dir.layout.lock, b"1\n")
-    assert "its PID is now used by another process" in of(node_dir.examine(), "root.agent")[0].evidence
+    assert "its PID is now used by another process" in of(node_dir.examine(), "root.agent")[0].message
     node_dir.put(node_dir.layout.lock, b"\xff\n not a pid")
-    assert of(node_dir.examine(), "root.agent")[0].evidence == "no agent running"
+    assert of(node_dir.examine(), "root.agent")[0].message == "no agent running"
     lock = RootLock(node_dir.layout.lock)
     lock.take()
     try:
         report = node_dir.examine()
         assert report.running
-        assert of(report, "root.agent")[0].evidence == f"agent running: process {os.getpid()}"
+        assert of(report, "root.agent")[0].message == f"agent running: process {os.getpid()}"
     finally:
         lock.release()
     assert not node_dir.examine().running
@@ -135,7 +136,7 @@ def test_roots_of_many_agents(node_dir: NodeDir) -> None:
     for name in ("a", "b"):
         node_dir.put(above / name / "lock", b"1")
     (found,) = of(node_dir.examine(root=above), "root.agents")
-    assert found.evidence == "2 agent directories below it: a, b"
+    assert found.message == "2 agent directories below it: a, b"
 
 
 # -- sockets
@@ -144,14 +145,14 @@ def test_roots_of_many_agents(node_dir: NodeDir) -> None:
 @pytest.mark.parametrize("name", ["pod_resources", "nri"])
 def test_leftover_sockets(node_dir: NodeDir, name: str) -> None:
     node_dir.put_socket(getattr(node_dir.layout, name))
-    found = check_repair(node_dir, "sockets.stale", Level.WARNING)
-    assert found.evidence == "stale: not served for 60m"
+    found = check_fault(node_dir, "sockets.stale", Severity.WARNING)
+    assert found.message == "stale: not served for 60m"
     assert not getattr(node_dir.layout, name).exists()
 
 
 def test_a_non_socket_at_the_path_of_a_socket(node_dir: NodeDir) -> None:
     node_dir.put(node_dir.layout.pod_resources, b"hello")
-    check_repair(node_dir, "sockets.pod-resources", Level.ERROR)
+    check_fault(node_dir, "sockets.pod-resources", Severity.ERROR)
     (kept,) = node_dir.layout.quarantine.iterdir()
     assert kept.read_bytes() == b"hello"
 
@@ -162,32 +163,30 @@ def test_a_served_socket_is_left_alone(node_dir: NodeDir) -> None:
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(str(path))
         server.listen()
-        report = node_dir.examine(repair=True, timeout=0.1)  # it never answers
+        report = node_dir.examine(timeout=0.1)  # it never answers
         assert ("sockets.pod-resources", "warning") in bad(report)
-        assert report.outcomes == ()
-        assert path.exists()
+        assert of(report, "sockets.stale") == []
 
 
 @pytest.mark.parametrize("place", ["plugins_registry/x-reg.sock", "plugins/x/dra.sock"])
 def test_sockets_of_drivers_that_are_gone(node_dir: NodeDir, place: str) -> None:
     path = node_dir.put_socket(node_dir.layout.root / place)
-    level = Level.WARNING if "registry" in place else Level.INFO
-    check_repair(node_dir, "sockets.stale", level)
+    level = Severity.WARNING if "registry" in place else Severity.INFO
+    check_fault(node_dir, "sockets.stale", level)
     assert not path.exists()
 
 
-def test_a_new_socket_is_not_removed(node_dir: NodeDir) -> None:
+def test_a_new_socket_is_not_stale(node_dir: NodeDir) -> None:
     path = node_dir.put_socket(node_dir.layout.registry / "x-reg.sock")
     os.utime(path)
-    report = node_dir.examine(repair=True)
-    assert of(report, "sockets.stale")[0].level is Level.INFO
-    assert path.exists()
+    report = node_dir.examine()
+    assert of(report, "sockets.stale")[0].severity is Severity.INFO
 
 
 def test_a_registration_directory_writable_by_others(node_dir: NodeDir) -> None:
     node_dir.layout.registry.mkdir()
     node_dir.layout.registry.chmod(0o777)
-    check_repair(node_dir, "sockets.registry", Level.ERROR)
+    check_fault(node_dir, "sockets.registry", Severity.ERROR)
 
 
 # -- records
@@ -203,27 +202,26 @@ def test_damaged_records(node_dir: NodeDir, name: str, content: bytes) -> None:
         (node_dir.cdi / f"example.com-gpu_{CLAIM}.json").unlink()
     else:
         (node_dir.cdi / f"example.com-gpu_{CLAIM}.json").unlink()
-    found = check_repair(node_dir, f"records.{name}", Level.ERROR)
-    assert found.evidence.startswith("not usable: ")
-    (kept,) = node_dir.layout.quarantine.iterdir()
-    assert kept.read_bytes() == content
+    (found,) = of(node_dir.examine(), f"records.{name}")
+    assert found.severity is Severity.ERROR
+    assert found.message.startswith("not usable: ")
+    assert found.fix.startswith("start the agent: it quarantines the file")
 
 
 def test_a_checksum_that_does_not_match(node_dir: NodeDir) -> None:
     path = node_dir.layout.claims
     path.write_bytes(path.read_bytes().replace(b'"ready": true', b'"ready": false'))
     (found,) = of(node_dir.examine(), "records.claims")
-    assert found.evidence == "not usable: its checksum does not match"
+    assert found.message == "not usable: its checksum does not match"
 
 
 def test_a_checkpoint_of_a_newer_version_is_kept(node_dir: NodeDir) -> None:
     node_dir.put(node_dir.layout.claims, render("PreparedClaims", 7, {}))
-    report = node_dir.examine(repair=True)
+    report = node_dir.examine()
     (found,) = of(report, "records.claims")
-    assert found.level is Level.ERROR
-    assert "version 7" in found.evidence
-    assert report.outcomes == ()
-    assert node_dir.layout.claims.exists()
+    assert found.severity is Severity.ERROR
+    assert "version 7" in found.message
+    assert found.fix.startswith("run the newer version")
 
 
 @pytest.mark.parametrize("kind", ["pipe", "link", "directory", "socket"])
@@ -232,12 +230,12 @@ def test_a_non_file_at_the_path_of_a_record(node_dir: NodeDir, kind: str) -> Non
     path.unlink()
     (node_dir.cdi / f"example.com-gpu_{CLAIM}.json").unlink()
     put_odd(node_dir, path, kind)
-    check_repair(node_dir, "records.claims", Level.ERROR)
+    assert of(node_dir.examine(), "records.claims")[0].severity is Severity.ERROR
 
 
 def test_checkpoints_readable_by_others(node_dir: NodeDir) -> None:
     node_dir.layout.admitted.chmod(0o644)
-    check_repair(node_dir, "records.admitted", Level.WARNING)
+    check_fault(node_dir, "records.admitted", Severity.WARNING)
 
 
 def test_claims_of_missing_pods(node_dir: NodeDir) -> None:
@@ -246,16 +244,16 @@ def test_claims_of_missing_pods(node_dir: NodeDir) -> None:
         a_claim(), a_claim(GONE, GONE, name="old"), a_claim(POD, name="idle", pods=frozenset(), drivers={})
     )
     found = of(node_dir.examine(), "records.users")
-    assert {(f.subject, f.level, f.evidence) for f in found} == {
-        (f"default/old ({GONE})", Level.WARNING, f"none of its 1 pods exists here, such as {GONE}"),
-        (f"default/idle ({POD})", Level.WARNING, "no pod uses it"),
+    assert {(f.subject, f.severity, f.message) for f in found} == {
+        (f"default/old ({GONE})", Severity.WARNING, f"none of its 1 pods exists here, such as {GONE}"),
+        (f"default/idle ({POD})", Severity.WARNING, "no pod uses it"),
     }
 
 
 def test_claims_that_wait_for_a_driver(node_dir: NodeDir) -> None:
     node_dir.put_claims(a_claim(ready=False, pending=frozenset({DRIVER})))
     (found,) = of(node_dir.examine(), "records.driver")
-    assert found.evidence == "is not registered; 1 claim uses it, 1 of them wait for its response"
+    assert found.message == "is not registered; 1 claim uses it, 1 of them wait for its response"
 
 
 # -- a kubelet's directory
@@ -280,15 +278,13 @@ def test_a_kubelets_directory(node_dir: NodeDir, monkeypatch: pytest.MonkeyPatch
     report = node_dir.examine(root=root)
     assert (report.owner, report.running) == ("kubelet", False)
     assert bad(report) == []
-    assert of(report, "records.kubelet")[0].evidence == "checksum valid, 1 prepared claims"
-    assert of(report, "records.users")[0].level is Level.OK
+    assert of(report, "records.kubelet")[0].message == "checksum valid, 1 prepared claims"
+    assert of(report, "records.users")[0].severity is Severity.OK
     # A kubelet does not record which drivers have responded: the claim is not reported as waiting.
-    assert [found.evidence for found in of(report, "records.driver")] == [
-        "is not registered; 1 claim uses it"
-    ]
+    assert [found.message for found in of(report, "records.driver")] == ["is not registered; 1 claim uses it"]
     node_dir.put(root / "dra_manager_state", a_kubelets_claim(POD, GONE))
     (found,) = of(node_dir.examine(root=root), "records.users")
-    assert found.evidence == f"1 of its 2 pods do not exist here, such as {GONE}"
+    assert found.message == f"1 of its 2 pods do not exist here, such as {GONE}"
 
 
 def test_a_kubelets_damaged_record(node_dir: NodeDir, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -296,30 +292,26 @@ def test_a_kubelets_damaged_record(node_dir: NodeDir, monkeypatch: pytest.Monkey
     monkeypatch.setattr("plimsoll.tools.doctor.root_dir.kubelet_pids", lambda: tuple(pids))
     root = kubelets(node_dir, a_kubelets_claim(POD)[:-2] + b"9}")
     before = node_dir.snapshot()
-    report = node_dir.examine(root=root, repair=True)
+    report = node_dir.examine(root=root)
     assert report.running
     (found,) = of(report, "records.kubelet")
-    assert (found.level, found.evidence) == (Level.ERROR, "not usable: checkpoint is corrupted")
-    assert [outcome.problem for outcome in report.outcomes] == [
-        "not possible while the kubelet is running: stop it first"
-    ]
-    assert node_dir.snapshot() == before  # nothing of a kubelet that runs is changed
+    assert (found.severity, found.message) == (Severity.ERROR, "not usable: checkpoint is corrupted")
+    assert ": stop the kubelet; mkdir " in found.fix
+    assert node_dir.snapshot() == before
     pids.clear()
-    report = node_dir.examine(root=root, repair=True)
-    assert [outcome.problem for outcome in report.outcomes] == [""]
+    (found,) = of(node_dir.examine(root=root), "records.kubelet")
+    run_command(found)
     assert not (root / "dra_manager_state").exists()
-    assert not (root / "lock").exists()
     # What is left is a kubelet's still: its pods are not taken for leftovers of ours.
-    report = node_dir.examine(root=root, repair=True)
-    assert (report.owner, report.outcomes) == ("kubelet", ())
-    assert (root / "pods" / POD).is_dir()
+    report = node_dir.examine(root=root)
+    assert (report.owner, bad(report)) == ("kubelet", [])
 
 
 def test_an_agent_in_a_kubelets_old_directory(node_dir: NodeDir) -> None:
     node_dir.put(node_dir.layout.kubelet_claims, a_kubelets_claim(POD))
     report = node_dir.examine()
     assert report.owner == "agent"
-    assert "not used" in of(report, "records.kubelet")[0].evidence
+    assert "not used" in of(report, "records.kubelet")[0].message
 
 
 # -- CDI files
@@ -327,17 +319,16 @@ def test_an_agent_in_a_kubelets_old_directory(node_dir: NodeDir) -> None:
 
 def test_cdi_files_of_claims_that_are_gone(node_dir: NodeDir) -> None:
     path = node_dir.put_cdi(GONE)
-    found = check_repair(node_dir, "cdi.leftover", Level.WARNING)
-    assert found.evidence.startswith(f"belongs to claim {GONE}, which is not prepared here")
+    found = check_fault(node_dir, "cdi.leftover", Severity.WARNING)
+    assert found.message.startswith(f"belongs to claim {GONE}, which is not prepared here")
     assert not path.exists()
 
 
 def test_cdi_files_of_the_machine_are_only_reported(node_dir: NodeDir) -> None:
     path = node_dir.put_cdi(GONE, node_dir.directory / "etc-cdi")
-    report = node_dir.examine(cdi=(node_dir.directory / "etc-cdi", node_dir.cdi), repair=True)
+    report = node_dir.examine(cdi=(node_dir.directory / "etc-cdi", node_dir.cdi))
     (found, *_) = of(report, "cdi.leftover")
-    assert (found.level, found.repair) == (Level.INFO, None)
-    assert path.exists()
+    assert (found.severity, found.fix) == (Severity.INFO, f"if no other agent runs here: rm {path}")
 
 
 @pytest.mark.parametrize("device", [f"GPU-{GONE}", "gpu-0", f"MIG-{GONE}", CLAIM.upper()])
@@ -350,8 +341,8 @@ def test_devices_with_other_names_are_not_leftovers(node_dir: NodeDir, device: s
 def test_claims_without_cdi_files(node_dir: NodeDir) -> None:
     (node_dir.cdi / f"example.com-gpu_{CLAIM}.json").unlink()
     (found,) = of(node_dir.examine(), "cdi.missing")
-    assert (found.level, found.subject) == (Level.ERROR, f"example.com/gpu={CLAIM}-gpu-0")
-    assert found.evidence.startswith(f"claim default/gpu ({CLAIM}) of {DRIVER} uses this device: no CDI file")
+    assert (found.severity, found.subject) == (Severity.ERROR, f"example.com/gpu={CLAIM}-gpu-0")
+    assert found.message.startswith(f"claim default/gpu ({CLAIM}) of {DRIVER} uses this device: no CDI file")
 
 
 def test_invalid_cdi_files(node_dir: NodeDir) -> None:
@@ -371,35 +362,29 @@ def test_healthy_cgroups(node_dir: NodeDir) -> None:
     node_dir.put_cgroups(POD)
     report = node_dir.examine(runtime="process")
     assert not [each for each in bad(report) if each[0].startswith("cgroups")]
-    assert of(report, "cgroups.root")[0].evidence == f"of {NODE}, with its QoS tiers; 1 pods"
-    assert of(report, "cgroups.leftover")[0].level is Level.OK
+    assert of(report, "cgroups.root")[0].message == f"of {NODE}, with its QoS tiers; 1 pods"
+    assert of(report, "cgroups.leftover")[0].severity is Severity.OK
 
 
 def test_cgroups_of_pods_that_are_gone(node_dir: NodeDir) -> None:
     node_dir.put_cgroups(POD, GONE)
-    left = node_dir.cgroups / "burstable"
     report = node_dir.examine(runtime="process")
     (found,) = of(report, "cgroups.leftover")
-    assert (found.level, found.subject) == (Level.WARNING, f"pod {GONE}")
-    assert (left / f"pod{GONE}").is_dir()
-    report = node_dir.examine(runtime="process", repair=True)
-    assert [outcome.problem for outcome in report.outcomes] == [""]
-    assert of(report, "cgroups.leftover")[0].level is Level.OK
-    assert sorted(path.name for path in left.iterdir()) == [f"pod{POD}"]
+    assert (found.severity, found.subject) == (Severity.WARNING, f"pod {GONE}")
+    assert found.fix == "start the agent: it removes it"
 
 
 def test_a_foreign_cgroup_root(node_dir: NodeDir) -> None:
     node_dir.put_cgroups(GONE, owner="other")
-    report = node_dir.examine(runtime="process", repair=True)
+    report = node_dir.examine(runtime="process")
     (found,) = of(report, "cgroups.root")
-    assert (found.level, found.evidence) == (
-        Level.ERROR,
+    assert (found.severity, found.message) == (
+        Severity.ERROR,
         f"it belongs to other, not to {owner_of(NODE, node_dir.layout.root)}",
     )
-    assert (node_dir.cgroups / f"burstable/pod{GONE}").is_dir()
 
 
-def test_the_root_of_an_agent_whose_directory_is_gone_is_removed(node_dir: NodeDir) -> None:
+def test_the_root_of_an_agent_whose_directory_is_gone_can_be_removed(node_dir: NodeDir) -> None:
     node_dir.put_cgroups()
     data, other = node_dir.directory / "other-data", node_dir.mount / "plimsoll-other"
     data.mkdir()
@@ -410,22 +395,20 @@ def test_the_root_of_an_agent_whose_directory_is_gone_is_removed(node_dir: NodeD
     if not read_directory([other]).data:
         pytest.skip("no extended attributes here")
 
-    def repaired() -> list[RepairResult]:
-        report = node_dir.examine(repair=True, runtime="process")
-        return [each for each in report.outcomes if isinstance(each.repair, RemoveCgroupRoot)]
+    def orphans() -> list[Finding]:
+        return of(node_dir.examine(runtime="process"), "cgroups.orphan")
 
     data.rmdir()
-    assert repaired() == [], "its agent runs"
+    assert orphans() == [], "its agent runs"
     data.mkdir()
     mark.release()
-    assert repaired() == [], "its directory exists: the agent can be started again"
-    assert other.is_dir()
+    assert orphans() == [], "its directory exists: the agent can be started again"
     report = node_dir.examine(runtime="process")
     (note,) = of(report, "cgroups.others")
-    assert f"plimsoll-other ({data}: not running, 0 processes inside)" in note.evidence
+    assert f"plimsoll-other ({data}: not running, 0 processes inside)" in note.message
     data.rmdir()
-    (outcome,) = repaired()
-    assert outcome.problem == ""
+    (found,) = orphans()
+    run_command(found)
     assert not other.exists()
     assert node_dir.cgroups.is_dir(), "its own root stays"
 
@@ -441,29 +424,20 @@ def test_controllers_that_are_missing(node_dir: NodeDir) -> None:
 
 def test_a_machine_without_cgroups(node_dir: NodeDir) -> None:
     (found,) = of(node_dir.examine(runtime="process"), "cgroups.version")
-    assert (found.level, found.evidence) == (Level.WARNING, "not available")
+    assert (found.severity, found.message) == (Severity.WARNING, "not available")
 
 
 # -- leftovers
 
 
-def test_temporary_files(node_dir: NodeDir) -> None:
-    for path in (node_dir.layout.root / ".claims.json.tmp", node_dir.cdi / "spec.1234.tmp"):
-        os.utime(node_dir.put(path, b"half"), (1, 1))
-    report = node_dir.examine()
-    assert len(of(report, "pods.temporary")) == 2
-    assert bad(report) == []
-    assert [o.problem for o in node_dir.examine(repair=True).outcomes] == ["", ""]
-    assert of(node_dir.examine(), "pods.temporary") == []
-
-
-def test_quarantined_files_are_reported_and_kept(node_dir: NodeDir) -> None:
+def test_quarantined_files_are_reported(node_dir: NodeDir) -> None:
     path = node_dir.put(node_dir.layout.quarantine / "claims.json.20260101T000000Z", b"x" * 2048)
-    os.utime(path, (0, 1_767_225_600))
-    report = node_dir.examine(repair=True)
+    os.utime(path, (0, time.time() - 7200))
+    report = node_dir.examine()
     (found,) = of(report, "pods.quarantine")
-    assert found.evidence == "quarantined 2026-01-01T00:00:00Z, 2Ki"
-    assert path.exists()
+    assert found.message == "quarantined 2h ago, 2Ki"
+    run_command(found)
+    assert of(node_dir.examine(), "pods.quarantine") == []
 
 
 def test_unexpected_files_among_pod_directories(node_dir: NodeDir) -> None:
@@ -476,10 +450,11 @@ def test_unexpected_files_among_pod_directories(node_dir: NodeDir) -> None:
     node_dir.put(pods / "file\x1b[31m", b"data")
     (pods / os.fsdecode(b"\xff\xfe")).mkdir()
     report = node_dir.examine()
-    assert len(of(report, "pods.strange")) == 5
-    report = node_dir.examine(repair=True)
-    assert [o.problem for o in report.outcomes] == [""] * 5
-    assert bad(report) == []
+    found = of(report, "pods.strange")
+    assert len(found) == 5
+    for each in found:
+        run_command(each)
+    assert bad(node_dir.examine()) == []
     assert list(pods.iterdir()) == []
     assert target.read_bytes() == b"precious"
     assert len(list(node_dir.layout.quarantine.iterdir())) == 3
@@ -488,9 +463,9 @@ def test_unexpected_files_among_pod_directories(node_dir: NodeDir) -> None:
 def test_a_pods_directory_without_a_record(node_dir: NodeDir) -> None:
     (node_dir.layout.pods / GONE / "containers" / "main" / "0").mkdir(parents=True)
     node_dir.put(node_dir.layout.pods / GONE / "sandbox.json", b"\0\1\2")
-    found = check_repair(node_dir, "pods.damaged", Level.ERROR)
-    assert "cannot be read" in found.evidence
-    assert not (node_dir.layout.pods / GONE).exists()
+    (found,) = of(node_dir.examine(), "pods.damaged")
+    assert found.severity is Severity.ERROR
+    assert "cannot be read" in found.message
 
 
 # -- permissions
@@ -507,13 +482,12 @@ def test_unreadable_directories_are_not_judged(node_dir: NodeDir, name: str) -> 
     os.seteuid(65534)
     try:
         with pytest.raises(ConfigError, match="not accessible: Permission denied; run the doctor as root"):
-            node_dir.examine(repair=True)
+            node_dir.examine()
     finally:
         os.seteuid(0)
 
 
 def test_cgroups_that_are_only_planned(node_dir: NodeDir) -> None:
     node_dir.put_cgroups(GONE, owner="other")
-    assert [
-        f.level for f in node_dir.examine(runtime="process", cgroups="plan").findings if f.area == "cgroups"
-    ] == [Level.INFO]
+    report = node_dir.examine(runtime="process", cgroups="plan")
+    assert [f.severity for f in report.findings if f.id.startswith("cgroups.")] == [Severity.INFO]

@@ -6,99 +6,64 @@ import json
 import os
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from plimsoll.cli.main import main
+from plimsoll.tools.colors import PLAIN
 from plimsoll.tools.doctor.doctor import CHECKS
-from plimsoll.tools.doctor.findings import Level, error, note, ok, warning
-from plimsoll.tools.doctor.repairs import RemoveFile, RemoveSocket, RepairResult, SetMode
-from plimsoll.tools.doctor.report import DoctorReport, as_json, lines
+from plimsoll.tools.doctor.findings import error, note, ok, warning
+from plimsoll.tools.doctor.report import DoctorReport
 
 from .node_dir import NODE, NodeDir, temporary_node_dir
 
-MODE = SetMode(Path("/n"), (1, 2), 0o755)
-FILE = RemoveFile(Path("/n/.x.tmp"), (1, 3))
 FINDINGS = (
     ok("root.agent", "/n/lock", "no agent running"),
-    error("root.mode", "/n", "its mode is 0777", "chmod go-w: others can put sockets there", MODE),
+    error("root.mode", "/n", "its mode is 0777", "others can write: chmod go-w /n"),
     warning("sockets.stale", "/n/a\nb\x1b[31m.sock", "connection refused", "remove it"),
-    note("pods.temporary", "/n/.x.tmp", "a save that did not come to its end", "it can be removed", FILE),
+    note("pods.quarantine", "/n/q/\udcff", "quarantined 2h ago", "inspect it"),
 )
 
 
-def a_report(running: bool = False, outcomes: tuple[RepairResult, ...] = ()) -> DoctorReport:
-    return DoctorReport(
-        root="/n", node="a", owner="agent", running=running, findings=FINDINGS, outcomes=outcomes
-    )
+REPORT = DoctorReport(root="/n", node="a", owner="agent", running=False, findings=FINDINGS)
 
 
 def test_the_table() -> None:
-    assert list(lines(a_report())) == [
-        "AREA      LEVEL     CHECK       SUBJECT            FOUND",
-        "root      ok        agent       /n/lock            no agent running",
-        "          error     mode        /n                 its mode is 0777",
-        "                                                     fix: chmod go-w: others can put sockets there",
-        "                                                     repair: set the mode of /n to 0755",
-        "sockets   warning   stale       /n/a?b?[31m.sock   connection refused",
-        "                                                     fix: remove it",
-        "pods      info      temporary   /n/.x.tmp          a save that did not come to its end",
-        "                                                     fix: it can be removed",
-        "                                                     repair: remove /n/.x.tmp",
-        "4 checks: 1 error, 1 warning, 1 note; --repair fixes 2",
+    assert list(REPORT.lines(PLAIN)) == [
+        "AREA      SEVERITY   CHECK        SUBJECT            FOUND",
+        "root      ok         agent        /n/lock            no agent running",
+        "          error      mode         /n                 its mode is 0777",
+        "                                                       fix: others can write: chmod go-w /n",
+        "sockets   warning    stale        /n/a?b?[31m.sock   connection refused",
+        "                                                       fix: remove it",
+        "pods      info       quarantine   /n/q/\\udcff        quarantined 2h ago",
+        "                                                       fix: inspect it",
+        "4 checks: 1 error, 1 warning, 1 note",
     ]
 
 
-def test_the_table_after_repairs() -> None:
-    outcomes = (
-        RepairResult(MODE),
-        RepairResult(FILE, "not possible while the agent is running: stop it first"),
-    )
-    found = list(lines(a_report(True, outcomes)))
-    assert found[:3] == [
-        "repaired: set the mode of /n to 0755",
-        "not repaired: remove /n/.x.tmp: not possible while the agent is running: stop it first",
-        "",
-    ]
-    assert found[-1].endswith("; --repair fixes 1; 1 can be repaired after the agent is stopped")
-    assert any("repair after stopping it: remove /n/.x.tmp" in line for line in found)
-
-
-def test_repairs_allowed_while_an_agent_runs() -> None:
-    stale = RemoveSocket(Path("/n/s"), (1, 4), exclusive=False)
-    runs = a_report(running=True)
-    assert [runs.may(each) for each in (MODE, FILE, stale)] == [True, False, True]
-    kubelet = DoctorReport(root="/n", node="a", owner="kubelet", running=True, findings=())
-    assert not any(kubelet.may(each) for each in (MODE, FILE, stale))
-
-
-def test_exit_codes() -> None:
-    def code(*levels: Level, problem: str = "") -> int:
-        found = tuple(each for each in FINDINGS if each.level in levels)
-        outcomes = (RepairResult(MODE, problem),) if problem else ()
-        return DoctorReport(
-            root="", node="", owner="agent", running=False, findings=found, outcomes=outcomes
-        ).exit_code
-
-    assert code(Level.OK, Level.INFO) == 0
-    assert code(Level.WARNING) == code(Level.ERROR) == 1
-    assert code(Level.OK, problem="no") == 1
+@pytest.mark.parametrize(("severity", "code"), [("ok", 0), ("info", 0), ("warning", 1), ("error", 1)])
+def test_exit_codes(severity: str, code: int) -> None:
+    found = tuple(each for each in FINDINGS if each.severity == severity)
+    assert replace(REPORT, findings=found).exit_code == code
 
 
 def test_json() -> None:
-    tree = json.loads(json.dumps(as_json(a_report(outcomes=(RepairResult(MODE, "no"),)))))
+    tree = json.loads(json.dumps(REPORT.as_json()))
     assert tree["summary"] == {"ok": 1, "info": 1, "warning": 1, "error": 1}
     assert tree["findings"][1] == {
         "id": "root.mode",
-        "level": "error",
+        "name": "mode",
+        "severity": "error",
         "subject": "/n",
-        "evidence": "its mode is 0777",
-        "fix": "chmod go-w: others can put sockets there",
-        "repair": "set the mode of /n to 0755",
-        "repairable": True,
+        "key": "",
+        "message": "its mode is 0777",
+        "evidence": [],
+        "fix": "others can write: chmod go-w /n",
+        "proven": False,
     }
-    assert tree["repairs"] == [{"what": "set the mode of /n to 0755", "done": False, "problem": "no"}]
 
 
 # -- command
@@ -134,10 +99,7 @@ def test_the_command(node_dir: NodeDir, capsys: pytest.CaptureFixture[str]) -> N
     node_dir.layout.root.chmod(0o777)
     code, out, _ = run(capsys, *node, "-o", "json")
     assert code == 1
-    assert [f["id"] for f in json.loads(out)["findings"] if f["level"] == "error"] == ["root.mode"]
-    code, out, _ = run(capsys, *node, "--repair")
-    assert code == 0
-    assert out.startswith(f"repaired: set the mode of {node_dir.layout.root} to 0755\n")
+    assert [f["id"] for f in json.loads(out)["findings"] if f["severity"] == "error"] == ["root.mode"]
 
 
 def test_settings_of_the_agent_are_read(node_dir: NodeDir, capsys: pytest.CaptureFixture[str]) -> None:
@@ -205,7 +167,7 @@ def test_an_api_server_that_does_not_answer(node_dir: NodeDir, capsys: pytest.Ca
     code, out, err = run(capsys, *node, "--kubeconfig", str(config), "-o", "json")
     assert (code, err) == (1, "")
     (found,) = [f for f in json.loads(out)["findings"] if f["id"].startswith("cluster")]
-    assert (found["id"], found["level"]) == ("cluster.reach", "error")
+    assert (found["id"], found["severity"]) == ("cluster.reach", "error")
 
 
 # -- documentation

@@ -22,7 +22,8 @@ from plimsoll.tools.audit.checks import (
     unreachable,
 )
 from plimsoll.tools.audit.facts import AuditFacts
-from plimsoll.tools.audit.findings import AuditSeverity, Check, CheckProblem
+from plimsoll.tools.audit.findings import Check, CheckProblem
+from plimsoll.tools.findings import Severity
 
 _MODULES = (
     advertisers, ledgers, pods, mappings, drivers, devices, capacity, pools, allocations, claims, limits,
@@ -38,7 +39,7 @@ def _read_checks() -> tuple[Check, ...]:
 
 def _make_check(id: str, row: dict[str, Any], run: Callable[[AuditFacts], Iterator[CheckProblem]]) -> Check:
     title, explanation, fix = (" ".join(row[name].split()) for name in ("title", "explanation", "fix"))
-    severity = AuditSeverity(row["severity"])
+    severity = Severity(row["severity"])
     return Check(id, row["name"], severity, title, explanation, fix, run, tuple(row["needs"]))
 
 

@@ -9,8 +9,9 @@ from plimsoll.api.core import Node, Pod
 from plimsoll.scheduler.extended_resources import served_resources
 from plimsoll.scheduler.filters.mixed_advertisers import advertised_resources, paired_drivers
 from plimsoll.tools.audit.facts import AuditFacts, HeldDevice
-from plimsoll.tools.audit.findings import AuditSeverity, CheckProblem
+from plimsoll.tools.audit.findings import CheckProblem
 from plimsoll.tools.columns import format_count
+from plimsoll.tools.findings import Severity
 
 #: Pods and claims listed by name.
 MAX_LISTED = 6
@@ -68,7 +69,7 @@ def _problem(
         message,
         tuple(evidence),
         key=resource,
-        severity=AuditSeverity.ERROR if pods and claimed else AuditSeverity.WARNING,
+        severity=Severity.ERROR if pods and claimed else Severity.WARNING,
     )
 
 

@@ -27,9 +27,10 @@ from plimsoll.api.resource import ResourceClaim
 from plimsoll.cel import ProgramCache
 from plimsoll.tools.amounts import format_quantity
 from plimsoll.tools.audit.facts import AuditFacts, HeldDevice, subject_of
-from plimsoll.tools.audit.findings import AuditSeverity, CheckProblem
+from plimsoll.tools.audit.findings import CheckProblem
 from plimsoll.tools.audit.remedies import allocate_again
 from plimsoll.tools.columns import format_count
+from plimsoll.tools.findings import Severity
 
 #: Devices of a constraint listed by name.
 MAX_LISTED = 6
@@ -129,7 +130,7 @@ def find_selectors_unmet(facts: AuditFacts) -> Iterator[CheckProblem]:
             ),
             allocate_again(facts, claim),
             key=f"{violation.device}/{source}/{violation.index}",
-            severity=AuditSeverity.WARNING if of_class else None,
+            severity=Severity.WARNING if of_class else None,
         )
 
 
@@ -195,7 +196,7 @@ def find_consumed_too_little(facts: AuditFacts) -> Iterator[CheckProblem]:
             ),
             allocate_again(facts, claim),
             key=f"{violation.device}/{violation.capacity}/{violation.share}",
-            severity=None if requested is not None and consumed < requested else AuditSeverity.WARNING,
+            severity=None if requested is not None and consumed < requested else Severity.WARNING,
         )
 
 

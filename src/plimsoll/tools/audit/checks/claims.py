@@ -16,9 +16,10 @@ from plimsoll.api.resource import ResourceClaim, ResourceClaimConsumerReference
 from plimsoll.api.timestamps import parse_time
 from plimsoll.controllers.pod_utils import find_condition, is_done, is_finished, is_pod
 from plimsoll.tools.audit.facts import GRACE_SECONDS, AuditFacts, PodClaims, subject_of
-from plimsoll.tools.audit.findings import AuditSeverity, CheckProblem
+from plimsoll.tools.audit.findings import CheckProblem
 from plimsoll.tools.audit.remedies import delete_claim, delete_pods
 from plimsoll.tools.columns import format_count
+from plimsoll.tools.findings import Severity
 
 #: A pod bound less than this many seconds ago may be newer than the claims that were read.
 SETTLE_SECONDS = 30.0
@@ -84,7 +85,7 @@ def find_zombie_claims(facts: AuditFacts) -> Iterator[CheckProblem]:
                     f"was created for pod {owner[0]}, which {state}{holds}",
                     (_describe_age(facts, claim),),
                     delete,
-                    severity=AuditSeverity.WARNING if held else AuditSeverity.INFO,
+                    severity=Severity.WARNING if held else Severity.INFO,
                     proven=True,
                 )
             continue
@@ -101,7 +102,7 @@ def find_zombie_claims(facts: AuditFacts) -> Iterator[CheckProblem]:
             f"is allocated{when} but not used by any pod{holds}",
             (_describe_age(facts, claim),),
             f"if it is not needed: {delete}",
-            severity=AuditSeverity.INFO,
+            severity=Severity.INFO,
             proven=True,
         )
 
@@ -136,7 +137,7 @@ def find_claims_stuck(facts: AuditFacts) -> Iterator[CheckProblem]:
             f"{format_count(len(claim.allocation_results), 'device')}",
             tuple(evidence),
             fix,
-            severity=AuditSeverity.INFO if live else None,
+            severity=Severity.INFO if live else None,
         )
 
 

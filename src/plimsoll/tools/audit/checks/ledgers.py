@@ -31,10 +31,11 @@ from plimsoll.tools.audit.charges import (
 )
 from plimsoll.tools.audit.checks.drivers import is_of_other_driver
 from plimsoll.tools.audit.facts import AuditFacts, subject_of
-from plimsoll.tools.audit.findings import AuditSeverity, CheckProblem
+from plimsoll.tools.audit.findings import CheckProblem
 from plimsoll.tools.audit.remedies import delete_pods
 from plimsoll.tools.class_mappings import describe_mappings
 from plimsoll.tools.cluster_state.node_resources import taken_by
+from plimsoll.tools.findings import Severity
 from plimsoll.tools.fixes.harm import least_harmful_pods, removable_pods
 from plimsoll.tools.top.nodes import ResourceHolder, holders, node_row_of
 from plimsoll.tools.uncounted import UncountedClaim, requests_with_claim
@@ -60,7 +61,7 @@ def find_nodes_past_line(facts: AuditFacts) -> Iterator[CheckProblem]:
 
 def _overcommit(facts: AuditFacts, ledger: NodeLedger, resource: str, by: int) -> CheckProblem:
     subject = f"Node/{ledger.name}"
-    severity = AuditSeverity.WARNING if is_extended_resource(resource) else AuditSeverity.ERROR
+    severity = Severity.WARNING if is_extended_resource(resource) else Severity.ERROR
     if resource == PODS:
         line = ledger.allocatable[PODS]
         return CheckProblem(
@@ -165,7 +166,7 @@ def find_nodes_past_line_uncounted(facts: AuditFacts) -> Iterator[CheckProblem]:
             f"of {format_short(resource, line)}: {format_short(resource, booked + missing - line)} over",
             tuple(map(_describe_uncounted, sorted(found, key=_largest_first))),
             key=resource,
-            severity=AuditSeverity.ERROR if sure else AuditSeverity.WARNING,
+            severity=Severity.ERROR if sure else Severity.WARNING,
             **_removal_uncounted(facts, ledger, found, booked + missing - line),
         )  # fmt: skip
 
@@ -190,7 +191,7 @@ def find_claims_not_counted(facts: AuditFacts) -> Iterator[CheckProblem]:
                 *(f"used by Pod/{pod.metadata.full_name}" for pod in uncounted.pods[:3]),
             ),
             key=uncounted.resource,
-            severity=AuditSeverity.WARNING if uncounted.sure else AuditSeverity.INFO,
+            severity=Severity.WARNING if uncounted.sure else Severity.INFO,
             **_fix_uncounted(facts, [uncounted]),
         )
 

@@ -19,7 +19,8 @@ from plimsoll.api.resource import (
 )
 from plimsoll.apiserver.validation.resource_claim_status import CONSUMERS_MAX
 from plimsoll.tools.audit.facts import AuditFacts, subject_of
-from plimsoll.tools.audit.findings import AuditSeverity, CheckProblem
+from plimsoll.tools.audit.findings import CheckProblem
+from plimsoll.tools.findings import Severity
 
 #: Number of reservations from which a claim is reported.
 RESERVED_MANY = 231
@@ -47,11 +48,11 @@ def _check_reservations(claim: ResourceClaim) -> Iterator[CheckProblem]:
     rest = CONSUMERS_MAX - reserved
     message = f"is reserved for {reserved} of at most {CONSUMERS_MAX} pods"
     if rest < 0:
-        message, left, severity = f"{message}, {-rest} over", "", AuditSeverity.ERROR
+        message, left, severity = f"{message}, {-rest} over", "", Severity.ERROR
     elif not rest:
-        left, severity = "the next pod that uses it stays pending", AuditSeverity.WARNING
+        left, severity = "the next pod that uses it stays pending", Severity.WARNING
     else:
-        left, severity = f"{rest} reservations left", AuditSeverity.INFO
+        left, severity = f"{rest} reservations left", Severity.INFO
     evidence = (left,) if left else ()
     fix = "spread the pods over several claims"
     yield CheckProblem(subject_of(claim), message, evidence, fix, "reservedFor", severity)
@@ -131,9 +132,9 @@ def _describe_devices(
     message = f"{verb} {count} of at most {MAX_ALLOCATION_RESULTS} devices"
     if over > 0:
         message += f", {over} over: {consequence}"
-    severity = AuditSeverity.INFO
+    severity = Severity.INFO
     if over > 0:
-        severity = AuditSeverity.ERROR if verb == "holds" else AuditSeverity.WARNING
+        severity = Severity.ERROR if verb == "holds" else Severity.WARNING
     found = (evidence,) if evidence else () if over > 0 else ("no further device fits into the claim",)
     return CheckProblem(subject_of(thing), message, found, _FEWER, "results", severity)
 

@@ -15,7 +15,7 @@ from plimsoll.ledger.claims import find_requested_class
 from plimsoll.tools.audit.charges import charged_claims
 from plimsoll.tools.audit.checks.drivers import DeviceTally, list_devices
 from plimsoll.tools.audit.facts import AuditFacts
-from plimsoll.tools.audit.findings import AuditSeverity, CheckProblem
+from plimsoll.tools.audit.findings import CheckProblem
 from plimsoll.tools.class_mappings import (
     ClassMapping,
     charges_in_full,
@@ -26,6 +26,7 @@ from plimsoll.tools.class_mappings import (
 from plimsoll.tools.cluster_state.assumed_mappings import may_serve
 from plimsoll.tools.cluster_state.node_resources import NodeResourceGuess
 from plimsoll.tools.columns import format_count
+from plimsoll.tools.findings import Severity
 
 #: Driver, resource, and the class that charges too little; "" if none charges.
 _Group = tuple[str, str, str]
@@ -102,7 +103,7 @@ def find_mappings_missing(facts: AuditFacts) -> Iterator[CheckProblem]:
             (tally.describe(),),
             mappings and f"let the driver publish a mapping for each device, or {mappings}",
             f"{resource}/{name}" if name else resource,
-            AuditSeverity.WARNING if guess.sure else AuditSeverity.INFO,
+            Severity.WARNING if guess.sure else Severity.INFO,
             bool(mappings),
         )
 

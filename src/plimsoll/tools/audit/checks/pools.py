@@ -10,9 +10,10 @@ from plimsoll.api.identity import DeviceId
 from plimsoll.api.resource import ResourceSlice
 from plimsoll.tools.audit.checks.capacity import counters_of
 from plimsoll.tools.audit.facts import AuditFacts, PoolFacts, subject_of
-from plimsoll.tools.audit.findings import AuditSeverity, CheckProblem
+from plimsoll.tools.audit.findings import CheckProblem
 from plimsoll.tools.audit.identity_cache import IdentityCache
 from plimsoll.tools.columns import format_count
+from plimsoll.tools.findings import Severity
 
 #: Devices listed by name.
 _MAX_LISTED = 6
@@ -45,7 +46,7 @@ def find_pools_unusable(facts: AuditFacts) -> Iterator[CheckProblem]:
                 f"is inconsistent: {problem}: none of its devices is allocated",
                 _describe_pool(facts, pool),
                 key="invalid",
-                severity=AuditSeverity.ERROR,
+                severity=Severity.ERROR,
             )
 
 

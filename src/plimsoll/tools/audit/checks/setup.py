@@ -10,8 +10,9 @@ from plimsoll.api.forms.annotations import CLASS_KEY, POD_KEY, find_pod_problem
 from plimsoll.api.pod_claims import resolve_claim_names, uses_claims
 from plimsoll.api.resource import DeviceRequest, ResourceClaimSpec
 from plimsoll.tools.audit.facts import AuditFacts, subject_of
-from plimsoll.tools.audit.findings import AuditSeverity, CheckProblem
+from plimsoll.tools.audit.findings import CheckProblem
 from plimsoll.tools.audit.identity_cache import IdentityCache
+from plimsoll.tools.findings import Severity
 
 
 def find_rules_for_everything(facts: AuditFacts) -> Iterator[CheckProblem]:
@@ -33,7 +34,7 @@ def find_rules_for_everything(facts: AuditFacts) -> Iterator[CheckProblem]:
             (f"{devices} devices, {len(claims)} allocated claims and {len(pods)} pods are affected",),
             f"name a driver, pool or device in spec.deviceSelector, or: "
             f"kubectl delete devicetaintrule {rule.metadata.name}",
-            severity=AuditSeverity.ERROR if evicts else AuditSeverity.WARNING,
+            severity=Severity.ERROR if evicts else Severity.WARNING,
         )
 
 
@@ -49,7 +50,7 @@ def find_classes_for_everything(facts: AuditFacts) -> Iterator[CheckProblem]:
             f"has no selectors: it matches all devices of all {len(drivers)} drivers",
             (text,),
             'add a selector, such as device.driver == "DRIVER"',
-            severity=AuditSeverity.WARNING if several else AuditSeverity.INFO,
+            severity=Severity.WARNING if several else Severity.INFO,
         )
 
 
@@ -120,7 +121,7 @@ def find_annotations_unreadable(facts: AuditFacts) -> Iterator[CheckProblem]:
                 ("its claims are priced from their devices instead",),
                 f"kubectl annotate pod -n {pod.metadata.namespace} {pod.metadata.name} {POD_KEY}-",
                 POD_KEY,
-                AuditSeverity.WARNING,
+                Severity.WARNING,
             )
 
 

@@ -31,11 +31,12 @@ from plimsoll.ledger.units import CPU
 from plimsoll.tools.amounts import format_short
 from plimsoll.tools.audit.checks.capacity import counters_of, draws
 from plimsoll.tools.audit.facts import AuditFacts, PoolFacts, subject_of
-from plimsoll.tools.audit.findings import AuditSeverity, CheckProblem
+from plimsoll.tools.audit.findings import CheckProblem
 from plimsoll.tools.audit.identity_cache import IdentityCache
 from plimsoll.tools.class_mappings import is_selected
 from plimsoll.tools.cluster_state.node_resources import KNOWN_DRIVERS
 from plimsoll.tools.cluster_state.objects import key_of
+from plimsoll.tools.findings import Severity
 
 _NUMA_NAMES = ("numaNode", "numaNodeID", "numa")
 #: Differences below one CPU (in milli) are due to rounding.
@@ -97,7 +98,7 @@ def find_numa_splits(facts: AuditFacts) -> Iterator[CheckProblem]:
                     (f"on node {pod.spec.node_name}", *evidence),
                     _align(found),
                     driver,
-                    AuditSeverity.INFO,
+                    Severity.INFO,
                 )
 
 
@@ -121,7 +122,7 @@ def _roots_apart(facts: AuditFacts, pod: Pod, known: set[str]) -> Iterator[Check
                 "put the devices into one claim with a constraint: "
                 f"matchAttribute: {PCIE_ROOT}, if they exchange data",
                 f"{one}/{other}",
-                AuditSeverity.INFO,
+                Severity.INFO,
             )
 
 
@@ -322,7 +323,7 @@ def find_cpu_mismatches(facts: AuditFacts) -> Iterator[CheckProblem]:
                 numbers,
                 "correct the driver's slices, or check that the kubelet detected all CPUs at startup",
                 driver,
-                None if cpus.sure else AuditSeverity.INFO,
+                None if cpus.sure else Severity.INFO,
             )
         elif driver in KNOWN_DRIVERS and line - usable >= _ONE_CPU:
             yield CheckProblem(
@@ -343,7 +344,7 @@ def find_cpu_mismatches(facts: AuditFacts) -> Iterator[CheckProblem]:
                 numbers,
                 f"reserve the same CPUs on both sides: the driver should reserve {_cpu(spare)} more",
                 driver,
-                AuditSeverity.INFO,
+                Severity.INFO,
             )
 
 
