@@ -43,6 +43,7 @@ from plimsoll.tools.availability.charges import (
     select_offered,
 )
 from plimsoll.tools.availability.node_stock import KnownCounts, NodeStock, PartitionType
+from plimsoll.tools.node_terms import taint_text
 
 
 @dataclass(slots=True)
@@ -431,7 +432,7 @@ def _tainted(stock: NodeStock, plan: RequestPlan) -> Iterator[tuple[str, int]]:
     for taints, mask in stock.devices.taint_masks.items() if rest else ():
         taint = find_untolerated_taint(taints, ())
         if taint is not None and (count := stock.count(rest & mask).devices):
-            yield f"{taint.key}{'=' + taint.value if taint.value else ''}:{taint.effect}", count
+            yield taint_text(taint), count
 
 
 def _withheld(stock: NodeStock, own: int) -> Iterator[tuple[str, int]]:

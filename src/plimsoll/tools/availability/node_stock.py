@@ -14,6 +14,7 @@ from plimsoll.api.identity import DeviceId, PoolId
 from plimsoll.ledger.units import PODS
 from plimsoll.scheduler.devices.usage import read_usage
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
+from plimsoll.tools.node_terms import taint_text
 
 _PREVENTING = ("NoSchedule", "NoExecute")
 #: Taints that Kubernetes sets itself: the node does not take pods, whatever devices it has.
@@ -37,7 +38,7 @@ def closed_reason(node: Node) -> str:
 def taints_text(node: Node) -> str:
     """Return the taints that pods must tolerate, as kubectl writes them."""
     return ", ".join(
-        f"{taint.key}{'=' + taint.value if taint.value else ''}:{taint.effect}"
+        taint_text(taint)
         for taint in node.spec.taints
         if taint.effect in _PREVENTING and not taint.key.startswith(_CONDITIONS)
     )

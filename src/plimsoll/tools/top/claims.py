@@ -80,14 +80,7 @@ class ClaimRow(Struct, frozen=True):
             "node": self.node or None,
             "classes": list(self.classes),
             "devices": [
-                {
-                    "device": str(device),
-                    "request": holder.request,
-                    "shareID": holder.share or None,
-                    "consumed": {name: str(amount) for name, amount in holder.consumed},
-                    "adminAccess": holder.admin,
-                    "cpus": self.cpus.get(device),
-                }
+                {"device": str(device), **holder.usage_json(), "cpus": self.cpus.get(device)}
                 for device, holder in self.devices
             ],
             "charges": [charge.as_json() for charge in self.charges],

@@ -4,32 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from plimsoll.tools.availability import ClassAvailability
 from plimsoll.tools.colors import Paint
 from plimsoll.tools.columns import format_count, wrap_text
-from plimsoll.tools.top.device_reports import format_capacity, not_shown
+from plimsoll.tools.top.device_reports import format_capacity
 from plimsoll.tools.top.devices import plain_name
+from plimsoll.tools.top.list_report import ListReport, not_shown
 from plimsoll.tools.top.table import Cell, Table
 
 _NOTE = "FREE is what claims can still get: choices that exclude each other are not added up."
 _TYPES_NOTE = "FREE of a type counts as if no other were allocated: types of one device exclude each other."
 
 
-@dataclass(frozen=True, slots=True)
-class ClassesReport:
+@dataclass(frozen=True)
+class ClassesReport(ListReport[ClassAvailability]):
     """Table of classes; `alone` for a single class requested by name, with its nodes."""
 
-    rows: tuple[ClassAvailability, ...]
-    limit: int = 0
+    view, word, empty = "classes", "class", "No device classes found."
+
     alone: bool = False
 
-    def lines(self, paint: Paint, *, wide: bool = False) -> Iterator[str]:
-        if not self.rows:
-            yield "No device classes found."
-            return
-        shown = self.rows[: self.limit] if self.limit else self.rows
+    def row_lines(self, paint: Paint, wide: bool) -> Iterator[str]:
+        shown = self.shown
         table = Table(("CLASS", ">DEVICES", ">HELD", ">FREE", ">MOST ON ONE NODE", ">NODES", "CAPACITY LEFT"))
         table.optional = ("CAPACITY LEFT",)
         for row in shown:
@@ -49,7 +46,7 @@ class ClassesReport:
         for row in shown:
             if row.problem:
                 yield paint.red(f"{row.device_class} selects nothing: {row.problem}")
-        yield from not_shown(len(self.rows) - len(shown), "class")
+        yield from self.rest_lines()
         yield _NOTE
         if any(row.partitions for row in shown):
             yield from wrap_text(_TYPES_NOTE, paint.width)
@@ -57,10 +54,6 @@ class ClassesReport:
         if self.alone and self.rows[0].nodes:
             yield ""
             yield from _node_table(self.rows[0], paint, wide)
-
-    def as_json(self) -> dict[str, Any]:
-        shown = self.rows[: self.limit] if self.limit else self.rows
-        return {"classes": [row.as_json() for row in shown], "notShown": len(self.rows) - len(shown)}
 
 
 def _taint_notes(rows: Iterable[ClassAvailability], paint: Paint) -> Iterator[str]:

@@ -31,11 +31,16 @@ class DeviceHolder(Struct, frozen=True):
         return {
             "namespace": self.namespace,
             "claim": self.claim,
+            **self.usage_json(),
+            "pods": list(self.pods),
+        }
+
+    def usage_json(self) -> dict[str, object]:
+        return {
             "request": self.request,
             "shareID": self.share or None,
             "consumed": {name: str(amount) for name, amount in self.consumed},
             "adminAccess": self.admin,
-            "pods": list(self.pods),
         }
 
 

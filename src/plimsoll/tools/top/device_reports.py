@@ -15,7 +15,9 @@ from plimsoll.tools.colors import Paint
 from plimsoll.tools.columns import format_count
 from plimsoll.tools.top import claims as claim_words
 from plimsoll.tools.top.claims import ClaimChargeRow, ClaimRow
+from plimsoll.tools.top.device_holders import DeviceHolder
 from plimsoll.tools.top.devices import STALE, STATES, DeviceRow, is_memory, plain_name
+from plimsoll.tools.top.list_report import ListReport, not_shown
 from plimsoll.tools.top.physical import COUNTED
 from plimsoll.tools.top.pools import PoolRow
 from plimsoll.tools.top.table import Cell, Table
@@ -41,26 +43,18 @@ def _state_cell(state: str) -> Cell:
     return Cell(state, "dim" if state == claim_words.PENDING else "")
 
 
-def not_shown(left: int, word: str) -> Iterator[str]:
-    if left > 0:
-        yield f"{format_count(left, 'more ' + word)} not shown; --limit 0 shows all."
-
-
 # -- devices
 
 
-@dataclass(frozen=True, slots=True)
-class DevicesReport:
+@dataclass(frozen=True)
+class DevicesReport(ListReport[DeviceRow]):
     """Table of devices, after the states of the physical devices that they are parts of."""
 
-    rows: tuple[DeviceRow, ...]
-    physical: Counter[str]  #: state -> physical devices
-    limit: int = 0
+    view, word, empty = "devices", "device", "No devices found: no ResourceSlice publishes any."
 
-    def lines(self, paint: Paint, *, wide: bool = False) -> Iterator[str]:
-        if not self.rows:
-            yield "No devices found: no ResourceSlice publishes any."
-            return
+    physical: Counter[str]  #: state -> physical devices
+
+    def row_lines(self, paint: Paint, wide: bool) -> Iterator[str]:
         states = ", ".join(f"{self.physical[state]:,} {state}" for state in STATES if self.physical[state])
         number = self.physical.total()
         partitions = f", {len(self.rows):,} with partitions" if len(self.rows) != number else ""
@@ -69,12 +63,10 @@ class DevicesReport:
         yield from device_table(self.rows, paint, wide=wide, limit=self.limit)
 
     def as_json(self) -> dict[str, Any]:
-        shown = self.rows[: self.limit] if self.limit else self.rows
         return {
-            "devices": [row.as_json() for row in shown],
+            **super().as_json(),
             "states": {state: sum(row.state == state for row in self.rows) for state in STATES},
             "physicalStates": {state: self.physical[state] for state in STATES},
-            "notShown": len(self.rows) - len(shown),
         }
 
 
@@ -148,11 +140,15 @@ def remaining_shares(row: DeviceRow) -> Iterator[str]:
 def format_holders(row: DeviceRow) -> Iterator[str]:
     """Yield the holders of a device: `ns/claim (memory 4Gi)`, those with admin access last."""
     for holder in sorted(row.holders, key=lambda holder: holder.admin):
-        inside = [f"{plain_name(name)} {format_capacity(name, amount)}" for name, amount in holder.consumed]
-        if holder.admin:
-            inside.append("admin access")
+        inside = _usage_of(holder)
         extra = f" ({' '.join(inside)})" if inside else ""
         yield f"{holder.namespace}/{holder.claim}{extra}"
+
+
+def _usage_of(holder: DeviceHolder) -> list[str]:
+    """Return the amounts that a claim consumes of a device, and its admin access."""
+    amounts = [f"{plain_name(name)} {format_capacity(name, amount)}" for name, amount in holder.consumed]
+    return [*amounts, *(["admin access"] if holder.admin else [])]
 
 
 def _why(row: DeviceRow) -> list[str] | str:
@@ -165,17 +161,13 @@ def _why(row: DeviceRow) -> list[str] | str:
 # -- pools
 
 
-@dataclass(frozen=True, slots=True)
-class PoolsReport:
+@dataclass(frozen=True)
+class PoolsReport(ListReport[PoolRow]):
     """Table of pools with device counts and remaining shares and counters."""
 
-    rows: tuple[PoolRow, ...]
-    limit: int = 0
+    view, word, empty = "pools", "pool", "No pools found: there are no ResourceSlices."
 
-    def lines(self, paint: Paint, *, wide: bool = False) -> Iterator[str]:
-        if not self.rows:
-            yield "No pools found: there are no ResourceSlices."
-            return
+    def row_lines(self, paint: Paint, wide: bool) -> Iterator[str]:
         broken = [row for row in self.rows if not row.complete]
         if broken:
             yield paint.red(f"{format_count(len(broken), 'pool')} not usable:")
@@ -190,11 +182,10 @@ class PoolsReport:
         if wide:
             headings += [">PARTS", ">GEN", ">SLICES"]
         table = Table((*headings, _LEFT), optional=("NODE", _LEFT, "DRIVER"))
-        shown = self.rows[: self.limit] if self.limit else self.rows
-        for row in shown:
+        for row in self.shown:
             table.add(*self._cells(row, several, wide))
         yield from table.lines(paint, wide=wide)
-        yield from not_shown(len(self.rows) - len(shown), "pool")
+        yield from self.rest_lines()
         if len(self.rows) > 1:
             total = {state: sum(row.devices[state] for row in self.rows) for state in COUNTED}
             pools, devices = format_count(len(self.rows), "pool"), format_count(total.pop("all"), "device")
@@ -214,10 +205,6 @@ class PoolsReport:
         left = [format_left(name, rest, total) for name, (total, rest) in row.shares.items()]
         return [*cells, [*left, *_counters_left(row)] or "-"]
 
-    def as_json(self) -> dict[str, Any]:
-        shown = self.rows[: self.limit] if self.limit else self.rows
-        return {"pools": [row.as_json() for row in shown], "notShown": len(self.rows) - len(shown)}
-
 
 def _counters_left(row: PoolRow) -> Iterator[str]:
     """Yield what is left of the counters: each one of a few, else how many of the counter sets are used."""
@@ -236,19 +223,16 @@ def _counters_left(row: PoolRow) -> Iterator[str]:
 # -- claims
 
 
-@dataclass(frozen=True, slots=True)
-class ClaimsReport:
+@dataclass(frozen=True)
+class ClaimsReport(ListReport[ClaimRow]):
     """Table of claims with devices and charges; `alone` for a single claim requested by name."""
 
-    rows: tuple[ClaimRow, ...]
-    limit: int = 0
+    view, word, empty = "claims", "claim", "No claims found."
+
     alone: bool = False
     uncounted: UncountedNote = field(default_factory=UncountedNote)
 
-    def lines(self, paint: Paint, *, wide: bool = False) -> Iterator[str]:
-        if not self.rows:
-            yield "No claims found."
-            return
+    def row_lines(self, paint: Paint, wide: bool) -> Iterator[str]:
         if self.alone:
             yield from _claim_lines(self.rows[0], paint)
             yield from self.uncounted.lines(paint)
@@ -258,8 +242,7 @@ class ClaimsReport:
         yield f"{format_count(len(self.rows), 'claim')}: {shown_text}"
         yield ""
         table = Table(("CLAIM", "=STATE", "NODE", "PODS", "CHARGES", "DEVICES"), optional=("CHARGES", "PODS"))
-        shown = self.rows[: self.limit] if self.limit else self.rows
-        for row in shown:
+        for row in self.shown:
             table.add(
                 f"{row.namespace}/{row.claim}",
                 _state_cell(row.state),
@@ -269,20 +252,19 @@ class ClaimsReport:
                 [*_devices(row)] or "-",
             )
         yield from table.lines(paint, wide=wide)
-        for row in shown:
+        for row in self.shown:
             if row.problem is not None:
                 yield paint.red(f"{row.namespace}/{row.claim} cannot be priced: {format_reason(row.problem)}")
-        yield from not_shown(len(self.rows) - len(shown), "claim")
-        if any(row.charges and not row.booked for row in shown):
+        yield from self.rest_lines()
+        if any(row.charges and not row.booked for row in self.shown):
             yield "(...) would be charged: no scheduled pod uses the claim."
         if self.uncounted:
             yield ""
             yield from self.uncounted.lines(paint)
 
     def as_json(self) -> dict[str, Any]:
-        shown = self.rows[: self.limit] if self.limit else self.rows
         extra = {"notCounted": self.uncounted.as_json()} if self.uncounted else {}
-        return {"claims": [row.as_json() for row in shown], "notShown": len(self.rows) - len(shown), **extra}
+        return {**super().as_json(), **extra}
 
 
 def _claim_lines(row: ClaimRow, paint: Paint) -> Iterator[str]:
@@ -322,9 +304,7 @@ def _charge(charge: ClaimChargeRow) -> str:
 
 def _devices(row: ClaimRow) -> Iterator[str]:
     for device, holder in row.devices:
-        parts = [f"{plain_name(name)} {format_capacity(name, amount)}" for name, amount in holder.consumed]
-        if holder.admin:
-            parts.append("admin access")
+        parts = _usage_of(holder)
         cpus = row.cpus.get(device)
         if cpus:
             parts.append(f"CPUs {cpus}")

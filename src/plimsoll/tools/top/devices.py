@@ -19,10 +19,10 @@ See docs/spec/allocator.md, "Gathering pools", "Consumable capacity" and "Shared
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from functools import lru_cache
 from operator import attrgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 from msgspec import Struct, field
 
@@ -36,7 +36,7 @@ from plimsoll.allocator.input_errors import AllocationFault
 from plimsoll.allocator.reasons.explanation import group_conflict_text, node_operations_text
 from plimsoll.allocator.reasons.refusal import GroupConflict, NodeOperationsRefusal
 from plimsoll.api.device_taints import find_untolerated_taint
-from plimsoll.api.identity import DeviceId
+from plimsoll.api.identity import DeviceId, PoolId
 from plimsoll.api.quantity import ZERO, Format, Quantity
 from plimsoll.api.resource import Device, DeviceCounterConsumption, ResourceSlice
 from plimsoll.errors import InputError
@@ -47,6 +47,7 @@ from plimsoll.tools.availability import closed_reason, limit_pool_capacity
 from plimsoll.tools.availability.charges import CapacityLimits
 from plimsoll.tools.cluster_state import ClusterState
 from plimsoll.tools.columns import format_count
+from plimsoll.tools.node_terms import taint_text
 from plimsoll.tools.top.device_holders import DeviceHolder, DeviceHolders
 
 STALE = "stale"
@@ -136,16 +137,45 @@ _id_of = attrgetter("driver", "pool", "device")
 def device_rows(cluster_state: ClusterState, node: str = "") -> list[DeviceRow]:
     """Return the rows of all devices, or of those a node can use, by driver, pool and name."""
     snapshot = cluster_state.snapshot
-    known = snapshot.index(DeviceHolders)
-    rows: list[DeviceRow] = []
+    rows: Iterable[DeviceRow]
     if node:
-        rows = list(_of_node(cluster_state, node, known))
+        rows = _of_node(cluster_state, node, snapshot.index(DeviceHolders))
     else:
-        for devices, views in snapshot.inventory.cluster_pools():
-            rows += rows_of(snapshot, devices, read_usage(snapshot, devices), known)
-            rows += stale_rows(devices, views, known)
-        rows += missing_rows(known, known.devices().difference(map(_id_of, rows)))
+        rows = (row for pool in read_pools(snapshot) for row in pool.rows)
     return sorted(rows, key=_id_of)
+
+
+class PoolDevices(NamedTuple):
+    """Rows of the devices of one pool. Without slices they are only those that claims hold."""
+
+    id: PoolId
+    rows: list[DeviceRow]
+    devices: NodeDevices | None = None
+    slices: Sequence[SliceView] = ()
+
+
+def read_pools(snapshot: Snapshot, only: Set[PoolId] | None = None) -> Iterator[PoolDevices]:
+    """Yield each pool, or those in `only`, including pools that are only referenced by claims."""
+    known, inventory = snapshot.index(DeviceHolders), snapshot.inventory
+    held: dict[PoolId, set[DeviceId]] = {}
+    for device in known.devices():
+        if only is None or device.pool_id in only:
+            held.setdefault(device.pool_id, set()).add(device)
+    pools: Iterable[tuple[NodeDevices, Sequence[SliceView]]] = (
+        inventory.cluster_pools()
+        if only is None
+        else ((inventory.cluster_pool(pool), views) for pool in only if (views := inventory.slices_of(pool)))
+    )
+    for devices, views in pools:
+        rows = [
+            *rows_of(snapshot, devices, read_usage(snapshot, devices), known),
+            *stale_rows(devices, views, known),
+        ]
+        (pool,) = devices.pools
+        missing = held.pop(pool.id, set()).difference(row.id for row in rows)
+        yield PoolDevices(pool.id, [*rows, *missing_rows(known, missing)], devices, views)
+    for id, missing in held.items():
+        yield PoolDevices(id, list(missing_rows(known, sorted(missing))))
 
 
 def _of_node(cluster_state: ClusterState, name: str, known: DeviceHolders) -> Iterator[DeviceRow]:
@@ -195,7 +225,7 @@ def rows_of(
             _capacity(entry, usage, number),
             entry.shareable,
             device.consumes_counters or (),
-            _taints(device),
+            tuple(map(taint_text, device.taints)),
             why,
             *_description(entry.view.slice, device),
             closed,
@@ -294,14 +324,6 @@ def _used(amount: int, form: Format) -> Quantity:
     return Quantity(amount, form)
 
 
-def _taints(device: Device) -> tuple[str, ...]:
-    if not device.taints:
-        return ()
-    return tuple(
-        f"{taint.key}{'=' + taint.value if taint.value else ''}:{taint.effect}" for taint in device.taints
-    )
-
-
 def _description(slice: ResourceSlice, device: Device) -> tuple[str, str, tuple[str, ...]]:
     """Return product, partition type and identity of the hardware, from the attributes that drivers use."""
     declared = slice.spec.partition_type_attribute
@@ -367,7 +389,7 @@ def stale_rows(devices: NodeDevices, views: Iterable[SliceView], known: DeviceHo
                 {name: (capacity_value(each), ZERO) for name, each in device.capacity.items()},
                 bool(device.allow_multiple_allocations),
                 device.consumes_counters or (),
-                _taints(device),
+                tuple(map(taint_text, device.taints)),
                 why,
                 *_description(view.slice, device),
             )

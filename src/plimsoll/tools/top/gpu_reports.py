@@ -18,11 +18,11 @@ from plimsoll.tools.top.device_reports import (
     device_name,
     format_capacity,
     format_holders,
-    not_shown,
     place_of,
     remaining_shares,
 )
 from plimsoll.tools.top.devices import UNAVAILABLE
+from plimsoll.tools.top.list_report import ListReport
 from plimsoll.tools.top.physical import PARTITIONS, WHOLE, PhysicalDevice, natural_key
 from plimsoll.tools.top.table import Cell, Table
 
@@ -31,40 +31,36 @@ _NOTE = "FREE devices are unused, with all their partitions, and their nodes can
 _TYPES_NOTE = "FREE of a partition type: as many as still fit if no other type is allocated."
 
 
-@dataclass(frozen=True, slots=True)
-class GpusReport:
+@dataclass(frozen=True)
+class GpusReport(ListReport[PhysicalDevice]):
     """Table of physical devices, after their number by product."""
 
-    devices: tuple[PhysicalDevice, ...]
+    view, word, empty = "gpus", "device", "No GPUs or other accelerators found."
+
     availability: DeviceAvailability
     labels: Mapping[str, str]  #: node -> name and status
     closed: Set[str]  #: nodes that take no pods
-    limit: int = 0
 
-    def lines(self, paint: Paint, *, wide: bool = False) -> Iterator[str]:
-        if not self.devices:
-            yield "No GPUs or other accelerators found."
-            return
+    def row_lines(self, paint: Paint, wide: bool) -> Iterator[str]:
         yield from self._product_table().lines(paint, wide=wide)
-        refused = Counter(filter(None, map(self._refusal, self.devices)))
+        refused = Counter(filter(None, map(self._refusal, self.rows)))
         for text, number in sorted(refused.items()):
             yield f"UNAVAIL. includes {number:,} {text}."
         yield _NOTE
-        if _has_partitions(self.devices):
+        if _has_partitions(self.rows):
             yield _TYPES_NOTE
         yield ""
-        shown = self.devices[: self.limit] if self.limit else self.devices
-        drivers = wide or len({each.parts[0].driver for each in self.devices}) > 1
+        drivers = wide or len({each.parts[0].driver for each in self.rows}) > 1
         columns = {
             "DRIVER": drivers,
-            "PRODUCT": any(each.product for each in self.devices),
-            ">MEMORY": any(each.memory is not None for each in self.devices),
+            "PRODUCT": any(each.product for each in self.rows),
+            ">MEMORY": any(each.memory is not None for each in self.rows),
         }
         optional = tuple(name for name, is_shown in columns.items() if is_shown)
         table = Table(
             ("NODE", "DEVICE", *optional, "=STATE", "STILL FITS", "HELD BY / WHY NOT"), optional=optional
         )
-        for each in shown:
+        for each in self.shown:
             first = each.parts[0]
             memory = "-" if each.memory is None else format_capacity("memory", each.memory)
             described = {"DRIVER": first.driver, "PRODUCT": each.product or "-", ">MEMORY": memory}
@@ -77,12 +73,12 @@ class GpusReport:
                 [*self._reasons(each), *_holders(each)] or "-",
             )
         yield from table.lines(paint, wide=wide)
-        yield from not_shown(len(self.devices) - len(shown), "device")
+        yield from self.rest_lines()
 
     def _product_table(self) -> Table:
         """Build the table of products and their partition types, with totals of several products."""
         products: dict[str, list[PhysicalDevice]] = {}
-        for each in self.devices:
+        for each in self.rows:
             products.setdefault(each.product or each.parts[0].driver, []).append(each)
         table = Table(("PRODUCT", ">DEVICES", ">FREE", ">PARTLY USED", ">TAKEN", ">UNAVAIL."))
         total = Counter[str]()
@@ -161,15 +157,9 @@ class GpusReport:
         if wide or "" not in fits:
             yield from (f"{name} {number}" for name, number in fits.items() if name)
 
-    def as_json(self) -> dict[str, Any]:
-        shown = self.devices[: self.limit] if self.limit else self.devices
-        return {
-            "gpus": [
-                {**each.as_json(self.availability), "nodeAvailable": not each.parts[0].closed}
-                for each in shown
-            ],
-            "notShown": len(self.devices) - len(shown),
-        }
+    def row_json(self, row: PhysicalDevice) -> dict[str, Any]:
+        is_available = row.parts[0].node not in self.closed
+        return {**row.as_json(self.availability), "nodeAvailable": is_available}
 
 
 def _add_counts(table: Table, name: str, states: Counter[str]) -> None:

@@ -17,10 +17,10 @@ from plimsoll.api.quota import ResourceQuota
 from plimsoll.api.resource import ResourceClaim
 from plimsoll.ledger.claims import find_requested_class
 from plimsoll.ledger.units import CPU
-from plimsoll.tools.amounts import format_amount, percent, resource_order
+from plimsoll.tools.amounts import percent
 from plimsoll.tools.cluster_state import ClusterState
 from plimsoll.tools.cluster_state.objects import key_of
-from plimsoll.tools.top.pods import pod_rows
+from plimsoll.tools.top.pods import Amounts, amounts_json, pod_rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class NamespaceRow:
     pending: int
     claims: int
     allocated: int  #: allocated claims
-    amounts: Mapping[str, tuple[int, int, int]] = field(default_factory=dict)  #: requests, claims, overhead
+    amounts: Amounts = field(default_factory=dict)
     devices: Mapping[str, int] = field(default_factory=dict)  #: class -> devices, each counted once
     shares: Mapping[str, int] = field(default_factory=dict)  #: class -> shares among them
     quotas: tuple[QuotaRow, ...] = ()
@@ -62,20 +62,15 @@ class NamespaceRow:
         return percent(sum(self.amounts.get(resource, (0, 0, 0))), self.allocatable.get(resource, 0))
 
     def as_json(self) -> dict[str, Any]:
-        resources = []
-        for name in sorted(self.amounts, key=resource_order):
-            requests, claims, overhead = self.amounts[name]
-            units = {"requests": requests, "claims": claims, "overhead": overhead}
-            units["total"] = sum(self.amounts[name])
-            amounts = {key: format_amount(name, n) for key, n in units.items()}
-            resources.append({"resource": name, **amounts, "share": self.share(name)})
         return {
             "namespace": self.namespace,
             "pods": self.pods,
             "pending": self.pending,
             "claims": self.claims,
             "allocatedClaims": self.allocated,
-            "resources": resources,
+            "resources": [
+                {**tree, "share": self.share(tree["resource"])} for tree in amounts_json(self.amounts)
+            ],
             "devices": dict(self.devices),
             "shares": dict(self.shares),
             "quotas": [quota.as_json() for quota in self.quotas],

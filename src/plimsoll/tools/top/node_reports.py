@@ -16,6 +16,7 @@ from plimsoll.tools.colors import PLAIN, Paint
 from plimsoll.tools.columns import format_count
 from plimsoll.tools.top.device_reports import device_name, device_table
 from plimsoll.tools.top.devices import DeviceRow
+from plimsoll.tools.top.list_report import ListReport
 from plimsoll.tools.top.nodes import NodeRow, ResourceHolder, ResourceRow
 from plimsoll.tools.top.table import BAR, Cell, Table
 from plimsoll.tools.top.uncounted_notes import UncountedNote
@@ -32,12 +33,12 @@ _HOLDERS = 8
 
 
 @dataclass(frozen=True)
-class NodesReport:
+class NodesReport(ListReport[NodeRow]):
     """Table of nodes with allocatable, used and free resources."""
 
-    nodes: tuple[NodeRow, ...]  #: in display order
+    view, word, empty = "nodes", "node", "No nodes found."
+
     resources: tuple[str, ...] = ()  #: only these
-    limit: int = 0  #: number of nodes to show; 0: all
     uncounted: UncountedNote = field(default_factory=UncountedNote)
     #: Computes `free_devices`, which only wide tables and JSON show.
     find_free_devices: Callable[[], Mapping[str, Mapping[str, int]]] = dict
@@ -48,26 +49,17 @@ class NodesReport:
         return self.find_free_devices()
 
     @property
-    def shown(self) -> tuple[NodeRow, ...]:
-        return self.nodes[: self.limit] if self.limit else self.nodes
-
-    @property
     def past(self) -> list[NodeRow]:
-        return [node for node in self.nodes if node.past]
+        return [node for node in self.rows if node.past]
 
-    def lines(self, paint: Paint, *, wide: bool = False) -> Iterator[str]:
-        if not self.nodes:
-            yield "No nodes found."
-            return
-        yield from _overcommit_lines(self.past, len(self.nodes), paint)
+    def row_lines(self, paint: Paint, wide: bool) -> Iterator[str]:
+        yield from _overcommit_lines(self.past, len(self.rows), paint)
         bars = paint.color and self._width(paint, wide) <= paint.width
         yield from self._table(paint, wide, bars).lines(paint, wide=wide)
         if bars:
             marks = (paint.blue("="), paint.yellow("#"), paint.green("+"), paint.dim("."))
             yield "{} requests  {} claims  {} overhead  {} free".format(*marks)
-        left = len(self.nodes) - len(self.shown)
-        if left:
-            yield f"{format_count(left, 'more node')} not shown; --limit 0 shows all."
+        yield from self.rest_lines()
         if self.uncounted:
             yield ""
             yield from self.uncounted.lines(paint)
@@ -95,8 +87,8 @@ class NodesReport:
             )
             for node in self.shown
         ]
-        if len(self.nodes) > 1:
-            groups.append((f"all {format_count(len(self.nodes), 'node')}", "bold", self._totals(wide), ""))
+        if len(self.rows) > 1:
+            groups.append((f"all {format_count(len(self.rows), 'node')}", "bold", self._totals(wide), ""))
         for name, color, rows, free in groups:
             for index, row in enumerate(rows):
                 shown_text = name if index == 0 or not paint.color else ""
@@ -116,22 +108,22 @@ class NodesReport:
 
     def _totals(self, wide: bool) -> list[ResourceRow]:
         shown_text = {row.resource for node in self.shown for row in self._rows(node, wide)}
-        return [row for row in totals_of(self.nodes) if row.resource in shown_text]
+        return [row for row in totals_of(self.rows) if row.resource in shown_text]
 
     def as_json(self) -> dict[str, Any]:
         wanted = self.resources or None
         return {
-            "nodes": [
-                {**node_json(node, wanted), "freeDevices": dict(self.free_devices.get(node.name, {}))}
-                for node in self.shown
-            ],
+            **super().as_json(),
             "totals": [
-                row.as_json() for row in totals_of(self.nodes) if wanted is None or row.resource in wanted
+                row.as_json() for row in totals_of(self.rows) if wanted is None or row.resource in wanted
             ],
             "pastLine": [node.name for node in self.past],
-            "notShown": len(self.nodes) - len(self.shown),
             **({"notCounted": self.uncounted.as_json()} if self.uncounted else {}),
         }
+
+    def row_json(self, row: NodeRow) -> dict[str, Any]:
+        free = dict(self.free_devices.get(row.name, {}))
+        return {**node_json(row, self.resources or None), "freeDevices": free}
 
 
 @dataclass(frozen=True, slots=True)

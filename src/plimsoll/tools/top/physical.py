@@ -48,6 +48,13 @@ def count_devices(devices: Iterable[PhysicalDevice]) -> Counter[str]:
     return Counter(dict(zip(COUNTED, counts, strict=True)))
 
 
+def counters_json(counters: Mapping[tuple[str, str], Stock]) -> list[dict[str, str]]:
+    return [
+        {"set": group, "counter": name, "whole": str(total), "left": str(left)}
+        for (group, name), (total, left) in counters.items()
+    ]
+
+
 @dataclass(frozen=True)
 class PhysicalDevice:
     """A device and its partitions; the only part is the device itself if it has none."""
@@ -151,10 +158,7 @@ class PhysicalDevice:
                 {"type": name or WHOLE, "devices": number}
                 for name, number in self.count_fitting(availability).items()
             ],
-            "counters": [
-                {"set": group, "counter": name, "whole": str(total), "left": str(left)}
-                for (group, name), (total, left) in self.counters.items()
-            ],
+            "counters": counters_json(self.counters),
             "parts": [{**part.as_json(), "share": self.share(part)} for part in self.parts],
         }
 

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
 
 from plimsoll.ledger.units import CPU, MEMORY
 from plimsoll.tools.amounts import format_quantity, format_short, percent, resource_order
 from plimsoll.tools.colors import Paint
 from plimsoll.tools.columns import format_count
-from plimsoll.tools.top.device_reports import device_name, not_shown
+from plimsoll.tools.top.device_reports import device_name
+from plimsoll.tools.top.list_report import ListReport
 from plimsoll.tools.top.namespaces import NamespaceRow
-from plimsoll.tools.top.pods import PodRow
+from plimsoll.tools.top.pods import Amounts, PodRow
 from plimsoll.tools.top.table import Cell, Table
-
-Amounts = Mapping[str, tuple[int, int, int]]
 
 
 def shown_resources(amounts: Iterable[Amounts], wanted: tuple[str, ...], wide: bool) -> tuple[str, ...]:
@@ -38,33 +36,29 @@ def _format_parts(resource: str, parts: tuple[int, int, int]) -> tuple[str, ...]
     return tuple(format_short(resource, each) if each else "0" for each in (*parts, sum(parts)))
 
 
-@dataclass(frozen=True, slots=True)
-class PodsReport:
+@dataclass(frozen=True)
+class PodsReport(ListReport[PodRow]):
     """Table of pods with their usage; `alone` for a single pod requested by name."""
 
-    rows: tuple[PodRow, ...]
+    view, word, empty = "pods", "pod", "No pods found."
+
     resources: tuple[str, ...] = ()
-    limit: int = 0
     alone: bool = False
 
-    def lines(self, paint: Paint, *, wide: bool = False) -> Iterator[str]:
-        if not self.rows:
-            yield "No pods found."
-            return
+    def row_lines(self, paint: Paint, wide: bool) -> Iterator[str]:
         wide = wide or self.alone
         if not self.alone:
             pods = [row for row in self.rows if row.pod]
             pending = sum(not row.node for row in pods)
             yield f"{format_count(len(pods), 'pod')}, {pending:,} pending"
             yield ""
-        shown = self.rows[: self.limit] if self.limit else self.rows
         names = shown_resources((row.amounts for row in self.rows), self.resources, wide)
         parts = (">REQUESTS", ">CLAIMS", ">OVERHEAD", ">TOTAL")
         table = Table(
             ("POD", "NODE", "=QOS", "=RESOURCE", *parts, "DEVICES"),
             optional=("=QOS", ">OVERHEAD", ">CLAIMS", ">REQUESTS"),
         )
-        for row in shown:
+        for row in self.shown:
             shown_text = [name for name in names if any(row.amounts.get(name, ())) or name in row.drawn]
             shown_text = shown_text or [names[0]]
             for index, name in enumerate(shown_text):
@@ -85,33 +79,25 @@ class PodsReport:
                     devices or "-",
                 )
         yield from table.lines(paint, wide=wide)
-        yield from not_shown(len(self.rows) - len(shown), "pod")
-        if any(not row.pod for row in shown):
+        yield from self.rest_lines()
+        if any(not row.pod for row in self.shown):
             yield "claim/NAME: the pool of a claim, charged once for all pods that draw from it."
 
-    def as_json(self) -> dict[str, Any]:
-        shown = self.rows[: self.limit] if self.limit else self.rows
-        return {"pods": [row.as_json() for row in shown], "notShown": len(self.rows) - len(shown)}
 
-
-@dataclass(frozen=True, slots=True)
-class NamespacesReport:
+@dataclass(frozen=True)
+class NamespacesReport(ListReport[NamespaceRow]):
     """Table of namespaces with their usage."""
 
-    rows: tuple[NamespaceRow, ...]
-    resources: tuple[str, ...] = ()
-    limit: int = 0
+    view, word, empty = "namespaces", "namespace", "No pods or claims found."
 
-    def lines(self, paint: Paint, *, wide: bool = False) -> Iterator[str]:
-        if not self.rows:
-            yield "No pods or claims found."
-            return
+    resources: tuple[str, ...] = ()
+
+    def row_lines(self, paint: Paint, wide: bool) -> Iterator[str]:
         names = shown_resources((row.amounts for row in self.rows), self.resources, wide)
         parts = (">REQUESTS", ">CLAIMS", ">OVERHEAD", ">TOTAL")
         heads = ("NAMESPACE", ">SCHEDULED", ">PENDING", "=RESOURCE", *parts, ">SHARE", ">DEVICES", "BY CLASS")
         table = Table(heads, optional=(">OVERHEAD", ">SHARE", ">CLAIMS", ">REQUESTS"))
-        shown = self.rows[: self.limit] if self.limit else self.rows
-        for row in shown:
+        for row in self.shown:
             for index, name in enumerate(names):
                 first = index == 0 or not paint.color
                 table.add(
@@ -125,14 +111,10 @@ class NamespacesReport:
                     [*_devices(row)] if index == 0 and row.devices else "-",
                 )
         yield from table.lines(paint, wide=wide)
-        yield from not_shown(len(self.rows) - len(shown), "namespace")
-        if any(row.quotas for row in shown):
+        yield from self.rest_lines()
+        if any(row.quotas for row in self.shown):
             yield ""
-            yield from _quota_table(shown, paint, wide)
-
-    def as_json(self) -> dict[str, Any]:
-        shown = self.rows[: self.limit] if self.limit else self.rows
-        return {"namespaces": [row.as_json() for row in shown], "notShown": len(self.rows) - len(shown)}
+            yield from _quota_table(self.shown, paint, wide)
 
 
 def _quota_table(rows: Iterable[NamespaceRow], paint: Paint, wide: bool) -> Iterator[str]:

@@ -22,6 +22,19 @@ from plimsoll.tools.amounts import format_amount, resource_order
 from plimsoll.tools.cluster_state import ClusterState
 from plimsoll.tools.top.nodes import entry_columns
 
+#: Resource -> (requests, claims, overhead), in ledger units.
+Amounts = Mapping[str, tuple[int, int, int]]
+
+
+def amounts_json(amounts: Amounts) -> list[dict[str, str]]:
+    """Return the resources with requests, claims, overhead and total."""
+    found = []
+    for name in sorted(amounts, key=resource_order):
+        parts = dict(zip(("requests", "claims", "overhead"), amounts[name], strict=True))
+        parts["total"] = sum(amounts[name])
+        found.append({"resource": name, **{key: format_amount(name, units) for key, units in parts.items()}})
+    return found
+
 
 class PodRow(Struct, frozen=True):
     """Usage of one pod: resource -> (requests, claims, overhead), in ledger units."""
@@ -29,11 +42,10 @@ class PodRow(Struct, frozen=True):
     namespace: str
     pod: str  #: "" for the pool of a claim
     node: str  #: "" while it is pending: then the amounts are those of its spec
-    amounts: Mapping[str, tuple[int, int, int]]
+    amounts: Amounts
     qos: str = ""
     claims: tuple[str, ...] = ()
     devices: tuple[DeviceId, ...] = ()
-    assumed: bool = False
     drawn: Mapping[str, int] = field(
         default_factory=dict
     )  #: amounts drawn from claim pools instead of the node
@@ -42,18 +54,11 @@ class PodRow(Struct, frozen=True):
     def name(self) -> str:
         return self.pod or f"claim/{self.claims[0]}"
 
-    def total(self, resource: str) -> int:
-        return sum(self.amounts.get(resource, (0, 0, 0)))
-
     def as_json(self) -> dict[str, Any]:
-        resources = []
-        for name in sorted(self.amounts, key=resource_order):
-            requests, claims, overhead = self.amounts[name]
-            row = {"requests": requests, "claims": claims, "overhead": overhead, "total": self.total(name)}
-            tree = {"resource": name, **{key: format_amount(name, units) for key, units in row.items()}}
-            if name in self.drawn:
-                tree["drawn"] = format_amount(name, self.drawn[name])
-            resources.append(tree)
+        resources = amounts_json(self.amounts)
+        for tree in resources:
+            if tree["resource"] in self.drawn:
+                tree["drawn"] = format_amount(tree["resource"], self.drawn[tree["resource"]])
         return {
             "namespace": self.namespace,
             "pod": self.pod or None,
@@ -124,7 +129,6 @@ def _charged_row(cluster_state: ClusterState, node: str, entry: LedgerEntry) -> 
         entry_columns(entry),
         pod_qos(pod, entry.options.form, pod_level=not entry.options.skip_pod_level),
         *_claims(cluster_state, pod),
-        entry.assumed,
         drawn,
     )
 

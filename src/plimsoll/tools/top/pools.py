@@ -8,22 +8,27 @@ shares are summed over the shareable devices.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, field
 from typing import Any
 
-from plimsoll.allocator.devices.inventory import Inventory
 from plimsoll.allocator.devices.node_devices import NodeDevices
 from plimsoll.allocator.devices.pools import PoolStatus
 from plimsoll.allocator.devices.slices import SliceView
 from plimsoll.allocator.devices.usage import DeviceUsage
-from plimsoll.api.identity import DeviceId, PoolId
+from plimsoll.api.identity import PoolId
 from plimsoll.api.quantity import ZERO, Format, Quantity
 from plimsoll.scheduler.devices.usage import read_usage
 from plimsoll.tools.cluster_state import ClusterState
-from plimsoll.tools.top.device_holders import DeviceHolders
-from plimsoll.tools.top.devices import STALE, UNAVAILABLE, DeviceRow, missing_rows, rows_of, stale_rows
-from plimsoll.tools.top.physical import PhysicalDevice, Stock, count_devices, group_devices, natural_key
+from plimsoll.tools.top.devices import STALE, UNAVAILABLE, DeviceRow, read_pools
+from plimsoll.tools.top.physical import (
+    PhysicalDevice,
+    Stock,
+    count_devices,
+    counters_json,
+    group_devices,
+    natural_key,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,10 +73,7 @@ class PoolRow:
             "devices": dict(self.devices),
             "published": self.published,
             "partitions": self.partitions,
-            "counters": [
-                {"set": group, "counter": name, "whole": str(total), "left": str(left)}
-                for (group, name), (total, left) in self.counters.items()
-            ],
+            "counters": counters_json(self.counters),
             "counterSets": self.counter_sets,
             "shares": {
                 name: {"whole": str(total), "left": str(left)} for name, (total, left) in self.shares.items()
@@ -104,37 +106,15 @@ def inspect_pools(
 ) -> Iterator[tuple[PoolRow, list[PhysicalDevice]]]:
     """Yield each pool, or those in `only`, with its devices."""
     snapshot = cluster_state.snapshot
-    known = snapshot.index(DeviceHolders)
-    held: dict[PoolId, set[DeviceId]] = {}
-    for id in known.devices():
-        if only is None or id.pool_id in only:
-            held.setdefault(id.pool_id, set()).add(id)
-    for devices, views in _pools(snapshot.inventory, only):
-        usage = read_usage(snapshot, devices)
-        found = [*rows_of(snapshot, devices, usage, known), *stale_rows(devices, views, known)]
-        missing = held.pop(devices.pools[0].id, set()).difference([row.id for row in found])
-        found += missing_rows(known, missing)
-        counters = _counters(devices, usage, views)
-        physical = group_devices(found, {devices.pools[0].id: counters})
-        yield _row(devices, views, found, counters, count_devices(physical)), physical
-    for pool, missing in held.items():
-        found = list(missing_rows(known, sorted(missing)))
-        physical = group_devices(found, {})
-        yield (
-            PoolRow(*pool, "", count_devices(physical), len(found), standing="missing", why="not published"),
-            physical,
-        )
-
-
-def _pools(
-    inventory: Inventory, only: Set[PoolId] | None
-) -> Iterator[tuple[NodeDevices, Sequence[SliceView]]]:
-    if only is None:
-        yield from inventory.cluster_pools()
-        return
-    for pool in only:
-        if views := inventory.slices_of(pool):
-            yield inventory.cluster_pool(pool), views
+    for pool in read_pools(snapshot, only):
+        if pool.devices is None:
+            physical = group_devices(pool.rows, {})
+            counts = count_devices(physical), len(pool.rows)
+            yield PoolRow(*pool.id, "", *counts, standing="missing", why="not published"), physical
+            continue
+        counters = _counters(pool.devices, read_usage(snapshot, pool.devices), pool.slices)
+        physical = group_devices(pool.rows, {pool.id: counters})
+        yield _row(pool.devices, pool.slices, pool.rows, counters, count_devices(physical)), physical
 
 
 def _row(

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from difflib import get_close_matches
 
-from plimsoll.api.identity import DeviceId
 from plimsoll.errors import InputError
 from plimsoll.tools.availability import closed_reason
 from plimsoll.tools.cluster_state import ClusterState
@@ -16,7 +15,7 @@ from plimsoll.tools.top.claims import claim_row, claim_rows
 from plimsoll.tools.top.class_reports import ClassesReport
 from plimsoll.tools.top.classes import class_rows, devices_of_class, free_by_class
 from plimsoll.tools.top.device_reports import ClaimsReport, DevicesReport, PoolsReport
-from plimsoll.tools.top.devices import device_rows
+from plimsoll.tools.top.devices import DeviceRow, device_rows
 from plimsoll.tools.top.gpu_reports import GpusReport
 from plimsoll.tools.top.namespaces import namespace_rows, sort_namespaces
 from plimsoll.tools.top.node_reports import NODE_SORTS, NodeReport, NodesReport, label_of, sort_nodes
@@ -83,11 +82,11 @@ def top(
             return ClaimsReport((claim_row(cluster_state, claim),), alone=True, uncounted=note)
         rows = tuple(claim_rows(cluster_state, namespace))
         shown = {(row.namespace, row.claim) for row in rows}
-        return ClaimsReport(rows, limit, uncounted=note_uncounted(cluster_state, claims=shown))
+        return ClaimsReport(rows, limit=limit, uncounted=note_uncounted(cluster_state, claims=shown))
     if what == "classes":
         classes = class_rows(cluster_state, name)
-        _found(classes, None, "device class", name, set(cluster_state.snapshot.classes))
-        return ClassesReport(tuple(classes), limit, alone=bool(name))
+        _found(classes, "device class", name, set(cluster_state.snapshot.classes))
+        return ClassesReport(tuple(classes), limit=limit, alone=bool(name))
     if what == "devices":
         return _top_devices(cluster_state, namespace, name, device_class, limit)
     if what == "gpus":
@@ -95,13 +94,13 @@ def top(
     if what == "pools":
         pools = pool_rows(cluster_state)
         chosen = [row for row in pools if name in f"{row.driver}/{row.pool}" or name == row.node]
-        _found(chosen, pools, "pool", name, {row.pool for row in pools})
-        return PoolsReport(tuple(chosen), limit)
+        _found(chosen, "pool", name, {row.pool for row in pools})
+        return PoolsReport(tuple(chosen), limit=limit)
     spaces = namespace_rows(cluster_state, name or namespace)
     if name:
-        every = namespace_rows(cluster_state)
-        _found(spaces, every, "namespace", name, {row.namespace for row in every})
-    return NamespacesReport(tuple(sort_namespaces(spaces, sort, resources)), resources, limit)
+        _found(spaces, "namespace", name, {row.namespace for row in namespace_rows(cluster_state)})
+    ordered = tuple(sort_namespaces(spaces, sort, resources))
+    return NamespacesReport(ordered, resources, limit=limit)
 
 
 def _check_seen(cluster_state: ClusterState, what: str) -> None:
@@ -118,7 +117,7 @@ def _top_nodes(cluster_state: ClusterState, resources: tuple[str, ...], sort: st
         if nodes and resource not in known:
             raise InputError(_missing("resource", resource, known))
     note = note_uncounted(cluster_state, nodes)
-    return NodesReport(tuple(nodes), resources, limit, note, lambda: free_by_class(cluster_state))
+    return NodesReport(tuple(nodes), resources, note, lambda: free_by_class(cluster_state), limit=limit)
 
 
 def _top_node(cluster_state: ClusterState, name: str, resources: tuple[str, ...]) -> NodeReport:
@@ -140,12 +139,9 @@ def _top_devices(
     physical = physical_devices(cluster_state)
     devices = sorted((part for each in physical for part in each.parts), key=lambda row: row.id)
     wanted = [row for row in devices if name in str(row.id) or name == row.node]
-    _found(wanted, devices, "device", name, {row.device for row in devices})
-    if device_class:
-        selected = _devices_of_class(cluster_state, device_class)
-        wanted = [row for row in wanted if row.id in selected]
-    if namespace:
-        wanted = [row for row in wanted if any(each.namespace == namespace for each in row.holders)]
+    _found(wanted, "device", name, {row.device for row in devices})
+    is_shown = _device_filter(cluster_state, namespace, device_class)
+    wanted = [row for row in wanted if is_shown(row)]
     shown = {row.id for row in wanted}
     states = Counter[str]()
     for each in physical:
@@ -154,7 +150,7 @@ def _top_devices(
             states += (
                 replace(each, parts=tuple(parts)).counted_states if each.kind == CPUS else each.counted_states
             )
-    return DevicesReport(tuple(wanted), states, limit)
+    return DevicesReport(tuple(wanted), states, limit=limit)
 
 
 def _top_gpus(
@@ -167,16 +163,9 @@ def _top_gpus(
         if name in each.product or any(name in str(part.id) or name == part.node for part in each.parts)
     ]
     known = {text for each in devices for text in (each.product, each.name, each.parts[0].node)}
-    _found(wanted, devices, "device", name, known)
-    if device_class:
-        selected = _devices_of_class(cluster_state, device_class)
-        wanted = [each for each in wanted if any(part.id in selected for part in each.parts)]
-    if namespace:
-        wanted = [
-            each
-            for each in wanted
-            if any(holder.namespace == namespace for part in each.parts for holder in part.holders)
-        ]
+    _found(wanted, "device", name, known)
+    is_shown = _device_filter(cluster_state, namespace, device_class)
+    wanted = [each for each in wanted if any(map(is_shown, each.parts))]
     nodes = node_rows(cluster_state, names={part.node for each in wanted for part in each.parts} - {""})
     labels = {node.name: label_of(node) for node in nodes}
     closed = {
@@ -184,18 +173,23 @@ def _top_gpus(
         for node in cluster_state.nodes
         if node.metadata.name in labels and closed_reason(node)
     }
-    return GpusReport(tuple(wanted), availability_of(cluster_state, wanted), labels, closed, limit)
+    availability = availability_of(cluster_state, wanted)
+    return GpusReport(tuple(wanted), availability, labels, closed, limit=limit)
 
 
-def _devices_of_class(cluster_state: ClusterState, name: str) -> set[DeviceId]:
-    _found(
-        name in cluster_state.snapshot.classes,
-        None,
-        "device class",
-        name,
-        set(cluster_state.snapshot.classes),
-    )
-    return devices_of_class(cluster_state, name)
+def _device_filter(
+    cluster_state: ClusterState, namespace: str, device_class: str
+) -> Callable[[DeviceRow], bool]:
+    """Return whether a device is held by claims of a namespace and selected by a class; "" is any."""
+    classes = cluster_state.snapshot.classes
+    _found(device_class in classes, "device class", device_class, set(classes))
+    selected = devices_of_class(cluster_state, device_class) if device_class else None
+
+    def is_shown(row: DeviceRow) -> bool:
+        held = not namespace or any(each.namespace == namespace for each in row.holders)
+        return held and (selected is None or row.id in selected)
+
+    return is_shown
 
 
 def _top_pods(
@@ -207,10 +201,10 @@ def _top_pods(
         if not rows:
             raise InputError(f"pod {meta.full_name} has terminated")
         return PodsReport(tuple(rows), resources, alone=True)
-    return PodsReport(tuple(pod_rows(cluster_state, namespace)), resources, limit)
+    return PodsReport(tuple(pod_rows(cluster_state, namespace)), resources, limit=limit)
 
 
-def _found(chosen: object, every: object, word: str, name: str, names: set[str]) -> None:
+def _found(chosen: object, word: str, name: str, names: set[str]) -> None:
     if name and not chosen:
         raise InputError(_missing(word, name, names))
 

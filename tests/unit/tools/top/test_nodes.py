@@ -64,8 +64,8 @@ def test_pods_and_namespaces_add_up_to_the_same(cluster_state: ClusterState) -> 
     of_pods: dict[str, int] = {}
     for row in pod_rows(cluster_state):
         if row.node:
-            for name in row.amounts:
-                of_pods[name] = of_pods.get(name, 0) + row.total(name)
+            for name, parts in row.amounts.items():
+                of_pods[name] = of_pods.get(name, 0) + sum(parts)
     of_spaces: dict[str, int] = {}
     for space in namespace_rows(cluster_state):
         for name, parts in space.amounts.items():

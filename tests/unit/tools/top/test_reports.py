@@ -67,7 +67,7 @@ def test_sorting(cluster_state: ClusterState) -> None:
     def order(sort: str) -> list[str]:
         report = top(cluster_state, sort=sort)
         assert isinstance(report, NodesReport)
-        return [node.name for node in report.nodes]
+        return [node.name for node in report.rows]
 
     assert order("name") == ["node-a", "node-b", "node-c"]
     assert order("free") == ["node-a", "node-c", "node-b"]  # past its line comes first, whatever is asked
