@@ -123,7 +123,7 @@ def _check_files(facts: NodeFacts) -> Iterator[Finding]:
         if not file.own:
             # The directory is shared: another agent may have prepared that claim.
             fix = f"if no other agent runs here: {remove}"
-            yield note("cdi.leftover", str(file.entry.path), text, fix)
+            yield note("cdi.leftover", file.entry.path, text, fix)
             continue
         if facts.running and age < _SETTLED_SECONDS:
             continue
@@ -131,6 +131,6 @@ def _check_files(facts: NodeFacts) -> Iterator[Finding]:
         fix = "restart the driver: the file has other devices as well"
         if file.only and len(strange) == len(file.uids):
             fix = f"the driver writes it again when needed: {remove}"
-        yield warning("cdi.leftover", str(file.entry.path), text, fix)
+        yield warning("cdi.leftover", file.entry.path, text, fix)
     if not left:
         yield ok("cdi.leftover", "CDI files", f"{len(files)} files of claims")

@@ -11,7 +11,7 @@ from plimsoll.node.cgroups.detect import DetectedCgroups
 from plimsoll.node.cgroups.kernel import LinuxKernel
 from plimsoll.node.cgroups.ownership import read_mark
 from plimsoll.node.cgroups.tree import root_parts
-from plimsoll.tools.doctor.facts import CgroupFacts, NodeFacts, OtherRoot, PodCgroup
+from plimsoll.tools.doctor.facts import CgroupFacts, NodeFacts, OrphanRoot
 from plimsoll.tools.doctor.findings import command, error, finding, note, ok, warning
 from plimsoll.tools.findings import Finding, Severity
 
@@ -56,9 +56,7 @@ def gather(root: str, owner: str, tree: Cgroups | None, mount: Path = MOUNT) -> 
         owners.update(own)
         if own:
             missing += [str(directory / tier) for tier in _TIERS if tier not in below]
-    pods = []
-    if tree is not None:
-        pods = [PodCgroup(uid=uid, processes=_count(tree, uid)) for uid in tree.pods()]
+    pods = {uid: _count(tree, uid) for uid in tree.pods()} if tree is not None else {}
     return CgroupFacts(
         version=version,
         controllers=controllers,
@@ -68,8 +66,8 @@ def gather(root: str, owner: str, tree: Cgroups | None, mount: Path = MOUNT) -> 
         exists=exists,
         owners=tuple(sorted(owners)),
         missing_tiers=tuple(missing),
-        pods=tuple(pods),
-        others=tuple(sorted(_others(mounts, kernel, name), key=lambda each: each.name)),
+        pods=pods,
+        orphans=tuple(sorted(_orphans(mounts, kernel, name), key=lambda each: each.name)),
     )
 
 
@@ -86,22 +84,16 @@ def _mounts(found: DetectedCgroups, version: int) -> tuple[Path, ...]:
     return tuple(dict.fromkeys(found.v1.values()))
 
 
-def _others(mounts: tuple[Path, ...], kernel: LinuxKernel, own: str) -> Iterator[OtherRoot]:
-    names = {name for mount in mounts for name in kernel.subdirectories(mount) if name != own}
-    for name in names:
+def _orphans(mounts: tuple[Path, ...], kernel: LinuxKernel, own: str) -> Iterator[OrphanRoot]:
+    """Yield the roots of agents that are not running and whose directory was deleted."""
+    for name in {name for mount in mounts for name in kernel.subdirectories(mount) if name != own}:
         directories = tuple(each / name for each in mounts if kernel.exists(each / name))
         below = {each for directory in directories for each in kernel.subdirectories(directory)}
         if any(each.startswith(_OWNER) for each in below):
             mark = read_mark(directories)
-            inside = {pid for directory in directories for pid in _pids(directory, kernel)}
-            yield OtherRoot(
-                name=name,
-                directories=directories,
-                alive=mark.alive,
-                data=mark.data,
-                gone=mark.gone,
-                processes=len(inside),
-            )
+            if mark.gone and not mark.alive:
+                inside = {pid for directory in directories for pid in _pids(directory, kernel)}
+                yield OrphanRoot(name=name, directories=directories, data=mark.data, processes=len(inside))
 
 
 def _pids(directory: Path, kernel: LinuxKernel) -> Iterator[str]:
@@ -159,20 +151,10 @@ def _check_root(facts: NodeFacts) -> Iterator[Finding]:
         yield warning("cgroups.root", subject, "an agent is running, but it does not exist", fix)
     else:
         yield ok("cgroups.root", subject, "does not exist; the agent creates it")
-    for other in found.others:
-        if other.is_leftover:
-            text = f"of an agent whose directory {other.data} was deleted; {other.processes} processes inside"
-            fix = f"kill the processes and remove it: {_removal(other.directories)}"
-            yield warning("cgroups.orphan", other.name, text, fix)
-    kept = [_describe(other) for other in found.others if not other.is_leftover]
-    if kept:
-        shown = ", ".join(kept[:5])
-        yield note("cgroups.others", "cgroups", f"{len(kept)} other agents have roots here: {shown}")
-
-
-def _describe(other: OtherRoot) -> str:
-    state = "running" if other.alive else f"not running, {other.processes} processes inside"
-    return f"{other.name} ({other.data or 'directory unknown'}: {state})"
+    for other in found.orphans:
+        text = f"of an agent whose directory {other.data} was deleted; {other.processes} processes inside"
+        fix = f"kill the processes and remove it: {_removal(other.directories)}"
+        yield warning("cgroups.orphan", other.name, text, fix)
 
 
 def _removal(directories: tuple[Path, ...]) -> str:
@@ -189,10 +171,10 @@ def _check_leftovers(facts: NodeFacts) -> Iterator[Finding]:
             yield note("cgroups.leftover", found.root, text, "correct the record of admitted pods first")
         return
     known = {*facts.records.pods, *(pod.uid for pod in facts.pods.pods)}
-    left = [pod for pod in found.pods if pod.uid not in known]
-    for pod in left:
-        text = f"of an unknown pod; {pod.processes} processes inside"
+    left = [uid for uid in found.pods if uid not in known]
+    for uid in left:
+        text = f"of an unknown pod; {found.pods[uid]} processes inside"
         fix = "the agent removes it within a minute" if facts.running else "start the agent: it removes it"
-        yield warning("cgroups.leftover", f"pod {pod.uid}", text, fix)
+        yield warning("cgroups.leftover", f"pod {uid}", text, fix)
     if not left:
         yield ok("cgroups.leftover", found.root, f"{len(found.pods)} pods, all known")

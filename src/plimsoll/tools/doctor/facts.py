@@ -5,6 +5,7 @@ Every field has a default, so that a check can be tested with only the facts it 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,32 +23,24 @@ def _absent() -> FileEntry:
     return FileEntry(path=Path("/"))
 
 
-# -- root
+@dataclass(frozen=True, slots=True)
+class LockState:
+    """Lock file: held or not, and the PID in it."""
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Space:
-    """Total and free bytes and inodes of a file system."""
-
-    total: int
-    free: int
-    inodes: int
-    inodes_free: int
+    entry: FileEntry = field(default_factory=_absent)
+    held: bool = False
+    pid: int | None = None
+    alive: bool = False
+    problem: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RootFacts:
     entry: FileEntry = field(default_factory=_absent)
-    space: Space | None = None
-    lock: FileEntry = field(default_factory=_absent)
-    #: The PID in the lock file, and whether the process exists.
-    lock_pid: int | None = None
-    lock_alive: bool = False
+    space: os.statvfs_result | None = None
+    lock: LockState = field(default_factory=LockState)
     #: Subdirectories that are root directories of other agents.
     agents: tuple[str, ...] = ()
-
-
-# -- sockets
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,9 +78,6 @@ class SocketFacts:
         return frozenset(each.name for each in self.drivers if not each.problem and not each.endpoint_answer)
 
 
-# -- privileges, machine
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrivilegeFacts:
     """Privileges of the running agent, else of the doctor. None: unknown."""
@@ -104,34 +94,16 @@ class MachineFacts:
     #: The machine of the machine file, if one is configured.
     declared: Machine | None = None
     declared_error: str = ""
-    memory_available: int | None = None
-    processes: int | None = None
-
-
-# -- cgroups
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PodCgroup:
-    uid: str
-    processes: int = 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OtherRoot:
-    """Cgroup root of another agent; `data` is its directory ("" if unknown), `gone` if it was deleted."""
+class OrphanRoot:
+    """Cgroup root of an agent that is not running and whose directory `data` was deleted."""
 
     name: str
-    directories: tuple[Path, ...] = ()  #: in all hierarchies
-    alive: bool = False
-    data: str = ""
-    gone: bool = False
+    directories: tuple[Path, ...]  #: in all hierarchies
+    data: str
     processes: int = 0
-
-    @property
-    def is_leftover(self) -> bool:
-        """True if the root can never be used again."""
-        return self.gone and not self.alive
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,14 +117,11 @@ class CgroupFacts:
     owners: tuple[str, ...] = ()
     #: QoS cgroups that are missing below our root.
     missing_tiers: tuple[str, ...] = ()
-    pods: tuple[PodCgroup, ...] = ()
+    #: UID -> number of processes.
+    pods: Mapping[str, int] = field(default_factory=dict)
     #: The owner that our root must be marked with.
     owner: str = ""
-    #: Roots of other agents.
-    others: tuple[OtherRoot, ...] = ()
-
-
-# -- records
+    orphans: tuple[OrphanRoot, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -184,9 +153,6 @@ class RecordFacts:
     @property
     def claims_known(self) -> bool:
         return self.claims.usable and (self.claims.entry.exists or self.kubelet.usable)
-
-
-# -- pods
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -221,24 +187,14 @@ class PodDir:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ShimProcess:
-    """Process started for a container that does not exist, with its descendants."""
-
-    pids: tuple[int, ...]
-    spec: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class PodFacts:
     pods: tuple[PodDir, ...] = ()
     error: str = ""
     more: bool = False
     strange: tuple[FileEntry, ...] = ()
     quarantine: tuple[FileEntry, ...] = ()
-    orphans: tuple[ShimProcess, ...] = ()
-
-
-# -- CDI
+    #: Specs of containers that do not exist -> PIDs of the shim and its descendants.
+    orphans: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -269,9 +225,6 @@ class CdiFacts:
     unresolved: tuple[UnresolvedCdiName, ...] = ()
     #: Number of CDI names of the prepared claims.
     names: int = 0
-
-
-# -- the cluster
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -310,9 +263,6 @@ class ClusterFacts:
     claims: tuple[ReservedClaim, ...] = ()
     #: ResourceSlices of the node by driver.
     slices: Mapping[str, int] = field(default_factory=dict)
-
-
-# -- everything
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

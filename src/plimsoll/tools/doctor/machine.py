@@ -1,8 +1,7 @@
-"""Machine: CPUs, memory, huge pages, swap, process IDs, compared with the configured machine file."""
+"""Machine: CPUs, memory and swap, compared with the configured machine file."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,14 +10,9 @@ from plimsoll.node.machine.file import read_machine_file
 from plimsoll.node.machine.machine import Machine, format_cpus, read_machine
 from plimsoll.node.process.settings import NodeSettings
 from plimsoll.tools.doctor.facts import MachineFacts, NodeFacts
-from plimsoll.tools.doctor.files import read_file, size_text
+from plimsoll.tools.doctor.files import size_text
 from plimsoll.tools.doctor.findings import error, finding, note, ok, warning
-from plimsoll.tools.doctor.processes import list_pids
 from plimsoll.tools.findings import Finding, Severity
-
-#: The kubelet's hard threshold for memory: below it pods are evicted.
-_LEAST_MEMORY = 100 << 20
-_PIDS_SHARE = 0.9
 
 
 def gather(settings: NodeSettings, root: Path = Path("/")) -> MachineFacts:
@@ -33,16 +27,7 @@ def gather(settings: NodeSettings, root: Path = Path("/")) -> MachineFacts:
             declared = read_machine_file(settings.machine_file)
         except (InputError, OSError, ValueError) as problem:
             declared_error = str(problem)
-    info = read_file(root / "proc/meminfo", 65536)[0].decode(errors="replace")
-    available = re.search(r"^MemAvailable:\s+([0-9]{1,15})", info, re.MULTILINE)
-    return MachineFacts(
-        real=real,
-        real_error=real_error,
-        declared=declared,
-        declared_error=declared_error,
-        memory_available=int(available[1]) * 1024 if available is not None else None,
-        processes=len(list_pids(root / "proc")) or None,
-    )
+    return MachineFacts(real=real, real_error=real_error, declared=declared, declared_error=declared_error)
 
 
 def check(facts: NodeFacts) -> Iterator[Finding]:
@@ -57,39 +42,14 @@ def check(facts: NodeFacts) -> Iterator[Finding]:
         return
     real = found.real
     yield ok("machine.cpus", "cpus", f"{len(real.cpus)} online: {format_cpus(real.cpus)}")
-    yield from _check_memory(real, found.memory_available)
-    pages = {size: amount for size, amount in real.huge_pages.items() if amount}
-    text_found = (
-        ", ".join(f"{size_text(amount)} in pages of {size}" for size, amount in pages.items()) or "none"
-    )
-    yield ok("machine.hugepages", "huge pages", text_found)
+    yield ok("machine.memory", "memory", size_text(real.memory))
     if real.swap:
         fix = "memory limits do not cover swap: disable it with swapoff, unless intended"
         yield note("machine.swap", "swap", f"{size_text(real.swap)} enabled", fix)
     else:
         yield ok("machine.swap", "swap", "off")
-    if real.pids and found.processes is not None:
-        text = f"{found.processes} processes, {real.pids} process ids"
-        if found.processes > _PIDS_SHARE * real.pids:
-            yield warning(
-                "machine.pids", "process ids", text, "increase kernel.pid_max, or stop some processes"
-            )
-        else:
-            yield ok("machine.pids", "process ids", text)
     if found.declared is not None:
         yield from _compare(found.declared, real, facts.runtime)
-
-
-def _check_memory(real: Machine, available: int | None) -> Iterator[Finding]:
-    text = size_text(real.memory)
-    if available is None:
-        yield ok("machine.memory", "memory", text)
-        return
-    text += f", {size_text(available)} available"
-    if available < _LEAST_MEMORY:
-        yield warning("machine.memory", "memory", text, "free memory: pods are evicted below 100Mi")
-    else:
-        yield ok("machine.memory", "memory", text)
 
 
 def _compare(declared: Machine, real: Machine, runtime: str) -> Iterator[Finding]:

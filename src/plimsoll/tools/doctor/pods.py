@@ -14,7 +14,7 @@ from plimsoll.common.checkpoint import read_boot_id
 from plimsoll.node.layout import Layout, is_path_component
 from plimsoll.node.runtime.shims import descendants
 from plimsoll.node.runtime.state_dir import ContainerRecord, ExitRecord, PodRecord, RunRecord, load
-from plimsoll.tools.doctor.facts import ContainerDir, NodeFacts, PodDir, PodFacts, ShimProcess
+from plimsoll.tools.doctor.facts import ContainerDir, NodeFacts, PodDir, PodFacts
 from plimsoll.tools.doctor.files import FileEntry, age_text, list_dir, size_text
 from plimsoll.tools.doctor.findings import command, error, finding, move_away, note, ok, warning
 from plimsoll.tools.doctor.processes import SPEC, find_shims, is_alive
@@ -44,11 +44,7 @@ def gather(layout: Layout, *, kubelet: bool = False) -> PodFacts:
         more=listing.more,
         strange=tuple(strange) if not kubelet else (),
         quarantine=list_dir(layout.quarantine).entries,
-        orphans=tuple(
-            ShimProcess(pids=tuple(descendants(pid)), spec=spec)
-            for spec, pid in found.items()
-            if spec not in known
-        ),
+        orphans={spec: tuple(descendants(pid)) for spec, pid in found.items() if spec not in known},
     )
 
 
@@ -96,13 +92,13 @@ def _container(path: Path, shims: Collection[str]) -> ContainerDir:
 def check(facts: NodeFacts) -> Iterator[Finding]:
     found = facts.pods
     if facts.is_kubelet:
-        yield ok("pods.directories", str(facts.layout.pods), f"{len(found.pods)} pods")
+        yield ok("pods.directories", facts.layout.pods, f"{len(found.pods)} pods")
         return
     if found.error:
-        yield error("pods.directories", str(facts.layout.pods), found.error, "run the doctor as root")
+        yield error("pods.directories", facts.layout.pods, found.error, "run the doctor as root")
     elif found.more:
         text = f"it has more than {len(found.pods) + len(found.strange)} entries; the rest was not checked"
-        yield warning("pods.directories", str(facts.layout.pods), text, "find out what creates them")
+        yield warning("pods.directories", facts.layout.pods, text, "find out what creates them")
     for entry in found.strange:
         yield _check_strange(facts, entry)
     yield from _check_pods(facts)
@@ -110,10 +106,10 @@ def check(facts: NodeFacts) -> Iterator[Finding]:
     for entry in found.quarantine:
         text = f"quarantined {age_text(facts.now - entry.changed)} ago, {size_text(entry.size)}"
         fix = f"inspect it, then remove it: {command('rm', '-r', entry.path)}"
-        yield note("pods.quarantine", str(entry.path), text, fix)
+        yield note("pods.quarantine", entry.path, text, fix)
     count, running = sum(len(pod.containers) for pod in found.pods), sum(pod.running for pod in found.pods)
     text = f"{len(found.pods)} pods, {count} containers, {running} running"
-    yield ok("pods.directories", str(facts.layout.pods), text)
+    yield ok("pods.directories", facts.layout.pods, text)
 
 
 def _check_strange(facts: NodeFacts, entry: FileEntry) -> Finding:
@@ -121,7 +117,7 @@ def _check_strange(facts: NodeFacts, entry: FileEntry) -> Finding:
     fix = move_away(entry.path, facts.layout.quarantine)
     if entry.kind in ("link", "pipe", "socket"):
         fix = command("rm", entry.path)
-    return warning("pods.strange", str(entry.path), text, f"move it away: {fix}")
+    return warning("pods.strange", entry.path, text, f"move it away: {fix}")
 
 
 def _check_pods(facts: NodeFacts) -> Iterator[Finding]:
@@ -134,9 +130,6 @@ def _check_pods(facts: NodeFacts) -> Iterator[Finding]:
             yield _check_damaged(facts, pod)
         elif sure and pod.uid not in facts.records.pods:
             yield from _check_unknown(facts, pod, api)
-        elif api is not None and pod.uid not in api and not facts.running:
-            text = f"no longer in the API; {pod.running} containers running"
-            yield note("pods.deleted", pod.title, text, "the next agent stops it")
         for each in pod.containers:
             yield from _check_container(facts, pod, each)
 
@@ -180,7 +173,7 @@ def _check_container(facts: NodeFacts, pod: PodDir, each: ContainerDir) -> Itera
 
 
 def _check_orphans(facts: NodeFacts) -> Iterator[Finding]:
-    for shim in facts.pods.orphans:
-        text = f"runs for a container whose directory does not exist: {shim.spec}"
-        fix = f"no agent tracks it: {command('kill', '-9', *shim.pids)}"
-        yield warning("pods.process", f"process {shim.pids[0]}", text, fix)
+    for spec, pids in facts.pods.orphans.items():
+        text = f"runs for a container whose directory does not exist: {spec}"
+        fix = f"no agent tracks it: {command('kill', '-9', *pids)}"
+        yield warning("pods.process", f"process {pids[0]}", text, fix)

@@ -5,6 +5,7 @@ Read-only; damaged files are quarantined by the next agent.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -20,6 +21,7 @@ from plimsoll.node.claims import kubelet_checkpoint as kubelet_file
 from plimsoll.node.claims.checkpoint import KIND as CLAIMS_KIND
 from plimsoll.node.claims.checkpoint import VERSION, decode_body
 from plimsoll.node.layout import Layout
+from plimsoll.tools.columns import format_count
 from plimsoll.tools.doctor.facts import NodeFacts, RecordFact, RecordFacts
 from plimsoll.tools.doctor.files import read_file, size_text, stat_entry
 from plimsoll.tools.doctor.findings import command, error, finding, move_away, note, ok, warning
@@ -181,29 +183,16 @@ def _check_claims(facts: NodeFacts) -> Iterator[Finding]:
 
 
 def _check_drivers(facts: NodeFacts) -> Iterator[Finding]:
-    """Report claims of drivers that are not registered."""
-    counts: dict[str, int] = {}
-    waiting: dict[str, int] = {}
-    for claim in facts.records.prepared:
-        for driver in {*claim.drivers, *claim.pending}:
-            counts[driver] = counts.get(driver, 0) + 1
-            # A kubelet does not record which drivers have responded.
-            is_waiting = driver in claim.pending and not facts.is_kubelet
-            waiting[driver] = waiting.get(driver, 0) + is_waiting
+    """Report drivers of prepared claims that are not registered."""
+    counts = Counter(
+        driver for claim in facts.records.prepared for driver in {*claim.drivers, *claim.pending}
+    )
     for driver, count in sorted(counts.items()):
         if driver not in facts.sockets.served:
-            users = "1 claim uses it" if count == 1 else f"{count} claims use it"
-            text = f"is not registered; {users}"
-            if waiting[driver]:
-                text += f", {waiting[driver]} of them wait for its response"
-            fix = "start the driver: only it can release them"
             # Without an agent, drivers may be stopped as well.
             make = warning if facts.running else note
-            yield make("records.driver", driver, text, fix)
-        elif waiting[driver]:
-            count = waiting[driver]
-            text = f"{'1 claim is' if count == 1 else f'{count} claims are'} waiting for its response"
-            yield note("records.driver", driver, text, "see its log if this persists")
+            text = f"is not registered; has {format_count(count, 'claim')} on this node"
+            yield make("records.driver", driver, text, "start the driver: only it can release them")
 
 
 def _known_pods(facts: NodeFacts) -> frozenset[str] | None:

@@ -8,41 +8,19 @@ from __future__ import annotations
 import fcntl
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
+from contextlib import suppress
 from pathlib import Path
 
 from plimsoll.node.layout import Layout
-from plimsoll.protocols.rpc import MAX_PATH_LENGTH
-from plimsoll.tools.doctor.facts import NodeFacts, RootFacts, Space
-from plimsoll.tools.doctor.files import (
-    FileEntry,
-    list_dir,
-    read_file,
-    reason,
-    size_text,
-    stat_entry,
-    user_name,
-)
+from plimsoll.tools.doctor.facts import LockState, NodeFacts, RootFacts
+from plimsoll.tools.doctor.files import list_dir, read_file, reason, size_text, stat_entry, user_name
 from plimsoll.tools.doctor.findings import command, error, move_away, note, ok, warning
 from plimsoll.tools.doctor.processes import list_pids
 from plimsoll.tools.findings import Finding
 
-#: Typical maximum length of a driver's socket name in bytes.
-_DRIVER_SOCKET = 40
 #: Free space in bytes and as a share below which it is low, and below which nothing can be saved.
 _SPACE, _SHARE, _FULL = 256 << 20, 0.05, 1 << 20
 _OTHERS_WRITE = 0o022
-
-
-@dataclass(frozen=True, slots=True)
-class LockState:
-    """State of the lock: held or not, and the PID in its file."""
-
-    entry: FileEntry
-    held: bool = False
-    pid: int | None = None
-    alive: bool = False
-    problem: str = ""
 
 
 def read_lock(path: Path) -> LockState:
@@ -93,16 +71,8 @@ def kubelet_pids(proc: Path = Path("/proc")) -> tuple[int, ...]:
 
 def gather(layout: Layout, held: LockState) -> RootFacts:
     space = None
-    try:
-        found = os.statvfs(_existing(layout.root))
-        space = Space(
-            total=found.f_blocks * found.f_frsize,
-            free=found.f_bavail * found.f_frsize,
-            inodes=found.f_files,
-            inodes_free=found.f_favail,
-        )
-    except (OSError, ValueError):
-        pass
+    with suppress(OSError, ValueError):
+        space = os.statvfs(_existing(layout.root))
     agents = []
     if not held.entry.exists:
         for entry in list_dir(layout.root).entries:
@@ -111,9 +81,7 @@ def gather(layout: Layout, held: LockState) -> RootFacts:
     return RootFacts(
         entry=stat_entry(layout.root),
         space=space,
-        lock=held.entry,
-        lock_pid=held.pid,
-        lock_alive=held.alive,
+        lock=held,
         agents=tuple(agents),
     )
 
@@ -122,7 +90,6 @@ def check(facts: NodeFacts) -> Iterator[Finding]:
     yield from _check_directory(facts)
     yield from _check_agent(facts)
     yield from _check_space(facts)
-    yield from _check_paths(facts)
 
 
 def _check_directory(facts: NodeFacts) -> Iterator[Finding]:
@@ -160,15 +127,15 @@ def _check_agent(facts: NodeFacts) -> Iterator[Finding]:
         text = f"process {facts.pid}" if facts.pid else "it serves its socket"
         yield ok("root.agent", "kubelet", f"running: {text}" if facts.running else "not running")
         return
-    lock = root.lock
+    lock = root.lock.entry
     if lock.exists and lock.kind != "file":
         fix = f"no agent can start here: {move_away(lock.path, facts.layout.quarantine)}"
         yield error("root.lock", subject, f"it is a {lock.kind}, not a file", fix)
     elif facts.running:
         yield ok("root.agent", subject, f"agent running: process {facts.pid or 'unknown'}")
-    elif root.lock_pid is not None:
-        now = "its PID is now used by another process" if root.lock_alive else "it has exited"
-        yield ok("root.agent", subject, f"no agent running; the last one was process {root.lock_pid}, {now}")
+    elif root.lock.pid is not None:
+        now = "its PID is now used by another process" if root.lock.alive else "it has exited"
+        yield ok("root.agent", subject, f"no agent running; the last one was process {root.lock.pid}, {now}")
     else:
         yield ok("root.agent", subject, "no agent running")
 
@@ -177,34 +144,17 @@ def _check_space(facts: NodeFacts) -> Iterator[Finding]:
     space, subject = facts.root.space, str(facts.layout.root)
     if space is None:
         return
-    share = space.free / space.total if space.total else 1.0
-    text = f"{size_text(space.free)} of {size_text(space.total)} free ({share:.0%})"
-    inodes = space.inodes_free / space.inodes if space.inodes else 1.0
+    total, free = space.f_blocks * space.f_frsize, space.f_bavail * space.f_frsize
+    share = free / total if total else 1.0
+    inodes = space.f_favail / space.f_files if space.f_files else 1.0
+    text = f"{size_text(free)} of {size_text(total)} free ({share:.0%}); {inodes:.0%} of inodes"
     fix = "free space on its file system: records of claims and pods are stored there"
-    if space.free < _FULL or (space.inodes and not space.inodes_free):
-        yield error("root.space", subject, f"{text}; {inodes:.0%} of inodes", fix)
-    elif space.free < _SPACE or share < _SHARE or inodes < _SHARE:
-        yield warning("root.space", subject, f"{text}; {inodes:.0%} of inodes", fix)
+    if free < _FULL or not inodes:
+        yield error("root.space", subject, text, fix)
+    elif free < _SPACE or share < _SHARE or inodes < _SHARE:
+        yield warning("root.space", subject, text, fix)
     else:
-        yield ok("root.space", subject, f"{text}; {inodes:.0%} of inodes")
-
-
-def _check_paths(facts: NodeFacts) -> Iterator[Finding]:
-    layout = facts.layout
-    fixed = layout.pod_resources if facts.is_kubelet else max(layout.pod_resources, layout.nri, key=_length)
-    left = MAX_PATH_LENGTH - _length(layout.registry) - 1
-    text = f"{_length(fixed)} of {MAX_PATH_LENGTH} bytes; {max(left, 0)} left for socket names of drivers"
-    fix = "use a shorter root directory"
-    if _length(fixed) > MAX_PATH_LENGTH:
-        yield error("root.path", str(fixed), text, fix)
-    elif left < _DRIVER_SOCKET:
-        yield warning("root.path", str(layout.registry), text, fix)
-    else:
-        yield ok("root.path", str(fixed), text)
-
-
-def _length(path: Path) -> int:
-    return len(os.fsencode(path))
+        yield ok("root.space", subject, text)
 
 
 def _existing(path: Path) -> Path:

@@ -96,14 +96,6 @@ def test_a_foreign_root_directory(node_dir: NodeDir) -> None:
     assert (found.severity, found.message) == (Severity.ERROR, "it belongs to user 12345")
 
 
-@pytest.mark.parametrize(
-    ("length", "severity"), [(40, Severity.OK), (60, Severity.WARNING), (100, Severity.ERROR)]
-)
-def test_paths_of_sockets_have_to_be_short(node_dir: NodeDir, length: int, severity: Severity) -> None:
-    root = node_dir.directory / ("x" * (length - len(str(node_dir.directory)) - 1))
-    assert of(node_dir.examine(root=root), "root.path")[0].severity is severity
-
-
 @pytest.mark.parametrize("kind", ["link", "pipe", "directory"])
 def test_a_non_file_at_the_path_of_the_lock(node_dir: NodeDir, kind: str) -> None:
     put_odd(node_dir, node_dir.layout.lock, kind)
@@ -253,7 +245,7 @@ def test_claims_of_missing_pods(node_dir: NodeDir) -> None:
 def test_claims_that_wait_for_a_driver(node_dir: NodeDir) -> None:
     node_dir.put_claims(a_claim(ready=False, pending=frozenset({DRIVER})))
     (found,) = of(node_dir.examine(), "records.driver")
-    assert found.message == "is not registered; 1 claim uses it, 1 of them wait for its response"
+    assert found.message == "is not registered; has 1 claim on this node"
 
 
 # -- a kubelet's directory
@@ -281,7 +273,9 @@ def test_a_kubelets_directory(node_dir: NodeDir, monkeypatch: pytest.MonkeyPatch
     assert of(report, "records.kubelet")[0].message == "checksum valid, 1 prepared claims"
     assert of(report, "records.users")[0].severity is Severity.OK
     # A kubelet does not record which drivers have responded: the claim is not reported as waiting.
-    assert [found.message for found in of(report, "records.driver")] == ["is not registered; 1 claim uses it"]
+    assert [found.message for found in of(report, "records.driver")] == [
+        "is not registered; has 1 claim on this node"
+    ]
     node_dir.put(root / "dra_manager_state", a_kubelets_claim(POD, GONE))
     (found,) = of(node_dir.examine(root=root), "records.users")
     assert found.message == f"1 of its 2 pods do not exist here, such as {GONE}"
@@ -403,9 +397,6 @@ def test_the_root_of_an_agent_whose_directory_is_gone_can_be_removed(node_dir: N
     data.mkdir()
     mark.release()
     assert orphans() == [], "its directory exists: the agent can be started again"
-    report = node_dir.examine(runtime="process")
-    (note,) = of(report, "cgroups.others")
-    assert f"plimsoll-other ({data}: not running, 0 processes inside)" in note.message
     data.rmdir()
     (found,) = orphans()
     run_command(found)
