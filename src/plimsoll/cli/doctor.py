@@ -84,11 +84,11 @@ def run_doctor(
         cdi=cdi,
         cgroup_root=cgroup_root,
     )
-    examination = doctor.DoctorOptions(
+    examination = doctor.Doctor(
         settings=settings,
         runtime=runtime or ("" if config is None else settings.runtime),  # type: ignore[arg-type]
         cluster=find_config(kubeconfig, context=context) if kubeconfig or context else None,
     )
-    found = asyncio.run(doctor.Doctor(examination).examine())
+    found = asyncio.run(examination.examine())
     write_report(found, form)
     sys.exit(found.exit_code)

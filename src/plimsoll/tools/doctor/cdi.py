@@ -12,7 +12,7 @@ from pathlib import Path
 
 from plimsoll.node.layout import Layout
 from plimsoll.protocols.cdi import CdiCache, Edits
-from plimsoll.tools.doctor.facts import CdiFacts, ClaimCdiFile, NodeFacts, RecordFacts, UnresolvedCdiName
+from plimsoll.tools.doctor.facts import CdiFacts, ClaimCdiFile, NodeFacts, RecordFacts
 from plimsoll.tools.doctor.files import age_text, stat_entry
 from plimsoll.tools.doctor.findings import command, error, note, ok, warning
 from plimsoll.tools.findings import Finding
@@ -59,7 +59,7 @@ def gather(layout: Layout, directories: Sequence[Path], records: RecordFacts) ->
     answer = cdi.edits([name for _, _, name in names])
     why = {} if isinstance(answer, Edits) else {fault.where: fault.message for fault in answer}
     unresolved = [
-        UnresolvedCdiName(claim=str(claim.ref), uid=claim.ref.uid, driver=driver, name=name, why=why[name])
+        (name, f"claim {claim.ref} ({claim.ref.uid}) of {driver}", why[name])
         for claim, driver, name in names
         if name in why
     ]
@@ -77,16 +77,13 @@ def check(facts: NodeFacts) -> Iterator[Finding]:
     found = facts.cdi
     for fault in found.faults:
         id = "cdi.conflict" if fault.code == "conflict" else "cdi.file"
-        fix = (
-            "remove one of the files"
-            if fault.code == "conflict"
-            else "restart its driver, which writes it again"
-        )
+        fix = "restart its driver, which writes it again"
+        if fault.code == "conflict":
+            fix = "remove one of the files"
         yield warning(id, fault.where, fault.message, fix)
-    for each in found.unresolved:
-        text = f"claim {each.claim} ({each.uid}) of {each.driver} uses this device: {each.why}"
+    for name, user, why in found.unresolved:
         fix = "restart the driver; if it does not write the file, delete the pods that use the claim"
-        yield error("cdi.missing", each.name, text, fix)
+        yield error("cdi.missing", name, f"{user} uses this device: {why}", fix)
     if found.names and not found.unresolved:
         yield ok("cdi.missing", "claims", f"all of their {found.names} CDI devices are defined")
     yield from _check_files(facts)

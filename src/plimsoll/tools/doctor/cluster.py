@@ -7,7 +7,7 @@ kubeconfig suffices.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from email.utils import parsedate_to_datetime
 from typing import Any
 
@@ -37,19 +37,16 @@ _SHOWN = 3
 # -- gathering
 
 
-async def gather(
-    client: Client, node: str, server: str = "", now: Callable[[], float] = time.time
-) -> ClusterFacts:
-    return await _ClusterReader(client, node, server, now).read()
+async def gather(client: Client, node: str, server: str = "") -> ClusterFacts:
+    return await _ClusterReader(client, node, server).read()
 
 
 class _ClusterReader:
     """Reader of the node's objects; forbidden requests are recorded and skipped."""
 
-    def __init__(self, client: Client, node: str, server: str, now: Callable[[], float]) -> None:
+    def __init__(self, client: Client, node: str, server: str) -> None:
         self._client = client
         self._node = node
-        self._now = now
         self._found: dict[str, Any] = {"server": server}
         self._refused: list[tuple[str, str]] = []
 
@@ -67,7 +64,7 @@ class _ClusterReader:
         return ClusterFacts(refused=tuple(self._refused), **self._found)
 
     async def _read_node(self) -> None:
-        before = self._now()
+        before = time.time()
         try:
             reply = await self._client.call("GET", NODES.path(None, self._node))
         except ApiError as problem:
@@ -75,7 +72,7 @@ class _ClusterReader:
                 raise
             self._found["node_missing"] = True
             return
-        self._found["skew"] = clock_skew(reply.headers.get("date", ""), before, self._now())
+        self._found["skew"] = clock_skew(reply.headers.get("date", ""), before, time.time())
         self._found["node"] = codec.decode(reply.body, Node)
 
     async def _read_lease(self) -> None:
@@ -91,7 +88,7 @@ class _ClusterReader:
         renewed = parse_time(spec.get("renewTime"))
         seconds = spec.get("leaseDurationSeconds")
         if renewed is not None:
-            self._found["lease_age"] = self._now() - renewed
+            self._found["lease_age"] = time.time() - renewed
         if isinstance(seconds, int) and seconds > 0:
             self._found["lease_seconds"] = seconds
 
@@ -134,7 +131,6 @@ class _ClusterReader:
                 name=f"{pod.metadata.namespace}/{name}",
                 uid=claim.metadata.uid,
                 pod=pod.metadata.uid,
-                drivers=tuple(sorted({each.driver for each in allocation.devices.results})),
             )
 
     async def _read_slices(self) -> None:
@@ -184,15 +180,9 @@ def check(facts: NodeFacts) -> Iterator[Finding]:
 def _check_node(facts: NodeFacts, found: ClusterFacts) -> Iterator[Finding]:
     subject = f"node {facts.node}"
     if found.node_missing:
-        if facts.running:
-            fix = "see the agent's log; if it uses another name, pass --name"
-            yield error(
-                "cluster.node", subject, "the agent is running, but the Node does not exist in the API", fix
-            )
-        else:
-            yield note(
-                "cluster.node", subject, "the Node does not exist in the API", "the agent registers it"
-            )
+        severity = Severity.ERROR if facts.running else Severity.INFO
+        fix = "the agent registers it; if it is running, see its log, or pass its name with --name"
+        yield finding("cluster.node", severity, subject, "the Node does not exist in the API", fix)
         return
     if found.node is None:
         return
@@ -216,11 +206,7 @@ def _check_node(facts: NodeFacts, found: ClusterFacts) -> Iterator[Finding]:
 
 def _check_amounts(facts: NodeFacts, node: Node) -> Iterator[Finding]:
     subject = f"node {facts.node}"
-    capacity, line = node.status.capacity, node.status.allocatable
-    over = [name for name, amount in line.items() if name in capacity and amount > capacity[name]]
-    for name in over:
-        text = f"allocatable {name} is {line[name].canonical()}, capacity {capacity[name].canonical()}"
-        yield error("cluster.amounts", subject, text, f"restart {facts.whose}")
+    capacity = node.status.capacity
     machine = facts.machine.declared or facts.machine.real
     # Simulated nodes can be any machine; only one that runs processes has to be this one.
     if machine is None or (facts.machine.declared is None and facts.runtime != "process"):
@@ -235,18 +221,16 @@ def _check_amounts(facts: NodeFacts, node: Node) -> Iterator[Finding]:
     if different and facts.running:
         fix = "restart the agent; if it uses a machine file, pass it with --machine"
         yield warning("cluster.amounts", subject, "; ".join(different), fix)
-    elif not over and not different:
-        shown = ", ".join(f"{name} {line[name].canonical()}" for name in ("cpu", "memory") if name in line)
-        yield ok("cluster.amounts", subject, f"capacity matches the machine; allocatable {shown}")
+    elif not different:
+        yield ok("cluster.amounts", subject, "capacity matches the machine")
 
 
 def _check_lease(facts: NodeFacts, found: ClusterFacts) -> Iterator[Finding]:
     subject = f"lease {NODE_LEASE_NAMESPACE}/{facts.node}"
     if found.lease_missing or found.lease_age is None:
         if facts.running and found.node is not None:
-            yield error(
-                "cluster.lease", subject, "it does not exist, or was never renewed", "see the agent's log"
-            )
+            text = "it does not exist, or was never renewed"
+            yield error("cluster.lease", subject, text, "see the agent's log")
         return
     text = f"renewed {age_text(found.lease_age)} ago, duration {found.lease_seconds}s"
     late = found.lease_age > found.lease_seconds
@@ -254,12 +238,8 @@ def _check_lease(facts: NodeFacts, found: ClusterFacts) -> Iterator[Finding]:
         fix = "see the agent's log: the node is considered lost"
         yield error("cluster.lease", subject, text, fix)
     elif not late and not facts.running and found.lease_age < found.lease_seconds / 2:
-        yield note(
-            "cluster.lease",
-            subject,
-            text + f"; {facts.whose} is not running",
-            "check for another node with this name",
-        )
+        text += f"; {facts.whose} is not running"
+        yield note("cluster.lease", subject, text, "check for another node with this name")
     else:
         yield ok("cluster.lease", subject, text)
 
@@ -309,18 +289,14 @@ def _check_claims(facts: NodeFacts, found: ClusterFacts) -> Iterator[Finding]:
     records = facts.records
     if not records.claims_known:
         return
-    ready = {(claim.ref.uid, pod) for claim in records.prepared if claim.ready for pod in claim.pods}
-    if facts.is_kubelet:  # its checkpoint only records the request
-        ready = {(claim.ref.uid, pod) for claim in records.prepared for pod in claim.pods}
+    # The checkpoint of a kubelet only records the request.
+    done = [claim for claim in records.prepared if claim.ready or facts.is_kubelet]
+    ready = {(claim.ref.uid, pod) for claim in done for pod in claim.pods}
     fresh = {pod.uid for pod in found.pods or () if facts.now - pod.created <= _SETTLED_SECONDS}
     missing = [c for c in found.claims if (c.uid, c.pod) not in ready and c.pod not in fresh]
     for claim in missing:
-        absent = [driver for driver in claim.drivers if driver not in facts.sockets.served]
         text = f"reserved for pod {claim.pod} of this node, but not prepared"
         fix = "see the agent's log" if facts.running else f"start {facts.whose}"
-        if absent:
-            text += f"; not registered: {', '.join(absent)}"
-            fix = f"start the driver {absent[0]}" if facts.running else fix
         make = warning if facts.running else note
         yield make("cluster.claims", claim.name, text, fix)
     if found.claims and not missing:

@@ -10,13 +10,14 @@ import errno
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
 from plimsoll.client import Client, ClientConfig
 from plimsoll.errors import ConfigError
 from plimsoll.node.cgroups import Cgroups
+from plimsoll.node.layout import Layout
 from plimsoll.node.process.assembly import CDI_SPEC_DIRS
 from plimsoll.node.process.settings import NodeSettings
 from plimsoll.tools.doctor import cdi, cgroups, cluster, machine, pods, privileges, records, sockets
@@ -42,8 +43,8 @@ CHECKS: Mapping[str, Callable[[NodeFacts], Iterator[Finding]]] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DoctorOptions:
-    """Node settings to examine, and its cluster if one is given."""
+class Doctor:
+    """Examination of one node, by its settings, and of its objects in a cluster if one is given."""
 
     settings: NodeSettings
     #: "": detected.
@@ -51,20 +52,16 @@ class DoctorOptions:
     cluster: ClientConfig | None = None
     client: Client | None = None  #: instead of `cluster`
     mount: Path = cgroups.MOUNT
-    machine: Path = Path("/")
-    now: Callable[[], float] = field(default=time.time)
     #: Seconds for a response of a driver or of the agent.
     timeout: float = 5.0
 
+    @property
+    def node(self) -> str:
+        return self.settings.names[0]
 
-class Doctor:
-    """Examination of one node."""
-
-    def __init__(self, options: DoctorOptions) -> None:
-        self._options = options
-        self._settings = options.settings
-        self.node = self._settings.names[0]
-        self.layout = self._settings.layout(self.node)
+    @property
+    def layout(self) -> Layout:
+        return self.settings.layout(self.node)
 
     async def examine(self) -> DoctorReport:
         """Examine everything without changes. Raise ConfigError if the directory is not accessible."""
@@ -84,14 +81,14 @@ class Doctor:
         return replace(
             facts,
             sockets=await sockets.gather(
-                self.layout, self._nri(), timeout=self._options.timeout, kubelet=facts.is_kubelet
+                self.layout, self._nri(), timeout=self.timeout, kubelet=facts.is_kubelet
             ),
             cluster=await self._cluster(),
         )
 
     def _gather_files(self) -> NodeFacts:
         """Gather everything except sockets and API objects."""
-        layout, settings = self.layout, self._settings
+        layout, settings = self.layout, self.settings
         entry = stat_entry(layout.root)
         problem = entry.error or list_dir(layout.root, 1).error
         if problem and entry.kind in ("directory", "unknown"):
@@ -110,10 +107,10 @@ class Doctor:
             pid = pids[0] if pids else None
         tree = None if is_kubelet else self._tree()
         directories = settings.cdi or (*CDI_SPEC_DIRS, *(() if is_kubelet else (layout.cdi,)))
-        own_cgroups = cgroups.gather(*settings.cgroups_of(self.node), tree, self._options.mount)
+        own_cgroups = cgroups.gather(*settings.cgroups_of(self.node), tree, self.mount)
         return NodeFacts(
             layout=layout,
-            now=self._options.now(),
+            now=time.time(),
             node=self.node,
             owner="kubelet" if is_kubelet else "agent",
             running=running,
@@ -122,7 +119,7 @@ class Doctor:
             uid=os.geteuid(),
             root=root.gather(layout, held),
             privileges=privileges.gather(pid if running else None),
-            machine=machine.gather(settings, self._options.machine),
+            machine=machine.gather(settings),
             cgroups=replace(own_cgroups, planned=settings.cgroups == "plan"),
             records=found,
             pods=pods.gather(layout, kubelet=is_kubelet),
@@ -134,29 +131,28 @@ class Doctor:
         return stat_entry(path).exists and not probe_socket(path)
 
     async def _cluster(self) -> ClusterFacts | None:
-        asked = self._options
-        if asked.client is not None:
-            return await cluster.gather(asked.client, self.node, now=asked.now)
-        if asked.cluster is None:
+        if self.client is not None:
+            return await cluster.gather(self.client, self.node)
+        if self.cluster is None:
             return None
         # Report an unreachable server instead of waiting for it.
-        config = asked.cluster.interactive()
+        config = self.cluster.interactive()
         async with Client.connect(config) as client:
-            return await cluster.gather(client, self.node, config.server, asked.now)
+            return await cluster.gather(client, self.node, config.server)
 
     def _runtime(self, running: bool) -> str:
         """Return the container runtime: as configured, else as detected."""
-        if self._options.runtime:
-            return self._options.runtime
+        if self.runtime:
+            return self.runtime
         shim = stat_entry(self.layout.root / "shim.pyc").exists
-        return "none" if running and not shim else self._settings.runtime
+        return "none" if running and not shim else self.settings.runtime
 
     def _tree(self) -> Cgroups | None:
-        root, owner = self._settings.cgroups_of(self.node)
-        return cgroups.open_tree(root, owner, self._settings.cgroups, self._options.mount)
+        root, owner = self.settings.cgroups_of(self.node)
+        return cgroups.open_tree(root, owner, self.settings.cgroups, self.mount)
 
     def _nri(self) -> Path | None:
-        nri = self._settings.nri
+        nri = self.settings.nri
         return self.layout.nri if nri is None else None if nri == Path("") else nri
 
 

@@ -18,27 +18,24 @@ from plimsoll.node.machine.machine import Machine
 from plimsoll.protocols.cdi import CdiFault
 from plimsoll.tools.doctor.files import FileEntry
 
-
-def _absent() -> FileEntry:
-    return FileEntry(path=Path("/"))
+_ABSENT = FileEntry(path=Path("/"))
 
 
 @dataclass(frozen=True, slots=True)
 class LockState:
     """Lock file: held or not, and the PID in it."""
 
-    entry: FileEntry = field(default_factory=_absent)
+    entry: FileEntry = _ABSENT
     held: bool = False
     pid: int | None = None
-    alive: bool = False
     problem: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RootFacts:
-    entry: FileEntry = field(default_factory=_absent)
+    entry: FileEntry = _ABSENT
     space: os.statvfs_result | None = None
-    lock: LockState = field(default_factory=LockState)
+    lock: LockState = LockState()
     #: Subdirectories that are root directories of other agents.
     agents: tuple[str, ...] = ()
 
@@ -65,7 +62,7 @@ class DriverFact:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SocketFacts:
-    registry: FileEntry = field(default_factory=_absent)
+    registry: FileEntry = _ABSENT
     sockets: tuple[SocketFact, ...] = ()
     drivers: tuple[DriverFact, ...] = ()
     #: Number of pods PodResources lists; None if unknown.
@@ -128,7 +125,7 @@ class CgroupFacts:
 class RecordFact:
     """Record file; `newer`: written by a newer version."""
 
-    entry: FileEntry = field(default_factory=_absent)
+    entry: FileEntry = _ABSENT
     problem: str = ""
     newer: bool = False
     version: int | None = None
@@ -143,9 +140,9 @@ class RecordFact:
 class RecordFacts:
     """The three record files; claims are the agent's, else the kubelet's."""
 
-    claims: RecordFact = field(default_factory=RecordFact)
-    admitted: RecordFact = field(default_factory=RecordFact)
-    kubelet: RecordFact = field(default_factory=RecordFact)
+    claims: RecordFact = RecordFact()
+    admitted: RecordFact = RecordFact()
+    kubelet: RecordFact = RecordFact()
     prepared: tuple[ClaimInfo, ...] = ()
     #: UID -> namespace/name of admitted pods; "" if the record has no names.
     pods: Mapping[str, str] = field(default_factory=dict)
@@ -208,21 +205,13 @@ class ClaimCdiFile:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class UnresolvedCdiName:
-    claim: str
-    uid: str
-    driver: str
-    name: str
-    why: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class CdiFacts:
     directories: tuple[Path, ...] = ()
     devices: int = 0
     faults: tuple[CdiFault, ...] = ()
     files: tuple[ClaimCdiFile, ...] = ()
-    unresolved: tuple[UnresolvedCdiName, ...] = ()
+    #: Undefined CDI name of a prepared claim, its claim and driver, and why it is undefined.
+    unresolved: tuple[tuple[str, str, str], ...] = ()
     #: Number of CDI names of the prepared claims.
     names: int = 0
 
@@ -243,7 +232,6 @@ class ReservedClaim:
     name: str
     uid: str
     pod: str
-    drivers: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -277,14 +265,14 @@ class NodeFacts:
     pid: int | None = None
     runtime: str = "process"
     uid: int = 0  #: expected owner of files, besides root
-    root: RootFacts = field(default_factory=RootFacts)
-    sockets: SocketFacts = field(default_factory=SocketFacts)
-    privileges: PrivilegeFacts = field(default_factory=PrivilegeFacts)
-    machine: MachineFacts = field(default_factory=MachineFacts)
-    cgroups: CgroupFacts = field(default_factory=CgroupFacts)
-    records: RecordFacts = field(default_factory=RecordFacts)
-    pods: PodFacts = field(default_factory=PodFacts)
-    cdi: CdiFacts = field(default_factory=CdiFacts)
+    root: RootFacts = RootFacts()
+    sockets: SocketFacts = SocketFacts()
+    privileges: PrivilegeFacts = PrivilegeFacts()
+    machine: MachineFacts = MachineFacts()
+    cgroups: CgroupFacts = CgroupFacts()
+    records: RecordFacts = RecordFacts()
+    pods: PodFacts = PodFacts()
+    cdi: CdiFacts = CdiFacts()
     cluster: ClusterFacts | None = None
 
     @property

@@ -34,7 +34,7 @@ def read_lock(path: Path) -> LockState:
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError as problem:
-        return LockState(entry, False, pid, _is_alive(pid), reason(problem))
+        return LockState(entry, False, pid, reason(problem))
     try:
         fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -43,7 +43,7 @@ def read_lock(path: Path) -> LockState:
         pass
     finally:
         os.close(fd)
-    return LockState(entry, held, pid, _is_alive(pid))
+    return LockState(entry, held, pid)
 
 
 def is_kubelets(layout: Layout) -> bool:
@@ -78,12 +78,7 @@ def gather(layout: Layout, held: LockState) -> RootFacts:
         for entry in list_dir(layout.root).entries:
             if entry.kind == "directory" and stat_entry(Layout(entry.path).lock).kind == "file":
                 agents.append(entry.path.name)
-    return RootFacts(
-        entry=stat_entry(layout.root),
-        space=space,
-        lock=held,
-        agents=tuple(agents),
-    )
+    return RootFacts(entry=stat_entry(layout.root), space=space, lock=held, agents=tuple(agents))
 
 
 def check(facts: NodeFacts) -> Iterator[Finding]:
@@ -95,12 +90,8 @@ def check(facts: NodeFacts) -> Iterator[Finding]:
 def _check_directory(facts: NodeFacts) -> Iterator[Finding]:
     entry, subject = facts.root.entry, str(facts.layout.root)
     if entry.kind == "absent":
-        yield note(
-            "root.directory",
-            subject,
-            "does not exist yet",
-            "the agent creates it; or pass another one with --root",
-        )
+        fix = "the agent creates it; or pass another one with --root"
+        yield note("root.directory", subject, "does not exist yet", fix)
         return
     if entry.kind != "directory":
         fix = "pass the directory itself with --root, or move this away"
@@ -134,8 +125,7 @@ def _check_agent(facts: NodeFacts) -> Iterator[Finding]:
     elif facts.running:
         yield ok("root.agent", subject, f"agent running: process {facts.pid or 'unknown'}")
     elif root.lock.pid is not None:
-        now = "its PID is now used by another process" if root.lock.alive else "it has exited"
-        yield ok("root.agent", subject, f"no agent running; the last one was process {root.lock.pid}, {now}")
+        yield ok("root.agent", subject, f"no agent running; the last one was process {root.lock.pid}")
     else:
         yield ok("root.agent", subject, "no agent running")
 
@@ -161,7 +151,3 @@ def _existing(path: Path) -> Path:
     while not os.path.lexists(path) and path != path.parent:
         path = path.parent
     return path
-
-
-def _is_alive(pid: int | None) -> bool:
-    return pid is not None and os.path.exists(f"/proc/{pid}")

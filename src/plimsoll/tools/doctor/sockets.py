@@ -108,12 +108,8 @@ def _check_served(facts: NodeFacts, each: SocketFact) -> Iterator[Finding]:
         if not facts.running:
             yield ok(id, subject, "does not exist: no agent is running")
         elif each.role == "nri":
-            yield note(
-                id,
-                subject,
-                f"{facts.whose} does not serve NRI here",
-                "it is disabled, or configured elsewhere",
-            )
+            fix = "it is disabled, or configured elsewhere"
+            yield note(id, subject, f"{facts.whose} does not serve NRI here", fix)
         else:
             yield error(id, subject, f"{facts.whose} is running, but the socket does not exist", fix)
         return

@@ -23,7 +23,7 @@ from plimsoll.node.claims.checkpoint import encode_body, encode_claim
 from plimsoll.node.layout import Layout
 from plimsoll.node.process.settings import NodeSettings
 from plimsoll.protocols.cdi import CdiSpec, CdiSpecDevice, Edits, write_spec
-from plimsoll.tools.doctor.doctor import Doctor, DoctorOptions
+from plimsoll.tools.doctor.doctor import Doctor
 from plimsoll.tools.doctor.report import DoctorReport
 from plimsoll.tools.findings import Finding, Severity
 from tests.waiting import DEADLINE
@@ -102,14 +102,14 @@ class NodeDir:
     async def ask(self, *, runtime: Any = "none", **changes: Any) -> DoctorReport:
         client, timeout = changes.pop("client", None), changes.pop("timeout", DEADLINE)
         settings: dict[str, Any] = {"root": self.layout.root, "name": NODE, "cdi": (self.cdi,), **changes}
-        examination = DoctorOptions(
+        doctor = Doctor(
             settings=NodeSettings(**settings),
             runtime=runtime,
             mount=self.mount,
             client=client,
             timeout=timeout,
         )
-        return await Doctor(examination).examine()
+        return await doctor.examine()
 
     def snapshot(self) -> dict[str, tuple[int, bytes]]:
         """Return modes and contents of all files."""

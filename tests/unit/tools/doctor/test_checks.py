@@ -287,10 +287,9 @@ def test_cdi_names_of_claims(stem: str, device: str, uids: tuple[str | None, str
 # -- cluster
 
 
-def a_node(ready: str = "True", cpu: str = "4", allocatable: str = "4") -> Node:
+def a_node(ready: str = "True") -> Node:
     status = NodeStatus(
-        capacity={"cpu": Quantity.parse(cpu)},
-        allocatable={"cpu": Quantity.parse(allocatable)},
+        capacity={"cpu": Quantity.of(4)},
         conditions=(Condition(type="Ready", status=ready),),
     )
     return Node(metadata=ObjectMeta(name="a"), status=status)
@@ -322,7 +321,6 @@ def test_a_healthy_node_in_the_cluster() -> None:
         (RUNS, {"lease_age": None, "lease_missing": True}, "cluster.lease", Severity.ERROR),
         (RUNS, {"skew": -6.0}, "cluster.clock", Severity.WARNING),
         (RUNS, {"skew": 600.0}, "cluster.clock", Severity.ERROR),
-        (RUNS, {"node": a_node(allocatable="5")}, "cluster.amounts", Severity.ERROR),
         (RUNS, {"slices": {DRIVER: 2}}, "cluster.slices", Severity.WARNING),
         (PLAIN, {"slices": {DRIVER: 2}}, "cluster.slices", Severity.INFO),
         (RUNS, {"refused": (("slices", "forbidden"),)}, "cluster.refused", Severity.WARNING),
@@ -341,7 +339,7 @@ def test_node_conditions_in_the_api(
 
 
 def test_claims_that_are_reserved_and_not_prepared() -> None:
-    claim = ReservedClaim(name="default/gpu", uid=CLAIM, pod=POD, drivers=(DRIVER,))
+    claim = ReservedClaim(name="default/gpu", uid=CLAIM, pod=POD)
     bound = (BoundPod(uid=POD, name="ns/p"),)
     record = replace(KNOWN, claims=RecordFact(entry=FileEntry(path=Path("/n/c"), kind="file")))
     facts = replace(RUNS, records=replace(record, prepared=(a_claim(),)))

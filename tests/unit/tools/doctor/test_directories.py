@@ -107,9 +107,7 @@ def test_a_non_file_at_the_path_of_the_lock(node_dir: NodeDir, kind: str) -> Non
 def test_stale_and_held_locks(node_dir: NodeDir) -> None:
     node_dir.put(node_dir.layout.lock, b"999999999\n")
     (found,) = of(node_dir.examine(), "root.agent")
-    assert found.message == "no agent running; the last one was process 999999999, it has exited"
-    node_dir.put(node_dir.layout.lock, b"1\n")
-    assert "its PID is now used by another process" in of(node_dir.examine(), "root.agent")[0].message
+    assert found.message == "no agent running; the last one was process 999999999"
     node_dir.put(node_dir.layout.lock, b"\xff\n not a pid")
     assert of(node_dir.examine(), "root.agent")[0].message == "no agent running"
     lock = RootLock(node_dir.layout.lock)
