@@ -7,7 +7,7 @@ written.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from time import monotonic
@@ -42,6 +42,7 @@ from plimsoll.tools.check import check_object
 from plimsoll.tools.cluster_state.manifests import ParsedObject
 from plimsoll.tools.colors import PLAIN, Paint
 from plimsoll.tools.columns import format_table
+from plimsoll.tools.facts import join_names
 from plimsoll.tools.views import decode_views
 
 
@@ -242,29 +243,25 @@ def _pick_claims(devices: AllocatorInput, names: Sequence[str], namespace: str) 
     by_name = {claim.metadata.full_name: claim for claim in devices.claims}
     for claim in within:
         by_name.setdefault(claim.metadata.name, claim)
-    missing = [name for name in names if name not in by_name]
-    if missing:
-        known = _some(sorted(each.metadata.full_name for each in within))
-        of = f" in namespace {namespace}" if namespace else ""
-        raise InputError(f"ResourceClaim {missing[0]!r} not found{of}; existing: {known}")
+    of = f" in namespace {namespace}" if namespace else ""
+    _require_known("ResourceClaim", names, by_name, of, [each.metadata.full_name for each in within])
     return [by_name[name] for name in names]
 
 
-def _some(names: Sequence[str], most: int = 12) -> str:
-    """Join names for a message; list only the first of many."""
-    if len(names) > most:
-        return f"{', '.join(names[:most])} and {len(names) - most} more"
-    return ", ".join(names) or "none"
+def _require_known(
+    kind: str, names: Sequence[str], found: Container[str], of: str, known: Iterable[str]
+) -> None:
+    for name in names:
+        if name not in found:
+            existing = join_names(sorted(known), 12) or "none"
+            raise InputError(f"{kind} {name!r} not found{of}; existing: {existing}")
 
 
 def _pick_nodes(devices: AllocatorInput, names: Sequence[str]) -> list[Node]:
     if not names:
         return list(devices.nodes)
     by_name = {node.metadata.name: node for node in devices.nodes}
-    missing = [name for name in names if name not in by_name]
-    if missing:
-        known = _some(sorted(by_name))
-        raise InputError(f"node {missing[0]!r} not found; existing: {known}")
+    _require_known("node", names, by_name, "", by_name)
     return [by_name[name] for name in names]
 
 

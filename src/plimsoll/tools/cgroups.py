@@ -25,6 +25,7 @@ from plimsoll.node.resources import resources_from_plan
 from plimsoll.tools.cluster_state.manifests import ParsedObject
 from plimsoll.tools.colors import PLAIN, Paint
 from plimsoll.tools.columns import format_table
+from plimsoll.tools.facts import join_names
 from plimsoll.tools.views import decode_views
 
 ROOT = "plimsoll"
@@ -114,17 +115,13 @@ def _pick(nodes: list[Node], pods: list[Pod], name: str) -> Node | None:
     if name:
         known = {node.metadata.name for node in nodes} | {pod.spec.node_name for pod in pods} - {""}
         if name not in known:
-            raise InputError(f"node {name!r} not found" + (f"; {_known(known)}" if known else ""))
+            existing = f"; existing: {join_names(sorted(known), 12)}" if known else ""
+            raise InputError(f"node {name!r} not found{existing}")
         return next((node for node in nodes if node.metadata.name == name), None)
     if len(nodes) > 1:
-        known_names = _known({node.metadata.name for node in nodes})
-        raise InputError(f"select one node with --node; {known_names}")
+        names = sorted({node.metadata.name for node in nodes})
+        raise InputError(f"select one node with --node; existing: {join_names(names, 12)}")
     return nodes[0] if nodes else None
-
-
-def _known(names: set[str]) -> str:
-    first = sorted(names)[:12]
-    return f"existing: {', '.join(first)}" + (f" and {len(names) - 12} more" if len(names) > 12 else "")
 
 
 def _plan(pods: list[Pod], enforcement: CgroupPlanner, settings: CgroupPlanSettings) -> CgroupPlan:

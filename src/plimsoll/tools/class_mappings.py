@@ -7,6 +7,7 @@ different mappings (`dra.cpu` publishes single CPUs and groups of them) get a cl
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -129,7 +130,7 @@ def suggest_mappings(cluster_state: ClusterState, name: str, driver: str) -> tup
         groups.setdefault(_annotation_for(device, snapshot.profile), []).append(device)
     held = [*_allocations(cluster_state, name, devices)]
     for value in sorted(filter(None, groups), key=lambda value: (-len(groups[value]), value)):
-        if _counts(value, [*((_whole(each), each) for each in devices), *held], snapshot.profile):
+        if _counts(value, [*((each.whole, each) for each in devices), *held], snapshot.profile):
             return (
                 ClassMapping(name, value, driver, replaces=CLASS_KEY in device_class.metadata.annotations),
             )
@@ -153,7 +154,7 @@ def _split(
     for value, group in mapped.items():
         wanted = {each.key for each in group}
         parts = [(result, each) for result, each in held if each.key in wanted]
-        if not _counts(value, [*((_whole(each), each) for each in group), *parts], profile):
+        if not _counts(value, [*((each.whole, each) for each in group), *parts], profile):
             return ()
         for condition in _conditions(group):
             selectors = (*own, condition)
@@ -162,18 +163,11 @@ def _split(
         else:
             return ()
         base = f"{device_class.metadata.name}-{'grouped' if 'capacityKey' in value else 'individual'}"
-        name = next(name for name in _numbered(base) if name not in names)
+        numbered = (f"{base}-{number}" for number in itertools.count(2))
+        name = next(name for name in itertools.chain((base,), numbered) if name not in names)
         names.add(name)
         found.append(ClassMapping(name, value, group[0].driver, selectors))
     return tuple(found)
-
-
-def _numbered(name: str) -> Iterator[str]:
-    yield name
-    number = 2
-    while True:
-        yield f"{name}-{number}"
-        number += 1
 
 
 def _conditions(group: Sequence[_UnmappedDevice]) -> Iterator[str]:
@@ -209,6 +203,10 @@ class _UnmappedDevice:
     @property
     def key(self) -> int:
         return id(self.device)
+
+    @property
+    def whole(self) -> DeviceRequestAllocationResult:
+        return whole_device(self.driver, self.device)
 
 
 def _views(slices: Iterable[ResourceSlice]) -> list[SliceView]:
@@ -287,10 +285,6 @@ def whole_device(driver: str, device: Device) -> DeviceRequestAllocationResult:
     return DeviceRequestAllocationResult(driver=driver, device=device.name, consumed_capacity=consumed)
 
 
-def _whole(each: _UnmappedDevice) -> DeviceRequestAllocationResult:
-    return whole_device(each.driver, each.device)
-
-
 def _counts(
     value: str,
     allocations: Iterable[tuple[DeviceRequestAllocationResult, _UnmappedDevice]],
@@ -322,7 +316,7 @@ def _annotation_for(each: _UnmappedDevice, profile: AccountingProfile) -> str:
     if not guesses:
         return ""
     by_capacity = annotation_value({guess.resource: suggested_rule(guess) for guess in guesses})
-    if _counts(by_capacity, [(_whole(each), each)], profile):
+    if _counts(by_capacity, [(each.whole, each)], profile):
         return by_capacity
     return annotation_value({guess.resource: assumed_rule(guess, each.device) for guess in guesses})
 

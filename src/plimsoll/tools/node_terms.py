@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from plimsoll.api.core import Node, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, Pod, Taint
+from plimsoll.api.core import (
+    Node,
+    NodeSelector,
+    NodeSelectorRequirement,
+    NodeSelectorTerm,
+    Pod,
+    Taint,
+    Toleration,
+)
 from plimsoll.api.label_selection import CompiledLabelRequirement
 from plimsoll.api.node_selection import NAME_FIELD, filter_valid_terms, term_matches
 from plimsoll.api.resource import DeviceTaint
@@ -12,6 +20,7 @@ from plimsoll.api.tolerations import is_tolerated
 from plimsoll.scheduler.filters.node_affinity import required_selector
 from plimsoll.scheduler.filters.taint_toleration import NO_EXECUTE, NO_SCHEDULE
 from plimsoll.scheduler.profile import SchedulerProfile
+from plimsoll.tools.facts import join_names
 
 
 def untolerated_taints(pod: Pod, node: Node) -> tuple[Taint, ...]:
@@ -23,9 +32,9 @@ def untolerated_taints(pod: Pod, node: Node) -> tuple[Taint, ...]:
     )
 
 
-def taint_text(taint: Taint | DeviceTaint) -> str:
+def taint_text(taint: Taint | DeviceTaint | Toleration) -> str:
     value = f"={taint.value}" if taint.value else ""
-    return f"{taint.key}{value}:{taint.effect}"
+    return f"{taint.key}{value}" + (f":{taint.effect}" if taint.effect else "")
 
 
 def unmet_requirements(
@@ -72,8 +81,7 @@ def unmet_of_term(term: NodeSelectorTerm, node: Node) -> Iterator[NodeSelectorRe
 
 def requirement_text(requirement: NodeSelectorRequirement | CompiledLabelRequirement) -> str:
     """Format a requirement of a node selector or a label selector."""
-    more = len(requirement.values) - 3
-    values = ", ".join(requirement.values[:3]) + (f" and {more} more" if more > 0 else "")
+    values = join_names(requirement.values, 3)
     is_single = len(requirement.values) == 1
     match requirement.operator:
         case "In":

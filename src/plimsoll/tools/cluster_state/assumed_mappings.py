@@ -56,17 +56,12 @@ class AssumedMappings:
         made._charging = dict(self._charging)
         return made
 
-    def add_class(self, device_class: DeviceClass) -> bool:
-        """Record a class; return whether the mappings of slices must be assumed again."""
-        name = device_class.metadata.name
+    def set_class(self, name: str, device_class: DeviceClass | None) -> bool:
+        """Record a class, None if it is gone; return whether the mappings of slices must be assumed again."""
         before = self._charging.pop(name, None)
-        if read_device_class(device_class).charges:
+        if device_class is not None and read_device_class(device_class).charges:
             self._charging[name] = device_class
-        return (before is None) != (name not in self._charging)
-
-    def remove_class(self, device_class: DeviceClass) -> bool:
-        """Forget a class; return whether the mappings of slices must be assumed again."""
-        return self._charging.pop(device_class.metadata.name, None) is not None
+        return before is not self._charging.get(name)
 
     def add_slice(self, slice: ResourceSlice) -> ResourceSlice:
         """Return a published slice with assumed mappings."""

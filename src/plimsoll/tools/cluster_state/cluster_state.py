@@ -6,7 +6,6 @@ that schedules. Nothing is ever written to a cluster.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from difflib import get_close_matches
 from functools import cached_property
@@ -55,7 +54,7 @@ class ClusterState:
     def _assume_mappings(self) -> None:
         mappings = self.assumed_mappings = AssumedMappings()
         for device_class in self.objects.all(DeviceClass):
-            mappings.add_class(device_class)
+            mappings.set_class(device_class.metadata.name, device_class)
         self.objects = self.objects.copy()
         for slice in self.objects.all(ResourceSlice):
             self.objects.set(mappings.add_slice(slice))
@@ -96,8 +95,8 @@ class ClusterState:
         if mappings is not None and isinstance(thing, ResourceSlice):
             thing = mappings.add_slice(thing)
         self._set(thing)
-        if mappings is not None and isinstance(thing, DeviceClass) and mappings.add_class(thing):
-            self._set_slices(mappings)
+        if isinstance(thing, DeviceClass):
+            self._assume_again(thing.metadata.name, thing)
 
     def remove(self, thing: Any) -> None:
         """Remove an object."""
@@ -107,17 +106,19 @@ class ClusterState:
         mappings = self.assumed_mappings
         if mappings is not None and isinstance(thing, ResourceSlice):
             mappings.remove_slice(thing.metadata.name)
-        if mappings is not None and isinstance(thing, DeviceClass) and mappings.remove_class(thing):
-            self._set_slices(mappings)
+        if isinstance(thing, DeviceClass):
+            self._assume_again(thing.metadata.name, None)
 
     def _set(self, thing: Any) -> None:
         self.objects.set(thing)
         if "snapshot" in self.__dict__:
             self.snapshot.set(thing)
 
-    def _set_slices(self, mappings: AssumedMappings) -> None:
-        for slice in mappings.all_slices():
-            self._set(slice)
+    def _assume_again(self, name: str, device_class: DeviceClass | None) -> None:
+        mappings = self.assumed_mappings
+        if mappings is not None and mappings.set_class(name, device_class):
+            for slice in mappings.all_slices():
+                self._set(slice)
 
     # -- lookups
 
@@ -157,18 +158,12 @@ class ClusterState:
         everywhere = [each for each in self.objects.all(kind) if each.metadata.name == name]
         if not namespace and len(everywhere) == 1:
             return everywhere[0]
-        raise InputError(_missing(word, name, namespace, everywhere, self.objects.all(kind), _full))
+        raise InputError(_missing(word, name, namespace, everywhere, self.objects.all(kind)))
 
 
-def _full(thing: Any) -> str:
-    return str(thing.metadata.full_name)
-
-
-def _missing(
-    word: str, name: str, namespace: str, same: list[T], known: list[T], full: Callable[[Any], str]
-) -> str:
+def _missing(word: str, name: str, namespace: str, same: list[T], known: list[T]) -> str:
     if same:
-        found = ", ".join(sorted(map(full, same))[:5])
+        found = ", ".join(sorted(each.metadata.full_name for each in same)[:5])
         if not namespace:
             return f"{word} {name} exists in several namespaces: {found}; select one with -n"
         return f"{word} {name} not found in namespace {namespace}; found {found}"

@@ -52,7 +52,8 @@ def infer_tolerations(state: ClusterState, device_class: DeviceClass) -> tuple[T
         if everywhere[taint] == len(nodes)
         or taint.key == resource
         or is_tolerated(known, taint)
-        or not _named_hardware(taint).isdisjoint(names.union(*map(_driver_words, drivers)))
+        or (_words(taint.key.rpartition("/")[2]) | _words(taint.value))
+        & names.union(*(_words(driver.rpartition(".")[0] or driver) for driver in drivers))
     }
     ordered = sorted(found, key=taint_text)
     return tuple(
@@ -85,11 +86,6 @@ def parse_toleration(text: str) -> Toleration:
     return Toleration(key=key, operator="Equal" if equals else "Exists", value=value, effect=effect)
 
 
-def toleration_text(toleration: Toleration) -> str:
-    value = f"={toleration.value}" if toleration.value else ""
-    return f"{toleration.key}{value}" + (f":{toleration.effect}" if toleration.effect else "")
-
-
 def _users(state: ClusterState, device_class: str) -> Iterator[Pod]:
     """Yield the pods with claims for a class, except those that run on all nodes."""
     for pod in state.pods:
@@ -107,15 +103,6 @@ def _hard_taints(node: Node) -> Iterator[Taint]:
 
 def _unstamped(taint: Taint) -> Taint:
     return Taint(key=taint.key, value=taint.value, effect=taint.effect)
-
-
-def _named_hardware(taint: Taint) -> set[str]:
-    """Return the words of a taint without the domain of its key."""
-    return _words(taint.key.rpartition("/")[2]) | _words(taint.value)
-
-
-def _driver_words(driver: str) -> set[str]:
-    return _words(driver.rpartition(".")[0] or driver)
 
 
 def _words(text: str) -> set[str]:

@@ -39,8 +39,9 @@ from plimsoll.tools.cluster_state import ClusterState
 from plimsoll.tools.cluster_state.objects import Key
 from plimsoll.tools.cluster_state.progress import ProgressCallback, no_progress
 from plimsoll.tools.defrag.bounds import EvictionBounds
-from plimsoll.tools.defrag.node_taints import count_left_out, find_nodes_with, toleration_text
+from plimsoll.tools.defrag.node_taints import count_left_out, find_nodes_with
 from plimsoll.tools.defrag.target import DefragTarget, add_target
+from plimsoll.tools.node_terms import taint_text
 from plimsoll.tools.whatif.drains import budgets_of, find_eviction_refusal, read_budgets
 from plimsoll.tools.whatif.exhaustive import ProofVerdict, prove
 from plimsoll.tools.whatif.lifecycle import controller_of, stays_on_node
@@ -128,7 +129,7 @@ def find_moves(
     nodes, tolerated = state.nodes, tuple[str, ...]()
     if device_class is not None:
         nodes = [node for node, _ in find_nodes_with(state, device_class)]
-        tolerated = tuple(map(toleration_text, pods[0].spec.tolerations))
+        tolerated = tuple(map(taint_text, pods[0].spec.tolerations))
     left_out = count_left_out(nodes, pods)
     settings = settings or SchedulerProfile.default()
     search = MoveSearch(state, targets, limits or DefragLimits(), settings, tick)
@@ -193,12 +194,9 @@ class MoveSearch:
         return replace(found, exact=smaller <= done, tried=self._tried, largest=largest, movable=movable)
 
     def _reason(self) -> str:
-        mark = self._cluster.mark()
-        try:
+        with self._cluster.trial():
             outcome = schedule_all(self._cluster, preempt=False)
-            return outcome.pending[0].why if outcome.pending else ""
-        finally:
-            self._cluster.undo(mark)
+        return outcome.pending[0].why if outcome.pending else ""
 
     def _search(self, chosen: frozenset[int], size: int) -> DefragResult | None:
         """Try all sets of a size that contain the chosen pods."""
@@ -252,12 +250,9 @@ class MoveSearch:
         """Return whether a single target pod fits somewhere once these pods are evicted."""
         known = self._fits.get(chosen)
         if known is None:
-            mark = self._cluster.mark()
-            try:
+            with self._cluster.trial():
                 self._evict(chosen)
                 known = self._fits[chosen] = self._schedule_target(self._nodes(chosen))
-            finally:
-                self._cluster.undo(mark)
         return known
 
     def _schedule_target(self, changed: set[str]) -> bool:
@@ -306,14 +301,11 @@ class MoveSearch:
         self._work += len(self._cluster.cluster_state.nodes) // _NODES_PER_STEP
         orders = {MoveOrder.IN_TURN: self._schedule_in_turn, MoveOrder.TARGET_FIRST: self._schedule_together}
         for order, schedule in orders.items():
-            mark = self._cluster.mark()
-            try:
+            with self._cluster.trial():
                 placed = schedule(chosen)
                 if placed is not None:
                     where = {each.pod: each for outcome in placed for each in outcome.placed}
                     return self._result(chosen, where, order if chosen else MoveOrder.IN_TURN)
-            finally:
-                self._cluster.undo(mark)
         self._unplaced.append(chosen)
         return None
 
@@ -330,24 +322,16 @@ class MoveSearch:
 
     def _arrange_any(self) -> DefragResult | None:
         """Search all placements for the sets of which the scheduler does not place all pods by itself."""
-        for chosen in self._unplaced:
-            if self._over:
-                return None
-            found = self._arrange(chosen)
-            if found is not None:
-                return found
-        return None
+        found = (self._arrange(chosen) for chosen in self._unplaced if not self._over)
+        return next((each for each in found if each is not None), None)
 
     def _arrange(self, chosen: frozenset[int]) -> DefragResult | None:
-        mark = self._cluster.mark()
-        try:
+        with self._cluster.trial():
             self._evict(chosen)
             pods = self._cluster.cluster_state.pending
             if not all(isinstance(self._cluster.schedule_pod(pod), Placement) for pod in pods):
                 return None
             proof = prove(self._cluster, len(pods) - 1, _PROOF_STEPS)
-        finally:
-            self._cluster.undo(mark)
         self._proof_steps += proof.steps
         self._over = self._over or self._proof_steps > self._limits.steps
         self._is_unsure = self._is_unsure or proof.verdict is ProofVerdict.GAVE_UP
@@ -395,14 +379,11 @@ class MoveSearch:
         placed: Mapping[Name, ScheduledPod] | Mapping[Name, PodPlacement],
         order: MoveOrder,
     ) -> DefragResult:
+        pods = [self.movable[number] for number in sorted(chosen)]
+        nodes = [placed[pod.metadata.key].node for pod in pods]
         moves = tuple(
-            PodTransfer(
-                pod.metadata.key,
-                pod.spec.node_name,
-                placed[pod.metadata.key].node,
-                controller_of(pod) is None,
-            )
-            for pod in (self.movable[number] for number in sorted(chosen))
+            PodTransfer(pod.metadata.key, pod.spec.node_name, node, controller_of(pod) is None)
+            for pod, node in zip(pods, nodes, strict=True)
         )
         targets = tuple((name, placed[name].node, placed[name].devices) for name in self._targets)
         return DefragResult(self._targets, True, moves, targets, order)

@@ -35,7 +35,7 @@ from plimsoll.tools.explain.pod_view import PodView
 from plimsoll.tools.explain.text import StatementKind, pluralize
 from plimsoll.tools.explain.tree import Statement
 from plimsoll.tools.explain.verdict import ExplainVerdict, ExplanationSection, PodExplanation
-from plimsoll.tools.facts import AmountFact
+from plimsoll.tools.facts import AmountFact, join_names
 from plimsoll.tools.pod_status import pod_status
 from plimsoll.tools.top.nodes import ResourceHolder, holders, node_rows
 
@@ -53,7 +53,9 @@ def explain_scheduled(cluster_state: ClusterState, pod: Pod, settings: Scheduler
     devices = tuple(branch for claim in claims for branch in _devices(cluster_state, pod, claim, row))
     if devices:
         sections.append(ExplanationSection("devices", devices))
-    charges = tuple(_charges(cluster_state, ledger, pod)) or (_no_charges(),)
+    text = "nothing: it has no requests, and none of its claims charges the node"
+    nothing = Statement(StatementKind.TEXT, {"text": text})
+    charges = tuple(_charges(cluster_state, ledger, pod)) or (nothing,)
     sections.append(ExplanationSection(f"charged on node {node}", charges))
     sections.append(ExplanationSection(f"free on node {node}", tuple(_headroom(cluster_state, ledger, pod))))
     comparison = _compare_nodes(cluster_state, pod, claims, row, settings)
@@ -135,7 +137,7 @@ def _retry_alternative(
     )
     with NodeSimulation(snapshot, row) as simulation:
         if snapshot.find_pod(pod_key(pod)) is not None:
-            simulation.remove_pods([_pod_in_ledger(snapshot.ledger(row), pod)])
+            simulation.remove_pods([snapshot.ledger(row).entries[pod_key(pod)].pod])
         outcome = allocate_claims(
             snapshot.inventory,
             snapshot.state,
@@ -157,11 +159,6 @@ def _retry_alternative(
     )
 
 
-def _pod_in_ledger(ledger: NodeLedger, pod: Pod) -> Pod:
-    """Return a pod as it was added to the ledger."""
-    return ledger.entries[pod_key(pod)].pod
-
-
 # -- charges
 
 
@@ -181,8 +178,7 @@ def _charges(cluster_state: ClusterState, ledger: NodeLedger, pod: Pod) -> Itera
 def describe_charge(holder: ResourceHolder) -> Statement:
     source = f", claim {holder.claim}" if holder.claim else ""
     if holder.devices:
-        source += f": {', '.join(map(str, holder.devices[:3]))}"
-        source += f" and {len(holder.devices) - 3} more" if len(holder.devices) > 3 else ""
+        source += f": {join_names(list(map(str, holder.devices)), 3)}"
     facts: Mapping[str, Any] = {
         "resource": holder.resource,
         "amount": AmountFact(holder.resource, holder.amount),
@@ -194,12 +190,6 @@ def describe_charge(holder: ResourceHolder) -> Statement:
 
 #: Rule of an extended resource that devices of a claim serve; the node is not charged for it.
 SERVED = "served by devices"
-
-
-def _no_charges() -> Statement:
-    return Statement(
-        StatementKind.TEXT, {"text": "nothing: it has no requests, and none of its claims charges the node"}
-    )
 
 
 def _headroom(cluster_state: ClusterState, ledger: NodeLedger, pod: Pod) -> Iterator[Statement]:
@@ -235,7 +225,7 @@ def _compare_nodes(
         for claim in claims
     )
     with NodeSimulation(snapshot, row) as simulation:
-        simulation.remove_pods([_pod_in_ledger(snapshot.ledger(row), pod)])
+        simulation.remove_pods([snapshot.ledger(row).entries[pod_key(pod)].pod])
         pod_info = PodInfo(unbound, released, snapshot.options)
         recorder = AttemptRecorder()
         # Devices are not searched: results must not be cached during a simulation.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,11 +25,6 @@ class Statement:
     @property
     def text(self) -> str:
         return render_statement(self.kind, self.facts)
-
-    def lines(self, indent: str = "") -> Iterator[str]:
-        yield indent + self.text
-        for child in self.children:
-            yield from child.lines(indent + "  ")
 
     def as_json(self) -> dict[str, Any]:
         return {

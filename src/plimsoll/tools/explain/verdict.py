@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
 from plimsoll.tools.colors import Paint
+from plimsoll.tools.columns import wrap_text
 from plimsoll.tools.explain.text import pluralize
 from plimsoll.tools.explain.tree import FEW, NodeGroup, Statement
 from plimsoll.tools.facts import join_names
@@ -16,8 +16,6 @@ from plimsoll.tools.fixes import NO_FIXES, Fix, FixReport
 
 #: Groups shown before the rest is only counted.
 GROUPS = 8
-#: Minimum width of wrapped lines.
-_MIN_WIDTH = 40
 
 
 class ExplainVerdict(Enum):
@@ -209,16 +207,9 @@ def branch_lines(branch: Statement, indent: str, paint: Paint) -> Iterator[str]:
 
 def fold(color: Callable[[str], str], text: str, label: str, width: int) -> Iterator[str]:
     """Yield a label and a text in as many lines as needed; only the text is colored."""
-    indent = " " * (len(label) - len(label.lstrip()) + 2)
-    lines = textwrap.wrap(
-        label.lstrip() + text,
-        max(width, _MIN_WIDTH),
-        initial_indent=" " * (len(label) - len(label.lstrip())),
-        subsequent_indent=indent,
-        break_long_words=False,
-        break_on_hyphens=False,
-    ) or [label.rstrip()]
+    indent = " " * (len(label) - len(label.lstrip()))
+    lines = wrap_text(label.lstrip() + text, width, f"{indent}  ", first=indent) or [label.rstrip()]
     first, *rest = lines
     yield first[: len(label)] + color(first[len(label) :])
     for line in rest:
-        yield indent + color(line[len(indent) :])
+        yield f"{indent}  " + color(line[len(indent) + 2 :])

@@ -171,6 +171,13 @@ def unbind(pod: Pod) -> Pod:
     return replace(pod, metadata=metadata, spec=replace(pod.spec, node_name=""), status=status)
 
 
+def copy_pod(pod: Pod, name: str) -> Pod:
+    """Return a new pending pod like another one, without its claims."""
+    made = unbind(pod)
+    metadata = replace(made.metadata, name=name, uid=f"whatif/{pod.metadata.namespace}/{name}")
+    return replace(made, metadata=metadata, status=replace(made.status, resource_claim_statuses=()))
+
+
 def release_claim(claim: ResourceClaim, consumer: Pod | PodGroup) -> ResourceClaim:
     """Return the claim without the reservation of a pod or group; the last one's release deallocates it."""
     users = tuple(user for user in claim.status.reserved_for if user.uid != consumer.metadata.uid)

@@ -7,6 +7,7 @@ Every change goes through the `ChangeLog`, so that all of it can be undone. Sche
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from itertools import groupby
 from operator import itemgetter
@@ -284,6 +285,15 @@ class MemoryCluster:
 
     def mark(self) -> tuple[ChangeMark, int]:
         return self.changes.mark(), len(self.evicted)
+
+    @contextmanager
+    def trial(self) -> Iterator[None]:
+        """Undo everything that the `with` block changes."""
+        mark = self.mark()
+        try:
+            yield
+        finally:
+            self.undo(mark)
 
     def undo(self, mark: tuple[ChangeMark, int]) -> None:
         self.changes.undo(mark[0])

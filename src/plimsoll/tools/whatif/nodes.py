@@ -6,6 +6,7 @@ pods of the original. Device pools shared by several nodes are not cloned.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -15,20 +16,14 @@ from plimsoll.api import codec
 from plimsoll.api.core import Affinity, Node, Pod
 from plimsoll.tools.cluster_state.objects import ClusterObjects
 from plimsoll.tools.fixes.additions import HOSTNAME, copy_node
-from plimsoll.tools.whatif.lifecycle import controller_of, stays_on_node, unbind
+from plimsoll.tools.whatif.lifecycle import controller_of, copy_pod, stays_on_node
 
 
 def free_names(objects: ClusterObjects, like: str, count: int) -> list[str]:
     """Return names for new nodes that are not in use."""
     taken = {node.metadata.name for node in objects.all(Node)}
-    found: list[str] = []
-    number = 1
-    while len(found) < count:
-        name = f"{like}-copy-{number}"
-        if name not in taken:
-            found.append(name)
-        number += 1
-    return found
+    names = (f"{like}-copy-{number}" for number in itertools.count(1))
+    return list(itertools.islice((name for name in names if name not in taken), count))
 
 
 def clone_node(objects: ClusterObjects, node: Node, name: str, pods: Iterable[Pod]) -> Iterator[Any]:
@@ -41,14 +36,10 @@ def clone_node(objects: ClusterObjects, node: Node, name: str, pods: Iterable[Po
 
 
 def _clone_pod(pod: Pod, old: str, new: str) -> Pod:
-    name = f"{pod.metadata.name}-{new}"
-    made = unbind(pod)
-    metadata = replace(made.metadata, name=name, uid=f"whatif/{pod.metadata.namespace}/{name}")
-    status = replace(made.status, resource_claim_statuses=())
-    owner = controller_of(pod)
+    made, owner = copy_pod(pod, f"{pod.metadata.name}-{new}"), controller_of(pod)
     if owner is not None and owner.kind == "DaemonSet":
-        return replace(made, metadata=metadata, spec=_aimed(made, old, new), status=status)
-    return replace(made, metadata=metadata, spec=replace(made.spec, node_name=new), status=status)
+        return replace(made, spec=_aimed(made, old, new))
+    return replace(made, spec=replace(made.spec, node_name=new))
 
 
 def _aimed(pod: Pod, old: str, new: str) -> Any:

@@ -12,11 +12,12 @@ from typing import Any
 from plimsoll.api.core import Pod
 from plimsoll.controllers.workloads.ownership import controller_of
 from plimsoll.errors import InputError
-from plimsoll.tools.cluster_state.kinds import KINDS, StateKind
+from plimsoll.tools.cluster_state.kinds import KINDS
 from plimsoll.tools.cluster_state.objects import ClusterObjects
 from plimsoll.tools.workload_pods import find_pods
 
 _SHORT: Mapping[str, str] = {"po": "pods", "no": "nodes", "ns": "namespaces", "pdb": "poddisruptionbudgets"}
+_KINDS = {word: kind for kind in KINDS for word in (kind.endpoint.kind.lower(), kind.endpoint.plural)}
 _WORKLOADS = {
     word: kind
     for kind in ("Deployment", "ReplicaSet", "StatefulSet", "DaemonSet", "Job", "ReplicationController")
@@ -34,7 +35,7 @@ def find_targets(objects: ClusterObjects, text: str, namespace: str = "default")
         namespace = parts[1]
     if word in _WORKLOADS:
         return _pods_of(objects, _WORKLOADS[word], namespace, name)
-    kind = _kind(word)
+    kind = _KINDS.get(_SHORT.get(word, word))
     if kind is None:
         known = sorted({*(each.endpoint.kind for each in KINDS), *_WORKLOADS.values()})
         raise InputError(f"{text}: unknown kind {parts[0]}; valid kinds: {', '.join(known)}")
@@ -49,14 +50,6 @@ def find_targets(objects: ClusterObjects, text: str, namespace: str = "default")
         ]
         raise InputError(f"{text}: {kind.endpoint.kind} not found" + _suggest(name, names))
     return [found]
-
-
-def _kind(word: str) -> StateKind | None:
-    word = _SHORT.get(word, word)
-    for kind in KINDS:
-        if word in (kind.endpoint.kind.lower(), kind.endpoint.plural):
-            return kind
-    return None
 
 
 def _pods_of(objects: ClusterObjects, kind: str, namespace: str, name: str) -> list[Any]:

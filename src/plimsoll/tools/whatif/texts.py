@@ -214,6 +214,11 @@ def _cut(texts: Sequence[str], wide: bool) -> str:
     )
 
 
+def _rest(count: int) -> Iterator[str]:
+    if count:
+        yield f"  and {count} more; {WIDE}"
+
+
 def _side_effects(report: WhatifResult, paint: Paint, wide: bool) -> Iterator[str]:
     """Yield what happens to pods that were not asked about."""
     verdict = report.verdict
@@ -355,8 +360,7 @@ def _evicted(report: WhatifResult, paint: Paint, wide: bool, *, preempted: bool)
     shown = evicted if wide else evicted[:FEW]
     for each in shown:
         yield from _wrapped("  ", _describe_eviction(each, after.get(each.pod, ABSENT)), paint, "    ")
-    if len(evicted) > len(shown):
-        yield f"  and {len(evicted) - len(shown)} more; {WIDE}"
+    yield from _rest(len(evicted) - len(shown))
 
 
 def _describe_eviction(each: EvictedPod, then: PodPlacement) -> str:
@@ -388,13 +392,12 @@ def _prediction(report: WhatifResult, prediction: Prediction, paint: Paint, wide
         named = [
             f"{o.node} {o.resource} by {format_short(o.resource, o.units)}" for o in prediction.overcommits
         ]
-        text = f"{_nodes_text(nodes)} past the line once claims are counted: {_cut(named, wide)}"
+        text = f"{format_count(nodes, 'node')} past the line once claims are counted: {_cut(named, wide)}"
         yield from map(paint.red, _wrapped("  ", text, paint, "    "))
     shown = prediction.conflicts if wide else prediction.conflicts[:FEW]
     for each in shown:
         yield from map(paint.red, _wrapped("  ", each.text, paint, "    "))
-    if len(prediction.conflicts) > len(shown):
-        yield f"  and {len(prediction.conflicts) - len(shown)} more; {WIDE}"
+    yield from _rest(len(prediction.conflicts) - len(shown))
 
 
 def _differing(
@@ -409,8 +412,7 @@ def _differing(
         for name in shown
     ]
     yield from _table(rows, paint, "  ", wide=wide)
-    if len(differing) > len(shown):
-        yield f"  and {len(differing) - len(shown)} more; {WIDE}"
+    yield from _rest(len(differing) - len(shown))
     reasons = Counter(
         state[name].why for name in differing for state in states if name in state and state[name].why
     ).most_common()
@@ -425,8 +427,7 @@ def _differing(
 
 def _proof(proof: Proof, paint: Paint, wide: bool) -> Iterator[str]:
     yield paint.bold("EXHAUSTIVE SEARCH")
-    pods = f"{proof.pods} pod{'s' if proof.pods != 1 else ''}"
-    steps = f"{proof.steps} step{'s' if proof.steps != 1 else ''}"
+    pods, steps = format_count(proof.pods, "pod"), format_count(proof.steps, "step")
     if proof.verdict is ProofVerdict.ALL:
         better = f"; the scheduler places {proof.greedy} one by one" if proof.placement else ""
         yield from _wrapped(
@@ -449,8 +450,7 @@ def _proof(proof: Proof, paint: Paint, wide: bool) -> Iterator[str]:
         shown = sorted(proof.placement.items())[: None if wide else 2 * FEW]
         rows += [(full_name(name), found.node, ", ".join(found.devices) or "-") for name, found in shown]
         yield from _table(rows, paint, "  ", wide=wide)
-        if len(shown) < len(proof.placement):
-            yield f"  and {len(proof.placement) - len(shown)} more; {WIDE}"
+        yield from _rest(len(proof.placement) - len(shown))
 
 
 # -- free resources
@@ -490,9 +490,9 @@ def _remarks(new: Fragmentation, old: Fragmentation | None, paint: Paint) -> Ite
     """Yield the largest claims and stranded resources, without those that are as in `old`."""
     known = old or Fragmentation()
     claims = [
-        f"{piece.device_class} {piece.most} (on {_nodes_text(piece.nodes)})"
+        f"{piece.device_class} {piece.most} (on {format_count(piece.nodes, 'node')})"
         if piece.most
-        else f"{piece.device_class} {'none' if piece.most == 0 else 'unknown (too many different nodes)'}"
+        else f"{piece.device_class} none"
         for piece in new.classes
         if piece not in known.classes
     ]
@@ -502,16 +502,14 @@ def _remarks(new: Fragmentation, old: Fragmentation | None, paint: Paint) -> Ite
         amounts = " and ".join(
             f"{format_short(name, units)} {name}" for name, units in sorted(new.without_devices.items())
         )
-        text = f"{amounts} on {_nodes_text(new.nodes_without_devices)} whose devices are all allocated"
+        text = (
+            f"{amounts} on {format_count(new.nodes_without_devices, 'node')} whose devices are all allocated"
+        )
         yield from _wrapped("stranded: ", text, paint)
     if new.nodes_without_room and new.without_room != known.without_room:
         text = f"{format_count(sum(new.without_room.values()), 'free device')} on"
-        text += f" {_nodes_text(new.nodes_without_room)} without capacity for another pod"
+        text += f" {format_count(new.nodes_without_room, 'node')} without capacity for another pod"
         yield from _wrapped("stranded: ", text, paint)
-
-
-def _nodes_text(count: int) -> str:
-    return format_count(count, "node")
 
 
 def _nodes(report: WhatifResult, paint: Paint) -> Iterator[str]:

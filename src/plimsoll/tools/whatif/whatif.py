@@ -42,7 +42,7 @@ from plimsoll.tools.whatif.drains import (
     required_flags,
 )
 from plimsoll.tools.whatif.exhaustive import STEPS, Proof, prove
-from plimsoll.tools.whatif.lifecycle import controller_of, stays_on_node, unbind
+from plimsoll.tools.whatif.lifecycle import controller_of, copy_pod, stays_on_node
 from plimsoll.tools.whatif.manifests import PODS_MAX, AddedWorkload, Manifest, read_manifests
 from plimsoll.tools.whatif.memory_cluster import MemoryCluster
 from plimsoll.tools.whatif.nodes import clone_node, free_names
@@ -349,11 +349,8 @@ class WhatifOperations:
 
     def _fill(self, pod: Pod, most: int) -> tuple[int, str]:
         for count in range(most):
-            copy = unbind(pod)
             name = f"{pod.metadata.name}-more-{count}"
-            metadata = replace(copy.metadata, name=name, uid=f"whatif/{pod.metadata.namespace}/{name}")
-            status = replace(copy.status, resource_claim_statuses=())
-            copy = replace(copy, metadata=metadata, status=status)
+            copy = copy_pod(pod, name)
             refusal = self.cluster.quotas.find_refusal(copy)
             if not refusal:
                 self.cluster.add_pod(copy)

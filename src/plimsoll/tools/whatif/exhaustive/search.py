@@ -72,11 +72,8 @@ class Proof:
 def prove(cluster: MemoryCluster, greedy: int, steps: int, tick: ProgressCallback = no_progress) -> Proof:
     """Search all placements of the pending pods; the cluster is restored afterwards."""
     pods = sorted(cluster.cluster_state.pending, key=cluster.order)
-    mark = cluster.mark()
-    try:
+    with cluster.trial():
         return _PlacementSearch(cluster, pods, greedy, steps, tick).run()
-    finally:
-        cluster.undo(mark)
 
 
 class _PlacementSearch:
