@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from functools import lru_cache
+from itertools import zip_longest
 from typing import TypeAlias
 
 from plimsoll.api.quantity import Quantity
@@ -240,14 +241,10 @@ def order_by_nearness(values: Sequence[str], constant: str) -> list[str]:
     """Return values by their distance from a constant, as numbers or versions if all are."""
     wanted, numbers = _number(constant), {value: _number(value) for value in values}
     if wanted is not None and None not in numbers.values():
-        return sorted(values, key=lambda value: tuple(abs(a - b) for a, b in _pairs(numbers[value], wanted)))
+        pairs = {value: zip_longest(own or (), wanted, fillvalue=0) for value, own in numbers.items()}
+        distances = {value: tuple(abs(one - other) for one, other in each) for value, each in pairs.items()}
+        return sorted(values, key=distances.__getitem__)
     return sorted(values, key=lambda value: (-SequenceMatcher(None, value, constant).ratio(), value))
-
-
-def _pairs(one: tuple[int, ...] | None, two: tuple[int, ...]) -> Iterator[tuple[int, int]]:
-    assert one is not None, "all values are numbers"
-    for place in range(max(len(one), len(two))):
-        yield tuple(each[place] if place < len(each) else 0 for each in (one, two))  # type: ignore[misc]
 
 
 def _number(text: str) -> tuple[int, ...] | None:

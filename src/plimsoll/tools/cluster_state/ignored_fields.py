@@ -39,12 +39,12 @@ def find_ignored_fields(kind: StateKind, tree: Mapping[str, Any]) -> tuple[str, 
 
 
 def _find_by_shape(tree: Mapping[str, Any]) -> tuple[str, ...]:
+    def find() -> tuple[str, ...]:
+        errors = find_strict_errors(tree)
+        return tuple(text for text in errors if any(name in text for name in MAPPING_FIELDS))
+
     shape = f"{tree.get('apiVersion')}{_without_texts(tree)}".encode(errors="replace")
-    return _remember(shape, lambda: _find(tree))
-
-
-def _find(tree: Mapping[str, Any]) -> tuple[str, ...]:
-    return tuple(text for text in find_strict_errors(tree) if any(name in text for name in MAPPING_FIELDS))
+    return _remember(shape, find)
 
 
 def _remember(text: bytes, find: Callable[[], tuple[str, ...]]) -> tuple[str, ...]:

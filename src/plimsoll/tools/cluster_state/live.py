@@ -39,19 +39,19 @@ class _ListedKind:
     endpoint: Endpoint
     parts: SharedParts = field(default_factory=SharedParts, compare=False)
 
-    def decode(self, raw: bytes) -> Any:
-        """Decode an object in the v1 schema. Raise DecodeError if it cannot be converted."""
-        if not self.kind.versioned or self.endpoint.version in versions.SAME:
-            return require_name(self.parts.decode(raw, self.kind.view))
-        tree = versions.to_v1(codec.decode_tree(raw))
-        if isinstance(tree, versions.Unconvertible):
-            raise DecodeError(tree.why)
-        return require_name(self.parts.convert(tree, self.kind.view))
-
     def read(self, raw: bytes, objects: ClusterObjects) -> Any:
-        """Decode an object; record in `objects` which of its fields are ignored."""
-        thing = self.decode(raw)
-        if self.kind.view is ResourceSlice:
+        """Decode an object in the v1 schema; record in `objects` which of its fields are ignored. Raise
+        DecodeError if it cannot be converted.
+        """
+        view = self.kind.view
+        if not self.kind.versioned or self.endpoint.version in versions.SAME:
+            thing = require_name(self.parts.decode(raw, view))
+        else:
+            tree = versions.to_v1(codec.decode_tree(raw))
+            if isinstance(tree, versions.Unconvertible):
+                raise DecodeError(tree.why)
+            thing = require_name(self.parts.convert(tree, view))
+        if view is ResourceSlice:
             ignored = find_ignored_fields_in_json(self.kind, raw, self.endpoint.api_version)
             objects.set_ignored_fields(thing.metadata.name, ignored)
         return thing

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 
 from plimsoll.api import codec
 from plimsoll.client import Client
@@ -45,18 +45,8 @@ async def add_related(
     if workload:
         queries.append((WORKLOADS[workload], f"metadata.name={subjects[0]}"))
     for endpoint, fields in queries:
-        await _add(client, endpoint, namespace, fields, objects)
-
-
-async def _add(
-    client: Client, endpoint: Endpoint, namespace: str, fields: str, objects: ClusterObjects
-) -> None:
-    try:
-        async with aclosing(client.pages(endpoint, namespace, fields=fields, limit=MAX_EVENTS)) as pages:
-            async for page in pages:
-                for raw in page.items:
-                    head = {"apiVersion": endpoint.api_version, "kind": endpoint.kind}
+        head = {"apiVersion": endpoint.api_version, "kind": endpoint.kind}
+        with suppress(ApiError):
+            async with aclosing(client.pages(endpoint, namespace, fields=fields, limit=MAX_EVENTS)) as pages:
+                for raw in (await anext(pages)).items:
                     objects.related.add({**codec.decode_tree(raw), **head})
-                break
-    except ApiError:
-        return

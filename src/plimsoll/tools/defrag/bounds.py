@@ -6,13 +6,14 @@ works is left out. Devices that draw from common counters are counted once for e
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Set
 from itertools import accumulate, combinations
 
 from plimsoll.allocator.devices.node_devices import bit_numbers
 from plimsoll.allocator.packing import Piece, count_together
 from plimsoll.api.identity import DeviceId
-from plimsoll.api.resource import ExactDeviceRequest, ResourceClaim
+from plimsoll.api.resource import EXACT_COUNT, ResourceClaim
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
 from plimsoll.tools.availability import Availability
 from plimsoll.tools.availability.node_stock import Component, NodeStock
@@ -38,7 +39,7 @@ class EvictionBounds:
     ) -> None:
         """Read the devices. `held` are the devices of the pods that can be evicted, by node and number."""
         self._most = most
-        self._wanted = dict(_wanted(claims, snapshot))
+        self._wanted = _wanted(claims, snapshot)
         self._stocks = {stock.name: stock for stock, _ in Availability(snapshot).stocks if stock.name in held}
         self._held = {
             node: {number: stock.mask_of(held[node][number]) for number in held[node]}
@@ -136,19 +137,17 @@ def _give_back(stock: NodeStock, left: dict[int, int], freed: int) -> None:
                 left[counter] += amount
 
 
-def _wanted(claims: Iterable[ResourceClaim], snapshot: Snapshot) -> Iterable[tuple[_Selection, int]]:
-    """Yield the devices that exact requests ask for, by their selectors."""
-    counts: dict[_Selection, int] = {}
+def _wanted(claims: Iterable[ResourceClaim], snapshot: Snapshot) -> Counter[_Selection]:
+    """Return the numbers of devices that exact requests ask for, by their selectors."""
+    counts: Counter[_Selection] = Counter()
     for claim in claims:
         for request in claim.spec.devices.requests:
             body = request.exactly
             found = snapshot.classes.get(body.device_class_name) if body is not None else None
-            if body is None or found is None or body.admin_access or not _has_count(body):
+            if body is None or found is None or body.admin_access:
+                continue
+            if body.allocation_mode not in ("", EXACT_COUNT):
                 continue
             selection = expressions_of(found.spec.selectors), expressions_of(body.selectors)
-            counts[selection] = counts.get(selection, 0) + body.count
-    yield from counts.items()
-
-
-def _has_count(body: ExactDeviceRequest) -> bool:
-    return body.allocation_mode in ("", "ExactCount")
+            counts[selection] += body.count
+    return counts

@@ -6,6 +6,7 @@ pod. Devices that exclude each other are not added up (`tools/availability`).
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -120,29 +121,24 @@ def read_node_fragments(
 def find_fragments(snapshot: Snapshot, nodes: Mapping[str, NodeFragments]) -> Fragmentation:
     """Compute the fragmentation of a cluster from what each node contributes."""
     most: dict[str, tuple[int, str]] = {}
-    free: dict[str, int] = {}
-    devices: dict[str, int] = {}
+    free, devices, without_devices, without_capacity = (Counter[str]() for _ in range(4))
     most_devices: dict[str, int] = {}
-    without_devices: dict[str, int] = {}
-    without_capacity: dict[str, int] = {}
     nodes_without_devices = nodes_without_capacity = 0
     for name, node in nodes.items():
+        free.update(node.free)
+        devices.update(node.devices)
         for key, units in node.free.items():
-            free[key] = free.get(key, 0) + units
             if key not in most or units > most[key][0]:
                 most[key] = (units, name)
         free_devices_here = sum(node.devices.values())
         for driver, count in node.devices.items():
-            devices[driver] = devices.get(driver, 0) + count
             most_devices[driver] = max(most_devices.get(driver, 0), count)
         if node.has_devices and not free_devices_here and not node.full:
             nodes_without_devices += 1
-            for key in (CPU, MEMORY):
-                without_devices[key] = without_devices.get(key, 0) + node.free.get(key, 0)
+            without_devices.update({key: node.free.get(key, 0) for key in (CPU, MEMORY)})
         if node.full and free_devices_here:
             nodes_without_capacity += 1
-            for driver, count in node.devices.items():
-                without_capacity[driver] = without_capacity.get(driver, 0) + count
+            without_capacity.update(node.devices)
     pieces = tuple(
         LargestFree(key, *most[key], free[key]) for key in sorted(most, key=resource_order) if key != PODS
     )

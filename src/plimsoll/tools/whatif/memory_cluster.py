@@ -79,9 +79,6 @@ class MemoryCluster:
     def find_claim(self, namespace: str, name: str) -> ResourceClaim | None:
         return self.cluster_state.objects.find(ResourceClaim, namespace, name)
 
-    def find_template(self, namespace: str, name: str) -> ResourceClaimTemplate | None:
-        return self.cluster_state.objects.find(ResourceClaimTemplate, namespace, name)
-
     def find_group(self, pod: Pod) -> PodGroup | None:
         """Return the group of a pod, if its pods can share claims."""
         name, snapshot = pod_group_of(pod), self.cluster_state.snapshot
@@ -162,7 +159,7 @@ class MemoryCluster:
                 self.changes.set(claim)
             return not refusal
 
-        find = partial(self.find_template, pod.metadata.namespace)
+        find = partial(self.cluster_state.objects.find, ResourceClaimTemplate, pod.metadata.namespace)
         pod, group = lifecycle.make_claims(pod, self.find_group(pod), find, create)
         if group is not None:
             self.changes.set(group)

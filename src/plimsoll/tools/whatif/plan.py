@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from plimsoll.api.core import Pod
+from plimsoll.tools.columns import format_count
 from plimsoll.tools.whatif.exhaustive import STEPS
 from plimsoll.tools.whatif.manifests import PODS_MAX, Manifest
 from plimsoll.tools.whatif.outcome import Name
@@ -71,9 +72,8 @@ class WhatifPlan:
         if self.remove:
             yield f"without {', '.join(self.remove)}"
         if self.add_nodes:
-            yield f"{self.add_nodes} more node{'s' if self.add_nodes > 1 else ''}" + (
-                f" like {self.like}" if self.like else ""
-            )
+            like = f" like {self.like}" if self.like else ""
+            yield f"{format_count(self.add_nodes, 'more node')}{like}"
         for node, taint in self.taints:
             yield f"{node} tainted {taint}"
         for rule in self.taint_devices:

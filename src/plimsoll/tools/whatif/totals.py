@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -57,15 +58,12 @@ def sum_totals(cluster_state: ClusterState, free_amounts: FreeByNode) -> Cluster
     """Return the totals of a cluster; `free_amounts` are those of its nodes."""
     snapshot = cluster_state.snapshot
     placed = sum(bool(pod.spec.node_name) for pod in cluster_state.pods)
-    line: dict[str, int] = {}
-    free: dict[str, int] = {}
+    line, free = Counter[str](), Counter[str]()
     for row in snapshot.rows():
-        for name, units in snapshot.ledger(row).allocatable.items():
-            line[name] = line.get(name, 0) + units
-        takes_pods = not closed_reason(snapshot.node(row))
-        for name, units in free_amounts[snapshot.node(row).metadata.name].items():
-            line.setdefault(name, 0)
-            free[name] = free.get(name, 0) + (units if takes_pods else 0)
+        node = snapshot.node(row)
+        amounts, is_closed = free_amounts[node.metadata.name], bool(closed_reason(node))
+        line.update({**dict.fromkeys(amounts, 0), **snapshot.ledger(row).allocatable})
+        free.update(dict.fromkeys(amounts, 0) if is_closed else amounts)
     return ClusterTotals(len(snapshot), placed, len(cluster_state.pending), line, free)
 
 
