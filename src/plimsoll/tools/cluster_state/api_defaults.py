@@ -15,12 +15,7 @@ from msgspec.structs import replace
 
 from plimsoll.api.core import Container, Namespace, Node, Pod
 from plimsoll.api.quota import LimitRange
-from plimsoll.api.resource import (
-    EXACT_COUNT,
-    DeviceRequest,
-    ResourceClaim,
-    ResourceClaimTemplate,
-)
+from plimsoll.api.resource import EXACT_COUNT, ResourceClaim, ResourceClaimSpec, ResourceClaimTemplate
 from plimsoll.api.scheduling import PodGroup, PriorityClass
 from plimsoll.api.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
 from plimsoll.apiserver.validation.priority_classes import SYSTEM_CLASSES
@@ -33,19 +28,15 @@ _NAME_LABEL = "kubernetes.io/metadata.name"
 def lacks_defaults(thing: Any) -> bool:
     """Return whether a decoded object lacks a default of the API that a tool reads."""
     check = _CHECKS.get(type(thing))
-    return check is not None and check(thing)
+    return check is not None and bool(check(thing))
 
 
 def _check_pod(pod: Pod) -> bool:
     spec = pod.spec
     if not spec.scheduler_name or not spec.restart_policy:
         return True
-    for container in spec.containers:
-        if _lacks_requests(container):
-            return True
-    for container in spec.init_containers:
-        if _lacks_requests(container):
-            return True
+    if any(map(_lacks_requests, (*spec.containers, *spec.init_containers))):
+        return True
     resources = spec.resources
     return resources is not None and not resources.limits.keys() <= resources.requests.keys()
 
@@ -55,27 +46,12 @@ def _lacks_requests(container: Container) -> bool:
     return bool(limits) and not limits.keys() <= container.resources.requests.keys()
 
 
-def _check_node(node: Node) -> bool:
-    return bool(node.status.capacity) and not node.status.allocatable
-
-
-def _check_claim(claim: ResourceClaim) -> bool:
-    return any(_lacks_count(request) for request in claim.spec.devices.requests)
-
-
-def _check_template(template: ResourceClaimTemplate) -> bool:
-    return any(_lacks_count(request) for request in template.spec.spec.devices.requests)
-
-
-def _lacks_count(request: DeviceRequest) -> bool:
-    exactly = request.exactly
-    if exactly is not None and (
-        not exactly.allocation_mode or (exactly.allocation_mode == EXACT_COUNT and not exactly.count)
-    ):
-        return True
+def _check_claim(spec: ResourceClaimSpec) -> bool:
     return any(
-        not each.allocation_mode or (each.allocation_mode == EXACT_COUNT and not each.count)
-        for each in request.first_available
+        not body.allocation_mode or (body.allocation_mode == EXACT_COUNT and not body.count)
+        for request in spec.devices.requests
+        for body in (request.exactly, *request.first_available)
+        if body is not None
     )
 
 
@@ -119,9 +95,9 @@ def with_priority(pod: Pod, classes: Mapping[str, PriorityClass]) -> Pod | None:
 
 _CHECKS: dict[type, Callable[[Any], bool]] = {
     Pod: _check_pod,
-    Node: _check_node,
-    ResourceClaim: _check_claim,
-    ResourceClaimTemplate: _check_template,
+    Node: lambda node: node.status.capacity and not node.status.allocatable,
+    ResourceClaim: lambda claim: _check_claim(claim.spec),
+    ResourceClaimTemplate: lambda template: _check_claim(template.spec.spec),
     LimitRange: _check_limit_range,
     Namespace: _check_namespace,
     PersistentVolume: lambda volume: not volume.spec.volume_mode or not volume.status.phase,
