@@ -160,7 +160,7 @@ def run_allocate(
         claims,
         nodes,
         together,
-        allocation.choose_preference(least_waste),
+        least_waste,
         switched,
         allocation.make_limits(steps, timeout),
         where.namespace,

@@ -166,7 +166,7 @@ class AllocationQuery:
     claims: Sequence[str] = ()
     nodes: Sequence[str] = ()
     together: bool = False
-    preference: Preference = Preference.FIRST
+    least_waste: bool = False  #: prefer devices of which the least is left unused
     gates: Gates = field(default_factory=Gates.default)
     limits: SearchLimits = field(default_factory=SearchLimits)
     namespace: str = ""
@@ -184,10 +184,6 @@ def make_limits(steps: int, timeout: float | None) -> SearchLimits:
         return SearchLimits(steps)
     end = monotonic() + timeout
     return SearchLimits(steps, lambda: monotonic() > end)
-
-
-def choose_preference(least_waste: bool) -> Preference:
-    return Preference.LEAST_WASTE if least_waste else Preference.FIRST
 
 
 def try_claims(
@@ -221,7 +217,7 @@ def try_claims(
                 classes=devices.classes,
                 new_id=new_id,
                 limits=query.limits,
-                preference=query.preference,
+                preference=Preference.LEAST_WASTE if query.least_waste else Preference.FIRST,
             )
             if isinstance(outcome, Allocation):
                 for claim, result in zip(group, outcome.results, strict=True):

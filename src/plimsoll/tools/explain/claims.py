@@ -119,15 +119,14 @@ def _explain_pending(
     users = users_of(cluster_state, claim.metadata.namespace, claim.metadata.name)
     waiting = [pod.metadata.full_name for pod in users if not pod.spec.node_name]
     name, verdict = claim.metadata.full_name, ExplainVerdict.PENDING if users else ExplainVerdict.UNUSED
+    notes: list[str] = []
     if waiting:
         summary = f"pending with {pluralize(len(waiting), 'pod')}: {', '.join(waiting[:5])}"
-        notes = [f"other rules of the pod apply as well: plimsoll explain {waiting[0]}"]
+        notes.append(f"other rules of the pod apply as well: plimsoll explain {waiting[0]}")
     elif users:
         summary = f"not allocated, although pod {users[0].metadata.full_name} is bound to a node"
-        notes = []
     else:
         summary = "no pod uses the claim; it is allocated when a pod that uses it is scheduled"
-        notes = []
     pod = _pod_with_claim(claim)
     pod_info = read_pod_info(pod, cluster_state.snapshot)
     found = find_fixes(cluster_state, pod, settings)

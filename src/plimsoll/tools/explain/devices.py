@@ -40,6 +40,7 @@ from plimsoll.tools.explain.node_reasons import describe_shortage, measure_short
 from plimsoll.tools.explain.pod_reasons import terms_text
 from plimsoll.tools.explain.pod_view import PodView
 from plimsoll.tools.explain.selection import (
+    SELECTOR_RULES,
     RequestSelectors,
     describe_selectors,
     driver_names,
@@ -244,9 +245,7 @@ def _describe_request(view: PodView, request: RequestRefusal, row: int) -> State
         return Statement(StatementKind.NO_DRIVER, facts)
     children: list[Statement] = []
     for removal in request.removals:
-        if removal.rule in (RefusalRule.CLASS_SELECTOR, RefusalRule.REQUEST_SELECTOR) and not isinstance(
-            devices, AllocationFault
-        ):
+        if removal.rule in SELECTOR_RULES and not isinstance(devices, AllocationFault):
             children += describe_selectors(selectors, devices, removal)
         else:
             children.append(_describe_removal(view, removal, devices, selectors))
@@ -330,10 +329,8 @@ def _describe_holders(
     """Yield the claims that hold the matching devices."""
     if isinstance(devices, AllocationFault):
         return
-    taken = (
-        read_usage(view.snapshot, devices).taken
-        & devices.select(selectors.class_selectors, selectors.selectors).mask
-    )
+    matching = devices.select(selectors.class_selectors, selectors.selectors).mask
+    taken = read_usage(view.snapshot, devices).taken & matching
     unused = {claim.metadata.key for claim in unused_claims(view.cluster_state)}
     held = holders_of(view.cluster_state, {devices.entries[row].id for row in bit_numbers(taken)})
     in_order = sorted(held.items(), key=lambda item: (item[1].metadata.key not in unused, item[0]))

@@ -93,22 +93,15 @@ class VolumeExplainer(RuleExplainer):
             affinity = volume.spec.node_affinity if volume is not None else None
             required = affinity.required if affinity is not None else None
             if message is VolumeBindingMessage.AFFINITY and volume is not None and required is not None:
-                if not is_reachable(required, self.view.node(row)):
-                    facts = {
-                        "volume": volume.metadata.name,
-                        "claim": used.name,
-                        "wanted": terms_text(required),
-                    }
-                    yield Statement(StatementKind.VOLUME, facts)
+                wanted = "" if is_reachable(required, self.view.node(row)) else terms_text(required)
             elif message is VolumeZoneMessage.ZONE and volume is not None:
-                wanted = [
-                    f"{k}={v}"
-                    for k, v in sorted(volume.metadata.labels.items())
-                    if "zone" in k or "region" in k
-                ]
-                if wanted:
-                    facts = {"volume": volume.metadata.name, "claim": used.name, "wanted": ", ".join(wanted)}
-                    yield Statement(StatementKind.VOLUME, facts)
+                labels = sorted(volume.metadata.labels.items())
+                wanted = ", ".join(f"{k}={v}" for k, v in labels if "zone" in k or "region" in k)
+            else:
+                continue
+            if wanted:
+                facts = {"volume": volume.metadata.name, "claim": used.name, "wanted": wanted}
+                yield Statement(StatementKind.VOLUME, facts)
 
     def _users(self, claim: str) -> Iterator[Statement]:
         snapshot, namespace = self.view.snapshot, self.view.pod.metadata.namespace
@@ -251,18 +244,10 @@ class InterPodAffinityExplainer(RuleExplainer):
             self.view.node(row).metadata.labels.get(key, "(no label)") for row, _ in self._matching_pods(term)
         )
         facts: dict[str, object] = {"selector": selector, "key": key}
-        if not values:
-            return Statement(
-                StatementKind.AFFINITY,
-                facts,
-                (Statement(StatementKind.AFFINITY_NONE, {"selector": selector}),),
-            )
         shown = tuple(f"{value} ({count})" for value, count in values.most_common())
-        return Statement(
-            StatementKind.AFFINITY,
-            facts,
-            (Statement(StatementKind.AFFINITY_PODS, {"key": key, "values": shown}),),
-        )
+        pods = Statement(StatementKind.AFFINITY_PODS, {"key": key, "values": shown})
+        none = Statement(StatementKind.AFFINITY_NONE, {"selector": selector})
+        return Statement(StatementKind.AFFINITY, facts, (pods if values else none,))
 
     def _anti_affinity_conflicts(self, term: AffinityTerm, row: int) -> Iterator[Statement]:
         key = term.topology_key

@@ -30,7 +30,7 @@ from plimsoll.tools.explain.text import StatementKind, pluralize
 from plimsoll.tools.explain.tree import Statement
 from plimsoll.tools.fixes.device_steps import expressions_of
 
-_SELECTORS = (RefusalRule.CLASS_SELECTOR, RefusalRule.REQUEST_SELECTOR)
+SELECTOR_RULES = (RefusalRule.CLASS_SELECTOR, RefusalRule.REQUEST_SELECTOR)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +126,7 @@ def _narrowed_request(view: PodView, request: RequestRefusal, devices: NodeDevic
         return request
     removals: list[Removal] = []
     for removal in request.removals:
-        if removal.rule in _SELECTORS:
+        if removal.rule in SELECTOR_RULES:
             gone = sum((mask & candidates).bit_count() for _, mask in _removed(selectors, devices, removal))
             removal = replace(removal, count=gone)
         if removal.count:
