@@ -19,6 +19,7 @@ from plimsoll.protocols.cdi import CdiFault
 from plimsoll.tools.doctor.files import FileEntry
 
 _ABSENT = FileEntry(path=Path("/"))
+Role = Literal["pod-resources", "nri", "registration", "driver"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +45,7 @@ class RootFacts:
 class SocketFact:
     """Socket, and in `answer` the result of connecting to it (see `files.probe_socket`)."""
 
-    role: Literal["pod-resources", "nri", "registration", "driver"]
+    role: Role
     entry: FileEntry
     answer: str = ""
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Literal
 
 from plimsoll.errors import InputError
 from plimsoll.node.layout import Layout
 from plimsoll.node.plugins.plugin_info import RegistrationRefusal
 from plimsoll.node.plugins.registration import PluginTiming, get_plugin_info, open_registration
 from plimsoll.node.plugins.sockets import scan
-from plimsoll.tools.doctor.facts import DriverFact, NodeFacts, SocketFact, SocketFacts
+from plimsoll.tools.doctor.facts import DriverFact, NodeFacts, Role, SocketFact, SocketFacts
 from plimsoll.tools.doctor.files import REFUSED, FileEntry, age_text, probe_socket, stat_entry, user_name
 from plimsoll.tools.doctor.findings import command, error, finding, move_away, note, ok, warning
 from plimsoll.tools.findings import Finding, Severity
@@ -22,8 +21,6 @@ from plimsoll.tools.podresources.client import PodResourcesClient
 SETTLED_SECONDS = 10.0
 _AT_ONCE = 16
 _OURS, _KUBELETS = 0o077, 0o022
-
-Role = Literal["pod-resources", "nri", "registration", "driver"]
 
 
 async def gather(layout: Layout, nri: Path | None, *, timeout: float, kubelet: bool = False) -> SocketFacts:
