@@ -34,7 +34,7 @@ from plimsoll.tools.cluster_state import ClusterState
 #: Names of Plimsoll's scheduler and of kube-scheduler in `spec.schedulerName`.
 PLIMSOLL, KUBE = "plimsoll", "default-scheduler"
 _KUBE_PROFILE = replace(SchedulerProfile.default(), name=KUBE, device_preemption=False)
-_UNKNOWN_PROFILE = replace(SchedulerProfile.default(), name="unknown", preemption=False)
+UNKNOWN_PROFILE = replace(SchedulerProfile.default(), name="unknown", preemption=False)
 
 
 # -- by spec.schedulerName
@@ -47,7 +47,7 @@ class PodSchedulers(ProfileSet):
     def for_pod(self, pod: Pod) -> SchedulerProfile:
         name = pod.spec.scheduler_name
         known = next((each for each in self.profiles if each.name == name), None)
-        return known or (_UNKNOWN_PROFILE if name else self.profiles[0])
+        return known or (UNKNOWN_PROFILE if name else self.profiles[0])
 
 
 def schedulers_of(cluster_state: ClusterState) -> PodSchedulers:

@@ -37,12 +37,9 @@ def explain_lines(refusal: Refusal) -> Sequence[str]:
         if refusal.together or not request.served:
             lines += _request_lines(request)
     if refusal.together:
-        several = (
-            len({(request.claim, request.request.partition("/")[0]) for request in refusal.requests}) > 1
-        )
         lines.append(
             "each request alone could be served; together they cannot"
-            if several
+            if refusal.has_several_requests
             else "each device alone could be had; together they cannot"
         )
     for group in refusal.groups:

@@ -261,3 +261,8 @@ class Refusal:
     dead_end: SearchDeadEnd | None = None
     pools: tuple[UnusablePool, ...] = ()
     allocated_elsewhere: AllocatedElsewhere | None = None
+
+    @property
+    def has_several_requests(self) -> bool:
+        """True unless all refusals are of one request, or of subrequests of one."""
+        return len({(each.claim, each.request.partition("/")[0]) for each in self.requests}) > 1

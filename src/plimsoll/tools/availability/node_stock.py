@@ -173,17 +173,23 @@ class NodeStock:
         """Mask of the devices that are allocated or shared."""
         return self.usage.taken & ~self.usage.withheld | self.usage.shared
 
-    def free_by_driver(self) -> dict[str, int]:
-        """Count the devices that are not used up, as many as can be allocated together, by driver: without
-        regard to what is left of the node.
+    @cached_property
+    def free(self) -> int:
+        """Mask of the devices that are not used up; each available alone, without regard to what is left of
+        the node.
         """
-        devices, usage = self.devices, self.usage
+        numbers = range(len(self.devices.entries))
+        states = (FREE, PARTLY, SHARED)
+        usable = (number for number in numbers if device_state(self.devices, self.usage, number) in states)
+        return sum(1 << number for number in usable) & ~self.devices.elsewhere
+
+    def count_by_driver(self, mask: int) -> dict[str, int]:
+        """Return how many devices of a mask, each available alone, can be allocated together, by driver."""
         masks: dict[str, int] = {}
-        for number, entry in enumerate(devices.entries):
-            if device_state(devices, usage, number) in (FREE, PARTLY, SHARED):
-                masks[entry.id.driver] = masks.get(entry.id.driver, 0) | 1 << number
-        counts = {driver: self.count(mask & ~devices.elsewhere).devices for driver, mask in masks.items()}
-        return {driver: count for driver, count in counts.items() if count}
+        for number in bit_numbers(mask):
+            driver = self.devices.entries[number].id.driver
+            masks[driver] = masks.get(driver, 0) | 1 << number
+        return {driver: self.count(each).devices for driver, each in masks.items()}
 
     def count(self, mask: int) -> PackedCount:
         """Return how many devices of a mask, each available alone, can be allocated together; charges are not

@@ -75,7 +75,12 @@ def _explain_allocated(cluster_state: ClusterState, claim: ResourceClaim) -> Cla
         summary = f"holds {held}, but is not reserved for any pod"
     if not existing:
         namespace, name = claim.metadata.key
-        notes.append(f"no pod uses it: kubectl delete resourceclaim -n {namespace} {name} frees its devices")
+        waiting = [pod.metadata.full_name for pod in users_of(cluster_state, namespace, name)]
+        notes.append(
+            f"{', '.join(waiting[:5])} will use it: plimsoll explain {waiting[0]}"
+            if waiting
+            else f"no pod uses it: kubectl delete resourceclaim -n {namespace} {name} frees its devices"
+        )
     return ClaimExplanation(
         claim.metadata.full_name,
         ExplainVerdict.ALLOCATED,

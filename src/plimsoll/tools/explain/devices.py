@@ -223,7 +223,8 @@ def describe_refusal(view: PodView, refusal: Refusal, row: int) -> Iterator[Stat
         held = tuple(f"{request} gets {device}" for _, request, device in refusal.dead_end.held)
         inner = _describe_request(view, refusal.dead_end.request, row)
         children = (Statement(StatementKind.STUCK, {"held": held}, (inner,)) if held else inner,)
-    yield Statement(StatementKind.TOGETHER, {}, children)
+    several = refusal.has_several_requests
+    yield Statement(StatementKind.TOGETHER if several else StatementKind.DEVICES_TOGETHER, {}, children)
 
 
 def _describe_request(view: PodView, request: RequestRefusal, row: int) -> Statement:

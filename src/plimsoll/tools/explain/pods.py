@@ -40,7 +40,7 @@ from plimsoll.tools.explain.tree import NodeGroup, Statement
 from plimsoll.tools.explain.verdict import ExplainVerdict, ExplanationSection, NodeExplanation, PodExplanation
 from plimsoll.tools.fixes import NO_FIXES, find_fixes
 from plimsoll.tools.fixes.hints import hint_scheduler
-from plimsoll.tools.pod_schedulers import KUBE, PLIMSOLL, recorded_message, schedulers_of
+from plimsoll.tools.pod_schedulers import KUBE, PLIMSOLL, UNKNOWN_PROFILE, recorded_message, schedulers_of
 from plimsoll.tools.pod_status import pod_status
 from plimsoll.tools.top.uncounted_notes import notes_about_nodes
 
@@ -84,7 +84,7 @@ def _explain_pod(
     found = NO_FIXES if fits else find_fixes(cluster_state, pod, profiles)
     is_unknown = _has_unknown_scheduler(cluster_state, pod)
     notes = (
-        *_scheduler_notes(cluster_state, pod, is_unknown),
+        *_scheduler_notes(pod, settings, is_unknown),
         *explanation.notes,
         *_scheduler_message(pod, explanation),
         *notes_about_nodes(cluster_state, (explanation.node, *(fix.node for fix in found.fixes))),
@@ -159,10 +159,10 @@ def _has_unknown_scheduler(cluster_state: ClusterState, pod: Pod) -> bool:
     return not any(other.spec.scheduler_name == name for other in cluster_state.pods if other.spec.node_name)
 
 
-def _scheduler_notes(cluster_state: ClusterState, pod: Pod, is_unknown: bool) -> tuple[str, ...]:
+def _scheduler_notes(pod: Pod, settings: SchedulerProfile, is_unknown: bool) -> tuple[str, ...]:
     """Return notes about another scheduler and a nominated node."""
     notes, name = [], pod.spec.scheduler_name
-    if name not in ("", PLIMSOLL, KUBE):
+    if settings is UNKNOWN_PROFILE:
         notes.append(f"the rules of scheduler {name} are not known; those of Plimsoll are applied")
     if is_unknown:
         notes.append(

@@ -62,6 +62,9 @@ def explain_scheduled(cluster_state: ClusterState, pod: Pod, settings: Scheduler
     if comparison is not None:
         sections.append(comparison)
     summary = f"bound to node {node} ({pod_status(pod)})"
+    without = [claim.metadata.full_name for claim in claims if claim.status.allocation is None]
+    if without:
+        summary += f"; it cannot start: not allocated: {', '.join(without)}"
     return PodExplanation(name, ExplainVerdict.PLACED, summary, node, sections=tuple(sections))
 
 

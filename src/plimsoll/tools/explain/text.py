@@ -22,7 +22,7 @@ class StatementKind(Enum):
     TOO_SMALL = "{resource}: requests {wanted}, the node has {line} allocatable"
     TOO_SMALL_WITH_CLAIMS = "{resource}: needs {wanted} ({own} requests, {charged} by its claims), the node has {line} allocatable"  # noqa: E501
     NO_RESOURCE = "{resource}: requests {wanted}, the node has none"
-    UNPROVIDED = "{resource}: requests {wanted}; no DeviceClass has this extendedResourceName, and no node advertises it"  # noqa: E501
+    UNPROVIDED = "{resource}: requests {wanted}; no DeviceClass serves it, and no node advertises it"
     TOO_MANY_PODS = "pods: the node allows {line} and has {pods}"
     HOLDER_POD = "pod {pod} holds {amount} ({rule})"
     HOLDER_CLAIM = "claim {claim} holds {amount} ({rule}, pod {pod})"
@@ -96,6 +96,7 @@ class StatementKind(Enum):
     CONSTRAINT_UNMET = "claim {claim}, constraint {index} wants {relation} {attribute} for {devices}; present on {node}: {values}"  # noqa: E501
     AT_MOST = "at most {count} of them can be allocated together"
     TOGETHER = "each request alone can be allocated, together they cannot"
+    DEVICES_TOGETHER = "each device alone can be allocated, together they cannot"
     STUCK = "when {held}:"
     POOL = "pool {pool} is {standing}: {why}"
     EVERYWHERE = "request {request}: {matching}, {taken} in use{unavailable}, {free} free{tail}"

@@ -14,7 +14,7 @@ from plimsoll.api.meta import ObjectMeta
 from plimsoll.api.quantity import Quantity
 from plimsoll.api.resource import DeviceClass, ResourceClaim, ResourcePool, ResourceSlice, ResourceSliceSpec
 from plimsoll.api.storage import CSINode
-from plimsoll.ledger.units import PODS, from_units, is_extended_resource
+from plimsoll.ledger.units import PODS, from_units, is_dra_extended_resource
 from plimsoll.scheduler.pod_info import PodInfo
 from plimsoll.scheduler.reasons import NodeReason
 from plimsoll.tools.amounts import format_exact
@@ -138,7 +138,7 @@ def propose_nodes(cluster_state: ClusterState, pod_info: PodInfo) -> Iterator[Fi
         old, name = node.metadata.name, new_node_name(node.metadata.name)
         edit = create(*copy_node(cluster_state.objects, node, name), like=old)
         yield FixStep(FixKind.ADD_NODE, {"node": old}, (edit,), number, name)
-    if not pod_info.unallocated_claims and not any(map(is_extended_resource, pod_info.requests)):
+    if not pod_info.unallocated_claims and not any(map(is_dra_extended_resource, pod_info.requests)):
         yield _sized_step(pod_info)
 
 

@@ -6,10 +6,11 @@ from collections.abc import Iterator, Sequence
 
 from plimsoll.allocator import AllocationFault, Refusal, SearchAborted
 from plimsoll.api.core import Pod
+from plimsoll.api.pod_claims import DEVICE_CLASS_RESOURCE
 from plimsoll.api.pod_volumes import volume_claims
-from plimsoll.api.resource import DeviceClass, ResourceClaim, ResourceClaimTemplate, ResourceSlice
+from plimsoll.api.resource import ResourceClaim, ResourceClaimTemplate, ResourceSlice
 from plimsoll.api.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
-from plimsoll.ledger.units import is_extended_resource
+from plimsoll.ledger.units import is_dra_extended_resource
 from plimsoll.ledger.verdict import Cause, Reason
 from plimsoll.scheduler.filters.inter_pod_affinity import InterPodAffinityMessage
 from plimsoll.scheduler.filters.node_declared_features import needed_features
@@ -82,9 +83,7 @@ def hints_for_pod(
             owner = ", ".join(f"{each.kind} {each.name} ({each.uid})" for each in owners) or "no owner"
             yield Hint(HintKind.RENAME_OWNER, {"claim": facts["claim"], "owner": owner})
         case ClaimMessage.CLASS_MISSING:
-            name = str(facts["device_class"])
-            near = near_text(name, [each.metadata.name for each in cluster_state.objects.all(DeviceClass)])
-            yield Hint(HintKind.CREATE_CLASS, {"device_class": name, "near": near})
+            yield _hint_class(cluster_state.snapshot, str(facts["device_class"]))
 
 
 def hints_on_node(trial: FixTrial, reasons: Sequence[NodeReason]) -> Iterator[Hint]:
@@ -124,11 +123,27 @@ def _hint_amount(trial: FixTrial, cause: Reason) -> Iterator[Hint]:
 
 def unprovided_resources(pod_info: PodInfo, snapshot: Snapshot) -> list[str]:
     """Return the extended resources of a pod that no DeviceClass serves and no node advertises."""
-    wanted = [name for name in pod_info.requests if is_extended_resource(name)]
+    wanted = [name for name in pod_info.requests if is_dra_extended_resource(name)]
     provided = (
         {name for row in snapshot.rows() for name in snapshot.ledger(row).allocatable} if wanted else {}
     )
     return [name for name in wanted if name not in provided and name not in pod_info.extended_classes]
+
+
+def hint_unprovided(snapshot: Snapshot, resource: str) -> Hint:
+    """Return what may provide an extended resource that nothing in the cluster does."""
+    implicit = resource.removeprefix(DEVICE_CLASS_RESOURCE)
+    return (
+        Hint(HintKind.NO_RESOURCE, {"resource": resource})
+        if implicit == resource
+        else _hint_class(snapshot, implicit)
+    )
+
+
+def _hint_class(snapshot: Snapshot, name: str) -> Hint:
+    return Hint(
+        HintKind.CREATE_CLASS, {"device_class": name, "near": near_text(name, sorted(snapshot.classes))}
+    )
 
 
 def _hint_drivers(trial: FixTrial, refusal: Refusal) -> Iterator[Hint]:

@@ -9,6 +9,7 @@ from plimsoll.allocator.reasons.refusal import RefusalRule
 from plimsoll.api.core import Pod
 from plimsoll.ledger.verdict import Cause, Reason
 from plimsoll.scheduler.devices import NodeFit
+from plimsoll.scheduler.preemption.simulated_node import NodeSimulation
 from plimsoll.scheduler.reasons import NodeReason, Rule
 from plimsoll.tools.amounts import format_short
 from plimsoll.tools.claim_users import unused_claims
@@ -30,7 +31,7 @@ def propose_removals(trial: FixTrial, reasons: Sequence[NodeReason]) -> Iterator
     """Yield the removal of unused claims, and of the pods that must go for the pod to fit or come nearer."""
     if reasons[0].rule is Rule.DEVICES:
         yield from _claim_steps(trial)
-    if not all(reason.resolvable and _is_held(reason.cause) for reason in reasons):
+    if not all(_is_held(reason) for reason in reasons):
         return
     chosen = _choose_pods(trial, lambda answer: isinstance(answer, NodeFit))
     if not chosen:
@@ -44,10 +45,11 @@ def propose_removals(trial: FixTrial, reasons: Sequence[NodeReason]) -> Iterator
         yield FixStep(FixKind.REMOVE_PODS, facts, tuple(map(delete, chosen)), harm, trial.name)
 
 
-def _is_held(cause: object) -> bool:
-    """Return whether a refusal may be due to what others hold."""
+def _is_held(reason: NodeReason) -> bool:
+    """Return whether a refusal may be due to what others hold; a scheduler may evict no pods for devices."""
+    cause = reason.cause
     if not isinstance(cause, Refusal):
-        return True
+        return reason.resolvable
     unserved = [request for request in cause.requests if not request.served]
     return not unserved or any(
         each.rule not in _NOT_HELD for request in unserved for each in request.removals
@@ -77,8 +79,11 @@ def _claim_steps(trial: FixTrial) -> Iterator[FixStep]:
 
 
 def _choose_pods(trial: FixTrial, suffices: Callable[[Answer], bool]) -> tuple[Pod, ...]:
-    """Return the pods of the node without which the answer suffices: those with the least harm."""
-    with trial.node_filter.simulate(trial.row) as simulation:
+    """Return the pods of the node without which the answer suffices: those with the least harm.
+
+    Pods that are removed by hand free their devices, whether a scheduler preempts for them or not.
+    """
+    with NodeSimulation(trial.snapshot, trial.row) as simulation:
 
         def is_enough(pods: Sequence[Pod]) -> bool:
             simulation.remove_pods(pods)

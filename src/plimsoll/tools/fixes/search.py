@@ -34,7 +34,7 @@ from plimsoll.tools.fixes.additions import propose_devices, propose_nodes
 from plimsoll.tools.fixes.device_steps import propose_for_devices
 from plimsoll.tools.fixes.edits import apply_edit
 from plimsoll.tools.fixes.fix import Fix, FixKind, FixReport, FixStep, Hint, HintKind
-from plimsoll.tools.fixes.hints import hints_for_pod, hints_on_node, unprovided_resources
+from plimsoll.tools.fixes.hints import hint_unprovided, hints_for_pod, hints_on_node, unprovided_resources
 from plimsoll.tools.fixes.nearest_nodes import nearest_nodes
 from plimsoll.tools.fixes.node_steps import propose_for_node
 from plimsoll.tools.fixes.pod_steps import gate_step, propose_for_pod, propose_resources
@@ -143,8 +143,7 @@ class FixSearch:
         limits: FixLimits,
     ) -> None:
         self._cluster_state, self._pod, self._node, self._limits = cluster_state, pod, node, limits
-        # Pods that are removed by hand free their devices, whether a scheduler preempts for them or not.
-        self._profiles, self._settings = settings, replace(settings.for_pod(pod), device_preemption=True)
+        self._profiles, self._settings = settings, settings.for_pod(pod)
         self._group = group_key(pod, cluster_state.gates)
         self.changes = ChangeLog(cluster_state)
         self._heap: list[_State] = []
@@ -205,7 +204,8 @@ class FixSearch:
                 self._expand(state, None, (pod_info,))
             return
         for name in unprovided_resources(pod_info, snapshot):
-            self._hints[HintKind.NO_RESOURCE] = Hint(HintKind.NO_RESOURCE, {"resource": name})
+            hint = hint_unprovided(snapshot, name)
+            self._hints[hint.kind] = hint
         if self._node:
             self._push(self._node, state.steps)
             return

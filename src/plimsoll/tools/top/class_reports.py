@@ -48,7 +48,7 @@ class ClassesReport(ListReport[ClassAvailability]):
                 yield paint.red(f"{row.device_class} selects nothing: {row.problem}")
         yield from self.rest_lines()
         yield _NOTE
-        if any(row.partitions for row in shown):
+        if any(sum(each.total for _, each in row.partitions) > row.total for row in shown):
             yield from wrap_text(_TYPES_NOTE, paint.width)
         yield from _taint_notes(shown, paint)
         if self.alone and self.rows[0].nodes:

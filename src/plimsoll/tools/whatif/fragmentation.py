@@ -7,15 +7,18 @@ pod. Devices that exclude each other are not added up (`tools/availability`).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from plimsoll.allocator.devices.node_devices import bit_numbers
+from plimsoll.api.identity import DeviceId
 from plimsoll.api.resource import MAX_ALLOCATION_RESULTS
 from plimsoll.ledger.units import CPU, MEMORY, PODS
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
 from plimsoll.tools.amounts import format_amount, resource_order
 from plimsoll.tools.availability import Availability, closed_reason
+from plimsoll.tools.availability.node_stock import KnownCounts, NodeStock
 from plimsoll.tools.whatif.totals import FreeByNode
 
 
@@ -83,6 +86,8 @@ class NodeFragments:
     free: Mapping[str, int]  #: amounts past the line count as 0
     full: bool  #: no free CPU, memory or pods
     devices: Mapping[str, int]  #: free devices by driver, as many as can be allocated together
+    own: Mapping[str, int]  #: the same of devices that no other node can use
+    shared: tuple[DeviceId, ...]  #: other free devices
     has_devices: bool
     classes: Mapping[str, int]  #: devices of each class that one pod can get
 
@@ -112,21 +117,42 @@ def read_node_fragments(
         free = {key: units if units > 0 else 0 for key, units in free_of_node.items()}
         full = any(not free.get(key, 0) for key in (CPU, MEMORY, PODS) if key in free_of_node)
         stock = stocks.get(name)
-        devices = {} if stock is None else stock.free_by_driver()
+        devices, own, shared = ({}, {}, ()) if stock is None else _free_devices(stock)
         classes = {each: nodes[name] for each, nodes in by_class.items() if name in nodes}
-        found[name] = NodeFragments(free, full, devices, stock is not None, classes)
+        found[name] = NodeFragments(free, full, devices, own, shared, stock is not None, classes)
+    return found
+
+
+def _free_devices(stock: NodeStock) -> tuple[dict[str, int], dict[str, int], tuple[DeviceId, ...]]:
+    """Return the free devices of a node by driver, those of its own by driver, and the others."""
+    devices = stock.count_by_driver(stock.free)
+    shared = stock.free & ~stock.own
+    if not shared:
+        return devices, devices, ()
+    ids = tuple(stock.devices.entries[number].id for number in bit_numbers(shared))
+    return devices, stock.count_by_driver(stock.free & stock.own), ids
+
+
+def _count_shared(snapshot: Snapshot, nodes: Iterable[NodeFragments]) -> Counter[str]:
+    """Return the free devices that several nodes can use by driver, each counted once."""
+    found: Counter[str] = Counter()
+    ids = {id for node in nodes for id in node.shared}
+    for pool in {id.pool_id for id in ids}:
+        stock = NodeStock(snapshot, snapshot.inventory.cluster_pool(pool), KnownCounts())
+        found.update(stock.count_by_driver(stock.mask_of(id for id in ids if id.pool_id == pool)))
     return found
 
 
 def find_fragments(snapshot: Snapshot, nodes: Mapping[str, NodeFragments]) -> Fragmentation:
     """Compute the fragmentation of a cluster from what each node contributes."""
     most: dict[str, tuple[int, str]] = {}
-    free, devices, without_devices, without_capacity = (Counter[str]() for _ in range(4))
+    free, without_devices, without_capacity = (Counter[str]() for _ in range(3))
+    devices = _count_shared(snapshot, nodes.values())
     most_devices: dict[str, int] = {}
     nodes_without_devices = nodes_without_capacity = 0
     for name, node in nodes.items():
         free.update(node.free)
-        devices.update(node.devices)
+        devices.update(node.own)
         for key, units in node.free.items():
             if key not in most or units > most[key][0]:
                 most[key] = (units, name)
@@ -136,9 +162,9 @@ def find_fragments(snapshot: Snapshot, nodes: Mapping[str, NodeFragments]) -> Fr
         if node.has_devices and not free_devices_here and not node.full:
             nodes_without_devices += 1
             without_devices.update({key: node.free.get(key, 0) for key in (CPU, MEMORY)})
-        if node.full and free_devices_here:
+        if node.full and any(node.own.values()):
             nodes_without_capacity += 1
-            without_capacity.update(node.devices)
+            without_capacity.update(node.own)
     pieces = tuple(
         LargestFree(key, *most[key], free[key]) for key in sorted(most, key=resource_order) if key != PODS
     )

@@ -1,0 +1,107 @@
+"""Questions about small clusters: shared pools, devices that are held, absent classes."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from plimsoll.tools.cluster_state import ClusterObjects, ClusterState
+from plimsoll.tools.colors import PLAIN
+from plimsoll.tools.explain import explain_claim, explain_pod
+from plimsoll.tools.pod_schedulers import SCHEDULER_MODELS
+from plimsoll.tools.top.top import top
+from plimsoll.tools.whatif import WhatifPlan, run_whatif
+from tests.build import DRIVER, claim, device, device_class, exactly, node, pod, resource_slice, result
+
+
+def state_of(*objects: Any) -> ClusterState:
+    return ClusterState(ClusterObjects(objects))
+
+
+def answer(report: Any) -> Any:
+    return json.loads(json.dumps(report.as_json()))
+
+
+def text_of(report: Any) -> str:
+    return " ".join(" ".join(report.lines(PLAIN)).split())
+
+
+def test_a_pool_of_several_nodes_counts_once_in_totals() -> None:
+    labels = {"clique": "x"}
+    selector = {"nodeSelectorTerms": [{"matchExpressions": [{"key": "clique", "operator": "Exists"}]}]}
+    channels = resource_slice([device(f"channel-{n}") for n in range(3)], pool="x", nodeSelector=selector)
+    nodes = (node("n1", labels=labels), node("n2", labels=labels), device_class())
+    objects = (*nodes, channels, resource_slice([device("own")], "n2"))
+    _, all_free = run_whatif(state_of(*objects), WhatifPlan()).fragments
+    assert (all_free.free_devices, all_free.most_devices) == ({DRIVER: 4}, {DRIVER: 4})
+    taking = pod("p", claims=["c"]), claim("c", exactly(count=2))
+    _, after = run_whatif(state_of(*objects, *taking), WhatifPlan()).fragments
+    assert after.free_devices == {DRIVER: 2}
+
+
+def test_types_that_do_not_exclude_each_other_are_not_said_to() -> None:
+    slice = resource_slice([device("a", profile="1g"), device("b", profile="3g")], "n1")
+    report = top(state_of(node("n1"), device_class(), slice), "classes")
+    assert answer(report)["classes"][0]["free"] == 2
+    assert "types of one device exclude each other" not in text_of(report)
+
+
+def test_one_request_for_devices_that_exclude_each_other() -> None:
+    slices = (
+        resource_slice(
+            [device(f"d{n}", draws={"g": {"memory": "20Gi"}}) for n in range(4)], "n1", name="s", count=2
+        ),
+        resource_slice([], "n1", name="t", count=2, counters={"g": {"memory": "60Gi"}}),
+    )
+    state = state_of(
+        node("n1"), device_class(), *slices, claim("c", exactly(count=4)), pod("p", claims=["c"])
+    )
+    text = text_of(explain_pod(state, state.pod("p")))
+    assert "request 3 devices instead of 4" in text
+    assert "each device alone can be allocated" in text
+    assert "each request alone" not in text
+
+
+def test_the_resource_of_an_absent_class() -> None:
+    resource = "deviceclass.resource.kubernetes.io/nope"
+    state = state_of(node("n1"), device_class(), pod("p", requests={resource: "1"}))
+    found = explain_pod(state, state.pod("p")).found
+    assert found.fixes == ()
+    assert [each.facts["device_class"] for each in found.hints] == ["nope"]
+
+
+HELD = (
+    node("n1"),
+    device_class(),
+    resource_slice([device("d")], "n1"),
+    claim("held", exactly(), results=[result("d", pool="n1")], node="n1", reserved=["holder"]),
+    pod("holder", claims=["held"], node="n1"),
+    claim("c", exactly()),
+    pod("p", claims=["c"], scheduler_name="default-scheduler"),
+)
+
+
+@pytest.mark.parametrize("name", ["kube", "kube-1.36", "kube-1.36-default", "kube-1.37"])
+def test_removing_a_pod_by_hand_frees_its_devices_under_every_scheduler(name: str) -> None:
+    model = SCHEDULER_MODELS[name]
+    state = model.cluster_state(state_of(*HELD))
+    nearest = explain_pod(state, state.pod("p"), settings=model.settings()).found.nearest
+    assert nearest is not None
+    assert "remove pod default/holder" in nearest.text
+
+
+def test_an_allocated_claim_of_a_pending_pod_is_used() -> None:
+    objects = (*HELD[:4], pod("p", claims=["held"]))
+    states = state_of(*objects), state_of(*HELD[:4])
+    used, unused = (explain_claim(state, state.claim("held")) for state in states)
+    assert "default/p" in text_of(used)
+    assert "kubectl delete" not in text_of(used)
+    assert "kubectl delete" in text_of(unused)
+
+
+def test_a_bound_pod_without_its_claim_cannot_start() -> None:
+    state = state_of(*HELD[:6], pod("p", claims=["c"], node="n1"))
+    assert "default/c" in explain_pod(state, state.pod("p")).summary
+    assert "cannot start" not in explain_pod(state, state.pod("holder")).summary
