@@ -110,9 +110,8 @@ def bind(
     for claim in placement.pod_info.claims:
         allocation = placement.allocations.get(claim.metadata.name) or claim.status.allocation
         if is_in_memory(claim):
-            created = _create_extended(claim, pod)
-            charged = rename_charges(charged, claim, created.metadata.name)
-            pod, claim = _with_extended_claim(pod, created), created
+            pod, created = _create_extended(claim, pod)
+            charged, claim = rename_charges(charged, claim, created.metadata.name), created
         own = ResourceClaimConsumerReference(resource="pods", name=pod.metadata.name, uid=pod.metadata.uid)
         consumer = group_consumers.get(claim.metadata.uid, own)
         claims.append(_reserved(find(claim.metadata.name) or claim, consumer, allocation))
@@ -124,19 +123,17 @@ def bind(
     return replace(bound, status=replace(bound.status, phase="Running", nominated_node_name="")), claims
 
 
-def _create_extended(claim: ResourceClaim, pod: Pod) -> ResourceClaim:
-    """Return the claim for a pod's extended resources as the API server would create it."""
+def _create_extended(claim: ResourceClaim, pod: Pod) -> tuple[Pod, ResourceClaim]:
+    """Return a pod and the claim for its extended resources as the API server would create it."""
+    built = pod.status.extended_resource_claim_status
+    assert built is not None, "a pod with such a claim has its mappings"
     uid = f"whatif/claim/{pod.metadata.uid}/extended-resources"
     name = claim.metadata.generate_name + "whatif"
     created_at = pod.metadata.creation_timestamp
-    return replace(claim, metadata=replace(claim.metadata, name=name, uid=uid, creation_timestamp=created_at))
-
-
-def _with_extended_claim(pod: Pod, claim: ResourceClaim) -> Pod:
-    built = pod.status.extended_resource_claim_status
-    assert built is not None, "a pod with such a claim has its mappings"
-    status = replace(built, resource_claim_name=claim.metadata.name)
-    return replace(pod, status=replace(pod.status, extended_resource_claim_status=status))
+    metadata = replace(claim.metadata, name=name, uid=uid, creation_timestamp=created_at)
+    status = replace(built, resource_claim_name=name)
+    pod = replace(pod, status=replace(pod.status, extended_resource_claim_status=status))
+    return pod, replace(claim, metadata=metadata)
 
 
 def _reserved(

@@ -274,9 +274,8 @@ class MemoryCluster:
             found = pod_eviction(pod, claims, taints_of)
             if found is not None:
                 by = ", ".join(cause.rule or str(cause.device) for cause in found.causes)
-                self.evict(
-                    pod, EvictionReason.DEVICE_TAINT, by, max(0, round(found.when - _NOW)) if rules else 0
-                )
+                after = max(0, round(found.when - _NOW)) if rules else 0
+                self.evict(pod, EvictionReason.DEVICE_TAINT, by, after)
 
     # -- undo
 

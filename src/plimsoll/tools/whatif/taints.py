@@ -12,6 +12,7 @@ from plimsoll.api.core import Taint
 from plimsoll.api.meta import ObjectMeta
 from plimsoll.api.resource import DeviceTaint, DeviceTaintRule, DeviceTaintRuleSpec, DeviceTaintSelector
 from plimsoll.errors import InputError
+from plimsoll.tools.node_terms import taint_text
 from plimsoll.tools.whatif.manifests import CREATION_TIME
 
 EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
@@ -33,16 +34,10 @@ def parse_taint(text: str) -> tuple[Taint, bool]:
 
 def change_taints(taints: Sequence[Taint], taint: Taint, gone: bool) -> tuple[Taint, ...]:
     """Return the taints of a node with one added or removed; a key has one taint per effect."""
-
-    def same(other: Taint) -> bool:
-        return other.key == taint.key and (not taint.effect or other.effect == taint.effect)
-
-    kept = tuple(each for each in taints if not same(each))
-    if gone:
-        if len(kept) == len(taints):
-            raise InputError(f"taint {taint.key}{':' if taint.effect else ''}{taint.effect}: not found")
-        return kept
-    return (*kept, taint)
+    kept = [each for each in taints if each.key != taint.key or taint.effect not in ("", each.effect)]
+    if gone and len(kept) == len(taints):
+        raise InputError(f"taint {taint_text(taint)}: not found")
+    return tuple(kept) if gone else (*kept, taint)
 
 
 def parse_device_taint(text: str, number: int = 0) -> DeviceTaintRule:

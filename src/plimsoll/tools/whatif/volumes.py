@@ -74,15 +74,12 @@ def with_defaults(thing: Any, snapshot: Snapshot) -> Any:
             if reference is None or not reference.uid:
                 return replace(thing, status=PersistentVolumeStatus(phase=AVAILABLE))
         case PersistentVolumeClaim() if not thing.bound and not thing.has_class:
-            return replace(thing, spec=replace(thing.spec, storage_class_name=_default_class(snapshot)))
+            default = find_default_class(snapshot.all(StorageClass))
+            name = None if default is None else default.metadata.name
+            return replace(thing, spec=replace(thing.spec, storage_class_name=name))
         case StorageClass() if thing.volume_binding_mode is None:
             return replace(thing, volume_binding_mode=IMMEDIATE)
     return thing
-
-
-def _default_class(snapshot: Snapshot) -> str | None:
-    found = find_default_class(snapshot.all(StorageClass))
-    return None if found is None else found.metadata.name
 
 
 def bind_volumes(

@@ -47,6 +47,10 @@ STEPS = 20_000
 PODS_MAX = 200
 
 
+#: Pods by signature.
+_Kinds = tuple[tuple[Pod, ...], ...]
+
+
 class ProofVerdict(Enum):
     """Result of the search."""
 
@@ -106,7 +110,7 @@ class _PlacementSearch:
             why = f"{pods} pods exceed the limit of {PODS_MAX} for an exhaustive search"
             return Proof(ProofVerdict.GAVE_UP, pods, self._greedy, self._greedy, False, 0, why=why)
         verdict, settled = ProofVerdict.IMPOSSIBLE, False
-        if not self._infeasible_reason and self._search(kinds, 0):
+        if not self._infeasible_reason and self._place(kinds, 0, 0):
             verdict, settled = ProofVerdict.ALL, True
             self._best = dict(self._placed)
         elif self._over or self._unsure:
@@ -120,7 +124,7 @@ class _PlacementSearch:
 
     # -- pods
 
-    def _read(self) -> list[list[Pod]]:
+    def _read(self) -> _Kinds:
         """Group the pods by signature and record pending claims."""
         groups: dict[bytes, list[Pod]] = {}
         waiting: dict[str, ResourceClaim] = {}
@@ -149,9 +153,9 @@ class _PlacementSearch:
         )
         #: True if requests may draw from the pool of a claim, so that their sum proves nothing.
         self._draws = self._snapshot.profile.policies and any(map(may_have_claims, placeable))
-        return list(groups.values())
+        return tuple(map(tuple, groups.values()))
 
-    def _improve(self, kinds: Sequence[Sequence[Pod]]) -> None:
+    def _improve(self, kinds: _Kinds) -> None:
         """Search for a placement of more pods than the scheduler placed, repeatedly."""
         total = sum(map(len, kinds))
         best = self._greedy
@@ -162,7 +166,7 @@ class _PlacementSearch:
             self._failed.clear()
             self._placed.clear()
             mark = self._cluster.mark()
-            found = self._search(kinds, skips)
+            found = self._place(kinds, skips, 0)
             self._cluster.undo(mark)
             self._touched.clear()
             if not found:
@@ -172,10 +176,7 @@ class _PlacementSearch:
 
     # -- search
 
-    def _search(self, kinds: Sequence[Sequence[Pod]], skips: int) -> bool:
-        return self._place(tuple(tuple(kind) for kind in kinds), skips, 0)
-
-    def _place(self, kinds: tuple[tuple[Pod, ...], ...], skips: int, first: int) -> bool:
+    def _place(self, kinds: _Kinds, skips: int, first: int) -> bool:
         """Place the remaining pods, leaving out at most `skips`; the first kind only from node `first` on."""
         left = [number for number, kind in enumerate(kinds) if kind]
         if not left:
@@ -199,9 +200,7 @@ class _PlacementSearch:
             self._failed.add(state)
         return False
 
-    def _try(
-        self, pod: Pod, rest: tuple[tuple[Pod, ...], ...], skips: int, first: int, *, alike: bool
-    ) -> bool:
+    def _try(self, pod: Pod, rest: _Kinds, skips: int, first: int, *, alike: bool) -> bool:
         """Place one pod on each feasible node, then the rest."""
         cluster, snapshot = self._cluster, self._snapshot
         pod_info = read_pod_info(pod, snapshot)
@@ -228,7 +227,7 @@ class _PlacementSearch:
         pod_info: PodInfo,
         row: int,
         filter_result: FilterResult,
-        rest: tuple[tuple[Pod, ...], ...],
+        rest: _Kinds,
         skips: int,
         first: int,
     ) -> bool:
@@ -283,7 +282,7 @@ class _PlacementSearch:
 
     # -- equal states
 
-    def _exceeds_capacity(self, kinds: tuple[tuple[Pod, ...], ...], skips: int) -> bool:
+    def _exceeds_capacity(self, kinds: _Kinds, skips: int) -> bool:
         """Return whether the remaining pods request more than all nodes have left, without claims."""
         if skips or self._draws:
             return False
@@ -302,7 +301,7 @@ class _PlacementSearch:
             amount > int(np.maximum(columns.free(name)[alive], 0).sum()) for name, amount in wanted.items()
         )
 
-    def _state(self, kinds: tuple[tuple[Pod, ...], ...], skips: int, first: int) -> object:
+    def _state(self, kinds: _Kinds, skips: int, first: int) -> object:
         """Return a key that is equal for states with equal continuations."""
         touched = sorted(row for row, count in self._touched.items() if count)
         nodes = tuple((row, self._node_state(row)) for row in touched)
