@@ -121,6 +121,9 @@ def test_a_device_is_charged_as_by_the_class_that_charges_least() -> None:
         state = ClusterState(ClusterObjects([node("n", cpu="5"), *classes, resource_slice(gpus, "n")]))
         found = DeviceAvailability(state.snapshot).count(DeviceId(DRIVER, "n", each["name"]) for each in gpus)
         assert found == (count if least < 3 else 1)
+        product, *notes = list(top(state, "gpus").lines(PIPE))[1:3]
+        assert product.split()[1:] == ["4", str(found), "0", "0", str(4 - found)]
+        assert (f"includes {4 - found} on nodes" in notes[0]) is (found < 4)
 
 
 def charging_class(name: str, cpu: int) -> DeviceClass:

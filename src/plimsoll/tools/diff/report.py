@@ -105,13 +105,14 @@ def _object_lines(objects: Sequence[ObjectDifference], paint: Paint, wide: bool)
         details = [_field(field, each.change) for field in each.fields]
         if details:
             text += f"  {'; '.join(details)}"
-        lines = (
-            [text]
-            if wide
-            else wrap(text, max(40, paint.width - 2), subsequent_indent="    ", break_on_hyphens=False)
-        )
-        yield from (f"  {paints[each.change](line)}" for line in lines)
+        yield from (f"  {paints[each.change](line)}" for line in _wrap(text, paint, wide))
     yield from _rest(len(objects) - len(shown))
+
+
+def _wrap(text: str, paint: Paint, wide: bool) -> list[str]:
+    if wide:
+        return [text]
+    return wrap(text, max(40, paint.width - 2), subsequent_indent="    ", break_on_hyphens=False)
 
 
 def _blocked_lines(changes: StateChanges, paint: Paint, wide: bool) -> Iterator[str]:
@@ -172,12 +173,7 @@ def _finding_lines(changes: StateChanges, paint: Paint, wide: bool) -> Iterator[
     for findings, mark, color in ((new, "+", paint.red), (resolved, "-", paint.green)):
         shown = findings if wide else findings[:SHOWN]
         for each in shown:
-            text = _finding(each, mark)
-            lines = (
-                [text]
-                if wide
-                else wrap(text, max(40, paint.width - 2), subsequent_indent="    ", break_on_hyphens=False)
-            )
+            lines = _wrap(_finding(each, mark), paint, wide)
             yield from (f"  {color(line)}" for line in lines)
         yield from _rest(len(findings) - len(shown))
 

@@ -46,6 +46,11 @@ class GpusReport(ListReport[PhysicalDevice]):
         refused = Counter(filter(None, map(self._refusal, self.rows)))
         for text, number in sorted(refused.items()):
             yield f"UNAVAIL. includes {number:,} {text}."
+        free = [each for each in self.rows if each.state == FREE]
+        alone = sum(bool(each.count_fitting(self.availability)) for each in free)
+        excess = alone - self._count_fitting(free)
+        if excess:
+            yield f"UNAVAIL. includes {excess:,} on nodes with too little left for all of them as a whole."
         yield _NOTE
         if _has_partitions(self.rows):
             yield _TYPES_NOTE
@@ -98,10 +103,19 @@ class GpusReport(ListReport[PhysicalDevice]):
         """
         columns = {PARTLY: PARTLY, SHARED: PARTLY, TAKEN: TAKEN}
         counts = Counter(columns.get(each.state, "") for each in devices)
-        free = [each for each in devices if each.state == FREE]
-        fitting = self.availability.count(each.whole.id for each in free if each.whole is not None)
-        fitting += sum(bool(each.count_fitting(self.availability)) for each in free if each.whole is None)
+        fitting = self._count_fitting(each for each in devices if each.state == FREE)
         return counts + Counter({FREE: fitting}) - Counter({"": fitting})
+
+    def _count_fitting(self, free: Iterable[PhysicalDevice]) -> int:
+        """Return how many unused devices can be allocated together, as a whole if they are published so."""
+        found: list[DeviceId] = []
+        number = 0
+        for each in free:
+            if each.whole is not None:
+                found.append(each.whole.id)
+            else:
+                number += bool(each.count_fitting(self.availability))
+        return number + self.availability.count(found)
 
     def _types(self, devices: Sequence[PhysicalDevice]) -> list[tuple[str, Counter[str]]]:
         """Count the partitions of each type: published (""), those that still fit, and those in use. Whole
