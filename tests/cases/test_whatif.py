@@ -272,3 +272,10 @@ def test_pending_pods_without_a_fix_say_so() -> None:
     assert all(each.note in text for each in found if each.nearest is None)
     rest = PENDING_PODS - len(found)
     assert not rest or f"no fix was searched for {rest} pods" in text
+
+
+def test_devices_of_a_pool_of_several_nodes_are_counted_once() -> None:
+    for name, free in (("small/min-net.yaml", 2), (GPU_CLUSTER, 2048)):
+        found = run_whatif(cluster(name), WhatifPlan()).as_json()["fragmentation"]["after"]
+        assert found["freeDevices"]["imex.nvidia.com"] == free
+        assert found["mostDevicesOnOneNode"]["imex.nvidia.com"] == free
