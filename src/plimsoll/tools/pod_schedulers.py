@@ -1,8 +1,9 @@
 """Schedulers of pods: the rules by which tools predict what happens to pods, and what schedulers recorded.
 
 Pods are placed by the rules of Plimsoll's scheduler: where they find no node, no scheduler does without
-overcommitting one. But nothing is preempted that the scheduler in `spec.schedulerName` would not preempt:
-kube-scheduler does not evict pods for their devices, and what an unknown scheduler does is not known.
+overcommitting one. A pod of kube-scheduler must fit by the rules of kube-scheduler as well. Nothing is
+preempted that the scheduler in `spec.schedulerName` would not preempt: kube-scheduler does not evict pods for
+their devices, and what an unknown scheduler does is not known.
 
 `--as` predicts by the rules of one scheduler alone. Each release of kube-scheduler has its feature gates,
 ledger rules and order of evaluation: devices are chosen first, the node's resources are checked afterwards.
@@ -20,7 +21,10 @@ from plimsoll.api.forms import POD_KEY
 from plimsoll.api.gates import Gates
 from plimsoll.errors import InputError
 from plimsoll.ledger.profile import AccountingProfile
-from plimsoll.scheduler.binding.pod_conditions import POD_SCHEDULED
+from plimsoll.scheduler.binding.pod_conditions import POD_SCHEDULED, render_fit_error
+from plimsoll.scheduler.cycle import schedule_pod
+from plimsoll.scheduler.devices import NewId, simulated_ids
+from plimsoll.scheduler.node_selection import NominationCheck
 from plimsoll.scheduler.profile import (
     SAMPLED_FROM,
     DeviceOrder,
@@ -29,12 +33,28 @@ from plimsoll.scheduler.profile import (
     SchedulerProfile,
     Scoring,
 )
+from plimsoll.scheduler.reasons import NodeReason, render
+from plimsoll.scheduler.result import FitError, Placement
+from plimsoll.scheduler.snapshot.snapshot import Snapshot
 from plimsoll.tools.cluster_state import ClusterState
 
 #: Names of Plimsoll's scheduler and of kube-scheduler in `spec.schedulerName`.
 PLIMSOLL, KUBE = "plimsoll", "default-scheduler"
 _KUBE_PROFILE = replace(SchedulerProfile.default(), name=KUBE, device_preemption=False)
 UNKNOWN_PROFILE = replace(SchedulerProfile.default(), name="unknown", preemption=False)
+
+
+def _as_kube(settings: SchedulerProfile) -> SchedulerProfile:
+    return replace(
+        settings,
+        device_order=DeviceOrder.FIRST,
+        mixed_advertisers=MixedAdvertisers.ALLOW,
+        scoring=Scoring.STOCK,
+        explore=SAMPLED_FROM,
+    )
+
+
+_KUBE_RULES = _as_kube(_KUBE_PROFILE)
 
 
 # -- by spec.schedulerName
@@ -71,12 +91,56 @@ def _runs_plimsoll(cluster_state: ClusterState, name: str) -> bool:
     )
 
 
-def recorded_message(pod: Pod) -> str:
-    """Return what its scheduler recorded about a pending pod."""
-    for condition in pod.status.conditions:
-        if condition.type == POD_SCHEDULED and condition.status == "False":
-            return condition.message or condition.reason
-    return ""
+def rules_of(profile: SchedulerProfile) -> tuple[SchedulerProfile, ...]:
+    """Return the rules by which a pod with this profile must fit: Plimsoll's, then those of its scheduler."""
+    return (profile, _KUBE_RULES) if profile is _KUBE_PROFILE else (profile,)
+
+
+def schedule_by_rules(
+    pod: Pod,
+    snapshot: Snapshot,
+    profile: SchedulerProfile,
+    new_id: NewId,
+    nominations: NominationCheck | None = None,
+) -> Placement | FitError | NodeReason:
+    """Return the placement by Plimsoll's rules, or the refusal by these or by the pod's scheduler."""
+    outcome = schedule_pod(pod, snapshot, profile, new_id, nominations)
+    if isinstance(outcome, Placement) and len(rules := rules_of(profile)) > 1:
+        other = schedule_pod(pod, snapshot, rules[1], simulated_ids(), nominations)
+        return outcome if isinstance(other, Placement) else other
+    return outcome
+
+
+def is_refused_by_kube(outcome: object) -> bool:
+    """Return whether only kube-scheduler refuses the pod."""
+    return isinstance(outcome, FitError) and outcome.pod_info.profile is _KUBE_RULES
+
+
+def format_refusal(outcome: FitError | NodeReason) -> str:
+    """Format a refusal in kube-scheduler's words; if only kube-scheduler refuses the pod, say so."""
+    text = render_fit_error(outcome) if isinstance(outcome, FitError) else render(outcome)
+    return f"refused by kube-scheduler: {text}" if is_refused_by_kube(outcome) else text
+
+
+def find_unsafe_placement(cluster_state: ClusterState, pod: Pod) -> str:
+    """Return the node on which kube-scheduler would place a pod that Plimsoll's rules refuse, or "".
+
+    Its ledger has only the charges that it knows: no accounting policies, and no mappings that are assumed.
+    """
+    model = SCHEDULER_MODELS["kube-1.36" if cluster_state.assumed_mappings is None else "kube-1.36-default"]
+    snapshot = model.cluster_state(cluster_state).snapshot
+    outcome = schedule_pod(pod, snapshot, _KUBE_RULES, simulated_ids())
+    return outcome.node if isinstance(outcome, Placement) else ""
+
+
+def recorded_message(cluster_state: ClusterState, pod: Pod) -> str:
+    """Return what its scheduler recorded about a pending pod, in its condition or else in an event."""
+    failed = (each for each in pod.status.conditions if each.type == POD_SCHEDULED and each.status == "False")
+    condition = next(failed, None)
+    if condition is not None and condition.message:
+        return condition.message
+    event = cluster_state.objects.related.scheduling_failure(pod.metadata.key, pod.metadata.uid)
+    return event or (condition.reason if condition is not None else "")
 
 
 # -- by --as
@@ -106,16 +170,6 @@ class SchedulerModel:
         if isinstance(settings, ProfileSet):
             return ProfileSet(tuple(map(_as_kube, settings.profiles)))
         return _as_kube(settings)
-
-
-def _as_kube(settings: SchedulerProfile) -> SchedulerProfile:
-    return replace(
-        settings,
-        device_order=DeviceOrder.FIRST,
-        mixed_advertisers=MixedAdvertisers.ALLOW,
-        scoring=Scoring.STOCK,
-        explore=SAMPLED_FROM,
-    )
 
 
 SCHEDULER_MODELS: Mapping[str, SchedulerModel] = {

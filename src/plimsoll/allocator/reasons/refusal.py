@@ -92,7 +92,7 @@ class ConstraintConflict:
 
 @dataclass(frozen=True, slots=True)
 class BudgetShortage:
-    """A node resource that the device's charge would exceed, and the bound."""
+    """A node resource that the device's charge would exceed, and the bound; amounts in nano-units."""
 
     line: str
     resource: str

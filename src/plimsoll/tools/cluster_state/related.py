@@ -35,6 +35,8 @@ class RelatedObjects:
 
     def __init__(self) -> None:
         self._kinds: dict[str, dict[tuple[str, str], bytes]] = {}
+        #: Keys of events by kind, namespace and name of the object that they are about.
+        self._events: dict[tuple[str, str, str], list[tuple[str, str]]] = {}
 
     def add(self, tree: Tree) -> None:
         """Keep an object if it is an event or a workload."""
@@ -42,8 +44,11 @@ class RelatedObjects:
         if is_related(tree.get("kind"), tree.get("apiVersion")) and isinstance(metadata, dict):
             key = str(metadata.get("namespace") or "default"), str(metadata.get("name", ""))
             known = self._kinds.setdefault(tree["kind"], {})
-            if tree["kind"] != EVENT or len(known) < MAX_EVENTS:
-                known[key] = codec.encode(tree)
+            if tree["kind"] == EVENT and len(known) >= MAX_EVENTS:
+                return
+            if tree["kind"] == EVENT and key not in known:
+                self._events.setdefault(event_subject(tree), []).append(key)
+            known[key] = codec.encode(tree)
 
     def find(self, kind: str, namespace: str, name: str) -> Tree | None:
         raw = self._kinds.get(kind, {}).get((namespace, name))
@@ -55,14 +60,19 @@ class RelatedObjects:
 
     def events_about(self, kind: str, namespace: str, name: str, uid: str = "") -> Iterator[Tree]:
         """Yield the events about an object; those about an earlier one of the same name are left out."""
-        part = codec.encode(name)
-        for raw in self._kinds.get(EVENT, {}).values():
-            if part not in raw:
-                continue
-            event = codec.decode_tree(raw)
+        for key in self._events.get((kind, namespace, name), ()):
+            event = codec.decode_tree(self._kinds[EVENT][key])
             known = (section_of(event, "involvedObject") or section_of(event, "regarding")).get("uid")
-            if event_subject(event) == (kind, namespace, name) and (not uid or known in (None, "", uid)):
+            if not uid or known in (None, "", uid):
                 yield event
+
+    def scheduling_failure(self, pod: tuple[str, str], uid: str) -> str:
+        """Return the message of the latest FailedScheduling event of a pod."""
+        events = (
+            each for each in self.events_about("Pod", *pod, uid) if each.get("reason") == "FailedScheduling"
+        )
+        latest = max(events, key=event_time, default=None)
+        return "" if latest is None else event_message(latest)
 
 
 def is_related(kind: Any, api_version: Any) -> bool:
@@ -84,6 +94,10 @@ def event_time(event: Tree) -> str:
     times = [series.get("lastObservedTime"), *(event.get(field) for field in fields)]
     times.append(section_of(event, "metadata").get("creationTimestamp"))
     return str(next(filter(None, times), ""))
+
+
+def event_message(event: Tree) -> str:
+    return str(event.get("message") or event.get("note") or "")
 
 
 def section_of(tree: Tree, field: str) -> Tree:

@@ -193,7 +193,7 @@ def list_pods(cluster_state: ClusterState, query: ListQuery) -> tuple[Tree, list
     rows = [
         {
             **detail_pod(cluster_state, pod),
-            "why": "" if pod.spec.node_name else recorded_message(pod),
+            "why": "" if pod.spec.node_name else recorded_message(cluster_state, pod),
         }
         for pod in shown
     ]

@@ -28,6 +28,7 @@ from plimsoll.allocator.reasons.refusal import (
 from plimsoll.api.node_selection import selector_matches
 from plimsoll.api.quantity import NANO, Format, Quantity
 from plimsoll.ledger.messages import format_reason as render_charge
+from plimsoll.ledger.units import to_unit
 from plimsoll.ledger.verdict import Cause, Reason
 from plimsoll.scheduler.devices.exact import DeviceMessage
 from plimsoll.scheduler.devices.usage import read_usage
@@ -282,11 +283,11 @@ def _describe_removal(
         case ConstraintConflict():
             return _describe_conflict(removal, detail)
         case BudgetShortage(line, resource, amount, left):
-            amounts = compared_amounts(resource, wanted=amount, had=left)
+            limits = [to_unit(resource, Quantity(nano)) for nano in (amount, left)]
+            amounts = compared_amounts(resource, wanted=limits[0], had=limits[1])
             return Statement(StatementKind.BUDGET, facts | {"resource": resource, "line": line, **amounts})
         case PluginConflict(resource):
-            kube = (Statement(StatementKind.PLUGIN_UNSEEN),)
-            return Statement(StatementKind.PLUGIN, facts | {"resource": resource}, kube)
+            return Statement(StatementKind.PLUGIN, facts | {"resource": resource})
         case TaintRefusal(taint):
             return Statement(StatementKind.DEVICE_TAINT, facts | {"taint": taint_text(taint)})
     if removal.rule is RefusalRule.TAKEN:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from plimsoll.tools.cluster_state import ClusterState
-from plimsoll.tools.cluster_state.related import event_time, section_of
+from plimsoll.tools.cluster_state.related import event_message, event_time, section_of
 from plimsoll.tools.explain.text import StatementKind
 from plimsoll.tools.explain.tree import Statement
 from plimsoll.tools.explain.verdict import ExplanationSection
@@ -28,7 +28,7 @@ def describe_events(
 
 
 def _describe_event(event: dict[str, Any]) -> Statement:
-    message = str(event.get("message") or event.get("note") or "")
+    message = event_message(event)
     counts = (section_of(event, "series").get("count"), event.get("count"), event.get("deprecatedCount"), 1)
     count = next(filter(None, counts))
     source = event.get("reportingComponent") or event.get("reportingController")

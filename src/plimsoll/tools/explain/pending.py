@@ -12,8 +12,6 @@ from typing import Any
 
 from plimsoll.api.core import Pod
 from plimsoll.ledger.node_ledger import pod_key
-from plimsoll.scheduler.binding.pod_conditions import render_fit_error
-from plimsoll.scheduler.cycle import schedule_pod
 from plimsoll.scheduler.devices import simulated_ids
 from plimsoll.scheduler.gang.cycle import GroupResult
 from plimsoll.scheduler.gang.members import group_key
@@ -29,7 +27,12 @@ from plimsoll.tools.explain.verdict import fix_lines, fold
 from plimsoll.tools.fixes import NO_FIXES, FixFinder, FixReport
 from plimsoll.tools.pending_cause import PendingCauses, fix_key
 from plimsoll.tools.pod_groups import attempt_group, summarize_group
-from plimsoll.tools.pod_schedulers import schedulers_of
+from plimsoll.tools.pod_schedulers import (
+    format_refusal,
+    is_refused_by_kube,
+    schedule_by_rules,
+    schedulers_of,
+)
 from plimsoll.tools.whatif.memory_cluster import MemoryCluster
 from plimsoll.tools.whatif.scheduling import schedule_all
 
@@ -139,7 +142,7 @@ def explain_pending(
         pod, cause = each.pod, each.cause
         found = NO_FIXES if each.fits or finder.searches >= most else finder.find(pod)
         if isinstance(cause, (FitError, NodeReason)):
-            cause = causes.key(pod, cause, found)
+            cause = is_refused_by_kube(cause), causes.key(pod, cause, found)
         if id(found) not in fix_keys:
             fix_keys[id(found)] = fix_key(pod, found)
         key = (each.fits and each.why, cause, fix_keys[id(found)])
@@ -205,11 +208,10 @@ class _ReasonReader:
             if found is not None:
                 return found
         settings, snapshot = self._settings.for_pod(pod), self._cluster_state.snapshot
-        outcome = schedule_pod(pod, snapshot, settings, simulated_ids())
+        outcome = schedule_by_rules(pod, snapshot, settings, simulated_ids())
         if isinstance(outcome, Placement):
             return PendingReason(pod, "", fits=True)
-        why = render_fit_error(outcome) if isinstance(outcome, FitError) else render(outcome)
-        return PendingReason(pod, why, outcome)
+        return PendingReason(pod, format_refusal(outcome), outcome)
 
     def _read_member(self, pod: Pod, key: GroupKey) -> PendingReason | None:
         """Return the reason for a pod of a group; None if it is about the pod alone."""

@@ -16,16 +16,17 @@ from plimsoll.allocator import Refusal
 from plimsoll.api.core import Pod
 from plimsoll.api.policy import PodDisruptionBudget
 from plimsoll.errors import InputError
-from plimsoll.scheduler.binding.pod_conditions import POD_SCHEDULED, render_fit_error
+from plimsoll.scheduler.binding.pod_conditions import POD_SCHEDULED
 from plimsoll.scheduler.cycle import build_filters, reject_pod
 from plimsoll.scheduler.devices import DynamicResourcesFilter, simulated_ids
 from plimsoll.scheduler.devices.exact import DeviceMessage
+from plimsoll.scheduler.filters.filter import Filter
 from plimsoll.scheduler.pod_claims import read_pod_info
 from plimsoll.scheduler.preemption import NoPreemption, plan_preemption
 from plimsoll.scheduler.preemption.candidates import LowestPriorities
 from plimsoll.scheduler.profile import ProfileSet, SchedulerProfile
 from plimsoll.scheduler.reasons import NodeReason, render
-from plimsoll.scheduler.result import FitError, Placement
+from plimsoll.scheduler.result import FitError
 from plimsoll.tools.cluster_state import ClusterState
 from plimsoll.tools.explain.attempt import AttemptRecorder, record_attempt
 from plimsoll.tools.explain.cluster_devices import describe_cluster_devices
@@ -40,7 +41,16 @@ from plimsoll.tools.explain.tree import NodeGroup, Statement
 from plimsoll.tools.explain.verdict import ExplainVerdict, ExplanationSection, NodeExplanation, PodExplanation
 from plimsoll.tools.fixes import NO_FIXES, find_fixes
 from plimsoll.tools.fixes.hints import hint_scheduler
-from plimsoll.tools.pod_schedulers import KUBE, PLIMSOLL, UNKNOWN_PROFILE, recorded_message, schedulers_of
+from plimsoll.tools.pod_schedulers import (
+    KUBE,
+    PLIMSOLL,
+    UNKNOWN_PROFILE,
+    find_unsafe_placement,
+    format_refusal,
+    recorded_message,
+    rules_of,
+    schedulers_of,
+)
 from plimsoll.tools.pod_status import pod_status
 from plimsoll.tools.top.uncounted_notes import notes_about_nodes
 
@@ -86,7 +96,7 @@ def _explain_pod(
     notes = (
         *_scheduler_notes(pod, settings, is_unknown),
         *explanation.notes,
-        *_scheduler_message(pod, explanation),
+        *_scheduler_message(cluster_state, pod, explanation),
         *notes_about_nodes(cluster_state, (explanation.node, *(fix.node for fix in found.fixes))),
     )
     if is_unknown:
@@ -103,19 +113,27 @@ def _explain_pending(
     pod_info = read_pod_info(pod, cluster_state.snapshot, settings)
     if isinstance(pod_info, NodeReason):
         return _explain_rejected(reject_pod(pod, cluster_state.snapshot, pod_info))
-    view = PodView(cluster_state, pod_info, settings)
-    outcome, attempt = record_attempt(pod_info, cluster_state.snapshot, settings)
-    if isinstance(outcome, Placement):
-        summary = f"it fits on node {outcome.node} now"
-        return PodExplanation(name, ExplainVerdict.FITS, summary, outcome.node)
+    node = ""
+    for rules in rules_of(settings):
+        view = PodView(cluster_state, pod_info, rules)
+        outcome, attempt = record_attempt(pod_info, cluster_state.snapshot, rules)
+        if isinstance(outcome, FitError):
+            break
+        node = node or outcome.node
+    else:
+        return PodExplanation(name, ExplainVerdict.FITS, f"it fits on node {node} now", node)
+    note = f"Plimsoll's scheduler would place it on node {node} now" if node else ""
     if outcome.nodes and outcome.reasons and not any(count for _, count in outcome.reasons):
-        return _explain_rejected(outcome)
+        return amend(_explain_rejected(outcome), notes=(note,) if note else ())
     groups = group_nodes(view, attempt, states)
+    if not node and len(rules_of(settings)) > 1:
+        note = _note_unsafe_placement(cluster_state, pod, groups)
     return PodExplanation(
         name,
         ExplainVerdict.PENDING,
-        render_fit_error(outcome),
+        format_refusal(outcome),
         groups=groups,
+        notes=(note,) if note else (),
         sections=_cluster_section(view, attempt),
         preemption=preview_preemption(view, outcome, groups),
     )
@@ -144,7 +162,7 @@ def _explain_gated(
 def _explain_rejected(fit_error: FitError) -> PodExplanation:
     """Explain a problem of the pod itself, for which no node was evaluated."""
     name = fit_error.pod_info.pod.metadata.full_name
-    return PodExplanation(name, ExplainVerdict.PENDING, render_fit_error(fit_error))
+    return PodExplanation(name, ExplainVerdict.PENDING, format_refusal(fit_error))
 
 
 # -- notes
@@ -176,10 +194,22 @@ def _scheduler_notes(pod: Pod, settings: SchedulerProfile, is_unknown: bool) -> 
     return tuple(notes)
 
 
-def _scheduler_message(pod: Pod, explanation: PodExplanation) -> tuple[str, ...]:
+def _note_unsafe_placement(cluster_state: ClusterState, pod: Pod, groups: tuple[NodeGroup, ...]) -> str:
+    """Return a note if kube-scheduler would place a pod although it does not fit."""
+    node = find_unsafe_placement(cluster_state, pod)
+    messages = {group.message for group in groups if node in group.nodes}
+    if not messages:
+        return ""
+    return (
+        f"kube-scheduler would place it on node {node} now, which is not safe: it does not count all that "
+        f"is in use there ({', '.join(messages)})"
+    )
+
+
+def _scheduler_message(cluster_state: ClusterState, pod: Pod, explanation: PodExplanation) -> tuple[str, ...]:
     """Return the last message of the pod's scheduler, if it differs from this explanation."""
-    message = recorded_message(pod)
-    if message in ("", explanation.summary):
+    message = recorded_message(cluster_state, pod)
+    if not message or explanation.summary.endswith(message):
         return ()
     text = f"message of scheduler {pod.spec.scheduler_name or PLIMSOLL}: {message}"
     return (text, _OTHER_RULES) if explanation.verdict is ExplainVerdict.FITS else (text,)
@@ -238,32 +268,36 @@ def explain_node(
     cluster_state: ClusterState, pod: Pod, node: str, *, settings: SchedulerProfile | ProfileSet | None = None
 ) -> NodeExplanation:
     """Explain one pod on one node with every rule. Raise InputError if the node does not exist."""
-    settings = (settings or SchedulerProfile.default()).for_pod(pod)
+    settings = settings or schedulers_of(cluster_state)
     row = cluster_state.snapshot.row_of(node)
     if row is None:
         raise InputError(f"node {node} not found ({len(cluster_state.snapshot)} nodes)")
     unbound = replace(pod, spec=replace(pod.spec, node_name="", scheduling_gates=()))
-    pod_info = read_pod_info(unbound, cluster_state.snapshot, settings)
+    name, profile = pod.metadata.full_name, settings.for_pod(pod)
+    pod_info = read_pod_info(unbound, cluster_state.snapshot, profile)
     if isinstance(pod_info, NodeReason):
-        return NodeExplanation(
-            pod.metadata.full_name, node, False, ((pod_info.rule.value, render(pod_info), ()),)
-        )
-    view = PodView(cluster_state, pod_info, settings)
-    rules = build_filters(pod_info, cluster_state.snapshot, settings, simulated_ids())
-    if isinstance(rules, NodeReason):
-        return NodeExplanation(pod.metadata.full_name, node, False, ((rules.rule.value, render(rules), ()),))
-    results: list[tuple[str, str, tuple[Statement, ...]]] = []
-    for rule in rules:
-        reasons = rule.filter_node(row)
-        message = ", ".join(map(render, reasons))
-        if not reasons:
-            results.append((rule.rule.value, "", ()))
-        elif isinstance(rule, DynamicResourcesFilter):
-            results.append((rule.rule.value, message, describe_reasons(view, reasons, row)))
-        else:
-            explainer = EXPLAINERS.get(rule.rule, RuleExplainer)(view, rule, [row])
-            results.append((rule.rule.value, message, explainer.explain(row, [row])))
-    fits = not any(message for _, message, _ in results)
-    found = NO_FIXES if fits else find_fixes(cluster_state, unbound, settings, node=node)
-    notes = notes_about_nodes(cluster_state, (node,))
-    return NodeExplanation(pod.metadata.full_name, node, fits, tuple(results), found, notes)
+        return NodeExplanation(name, node, False, ((pod_info.rule.value, render(pod_info), ()),))
+    for rules in rules_of(profile):
+        view = PodView(cluster_state, pod_info, rules)
+        filters = build_filters(pod_info, cluster_state.snapshot, rules, simulated_ids())
+        if isinstance(filters, NodeReason):
+            return NodeExplanation(name, node, False, ((filters.rule.value, render(filters), ()),))
+        results = tuple(_explain_filter(view, each, row) for each in filters)
+        if any(message for _, message, _ in results):
+            found = find_fixes(cluster_state, unbound, settings, node=node)
+            notes = notes_about_nodes(cluster_state, (node,))
+            by_kube = () if rules is profile else ("refused by kube-scheduler, not by Plimsoll's rules",)
+            return NodeExplanation(name, node, False, results, found, (*by_kube, *notes))
+    return NodeExplanation(name, node, True, results, notes=notes_about_nodes(cluster_state, (node,)))
+
+
+def _explain_filter(view: PodView, rule: Filter, row: int) -> tuple[str, str, tuple[Statement, ...]]:
+    """Return the name of a rule, and why it excludes a node, or ""."""
+    reasons = rule.filter_node(row)
+    if not reasons:
+        return rule.rule.value, "", ()
+    message = ", ".join(map(render, reasons))
+    if isinstance(rule, DynamicResourcesFilter):
+        return rule.rule.value, message, describe_reasons(view, reasons, row)
+    explainer = EXPLAINERS.get(rule.rule, RuleExplainer)(view, rule, [row])
+    return rule.rule.value, message, explainer.explain(row, [row])

@@ -62,9 +62,6 @@ class StatementKind(Enum):
     WANTS_SHARED = "wants devices that allow multiple allocations; those of {driver} on {node} are exclusive"
     WANTS_EXCLUSIVE = "wants exclusive devices; those of {driver} on {node} allow multiple allocations"
     PLUGIN = "{count} may be held by pods that got {resource} from the device plugin of the node"
-    PLUGIN_UNSEEN = (
-        "kube-scheduler does not see this: it would place the pod here although the device may be in use"
-    )
     TAKEN = "{count} already allocated"
     TAKEN_BY = "{device} to claim {claim}"
     TAKEN_UNUSED = "{device} to claim {claim}, which no pod uses"

@@ -8,7 +8,7 @@ steps left out. All changes are undone.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from heapq import heappop, heappush
@@ -41,6 +41,7 @@ from plimsoll.tools.fixes.pod_steps import gate_step, propose_for_pod, propose_r
 from plimsoll.tools.fixes.removal_steps import propose_removals
 from plimsoll.tools.fixes.trial import FixTrial
 from plimsoll.tools.pod_groups import attempt_group
+from plimsoll.tools.pod_schedulers import rules_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +144,8 @@ class FixSearch:
         limits: FixLimits,
     ) -> None:
         self._cluster_state, self._pod, self._node, self._limits = cluster_state, pod, node, limits
-        self._profiles, self._settings = settings, settings.for_pod(pod)
+        self._profiles, self._rules = settings, rules_of(settings.for_pod(pod))
+        self._settings = self._rules[0]
         self._group = group_key(pod, cluster_state.gates)
         self.changes = ChangeLog(cluster_state)
         self._heap: list[_State] = []
@@ -241,19 +243,22 @@ class FixSearch:
 
     def _attempt(self, node: str, *, detail: bool) -> bool | tuple[FixTrial | None, tuple[NodeReason, ...]]:
         """Return whether the pod fits on the node, or why not if further steps may follow."""
-        snapshot, settings = self._cluster_state.snapshot, self._settings
-        pod_info = read_pod_info(self._changed_pod, snapshot, settings)
-        if isinstance(pod_info, NodeReason):
-            return (None, (pod_info,)) if detail else False
-        pod_info = pod_info.with_profile(settings)
+        snapshot = self._cluster_state.snapshot
+        found = read_pod_info(self._changed_pod, snapshot, self._settings)
+        if isinstance(found, NodeReason):
+            return (None, (found,)) if detail else False
         row = snapshot.row_of(node)
         if row is None:
             return False
-        node_filter = NodeFilter(pod_info, snapshot, settings)
-        answer = node_filter.run(row)
-        if isinstance(answer, NodeFit):
-            answer = self._selector_error(pod_info)
-        if not answer:
+        for settings in self._rules:
+            pod_info = found.with_profile(settings)
+            node_filter = NodeFilter(pod_info, snapshot, settings)
+            answer = node_filter.run(row)
+            if isinstance(answer, NodeFit):
+                answer = self._selector_error(pod_info)
+            if answer:
+                break
+        else:
             return True
         if not detail:
             return False
@@ -339,8 +344,11 @@ class FixSearch:
             if self._node:
                 allowed = np.zeros_like(snapshot.alive)
                 allowed[snapshot.row_of(self._node)] = True
-            outcome = schedule_one(pod_info, snapshot, self._settings, simulated_ids(), allowed=allowed)
-            return isinstance(outcome, Placement)
+            outcomes = (
+                schedule_one(pod_info, snapshot, rules, simulated_ids(), allowed=allowed)
+                for rules in self._rules
+            )
+            return all(isinstance(outcome, Placement) for outcome in outcomes)
 
     def _nodes_after(self, steps: Sequence[FixStep], node: str) -> tuple[str, ...]:
         """Return the nodes on which the pod fits after the steps, the one they were tried on first."""
@@ -351,14 +359,17 @@ class FixSearch:
             pod_info = read_pod_info(self._changed_pod, snapshot, self._settings)
             if isinstance(pod_info, NodeReason):
                 return (node,)
-            result = run_filters(pod_info, snapshot, self._settings, simulated_ids())
-            if isinstance(result, NodeReason):
-                return (node,)
-            rows = np.flatnonzero(result.feasible).tolist()[: self._limits.scope]
-            devices = result.devices
-            names = [
-                snapshot.node(row).metadata.name
-                for row in rows
-                if devices is None or isinstance(devices.search_uncached(row), NodeFit)
-            ]
+            rows: Iterable[int] = snapshot.rows()
+            for rules in self._rules:
+                result = run_filters(pod_info, snapshot, rules, simulated_ids())
+                if isinstance(result, NodeReason):
+                    return (node,)
+                devices = result.devices
+                feasible = [row for row in rows if result.feasible[row]][: self._limits.scope]
+                rows = [
+                    row
+                    for row in feasible
+                    if devices is None or isinstance(devices.search_uncached(row), NodeFit)
+                ]
+            names = [snapshot.node(row).metadata.name for row in rows]
         return (node, *(each for each in names if each != node))

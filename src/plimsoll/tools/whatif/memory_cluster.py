@@ -28,7 +28,6 @@ from plimsoll.api.timestamps import parse_time
 from plimsoll.controllers.device_taint_eviction.plan import pod_eviction, published_taints, rule_taints
 from plimsoll.controllers.taint_eviction import eviction_time
 from plimsoll.ledger.node_ledger import pod_key
-from plimsoll.scheduler.cycle import schedule_pod
 from plimsoll.scheduler.filters.taint_toleration import NO_EXECUTE
 from plimsoll.scheduler.gang.claims import find_group_consumers, find_reserved_claims
 from plimsoll.scheduler.preemption import Nominations
@@ -39,6 +38,7 @@ from plimsoll.tools.cluster_state import ClusterState
 from plimsoll.tools.cluster_state.changes import ChangeLog, ChangeMark
 from plimsoll.tools.cluster_state.objects import Key, key_of
 from plimsoll.tools.node_terms import taint_text
+from plimsoll.tools.pod_schedulers import schedule_by_rules
 from plimsoll.tools.whatif import lifecycle
 from plimsoll.tools.whatif.manifests import CREATION_TIME
 from plimsoll.tools.whatif.outcome import EvictedPod, EvictionReason, PodPlacement
@@ -171,7 +171,7 @@ class MemoryCluster:
     ) -> Placement | FitError | NodeReason:
         """Run a scheduling attempt."""
         snapshot = self.cluster_state.snapshot
-        return schedule_pod(pod, snapshot, self.settings.for_pod(pod), self.changes.new_id, nominations)
+        return schedule_by_rules(pod, snapshot, self.settings.for_pod(pod), self.changes.new_id, nominations)
 
     def bind(self, placement: Placement) -> None:
         """Bind a pod to its node."""

@@ -15,20 +15,19 @@ from plimsoll.api.pod_claims import uses_claims
 from plimsoll.api.policy import PodDisruptionBudget
 from plimsoll.api.scheduling import PodGroup
 from plimsoll.ledger.node_ledger import pod_key
-from plimsoll.scheduler.binding.pod_conditions import render_fit_error
 from plimsoll.scheduler.gang.cycle import GroupResult
 from plimsoll.scheduler.gang.members import GangMessage, group_key
 from plimsoll.scheduler.gang.preemption import GroupPreemption, plan_group_preemption
 from plimsoll.scheduler.gang.search import STEPS
 from plimsoll.scheduler.preemption import Nominations, Preemption, plan_preemption
-from plimsoll.scheduler.reasons import NodeReason, Rule, render
+from plimsoll.scheduler.reasons import NodeReason, Rule
 from plimsoll.scheduler.result import FitError, Placement
 from plimsoll.scheduler.snapshot.group_members import GroupKey
 from plimsoll.scheduler.unschedulable_cache import pod_signature
 from plimsoll.tools.cluster_state.progress import ProgressCallback, no_progress
 from plimsoll.tools.pending_cause import PendingCauses
 from plimsoll.tools.pod_groups import attempt_group, pending_members, summarize_group
-from plimsoll.tools.pod_schedulers import recorded_message
+from plimsoll.tools.pod_schedulers import format_refusal, is_refused_by_kube, recorded_message, rules_of
 from plimsoll.tools.whatif.memory_cluster import MemoryCluster
 from plimsoll.tools.whatif.outcome import (
     EvictionReason,
@@ -132,13 +131,13 @@ class SchedulingRound:
 
     def _refuse(self, pod: Pod, outcome: FitError | NodeReason, why: str = "") -> None:
         """Record why a pod is not scheduled."""
-        text = why or (render_fit_error(outcome) if isinstance(outcome, FitError) else render(outcome))
+        text = why or format_refusal(outcome)
         name = pod.metadata.key
         refusal = self._cluster.claim_refusals.get(name)
         if refusal:
             text += f"; the API would refuse its creation: {refusal}"
-        key = (why, refusal, self._causes.key(pod, outcome))
-        recorded = recorded_message(pod)
+        key = (why, refusal, is_refused_by_kube(outcome), self._causes.key(pod, outcome))
+        recorded = recorded_message(self._cluster.cluster_state, pod)
         recorded = "" if recorded == text else recorded
         self._pending[name] = (pod, PendingPod(name, text, key, outcome, recorded))
 
@@ -228,7 +227,7 @@ class SchedulingRound:
         plan = plan_preemption(
             fit_error,
             snapshot,
-            cluster.settings.for_pod(pod_info.pod),
+            rules_of(cluster.settings.for_pod(pod_info.pod))[is_refused_by_kube(fit_error)],
             budgets,
             cluster.changes.new_id,
             self._nominations,
