@@ -102,7 +102,7 @@ def _detail_text(detail: RemovalDetail) -> str:
             against = f" {relation} {other} ({', '.join(other_values)})" if other else ""
             return f" {attribute}={', '.join(values)}{against}"
         case BudgetShortage(line, resource, amount, left):
-            return f" {resource}: charges {_plain(amount)}, {line} leaves {_plain(left)}"
+            return f" {resource}: charges {amount}, {line} leaves {left}"
         case TaintRefusal(taint):
             value = f"={taint.value}" if taint.value else ""
             return f" {taint.key}{value}:{taint.effect}"

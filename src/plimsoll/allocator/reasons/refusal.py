@@ -92,7 +92,7 @@ class ConstraintConflict:
 
 @dataclass(frozen=True, slots=True)
 class BudgetShortage:
-    """A node resource that the device's charge would exceed, and the bound; amounts in nano-units."""
+    """A node resource that the device's charge would exceed, and the bound; in the units of the budget."""
 
     line: str
     resource: str
