@@ -117,7 +117,7 @@ def is_refused_by_kube(outcome: object) -> bool:
 
 
 def format_refusal(outcome: FitError | NodeReason) -> str:
-    """Format a refusal in kube-scheduler's words; if only kube-scheduler refuses the pod, say so."""
+    """Format a refusal in kube-scheduler's words; prefixed if only kube-scheduler refuses the pod."""
     text = render_fit_error(outcome) if isinstance(outcome, FitError) else render(outcome)
     return f"refused by kube-scheduler: {text}" if is_refused_by_kube(outcome) else text
 
