@@ -155,7 +155,7 @@ def find_violations(
             groups.insert(0, (device_class.metadata.name, device_class.spec.selectors))
         for class_name, selectors in groups:
             for index, selector in enumerate(selectors):
-                expression = selector.cel.expression if selector.cel is not None else ""
+                expression = selector.expression
                 unmet = _evaluate(expression, device, environment, programs)
                 if unmet is not None:
                     id = DeviceId.of(result)

@@ -29,6 +29,7 @@ from plimsoll.api.resource import (
     DeviceToleration,
     ExactDeviceRequest,
     ResourceClaim,
+    expressions_of,
 )
 from plimsoll.errors import CelCompileError, CelRuntimeError
 
@@ -273,10 +274,7 @@ def _read_plan(
     plan.admin = bool(admin_access)
     plan.tolerations = body.tolerations
     plan.all = body.allocation_mode == ALL
-    class_expressions = tuple(
-        selector.cel.expression if selector.cel is not None else ""
-        for selector in device_class.spec.selectors
-    )
+    class_expressions = expressions_of(device_class.spec.selectors)
     plan.expressions = tuple(expressions)
     if body.derived_attributes:
         plan.derived = {each.name: each.expression for each in body.derived_attributes}
@@ -356,8 +354,7 @@ def _expression_of(plan: RequestPlan, failure: SelectorFailure) -> str:
     """Return the expression of a selector that failed."""
     if not failure.of_class:
         return plan.expressions[failure.index] if plan.expressions else ""
-    cel = plan.device_class.spec.selectors[failure.index].cel
-    return cel.expression if cel is not None else ""
+    return plan.device_class.spec.selectors[failure.index].expression
 
 
 def _fault_of(plan: RequestPlan, device: int, devices: NodeDevices, claim: str) -> AllocationFault:

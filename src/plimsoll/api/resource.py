@@ -8,6 +8,7 @@ to one internal form.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, ClassVar
 
 import msgspec
@@ -203,6 +204,15 @@ class CELDeviceSelector(Wire, frozen=True):
 
 class DeviceSelector(Wire, frozen=True):
     cel: CELDeviceSelector | None = None
+
+    @property
+    def expression(self) -> str:
+        """The CEL expression, or "" without one."""
+        return self.cel.expression if self.cel is not None else ""
+
+
+def expressions_of(selectors: Iterable[DeviceSelector]) -> tuple[str, ...]:
+    return tuple(selector.expression for selector in selectors)
 
 
 class DeviceToleration(Wire, frozen=True):

@@ -8,7 +8,9 @@ from plimsoll.allocator import DeviceId
 from plimsoll.api.core import Pod
 from plimsoll.api.pod_claims import resolve_claim_names, uses_claims
 from plimsoll.api.resource import ResourceClaim
+from plimsoll.controllers.pod_utils import claim_names
 from plimsoll.tools.cluster_state import ClusterState
+from plimsoll.tools.cluster_state.objects import ClusterObjects
 
 
 def holders_of(cluster_state: ClusterState, devices: Collection[DeviceId]) -> dict[DeviceId, ResourceClaim]:
@@ -60,6 +62,12 @@ def unused_claims(cluster_state: ClusterState) -> list[ResourceClaim]:
         and not any(user.resource != "pods" or user.uid in alive for user in claim.status.reserved_for)
     ]
     return sorted(found, key=lambda claim: claim.metadata.key)
+
+
+def claims_of(objects: ClusterObjects, pod: Pod) -> list[ResourceClaim]:
+    """Return the existing claims of a pod, each once."""
+    found = (objects.find(ResourceClaim, pod.metadata.namespace, name) for name in claim_names(pod))
+    return [claim for claim in found if claim is not None]
 
 
 def users_of(cluster_state: ClusterState, namespace: str, claim: str) -> list[Pod]:

@@ -33,6 +33,7 @@ from plimsoll.api.resource import (
     DeviceRequestAllocationResult,
     ResourceClaim,
     ResourceSlice,
+    expressions_of,
 )
 from plimsoll.cel import ProgramCache
 from plimsoll.errors import CelCompileError
@@ -123,7 +124,7 @@ def suggest_mappings(cluster_state: ClusterState, name: str, driver: str) -> tup
     views = [
         view for view in _views(snapshot.all(ResourceSlice)) if may_serve(device_class, view.pool.driver)
     ]
-    own = _expressions(device_class)
+    own = expressions_of(device_class.spec.selectors)
     devices = _unmapped(views, own, snapshot.features)
     groups: dict[str, list[_UnmappedDevice]] = {}
     for device in devices:
@@ -146,7 +147,8 @@ def _split(
 ) -> tuple[ClassMapping, ...]:
     """Return a class for each group of devices that one mapping counts; empty if one cannot be selected."""
     profile, features = cluster_state.snapshot.profile, cluster_state.snapshot.features
-    own, mapped = _expressions(device_class), {value: group for value, group in groups.items() if value}
+    own = expressions_of(device_class.spec.selectors)
+    mapped = {value: group for value, group in groups.items() if value}
     if len(mapped) > _MAX_CLASSES:
         return ()
     found: list[ClassMapping] = []
@@ -216,11 +218,7 @@ def _views(slices: Iterable[ResourceSlice]) -> list[SliceView]:
 
 def selects(device_class: DeviceClass, view: SliceView, index: int, features: Features) -> bool:
     """Return whether a class selects a device of a slice."""
-    return is_selected(view, index, _expressions(device_class), features)
-
-
-def _expressions(device_class: DeviceClass) -> tuple[str, ...]:
-    return tuple(each.cel.expression for each in device_class.spec.selectors if each.cel is not None)
+    return is_selected(view, index, expressions_of(device_class.spec.selectors), features)
 
 
 def is_selected(view: SliceView, index: int, expressions: Iterable[str], features: Features) -> bool:

@@ -13,7 +13,7 @@ from plimsoll.api.core import (
     Taint,
     Toleration,
 )
-from plimsoll.api.label_selection import CompiledLabelRequirement
+from plimsoll.api.label_selection import CompiledLabelRequirement, CompiledLabelSelector
 from plimsoll.api.node_selection import NAME_FIELD, filter_valid_terms, term_matches
 from plimsoll.api.resource import DeviceTaint
 from plimsoll.api.tolerations import is_tolerated
@@ -105,3 +105,10 @@ def node_value_text(requirement: NodeSelectorRequirement, node: Node) -> str:
         return f"{NAME_FIELD}={node.metadata.name}"
     value = node.metadata.labels.get(requirement.key)
     return f"{requirement.key}={value}" if value is not None else f"no label {requirement.key}"
+
+
+def selector_text(selector: CompiledLabelSelector) -> str:
+    """Format a label selector as kubectl does."""
+    if selector.nothing:
+        return "(no labels at all)"
+    return ", ".join(map(requirement_text, selector.requirements)) or "any labels"

@@ -37,6 +37,7 @@ from plimsoll.allocator.search.search_state import NO_VALUES, Pick, SearchState
 from plimsoll.api.device_taints import find_untolerated_taint
 from plimsoll.api.identity import DeviceId
 from plimsoll.api.quantity import Quantity
+from plimsoll.api.resource import expressions_of
 
 
 def diagnose(
@@ -220,7 +221,7 @@ class _Diagnoser:
             yield Removal(RefusalRule.BINDING, len(bound), entries[bound[0]].id, None)
         rest &= ~sum(1 << number for number in bound)
         of_class = plan.device_class.spec.selectors
-        class_texts = [each.cel.expression if each.cel else "" for each in of_class]
+        class_texts = expressions_of(of_class)
         texts = [(RefusalRule.CLASS_SELECTOR, index, text) for index, text in enumerate(class_texts)]
         texts += [(RefusalRule.REQUEST_SELECTOR, index, text) for index, text in enumerate(plan.expressions)]
         found: dict[RefusalRule, Removal] = {}

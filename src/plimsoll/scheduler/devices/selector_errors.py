@@ -16,6 +16,7 @@ from plimsoll.allocator import AllocationFault
 from plimsoll.allocator.devices.node_devices import NodeDevices
 from plimsoll.api.core import Node
 from plimsoll.api.pod_claims import device_requests
+from plimsoll.api.resource import expressions_of
 from plimsoll.errors import CelCompileError, CelRuntimeError
 from plimsoll.ledger.columns import Column, Mask
 from plimsoll.scheduler.pod_info import PodInfo
@@ -98,10 +99,7 @@ def pod_selectors(pod_info: PodInfo, snapshot: Snapshot) -> tuple[Selectors, ...
         for _, body in device_requests(claim):
             device_class = snapshot.classes.get(body.device_class_name)
             of_class = () if device_class is None else device_class.spec.selectors
-            own, general = (
-                tuple(each.cel.expression if each.cel is not None else "" for each in selectors)
-                for selectors in (body.selectors, of_class)
-            )
+            own, general = (expressions_of(selectors) for selectors in (body.selectors, of_class))
             found[general, own, tuple(each.expression for each in body.derived_attributes)] = None
     return tuple(found)
 

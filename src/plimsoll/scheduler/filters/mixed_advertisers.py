@@ -25,7 +25,7 @@ from plimsoll.allocator import AllocationFault, PoolId
 from plimsoll.allocator.devices.node_devices import NodeDevices, bit_numbers
 from plimsoll.api.core import Node, Pod
 from plimsoll.api.pod_claims import DEVICE_CLASS_RESOURCE
-from plimsoll.api.resource import DeviceClass
+from plimsoll.api.resource import DeviceClass, expressions_of
 from plimsoll.ledger.columns import Mask
 from plimsoll.ledger.node_ledger import NodeLedger
 from plimsoll.ledger.units import is_dra_extended_resource
@@ -105,7 +105,7 @@ def paired_drivers(resource: str, devices: NodeDevices, snapshot: Snapshot) -> f
         driver for pattern, driver in KNOWN_PAIRS if driver in drivers and fnmatchcase(resource, pattern)
     }
     for each in snapshot.index(PairedClasses).classes.get(resource, {}).values():
-        expressions = tuple(selector.cel.expression for selector in each.spec.selectors if selector.cel)
+        expressions = expressions_of(each.spec.selectors)
         mask = devices.select(expressions, ()).mask
         found |= {devices.entries[number].id.driver for number in bit_numbers(mask)}
     return frozenset(found)

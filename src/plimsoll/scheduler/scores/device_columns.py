@@ -12,6 +12,7 @@ import numpy as np
 
 from plimsoll.allocator import AllocationFault
 from plimsoll.allocator.devices.usage import DeviceUsage
+from plimsoll.api.resource import expressions_of
 from plimsoll.ledger.columns import Column, Mask, NodeColumns
 from plimsoll.scheduler.pod_info import PodInfo
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
@@ -54,7 +55,7 @@ def count_devices(
         for name in absent:
             found = snapshot.classes.get(pod_info.extended_classes[name])
             selectors = found.spec.selectors if found is not None else ()
-            expressions = tuple(each.cel.expression for each in selectors if each.cel is not None)
+            expressions = expressions_of(selectors)
             matching = devices.select(expressions, ()).mask
             line[name][row] = matching.bit_count()
             left[name][row] = (matching & ~(usage.taken | usage.shared)).bit_count()

@@ -24,7 +24,7 @@ from plimsoll.ledger.placement import charge_claims
 from plimsoll.ledger.verdict import Reason
 from plimsoll.tools import uncounted
 from plimsoll.tools.amounts import format_resource
-from plimsoll.tools.audit.facts import AuditFacts
+from plimsoll.tools.audit.facts import AuditFacts, shared
 from plimsoll.tools.uncounted import UncountedClaim
 
 
@@ -38,18 +38,18 @@ class AuditedClaim(Struct, frozen=True):
     any_recorded: bool  #: True if any charge is recorded with the pod
 
 
+@shared
 def charged_claims(facts: AuditFacts) -> tuple[AuditedClaim, ...]:
     """Return the allocated claims of all bound pods, apart from those of one pod that neither are charged nor
     could be: their devices have no mappings, as GPUs.
     """
-    return facts.compute_once("charged_claims", lambda: tuple(_price(facts)))
+    return tuple(_price(facts))
 
 
+@shared
 def uncounted_claims(facts: AuditFacts) -> tuple[UncountedClaim, ...]:
     """Return all node resources that claims take without being charged, by claim."""
-    return facts.compute_once(
-        "uncounted_claims", lambda: tuple(uncounted.uncounted_claims(facts.cluster_state))
-    )
+    return tuple(uncounted.uncounted_claims(facts.cluster_state))
 
 
 def _price(facts: AuditFacts) -> Iterator[AuditedClaim]:

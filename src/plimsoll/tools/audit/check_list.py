@@ -11,7 +11,7 @@ from plimsoll.api.timestamps import parse_time
 from plimsoll.errors import InputError
 from plimsoll.tools.audit.findings import Check
 from plimsoll.tools.colors import Paint
-from plimsoll.tools.columns import format_table
+from plimsoll.tools.columns import format_table, wrap_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,11 +43,11 @@ class CheckExplanation:
     def lines(self, paint: Paint, *, wide: bool = False) -> Iterator[str]:
         check = self.check
         yield paint.bold(f"{check.id} {check.name}") + f" ({check.severity.value})"
-        yield from _paragraph(f"A finding means: {check.title}.")
+        yield from wrap_text(f"A finding means: {check.title}.", 100, "")
         yield ""
-        yield from _paragraph(check.explanation)
+        yield from wrap_text(check.explanation, 100, "")
         yield ""
-        yield from _paragraph(f"Fix: {check.fix}.")
+        yield from wrap_text(f"Fix: {check.fix}.", 100, "")
 
     def as_json(self) -> Any:
         return as_json(self.check)
@@ -73,7 +73,3 @@ def read_now(text: str) -> float | None:
     if timestamp is None:
         raise InputError(f"--now: must be a time such as 2026-01-31T12:00:00Z, not {text!r}")
     return timestamp
-
-
-def _paragraph(text: str) -> list[str]:
-    return wrap(text, 100, break_long_words=False, break_on_hyphens=False)

@@ -6,9 +6,9 @@ that need them are skipped.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import cached_property, partial, wraps
 from typing import Any, TypeVar
 
 from msgspec import Struct
@@ -118,7 +118,7 @@ class AuditFacts:
         self.cluster_state = cluster_state
         self.now = now
         self.live = live
-        self._computed: dict[str, Any] = {}
+        self._computed: dict[Hashable, Any] = {}
         self._positions: IdentityCache[dict[str, int]] = IdentityCache()
         self._node_resources: IdentityCache[tuple[NodeResourceGuess, ...]] = IdentityCache()
         self._representing: IdentityCache[bool] = IdentityCache()
@@ -133,7 +133,7 @@ class AuditFacts:
         found = map(_latest_time, self.cluster_state.objects)
         return min(self.now, max((each for each in found if each is not None), default=self.now))
 
-    def compute_once(self, what: str, make: Callable[[], T]) -> T:
+    def compute_once(self, what: Hashable, make: Callable[[], T]) -> T:
         """Return the value cached under this name, computing it on first use."""
         if what not in self._computed:
             self._computed[what] = make()
@@ -232,21 +232,23 @@ class AuditFacts:
                 pool.devices.setdefault(device.name, (each, device))
         return dict(sorted(found.items()))
 
+    def published(self, id: DeviceId) -> tuple[ResourceSlice, Device] | tuple[None, None]:
+        """Return a device as currently published, with its slice."""
+        pool = self.pools.get(id.pool_id)
+        return (None, None) if pool is None else pool.devices.get(id.device, (None, None))
+
     def device(self, id: DeviceId) -> Device | None:
         """Return a device as currently published."""
-        pool = self.pools.get(id.pool_id)
-        found = None if pool is None else pool.devices.get(id.device)
-        return None if found is None else found[1]
+        return self.published(id)[1]
 
     def find_device(self, id: DeviceId) -> PublishedDevice | None:
         """Return a device as currently published, with the slice that selectors are evaluated on."""
-        pool = self.pools.get(id.pool_id)
-        found = None if pool is None else pool.devices.get(id.device)
-        if found is None:
+        slice, _ = self.published(id)
+        if slice is None:
             return None
-        view = self._views.get(found[0].metadata.name)
+        view = self._views.get(slice.metadata.name)
         if view is None:
-            view = self._views[found[0].metadata.name] = SliceView(found[0])
+            view = self._views[slice.metadata.name] = SliceView(slice)
         devices = view.devices
         positions = self._positions.get(
             devices, lambda: {device.name: index for index, device in reversed([*enumerate(devices)])}
@@ -277,19 +279,12 @@ class AuditFacts:
     @cached_property
     def allocated(self) -> dict[Key, list[HeldDevice]]:
         """Allocation results of each claim that has any, by name."""
-        pools = self.pools
         found: dict[Key, list[HeldDevice]] = {}
         for key, claim in self.claims.items():
-            results = claim.allocation_results
-            if not results:
-                continue
-            held = found[key] = []
-            for result in results:
+            for result in claim.allocation_results:
                 id = DeviceId.of(result)
-                pool = pools.get(id.pool_id)
-                published = None if pool is None else pool.devices.get(id.device)
-                slice, device = (None, None) if published is None else published
-                held.append(HeldDevice(claim, result, id, slice, device))
+                held = HeldDevice(claim, result, id, *self.published(id))
+                found.setdefault(key, []).append(held)
         return found
 
     @cached_property
@@ -331,11 +326,12 @@ class AuditFacts:
                 found.setdefault((each.pod.metadata.namespace, name), []).append(each.pod)
         return found
 
-    def claims_of(self, pod: Pod) -> tuple[ResourceClaim, ...]:
-        """Return the existing claims of a pod, each once."""
-        names = dict.fromkeys(resolve_claim_names(pod).values())
-        found = (self.claims.get((pod.metadata.namespace, name)) for name in names)
-        return tuple(claim for claim in found if claim is not None)
+    def describe_users(self, claim: ResourceClaim) -> tuple[str, ...]:
+        """Return lines with the first pods that use a claim."""
+        return tuple(
+            f"used by Pod/{pod.metadata.full_name} on {pod.spec.node_name or 'no node'}"
+            for pod in self.users.get(claim.metadata.key, ())[:3]
+        )
 
 
 def _read_devices(spec: ResourceSliceSpec) -> tuple[tuple[Device, ...], bool]:
@@ -354,6 +350,16 @@ def _latest_time(thing: Any) -> float | None:
     if isinstance(thing, ResourceClaim) and thing.status.allocation is not None:
         texts.append(thing.status.allocation.allocation_timestamp)
     return max((time for time in map(parse_time, texts) if time is not None), default=None)
+
+
+def shared(compute: Callable[[AuditFacts], T]) -> Callable[[AuditFacts], T]:
+    """Decorate a function whose result several checks read, so that it is computed once."""
+
+    @wraps(compute)
+    def read(facts: AuditFacts) -> T:
+        return facts.compute_once(compute, partial(compute, facts))
+
+    return read
 
 
 def is_live(cluster_state: ClusterState) -> bool:

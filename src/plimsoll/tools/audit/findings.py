@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -10,6 +10,10 @@ from plimsoll.tools.findings import Finding, Severity
 
 if TYPE_CHECKING:
     from plimsoll.tools.audit.facts import AuditFacts
+
+
+#: Lines of evidence of one kind, and names in one line.
+MAX_LISTED = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +60,13 @@ def make_finding(check: Check, problem: CheckProblem) -> Finding:
         problem.key,
         problem.proven and bool(problem.fix),
     )
+
+
+def list_first(lines: Iterable[str], what: str = "") -> tuple[str, ...]:
+    """Return the first lines of evidence, and the number of the rest."""
+    shown = [*lines]
+    more = len(shown) - MAX_LISTED
+    return (*shown[:MAX_LISTED], *([f"and {more} more{what}"] if more > 0 else []))
 
 
 def finding_order(finding: Finding) -> tuple[object, ...]:

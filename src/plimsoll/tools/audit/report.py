@@ -7,12 +7,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from textwrap import wrap
 from typing import Any
 
 from plimsoll.tools.audit.findings import Check
 from plimsoll.tools.colors import Paint, printable
-from plimsoll.tools.columns import format_count
+from plimsoll.tools.columns import format_count, wrap_text
 from plimsoll.tools.findings import PROBLEMS, Finding, Severity
 
 #: Subjects per check, and lines of evidence per subject, shown by default.
@@ -149,7 +148,7 @@ def _fix_lines(finding: Finding, paint: Paint, indent: str) -> Iterator[str]:
     """
     first, *manifest = finding.fix.split("\n")
     text = f"{finding.fix_label}: {printable(first)}"
-    lines = list(_fill(text, paint, indent, indent + "     "))
+    lines = _fill(text, paint, indent, indent + "     ")
     before, found, command = text.rpartition(": kubectl ")
     if len(lines) > 1 and found:
         yield from _fill(before + ":", paint, indent, indent + "     ")
@@ -165,22 +164,10 @@ def _format_severity(severity: Severity, count: int, paint: Paint) -> str:
 
 
 def _color(severity: Severity, text: str, paint: Paint) -> str:
-    match severity:
-        case Severity.ERROR:
-            return paint.red(text)
-        case Severity.WARNING:
-            return paint.yellow(text)
-    return paint.blue(text)
+    colors = {Severity.ERROR: paint.red, Severity.WARNING: paint.yellow}
+    return colors.get(severity, paint.blue)(text)
 
 
-def _fill(text: str, paint: Paint, first: str, rest: str = "") -> Iterator[str]:
-    """Yield the text wrapped to the terminal width; words are never split, so that commands can be copied."""
-    width = max(40, min(paint.width, 100))
-    yield from wrap(
-        text,
-        width,
-        initial_indent=first,
-        subsequent_indent=rest or first,
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
+def _fill(text: str, paint: Paint, first: str, rest: str = "") -> list[str]:
+    """Return the text wrapped to the terminal width; words stay whole, so that commands can be copied."""
+    return wrap_text(text, min(paint.width, 100), rest or first, first=first)

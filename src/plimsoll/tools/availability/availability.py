@@ -31,6 +31,7 @@ from plimsoll.api.resource import (
     DeviceSubRequest,
     ExactDeviceRequest,
     ResourceClaim,
+    expressions_of,
 )
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
 from plimsoll.tools.availability.charges import (
@@ -38,7 +39,6 @@ from plimsoll.tools.availability.charges import (
     CapacityLeft,
     ClassCharges,
     NodeShortage,
-    class_selectors,
     read_class_policy,
     select_offered,
 )
@@ -299,7 +299,7 @@ class ClassSearch:
         self._snapshot = snapshot
         self._claim = claim or make_claim(device_class.metadata.name)
         self._class = device_class
-        self.selectors = class_selectors(device_class)
+        self.selectors = expressions_of(device_class.spec.selectors)
         policy = read_class_policy(device_class, snapshot.profile)
         self._class_charges = bool(policy.charges)
         self._known: dict[tuple[object, ...], _Found] = {}

@@ -17,7 +17,7 @@ from plimsoll.allocator.results import device_result
 from plimsoll.api.core import Pod
 from plimsoll.api.forms import ClassPolicy, DeviceRule, read_class, read_device, read_device_class
 from plimsoll.api.quantity import NANO, ZERO, Quantity
-from plimsoll.api.resource import DeviceClass
+from plimsoll.api.resource import DeviceClass, expressions_of
 from plimsoll.ledger.amounts import is_huge_page
 from plimsoll.ledger.claim_headroom import HEADROOM, compute_claim_headroom
 from plimsoll.ledger.device_charges import compute_device_charges
@@ -137,13 +137,8 @@ def limit_pool_capacity(
 
 def select_offered(device_class: DeviceClass, devices: NodeDevices) -> int:
     """Return the mask of the devices of a pool that a class selects, on any node."""
-    survivors = devices.select(class_selectors(device_class), ()).survivors
+    survivors = devices.select(expressions_of(device_class.spec.selectors), ()).survivors
     return survivors[-1] if survivors else devices.all
-
-
-def class_selectors(device_class: DeviceClass) -> tuple[str, ...]:
-    """Return the expressions of a class; "" for a selector without one."""
-    return tuple(each.cel.expression if each.cel is not None else "" for each in device_class.spec.selectors)
 
 
 def _limit_capacity(

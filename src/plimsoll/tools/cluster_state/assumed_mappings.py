@@ -20,7 +20,7 @@ from plimsoll.api.forms import (
     read_device_class,
     write_device,
 )
-from plimsoll.api.resource import Device, DeviceClass, ResourceSlice
+from plimsoll.api.resource import Device, DeviceClass, ResourceSlice, expressions_of
 from plimsoll.tools.cluster_state.node_resources import NodeResourceGuess, guess_node_resources
 
 #: Policy of assumed and suggested mappings.
@@ -29,7 +29,7 @@ POLICY = AccountingPolicy.MAX.value
 
 def may_serve(device_class: DeviceClass, driver: str) -> bool:
     """Return whether a class may select devices of a driver, judging by its selectors' text."""
-    texts = [selector.cel.expression for selector in device_class.spec.selectors if selector.cel is not None]
+    texts = expressions_of(device_class.spec.selectors)
     return not texts or any(driver in text for text in texts)
 
 

@@ -13,11 +13,10 @@ from itertools import accumulate, combinations
 from plimsoll.allocator.devices.node_devices import bit_numbers
 from plimsoll.allocator.packing import Piece, count_together
 from plimsoll.api.identity import DeviceId
-from plimsoll.api.resource import EXACT_COUNT, ResourceClaim
+from plimsoll.api.resource import EXACT_COUNT, ResourceClaim, expressions_of
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
 from plimsoll.tools.availability import Availability
 from plimsoll.tools.availability.node_stock import Component, NodeStock
-from plimsoll.tools.fixes.device_steps import expressions_of
 
 #: Devices that can be allocated together after 0, 1, 2, ... evictions, those that free most.
 _Curve = tuple[int, ...]

@@ -12,7 +12,7 @@ from typing import Any
 
 from plimsoll.allocator.availability import BLOCKED, FREE
 from plimsoll.api.core import Node
-from plimsoll.api.resource import DeviceClass
+from plimsoll.api.resource import DeviceClass, expressions_of
 from plimsoll.tools.amounts import format_amount
 from plimsoll.tools.audit import audit
 from plimsoll.tools.cluster_state import ClusterState
@@ -196,9 +196,8 @@ def _resource_changes(
 def _classes(state: ClusterState) -> dict[str, Fields]:
     found = {}
     for each in state.objects.all(DeviceClass):
-        texts = [selector.cel.expression for selector in each.spec.selectors if selector.cel is not None]
         found[each.metadata.name] = {
-            "selectors": " && ".join(texts),
+            "selectors": " && ".join(expressions_of(each.spec.selectors)),
             "extended resource": each.spec.extended_resource_name or "",
         }
     return found

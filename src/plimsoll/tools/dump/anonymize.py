@@ -9,7 +9,7 @@ commands, environments, addresses, messages and unknown annotations are left out
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from typing import Any
 
@@ -30,7 +30,7 @@ from plimsoll.controllers.pod_utils import POD_CLAIM_ANNOTATION
 from plimsoll.errors import CelCompileError, DecodeError
 from plimsoll.scheduler.filters.volume_binding import MIGRATED_PLUGINS
 from plimsoll.tools.cluster_state.objects import ClusterObjects
-from plimsoll.tools.dump.attribute_values import AttributeValues, texts_of
+from plimsoll.tools.dump.attribute_values import AttributeValues, attributes_of, texts_of
 from plimsoll.tools.dump.field_rules import RULES, FieldRule
 from plimsoll.tools.dump.pseudonyms import Pseudonyms
 
@@ -71,17 +71,14 @@ class _Anonymizer:
         self._values = AttributeValues(slices, places, pseudonyms)
         #: String literals of CEL expressions to replace.
         self._literals: dict[str, str] = {}
-        for slice in slices:
-            self._literals[slice.spec.driver] = pseudonyms.domain(slice.spec.driver)
-            for device in slice.spec.devices or ():
-                for name, attribute in device.attributes.items():
-                    domain = name.rpartition("/")[0]
-                    self._literals[domain] = pseudonyms.domain(domain)
-                    for value in texts_of(attribute):
-                        self._literals[value] = self._values.replace_text(slice.spec.driver, name, value)
+        for driver, name, attribute in attributes_of(slices):
+            domain = name.rpartition("/")[0]
+            self._literals[domain] = pseudonyms.domain(domain)
+            for value in texts_of(attribute):
+                self._literals[value] = self._values.replace_text(driver, name, value)
+        self._literals |= {each.spec.driver: pseudonyms.domain(each.spec.driver) for each in slices}
         self._literals.pop("", None)
         self._driver = ""
-        self._expressions: dict[str, str] = {}
         self._texts: dict[FieldRule, Callable[[str], str]] = {
             FieldRule.NAME: pseudonyms.name,
             FieldRule.KEEP: str,
@@ -89,7 +86,7 @@ class _Anonymizer:
             FieldRule.DOMAIN: pseudonyms.domain,
             FieldRule.QUALIFIED: pseudonyms.qualified_name,
             FieldRule.LABEL_KEY: pseudonyms.label_key,
-            FieldRule.CEL: self._expression,
+            FieldRule.CEL: cache(self._expression),
             FieldRule.IMAGE: lambda text: _IMAGE,
         }
 
@@ -137,20 +134,14 @@ class _Anonymizer:
         if rule is FieldRule.LABELS:
             return {names.label_key(key): names.name(text) for key, text in value.items()}
         if rule is FieldRule.ANNOTATIONS:
-            return dict(_given(self._annotation(key, text) for key, text in value.items()))
-        if rule is FieldRule.AMOUNTS:
-            return {self._amount_key(key): self._value(each, FieldRule.NAME) for key, each in value.items()}
-        if rule is FieldRule.POLICIES:
-            return {self._amount_key(key): text for key, text in value.items()}
+            return dict(filter(None, (self._annotation(key, text) for key, text in value.items())))
+        if rule in (FieldRule.AMOUNTS, FieldRule.POLICIES):
+            own = FieldRule.NAME if rule is FieldRule.AMOUNTS else FieldRule.KEEP
+            return {self._amount_key(key): self._value(each, own) for key, each in value.items()}
         if rule is FieldRule.POD_NAMES:
             return {names.name(key): time for key, time in value.items()}
         if rule is FieldRule.CONTAINER_STATE:
-            return {
-                key: {name: each[name] for name in _STATE_FIELDS if name in each}
-                if isinstance(each, dict)
-                else {}
-                for key, each in value.items()
-            }
+            return {key: _kept(each, _STATE_FIELDS) for key, each in value.items()}
         if rule is FieldRule.DEVICE_DATA:
             cpus = value.get("cpuset")
             return {"cpuset": cpus} if isinstance(cpus, str) else None
@@ -206,7 +197,7 @@ class _Anonymizer:
         spec = template.get("spec") if isinstance(template, dict) else None
         if not isinstance(spec, dict):
             return {}
-        kept = {name: spec[name] for name in _EPHEMERAL_FIELDS if name in spec}
+        kept = _kept(spec, _EPHEMERAL_FIELDS)
         for name in ("storageClassName", "volumeName"):
             if isinstance(spec.get(name), str):
                 kept[name] = self._names.name(spec[name])
@@ -214,12 +205,6 @@ class _Anonymizer:
 
     def _expression(self, text: str) -> str:
         """Replace the strings of a CEL expression that were replaced elsewhere; drop comments."""
-        found = self._expressions.get(text)
-        if found is None:
-            found = self._expressions[text] = self._replace_literals(text)
-        return found
-
-    def _replace_literals(self, text: str) -> str:
         try:
             tokens = lexer.split(text)
         except CelCompileError:
@@ -254,6 +239,11 @@ class _Anonymizer:
         return self._values.replace_text("", names[-1], text)
 
 
+def _kept(tree: Any, names: Iterable[str]) -> dict[str, Any]:
+    """Return some fields of a tree."""
+    return {name: tree[name] for name in names if name in tree} if isinstance(tree, dict) else {}
+
+
 @cache
 def _plan(kind: type[Any]) -> tuple[tuple[str, FieldRule, Any], ...]:
     """Return the fields of a type that can hold texts, with rule and default."""
@@ -267,7 +257,3 @@ def _plan(kind: type[Any]) -> tuple[tuple[str, FieldRule, Any], ...]:
             default = field.default_factory()
         made.append((field.name, rule, default))
     return tuple(made)
-
-
-def _given(pairs: Any) -> Any:
-    return (pair for pair in pairs if pair is not None)

@@ -10,6 +10,9 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator
+from functools import partial
+
+from msgspec.structs import replace
 
 from plimsoll.api.resource import DeviceAttribute, ResourceSlice
 from plimsoll.tools.dump.pseudonyms import LONG_NUMBER, Pseudonyms
@@ -45,14 +48,14 @@ class AttributeValues:
         self._identifying = _identifying_attributes(slices)
         self.public = {
             text
-            for _, name, attribute in _attributes(slices)
+            for _, name, attribute in attributes_of(slices)
             if is_public_attribute(name)
             for text in texts_of(attribute)
             if text not in places and not _IDENTIFIER.fullmatch(text)
         }
         #: Numbers that occur in replaced texts, as that of a project in the path of its network.
         self._numbers: set[str] = set()
-        for driver, name, attribute in _attributes(slices):
+        for driver, name, attribute in attributes_of(slices):
             for text in texts_of(attribute):
                 if self.replace_text(driver, name, text) != text:
                     self._numbers.update(LONG_NUMBER.findall(text))
@@ -78,17 +81,13 @@ class AttributeValues:
         """Return an attribute with other values."""
         text, texts = attribute.string_value, attribute.string_values
         number, numbers = attribute.int_value, attribute.int_values
-        return DeviceAttribute(
+        swap = partial(self.replace_text, driver, name)
+        return replace(
+            attribute,
             int_value=None if number is None else self.replace_number(number),
-            bool_value=attribute.bool_value,
-            string_value=None if text is None else self.replace_text(driver, name, text),
-            version_value=attribute.version_value,
+            string_value=None if text is None else swap(text),
             int_values=None if numbers is None else tuple(map(self.replace_number, numbers)),
-            bool_values=attribute.bool_values,
-            string_values=None
-            if texts is None
-            else tuple(self.replace_text(driver, name, each) for each in texts),
-            version_values=attribute.version_values,
+            string_values=None if texts is None else tuple(map(swap, texts)),
         )
 
 
@@ -102,7 +101,7 @@ def texts_of(attribute: DeviceAttribute) -> tuple[str, ...]:
     return (*own, *(attribute.string_values or ()))
 
 
-def _attributes(slices: list[ResourceSlice]) -> Iterator[tuple[str, str, DeviceAttribute]]:
+def attributes_of(slices: list[ResourceSlice]) -> Iterator[tuple[str, str, DeviceAttribute]]:
     """Yield all attributes of devices, with driver and name."""
     for slice in slices:
         for device in slice.spec.devices or ():
@@ -114,7 +113,7 @@ def _identifying_attributes(slices: list[ResourceSlice]) -> set[tuple[str, str]]
     """Return the attributes, by driver and name, that have another value on every device."""
     counts: Counter[tuple[str, str]] = Counter()
     values: dict[tuple[str, str], set[tuple[str, ...]]] = {}
-    for driver, name, attribute in _attributes(slices):
+    for driver, name, attribute in attributes_of(slices):
         if texts := texts_of(attribute):
             counts[driver, name] += 1
             values.setdefault((driver, name), set()).add(texts)

@@ -104,7 +104,7 @@ def _shortened(tree: Tree) -> Tree:
     if isinstance(metadata, dict):
         metadata = {key: value for key, value in metadata.items() if key != "managedFields"}
         annotations = metadata.get("annotations")
-        if isinstance(annotations, dict) and _LAST_APPLIED in annotations:
+        if isinstance(annotations, dict):
             metadata["annotations"] = {k: v for k, v in annotations.items() if k != _LAST_APPLIED}
         made["metadata"] = metadata
     return made
@@ -157,13 +157,11 @@ def _json_parts(trees: Iterable[Tree], counts: Counter[str]) -> Iterator[bytes]:
 
 
 def _yaml_parts(trees: Iterable[Tree], counts: Counter[str]) -> Iterator[bytes]:
-    first = True
+    head = b"apiVersion: v1\nkind: List\nitems:\n"
     for tree in _counted(trees, counts):
-        if first:
-            yield b"apiVersion: v1\nkind: List\nitems:\n"
-            first = False
-        yield dump_document([tree])
-    if first:
+        yield head + dump_document([tree])
+        head = b""
+    if head:
         yield b"apiVersion: v1\nkind: List\nitems: []\n"
 
 

@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Hashable, Iterator, Sequence
 
 from plimsoll.api.core import NodeSelector, Pod
-from plimsoll.api.label_selection import CompiledLabelSelector
 from plimsoll.api.pod_volumes import volume_claims
 from plimsoll.api.quantity import INT32_MAX
 from plimsoll.scheduler.filters.filter import Filter
@@ -31,7 +30,7 @@ from plimsoll.tools.explain.text import StatementKind
 from plimsoll.tools.explain.tree import Statement
 from plimsoll.tools.explain.volume_reasons import explain_unbound
 from plimsoll.tools.facts import join_names
-from plimsoll.tools.node_terms import requirement_text
+from plimsoll.tools.node_terms import requirement_text, selector_text
 
 #: Pods listed by name.
 MAX_NAMED = 3
@@ -271,10 +270,3 @@ class InterPodAffinityExplainer(RuleExplainer):
                     if near and term.selector.matches(own.namespace, own.labels, namespaces):
                         facts = {"pod": pod.metadata.full_name, "key": key, "value": value}
                         yield Statement(StatementKind.EXISTING_ANTI_AFFINITY, facts)
-
-
-def selector_text(selector: CompiledLabelSelector) -> str:
-    """Format a label selector as kubectl does."""
-    if selector.nothing:
-        return "(no labels at all)"
-    return ", ".join(map(requirement_text, selector.requirements)) or "any labels"

@@ -15,7 +15,6 @@ from msgspec.structs import replace
 
 from plimsoll.allocator import Allocation, DeviceId, Refusal, allocate_claims
 from plimsoll.api.core import Pod
-from plimsoll.api.pod_claims import resolve_claim_names
 from plimsoll.api.resource import DeviceRequest, DeviceRequestAllocationResult, ResourceClaim
 from plimsoll.ledger.columns import Mask
 from plimsoll.ledger.node_ledger import NodeLedger, pod_key
@@ -27,6 +26,7 @@ from plimsoll.scheduler.profile import SchedulerProfile
 from plimsoll.scheduler.reasons import NodeReason, render
 from plimsoll.scheduler.scores import score_nodes
 from plimsoll.tools.amounts import format_quantity, format_short
+from plimsoll.tools.claim_users import claims_of
 from plimsoll.tools.cluster_state import ClusterState
 from plimsoll.tools.explain.attempt import AttemptRecorder
 from plimsoll.tools.explain.devices import describe_refusal
@@ -48,7 +48,7 @@ def explain_scheduled(cluster_state: ClusterState, pod: Pod, settings: Scheduler
         summary = f"bound to node {node}, which does not exist"
         return PodExplanation(name, ExplainVerdict.PLACED, summary, node)
     ledger = snapshot.ledger(row)
-    claims = _claims(cluster_state, pod)
+    claims = claims_of(cluster_state.objects, pod)
     sections = []
     devices = tuple(branch for claim in claims for branch in _devices(cluster_state, pod, claim, row))
     if devices:
@@ -66,14 +66,6 @@ def explain_scheduled(cluster_state: ClusterState, pod: Pod, settings: Scheduler
     if without:
         summary += f"; it cannot start: not allocated: {', '.join(without)}"
     return PodExplanation(name, ExplainVerdict.PLACED, summary, node, sections=tuple(sections))
-
-
-def _claims(cluster_state: ClusterState, pod: Pod) -> list[ResourceClaim]:
-    found = (
-        cluster_state.objects.find(ResourceClaim, pod.metadata.namespace, name)
-        for name in dict.fromkeys(resolve_claim_names(pod).values())
-    )
-    return [claim for claim in found if claim is not None]
 
 
 # -- devices

@@ -13,7 +13,7 @@ from plimsoll.allocator import AllocationFault, Refusal
 from plimsoll.allocator.devices.node_devices import NodeDevices, bit_numbers
 from plimsoll.allocator.reasons.refusal import RefusalRule, Removal, RequestRefusal
 from plimsoll.api.pod_claims import device_requests
-from plimsoll.api.resource import DeviceSubRequest, ExactDeviceRequest
+from plimsoll.api.resource import DeviceSubRequest, ExactDeviceRequest, expressions_of
 from plimsoll.scheduler.reasons import NodeReason
 from plimsoll.tools.device_attributes import (
     SHAREABLE,
@@ -28,7 +28,6 @@ from plimsoll.tools.device_attributes import (
 from plimsoll.tools.explain.pod_view import PodView
 from plimsoll.tools.explain.text import StatementKind, pluralize
 from plimsoll.tools.explain.tree import Statement
-from plimsoll.tools.fixes.device_steps import expressions_of
 
 SELECTOR_RULES = (RefusalRule.CLASS_SELECTOR, RefusalRule.REQUEST_SELECTOR)
 

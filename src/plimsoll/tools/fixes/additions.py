@@ -8,11 +8,16 @@ from typing import Any
 from msgspec.structs import replace
 
 from plimsoll.allocator import AllocationFault, Refusal
-from plimsoll.allocator.devices.node_devices import DeviceEntry, bit_numbers
+from plimsoll.allocator.devices.node_devices import DeviceEntry
 from plimsoll.api.core import Node, NodeStatus
 from plimsoll.api.meta import ObjectMeta
 from plimsoll.api.quantity import Quantity
-from plimsoll.api.resource import DeviceClass, ResourceClaim, ResourcePool, ResourceSlice, ResourceSliceSpec
+from plimsoll.api.resource import (
+    ResourceClaim,
+    ResourcePool,
+    ResourceSlice,
+    ResourceSliceSpec,
+)
 from plimsoll.api.storage import CSINode
 from plimsoll.ledger.units import PODS, from_units, is_dra_extended_resource
 from plimsoll.scheduler.pod_info import PodInfo
@@ -20,10 +25,10 @@ from plimsoll.scheduler.reasons import NodeReason
 from plimsoll.tools.amounts import format_exact
 from plimsoll.tools.cluster_state import ClusterState
 from plimsoll.tools.cluster_state.objects import ClusterObjects
-from plimsoll.tools.fixes.device_steps import expressions_of
+from plimsoll.tools.columns import format_count
 from plimsoll.tools.fixes.edits import create
 from plimsoll.tools.fixes.fix import FixKind, FixStep
-from plimsoll.tools.fixes.trial import FixTrial, RequestBody
+from plimsoll.tools.fixes.trial import FixTrial
 
 HOSTNAME = "kubernetes.io/hostname"
 #: Kinds of existing nodes of which one more is tried.
@@ -38,7 +43,7 @@ def propose_devices(trial: FixTrial, reasons: Sequence[NodeReason]) -> Iterator[
     for refusal in (reason.cause for reason in reasons):
         for request, _, body in trial.unserved(refusal) if isinstance(refusal, Refusal) else ():
             found = trial.snapshot.classes.get(body.device_class_name)
-            like = _find_device(trial, found, body) if found is not None else None
+            like = trial.find_device(found, *body.selectors) if found is not None else None
             if like is None:
                 continue
             slice, pools = like.view.slice, trial.devices.pools if trial.devices is not None else ()
@@ -47,17 +52,6 @@ def propose_devices(trial: FixTrial, reasons: Sequence[NodeReason]) -> Iterator[
             elif not like.device.consumes_counters:  # a partition comes with its device
                 for count in sorted({max(request.wanted - request.left, 1), max(request.wanted, 1)}):
                     yield _add_step(trial, like, count)
-
-
-def _find_device(trial: FixTrial, device_class: DeviceClass, body: RequestBody) -> DeviceEntry | None:
-    """Return a device that matches, of the same node if possible."""
-    selectors = expressions_of(device_class.spec.selectors), expressions_of(body.selectors)
-    for row in (trial.row, *trial.snapshot.rows()):
-        devices = trial.snapshot.inventory.devices_for(trial.snapshot.node(row))
-        if not isinstance(devices, AllocationFault):
-            for number in bit_numbers(devices.select(*selectors).mask)[:1]:
-                return devices.entries[number]
-    return None
 
 
 def _add_step(trial: FixTrial, like: DeviceEntry, count: int) -> FixStep:
@@ -71,8 +65,11 @@ def _add_step(trial: FixTrial, like: DeviceEntry, count: int) -> FixStep:
         devices=tuple(replace(plain, name=f"added-{number}") for number in range(count)),
     )
     added = ResourceSlice(slice.api_version, slice.kind, ObjectMeta(name=name), spec)
-    shown = f"{count} device{'s' if count > 1 else ''}"
-    facts = {"count": shown, "device": f"{slice.spec.driver}/{like.device.name}", "node": node}
+    facts = {
+        "count": format_count(count, "device"),
+        "device": f"{slice.spec.driver}/{like.device.name}",
+        "node": node,
+    }
     return FixStep(FixKind.ADD_DEVICES, facts, (create(added),), min(count, 8), node)
 
 

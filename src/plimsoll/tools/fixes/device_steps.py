@@ -15,6 +15,7 @@ from plimsoll.allocator.devices.pools import PoolStatus
 from plimsoll.allocator.input_errors import TOO_MANY_DEVICES
 from plimsoll.allocator.reasons.refusal import CapacityShortage, RefusalRule, RequestRefusal
 from plimsoll.api.core import Pod, PodResourceClaim
+from plimsoll.api.identity import DeviceId
 from plimsoll.api.pod_claims import device_requests, resolve_claim_names
 from plimsoll.api.quantity import Quantity
 from plimsoll.api.resource import (
@@ -26,6 +27,7 @@ from plimsoll.api.resource import (
     ResourceClaim,
     ResourceClaimStatus,
     ResourceSlice,
+    expressions_of,
 )
 from plimsoll.ledger.units import from_units
 from plimsoll.ledger.verdict import Cause, Reason
@@ -34,6 +36,7 @@ from plimsoll.scheduler.extended_resources import is_in_memory
 from plimsoll.scheduler.reasons import NodeReason
 from plimsoll.tools.amounts import format_quantity
 from plimsoll.tools.claim_users import users_of
+from plimsoll.tools.columns import format_count
 from plimsoll.tools.fixes.edits import Edit, FieldPath, add_item, create, remove_item, set_field
 from plimsoll.tools.fixes.fix import FixKind, FixStep
 from plimsoll.tools.fixes.node_steps import shrink, use_resource
@@ -94,7 +97,7 @@ def _elsewhere_steps(trial: FixTrial) -> Iterator[FixStep]:
             continue
         if any(each.spec.node_name for each in users_of(trial.cluster_state, namespace, name)):
             continue
-        devices = tuple(f"{each.driver}/{each.pool}/{each.device}" for each in claim.allocation_results)
+        devices = tuple(str(DeviceId.of(result)) for result in claim.allocation_results)
         facts = {"claim": claim.metadata.full_name, "devices": devices}
         yield FixStep(FixKind.RELEASE_CLAIM, facts, (set_field(claim, ResourceClaimStatus(), "status"),))
 
@@ -240,8 +243,7 @@ class RequestProposals:
         wanted = 0 if self._body.allocation_mode == _ALL else max(self._body.count, 1)
         edits = self._set("ExactCount", "allocationMode"), self._set(count, "count")
         more = max(20 * (wanted - count) // max(wanted, 1), 0)
-        had = f"{count} device{'s' if count > 1 else ''}"
-        facts: dict[str, Any] = {"had": had, "wanted": wanted or "all devices"}
+        facts: dict[str, Any] = {"had": format_count(count, "device"), "wanted": wanted or "all devices"}
         return self._step(FixKind.LOWER_COUNT, *edits, more=more, **facts)
 
     def _constraint_steps(self) -> Iterator[FixStep]:
@@ -260,7 +262,7 @@ class RequestProposals:
         """Propose values that devices of the class have, or no selector."""
         nearest = _entries(devices, self._class_selectors)
         for old in self._body.selectors:
-            for new, attribute, wanted, had in replaced_values(_expression(old), nearest):
+            for new, attribute, wanted, had in replaced_values(old.expression, nearest):
                 edits = _swap(self._claim, old, new, *self._path, "selectors")
                 facts: dict[str, Any] = {"attribute": attribute, "wanted": wanted, "had": had}
                 yield self._step(FixKind.CHANGE_SELECTOR, *edits, **facts)
@@ -268,7 +270,7 @@ class RequestProposals:
 
     def without_selectors(self) -> Iterator[FixStep]:
         for selector in self._body.selectors:
-            shown = " ".join(_expression(selector).split())
+            shown = " ".join(selector.expression.split())
             shown = shown if len(shown) <= _SHOWN else f"{shown[: _SHOWN - 4]} ..."
             drop = remove_item(self._claim, selector, *self._path, "selectors")
             yield self._step(FixKind.DROP_SELECTOR, drop, expression=shown)
@@ -298,7 +300,7 @@ class RequestProposals:
         old = self._body.device_class_name
         named = [each for each in devices.entries if any(each.id.driver in e for e in self._class_selectors)]
         for selector in self._class.spec.selectors:
-            for new, attribute, wanted, had in replaced_values(_expression(selector), named[:_MAX_NEAREST]):
+            for new, attribute, wanted, had in replaced_values(selector.expression, named[:_MAX_NEAREST]):
                 facts = {"device_class": old, "attribute": attribute, "wanted": wanted, "had": had}
                 edits = _swap(self._class, selector, new, "spec", "selectors")
                 given = _entries(devices, (new,))
@@ -346,14 +348,6 @@ class RequestProposals:
                     if more not in self._body.tolerations:
                         add = add_item(self._claim, more, *self._path, "tolerations")
                         yield self._step(FixKind.TOLERATE_DEVICE, add, **facts)
-
-
-def _expression(selector: DeviceSelector) -> str:
-    return selector.cel.expression if selector.cel is not None else ""
-
-
-def expressions_of(selectors: Sequence[DeviceSelector]) -> tuple[str, ...]:
-    return tuple(map(_expression, selectors))
 
 
 def _swap(thing: object, old: DeviceSelector, new: str, *path: str | int) -> tuple[Edit, Edit]:

@@ -15,8 +15,8 @@ from msgspec.structs import replace
 
 from plimsoll.api.codec import to_tree
 from plimsoll.api.core import Pod
-from plimsoll.api.pod_claims import is_owned_by, resolve_claim_names
-from plimsoll.api.resource import ResourceClaim
+from plimsoll.api.pod_claims import is_owned_by
+from plimsoll.tools.claim_users import claims_of
 from plimsoll.tools.cluster_state.changes import ChangeLog
 from plimsoll.tools.cluster_state.objects import key_of
 
@@ -119,10 +119,7 @@ def _edited(thing: Any, path: FieldPath, edit: Edit) -> Any:
 
 def _release_claims(pod: Pod, changes: ChangeLog) -> None:
     """Remove the claims generated for a pod, and deallocate the others that only it used."""
-    for name in dict.fromkeys(resolve_claim_names(pod).values()):
-        claim = changes.cluster_state.objects.find(ResourceClaim, pod.metadata.namespace, name)
-        if claim is None:
-            continue
+    for claim in claims_of(changes.cluster_state.objects, pod):
         if is_owned_by(claim, pod):
             changes.remove(claim)
             continue

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from plimsoll.allocator import AllocationFault, Refusal, SearchAborted
 from plimsoll.api.core import Pod
 from plimsoll.api.pod_claims import DEVICE_CLASS_RESOURCE
 from plimsoll.api.pod_volumes import volume_claims
-from plimsoll.api.resource import ResourceClaim, ResourceClaimTemplate, ResourceSlice
+from plimsoll.api.resource import ResourceClaim, ResourceClaimTemplate, ResourceSlice, expressions_of
 from plimsoll.api.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
 from plimsoll.ledger.units import is_dra_extended_resource
 from plimsoll.ledger.verdict import Cause, Reason
@@ -23,9 +24,8 @@ from plimsoll.scheduler.reasons import NodeReason, Rule
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
 from plimsoll.tools.claim_users import pods_using
 from plimsoll.tools.cluster_state import ClusterState
-from plimsoll.tools.fixes.device_steps import expressions_of
 from plimsoll.tools.fixes.fix import Hint, HintKind
-from plimsoll.tools.fixes.node_steps import selector_text
+from plimsoll.tools.fixes.node_steps import affinity_term_facts
 from plimsoll.tools.fixes.similar import near_text
 from plimsoll.tools.fixes.trial import FixTrial
 
@@ -69,7 +69,7 @@ def hints_for_pod(
             yield _hint_template(cluster_state, pod)
         case ClaimMessage.MISSING:
             name = str(facts["claim"])
-            near = near_text(name, _names(cluster_state, ResourceClaim, namespace))
+            near = _near(cluster_state, ResourceClaim, name, namespace)
             yield Hint(HintKind.CREATE_CLAIM, {"claim": name, "namespace": namespace, "near": near})
         case ClaimMessage.DELETED:
             claim = cluster_state.objects.find(ResourceClaim, namespace, str(facts["claim"]))
@@ -109,8 +109,7 @@ def hints_on_node(trial: FixTrial, reasons: Sequence[NodeReason]) -> Iterator[Hi
 def _hint_affinity(pod: Pod) -> Iterator[Hint]:
     affinity = pod.spec.affinity.pod_affinity if pod.spec.affinity is not None else None
     for term in affinity.required if affinity is not None else ():
-        facts = {"selector": selector_text(term.label_selector), "key": term.topology_key}
-        yield Hint(HintKind.MEET, facts)
+        yield Hint(HintKind.MEET, affinity_term_facts(term))
 
 
 def _hint_amount(trial: FixTrial, cause: Reason) -> Iterator[Hint]:
@@ -133,22 +132,20 @@ def unprovided_resources(pod_info: PodInfo, snapshot: Snapshot) -> list[str]:
 def hint_unprovided(snapshot: Snapshot, resource: str) -> Hint:
     """Return what may provide an extended resource that nothing in the cluster does."""
     implicit = resource.removeprefix(DEVICE_CLASS_RESOURCE)
-    return (
-        Hint(HintKind.NO_RESOURCE, {"resource": resource})
-        if implicit == resource
-        else _hint_class(snapshot, implicit)
-    )
+    if implicit == resource:
+        return Hint(HintKind.NO_RESOURCE, {"resource": resource})
+    return _hint_class(snapshot, implicit)
 
 
 def _hint_class(snapshot: Snapshot, name: str) -> Hint:
-    return Hint(
-        HintKind.CREATE_CLASS, {"device_class": name, "near": near_text(name, sorted(snapshot.classes))}
-    )
+    near = near_text(name, snapshot.classes)
+    return Hint(HintKind.CREATE_CLASS, {"device_class": name, "near": near})
 
 
 def _hint_drivers(trial: FixTrial, refusal: Refusal) -> Iterator[Hint]:
     """Yield hints for classes that match no device of the cluster, and for drivers that published before."""
     snapshot = trial.snapshot
+    publishing = {each.spec.driver for each in snapshot.all(ResourceSlice)}
     published = any(each.spec.devices for each in snapshot.all(ResourceSlice))
     for request, _, body in trial.unserved(refusal):
         found = snapshot.classes.get(body.device_class_name)
@@ -157,22 +154,15 @@ def _hint_drivers(trial: FixTrial, refusal: Refusal) -> Iterator[Hint]:
         if not published:
             yield Hint(HintKind.NO_DRIVER, {"request": request.request})
             continue
-        selectors = expressions_of(found.spec.selectors)
-        if any(_selects(trial, row, selectors) for row in snapshot.rows()):
+        if trial.find_device(found) is not None:
             continue
-        publishing = {each.spec.driver for each in snapshot.all(ResourceSlice)}
+        selectors = expressions_of(found.spec.selectors)
         results = (result for claim in snapshot.all(ResourceClaim) for result in claim.allocation_results)
         former = sorted({(each.driver, each.pool) for each in results if each.driver not in publishing})
         for driver, pool in [each for each in former if any(each[0] in text for text in selectors)][:1]:
             yield Hint(HintKind.CHECK_DRIVER, {"driver": driver, "node": pool})
-        if any(driver in text for driver in publishing for text in selectors):
-            continue
-        yield Hint(HintKind.INSTALL_DRIVER, {"device_class": body.device_class_name})
-
-
-def _selects(trial: FixTrial, row: int, selectors: tuple[str, ...]) -> bool:
-    devices = trial.snapshot.inventory.devices_for(trial.snapshot.node(row))
-    return not isinstance(devices, AllocationFault) and bool(devices.select(selectors, ()).mask)
+        if not any(driver in text for driver in publishing for text in selectors):
+            yield Hint(HintKind.INSTALL_DRIVER, {"device_class": body.device_class_name})
 
 
 # -- volumes and templates
@@ -196,9 +186,8 @@ def _volume_source(cluster_state: ClusterState, claim: PersistentVolumeClaim) ->
         return f'volume "{volume}" {"is not bound to it" if found is not None else "does not exist"}'
     if not name:
         return "it has no storage class, and no PersistentVolume is bound to it"
-    known = [each.metadata.name for each in cluster_state.objects.all(StorageClass)]
-    if name not in known:
-        return f'StorageClass "{name}" does not exist{near_text(name, known)}'
+    if cluster_state.objects.find(StorageClass, "", name) is None:
+        return f'StorageClass "{name}" does not exist{_near(cluster_state, StorageClass, name)}'
     return f'the provisioner of StorageClass "{name}" has not created a volume'
 
 
@@ -213,13 +202,11 @@ def _hint_template(cluster_state: ClusterState, pod: Pod) -> Hint:
     facts: dict[str, object] = {"template": wanted, "namespace": namespace}
     if cluster_state.objects.find(ResourceClaimTemplate, namespace, wanted) is not None:
         return Hint(HintKind.MAKE_CLAIM, facts)
-    near = near_text(wanted, _names(cluster_state, ResourceClaimTemplate, namespace))
+    near = _near(cluster_state, ResourceClaimTemplate, wanted, namespace)
     return Hint(HintKind.CREATE_TEMPLATE, facts | {"near": near})
 
 
-def _names(
-    cluster_state: ClusterState, kind: type[ResourceClaim | ResourceClaimTemplate], namespace: str
-) -> list[str]:
-    return [
-        each.metadata.name for each in cluster_state.objects.all(kind) if each.metadata.namespace == namespace
-    ]
+def _near(cluster_state: ClusterState, kind: type[Any], name: str, namespace: str = "") -> str:
+    """List existing objects of a kind with similar names."""
+    known = cluster_state.objects.all(kind)
+    return near_text(name, [each.metadata.name for each in known if each.metadata.namespace == namespace])

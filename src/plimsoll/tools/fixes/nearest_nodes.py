@@ -10,6 +10,7 @@ from collections.abc import Hashable, Sequence
 
 from plimsoll.allocator import AllocationFault
 from plimsoll.api.pod_claims import device_requests
+from plimsoll.api.resource import expressions_of
 from plimsoll.ledger.columns import Mask
 from plimsoll.ledger.units import CPU
 from plimsoll.scheduler.cycle import build_filters
@@ -20,7 +21,6 @@ from plimsoll.scheduler.pod_info import PodInfo
 from plimsoll.scheduler.profile import SchedulerProfile
 from plimsoll.scheduler.reasons import NodeReason, Rule
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
-from plimsoll.tools.fixes.device_steps import expressions_of
 from plimsoll.tools.node_terms import taint_text, unmet_requirements, untolerated_taints
 
 #: Estimated harm of passing a rule; others count as much as removing a pod.

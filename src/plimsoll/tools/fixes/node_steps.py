@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from plimsoll.api.core import Node, NodeSelectorRequirement, Pod, Taint, Toleration
-from plimsoll.api.meta import LabelSelector
+from plimsoll.api.core import Node, NodeSelectorRequirement, Pod, PodAffinityTerm, Taint, Toleration
+from plimsoll.api.label_selection import SelectorProblem, compile_label_selector
 from plimsoll.api.node_selection import filter_valid_terms
 from plimsoll.api.quantity import Quantity
 from plimsoll.ledger.units import is_extended_resource, to_unit
@@ -24,6 +24,7 @@ from plimsoll.tools.fixes.trial import FixTrial
 from plimsoll.tools.node_terms import (
     node_value_text,
     requirement_text,
+    selector_text,
     taint_text,
     unmet_of_term,
     untolerated_taints,
@@ -152,23 +153,16 @@ def _pod_affinity_steps(trial: FixTrial, reason: NodeReason) -> Iterator[FixStep
     elif reason.message is not InterPodAffinityMessage.AFFINITY:
         return
     for term in given.required if given is not None else ():
-        facts = {"what": what, "selector": selector_text(term.label_selector), "key": term.topology_key}
+        facts = {"what": what, **affinity_term_facts(term)}
         drop = remove_item(trial.pod, term, "spec", "affinity", field, _REQUIRED)
         yield FixStep(FixKind.DROP_POD_AFFINITY, facts, (drop,))
 
 
-def selector_text(selector: LabelSelector | None) -> str:
-    """Format a label selector as kubectl does."""
-    if selector is None:
-        return "no labels"
-    texts = [f"{key}={value}" for key, value in sorted(selector.match_labels.items())]
-    texts += [
-        f"{each.key} {each.operator} ({', '.join(each.values)})"
-        if each.values
-        else f"{each.key} {each.operator}"
-        for each in selector.match_expressions
-    ]
-    return ",".join(texts) or "any labels"
+def affinity_term_facts(term: PodAffinityTerm) -> dict[str, str]:
+    """Return the pods and the topology key of a term."""
+    selector = compile_label_selector(term.label_selector)
+    text = str(selector) if isinstance(selector, SelectorProblem) else selector_text(selector)
+    return {"selector": text, "key": term.topology_key}
 
 
 def _spread_steps(trial: FixTrial) -> Iterator[FixStep]:

@@ -33,11 +33,10 @@ def propose_removals(trial: FixTrial, reasons: Sequence[NodeReason]) -> Iterator
         yield from _claim_steps(trial)
     if not all(_is_held(reason) for reason in reasons):
         return
-    chosen = _choose_pods(trial, lambda answer: isinstance(answer, NodeFit))
-    if not chosen:
-        chosen = _choose_pods(
-            trial, lambda answer: isinstance(answer, NodeFit) or answer[0].rule != reasons[0].rule
-        )
+    rule = reasons[0].rule
+    chosen = _choose_pods(trial, lambda answer: isinstance(answer, NodeFit)) or _choose_pods(
+        trial, lambda answer: isinstance(answer, NodeFit) or answer[0].rule != rule
+    )
     if chosen:
         names = tuple(f"pod {pod.metadata.full_name}" for pod in chosen)
         facts = {"pods": names, "short": _short_text(trial, reasons), "node": trial.name}

@@ -30,6 +30,7 @@ from plimsoll.scheduler.reasons import NodeReason, Rule
 from plimsoll.scheduler.result import FitError, Placement
 from plimsoll.tools.cluster_state import ClusterState
 from plimsoll.tools.cluster_state.changes import ChangeLog
+from plimsoll.tools.columns import format_count
 from plimsoll.tools.fixes.additions import propose_devices, propose_nodes
 from plimsoll.tools.fixes.device_steps import propose_for_devices
 from plimsoll.tools.fixes.edits import apply_edit
@@ -95,10 +96,14 @@ def apply_fix(cluster_state: ClusterState, pod: Pod, fix: Fix) -> tuple[ClusterS
     copy = cluster_state.copy()
     changes = ChangeLog(copy)
     changes.set(pod)
-    for step in fix.steps:
+    _apply_steps(fix.steps, changes)
+    return copy, _find_pod(copy, pod)
+
+
+def _apply_steps(steps: Sequence[FixStep], changes: ChangeLog) -> None:
+    for step in steps:
         for edit in step.edits:
             apply_edit(edit, changes)
-    return copy, _find_pod(copy, pod)
 
 
 def _find_pod(cluster_state: ClusterState, pod: Pod) -> Pod:
@@ -120,16 +125,10 @@ class _State:
 
 def _replaced(steps: Sequence[FixStep], new: FixStep) -> tuple[FixStep, ...]:
     """Return the steps with a lower amount instead of the one that was not low enough."""
-    return tuple(
-        replace(
-            new,
-            facts={**new.facts, "wanted": step.facts["wanted"]},
-            more_harm=step.more_harm + new.more_harm,
-        )
-        if step.targets == new.targets
-        else step
-        for step in steps
-    )
+    old = next(step for step in steps if step.targets == new.targets)
+    facts = {**new.facts, "wanted": old.facts["wanted"]}
+    lower = replace(new, facts=facts, more_harm=old.more_harm + new.more_harm)
+    return tuple(lower if step is old else step for step in steps)
 
 
 class FixSearch:
@@ -183,10 +182,8 @@ class FixSearch:
         nodes, limits = len(self._nodes_tried), self._limits
         note = "no fix found"
         if nodes:
-            note += (
-                f" among {self._trials} combination{'' if self._trials == 1 else 's'} of up to "
-                f"{limits.steps} changes on {nodes} node{'' if nodes == 1 else 's'}"
-            )
+            tried = format_count(self._trials, "combination")
+            note += f" among {tried} of up to {limits.steps} changes on {format_count(nodes, 'node')}"
         if self._heap:
             note += "; the search ended at its limit"
         return FixReport((), tuple(self._hints.values()), note)
@@ -229,9 +226,7 @@ class FixSearch:
     def _applied(self, steps: Sequence[FixStep]) -> Iterator[None]:
         mark = self.changes.mark()
         try:
-            for step in steps:
-                for edit in step.edits:
-                    apply_edit(edit, self.changes)
+            _apply_steps(steps, self.changes)
             yield
         finally:
             self.changes.undo(mark)
@@ -300,12 +295,11 @@ class FixSearch:
         yield from propose_removals(trial, reasons)
 
     def _note_hints(self, trial: FixTrial | None, reasons: tuple[NodeReason, ...]) -> None:
-        hints = (
-            hints_for_pod(self._cluster_state, self._changed_pod, reasons[0])
-            if trial is None
-            else hints_on_node(trial, reasons)
+        pod = self._changed_pod
+        found = (
+            hints_on_node(trial, reasons) if trial else hints_for_pod(self._cluster_state, pod, reasons[0])
         )
-        for hint in hints:
+        for hint in found:
             self._hints.setdefault(hint.kind, hint)
 
     # -- results

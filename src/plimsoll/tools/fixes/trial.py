@@ -6,11 +6,18 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from plimsoll.allocator import AllocationFault, Refusal
-from plimsoll.allocator.devices.node_devices import NodeDevices
+from plimsoll.allocator.devices.node_devices import DeviceEntry, NodeDevices, bit_numbers
 from plimsoll.allocator.reasons.refusal import RequestRefusal
 from plimsoll.api.core import Node, Pod
 from plimsoll.api.pod_claims import device_requests
-from plimsoll.api.resource import DeviceSubRequest, ExactDeviceRequest, ResourceClaim
+from plimsoll.api.resource import (
+    DeviceClass,
+    DeviceSelector,
+    DeviceSubRequest,
+    ExactDeviceRequest,
+    ResourceClaim,
+    expressions_of,
+)
 from plimsoll.scheduler.pod_info import PodInfo
 from plimsoll.scheduler.preemption.node_filter import NodeFilter
 from plimsoll.scheduler.profile import SchedulerProfile
@@ -51,6 +58,16 @@ class FixTrial:
         """The devices of the node; None if their description is faulty."""
         found = self.snapshot.inventory.devices_for(self.node)
         return None if isinstance(found, AllocationFault) else found
+
+    def find_device(self, device_class: DeviceClass, *more: DeviceSelector) -> DeviceEntry | None:
+        """Return a device that a class and further selectors match, of the same node if possible."""
+        selectors = expressions_of(device_class.spec.selectors), expressions_of(more)
+        for row in (self.row, *self.snapshot.rows()):
+            devices = self.snapshot.inventory.devices_for(self.snapshot.node(row))
+            if not isinstance(devices, AllocationFault):
+                for number in bit_numbers(devices.select(*selectors).mask)[:1]:
+                    return devices.entries[number]
+        return None
 
     def unserved(self, refusal: Refusal) -> Iterator[tuple[RequestRefusal, ResourceClaim, RequestBody]]:
         """Yield the requests that the node cannot serve, with their claims."""

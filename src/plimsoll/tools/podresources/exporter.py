@@ -51,19 +51,17 @@ class NodeObjects:
 def read_node_objects(pods: Iterable[Pod], slices: Iterable[ResourceSlice]) -> NodeObjects:
     """Read from the objects of one node; only the newest generation of a pool counts."""
     newest: dict[PoolId, int] = {}
-    slices = [piece for piece in slices if piece.spec.devices]
-    for piece in slices:
-        pool = PoolId(piece.spec.driver, piece.spec.pool.name)
-        newest[pool] = max(newest.get(pool, 0), piece.spec.pool.generation)
-    return NodeObjects(
-        {pod.metadata.key: pod.metadata.uid for pod in pods},
-        frozenset(
-            DeviceId(piece.spec.driver, piece.spec.pool.name, device.name)
-            for piece in slices
-            for device in piece.spec.devices or ()
-            if piece.spec.pool.generation == newest[PoolId(piece.spec.driver, piece.spec.pool.name)]
-        ),
+    specs = [slice.spec for slice in slices if slice.spec.devices]
+    for spec in specs:
+        pool = PoolId(spec.driver, spec.pool.name)
+        newest[pool] = max(newest.get(pool, 0), spec.pool.generation)
+    devices = (
+        DeviceId(spec.driver, spec.pool.name, device.name)
+        for spec in specs
+        for device in spec.devices or ()
+        if spec.pool.generation == newest[PoolId(spec.driver, spec.pool.name)]
     )
+    return NodeObjects({pod.metadata.key: pod.metadata.uid for pod in pods}, frozenset(devices))
 
 
 @dataclass(slots=True)
@@ -128,8 +126,7 @@ def node_metrics(
     yield _plain(node, "pods", "Pods on the node.", len(pods))
     claims = {
         (claim.claim_namespace, claim.claim_name)
-        for pod in pods
-        for container in pod.containers
+        for _, container in _containers(pods, known)
         for claim in container.dynamic_resources
     }
     yield _plain(node, "claims", "Claims used by pods on the node.", len(claims))
@@ -150,18 +147,10 @@ def _containers(
 
 
 def _show_claims(node: str, pods: Sequence[v1.PodResources], known: NodeObjects) -> Iterator[MetricFamily]:
-    info = _Rows(
-        node,
-        "device_info",
-        "Devices of claims and their holders; without a holder if free.",
-        (*_HOLDER, "claim", *_DEVICE, "share_id", "cdi_device"),
-    )
-    cdi = _Rows(
-        node,
-        "cdi_device_info",
-        "CDI devices and their holders.",
-        (*_HOLDER, "claim", *_DEVICE, "cdi_device"),
-    )
+    held = (*_HOLDER, "claim", *_DEVICE)
+    about = "Devices of claims and their holders; without a holder if free."
+    info = _Rows(node, "device_info", about, (*held, "share_id", "cdi_device"))
+    cdi = _Rows(node, "cdi_device_info", "CDI devices and their holders.", (*held, "cdi_device"))
     holders: dict[DeviceId, set[tuple[str, ...]]] = {device: set() for device in sorted(known.devices)}
     for holder, container in _containers(pods, known):
         for claim in container.dynamic_resources:
@@ -212,9 +201,8 @@ def _show_amounts(node: str, pods: Sequence[v1.PodResources], known: NodeObjects
         for block in container.memory:
             memory.add(*holder, block.memory_type, _nodes(block.topology), count=block.size)
     pod_cpus = _Rows(node, "pod_cpus", "Exclusive CPUs shared by the containers of a pod.", _POD)
-    pod_memory = _Rows(
-        node, "pod_memory_bytes", "Exclusive memory shared by the containers of a pod.", (*_POD, *where)
-    )
+    about = "Exclusive memory shared by the containers of a pod."
+    pod_memory = _Rows(node, "pod_memory_bytes", about, (*_POD, *where))
     for pod in pods:
         labels = (pod.namespace, pod.name, known.uids.get((pod.namespace, pod.name), ""))
         if pod.cpu_ids:
@@ -239,9 +227,9 @@ def _show_allocatable(node: str, allocatable: v1.AllocatableResourcesResponse) -
 
 
 def _plain(node: str, name: str, about: str, value: float) -> MetricFamily:
-    family = GaugeFamily(PREFIX + name, about, labels=["node"])
-    family.add([node], value)
-    return family
+    rows = _Rows(node, name, about, ())
+    rows.add(count=value)
+    return rows.family()
 
 
 def _nodes(topology: v1.TopologyInfo) -> str:

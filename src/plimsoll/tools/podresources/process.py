@@ -74,8 +74,7 @@ class NodeWatcher:
         try:
             await asyncio.gather(*tasks)
         finally:
-            for task in tasks:
-                await cancel_tasks((task,))
+            await cancel_tasks(tasks)
 
     async def _wait(self) -> None:
         await self.pods.synced()

@@ -7,6 +7,7 @@ from typing import Any
 
 from google.protobuf.message import Message
 
+from plimsoll.api.cpuset import CpuSet
 from plimsoll.api.quantity import format_bytes
 from plimsoll.protocols.messages import podresources_v1 as v1
 from plimsoll.tools.colors import printable
@@ -41,13 +42,8 @@ def pod_lines(pods: Iterable[v1.PodResources], *, wide: bool = False) -> Iterato
             own = (pod.namespace, pod.name, _POD, span(pod.cpu_ids), memory_text(pod.memory))
             rows.append((*own, *[_NONE] * (len(head) - len(own))))
         for container in pod.containers:
-            start = (
-                pod.namespace,
-                pod.name,
-                container.name,
-                span(container.cpu_ids),
-                memory_text(container.memory),
-            )
+            cpus, memory = span(container.cpu_ids), memory_text(container.memory)
+            start = pod.namespace, pod.name, container.name, cpus, memory
             rest = _wide(container) if wide else [_narrow(container)]
             rows += [(*start, *cells) for cells in rest]
     return format_table([printable(cell) for cell in row] for row in rows)
@@ -94,13 +90,7 @@ def allocatable_lines(answer: v1.AllocatableResourcesResponse) -> Iterator[str]:
 
 def span(numbers: Iterable[int]) -> str:
     """Format CPUs in kernel list format: 0-3,8."""
-    parts: list[list[int]] = []
-    for number in sorted(set(numbers)):
-        if parts and parts[-1][1] == number - 1:
-            parts[-1][1] = number
-        else:
-            parts.append([number, number])
-    return ",".join(f"{a}" if a == b else f"{a}-{b}" for a, b in parts) or _NONE
+    return str(CpuSet(numbers)) or _NONE
 
 
 def memory_text(blocks: Iterable[v1.ContainerMemory]) -> str:

@@ -9,12 +9,9 @@ from plimsoll.api.core import Node, Pod
 from plimsoll.scheduler.extended_resources import served_resources
 from plimsoll.scheduler.filters.mixed_advertisers import advertised_resources, paired_drivers
 from plimsoll.tools.audit.facts import AuditFacts, HeldDevice
-from plimsoll.tools.audit.findings import CheckProblem
+from plimsoll.tools.audit.findings import CheckProblem, list_first
 from plimsoll.tools.columns import format_count
 from plimsoll.tools.findings import Severity
-
-#: Pods and claims listed by name.
-MAX_LISTED = 6
 
 
 def find_mixed_advertisers(facts: AuditFacts) -> Iterator[CheckProblem]:
@@ -56,8 +53,6 @@ def _problem(
     message = f"advertises {resource} ({units}) and {format_count(offered, 'device')} of {driver}"
     evidence = [f"Pod/{pod.metadata.full_name} requests {resource}" for pod in pods]
     evidence += [f"ResourceClaim/{held.name} holds {held.id}" for held in claimed]
-    more = len(evidence) - MAX_LISTED
-    evidence[MAX_LISTED:] = [f"and {more} more"] if more > 0 else []
     if pods and claimed:
         message += (
             f", and both are in use: by {format_count(len(pods), 'pod')} and as "
@@ -67,7 +62,7 @@ def _problem(
     return CheckProblem(
         f"Node/{node.metadata.name}",
         message,
-        tuple(evidence),
+        list_first(evidence),
         key=resource,
         severity=Severity.ERROR if pods and claimed else Severity.WARNING,
     )

@@ -26,34 +26,28 @@ from plimsoll.api.node_selection import NAME_FIELD, selector_matches
 from plimsoll.api.resource import ResourceClaim
 from plimsoll.cel import ProgramCache
 from plimsoll.tools.amounts import format_quantity
-from plimsoll.tools.audit.facts import AuditFacts, HeldDevice, subject_of
-from plimsoll.tools.audit.findings import CheckProblem
+from plimsoll.tools.audit.facts import AuditFacts, HeldDevice, shared, subject_of
+from plimsoll.tools.audit.findings import MAX_LISTED, CheckProblem, list_first
 from plimsoll.tools.audit.remedies import allocate_again
 from plimsoll.tools.columns import format_count
 from plimsoll.tools.findings import Severity
 
-#: Devices of a constraint listed by name.
-MAX_LISTED = 6
 
-
+@shared
 def _violations(facts: AuditFacts) -> tuple[tuple[ResourceClaim, Violation], ...]:
     """Return the violations of all allocated claims, computed once for all checks."""
-
-    def compute() -> tuple[tuple[ResourceClaim, Violation], ...]:
-        programs, features = ProgramCache(), facts.cluster_state.snapshot.features
-        correct: set[tuple[object, ...]] = set()  # contents of allocations without violations
-        found: list[tuple[ResourceClaim, Violation]] = []
-        for key, claim in facts.claims.items():
-            content = _allocation_content(claim, facts.allocated.get(key, ()))
-            if content in correct:
-                continue
-            violations = [*find_violations(claim, facts.find_device, facts.classes, features, programs)]
-            found += ((claim, violation) for violation in violations)
-            if not violations:
-                correct.add(content)
-        return tuple(found)
-
-    return facts.compute_once("allocation violations", compute)
+    programs, features = ProgramCache(), facts.cluster_state.snapshot.features
+    correct: set[tuple[object, ...]] = set()  # contents of allocations without violations
+    found: list[tuple[ResourceClaim, Violation]] = []
+    for key, claim in facts.claims.items():
+        content = _allocation_content(claim, facts.allocated.get(key, ()))
+        if content in correct:
+            continue
+        violations = [*find_violations(claim, facts.find_device, facts.classes, features, programs)]
+        found += ((claim, violation) for violation in violations)
+        if not violations:
+            correct.add(content)
+    return tuple(found)
 
 
 def _allocation_content(claim: ResourceClaim, held: Iterable[HeldDevice]) -> tuple[object, ...]:
@@ -70,13 +64,6 @@ def _allocation_content(claim: ResourceClaim, held: Iterable[HeldDevice]) -> tup
     return tuple(content)
 
 
-def _users(facts: AuditFacts, claim: ResourceClaim) -> tuple[str, ...]:
-    pods = facts.users.get(claim.metadata.key, [])
-    return tuple(
-        f"used by Pod/{pod.metadata.full_name} on {pod.spec.node_name or 'no node'}" for pod in pods[:3]
-    )
-
-
 # -- number of devices
 
 
@@ -87,7 +74,7 @@ def find_wrong_counts(facts: AuditFacts) -> Iterator[CheckProblem]:
             yield CheckProblem(
                 subject_of(claim),
                 message,
-                _users(facts, claim),
+                facts.describe_users(claim),
                 allocate_again(facts, claim),
                 violation.request,
             )
@@ -126,7 +113,7 @@ def find_selectors_unmet(facts: AuditFacts) -> Iterator[CheckProblem]:
             (
                 f"selector: {' '.join(violation.expression.split())}",
                 f"device {violation.device}",
-                *_users(facts, claim),
+                *facts.describe_users(claim),
             ),
             allocate_again(facts, claim),
             key=f"{violation.device}/{source}/{violation.index}",
@@ -140,7 +127,7 @@ def find_constraints_broken(facts: AuditFacts) -> Iterator[CheckProblem]:
             yield CheckProblem(
                 subject_of(claim),
                 _describe_constraint(violation),
-                (*_describe_values(violation), *_users(facts, claim)),
+                (*list_first(_describe_values(violation)), *facts.describe_users(claim)),
                 allocate_again(facts, claim),
                 key=str(violation.index),
             )
@@ -163,11 +150,9 @@ def _describe_constraint(violation: ConstraintBroken) -> str:
 
 
 def _describe_values(violation: ConstraintBroken) -> Iterator[str]:
-    for id, values in violation.values[:MAX_LISTED]:
+    for id, values in violation.values:
         text = "not set" if values is None else ", ".join(map(str, values)) or "not comparable"
         yield f"device {id}: {text}"
-    if len(violation.values) > MAX_LISTED:
-        yield f"and {len(violation.values) - MAX_LISTED} more"
 
 
 # -- capacity
@@ -192,7 +177,7 @@ def find_consumed_too_little(facts: AuditFacts) -> Iterator[CheckProblem]:
             (
                 f"device {violation.device}, request {violation.request}",
                 "the missing amount can be allocated to other claims",
-                *_users(facts, claim),
+                *facts.describe_users(claim),
             ),
             allocate_again(facts, claim),
             key=f"{violation.device}/{violation.capacity}/{violation.share}",
@@ -274,7 +259,6 @@ def _describe_location(device: PublishedDevice) -> str:
     return f"on node {source.node_name}" if source.node_name else "on nodes with other labels"
 
 
-_NEEDS = ("resourceclaims", "resourceslices")
 CHECKS = {
     "PLM030": find_wrong_counts,
     "PLM031": find_selectors_unmet,

@@ -5,19 +5,16 @@ See docs/spec/allocator.md, "Consumable capacity" and "Shared counters"; KEP-507
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from plimsoll.allocator.devices.capacity import CapacityRefusal, capacity_value, check_policy
 from plimsoll.api.identity import DeviceId
 from plimsoll.api.quantity import ZERO, Quantity
 from plimsoll.api.resource import Device
 from plimsoll.tools.amounts import format_quantity
-from plimsoll.tools.audit.facts import AuditFacts, HeldDevice, PoolFacts, subject_of
-from plimsoll.tools.audit.findings import CheckProblem
+from plimsoll.tools.audit.facts import AuditFacts, PoolFacts, shared, subject_of
+from plimsoll.tools.audit.findings import MAX_LISTED, CheckProblem, list_first
 from plimsoll.tools.audit.remedies import allocate_again
-
-#: Partitions or shares listed by name.
-MAX_LISTED = 6
 
 
 def find_incompatible_partitions(facts: AuditFacts) -> Iterator[CheckProblem]:
@@ -36,19 +33,15 @@ def find_incompatible_partitions(facts: AuditFacts) -> Iterator[CheckProblem]:
                 continue
             evidence = []
             for name, own in list(parts.items())[:MAX_LISTED]:
-                claims = sorted({each.name for each in facts.held[DeviceId(*pool.id, name)]})
                 of = f"in {', '.join(sorted(own))}" if own else "in no group"
-                evidence.append(f"device {name} is {of}: {', '.join(f'ResourceClaim/{c}' for c in claims)}")
+                evidence.append(f"device {name} is {of}: {_describe_holders(facts, pool, name)}")
             message = f"counter set {counter_set}: the {len(parts)} allocated devices have no group in common"
             yield CheckProblem(f"Pool/{pool.id}", message, tuple(evidence), key=counter_set)
 
 
+@shared
 def _held_by_pool(facts: AuditFacts) -> dict[tuple[str, str], set[str]]:
     """Return the allocated devices of each pool with counters, without those of admin access."""
-    return facts.compute_once("held_by_pool", lambda: _group_by_pool(facts))
-
-
-def _group_by_pool(facts: AuditFacts) -> dict[tuple[str, str], set[str]]:
     held: dict[tuple[str, str], set[str]] = {}
     for id, pool in facts.pools.items():
         if pool.has_partitions or any(each.spec.shared_counters for each in pool.slices):
@@ -101,19 +94,23 @@ def _overdrawn(
     total: Quantity,
     parts: list[tuple[str, Quantity]],
 ) -> CheckProblem:
-    evidence = []
-    for name, amount in sorted(parts, key=lambda part: (-part[1].nano, part[0]))[:MAX_LISTED]:
-        claims = sorted({each.name for each in facts.held[DeviceId(*pool.id, name)]})
-        holders = ", ".join(f"ResourceClaim/{claim}" for claim in claims)
-        evidence.append(f"device {name} consumes {format_quantity(amount)}: {holders}")
-    if len(parts) > MAX_LISTED:
-        evidence.append(f"and {len(parts) - MAX_LISTED} more devices")
+    largest = sorted(parts, key=lambda part: (-part[1].nano, part[0]))
+    evidence = (
+        f"device {name} consumes {format_quantity(amount)}: {_describe_holders(facts, pool, name)}"
+        for name, amount in largest
+    )
     return CheckProblem(
         f"Pool/{pool.id}",
         f"counter {'/'.join(counter)}: {_describe_excess(total, available)}",
-        tuple(evidence),
+        list_first(evidence, " devices"),
         key="/".join(counter),
     )
+
+
+def _describe_holders(facts: AuditFacts, pool: PoolFacts, name: str) -> str:
+    """List the claims that hold a device."""
+    claims = sorted({each.name for each in facts.held[DeviceId(*pool.id, name)]})
+    return ", ".join(f"ResourceClaim/{claim}" for claim in claims)
 
 
 def find_capacity_overdrawn(facts: AuditFacts) -> Iterator[CheckProblem]:
@@ -121,43 +118,31 @@ def find_capacity_overdrawn(facts: AuditFacts) -> Iterator[CheckProblem]:
         device = held[0].device
         if device is None:
             continue
-        consumed: dict[str, int] = {}  #: in nano-units
+        consumed: dict[str, Quantity] = {}
         for each in held:
             if each.result.share_id is not None and not each.result.admin_access:
                 for name, amount in each.result.consumed_capacity.items():
-                    consumed[name] = consumed.get(name, 0) + amount.nano
-        for name, nano in sorted(consumed.items()) if consumed else ():
+                    consumed[name] = consumed.get(name, ZERO) + amount
+        for name, total in sorted(consumed.items()):
             entry = device.capacity.get(name)
-            if entry is None or nano <= capacity_value(entry).nano:
+            if entry is None or total <= (available := capacity_value(entry)):
                 continue
-            available = capacity_value(entry)
-            total = sum((each.result.consumed_capacity.get(name, ZERO) for each in _sharing(held)), ZERO)
-            parts = sorted(held, key=lambda each: _by_amount(each, name))
+            amounts = [(each.result.consumed_capacity.get(name, ZERO), each.name) for each in held]
+            evidence = (
+                f"ResourceClaim/{claim} consumes {format_quantity(amount)}"
+                for amount, claim in sorted(amounts, key=lambda part: (-part[0].nano, part[1]))
+            )
             yield CheckProblem(
                 f"Device/{id}",
                 f"capacity {name}: {_describe_excess(total, available)}",
-                tuple(
-                    f"ResourceClaim/{each.name} consumes "
-                    + format_quantity(each.result.consumed_capacity.get(name, ZERO))
-                    for each in parts[:MAX_LISTED]
-                )
-                + ((f"and {len(parts) - MAX_LISTED} more",) if len(parts) > MAX_LISTED else ()),
+                list_first(evidence),
                 key=name,
             )
-
-
-def _sharing(held: Iterable[HeldDevice]) -> Iterator[HeldDevice]:
-    """Yield the allocations that consume capacity of a device."""
-    return (each for each in held if each.result.share_id is not None and not each.result.admin_access)
 
 
 def _describe_excess(total: Quantity, available: Quantity) -> str:
     over = format_quantity(total - available)
     return f"{format_quantity(total)} consumed of {format_quantity(available)}, {over} over"
-
-
-def _by_amount(each: HeldDevice, name: str) -> tuple[int, str]:
-    return -each.result.consumed_capacity.get(name, ZERO).nano, each.name
 
 
 def find_capacity_off_policy(facts: AuditFacts) -> Iterator[CheckProblem]:
@@ -190,7 +175,6 @@ def _describe_refusal(refusal: CapacityRefusal) -> str:
     return f"not a valid value; the largest is {had}"
 
 
-_NEEDS = ("resourceclaims", "resourceslices")
 CHECKS = {
     "PLM022": find_counters_overdrawn,
     "PLM029": find_incompatible_partitions,

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 
 from plimsoll.api.core import Pod
+from plimsoll.api.identity import DeviceId
 from plimsoll.api.node_selection import selector_matches
 from plimsoll.api.pod_claims import is_generated_for, is_reserved_for, owner_pod
 from plimsoll.api.resource import ResourceClaim, ResourceClaimConsumerReference
@@ -187,22 +188,22 @@ def _find_problems(facts: AuditFacts, pod: Pod, names: Mapping[str, str]) -> Ite
                 subject_of(pod), message, (f"on node {pod.spec.node_name}",), key=reference.name
             )
             continue
-        claim = facts.claims.get((pod.metadata.namespace, name))
-        problem = _claim_problem(facts, pod, claim, name, reference.resource_claim_name is None)
-        if problem:
-            where = (f"on node {pod.spec.node_name}, phase {pod.status.phase or 'unknown'}",)
-            yield CheckProblem(subject_of(pod), problem, where, key=reference.name)
+        yield from _claim_problem(facts, pod, name, reference.name, reference.resource_claim_name is None)
     if extended := names.get(""):  # created for its extended resources
-        claim = facts.claims.get((pod.metadata.namespace, extended))
-        problem = _claim_problem(facts, pod, claim, extended, True)
-        if problem:
-            where = (f"on node {pod.spec.node_name}, phase {pod.status.phase or 'unknown'}",)
-            yield CheckProblem(subject_of(pod), problem, where, key=extended)
+        yield from _claim_problem(facts, pod, extended, extended, True)
 
 
 def _claim_problem(
-    facts: AuditFacts, pod: Pod, claim: ResourceClaim | None, name: str, generated: bool
-) -> str:
+    facts: AuditFacts, pod: Pod, name: str, key: str, generated: bool
+) -> Iterator[CheckProblem]:
+    claim = facts.claims.get((pod.metadata.namespace, name))
+    problem = _describe_problem(pod, claim, name, generated)
+    if problem:
+        where = (f"on node {pod.spec.node_name}, phase {pod.status.phase or 'unknown'}",)
+        yield CheckProblem(subject_of(pod), problem, where, key=key)
+
+
+def _describe_problem(pod: Pod, claim: ResourceClaim | None, name: str, generated: bool) -> str:
     if claim is None:
         return f"is bound, but its claim {name} does not exist"
     if generated and not is_generated_for(claim, pod):
@@ -226,7 +227,7 @@ def find_claims_elsewhere(facts: AuditFacts) -> Iterator[CheckProblem]:
             selector = allocation.node_selector if allocation is not None else None
             if selector is None or selector_matches(selector, node) is not False:
                 continue
-            devices = ", ".join(sorted({f"{r.driver}/{r.pool}/{r.device}" for r in claim.allocation_results}))
+            devices = ", ".join(sorted({str(DeviceId.of(each)) for each in claim.allocation_results}))
             others = [other for other in facts.nodes.values() if selector_matches(selector, other) is True]
             where = ", ".join(other.metadata.name for other in others[:3]) or "no existing node"
             yield CheckProblem(

@@ -13,13 +13,11 @@ from plimsoll.api.identity import DeviceId
 from plimsoll.api.resource import DeviceTaint, ResourceClaim
 from plimsoll.api.timestamps import parse_time
 from plimsoll.tools.audit.facts import GRACE_SECONDS, AuditFacts, HeldDevice, subject_of
-from plimsoll.tools.audit.findings import CheckProblem
+from plimsoll.tools.audit.findings import MAX_LISTED, CheckProblem, list_first
 from plimsoll.tools.audit.remedies import delete_pods, release_claims
 from plimsoll.tools.columns import format_count
-
-#: Claims or devices listed by name.
-MAX_LISTED = 6
-
+from plimsoll.tools.facts import join_names
+from plimsoll.tools.node_terms import taint_text
 
 # -- double allocation
 
@@ -65,9 +63,7 @@ def _describe_claims(facts: AuditFacts, held: Iterable[HeldDevice]) -> tuple[str
     for each in dict.fromkeys((each.name, each.result.request) for each in held):
         claim = next(one.claim for one in held if one.name == each[0])
         parts.append(f"ResourceClaim/{each[0]}, request {each[1]}{_describe_users(facts, claim)}")
-    return tuple(parts[:MAX_LISTED]) + (
-        (f"and {len(parts) - MAX_LISTED} more",) if len(parts) > MAX_LISTED else ()
-    )
+    return list_first(parts)
 
 
 def _describe_users(facts: AuditFacts, claim: ResourceClaim) -> str:
@@ -75,7 +71,7 @@ def _describe_users(facts: AuditFacts, claim: ResourceClaim) -> str:
     if not pods:
         return ", used by no pod"
     where = {pod.spec.node_name for pod in pods if pod.spec.node_name}
-    names = ", ".join(pod.metadata.name for pod in pods[:3]) + (" and others" if len(pods) > 3 else "")
+    names = join_names([pod.metadata.name for pod in pods], 3)
     return f", used by {names}" + (f" on {', '.join(sorted(where))}" if where else "")
 
 
@@ -107,10 +103,7 @@ def find_devices_gone(facts: AuditFacts) -> Iterator[CheckProblem]:
         if any(pool is not None and pool.old for pool in pools):
             message = f"holds {format_count(len(missing), 'device')} not in the newest generation: {names}"
         evidence = [f"{id}: {why}" for id, why in sorted(missing.items())][:MAX_LISTED]
-        pods = facts.users.get(claim.metadata.key, [])
-        evidence += [
-            f"used by Pod/{pod.metadata.full_name} on {pod.spec.node_name or 'no node'}" for pod in pods[:3]
-        ]
+        evidence += facts.describe_users(claim)
         yield CheckProblem(subject_of(claim), message, tuple(evidence), _publish(facts, min(missing)))
 
 
@@ -157,13 +150,13 @@ def find_devices_tainted(facts: AuditFacts) -> Iterator[CheckProblem]:
             if any(tolerates(toleration, taint) for toleration in result.tolerations):
                 continue
             since = f" since {taint.time_added}" if taint.time_added else ""
-            text = taint.key + (f"={taint.value}" if taint.value else "")
+            text = taint_text(taint)
             yield CheckProblem(
                 subject_of(claim),
-                f"holds device {id.device}, which is tainted {text}:NoExecute, and does not tolerate it",
+                f"holds device {id.device}, which is tainted {text}, and does not tolerate it",
                 (f"device {id}", f"the taint comes from {source}{since}", *_pods_of(facts, claim)),
                 _evict(facts, claim, taint),
-                f"{id}/{text}",
+                f"{id}/{text.rpartition(':')[0]}",
             )
 
 
@@ -183,7 +176,6 @@ def _evict(facts: AuditFacts, claim: ResourceClaim, taint: DeviceTaint) -> str:
     )
 
 
-_NEEDS = ("resourceclaims", "resourceslices")
 CHECKS = {
     "PLM020": find_devices_allocated_twice,
     "PLM021": find_shares_allocated_twice,

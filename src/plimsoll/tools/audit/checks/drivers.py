@@ -20,7 +20,7 @@ from plimsoll.api.resource import Device
 from plimsoll.ledger.claims import ChargedClaim, charge_results, find_requested_class
 from plimsoll.ledger.units import PODS, is_accounted
 from plimsoll.tools.audit.charges import AuditedClaim, amounts_of, charged_claims, format_amounts
-from plimsoll.tools.audit.facts import AuditFacts, PoolFacts, subject_of
+from plimsoll.tools.audit.facts import AuditFacts, PoolFacts, shared, subject_of
 from plimsoll.tools.audit.findings import CheckProblem
 from plimsoll.tools.cluster_state.node_resources import NodeResourceGuess
 
@@ -53,19 +53,16 @@ class DeviceTally:
         return text + (f"; {self.held} allocated now" if self.held else "")
 
 
+@shared
 def list_devices(facts: AuditFacts) -> list[tuple[DeviceId, str, Device]]:
     """Return every device that has mappings or represents a node resource, with the node of its slice."""
-
-    def make() -> list[tuple[DeviceId, str, Device]]:
-        return [
-            (DeviceId(*pool.id, name), slice.spec.node_name or "", device)
-            for pool in facts.pools.values()
-            if facts.may_represent_resources(pool)
-            for name, (slice, device) in pool.devices.items()
-            if facts.node_resources(pool.id.driver, device) or device_forms(device)
-        ]
-
-    return facts.compute_once("devices", make)
+    return [
+        (DeviceId(*pool.id, name), slice.spec.node_name or "", device)
+        for pool in facts.pools.values()
+        if facts.may_represent_resources(pool)
+        for name, (slice, device) in pool.devices.items()
+        if facts.node_resources(pool.id.driver, device) or device_forms(device)
+    ]
 
 
 # -- equal device names of two drivers
@@ -93,24 +90,21 @@ def find_name_clashes(facts: AuditFacts) -> Iterator[CheckProblem]:
         )
 
 
+@shared
 def _clashes(facts: AuditFacts) -> dict[tuple[str, str], list[tuple[DeviceId, Device]]]:
     """Return the devices of different drivers with equal pool and device names."""
-
-    def make() -> dict[tuple[str, str], list[tuple[DeviceId, Device]]]:
-        by_name: dict[str, list[PoolFacts]] = {}
-        for pool_id, pool in facts.pools.items():
-            by_name.setdefault(pool_id.pool, []).append(pool)
-        found: dict[tuple[str, str], list[tuple[DeviceId, Device]]] = {}
-        for name, pools in by_name.items():
-            for device_name in _find_repeated_names(pools):
-                found[name, device_name] = [
-                    (DeviceId(*pool.id, device_name), pool.devices[device_name][1])
-                    for pool in pools
-                    if device_name in pool.devices
-                ]
-        return found
-
-    return facts.compute_once("clashes", make)
+    by_name: dict[str, list[PoolFacts]] = {}
+    for pool_id, pool in facts.pools.items():
+        by_name.setdefault(pool_id.pool, []).append(pool)
+    found: dict[tuple[str, str], list[tuple[DeviceId, Device]]] = {}
+    for name, pools in by_name.items():
+        for device_name in _find_repeated_names(pools):
+            found[name, device_name] = [
+                (DeviceId(*pool.id, device_name), pool.devices[device_name][1])
+                for pool in pools
+                if device_name in pool.devices
+            ]
+    return found
 
 
 def _find_repeated_names(pools: Sequence[PoolFacts]) -> list[str]:

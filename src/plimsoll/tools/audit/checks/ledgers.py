@@ -7,7 +7,6 @@ KEP-5517 is about this problem: pod requests and claims accounted separately on 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TypedDict
 
 from plimsoll.api.core import Pod
 from plimsoll.api.forms import AccountingPolicy
@@ -65,10 +64,13 @@ def _overcommit(facts: AuditFacts, ledger: NodeLedger, resource: str, by: int) -
     if resource == PODS:
         line = ledger.allocatable[PODS]
         return CheckProblem(
-            subject, f"pods: {len(ledger)} on the node, {line} allocatable, {by} over", key=PODS,
+            subject,
+            f"pods: {len(ledger)} on the node, {line} allocatable, {by} over",
+            fix=_removal(facts, ledger, PODS, by),
+            key=PODS,
             severity=severity,
-            **_removal(facts, ledger, PODS, by),
-        )  # fmt: skip
+            proven=True,
+        )
     row = node_row_of(ledger).row(resource)
     used, allocatable = format_distinct(resource, row.used, row.line)
     message = f"{resource}: {used} charged, {allocatable} allocatable, {format_short(resource, by)} over"
@@ -93,9 +95,10 @@ def _overcommit(facts: AuditFacts, ledger: NodeLedger, resource: str, by: int) -
         subject,
         message,
         tuple(evidence),
-        key=resource,
-        severity=severity,
-        **_removal(facts, ledger, resource, by),
+        _removal(facts, ledger, resource, by),
+        resource,
+        severity,
+        proven=True,
     )
 
 
@@ -111,13 +114,8 @@ def _describe_holder(holder: ResourceHolder) -> str:
     return f"{who} holds {format_short(holder.resource, holder.amount)} {by}"
 
 
-class _ProvenFix(TypedDict):
-    fix: str
-    proven: bool
-
-
-def _removal(facts: AuditFacts, ledger: NodeLedger, resource: str, by: int) -> _ProvenFix:
-    """Return the removal of the pods that lose least, with which the node is within its line."""
+def _removal(facts: AuditFacts, ledger: NodeLedger, resource: str, by: int) -> str:
+    """Return the removal of the pods that lose least, with which the node is within its line; "" if none."""
     snapshot = facts.cluster_state.snapshot
     if resource == PODS:
         pods = tuple(removable_pods(snapshot, snapshot.row_of(ledger.name) or 0)[:by])
@@ -127,9 +125,7 @@ def _removal(facts: AuditFacts, ledger: NodeLedger, resource: str, by: int) -> _
     for pod in pods:
         after.remove(pod)
     before, now = (each.headroom().get(resource, 0) for each in (ledger, after))
-    if not pods or now < before + by:
-        return {"fix": "", "proven": False}
-    return {"fix": f"{_describe_removal(pods)}: {delete_pods(pods)}", "proven": True}
+    return f"{_describe_removal(pods)}: {delete_pods(pods)}" if pods and now >= before + by else ""
 
 
 def _describe_removal(pods: Sequence[Pod]) -> str:
@@ -165,10 +161,11 @@ def find_nodes_past_line_uncounted(facts: AuditFacts) -> Iterator[CheckProblem]:
             f"{what}{format_short(resource, missing)} taken by claims that are not charged, "
             f"of {format_short(resource, line)}: {format_short(resource, booked + missing - line)} over",
             tuple(map(_describe_uncounted, sorted(found, key=_largest_first))),
-            key=resource,
-            severity=Severity.ERROR if sure else Severity.WARNING,
-            **_removal_uncounted(facts, ledger, found, booked + missing - line),
-        )  # fmt: skip
+            _removal_uncounted(facts, ledger, found, booked + missing - line),
+            resource,
+            Severity.ERROR if sure else Severity.WARNING,
+            proven=True,
+        )
 
 
 def find_claims_not_counted(facts: AuditFacts) -> Iterator[CheckProblem]:
@@ -186,32 +183,27 @@ def find_claims_not_counted(facts: AuditFacts) -> Iterator[CheckProblem]:
         yield CheckProblem(
             subject_of(uncounted.claim),
             f"{verb} {uncounted.resource} {taken} of node {uncounted.node}, {state}",
-            (
-                why,
-                *(f"used by Pod/{pod.metadata.full_name}" for pod in uncounted.pods[:3]),
-            ),
-            key=uncounted.resource,
-            severity=Severity.WARNING if uncounted.sure else Severity.INFO,
-            **_fix_uncounted(facts, [uncounted]),
+            (why, *(f"used by Pod/{pod.metadata.full_name}" for pod in uncounted.pods[:3])),
+            _fix_uncounted(facts, [uncounted]),
+            uncounted.resource,
+            Severity.WARNING if uncounted.sure else Severity.INFO,
+            proven=True,
         )
 
 
 def _removal_uncounted(
     facts: AuditFacts, ledger: NodeLedger, found: Sequence[UncountedClaim], by: int
-) -> _ProvenFix:
+) -> str:
     """Return the removal of pods that makes room, and the annotations that count the claims from then on."""
-    removal, counting = _removal(facts, ledger, found[0].resource, by), _fix_uncounted(facts, found)
-    if not removal["proven"] or not counting["proven"]:
-        return removal if removal["proven"] else counting
-    return {"fix": f"{removal['fix']}; and {counting['fix']}", "proven": True}
+    fixes = _removal(facts, ledger, found[0].resource, by), _fix_uncounted(facts, found)
+    return "; and ".join(filter(None, fixes))
 
 
-def _fix_uncounted(facts: AuditFacts, found: Iterable[UncountedClaim]) -> _ProvenFix:
+def _fix_uncounted(facts: AuditFacts, found: Iterable[UncountedClaim]) -> str:
     """Return the fix with the annotations that would count these claims; empty if there are none."""
     classes = sorted({(each.device_class, each.driver) for each in found if not each.priced})
     suggested = [one for each in classes for one in facts.suggest_mappings(*each)]
-    mappings = describe_mappings(suggested, brief=True)
-    return {"fix": mappings, "proven": bool(mappings)}
+    return describe_mappings(suggested, brief=True)
 
 
 def _largest_first(uncounted: UncountedClaim) -> tuple[int, str]:
@@ -220,11 +212,8 @@ def _largest_first(uncounted: UncountedClaim) -> tuple[int, str]:
 
 def _describe_uncounted(uncounted: UncountedClaim) -> str:
     amount = format_short(uncounted.resource, uncounted.missing)
-    requested_text = (
-        f", {format_short(uncounted.resource, uncounted.mirrored)} of it requested"
-        if uncounted.mirrored
-        else ""
-    )
+    mirrored = format_short(uncounted.resource, uncounted.mirrored)
+    requested_text = f", {mirrored} of it requested" if uncounted.mirrored else ""
     return f"{subject_of(uncounted.claim)} takes {amount} uncounted{requested_text} ({uncounted.why})"
 
 

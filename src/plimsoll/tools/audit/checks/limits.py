@@ -16,6 +16,7 @@ from plimsoll.api.resource import (
     ExactDeviceRequest,
     ResourceClaim,
     ResourceClaimSpec,
+    expressions_of,
 )
 from plimsoll.apiserver.validation.resource_claim_status import CONSUMERS_MAX
 from plimsoll.tools.audit.facts import AuditFacts, subject_of
@@ -117,8 +118,8 @@ def _count_all(facts: AuditFacts, bodies: list[ExactDeviceRequest | DeviceSubReq
             if device_class is None:
                 return {}
             total += devices_of_node.select(
-                tuple(each.cel.expression for each in device_class.spec.selectors if each.cel is not None),
-                tuple(each.cel.expression for each in body.selectors if each.cel is not None),
+                expressions_of(device_class.spec.selectors),
+                expressions_of(body.selectors),
             ).mask.bit_count()
         if total:
             counts[name] = total

@@ -14,7 +14,7 @@ from plimsoll.api.resource import Device, DeviceClass
 from plimsoll.ledger.claims import find_requested_class
 from plimsoll.tools.audit.charges import charged_claims
 from plimsoll.tools.audit.checks.drivers import DeviceTally, list_devices
-from plimsoll.tools.audit.facts import AuditFacts
+from plimsoll.tools.audit.facts import AuditFacts, shared
 from plimsoll.tools.audit.findings import CheckProblem
 from plimsoll.tools.class_mappings import (
     ClassMapping,
@@ -26,6 +26,7 @@ from plimsoll.tools.class_mappings import (
 from plimsoll.tools.cluster_state.assumed_mappings import may_serve
 from plimsoll.tools.cluster_state.node_resources import NodeResourceGuess
 from plimsoll.tools.columns import format_count
+from plimsoll.tools.facts import join_names
 from plimsoll.tools.findings import Severity
 
 #: Driver, resource, and the class that charges too little; "" if none charges.
@@ -33,19 +34,16 @@ _Group = tuple[str, str, str]
 _MAX_LISTED = 3
 
 
+@shared
 def _uncounted_devices(facts: AuditFacts) -> list[tuple[_Group, DeviceId, str, NodeResourceGuess]]:
     """Return the devices without a mapping that no class charges in full, with their nodes."""
-
-    def make() -> list[tuple[_Group, DeviceId, str, NodeResourceGuess]]:
-        return [
-            ((id.driver, guess.resource, name), id, node, guess)
-            for id, node, device in list_devices(facts)
-            if not device_forms(device)
-            for guess in facts.node_resources(id.driver, device)
-            for name in _classes_at_fault(facts, id, device, guess)
-        ]
-
-    return facts.compute_once("uncounted devices", make)
+    return [
+        ((id.driver, guess.resource, name), id, node, guess)
+        for id, node, device in list_devices(facts)
+        if not device_forms(device)
+        for guess in facts.node_resources(id.driver, device)
+        for name in _classes_at_fault(facts, id, device, guess)
+    ]
 
 
 def _classes_at_fault(facts: AuditFacts, id: DeviceId, device: Device, guess: NodeResourceGuess) -> list[str]:
@@ -74,11 +72,9 @@ def _classes_at_fault(facts: AuditFacts, id: DeviceId, device: Device, guess: No
     ]
 
 
+@shared
 def _charging_classes(facts: AuditFacts) -> dict[str, DeviceClass]:
-    return facts.compute_once(
-        "charging classes",
-        lambda: {name: each for name, each in facts.classes.items() if read_device_class(each).rules},
-    )
+    return {name: each for name, each in facts.classes.items() if read_device_class(each).rules}
 
 
 def find_mappings_missing(facts: AuditFacts) -> Iterator[CheckProblem]:
@@ -128,35 +124,27 @@ def _suggest(facts: AuditFacts, driver: str, name: str = "") -> tuple[ClassMappi
 # -- mappings that are published elsewhere
 
 
+@shared
 def _published_elsewhere(facts: AuditFacts) -> dict[tuple[str, str, str], DeviceTally]:
     """Return the devices that have mappings, by driver, resource and what shows that they are one."""
-
-    def make() -> dict[tuple[str, str, str], DeviceTally]:
-        found: dict[tuple[str, str, str], DeviceTally] = {}
-        for id, node, device in list_devices(facts):
-            if device_forms(device):
-                for guess in facts.node_resources(id.driver, device):
-                    found.setdefault((id.driver, guess.resource, guess.why), DeviceTally()).add(
-                        facts, id, node
-                    )
-        return found
-
-    return facts.compute_once("published mappings", make)
+    found: dict[tuple[str, str, str], DeviceTally] = {}
+    for id, node, device in list_devices(facts):
+        if device_forms(device):
+            for guess in facts.node_resources(id.driver, device):
+                found.setdefault((id.driver, guess.resource, guess.why), DeviceTally()).add(facts, id, node)
+    return found
 
 
+@shared
 def _charged_before(facts: AuditFacts) -> dict[tuple[str, str], list[str]]:
     """Return the pods whose recorded charges show that there was a mapping, by driver and resource."""
-
-    def make() -> dict[tuple[str, str], list[str]]:
-        found: dict[tuple[str, str], list[str]] = {}
-        for each in charged_claims(facts):
-            if each.recorded is not None and each.priced is None:
-                for driver in sorted({result.driver for result in each.claim.allocation_results}):
-                    for resource in each.recorded.charge.resources:
-                        found.setdefault((driver, resource), []).append(each.pod.metadata.full_name)
-        return found
-
-    return facts.compute_once("charged before", make)
+    found: dict[tuple[str, str], list[str]] = {}
+    for each in charged_claims(facts):
+        if each.recorded is not None and each.priced is None:
+            for driver in sorted({result.driver for result in each.claim.allocation_results}):
+                for resource in each.recorded.charge.resources:
+                    found.setdefault((driver, resource), []).append(each.pod.metadata.full_name)
+    return found
 
 
 def _is_dropped(facts: AuditFacts, group: _Group, id: DeviceId, node: str, guess: NodeResourceGuess) -> bool:
@@ -178,8 +166,7 @@ def find_mappings_dropped(facts: AuditFacts) -> Iterator[CheckProblem]:
         else:
             others.add(id.driver)
     for (driver, resource, why), tally in sorted(tallies.items()):
-        nodes = sorted(tally.nodes)
-        where = ", ".join(nodes[:_MAX_LISTED]) + (" and others" if len(nodes) > _MAX_LISTED else "")
+        where = join_names(sorted(tally.nodes), _MAX_LISTED)
         message = f"has no mapping to {resource} for {format_count(tally.count, 'device')} with {why}"
         evidence = [tally.describe()]
         if published := _published_elsewhere(facts).get((driver, resource, why)):

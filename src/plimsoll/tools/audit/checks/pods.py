@@ -16,12 +16,8 @@ from plimsoll.ledger.verdict import Cause, Reason
 from plimsoll.tools.amounts import format_distinct, format_resource, format_short
 from plimsoll.tools.audit.charges import AuditedClaim, charged_claims
 from plimsoll.tools.audit.facts import AuditFacts, subject_of
-from plimsoll.tools.audit.findings import CheckProblem
+from plimsoll.tools.audit.findings import CheckProblem, list_first
 from plimsoll.tools.columns import format_count
-
-#: Pods listed by name.
-MAX_LISTED = 6
-
 
 # -- claims of several pods
 
@@ -49,20 +45,15 @@ def find_claims_of_several_pods(facts: AuditFacts) -> Iterator[CheckProblem]:
             for name, amount in sorted(amounts.items())
         )
         nodes = sorted({each.pod.spec.node_name for each in found})
-        evidence = [
-            f"used by Pod/{each.pod.metadata.full_name} on {each.pod.spec.node_name}"
-            for each in found[:MAX_LISTED]
-        ]
-        if len(found) > MAX_LISTED:
-            evidence.append(f"and {len(found) - MAX_LISTED} more")
-        evidence.append(f"if every pod is charged for it: {repeated}; Plimsoll counts it once per node")
+        pods = (f"used by Pod/{each.pod.metadata.full_name} on {each.pod.spec.node_name}" for each in found)
+        rule = f"if every pod is charged for it: {repeated}; Plimsoll counts it once per node"
         first, *others = found
         last = (others or [first])[-1].pod.metadata
         yield CheckProblem(
             subject_of(first.claim),
             f"charges {text} to {' and '.join(nodes)} and is used by {format_count(len(found), 'pod')}, "
             f"{len(found) - 1} over: a claim that charges its node can be used by 1",
-            tuple(evidence),
+            (*list_first(pods), rule),
             f"delete all but one of the pods: kubectl delete pod -n {last.namespace} {last.name}",
         )
 

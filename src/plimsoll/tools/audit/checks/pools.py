@@ -10,13 +10,10 @@ from plimsoll.api.identity import DeviceId
 from plimsoll.api.resource import ResourceSlice
 from plimsoll.tools.audit.checks.capacity import counters_of
 from plimsoll.tools.audit.facts import AuditFacts, PoolFacts, subject_of
-from plimsoll.tools.audit.findings import CheckProblem
+from plimsoll.tools.audit.findings import MAX_LISTED, CheckProblem
 from plimsoll.tools.audit.identity_cache import IdentityCache
 from plimsoll.tools.columns import format_count
 from plimsoll.tools.findings import Severity
-
-#: Devices listed by name.
-_MAX_LISTED = 6
 
 
 def find_pools_unusable(facts: AuditFacts) -> Iterator[CheckProblem]:
@@ -94,7 +91,7 @@ def _describe_old(facts: AuditFacts, pool: PoolFacts, slice: ResourceSlice) -> t
     names = [device.name for device in slice.spec.devices or ()]
     held = [name for name in names if DeviceId(*pool.id, name) in facts.held]
     text = f"{format_count(len(names), 'device')}, not available to new pods"
-    return (text, f"allocated from it: {', '.join(held[:_MAX_LISTED])}") if held else (text,)
+    return (text, f"allocated from it: {', '.join(held[:MAX_LISTED])}") if held else (text,)
 
 
 def _delete_old(facts: AuditFacts, pool: PoolFacts, slice: ResourceSlice) -> tuple[str, str, None, bool]:
@@ -105,7 +102,7 @@ def _delete_old(facts: AuditFacts, pool: PoolFacts, slice: ResourceSlice) -> tup
     gone = [name for device in slice.spec.devices or () if (name := device.name) not in pool.devices]
     held = [name for name in gone if DeviceId(*pool.id, name) in facts.held]
     if held:
-        return f"delete the pods that hold {', '.join(held[:_MAX_LISTED])}; then: {delete}", "", None, False
+        return f"delete the pods that hold {', '.join(held[:MAX_LISTED])}; then: {delete}", "", None, False
     return delete, "", None, True
 
 

@@ -22,20 +22,22 @@ from plimsoll.api.resource import (
     NUMA_NODE,
     PCIE_ROOT,
     Device,
-    DeviceAttribute,
     DeviceRequestAllocationResult,
     ResourceClaim,
+    expressions_of,
 )
 from plimsoll.errors import InputError
 from plimsoll.ledger.units import CPU
 from plimsoll.tools.amounts import format_short
 from plimsoll.tools.audit.checks.capacity import counters_of, draws
-from plimsoll.tools.audit.facts import AuditFacts, PoolFacts, subject_of
+from plimsoll.tools.audit.facts import AuditFacts, PodClaims, PoolFacts, shared, subject_of
 from plimsoll.tools.audit.findings import CheckProblem
 from plimsoll.tools.audit.identity_cache import IdentityCache
+from plimsoll.tools.claim_users import claims_of
 from plimsoll.tools.class_mappings import is_selected
 from plimsoll.tools.cluster_state.node_resources import KNOWN_DRIVERS
 from plimsoll.tools.cluster_state.objects import key_of
+from plimsoll.tools.facts import join_names
 from plimsoll.tools.findings import Severity
 
 _NUMA_NAMES = ("numaNode", "numaNodeID", "numa")
@@ -63,7 +65,7 @@ def find_numa_splits(facts: AuditFacts) -> Iterator[CheckProblem]:
         if sum([len(claim.allocation_results) for claim in claims]) < 2:
             continue  # nothing can be apart
         places = [place for claim in claims for place in _device_numa_nodes(facts, claim)]
-        yield from _roots_apart(facts, pod, {place.id.driver for place in places})
+        yield from _roots_apart(facts, each, {place.id.driver for place in places})
         if len(places) < 2:
             continue
         drivers: dict[str, list[_DeviceNuma]] = {}
@@ -102,10 +104,10 @@ def find_numa_splits(facts: AuditFacts) -> Iterator[CheckProblem]:
                 )
 
 
-def _roots_apart(facts: AuditFacts, pod: Pod, known: set[str]) -> Iterator[CheckProblem]:
+def _roots_apart(facts: AuditFacts, user: PodClaims, known: set[str]) -> Iterator[CheckProblem]:
     """Yield drivers that publish PCIe roots but no NUMA nodes, and have no root in common."""
-    drivers: dict[str, set[str]] = {}
-    for claim in facts.claims_of(pod):
+    pod, drivers = user.pod, dict[str, set[str]]()
+    for claim in user.claims:
         for result in claim.allocation_results:
             device = facts.device(DeviceId.of(result))
             root = device.attributes.get(PCIE_ROOT) if device is not None else None
@@ -141,10 +143,14 @@ def _device_numa_nodes(facts: AuditFacts, claim: ResourceClaim) -> Iterator[_Dev
 
 def _numa_attribute(device: Device, driver: str) -> str:
     """Return the qualified name of the attribute with the NUMA node of a device, or ""."""
-    for name in (NUMA_NODE, *device.attributes):
-        if name in device.attributes and (name == NUMA_NODE or name.rpartition("/")[2] in _NUMA_NAMES):
-            return name if "/" in name else f"{driver}/{name}"
-    return ""
+    name = _find_numa(device)
+    return name if "/" in name or not name else f"{driver}/{name}"
+
+
+def _find_numa(device: Device) -> str:
+    """Return the name of the attribute with the NUMA node as it is published, or ""."""
+    names = (name for name in device.attributes if name.rpartition("/")[2] in _NUMA_NAMES)
+    return NUMA_NODE if NUMA_NODE in device.attributes else next(names, "")
 
 
 def _align(places: list[_DeviceNuma]) -> str:
@@ -162,10 +168,8 @@ def _align(places: list[_DeviceNuma]) -> str:
 
 
 def _published_numa(facts: AuditFacts, device: Device) -> frozenset[int] | None:
-    known: dict[int, frozenset[int] | None] = facts.compute_once("numa nodes", dict)
-    if id(device) not in known:  # machines of one type share their devices
-        known[id(device)] = numa_of(device)
-    return known[id(device)]
+    known: IdentityCache[frozenset[int] | None] = facts.compute_once("numa nodes", IdentityCache)
+    return known.get(device, partial(numa_of, device))
 
 
 def _reported(claim: ResourceClaim) -> dict[tuple[DeviceId, str | None], frozenset[int]]:
@@ -180,16 +184,9 @@ def _reported(claim: ResourceClaim) -> dict[tuple[DeviceId, str | None], frozens
 
 def numa_of(device: Device) -> frozenset[int] | None:
     """Return the NUMA nodes a device publishes, or None."""
-    exact = device.attributes.get(NUMA_NODE)
-    if exact is not None:
-        return _numbers(exact)
-    for name, attribute in device.attributes.items():
-        if name.rpartition("/")[2] in _NUMA_NAMES:
-            return _numbers(attribute)
-    return None
-
-
-def _numbers(attribute: DeviceAttribute) -> frozenset[int] | None:
+    attribute = device.attributes.get(_find_numa(device))
+    if attribute is None:
+        return None
     values = attribute.int_values or (() if attribute.int_value is None else (attribute.int_value,))
     return frozenset(value for value in values if value >= 0) or None
 
@@ -235,8 +232,9 @@ def _matches(facts: AuditFacts, place: _DeviceNuma, name: str) -> bool:
         return False
     device_class = facts.classes.get(body.device_class_name)
     selectors = (*(device_class.spec.selectors if device_class is not None else ()), *body.selectors)
-    expressions = [each.cel.expression for each in selectors if each.cel is not None]
-    return is_selected(published.view, published.index, expressions, facts.cluster_state.snapshot.features)
+    return is_selected(
+        published.view, published.index, expressions_of(selectors), facts.cluster_state.snapshot.features
+    )
 
 
 def _list(nodes: frozenset[int]) -> str:
@@ -256,37 +254,34 @@ class _Cpus:
     sure: bool = True
 
 
+@shared
 def _managed(facts: AuditFacts) -> dict[tuple[str, str], _Cpus]:
     """Return {(node, driver): CPUs} for drivers whose devices are CPUs and not partitions of each other."""
-
-    def make() -> dict[tuple[str, str], _Cpus]:
-        found: dict[tuple[str, str], _Cpus] = {}
-        by_device: IdentityCache[tuple[tuple[int, bool], ...]] = IdentityCache()
-        for pool_id, pool in facts.pools.items():
-            if not facts.may_represent_resources(pool):
+    found: dict[tuple[str, str], _Cpus] = {}
+    by_device: IdentityCache[tuple[tuple[int, bool], ...]] = IdentityCache()
+    for pool_id, pool in facts.pools.items():
+        if not facts.may_represent_resources(pool):
+            continue
+        for name, (slice, device) in pool.devices.items():
+            driver, node = pool_id.driver, slice.spec.node_name
+            if not node or device.consumes_counters:
                 continue
-            for name, (slice, device) in pool.devices.items():
-                driver, node = pool_id.driver, slice.spec.node_name
-                if not node or device.consumes_counters:
-                    continue
-                for managed, sure in by_device.get(device, partial(_cpus_of, facts, driver, device), driver):
-                    cpus = found.get((node, driver))
-                    if cpus is None:
-                        cpus = found[node, driver] = _Cpus()
-                    cpus.managed += managed
-                    cpus.sure = cpus.sure and sure
-                    for each in facts.held.get(DeviceId(*pool_id, name), ()):
-                        cpus.held += _held(facts, each.result, device)
-        for pool_id, pool in facts.pools.items():
-            for slice in pool.slices:
-                text = slice.metadata.annotations.get(ANNOTATION)
-                machine = parse_cpu_map(text) if text else None
-                known = found.get((slice.spec.node_name or "", pool_id.driver))
-                if machine is not None and known is not None:
-                    known.shared = 1000 * len(machine.shared)
-        return found
-
-    return facts.compute_once("managed", make)
+            for managed, sure in by_device.get(device, partial(_cpus_of, facts, driver, device), driver):
+                cpus = found.get((node, driver))
+                if cpus is None:
+                    cpus = found[node, driver] = _Cpus()
+                cpus.managed += managed
+                cpus.sure = cpus.sure and sure
+                for each in facts.held.get(DeviceId(*pool_id, name), ()):
+                    cpus.held += _held(facts, each.result, device)
+    for pool_id, pool in facts.pools.items():
+        for slice in pool.slices:
+            text = slice.metadata.annotations.get(ANNOTATION)
+            machine = parse_cpu_map(text) if text else None
+            known = found.get((slice.spec.node_name or "", pool_id.driver))
+            if machine is not None and known is not None:
+                known.shared = 1000 * len(machine.shared)
+    return found
 
 
 def _cpus_of(facts: AuditFacts, driver: str, device: Device) -> tuple[tuple[int, bool], ...]:
@@ -363,20 +358,22 @@ def find_shared_pools_empty(facts: AuditFacts) -> Iterator[CheckProblem]:
         pods = facts.bound_by_node.get(name, [])
         without = [pod for pod in sorted(pods, key=key_of) if not _has_cpus_of(facts, pod, driver)]
         if without:
-            names = ", ".join(f"Pod/{pod.metadata.full_name}" for pod in without[:3])
+            names = join_names([f"Pod/{pod.metadata.full_name}" for pod in without], 3)
             yield CheckProblem(
                 f"Node/{name}",
                 f"all {_cpu(cpus.managed)} CPUs of {driver} are allocated to claims, and {len(without)} pod"
                 f"{'s run' if len(without) > 1 else ' runs'} without one: no CPU is left for "
                 f"{'them' if len(without) > 1 else 'it'}",
-                (names + (" and others" if len(without) > 3 else ""),),
+                (names,),
                 key=driver,
             )
 
 
 def _has_cpus_of(facts: AuditFacts, pod: Pod, driver: str) -> bool:
     return any(
-        result.driver == driver for claim in facts.claims_of(pod) for result in claim.allocation_results
+        result.driver == driver
+        for claim in claims_of(facts.cluster_state.objects, pod)
+        for result in claim.allocation_results
     )
 
 

@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from plimsoll.api.core import Node
+from plimsoll.api.identity import DeviceId
 from plimsoll.api.meta import Condition
 from plimsoll.api.timestamps import format_time, parse_time
 from plimsoll.controllers.pod_utils import find_condition
 from plimsoll.tools.audit.facts import GRACE_SECONDS, AuditFacts, PodClaims, subject_of
-from plimsoll.tools.audit.findings import CheckProblem
+from plimsoll.tools.audit.findings import MAX_LISTED, CheckProblem, list_first
 from plimsoll.tools.columns import format_count
-
-#: Pods or devices listed by name.
-_MAX_LISTED = 6
 
 
 def find_pods_stuck(facts: AuditFacts) -> Iterator[CheckProblem]:
@@ -25,7 +23,7 @@ def find_pods_stuck(facts: AuditFacts) -> Iterator[CheckProblem]:
             continue
         node = facts.nodes.get(pod.spec.node_name)
         ready = _not_ready(node) if node is not None else None
-        evidence = [f"on node {pod.spec.node_name}, devices {', '.join(held[:_MAX_LISTED])}"]
+        evidence = [f"on node {pod.spec.node_name}, devices {', '.join(held[:MAX_LISTED])}"]
         if meta.finalizers:
             evidence.append(f"finalizers: {', '.join(meta.finalizers)}")
         fix = (
@@ -57,11 +55,10 @@ def find_nodes_not_ready(facts: AuditFacts) -> Iterator[CheckProblem]:
         if node is None or ready is None or not holders:
             continue
         count = len({device for _, held in holders for device in held})
-        evidence = [_describe(ready)]
-        for pod, held in holders[:_MAX_LISTED]:
-            evidence.append(f"Pod/{pod.metadata.full_name} holds {', '.join(held[:_MAX_LISTED])}")
-        if len(holders) > _MAX_LISTED:
-            evidence.append(f"and {len(holders) - _MAX_LISTED} more pods")
+        lines = (
+            f"Pod/{pod.metadata.full_name} holds {', '.join(held[:MAX_LISTED])}" for pod, held in holders
+        )
+        evidence = [_describe(ready), *list_first(lines, " pods")]
         if not any(taint.effect == "NoExecute" for taint in node.spec.taints):
             evidence.append("it has no NoExecute taint: its pods are not evicted")
         pods, devices = format_count(len(holders), "pod"), format_count(count, "device")
@@ -72,7 +69,7 @@ def find_nodes_not_ready(facts: AuditFacts) -> Iterator[CheckProblem]:
 def _held_by(each: PodClaims) -> list[str]:
     """Return the devices that a pod holds by its claims."""
     found = {
-        f"{result.driver}/{result.pool}/{result.device}": None
+        str(DeviceId.of(result)): None
         for claim in each.claims
         for result in claim.allocation_results
         if not result.admin_access
