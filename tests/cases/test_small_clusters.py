@@ -9,11 +9,12 @@ import pytest
 
 from plimsoll.tools.cluster_state import ClusterObjects, ClusterState
 from plimsoll.tools.colors import PLAIN
-from plimsoll.tools.explain import explain_claim, explain_pod
+from plimsoll.tools.explain import explain_claim, explain_pod, explain_workload
 from plimsoll.tools.pod_schedulers import SCHEDULER_MODELS
 from plimsoll.tools.top.top import top
 from plimsoll.tools.whatif import WhatifPlan, run_whatif
 from tests.build import DRIVER, claim, device, device_class, exactly, node, pod, resource_slice, result
+from tests.dumps import make_cluster_state
 
 
 def state_of(*objects: Any) -> ClusterState:
@@ -105,3 +106,61 @@ def test_a_bound_pod_without_its_claim_cannot_start() -> None:
     state = state_of(*HELD[:6], pod("p", claims=["c"], node="n1"))
     assert "default/c" in explain_pod(state, state.pod("p")).summary
     assert "cannot start" not in explain_pod(state, state.pod("holder")).summary
+
+
+def test_devices_of_incomplete_pools_are_named_where_classes_are_counted() -> None:
+    slice = resource_slice([device("a"), device("b")], "n1", count=2)
+    report = top(state_of(node("n1"), device_class(), slice), "classes")
+    assert answer(report)["classes"][0]["devices"] == 0
+    assert f"{DRIVER} 2" in text_of(report)
+
+
+def test_a_pod_that_is_being_deleted_goes_first() -> None:
+    """It holds more devices than the other, which would be the less harmful one."""
+    leaving = {"deletionTimestamp": "2026-11-18T10:00:00Z"}
+    state = state_of(
+        node("n1"),
+        device_class(),
+        resource_slice([device(f"d{number}") for number in range(3)], "n1"),
+        claim("one", exactly(), results=[result("d0", pool="n1")], node="n1", reserved=["stays"]),
+        claim(
+            "two",
+            exactly(count=2),
+            results=[result(f"d{number}", pool="n1") for number in (1, 2)],
+            node="n1",
+            reserved=["leaves"],
+        ),
+        pod("stays", claims=["one"], node="n1"),
+        pod("leaves", claims=["two"], node="n1", metadata=leaving),
+        claim("c", exactly()),
+        pod("p", claims=["c"]),
+    )
+    nearest = explain_pod(state, state.pod("p")).found.nearest
+    assert nearest is not None
+    assert "default/leaves (terminating)" in nearest.text
+
+
+def test_a_stateful_set_creates_its_pods_in_order() -> None:
+    template: dict[str, Any] = {
+        "metadata": {"labels": {"a": "b"}},
+        "spec": {"containers": [{"name": "c", "image": "i"}]},
+    }
+    owner = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "db", "uid": "db", "controller": True}
+    first = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "db-0", "namespace": "d", "uid": "0", "ownerReferences": [owner]},
+        "spec": {**template["spec"], "nodeName": "n1"},
+        "status": {"phase": "Running"},
+    }
+    spec = {"replicas": 2, "serviceName": "s", "selector": {"matchLabels": {"a": "b"}}, "template": template}
+    for policy, expected in (("OrderedReady", "d/db-0"), ("Parallel", "has not created it yet")):
+        stateful_set = {
+            "apiVersion": "apps/v1",
+            "kind": "StatefulSet",
+            "metadata": {"name": "db", "namespace": "d", "uid": "db"},
+            "spec": {**spec, "podManagementPolicy": policy},
+        }
+        state = make_cluster_state([stateful_set, first])
+        (reason,) = explain_workload(state, "StatefulSet", "db", "d").missing
+        assert expected in reason

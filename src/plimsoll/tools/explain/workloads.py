@@ -6,11 +6,12 @@ LimitRanges and quotas.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from plimsoll.api.core import Pod
+from plimsoll.controllers.workloads.pod_states import is_ready
 from plimsoll.errors import InputError
 from plimsoll.scheduler.profile import ProfileSet, SchedulerProfile
 from plimsoll.tools.cluster_state import ClusterState, Source
@@ -89,7 +90,7 @@ def explain_workload(
         by_cause.setdefault(why, []).append(pod)
     causes = sorted(by_cause.values(), key=len, reverse=True)
     wanted = None if tree is None else _wanted(kind, tree)
-    missing = () if tree is None else _explain_missing(cluster_state, kind, tree, wanted, len(pods))
+    missing = () if tree is None else _explain_missing(cluster_state, kind, tree, wanted, pods)
     parts = [] if wanted is None else [f"{pluralize(wanted, 'pod')} wanted"]
     parts += [f"{len(pods)} exist", f"{len(pending)} pending"]
     if len(causes) > MAX_CAUSES:
@@ -173,7 +174,7 @@ def _condition(tree: Tree, kind: str) -> str | None:
 
 
 def _explain_missing(
-    cluster_state: ClusterState, kind: str, tree: Tree, wanted: int | None, existing: int
+    cluster_state: ClusterState, kind: str, tree: Tree, wanted: int | None, pods: Sequence[Pod]
 ) -> tuple[str, ...]:
     """Return why a workload has fewer pods than it should, or should have none."""
     spec = section_of(tree, "spec")
@@ -186,8 +187,8 @@ def _explain_missing(
         reasons.append("spec.replicas is 0")
     if kind == "DaemonSet" and wanted == 0:
         reasons.append("no node matches its node selector, affinity and tolerations")
-    is_short = wanted is None or existing < wanted
-    if not is_short and not (wanted == 0 and not existing):
+    is_short = wanted is None or len(pods) < wanted
+    if not is_short and not (wanted == 0 and not pods):
         return ()
     for each in _FAILURES:
         message = _condition(tree, each)
@@ -198,9 +199,13 @@ def _explain_missing(
         if refusal and not any(refusal in each for each in reasons):
             reasons.append(f"the API would refuse to create it: {refusal}")
     if not reasons and is_short and kind != "CronJob":
-        reasons.append(
-            "the API would accept it now: the controller (kube-controller-manager) has not created it yet"
-        )
+        earlier = [pod.metadata.full_name for pod in pods if not is_ready(pod)]
+        if kind == "StatefulSet" and spec.get("podManagementPolicy") != "Parallel" and earlier:
+            reasons.append(f"it is created when pod {earlier[0]} is ready (podManagementPolicy OrderedReady)")
+        else:
+            reasons.append(
+                "the API would accept it now: the controller (kube-controller-manager) has not created it yet"
+            )
     return tuple(reasons)
 
 

@@ -45,7 +45,9 @@ def removable_pods(snapshot: Snapshot, row: int) -> list[Pod]:
 
 
 def removal_harm(pod: Pod, snapshot: Snapshot, budgets: DisruptionBudgets | None = None) -> int:
-    """Return the harm of removing a pod, comparable between pods."""
+    """Return the harm of removing a pod, comparable between pods; none if it is being deleted anyway."""
+    if pod.metadata.deletion_timestamp is not None:
+        return 0
     owner = controller_of(pod.metadata)
     harm = _HARM_BY_CONTROLLER.get(owner.kind if owner is not None else "", _HARM_OF_OTHERS)
     harm += 2 * max(pod.priority, 0).bit_length() + _HARM_OF_DEVICE * _count_devices(pod, snapshot)

@@ -38,7 +38,7 @@ def propose_removals(trial: FixTrial, reasons: Sequence[NodeReason]) -> Iterator
         trial, lambda answer: isinstance(answer, NodeFit) or answer[0].rule != rule
     )
     if chosen:
-        names = tuple(f"pod {pod.metadata.full_name}" for pod in chosen)
+        names = tuple(map(_name, chosen))
         facts = {"pods": names, "short": _short_text(trial, reasons), "node": trial.name}
         harm = sum(removal_harm(pod, trial.snapshot) for pod in chosen)
         yield FixStep(FixKind.REMOVE_PODS, facts, tuple(map(delete, chosen)), harm, trial.name)
@@ -91,6 +91,11 @@ def _choose_pods(trial: FixTrial, suffices: Callable[[Answer], bool]) -> tuple[P
             return suffices(answer)
 
         return choose_pods(removable_pods(trial.snapshot, trial.row), trial.snapshot, is_enough)
+
+
+def _name(pod: Pod) -> str:
+    leaving = " (terminating)" if pod.metadata.deletion_timestamp is not None else ""
+    return f"pod {pod.metadata.full_name}{leaving}"
 
 
 def _short_text(trial: FixTrial, reasons: Sequence[NodeReason]) -> str:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 
 from plimsoll.tools.availability import ClassAvailability
 from plimsoll.tools.colors import Paint
@@ -24,6 +24,7 @@ class ClassesReport(ListReport[ClassAvailability]):
     view, word, empty = "classes", "class", "No device classes found."
 
     alone: bool = False
+    unusable: Mapping[str, int] = field(default_factory=dict)  #: driver -> devices in unusable pools
 
     def row_lines(self, paint: Paint, wide: bool) -> Iterator[str]:
         shown = self.shown
@@ -51,6 +52,9 @@ class ClassesReport(ListReport[ClassAvailability]):
         if any(sum(each.total for _, each in row.partitions) > row.total for row in shown):
             yield from wrap_text(_TYPES_NOTE, paint.width)
         yield from _taint_notes(shown, paint)
+        if self.unusable:
+            published = ", ".join(f"{driver} {count}" for driver, count in self.unusable.items())
+            yield from wrap_text(f"Not counted, in unusable pools (top pools): {published}", paint.width)
         if self.alone and self.rows[0].nodes:
             yield ""
             yield from _node_table(self.rows[0], paint, wide)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 
 from plimsoll.allocator.devices.node_devices import bit_numbers
+from plimsoll.allocator.devices.pools import PoolStatus
 from plimsoll.api.identity import DeviceId
 from plimsoll.tools.availability import Availability, ClassAvailability, select_offered
 from plimsoll.tools.cluster_state import ClusterState
@@ -15,6 +17,17 @@ def class_rows(cluster_state: ClusterState, name: str = "") -> list[ClassAvailab
     availability = Availability(cluster_state.snapshot)
     names = sorted(cluster_state.snapshot.classes)
     return [availability.of_class(each) for each in names if not name or each == name]
+
+
+def unusable_devices(cluster_state: ClusterState) -> dict[str, int]:
+    """Return how many devices drivers publish in pools that are incomplete or invalid."""
+    inventory = cluster_state.snapshot.inventory
+    found: Counter[str] = Counter()
+    for id in inventory.pool_ids():
+        if any(pool.status is not PoolStatus.COMPLETE for pool in inventory.cluster_pool(id).pools):
+            names = {device.name for view in inventory.slices_of(id) for device in view.devices}
+            found[id.driver] += len(names)
+    return dict(sorted(found.items()))
 
 
 def devices_of_class(cluster_state: ClusterState, name: str) -> set[DeviceId]:

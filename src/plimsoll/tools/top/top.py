@@ -13,7 +13,7 @@ from plimsoll.tools.cluster_state import ClusterState
 from plimsoll.tools.report import Report
 from plimsoll.tools.top.claims import claim_row, claim_rows
 from plimsoll.tools.top.class_reports import ClassesReport
-from plimsoll.tools.top.classes import class_rows, devices_of_class, free_by_class
+from plimsoll.tools.top.classes import class_rows, devices_of_class, free_by_class, unusable_devices
 from plimsoll.tools.top.device_reports import ClaimsReport, DevicesReport, PoolsReport
 from plimsoll.tools.top.devices import DeviceRow, device_rows
 from plimsoll.tools.top.gpu_reports import GpusReport
@@ -86,7 +86,8 @@ def top(
     if what == "classes":
         classes = class_rows(cluster_state, name)
         _found(classes, "device class", name, set(cluster_state.snapshot.classes))
-        return ClassesReport(tuple(classes), limit=limit, alone=bool(name))
+        unusable = unusable_devices(cluster_state)
+        return ClassesReport(tuple(classes), limit=limit, alone=bool(name), unusable=unusable)
     if what == "devices":
         return _top_devices(cluster_state, namespace, name, device_class, limit)
     if what == "gpus":
