@@ -164,3 +164,31 @@ def test_a_stateful_set_creates_its_pods_in_order() -> None:
         state = make_cluster_state([stateful_set, first])
         (reason,) = explain_workload(state, "StatefulSet", "db", "d").missing
         assert expected in reason
+
+
+@pytest.mark.parametrize(
+    ("policy", "held", "asked", "fits"),
+    [
+        ({"default": "10", "validRange": {"min": "10", "step": "10"}}, "50", "65", "50"),
+        ({"default": "10", "validRange": {"min": "10", "step": "10", "max": "40"}}, "50", "65", "40"),
+        ({"default": "5", "validValues": ["5", "20", "40"]}, "60", "41", "40"),
+        ({"default": "1"}, "60", "70", "45"),
+    ],
+)
+def test_a_smaller_amount_is_one_that_the_request_policy_allows(
+    policy: Any, held: str, asked: str, fits: str
+) -> None:
+    capacity = {"bandwidth": {"value": "105", "requestPolicy": policy}}
+    share = {**result("d", pool="n1"), "consumedCapacity": {"bandwidth": held}, "shareID": "1"}
+    state = state_of(
+        node("n1"),
+        device_class(),
+        resource_slice([device("d", shared=True, capacity=capacity)], "n1"),
+        claim("held", exactly(), results=[share], node="n1", reserved=["holder"]),
+        pod("holder", claims=["held"], node="n1"),
+        claim("c", exactly(capacity={"bandwidth": asked})),
+        pod("p", claims=["c"]),
+    )
+    nearest = explain_pod(state, state.pod("p")).found.nearest
+    assert nearest is not None
+    assert f"request at most {fits} of bandwidth instead of {asked}" in nearest.text

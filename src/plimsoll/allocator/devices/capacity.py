@@ -91,6 +91,27 @@ def least_share(entry: DeviceCapacity) -> int:
     return min(amount.nano for amount in allowed)
 
 
+def round_down(amount: Quantity, entry: DeviceCapacity) -> Quantity:
+    """Return the largest amount up to this one that a request consumes without rounding up; 0 if none."""
+    policy = entry.request_policy
+    if policy is None:
+        return amount
+    if policy.valid_values:
+        return max((each for each in policy.valid_values if each <= amount), default=ZERO)
+    valid = policy.valid_range
+    if valid is None or valid.min is None:
+        return amount
+    if amount < valid.min:
+        return ZERO
+    amount = amount if valid.max is None else min(amount, valid.max)
+    rest = (
+        (amount.nano - valid.min.nano) % valid.step.nano
+        if valid.step is not None and valid.step > ZERO
+        else 0
+    )
+    return Quantity(amount.nano - rest, amount.format)
+
+
 def compute_consumed_amount(
     requested: Quantity | None, entry: DeviceCapacity, fractional: bool = False
 ) -> Quantity | None:

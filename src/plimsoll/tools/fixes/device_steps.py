@@ -9,7 +9,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from plimsoll.allocator import AllocationFault, Refusal
-from plimsoll.allocator.devices.capacity import OFF_STEP, UNDEFINED
+from plimsoll.allocator.devices.capacity import OFF_STEP, UNDEFINED, round_down
 from plimsoll.allocator.devices.node_devices import DeviceEntry, NodeDevices, bit_numbers
 from plimsoll.allocator.devices.pools import PoolStatus
 from plimsoll.allocator.input_errors import TOO_MANY_DEVICES
@@ -219,7 +219,7 @@ class RequestProposals:
             yield from self._class_steps(devices)
         for removal in request.removals:
             if isinstance(removal.detail, CapacityShortage):
-                yield from self._capacity_steps(removal.detail)
+                yield from self._capacity_steps(removal.detail, _entry_of(devices, removal.device))
             elif removal.rule is RefusalRule.TAINT:
                 yield from self._taint_steps(devices)
 
@@ -308,14 +308,16 @@ class RequestProposals:
                 more = 0 if is_near or not given else round(_OTHER_SIZE * (1 - _size(devices, given[0])))
                 yield FixStep(FixKind.CHANGE_CLASS_SELECTOR, facts, edits, more)
 
-    def _capacity_steps(self, short: CapacityShortage) -> Iterator[FixStep]:
+    def _capacity_steps(self, short: CapacityShortage, entry: DeviceEntry) -> Iterator[FixStep]:
         if short.rule == UNDEFINED or short.had.nano <= 0:
             yield from self.without_capacities(short.name)
         elif short.rule == OFF_STEP:
             rounded = Quantity(short.wanted.nano - short.wanted.nano % short.had.nano)
             yield from self.with_capacity(short.name, short.wanted, rounded, FixKind.STEP_CAPACITY)
         else:
-            yield from self.with_capacity(short.name, short.wanted, short.had)
+            capacity = entry.device.capacity[short.name]
+            asked = self._body.capacity.requests.get(short.name) if self._body.capacity is not None else None
+            yield from self.with_capacity(short.name, asked or short.wanted, round_down(short.had, capacity))
 
     def without_capacities(self, only: str = "") -> Iterator[FixStep]:
         """Propose to leave out each of the capacities, or one, so that the default amount is used."""
@@ -400,3 +402,7 @@ def _pool_steps(trial: FixTrial) -> Iterator[FixStep]:
         known = [each for each in slices if each.spec.pool.generation == newest]
         edits = tuple(set_field(each, len(known), "spec", "pool", "resourceSliceCount") for each in known)
         yield FixStep(FixKind.COMPLETE_POOL, {"pool": str(pool.id), "why": pool.reason}, edits)
+
+
+def _entry_of(devices: NodeDevices, id: DeviceId) -> DeviceEntry:
+    return devices.entries[devices.index[id.pool_id][id.device]]
