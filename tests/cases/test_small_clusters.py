@@ -192,3 +192,12 @@ def test_a_smaller_amount_is_one_that_the_request_policy_allows(
     nearest = explain_pod(state, state.pod("p")).found.nearest
     assert nearest is not None
     assert f"request at most {fits} of bandwidth instead of {asked}" in nearest.text
+
+
+def test_tainted_devices_are_not_said_to_be_allocated() -> None:
+    taint = {"key": "broken", "effect": "NoSchedule"}
+    report = run_whatif(
+        state_of(node("n1"), device_class(), resource_slice([device("d", taints=[taint])], "n1")),
+        WhatifPlan(),
+    )
+    assert "without free devices" in text_of(report)

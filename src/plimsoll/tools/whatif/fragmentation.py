@@ -1,6 +1,6 @@
 """`Fragmentation`: the largest pod and claim that still fit on one node, and stranded resources.
 
-Stranded are resources on nodes whose devices are all allocated, and devices on nodes without capacity for a
+Stranded are resources on nodes without free devices, and devices on nodes without capacity for a
 pod. Devices that exclude each other are not added up (`tools/availability`).
 """
 

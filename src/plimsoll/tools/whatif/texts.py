@@ -502,9 +502,7 @@ def _remarks(new: Fragmentation, old: Fragmentation | None, paint: Paint) -> Ite
         amounts = " and ".join(
             f"{format_short(name, units)} {name}" for name, units in sorted(new.without_devices.items())
         )
-        text = (
-            f"{amounts} on {format_count(new.nodes_without_devices, 'node')} whose devices are all allocated"
-        )
+        text = f"{amounts} on {format_count(new.nodes_without_devices, 'node')} without free devices"
         yield from _wrapped("stranded: ", text, paint)
     if new.nodes_without_room and new.without_room != known.without_room:
         text = f"{format_count(sum(new.without_room.values()), 'free device')} on"

@@ -92,7 +92,7 @@ function fragmentationRows(of) {
     for (const name of names) rows.push([`${what}: ${name}`, count((of.before[key] || {})[name] ?? 0), count((of.after[key] || {})[name] ?? 0)]);
   }
   for (const [nodes, things, what] of [
-    ["nodesWithoutFreeDevices", "resources", "stranded: free on nodes whose devices are all allocated"],
+    ["nodesWithoutFreeDevices", "resources", "stranded: free on nodes without free devices"],
     ["nodesWithoutRoom", "devices", "stranded: free devices on nodes without capacity for another pod"],
   ]) {
     rows.push([what, stranded(of.before.stranded, nodes, things), stranded(of.after.stranded, nodes, things)]);
