@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, NamedTuple
 
 from plimsoll.tools.fixes import FixKind
@@ -13,7 +14,7 @@ from tests.unit.tools.fixes.json_edits import find, remove
 
 Tree = dict[str, Any]
 #: Changes the objects in place.
-Change = Callable[[list[Tree]], None]
+Change = Callable[[list[Tree]], object]
 
 
 class Named(NamedTuple):
@@ -38,7 +39,7 @@ def all_changes(trees: list[Tree]) -> list[Named]:
 
 
 def _on(kind: str, name: str, namespace: str, edit: Callable[[Tree], object]) -> Change:
-    return lambda trees: edit(find(trees, kind, name, namespace)) and None
+    return lambda trees: edit(find(trees, kind, name, namespace))
 
 
 def _pod_changes(trees: list[Tree], pod: Tree) -> Iterator[Named]:
@@ -53,7 +54,7 @@ def _pod_changes(trees: list[Tree], pod: Tree) -> Iterator[Named]:
     ]:
         if not taint["key"].startswith("node.kubernetes.io"):
             more = {**taint, "operator": "Equal"}
-            change = on_spec(lambda spec, more=more: spec.setdefault("tolerations", []).append(more))
+            change = on_spec(partial(_tolerate, toleration=more))
             yield Named(
                 f"tolerate {taint['key']}", FixKind.TOLERATE.harm + (0 if _claims(pod) else 30), change
             )
@@ -63,15 +64,23 @@ def _pod_changes(trees: list[Tree], pod: Tree) -> Iterator[Named]:
         ("topologySpreadConstraints", FixKind.DROP_SPREAD),
     ):
         if field in spec:
-            yield Named(f"no {field}", kind.harm, on_spec(lambda spec, field=field: spec.pop(field)))
+            yield Named(f"no {field}", kind.harm, on_spec(partial(_drop, field=field)))
     if "ports" in main:
         drop = on_spec(lambda spec: spec["containers"][0].pop("ports"))
         yield Named("no ports", FixKind.DROP_PORT.harm, drop)
     for resource, amount in main["resources"].get("requests", {}).items():
         for lower in range(1, int(amount)):
             harm = FixKind.SHRINK.harm + 20 * (int(amount) - lower) // int(amount)
-            change = on_spec(lambda spec, r=resource, n=lower: _request(spec, r, n))
+            change = on_spec(partial(_request, resource=resource, amount=lower))
             yield Named(f"{lower} {resource}", harm, change)
+
+
+def _tolerate(spec: Tree, toleration: Tree) -> None:
+    spec.setdefault("tolerations", []).append(toleration)
+
+
+def _drop(spec: Tree, field: str) -> None:
+    del spec[field]
 
 
 def _request(spec: Tree, resource: str, amount: int) -> None:

@@ -33,7 +33,7 @@ def _apply(trees: list[Tree], edit: Tree) -> None:
     if edit["edit"] == "create":
         trees += [edit["value"]] if "value" in edit else _copies(trees, edit)
         return
-    thing = find(trees, *what)
+    thing: Any = find(trees, *what)
     if edit["edit"] == "delete":
         remove(trees, thing)
         return

@@ -235,7 +235,7 @@ class _Cluster:
     def affinity(self) -> Tree:
         required = "requiredDuringSchedulingIgnoredDuringExecution"
         if self.often(2):
-            term = {"labelSelector": {"matchLabels": {"app": "web"}}, "topologyKey": "zone"}
+            term: Tree = {"labelSelector": {"matchLabels": {"app": "web"}}, "topologyKey": "zone"}
             return {self.chance.choice(("podAffinity", "podAntiAffinity")): {required: [term]}}
         wanted = [
             {"key": "zone", "operator": "In", "values": [self.chance.choice("abc")]},
