@@ -41,17 +41,24 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--pods", type=int, default=0, help="number of pods to time")
     parser.add_argument("--no-limit", action="store_true", help="path: skip the measurement of writes alone")
     parser.add_argument(
-        "--server", choices=list(SERVERS), default="embedded", help="path: API server (default: embedded)"
+        "--server",
+        choices=list(SERVERS),
+        default="embedded",
+        help="path, sharing: API server (default: embedded)",
     )
     parser.add_argument(
-        "--compare", action="store_true", help="path: also run kube-scheduler (from KUBEBUILDER_ASSETS)"
+        "--compare",
+        action="store_true",
+        help="path, sharing: also run kube-scheduler (from KUBEBUILDER_ASSETS)",
     )
     options = parser.parse_args(arguments)
     real = options.server == "real"
     compare = options.compare or (real and find_assets("kube-scheduler") is not None)
     if compare and find_assets("kube-scheduler") is None:
         parser.error("--compare: kube-scheduler not found in KUBEBUILDER_ASSETS")
-    if real and find_assets("etcd", "kube-apiserver", "kube-controller-manager") is None:
+    # Pods that share one claim need nothing that generates claims.
+    controllers = () if options.part == "sharing" else ("kube-controller-manager",)
+    if real and find_assets("etcd", "kube-apiserver", *controllers) is None:
         parser.error("--server real: no control plane in KUBEBUILDER_ASSETS")
     if options.part == "pure" and path.CHURN in (options.fill or ()):
         parser.error("--fill churn: only for path")

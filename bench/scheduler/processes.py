@@ -101,7 +101,7 @@ class EmbeddedServer(Program):
 
 
 class RealServer:
-    """kube-apiserver, etcd (without fsync) and kube-controller-manager of KUBEBUILDER_ASSETS."""
+    """kube-apiserver, etcd (without fsync) and, if found, kube-controller-manager of KUBEBUILDER_ASSETS."""
 
     def __init__(self, directory: Path) -> None:
         self.kubeconfig = directory / "kubeconfig"
@@ -116,18 +116,20 @@ class RealServer:
             started = {name: pid for pid, name in _children().items() if pid not in before}
             self._pids = {name: started[name] for name in ("kube-apiserver", "etcd")}
             write_kubeconfig(self.kubeconfig, config, config.server)
-            command = [str(programs / "kube-controller-manager"), *_kubeconfigs(self)]
-            command += ["--secure-port=0", "--leader-elect=false", f"--controllers={_CONTROLLERS}"]
-            command += ["--kube-api-qps=5000", "--kube-api-burst=5000"]
-            self._controllers = Program("controllers", command, directory)
-            self._stack.callback(self._controllers.stop)
+            self._controllers: Program | None = None
+            if find_assets("kube-controller-manager"):
+                command = [str(programs / "kube-controller-manager"), *_kubeconfigs(self)]
+                command += ["--secure-port=0", "--leader-elect=false", f"--controllers={_CONTROLLERS}"]
+                command += ["--kube-api-qps=5000", "--kube-api-burst=5000"]
+                self._controllers = Program("controllers", command, directory)
+                self._stack.callback(self._controllers.stop)
         except BaseException:
             self._stack.close()
             raise
 
     def usages(self) -> Mapping[str, Usage]:
         usages = {name: usage_of(pid) for name, pid in self._pids.items()}
-        return {**usages, "controllers": self._controllers.usage()}
+        return {**usages, "controllers": self._controllers.usage()} if self._controllers else usages
 
     def stop(self) -> None:
         self._stack.close()

@@ -14,7 +14,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench.scheduler.load import Load
-from bench.scheduler.processes import SERVERS, Program, Server, connect, start_ours, start_theirs
+from bench.scheduler.processes import (
+    SERVERS,
+    Program,
+    Server,
+    connect,
+    find_assets,
+    start_ours,
+    start_theirs,
+)
 from bench.scheduler.workloads import NAMESPACE, Tree, Workload
 from plimsoll.client import Client
 from plimsoll.client.endpoints import PODS, RESOURCE_CLAIMS
@@ -132,6 +140,8 @@ def report(
         echo(_line("one claim", sharers, measure(sharers, kind=server)))
         if compare:
             echo(_line("one claim, kube-scheduler", sharers, measure(sharers, theirs=True, kind=server)))
+    if server == "real" and find_assets("kube-controller-manager") is None:
+        return  # nothing generates claims
     largest = max(sizes)
     echo(_line("own claims", largest, measure(largest, own=True, kind=server)))
 
