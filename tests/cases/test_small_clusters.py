@@ -201,3 +201,16 @@ def test_tainted_devices_are_not_said_to_be_allocated() -> None:
         WhatifPlan(),
     )
     assert "without free devices" in text_of(report)
+
+
+@pytest.mark.parametrize(("kind", "evicted"), [("ReplicaSet", []), ("StatefulSet", ["default/leaves"])])
+def test_a_pod_that_is_being_deleted_just_goes_when_its_node_is_drained(
+    kind: str, evicted: list[str]
+) -> None:
+    """Only a StatefulSet has not created its replacement yet."""
+    owner = {"apiVersion": "apps/v1", "kind": kind, "name": "o", "uid": "o", "controller": True}
+    leaving = {"deletionTimestamp": "2026-11-18T10:00:00Z", "ownerReferences": [owner]}
+    state = state_of(node("n1"), pod("leaves", node="n1", metadata=leaving))
+    report = run_whatif(state, WhatifPlan(drain=("n1",)))
+    assert [each["pod"] for each in answer(report)["evicted"]] == evicted
+    assert list(map("/".join, report.verdict.pending)) == evicted

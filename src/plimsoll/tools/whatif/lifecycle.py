@@ -209,6 +209,15 @@ def controller_of(pod: Pod) -> OwnerReference | None:
     return next((owner for owner in pod.metadata.owner_references if owner.controller), None)
 
 
+def is_gone_for_good(pod: Pod) -> bool:
+    """Return whether a pod is being deleted and does not come back: its controller has replaced it already;
+    only a StatefulSet waits until it is gone.
+    """
+    owner = controller_of(pod)
+    is_awaited = owner is not None and owner.kind == "StatefulSet"
+    return pod.metadata.deletion_timestamp is not None and not is_awaited
+
+
 def stays_on_node(pod: Pod) -> bool:
     """Return whether a drain ignores a pod: DaemonSet pods and mirror pods."""
     owner = controller_of(pod)

@@ -188,7 +188,10 @@ class MemoryCluster:
         self.cluster_state.snapshot.next_start_row = placement.row + 1
 
     def evict(self, pod: Pod, because: EvictionReason, by: str = "", after: int = 0) -> Pod | None:
-        """Evict a pod. Return the pod that replaces it, if any."""
+        """Evict a pod. Return the pod that replaces it, if any; one that was being deleted just goes."""
+        if lifecycle.is_gone_for_good(pod):
+            self.delete(pod)
+            return None
         node = pod.spec.node_name
         bare = lifecycle.controller_of(pod) is None
         is_recreated = because is EvictionReason.DRAINED or not bare

@@ -42,7 +42,7 @@ from plimsoll.tools.whatif.drains import (
     required_flags,
 )
 from plimsoll.tools.whatif.exhaustive import STEPS, Proof, prove
-from plimsoll.tools.whatif.lifecycle import controller_of, copy_pod, stays_on_node
+from plimsoll.tools.whatif.lifecycle import controller_of, copy_pod, is_gone_for_good, stays_on_node
 from plimsoll.tools.whatif.manifests import PODS_MAX, AddedWorkload, Manifest, read_manifests
 from plimsoll.tools.whatif.memory_cluster import MemoryCluster
 from plimsoll.tools.whatif.nodes import clone_node, free_names
@@ -255,6 +255,9 @@ class WhatifOperations:
     def _evict_for_drain(self, pod: Pod, node: str, recreated: list[Pod]) -> str:
         """Evict a pod through the eviction API; return why it refuses."""
         key = pod.metadata.key
+        if is_gone_for_good(pod):
+            self.cluster.delete(pod)
+            return ""
         if self._budgets is None:
             self._budgets = read_budgets(self.cluster.cluster_state)
         budgets = budgets_of(pod, self._budgets)
