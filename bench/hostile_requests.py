@@ -1,11 +1,13 @@
 """Latency of other clients while one client sends an expensive request.
 
-    python -m bench.hostile_requests [--only NAME ...] [--objects 100000] [--save FILE] [--compare FILE]
+    python -m bench.hostile_requests [--only NAME ...] [--objects 100000] [--clients 6] [--anonymous]
+        [--save FILE] [--compare FILE]
 
 Starts `plimsoll server` as a process of its own and sends it one expensive request after another, each from a
 process of its own: bodies that take long to decode, validate or patch, and reads of large sets. Meanwhile
 another client gets a pod and creates pods, one request at a time; the table shows their p50, p99 and longest
-latency, what the expensive request was answered with and how long it took. `--save` writes the figures to a
+latency, what the expensive request was answered with and how long it took. With `--clients` several clients
+send it at once, with `--anonymous` they have no credentials. `--save` writes the figures to a
 file, `--compare` prints the longest latency of an earlier run beside them.
 """
 
@@ -23,7 +25,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 from urllib.parse import quote, urlsplit
 
 from bench.server import Server, fill, make_pod
@@ -268,7 +270,7 @@ HOSTILE: dict[str, Callable[[], Request]] = {
 # -- the hostile client, a process of its own
 
 
-def send(kubeconfig: Path, request: Request) -> tuple[int, float, int]:
+def send(kubeconfig: Path, request: Request, *, anonymous: bool = False) -> tuple[int, float, int]:
     """Send a request; return its status, the seconds until its response was read, and the response."""
     config = find_config(kubeconfig, environ={})
     where = urlsplit(config.server)
@@ -279,8 +281,9 @@ def send(kubeconfig: Path, request: Request) -> tuple[int, float, int]:
     connection = http.client.HTTPSConnection(where.hostname, where.port, context=context, timeout=600)
     assert config.token is not None
     assert config.token.data is not None
-    token = config.token.data.decode().strip()
-    headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json", **request.headers}
+    headers = {"Content-Type": "application/json", **request.headers}
+    if not anonymous:
+        headers["Authorization"] = f"Bearer {config.token.data.decode().strip()}"
     begin = time.perf_counter()
     connection.request(request.method, request.path, request.content(), headers)
     answer = connection.getresponse()
@@ -292,13 +295,13 @@ def send(kubeconfig: Path, request: Request) -> tuple[int, float, int]:
     return answer.status, taken, size
 
 
-def act_hostile(kubeconfig: Path, name: str) -> None:
+def act_hostile(kubeconfig: Path, name: str, *, anonymous: bool) -> None:
     """Prepare a request, wait for a line on standard input, send it, and print the result."""
     request = HOSTILE[name]()
     request.content()
     print("ready", flush=True)
     sys.stdin.readline()
-    print(json.dumps(send(kubeconfig, request)), flush=True)
+    print(json.dumps(send(kubeconfig, request, anonymous=anonymous)), flush=True)
 
 
 # -- the other client
@@ -325,30 +328,31 @@ async def probe(client: Client, prefix: str, done: asyncio.Event) -> list[float]
     return sorted(delays)
 
 
-async def measure(client: Client, kubeconfig: Path, name: str, number: int) -> Tree:
+async def measure(
+    client: Client, kubeconfig: Path, name: str, number: int, options: argparse.Namespace
+) -> Tree:
     command = [sys.executable, "-m", "bench.hostile_requests", "--send", name]
-    child = await asyncio.create_subprocess_exec(
-        *command,
-        "--kubeconfig",
-        str(kubeconfig),
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-    )
-    assert child.stdin is not None
-    assert child.stdout is not None
-    await child.stdout.readline()
+    command += ["--kubeconfig", str(kubeconfig), *(["--anonymous"] if options.anonymous else [])]
+    pipe = asyncio.subprocess.PIPE
+    children = [
+        await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe)
+        for _ in range(options.clients)
+    ]
+    lines = [cast(asyncio.StreamReader, child.stdout) for child in children]
+    await asyncio.gather(*(line.readline() for line in lines))
     done = asyncio.Event()
     probing = asyncio.create_task(probe(client, f"p{number}", done))
     await asyncio.sleep(0.2)
-    child.stdin.write(b"\n")
-    status, taken, size = json.loads(await child.stdout.readline())
+    for child in children:
+        cast(asyncio.StreamWriter, child.stdin).write(b"\n")
+    answers = [json.loads(line) for line in await asyncio.gather(*(line.readline() for line in lines))]
     done.set()
     delays = await probing
-    await child.wait()
+    await asyncio.gather(*(child.wait() for child in children))
     return {
-        "status": status,
-        "seconds": taken,
-        "bytes": size,
+        "status": answers[0][0],
+        "seconds": max(taken for _, taken, _ in answers),
+        "bytes": sum(size for _, _, size in answers),
         "p50": delays[len(delays) // 2],
         "p99": delays[min(len(delays) - 1, len(delays) * 99 // 100)],
         "max": delays[-1],
@@ -364,7 +368,9 @@ async def prepare(client: Client, kubeconfig: Path) -> None:
         assert status == 201, (status, make().path, len(make().content()))
 
 
-async def run(server: Server, names: list[str], earlier: dict[str, Tree]) -> dict[str, Tree]:
+async def run(
+    server: Server, names: list[str], earlier: dict[str, Tree], options: argparse.Namespace
+) -> dict[str, Tree]:
     figures: dict[str, Tree] = {}
     compared = f" {'before':>8}" if earlier else ""
     print(
@@ -376,7 +382,7 @@ async def run(server: Server, names: list[str], earlier: dict[str, Tree]) -> dic
         await prepare(client, server.kubeconfig)
         for number, name in enumerate(names):
             try:
-                figure = figures[name] = await measure(client, server.kubeconfig, name, number)
+                figure = figures[name] = await measure(client, server.kubeconfig, name, number, options)
             except ApiError as error:
                 print(f"{name:<40} another client was refused: {error}")
                 continue
@@ -395,6 +401,8 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--only", nargs="*", default=[], metavar="TEXT", help="Requests whose name has this.")
     parser.add_argument("--objects", type=int, default=100_000, help="Pods to be listed and deleted.")
+    parser.add_argument("--clients", type=int, default=1, help="Clients that send the request at once.")
+    parser.add_argument("--anonymous", action="store_true", help="Send it without credentials.")
     parser.add_argument("--directory", type=Path)
     parser.add_argument("--save", type=Path, metavar="FILE")
     parser.add_argument("--compare", type=Path, metavar="FILE")
@@ -402,7 +410,7 @@ def main() -> None:
     parser.add_argument("--kubeconfig", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.send:
-        act_hostile(options.kubeconfig, options.send)
+        act_hostile(options.kubeconfig, options.send, anonymous=options.anonymous)
         return
     names = [name for name in HOSTILE if not options.only or any(text in name for text in options.only)]
     earlier = json.loads(options.compare.read_text()) if options.compare else {}
@@ -412,7 +420,7 @@ def main() -> None:
         server = Server(Path(directory))
         server.start()
         try:
-            figures = asyncio.run(run(server, names, earlier))
+            figures = asyncio.run(run(server, names, earlier, options))
         finally:
             server.stop()
     if options.save:
