@@ -214,3 +214,15 @@ def test_a_pod_that_is_being_deleted_just_goes_when_its_node_is_drained(
     report = run_whatif(state, WhatifPlan(drain=("n1",)))
     assert [each["pod"] for each in answer(report)["evicted"]] == evicted
     assert list(map("/".join, report.verdict.pending)) == evicted
+
+
+def test_pods_of_the_plan_are_not_removed_for_each_other() -> None:
+    added = [{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}} for name in ("one", "two")]
+    for each in added:
+        each["spec"] = {"containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "5"}}}]}
+    for running, removed in ((), False), ((pod("runs", node="n1", cpu="5"),), True):
+        state = state_of(node("n1", cpu="5" if not running else "10"), *running)
+        report = run_whatif(state, WhatifPlan(add=tuple(added)))
+        texts = [fix.text for found in report.fixes.values() for fix in found.fixes]
+        assert any("remove pod default/runs" in text for text in texts) is removed
+        assert not any("default/one" in text for text in texts)

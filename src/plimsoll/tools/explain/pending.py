@@ -24,7 +24,7 @@ from plimsoll.tools.colors import Paint
 from plimsoll.tools.explain.text import pluralize
 from plimsoll.tools.explain.tree import FEW
 from plimsoll.tools.explain.verdict import fix_lines, fold
-from plimsoll.tools.fixes import NO_FIXES, FixFinder, FixReport
+from plimsoll.tools.fixes import NO_FIXES, FixFinder, FixLimits, FixReport
 from plimsoll.tools.pending_cause import PendingCauses, fix_key
 from plimsoll.tools.pod_groups import attempt_group, summarize_group
 from plimsoll.tools.pod_schedulers import (
@@ -133,7 +133,7 @@ def explain_pending(
     cluster_state: ClusterState, *, namespace: str = "", settings: SchedulerProfile | ProfileSet | None = None
 ) -> PendingList:
     """Return all pending pods, grouped by cause and by what they need."""
-    finder = FixFinder(cluster_state, settings, nearest_only=True)
+    finder = FixFinder(cluster_state, settings, FixLimits(fixes=1))
     causes = PendingCauses(cluster_state.snapshot)
     most = max(_SEARCHES // max(len(cluster_state.snapshot), 1), FEW)
     fix_keys: dict[int, Hashable] = {}  # by the report, which equal pods share

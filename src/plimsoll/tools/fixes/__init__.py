@@ -7,13 +7,14 @@ least harm first; `apply_fix` applies one to a copy of the cluster state.
 
 from plimsoll.tools.fixes.finder import FixFinder
 from plimsoll.tools.fixes.fix import NO_FIXES, Fix, FixKind, FixReport, FixStep, Hint
-from plimsoll.tools.fixes.search import apply_fix, find_fixes
+from plimsoll.tools.fixes.search import FixLimits, apply_fix, find_fixes
 
 __all__ = [
     "NO_FIXES",
     "Fix",
     "FixFinder",
     "FixKind",
+    "FixLimits",
     "FixReport",
     "FixStep",
     "Hint",

@@ -20,12 +20,9 @@ class FixFinder:
         self,
         cluster_state: ClusterState,
         settings: SchedulerProfile | ProfileSet | None = None,
-        *,
-        nearest_only: bool = False,
+        limits: FixLimits | None = None,
     ) -> None:
-        """With `nearest_only`, a search ends with the first fix."""
-        self._cluster_state = cluster_state
-        self._limits = FixLimits(fixes=1) if nearest_only else FixLimits()
+        self._cluster_state, self._limits = cluster_state, limits or FixLimits()
         self.searches = 0
         self._settings = settings or SchedulerProfile.default()
         self._known: dict[bytes, FixReport] = {}

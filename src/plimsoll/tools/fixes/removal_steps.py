@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 
 from plimsoll.allocator import DeviceId, Refusal
 from plimsoll.allocator.reasons.refusal import RefusalRule
@@ -13,6 +13,7 @@ from plimsoll.scheduler.preemption.simulated_node import NodeSimulation
 from plimsoll.scheduler.reasons import NodeReason, Rule
 from plimsoll.tools.amounts import format_short
 from plimsoll.tools.claim_users import unused_claims
+from plimsoll.tools.cluster_state.objects import Key
 from plimsoll.tools.fixes.edits import delete
 from plimsoll.tools.fixes.fix import FixKind, FixStep
 from plimsoll.tools.fixes.harm import choose_pods, removable_pods, removal_harm
@@ -27,15 +28,18 @@ _NOT_HELD = (RefusalRule.CLASS_SELECTOR, RefusalRule.REQUEST_SELECTOR, RefusalRu
 Answer = NodeFit | tuple[NodeReason, ...]
 
 
-def propose_removals(trial: FixTrial, reasons: Sequence[NodeReason]) -> Iterator[FixStep]:
+def propose_removals(
+    trial: FixTrial, reasons: Sequence[NodeReason], kept: Collection[Key]
+) -> Iterator[FixStep]:
     """Yield the removal of unused claims, and of the pods that must go for the pod to fit or come nearer."""
     if reasons[0].rule is Rule.DEVICES:
         yield from _claim_steps(trial)
     if not all(_is_held(reason) for reason in reasons):
         return
     rule = reasons[0].rule
-    chosen = _choose_pods(trial, lambda answer: isinstance(answer, NodeFit)) or _choose_pods(
-        trial, lambda answer: isinstance(answer, NodeFit) or answer[0].rule != rule
+    pods = [pod for pod in removable_pods(trial.snapshot, trial.row) if pod.metadata.key not in kept]
+    chosen = _choose_pods(trial, pods, lambda answer: isinstance(answer, NodeFit)) or _choose_pods(
+        trial, pods, lambda answer: isinstance(answer, NodeFit) or answer[0].rule != rule
     )
     if chosen:
         names = tuple(map(_name, chosen))
@@ -77,20 +81,20 @@ def _claim_steps(trial: FixTrial) -> Iterator[FixStep]:
 # -- pods
 
 
-def _choose_pods(trial: FixTrial, suffices: Callable[[Answer], bool]) -> tuple[Pod, ...]:
-    """Return the pods of the node without which the answer suffices: those with the least harm.
+def _choose_pods(trial: FixTrial, pods: Sequence[Pod], suffices: Callable[[Answer], bool]) -> tuple[Pod, ...]:
+    """Return those of these pods without which the answer suffices, with the least harm.
 
     Pods that are removed by hand free their devices, whether a scheduler preempts for them or not.
     """
     with NodeSimulation(trial.snapshot, trial.row) as simulation:
 
-        def is_enough(pods: Sequence[Pod]) -> bool:
-            simulation.remove_pods(pods)
+        def is_enough(chosen: Sequence[Pod]) -> bool:
+            simulation.remove_pods(chosen)
             answer = trial.node_filter.run(trial.row)
-            simulation.restore_pods(pods)
+            simulation.restore_pods(chosen)
             return suffices(answer)
 
-        return choose_pods(removable_pods(trial.snapshot, trial.row), trial.snapshot, is_enough)
+        return choose_pods(pods, trial.snapshot, is_enough)
 
 
 def _name(pod: Pod) -> str:

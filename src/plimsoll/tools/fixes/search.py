@@ -30,6 +30,7 @@ from plimsoll.scheduler.reasons import NodeReason, Rule
 from plimsoll.scheduler.result import FitError, Placement
 from plimsoll.tools.cluster_state import ClusterState
 from plimsoll.tools.cluster_state.changes import ChangeLog
+from plimsoll.tools.cluster_state.objects import Key
 from plimsoll.tools.columns import format_count
 from plimsoll.tools.fixes.additions import propose_devices, propose_nodes
 from plimsoll.tools.fixes.device_steps import propose_for_devices
@@ -55,6 +56,7 @@ class FixLimits:
     fixes: int = 3
     trials_after: int = 20  #: for further fixes, once one was found
     scope: int = 200  #: nodes among which those that fit after a fix are counted
+    kept: frozenset[Key] = frozenset()  #: names of pods that are not removed
 
 
 _LIMITS = FixLimits()
@@ -292,7 +294,7 @@ class FixSearch:
         yield from propose_for_node(trial, reasons)
         for reason in reasons:
             yield from propose_resources(self._cluster_state, trial.pod, reason)
-        yield from propose_removals(trial, reasons)
+        yield from propose_removals(trial, reasons, self._limits.kept)
 
     def _note_hints(self, trial: FixTrial | None, reasons: tuple[NodeReason, ...]) -> None:
         pod = self._changed_pod

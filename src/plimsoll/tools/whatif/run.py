@@ -12,7 +12,7 @@ from plimsoll.api.core import Node
 from plimsoll.scheduler.profile import ProfileSet, SchedulerProfile
 from plimsoll.tools.cluster_state import ClusterState
 from plimsoll.tools.cluster_state.progress import ProgressCallback, no_progress
-from plimsoll.tools.fixes import NO_FIXES, FixFinder, FixReport
+from plimsoll.tools.fixes import NO_FIXES, FixFinder, FixLimits, FixReport
 from plimsoll.tools.pod_schedulers import find_model, schedulers_of
 from plimsoll.tools.top.uncounted_notes import note_uncounted
 from plimsoll.tools.whatif.affected_nodes import keep_unaffected
@@ -21,7 +21,7 @@ from plimsoll.tools.whatif.hardware_conflicts import find_conflicts
 from plimsoll.tools.whatif.outcome import (
     EvictionReason,
     Name,
-    PendingPod,
+    WhatifOutcome,
     stem_of,
 )
 from plimsoll.tools.whatif.plan import WhatifPlan
@@ -97,7 +97,7 @@ def run_whatif(
             states=states,
             outcome=outcome,
             verdict=verdict,
-            fixes=_fixes(after, {each.pod: each for each in outcome.pending}, verdict.pending, settings),
+            fixes=_fixes(after, outcome, verdict.pending, settings),
             fragments=(fragments_before, find_fragments(snapshot, nodes_after)),
             evicted=after.evicted,
             evicted_anyway=frozenset(evicted_before - displaced),
@@ -124,15 +124,18 @@ def run_whatif(
 
 def _fixes(
     operations: WhatifOperations,
-    pending: Mapping[Name, PendingPod],
+    outcome: WhatifOutcome,
     names: Iterable[Name],
     settings: SchedulerProfile | ProfileSet,
 ) -> Mapping[Name, FixReport]:
     """Return the fixes of pending pods, until `FIXES_MAX` different ones were searched.
 
-    A pod whose claims were refused has none: its quota is the reason.
+    A pod whose claims were refused has none: its quota is the reason. Pods that run only in the simulation
+    are not removed for others.
     """
-    finder = FixFinder(operations.cluster_state, settings)
+    simulated = frozenset(each.pod for each in outcome.placed)
+    finder = FixFinder(operations.cluster_state, settings, FixLimits(kept=simulated))
+    pending = {each.pod: each for each in outcome.pending}
     found: dict[Name, FixReport] = {}
     known: dict[Hashable, FixReport] = {}  # pods of one workload with the same reason
     for name in names:
