@@ -226,3 +226,11 @@ def test_pods_of_the_plan_are_not_removed_for_each_other() -> None:
         texts = [fix.text for found in report.fixes.values() for fix in found.fixes]
         assert any("remove pod default/runs" in text for text in texts) is removed
         assert not any("default/one" in text for text in texts)
+
+
+def test_a_pod_that_fits_only_before_others_says_so() -> None:
+    pending = [pod(name, cpu="6", priority=priority) for name, priority in (("first", 1), ("last", 0))]
+    for cpu, fits_both in (("8", False), ("12", True)):
+        state = state_of(node("n1", cpu=cpu), *pending)
+        assert "queue" not in explain_pod(state, state.pod("first")).summary
+        assert ("default/first" not in explain_pod(state, state.pod("last")).summary) is fits_both

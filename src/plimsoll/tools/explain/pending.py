@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from heapq import nsmallest
 from typing import Any
 
 from plimsoll.api.core import Pod
@@ -40,6 +41,8 @@ from plimsoll.tools.whatif.scheduling import schedule_all
 HINTS = 3
 #: Searches for fixes in an overview, times nodes.
 _SEARCHES = 20_000
+#: Pods that are scheduled before another one, to see whether it still fits.
+_AHEAD = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +153,25 @@ def explain_pending(
     groups = [_group(members) for members in by_key.values()]
     groups.sort(key=lambda group: (not group.together, not group.fits, -len(group.pods), group.why))
     return PendingList(tuple(groups))
+
+
+def find_pods_ahead(
+    cluster_state: ClusterState, pod: Pod, settings: SchedulerProfile | ProfileSet
+) -> list[str]:
+    """Return the pods of its scheduler that come first in the queue if one that fits alone does not fit
+    with them.
+    """
+    cluster, name = MemoryCluster(cluster_state, settings), pod.spec.scheduler_name
+    pending = [each for each in cluster_state.pending if each.spec.scheduler_name == name]
+    ahead = [each for each in pending if cluster.order(each) < cluster.order(pod)]
+    if not ahead:
+        return []
+    with cluster.trial():
+        outcome = schedule_all(
+            cluster, preempt=False, pending=[*nsmallest(_AHEAD, ahead, cluster.order), pod]
+        )
+    placed = [each.pod for each in outcome.placed]
+    return [] if pod.metadata.key in placed else list(map("/".join, placed))
 
 
 def _group(members: Sequence[tuple[PendingReason, FixReport]]) -> PendingGroup:

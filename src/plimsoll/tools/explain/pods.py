@@ -33,12 +33,14 @@ from plimsoll.tools.explain.cluster_devices import describe_cluster_devices
 from plimsoll.tools.explain.devices import describe_reasons
 from plimsoll.tools.explain.events import describe_events
 from plimsoll.tools.explain.groups import EXPLAINERS, STATES, group_nodes
+from plimsoll.tools.explain.pending import find_pods_ahead
 from plimsoll.tools.explain.pod_group import explain_member
 from plimsoll.tools.explain.pod_view import PodView, RuleExplainer
 from plimsoll.tools.explain.scheduled import explain_scheduled
 from plimsoll.tools.explain.text import pluralize
-from plimsoll.tools.explain.tree import NodeGroup, Statement
+from plimsoll.tools.explain.tree import FEW, NodeGroup, Statement
 from plimsoll.tools.explain.verdict import ExplainVerdict, ExplanationSection, NodeExplanation, PodExplanation
+from plimsoll.tools.facts import join_names
 from plimsoll.tools.fixes import NO_FIXES, find_fixes
 from plimsoll.tools.fixes.hints import hint_scheduler
 from plimsoll.tools.pod_schedulers import (
@@ -92,6 +94,10 @@ def _explain_pod(
     explanation = explain_member(cluster_state, pod, profiles, explanation)
     fits = explanation.verdict is ExplainVerdict.FITS
     found = NO_FIXES if fits else find_fixes(cluster_state, pod, profiles)
+    ahead = find_pods_ahead(cluster_state, pod, profiles) if fits else []
+    if ahead:
+        text = f"{explanation.summary}, but not with those that come first in the queue: "
+        explanation = amend(explanation, summary=text + join_names(ahead, FEW))
     is_unknown = _has_unknown_scheduler(cluster_state, pod)
     notes = (
         *_scheduler_notes(pod, settings, is_unknown),
