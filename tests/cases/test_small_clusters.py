@@ -13,7 +13,18 @@ from plimsoll.tools.explain import explain_claim, explain_pod, explain_workload
 from plimsoll.tools.pod_schedulers import SCHEDULER_MODELS
 from plimsoll.tools.top.top import top
 from plimsoll.tools.whatif import WhatifPlan, run_whatif
-from tests.build import DRIVER, claim, device, device_class, exactly, node, pod, resource_slice, result
+from tests.build import (
+    DRIVER,
+    claim,
+    container,
+    device,
+    device_class,
+    exactly,
+    node,
+    pod,
+    resource_slice,
+    result,
+)
 from tests.dumps import make_cluster_state
 
 
@@ -234,3 +245,10 @@ def test_a_pod_that_fits_only_before_others_says_so() -> None:
         state = state_of(node("n1", cpu=cpu), *pending)
         assert "queue" not in explain_pod(state, state.pod("first")).summary
         assert ("default/first" not in explain_pod(state, state.pod("last")).summary) is fits_both
+
+
+def test_a_large_init_container_can_request_less() -> None:
+    state = state_of(node("n1", cpu="8"), pod("p", container(cpu="2"), init=[container("i", cpu="12")]))
+    nearest = explain_pod(state, state.pod("p")).found.nearest
+    assert nearest is not None
+    assert "request at most 8 cpu instead of 12" in nearest.text

@@ -223,14 +223,21 @@ def _raised(trial: FixTrial, name: str, amount: Quantity, what: str) -> Iterator
 
 
 def shrink(trial: FixTrial, name: str, excess: int) -> Iterator[FixStep]:
-    """Propose a smaller request of the largest container, if the rest of its request suffices for it."""
+    """Propose a smaller request of the largest container, if the rest of its request suffices for it; of an
+    init container that requests more than all others together.
+    """
     spec = trial.pod.spec
-    requests = [each.resources.requests.get(name) for each in spec.containers]
-    units = [to_unit(name, each) if each is not None else 0 for each in requests]
+    units, of_init = (
+        [to_unit(name, each.resources.requests.get(name, Quantity(0))) for each in containers]
+        for containers in (spec.containers, spec.init_containers)
+    )
     if spec.resources is not None and name in spec.resources.requests:
         of_pod = to_unit(name, spec.resources.requests[name])
         total, largest = of_pod, of_pod
         place: FieldPath = ("spec", "resources")
+    elif max(of_init, default=0) > sum(units):
+        total = largest = max(of_init)
+        place = ("spec", "initContainers", of_init.index(largest), "resources")
     elif units:
         at = max(range(len(units)), key=units.__getitem__)
         total, largest, place = sum(units), units[at], ("spec", "containers", at, "resources")
