@@ -72,11 +72,11 @@ def test_overview(page: Page, messy: Dashboard) -> None:
         f"of {NODES}; 2 more with claims that are not counted",
         f"of {PODS}",
         f"{CLAIMS} claims 23 not counted",
-        "of 504: 104 partly, 239 taken",
+        "of 504: 100 partly, 243 taken, 14 unavailable",
         "gpu 11 of 96 free",
-        "nic 1260G of 2400G bandwidth left",
+        "nic 1155G of 2400G bandwidth left",
         "exclusive-cpu 54 of 192 free",
-        "gpu.example.com 12 free, 48 partly of 96",
+        "gpu.example.com 11 free, 44 partly of 96",
     ):
         page.wait(f"{text}.includes({words!r})")
     assert page.eval("document.querySelectorAll('.class-card').length") == 9

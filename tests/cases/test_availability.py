@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import cache
 from itertools import combinations
@@ -25,7 +26,10 @@ from plimsoll.tools.colors import Paint
 from plimsoll.tools.dashboard.devices import DeviceCache
 from plimsoll.tools.dashboard.history.samples import take_sample
 from plimsoll.tools.dashboard.lists import ListQuery, list_devices
+from plimsoll.tools.top import device_rows, pool_rows
+from plimsoll.tools.top.classes import devices_of_class
 from plimsoll.tools.top.nodes import node_rows
+from plimsoll.tools.top.pools import physical_devices
 from plimsoll.tools.top.top import top
 from plimsoll.tools.whatif import WhatifPlan, run_whatif
 from tests.build import (
@@ -112,6 +116,72 @@ def test_gpus_are_those_that_claims_can_get() -> None:
     gpus = {(each["pool"], each["device"]): each["fits"] for each in rows(cluster(MESSY), "gpus")}
     found = {(each["pool"], each["device"]): each["fits"] for each in listed}
     assert {key: found[key] for key in gpus} == gpus
+
+
+def test_all_views_agree_on_what_is_free() -> None:
+    """Free rows and counts of exclusive devices are those that claims of the classes can get, by node."""
+    for name in (GPU_CLUSTER, MESSY, "small/newcomer-7.yaml"):
+        state = cluster(name)
+        snapshot = state.snapshot
+        physical = physical_devices(state, DeviceAvailability(snapshot))
+        devices = {each.id: each for each in device_rows(state)}
+        for found in Availability(snapshot).all_classes():
+            ids = devices_of_class(state, found.device_class)
+            chosen = [each for id, each in devices.items() if id in ids]
+            if any(each.shareable for each in chosen):
+                continue  # a node limits their capacity
+            free = Counter(each.node for each in chosen if each.state == FREE)
+            if "" in free:
+                assert free.total() == found.total, (name, found.device_class)
+            elif any(each.draws for each in chosen):
+                assert set(free) == set(found.nodes), (name, found.device_class)
+            else:
+                assert free == found.nodes, (name, found.device_class)
+        pools = pool_rows(state)
+        for pool in pools:
+            parts = [
+                each
+                for each in physical
+                if (each.parts[0].driver, each.parts[0].pool) == (pool.driver, pool.pool)
+            ]
+            assert pool.devices[FREE] == sum(each.counted_states[FREE] for each in parts)
+        (states,) = [top(state, "devices").as_json()["physicalStates"]]
+        assert states[FREE] == sum(each.devices[FREE] for each in pools)
+    (full,) = [each for each in rows(cluster(MESSY), "pools") if each["pool"] == "h100-05"]
+    assert (full["devices"][FREE], full["devices"]["unavailable"]) == (0, 2)
+    assert {each["state"] for each in rows(cluster(MESSY), "gpus") if each["node"] == "h100-05"} == {
+        "taken",
+        "blocked",
+    }
+    for product in ("h100", "a100"):
+        listed = [each for each in rows(cluster(MESSY), "pools") if each["pool"].startswith(product)]
+        assert sum(each["devices"][FREE] for each in listed) == class_row(cluster(MESSY), product)["free"]
+
+
+def test_free_devices_are_as_many_as_their_node_can_be_charged_for() -> None:
+    cpus = [charging_device(f"cpu-{number}", cpu={"allocationMultiplier": "1"}) for number in range(6)]
+    state = ClusterState(ClusterObjects([node("n", cpu="4"), device_class(), resource_slice(cpus, "n")]))
+    (pool,) = rows(state, "pools")
+    assert [pool["devices"][each] for each in (FREE, "unavailable")] == [4, 2]
+    assert top(state, "devices").as_json()["physicalStates"][FREE] == 4
+    assert (
+        DeviceCache().counts(state)[DRIVER]["n"][FREE]
+        == class_row(state, device_class().metadata.name)["free"]
+        == 4
+    )
+
+
+def test_a_device_of_several_nodes_is_free_if_one_node_can_be_charged() -> None:
+    for sizes, free in ((("1", "1"), 0), (("1", "4"), 1)):
+        nodes = [node(f"n{number}", cpu=cpu) for number, cpu in enumerate(sizes)]
+        shared = [charging_device(name, cpu={"allocationMultiplier": "3"}) for name in ("a", "b")]
+        state = ClusterState(
+            ClusterObjects([*nodes, device_class(), resource_slice(shared, pool="shared", allNodes=True)])
+        )
+        assert class_row(state, device_class().metadata.name)["free"] == free
+        expected = ("free", None) if free else ("blocked", "node: needs cpu 3, 1 left")
+        assert {(row["state"], row["why"]) for row in rows(state, "devices")} == {expected}
+        assert [each["devices"][FREE] for each in rows(state, "pools")] == [free]
 
 
 def test_a_device_is_charged_as_by_the_class_that_charges_least() -> None:

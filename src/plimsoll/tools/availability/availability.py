@@ -301,7 +301,7 @@ class ClassSearch:
         self._class = device_class
         self.selectors = expressions_of(device_class.spec.selectors)
         policy = read_class_policy(device_class, snapshot.profile)
-        self._class_charges = bool(policy.charges)
+        self.class_charges = bool(policy.charges)
         self._known: dict[tuple[object, ...], _Found] = {}
         self.problem = ""  #: error of a selector
 
@@ -314,7 +314,7 @@ class ClassSearch:
         if not mask:
             return None
         types = tuple(stock.types.items())
-        headroom = stock.headroom_state(mask, class_charges=self._class_charges)
+        headroom = stock.headroom_state(mask, class_charges=self.class_charges)
         key = (state, mask, types, headroom, tuple(selection.failures))
         known = self._known.get(key)
         if known is None:
@@ -357,7 +357,7 @@ class ClassSearch:
         if plan.fault_mask:  # the search ends at the first device on which a selector fails
             available &= (plan.fault_mask & -plan.fault_mask) - 1
         found = ClassCandidates(stock, plan, available)
-        may_charge = matching if self._class_charges else matching & devices.mapped
+        may_charge = matching if self.class_charges else matching & devices.mapped
         if may_charge and stock.row is not None and snapshot.options.count_claims:
             found.charges = charges = ClassCharges(snapshot, stock.row, plan)
             for number in bit_numbers(available & may_charge):

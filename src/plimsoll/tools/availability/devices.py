@@ -70,14 +70,21 @@ class DeviceAvailability:
         return {pool: each for each in self._availability.stocks for pool in each[0].own_pools}
 
     @cached_property
-    def _of_several_nodes(self) -> set[DeviceId]:
-        """Devices that more than one node can use and claims can get on some of them."""
-        return {
-            stock.devices.entries[number].id
-            for stock, state in self._availability.stocks
-            if not stock.closed and stock.devices.all & ~stock.own
-            for number in bit_numbers(self._choices(stock, state).available & ~stock.own)
-        }
+    def _of_several_nodes(self) -> dict[DeviceId, str | NodeShortage | None]:
+        """Devices that more than one node can use: None if claims can get them on some node, else why the
+        first node does not take them.
+        """
+        found: dict[DeviceId, str | NodeShortage | None] = {}
+        for stock, state in self._availability.stocks:
+            others = stock.devices.all & ~stock.own
+            choices = self._choices(stock, state) if others and not stock.closed else _Choices()
+            for number in bit_numbers(others & ~stock.devices.elsewhere):
+                id = stock.devices.entries[number].id
+                if choices.available >> number & 1:
+                    found[id] = None
+                elif refusal := stock.closed or choices.shortages.get(number):
+                    found.setdefault(id, refusal)
+        return found
 
     def count(self, devices: Iterable[DeviceId]) -> int:
         """Return how many of some devices can still be allocated together."""
@@ -91,27 +98,35 @@ class DeviceAvailability:
                 stock, _ = self._stocks[pool]
                 if stock.row is not None and not stock.closed:
                     nodes.setdefault(stock.row, []).extend(ids)
-            elif kept := self._of_several_nodes.intersection(ids):
+            elif kept := [id for id in ids if self._of_several_nodes.get(id, "") is None]:
                 stock = self._availability.pool_stock(pool)
-                total += stock.count(stock.mask_of(kept)).devices
+                together, there = stock.count(stock.mask_of(kept)).devices, 0
+                for on_node, state in self._availability.stocks:
+                    if there >= together:
+                        break
+                    there += 0 if on_node.closed else self._count_on(on_node, state, kept)
+                total += min(there, together)
         for ids in nodes.values():
-            stock, state = self._stocks[ids[0].pool_id]
-            found = self._choices(stock, state)
-            mask = stock.mask_of(ids) & found.available
-            total += count_charged(stock, mask, found.charged, found.headroom).devices if mask else 0
+            total += self._count_on(*self._stocks[ids[0].pool_id], ids)
         return total
 
-    def refusal(self, device: DeviceId) -> str | NodeShortage | None:
-        """Return why the only node of a device does not take claims for it: the node takes no pods, or has
-        too little left.
-        """
-        if device.pool_id not in self._stocks:
-            return None
-        stock, state = self._stocks[device.pool_id]
+    def _count_on(self, stock: NodeStock, state: int, ids: Iterable[DeviceId]) -> int:
+        found = self._choices(stock, state)
+        mask = stock.mask_of(ids) & found.available
+        return count_charged(stock, mask, found.charged, found.headroom).devices if mask else 0
+
+    def refusals(self, pool: PoolId) -> dict[DeviceId, str | NodeShortage]:
+        """Return why no node takes claims for devices of a pool: it takes no pods, or has too little left."""
+        if pool not in self._stocks:
+            others = self._of_several_nodes.items()
+            return {id: refusal for id, refusal in others if id.pool_id == pool and refusal is not None}
+        stock, state = self._stocks[pool]
+        own, entries = stock.own_pools[pool], stock.devices.entries
         if stock.closed:
-            return stock.closed
-        found, mask = self._choices(stock, state), stock.mask_of([device])
-        return None if mask & found.available else found.shortages.get(mask.bit_length() - 1)
+            return {entries[number].id: stock.closed for number in bit_numbers(own)}
+        found = self._choices(stock, state)
+        rest = own & ~found.available
+        return {entries[number].id: each for number, each in found.shortages.items() if rest >> number & 1}
 
     def _choices(self, stock: NodeStock, state: int) -> _Choices:
         """Return the choices on a node; equal for nodes in equal states."""
@@ -119,7 +134,8 @@ class DeviceAvailability:
         for search in self._searches:
             selection = stock.devices.select(search.selectors, ())
             masks.append((selection.mask, tuple(selection.failures)))
-        key = (state, *masks, stock.headroom_state(stock.devices.all, class_charges=True))
+        charging = any(each.class_charges for each in self._searches)
+        key = (state, *masks, stock.headroom_state(stock.devices.all, class_charges=charging))
         known = self._known.get(key)
         if known is None:
             known = self._known[key] = _Choices()

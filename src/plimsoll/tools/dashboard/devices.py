@@ -14,7 +14,7 @@ from plimsoll.api.resource import ResourceSlice
 from plimsoll.tools.cluster_state import ClusterState
 from plimsoll.tools.dashboard.changes import ChangeScope
 from plimsoll.tools.top.devices import DeviceRow
-from plimsoll.tools.top.physical import PhysicalDevice, PoolCounters, count_devices
+from plimsoll.tools.top.physical import PhysicalDevice, PoolCounters, availability_on, count_devices
 from plimsoll.tools.top.pools import PoolRow, inspect_pools
 
 #: Driver -> node -> devices by state; "" for devices without a single node.
@@ -42,7 +42,8 @@ class DeviceCache:
         """Mark the affected pools for recomputation."""
         self._stale |= scope.pools
         # What devices have left depends on their node.
-        self._stale |= {key for key, pool in self._pools.items() if pool.row.node in scope.nodes}
+        nodes = {*scope.nodes, ""} if scope.nodes else set()
+        self._stale |= {key for key, pool in self._pools.items() if pool.row.node in nodes}
         self._all_stale |= scope.all_pools
 
     def devices(self, cluster_state: ClusterState) -> list[DeviceRow]:
@@ -88,11 +89,16 @@ class DeviceCache:
             self._pools.clear()
         for key in self._stale:
             self._pools.pop(key, None)
-        for row, physical in inspect_pools(cluster_state, None if self._all_stale else self._stale):
+        only = None if self._all_stale else self._stale
+        slices_of = cluster_state.snapshot.inventory.slices_of
+        slices = (view.slice for pool in self._stale for view in slices_of(pool))
+        names = {""} if only is None else {each.spec.node_name or "" for each in slices}
+        availability = availability_on(cluster_state, names)
+        for row, physical in inspect_pools(cluster_state, availability, only):
             by_node: dict[str, list[PhysicalDevice]] = {}
             for device in physical:
                 by_node.setdefault(device.parts[0].node, []).append(device)
-            counts = {node: count_devices(found) for node, found in by_node.items()}
+            counts = {node: count_devices(found, availability) for node, found in by_node.items()}
             self._pools[PoolId(row.driver, row.pool)] = _Pool(row, physical, counts)
         self._stale, self._all_stale, self._devices, self._physical = set(), False, None, None
 

@@ -15,6 +15,7 @@ from plimsoll.api.core import Node
 from plimsoll.api.resource import DeviceClass, expressions_of
 from plimsoll.tools.amounts import format_amount
 from plimsoll.tools.audit import audit
+from plimsoll.tools.availability import DeviceAvailability
 from plimsoll.tools.cluster_state import ClusterState
 from plimsoll.tools.findings import Finding
 from plimsoll.tools.node_terms import taint_text
@@ -211,8 +212,8 @@ def _device(row: DeviceRow) -> Fields:
     used = [f"{name} {amount}" for name, (_, amount) in row.capacity.items() if row.shareable and amount]
     return {
         "node": row.node,
-        "state": FREE if row.closed and row.state == BLOCKED else row.state,
-        "why": "" if row.closed else row.why,
+        "state": FREE if row.refusal and row.state == BLOCKED else row.state,
+        "why": "" if row.refusal else row.why,
         "held by": ", ".join(sorted({f"{each.namespace}/{each.claim}" for each in row.holders})),
         "used": ", ".join(used),
         "capacity": ", ".join(f"{name} {total}" for name, (total, _) in row.capacity.items()),
@@ -236,7 +237,7 @@ def _blocked(changes: Iterable[ObjectDifference], state: ClusterState) -> dict[s
         return {}
     return {
         str(part.id): f"{part.driver}/{part.pool}/{device.name}"
-        for device in physical_devices(state)
+        for device in physical_devices(state, DeviceAvailability(state.snapshot))
         for part in device.parts
         if str(part.id) in found and part.draws
     }

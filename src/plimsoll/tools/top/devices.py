@@ -1,6 +1,7 @@
 """Device rows: state, holders and remaining capacity of every device.
 
-States come from the allocator's own inventory and usage; nothing is computed by other rules here. A device is
+States come from the allocator's own inventory and usage, and from what claims can get of their nodes
+(`tools/availability`); nothing is computed by other rules here. A device is
 listed once, however many claims share it (upstream's pool status counts a device once per share,
 kubernetes/kubernetes#140170).
 
@@ -8,7 +9,8 @@ kubernetes/kubernetes#140170).
     taken     allocated exclusively, or its shares have used up a capacity
     partly    shared, with capacity remaining
     shared    in use by any number of claims: it has no capacity that could run out
-    blocked   free, but the counters it needs are consumed: another partition is in use
+    blocked   free, but the counters it needs are consumed (another partition is in use), or its node takes
+              no pods or has too little left for what the device charges
     tainted   free, but it has a taint that claims must tolerate
     stale     not offered: its pool is incomplete or invalid, or it is no longer published
 
@@ -43,7 +45,7 @@ from plimsoll.errors import InputError
 from plimsoll.scheduler.devices.usage import read_usage
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
 from plimsoll.tools.amounts import format_quantity
-from plimsoll.tools.availability import closed_reason, limit_pool_capacity
+from plimsoll.tools.availability import DeviceAvailability, NodeShortage, limit_pool_capacity
 from plimsoll.tools.availability.charges import CapacityLimits
 from plimsoll.tools.cluster_state import ClusterState
 from plimsoll.tools.columns import format_count
@@ -77,7 +79,8 @@ class DeviceRow(Struct, frozen=True):
     product: str = ""  #: product name that the driver publishes
     partition: str = ""  #: type of a partition, such as 1g.10gb
     hardware: tuple[str, ...] = ()  #: UUIDs and PCI address of the physical device, as far as published
-    closed: str = ""  #: reason why the node takes no pods, if the device is free otherwise
+    #: Reason why the node does not take claims for the device, if it is free otherwise.
+    refusal: str | NodeShortage | None = None
     #: Capacity of a shareable device that its node cannot take: next to other devices of the node, and alone.
     limits: Mapping[str, tuple[Quantity, Quantity]] = field(default_factory=dict)
 
@@ -141,7 +144,8 @@ def device_rows(cluster_state: ClusterState, node: str = "") -> list[DeviceRow]:
     if node:
         rows = _of_node(cluster_state, node, snapshot.index(DeviceHolders))
     else:
-        rows = (row for pool in read_pools(snapshot) for row in pool.rows)
+        pools = read_pools(snapshot, DeviceAvailability(snapshot))
+        rows = (row for pool in pools for row in pool.rows)
     return sorted(rows, key=_id_of)
 
 
@@ -154,7 +158,9 @@ class PoolDevices(NamedTuple):
     slices: Sequence[SliceView] = ()
 
 
-def read_pools(snapshot: Snapshot, only: Set[PoolId] | None = None) -> Iterator[PoolDevices]:
+def read_pools(
+    snapshot: Snapshot, availability: DeviceAvailability, only: Set[PoolId] | None = None
+) -> Iterator[PoolDevices]:
     """Yield each pool, or those in `only`, including pools that are only referenced by claims."""
     known, inventory = snapshot.index(DeviceHolders), snapshot.inventory
     held: dict[PoolId, set[DeviceId]] = {}
@@ -168,7 +174,7 @@ def read_pools(snapshot: Snapshot, only: Set[PoolId] | None = None) -> Iterator[
     )
     for devices, views in pools:
         rows = [
-            *rows_of(snapshot, devices, read_usage(snapshot, devices), known),
+            *rows_of(snapshot, devices, read_usage(snapshot, devices), known, availability),
             *stale_rows(devices, views, known),
         ]
         (pool,) = devices.pools
@@ -186,7 +192,8 @@ def _of_node(cluster_state: ClusterState, name: str, known: DeviceHolders) -> It
     devices = snapshot.inventory.devices_for(snapshot.node(row_index))
     if isinstance(devices, AllocationFault):
         return
-    yield from rows_of(snapshot, devices, read_usage(snapshot, devices), known, name)
+    availability = DeviceAvailability(snapshot, [row_index])
+    yield from rows_of(snapshot, devices, read_usage(snapshot, devices), known, availability, name)
     for pool in devices.pools:
         if pool.status is not PoolStatus.COMPLETE:
             complete = snapshot.inventory.cluster_pool(pool.id)
@@ -196,10 +203,18 @@ def _of_node(cluster_state: ClusterState, name: str, known: DeviceHolders) -> It
 
 
 def rows_of(
-    snapshot: Snapshot, devices: NodeDevices, usage: DeviceUsage, known: DeviceHolders, node: str = ""
+    snapshot: Snapshot,
+    devices: NodeDevices,
+    usage: DeviceUsage,
+    known: DeviceHolders,
+    availability: DeviceAvailability,
+    node: str = "",
 ) -> Iterator[DeviceRow]:
     """Yield the rows of the offered devices."""
-    limits, closed_nodes = limit_pool_capacity(snapshot, devices, usage), dict[str, str]()
+    limits = limit_pool_capacity(snapshot, devices, usage)
+    refusals: dict[DeviceId, str | NodeShortage] = {}
+    for pool in devices.pools:
+        refusals |= availability.refusals(pool.id)
     for number, entry in enumerate(devices.entries):
         if node and devices.elsewhere >> number & 1:
             continue
@@ -207,19 +222,19 @@ def rows_of(
         holders = known.of(entry.id)
         state = device_state(devices, usage, number)
         why = _reason(devices, usage, number, state)
-        place = _node_of(entry.view.slice, device)
-        if place not in closed_nodes:
-            closed_nodes[place] = _closed(snapshot, place)
-        closed = closed_nodes[place] if state in (FREE, PARTLY, SHARED) else ""
-        if closed and state == FREE:
-            state, why = BLOCKED, f"node: {closed}"
+        refusal = refusals.get(entry.id) if refusals and state in (FREE, PARTLY, SHARED) else None
+        shares = _limits(entry, limits.get(number, {}), closed=isinstance(refusal, str))
+        if isinstance(refusal, NodeShortage) and shares and all(alone > ZERO for _, alone in shares.values()):
+            refusal = None  # claims for less of its capacity fit
+        if refusal and state == FREE:
+            state, why = BLOCKED, _refusal_text(refusal)
         if state == TAKEN and len(holders) > 1:
             holding = [holder for holder in holders if not holder.admin]
             if len(holding) > 1 and any(not holder.share for holder in holding):
                 why = f"allocated {len(holding)} times"
         yield DeviceRow(
             *entry.id,
-            place,
+            _node_of(entry.view.slice, device),
             state,
             holders,
             _capacity(entry, usage, number),
@@ -228,14 +243,16 @@ def rows_of(
             tuple(map(taint_text, device.taints)),
             why,
             *_description(entry.view.slice, device),
-            closed,
-            _limits(entry, limits.get(number, {}), closed=bool(closed)),
+            refusal,
+            shares,
         )
 
 
-def _closed(snapshot: Snapshot, name: str) -> str:
-    row = snapshot.row_of(name) if name else None
-    return "" if row is None else closed_reason(snapshot.node(row))
+def _refusal_text(refusal: str | NodeShortage) -> str:
+    if isinstance(refusal, str):
+        return f"node: {refusal}"
+    needed, left = (format_quantity(Quantity(each)) for each in (refusal.needed, refusal.left))
+    return f"node: needs {refusal.resource} {needed}, {left} left"
 
 
 def _limits(

@@ -9,8 +9,6 @@ from typing import Any
 
 from plimsoll.allocator.availability import FREE, PARTLY, SHARED, TAKEN
 from plimsoll.api.identity import DeviceId
-from plimsoll.api.quantity import Quantity
-from plimsoll.tools.amounts import format_quantity
 from plimsoll.tools.availability import DeviceAvailability, NodeShortage
 from plimsoll.tools.colors import Paint
 from plimsoll.tools.top.device_reports import (
@@ -23,7 +21,7 @@ from plimsoll.tools.top.device_reports import (
 )
 from plimsoll.tools.top.devices import UNAVAILABLE
 from plimsoll.tools.top.list_report import ListReport
-from plimsoll.tools.top.physical import PARTITIONS, WHOLE, PhysicalDevice, natural_key
+from plimsoll.tools.top.physical import PARTITIONS, WHOLE, PhysicalDevice, count_states, natural_key
 from plimsoll.tools.top.table import Cell, Table
 
 _STATES = {FREE: "free", PARTLY: "partly used", SHARED: "partly used", TAKEN: "taken"}
@@ -43,12 +41,11 @@ class GpusReport(ListReport[PhysicalDevice]):
 
     def row_lines(self, paint: Paint, wide: bool) -> Iterator[str]:
         yield from self._product_table().lines(paint, wide=wide)
-        refused = Counter(filter(None, map(self._refusal, self.rows)))
+        refused = Counter(filter(None, map(_refusal, self.rows)))
         for text, number in sorted(refused.items()):
             yield f"UNAVAIL. includes {number:,} {text}."
         free = [each for each in self.rows if each.state == FREE]
-        alone = sum(bool(each.count_fitting(self.availability)) for each in free)
-        excess = alone - self._count_fitting(free)
+        excess = len(free) - count_states(free, self.availability)[FREE]
         if excess:
             yield f"UNAVAIL. includes {excess:,} on nodes with too little left for all of them as a whole."
         yield _NOTE
@@ -75,7 +72,7 @@ class GpusReport(ListReport[PhysicalDevice]):
                 *(described[name] for name in optional),
                 Cell(_STATES.get(each.state, each.state), COLORS[each.state]),
                 [*self._fits(each, wide)] or "-",
-                [*self._reasons(each), *_holders(each)] or "-",
+                [*_reasons(each), *_holders(each)] or "-",
             )
         yield from table.lines(paint, wide=wide)
         yield from self.rest_lines()
@@ -98,24 +95,12 @@ class GpusReport(ListReport[PhysicalDevice]):
         return table
 
     def _count_states(self, devices: Sequence[PhysicalDevice]) -> Counter[str]:
-        """Count devices by the columns of the product table; "" are those that are not available: free ones,
-        too, that their node cannot take.
-        """
-        columns = {PARTLY: PARTLY, SHARED: PARTLY, TAKEN: TAKEN}
-        counts = Counter(columns.get(each.state, "") for each in devices)
-        fitting = self._count_fitting(each for each in devices if each.state == FREE)
-        return counts + Counter({FREE: fitting}) - Counter({"": fitting})
-
-    def _count_fitting(self, free: Iterable[PhysicalDevice]) -> int:
-        """Return how many unused devices can be allocated together, as a whole if they are published so."""
-        found: list[DeviceId] = []
-        number = 0
-        for each in free:
-            if each.whole is not None:
-                found.append(each.whole.id)
-            else:
-                number += bool(each.count_fitting(self.availability))
-        return number + self.availability.count(found)
+        """Count devices by the columns of the product table; "" are those that are not available."""
+        columns = {FREE: FREE, PARTLY: PARTLY, SHARED: PARTLY, TAKEN: TAKEN}
+        counts = Counter[str]()
+        for state, number in count_states(devices, self.availability).items():
+            counts[columns.get(state, "")] += number
+        return counts
 
     def _types(self, devices: Sequence[PhysicalDevice]) -> list[tuple[str, Counter[str]]]:
         """Count the partitions of each type: published (""), those that still fit, and those in use. Whole
@@ -136,30 +121,6 @@ class GpusReport(ListReport[PhysicalDevice]):
             found.pop("", None)
         return sorted(found.items(), key=lambda item: natural_key(item[0]))
 
-    def _refusal(self, device: PhysicalDevice) -> str:
-        """Return the reason why nothing of an unused device can be allocated; "" if it is its state."""
-        closed = next((part.closed for part in device.parts if part.closed), "")
-        if closed and not device.is_held:
-            return f"on nodes that take no pods ({closed})"
-        if device.state != FREE or device.count_fitting(self.availability):
-            return ""
-        refusal = self.availability.refusal(device.parts[0].id)
-        if isinstance(refusal, NodeShortage):
-            return f"on nodes with too little {refusal.resource} left"
-        return f"on nodes that take no pods ({refusal})" if refusal else "that no node can use"
-
-    def _reasons(self, device: PhysicalDevice) -> Iterator[str]:
-        """Yield why nothing of a device fits."""
-        why = next((part.why for part in device.parts if part.why), "")
-        if why and device.state in UNAVAILABLE:
-            yield why
-        refusal = self.availability.refusal(device.parts[0].id) if device.state == FREE else None
-        if isinstance(refusal, NodeShortage):
-            needed, left = (format_quantity(Quantity(each)) for each in (refusal.needed, refusal.left))
-            yield f"node: needs {refusal.resource} {needed}, {left} left"
-        elif refusal:
-            yield f"node: {refusal}"
-
     def _fits(self, device: PhysicalDevice, wide: bool) -> Iterator[str]:
         """Yield what can still be allocated: shared capacity, the whole device, or partitions by type."""
         if len(device.parts) == 1 and device.parts[0].shareable:
@@ -178,6 +139,22 @@ class GpusReport(ListReport[PhysicalDevice]):
 
 def _add_counts(table: Table, name: str, states: Counter[str]) -> None:
     table.add(name, str(states.total()), *(str(states[state]) for state in (FREE, PARTLY, TAKEN, "")))
+
+
+def _refusal(device: PhysicalDevice) -> str:
+    """Return why the node of an unused device does not take claims for it; "" if it does."""
+    refusal = next((part.refusal for part in device.parts if part.refusal), None)
+    if refusal is None or device.is_held or device.state == FREE:
+        return ""
+    if isinstance(refusal, NodeShortage):
+        return f"on nodes with too little {refusal.resource} left"
+    return f"on nodes that take no pods ({refusal})"
+
+
+def _reasons(device: PhysicalDevice) -> list[str]:
+    """Return why nothing of a device fits."""
+    found = (part.why for part in device.parts if part.why)
+    return [next(found, "")] if device.state in UNAVAILABLE else []
 
 
 def _has_partitions(devices: Iterable[PhysicalDevice]) -> bool:

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import takewhile
 from typing import Any
 
-from plimsoll.allocator.availability import FREE, PARTLY, SHARED, TAKEN
+from plimsoll.allocator.availability import BLOCKED, FREE, PARTLY, SHARED, TAKEN
 from plimsoll.api.identity import DeviceId, PoolId
 from plimsoll.api.quantity import Quantity
 from plimsoll.ledger.units import CPU
@@ -39,9 +39,27 @@ _ORDER = {TAKEN: 0, PARTLY: 1, SHARED: 1, FREE: 3}
 COUNTED = ("all", FREE, PARTLY, TAKEN, "unavailable")
 
 
-def count_devices(devices: Iterable[PhysicalDevice]) -> Counter[str]:
-    """Return the number of physical devices by `COUNTED`."""
+def count_states(devices: Sequence[PhysicalDevice], availability: DeviceAvailability) -> Counter[str]:
+    """Count physical devices by state: as free as many as claims can get together, as a whole if they are
+    published so; the others are blocked. What is left of shareable devices limits their capacity instead.
+    """
     states = sum((each.counted_states for each in devices), Counter[str]())
+    free: list[DeviceId] = []
+    others = 0
+    for each in devices:
+        if each.kind == CPUS:
+            free += (part.id for part in each.parts if part.state == FREE)
+        elif each.state == FREE and each.whole is not None and not each.whole.shareable:
+            free.append(each.whole.id)
+        else:
+            others += each.state == FREE
+    excess = states[FREE] - others - availability.count(free)
+    return states + Counter({BLOCKED: excess}) - Counter({FREE: excess})
+
+
+def count_devices(devices: Sequence[PhysicalDevice], availability: DeviceAvailability) -> Counter[str]:
+    """Return the number of physical devices by `COUNTED`."""
+    states = count_states(devices, availability)
     partly = states[PARTLY] + states[SHARED]
     rest = states.total() - states[FREE] - partly - states[TAKEN]
     counts = (states.total(), states[FREE], partly, states[TAKEN], rest)
@@ -165,8 +183,12 @@ class PhysicalDevice:
 
 def availability_of(cluster_state: ClusterState, devices: Iterable[PhysicalDevice]) -> DeviceAvailability:
     """Return the availability on the nodes of some devices; on all nodes if several can use one of them."""
+    return availability_on(cluster_state, {part.node for each in devices for part in each.parts})
+
+
+def availability_on(cluster_state: ClusterState, names: Set[str]) -> DeviceAvailability:
+    """Return the availability on some nodes; on all nodes if "" is among them."""
     snapshot = cluster_state.snapshot
-    names = {part.node for each in devices for part in each.parts}
     rows = sorted(row for row in map(snapshot.row_of, names) if row is not None)
     return DeviceAvailability(snapshot, None if "" in names else rows)
 

@@ -19,6 +19,7 @@ from plimsoll.allocator.devices.usage import DeviceUsage
 from plimsoll.api.identity import PoolId
 from plimsoll.api.quantity import ZERO, Format, Quantity
 from plimsoll.scheduler.devices.usage import read_usage
+from plimsoll.tools.availability import DeviceAvailability
 from plimsoll.tools.cluster_state import ClusterState
 from plimsoll.tools.top.devices import STALE, UNAVAILABLE, DeviceRow, read_pools
 from plimsoll.tools.top.physical import (
@@ -88,12 +89,14 @@ class PoolRow:
 
 def pool_rows(cluster_state: ClusterState) -> list[PoolRow]:
     """Return the rows of all pools by driver and name, including pools that are only referenced by claims."""
-    return sorted((row for row, _ in inspect_pools(cluster_state)), key=lambda row: (row.driver, row.pool))
+    pools = inspect_pools(cluster_state, DeviceAvailability(cluster_state.snapshot))
+    return sorted((row for row, _ in pools), key=lambda row: (row.driver, row.pool))
 
 
-def physical_devices(cluster_state: ClusterState) -> list[PhysicalDevice]:
+def physical_devices(cluster_state: ClusterState, availability: DeviceAvailability) -> list[PhysicalDevice]:
     """Return all devices grouped by physical device, by node and name."""
-    return sorted((each for _, found in inspect_pools(cluster_state) for each in found), key=_order)
+    pools = inspect_pools(cluster_state, availability)
+    return sorted((each for _, found in pools for each in found), key=_order)
 
 
 def _order(device: PhysicalDevice) -> tuple[object, ...]:
@@ -102,19 +105,20 @@ def _order(device: PhysicalDevice) -> tuple[object, ...]:
 
 
 def inspect_pools(
-    cluster_state: ClusterState, only: Set[PoolId] | None = None
+    cluster_state: ClusterState, availability: DeviceAvailability, only: Set[PoolId] | None = None
 ) -> Iterator[tuple[PoolRow, list[PhysicalDevice]]]:
     """Yield each pool, or those in `only`, with its devices."""
     snapshot = cluster_state.snapshot
-    for pool in read_pools(snapshot, only):
+    for pool in read_pools(snapshot, availability, only):
         if pool.devices is None:
             physical = group_devices(pool.rows, {})
-            counts = count_devices(physical), len(pool.rows)
+            counts = count_devices(physical, availability), len(pool.rows)
             yield PoolRow(*pool.id, "", *counts, standing="missing", why="not published"), physical
             continue
         counters = _counters(pool.devices, read_usage(snapshot, pool.devices), pool.slices)
         physical = group_devices(pool.rows, {pool.id: counters})
-        yield _row(pool.devices, pool.slices, pool.rows, counters, count_devices(physical)), physical
+        count = count_devices(physical, availability)
+        yield _row(pool.devices, pool.slices, pool.rows, counters, count), physical
 
 
 def _row(

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from difflib import get_close_matches
 
 from plimsoll.errors import InputError
-from plimsoll.tools.availability import closed_reason
+from plimsoll.tools.availability import DeviceAvailability, closed_reason
 from plimsoll.tools.cluster_state import ClusterState
 from plimsoll.tools.report import Report
 from plimsoll.tools.top.claims import claim_row, claim_rows
@@ -20,7 +19,7 @@ from plimsoll.tools.top.gpu_reports import GpusReport
 from plimsoll.tools.top.namespaces import namespace_rows, sort_namespaces
 from plimsoll.tools.top.node_reports import NODE_SORTS, NodeReport, NodesReport, label_of, sort_nodes
 from plimsoll.tools.top.nodes import holders, node_rows
-from plimsoll.tools.top.physical import CPUS, availability_of, is_accelerator
+from plimsoll.tools.top.physical import CPUS, count_states, is_accelerator
 from plimsoll.tools.top.pod_reports import NamespacesReport, PodsReport
 from plimsoll.tools.top.pods import pod_rows
 from plimsoll.tools.top.pools import physical_devices, pool_rows
@@ -137,27 +136,27 @@ def _top_node(cluster_state: ClusterState, name: str, resources: tuple[str, ...]
 def _top_devices(
     cluster_state: ClusterState, namespace: str, name: str, device_class: str, limit: int
 ) -> DevicesReport:
-    physical = physical_devices(cluster_state)
+    availability = DeviceAvailability(cluster_state.snapshot)
+    physical = physical_devices(cluster_state, availability)
     devices = sorted((part for each in physical for part in each.parts), key=lambda row: row.id)
     wanted = [row for row in devices if name in str(row.id) or name == row.node]
     _found(wanted, "device", name, {row.device for row in devices})
     is_shown = _device_filter(cluster_state, namespace, device_class)
     wanted = [row for row in wanted if is_shown(row)]
     shown = {row.id for row in wanted}
-    states = Counter[str]()
+    counted = []
     for each in physical:
-        parts = [part for part in each.parts if part.id in shown]
+        parts = tuple(part for part in each.parts if part.id in shown)
         if parts:
-            states += (
-                replace(each, parts=tuple(parts)).counted_states if each.kind == CPUS else each.counted_states
-            )
-    return DevicesReport(tuple(wanted), states, limit=limit)
+            counted.append(replace(each, parts=parts) if each.kind == CPUS else each)
+    return DevicesReport(tuple(wanted), count_states(counted, availability), limit=limit)
 
 
 def _top_gpus(
     cluster_state: ClusterState, namespace: str, name: str, device_class: str, limit: int
 ) -> GpusReport:
-    devices = [each for each in physical_devices(cluster_state) if is_accelerator(each)]
+    availability = DeviceAvailability(cluster_state.snapshot)
+    devices = [each for each in physical_devices(cluster_state, availability) if is_accelerator(each)]
     wanted = [
         each
         for each in devices
@@ -174,7 +173,6 @@ def _top_gpus(
         for node in cluster_state.nodes
         if node.metadata.name in labels and closed_reason(node)
     }
-    availability = availability_of(cluster_state, wanted)
     return GpusReport(tuple(wanted), availability, labels, closed, limit=limit)
 
 

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from plimsoll.tools.top.physical import PhysicalDevice, availability_of, is_accelerator
+from plimsoll.tools.availability import DeviceAvailability
+from plimsoll.tools.top.physical import PhysicalDevice, is_accelerator
 from plimsoll.tools.top.pools import physical_devices
 from plimsoll.tools.top.top import top
 from tests.unit.tools.top.gpus import Tree, claim, cluster, device, slices
 
 
 def of(*trees: Tree) -> list[PhysicalDevice]:
-    return physical_devices(cluster(*trees))
+    state = cluster(*trees)
+    return physical_devices(state, DeviceAvailability(state.snapshot))
 
 
 def fits(*trees: Tree) -> dict[str, tuple[str, dict[str, int]]]:
     """Return state and what still fits of each device."""
     state = cluster(*trees)
-    found = physical_devices(state)
-    availability = availability_of(state, found)
+    availability = DeviceAvailability(state.snapshot)
+    found = physical_devices(state, availability)
     return {each.name: (each.state, each.count_fitting(availability)) for each in found}
 
 
