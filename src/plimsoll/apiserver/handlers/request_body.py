@@ -13,7 +13,8 @@ from plimsoll.apiserver.patch import drop_nulls
 from plimsoll.apiserver.registry.schema import check_fields, check_json, schema_for
 from plimsoll.apiserver.registry.schema_match import matches_schema
 from plimsoll.apiserver.request_info import RequestInfo
-from plimsoll.apiserver.status import bad_request, invalid
+from plimsoll.apiserver.status import bad_request, invalid, request_entity_too_large
+from plimsoll.apiserver.storage.store import MAX_OBJECT_BYTES
 from plimsoll.apiserver.validation.field_errors import FieldPath
 from plimsoll.apiserver.validation.field_errors import invalid as invalid_value
 from plimsoll.errors import ApiError
@@ -23,6 +24,8 @@ Tree = dict[str, Any]
 #: Fields of metadata that are omitted when empty.
 _NEVER_EMPTY = {"labels", "annotations", "finalizers", "ownerReferences", "managedFields"}
 _MAX_WARNINGS = 32
+#: Least bytes of a stored container: its name, its image and the defaults that every container gets.
+CONTAINER_BYTES = 140
 _NAMESPACE_MISMATCH = "the namespace of the provided object does not match the namespace sent on the request"
 
 
@@ -38,6 +41,8 @@ def decode_object(
     kind = info.resource.kind
     if not isinstance(body, dict):
         raise bad_request(f"the body must be a {kind} object")
+    if kind == "Pod":
+        _check_containers(body.get("spec"))
     if current is not None and not (body.get("apiVersion") and body.get("kind")):
         raise bad_request("the patch result has no apiVersion and kind")
     version, named = body.get("apiVersion") or info.api_version, body.get("kind") or kind
@@ -59,6 +64,16 @@ def decode_object(
     }
     _check_identity(info, metadata)
     return tree, warnings
+
+
+def _check_containers(spec: Any) -> None:
+    """Refuse a pod that is too large to be stored before its containers are looked at (ApiError 413)."""
+    containers = spec.get("containers") if isinstance(spec, dict) else None
+    if isinstance(containers, list) and len(containers) * CONTAINER_BYTES > MAX_OBJECT_BYTES:
+        raise request_entity_too_large(
+            f"{len(containers)} containers take at least {len(containers) * CONTAINER_BYTES} bytes; "
+            f"at most {MAX_OBJECT_BYTES} can be stored"
+        )
 
 
 def _check_fields(info: RequestInfo, body: Tree, validation: str, text: bytes, current: Any) -> list[str]:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
 from plimsoll.apiserver.handlers.options import parse_timeout
+from plimsoll.apiserver.handlers.request_body import CONTAINER_BYTES
 from plimsoll.apiserver.request import ApiRequest
 from plimsoll.errors import ApiError
 from tests.coroutines import run_by
-from tests.unit.apiserver.build import ADMIN, MAPS, ApiHarness, config_map, run
+from tests.unit.apiserver.build import ADMIN, MAPS, PODS, ApiHarness, config_map, pod, run
 
 TABLE = "application/json;as=Table;g=meta.k8s.io;v=v1"
 REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
@@ -108,3 +111,23 @@ async def test_other_kinds_delete_their_dependents(harness: ApiHarness) -> None:
     assert (await harness.request("POST", path, tree))[0] == 201
     await harness.request("DELETE", f"{path}/x")
     assert (await harness.request("GET", f"{path}/x"))[0] == 404
+
+
+@run_by(run)
+async def test_a_pod_of_too_many_containers_is_refused_before_they_are_looked_at(harness: ApiHarness) -> None:
+    with patch("plimsoll.apiserver.handlers.request_body.check_fields") as looked_at:
+        for containers in ([None] * 12_000, [{"name": "c"}] * 12_000):
+            code, answer = await harness.request("POST", PODS, pod(containers=containers))
+            assert (code, "12000 containers take" in answer["message"]) == (413, True)
+    assert not looked_at.called
+
+
+@run_by(run)
+async def test_every_pod_with_too_many_containers_would_be_too_large(harness: ApiHarness) -> None:
+    sizes = []
+    for count in (1, 101):
+        containers = [{"name": f"{number}", "image": "i"} for number in range(count)]
+        code, created = await harness.request("POST", PODS, pod(f"p{count}", containers=containers))
+        assert code == 201
+        sizes.append(len(json.dumps(created, separators=(",", ":"))))
+    assert (sizes[1] - sizes[0]) / 100 > CONTAINER_BYTES
