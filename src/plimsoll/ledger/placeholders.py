@@ -1,0 +1,119 @@
+"""Placeholder pods: charges of claims as the requests of pods that every component understands.
+
+An API server without the alpha fields (DRANodeAllocatableResources) keeps no charges, so that kube-scheduler,
+kubelets and autoscalers see only the requests in pod specs. There a second pod on the node requests what the
+claims of a pod take beyond that pod's own requests. Amounts of a claim that several pods may share stand in a
+placeholder of the claim, which stays as long as one of its pods does; everything else, also claims generated
+from a template of the pod, stands in a placeholder of the pod. A placeholder is never changed.
+
+Placeholders are recognized by their namespace, in which only the scheduler creates pods.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import Enum
+
+from msgspec import Struct
+
+from plimsoll.api.core import Pod
+from plimsoll.api.pod_claims import resolve_claim_names
+from plimsoll.ledger.claims import ChargedClaim
+from plimsoll.ledger.entries import compute_node_amounts
+from plimsoll.ledger.policy import is_claim_level
+from plimsoll.ledger.profile import AccountingProfile
+from plimsoll.ledger.requests import PodResourcesOptions, pod_requests, without_status
+from plimsoll.ledger.units import Units, add_units, is_accounted, to_unit, to_units
+
+NAMESPACE = "plimsoll-placeholders"
+PRIORITY_CLASS = "plimsoll-placeholder"
+#: Label with the UID of the pod or claim that a placeholder stands for.
+OWNER_LABEL = "plimsoll.dev/stands-for"
+#: Annotations with the namespaced name of the pod, or of the claim, that it stands for.
+POD_KEY = "plimsoll.dev/pod"
+CLAIM_KEY = "plimsoll.dev/claim"
+
+
+class OwnerKind(Enum):
+    """Kind of object that a placeholder stands for."""
+
+    POD = "Pod"
+    CLAIM = "ResourceClaim"
+
+
+class PlaceholderOwner(Struct, frozen=True):
+    """Pod or shared claim that a placeholder stands for."""
+
+    kind: OwnerKind
+    namespace: str
+    name: str
+    uid: str = ""
+
+    def __str__(self) -> str:
+        return f"{'pod' if self.kind is OwnerKind.POD else 'claim'} {self.namespace}/{self.name}"
+
+
+class Placeholder(Struct, frozen=True):
+    """Amounts that a placeholder requests, in units, and the claims that they are for."""
+
+    owner: PlaceholderOwner
+    units: Units
+    claims: tuple[str, ...] = ()
+
+
+def placeholder_owner(pod: Pod) -> PlaceholderOwner | None:
+    """Return the pod or claim that a pod stands for; None if it is no placeholder."""
+    if pod.metadata.namespace != NAMESPACE:
+        return None
+    annotations, uid = pod.metadata.annotations, pod.metadata.labels.get(OWNER_LABEL, "")
+    for kind, key in ((OwnerKind.POD, POD_KEY), (OwnerKind.CLAIM, CLAIM_KEY)):
+        namespace, _, name = annotations.get(key, "").partition("/")
+        if namespace and name:
+            return PlaceholderOwner(kind, namespace, name, uid)
+    return None
+
+
+def plan_placeholders(
+    pod: Pod,
+    charged_claims: Sequence[ChargedClaim],
+    options: PodResourcesOptions,
+    profile: AccountingProfile,
+) -> tuple[Placeholder, ...]:
+    """Return the placeholders that a pod needs: its own first, then those of claims that it may share."""
+    options = without_status(options)
+    if not charged_claims or not options.count_claims:
+        return ()
+    meta = pod.metadata
+    shown = to_units(pod_requests(pod, options, ()))
+    charged = to_units(compute_node_amounts(pod, charged_claims, options, profile))
+    of_claims = []
+    shareable = find_shareable_claims(pod)
+    for charged_claim in charged_claims:
+        units = _claim_level_units(charged_claim, profile)
+        if charged_claim.claim not in shareable:
+            add_units(charged, units)
+        elif units:
+            owner = PlaceholderOwner(OwnerKind.CLAIM, meta.namespace, charged_claim.claim, charged_claim.uid)
+            of_claims.append(Placeholder(owner, units, (charged_claim.claim,)))
+    own = {name: amount - shown.get(name, 0) for name, amount in charged.items()}
+    own = {name: amount for name, amount in own.items() if amount > 0}
+    if not own:
+        return tuple(of_claims)
+    owner = PlaceholderOwner(OwnerKind.POD, meta.namespace, meta.name, meta.uid)
+    claims = tuple(charged_claim.claim for charged_claim in charged_claims)
+    return (Placeholder(owner, own, claims), *of_claims)
+
+
+def find_shareable_claims(pod: Pod) -> frozenset[str]:
+    """Return the claims that a pod refers to by name; those generated from a template are its own."""
+    named = {each.resource_claim_name for each in pod.spec.resource_claims if each.resource_claim_name}
+    return frozenset(named & set(resolve_claim_names(pod).values()))
+
+
+def _claim_level_units(charged_claim: ChargedClaim, profile: AccountingProfile) -> dict[str, int]:
+    """Return what the node is charged once for a claim, however many pods use it."""
+    return {
+        name: to_unit(name, charge.quantity)
+        for name, charge in charged_claim.charge.resources.items()
+        if charge.quantity is not None and is_accounted(name) and is_claim_level(charge, profile)
+    }
