@@ -16,7 +16,7 @@ from enum import Enum
 
 from msgspec import Struct
 
-from plimsoll.api.core import Pod
+from plimsoll.api.core import Node, Pod
 from plimsoll.api.pod_claims import resolve_claim_names
 from plimsoll.ledger.claims import ChargedClaim
 from plimsoll.ledger.entries import compute_node_amounts
@@ -32,6 +32,11 @@ OWNER_LABEL = "plimsoll.dev/stands-for"
 #: Annotations with the namespaced name of the pod, or of the claim, that it stands for.
 POD_KEY = "plimsoll.dev/pod"
 CLAIM_KEY = "plimsoll.dev/claim"
+#: Without it Cluster Autoscaler never removes a node that has a placeholder: with its default
+#: --skip-nodes-with-custom-controller-pods, a pod that no Job, ReplicaSet or StatefulSet controls stays.
+SAFE_TO_EVICT = {"cluster-autoscaler.kubernetes.io/safe-to-evict": "true"}
+#: Keys of the taints of nodes that Cluster Autoscaler and Karpenter drain; Karpenter does not cordon them.
+DRAIN_TAINTS = frozenset({"ToBeDeletedByClusterAutoscaler", "karpenter.sh/disrupted"})
 
 
 class OwnerKind(Enum):
@@ -71,6 +76,14 @@ def placeholder_owner(pod: Pod) -> PlaceholderOwner | None:
         if namespace and name:
             return PlaceholderOwner(kind, namespace, name, uid)
     return None
+
+
+def is_draining(node: Node) -> bool:
+    """Return whether a node's pods are being evicted, so that a placeholder must not come back.
+
+    Cluster Autoscaler waits until no pod of an evicted pod's name is on the node, whatever its UID.
+    """
+    return node.spec.unschedulable or any(taint.key in DRAIN_TAINTS for taint in node.spec.taints)
 
 
 def plan_placeholders(
