@@ -2,8 +2,9 @@
 
 Nothing is written. The status of an existing pod is patched in a dry run with a charge of a claim that the
 pod does not have: a server that stores charges refuses the entry by name, or returns it; one that drops them
-accepts the patch and returns none. Objects that exist answer for the other fields, then a claim created in a
-dry run, then the server's metrics where they may be read. A fact that nothing shows is None, for unknown.
+accepts the patch and returns none. A claim created in a dry run answers for consumable capacity. Then the
+server's metrics are asked, where they may be read, and then devices that exist. A fact that nothing shows is
+None, for unknown.
 
 Gates change when an API server restarts, so callers repeat the probe, once a minute: it takes one or two
 requests.
@@ -19,7 +20,7 @@ from typing import Any
 
 from plimsoll.api.core import Pod
 from plimsoll.api.forms import device_forms, status_form
-from plimsoll.api.resource import Device, ResourceSlice
+from plimsoll.api.resource import ResourceSlice
 from plimsoll.client.client import Client
 from plimsoll.client.endpoints import PODS, RESOURCE_CLAIMS
 from plimsoll.errors import ApiError, UnreachableError
@@ -49,6 +50,14 @@ class StoredFields:
     #: Amounts that claims draw from shared devices (DRAConsumableCapacity).
     consumable_capacity: bool | None = None
 
+    def updated(self, found: StoredFields) -> StoredFields:
+        """Return the facts of a later probe, and these where that one shows nothing."""
+        return StoredFields(
+            _first_known(found.charges, self.charges),
+            _first_known(found.mappings, self.mappings),
+            _first_known(found.consumable_capacity, self.consumable_capacity),
+        )
+
 
 async def probe_stored_fields(
     client: Client, pods: Iterable[Pod], slices: Iterable[ResourceSlice] = ()
@@ -59,15 +68,18 @@ async def probe_stored_fields(
     """
     devices = [device for each in slices for device in each.spec.devices or ()]
     charges = await _probe_charges(client, pods)
-    consumable = await _probe_consumable_capacity(client, devices)
+    consumable = await _probe_consumable_capacity(client)
     if charges is None or consumable is None:
         gates = await read_feature_gates(client)
         if gates:  # a gate that is not listed is of a later release
-            charges = gates.get(CHARGES_GATE, False) if charges is None else charges
-            consumable = gates.get(CONSUMABLE_GATE, False) if consumable is None else consumable
+            charges = _first_known(charges, gates.get(CHARGES_GATE, False))
+            consumable = _first_known(consumable, gates.get(CONSUMABLE_GATE, False))
+    # What an object has was stored once; a gate may have been disabled since.
     mappings = charges
     if mappings is None and any(map(device_forms, devices)):
         mappings = True
+    if consumable is None and any(device.allow_multiple_allocations for device in devices):
+        consumable = True
     return StoredFields(charges, mappings, consumable)
 
 
@@ -114,9 +126,7 @@ def _charge(pod: Pod) -> dict[str, Any]:
     }
 
 
-async def _probe_consumable_capacity(client: Client, devices: Iterable[Device]) -> bool | None:
-    if any(device.allow_multiple_allocations for device in devices):
-        return True
+async def _probe_consumable_capacity(client: Client) -> bool | None:
     request = {"deviceClassName": _NAME, "capacity": {"requests": {"probe": "1"}}}
     claim = {
         "apiVersion": RESOURCE_CLAIMS.api_version,
@@ -132,6 +142,10 @@ async def _probe_consumable_capacity(client: Client, devices: Iterable[Device]) 
     except (ApiError, LookupError, TypeError, ValueError):
         return None
     return bool((kept.get("exactly") or {}).get("capacity"))
+
+
+def _first_known(fact: bool | None, other: bool | None) -> bool | None:
+    return other if fact is None else fact
 
 
 def _names_field(error: ApiError, path: str) -> bool:

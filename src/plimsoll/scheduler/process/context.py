@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from uuid import uuid4
 
 from plimsoll.api.core import Pod
+from plimsoll.client.stored_fields import StoredFields
 from plimsoll.scheduler.cycle import schedule_pod
 from plimsoll.scheduler.observer import CycleObserver
 from plimsoll.scheduler.preemption.nominations import Nominations
@@ -52,6 +53,8 @@ class SchedulerContext:
     wake_event: asyncio.Event
     #: Minor version of the API server; messages are those of kube-scheduler of that release.
     server_minor: int = 36
+    #: Fields that the API server stores, as of the last probe.
+    stored_fields: StoredFields = field(default_factory=StoredFields)
     profiles: dict[str, SchedulerProfile] = field(default_factory=dict)
 
     @staticmethod

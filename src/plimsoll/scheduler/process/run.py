@@ -26,13 +26,12 @@ from plimsoll.api.core import Pod
 from plimsoll.api.resource import ResourceClaim
 from plimsoll.api.storage import PersistentVolume, PersistentVolumeClaim
 from plimsoll.client import Client, ClientConfig
-from plimsoll.client.discovery import read_minor_version
 from plimsoll.client.leader_election import Election
 from plimsoll.common.addresses import read_address
 from plimsoll.common.health import HealthServer
 from plimsoll.common.structured_log import log_event, set_up_logging
 from plimsoll.common.tasks import at_most, cancel_tasks, run_until, stop_on_signals
-from plimsoll.errors import InputError, LeaseLostError
+from plimsoll.errors import LeaseLostError
 from plimsoll.scheduler.binding.device_check import find_device_conflict
 from plimsoll.scheduler.binding.volumes import VolumeBinder
 from plimsoll.scheduler.filters.volumes import find_claims
@@ -46,6 +45,7 @@ from plimsoll.scheduler.process.event_recorder import SchedulerEventRecorder
 from plimsoll.scheduler.process.failure_handler import FailureHandler
 from plimsoll.scheduler.process.loop import SchedulingLoop
 from plimsoll.scheduler.process.plugin_timer import record_binding
+from plimsoll.scheduler.process.server_probe import ServerProbe
 from plimsoll.scheduler.process.takeover import recover_bindings, take_over
 from plimsoll.scheduler.process.volume_waiters import VolumeWaiters
 from plimsoll.scheduler.result import Placement
@@ -95,6 +95,7 @@ class SchedulerProcess:
         self.context.informers.on_claim_changed = self.writer.claim_waiters.notify
         creates = self.context.metrics.claim_creates
         self.writer.on_claim_creation = lambda succeeded: creates.add("success" if succeeded else "failure")
+        self.server_probe = ServerProbe(client, self.context)
         self.volume_waiters = VolumeWaiters(self.context.snapshot, self.context.informers.find_pod)
         self.context.informers.on_volume_changed = self.volume_waiters.notify
         self.loop: SchedulingLoop | None = None
@@ -137,15 +138,20 @@ class SchedulerProcess:
                 await self.health.stop()
 
     async def _run_until_stopped(self) -> None:
-        """Wait for the caches, then lead, with an election if configured."""
+        """Wait for the caches and the first facts of the server, then lead."""
         await run_until(self._stop.wait(), self._await_sync())
         if self._stop.is_set():
             return
-        await self._warm_up()
+        probing = asyncio.create_task(self.server_probe.run(), name="server probe")
         try:
-            self.context.server_minor = await read_minor_version(self._client)
-        except InputError as error:
-            LOG.warning("reading the version of the API server failed: %s", error)
+            await self._warm_up()
+            await self.server_probe.wait_for_first()
+            await self._lead_until_stopped()
+        finally:
+            await cancel_tasks([probing])
+
+    async def _lead_until_stopped(self) -> None:
+        """Lead, with an election if configured."""
         if self._dedicated:
             self.context.gc_control.start()
         log_event(LOG, "synced", nodes=len(self.context.snapshot), pending=len(self.context.queue))
