@@ -50,6 +50,7 @@ class ChargeRule(Enum):
     PER_POD = "perPod"
     PER_CONTAINER = "perContainer"
     SHARED = "shared"  #: negative: the repeated charges of a claim that several pods use
+    PLACEHOLDER = "placeholder"  #: negative: the requests of a placeholder that its pod or claim is charged
     HELD = "held by the claim"  #: negative: the part of a pod-level request that is charged at claim level
 
 

@@ -26,19 +26,24 @@ def find_request_shortages(
     """Yield the shortages of a node with `pods` pods for one more; `skip` lists resources checked
     elsewhere.
     """
+    yield from find_crowding(1, allocatable, pods)
+    for name in _in_order(demand):
+        if name not in skip and demand[name] > 0:
+            yield from _shortage(name, demand[name], allocatable, requested)
+
+
+def find_crowding(wanted: int, allocatable: Units, pods: int) -> Iterator[Reason]:
+    """Yield the shortage of a node with `pods` pods for more of them."""
     allowed = allocatable.get(PODS, 0)
-    if pods + 1 > allowed:
+    if pods + wanted > allowed:
         yield Reason(
             cause=Cause.TOO_MANY_PODS,
             resource=PODS,
-            wanted=1,
+            wanted=wanted,
             had=allowed - pods,
             capacity=allowed,
             resolvable=True,
         )
-    for name in _in_order(demand):
-        if name not in skip and demand[name] > 0:
-            yield from _shortage(name, demand[name], allocatable, requested)
 
 
 def find_claim_shortages(demand: Units, allocatable: Units, requested: Units) -> Iterator[Reason]:

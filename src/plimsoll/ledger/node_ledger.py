@@ -3,7 +3,8 @@
 Totals are integers, as in kube-scheduler's NodeInfo. Each pod has an entry, recorded when it is added;
 removing the pod subtracts that entry, so adding and removing are exact inverses in any order. A claim-level
 charge (a pool) is recorded while the claim has a consumer. A claim that several pods use although it must not
-be shared is counted once: the totals are reduced by the repeated charges. `verify()` recomputes everything
+be shared is counted once: the totals are reduced by the repeated charges. Placeholder pods are entries like
+others; the totals are reduced by what their pods and claims are charged too. `verify()` recomputes everything
 from the recorded objects. KEP-5517, "Scheduler Internal Cache Update"; docs/spec/accounting.md, "Scheduler".
 """
 
@@ -29,6 +30,14 @@ from plimsoll.ledger.entries import (
     make_entry,
     sum_lines,
 )
+from plimsoll.ledger.placeholders import (
+    NAMESPACE,
+    OwnerKind,
+    PlaceholderOwner,
+    claim_key,
+    find_own_charge,
+    placeholder_owner,
+)
 from plimsoll.ledger.policy import is_claim_level
 from plimsoll.ledger.pools import ClaimPool, draw_from_pools, record_draws
 from plimsoll.ledger.profile import AccountingProfile
@@ -41,6 +50,7 @@ from plimsoll.ledger.units import (
     add_units,
     from_units,
     is_accounted,
+    to_unit,
     to_units,
     units_to_nano,
 )
@@ -86,8 +96,8 @@ class NodeLedger:
     """Ledger of one node."""
 
     __slots__ = (
-        "_claims", "_entries", "_names", "_repeated", "allocatable", "name", "node", "non_zero", "options",
-        "profile", "requested",
+        "_claims", "_covered", "_entries", "_names", "_placeholders", "_repeated", "allocatable", "name",
+        "node", "non_zero", "options", "profile", "requested",
     )  # fmt: skip
 
     def __init__(
@@ -110,6 +120,8 @@ class NodeLedger:
         self._claims: dict[str, ClaimState] = {}
         self._names: dict[tuple[str, str], str] = {}
         self._repeated: dict[str, Units] = {}
+        self._placeholders: dict[str, str] = {}  #: key of the placeholder's entry, by key of its owner
+        self._covered: dict[str, Units] = {}
         self.set_node(node or Node())
 
     def set_node(self, node: Node) -> None:
@@ -145,6 +157,31 @@ class NodeLedger:
         """Charges that pods repeat for the same claim, by claim: part of their entries, not of the totals."""
         return self._repeated
 
+    @property
+    def covered(self) -> Mapping[str, Units]:
+        """Requests of placeholders that their owners are charged too, by owner; totals have them once."""
+        return self._covered
+
+    def placeholders_of(self, pod: Pod) -> list[Pod]:
+        """Return the placeholders that stand for a pod alone, or for claims that no other pod here uses."""
+        if not self._placeholders:
+            return []
+        key, namespace = pod_key(pod), pod.metadata.namespace
+        entry = self._entries.get(key)
+        owners = [key]
+        for charged_claim in entry.charged_claims if entry is not None else ():
+            state = self.claim_state(namespace, charged_claim.claim, charged_claim.uid)
+            if state is not None and state.consumers <= {key}:
+                owners.append(claim_key(namespace, charged_claim.claim))
+        return [self._entries[self._placeholders[each]].pod for each in owners if each in self._placeholders]
+
+    @property
+    def has_placeholders(self) -> bool:
+        return bool(self._placeholders)
+
+    def has_placeholder_of(self, owner: PlaceholderOwner) -> bool:
+        return owner.key in self._placeholders
+
     def claim_state(self, namespace: str, name: str, uid: str = "") -> ClaimState | None:
         """Return the state of a claim in use on this node."""
         return self._claims.get(self._key(namespace, name, uid))
@@ -163,6 +200,11 @@ class NodeLedger:
             for resource, amount in units.items():
                 repeated = -from_units(resource, amount)
                 yield LedgerLine(resource, repeated, ChargeRule.SHARED, state.namespace, "", state.name)
+        for owner, units in self._covered.items():
+            name = self._entries[self._placeholders[owner]].pod.metadata.name
+            for resource, amount in units.items():
+                covered = -from_units(resource, amount)
+                yield LedgerLine(resource, covered, ChargeRule.PLACEHOLDER, NAMESPACE, name)
 
     def headroom(self) -> dict[str, int]:
         """Return allocatable minus charged, for each resource that is allocatable or charged."""
@@ -249,6 +291,7 @@ class NodeLedger:
         copy.requested, copy.non_zero = dict(self.requested), dict(self.non_zero)
         copy._entries, copy._claims = dict(self._entries), dict(self._claims)
         copy._names, copy._repeated = dict(self._names), dict(self._repeated)
+        copy._placeholders, copy._covered = dict(self._placeholders), dict(self._covered)
         return copy
 
     def without(self, pod: Pod) -> NodeLedger:
@@ -346,6 +389,7 @@ class NodeLedger:
         self._entries[pod] = entry
         for key in dict.fromkeys(entry.claims) if entry.claims else ():
             self._update_repeated(key)
+        self._update_covered(entry)
         return entry
 
     def _unrecord(self, entry: LedgerEntry) -> None:
@@ -363,6 +407,7 @@ class NodeLedger:
                 if self._names.get((state.namespace, state.name)) == key:
                     del self._names[state.namespace, state.name]
             self._update_repeated(key)
+        self._update_covered(entry)
 
     def _update_repeated(self, key: str) -> None:
         """Update the totals after the consumers of a claim have changed."""
@@ -377,6 +422,50 @@ class NodeLedger:
         for units, sign in ((before, 1), (after, -1)):
             add_units(self.requested, units, sign)
             add_units(self.non_zero, {n: u for n, u in units.items() if n in (CPU, MEMORY)}, sign)
+
+    def _update_covered(self, entry: LedgerEntry) -> None:
+        """Update the totals after an entry was recorded or removed: a placeholder, or what has some."""
+        placeholder = placeholder_owner(entry.pod)
+        if placeholder is not None:
+            owners, key = [placeholder.key], pod_key(entry.pod)
+            if key in self._entries:
+                self._placeholders[placeholder.key] = key
+            elif self._placeholders.get(placeholder.key) == key:
+                del self._placeholders[placeholder.key]
+        elif self._placeholders:
+            namespace = entry.pod.metadata.namespace
+            claims = (claim_key(namespace, charged_claim.claim) for charged_claim in entry.charged_claims)
+            owners = [pod_key(entry.pod), *claims]
+        else:
+            return
+        for owner in owners:
+            before = self._covered.pop(owner, {})
+            after = self._find_covered(owner)
+            if after:
+                self._covered[owner] = after
+            for units, sign in ((before, 1), (after, -1)):
+                add_units(self.requested, units, sign)
+                add_units(self.non_zero, {n: u for n, u in units.items() if n in (CPU, MEMORY)}, sign)
+
+    def _find_covered(self, key: str) -> Units:
+        """Return what a placeholder requests and its owner is charged too."""
+        if key not in self._placeholders:
+            return {}
+        placeholder = self._entries[self._placeholders[key]]
+        owner = placeholder_owner(placeholder.pod)
+        assert owner is not None
+        charged: Units = {}
+        if owner.kind is OwnerKind.POD:
+            entry = self._entries.get(key)
+            if entry is not None and self.options.count_claims:
+                charged = find_own_charge(entry.pod, entry.charged_claims, entry.options, entry.profile)
+        else:
+            state = self.claim_state(owner.namespace, owner.name, owner.uid)
+            for name, charge in state.claim_level_charges.items() if state is not None else ():
+                # What pods draw from the claim is in their requests, which every component counts.
+                charged = {**charged, name: charge.units(name) - to_unit(name, charge.pool.consumed)}
+        found = {name: min(units, charged.get(name, 0)) for name, units in placeholder.units.items()}
+        return {name: units for name, units in found.items() if units > 0}
 
     def _find_repeated(self, state: ClaimState) -> Units:
         """Return what the pods of a claim are charged for it, without the largest charge."""

@@ -6,37 +6,48 @@ claims of a pod take beyond that pod's own requests. Amounts of a claim that sev
 placeholder of the claim, which stays as long as one of its pods does; everything else, also claims generated
 from a template of the pod, stands in a placeholder of the pod. A placeholder is never changed.
 
-Placeholders are recognized by their namespace, in which only the scheduler creates pods.
+Placeholders are recognized by their namespace, in which only the scheduler creates pods. A ledger counts both
+the charges of a pod and the requests of its placeholders, less what is in both (`NodeLedger.covered`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from enum import Enum
+from hashlib import sha256
 
 from msgspec import Struct
 
-from plimsoll.api.core import Node, Pod
+from plimsoll.api.core import Container, Node, Pod, PodSpec, ResourceRequirements
+from plimsoll.api.meta import ObjectMeta
 from plimsoll.api.pod_claims import resolve_claim_names
+from plimsoll.ledger.amounts import is_huge_page
 from plimsoll.ledger.claims import ChargedClaim
 from plimsoll.ledger.entries import compute_node_amounts
 from plimsoll.ledger.policy import is_claim_level
 from plimsoll.ledger.profile import AccountingProfile
 from plimsoll.ledger.requests import PodResourcesOptions, pod_requests, without_status
-from plimsoll.ledger.units import Units, add_units, is_accounted, to_unit, to_units
+from plimsoll.ledger.units import CPU, MEMORY, Units, add_units, from_units, is_accounted, to_unit, to_units
 
 NAMESPACE = "plimsoll-placeholders"
 PRIORITY_CLASS = "plimsoll-placeholder"
+#: Value of the class: above every pod of users, so that no scheduler preempts a placeholder.
+PRIORITY = 1_000_000_000
 #: Label with the UID of the pod or claim that a placeholder stands for.
 OWNER_LABEL = "plimsoll.dev/stands-for"
 #: Annotations with the namespaced name of the pod, or of the claim, that it stands for.
 POD_KEY = "plimsoll.dev/pod"
 CLAIM_KEY = "plimsoll.dev/claim"
+#: Annotation with the names of the claims that it requests resources for.
+CLAIMS_KEY = "plimsoll.dev/claims"
 #: Without it Cluster Autoscaler never removes a node that has a placeholder: with its default
 #: --skip-nodes-with-custom-controller-pods, a pod that no Job, ReplicaSet or StatefulSet controls stays.
 SAFE_TO_EVICT = {"cluster-autoscaler.kubernetes.io/safe-to-evict": "true"}
 #: Keys of the taints of nodes that Cluster Autoscaler and Karpenter drain; Karpenter does not cordon them.
 DRAIN_TAINTS = frozenset({"ToBeDeletedByClusterAutoscaler", "karpenter.sh/disrupted"})
+
+_NAME_MAX = 63
+_SUFFIX_LENGTH = 8
 
 
 class OwnerKind(Enum):
@@ -54,8 +65,20 @@ class PlaceholderOwner(Struct, frozen=True):
     name: str
     uid: str = ""
 
+    @property
+    def key(self) -> str:
+        """Key in a ledger: that of the pod, or `claim_key`."""
+        if self.kind is OwnerKind.CLAIM:
+            return claim_key(self.namespace, self.name)
+        return self.uid or f"{self.namespace}/{self.name}"
+
     def __str__(self) -> str:
         return f"{'pod' if self.kind is OwnerKind.POD else 'claim'} {self.namespace}/{self.name}"
+
+
+def claim_key(namespace: str, name: str) -> str:
+    """Return the key of a claim that has a placeholder; a recorded charge may not have the claim's UID."""
+    return f"{OwnerKind.CLAIM.value} {namespace}/{name}"
 
 
 class Placeholder(Struct, frozen=True):
@@ -64,6 +87,11 @@ class Placeholder(Struct, frozen=True):
     owner: PlaceholderOwner
     units: Units
     claims: tuple[str, ...] = ()
+
+
+def is_placeholder(pod: Pod) -> bool:
+    """Return whether a pod is a placeholder."""
+    return placeholder_owner(pod) is not None
 
 
 def placeholder_owner(pod: Pod) -> PlaceholderOwner | None:
@@ -76,6 +104,40 @@ def placeholder_owner(pod: Pod) -> PlaceholderOwner | None:
         if namespace and name:
             return PlaceholderOwner(kind, namespace, name, uid)
     return None
+
+
+def make_pod(placeholder: Placeholder, node: str) -> Pod:
+    """Make the pod of a placeholder on a node: its metadata, and its requests.
+
+    Huge pages need limits, and a request for CPU or memory as well.
+    """
+    owner = placeholder.owner
+    annotations = {
+        POD_KEY if owner.kind is OwnerKind.POD else CLAIM_KEY: f"{owner.namespace}/{owner.name}",
+        CLAIMS_KEY: ",".join(placeholder.claims),
+        **SAFE_TO_EVICT,
+    }
+    requests = {name: from_units(name, amount) for name, amount in placeholder.units.items()}
+    limits = {name: amount for name, amount in requests.items() if is_huge_page(name)}
+    if limits and not requests.keys() & {CPU, MEMORY}:
+        requests[CPU] = from_units(CPU, 0)
+    meta = ObjectMeta(
+        name=placeholder_name(owner, node),
+        namespace=NAMESPACE,
+        labels={OWNER_LABEL: owner.uid} if owner.uid else {},
+        annotations=annotations,
+    )
+    container = Container(
+        name="placeholder", resources=ResourceRequirements(requests=requests, limits=limits)
+    )
+    return Pod(metadata=meta, spec=PodSpec(node_name=node, containers=(container,), priority=PRIORITY))
+
+
+def placeholder_name(owner: PlaceholderOwner, node: str) -> str:
+    """Return the name of the only placeholder that an owner has on a node: a DNS label."""
+    suffix = sha256(f"{owner.kind.value} {owner.key} {node}".encode()).hexdigest()[:_SUFFIX_LENGTH]
+    prefix = owner.name.replace(".", "-")[: _NAME_MAX - _SUFFIX_LENGTH - 1].rstrip("-")
+    return f"{prefix}-{suffix}"
 
 
 def is_draining(node: Node) -> bool:
@@ -93,28 +155,46 @@ def plan_placeholders(
     profile: AccountingProfile,
 ) -> tuple[Placeholder, ...]:
     """Return the placeholders that a pod needs: its own first, then those of claims that it may share."""
-    options = without_status(options)
     if not charged_claims or not options.count_claims:
         return ()
-    meta = pod.metadata
-    shown = to_units(pod_requests(pod, options, ()))
-    charged = to_units(compute_node_amounts(pod, charged_claims, options, profile))
-    of_claims = []
-    shareable = find_shareable_claims(pod)
-    for charged_claim in charged_claims:
-        units = _claim_level_units(charged_claim, profile)
-        if charged_claim.claim not in shareable:
-            add_units(charged, units)
-        elif units:
-            owner = PlaceholderOwner(OwnerKind.CLAIM, meta.namespace, charged_claim.claim, charged_claim.uid)
-            of_claims.append(Placeholder(owner, units, (charged_claim.claim,)))
-    own = {name: amount - shown.get(name, 0) for name, amount in charged.items()}
-    own = {name: amount for name, amount in own.items() if amount > 0}
+    of_claims = tuple(_plan_for_claims(pod, charged_claims, profile))
+    own = find_own_charge(pod, charged_claims, options, profile)
     if not own:
-        return tuple(of_claims)
+        return of_claims
+    meta = pod.metadata
     owner = PlaceholderOwner(OwnerKind.POD, meta.namespace, meta.name, meta.uid)
     claims = tuple(charged_claim.claim for charged_claim in charged_claims)
     return (Placeholder(owner, own, claims), *of_claims)
+
+
+def find_own_charge(
+    pod: Pod,
+    charged_claims: Sequence[ChargedClaim],
+    options: PodResourcesOptions,
+    profile: AccountingProfile,
+) -> Units:
+    """Return what a pod is charged beyond its requests, without claims that it may share."""
+    options = without_status(options)
+    shown = to_units(pod_requests(pod, options, ()))
+    charged = to_units(compute_node_amounts(pod, charged_claims, options, profile))
+    shareable = find_shareable_claims(pod)
+    for charged_claim in charged_claims:
+        if charged_claim.claim not in shareable:
+            add_units(charged, _claim_level_units(charged_claim, profile))
+    own = {name: amount - shown.get(name, 0) for name, amount in charged.items()}
+    return {name: amount for name, amount in own.items() if amount > 0}
+
+
+def _plan_for_claims(
+    pod: Pod, charged_claims: Sequence[ChargedClaim], profile: AccountingProfile
+) -> Iterator[Placeholder]:
+    shareable = find_shareable_claims(pod)
+    for charged_claim in charged_claims:
+        units = _claim_level_units(charged_claim, profile) if charged_claim.claim in shareable else {}
+        if units:
+            namespace, name = pod.metadata.namespace, charged_claim.claim
+            owner = PlaceholderOwner(OwnerKind.CLAIM, namespace, name, charged_claim.uid)
+            yield Placeholder(owner, units, (name,))
 
 
 def find_shareable_claims(pod: Pod) -> frozenset[str]:

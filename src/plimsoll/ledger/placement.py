@@ -24,8 +24,15 @@ from plimsoll.ledger.claims import (
     has_node_allocatable_device,
 )
 from plimsoll.ledger.entries import compute_node_amounts
-from plimsoll.ledger.fit import PodAdmitResult, admit_pod, find_claim_shortages, find_request_shortages
+from plimsoll.ledger.fit import (
+    PodAdmitResult,
+    admit_pod,
+    find_claim_shortages,
+    find_crowding,
+    find_request_shortages,
+)
 from plimsoll.ledger.node_ledger import NodeLedger, pod_key
+from plimsoll.ledger.placeholders import make_pod, plan_placeholders
 from plimsoll.ledger.pod_level_budget import find_budget_violations
 from plimsoll.ledger.policy import find_policy_dependent_resources, is_additive, is_claim_level
 from plimsoll.ledger.policy_conflicts import find_policy_conflicts
@@ -144,6 +151,13 @@ def check_charged_claims(
         else:
             charged_claims = [record_draws(charged_claim, drawn) for charged_claim in charged_claims]
     demand = compute_demand(ledger, pod, charged_claims, options)
+    crowded: tuple[Reason, ...] = ()
+    if profile.placeholders and not reasons:
+        after = ledger.clone()
+        after.assume(pod, charged_claims)
+        assume_placeholders(after, pod, charged_claims)
+        demand = _difference(ledger, after, demand)
+        crowded = tuple(find_crowding(len(after) - len(ledger), ledger.allocatable, len(ledger)))
     if not profile.charge_unreferenced:
         reasons += [
             Reason(cause=Cause.UNREFERENCED, claim=charged_claim.claim)
@@ -155,7 +169,7 @@ def check_charged_claims(
     verdict = (
         Verdict.of(reasons[:1])
         if reasons
-        else Verdict.of(find_claim_shortages(demand, ledger.allocatable, ledger.requested))
+        else Verdict.of((*crowded, *find_claim_shortages(demand, ledger.allocatable, ledger.requested)))
     )
     return PlacementCheck(verdict, tuple(charged_claims), demand)
 
@@ -163,7 +177,10 @@ def check_charged_claims(
 def compute_demand(
     ledger: NodeLedger, pod: Pod, charged_claims: Sequence[ChargedClaim], options: PodResourcesOptions
 ) -> dict[str, int]:
-    """Compute a pod's charge to a node: its own amounts, and claim-level charges that are new there."""
+    """Compute a pod's charge to a node: its own amounts, and claim-level charges that are new there.
+
+    What placeholders on the node request for the pod is charged already.
+    """
     demand = to_units(compute_node_amounts(pod, charged_claims, options, ledger.profile))
     for charged_claim in charged_claims:
         state = ledger.claim_state(pod.metadata.namespace, charged_claim.claim, charged_claim.uid)
@@ -171,7 +188,27 @@ def compute_demand(
             new = is_accounted(resource) and (state is None or resource not in state.claim_level_charges)
             if new and charge.quantity is not None and is_claim_level(charge, ledger.profile):
                 add_units(demand, {resource: to_unit(resource, charge.quantity)})
-    return demand
+    if not ledger.has_placeholders:
+        return demand
+    after = ledger.clone()
+    after.assume(pod, charged_claims)
+    return _difference(ledger, after, demand)
+
+
+def _difference(before: NodeLedger, after: NodeLedger, names: Iterable[str]) -> dict[str, int]:
+    """Return what is charged in one ledger more than in another, at least for these resources."""
+    added = {name: after.requested.get(name, 0) - before.requested.get(name, 0) for name in after.requested}
+    return {name: amount for name, amount in added.items() if amount or name in names}
+
+
+def assume_placeholders(ledger: NodeLedger, pod: Pod, charged_claims: Sequence[ChargedClaim]) -> list[Pod]:
+    """Add the placeholders that a pod in a ledger still needs, as assumed pods; return them."""
+    added = []
+    for placeholder in plan_placeholders(pod, charged_claims, ledger.options, ledger.profile):
+        if not ledger.has_placeholder_of(placeholder.owner):
+            added.append(make_pod(placeholder, ledger.name))
+            ledger.assume(added[-1])
+    return added
 
 
 # -- sharing

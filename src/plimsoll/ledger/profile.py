@@ -60,6 +60,7 @@ class AccountingProfile:
     charge_admin_access: bool = False  #: charge devices that are allocated with admin access
     annotations: bool = True  #: read annotations of classes and pods, for clusters without the fields
     sharing: SharingCheck = SharingCheck.BY_EITHER
+    placeholders: bool = False  #: placeholder pods request the charges, on servers that drop the fields
     charge_shared_once: bool = False  #: count a claim of several pods once, even if it must not be shared
     share_per_claim: bool = False  #: pods may share AddPerClaim claims; the node is charged once
     budget_limits: bool = False  #: pod-level limits must cover claims too, as in 1.37

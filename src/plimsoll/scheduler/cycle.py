@@ -36,12 +36,14 @@ def schedule_pod(
     new_id: NewId,
     nominations: NominationCheck | None = None,
     observer: CycleObserver | None = None,
+    *,
+    allowed: Mask | None = None,
 ) -> Placement | FitError | NodeReason:
     """Schedule a pod with the claims of the snapshot; return a reason if it must not be attempted yet."""
     pod_info = read_pod_info(pod, snapshot, settings)
     if isinstance(pod_info, NodeReason):
         return pod_info if pod_info.message in PRE_ENQUEUE_REASONS else reject_pod(pod, snapshot, pod_info)
-    return schedule_one(pod_info, snapshot, settings, new_id, nominations, observer)
+    return schedule_one(pod_info, snapshot, settings, new_id, nominations, observer, allowed=allowed)
 
 
 def reject_pod(pod: Pod, snapshot: Snapshot, reason: NodeReason) -> FitError:

@@ -1,7 +1,8 @@
 """Binding a pod: write its claims, charges and node to the API, and undo them on failure.
 
 The order is kube-scheduler's: for each claim the finalizer, then allocation and reservation in one write; the
-pod's charges; its volumes (`volumes.py`); the conditions of devices that name some; the binding itself.
+pod's charges, or placeholders for them (`placeholders.py`); its volumes (`volumes.py`); the conditions of
+devices that name some; the binding itself.
 Guarantees:
 
 - Every write that allocates or releases something is conditional on the resourceVersion of its object, so
@@ -43,6 +44,7 @@ from plimsoll.scheduler.binding.binding_conditions import (
 )
 from plimsoll.scheduler.binding.extended_claim import ExtendedClaimSteps
 from plimsoll.scheduler.binding.permit import BindPermit
+from plimsoll.scheduler.binding.placeholders import PlaceholderBinder
 from plimsoll.scheduler.binding.pod_conditions import BindError
 from plimsoll.scheduler.binding.result import BindFailure, BindPoint, BindStep, BindSuccess
 from plimsoll.scheduler.binding.volumes import VolumeBinder
@@ -63,6 +65,7 @@ async def bind_pod(
     *,
     find_conflict: FindConflict = lambda claims: "",
     volumes: VolumeBinder | None = None,
+    placeholders: PlaceholderBinder | None = None,
     on_point: OnPoint = lambda point, failed: None,
     permit: BindPermit | None = None,
     waiting: Waiting = nullcontext,
@@ -70,7 +73,7 @@ async def bind_pod(
     """Write a placement to the API; on failure undo what was written.
 
     `on_claim` receives every claim in a response, so that the snapshot is current at once; `on_point` is
-    called at the end of each extension point. `volumes` binds the volumes of the pod, if there are any. With
+    called at the end of each extension point. `volumes` and `placeholders` are those of the pod, if any. With
     a `permit`, the pod is bound together with others. Within `waiting`, the binding waits for others and
     writes nothing.
     """
@@ -78,7 +81,7 @@ async def bind_pod(
     if permit is not None:
         binding.group_consumers = permit.group_consumers
     failed = await _permit(permit.await_claims(placement), waiting) if permit is not None else None
-    failed = failed or await _pre_bind(binding, placement, find_conflict, volumes, waiting)
+    failed = failed or await _pre_bind(binding, placement, find_conflict, volumes, placeholders, waiting)
     on_point(BindPoint.PRE_BIND, failed)
     if failed is None and permit is not None:
         failed = await _permit(permit.await_group(placement), waiting)
@@ -89,6 +92,8 @@ async def bind_pod(
         on_point(BindPoint.BIND, failed)
     if failed is None:
         return BindSuccess(placement.node, tuple(hold.claim for hold in binding.holds))
+    if placeholders is not None:
+        await placeholders.undo()
     settled = await binding.undo()
     on_point(BindPoint.UNRESERVE, None if settled else failed)
     return replace(failed, settled=settled and failed.settled)
@@ -105,6 +110,7 @@ async def _pre_bind(
     placement: Placement,
     find_conflict: FindConflict,
     volumes: VolumeBinder | None,
+    placeholders: PlaceholderBinder | None,
     waiting: Waiting,
 ) -> BindFailure | None:
     claims = placement.pod_info.claims
@@ -121,6 +127,7 @@ async def _pre_bind(
     return (
         await binding.write_claim_status(binding.claim_status(built))
         or await binding.write_charges(binding.entries)
+        or (await placeholders.create(binding.pod, waiting) if placeholders is not None else None)
         # Volumes are requested once the claims are written, and become ready together with the devices.
         or (await volumes.write() if volumes is not None else None)
         or await binding.wait_for_devices(placement.pod_info.profile.binding_timeout_ms, waiting)

@@ -46,6 +46,10 @@ class BindError(Enum):
         "is its feature gate DRAExtendedResource off?"
     )
     CHARGES = "updating pod {pod} NodeAllocatableResourceClaimStatuses: {error}"
+    CREATE_PLACEHOLDER = "create placeholder {name}: {error}"
+    PLACEHOLDER_REFUSED = (
+        "node {node} has no room for the charges of the claims (placeholder {name}: {refusal})"
+    )
     DEVICES_FAILED = 'device binding failed: claim={name}, reason={reason}, message="{message}"'
     DEVICES_LATE = "device binding timeout: claim={name}"
     DEVICE_HELD = "device {device} is allocated to another claim as well"

@@ -18,6 +18,7 @@ class BindStep(Enum):
     RESERVATION = "reservation"
     CLAIM_STATUS = "claim status"
     CHARGES = "charges"
+    PLACEHOLDERS = "placeholders"
     VOLUMES = "volumes"
     CONDITIONS = "conditions"
     PERMIT = "permit"

@@ -215,7 +215,7 @@ def find_shortages(node_filter: NodeFilter, row: int) -> tuple[NodeReason, ...]:
     An empty result does not mean that the pod fits: claim pools and all other rules need a dry run.
     """
     pod_info, ledger = node_filter.pod_info, node_filter.snapshot.ledger(row)
-    if not node_filter.passes_static(row) or node_filter.checked_requests is None:
+    if not node_filter.passes_static(row) or node_filter.checked_requests is None or ledger.has_placeholders:
         return ()
     checked = node_filter.checked_requests
     left = {name: ledger.requested.get(name, 0) for name in checked}

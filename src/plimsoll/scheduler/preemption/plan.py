@@ -101,7 +101,9 @@ def ineligibility_reason(
     victims = nomination.victims if nomination is not None else frozenset()
     for other in snapshot.pods_at(row):
         is_lower = other.priority < fit_error.pod_info.priority
-        if is_lower and (pod_key(other) in victims or is_preempted(other)):
+        if (is_lower and (pod_key(other) in victims or is_preempted(other))) or (
+            snapshot.is_stale_placeholder(row, other)  # of a victim that is gone
+        ):
             return NodeReason(
                 Rule.PREEMPTION, PreemptionMessage.VICTIMS_TERMINATING, VerdictCode.UNSCHEDULABLE
             )

@@ -58,6 +58,7 @@ class NodeSimulation:
         self._frees_devices = frees_devices
         self._original: NodeLedger = snapshot.ledger(row)
         self._removed: dict[str, LedgerEntry] = {}
+        self._removed_placeholders: list[LedgerEntry] = []
         self._added: dict[str, PodInfo] = {}
         self._claims = SimulatedClaims() if claims is None else claims
 
@@ -93,7 +94,11 @@ class NodeSimulation:
     def remove_pods(self, pods: Iterable[Pod]) -> None:
         """Remove pods from the ledger; claims without other users release their devices."""
         ledger = self.snapshot.ledger(self.row)
-        entries = [ledger.remove(pod) for pod in pods]
+        entries = []
+        for pod in pods:
+            placeholders = ledger.placeholders_of(pod)
+            entries.append(ledger.remove(pod))
+            self._removed_placeholders += map(ledger.remove, placeholders)
         for entry in entries:
             self._removed[pod_key(entry.pod)] = entry
             self._claims.removed.add(pod_key(entry.pod))
@@ -111,10 +116,18 @@ class NodeSimulation:
             entry = self._removed.pop(pod_key(pod))
             self._claims.removed.discard(pod_key(pod))
             ledger.restore(entry)
+            self._restore_placeholders(ledger)
             self._notify_added(entry.pod)
             for claim in self._claims_of(entry.pod):
                 self._reallocate(claim)
         self._refresh()
+
+    def _restore_placeholders(self, ledger: NodeLedger) -> None:
+        """Restore the placeholders of pods and claims that are in the ledger again."""
+        for entry in list(self._removed_placeholders):
+            if not self.snapshot.is_stale_placeholder(self.row, entry.pod):
+                self._removed_placeholders.remove(entry)
+                ledger.restore(entry)
 
     def release_claims(self, claims: Iterable[ResourceClaim]) -> None:
         """Release the devices of claims."""

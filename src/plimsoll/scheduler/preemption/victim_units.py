@@ -18,6 +18,7 @@ from plimsoll.api.core import Pod
 from plimsoll.api.pod_claims import pod_group_of
 from plimsoll.api.scheduling import WHOLE_GROUP, PodGroup
 from plimsoll.ledger.node_ledger import pod_key
+from plimsoll.ledger.placeholders import is_placeholder
 from plimsoll.scheduler.preemption.budgets import DisruptionBudgets
 from plimsoll.scheduler.preemption.importance import started_at
 from plimsoll.scheduler.snapshot.group_members import GroupMembers
@@ -53,10 +54,12 @@ def unit_of(row: int, pod: Pod, snapshot: Snapshot) -> VictimUnit:
 
 
 def units_of(pods: Iterable[tuple[int, Pod]], snapshot: Snapshot) -> list[VictimUnit]:
-    """Return the units of scheduled pods, each once."""
+    """Return the units of scheduled pods, each once; placeholders are in none."""
     units: list[VictimUnit] = []
     seen: set[tuple[str, str]] = set()
     for row, pod in pods:
+        if is_placeholder(pod):
+            continue
         unit = unit_of(row, pod, snapshot)
         if unit.group is not None:
             if unit.group.metadata.key in seen:

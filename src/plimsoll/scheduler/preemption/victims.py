@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from plimsoll.api.core import Pod
 from plimsoll.api.scheduling import PodGroup
 from plimsoll.ledger.node_ledger import pod_key
+from plimsoll.ledger.placeholders import is_placeholder
 from plimsoll.ledger.units import PODS
 from plimsoll.ledger.verdict import VerdictCode
 from plimsoll.scheduler.devices import NodeFit
@@ -135,7 +136,7 @@ def guess_victims(node_filter: NodeFilter, row: int, order: Sequence[Pod]) -> li
     Empty if there are none, if removing all is not enough, or if claims hold pools.
     """
     ledger, wanted = node_filter.snapshot.ledger(row), node_filter.checked_requests
-    if wanted is None:
+    if wanted is None or ledger.has_placeholders:
         return []
     entries = [ledger.entries[pod_key(pod)] for pod in order]
     if any(entry.holds for entry in entries):
@@ -158,10 +159,13 @@ def guess_victims(node_filter: NodeFilter, row: int, order: Sequence[Pod]) -> li
 
 
 def lower_priority_pods(node_filter: NodeFilter, row: int) -> list[Pod]:
-    """Return the pods of a node that have a lower priority, most important first."""
+    """Return the pods of a node that have a lower priority, most important first.
+
+    Placeholders are none of them: they go with the pods that they stand for.
+    """
     priority = node_filter.pod_info.priority
     pods = node_filter.snapshot.pods_at(row)
-    return most_important_first(pod for pod in pods if pod.priority < priority)
+    return most_important_first(pod for pod in pods if pod.priority < priority and not is_placeholder(pod))
 
 
 def _restore_spared(simulation: NodeSimulation, pods: Sequence[Pod], fits: Callable[[], bool]) -> None:

@@ -21,6 +21,7 @@ from plimsoll.errors import LeaseLostError
 from plimsoll.scheduler.binding.attempts import OnClaim
 from plimsoll.scheduler.binding.bind import bind_pod
 from plimsoll.scheduler.binding.permit import BindPermit
+from plimsoll.scheduler.binding.placeholders import PlaceholderBinder
 from plimsoll.scheduler.binding.result import BindFailure, BindPoint, BindStep, BindSuccess
 from plimsoll.scheduler.binding.volumes import VolumeBinder
 from plimsoll.scheduler.binding.writer import BindingWriter, retry_until_answered
@@ -91,6 +92,7 @@ class PodBinder:
         on_point: OnPoint = lambda placement, point, seconds, failed: None,
         limit: int = 128,
         make_volume_binder: Callable[[Placement], VolumeBinder] | None = None,
+        make_placeholder_binder: Callable[[Placement], PlaceholderBinder | None] = lambda placement: None,
         on_free: Callable[[], None] = lambda: None,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
@@ -105,6 +107,7 @@ class PodBinder:
         self._on_point = on_point
         self._clock = clock
         self._make_volume_binder = make_volume_binder
+        self._make_placeholder_binder = make_placeholder_binder
         self._on_free = on_free
         self._slots = BindingSlots(limit, self._on_slot_free)
         self._queued: deque[Placement] = deque()
@@ -159,7 +162,7 @@ class PodBinder:
             self._on_free()
 
     async def _bind(self, placement: Placement, permit: BindPermit | None) -> BindSuccess | BindFailure:
-        volumes = self._volume_binder(placement)
+        volumes, placeholders = self._volume_binder(placement), self._make_placeholder_binder(placement)
         try:
             return await bind_pod(
                 placement,
@@ -167,6 +170,7 @@ class PodBinder:
                 self._on_claim,
                 find_conflict=partial(self._find_conflict, placement.node),
                 volumes=volumes,
+                placeholders=placeholders,
                 on_point=self._measure(placement),
                 permit=permit,
                 waiting=partial(self._slots.waiting, placement),
@@ -179,6 +183,8 @@ class PodBinder:
                 permit.fail(placement, f"{type(error).__name__}: {error}")
             if volumes is not None:
                 await volumes.fence()
+            if placeholders is not None:
+                await placeholders.undo()
             return await self._fence_after_error(placement, error)
 
     def _volume_binder(self, placement: Placement) -> VolumeBinder | None:

@@ -33,6 +33,7 @@ from plimsoll.common.config_file import (
 )
 from plimsoll.errors import ConfigError, DecodeError, InputError
 from plimsoll.scheduler.process.kube_config.settings import convert_configuration, is_kube_configuration
+from plimsoll.scheduler.process.placeholder_writer import PlaceholderSettings
 from plimsoll.scheduler.profile import ProfileSet, SchedulerProfile
 from plimsoll.scheduler.queue import QueueSettings
 
@@ -117,6 +118,7 @@ class SchedulerSettings(Config, frozen=True, kw_only=True):
     #: longer for many new pods, and two more writes for each of them would delay them further.
     generated_seconds: Seconds = field(default=30.0, name="generatedClaimGrace")
     named_seconds: Seconds = field(default=2.0, name="namedClaimGrace")
+    placeholders: PlaceholderSettings = PlaceholderSettings()
     election: LeaderElection = field(default=LeaderElection(), name="leaderElection")
     client: ClientConnection = field(default=ClientConnection(), name="clientConnection")
     listen: str = ""  #: HOST:PORT of the health endpoints; "" for none

@@ -9,6 +9,7 @@ from uuid import uuid4
 
 from plimsoll.api.core import Pod
 from plimsoll.client.stored_fields import StoredFields
+from plimsoll.ledger.node_ledger import pod_key
 from plimsoll.scheduler.cycle import schedule_pod
 from plimsoll.scheduler.observer import CycleObserver
 from plimsoll.scheduler.preemption.nominations import Nominations
@@ -56,6 +57,8 @@ class SchedulerContext:
     #: Fields that the API server stores, as of the last probe.
     stored_fields: StoredFields = field(default_factory=StoredFields)
     profiles: dict[str, SchedulerProfile] = field(default_factory=dict)
+    #: Nodes whose kubelets have just rejected what a pod would charge, by the pod's key.
+    _rejected_by: dict[str, set[str]] = field(default_factory=dict)
 
     @staticmethod
     def create(settings: SchedulerSettings) -> SchedulerContext:
@@ -119,8 +122,27 @@ class SchedulerContext:
         return row is not None and NEW_FORM_FEATURE in self.snapshot.node(row).status.declared_features
 
     def schedule(self, pod: Pod, observer: CycleObserver | None = None) -> Placement | FitError | NodeReason:
-        """Run a scheduling attempt with the profile of a pod."""
-        return schedule_pod(pod, self.snapshot, self.profile(pod), new_id, self.nominations, observer)
+        """Run a scheduling attempt with the profile of a pod; nodes that rejected it come last."""
+        profile, key = self.profile(pod), pod_key(pod)
+        if key in self._rejected_by:
+            allowed = self.snapshot.alive.copy()
+            for node in self._rejected_by[key]:
+                if (row := self.snapshot.row_of(node)) is not None:
+                    allowed[row] = False
+            outcome = schedule_pod(
+                pod, self.snapshot, profile, new_id, self.nominations, observer, allowed=allowed
+            )
+            if isinstance(outcome, Placement):
+                return outcome
+            self.forget_rejections(key)
+        return schedule_pod(pod, self.snapshot, profile, new_id, self.nominations, observer)
+
+    def on_rejected(self, key: str, node: str) -> None:
+        """Try the other nodes first when a pod is attempted again."""
+        self._rejected_by.setdefault(key, set()).add(node)
+
+    def forget_rejections(self, key: str) -> None:
+        self._rejected_by.pop(key, None)
 
     def profile(self, pod: Pod) -> SchedulerProfile:
         """Return the profile that a pod selects by its scheduler name."""

@@ -138,8 +138,9 @@ class SchedulerInformers:
         #: how many of them are in backoff.
         self.on_pod_queued: Callable[[str, str], None] = lambda key, event: None
         self.on_pods_woken: Callable[[str, int, int], None] = lambda event, count, backoff: None
-        #: Called with the old and the new state of a pod before either is applied.
+        #: Called with the old and the new state of a pod, before the new one is applied and after it.
         self.before_pod_event: Callable[[Pod | None, Pod | None], None] = lambda old, new: None
+        self.after_pod_event: Callable[[Pod | None, Pod | None], None] = lambda old, new: None
         self.informers: list[Informer[Any]] = []
         self._discovery_error = ""  #: why API discovery failed
         self.synced = False
@@ -260,6 +261,7 @@ class SchedulerInformers:
         capacity = None
         if old is not None and new is None and self.synced:
             capacity = node_capacity(self._snapshot, old.spec.node_name)
+        self.after_pod_event(old, new)
         self._wake(old, new, capacity)
 
     def _on_unscheduled_pod(self, key: str, old: Pod | None, new: Pod) -> None:

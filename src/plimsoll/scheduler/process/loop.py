@@ -21,7 +21,7 @@ from plimsoll.ledger.verdict import VerdictCode
 from plimsoll.scheduler.binding.permit import BindPermit
 from plimsoll.scheduler.binding.pod_conditions import render_fit_error
 from plimsoll.scheduler.binding.recovery import find_releasable_claim
-from plimsoll.scheduler.binding.result import BindFailure, BindSuccess
+from plimsoll.scheduler.binding.result import BindFailure, BindStep, BindSuccess
 from plimsoll.scheduler.devices import needs_capacity
 from plimsoll.scheduler.events import make_release_event, node_capacity
 from plimsoll.scheduler.gang.members import group_key
@@ -239,6 +239,8 @@ class SchedulingLoop:
         else:
             self._forget(binding)
             context.metrics.steps.add(outcome.step.value)
+            if outcome.step is BindStep.PLACEHOLDERS and outcome.cause is None:
+                context.on_rejected(attempt.key, placement.node)
             self._on_error(attempt, binding.started, outcome.error)
         context.wake_event.set()
 

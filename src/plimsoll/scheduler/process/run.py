@@ -16,6 +16,7 @@ import os
 import socket
 import sys
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -32,7 +33,9 @@ from plimsoll.common.health import HealthServer
 from plimsoll.common.structured_log import log_event, set_up_logging
 from plimsoll.common.tasks import at_most, cancel_tasks, run_until, stop_on_signals
 from plimsoll.errors import LeaseLostError
+from plimsoll.ledger.placeholders import is_placeholder, make_pod, plan_placeholders
 from plimsoll.scheduler.binding.device_check import find_device_conflict
+from plimsoll.scheduler.binding.placeholders import PlaceholderBinder
 from plimsoll.scheduler.binding.volumes import VolumeBinder
 from plimsoll.scheduler.filters.volumes import find_claims
 from plimsoll.scheduler.process.api_writer import ApiWriter
@@ -44,6 +47,8 @@ from plimsoll.scheduler.process.debug_pages import show_ledger, show_queue
 from plimsoll.scheduler.process.event_recorder import SchedulerEventRecorder
 from plimsoll.scheduler.process.failure_handler import FailureHandler
 from plimsoll.scheduler.process.loop import SchedulingLoop
+from plimsoll.scheduler.process.placeholder_keeper import PlaceholderKeeper
+from plimsoll.scheduler.process.placeholder_writer import PlaceholderApiWriter
 from plimsoll.scheduler.process.plugin_timer import record_binding
 from plimsoll.scheduler.process.server_probe import ServerProbe
 from plimsoll.scheduler.process.takeover import recover_bindings, take_over
@@ -91,13 +96,25 @@ class SchedulerProcess:
         self.failure_handler = FailureHandler(
             self.context, guarded, self.writer, self.recorder, self._on_claim_written
         )
-        self.context.informers.on_pod_left = self.failure_handler.forget
+        self.context.informers.on_pod_left = self._on_pod_left
         self.context.informers.on_claim_changed = self.writer.claim_waiters.notify
         creates = self.context.metrics.claim_creates
         self.writer.on_claim_creation = lambda succeeded: creates.add("success" if succeeded else "failure")
         self.server_probe = ServerProbe(client, self.context)
+        self.server_probe.on_changed = lambda old, new: self._set_placeholders()
         self.volume_waiters = VolumeWaiters(self.context.snapshot, self.context.informers.find_pod)
         self.context.informers.on_volume_changed = self.volume_waiters.notify
+        self.placeholder_writer = PlaceholderApiWriter(
+            guarded,
+            settings.placeholders,
+            self.volume_waiters.node,
+            self.context.informers.find_pod,
+            self.volume_waiters,
+        )
+        self.keeper = PlaceholderKeeper(
+            self.context.snapshot, self.placeholder_writer, self.recorder, self._is_responsible
+        )
+        self.context.informers.after_pod_event = self._on_pod_event
         self.loop: SchedulingLoop | None = None
         #: Whether the next leader need not fence: no write is in flight, of ours or of our predecessor.
         self._all_writes_ended = True
@@ -146,6 +163,7 @@ class SchedulerProcess:
         try:
             await self._warm_up()
             await self.server_probe.wait_for_first()
+            self._set_placeholders()
             await self._lead_until_stopped()
         finally:
             await cancel_tasks([probing])
@@ -190,18 +208,20 @@ class SchedulerProcess:
         )
         if self._stop.is_set():
             loop.stop()
-        reporting = asyncio.create_task(self.failure_handler.run())
+        tasks = [asyncio.create_task(self.failure_handler.run())]
         self._all_writes_ended = taken_over = False
         try:
             await self._take_over()
             taken_over = True
             await self._recover_bindings()
+            if self.settings.placeholders.mode != "Off":
+                tasks.append(asyncio.create_task(self._keep_placeholders()))
             self.scheduling.set()
             await loop.run(self.settings.stop_seconds)
         finally:
             self.loop = None
             self._all_writes_ended = taken_over and not loop.cancelled
-            await cancel_tasks([reporting])
+            await cancel_tasks(tasks)
             log_event(LOG, "stopped leading", identity=self.identity)
 
     async def _take_over(self) -> None:
@@ -250,12 +270,47 @@ class SchedulerProcess:
             on_point=partial(record_binding, self.context.metrics),
             limit=self.settings.binds,
             make_volume_binder=self._make_volume_binder,
+            make_placeholder_binder=self._make_placeholder_binder,
             on_free=self.context.wake_event.set,
         )
 
     def _make_volume_binder(self, placement: Placement) -> VolumeBinder:
         writer = self.writer
         return VolumeBinder(placement, writer, writer.volumes, self.volume_waiters, self._on_volume_written)
+
+    def _make_placeholder_binder(self, placement: Placement) -> PlaceholderBinder | None:
+        profile, options = self.context.snapshot.profile, self.context.snapshot.options
+        if not profile.placeholders:
+            return None
+        if self.context.stored_fields.charges is None:
+            self.server_probe.probe_soon()
+        planned = plan_placeholders(placement.pod_info.pod, placement.charged_claims, options, profile)
+        if not planned:
+            return None
+        pods = [make_pod(each, placement.node) for each in planned]
+        return PlaceholderBinder(placement, pods, self.writer, self.placeholder_writer)
+
+    def _set_placeholders(self) -> None:
+        """Use placeholders unless the server is known to store charges."""
+        stores = self.context.stored_fields.charges
+        self.context.snapshot.set_placeholders(
+            self.settings.placeholders.mode == "Auto" and stores is not True
+        )
+        self.keeper.compare_all_soon()
+
+    async def _keep_placeholders(self) -> None:
+        with suppress(LeaseLostError):  # the next leader continues
+            await self.keeper.run()
+
+    def _on_pod_left(self, key: str) -> None:
+        self.failure_handler.forget(key)
+        self.context.forget_rejections(key)
+
+    def _on_pod_event(self, old: Pod | None, new: Pod | None) -> None:
+        pod = new if new is not None else old
+        if pod is not None and is_placeholder(pod):
+            self.volume_waiters.notify(pod)
+        self.keeper.on_pod_event(old, new)
 
     def _on_claim_written(self, claim: ResourceClaim) -> None:
         """Update the snapshot from a response, which arrives before the watch event."""

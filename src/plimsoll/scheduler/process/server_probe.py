@@ -35,6 +35,7 @@ class ServerProbe:
         self._client = client
         self._context = context
         self._finished = asyncio.Event()  # the first probe
+        self._due = asyncio.Event()
         #: Called with the previous and the current fields when they differ.
         self.on_changed: Callable[[StoredFields, StoredFields], None] = lambda old, new: None
 
@@ -43,7 +44,13 @@ class ServerProbe:
         while True:
             await self.probe()
             self._finished.set()
-            await asyncio.sleep(PROBE_SECONDS)
+            async with at_most(PROBE_SECONDS):
+                await self._due.wait()
+            self._due.clear()
+
+    def probe_soon(self) -> None:
+        """Probe now: there may be pods that show more."""
+        self._due.set()
 
     async def wait_for_first(self) -> None:
         """Wait for the end of the first probe, for a short time at most."""

@@ -1,6 +1,6 @@
-"""Waiters for volumes to be bound, and the objects that they read.
+"""Waiters for volumes to be bound and placeholders to be admitted, and the objects that they read.
 
-Watch events of the volumes and claims in question wake a waiter; the check is also repeated every second, as
+Watch events of the objects in question wake a waiter; the check is also repeated every second, as
 in kube-scheduler, because the pod or its node may be deleted.
 """
 
@@ -17,7 +17,7 @@ _POLL_SECONDS = 1.0
 
 
 class VolumeWaiters:
-    """Waiters by the names of volumes and claims; implements `binding.volumes.VolumeCluster`."""
+    """Waiters by the names of objects; implements `binding.volumes.VolumeCluster`."""
 
     def __init__(
         self,
@@ -36,9 +36,9 @@ class VolumeWaiters:
         """Return the number of bindings that wait."""
         return self._count
 
-    def notify(self, volume: PersistentVolume | PersistentVolumeClaim) -> None:
-        """Wake the waiters for a volume or claim that has changed."""
-        for event in self._waiting.get(volume.metadata.key, ()):
+    def notify(self, changed: PersistentVolume | PersistentVolumeClaim | Pod) -> None:
+        """Wake the waiters for an object that has changed."""
+        for event in self._waiting.get(changed.metadata.key, ()):
             event.set()
 
     def node(self, name: str) -> Node | None:

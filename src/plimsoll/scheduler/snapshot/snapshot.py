@@ -11,6 +11,7 @@ KEP-5517 (docs/spec/keps.md), "Scheduler Internal Cache Update"; docs/spec/accou
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Set
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -25,6 +26,8 @@ from plimsoll.api.workloads import SELECTING_KINDS
 from plimsoll.ledger.claims import ChargeContext, ChargedClaim, read_charged_claims
 from plimsoll.ledger.columns import Mask, NodeColumns
 from plimsoll.ledger.node_ledger import NodeLedger, pod_key, resources_options
+from plimsoll.ledger.placeholders import OwnerKind, is_placeholder, placeholder_owner
+from plimsoll.ledger.placement import assume_placeholders
 from plimsoll.ledger.profile import AccountingProfile
 from plimsoll.scheduler.extended_resources import in_memory_uid
 from plimsoll.scheduler.result import Placement
@@ -66,6 +69,8 @@ class Snapshot:
         self._pods_of_unknown_nodes: dict[str, dict[str, Pod]] = {}
         self._assumed: dict[str, Placement] = {}
         self._unconfirmed: dict[str, Placement] = {}
+        #: Placeholders that are being created, by the key of the pod whose placement needs them.
+        self._assumed_placeholders: dict[str, list[Pod]] = {}
         # -- claims and devices
         #: Allocations of claims, written or assumed; only this class and simulations change them.
         self.allocations = AssumedAllocations(self.features.consumable_capacity)
@@ -152,6 +157,11 @@ class Snapshot:
         """Placements that no bound pod has confirmed yet, by pod key."""
         return self._assumed
 
+    @property
+    def assumed_placeholders(self) -> set[str]:
+        """Keys of the placeholders that are being created."""
+        return {pod_key(pod) for pods in self._assumed_placeholders.values() for pod in pods}
+
     def claim(self, namespace: str, name: str) -> ResourceClaim | None:
         return self.find(ResourceClaim, namespace, name)
 
@@ -213,11 +223,18 @@ class Snapshot:
     def assume(self, placement: Placement) -> None:
         """Charge a placement to the node's ledger, and assume the devices and volumes of its claims."""
         pod = placement.pod_info.pod
-        self._ledger(placement.row).assume(pod, placement.charged_claims)
+        ledger = self._ledger(placement.row)
+        ledger.assume(pod, placement.charged_claims)
         key = placement.pod_info.key
         self._assumed[key] = self._unconfirmed[key] = placement
         self.next_start_row = placement.row + 1
         self._on_pod_added(placement.row, pod)
+        if self.profile.placeholders:
+            placeholders = assume_placeholders(ledger, pod, placement.charged_claims)
+            for placeholder in placeholders:
+                self._on_pod_added(placement.row, placeholder)
+            if placeholders:
+                self._assumed_placeholders[key] = placeholders
         for claim in placement.pod_info.unallocated_claims:
             allocation = placement.allocations[claim.metadata.name]
             self.on_devices_released(self.allocations.assume(claim.metadata.uid, key, allocation))
@@ -231,6 +248,7 @@ class Snapshot:
         """
         if key in self._assumed:
             self._remove_pod(key)
+        self._forget_placeholders(key)
         placement = self._unconfirmed.pop(key, None)
         for claim in placement.pod_info.unallocated_claims if placement is not None else ():
             known = self.claim(*claim.metadata.key)
@@ -241,9 +259,35 @@ class Snapshot:
     def confirm(self, key: str) -> None:
         """Drop the record of a placement that has been written; the objects have it now."""
         self._unconfirmed.pop(key, None)
+        self._forget_placeholders(key)
         self.assumed_volumes.release(key)
         if key not in self._pods:
             self._release_uncreated(key)
+
+    def _forget_placeholders(self, key: str) -> None:
+        """Remove what was assumed of the placeholders of a placement; those that exist are pods by now."""
+        for placeholder in self._assumed_placeholders.pop(key, ()):
+            self._remove_pod(pod_key(placeholder))
+
+    def set_placeholders(self, on: bool) -> None:
+        """Set whether placeholder pods request the charges of claims, because the server drops them."""
+        if on == self.profile.placeholders:
+            return
+        self.profile = replace(self.profile, placeholders=on)
+        for row in self.rows():
+            self._ledger(row).profile = self.profile
+        self.revision += 1
+        self._bump(None)
+
+    def is_stale_placeholder(self, row: int, pod: Pod) -> bool:
+        """Return whether a pod is the placeholder of a pod or claim that is not in use on a node any more."""
+        owner = placeholder_owner(pod)
+        if owner is None:
+            return False
+        entries = self._ledger(row).entries
+        if owner.kind is OwnerKind.POD:
+            return owner.key not in entries
+        return not any(user in entries for user in self._users.of(owner.namespace, owner.name))
 
     def _release_uncreated(self, key: str) -> None:
         """Release the devices of a pod's extended resources, if its claim was never seen allocated."""
@@ -333,6 +377,8 @@ class Snapshot:
     def _add_pod(self, row: int, pod: Pod) -> None:
         """Add a bound pod to its node's ledger, or update it there."""
         key, ledger = pod_key(pod), self._ledger(row)
+        if self._assumed_placeholders and is_placeholder(pod) and key != pod.metadata.full_name:
+            self._remove_pod(pod.metadata.full_name)  # it was assumed without a UID
         known = self._pods.get(key)
         if known is None:
             ledger.add(pod, self._charges(row, pod))

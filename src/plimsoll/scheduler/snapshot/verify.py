@@ -46,8 +46,9 @@ def _verify_ledgers(snapshot: Snapshot) -> Iterator[Discrepancy]:
             recorded = snapshot.find_pod(key)
             if recorded is None or recorded[0] != row or recorded[1] is not entry.pod:
                 yield Discrepancy(f"pod {key} on node {ledger.name}", recorded, entry.pod.metadata.name)
-            if entry.assumed != (key in snapshot.assumed):
-                yield Discrepancy(f"pod {key}: assumed", entry.assumed, key in snapshot.assumed)
+            assumed = key in snapshot.assumed or key in snapshot.assumed_placeholders
+            if entry.assumed != assumed:
+                yield Discrepancy(f"pod {key}: assumed", entry.assumed, assumed)
     for key in snapshot.pod_keys() - seen:
         yield Discrepancy(f"pod {key}", snapshot.find_pod(key), None)
 
