@@ -1,6 +1,6 @@
 """Placeholders of a pod: created, and admitted by the kubelet, before the pod is bound.
 
-On a server that drops the charges of claims, only the kubelet can tell whether there is still room for them,
+On a server that drops the charges of claims, only the kubelet knows whether there is still room for them,
 because other schedulers place pods at the same time. A kubelet that admits a placeholder counts it from
 then on; one that rejects it was full, and the pod is tried elsewhere. See `ledger/placeholders.py`.
 """
