@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple
 from urllib.parse import quote
 
-from plimsoll.api.kinds import find_kind, join_api_version
+from plimsoll.api.kinds import find_kind, join_api_version, resource_key
 
 
 class Endpoint(NamedTuple):
@@ -24,6 +24,11 @@ class Endpoint(NamedTuple):
     @property
     def api_version(self) -> str:
         return join_api_version(self.group, self.version)
+
+    @property
+    def resource(self) -> str:
+        """`pods`, or `resourceclaims.resource.k8s.io`."""
+        return resource_key(self.group, self.plural)
 
     @property
     def root(self) -> str:
@@ -45,6 +50,11 @@ class Endpoint(NamedTuple):
     def at(self, version: str) -> Endpoint:
         """Return the kind at another version."""
         return self._replace(version=version)
+
+    def rbac_rule(self, *verbs: str) -> str:
+        """Return the rule of a role that allows these verbs, as YAML in one line."""
+        group = self.group or '""'
+        return f"{{apiGroups: [{group}], resources: [{self.plural}], verbs: [{', '.join(verbs)}]}}"
 
 
 def _endpoint(key: str) -> Endpoint:

@@ -34,6 +34,8 @@ _SLOW_SECONDS = 1.0
 SLOW_HANDLER_SECONDS = 30.0
 #: Changes dispatched before other tasks of the loop run.
 _BATCH = 200
+#: Time after which the same error is logged again.
+_REPEAT_SECONDS = 300.0
 #: Interval at which an optional kind that is not served is tried again.
 _OPTIONAL_SECONDS = 60.0
 
@@ -111,6 +113,9 @@ class Informer(Generic[T]):
         self._synced: asyncio.Event | None = None
         self._failure: BaseException | None = None
         self._running = False
+        #: Called with every error of a request.
+        self.on_error: Callable[[InputError], None] = lambda error: None
+        self._warn_again_at = 0.0
         self._refreshes: list[asyncio.Event] = []  # waiting for a listing that begins from now on
         self.interruptible: asyncio.Future[None] | None = None
 
@@ -154,7 +159,9 @@ class Informer(Generic[T]):
             async with asyncio.timeout(timeout):
                 await self._synced.wait()
         except TimeoutError:
-            raise self.error or ApiError(0, "Timeout", f"{self._resource()} not listed in time") from None
+            raise self.error or ApiError(
+                0, "Timeout", f"{self.endpoint.resource} not listed in time"
+            ) from None
         if self._failure is not None:
             raise self._failure
 
@@ -332,16 +339,16 @@ class Informer(Generic[T]):
             self.error = None
 
     def _note(self, error: InputError) -> None:
+        now = time.monotonic()
+        if str(error) != str(self.error) or now >= self._warn_again_at:
+            self._warn_again_at = now + _REPEAT_SECONDS
+            _log.warning("%s: %s", self.endpoint.resource, error)
         self.error = error
-        _log.warning("%s: %s", self._resource(), error)
+        self.on_error(error)
 
     def _fault(self, problem: str) -> None:
         self.faults += 1
-        _log.error("%s: %s", self._resource(), problem)
-
-    def _resource(self) -> str:
-        endpoint = self.endpoint
-        return f"{endpoint.plural}.{endpoint.group}" if endpoint.group else endpoint.plural
+        _log.error("%s: %s", self.endpoint.resource, problem)
 
 
 class _HandlerQueue(Generic[T]):

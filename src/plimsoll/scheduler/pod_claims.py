@@ -22,7 +22,7 @@ from plimsoll.api.pod_claims import (
     is_reserved_for,
     pod_group_of,
 )
-from plimsoll.api.resource import ResourceClaim
+from plimsoll.api.resource import DeviceTaintRule, ResourceClaim
 from plimsoll.scheduler.extended_resource_index import ExtendedResourceClaims, ExtendedResourceClasses
 from plimsoll.scheduler.extended_resources import build_claim, without_claim
 from plimsoll.scheduler.pod_info import PodInfo
@@ -44,6 +44,7 @@ class ClaimMessage(ReasonMessage):
     )
     DELETED = 'resourceclaim "{claim}" is being deleted'
     STALE = "cannot schedule extended resource claim"
+    TAINTS_UNREADABLE = "the scheduler has no permission to list DeviceTaintRules"
     CLASS_MISSING = "request {request}: device class {device_class} does not exist"
 
 
@@ -81,7 +82,7 @@ def read_pod_info(
             return found
         claims = tuple(_with_allocation_of(peers, claim, snapshot) for claim in found) if peers else found
     for claim in claims:
-        problem = _in_use(claim, pod, snapshot) or _unusable_class(claim, snapshot)
+        problem = _in_use(claim, pod, snapshot) or _not_allocatable(claim, snapshot)
         if problem is not None:
             return problem
     if not snapshot.gates.enabled("DRAExtendedResource"):
@@ -100,7 +101,7 @@ def _read_extended_resources(
         return PodInfo(unclaimed, claims, snapshot.options, profile, stored=pod, stale_claim=stale_claim)
     claimed, claim = build_claim(pod, classes)
     if claim is not None:
-        if (problem := _unusable_class(claim, snapshot)) is not None:
+        if (problem := _not_allocatable(claim, snapshot)) is not None:
             return problem
         claims = (*claims, claim)
     return PodInfo(
@@ -174,9 +175,11 @@ def _in_use(claim: ResourceClaim, pod: Pod, snapshot: Snapshot) -> NodeReason | 
     return None
 
 
-def _unusable_class(claim: ResourceClaim, snapshot: Snapshot) -> NodeReason | None:
+def _not_allocatable(claim: ResourceClaim, snapshot: Snapshot) -> NodeReason | None:
     if claim.status.allocation is not None:
         return None
+    if DeviceTaintRule in snapshot.unreadable:
+        return _reason(ClaimMessage.TAINTS_UNREADABLE)
     for request, body in device_requests(claim):
         name = body.device_class_name
         found = snapshot.classes.get(name)

@@ -17,6 +17,7 @@ class GangMessage(ReasonMessage):
     """Messages of GangScheduling."""
 
     GROUP_MISSING = 'waiting for pods\'s pod group "{group}" to appear in scheduling queue'
+    GROUPS_UNREADABLE = "the scheduler has no permission to list PodGroups"
     TOO_FEW_PODS = "waiting for minCount pods from a gang to appear in scheduling queue"
     WAITING = "waiting for minCount pods from a gang to be scheduled"
     UNSCHEDULABLE = "pod group is unschedulable"
@@ -42,6 +43,8 @@ def min_count(group: PodGroup, gates: Gates) -> int:
 
 def hold_reason(key: GroupKey, snapshot: Snapshot, queued: Set[str]) -> NodeReason | None:
     """Return why a group must not be attempted yet; `queued` are the keys of its pods without a node."""
+    if PodGroup in snapshot.unreadable:
+        return NodeReason.unresolvable(Rule.GANG, GangMessage.GROUPS_UNREADABLE)
     group = snapshot.find(PodGroup, *key)
     if group is None:
         return NodeReason.unresolvable(Rule.GANG, GangMessage.GROUP_MISSING, group=key[1])

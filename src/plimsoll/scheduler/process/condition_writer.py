@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -25,6 +26,8 @@ from plimsoll.scheduler.process.api_writer import ApiWriter
 LOG = logging.getLogger("plimsoll.scheduler")
 
 _WORKERS = 8
+#: Messages of a pod that are remembered.
+_KEPT_MESSAGES = 4
 #: Delay before a write without a response is retried (seconds).
 _RETRY_SECONDS = 1.0
 
@@ -59,6 +62,7 @@ class ConditionWriter:
         self._now = now
         self._pending: dict[str, ConditionUpdate] = {}
         self._writing: set[str] = set()
+        self._messages: dict[str, deque[str]] = {}  # the latest of each pod
         self.tasks: set[asyncio.Task[None]] = set()
         self.written = 0
 
@@ -72,6 +76,7 @@ class ConditionWriter:
         if before is not None and update.nominated is None and before.nominated is not None:
             update = ConditionUpdate(update.pod, update.reason, update.message, before.nominated)
         self._pending[key] = update
+        self._messages.setdefault(key, deque(maxlen=_KEPT_MESSAGES)).append(update.message)
         if len(self.tasks) < self._limit:
             start_task(self.tasks, self._run())
 
@@ -79,6 +84,11 @@ class ConditionWriter:
         """Drop the pending update of a pod."""
         self._pending.pop(key, None)
         self._writing.discard(key)
+        self._messages.pop(key, None)
+
+    def has_written(self, key: str, message: str) -> bool:
+        """Return whether a message is among the latest of a pod."""
+        return message in self._messages.get(key, ())
 
     async def stop(self, seconds: float = 0.0) -> None:
         """Write pending updates for at most `seconds`, then drop them."""

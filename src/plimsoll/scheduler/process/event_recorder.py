@@ -18,10 +18,10 @@ from typing import Any
 
 from plimsoll.api import codec
 from plimsoll.api.core import Pod
-from plimsoll.api.meta import ObjectReference
+from plimsoll.api.meta import ObjectMeta, ObjectReference
 from plimsoll.api.timestamps import format_micro_time
 from plimsoll.client.client import Client
-from plimsoll.client.endpoints import EVENTS_V1, POD_GROUPS
+from plimsoll.client.endpoints import EVENTS_V1, LEASES, POD_GROUPS
 from plimsoll.common.tasks import at_most
 from plimsoll.errors import ApiError, InputError
 from plimsoll.scheduler.binding.pod_conditions import shorten
@@ -38,6 +38,7 @@ _PACE_SECONDS = 0.02
 #: Time without events after which a series ends, as in kube-scheduler (seconds).
 _FINISHED_SECONDS = 360.0
 _SERIES_MAX = 4096
+_LEASE = ObjectMeta(name="plimsoll-scheduler", namespace="kube-system")
 
 
 @dataclass(slots=True)
@@ -63,6 +64,7 @@ class SchedulerEventRecorder:
         *,
         controller: str = "plimsoll",
         instance: str = "",
+        lease: ObjectMeta = _LEASE,
         limit: int = 5_000,
         is_busy: Callable[[], bool] = lambda: False,
         clock: Callable[[], float] = time.monotonic,
@@ -75,6 +77,8 @@ class SchedulerEventRecorder:
         self._client = client
         self._controller = controller
         self._instance = instance or f"{controller}-0"
+        self._lease = lease
+        self._is_forbidden = False
         self._limit = max(1, limit)
         self._is_busy = is_busy
         self._clock = clock
@@ -110,6 +114,11 @@ class SchedulerEventRecorder:
         text = f"waiting for binding conditions for device on node {node}"
         self.record(pod, "BindingConditionsPending", "Scheduling", text)
 
+    def problem(self, reason: str, action: str, note: str) -> None:
+        """Record a problem of the scheduler itself, as an event about its lease."""
+        regarding = ObjectReference.to(self._lease, LEASES.kind, LEASES.api_version)
+        self._record(regarding, reason, action, note, WARNING)
+
     def record(
         self,
         pod: Pod,
@@ -121,15 +130,27 @@ class SchedulerEventRecorder:
         related: ObjectReference | None = None,
     ) -> None:
         """Record an event about a pod; it is written later."""
+        regarding = ObjectReference.to_version(pod.metadata, "Pod")
+        self._record(regarding, reason, action, note, type, related)
+
+    def _record(
+        self,
+        regarding: ObjectReference,
+        reason: str,
+        action: str,
+        note: str,
+        type: str,
+        related: ObjectReference | None = None,
+    ) -> None:
         note, now = shorten(note), self._clock()
-        key = (pod.metadata.uid, reason, note)
+        key = (regarding.uid, reason, note)
         series = self._series.get(key)
         if series is not None and now - series.observed_at < _FINISHED_SECONDS:
             series.count += 1
             series.observed_at = now
             self._series.move_to_end(key)
         else:
-            series = self._new_series(pod, reason, action, note, type, related, now)
+            series = self._new_series(regarding, reason, action, note, type, related, now)
             self._series[key] = series
             while len(self._series) > _SERIES_MAX:
                 self._series.popitem(last=False)
@@ -138,7 +159,7 @@ class SchedulerEventRecorder:
 
     def _new_series(
         self,
-        pod: Pod,
+        regarding: ObjectReference,
         reason: str,
         action: str,
         note: str,
@@ -146,11 +167,10 @@ class SchedulerEventRecorder:
         related: ObjectReference | None,
         now: float,
     ) -> _Series:
-        meta = pod.metadata
         event_time = self._now()
         self._last_name = max(self._last_name + 1, int(event_time.timestamp() * 1e9))
-        namespace = meta.namespace or "default"
-        name = f"{meta.name[:236]}.{self._last_name:x}"
+        namespace = regarding.namespace or "default"
+        name = f"{regarding.name[:236]}.{self._last_name:x}"
         body = {
             "apiVersion": EVENTS_V1.api_version,
             "kind": EVENTS_V1.kind,
@@ -160,7 +180,7 @@ class SchedulerEventRecorder:
             "reportingInstance": self._instance[:128],
             "action": action,
             "reason": reason,
-            "regarding": ObjectReference.to_version(pod.metadata, "Pod"),
+            "regarding": regarding,
             "note": note,
             "type": type,
         }
@@ -212,6 +232,12 @@ class SchedulerEventRecorder:
             missing = isinstance(error, ApiError) and error.code == 404
             if missing and not first:
                 series.written_count = 0  # expired in the API: created again on the next occurrence
+            # A namespace that is being deleted, or a quota, refuses with 403 as well.
+            is_forbidden = isinstance(error, ApiError) and error.code == 403 and " cannot " in str(error)
+            if is_forbidden and not self._is_forbidden:
+                self._is_forbidden = True
+                rule = EVENTS_V1.rbac_rule("create", "patch", "update")
+                LOG.error("no permission to write events: pods have none; add to the role: %s", rule)
             LOG.debug("event %s was not written: %s", series.name, error)
 
     async def _create(self, series: _Series) -> None:

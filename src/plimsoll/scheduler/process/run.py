@@ -24,10 +24,10 @@ from uuid import uuid4
 
 from plimsoll.allocator import Features
 from plimsoll.api.core import Pod
+from plimsoll.api.meta import ObjectMeta
 from plimsoll.api.resource import ResourceClaim
 from plimsoll.api.storage import PersistentVolume, PersistentVolumeClaim
 from plimsoll.client import Client, ClientConfig
-from plimsoll.client.delegated_auth import secure_serving
 from plimsoll.client.leader_election import Election
 from plimsoll.common.addresses import read_address
 from plimsoll.common.health import HealthServer
@@ -37,6 +37,7 @@ from plimsoll.errors import LeaseLostError
 from plimsoll.ledger.placeholders import is_placeholder, make_pod, plan_placeholders
 from plimsoll.scheduler.binding.device_check import find_device_conflict
 from plimsoll.scheduler.binding.placeholders import PlaceholderBinder
+from plimsoll.scheduler.binding.result import BindFailure, BindSuccess
 from plimsoll.scheduler.binding.volumes import VolumeBinder
 from plimsoll.scheduler.filters.volumes import find_claims
 from plimsoll.scheduler.process.api_writer import ApiWriter
@@ -48,6 +49,7 @@ from plimsoll.scheduler.process.debug_pages import show_ledger, show_queue
 from plimsoll.scheduler.process.event_recorder import SchedulerEventRecorder
 from plimsoll.scheduler.process.failure_handler import FailureHandler
 from plimsoll.scheduler.process.loop import SchedulingLoop
+from plimsoll.scheduler.process.other_scheduler import OtherSchedulerDetector
 from plimsoll.scheduler.process.placeholder_keeper import PlaceholderKeeper
 from plimsoll.scheduler.process.placeholder_writer import PlaceholderApiWriter
 from plimsoll.scheduler.process.plugin_timer import record_binding
@@ -92,15 +94,25 @@ class SchedulerProcess:
             client,
             controller=settings.profiles[0].name,
             instance=f"{NAME}-{socket.gethostname()}",
+            lease=ObjectMeta(name=settings.election.name, namespace=settings.election.namespace),
             is_busy=lambda: self.loop is not None and self.loop.in_flight > 0,
         )
         self.failure_handler = FailureHandler(
             self.context, guarded, self.writer, self.recorder, self._on_claim_written
         )
+        self.context.informers.on_forbidden = partial(self.recorder.problem, "MissingPermission", "Listing")
         self.context.informers.on_pod_left = self._on_pod_left
         self.context.informers.on_claim_changed = self.writer.claim_waiters.notify
         creates = self.context.metrics.claim_creates
         self.writer.on_claim_creation = lambda succeeded: creates.add("success" if succeeded else "failure")
+        self.other_scheduler = OtherSchedulerDetector(
+            self.context.profiles,
+            is_leading=lambda: self.leading and self.scheduling.is_set(),
+            is_placed=lambda key: self.context.snapshot.find_pod(key) is not None,
+            has_written=self.failure_handler.condition_writer.has_written,
+            report=partial(self.recorder.problem, "OtherScheduler", "Scheduling"),
+        )
+        self.context.informers.before_pod_event = self.other_scheduler.on_pod_event
         self.server_probe = ServerProbe(client, self.context)
         self.server_probe.on_changed = lambda old, new: self._set_placeholders()
         self.volume_waiters = VolumeWaiters(self.context.snapshot, self.context.informers.find_pod)
@@ -263,10 +275,15 @@ class SchedulerProcess:
         return pod.spec.scheduler_name in self.context.profiles
 
     def _make_binder(self, on_finished: OnFinished) -> PodBinder:
+        def finish(placement: Placement, outcome: BindSuccess | BindFailure) -> None:
+            if isinstance(outcome, BindFailure):
+                self.other_scheduler.on_binding_failed(placement.pod_info.key)
+            on_finished(placement, outcome)
+
         return PodBinder(
             self.writer,
             self._on_claim_written,
-            on_finished,
+            finish,
             find_conflict=partial(find_device_conflict, self.context.snapshot),
             on_point=partial(record_binding, self.context.metrics),
             limit=self.settings.binds,
@@ -366,7 +383,6 @@ class SchedulerProcess:
             ready={"informer-sync": context.informers.sync_problem},
             metrics=context.metrics.expose,
             debug=debug,
-            secure=secure_serving(self._client, self.settings.cert_dir),
         )
         await self.health.start(host, port)
         log_event(LOG, "listening", address=f"{host}:{self.health.port}")

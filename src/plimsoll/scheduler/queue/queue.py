@@ -322,7 +322,7 @@ class SchedulingQueue:
         return len(keys) + len(held)
 
     def activate(self, keys: Iterable[str], now: int) -> int:
-        """Make pods ready at once, regardless of back-off; return their number."""
+        """Make pods ready at once, regardless of back-off and of what holds them; return their number."""
         count = 0
         for key in keys:
             entry = self._entries.get(key)
@@ -332,6 +332,8 @@ class SchedulingQueue:
                 entry.activated = True
             elif entry.state in (QueueState.BACKOFF, QueueState.UNSCHEDULABLE):
                 self._place(entry, QueueState.ACTIVE)
+            elif entry.state is QueueState.HELD:
+                self._admit(entry, now)
             else:
                 continue
             count += 1

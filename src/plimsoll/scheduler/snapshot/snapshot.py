@@ -85,6 +85,8 @@ class Snapshot:
         self._devices = PublishedDevices(self.features, self.profile)
         # -- everything else
         self._objects: dict[type[Any], dict[tuple[str, str], Any]] = {}
+        #: Kinds that are served but that the scheduler has no permission to list.
+        self.unreadable: set[type[Any]] = set()
         self.indexes = SnapshotIndexes()
         #: Changes that may have freed something. The events that queueing hints declare must be counted,
         #: except those in `unschedulable_cache.UNCOUNTED_EVENTS`.

@@ -53,9 +53,13 @@ class SchedulerCluster:
 
     async def start(self, settings: SchedulerSettings = QUICK, identity: str = "") -> SchedulerProcess:
         process = SchedulerProcess(self.server.client(SCHEDULER), settings, identity=identity)
-        self._running.append((process, asyncio.create_task(process.run())))
+        self.follow(process)
         await process.ready(DEADLINE)
         return process
+
+    def follow(self, process: SchedulerProcess) -> None:
+        """Run a scheduler until it ends, or the cluster is closed."""
+        self._running.append((process, asyncio.create_task(process.run())))
 
     async def stop(self, process: SchedulerProcess) -> None:
         process.stop()

@@ -242,6 +242,8 @@ class NaiveQueue:
                 waiter.activated = True
             elif waiter.where in (QueueState.BACKOFF, QueueState.UNSCHEDULABLE):
                 self._to(waiter, QueueState.ACTIVE)
+            elif waiter.where is QueueState.HELD:
+                self._ready(waiter, now)
 
     def pop(self, now: int) -> str | None:
         for each in self._those(QueueState.BACKOFF):
