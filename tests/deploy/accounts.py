@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import pytest
 
 from plimsoll.client import Client, ClientConfig, Material
@@ -39,12 +40,12 @@ def run_server(kind: str, directory: Path) -> Iterator[ClientConfig]:
 
 
 async def install(admin: Client, part: str) -> None:
-    """Create the manifests of a component unchanged."""
+    """Create the objects of a component unchanged; the dashboard is off by default."""
     served = {(each.endpoint.group, each.endpoint.kind): each.endpoint for each in await discover(admin)}
-    for tree in objects(part=part):
+    for tree in objects({"dashboard": {"enabled": True}}, part):
         group, _, version = str(tree["apiVersion"]).rpartition("/")
         endpoint = served[group, tree["kind"]].at(version)
-        place = NAMESPACE if endpoint.namespaced else ""
+        place = str(tree["metadata"].get("namespace", ""))
         await admin.create(endpoint, tree, place, field_validation="Strict")
 
 
@@ -58,6 +59,36 @@ async def account(admin: Client, config: ClientConfig, name: str, *, pod: str = 
     answer = await admin.post(SERVICE_ACCOUNTS, name, "token", request, NAMESPACE)
     token = Material(str(answer["status"]["token"]).encode())
     return replace(config, token=token, certificate=None, key=None)
+
+
+async def read_metrics(admin: Client, config: ClientConfig, address: str) -> dict[str, int]:
+    """Return the status codes of scrapes without a token, and by users with and without the right."""
+    user = {"kind": "ServiceAccount", "name": "prometheus", "namespace": NAMESPACE}
+    rule = {"nonResourceURLs": ["/metrics"], "verbs": ["get"]}
+    rbac = "rbac.authorization.k8s.io"
+    served = {
+        each.endpoint.kind: each.endpoint for each in await discover(admin) if each.endpoint.group == rbac
+    }
+    for name in ("prometheus", "stranger"):
+        await admin.create(SERVICE_ACCOUNTS, {"metadata": {"name": name}}, NAMESPACE)
+    reader = {"metadata": {"name": "metrics-reader"}}
+    await admin.create(served["ClusterRole"], {**reader, "rules": [rule]})
+    role = {"apiGroup": rbac, "kind": "ClusterRole", "name": "metrics-reader"}
+    await admin.create(served["ClusterRoleBinding"], {**reader, "roleRef": role, "subjects": [user]})
+    codes = {}
+    async with aiohttp.ClientSession(f"https://{address}") as session:
+        for name in ("", "stranger", "prometheus"):
+            headers = {}
+            if name:
+                token = (await account(admin, config, name)).token
+                assert token is not None
+                assert token.data is not None
+                headers = {"Authorization": f"Bearer {token.data.decode()}"}
+            async with session.get("/metrics", headers=headers, ssl=False) as answer:
+                codes[name] = answer.status
+        async with session.get("/readyz", ssl=False) as answer:
+            codes["readyz"] = answer.status
+    return codes
 
 
 async def end(stop: Callable[[], None], task: asyncio.Task[None]) -> None:

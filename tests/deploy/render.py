@@ -57,9 +57,12 @@ def _merge(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def manifests() -> dict[str, str]:
-    """Return the plain manifests: the default values, and the optional memory driver in its own directory."""
-    optional = render({"memoryDriver": {"enabled": True}})
-    return render() | {name: text for name, text in optional.items() if name.startswith("memory-driver/")}
+    """Return the plain manifests: the default values, and the optional components in their own directories.
+
+    A token in a file would be known to everyone: the dashboard's Secret is created by hand.
+    """
+    secret = {"tokenSecret": "plimsoll-dashboard"}
+    return render({"memoryDriver": {"enabled": True}, "dashboard": {"enabled": True, **secret}})
 
 
 def main() -> None:

@@ -1,11 +1,13 @@
 """Subset of Helm's template language used by the chart; anything else is refused.
 
-Actions: `if`/`else`/`end`, `with`, `define`, `include`, values of `.`, and pipes of a few functions. Blanks
-are trimmed as Go does it (`{{-`, `-}}`).
+Actions: `if`/`else`/`end`, `with`, `define`, `include`, variables, values of `.`, and pipes of a few
+functions. Blanks are trimmed as Go does it (`{{-`, `-}}`). There is no cluster: `lookup` finds nothing, and
+what the API server serves is not known.
 """
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import json
 import re
@@ -41,46 +43,59 @@ class Chart:
                     self._defined[json.loads(node.argument)] = node.body
 
     def render(self, name: str, root: Mapping[str, Any]) -> str:
-        return self._write(self._files[name], root)
+        return self._write(self._files[name], root, {})
 
-    def _write(self, nodes: list[str | Block], dot: Any) -> str:
-        return "".join(self._write_one(node, dot) for node in nodes)
+    def _write(self, nodes: list[str | Block], dot: Any, names: dict[str, Any]) -> str:
+        return "".join(self._write_one(node, dot, names) for node in nodes)
 
-    def _write_one(self, node: str | Block, dot: Any) -> str:
+    def _write_one(self, node: str | Block, dot: Any, names: dict[str, Any]) -> str:
         if isinstance(node, str):
             return node
         if node.kind == "define":
             return ""
-        value = self._pipe(node.argument, dot)
+        if node.kind == "set":
+            name, _, argument = node.argument.partition(":=")
+            names[name.strip()] = self._pipe(argument, dot, names)
+            return ""
+        value = self._pipe(node.argument, dot, names)
         if node.kind == "show":
             if isinstance(value, bool):
                 return "true" if value else "false"
             assert value is not None, f"{node.argument} is nothing"
             return str(value)
         inner = value if node.kind == "with" else dot
-        return self._write(node.body, inner) if value else self._write(node.otherwise, dot)
+        if value:
+            return self._write(node.body, inner, dict(names))
+        return self._write(node.otherwise, dot, dict(names))
 
-    def _pipe(self, text: str, dot: Any) -> Any:
+    def _pipe(self, text: str, dot: Any, names: Mapping[str, Any]) -> Any:
         words = list(_WORD.findall(text))
-        value = self._call(words, dot, [])
-        while words and words[0] == "|":
-            words.pop(0)
-            value = self._call(words, dot, [value])
+        value = self._call_all(words, dot, names)
         assert not words, f"not understood: {text!r}"
         return value
 
-    def _call(self, words: list[str], dot: Any, last: list[Any]) -> Any:
+    def _call_all(self, words: list[str], dot: Any, names: Mapping[str, Any]) -> Any:
+        value = self._call(words, dot, names, [])
+        while words and words[0] == "|":
+            words.pop(0)
+            value = self._call(words, dot, names, [value])
+        return value
+
+    def _call(self, words: list[str], dot: Any, names: Mapping[str, Any], last: list[Any]) -> Any:
         arguments: list[Any] = []
         function = ""
         while words and words[0] not in ("|", ")"):
             word = words.pop(0)
             if word == "(":
-                arguments.append(self._call(words, dot, []))
+                arguments.append(self._call_all(words, dot, names))
                 assert words.pop(0) == ")"
-            elif not function and not arguments and re.fullmatch(r"[a-zA-Z0-9]+", word):
+            elif word.endswith(".Capabilities.APIVersions.Has"):
+                words.pop(0)
+                arguments.append(False)
+            elif not function and not arguments and re.fullmatch(r"[a-zA-Z][a-zA-Z0-9]*", word):
                 function = word
             else:
-                arguments.append(_value(word, dot))
+                arguments.append(_value(word, dot, names))
         arguments += last
         if not function:
             assert len(arguments) == 1, arguments
@@ -90,7 +105,15 @@ class Chart:
     def _apply(self, function: str, arguments: list[Any]) -> Any:
         match function, arguments:
             case "include", [str(name), dot]:
-                return self._write(self._defined[name], dot)
+                return self._write(self._defined[name], dot, {})
+            case "dict", pairs:
+                return dict(zip(pairs[::2], pairs[1::2], strict=True))
+            case "lookup", [str(), str(), str(), str()]:
+                return {}
+            case "randAlphaNum", [int(length)]:
+                return "x" * length
+            case "b64enc", [str(text)]:
+                return base64.b64encode(text.encode()).decode()
             case "toYaml", [value]:
                 return yaml.safe_dump(value, sort_keys=True, default_flow_style=False, width=1000).rstrip(
                     "\n"
@@ -105,6 +128,14 @@ class Chart:
                 return left == right
             case "ne", [left, right]:
                 return left != right
+            case "not", [value]:
+                return not value
+            case "gt", [left, right]:
+                return left > right
+            case "int", [value]:
+                return int(value)
+            case "or", [first, *others]:
+                return next((each for each in (first, *others) if each), [first, *others][-1])
             case "and", [first, *others]:
                 return next((each for each in (first, *others) if not each), [first, *others][-1])
             case "sha256sum", [str(text)]:
@@ -112,14 +143,15 @@ class Chart:
         raise AssertionError(f"no such function: {function} of {len(arguments)}")
 
 
-def _value(word: str, dot: Any) -> Any:
+def _value(word: str, dot: Any, names: Mapping[str, Any]) -> Any:
     if word.startswith('"'):
         return json.loads(word)
-    if word.isdigit():
-        return int(word)
-    assert word.startswith("."), f"not understood: {word!r}"
-    value = dot
-    for name in filter(None, word.split(".")):
+    if word.isdigit() or word in ("true", "false"):
+        return json.loads(word)
+    variable, _, path = word.partition(".")
+    assert not variable or variable in names, f"not understood: {word!r}"
+    value = names[variable] if variable else dot
+    for name in filter(None, path.split(".")):
         assert isinstance(value, Mapping), f"{word}: not an object before {name}"
         assert name in value, f"{word}: no {name}"
         value = value[name]
@@ -144,6 +176,8 @@ def _parse(text: str) -> list[str | Block]:
             stack[-1] = (stack[-1][0], stack[-1][0].otherwise)
         elif word == "end":
             stack.pop()
+        elif re.match(r"\$\w+ :=", action):
+            stack[-1][1].append(Block("set", action))
         elif not action.startswith("/*"):
             stack[-1][1].append(Block("show", action))
     assert len(stack) == 1, "an end is missing"

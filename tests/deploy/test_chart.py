@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 import tomllib
@@ -12,6 +13,7 @@ import pytest
 import yaml
 
 from plimsoll.api.cpuset import CpuSet
+from plimsoll.api.gates import ALIASES, GATES
 from plimsoll.cli.dashboard import run_dashboard
 from plimsoll.cli.driver_cpu import parse_running
 from plimsoll.cli.driver_memory import run_memory
@@ -19,6 +21,7 @@ from plimsoll.cli.scheduler import run_scheduler
 from plimsoll.drivers.cpu.config_file import read_flags, read_settings
 from plimsoll.drivers.cpu.settings import DRIVER_NAME, CpuSettings, GroupBy, PinEnforcement
 from plimsoll.drivers.memory.settings import parse_reserved
+from plimsoll.ledger import placeholders
 from plimsoll.scheduler.process.configuration import read_settings as scheduler_settings
 from plimsoll.scheduler.process.informers import WATCHED_KINDS
 from plimsoll.tools.cluster_state.kinds import KINDS
@@ -30,6 +33,10 @@ from tests.deploy.templates import Chart
 def schema() -> dict[str, Any]:
     tree: dict[str, Any] = json.loads((CHART / "values.schema.json").read_text())
     return tree
+
+
+SHOWN: dict[str, Any] = {"dashboard": {"enabled": True}}
+MEMORY: dict[str, Any] = {"memoryDriver": {"enabled": True}}
 
 
 def driver(changes: dict[str, Any] | None = None) -> list[dict[str, Any]]:
@@ -48,9 +55,14 @@ def one(trees: list[dict[str, Any]], kind: str) -> dict[str, Any]:
 
 def test_manifests_equal_the_chart_with_default_values() -> None:
     made = manifests()
-    assert "memory-driver/daemonset.yaml" in made
+    assert {"memory-driver/driver.yaml", "dashboard/deployment.yaml"} <= set(made)
     paths = [path for path in MANIFESTS.rglob("*") if path.is_file()]
     assert {path.relative_to(MANIFESTS).as_posix(): path.read_text() for path in paths} == made
+
+
+def test_the_token_of_the_dashboard_is_in_no_manifest() -> None:
+    kinds = {tree["kind"] for text in manifests().values() for tree in yaml.safe_load_all(text)}
+    assert "Secret" not in kinds
 
 
 def test_the_template_renderer() -> None:
@@ -63,6 +75,14 @@ def test_the_template_renderer() -> None:
     )
     assert chart.render("a", {"a": "1", "b": "2"}) == 'x:\n  y: "1"\nz:\n  2!\n'
     assert chart.render("a", {"a": "", "b": ""}) == "x:\n  n: d\nz:\n  !\n"
+    chart = Chart(
+        {
+            "a": '{{- $v := dict "n" .a "m" (not .b) }}{{ if $v.m }}{{ $v.n }}{{ else }}-{{ end }}\n'
+            '{{- if and (gt (int .a) 1) (or .b true) }}>{{ include "t" $v | b64enc }}{{ end }}'
+            '{{- define "t" -}}{{ .n }}{{ randAlphaNum 2 }}{{- end }}',
+        }
+    )
+    assert chart.render("a", {"a": 2, "b": False}) == "2>Mnh4"
     with pytest.raises(AssertionError, match="no c"):
         Chart({"a": "{{ .c }}"}).render("a", {})
 
@@ -104,6 +124,20 @@ def test_the_schema_refuses_invalid_values(changes: dict[str, Any], where: str) 
     assert [line.partition(":")[0] for line in problems(tree, schema())] == [f"driver.{where}"]
 
 
+def test_the_schema_has_every_feature_gate() -> None:
+    gates = schema()["properties"]["scheduler"]["properties"]["featureGates"]
+    assert set(gates["properties"]) == {gate.name for gate in GATES} | set(ALIASES)
+    for wrong in ({"DRAPartitionableDevice": True}, {"DRAPartitionableDevices": "true"}):
+        assert problems(wrong, gates)
+
+
+def test_the_schema_refuses_a_digest_that_is_none() -> None:
+    image = values()["image"]
+    for digest, good in (("sha256:" + "a" * 64, True), ("a" * 64, False), ("sha256:x", False)):
+        tree = {**values(), "image": {**image, "digest": digest}}
+        assert (problems(tree, schema()) == []) is good
+
+
 def read_config(tree: dict[str, Any], tmp_path: Path) -> CpuSettings:
     """Return the settings of the driver from the arguments and the file of the manifests."""
     config = one(driver(tree), "ConfigMap")
@@ -121,7 +155,8 @@ def test_the_driver_reads_what_the_chart_writes(tmp_path: Path) -> None:
     plain = read_config({}, tmp_path)
     assert plain.node == "n1"
     assert plain.host_root == Path("/host")
-    assert plain.bind_address == ":8080"
+    assert plain.bind_address == ":6481"
+    assert plain.cert_dir == Path("/tmp/tls")
     assert plain.pin.enforcement is PinEnforcement.NRI
     # But for these the defaults are the driver's own.
     default = read_settings(None, {}, hostname="n1")
@@ -136,7 +171,7 @@ def test_the_driver_reads_what_the_chart_writes(tmp_path: Path) -> None:
             "config": {"groupBy": "socket", "reservedCPUs": "0-1", "assignment": {"fullCores": True}},
             "kubeletRootDir": "/data/kubelet",
             "exposePCIeRoots": True,
-            "http": {"address": "127.0.0.1", "port": 9000},
+            "http": {"address": "127.0.0.1", "port": 9000, "tlsSecret": "own"},
         },
         tmp_path,
     )
@@ -146,6 +181,7 @@ def test_the_driver_reads_what_the_chart_writes(tmp_path: Path) -> None:
     assert changed.pcie_roots
     assert changed.kubelet_root == Path("/data/kubelet")
     assert changed.bind_address == "127.0.0.1:9000"
+    assert changed.cert_dir == Path("/etc/plimsoll-tls")
 
 
 def test_settings_and_schema_have_the_same_fields() -> None:
@@ -168,6 +204,7 @@ def test_mounts_follow_the_kubelets_directory() -> None:
         assert hosts["plugin"] == mounts["plugin"]
         assert hosts["registry"] == mounts["registry"]
         assert ("cgroups" in mounts) == ("config" in changes)
+        assert ("nri" in mounts) == ("config" not in changes)
 
 
 def test_the_runtime_can_be_made_to_require_the_plugin() -> None:
@@ -204,13 +241,17 @@ def test_permissions_are_minimal() -> None:
         ("resourceclaims/status", "patch"),
         ("resourceclaims/driver", "associated-node:patch"),
         *(("resourceslices", verb) for verb in ("list", "watch", "create", "update", "delete")),
+        *REVIEWS,
     }
     (own,) = [rule for rule in role["rules"] if rule["resources"] == ["resourceclaims/driver"]]
     assert own["resourceNames"] == ["dra.cpu"]
     silent = one(driver({"config": {"reportCPUs": False}}), "ClusterRole")
     listed = {res for rule in silent["rules"] for res in rule["resources"]}
-    assert listed == {"nodes", "resourceclaims", "resourceslices"}
+    assert listed == {"nodes", "resourceclaims", "resourceslices", "tokenreviews", "subjectaccessreviews"}
     assert [tree["kind"] for tree in driver({"rbac": {"create": False}})].count("ClusterRole") == 0
+
+
+REVIEWS = {("tokenreviews", "create"), ("subjectaccessreviews", "create")}
 
 
 def granted(role: dict[str, Any]) -> set[tuple[str, str]]:
@@ -218,7 +259,7 @@ def granted(role: dict[str, Any]) -> set[tuple[str, str]]:
 
 
 def test_the_dashboard_reads_everything_but_secrets() -> None:
-    role = one(objects(part="dashboard"), "ClusterRole")
+    role = one(objects(SHOWN, "dashboard"), "ClusterRole")
     assert {verb for _, verb in granted(role)} == {"list", "watch"}
     assert {endpoint.plural for endpoint in (kind.endpoint for kind in KINDS)} == {
         resource for resource, _ in granted(role)
@@ -239,6 +280,8 @@ def test_the_scheduler_writes_only_scheduling_objects() -> None:
         "resourceclaims/status",
         "resourceclaims/binding",
         "events",
+        "tokenreviews",
+        "subjectaccessreviews",
     }
     read = {resource for resource, verb in rights if verb == "watch"}
     assert read == {kind.endpoint.plural for kind in WATCHED_KINDS}
@@ -246,14 +289,14 @@ def test_the_scheduler_writes_only_scheduling_objects() -> None:
 
 @pytest.mark.parametrize("part", ["scheduler", "dashboard"])
 def test_the_other_parts_run_unprivileged_and_are_optional(part: str) -> None:
-    pod = one(objects(part=part), "Deployment")["spec"]["template"]["spec"]
+    pod = one(objects(SHOWN, part), "Deployment")["spec"]["template"]["spec"]
     (container,) = pod["containers"]
     security = container["securityContext"]
     assert security["runAsNonRoot"]
     assert security["capabilities"] == {"drop": ["ALL"]}
     assert security["readOnlyRootFilesystem"]
     mounts = {each["mountPath"] for each in container.get("volumeMounts", [])}
-    assert mounts <= {"/etc/plimsoll", "/var/lib/plimsoll"}
+    assert mounts <= {"/etc/plimsoll", "/var/lib/plimsoll", "/tmp"}
     assert container["ports"][0]["containerPort"] == values()[part]["port"]
     assert objects({part: {"enabled": False}}, part) == []
     assert {tree["kind"] for tree in objects({"driver": {"enabled": False}}, "cpu-driver")} == set()
@@ -261,24 +304,36 @@ def test_the_other_parts_run_unprivileged_and_are_optional(part: str) -> None:
 
 def test_the_scheduler_reads_what_the_chart_writes(tmp_path: Path) -> None:
     own = {"profiles": [{"schedulerName": "mine", "weights": {"DeviceWaste": 1}}], "wireForm": "annotation"}
-    trees = objects({"scheduler": {"config": own, "schedulerName": "mine"}}, "scheduler")
+    gates = {"DRAPartitionableDevices": False}
+    values = {"config": own, "schedulerName": "mine", "featureGates": gates}
+    trees = objects({"scheduler": values}, "scheduler")
     file = tmp_path / "config.yaml"
     file.write_text(one(trees, "ConfigMap")["data"]["config.yaml"])
-    assert [profile.name for profile in scheduler_settings(file).profiles] == ["mine"]
+    read = scheduler_settings(file)
+    assert [profile.name for profile in read.profiles] == ["mine"]
+    assert read.wire_form == "annotation"
+    assert not read.gates.enabled("DRAPartitionableDevices")
     plain = tmp_path / "plain.yaml"
     plain.write_text(one(objects(part="scheduler"), "ConfigMap")["data"]["config.yaml"])
     assert scheduler_settings(plain).profiles
     (container,) = one(trees, "Deployment")["spec"]["template"]["spec"]["containers"]
     assert container["args"][0] == "scheduler"
-    run_scheduler.make_context("scheduler", container["args"][1:]).close()
-    (page,) = one(objects(part="dashboard"), "Deployment")["spec"]["template"]["spec"]["containers"]
+    with run_scheduler.make_context("scheduler", container["args"][1:]) as context:
+        assert context.params["cert_dir"] == Path("/tmp/tls")
+    for probe in ("livenessProbe", "readinessProbe"):
+        assert container[probe]["httpGet"]["scheme"] == "HTTPS"
+    (page,) = one(objects(SHOWN, "dashboard"), "Deployment")["spec"]["template"]["spec"]["containers"]
     assert page["args"][0] == "dashboard"
     run_dashboard.make_context("dashboard", page["args"][1:]).close()
 
 
 def test_the_dashboard_with_a_host_name_and_a_token() -> None:
-    changes = {"dashboard": {"host": "books.example.com", "tokenSecret": "books", "historyClaim": "past"}}
-    pod = one(objects(changes, "dashboard"), "Deployment")["spec"]["template"]["spec"]
+    own = {"host": "books.example.com", "tokenSecret": "books", "historyClaim": "past"}
+    trees = objects({"dashboard": {"enabled": True, **own}}, "dashboard")
+    assert "Secret" not in [tree["kind"] for tree in trees]
+    # Two processes must not write one volume.
+    assert one(trees, "Deployment")["spec"]["strategy"] == {"type": "Recreate"}
+    pod = one(trees, "Deployment")["spec"]["template"]["spec"]
     (page,) = pod["containers"]
     with run_dashboard.make_context("dashboard", page["args"][1:]) as context:
         assert context.params["names"] == ("books.example.com",)
@@ -286,7 +341,7 @@ def test_the_dashboard_with_a_host_name_and_a_token() -> None:
         assert context.params["history"] == Path("/var/lib/plimsoll/history.db")
     assert pod["volumes"] == [
         {"name": "history", "persistentVolumeClaim": {"claimName": "past"}},
-        {"name": "token", "secret": {"secretName": "books"}},
+        {"name": "token", "secret": {"secretName": "books", "defaultMode": 0o440}},
     ]
     assert [(each["name"], each["mountPath"]) for each in page["volumeMounts"]] == [
         ("history", "/var/lib/plimsoll"),
@@ -294,8 +349,101 @@ def test_the_dashboard_with_a_host_name_and_a_token() -> None:
     ]
 
 
+def test_the_dashboard_is_off_by_default_and_otherwise_has_a_token() -> None:
+    assert objects(part="dashboard") == []
+    trees = objects(SHOWN, "dashboard")
+    secret, pod = one(trees, "Secret"), one(trees, "Deployment")["spec"]["template"]["spec"]
+    assert len(base64.b64decode(secret["data"]["token"])) >= 32
+    (volume,) = [volume for volume in pod["volumes"] if volume["name"] == "token"]
+    assert volume["secret"]["secretName"] == secret["metadata"]["name"]
+    (page,) = pod["containers"]
+    mounted = {each["name"]: each["mountPath"] for each in page["volumeMounts"]}["token"]
+    with run_dashboard.make_context("dashboard", page["args"][1:]) as context:
+        assert context.params["token_file"] == Path(mounted) / "token"
+
+
+def test_network_policies_open_the_port_for_the_named_peers_only() -> None:
+    assert "NetworkPolicy" not in [tree["kind"] for tree in objects(SHOWN)]
+    peer = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}}
+    for part in ("scheduler", "dashboard"):
+        for peers in ([], [peer]):
+            trees = objects({**SHOWN, "networkPolicy": {"create": True, "from": peers}}, part)
+            spec = one(trees, "NetworkPolicy")["spec"]
+            labels = one(trees, "Deployment")["spec"]["template"]["metadata"]["labels"]
+            assert spec["podSelector"]["matchLabels"].items() <= labels.items()
+            assert spec["policyTypes"] == ["Ingress"]
+            rules = [{"from": peers, "ports": [{"port": "http"}]}] if peers else []
+            assert spec.get("ingress", []) == rules
+
+
+def test_replicas_of_the_scheduler_are_spread_and_disrupted_one_at_a_time() -> None:
+    trees = objects(part="scheduler")
+    labels = one(trees, "Deployment")["spec"]["template"]["metadata"]["labels"]
+    budget = one(trees, "PodDisruptionBudget")["spec"]
+    assert budget["maxUnavailable"] == 1
+    assert budget["selector"]["matchLabels"].items() <= labels.items()
+    spec = one(trees, "Deployment")["spec"]["template"]["spec"]
+    (term,) = spec["affinity"]["podAntiAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"]
+    assert term["podAffinityTerm"]["labelSelector"]["matchLabels"].items() <= labels.items()
+    own: dict[str, Any] = {"nodeAffinity": {}}
+    single = objects({"scheduler": {"replicas": 1, "affinity": own}}, "scheduler")
+    assert "PodDisruptionBudget" not in [tree["kind"] for tree in single]
+    assert one(single, "Deployment")["spec"]["template"]["spec"]["affinity"] == own
+
+
+def test_placeholders_have_a_namespace_a_priority_and_a_role_of_their_own() -> None:
+    trees = objects(part="scheduler/placeholders")
+    namespace = one(trees, "Namespace")["metadata"]
+    assert namespace["name"] == placeholders.NAMESPACE
+    assert namespace["labels"]["pod-security.kubernetes.io/enforce"] == "restricted"
+    priority = one(trees, "PriorityClass")
+    assert priority["metadata"]["name"] == placeholders.PRIORITY_CLASS
+    assert (priority["value"], priority["preemptionPolicy"]) == (1_000_000_000, "Never")
+    assert not priority["globalDefault"]
+    role = one(trees, "Role")
+    assert role["metadata"]["namespace"] == one(trees, "RoleBinding")["metadata"]["namespace"]
+    assert role["metadata"]["namespace"] == placeholders.NAMESPACE
+    assert granted(role) == {("pods", "create"), ("pods", "delete"), ("pods", "get")}
+    # The restricted and the baseline standard refuse pods in the network of the node.
+    host = objects({"placeholders": {"hostNetwork": True}}, "scheduler/placeholders")
+    labels = one(host, "Namespace")["metadata"]["labels"]
+    assert labels["pod-security.kubernetes.io/enforce"] == "privileged"
+
+
+def test_images_can_be_named_by_digest() -> None:
+    digest = "sha256:" + "a" * 64
+    trees = objects({"image": {"repository": "r/plimsoll", "digest": digest}, **SHOWN, **MEMORY})
+    pods = [tree["spec"]["template"]["spec"] for tree in trees if "template" in tree.get("spec", {})]
+    assert {each["image"] for pod in pods for each in pod["containers"]} == {f"r/plimsoll@{digest}"}
+    assert len(pods) == 4
+
+
+def test_one_value_sets_the_logs_of_all_components() -> None:
+    trees = objects({"logging": {"format": "json", "verbose": True}, **MEMORY})
+    pods = [tree["spec"]["template"]["spec"] for tree in trees if "template" in tree.get("spec", {})]
+    for args in [pod["containers"][0]["args"] for pod in pods]:
+        assert "--log-format=json" in args
+        assert {"--verbose", "-v", "-v=4"} & set(args)
+    assert len(pods) == 3
+
+
+def test_names_of_templates_have_the_name_of_the_chart() -> None:
+    for path in (CHART / "templates").rglob("*.tpl"):
+        names = re.findall(r'define "([^"]+)"', path.read_text())
+        assert names
+        assert all(name.startswith("plimsoll.") for name in names)
+
+
+def test_ports_on_the_host_network_differ() -> None:
+    trees = objects(MEMORY)
+    pods = [tree["spec"]["template"]["spec"] for tree in trees if tree["kind"] == "DaemonSet"]
+    ports = [port["containerPort"] for pod in pods for each in pod["containers"] for port in each["ports"]]
+    # 8080 is taken on many nodes.
+    assert sorted(ports) == [6481, 6482]
+
+
 def test_the_dashboard_may_take_minutes_to_start() -> None:
-    (page,) = one(objects(part="dashboard"), "Deployment")["spec"]["template"]["spec"]["containers"]
+    (page,) = one(objects(SHOWN, "dashboard"), "Deployment")["spec"]["template"]["spec"]["containers"]
     start = page["startupProbe"]
     assert start["httpGet"]["path"] == "/livez"
     assert start["periodSeconds"] * start["failureThreshold"] >= 600
@@ -333,8 +481,49 @@ def test_the_memory_driver_is_optional_and_runs_with_what_the_chart_sets() -> No
     assert parse_reserved(given["reserved_memory"]) == {0: {"memory": 1 << 30}, 1: {"memory": 1 << 30}}
     paths = {volume["hostPath"]["path"] for volume in pod["volumes"] if "hostPath" in volume}
     assert {"/sys", "/k/plugins/dra.memory", "/k/plugins_registry", "/var/run/cdi", "/var/run/nri"} == paths
+    assert given["cert_dir"] == Path("/tmp/tls")
     assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
     driver = one(trees, "ValidatingAdmissionPolicy")["spec"]["validations"][-1]["expression"]
     assert driver == 'variables.slice.spec.driver == "dra.memory"'
     wrong = {**values()["memoryDriver"], "reservedMemory": "one"}
     assert problems({**values(), "memoryDriver": wrong}, schema())
+
+
+def test_the_memory_driver_has_the_values_of_the_cpu_driver() -> None:
+    cpu, memory = values()["driver"], values()["memoryDriver"]
+    assert set(cpu) - set(memory) == {"config", "exposePCIeRoots"}
+    assert set(memory) - set(cpu) == {"reservedMemory", "nodeAllocatableForm", "enforcement"}
+    changes = {
+        "priorityClassName": "own",
+        "affinity": {"nodeAffinity": {}},
+        "nodeSelector": {"a": "b"},
+        "podLabels": {"team": "memory"},
+        "seLinuxOptions": {"type": "spc_t"},
+        "requiredPlugin": {"install": True},
+        "http": {"address": "127.0.0.1", "tlsSecret": "own"},
+        "deviceClass": {"create": False},
+        "rbac": {"create": False},
+        "admissionPolicy": {"create": False},
+    }
+    both = {name: {"enabled": True, **changes} for name in ("driver", "memoryDriver")}
+    for part, name in (("cpu-driver", "dra.cpu"), ("memory-driver", "dra.memory")):
+        trees = objects(both, part)
+        assert {tree["kind"] for tree in trees} == {"ServiceAccount", "ConfigMap", "DaemonSet"}
+        template = one(trees, "DaemonSet")["spec"]["template"]
+        assert template["metadata"]["labels"]["team"] == "memory"
+        spec = template["spec"]
+        assert (spec["priorityClassName"], spec["nodeSelector"]) == ("own", {"a": "b"})
+        (container,) = spec["containers"]
+        assert container["securityContext"]["seLinuxOptions"] == {"type": "spc_t"}
+        assert container["livenessProbe"]["httpGet"]["host"] == "127.0.0.1"
+        assert "--cert-dir=/etc/plimsoll-tls" in container["args"]
+        volumes = {volume["name"] for volume in spec["volumes"]}
+        mounts = [each["volumeMounts"] for each in (*spec["containers"], *spec["initContainers"])]
+        assert volumes == {mount["name"] for mounted in mounts for mount in mounted}
+        # A later file replaces the section of an earlier one.
+        text = one(trees, "ConfigMap")["data"]["containerd.toml"]
+        validator = tomllib.loads(text)["plugins"]["io.containerd.nri.v1.nri"]["default_validator"]
+        assert validator["required_plugins"] == ["dra.cpu", "dra.memory"]
+        assert (
+            spec["initContainers"][0]["command"][-1] == f"/host/containerd/50-{name.replace('.', '-')}.toml"
+        )

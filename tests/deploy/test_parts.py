@@ -12,10 +12,11 @@ import pytest
 from plimsoll.client import Client, ClientConfig
 from plimsoll.client.endpoints import DEVICE_CLASSES, NODES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES, SECRETS
 from plimsoll.errors import ApiError
+from plimsoll.ledger.placeholders import NAMESPACE as NAMESPACE_OF_PLACEHOLDERS
 from plimsoll.scheduler.process.configuration import SchedulerSettings, override
 from plimsoll.scheduler.process.run import SchedulerProcess
 from plimsoll.tools.cluster_state.live import read_live
-from tests.deploy.accounts import NAMESPACE, SERVERS, account, end, install, run_server
+from tests.deploy.accounts import NAMESPACE, SERVERS, account, end, install, read_metrics, run_server
 from tests.waiting import until
 
 DRA = "resource.k8s.io/v1"
@@ -69,14 +70,41 @@ async def refuse(client: Client) -> None:
         assert refused.value.code == 403
 
 
-async def test_the_scheduler_account_can_schedule_a_pod_with_a_claim(config: ClientConfig) -> None:
+async def keep_placeholders(client: Client) -> None:
+    """Check that the account can create and delete pods in the namespace of placeholders only.
+
+    A real server enforces the restricted standard there.
+    """
+    security = {
+        "allowPrivilegeEscalation": False,
+        "capabilities": {"drop": ["ALL"]},
+        "runAsNonRoot": True,
+        "seccompProfile": {"type": "RuntimeDefault"},
+    }
+    container = {"name": "pause", "image": "pause", "securityContext": security}
+    spec = {"automountServiceAccountToken": False, "containers": [container]}
+    pod = {"metadata": {"name": "x"}, "spec": spec}
+    with pytest.raises(ApiError, match=r"cannot create resource .?pods"):
+        await client.create(PODS, pod, "default")
+    await client.create(PODS, pod, NAMESPACE_OF_PLACEHOLDERS)
+    await client.get(PODS, "x", NAMESPACE_OF_PLACEHOLDERS)
+    await client.delete(PODS, "x", NAMESPACE_OF_PLACEHOLDERS)
+
+
+async def test_the_scheduler_account_can_schedule_a_pod_with_a_claim(
+    config: ClientConfig, tmp_path: Path
+) -> None:
     async with Client.connect(config) as admin:
         await install(admin, "scheduler")
         await fill(admin)
         own = await account(admin, config, "plimsoll-scheduler")
         async with Client.connect(own) as client:
             settings = override(
-                SchedulerSettings(), leader_elect=True, lease=f"{NAMESPACE}/plimsoll-scheduler", listen=""
+                SchedulerSettings(),
+                leader_elect=True,
+                lease=f"{NAMESPACE}/plimsoll-scheduler",
+                listen="127.0.0.1:0",
+                cert_dir=tmp_path / "tls",
             )
             process = SchedulerProcess(client, settings)
             task = asyncio.create_task(process.run())
@@ -84,6 +112,10 @@ async def test_the_scheduler_account_can_schedule_a_pod_with_a_claim(config: Cli
                 await until(lambda: admin.get(PODS, "p", "default"), lambda pod: pod["spec"].get("nodeName"))
                 claim = await admin.get(RESOURCE_CLAIMS, "c", "default")
                 assert claim["status"]["allocation"]["devices"]["results"][0]["device"] == "d0"
+                assert process.health is not None
+                codes = await read_metrics(admin, config, f"127.0.0.1:{process.health.port}")
+                assert codes == {"": 401, "stranger": 403, "prometheus": 200, "readyz": 200}
+                await keep_placeholders(client)
             finally:
                 await end(process.stop, task)
             await refuse(client)

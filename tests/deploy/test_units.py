@@ -1,9 +1,8 @@
-"""Systemd units, workflow files and the chart with a real helm: valid, with commands that exist."""
+"""Systemd units and workflow files: valid, with commands that exist."""
 
 from __future__ import annotations
 
 import configparser
-import os
 import re
 import shutil
 import subprocess
@@ -15,7 +14,6 @@ import pytest
 import yaml
 
 from plimsoll.cli.main import plimsoll
-from tests.deploy.render import CHART, objects
 
 ROOT = Path(__file__).parents[2]
 UNITS = sorted((ROOT / "deploy" / "systemd").glob("*.service"))
@@ -109,37 +107,3 @@ def test_the_two_commands_of_the_readme_are_run_on_every_version() -> None:
         "strategy"
     ]
     assert set(supported) <= set(matrix["matrix"]["python"])
-
-
-# -- a real helm
-
-
-def find_helm() -> str | None:
-    """The helm in KUBEBUILDER_ASSETS or on the path."""
-    assets = os.environ.get("KUBEBUILDER_ASSETS", "")
-    return shutil.which("helm", path=os.pathsep.join([assets, os.environ.get("PATH", "")]))
-
-
-@pytest.mark.skipif(find_helm() is None, reason="no helm: install it, or put it into KUBEBUILDER_ASSETS")
-def test_a_real_helm_renders_the_manifests() -> None:
-    helm = find_helm()
-    assert helm is not None
-    lint = [helm, "lint", "--strict", str(CHART)]
-    linted = subprocess.run(lint, capture_output=True, text=True, check=False)
-    assert linted.returncode == 0, linted.stdout
-    command = [helm, "template", "plimsoll", str(CHART), "-n", "kube-system", "--kube-version", "1.36.0"]
-    output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    # The manifests name another manager; the checksums depend on how each engine writes YAML.
-    output = re.sub(r"(managed-by: )Helm", r"\1manifest", output)
-    rendered = [tree for tree in yaml.safe_load_all(output) if tree]
-
-    def by_name(trees: list[dict[str, Any]]) -> dict[tuple[str, str], dict[str, Any]]:
-        named = {(tree["kind"], tree["metadata"]["name"]): tree for tree in trees}
-        for tree in named.values():
-            template = tree.get("spec", {}).get("template", {})
-            annotations = template.get("metadata", {}).get("annotations", {})
-            for key in [key for key in annotations if "checksum" in key]:
-                annotations[key] = ""
-        return named
-
-    assert by_name(rendered) == by_name(objects())

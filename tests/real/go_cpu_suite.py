@@ -81,7 +81,8 @@ def driver_objects(kubeconfig: str, config: Tree, *, go: bool) -> list[Tree]:
         ]
         container["securityContext"] = {"privileged": True}
         for probe in ("livenessProbe", "readinessProbe"):
-            container[probe]["httpGet"]["path"] = "/healthz"
+            container[probe]["httpGet"] = {"path": "/healthz", "port": 8080}
+        del container["ports"]
     container["args"] = args
     config_map = {
         "apiVersion": "v1",

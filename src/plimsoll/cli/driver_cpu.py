@@ -62,7 +62,12 @@ class _CpuGroup(click.Group):
 @click.option(
     "--bind-address",
     metavar="HOST:PORT",
-    help="Address of health and metrics; '' disables them. [default: :8080]",
+    help="Address of health and metrics; '' disables them. [default: 127.0.0.1:8080]",
+)
+@click.option(
+    "--cert-dir",
+    metavar="DIR",
+    help="Serve HTTPS with tls.crt and tls.key of DIR, self-signed if missing; metrics need a token.",
 )
 @_switch("--expose-pcie-roots", "Publish PCIe roots; requires list attributes in the API server.")
 @click.option("--kubelet-root-dir", metavar="DIR", help="Kubelet root directory. [default: /var/lib/kubelet]")

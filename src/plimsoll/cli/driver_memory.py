@@ -73,10 +73,16 @@ from plimsoll.cli.options import DIRECTORY, FILE, connection_options
 )
 @click.option(
     "--bind-address",
-    default=":8082",
+    default="127.0.0.1:8082",
     show_default=True,
     metavar="HOST:PORT",
     help="Address of health and metrics; '' disables them.",
+)
+@click.option(
+    "--cert-dir",
+    type=DIRECTORY,
+    metavar="DIR",
+    help="Serve HTTPS with tls.crt and tls.key of DIR, self-signed if missing; metrics need a token.",
 )
 @click.option(
     "--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True, help="Log format."
@@ -94,6 +100,7 @@ def run_memory(
     nri_socket: Path,
     host_root: Path,
     bind_address: str,
+    cert_dir: Path | None,
     log_format: str,
     verbose: bool,
 ) -> None:
@@ -117,6 +124,7 @@ def run_memory(
         cdi=cdi_dir,
         nri=nri_socket,
         bind_address=bind_address,
+        cert_dir=cert_dir,
     )
     config = find_config(kubeconfig, context=context)
     asyncio.run(serve_memory(config, settings, log_format=log_format, verbose=verbose))

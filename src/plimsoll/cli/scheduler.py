@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from plimsoll.cli.options import FILE, connection_options, feature_gates_option
+from plimsoll.cli.options import DIRECTORY, FILE, connection_options, feature_gates_option
 
 _WIRE_FORMS = ("auto", "1.36", "1.37", "draft", "annotation")
 
@@ -42,6 +42,12 @@ _WIRE_FORMS = ("auto", "1.36", "1.37", "draft", "annotation")
     "--listen",
     metavar="HOST:PORT",
     help="Address for health and metrics; '' disables it. [default: 127.0.0.1:10259]",
+)
+@click.option(
+    "--cert-dir",
+    type=DIRECTORY,
+    metavar="DIR",
+    help="Serve HTTPS with tls.crt and tls.key of DIR, self-signed if missing; metrics need a token.",
 )
 @click.option("--debug/--no-debug", default=None, help="Serve /debug/queue and /debug/ledger.")
 @click.option(
@@ -78,6 +84,7 @@ def run_scheduler(
     leader_elect: bool | None,
     lease: str | None,
     listen: str | None,
+    cert_dir: Path | None,
     debug: bool | None,
     binds: int | None,
     wire_form: str | None,
@@ -108,6 +115,7 @@ def run_scheduler(
         leader_elect=leader_elect,
         lease=lease,
         listen=listen,
+        cert_dir=cert_dir,
         debug=debug,
         binds=binds,
         wire_form=wire_form,

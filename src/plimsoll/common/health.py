@@ -3,18 +3,24 @@
 `livez` reports that the process responds and its components run; `readyz` that it can do its work (a standby
 scheduler that has synced is ready, too); `healthz` equals `livez` unless configured otherwise; with
 `?verbose` each check has its own line, as in Kubernetes. All endpoints are read-only.
+
+With a directory of certificates they are served by HTTPS, and all but the health checks need a bearer token
+whose user may `get` their path, as in kube-scheduler.
 """
 
 from __future__ import annotations
 
 import ipaddress
 import json
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from plimsoll.common.http_pages import Page as HttpPage
 from plimsoll.common.http_pages import PageRequest, PageResponse, PageServer
 from plimsoll.common.metrics import CONTENT_TYPE
+from plimsoll.common.serving_tls import open_cert_dir
 from plimsoll.errors import ConfigError
 
 #: A check returns "" or the problem.
@@ -22,8 +28,16 @@ Check = Callable[[], str]
 Page = Callable[[], Any]
 
 
+@dataclass(frozen=True, slots=True)
+class SecureServing:
+    """HTTPS with the certificate of a directory, and a check of requests that returns a refusal or None."""
+
+    cert_dir: Path
+    check: Callable[[PageRequest], Awaitable[PageResponse | None]]
+
+
 class HealthServer:
-    """Server of the health endpoints; plain HTTP, meant for loopback or a pod's network."""
+    """Server of the health endpoints; plain HTTP, meant for loopback, or HTTPS."""
 
     def __init__(
         self,
@@ -37,6 +51,7 @@ class HealthServer:
         unwell: int = 500,
         flag: str = "--listen",
         debug_local_only: bool = False,
+        secure: SecureServing | None = None,
     ) -> None:
         """Create a server; `debug` are pages below `/debug/`, `pages` are keyed by their paths.
 
@@ -49,22 +64,27 @@ class HealthServer:
         self._debug = {f"/debug/{name}": page for name, page in (debug or {}).items()}
         self._pages = dict(pages or {})
         self._debug_local_only = debug_local_only
+        self._secure = secure
         self._server: PageServer | None = None
         self.port = 0
 
     async def start(self, host: str | None, port: int) -> None:
         """Listen; without a host on every address."""
-        pages = {
+        open_pages = {
             "/healthz": self._check(self._health),
             "/livez": self._check(self._live),
             "/readyz": self._check(self._ready),
-            "/metrics": self._scrape,
-            **{path: _json(page) for path, page in self._pages.items()},
-            **{path: _json(page, local_only=self._debug_local_only) for path, page in self._debug.items()},
         }
+        guarded = {"/metrics": self._scrape, **{path: _json(page) for path, page in self._pages.items()}}
+        if self._debug_local_only:
+            open_pages |= {path: _json(page, local_only=True) for path, page in self._debug.items()}
+        else:
+            guarded |= {path: _json(page) for path, page in self._debug.items()}
+        pages = open_pages | {path: self._guard(page) for path, page in guarded.items()}
         server = PageServer({("GET", path): page for path, page in pages.items()})
+        tls = None if self._secure is None else await open_cert_dir(self._secure.cert_dir)
         try:
-            self.port = await server.listen(host, port)
+            self.port = await server.listen(host, port, tls)
         except OSError as error:
             raise ConfigError(
                 f"cannot listen on {host or ''}:{port}: {error.strerror or error}; "
@@ -76,6 +96,16 @@ class HealthServer:
         if self._server is not None:
             server, self._server = self._server, None
             await server.stop()
+
+    def _guard(self, page: HttpPage) -> HttpPage:
+        secure = self._secure
+        if secure is None:
+            return page
+
+        async def answer(request: PageRequest) -> PageResponse:
+            return await secure.check(request) or await page(request)
+
+        return answer
 
     def _check(self, checks: Mapping[str, Check]) -> HttpPage:
         async def answer(request: PageRequest) -> PageResponse:

@@ -12,6 +12,7 @@ import asyncio
 import logging
 import os
 import socket
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -28,6 +29,7 @@ _MAX_LENGTH_DIGITS = 18
 #: Seconds for a request after its connection was opened or used, and to write a response.
 _READ_SECONDS = 75.0
 _WRITE_SECONDS = 30.0
+_HANDSHAKE_SECONDS = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +41,7 @@ class PageRequest:
     query: Mapping[str, list[str]]
     body: bytes
     remote: str | None
+    authorization: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,9 +68,12 @@ class PageServer:
     _tasks: set[asyncio.Task[None]] = field(default_factory=set)
     _stopped: bool = False
 
-    async def listen(self, host: str | None, port: int) -> int:
+    async def listen(self, host: str | None, port: int, tls: ssl.SSLContext | None = None) -> int:
         """Listen on a TCP address, without a host on every one; return the port. Raises OSError."""
-        server = await asyncio.start_server(self._accept, host, port, limit=_MAX_HEAD)
+        wait = None if tls is None else _HANDSHAKE_SECONDS
+        server = await asyncio.start_server(
+            self._accept, host, port, limit=_MAX_HEAD, ssl=tls, ssl_handshake_timeout=wait
+        )
         self._servers.append(server)
         return int(server.sockets[0].getsockname()[1])
 
@@ -119,7 +125,12 @@ class PageServer:
         remote = writer.get_extra_info("peername")
         path, _, query = found.target.partition("?")
         request = PageRequest(
-            found.method, path, parse_qs(query, True), body, remote[0] if isinstance(remote, tuple) else None
+            found.method,
+            path,
+            parse_qs(query, True),
+            body,
+            remote[0] if isinstance(remote, tuple) else None,
+            found.authorization,
         )
         response = await self._find_response(request)
         async with asyncio.timeout(_WRITE_SECONDS):
@@ -146,6 +157,7 @@ class _RequestHead:
     method: str
     target: str
     length: int
+    authorization: str
     is_current: bool  #: HTTP/1.1, which knows chunks
     keeps: bool  #: the connection may be used again
 
@@ -171,7 +183,8 @@ async def _read_head(reader: asyncio.StreamReader) -> _RequestHead | PageRespons
         return _refuse(400)
     is_current = words[2] == "HTTP/1.1"
     keeps = is_current and headers.get("connection", "").lower() != "close"
-    return _RequestHead(words[0], words[1], int(length), is_current, keeps)
+    authorization = headers.get("authorization", "")
+    return _RequestHead(words[0], words[1], int(length), authorization, is_current, keeps)
 
 
 def _refuse(status: int) -> PageResponse:

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import asyncio
+import ssl
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+from typing import Any
 
 import aiohttp
 import pytest
 
+from plimsoll.client.delegated_auth import secure_serving
+from plimsoll.client.endpoints import TOKEN_REVIEWS, Endpoint
 from plimsoll.common.health import HealthServer, is_local
-from plimsoll.errors import ConfigError
+from plimsoll.common.self_signed import ensure_self_signed
+from plimsoll.errors import ApiError, ConfigError
 
 
 async def metrics() -> AsyncIterator[bytes]:
@@ -99,3 +106,99 @@ async def test_other_pages_are_for_this_machine_only(monkeypatch: pytest.MonkeyP
             await other.start("127.0.0.1", server.port)
     finally:
         await server.stop()
+
+
+class Reviews:
+    """API server that knows the tokens `reader` and `other`; `reader` may get /metrics."""
+
+    def __init__(self) -> None:
+        self.rights: list[Mapping[str, Any]] = []
+        self.error: ApiError | None = None
+
+    async def create(self, endpoint: Endpoint, tree: Mapping[str, Any]) -> dict[str, Any]:
+        if self.error is not None:
+            raise self.error
+        spec = tree["spec"]
+        if endpoint is TOKEN_REVIEWS:
+            known = spec["token"] in ("reader", "other")
+            return {"status": {"authenticated": known, "user": {"username": spec["token"]}}}
+        self.rights.append(spec["nonResourceAttributes"])
+        return {"status": {"allowed": spec["user"] == "reader"}}
+
+
+async def test_https_serves_metrics_to_users_with_the_right_and_health_to_everybody(tmp_path: Path) -> None:
+    reviews = Reviews()
+    server = HealthServer(
+        live={"ping": lambda: ""},
+        ready={},
+        metrics=metrics,
+        debug={"queue": dict},
+        secure=secure_serving(reviews, tmp_path / "tls"),
+    )
+    await server.start("127.0.0.1", 0)
+    try:
+        assert (tmp_path / "tls" / "tls.key").stat().st_mode & 0o777 == 0o600
+        trusted = ssl.create_default_context(cafile=str(tmp_path / "tls" / "tls.crt"))
+        async with aiohttp.ClientSession(f"https://localhost:{server.port}") as session:
+
+            async def get(path: str, token: str = "") -> tuple[int, str]:
+                headers = {"Authorization": f"Bearer {token}"} if token else {}
+                async with session.get(path, headers=headers, ssl=trusted) as answer:
+                    return answer.status, await answer.text()
+
+            assert await get("/livez") == (200, "ok")
+            assert (await get("/metrics"))[0] == 401
+            assert (await get("/metrics", "forged"))[0] == 401
+            assert await get("/metrics", "other") == (403, '403: user "other" cannot get path "/metrics"')
+            for _ in range(3):
+                assert await get("/metrics", "reader") == (200, "a 1\nb 2\n")
+            assert (await get("/debug/queue"))[0] == 401
+            assert await get("/debug/queue", "reader") == (200, "{}")
+            assert len(reviews.rights) == 3, "answers are kept"
+            assert reviews.rights[0] == {"path": "/metrics", "verb": "get"}
+            reviews.error = ApiError(503, "ServiceUnavailable", "down")
+            assert (await get("/metrics", "new"))[0] == 503
+            assert await get("/readyz") == (200, "ok")
+        with pytest.raises(aiohttp.ClientError):
+            async with (
+                aiohttp.ClientSession() as session,
+                session.get(f"http://127.0.0.1:{server.port}/livez"),
+            ):
+                pass
+    finally:
+        await server.stop()
+
+
+async def test_a_renewed_certificate_is_served_without_a_restart(tmp_path: Path) -> None:
+    def renew() -> str:
+        for path in tmp_path.glob("tls.*"):
+            path.unlink()
+        certificate, _ = ensure_self_signed(tmp_path, "tls", ["localhost"])
+        return certificate.read_text()
+
+    first = renew()
+    server = HealthServer(live={}, ready={}, metrics=metrics, secure=secure_serving(Reviews(), tmp_path))
+    await server.start("127.0.0.1", 0)
+
+    async def served() -> str:
+        return await asyncio.to_thread(ssl.get_server_certificate, ("127.0.0.1", server.port))
+
+    try:
+        assert await served() == first
+        second = renew()
+        await served()
+        assert await served() == second != first
+    finally:
+        await server.stop()
+
+
+async def test_a_certificate_that_cannot_be_used_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "tls.crt").write_text("nothing")
+    server = HealthServer(live={}, ready={}, metrics=metrics, secure=secure_serving(Reviews(), tmp_path))
+    with pytest.raises(ConfigError, match=r"tls\.crt cannot be used"):
+        await server.start("127.0.0.1", 0)
+    file = tmp_path / "file"
+    file.touch()
+    server = HealthServer(live={}, ready={}, metrics=metrics, secure=secure_serving(Reviews(), file / "tls"))
+    with pytest.raises(ConfigError, match=r"--cert-dir: .*cannot write the certificate"):
+        await server.start("127.0.0.1", 0)

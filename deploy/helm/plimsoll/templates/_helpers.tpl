@@ -1,69 +1,121 @@
-{{- define "prefix" -}}
+{{- define "plimsoll.prefix" -}}
 {{ .Values.nameOverride | default .Release.Name }}
 {{- end }}
 
-{{- define "image" -}}
+{{- define "plimsoll.image" -}}
+{{- if .Values.image.digest -}}
+{{ .Values.image.repository }}@{{ .Values.image.digest }}
+{{- else -}}
 {{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}
 {{- end }}
+{{- end }}
 
-{{- define "common.labels" -}}
-app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
-app.kubernetes.io/managed-by: {{ .Release.Service }}
+{{- /* Names and labels of a component: (dict "root" . "component" "scheduler"). */ -}}
+{{- define "plimsoll.name" -}}
+{{ include "plimsoll.prefix" .root }}-{{ .component }}
+{{- end }}
+
+{{- define "plimsoll.selector" -}}
+app.kubernetes.io/name: plimsoll-{{ .component }}
+app.kubernetes.io/instance: {{ .root.Release.Name }}
+{{- end }}
+
+{{- define "plimsoll.labels" -}}
+{{ include "plimsoll.selector" . }}
+app.kubernetes.io/version: {{ .root.Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .root.Release.Service }}
 app.kubernetes.io/part-of: plimsoll
 {{- end }}
 
-{{- define "driver.name" -}}
-{{ include "prefix" . }}-cpu-driver
+{{- /* Rules of a role whose owner reviews the tokens of clients that read its metrics. */ -}}
+{{- define "plimsoll.reviews" -}}
+- apiGroups: [authentication.k8s.io]
+  resources: [tokenreviews]
+  verbs: [create]
+- apiGroups: [authorization.k8s.io]
+  resources: [subjectaccessreviews]
+  verbs: [create]
 {{- end }}
 
-{{- define "driver.selector" -}}
-app.kubernetes.io/name: plimsoll-cpu-driver
-app.kubernetes.io/instance: {{ .Release.Name }}
+{{- /* Security context of a container that needs neither root nor a capability. */ -}}
+{{- define "plimsoll.nonroot" -}}
+runAsNonRoot: true
+runAsUser: 65532
+runAsGroup: 65532
+{{ include "plimsoll.restricted" . }}
 {{- end }}
 
-{{- define "driver.labels" -}}
-{{ include "driver.selector" . }}
-{{ include "common.labels" . }}
+{{- define "plimsoll.restricted" -}}
+allowPrivilegeEscalation: false
+readOnlyRootFilesystem: true
+capabilities:
+  drop: [ALL]
+seccompProfile:
+  type: RuntimeDefault
 {{- end }}
 
-{{- define "memory.name" -}}
-{{ include "prefix" . }}-memory-driver
+{{- /* ServiceAccount of a component, and the binding of its ClusterRole. */ -}}
+{{- define "plimsoll.account" -}}
+apiVersion: v1
+kind: ServiceAccount
+metadata:
+  name: {{ include "plimsoll.name" . }}
+  namespace: {{ .root.Release.Namespace }}
+  labels:
+    {{- include "plimsoll.labels" . | nindent 4 }}
+  {{- with .values.serviceAccount.annotations }}
+  annotations:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
 {{- end }}
 
-{{- define "memory.selector" -}}
-app.kubernetes.io/name: plimsoll-memory-driver
-app.kubernetes.io/instance: {{ .Release.Name }}
+{{- define "plimsoll.binding" -}}
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata:
+  name: {{ include "plimsoll.name" . }}
+  labels:
+    {{- include "plimsoll.labels" . | nindent 4 }}
+roleRef:
+  apiGroup: rbac.authorization.k8s.io
+  kind: ClusterRole
+  name: {{ include "plimsoll.name" . }}
+subjects:
+- kind: ServiceAccount
+  name: {{ include "plimsoll.name" . }}
+  namespace: {{ .root.Release.Namespace }}
 {{- end }}
 
-{{- define "memory.labels" -}}
-{{ include "memory.selector" . }}
-{{ include "common.labels" . }}
+{{- /* NetworkPolicy of a component: its port for the peers of .Values.networkPolicy.from. */ -}}
+{{- define "plimsoll.networkpolicy" -}}
+apiVersion: networking.k8s.io/v1
+kind: NetworkPolicy
+metadata:
+  name: {{ include "plimsoll.name" . }}
+  namespace: {{ .root.Release.Namespace }}
+  labels:
+    {{- include "plimsoll.labels" . | nindent 4 }}
+spec:
+  podSelector:
+    matchLabels:
+      {{- include "plimsoll.selector" . | nindent 6 }}
+  policyTypes: [Ingress]
+  {{- with .root.Values.networkPolicy.from }}
+  ingress:
+  - from:
+    {{- toYaml . | nindent 4 }}
+    ports:
+    - port: http
+  {{- end }}
 {{- end }}
 
-{{- define "scheduler.name" -}}
-{{ include "prefix" . }}-scheduler
+{{- define "plimsoll.scheduler.config" -}}
+kind: SchedulerConfiguration
+{{- with .Values.scheduler.featureGates }}
+featureGates:
+  {{- toYaml . | nindent 2 }}
 {{- end }}
-
-{{- define "scheduler.selector" -}}
-app.kubernetes.io/name: plimsoll-scheduler
-app.kubernetes.io/instance: {{ .Release.Name }}
+{{- with .Values.scheduler.config }}
+{{- toYaml . | nindent 0 }}
 {{- end }}
-
-{{- define "scheduler.labels" -}}
-{{ include "scheduler.selector" . }}
-{{ include "common.labels" . }}
-{{- end }}
-
-{{- define "dashboard.name" -}}
-{{ include "prefix" . }}-dashboard
-{{- end }}
-
-{{- define "dashboard.selector" -}}
-app.kubernetes.io/name: plimsoll-dashboard
-app.kubernetes.io/instance: {{ .Release.Name }}
-{{- end }}
-
-{{- define "dashboard.labels" -}}
-{{ include "dashboard.selector" . }}
-{{ include "common.labels" . }}
 {{- end }}

@@ -308,11 +308,12 @@ KEYS: dict[str, tuple[str, Any]] = {
     "cdiDir": ("cdi", _OptionalPath),
     "nriSocket": ("nri", _OptionalPath),
     "bindAddress": ("bind_address", Text),
+    "certDir": ("cert_dir", _OptionalPath),
     "exposePCIeRoots": ("pcie_roots", bool),
     "kubeletRootDir": ("kubelet_root", Text),
 }
 #: Keys that are not valid in a file.
-FLAGS_ONLY = ("bindAddress", "exposePCIeRoots", "kubeletRootDir")
+FLAGS_ONLY = ("bindAddress", "certDir", "exposePCIeRoots", "kubeletRootDir")
 _NESTED = ("overhead", "requestPolicy", "assignment")
 
 
@@ -331,6 +332,7 @@ def dump_settings(settings: CpuSettings) -> dict[str, Any]:
     del found["publishNodeAllocatableResourceMapping"]
     del found["reservedCPUCount" if isinstance(settings.reserved, CpuSet) else "reservedCPUs"]
     found["sysfsOverlay"] = str(settings.overlay or "")
+    found["certDir"] = str(settings.cert_dir or "")
     found["updateRunning"] = next(word for word, push in _PUSHES.items() if push is settings.pin.push)
     if settings.min_shared is None:
         found["minSharedCPUs"] = "auto"

@@ -129,8 +129,8 @@ class CpuSettings:
     number of CPUs in the shared pool that cannot be claimed (None: one once containers share CPUs), `shared`
     are CPUs that are always among them.
     `kubelet_root` is the root directory of the kubelet or node agent. `kubeconfig` is empty in a pod;
-    `bind_address` is the address of health and metrics. `report_cpus`: publish the assigned CPUs in the claim
-    status.
+    `bind_address` is the address of health and metrics, served by HTTPS with the certificate in `cert_dir`,
+    if given. `report_cpus`: publish the assigned CPUs in the claim status.
     """
 
     node: str
@@ -151,7 +151,9 @@ class CpuSettings:
     policy: RequestPolicy = field(default_factory=RequestPolicy)
     overhead: CpuOverhead = field(default_factory=CpuOverhead)
     kubeconfig: str = ""
-    bind_address: str = ":8080"
+    #: DIFF: the Go driver listens on all addresses (test_health_and_metrics_are_local_by_default).
+    bind_address: str = "127.0.0.1:8080"
+    cert_dir: Path | None = None
     report_cpus: bool = True
 
     @property

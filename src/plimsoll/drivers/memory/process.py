@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 from plimsoll.client import Client, ClientConfig
+from plimsoll.client.delegated_auth import secure_serving
 from plimsoll.common.addresses import read_bind_address
 from plimsoll.common.counters import MetricCounter
 from plimsoll.common.health import HealthServer
@@ -67,6 +68,7 @@ class MemoryDriverProcess:
 
     def __init__(self, client: Client, settings: MemorySettings) -> None:
         self.settings = settings
+        self._client = client
         self.driver = MemoryDriver(client, settings)
         self.metrics = MemoryMetrics(self.driver)
         self._stop = asyncio.Event()
@@ -108,6 +110,7 @@ class MemoryDriverProcess:
             unwell=503,
             flag="--bind-address",
             debug_local_only=True,
+            secure=secure_serving(self._client, self.settings.cert_dir),
         )
         await pages.start(host, port)
         return pages

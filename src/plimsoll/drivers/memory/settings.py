@@ -43,7 +43,8 @@ class MemorySettings:
     kubelet_root: Path = KUBELET_ROOT
     cdi: Path = CDI_DIR
     nri: Path = Path("/var/run/nri/nri.sock")
-    bind_address: str = ":8082"
+    bind_address: str = "127.0.0.1:8082"
+    cert_dir: Path | None = None
 
 
 def parse_reserved(text: str) -> dict[int, dict[str, int]]:

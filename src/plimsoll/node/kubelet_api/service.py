@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+from plimsoll.client.delegated_auth import ReviewClient
 from plimsoll.common.addresses import read_address
+from plimsoll.common.self_signed import ensure_self_signed
+from plimsoll.common.serving_tls import make_tls
 from plimsoll.errors import ConfigError
 from plimsoll.node.cgroups.tree import Cgroups
-from plimsoll.node.kubelet_api.auth import KubeletAuth, ReviewClient
+from plimsoll.node.kubelet_api.auth import KubeletAuth
 from plimsoll.node.kubelet_api.pod_lookup import LocalPods
 from plimsoll.node.kubelet_api.server import ExposeMetrics, KubeletServer
-from plimsoll.node.kubelet_api.serving_certificate import ensure_self_signed, make_tls
 from plimsoll.node.kubelet_api.settings import AUTO, PORT, KubeletApiSettings
 from plimsoll.node.runtime.cri.runtime import CriRuntime
 from plimsoll.node.runtime.process import ProcessRuntime
@@ -48,8 +50,8 @@ class KubeletApi:
         settings = self._settings
         certificate, key = settings.certificate, settings.key
         if certificate is None or key is None:
-            names = (self._address,) if self._address else ()
-            pair = await asyncio.to_thread(ensure_self_signed, self._directory, self._node, names)
+            names = (self._node, self._address) if self._address else (self._node,)
+            pair = await asyncio.to_thread(ensure_self_signed, self._directory, "kubelet", names)
             certificate, key = pair
         tls = make_tls(certificate, key, self._client_ca())
         automatic = settings.listen == AUTO

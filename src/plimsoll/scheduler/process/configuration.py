@@ -122,6 +122,8 @@ class SchedulerSettings(Config, frozen=True, kw_only=True):
     election: LeaderElection = field(default=LeaderElection(), name="leaderElection")
     client: ClientConnection = field(default=ClientConnection(), name="clientConnection")
     listen: str = ""  #: HOST:PORT of the health endpoints; "" for none
+    #: Directory of tls.crt and tls.key, to serve them by HTTPS.
+    cert_dir: OptionalPath = field(default=None, name="certDir")
     debug: bool = False
     log: LogConfig = LogConfig()
     dry_run: bool = False

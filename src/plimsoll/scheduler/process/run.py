@@ -28,6 +28,7 @@ from plimsoll.api.meta import ObjectMeta
 from plimsoll.api.resource import ResourceClaim
 from plimsoll.api.storage import PersistentVolume, PersistentVolumeClaim
 from plimsoll.client import Client, ClientConfig
+from plimsoll.client.delegated_auth import secure_serving
 from plimsoll.client.leader_election import Election
 from plimsoll.common.addresses import read_address
 from plimsoll.common.health import HealthServer
@@ -383,6 +384,7 @@ class SchedulerProcess:
             ready={"informer-sync": context.informers.sync_problem},
             metrics=context.metrics.expose,
             debug=debug,
+            secure=secure_serving(self._client, self.settings.cert_dir),
         )
         await self.health.start(host, port)
         log_event(LOG, "listening", address=f"{host}:{self.health.port}")

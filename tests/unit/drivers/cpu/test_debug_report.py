@@ -72,7 +72,7 @@ def test_keys_are_those_of_layout_v1() -> None:
     }
     assert rows[3]["sibling"] == -1  # the other thread is off
     assert report["driverConfig"] == {
-        "bindAddress": ":8080",
+        "bindAddress": "127.0.0.1:8080",
         "hostnameOverride": "node-1",
         "reservedCPUs": "0,4",
         "cpuDeviceMode": "grouped",

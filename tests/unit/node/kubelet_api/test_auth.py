@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
+from plimsoll.client.delegated_auth import ALLOWED_SECONDS
 from plimsoll.client.endpoints import TOKEN_REVIEWS, Endpoint
 from plimsoll.errors import ApiError
-from plimsoll.node.kubelet_api.auth import ALLOWED_SECONDS, KubeletAuth, subresources_of
+from plimsoll.node.kubelet_api.auth import KubeletAuth, subresources_of
 
 CERTIFICATE = {"subject": ((("organizationName", "system:masters"),), (("commonName", "server"),))}
 

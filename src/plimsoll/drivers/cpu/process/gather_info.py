@@ -40,7 +40,7 @@ def gather(parse: Parse, address: str = "", *, host_root: Path | None = None) ->
     notes: list[str] = []
     running = find_driver(_proc(root))
     settings = _settings(parse, running, notes)
-    where = address or (settings.bind_address if settings is not None else "") or ADDRESS
+    where = address or _address_of(settings)
     driver: dict[str, Any] = {}
     try:
         driver = query_driver(where)
@@ -62,7 +62,13 @@ def find_address(parse: Parse, address: str) -> str:
     if address:
         return address
     settings = _settings(parse, find_driver(_proc(Path(os.environ.get("HOST_ROOT") or "/"))), [])
-    return (settings.bind_address if settings is not None else "") or ADDRESS
+    return _address_of(settings)
+
+
+def _address_of(settings: CpuSettings | None) -> str:
+    if settings is None or not settings.bind_address:
+        return ADDRESS
+    return f"https://{settings.bind_address}" if settings.cert_dir is not None else settings.bind_address
 
 
 def find_plugin_dir(parse: Parse, kubelet_root: Path | None) -> Path:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from plimsoll.client import Client, ClientConfig
+from plimsoll.client.delegated_auth import secure_serving
 from plimsoll.common.addresses import read_bind_address
 from plimsoll.common.health import HealthServer
 from plimsoll.common.lock_file import RootLock
@@ -60,6 +61,7 @@ class CpuDriverProcess:
     ) -> None:
         """`listen` is HOST:PORT of the pages, "" for none; without a host all addresses."""
         self.settings = settings
+        self._client = client
         self.metrics = CpuMetrics(self._state)
         self.driver = CpuDriver(client, settings, observer=self.metrics)
         self.pages: HealthServer | None = None
@@ -191,6 +193,7 @@ class CpuDriverProcess:
             flag="--bind-address",
             # Pod and claim names are not exposed to the network; the Go driver exposes none either.
             debug_local_only=True,
+            secure=secure_serving(self._client, self.settings.cert_dir),
         )
         await self.pages.start(host, port)
         log_event(LOG, "listening", address=f"{host or '*'}:{self.pages.port}")

@@ -6,6 +6,7 @@ The driver serves its debug page to the local machine only.
 from __future__ import annotations
 
 import json
+import ssl
 import urllib.error
 import urllib.request
 from collections.abc import Iterable, Iterator, Mapping
@@ -85,10 +86,15 @@ def show_status(tree: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _get(address: str, path: str) -> tuple[int, str]:
-    host, port = read_bind_address(address)
+    scheme = "https" if address.startswith("https://") else "http"
+    host, port = read_bind_address(address.removeprefix("https://"))
     shown = f"[{host}]" if host and ":" in host else host
-    url = f"http://{shown or '127.0.0.1'}:{port}{path}"
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    url = f"{scheme}://{shown or '127.0.0.1'}:{port}{path}"
+    # The driver is on this machine, and its certificate usually self-signed.
+    tls = ssl._create_unverified_context() if scheme == "https" else None
+    opener = urllib.request.build_opener(
+        urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=tls)
+    )
     try:
         with opener.open(url, timeout=_SECONDS) as answer:
             return int(answer.status), answer.read(_MAX_RESPONSE_BYTES).decode(errors="replace")

@@ -18,6 +18,7 @@ from typing import NoReturn
 
 from plimsoll.api.core import Pod
 from plimsoll.client import Client, ClientConfig
+from plimsoll.client.delegated_auth import secure_serving
 from plimsoll.common.addresses import read_address
 from plimsoll.common.health import HealthServer
 from plimsoll.common.structured_log import log_event, set_up_logging
@@ -251,6 +252,7 @@ class ShadowProcess:
             ready={"informer-sync": self.context.informers.sync_problem},
             metrics=self.context.metrics.expose,
             debug={"shadow": self.report.to_tree},
+            secure=secure_serving(self.client, self.settings.cert_dir),
         )
         await self.health.start(host, port)
         log_event(LOG, "listening", address=f"{host}:{self.health.port}")

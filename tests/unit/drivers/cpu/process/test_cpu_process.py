@@ -263,6 +263,10 @@ async def test_an_unreadable_machine_fails_the_start_with_a_message(root: Path) 
             await CpuDriverProcess(server.client(), settings).run()
 
 
+def test_health_and_metrics_are_local_by_default() -> None:
+    assert read_bind_address(CpuSettings(node="n").bind_address)[0] == "127.0.0.1"
+
+
 def test_addresses() -> None:
     assert read_bind_address(":8080") == (None, 8080)
     assert read_bind_address("127.0.0.1:0") == ("127.0.0.1", 0)

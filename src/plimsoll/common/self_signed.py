@@ -1,7 +1,9 @@
-"""Serving certificate of an agent: given, or self-signed as a kubelet creates it.
+"""Self-signed serving certificates, as kubelets and kube-scheduler create them.
 
-A self-signed certificate is kept in a directory of the agent, and replaced when it nears its end or the names
-change. A kube-apiserver accepts it unless it is given `--kubelet-certificate-authority`.
+A certificate is kept in a directory, and replaced when it nears its end or the names change. A kube-apiserver
+accepts that of a kubelet unless it is given `--kubelet-certificate-authority`.
+
+`python -m plimsoll.common.self_signed DIR NAME...` creates DIR/tls.crt and DIR/tls.key.
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ import contextlib
 import datetime
 import ipaddress
 import os
-import ssl
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -26,25 +28,10 @@ _DAYS = 365
 _RENEW_BEFORE = datetime.timedelta(days=30)
 
 
-def make_tls(certificate: Path, key: Path, client_ca: bytes) -> ssl.SSLContext:
-    """Create the TLS context: 1.2 and up, client certificates optional; ConfigError names the problem."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    context.set_alpn_protocols(["http/1.1"])
-    try:
-        context.load_cert_chain(certificate, key)
-        if client_ca:
-            context.load_verify_locations(cadata=client_ca.decode("ascii"))
-            context.verify_mode = ssl.CERT_OPTIONAL
-    except (ssl.SSLError, OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"kubelet API: {certificate} and the client CA cannot be used: {error}") from None
-    return context
-
-
-def ensure_self_signed(directory: Path, node: str, names: Sequence[str]) -> tuple[Path, Path]:
+def ensure_self_signed(directory: Path, base: str, names: Sequence[str]) -> tuple[Path, Path]:
     """Return the files of a self-signed certificate for these names, and of its key; ConfigError."""
-    certificate, key = directory / "kubelet.crt", directory / "kubelet.key"
-    wanted = x509.SubjectAlternativeName([_general_name(name) for name in dict.fromkeys((node, *names))])
+    certificate, key = directory / f"{base}.crt", directory / f"{base}.key"
+    wanted = x509.SubjectAlternativeName([_general_name(name) for name in dict.fromkeys(names)])
     if not _is_reusable(certificate, key, wanted):
         private = ec.generate_private_key(ec.SECP256R1())
         try:
@@ -53,17 +40,17 @@ def ensure_self_signed(directory: Path, node: str, names: Sequence[str]) -> tupl
             form, plain = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
             replace_file(key, private.private_bytes(pem, form, plain))
             key.chmod(0o600)
-            replace_file(certificate, _self_sign(private, node, wanted).public_bytes(pem))
+            replace_file(certificate, _self_sign(private, names[0], wanted).public_bytes(pem))
         except OSError as error:
             raise ConfigError(f"{directory}: cannot write the certificate: {error.strerror}") from None
     return certificate, key
 
 
 def _self_sign(
-    key: ec.EllipticCurvePrivateKey, node: str, names: x509.SubjectAlternativeName
+    key: ec.EllipticCurvePrivateKey, first: str, names: x509.SubjectAlternativeName
 ) -> x509.Certificate:
     now = datetime.datetime.now(datetime.UTC)
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"{node[:40]}@{int(now.timestamp())}")])
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"{first[:40]}@{int(now.timestamp())}")])
     return (
         x509.CertificateBuilder()
         .subject_name(name)
@@ -96,3 +83,10 @@ def _general_name(name: str) -> x509.GeneralName:
         return x509.IPAddress(ipaddress.ip_address(name))
     except ValueError:
         return x509.DNSName(name)
+
+
+if __name__ == "__main__":
+    try:
+        ensure_self_signed(Path(sys.argv[1]), "tls", sys.argv[2:])
+    except ConfigError as error:
+        sys.exit(str(error))
