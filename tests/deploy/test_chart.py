@@ -24,6 +24,7 @@ from plimsoll.drivers.memory.settings import parse_reserved
 from plimsoll.ledger import placeholders
 from plimsoll.scheduler.process.configuration import read_settings as scheduler_settings
 from plimsoll.scheduler.process.informers import WATCHED_KINDS
+from plimsoll.scheduler.process.placeholder_writer import PlaceholderSettings
 from plimsoll.tools.cluster_state.kinds import KINDS
 from tests.deploy.render import CHART, DEPLOY, HOME, MANIFESTS, manifests, objects, values
 from tests.deploy.schema import problems
@@ -306,16 +307,17 @@ def test_the_scheduler_reads_what_the_chart_writes(tmp_path: Path) -> None:
     own = {"profiles": [{"schedulerName": "mine", "weights": {"DeviceWaste": 1}}], "wireForm": "annotation"}
     gates = {"DRAPartitionableDevices": False}
     values = {"config": own, "schedulerName": "mine", "featureGates": gates}
-    trees = objects({"scheduler": values}, "scheduler")
+    trees = objects({"scheduler": values, "placeholders": {"hostNetwork": True}}, "scheduler")
     file = tmp_path / "config.yaml"
     file.write_text(one(trees, "ConfigMap")["data"]["config.yaml"])
     read = scheduler_settings(file)
     assert [profile.name for profile in read.profiles] == ["mine"]
     assert read.wire_form == "annotation"
     assert not read.gates.enabled("DRAPartitionableDevices")
+    assert read.placeholders == PlaceholderSettings(host_network=True)
     plain = tmp_path / "plain.yaml"
     plain.write_text(one(objects(part="scheduler"), "ConfigMap")["data"]["config.yaml"])
-    assert scheduler_settings(plain).profiles
+    assert scheduler_settings(plain) == scheduler_settings(None)
     (container,) = one(trees, "Deployment")["spec"]["template"]["spec"]["containers"]
     assert container["args"][0] == "scheduler"
     with run_scheduler.make_context("scheduler", container["args"][1:]) as context:
@@ -404,6 +406,7 @@ def test_placeholders_have_a_namespace_a_priority_and_a_role_of_their_own() -> N
     assert role["metadata"]["namespace"] == one(trees, "RoleBinding")["metadata"]["namespace"]
     assert role["metadata"]["namespace"] == placeholders.NAMESPACE
     assert granted(role) == {("pods", "create"), ("pods", "delete"), ("pods", "get")}
+    assert objects({"placeholders": {"mode": "Off"}}, "scheduler/placeholders") == []
     # The restricted and the baseline standard refuse pods in the network of the node.
     host = objects({"placeholders": {"hostNetwork": True}}, "scheduler/placeholders")
     labels = one(host, "Namespace")["metadata"]["labels"]

@@ -43,7 +43,7 @@ VALUES: dict[str, dict[str, Any]] = {
             "serviceAccount": {"annotations": {"role": "a"}},
             "resources": {},
         },
-        "placeholders": {"hostNetwork": True},
+        "placeholders": {"mode": "Off", "hostNetwork": True},
         "networkPolicy": {"create": True, "from": [{"podSelector": {}}]},
     },
     "drivers": {
@@ -71,17 +71,19 @@ VALUES: dict[str, dict[str, Any]] = {
         "networkPolicy": {"create": True},
     },
 }
-NAMES = {"ids": [name.replace(" ", "-") for name in VALUES]}
+NAMES = [name.replace(" ", "-") for name in VALUES]
 
 
 def by_name(trees: list[dict[str, Any]]) -> dict[tuple[str, ...], dict[str, Any]]:
     """Return objects by kind, namespace and name, without what differs between engines."""
-    named = {}
+    named: dict[tuple[str, ...], dict[str, Any]] = {}
     for tree in trees:
         metadata = tree["metadata"]
         named[tree["kind"], metadata.get("namespace", ""), metadata["name"]] = tree
         if tree["kind"] == "Secret":
             tree["data"] = dict.fromkeys(tree["data"], "random")
+        if tree["kind"] == "ConfigMap":
+            tree["data"]["config.yaml"] = yaml.safe_load(tree["data"].get("config.yaml", ""))
         template = tree.get("spec", {}).get("template", {})
         for part in (metadata, template.get("metadata", {})):
             if "labels" in part:
@@ -93,13 +95,13 @@ def by_name(trees: list[dict[str, Any]]) -> dict[tuple[str, ...], dict[str, Any]
     return named
 
 
-@pytest.mark.parametrize("values", VALUES.values(), **NAMES)
+@pytest.mark.parametrize("values", VALUES.values(), ids=NAMES)
 def test_helm_lints_the_chart(values: dict[str, Any]) -> None:
     done = run_helm("lint", "--strict", *VERSION, values=values)
     assert done.returncode == 0, done.stdout
 
 
-@pytest.mark.parametrize("values", VALUES.values(), **NAMES)
+@pytest.mark.parametrize("values", VALUES.values(), ids=NAMES)
 def test_helm_renders_what_the_tests_render(values: dict[str, Any]) -> None:
     done = run_helm("template", RELEASE["Name"], *VERSION, values=values)
     assert done.returncode == 0, done.stderr

@@ -111,6 +111,8 @@ spec:
 
 {{- define "plimsoll.scheduler.config" -}}
 kind: SchedulerConfiguration
+placeholders:
+  {{- toYaml .Values.placeholders | nindent 2 }}
 {{- with .Values.scheduler.featureGates }}
 featureGates:
   {{- toYaml . | nindent 2 }}
