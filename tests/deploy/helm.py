@@ -25,3 +25,10 @@ def run_helm(*words: str, values: Mapping[str, Any] | None = None) -> subprocess
     command = [helm, *words, str(CHART), "--namespace", RELEASE["Namespace"], "--values", "-"]
     text = yaml.safe_dump(dict(values or {}))
     return subprocess.run(command, input=text, capture_output=True, text=True, check=False)
+
+
+def run_helm_version() -> str:
+    done = subprocess.run(
+        [str(find_helm()), "version", "--short"], capture_output=True, text=True, check=True
+    )
+    return done.stdout

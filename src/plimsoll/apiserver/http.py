@@ -15,7 +15,6 @@ from contextlib import asynccontextmanager, contextmanager
 from typing import TypeGuard, cast
 
 from aiohttp import HttpVersion11, web
-from aiohttp.http_exceptions import HttpProcessingError
 
 from plimsoll.api import codec
 from plimsoll.apiserver.acceptor import ConnectionAcceptor
@@ -31,10 +30,11 @@ from plimsoll.apiserver.limits import ServerLimits, WatchLimiter
 from plimsoll.apiserver.log_websocket import LOG_TYPE, send_log, wants_websocket
 from plimsoll.apiserver.request import ApiRequest, ApiResponse
 from plimsoll.apiserver.status import bad_request, request_entity_too_large, to_status, unauthorized
+from plimsoll.common.http_log import http_logger
 from plimsoll.errors import ApiError
 
 _log = logging.getLogger("plimsoll.server")
-_http_log = logging.getLogger("plimsoll.server.http")
+_http_log = http_logger("plimsoll.server.http")
 
 #: Chunk size of a long response, so that a list of a hundred megabytes is not copied in memory.
 _CHUNK_BYTES = 1 << 20
@@ -44,19 +44,6 @@ _UNBUFFERED_BYTES = 32 << 10
 _ENCODED_BODY = "the body has a Content-Encoding: send it without"
 #: Time for requests in flight when the server stops.
 _SHUTDOWN_SECONDS = 2.0
-
-
-class _ClientErrorFilter(logging.Filter):
-    """Log filter for errors that clients cause: any client could fill the log with them, and they can
-    contain tokens.
-    """
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        theirs = (HttpProcessingError, web.RequestPayloadError)
-        return not (record.exc_info and isinstance(record.exc_info[1], theirs))
-
-
-_http_log.addFilter(_ClientErrorFilter())
 
 
 class HttpServer:

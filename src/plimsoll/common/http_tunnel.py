@@ -17,6 +17,8 @@ from aiohttp import web
 from plimsoll.common.http_upgrade import UpgradedConnection, accept_upgrade
 from plimsoll.common.tasks import cancel_tasks
 
+#: WebSocket protocol of kube-apiserver whose rest is a bearer token in base64url.
+_TOKEN_PROTOCOL = "base64url.bearer.authorization.k8s.io."
 _CHUNK_BYTES = 64 << 10
 _MAX_HEAD_BYTES = 64 << 10
 #: Bytes of an error's body that are passed on.
@@ -45,11 +47,23 @@ class UpgradedPeer:
 def forwarded_headers(headers: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
     """Return the headers of an upgrade request that concern the upgraded protocol; no credentials."""
     wanted = ("upgrade", "connection", "user-agent", "x-stream-protocol-version")
-    return [
-        (name, value)
-        for name, value in headers
-        if name.lower() in wanted or name.lower().startswith("sec-websocket-")
-    ]
+    found = []
+    for name, value in headers:
+        if name.lower() == "sec-websocket-protocol":
+            found.append((name, ", ".join(split_protocols(value)[1])))
+        elif name.lower() in wanted or name.lower().startswith("sec-websocket-"):
+            found.append((name, value))
+    return found
+
+
+def split_protocols(header: str) -> tuple[list[str], list[str]]:
+    """Return the encoded tokens among the WebSocket protocols that a client offers, and the others.
+
+    Browsers cannot send an Authorization header with a WebSocket.
+    """
+    offered = [each.strip() for each in header.split(",")]
+    tokens = [each.removeprefix(_TOKEN_PROTOCOL) for each in offered if each.startswith(_TOKEN_PROTOCOL)]
+    return tokens, [each for each in offered if each and not each.startswith(_TOKEN_PROTOCOL)]
 
 
 async def request_upgrade(

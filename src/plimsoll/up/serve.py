@@ -12,6 +12,7 @@ import os
 import signal
 import sys
 from contextlib import suppress
+from io import TextIOWrapper
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
 
@@ -87,16 +88,22 @@ class _Signals:
         self._up.stop()
 
 
-class _LogFile(RotatingFileHandler):
+class LogFile(RotatingFileHandler):
     """Log file that ignores write errors, so that a full disk does not flood the terminal."""
 
     def handleError(self, record: logging.LogRecord) -> None:
         pass
 
+    def _open(self) -> TextIOWrapper:
+        """Open the file for its owner only: messages name pods and users."""
+        file = Path(self.baseFilename).open("a", encoding=self.encoding)  # noqa: SIM115 - the handler closes it
+        os.fchmod(file.fileno(), 0o600)
+        return file
+
 
 def _log_to(settings: UpSettings) -> None:
     try:
-        file = _LogFile(settings.log, maxBytes=_LOG_BYTES, backupCount=_LOG_FILES)
+        file = LogFile(settings.log, maxBytes=_LOG_BYTES, backupCount=_LOG_FILES)
     except OSError as error:
         raise ConfigError(f"{settings.log}: not writable: {error.strerror or error}") from None
     terminal = [logging.StreamHandler(sys.stderr)] if settings.verbose else []

@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import os
 import shlex
 import sys
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from shutil import which
@@ -109,6 +111,7 @@ class Up:
         """Start everything and wait until `stop` is called or a component fails."""
         self._check()
         found = await asyncio.to_thread(self._read_files)
+        await asyncio.to_thread(protect_data_dir, self.settings.data)
         lock = RootLock(self.settings.data / "lock", who="cluster", flag="--data")
         lock.take()
         try:
@@ -492,3 +495,15 @@ def _path_lines() -> list[str]:
     if which("plimsoll") is not None or not (own / "plimsoll").exists():
         return []
     return [f"  export PATH={shlex.quote(str(own))}:$PATH"]
+
+
+def protect_data_dir(data: Path) -> None:
+    """Create the data directory, readable by its owner only, or make an existing one so.
+
+    Pods of root can run as other users, who reach their volumes. Errors are left to those who use it.
+    """
+    mode = 0o711 if os.geteuid() == 0 else 0o700
+    with suppress(OSError):
+        if (data / "lock").exists():  # of an earlier run, not somebody else's directory
+            data.chmod(mode)
+        data.mkdir(mode=mode, parents=True, exist_ok=True)

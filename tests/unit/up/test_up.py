@@ -27,8 +27,9 @@ from plimsoll.client.endpoints import (
 from plimsoll.drivers.cpu.settings import CpuSettings
 from plimsoll.errors import ConfigError, InputError
 from plimsoll.up.console import Console
+from plimsoll.up.serve import LogFile
 from plimsoll.up.settings import UpSettings
-from plimsoll.up.up import Up, ensure_class
+from plimsoll.up.up import Up, ensure_class, protect_data_dir
 from tests.unit.drivers.cpu.machines import make_machine, write_sysfs
 from tests.waiting import DEADLINE, until
 
@@ -50,6 +51,26 @@ def test_invalid_options_are_refused_before_files_are_made(settings: UpSettings)
         with pytest.raises(ConfigError, match=output):
             asyncio.run(Up(wrong).run())
         assert not wrong.data.exists()
+
+
+@pytest.mark.parametrize("existing", [0, 0o755], ids=["new", "of an earlier version"])
+def test_the_data_directory_is_readable_by_its_owner_only(settings: UpSettings, existing: int) -> None:
+    data = settings.data
+    if existing:
+        data.mkdir(mode=existing)
+        (data / "lock").touch()
+    protect_data_dir(data)
+    assert not data.stat().st_mode & 0o066
+    foreign = data.with_name("foreign")
+    foreign.mkdir(mode=0o755)
+    protect_data_dir(foreign)
+    assert foreign.stat().st_mode & 0o777 == 0o755
+
+
+def test_the_log_is_readable_by_its_owner_only(tmp_path: Path) -> None:
+    (tmp_path / "log").touch(0o644)
+    LogFile(tmp_path / "log").close()
+    assert (tmp_path / "log").stat().st_mode & 0o777 == 0o600
 
 
 def test_an_address_in_use(settings: UpSettings) -> None:

@@ -7,6 +7,7 @@ malformed header has another result.
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -14,6 +15,7 @@ from plimsoll.apiserver import status
 from plimsoll.apiserver.auth.service_accounts import ServiceAccountTokens
 from plimsoll.apiserver.auth.token_file import StaticTokens
 from plimsoll.apiserver.auth.users import ANONYMOUS, User
+from plimsoll.common.http_tunnel import split_protocols
 
 #: Subject attribute of a certificate with the user's UID.
 _UID = "1.3.6.1.4.1.57683.2"
@@ -39,7 +41,7 @@ class Authenticator:
             user = certificate_user(peer_certificate)
             if user is not None:
                 return user
-        token = bearer_token(headers.get("authorization", ""))
+        token = bearer_token(headers.get("authorization", "")) or websocket_token(headers)
         if not token:
             return ANONYMOUS
         user = self.find(token)
@@ -79,6 +81,24 @@ def bearer_token(header: str) -> str:
     """Return the token of an Authorization header, or ""."""
     scheme, _, rest = header.strip(" \t").partition(" ")
     return rest.split(" ", 1)[0] if scheme.lower() == "bearer" else ""
+
+
+def websocket_token(headers: Mapping[str, str]) -> str:
+    """Return the token among the protocols of a WebSocket request, or ""; ApiError if it is not valid.
+
+    There must be one token and another protocol, which the server can select.
+    """
+    if headers.get("upgrade", "").lower() != "websocket":
+        return ""
+    tokens, others = split_protocols(headers.get("sec-websocket-protocol", ""))
+    if not tokens:
+        return ""
+    try:
+        if len(tokens) > 1 or not others:
+            raise ValueError(tokens)
+        return base64.b64decode(tokens[0] + "=" * (-len(tokens[0]) % 4), b"-_", validate=True).decode()
+    except ValueError:
+        raise status.unauthorized() from None
 
 
 def certificate_user(certificate: Mapping[str, Any]) -> User | None:

@@ -156,13 +156,20 @@ class PreparedClaimStore:
         return claim
 
     def remove(self, uid: str) -> ClaimError | None:
-        """Remove the CDI file of a claim, then its record; a claim without either is not an error."""
+        """Remove the CDI file of a claim, then its record: both or neither, unless the disk prevents it.
+
+        A claim without either is not an error.
+        """
         error = remove_spec(self._cdi, self._file_name(uid))
         if error is not None:
             return ClaimError(str(error), "CdiNotRemoved")
-        if uid not in self._claims:
+        known = self._claims.get(uid)
+        if known is None:
             return None
-        return self._save({each: claim for each, claim in self._claims.items() if each != uid})
+        refusal = self._save({each: claim for each, claim in self._claims.items() if each != uid})
+        if refusal is not None and known.boot == self._boot:
+            self._write_spec_file(known)
+        return refusal
 
     def _file_name(self, uid: str) -> str:
         return spec_name(self._driver, _CLASS, uid) + ".json"

@@ -50,7 +50,8 @@ async def serve_dashboard(
     if not is_loopback(host) and not token:
         warn(
             f"warning: {settings.listen} is reachable from other machines, and the dashboard has no login: "
-            "clients can read the names of all pods and claims (use --token-file to require a token)"
+            "clients can read the names of all pods and claims (use --token-file to require a token, which "
+            "simulations need)"
         )
     if stopped is None:
         stopped = asyncio.Event()

@@ -18,6 +18,8 @@ from aiohttp import web
 from plimsoll.api import codec
 from plimsoll.api.gates import Gates
 from plimsoll.client import Client
+from plimsoll.client.http import is_loopback
+from plimsoll.common.http_log import http_logger
 from plimsoll.common.tasks import cancel_tasks
 from plimsoll.errors import ApiError, ConfigError, DecodeError, InputError, PlimsollError
 from plimsoll.tools.cluster_state import ClusterObjects, ClusterState
@@ -33,6 +35,7 @@ from plimsoll.tools.dashboard.query_worker import QueryResult
 from plimsoll.tools.dashboard.service import QUERY_TIMEOUT, DashboardService
 
 _log = logging.getLogger("plimsoll.dashboard")
+_http_log = http_logger("plimsoll.dashboard.http")
 DEFAULT_PORT = 6480
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -126,7 +129,7 @@ class Dashboard:
 
     async def _listen(self) -> None:
         runner = web.AppRunner(
-            self.application(), access_log=None, handle_signals=False, shutdown_timeout=1.0
+            self.application(), access_log=None, logger=_http_log, handle_signals=False, shutdown_timeout=1.0
         )
         await runner.setup()
         try:
@@ -193,6 +196,9 @@ class Dashboard:
         return _send(request, answer.body, answer.packed, f'"{self._run}-{answer.tag}"', kind)
 
     async def _whatif(self, request: web.Request) -> web.StreamResponse:
+        if not self._token and not is_loopback(self._host):
+            why = "simulations need a token here: start the dashboard with --token-file, or on 127.0.0.1"
+            raise ApiError(403, "Forbidden", why)
         plan: Any = codec.decode_tree(await request.read())
         if not isinstance(plan, dict):
             raise ApiError(400, "BadRequest", "the request must be a JSON object")
@@ -252,6 +258,8 @@ class Dashboard:
             return _refuse(error.status, error.reason)
         except ApiError as error:
             return _refuse(error.code if 400 <= error.code < 600 else 503, error.message)
+        except web.RequestPayloadError:
+            return _refuse(400, "the body of the request cannot be decoded")
         except (DecodeError, InputError, PlimsollError) as error:
             return _refuse(400, str(error))
         except (asyncio.CancelledError, ConnectionError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
 from typing import Any
 
@@ -60,6 +61,35 @@ def test_wrong_tokens_are_refused(token: str) -> None:
     with pytest.raises(ApiError) as caught:
         AUTHENTICATOR.authenticate({"authorization": f"Bearer {token}"}, None)
     assert (caught.value.code, caught.value.reason) == (401, "Unauthorized")
+
+
+def offer(*protocols: str) -> dict[str, str]:
+    return {"upgrade": "WebSocket", "sec-websocket-protocol": ", ".join(protocols)}
+
+
+def encoded(token: str) -> str:
+    text = base64.urlsafe_b64encode(token.encode()).decode().rstrip("=")
+    return f"base64url.bearer.authorization.k8s.io.{text}"
+
+
+def test_tokens_among_the_protocols_of_a_websocket() -> None:
+    """As a browser sends them; kube-apiserver wants one token and another protocol."""
+    for token in ("letmein", TOKEN):
+        user = AUTHENTICATOR.authenticate({"authorization": f"Bearer {token}"}, None)
+        assert AUTHENTICATOR.authenticate(offer("binary.k8s.io", encoded(token)), None) == user
+    for wrong in (
+        [encoded("letmein")],
+        ["binary.k8s.io", encoded("letmein"), encoded("letmein")],
+        ["binary.k8s.io", encoded("letmeout")],
+        ["binary.k8s.io", encoded("x") + "!"],
+        ["binary.k8s.io", "base64url.bearer.authorization.k8s.io.gICA"],
+    ):
+        with pytest.raises(ApiError) as caught:
+            AUTHENTICATOR.authenticate(offer(*wrong), None)
+        assert caught.value.code == 401
+    assert AUTHENTICATOR.authenticate(offer("binary.k8s.io"), None) is ANONYMOUS
+    plain = {**offer("binary.k8s.io", encoded("letmein")), "upgrade": "h2c"}
+    assert AUTHENTICATOR.authenticate(plain, None) is ANONYMOUS
 
 
 def test_certificates() -> None:

@@ -195,6 +195,9 @@ def test_no_credentials_are_passed_on() -> None:
         ("Upgrade", "websocket"),
     ]
     assert forwarded_headers(sent) == sent[2:]
+    token = "base64url.bearer.authorization.k8s.io.c2VjcmV0"
+    offered = [("Sec-WebSocket-Protocol", f"{token}, v5.channel.k8s.io,v4.channel.k8s.io")]
+    assert forwarded_headers(offered) == [("Sec-WebSocket-Protocol", "v5.channel.k8s.io, v4.channel.k8s.io")]
 
 
 def test_a_refusal_of_the_server_itself_is_not_the_clients() -> None:

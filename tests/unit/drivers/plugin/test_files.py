@@ -9,10 +9,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from plimsoll.common.checkpoint import read_boot_id
+from plimsoll.common.checkpoint import RecordFile, read_boot_id
 from plimsoll.drivers.plugin import ClaimError, ClaimRef, InjectedDevice, PreparedDevice
 from plimsoll.drivers.plugin.claim_handler import acquire_lock
 from plimsoll.drivers.plugin.metadata import MetadataFiles, build_metadata, container_path
@@ -21,6 +22,7 @@ from plimsoll.drivers.plugin.prepared_claim_store import (
     PreparedClaimStore,
     build_record,
 )
+from plimsoll.errors import StoreError
 from plimsoll.protocols.cdi import CdiCache, Edits, read_spec
 from tests.coroutines import run_by
 from tests.directories import short_directory
@@ -114,6 +116,28 @@ def test_a_failed_file_write_leaves_no_checkpoint(tmp_path: Path) -> None:
     assert not store(tmp_path).claims
     (tmp_path / "cdi").unlink()
     assert isinstance(found.add(REF, [injected()]), PreparedClaimRecord)
+
+
+def test_a_refused_unprepare_leaves_the_cdi_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = store(tmp_path)
+    claim = found.add(REF, [injected()])
+    assert isinstance(claim, PreparedClaimRecord)
+    (file,) = (tmp_path / "cdi").iterdir()
+    before = file.read_bytes()
+
+    def be_full(*_: object) -> None:
+        raise StoreError("No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(RecordFile, "save", be_full)
+        refusal = found.remove(REF.uid)
+    assert isinstance(refusal, ClaimError)
+    assert refusal.code == "NotSaved"
+    assert file.read_bytes() == before
+    assert found.get(REF.uid) == claim
+    assert found.remove(REF.uid) is None
+    assert not file.exists()
+    assert not store(tmp_path).claims
 
 
 def test_a_checkpoint_that_cannot_be_written_fails_the_claim(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import logging
 import re
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 from hypothesis import given
@@ -331,3 +332,55 @@ def test_an_address_in_use_is_reported() -> None:
             await serve_dashboard(settings, print, print, asyncio.Event())
 
     visit(EMPTY, scenario)
+
+
+MALFORMED = (
+    b"GET / HTTP/1.1\r\nHost: a\x00b\r\n\r\n",
+    b"\x16\x03\x01\x00\xa5\x01\x00\r\n\r\n",
+    b"GET http://[::1 HTTP/1.1\r\nHost: x\r\n\r\n",
+    b"GET /" + b"a" * 20_000 + b" HTTP/1.1\r\n\r\n",
+    b"GET /api/nodes/\xff\xfe HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n",
+    b"POST /api/whatif HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+    b"Transfer-Encoding: chunked\r\n\r\nzz\r\n",
+    b"POST /api/whatif HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+    b"Content-Encoding: gzip\r\nContent-Length: 5\r\n\r\nabcde",
+)
+
+
+@pytest.mark.parametrize("request_bytes", MALFORMED)
+def test_malformed_requests_are_refused_and_not_logged(
+    request_bytes: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario(visitor: DashboardClient) -> None:
+        where = urlsplit(visitor.dashboard.url)
+        reader, writer = await asyncio.open_connection(where.hostname, where.port)
+        writer.write(request_bytes)
+        async with asyncio.timeout(DEADLINE):
+            status = (await reader.readline()).split()[1]
+        writer.close()
+        assert status == b"400"
+        # A body that ends early.
+        _, writer = await asyncio.open_connection(where.hostname, where.port)
+        head = b"POST /api/whatif HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+        writer.write(head + b"Content-Length: 100\r\n\r\n{")
+        await writer.drain()
+        await asyncio.sleep(0.1)
+        writer.close()
+        assert (await visitor.ask("/api/overview"))[0] == 200
+
+    visit(EMPTY, scenario)
+    assert caplog.text == ""
+
+
+@pytest.mark.parametrize(
+    ("host", "token", "status"),
+    [("127.0.0.1", "", 200), ("0.0.0.0", "", 403), ("0.0.0.0", "secret", 200)],
+)
+def test_simulations_need_a_token_unless_on_this_machine_only(host: str, token: str, status: int) -> None:
+    async def scenario(visitor: DashboardClient) -> None:
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        found, text = await visitor.ask("/api/whatif", "POST", json={}, headers=headers)
+        assert found == status, text
+        assert ("--token-file" in text) is (status == 403)
+
+    visit(EMPTY, scenario, host=host, token=token)

@@ -281,6 +281,7 @@ class CPUState:
             return None
         after = {other: allocation for other, allocation in self._stored.items() if other != uid}
         if problem := self._save(after):
+            self._write(self._stored[uid])  # what is refused has not happened
             return PrepareError(
                 PrepareErrorReason.STORE, str(ref), text=f"{problem}; it keeps its CPUs"
             ).to_claim_error()

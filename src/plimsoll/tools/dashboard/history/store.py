@@ -74,6 +74,9 @@ class HistoryStore:
         for retry in (True, False):
             try:
                 self._path.parent.mkdir(parents=True, exist_ok=True)
+                with suppress(PermissionError):  # of another owner
+                    self._path.touch(0o600)
+                    self._path.chmod(0o600)
                 database = _connect(str(self._path))
                 if database.execute("PRAGMA quick_check(1)").fetchone() == ("ok",):
                     return database

@@ -47,6 +47,20 @@ def test_samples_survive_a_restart(tmp_path: Path) -> None:
     store.close()
 
 
+def test_the_file_is_readable_by_its_owner_only(tmp_path: Path) -> None:
+    for before in (0, 0o644):
+        path = tmp_path / f"history-{before}"
+        if before:
+            path.touch(before)
+        store = HistoryStore(path)
+        try:
+            files = list(tmp_path.glob(f"{path.name}*"))
+            assert {file.stat().st_mode & 0o777 for file in files} == {0o600}
+            assert len(files) == 3  # with the write-ahead log
+        finally:
+            store.close()
+
+
 def test_old_samples_are_thinned() -> None:
     store = HistoryStore()
     for hour in range(100):
