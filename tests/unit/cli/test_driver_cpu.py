@@ -204,7 +204,7 @@ def test_introspect_reads_the_settings_of_a_running_driver(
     (process / "root" / "etc").mkdir(parents=True)
     (process / "root" / "etc" / "c.yaml").write_text("groupBy: socket\nreservedCPUs: '0'\n")
     words = ["/usr/bin/python", "/usr/bin/plimsoll", "driver", "cpu", "--config=/etc/c.yaml"]
-    words += ["--hostname-override", "n7", "--bind-address=127.0.0.1:1"]
+    words += ["--hostname-override", "n7", "--bind-address=127.0.0.1:1", "--cert-dir=/tmp/tls"]
     (process / "cmdline").write_bytes("\0".join(words).encode() + b"\0")
     monkeypatch.setenv("HOST_ROOT", str(tmp_path))
     code, out, _ = run(capsys, "gatherinfo", "--stdout")
@@ -212,7 +212,7 @@ def test_introspect_reads_the_settings_of_a_running_driver(
     report = yaml.safe_load(out)
     config = report["driverConfig"]
     assert (config["groupBy"], config["reservedCPUs"], config["hostnameOverride"]) == ("socket", "0", "n7")
-    assert any("http://127.0.0.1:1/" in note for note in report["plimsoll"]["driver"]["notes"])
+    assert any("https://127.0.0.1:1/" in note for note in report["plimsoll"]["driver"]["notes"])
     # A file that is gone leaves the flags.
     (process / "root" / "etc" / "c.yaml").unlink()
     code, out, _ = run(capsys, "gatherinfo", "--stdout")
