@@ -88,7 +88,7 @@ class _Signals:
         self._up.stop()
 
 
-class LogFile(RotatingFileHandler):
+class UpLogFile(RotatingFileHandler):
     """Log file that ignores write errors, so that a full disk does not flood the terminal."""
 
     def handleError(self, record: logging.LogRecord) -> None:
@@ -103,7 +103,7 @@ class LogFile(RotatingFileHandler):
 
 def _log_to(settings: UpSettings) -> None:
     try:
-        file = LogFile(settings.log, maxBytes=_LOG_BYTES, backupCount=_LOG_FILES)
+        file = UpLogFile(settings.log, maxBytes=_LOG_BYTES, backupCount=_LOG_FILES)
     except OSError as error:
         raise ConfigError(f"{settings.log}: not writable: {error.strerror or error}") from None
     terminal = [logging.StreamHandler(sys.stderr)] if settings.verbose else []

@@ -504,6 +504,6 @@ def protect_data_dir(data: Path) -> None:
     """
     mode = 0o711 if os.geteuid() == 0 else 0o700
     with suppress(OSError):
-        if (data / "lock").exists():  # of an earlier run, not somebody else's directory
+        if (data / "lock").exists():  # of an earlier run: no other directory is changed
             data.chmod(mode)
         data.mkdir(mode=mode, parents=True, exist_ok=True)

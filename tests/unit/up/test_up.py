@@ -27,7 +27,7 @@ from plimsoll.client.endpoints import (
 from plimsoll.drivers.cpu.settings import CpuSettings
 from plimsoll.errors import ConfigError, InputError
 from plimsoll.up.console import Console
-from plimsoll.up.serve import LogFile
+from plimsoll.up.serve import UpLogFile
 from plimsoll.up.settings import UpSettings
 from plimsoll.up.up import Up, ensure_class, protect_data_dir
 from tests.unit.drivers.cpu.machines import make_machine, write_sysfs
@@ -69,7 +69,7 @@ def test_the_data_directory_is_readable_by_its_owner_only(settings: UpSettings, 
 
 def test_the_log_is_readable_by_its_owner_only(tmp_path: Path) -> None:
     (tmp_path / "log").touch(0o644)
-    LogFile(tmp_path / "log").close()
+    UpLogFile(tmp_path / "log").close()
     assert (tmp_path / "log").stat().st_mode & 0o777 == 0o600
 
 
