@@ -10,6 +10,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from plimsoll.api.gates import Gates
 from plimsoll.apiserver.auth.users import SCHEDULER
 from plimsoll.apiserver.process import RunningServer, ServerSettings, start_server
 from plimsoll.client.endpoints import (
@@ -130,8 +131,9 @@ class SchedulerCluster:
 
 
 @asynccontextmanager
-async def scheduler_cluster(*, controllers: bool = True) -> AsyncIterator[SchedulerCluster]:
-    server = await start_server(ServerSettings(controllers=controllers))
+async def scheduler_cluster(*, controllers: bool = True, gates: str = "") -> AsyncIterator[SchedulerCluster]:
+    found = Gates.parse(gates, Gates.default())
+    server = await start_server(ServerSettings(controllers=controllers, gates=found))
     try:
         row = SchedulerCluster(server)
         async with asyncio.timeout(3 * DEADLINE):
