@@ -50,6 +50,7 @@ TABLE: Mapping[str, tuple[CommandRow, ...]] = {
         CommandRow("kubectl", "kubectl", "Run kubectl with the cluster of `plimsoll up`."),
         CommandRow("server", "server", "Run the API server."),
         CommandRow("scheduler", "scheduler", "Run the scheduler for any cluster."),
+        CommandRow("charge", "charge", "Charge nodes for the claims of pods that kube-scheduler places."),
         CommandRow("node", "node", "Run a node agent."),
         CommandRow("driver", "driver", "Run a DRA driver: CPUs, memory, or simulated devices."),
         CommandRow("store", "server", "Back up, restore or recover the API server's store."),

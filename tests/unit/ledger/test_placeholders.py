@@ -155,7 +155,8 @@ def test_what_kubelets_see_is_never_less_than_what_is_charged(
     amounts: list[tuple[str, int, int, bool]],
 ) -> None:
     """A node that kubelets and kube-scheduler consider free is free, and nothing counts twice."""
-    ledger, shown, found = empty(), 0, {}
+    ledger, shown = empty(), 0
+    found: dict[str, Pod] = {}
     for number, (policy, requests, amount, shared) in enumerate(amounts):
         name = "c" if shared and policy == "ConsumeFrom" else f"g{number}"
         # No scheduler lets pods draw more than there is.
@@ -165,7 +166,7 @@ def test_what_kubelets_see_is_never_less_than_what_is_charged(
         shown += 1000 * requests
         found |= {each.metadata.name: each for each in planned(ledger, owner)}
     charged = ledger.requested["cpu"]
-    shown += sum(to_units(pod_requests(each))["cpu"] for each in found.values())
+    shown += sum([to_units(pod_requests(each))["cpu"] for each in found.values()])
     assert shown >= charged
     for each in found.values():
         ledger.add(each)

@@ -64,6 +64,8 @@ class PlaceholderKeeper:
         self._tasks: set[asyncio.Task[None]] = set()
         self._retry_at: dict[str, float] = {}
         self._last_error = ""
+        #: Whether missing placeholders are created: the server is known to drop charges.
+        self.creates = False
         self.created = MetricCounter(
             "plimsoll_placeholders_created_total", "Number of placeholder pods created for bound pods."
         )
@@ -140,7 +142,7 @@ class PlaceholderKeeper:
 
     def _find_missing(self, ledger: NodeLedger) -> Iterator[tuple[Pod, Pod]]:
         """Yield the pods of a node that lack a placeholder, and the placeholder."""
-        if not ledger.profile.placeholders or is_draining(ledger.node):
+        if not self.creates or is_draining(ledger.node):
             return
         now, planned = self._clock(), set()
         self._retry_at = {name: at for name, at in self._retry_at.items() if at > now}

@@ -311,10 +311,9 @@ class SchedulerProcess:
 
     def _set_placeholders(self) -> None:
         """Use placeholders unless the server is known to store charges."""
-        stores = self.context.stored_fields.charges
-        self.context.snapshot.set_placeholders(
-            self.settings.placeholders.mode == "Auto" and stores is not True
-        )
+        stores, is_on = self.context.stored_fields.charges, self.settings.placeholders.mode == "Auto"
+        self.context.snapshot.set_placeholders(is_on and stores is not True)
+        self.keeper.creates = is_on and stores is False
         self.keeper.compare_all_soon()
 
     async def _keep_placeholders(self) -> None:
@@ -394,12 +393,20 @@ def _always() -> bool:
     return True
 
 
-async def serve_scheduler(config: ClientConfig, settings: SchedulerSettings) -> None:
-    """Run `plimsoll scheduler` until a signal stops it or the lease is lost."""
+def _make_scheduler(client: Client, settings: SchedulerSettings) -> SchedulerProcess:
+    return SchedulerProcess(client, settings, dedicated=True)
+
+
+async def serve_scheduler(
+    config: ClientConfig,
+    settings: SchedulerSettings,
+    make_process: Callable[[Client, SchedulerSettings], SchedulerProcess] = _make_scheduler,
+) -> None:
+    """Run `plimsoll scheduler`, or a variant of it, until a signal stops it or the lease is lost."""
     set_up_logging(settings.log.format, verbose=settings.log.verbose)
     config = settings.client.apply(replace(config, in_flight=settings.binds + _RESERVED_CALLS))
     async with Client.connect(config) as client:
-        process = SchedulerProcess(client, settings, dedicated=True)
+        process = make_process(client, settings)
         stop_on_signals(process.stop)
         log_event(LOG, "starting", server=config.server, pid=os.getpid())
         try:

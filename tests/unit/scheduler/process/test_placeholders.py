@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from plimsoll.api import codec
 from plimsoll.api.core import Pod
 from plimsoll.api.forms import CLASS_KEY
+from plimsoll.apiserver.auth.users import SCHEDULER
 from plimsoll.client.endpoints import (
     DEVICE_CLASSES,
     EVENTS,
@@ -27,6 +28,7 @@ from plimsoll.client.endpoints import (
 from plimsoll.ledger.placeholders import NAMESPACE, PRIORITY, PRIORITY_CLASS, placeholder_owner
 from plimsoll.ledger.requests import pod_requests
 from plimsoll.ledger.units import CPU, to_units
+from plimsoll.scheduler.process.charge import ChargeController
 from plimsoll.scheduler.process.placeholder_writer import PlaceholderSettings
 from plimsoll.scheduler.process.run import SchedulerProcess
 from plimsoll.scheduler.snapshot.verify import verify
@@ -305,3 +307,22 @@ async def test_a_kubelet_that_rejects_a_repaired_placeholder_is_reported() -> No
         assert "OutOfcpu: not enough cpu" in event["message"]
         await only(cluster, 0)
         assert sum(process.keeper.rejected.values.values()) == 1
+
+
+async def test_pods_of_another_scheduler_are_charged_after_they_are_bound() -> None:
+    async with stock_cluster(n1=8) as (cluster, _):
+        process = await cluster.start(replace(QUICK, placeholders=PlaceholderSettings(mode="Off")))
+        controller = ChargeController(cluster.server.client(SCHEDULER), replace(QUICK, listen=""), [NS])
+        running = asyncio.create_task(controller.run())
+        await cluster.admin.create(PODS, claiming("p"), NS)
+        await cluster.bound("p")
+        (placeholder,) = await only(cluster)
+        owner = placeholder_owner(placeholder)
+        assert str(owner) == "pod default/p"
+        await cluster.admin.delete(PODS, "p", NS, grace=0)
+        await only(cluster, 0)
+        elsewhere = ChargeController(cluster.server.client(SCHEDULER), QUICK, ["other"])
+        assert not elsewhere._is_responsible(codec.convert({"metadata": {"namespace": NS}}, Pod))
+        controller.stop()
+        await running
+        await cluster.stop(process)
