@@ -128,6 +128,7 @@ class SchedulerProcess:
         self.keeper = PlaceholderKeeper(
             self.context.snapshot, self.placeholder_writer, self.recorder, self._is_responsible
         )
+        self.context.metrics.register(self.keeper.created, self.keeper.rejected)
         self.context.informers.after_pod_event = self._on_pod_event
         self.loop: SchedulingLoop | None = None
         #: Whether the next leader need not fence: no write is in flight, of ours or of our predecessor.
