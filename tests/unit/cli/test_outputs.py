@@ -36,7 +36,7 @@ Ask: TypeAlias = Callable[..., str]
 #: Commands whose outputs other tests record.
 ELSEWHERE = {"top", "explain", "whatif", "audit", "policies", "up"}
 #: Commands that print nothing but a log with times, a report about this machine, or another program's output.
-LOGS = {"node", "driver fake", "driver memory", "driver cpu", "driver cpu gatherinfo", "kubectl"}
+LOGS = {"charge", "node", "driver fake", "driver memory", "driver cpu", "driver cpu gatherinfo", "kubectl"}
 
 
 @pytest.fixture
