@@ -91,6 +91,7 @@ def test_install_upgrade_rollback_uninstall(operator: Operator) -> None:
 
     notes = operator.helm("install", chart, *SHOWN)
     assert "spec: {schedulerName: plimsoll}" in notes
+    assert f"kubectl get pods -n {PLACEHOLDERS}" in notes
     assert [each["metadata"]["name"] for each in operator.get("deployments")] == [
         "plimsoll-dashboard",
         "plimsoll-scheduler",
