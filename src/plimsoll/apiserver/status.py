@@ -101,6 +101,10 @@ def continue_expired(token: str) -> ApiError:
     return ApiError(410, "Expired", f"{why} {how}; {note}.", list_metadata={"continue": token})
 
 
+#: etcd's limit on one request, and so the largest object of any cluster.
+MAX_OBJECT_BYTES = 3 << 19
+
+
 def request_entity_too_large(message: str) -> ApiError:
     return ApiError(413, "RequestEntityTooLarge", message)
 

@@ -3,33 +3,9 @@
 from __future__ import annotations
 
 from tests.coroutines import run_by
-from tests.unit.apiserver.build import ADMIN, ApiHarness, run
-from tests.unit.apiserver.signing_requests import SIGNED_REQUEST
+from tests.unit.apiserver.build import ApiHarness, run
 
-_REQUESTS = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
 _DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"
-
-
-@run_by(run)
-async def test_a_request_for_a_certificate_names_who_makes_it(harness: ApiHarness) -> None:
-    spec = {
-        "request": SIGNED_REQUEST,
-        "signerName": "example.com/x",
-        "usages": ["client auth"],
-        "username": "other-user",
-        "groups": ["system:nodes"],
-        "uid": "1",
-        "extra": {"a": ["b"]},
-    }
-    tree = {"metadata": {"name": "r"}, "spec": spec, "status": {"certificate": "eA=="}}
-    code, made = await harness.request("POST", _REQUESTS, tree)
-    assert (code, made["status"]) == (201, {})
-    assert made["spec"]["username"] == ADMIN.name
-    assert made["spec"]["groups"] == list(ADMIN.groups)
-    assert not made["spec"].keys() & {"uid", "extra"}
-    made["spec"]["username"] = "other-user"
-    code, after = await harness.request("PUT", f"{_REQUESTS}/r", made)
-    assert (code, after["spec"]["username"]) == (200, ADMIN.name)
 
 
 @run_by(run)

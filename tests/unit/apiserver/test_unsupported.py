@@ -13,7 +13,6 @@ from plimsoll.apiserver.request import ApiRequest
 from plimsoll.apiserver.storage import ObjectKey
 from tests.unit.apiserver.build import ApiHarness, run
 from tests.unit.apiserver.registry.resource_keys import RESOURCE_BY_KEY
-from tests.unit.apiserver.signing_requests import signing_request
 
 
 def example(key: str) -> tuple[str, dict[str, Any]]:
@@ -63,11 +62,6 @@ def test_extensions_that_are_stored_can_be_read_changed_and_deleted(key: str) ->
 
 
 SPECS: dict[str, dict[str, Any]] = {
-    "certificatesigningrequests.certificates.k8s.io": {
-        "request": signing_request("client"),
-        "signerName": "example.com/signer",
-        "usages": ["client auth"],
-    },
     "horizontalpodautoscalers.autoscaling": {
         "maxReplicas": 3,
         "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "d"},

@@ -15,7 +15,6 @@ from plimsoll.apiserver.registry.resources import RESOURCES
 from plimsoll.apiserver.registry.unsupported import REFUSED as UNSUPPORTED
 from tests.coroutines import run_by
 from tests.unit.apiserver.build import MAPS, ApiHarness, config_map, run
-from tests.unit.apiserver.signing_requests import SIGNED_REQUEST
 
 #: AllowUnconditionalUpdate() returns false.
 CONDITIONAL = {
@@ -75,9 +74,6 @@ NEEDED: dict[str, dict[str, Any]] = {
         "spec": {"matchConstraints": _MATCH, "mutations": [_MUTATION], "reinvocationPolicy": "Never"}
     },
     f"mutating{_POLICY_BINDINGS}": {"spec": {"policyName": "p"}},
-    "certificatesigningrequests.certificates.k8s.io": {
-        "spec": {"request": SIGNED_REQUEST, "signerName": "a.b/c", "usages": ["client auth"]}
-    },
     "flowschemas.flowcontrol.apiserver.k8s.io": {"spec": {"priorityLevelConfiguration": {"name": "p"}}},
     "prioritylevelconfigurations.flowcontrol.apiserver.k8s.io": {
         "spec": {"type": "Limited", "limited": {"limitResponse": {"type": "Reject"}}}

@@ -10,12 +10,8 @@ test_drivers_write_their_own_slices.
 
 from __future__ import annotations
 
-from binascii import a2b_base64
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
-
-from cryptography import x509
-from cryptography.exceptions import UnsupportedAlgorithm
 
 from plimsoll.apiserver import status
 from plimsoll.apiserver.admission.node_write import NodeWrite
@@ -23,7 +19,7 @@ from plimsoll.apiserver.admission.pod_restriction import check_pod
 from plimsoll.apiserver.auth.attributes import Attributes, StoreReader
 from plimsoll.apiserver.auth.node_authorizer import LEASE_NAMESPACE
 from plimsoll.apiserver.auth.pod_references import is_mirror
-from plimsoll.apiserver.auth.users import NODE_PREFIX, User, driver_name_of, node_name_of
+from plimsoll.apiserver.auth.users import User, driver_name_of, node_name_of
 from plimsoll.apiserver.json_values import items, mapping, text
 
 #: Labels of Kubernetes' own domains that a node may set on itself, in addition to `_NODE_DOMAINS`.
@@ -46,7 +42,6 @@ _NODE_DOMAINS = ("kubelet.kubernetes.io", "node.kubernetes.io")
 _RESTRICTED_DOMAIN = ("node-restriction.kubernetes.io",)
 _KUBERNETES_DOMAINS = ("kubernetes.io", "k8s.io")
 
-_NODE_SIGNERS = ("kubernetes.io/kubelet-serving", "kubernetes.io/kube-apiserver-client-kubelet")
 #: Status fields of a volume claim that a node may change.
 _CLAIM_FIELDS = ("capacity", "conditions", "allocatedResources", "allocatedResourceStatuses")
 
@@ -267,19 +262,6 @@ def _check_slice(write: NodeWrite) -> None:
             raise write.refusal(f"can only {write.operation} {why}")
 
 
-def _check_signing_request(write: NodeWrite) -> None:
-    spec = mapping(write.tree.get("spec"))
-    if write.operation != "create" or spec.get("signerName") not in _NODE_SIGNERS:
-        return
-    try:
-        request = x509.load_pem_x509_csr(a2b_base64(text(spec.get("request")), strict_mode=True))
-        names = request.subject.get_attributes_for_oid(x509.NameOID.COMMON_NAME)
-    except (ValueError, UnsupportedAlgorithm):
-        raise write.refusal("unable to parse csr") from None
-    if [name.value for name in names] != [NODE_PREFIX + write.node]:
-        raise write.refusal(f"can only create a node CSR with CN={NODE_PREFIX}{write.node}")
-
-
 def _check_pod_certificate(write: NodeWrite) -> None:
     if write.operation != "create" or write.subresource:
         raise write.unexpected()
@@ -315,6 +297,5 @@ _CHECKS = {
     "leases.coordination.k8s.io": _check_lease,
     "csinodes.storage.k8s.io": _check_csi_node,
     "resourceslices.resource.k8s.io": _check_slice,
-    "certificatesigningrequests.certificates.k8s.io": _check_signing_request,
     "podcertificaterequests.certificates.k8s.io": _check_pod_certificate,
 }

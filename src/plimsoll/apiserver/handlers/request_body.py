@@ -13,8 +13,7 @@ from plimsoll.apiserver.patch import drop_nulls
 from plimsoll.apiserver.registry.schema import check_fields, check_json, schema_for
 from plimsoll.apiserver.registry.schema_match import matches_schema
 from plimsoll.apiserver.request_info import RequestInfo
-from plimsoll.apiserver.status import bad_request, invalid, request_entity_too_large
-from plimsoll.apiserver.storage.store import MAX_OBJECT_BYTES
+from plimsoll.apiserver.status import MAX_OBJECT_BYTES, bad_request, invalid, request_entity_too_large
 from plimsoll.apiserver.validation.field_errors import FieldPath
 from plimsoll.apiserver.validation.field_errors import invalid as invalid_value
 from plimsoll.errors import ApiError

@@ -22,8 +22,6 @@ from plimsoll.errors import DecodeError
 
 Tree = dict[str, Any]
 
-_SIGNING_REQUESTS = "certificatesigningrequests.certificates.k8s.io"
-
 
 def prepare_write(
     context: ApiContext, info: RequestInfo, tree: Tree, old: Tree | None, user: User
@@ -32,8 +30,6 @@ def prepare_write(
     kind.
     """
     resource = info.resource
-    if resource.key == _SIGNING_REQUESTS and old is None:
-        tree = _with_requester(tree, user)
     if resource.stored_as:  # the rules are those of the served version
         tree = convert_tree(tree, resource, info.version)
         old = convert_tree(old, resource, info.version) if old is not None else None
@@ -61,19 +57,6 @@ def prepare_write(
         raise bad_request(
             f'{resource.kind} in version "{info.version}" cannot be handled as a {resource.kind}: {error}'
         ) from None
-
-
-def _with_requester(tree: Tree, user: User) -> Tree:
-    """Return a certificate signing request with the identity of its requester."""
-    given = tree.get("spec")
-    spec = dict(given) if isinstance(given, dict) else {}
-    extra = {name: list(values) for name, values in user.extra.items()}
-    requester = {"username": user.name, "uid": user.uid, "groups": list(user.groups), "extra": extra}
-    for name, value in requester.items():
-        spec.pop(name, None)
-        if value:
-            spec[name] = value
-    return {**tree, "spec": spec}
 
 
 def _is_claim_status(info: RequestInfo) -> bool:

@@ -53,9 +53,9 @@ from plimsoll.apiserver.status import (
     unsupported_media_type,
 )
 from plimsoll.apiserver.storage import StoredObject
-from plimsoll.apiserver.validation.field_errors import FieldError, FieldPath, required
+from plimsoll.apiserver.validation.field_errors import FieldPath
 from plimsoll.apiserver.validation.field_errors import invalid as invalid_value
-from plimsoll.apiserver.validation.name_formats import path_segment
+from plimsoll.apiserver.validation.metadata import check_name
 from plimsoll.errors import ApiError, PatchError
 
 Tree = dict[str, Any]
@@ -411,14 +411,6 @@ def _resource_version_required(info: RequestInfo, name: str) -> ApiError:
     path = FieldPath("metadata").child("resourceVersion")
     problem = invalid_value(path, 0, "must be specified for an update")
     return invalid(info.group, info.plural, name, [problem])
-
-
-def check_name(name: str) -> list[FieldError]:
-    """Check what every name must satisfy whatever its kind: it is a path segment."""
-    path = FieldPath("metadata").child("name")
-    if not name:
-        return [required(path, "name or generateName is required")]
-    return [invalid_value(path, name, detail) for detail in path_segment(name)]
 
 
 def is_ready_to_remove(tree: Tree) -> bool:

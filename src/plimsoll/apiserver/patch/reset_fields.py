@@ -16,7 +16,6 @@ Filter = Callable[[FieldSet], FieldSet]
 
 #: Fields that status writes reset in addition to the spec.
 _STATUS_RESETS: dict[str, tuple[str, ...]] = {
-    "CertificateSigningRequest": ("status.certificate",),
     "CustomResourceDefinition": ("metadata",),
     "Deployment": ("metadata.labels",),
     "DeviceTaintRule": ("metadata",),
@@ -32,7 +31,6 @@ _STATUS_RESETS: dict[str, tuple[str, ...]] = {
 }
 #: Fields that other subresources reset.
 _OTHER_RESETS: dict[tuple[str, str], tuple[str, ...]] = {
-    ("CertificateSigningRequest", "approval"): ("spec", "status.certificate"),
     ("Namespace", "finalize"): ("status",),
 }
 #: Subresources that can only change these fields; `*` is any path element.

@@ -53,7 +53,6 @@ SUBRESOURCES: Mapping[str, Subresource] = {
     entry.name: entry
     for entry in (
         Subresource("status"),
-        Subresource("approval"),
         Subresource("ephemeralcontainers"),
         Subresource("resize"),
         Subresource("finalize", ("update",)),
@@ -185,7 +184,7 @@ _DETAILS: Mapping[str, Mapping[str, Any]] = {
         ),
     },
     "certificatesigningrequests.certificates.k8s.io": {
-        "subresources": ("approval", "status"),
+        "subresources": _STATUS,
         **_selectable(_paths("spec.signerName")),
     },
     "ingresses.networking.k8s.io": {"subresources": _STATUS},

@@ -1,9 +1,10 @@
 """Kinds that the API server stores and nothing acts on: the one table of them.
 
-Extensions of the API itself are not the job of the embedded server. New ones are refused, since a client
-would wait for them forever (a CustomResourceDefinition is never established, a webhook never called); those
-that an older version stored can be read, changed and deleted. Kinds whose controller has to run next to the
-server, such as those of kube-controller-manager, can be created, with a warning. All others have one here.
+Extensions of the API itself and certificates are not the job of the embedded server. New ones are refused,
+since a client would wait for them forever (a CustomResourceDefinition is never established, a webhook never
+called, a certificate never signed); those that an older version stored can be read, changed and deleted.
+Kinds whose controller has to run next to the server, such as those of kube-controller-manager, can be
+created, with a warning. All others have one here.
 """
 
 from __future__ import annotations
@@ -22,6 +23,10 @@ REFUSED: Mapping[str, str] = {
     "apiservices.apiregistration.k8s.io": (
         f"the embedded API server does not aggregate other API servers; {_OF_KUBE_APISERVER}"
     ),
+    "certificatesigningrequests.certificates.k8s.io": (
+        "no controller of the embedded API server signs certificates; use `plimsoll kubeconfig` for the "
+        f"credentials of components and nodes, or {_OF_KUBE_APISERVER}"
+    ),
     "customresourcedefinitions.apiextensions.k8s.io": (
         "the embedded API server does not serve custom resources; use a ConfigMap for configuration, or "
         f"{_OF_KUBE_APISERVER}"
@@ -34,10 +39,6 @@ _CLUSTER_IPS = "cluster IPs are taken from a fixed range, and those in use follo
 
 #: Warnings for new objects that nothing in the server acts on, by key.
 WITHOUT_CONTROLLER: Mapping[str, str] = {
-    "certificatesigningrequests.certificates.k8s.io": (
-        "no controller of the embedded API server signs certificates; run a signer next to it, such as "
-        "kube-controller-manager"
-    ),
     "horizontalpodautoscalers.autoscaling": (
         "no controller of the embedded API server scales workloads; run kube-controller-manager next to it"
     ),

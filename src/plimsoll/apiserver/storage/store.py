@@ -44,8 +44,6 @@ from plimsoll.errors import StoreError
 
 HISTORY_EVENTS = 100_000
 HISTORY_BYTES = 128 << 20
-#: etcd's limit on one request, and so the largest object of any cluster.
-MAX_OBJECT_BYTES = 3 << 19
 _CODES = {kind: code for code, kind in enumerate(TYPES)}
 _MAX_GAPS = 1000
 
@@ -419,9 +417,9 @@ class Store:
 
 def check_size(raw: bytes) -> None:
     """Raise ApiError 413 if an object is too large to be stored."""
-    if len(raw) > MAX_OBJECT_BYTES:
+    if len(raw) > status.MAX_OBJECT_BYTES:
         raise status.request_entity_too_large(
-            f"the object takes {len(raw)} bytes; at most {MAX_OBJECT_BYTES} can be stored"
+            f"the object takes {len(raw)} bytes; at most {status.MAX_OBJECT_BYTES} can be stored"
         )
 
 

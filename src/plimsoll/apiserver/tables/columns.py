@@ -315,14 +315,6 @@ _COLUMNS: dict[str, tuple[Column, ...]] = {
         *_containers("spec.template"),
         _wide_selector("spec.selector"),
     ),
-    "certificatesigningrequests.certificates.k8s.io": (
-        _NAME,
-        _AGE,
-        Column("SignerName", _text("spec.signerName", NONE)),
-        Column("Requestor", _text("spec.username")),
-        Column("RequestedDuration", workloads.certificate_duration),
-        Column("Condition", workloads.certificate_condition),
-    ),
     "ingressclasses.networking.k8s.io": (
         _NAME._replace(cell=workloads.ingress_class_name),
         Column("Controller", _text("spec.controller")),

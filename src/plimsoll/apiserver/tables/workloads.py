@@ -1,9 +1,8 @@
-"""Computed cells of workloads, autoscalers, certificates, roles and cluster-scoped configuration."""
+"""Computed cells of workloads, autoscalers, roles and cluster-scoped configuration."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import timedelta
 from typing import Any
 
 from plimsoll.apiserver.json_values import get_path
@@ -169,19 +168,7 @@ def address_parent(row: TableRow) -> str:
     return "/".join(name for name in (what, *names[2:]) if name)
 
 
-# -- certificates, roles, admission, flow control
-
-
-def certificate_condition(row: TableRow) -> str:
-    types = {text_of(condition.get("type")) for condition in row.trees(("status", "conditions"))}
-    words = "Denied" if "Denied" in types else "Approved" if "Approved" in types else "Pending"
-    words += ",Failed" if "Failed" in types else ""
-    return words + (",Issued" if row.text(("status", "certificate")) else "")
-
-
-def certificate_duration(row: TableRow) -> str:
-    seconds = row.get(("spec", "expirationSeconds"))
-    return format_duration(timedelta(seconds=seconds)) if isinstance(seconds, int) else NONE
+# -- roles, admission, flow control
 
 
 def binding_role(row: TableRow) -> str:

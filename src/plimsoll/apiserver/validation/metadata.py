@@ -13,6 +13,7 @@ from plimsoll.api.meta import OwnerReference
 from plimsoll.api.names import byte_length, dns_subdomain
 from plimsoll.apiserver.registry.metadata_view import FullObjectMeta, ManagedFieldsEntry
 from plimsoll.apiserver.validation.field_errors import (
+    FieldError,
     FieldErrors,
     FieldPath,
     forbidden,
@@ -23,6 +24,7 @@ from plimsoll.apiserver.validation.field_errors import (
 )
 from plimsoll.apiserver.validation.name_formats import (
     Format,
+    path_segment,
     validate_format,
     validate_label,
     validate_label_key,
@@ -37,6 +39,14 @@ SUBRESOURCE_MAX = 256
 _PATH = FieldPath("metadata")
 STANDARD_FINALIZERS = ("kubernetes", "orphan", "foregroundDeletion")
 IMMUTABLE = "field is immutable"  # clients match this text
+
+
+def check_name(name: str) -> list[FieldError]:
+    """Check what every name must satisfy whatever its kind: it is a path segment."""
+    path = _PATH.child("name")
+    if not name:
+        return [required(path, "name or generateName is required")]
+    return [invalid(path, name, detail) for detail in path_segment(name)]
 
 
 def validate_metadata(

@@ -16,7 +16,6 @@ from plimsoll.apiserver.admission.limit_ranges import apply_defaults, find_viola
 from plimsoll.apiserver.generated_names import generate_name
 from plimsoll.apiserver.handlers.conversion import convert_tree
 from plimsoll.apiserver.handlers.request_body import decode_object
-from plimsoll.apiserver.handlers.write import check_name
 from plimsoll.apiserver.registry.api_lifecycle import CURRENT, Release, deprecation_warning, is_served
 from plimsoll.apiserver.registry.resource import Resource
 from plimsoll.apiserver.registry.resources import find_resource_by_kind
@@ -25,6 +24,7 @@ from plimsoll.apiserver.request_info import RequestInfo
 from plimsoll.apiserver.validation import KindTraits, PreparedObject, Write, prepare
 from plimsoll.apiserver.validation.generic_kinds.kind_rules import DEFAULT_RULES
 from plimsoll.apiserver.validation.generic_kinds.kind_table import rules_for_kind
+from plimsoll.apiserver.validation.metadata import check_name
 from plimsoll.errors import ApiError, DecodeError
 from plimsoll.tools.check.decode_errors import describe_strict_error, describe_type_error
 from plimsoll.tools.check.gated_fields import find_gated_fields

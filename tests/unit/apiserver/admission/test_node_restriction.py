@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import contextlib
 from collections.abc import Callable
 from typing import Any
@@ -17,7 +16,6 @@ from plimsoll.apiserver.auth.users import ADMIN, NODES, User, driver_user, node_
 from plimsoll.apiserver.storage import Store
 from plimsoll.errors import ApiError
 from tests.unit.apiserver.auth.objects import new_store, put
-from tests.unit.apiserver.signing_requests import signing_request
 
 NODE = node_user("n1")
 SLICES = "resourceslices.resource.k8s.io"
@@ -315,18 +313,6 @@ def test_tokens_for_pods_of_the_node(store: Store) -> None:
     assert (question.resource, question.namespace, question.name) == ("other", "x", "a")
 
 
-def test_signing_requests(store: Store) -> None:
-    def why(request: Any, signer: str = "kubernetes.io/kubelet-serving") -> str:
-        spec = {"signerName": signer, "request": request}
-        return refused(store, "create", "certificatesigningrequests.certificates.k8s.io", {"spec": spec})
-
-    assert not why(signing_request("system:node:n1"))
-    assert "CN=system:node:n1" in why(signing_request("system:node:n2"))
-    for request in ("!", "", base64.b64encode(b"x").decode(), None, 3):
-        assert "unable to parse csr" in why(request)
-    assert not why("!", "example.com/other")
-
-
 def test_pod_certificates(store: Store) -> None:
     put(store, "serviceaccounts", "a", {}, "x")
     spec = {
@@ -381,7 +367,7 @@ JSON = st.recursive(
 RESOURCES = st.sampled_from(
     [
         *("pods", "nodes", "persistentvolumeclaims", "serviceaccounts", "leases.coordination.k8s.io"),
-        *("csinodes.storage.k8s.io", SLICES, "certificatesigningrequests.certificates.k8s.io"),
+        *("csinodes.storage.k8s.io", SLICES),
         *("podcertificaterequests.certificates.k8s.io", "secrets"),
     ]
 )

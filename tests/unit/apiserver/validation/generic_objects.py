@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from plimsoll.apiserver.validation import PreparedObject, Write, prepare_generic
-from tests.unit.apiserver.signing_requests import SIGNED_REQUEST
 from tests.unit.apiserver.validation.objects import NOW, Tree, edit
 
 __all__ = ["LABELS", "created", "edit", "field_errors", "minimal", "write"]
@@ -67,9 +66,6 @@ _LEAST: dict[str, Tree] = {
     "RoleBinding": {"roleRef": {"kind": "Role", "name": "r"}, "subjects": [{"kind": "User", "name": "u"}]},
     "ClusterRoleBinding": {"roleRef": {"kind": "ClusterRole", "name": "r"}},
     "ServiceAccount": {"secrets": [{"name": "s"}]},
-    "CertificateSigningRequest": {
-        "spec": {"request": SIGNED_REQUEST, "signerName": "a.b/c", "usages": ["client auth"]}
-    },
     "ValidatingWebhookConfiguration": _WEBHOOKS,
     "MutatingWebhookConfiguration": _WEBHOOKS,
     "ValidatingAdmissionPolicy": {

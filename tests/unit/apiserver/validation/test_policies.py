@@ -15,10 +15,8 @@ from tests.unit.apiserver.validation.generic_objects import (
     minimal,
     write,
 )
-from tests.unit.apiserver.validation.objects import NOW_TEXT
 
 RBAC = "rbac.authorization.k8s.io"
-LONG_AGO = "2020-01-01T00:00:00Z"
 
 
 @pytest.mark.parametrize(
@@ -167,44 +165,6 @@ def test_a_binding_keeps_its_role() -> None:
 
 def test_secrets_of_an_account_are_names() -> None:
     assert created("ServiceAccount", {"secrets": [{"name": "s", "uid": "u"}]})["secrets"] == [{"name": "s"}]
-
-
-def test_certificate_requests_are_approved_and_issued_separately() -> None:
-    old = created("CertificateSigningRequest", {"status": {"conditions": [{"type": "Approved"}]}})
-    assert old["status"] == {}
-    assert write(edit(old, {"spec.signerName": "other"}), old).tree["spec"] == old["spec"]
-    approval = {"conditions": [{"type": "Approved", "status": "True"}], "certificate": "eA=="}
-    approved = write(edit(old, {"status": approval}), old, "approval").tree
-    decision = {
-        "type": "Approved",
-        "status": "True",
-        "lastUpdateTime": NOW_TEXT,
-        "lastTransitionTime": NOW_TEXT,
-    }
-    assert approved["status"] == {"conditions": [decision]}
-    denied = {"conditions": [{"type": "Denied", "status": "True"}], "certificate": "eA=="}
-    signed = write(edit(approved, {"status": denied}), approved, "status").tree
-    assert signed["status"] == {"conditions": [decision], "certificate": "eA=="}
-
-
-def test_a_condition_keeps_the_time_of_its_last_change() -> None:
-    old = created("CertificateSigningRequest")
-    old["status"] = {
-        "conditions": [
-            {
-                "type": "Failed",
-                "status": "True",
-                "lastUpdateTime": LONG_AGO,
-                "lastTransitionTime": LONG_AGO,
-            }
-        ]
-    }
-    new = edit(old, {"status.conditions": [{"type": "Failed", "status": "True"}]})
-    (condition,) = write(new, old, "status").tree["status"]["conditions"]
-    assert (condition["lastUpdateTime"], condition["lastTransitionTime"]) == (NOW_TEXT, LONG_AGO)
-
-
-# -- webhooks
 
 
 def test_webhooks() -> None:

@@ -27,7 +27,6 @@ from plimsoll.apiserver.validation.object_trees import copy_tree, subtree
 from plimsoll.apiserver.validation.write_context import WriteContext
 
 _CRON_JOB_NAME_MAX = 52
-_STATUS_LIKE = ("approval", "status")
 _HEAD = ("apiVersion", "kind", "metadata", "status")
 
 
@@ -131,7 +130,6 @@ _GENERATION_METADATA: Mapping[str, str] = {"Deployment": "annotations", "Endpoin
 #: Kinds whose status writes also update metadata, for compatibility.
 _STATUS_UPDATES_METADATA = frozenset(
     (
-        "CertificateSigningRequest",
         "CronJob",
         "DaemonSet",
         "Deployment",
@@ -151,7 +149,7 @@ _STATUS_UPDATES_METADATA = frozenset(
 
 def prepare_object(write: WriteContext[Any], kind: str, subresource: str, traits: KindTraits) -> None:
     rules = rules_for_kind(kind)
-    if traits.has_status and subresource in _STATUS_LIKE:
+    if traits.has_status and subresource == "status":
         _prepare_status(write, kind)
         rules.prepare_status(write, subresource)
         return
@@ -207,7 +205,7 @@ def validate_object(write: WriteContext[Any], kind: str, subresource: str, trait
         )
     else:
         yield from validate_metadata_update(write.metadata, write.old_metadata, free_finalizers=free)
-    if subresource in _STATUS_LIKE:
+    if subresource == "status":
         yield from rules_for_kind(kind).validate_status(write, subresource)
     else:
         yield from rules_for_kind(kind).validate(write)

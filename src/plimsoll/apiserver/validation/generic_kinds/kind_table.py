@@ -8,7 +8,6 @@ from plimsoll.api.meta import Object, Wire
 from plimsoll.apiserver.registry.schema_view import view_of
 from plimsoll.apiserver.validation.generic_kinds.access_rules import ACCESS_RULES
 from plimsoll.apiserver.validation.generic_kinds.admission_policy_kinds import ADMISSION_POLICY_RULES
-from plimsoll.apiserver.validation.generic_kinds.certificate_rules import CERTIFICATE_RULES
 from plimsoll.apiserver.validation.generic_kinds.config_map_and_secret_rules import DATA_RULES
 from plimsoll.apiserver.validation.generic_kinds.flow_control_rules import FLOW_CONTROL_RULES
 from plimsoll.apiserver.validation.generic_kinds.job_rules import JOB_RULES
@@ -29,7 +28,6 @@ KIND_RULES: Mapping[str, KindRules] = {
     **POLICY_RULES,
     **LIMIT_RANGE_RULES,
     **ACCESS_RULES,
-    **CERTIFICATE_RULES,
     **ADMISSION_POLICY_RULES,
     **FLOW_CONTROL_RULES,
 }
