@@ -17,7 +17,7 @@ from hypothesis.internal.constants_ast import Constants
 from tests.coroutines import run_test
 from tests.directories import short_directory
 from tests.fork_server import share_fork_server
-from tests.leaks import CheckedEventLoop, CheckedEventLoopPolicy
+from tests.leaks import CheckedEventLoop
 from tests.sizes import FULL, examples
 
 if not FULL:
@@ -72,7 +72,9 @@ def root() -> Iterator[Path]:
         yield path
 
 
-asyncio.set_event_loop_policy(CheckedEventLoopPolicy())
+# Every loop is a checked one; policies are deprecated since Python 3.14.
+for _module in (asyncio, asyncio.events):
+    pytest.MonkeyPatch().setattr(_module, "new_event_loop", CheckedEventLoop)
 
 
 @pytest.hookimpl(trylast=True)

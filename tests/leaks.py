@@ -49,13 +49,6 @@ def _is_shutting_down(protocol: asyncio.BaseProtocol) -> bool:
     )
 
 
-class CheckedEventLoopPolicy(asyncio.DefaultEventLoopPolicy):
-    """Policy that makes all loops checked ones."""
-
-    def new_event_loop(self) -> asyncio.AbstractEventLoop:
-        return CheckedEventLoop()
-
-
 def leaked_tasks(directory: str) -> list[asyncio.Task[Any]]:
     """Return the other tasks of the running loop that run code of a directory, such as ``plimsoll/node``."""
     others = asyncio.all_tasks() - {asyncio.current_task()}
