@@ -107,7 +107,7 @@ COMPILE := uv pip compile --quiet --universal --generate-hashes --no-strip-extra
   --python-version 3.11
 
 lock:
-	$(COMPILE) pyproject.toml --extra build -o requirements.lock
+	$(COMPILE) pyproject.toml --extra build --extra server -o requirements.lock
 	$(COMPILE) pyproject.toml --extra dev -c requirements.lock -o requirements-dev.lock
 	$(COMPILE) --group docs -o requirements-docs.lock
 

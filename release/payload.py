@@ -17,6 +17,8 @@ from plimsoll.errors import ConfigError
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = "plimsoll"
+#: Extra with what servers, node agents and drivers need.
+EXTRA = "server"
 #: Names in the payload: paths relative to a directory on Python's path.
 Payload = dict[str, Path]
 #: Records of an installation that are wrong elsewhere, and what is not needed to run.
@@ -25,16 +27,16 @@ _SKIPPED_DIRECTORIES = {"__pycache__", "tests", "test", "include"}
 
 
 def dependencies() -> list[str]:
-    """Return the names of the distributions that Plimsoll needs, itself excluded, sorted."""
+    """Return the names of the distributions that all commands need, Plimsoll excluded, sorted."""
     found: set[str] = set()
     waiting = [PACKAGE]
     while waiting:
-        for text in distribution(waiting.pop()).requires or ():
+        package = waiting.pop()
+        extra = {"extra": EXTRA if package == PACKAGE else ""}
+        for text in distribution(package).requires or ():
             requirement = Requirement(text)
             name = _normalize(requirement.name)
-            if (
-                requirement.marker is None or requirement.marker.evaluate({"extra": ""})
-            ) and name not in found:
+            if (requirement.marker is None or requirement.marker.evaluate(extra)) and name not in found:
                 found.add(name)
                 waiting.append(name)
     return sorted(found - {PACKAGE})

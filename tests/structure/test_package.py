@@ -9,9 +9,12 @@ import sys
 import tarfile
 import tomllib
 import zipfile
+from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
+
+from plimsoll.cli.main import SERVER_MODULES
 
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "plimsoll"
@@ -27,9 +30,18 @@ def test_the_runtime_lock_is_a_part_of_the_development_lock() -> None:
     runtime, development = read_lock("requirements.lock"), read_lock("requirements-dev.lock")
     assert runtime.items() < development.items()
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    for requirement in project["dependencies"] + project["optional-dependencies"]["build"]:
+    extras = project["optional-dependencies"]
+    for requirement in project["dependencies"] + extras["build"] + extras["server"]:
         assert re.split("[<>=]", requirement)[0].lower() in runtime
     assert not {"pytest", "mypy", "kubernetes", "grpcio-tools"} & runtime.keys()
+
+
+def test_the_message_about_the_extra_covers_its_packages() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extra = {re.split("[<>=]", each)[0].lower() for each in project["optional-dependencies"]["server"]}
+    modules = packages_distributions()
+    found = {name for name, packages in modules.items() if extra & {each.lower() for each in packages}}
+    assert {name for name in found if not name.startswith("_")} == SERVER_MODULES
 
 
 @pytest.fixture(scope="module")
@@ -60,6 +72,9 @@ def test_the_wheel_has_every_file_of_the_package_and_the_commands(archives: tupl
     assert "plimsoll = plimsoll.cli.main:main" in points
     assert "kubectl-plimsoll = " in points
     assert "Requires-Python: >=3.11" in meta
+    assert {"Operating System :: MacOS", "Operating System :: Microsoft :: Windows"} <= {
+        line.removeprefix("Classifier: ") for line in meta.splitlines()
+    }
     assert not [name for name in names if name.startswith(("tests/", "bench/"))]
 
 

@@ -27,6 +27,7 @@ class CommandRow(NamedTuple):
     name: str
     module: str
     text: str
+    windows: bool = True  #: runs on Windows
 
 
 TABLE: Mapping[str, tuple[CommandRow, ...]] = {
@@ -46,20 +47,32 @@ TABLE: Mapping[str, tuple[CommandRow, ...]] = {
         CommandRow("dashboard", "dashboard", "Serve the dashboard for a browser."),
     ),
     "Run": (
-        CommandRow("up", "up", "Run a cluster on this machine."),
-        CommandRow("kubectl", "kubectl", "Run kubectl with the cluster of `plimsoll up`."),
-        CommandRow("server", "server", "Run the API server."),
-        CommandRow("scheduler", "scheduler", "Run the scheduler for any cluster."),
-        CommandRow("charge", "charge", "Charge nodes for the claims of pods that kube-scheduler places."),
-        CommandRow("node", "node", "Run a node agent."),
-        CommandRow("driver", "driver", "Run a DRA driver: CPUs, memory, or simulated devices."),
-        CommandRow("store", "server", "Back up, restore or recover the API server's store."),
-        CommandRow("kubeconfig", "server", "Write a kubeconfig for a running server."),
+        CommandRow("up", "up", "Run a cluster on this machine.", windows=False),
+        CommandRow("kubectl", "kubectl", "Run kubectl with the cluster of `plimsoll up`.", windows=False),
+        CommandRow("server", "server", "Run the API server.", windows=False),
+        CommandRow("scheduler", "scheduler", "Run the scheduler for any cluster.", windows=False),
+        CommandRow(
+            "charge",
+            "charge",
+            "Charge nodes for the claims of pods that kube-scheduler places.",
+            windows=False,
+        ),
+        CommandRow("node", "node", "Run a node agent.", windows=False),
+        CommandRow(
+            "driver", "driver", "Run a DRA driver: CPUs, memory, or simulated devices.", windows=False
+        ),
+        CommandRow("store", "server", "Back up, restore or recover the API server's store.", windows=False),
+        CommandRow("kubeconfig", "server", "Write a kubeconfig for a running server.", windows=False),
     ),
     "Check": (
-        CommandRow("doctor", "doctor", "Check a node and its machine."),
-        CommandRow("podresources", "podresources", "Query or export the PodResources API of a kubelet."),
-        CommandRow("cgroups", "cgroups", "Show the cgroup settings of pods."),
+        CommandRow("doctor", "doctor", "Check a node and its machine.", windows=False),
+        CommandRow(
+            "podresources",
+            "podresources",
+            "Query or export the PodResources API of a kubelet.",
+            windows=False,
+        ),
+        CommandRow("cgroups", "cgroups", "Show the cgroup settings of pods.", windows=False),
         CommandRow("gates", "gates", "List feature gates."),
     ),
     "Work with objects of files or a cluster": (
@@ -91,6 +104,8 @@ class Commands(click.Group):
             near = get_close_matches(name, self.list_commands(ctx), 2, 0.6)
             hint = f"did you mean {' or '.join(near)}?" if near else f"see {ctx.command_path} --help"
             ctx.fail(f"unknown command {name!r}; {hint}")
+        if name in ROWS and not ROWS[name].windows and sys.platform == "win32":
+            ctx.fail(f"{name} does not run on Windows; run it on Linux, for example in WSL")
         return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:

@@ -22,6 +22,8 @@ from plimsoll.tools.colors import printable
 
 _DEBUG = "PLIMSOLL_DEBUG"
 _STOPPED = 130
+#: Modules of the extra `server`.
+SERVER_MODULES = {"cryptography", "google", "grpc", "h2", "jwt"}
 #: Longest error message; longer ones are shortened in the middle, because the fix is at the end.
 _LONGEST = 500
 
@@ -111,6 +113,11 @@ def _format_unexpected(error: BaseException) -> str:
     """Format an unexpected exception as one line."""
     if isinstance(error, MemoryError):
         return "not enough memory"
+    if isinstance(error, ModuleNotFoundError) and str(error.name).partition(".")[0] in SERVER_MODULES:
+        return (
+            f"{error.name} is not installed: servers, node agents and drivers need more packages; "
+            "run pip install 'plimsoll[server]'"
+        )
     if isinstance(error, OSError) and error.strerror:
         name = f"{error.filename}: " if error.filename else ""
         return f"{name}{error.strerror}"

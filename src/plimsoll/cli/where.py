@@ -132,10 +132,11 @@ def keep_until_exit(thing: Any) -> None:
 
 def _has_default_kubeconfig() -> bool:
     """Return whether kubectl's default rules find a cluster."""
+    from plimsoll.client.kubeconfig import default_files
+
     if os.environ.get("KUBECONFIG") or "KUBERNETES_SERVICE_HOST" in os.environ:
         return True
-    home = os.environ.get("HOME")
-    return home is not None and (Path(home) / ".kube" / "config").exists()
+    return any(file.exists() for file in default_files(os.environ))
 
 
 class Progress:

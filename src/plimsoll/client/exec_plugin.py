@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import os
+import shutil
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -86,7 +87,7 @@ class ExecSource:
         environment["KUBERNETES_EXEC_INFO"] = codec.encode(self._information(interactive)).decode()
         try:
             process = await asyncio.create_subprocess_exec(
-                plugin.command,
+                _find_program(plugin.command),
                 *plugin.args,
                 env=environment,
                 stdin=None if interactive else asyncio.subprocess.DEVNULL,
@@ -175,3 +176,16 @@ class ExecSource:
 
     def _hint(self) -> str:
         return f"\n{self._plugin.install_hint}" if self._plugin.install_hint else ""
+
+
+def _find_program(command: str) -> str:
+    """Return what to start; on Windows the file, with one of the extensions of programs, as kubectl does.
+
+    Windows itself would find only those that end in .exe, and those in the current directory first.
+    """
+    if sys.platform == "win32":
+        found = shutil.which(command)
+        if found is None or not os.path.isabs(found):
+            raise FileNotFoundError(command)
+        return found
+    return command

@@ -8,6 +8,7 @@ their file, and every error is a ConfigError with the file, the entry and the fi
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -94,7 +95,7 @@ def find_config(
     if not merged.files:
         if "KUBERNETES_SERVICE_HOST" in environ:
             return in_cluster(environ=environ)
-        tried = ", ".join(map(str, _default_files(environ)))
+        tried = ", ".join(map(str, default_files(environ)))
         raise ConfigError(
             f"no cluster configured: {tried}: no such file; specify a kubeconfig, or set KUBECONFIG"
         )
@@ -105,12 +106,20 @@ def find_kubeconfig(kubeconfig: str | Path | None, environ: Mapping[str, str]) -
     """Return this file, or those that kubectl would read merged; without `files` if there are none."""
     if kubeconfig is not None:
         return load_kubeconfig([Path(kubeconfig)])
-    return load_kubeconfig(_default_files(environ), missing_ok=True)
+    return load_kubeconfig(default_files(environ), missing_ok=True)
 
 
-def _default_files(environ: Mapping[str, str]) -> list[Path]:
+def default_files(environ: Mapping[str, str]) -> list[Path]:
+    """Return the files that kubectl reads unless it is given one; they may be missing."""
     listed = [Path(part) for part in environ.get("KUBECONFIG", "").split(os.pathsep) if part]
-    return listed or [Path(environ.get("HOME") or "~").expanduser() / ".kube" / "config"]
+    if listed:
+        return listed
+    homes = [environ.get("HOME")]
+    if sys.platform == "win32":  # in kubectl's order
+        homes += [environ.get("HOMEDRIVE", "") + environ.get("HOMEPATH", ""), environ.get("USERPROFILE")]
+    files = [Path(home) / ".kube" / "config" for home in homes if home]
+    files = files or [Path("~/.kube/config").expanduser()]
+    return [next((file for file in files if file.exists()), files[0])]
 
 
 def load_kubeconfig(files: Iterable[Path], *, missing_ok: bool = False) -> Kubeconfig:
@@ -156,7 +165,7 @@ def in_cluster(
             f"{token}: no such file; the pod needs a service account token (automountServiceAccountToken)"
         )
     try:
-        own = namespace.read_text().strip()
+        own = namespace.read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError):
         own = ""
     origin = "service account"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import os
 import unicodedata
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -136,7 +137,7 @@ def _exec_plugin(user: KubeconfigEntry, cluster: KubeconfigEntry) -> ExecPlugin 
     command = entry.text("command")
     if not command:
         raise ConfigError(f"{entry.where}: command is missing; set the program that prints credentials")
-    if "/" in command:
+    if os.path.basename(command) != command:
         command = str(entry.directory / command)
     version = entry.text("apiVersion")
     if version not in _EXEC_VERSIONS:

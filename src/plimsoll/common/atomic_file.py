@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 import os
+import sys
 from contextlib import suppress
 from pathlib import Path
+
+if sys.platform == "win32":
+    _FLAGS = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_BINARY | os.O_NOINHERIT
+else:
+    _FLAGS = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def temporary_path(path: Path) -> Path:
@@ -22,16 +28,16 @@ def replace_file(path: Path, data: bytes, *, mode: int = 0o600, durable: bool = 
     `sync_directory`.
     """
     temporary = temporary_path(path)
-    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
-        file = os.open(temporary, flags, 0o600)
+        file = os.open(temporary, _FLAGS, 0o600)
         try:
             view = memoryview(data)
             while view:
                 view = view[os.write(file, view) :]
             if durable:
                 os.fsync(file)
-            os.fchmod(file, mode)
+            if sys.platform != "win32":  # where files are their owner's by their directory's permissions
+                os.fchmod(file, mode)
         finally:
             os.close(file)
         os.replace(temporary, path)

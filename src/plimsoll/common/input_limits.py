@@ -80,7 +80,7 @@ def _machine(root: Path) -> int | None:
         return int(line[1]) * 1024
     try:
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
-    except (ValueError, OSError):  # not known on this system
+    except (AttributeError, ValueError, OSError):  # not known on this system
         return None
 
 
@@ -110,7 +110,7 @@ def _left(limit: Path, used: Path) -> list[int]:
 
 def _read(path: Path) -> str:
     try:
-        return path.read_text()
+        return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError):
         return ""
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import platform
-import resource
 from collections.abc import Iterable, Iterator, Sequence
 from math import inf, isinf, isnan
 from pathlib import Path
@@ -143,9 +142,6 @@ class MetricRegistry:
 class ProcessMetrics:
     """Memory, CPU time and files of this process and its Python, under the client libraries' names."""
 
-    def __init__(self) -> None:
-        self._page, self._tick = os.sysconf("SC_PAGE_SIZE"), os.sysconf("SC_CLK_TCK")
-
     def collect(self) -> Iterator[MetricFamily]:
         version = platform.python_version_tuple()
         info = GaugeFamily(
@@ -156,22 +152,27 @@ class ProcessMetrics:
         info.add((platform.python_implementation(), *version, platform.python_version()), 1)
         yield info
         try:
-            fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
+            fields = Path("/proc/self/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
             boot = next(
-                line for line in Path("/proc/stat").read_text().splitlines() if line.startswith("btime ")
+                line
+                for line in Path("/proc/stat").read_text(encoding="utf-8").splitlines()
+                if line.startswith("btime ")
             )
             files = len(os.listdir("/proc/self/fd"))
         except (OSError, StopIteration):  # not Linux
             return
-        started = float(boot.split()[1]) + int(fields[19]) / self._tick
-        cpu = (int(fields[11]) + int(fields[12])) / self._tick
+        import resource  # noqa: PLC0415 - Windows has none
+
+        page, tick = os.sysconf("SC_PAGE_SIZE"), os.sysconf("SC_CLK_TCK")
+        started = float(boot.split()[1]) + int(fields[19]) / tick
+        cpu = (int(fields[11]) + int(fields[12])) / tick
         yield GaugeFamily(
             "process_virtual_memory_bytes", "Virtual memory size in bytes.", value=int(fields[20])
         )
         yield GaugeFamily(
             "process_resident_memory_bytes",
             "Resident memory size in bytes.",
-            value=int(fields[21]) * self._page,
+            value=int(fields[21]) * page,
         )
         yield GaugeFamily(
             "process_start_time_seconds",

@@ -43,8 +43,9 @@ async def close_listener(server: asyncio.Server) -> None:
     until it is collected as garbage.
     """
     loop = asyncio.get_running_loop()
-    for listening in server.sockets:
-        loop.remove_reader(listening.fileno())
+    with suppress(NotImplementedError):  # the loop of Windows has no readers
+        for listening in server.sockets:
+            loop.remove_reader(listening.fileno())
     await asyncio.sleep(0)
     server.close()
 
@@ -81,7 +82,10 @@ def stop_on_signals(stop: Callable[[], None]) -> None:
     """Call `stop` on the running event loop when SIGINT or SIGTERM arrives."""
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stop)
+        try:
+            loop.add_signal_handler(number, stop)
+        except NotImplementedError:  # on Windows
+            signal.signal(number, lambda *_: loop.call_soon_threadsafe(stop))
 
 
 async def sleep_to_tick(interval: float) -> None:

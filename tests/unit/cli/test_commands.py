@@ -115,6 +115,39 @@ def test_unexpected_errors_are_one_line_and_ask_for_a_report(
     assert "Traceback" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    "line",
+    ["server --memory", "node --name n", "driver cpu", "driver fake", "podresources list", "up --memory"],
+)
+def test_a_command_without_its_extra_names_it(line: str, tmp_path: Path) -> None:
+    """Servers, node agents and drivers end with one line if `pip install plimsoll` is all there is."""
+    script = (
+        "import sys; from plimsoll.cli.main import SERVER_MODULES, main\n"
+        "sys.modules.update(dict.fromkeys(SERVER_MODULES))\n"
+        "main(sys.argv[1:])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script, *line.split()],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 2, done
+    assert done.stderr.endswith("run pip install 'plimsoll[server]'\n"), done
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("name", [row.name for row in ROWS.values() if not row.windows])
+def test_commands_that_need_linux_say_so_on_windows(
+    name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "platform", "win32")
+    assert end(name) == 2
+    assert capsys.readouterr().err.startswith(f"plimsoll: {name} does not run on Windows")
+
+
 def test_verbose_shows_tracebacks(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
