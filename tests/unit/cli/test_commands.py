@@ -117,7 +117,7 @@ def test_unexpected_errors_are_one_line_and_ask_for_a_report(
 
 @pytest.mark.parametrize(
     "line",
-    ["server --memory", "node --name n", "driver cpu", "driver fake", "podresources list", "up --memory"],
+    ["server --memory", "node --name n", "driver cpu", "podresources list", "up --once"],
 )
 def test_a_command_without_its_extra_names_it(line: str, tmp_path: Path) -> None:
     """Servers, node agents and drivers end with one line if `pip install plimsoll` is all there is."""
