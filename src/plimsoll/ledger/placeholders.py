@@ -33,7 +33,7 @@ NAMESPACE = "plimsoll-placeholders"
 PRIORITY_CLASS = "plimsoll-placeholder"
 #: Value of the class: above every pod of users, so that no scheduler preempts a placeholder.
 PRIORITY = 1_000_000_000
-#: Label with the UID of the pod or claim that a placeholder stands for.
+#: Label with the UID of the pod that a placeholder stands for. Recorded charges do not have those of claims.
 OWNER_LABEL = "plimsoll.dev/stands-for"
 #: Annotations with the namespaced name of the pod, or of the claim, that it stands for.
 POD_KEY = "plimsoll.dev/pod"
@@ -193,8 +193,7 @@ def _plan_for_claims(
         units = _claim_level_units(charged_claim, profile) if charged_claim.claim in shareable else {}
         if units:
             namespace, name = pod.metadata.namespace, charged_claim.claim
-            owner = PlaceholderOwner(OwnerKind.CLAIM, namespace, name, charged_claim.uid)
-            yield Placeholder(owner, units, (name,))
+            yield Placeholder(PlaceholderOwner(OwnerKind.CLAIM, namespace, name), units, (name,))
 
 
 def find_shareable_claims(pod: Pod) -> frozenset[str]:

@@ -23,7 +23,9 @@ from plimsoll.scheduler.result import Placement
 
 #: Time within which a kubelet must have decided about a placeholder.
 ADMISSION_TIMEOUT_MS = 30_000
-_FAILED = "Failed"
+_FAILED, _RUNNING = "Failed", "Running"
+#: Conditions that the kubelet sets when it first syncs a pod that it has admitted.
+_SYNCED = frozenset(("Initialized", "ContainersReady", "Ready"))
 
 
 class PlaceholderWriter(Protocol):
@@ -52,8 +54,15 @@ def find_refusal(placeholder: Pod | None) -> str:
 
 
 def is_admitted(placeholder: Pod) -> bool:
-    """Return whether the kubelet has admitted a placeholder: from then on it reports its start time."""
-    return placeholder.status.start_time is not None and placeholder.status.phase != _FAILED
+    """Return whether the kubelet has admitted a placeholder: from then on it reports conditions.
+
+    The start time alone does not show it. A kubelet that has just started reports it, in phase Pending, also
+    for pods that it has rejected.
+    """
+    status = placeholder.status
+    if status.start_time is None or status.phase == _FAILED:
+        return False
+    return status.phase == _RUNNING or any(each.type in _SYNCED for each in status.conditions)
 
 
 class PlaceholderBinder(BindAttempts):

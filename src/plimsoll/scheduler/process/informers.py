@@ -162,6 +162,8 @@ class SchedulerInformers:
         self.on_volume_changed: Callable[[PersistentVolume | PersistentVolumeClaim], None] = lambda volume: (
             None
         )
+        #: Called with the old and the new state of a node, after the new one is applied.
+        self.on_node_changed: Callable[[Node | None, Node], None] = lambda old, new: None
         #: Called when a pod is queued, with the event; and when an event moves pods, with their number and
         #: how many of them are in backoff.
         self.on_pod_queued: Callable[[str, str], None] = lambda key, event: None
@@ -360,6 +362,8 @@ class SchedulerInformers:
                 self.on_claim_changed(new)
             elif isinstance(new, PersistentVolume | PersistentVolumeClaim):
                 self.on_volume_changed(new)
+            elif isinstance(new, Node):
+                self.on_node_changed(old, new)
         self._wake(old, new)
 
     def on_pod_event(self, old: Pod | None, new: Pod | None) -> None:

@@ -5,7 +5,7 @@ placeholder is created, unless its node is being drained; one whose pod or claim
 is deleted. Nothing else is remembered, so that whatever a crash or a person leaves is repaired.
 
 A kubelet that rejects a missing placeholder is full: the pod has an event, and the keeper tries again a
-minute later.
+minute later. After an error of the API server it tries again soon.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Iterator
 
-from plimsoll.api.core import Pod
+from plimsoll.api.core import Node, Pod
 from plimsoll.common.counters import MetricCounter
 from plimsoll.common.tasks import at_most, cancel_tasks, start_task
 from plimsoll.errors import ApiError
@@ -50,6 +50,7 @@ class PlaceholderKeeper:
         recorder: SchedulerEventRecorder,
         is_charged: Callable[[Pod], bool],
         *,
+        error_seconds: float = 5.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Create a keeper; it creates placeholders only for pods that satisfy `is_charged`."""
@@ -57,6 +58,7 @@ class PlaceholderKeeper:
         self._writer = writer
         self._recorder = recorder
         self._is_charged = is_charged
+        self._error_seconds = error_seconds
         self._clock = clock
         self._changed_nodes: set[str] = set()
         self._wake = asyncio.Event()
@@ -80,6 +82,11 @@ class PlaceholderKeeper:
         assert pod is not None
         if pod.spec.node_name and (pod.spec.resource_claims or is_placeholder(pod)):
             self.compare_soon(pod.spec.node_name)
+
+    def on_node_changed(self, old: Node | None, new: Node) -> None:
+        """Note a node that is not drained any more."""
+        if old is not None and is_draining(old) and not is_draining(new):
+            self.compare_soon(new.metadata.name)
 
     def compare_soon(self, node: str) -> None:
         self._changed_nodes.add(node)
@@ -171,7 +178,7 @@ class PlaceholderKeeper:
                 self._report(error)
 
     async def _create(self, pod: Pod, placeholder: Pod) -> None:
-        name = placeholder.metadata.name
+        name, node = placeholder.metadata.name, placeholder.spec.node_name
         async with self._limit:
             try:
                 created = await self._writer.create(placeholder)
@@ -180,14 +187,16 @@ class PlaceholderKeeper:
                     await self._writer.delete(created)
             except ApiError as error:
                 self._report(error)
-                refusal = str(error)
-            else:
-                self.created.add()
+                # Other writes wait meanwhile: a server that refuses them all is not flooded.
+                await asyncio.sleep(self._error_seconds)
+                self._retry_at.pop(name, None)
+                self.compare_soon(node)
+                return
         if not refusal:
+            self.created.add()
             self._retry_at.pop(name, None)
             return
         self.rejected.add()
-        node = placeholder.spec.node_name
         self._recorder.record(
             pod,
             "ClaimsNotCharged",

@@ -130,6 +130,7 @@ class SchedulerProcess:
         )
         self.context.metrics.register(self.keeper.created, self.keeper.rejected)
         self.context.informers.after_pod_event = self._on_pod_event
+        self.context.informers.on_node_changed = self.keeper.on_node_changed
         self.loop: SchedulingLoop | None = None
         #: Whether the next leader need not fence: no write is in flight, of ours or of our predecessor.
         self._all_writes_ended = True
