@@ -24,6 +24,29 @@ TOKEN = "admin-of-the-tests"
 _GATES = "DRANodeAllocatableResources=true,DRAListTypeAttributes=true,DRADeviceTaintRules=true"
 
 
+class ApiServer:
+    """kube-apiserver that can be killed and started again on the same etcd, also with other gates."""
+
+    def __init__(self, command: list[object], port: int, directory: Path) -> None:
+        self._command = command
+        self._log = directory / "apiserver.log"
+        self._process: subprocess.Popen[bytes] | None = None
+        url = f"https://127.0.0.1:{port}"
+        self.config = ClientConfig(url, insecure=True, token=Material(TOKEN.encode()))
+
+    def start(self, gates: str = "") -> None:
+        """Start and wait until it is ready; AssertionError with its log if it never is."""
+        command = [*self._command, *([f"--feature-gates={gates}"] if gates else [])]
+        with self._log.open("ab") as file:
+            self._process = subprocess.Popen([str(part) for part in command], stdout=file, stderr=file)
+        _await_ready(self.config.server, self._process, self._log)
+
+    def stop(self, *, kill: bool = False) -> None:
+        process, self._process = self._process, None
+        if process is not None:
+            _stop(process, kill=kill)
+
+
 @contextmanager
 def run_apiserver(
     assets: Path,
@@ -33,6 +56,19 @@ def run_apiserver(
     authorization: str = "Node,RBAC",
 ) -> Iterator[ClientConfig]:
     """Yield the configuration of a server that is ready; AssertionError with its log if it never is."""
+    with run_etcd_and_apiserver(assets, directory, gates, options, authorization) as server:
+        yield server.config
+
+
+@contextmanager
+def run_etcd_and_apiserver(
+    assets: Path,
+    directory: Path,
+    gates: str = _GATES,
+    options: Sequence[str] = (),
+    authorization: str = "Node,RBAC",
+) -> Iterator[ApiServer]:
+    """Yield a server that is ready, and that can be restarted; its files are removed afterwards."""
     client, peer, secure = free_ports(3)
     key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
     (directory / "sa.key").write_bytes(
@@ -51,7 +87,7 @@ def run_apiserver(
         f"-listen-peer-urls=http://127.0.0.1:{peer}",
         "-unsafe-no-fsync",
     ]
-    server = [
+    command: list[object] = [
         assets / "kube-apiserver",
         f"--etcd-servers=http://127.0.0.1:{client}",
         f"--secure-port={secure}",
@@ -64,17 +100,16 @@ def run_apiserver(
         f"--authorization-mode={authorization}",
         "--service-cluster-ip-range=10.0.0.0/24",
         "--disable-admission-plugins=ServiceAccount",
-        *([f"--feature-gates={gates}"] if gates else []),
         "--runtime-config=resource.k8s.io/v1beta2=true",
         *options,
     ]
     with ExitStack() as stack:
         stack.enter_context(_process(etcd, directory / "etcd.log"))
         _age(f"http://127.0.0.1:{client}")
-        process = stack.enter_context(_process(server, directory / "apiserver.log"))
-        url = f"https://127.0.0.1:{secure}"
-        _await_ready(url, process, directory / "apiserver.log")
-        yield ClientConfig(url, insecure=True, token=Material(TOKEN.encode()))
+        server = ApiServer(command, secure, directory)
+        stack.callback(server.stop)
+        server.start(gates)
+        yield server
     shutil.rmtree(directory, ignore_errors=True)
 
 
@@ -110,12 +145,16 @@ def _process(command: list[object], log: Path) -> Iterator[subprocess.Popen[byte
         try:
             yield process
         finally:
-            process.terminate()
-            try:
-                process.wait(5)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+            _stop(process)
+
+
+def _stop(process: subprocess.Popen[bytes], *, kill: bool = False) -> None:
+    (process.kill if kill else process.terminate)()
+    try:
+        process.wait(5)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
 
 
 def _age(url: str) -> None:
