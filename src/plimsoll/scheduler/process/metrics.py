@@ -39,6 +39,7 @@ class Metrics:
         self._refused: dict[str, tuple[frozenset[Rule], str]] = {}
         self._counters: tuple[MetricCounter, ...] = ()
         self._gauges: list[tuple[str, str, Callable[[], float]]] = []
+        self._families: list[Callable[[], MetricFamily]] = []
         seconds, fine = exponential(0.001, 2, 15), exponential(0.0001, 2, 12)
         self.attempts = MetricCounter(
             "scheduler_schedule_attempts_total",
@@ -168,6 +169,10 @@ class Metrics:
         """Add a gauge that is read at every scrape."""
         self._gauges.append((name, help, value))
 
+    def add_family(self, collect: Callable[[], MetricFamily]) -> None:
+        """Add a metric with labels that is read at every scrape."""
+        self._families.append(collect)
+
     def register(self, *counters: MetricCounter) -> None:
         """Add counters of another part of the process."""
         self._counters += counters
@@ -186,6 +191,8 @@ class Metrics:
         yield gauge("scheduler_cache_size", "Number of nodes and assumed pods.", "type", sizes)
         for name, help, value in self._gauges:
             yield GaugeFamily(name, help, value=value())
+        for collect in self._families:
+            yield collect()
 
     def _unschedulable(self) -> GaugeFamily:
         family = GaugeFamily(

@@ -1,4 +1,4 @@
-"""Probe of the API server: its version, and which fields it stores.
+"""Probe of the API server: its version, and which fields it stores. The log has them in one line.
 
 The facts are read once before anything is scheduled, and again every minute, because they change when the
 API server is restarted with other feature gates or upgraded. A fact that a probe does not show keeps its last
@@ -9,19 +9,25 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from itertools import islice
 
+from plimsoll.api.forms import read_device_class
 from plimsoll.api.resource import ResourceSlice
 from plimsoll.client.client import Client
 from plimsoll.client.discovery import read_minor_version
 from plimsoll.client.stored_fields import PROBE_SECONDS, StoredFields, probe_stored_fields
+from plimsoll.common.counters import gauge
+from plimsoll.common.metrics import MetricFamily
+from plimsoll.common.structured_log import log_event
 from plimsoll.common.tasks import at_most
 from plimsoll.errors import InputError
 from plimsoll.scheduler.process.context import SchedulerContext
 
 LOG = logging.getLogger("plimsoll.scheduler")
 
+NOT_CHARGED = "not charged: mappings of devices are not stored, and no DeviceClass has an annotation"
 #: Longest wait for the first facts before pods are scheduled without them (seconds).
 _START_SECONDS = 0.3
 #: Slices that are read: their devices show what the server stored.
@@ -38,6 +44,8 @@ class ServerProbe:
         self._due = asyncio.Event()
         #: Called with the previous and the current fields when they differ.
         self.on_changed: Callable[[StoredFields, StoredFields], None] = lambda old, new: None
+        self._logged: Mapping[str, object] = {}
+        context.metrics.add_family(lambda: describe_in_metrics(context.stored_fields))
 
     async def run(self) -> None:
         """Probe the server every minute until cancelled; the caches must have synced."""
@@ -71,3 +79,47 @@ class ServerProbe:
         if new != old:
             context.stored_fields = new
             self.on_changed(old, new)
+        self._log_changes()
+
+    def _log_changes(self) -> None:
+        """Log what the server stores and serves, and what follows from it, when it has changed."""
+        facts = describe_server(self._context)
+        if facts != self._logged:
+            self._logged = facts
+            level = logging.WARNING if facts["claims"] == NOT_CHARGED else logging.INFO
+            log_event(LOG, "API server", level, **facts)
+
+
+def describe_server(context: SchedulerContext) -> dict[str, object]:
+    """Return what the server stores, drops and serves, and how claims are charged there."""
+    stored, settings = context.stored_fields, context.settings
+    names = {None: "unknown", True: "stored", False: "dropped"}
+    policies = map(read_device_class, context.snapshot.classes.values())
+    charging = sum(bool(policy.rules) for policy in policies)
+    if stored.mappings is False and not charging:
+        claims = NOT_CHARGED
+    elif stored.charges is False:
+        shown = "annotations" if settings.placeholders.mode == "Off" else "annotations and placeholder pods"
+        claims = f"charges are recorded in {shown}"
+    else:
+        claims = "charges are recorded in the status of pods where it keeps them, else in annotations"
+    return {
+        "version": f"1.{context.server_minor}",
+        "charges": names[stored.charges],
+        "mappings": names[stored.mappings],
+        "consumable_capacity": names[stored.consumable_capacity],
+        "not_served": [kind.endpoint.resource for kind in context.informers.unserved],
+        "classes_that_charge": str(charging),
+        "claims": claims,
+    }
+
+
+def describe_in_metrics(stored: StoredFields) -> MetricFamily:
+    """Return one gauge for each field: 1 if it is stored, 0 if it is dropped, none if it is unknown."""
+    facts = {name: float(fact) for name, fact in asdict(stored).items() if fact is not None}
+    return gauge(
+        "plimsoll_server_stores_field",
+        "Whether the API server stores (1) or drops (0) a field; no sample if that is unknown.",
+        "field",
+        facts,
+    )

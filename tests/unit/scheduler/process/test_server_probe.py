@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from unittest.mock import patch
 
+import pytest
+
+from plimsoll.api.forms.annotations import CLASS_KEY
+from plimsoll.client.endpoints import DEVICE_CLASSES
 from plimsoll.client.stored_fields import StoredFields
 from plimsoll.errors import UnreachableError
 from plimsoll.scheduler.process import server_probe as server_probe_module
+from tests.manifests import device_class
 from tests.unit.scheduler.process.scheduler_cluster import scheduler_cluster
+from tests.waiting import until
 
 
 async def test_stored_fields_are_known_before_pods_are_scheduled() -> None:
@@ -54,3 +61,39 @@ async def test_a_server_that_does_not_answer_the_probe_delays_nothing() -> None:
                 assert await row.bound("p") == "n"
                 assert time.monotonic() - started < 10
             assert process.context.stored_fields == StoredFields()
+
+
+async def test_the_log_and_metrics_have_what_the_server_stores(caplog: pytest.LogCaptureFixture) -> None:
+    async def drops(*_: object) -> StoredFields:
+        return StoredFields(False, False, None)
+
+    async with scheduler_cluster() as row:
+        process = await row.start()
+        caplog.clear()
+        with patch.object(server_probe_module, "probe_stored_fields", drops), caplog.at_level("INFO"):
+            await process.server_probe.probe()
+            await process.server_probe.probe()
+            (record,) = [each for each in caplog.records if each.getMessage() == "API server"]
+            assert record.levelname == "WARNING"
+            assert vars(record)["fields"] == {
+                "version": "1.36",
+                "charges": "dropped",
+                "mappings": "dropped",
+                "consumable_capacity": "stored",
+                "not_served": [],
+                "classes_that_charge": "0",
+                "claims": server_probe_module.NOT_CHARGED,
+            }
+            annotation = json.dumps(
+                {"nodeAllocatableResourceMappings": {"cpu": {"allocationMultiplier": "1"}}}
+            )
+            charging = device_class("cpu")
+            charging["metadata"]["annotations"] = {CLASS_KEY: annotation}
+            await row.admin.create(DEVICE_CLASSES, charging)
+            await until(lambda: process.context.snapshot.classes)
+            await process.server_probe.probe()
+        fields = vars(caplog.records[-1])["fields"]
+        assert fields["claims"] == "charges are recorded in annotations and placeholder pods"
+        page = b"".join([piece async for piece in process.context.metrics.expose()])
+        assert b'plimsoll_server_stores_field{field="charges"} 0.0' in page
+        assert b'plimsoll_server_stores_field{field="consumable_capacity"} 1.0' in page
