@@ -40,7 +40,7 @@ from plimsoll.drivers.cpu.findings_log import log_findings
 from plimsoll.drivers.cpu.forget_claim import ForgottenClaim, find_claim, forget_claim
 from plimsoll.drivers.cpu.observer import ERROR, SUCCESS, Observer
 from plimsoll.drivers.cpu.pinning.enforcer import Enforcer, make_enforcer
-from plimsoll.drivers.cpu.settings import DRIVER_NAME, CpuSettings
+from plimsoll.drivers.cpu.settings import DRIVER_NAME, CpuSettings, DeviceMode
 from plimsoll.drivers.cpu.stale_claim_collector import CHECK_INTERVAL_SECONDS, StaleClaimCollector
 from plimsoll.drivers.cpu.stale_claims import StaleClaimTracker
 from plimsoll.drivers.cpu.state.cpu_state import CPUState, read_allocated_cpus
@@ -91,19 +91,27 @@ class CpuDriver(Driver):
         settings: CpuSettings,
         *,
         observer: Observer | None = None,
+        notes: tuple[NodeFinding, ...] = (),
+        on_sharing_dropped: Callable[[], None] | None = None,
         watch_interval: float = 1.0,
         stale: StaleClaimTracker | None = None,
         stale_interval: float = CHECK_INTERVAL_SECONDS,
         files_interval: float = FILES_CHECK_SECONDS,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Create the driver; raises ConfigError if the socket paths are too long."""
+        """Create the driver; raises ConfigError if the socket paths are too long.
+
+        `notes` are findings of its caller. `on_sharing_dropped` is called instead of publishing if the
+        devices are grouped and the API server does not store that several claims share a device.
+        """
         self.settings = settings
         self.plugin_server = PluginServer(
             self, client, settings.node, root=settings.kubelet_root, cdi=settings.cdi
         )
         self._client = client
         self._observer = observer or Observer()
+        self._notes = notes
+        self._on_sharing_dropped = on_sharing_dropped
         self._clock = clock
         self._machine = MachineReader(settings.host_root, settings.overlay, pcie=True)
         self._watch = TopologyWatch.of_machine(self._machine, interval=watch_interval)
@@ -161,6 +169,7 @@ class CpuDriver(Driver):
     def findings(self) -> tuple[NodeFinding, ...]:
         """Findings for the operator."""
         return (
+            *self._notes,
             *self._findings,
             *self.state.findings,
             *self.state.layout.warnings,
@@ -377,6 +386,10 @@ class CpuDriver(Driver):
     async def _detect_capabilities(self) -> None:
         """Detect the capabilities of the API server; then publish."""
         capabilities, node = await wait_for_capabilities(self._client, self.settings)
+        is_grouped = self.settings.mode is DeviceMode.GROUPED
+        if is_grouped and not capabilities.sharing and self._on_sharing_dropped is not None:
+            self._on_sharing_dropped()
+            return
         self._findings = check_form(self.settings, capabilities.form, capabilities)
         with suppress(InputError, KeyError, TypeError):  # not reported by the node
             allocatable = node["status"]["allocatable"]["cpu"]

@@ -16,7 +16,7 @@ from plimsoll.scheduler.preemption.nominations import Nominations
 from plimsoll.scheduler.process.configuration import SchedulerSettings
 from plimsoll.scheduler.process.gc_control import GCControl
 from plimsoll.scheduler.process.informers import SchedulerInformers
-from plimsoll.scheduler.process.metrics import Metrics
+from plimsoll.scheduler.process.metrics import Metrics, describe_stored_fields
 from plimsoll.scheduler.profile import SchedulerProfile
 from plimsoll.scheduler.queue import QueueState, SchedulingQueue
 from plimsoll.scheduler.reasons import NodeReason
@@ -87,6 +87,7 @@ class SchedulerContext:
             wake_event,
             profiles=dict(settings.by_name),
         )
+        metrics.add_family(lambda: describe_stored_fields(context.stored_fields))
         informers.on_pod_queued, informers.on_pods_woken = context.count_queued, context.count_woken
         return context
 

@@ -10,9 +10,11 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from dataclasses import asdict
 
 from plimsoll.api.identity import PoolId
 from plimsoll.api.resource import ResourceSlice
+from plimsoll.client.stored_fields import StoredFields
 from plimsoll.common.counters import Histogram, MetricCounter, exponential, gauge
 from plimsoll.common.metrics import GaugeFamily, MetricFamily, MetricRegistry, ProcessMetrics
 from plimsoll.ledger.node_ledger import NodeLedger
@@ -216,6 +218,17 @@ class Metrics:
         for piece in ledger_page(self._snapshot):
             await asyncio.sleep(0)
             yield piece
+
+
+def describe_stored_fields(stored: StoredFields) -> MetricFamily:
+    """Return a gauge of the fields that the API server stores."""
+    values = {name: -1.0 if fact is None else float(fact) for name, fact in asdict(stored).items()}
+    return gauge(
+        "plimsoll_server_stores_field",
+        "Whether the API server stores (1) or drops (0) a field; -1 if unknown.",
+        "field",
+        values,
+    )
 
 
 _LEDGER: tuple[tuple[str, str, Callable[[NodeLedger], Mapping[str, int]]], ...] = (

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
 from itertools import islice
 
 from plimsoll.api.forms import read_device_class
@@ -18,8 +17,6 @@ from plimsoll.api.resource import ResourceSlice
 from plimsoll.client.client import Client
 from plimsoll.client.discovery import read_minor_version
 from plimsoll.client.stored_fields import PROBE_SECONDS, StoredFields, probe_stored_fields
-from plimsoll.common.counters import gauge
-from plimsoll.common.metrics import MetricFamily
 from plimsoll.common.structured_log import log_event
 from plimsoll.common.tasks import at_most
 from plimsoll.errors import InputError
@@ -45,7 +42,6 @@ class ServerProbe:
         #: Called with the previous and the current fields when they differ.
         self.on_changed: Callable[[StoredFields, StoredFields], None] = lambda old, new: None
         self._logged: Mapping[str, object] = {}
-        context.metrics.add_family(lambda: describe_in_metrics(context.stored_fields))
 
     async def run(self) -> None:
         """Probe the server every minute until cancelled; the caches must have synced."""
@@ -86,7 +82,9 @@ class ServerProbe:
         facts = describe_server(self._context)
         if facts != self._logged:
             self._logged = facts
-            level = logging.WARNING if facts["claims"] == NOT_CHARGED else logging.INFO
+            has_devices = any(True for _ in self._context.snapshot.all(ResourceSlice))
+            is_warning = has_devices and facts["claims"] == NOT_CHARGED
+            level = logging.WARNING if is_warning else logging.INFO
             log_event(LOG, "API server", level, **facts)
 
 
@@ -112,14 +110,3 @@ def describe_server(context: SchedulerContext) -> dict[str, object]:
         "classes_that_charge": str(charging),
         "claims": claims,
     }
-
-
-def describe_in_metrics(stored: StoredFields) -> MetricFamily:
-    """Return one gauge for each field: 1 if it is stored, 0 if it is dropped, none if it is unknown."""
-    facts = {name: float(fact) for name, fact in asdict(stored).items() if fact is not None}
-    return gauge(
-        "plimsoll_server_stores_field",
-        "Whether the API server stores (1) or drops (0) a field; no sample if that is unknown.",
-        "field",
-        facts,
-    )

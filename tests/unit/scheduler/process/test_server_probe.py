@@ -68,6 +68,7 @@ async def test_the_log_and_metrics_have_what_the_server_stores(caplog: pytest.Lo
         return StoredFields(False, False, None)
 
     async with scheduler_cluster() as row:
+        await row.devices("n1")
         process = await row.start()
         caplog.clear()
         with patch.object(server_probe_module, "probe_stored_fields", drops), caplog.at_level("INFO"):

@@ -56,6 +56,7 @@ class ServerCapabilities:
     policy: bool = True
     taints: bool = True
     lists: bool = True
+    sharing: bool = True  #: devices that several claims share
 
 
 def make_devices(

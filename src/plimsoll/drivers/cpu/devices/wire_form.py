@@ -81,4 +81,5 @@ def read_capabilities(kept: Any, form: Form | None) -> ServerCapabilities:
         policy=bool(branch(device, "capacity", CAPACITY, "requestPolicy")),
         taints=bool(device.get("taints")),
         lists=bool(branch(device, "attributes", PCIE_ROOT).get("strings")),
+        sharing=bool(device.get("allowMultipleAllocations")),
     )

@@ -4,6 +4,9 @@
 per plugin directory; `/livez` reports that the process responds, `/healthz` and `/readyz` that the driver
 works, or why not; changes of health are logged once; shutdown is bounded in time and leaves pinned
 containers, claims and published devices as they are.
+
+Grouped devices need a server that stores DRAConsumableCapacity fields (enabled from Kubernetes 1.36 on). On
+another one the process replaces the driver by one in individual mode, before anything is published.
 """
 
 from __future__ import annotations
@@ -12,13 +15,14 @@ import asyncio
 import gc
 import logging
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from plimsoll.client import Client, ClientConfig
 from plimsoll.client.delegated_auth import secure_serving
 from plimsoll.common.addresses import read_bind_address
+from plimsoll.common.checkpoint import FindingSeverity, NodeFinding
 from plimsoll.common.health import HealthServer
 from plimsoll.common.lock_file import RootLock
 from plimsoll.common.structured_log import log_event, set_up_logging
@@ -28,7 +32,7 @@ from plimsoll.drivers.cpu.process.control import ControlServer
 from plimsoll.drivers.cpu.process.metrics import CpuMetrics, CpuMetricsSnapshot
 from plimsoll.drivers.cpu.process.state import read_state
 from plimsoll.drivers.cpu.process.watchdog import Watchdog
-from plimsoll.drivers.cpu.settings import DRIVER_NAME, CpuSettings
+from plimsoll.drivers.cpu.settings import DRIVER_NAME, CpuSettings, DeviceMode
 
 LOG = logging.getLogger("plimsoll.driver")
 
@@ -37,6 +41,13 @@ REGISTRATION_SECONDS = 30.0
 #: Interval between health checks.
 _POLL_SECONDS = 1.0
 _STOP_SECONDS = 10.0
+_SHARING_DROPPED = (
+    "the API server drops grouped devices: CPUs are published one by one, and claims request their number"
+)
+_SHARING_FIX = (
+    "enable its feature gate DRAConsumableCapacity (it is from Kubernetes 1.36 on) and restart the driver, "
+    "or set cpuDeviceMode: individual"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,9 +74,15 @@ class CpuDriverProcess:
         self.settings = settings
         self._client = client
         self.metrics = CpuMetrics(self._state)
-        self.driver = CpuDriver(client, settings, observer=self.metrics)
+        self._client = client
+        self._sharing_dropped = asyncio.Event()
+        self.driver = CpuDriver(
+            client, settings, observer=self.metrics, on_sharing_dropped=self._sharing_dropped.set
+        )
         self.pages: HealthServer | None = None
-        self._control = ControlServer(settings.plugin_dir, self.driver.forget)
+        self._control = ControlServer(
+            settings.plugin_dir, lambda claim, force: self.driver.forget(claim, force)
+        )
         self._listen = listen
         self._timeouts = timeouts or ProcessTimeouts()
         self.started = False
@@ -130,12 +147,25 @@ class CpuDriverProcess:
             log_event(LOG, "started", node=self.settings.node, mode=self.settings.mode.value)
             background.append(asyncio.create_task(self._report_missing_registration(), name="registration"))
             background.append(asyncio.create_task(self._watch_health(), name="health"))
+            await run_until(self._stop.wait(), self._fall_back())
             await self._stop.wait()
         finally:
             self.started = False
             await self._control.stop()
             await cancel_tasks(background)
             await self._end()
+
+    async def _fall_back(self) -> None:
+        """Replace the driver by one in individual mode when the API server drops grouped devices."""
+        await self._sharing_dropped.wait()
+        self.started = False
+        await self.driver.stop()
+        note = NodeFinding(FindingSeverity.WARNING, _SHARING_DROPPED, _SHARING_FIX)
+        self.settings = replace(self.settings, mode=DeviceMode.INDIVIDUAL)
+        self.driver = CpuDriver(self._client, self.settings, observer=self.metrics, notes=(note,))
+        await self.driver.start()
+        self.started = True
+        log_event(LOG, "started", node=self.settings.node, mode=self.settings.mode.value)
 
     async def _end(self) -> None:
         try:
@@ -150,15 +180,16 @@ class CpuDriverProcess:
         DIFF: the Go driver exits then. This one keeps running: it still pins containers, and a kubelet that
         comes back finds it (test_a_kubelet_that_refuses_is_reported_and_awaited).
         """
-        plugin_server = self.driver.plugin_server
         try:
             async with asyncio.timeout(self._timeouts.registration):
-                while not plugin_server.registered:
+                while not self.driver.plugin_server.registered:
                     await asyncio.sleep(min(0.05, self._timeouts.poll))
         except TimeoutError:
             log_event(
                 LOG,
-                format_registration_error(plugin_server.registration_error, self.settings.kubelet_root),
+                format_registration_error(
+                    self.driver.plugin_server.registration_error, self.settings.kubelet_root
+                ),
                 level=logging.ERROR,
             )
 

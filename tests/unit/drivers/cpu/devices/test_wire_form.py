@@ -130,7 +130,7 @@ def test_a_server_that_is_away_is_no_answer() -> None:
         ("", Mapping.OFF, ServerCapabilities(None)),
         ("DRANodeAllocatableResources=false", Mapping.AUTO, ServerCapabilities(None)),
         ("DRAListTypeAttributes=false", Mapping.OFF, ServerCapabilities(None, lists=False)),
-        ("DRAConsumableCapacity=false", Mapping.OFF, ServerCapabilities(None, policy=False)),
+        ("DRAConsumableCapacity=false", Mapping.OFF, ServerCapabilities(None, policy=False, sharing=False)),
     ],
 )
 async def test_our_own_server(gates: str, mapping: Mapping, capabilities: ServerCapabilities) -> None:

@@ -15,10 +15,12 @@ import aiohttp
 import grpc.aio
 import pytest
 
+from plimsoll.api import codec
+from plimsoll.api.gates import Gates
 from plimsoll.apiserver.auth.users import driver_user
 from plimsoll.apiserver.process import RunningServer, ServerSettings, start_server
 from plimsoll.client import Client
-from plimsoll.client.endpoints import RESOURCE_CLAIMS
+from plimsoll.client.endpoints import RESOURCE_CLAIMS, RESOURCE_SLICES
 from plimsoll.common.addresses import read_bind_address
 from plimsoll.drivers.cpu.process.run import CpuDriverProcess, ProcessTimeouts, format_registration_error
 from plimsoll.drivers.cpu.settings import CpuSettings, PinEnforcement, PinSettings
@@ -55,8 +57,8 @@ def settings_in(root: Path) -> CpuSettings:
 
 
 @asynccontextmanager
-async def cluster() -> AsyncIterator[RunningServer]:
-    server = await start_server(ServerSettings(durability="normal"))
+async def cluster(gates: str = "") -> AsyncIterator[RunningServer]:
+    server = await start_server(ServerSettings(durability="normal", gates=Gates.parse(gates)))
     try:
         yield server
     finally:
@@ -96,6 +98,12 @@ async def get(process: CpuDriverProcess, path: str) -> tuple[int, str]:
         session.get(path) as answer,
     ):
         return answer.status, await answer.text()
+
+
+async def add_claim(admin: Client, claim: dict[str, Any]) -> dict[str, Any]:
+    """Create a claim with its allocation."""
+    made = await admin.create(RESOURCE_CLAIMS, claim)
+    return await admin.update(RESOURCE_CLAIMS, {**made, "status": claim["status"]}, subresource="status")
 
 
 async def test_health_reports_the_real_state(root: Path) -> None:
@@ -274,3 +282,30 @@ def test_addresses() -> None:
     for wrong in ("8080", "host", ":x", ":70000"):
         with pytest.raises(ConfigError, match="--bind-address"):
             read_bind_address(wrong)
+
+
+async def test_cpus_are_published_one_by_one_where_the_server_drops_grouped_devices(
+    root: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    settings = settings_in(root)
+    claim = allocated_claim("c", "cpudev003")
+    for result in claim["status"]["allocation"]["devices"]["results"]:
+        del result["shareID"], result["consumedCapacity"]
+    async with cluster("DRAConsumableCapacity=false") as server, node_in(server, root):
+        client = server.client(driver_user("dra.cpu"))
+        claim = await add_claim(server.client(), claim)
+        cpus = []
+        for _ in range(2):  # after a restart, the mode is chosen again
+            caplog.clear()
+            async with driver_in(client, settings) as process:
+                await process.wait_ready(DEADLINE)
+                assert await get(process, "/readyz") == (200, "ok")
+                (raw,) = (await server.client().list(RESOURCE_SLICES)).items
+                devices = codec.decode_tree(raw)["spec"]["devices"]
+                assert [each["name"] for each in devices] == [f"cpudev00{number}" for number in range(7)]
+                assert codec.decode_tree(raw)["spec"]["pool"]["generation"] == 1, "and nothing else before"
+                assert "CPUs are published one by one" in caplog.text
+                assert not (await prepare(settings, claim)).error
+                cpus.append(process.driver.state.allocations[claim["metadata"]["uid"]].cpus)
+        assert cpus[0] == cpus[1]
+        assert len(cpus[0]) == 1
