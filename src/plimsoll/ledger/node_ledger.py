@@ -182,6 +182,11 @@ class NodeLedger:
     def has_placeholder_of(self, owner: PlaceholderOwner) -> bool:
         return owner.key in self._placeholders
 
+    def placeholder_of(self, key: str) -> LedgerEntry | None:
+        """Return the entry of the placeholder of a pod or claim, by the key of what it stands for."""
+        found = self._placeholders.get(key)
+        return None if found is None else self._entries[found]
+
     def claim_state(self, namespace: str, name: str, uid: str = "") -> ClaimState | None:
         """Return the state of a claim in use on this node."""
         return self._claims.get(self._key(namespace, name, uid))
@@ -256,6 +261,11 @@ class NodeLedger:
             raise LedgerError(f"pod {pod_key(pod)} is not in the ledger of node {self.name}")
         self._unrecord(entry)
         return entry
+
+    def remove_with_placeholders(self, pod: Pod) -> tuple[LedgerEntry, list[LedgerEntry]]:
+        """Remove a pod and the placeholders that no other pod here needs; return their entries."""
+        placeholders = self.placeholders_of(pod)
+        return self.remove(pod), [self.remove(each) for each in placeholders]
 
     def update(self, pod: Pod, charged_claims: Sequence[ChargedClaim] | None = None) -> LedgerEntry:
         """Replace the entry of a changed pod."""
@@ -427,11 +437,8 @@ class NodeLedger:
         """Update the totals after an entry was recorded or removed: a placeholder, or what has some."""
         placeholder = placeholder_owner(entry.pod)
         if placeholder is not None:
-            owners, key = [placeholder.key], pod_key(entry.pod)
-            if key in self._entries:
-                self._placeholders[placeholder.key] = key
-            elif self._placeholders.get(placeholder.key) == key:
-                del self._placeholders[placeholder.key]
+            owners = [placeholder.key]
+            self._register_placeholder(placeholder.key, pod_key(entry.pod))
         elif self._placeholders:
             namespace = entry.pod.metadata.namespace
             claims = (claim_key(namespace, charged_claim.claim) for charged_claim in entry.charged_claims)
@@ -446,6 +453,23 @@ class NodeLedger:
             for units, sign in ((before, 1), (after, -1)):
                 add_units(self.requested, units, sign)
                 add_units(self.non_zero, {n: u for n, u in units.items() if n in (CPU, MEMORY)}, sign)
+
+    def _register_placeholder(self, owner: str, key: str) -> None:
+        """Update which placeholder stands for an owner; of several, in any order, the first by key."""
+        known = self._placeholders.get(owner)
+        if key in self._entries:
+            self._placeholders[owner] = key if known is None else min(known, key)
+        elif known == key:
+            others = (
+                other
+                for other, entry in self._entries.items()
+                if (found := placeholder_owner(entry.pod)) is not None and found.key == owner
+            )
+            first = min(others, default="")
+            if first:
+                self._placeholders[owner] = first
+            else:
+                del self._placeholders[owner]
 
     def _find_covered(self, key: str) -> Units:
         """Return what a placeholder requests and its owner is charged too."""

@@ -32,7 +32,7 @@ from plimsoll.ledger.fit import (
     find_request_shortages,
 )
 from plimsoll.ledger.node_ledger import NodeLedger, pod_key
-from plimsoll.ledger.placeholders import make_pod, plan_placeholders
+from plimsoll.ledger.placeholders import is_draining, is_placeholder, make_pod, plan_placeholders
 from plimsoll.ledger.pod_level_budget import find_budget_violations
 from plimsoll.ledger.policy import find_policy_dependent_resources, is_additive, is_claim_level
 from plimsoll.ledger.policy_conflicts import find_policy_conflicts
@@ -179,7 +179,8 @@ def compute_demand(
 ) -> dict[str, int]:
     """Compute a pod's charge to a node: its own amounts, and claim-level charges that are new there.
 
-    What placeholders on the node request for the pod is charged already.
+    What placeholders on the node request for the pod is charged already, as is what a placeholder requests
+    for pods that are there.
     """
     demand = to_units(compute_node_amounts(pod, charged_claims, options, ledger.profile))
     for charged_claim in charged_claims:
@@ -188,7 +189,7 @@ def compute_demand(
             new = is_accounted(resource) and (state is None or resource not in state.claim_level_charges)
             if new and charge.quantity is not None and is_claim_level(charge, ledger.profile):
                 add_units(demand, {resource: to_unit(resource, charge.quantity)})
-    if not ledger.has_placeholders:
+    if not ledger.has_placeholders and not is_placeholder(pod):
         return demand
     after = ledger.clone()
     after.assume(pod, charged_claims)
@@ -209,6 +210,20 @@ def assume_placeholders(ledger: NodeLedger, pod: Pod, charged_claims: Sequence[C
             added.append(make_pod(placeholder, ledger.name))
             ledger.assume(added[-1])
     return added
+
+
+def find_missing_placeholders(ledger: NodeLedger) -> Iterator[tuple[Pod, Pod]]:
+    """Yield the bound pods of a node that lack a placeholder, and the placeholder; for a claim that several
+    of them share, with each. A node that is being drained needs none, nor does a pod that is being deleted.
+    """
+    if is_draining(ledger.node):
+        return
+    for entry in ledger.entries.values():
+        if entry.assumed or not entry.charged_claims or entry.pod.metadata.deletion_timestamp is not None:
+            continue
+        for each in plan_placeholders(entry.pod, entry.charged_claims, ledger.options, ledger.profile):
+            if not ledger.has_placeholder_of(each.owner):
+                yield entry.pod, make_pod(each, ledger.name)
 
 
 # -- sharing

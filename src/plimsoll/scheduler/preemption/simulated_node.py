@@ -96,9 +96,9 @@ class NodeSimulation:
         ledger = self.snapshot.ledger(self.row)
         entries = []
         for pod in pods:
-            placeholders = ledger.placeholders_of(pod)
-            entries.append(ledger.remove(pod))
-            self._removed_placeholders += map(ledger.remove, placeholders)
+            entry, placeholders = ledger.remove_with_placeholders(pod)
+            entries.append(entry)
+            self._removed_placeholders += placeholders
         for entry in entries:
             self._removed[pod_key(entry.pod)] = entry
             self._claims.removed.add(pod_key(entry.pod))

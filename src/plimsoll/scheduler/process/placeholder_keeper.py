@@ -20,13 +20,8 @@ from plimsoll.common.counters import MetricCounter
 from plimsoll.common.tasks import at_most, cancel_tasks, start_task
 from plimsoll.errors import ApiError
 from plimsoll.ledger.node_ledger import NodeLedger
-from plimsoll.ledger.placeholders import (
-    is_draining,
-    is_placeholder,
-    make_pod,
-    placeholder_owner,
-    plan_placeholders,
-)
+from plimsoll.ledger.placeholders import is_placeholder, placeholder_owner
+from plimsoll.ledger.placement import find_missing_placeholders
 from plimsoll.scheduler.binding.placeholders import ADMISSION_TIMEOUT_MS, find_refusal
 from plimsoll.scheduler.process.event_recorder import WARNING, SchedulerEventRecorder
 from plimsoll.scheduler.process.placeholder_writer import PlaceholderApiWriter
@@ -149,24 +144,15 @@ class PlaceholderKeeper:
 
     def _find_missing(self, ledger: NodeLedger) -> Iterator[tuple[Pod, Pod]]:
         """Yield the pods of a node that lack a placeholder, and the placeholder."""
-        if not self.creates or is_draining(ledger.node):
+        if not self.creates:
             return
         now, planned = self._clock(), set()
         self._retry_at = {name: at for name, at in self._retry_at.items() if at > now}
-        for entry in ledger.entries.values():
-            pod = entry.pod
-            if entry.assumed or not entry.charged_claims or not self._is_charged(pod):
-                continue
-            if pod.metadata.deletion_timestamp is not None:
-                continue
-            for each in plan_placeholders(pod, entry.charged_claims, ledger.options, ledger.profile):
-                placeholder = make_pod(each, ledger.name)
-                name = placeholder.metadata.name
-                if ledger.has_placeholder_of(each.owner) or name in planned:
-                    continue
-                if name not in self._retry_at:
-                    planned.add(name)
-                    yield pod, placeholder
+        for pod, placeholder in find_missing_placeholders(ledger):
+            name = placeholder.metadata.name
+            if name not in planned and name not in self._retry_at and self._is_charged(pod):
+                planned.add(name)
+                yield pod, placeholder
 
     async def _delete(self, placeholder: Pod) -> None:
         if self._writer.is_writing(placeholder.metadata.name):

@@ -32,6 +32,7 @@ from plimsoll.api.resource import (
 )
 from plimsoll.api.timestamps import parse_time
 from plimsoll.controllers.pod_utils import is_finished
+from plimsoll.ledger.placeholders import is_placeholder
 from plimsoll.tools.audit.identity_cache import IdentityCache
 from plimsoll.tools.class_mappings import ClassMapping, suggest_mappings
 from plimsoll.tools.cluster_state import ClusterState
@@ -170,8 +171,11 @@ class AuditFacts:
 
     @cached_property
     def pods(self) -> Mapping[Key, Pod]:
-        """All pods, terminated or not."""
-        return self.cluster_state.objects.by_key(Pod)
+        """All pods but placeholders, terminated or not."""
+        pods = self.cluster_state.objects.by_key(Pod)
+        if not any(map(is_placeholder, pods.values())):
+            return pods
+        return {key: pod for key, pod in pods.items() if not is_placeholder(pod)}
 
     @cached_property
     def bound(self) -> list[Pod]:

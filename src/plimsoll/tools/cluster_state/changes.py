@@ -54,11 +54,20 @@ class ChangeLog:
         self._put(thing)
 
     def remove(self, thing: Any) -> None:
-        """Remove an object."""
+        """Remove an object; a pod with the placeholders that no other pod needs."""
         old = self.cluster_state.objects.find(type(thing), *key_of(thing))
+        if isinstance(old, Pod):
+            self.remove_placeholders(old)
         if old is not None:
             self._undo.append((old, True))
             self._remove(old)
+
+    def remove_placeholders(self, pod: Pod) -> None:
+        """Remove the placeholders that no other pod on the node of a pod needs."""
+        snapshot = self.cluster_state.snapshot
+        row = snapshot.row_of(pod.spec.node_name)
+        for placeholder in () if row is None else snapshot.ledger(row).placeholders_of(pod):
+            self.remove(placeholder)
 
     def versions(self, mark: ChangeMark) -> Iterator[Any]:
         """Yield every version of the objects that were set or removed since a mark, in no useful order."""

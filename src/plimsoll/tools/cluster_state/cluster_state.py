@@ -11,11 +11,13 @@ from difflib import get_close_matches
 from functools import cached_property
 from typing import Any, TypeVar
 
-from plimsoll.api.core import TERMINAL_PHASES, Node, Pod
+from plimsoll.api.core import TERMINAL_PHASES, Namespace, Node, Pod
+from plimsoll.api.forms import POD_KEY, read_status
 from plimsoll.api.gates import Gates
 from plimsoll.api.resource import DeviceClass, ResourceClaim, ResourceSlice
 from plimsoll.common.gc_pause import without_collection
 from plimsoll.errors import InputError
+from plimsoll.ledger.placeholders import NAMESPACE, is_placeholder
 from plimsoll.ledger.profile import AccountingProfile
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
 from plimsoll.tools.cluster_state.assumed_mappings import AssumedMappings
@@ -79,11 +81,29 @@ class ClusterState:
                 if number % TICK_EVERY == 0:
                     tick("computing the ledgers", number, len(things))
                 snapshot.set(thing)
+        snapshot.set_placeholders(self.uses_placeholders)
         return snapshot
+
+    @cached_property
+    def uses_placeholders(self) -> bool:
+        """True if placeholder pods request what claims charge: their namespace exists, and the server did
+        not store the charges of the latest pod that was charged.
+        """
+        pods = self.objects.by_key(Pod)
+        if self.objects.find(Namespace, "", NAMESPACE) is None and not any(
+            map(is_placeholder, pods.values())
+        ):
+            return False
+        charged = [
+            pod for pod in pods.values() if read_status(pod.status) or POD_KEY in pod.metadata.annotations
+        ]
+        latest = max(charged, key=lambda pod: pod.metadata.creation_timestamp or "", default=None)
+        return latest is None or not read_status(latest.status)
 
     def copy(self) -> ClusterState:
         """Return an independent copy."""
         made = ClusterState(self.objects.copy(), self.gates, self.profile, origin=self.origin)
+        made.uses_placeholders = self.uses_placeholders  # pods that were bound since have charges in any case
         made.assumed_mappings = None if self.assumed_mappings is None else self.assumed_mappings.copy()
         return made
 
@@ -113,6 +133,9 @@ class ClusterState:
         self.objects.set(thing)
         if "snapshot" in self.__dict__:
             self.snapshot.set(thing)
+            if isinstance(thing, Namespace) and thing.metadata.name == NAMESPACE:
+                self.__dict__.pop("uses_placeholders", None)
+                self.snapshot.set_placeholders(self.uses_placeholders)
 
     def _assume_again(self, name: str, device_class: DeviceClass | None) -> None:
         mappings = self.assumed_mappings
@@ -128,8 +151,12 @@ class ClusterState:
 
     @property
     def pods(self) -> list[Pod]:
-        """Pods that have not terminated, bound or not."""
-        return [pod for pod in self.objects.by_key(Pod).values() if pod.status.phase not in TERMINAL_PHASES]
+        """Pods that have not terminated, bound or not, without placeholders (`ledger/placeholders.py`)."""
+        return [
+            pod
+            for pod in self.objects.by_key(Pod).values()
+            if pod.status.phase not in TERMINAL_PHASES and not is_placeholder(pod)
+        ]
 
     @property
     def pending(self) -> list[Pod]:

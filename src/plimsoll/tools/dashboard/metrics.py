@@ -13,6 +13,7 @@ from decimal import Decimal
 from plimsoll.api.core import Pod
 from plimsoll.api.resource import ResourceClaim
 from plimsoll.ledger.amounts import is_huge_page
+from plimsoll.ledger.placeholders import is_placeholder
 from plimsoll.tools.availability import Availability
 from plimsoll.tools.cluster_state import ClusterState
 from plimsoll.tools.dashboard.devices import DeviceCache
@@ -79,10 +80,12 @@ def _lines(cluster_state: ClusterState, nodes: NodeRowCache, devices: DeviceCach
             yield _head(f"plimsoll_{name}", help)
             for labels, each in found.items():
                 yield f"plimsoll_{name}{{{labels}}} {each[column]}\n"
-    yield _head("plimsoll_pods", "Pods that have not terminated, bound or pending.")
+    yield _head("plimsoll_pods", "Pods that have not terminated, bound or pending, and placeholder pods.")
     pending = len(cluster_state.pending)
     yield f'plimsoll_pods{{state="bound"}} {len(cluster_state.pods) - pending}\n'
     yield f'plimsoll_pods{{state="pending"}} {pending}\n'
+    placeholders = sum(map(is_placeholder, cluster_state.objects.all(Pod)))
+    yield f'plimsoll_pods{{state="placeholder"}} {placeholders}\n'
     yield _head("plimsoll_pending_pods", "Pending pods by the reason of their PodScheduled condition.")
     for reason, count in sorted(Counter(map(_reason, cluster_state.pending)).items()):
         yield f'plimsoll_pending_pods{{reason="{_escape(reason)}"}} {count}\n'

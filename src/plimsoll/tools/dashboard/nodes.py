@@ -178,6 +178,7 @@ def one_node(cluster_state: ClusterState, name: str, known: DeviceCache) -> dict
         "labels": dict(sorted(node.metadata.labels.items())),
         "taints": spec.get("taints", []),
         "conditions": status.get("conditions", []),
+        "podCount": node_row.pods,
         "podLine": node_row.pod_line,
         "rows": [{"resource": row.resource, **_with_texts(row)} for row in node_row.rows],
         "holders": [

@@ -41,7 +41,11 @@ def detail_pod(cluster_state: ClusterState, pod: Pod) -> Tree:
 def detail_node_pods(
     cluster_state: ClusterState, node: str, pods: Iterable[Pod], holders: Iterable[ResourceHolder]
 ) -> list[Tree]:
-    """Return the pods of a node, largest first, and the pools of claims that they draw from."""
+    """Return the pods of a node, largest first, and the pools of claims that they draw from.
+
+    Placeholder pods are named with the pods and claims that they stand for, and listed only if they request
+    more than these are charged.
+    """
     snapshot = cluster_state.snapshot
     index = snapshot.row_of(node)
     if index is None:
@@ -66,13 +70,19 @@ def _pool_of(row: PodRow) -> Tree:
 
 def _usage(cluster_state: ClusterState, row: PodRow, holders: Iterable[ResourceHolder]) -> Tree:
     rules: dict[str, list[str]] = {}
+    notes: dict[str, str] = {}
     for holder in holders:
+        if holder.stands_for:
+            notes["standsFor"] = holder.stands_for
+        elif holder.placeholder and holder.claim in row.claims:
+            notes["placeholder"] = holder.placeholder
         if holder.claim and holder.rule not in rules.setdefault(holder.resource, []):
             rules[holder.resource].append(holder.rule)
     return {
         "amounts": {name: row.amounts[name] for name in sorted(row.amounts, key=resource_order)},
         "drawn": dict(row.drawn),
         "rules": rules,
+        **notes,
         "claims": list(row.claims),
         "devices": [
             device

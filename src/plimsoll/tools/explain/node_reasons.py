@@ -198,6 +198,9 @@ def describe_holder(holder: ResourceHolder) -> Statement:
         "rule": holder.rule,
         "pod": f"{holder.namespace}/{holder.pod}",
     }
+    if holder.stands_for:
+        facts["owner"] = holder.stands_for
+        return Statement(StatementKind.HOLDER_PLACEHOLDER, facts)
     if not holder.claim:
         return Statement(StatementKind.HOLDER_POD, facts)
     facts["claim"] = f"{holder.namespace}/{holder.claim}"

@@ -16,6 +16,7 @@ from plimsoll.allocator import Refusal
 from plimsoll.api.core import Pod
 from plimsoll.api.policy import PodDisruptionBudget
 from plimsoll.errors import InputError
+from plimsoll.ledger.placeholders import placeholder_owner
 from plimsoll.scheduler.binding.pod_conditions import POD_SCHEDULED
 from plimsoll.scheduler.cycle import build_filters, reject_pod
 from plimsoll.scheduler.devices import DynamicResourcesFilter, simulated_ids
@@ -34,6 +35,7 @@ from plimsoll.tools.explain.devices import describe_reasons
 from plimsoll.tools.explain.events import describe_events
 from plimsoll.tools.explain.groups import EXPLAINERS, STATES, group_nodes
 from plimsoll.tools.explain.pending import find_pods_ahead
+from plimsoll.tools.explain.placeholders import explain_placeholder, note_missing_placeholders
 from plimsoll.tools.explain.pod_group import explain_member
 from plimsoll.tools.explain.pod_view import PodView, RuleExplainer
 from plimsoll.tools.explain.scheduled import explain_scheduled
@@ -83,13 +85,20 @@ def _explain_pod(
     cluster_state: ClusterState, pod: Pod, profiles: SchedulerProfile | ProfileSet, unfolded: bool
 ) -> PodExplanation:
     settings = profiles.for_pod(pod)
+    owner = placeholder_owner(pod)
+    if owner is not None:
+        return explain_placeholder(cluster_state, pod, owner)
     if pod.has_terminated:
         return PodExplanation(
             pod.metadata.full_name, ExplainVerdict.ENDED, f"the pod has terminated: {pod_status(pod)}"
         )
     if pod.spec.node_name:
         explanation = explain_scheduled(cluster_state, pod, settings)
-        return amend(explanation, notes=notes_about_nodes(cluster_state, (pod.spec.node_name,)))
+        notes = (
+            *note_missing_placeholders(cluster_state, pod),
+            *notes_about_nodes(cluster_state, (explanation.node,)),
+        )
+        return amend(explanation, notes=notes)
     explanation = _explain_pending(cluster_state, pod, settings, 10**9 if unfolded else STATES)
     explanation = explain_member(cluster_state, pod, profiles, explanation)
     fits = explanation.verdict is ExplainVerdict.FITS

@@ -18,6 +18,7 @@ from plimsoll.api.core import Pod
 from plimsoll.api.resource import DeviceRequest, DeviceRequestAllocationResult, ResourceClaim
 from plimsoll.ledger.columns import Mask
 from plimsoll.ledger.node_ledger import NodeLedger, pod_key
+from plimsoll.ledger.placeholders import NAMESPACE
 from plimsoll.scheduler.cycle import run_filters
 from plimsoll.scheduler.devices import simulated_ids
 from plimsoll.scheduler.pod_info import PodInfo
@@ -174,6 +175,8 @@ def describe_charge(holder: ResourceHolder) -> Statement:
     source = f", claim {holder.claim}" if holder.claim else ""
     if holder.devices:
         source += f": {join_names(list(map(str, holder.devices)), 3)}"
+    if holder.placeholder:
+        source += f", requested by placeholder {NAMESPACE}/{holder.placeholder}"
     facts: Mapping[str, Any] = {
         "resource": holder.resource,
         "amount": AmountFact(holder.resource, holder.amount),

@@ -25,6 +25,7 @@ class StatementKind(Enum):
     UNPROVIDED = "{resource}: requests {wanted}; no DeviceClass serves it, and no node advertises it"
     TOO_MANY_PODS = "pods: the node allows {line} and has {pods}"
     HOLDER_POD = "pod {pod} holds {amount} ({rule})"
+    HOLDER_PLACEHOLDER = "placeholder pod {pod} holds {amount} beyond the charge of {owner}"
     HOLDER_CLAIM = "claim {claim} holds {amount} ({rule}, pod {pod})"
     HOLDER_POOL = "claim {claim} holds {amount} ({rule}, a pool)"
     UNCOUNTED = "claims hold {amount} that is not counted"

@@ -16,6 +16,7 @@ from plimsoll.api.policy import PodDisruptionBudget
 from plimsoll.api.quantity import NANO
 from plimsoll.controllers.workloads.ownership import controller_of
 from plimsoll.ledger.node_ledger import pod_key
+from plimsoll.ledger.placeholders import is_placeholder
 from plimsoll.ledger.units import CPU
 from plimsoll.scheduler.preemption.budgets import DisruptionBudgets
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
@@ -33,11 +34,16 @@ _MAX_SETS, _FIRST_SETS = 64, 12
 
 
 def removable_pods(snapshot: Snapshot, row: int) -> list[Pod]:
-    """Return the pods of a node whose removal frees resources, least harmful first."""
+    """Return the pods of a node whose removal frees resources, least harmful first.
+
+    Placeholders are none of them: they are removed with the pods that they stand for.
+    """
     budgets = DisruptionBudgets(snapshot.all(PodDisruptionBudget))
     found = []
     for pod in snapshot.pods_at(row):
         owner = controller_of(pod.metadata)
+        if is_placeholder(pod):
+            continue
         if pod.priority < _SYSTEM_PRIORITY and (owner is None or owner.kind not in _STAYING):
             cpu = snapshot.ledger(row).entries[pod_key(pod)].units.get(CPU, 0)
             found.append((removal_harm(pod, snapshot, budgets), cpu, pod.metadata.key, pod))

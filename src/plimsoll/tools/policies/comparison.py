@@ -22,7 +22,7 @@ from plimsoll.api.quantity import ZERO
 from plimsoll.ledger.claims import ChargeContext, ChargedClaim
 from plimsoll.ledger.entries import make_entry
 from plimsoll.ledger.node_ledger import NodeLedger
-from plimsoll.ledger.placement import charge_claims, check_charged_claims, is_shareable
+from plimsoll.ledger.placement import assume_placeholders, charge_claims, check_charged_claims, is_shareable
 from plimsoll.ledger.policy_conflicts import find_policy_conflicts
 from plimsoll.ledger.units import PODS, Units, add_units, is_accounted, to_unit
 from plimsoll.ledger.verdict import Cause, Reason
@@ -97,7 +97,8 @@ def _compare_node(cluster_state: ClusterState, index: int, found: _Collected) ->
     charged_claims = _price_pods(cluster_state, index, ledger, found.believed)
     shapes = _shapes(ledger, charged_claims)
     known = [found.alike.get(shape) for shape in shapes.values() if shape is not None]
-    if len(known) == len(charged_claims) and all(each is not None and not each.refused for each in known):
+    is_known = all(each is not None and not each.refused for each in known)
+    if len(known) == len(charged_claims) and is_known and not ledger.has_placeholders:
         _compare_known(
             ledger, charged_claims, {key: found.alike[shape] for key, shape in shapes.items()}, found
         )
@@ -215,9 +216,11 @@ def recharge(
         ):
             anew.append((entry.pod, wanted))
     for pod, _ in anew:
-        rebooked.remove(pod)
+        rebooked.remove_with_placeholders(pod)
     for pod, wanted in anew:
         rebooked.add(pod, wanted)
+        if ledger.profile.placeholders:
+            assume_placeholders(rebooked, pod, wanted)
     return rebooked
 
 

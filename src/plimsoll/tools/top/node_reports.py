@@ -176,15 +176,17 @@ class NodeReport:
         shown = held if wide else held[:_HOLDERS]
         line = self.node.row(resource).line
         yield f"Holders of {resource}"
-        table = Table((">AMOUNT", ">SHARE", "BY", "POD", "CLAIM", "DEVICES"))
+        last = ("PLACEHOLDER",) if any(holder.placeholder for holder in shown) else ()
+        table = Table((">AMOUNT", ">SHARE", "BY", "POD", "CLAIM", "DEVICES", *last), optional=last)
         for holder in shown:
             table.add(
                 format_short(resource, holder.amount),
                 percent(holder.amount, line),
                 holder.rule,
-                f"{holder.namespace}/{holder.pod}" if holder.pod else "(shared)",
+                _pod_of(holder),
                 (holder.claim if holder.pod else f"{holder.namespace}/{holder.claim}") or "-",
                 [device_name(each.pool, each.device, self.node.name) for each in holder.devices] or "-",
+                *([holder.placeholder or "-"] if last else ()),
             )
         for each in self.uncounted.claims if len(shown) == len(held) else ():
             if each.resource == resource:
@@ -199,6 +201,7 @@ class NodeReport:
                         for result in each.claim.allocation_results
                     ]
                     or "-",
+                    *(["-"] if last else ()),
                 )
         yield from table.lines(paint, wide=wide)
         if len(held) > len(shown):
@@ -214,6 +217,12 @@ class NodeReport:
             "devices": [row.as_json() for row in self.devices],
             **({"notCounted": self.uncounted.as_json()} if self.uncounted else {}),
         }
+
+
+def _pod_of(holder: ResourceHolder) -> str:
+    if holder.stands_for:
+        return f"{holder.namespace}/{holder.pod} (for {holder.stands_for})"
+    return f"{holder.namespace}/{holder.pod}" if holder.pod else "(shared)"
 
 
 # -- order

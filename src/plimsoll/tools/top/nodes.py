@@ -9,7 +9,8 @@ Columns by rule:
 
     requests   container and pod requests, less what they draw from the pool of a claim (ConsumeFrom)
                and less what is charged to a claim instead
-    claims     what claims add by their policies, and pools of claims; a claim of several pods once
+    claims     what claims add by their policies, and pools of claims; a claim of several pods once;
+               what placeholder pods request beyond what their pods and claims are charged
     overhead   pod overhead of runtime classes, and per-pod and per-container overhead of devices
 
 See KEP-5517, "Scheduler Internal Cache Update" (docs/spec/keps.md).
@@ -19,7 +20,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from plimsoll.api.core import Node
 from plimsoll.api.identity import DeviceId
@@ -27,7 +28,8 @@ from plimsoll.api.quantity import ZERO, Quantity
 from plimsoll.errors import InputError
 from plimsoll.ledger.claims import effective_policy
 from plimsoll.ledger.entries import ChargeRule, LedgerEntry, LedgerLine
-from plimsoll.ledger.node_ledger import NodeLedger
+from plimsoll.ledger.node_ledger import NodeLedger, pod_key
+from plimsoll.ledger.placeholders import claim_key, is_placeholder, placeholder_owner
 from plimsoll.ledger.units import PODS, is_accounted, to_unit
 from plimsoll.tools.amounts import format_amount, resource_order
 from plimsoll.tools.cluster_state import ClusterState
@@ -42,6 +44,7 @@ _COLUMNS = {
     ChargeRule.ADD_PER_REFERENCE: CLAIMS,
     ChargeRule.MAX: CLAIMS,
     ChargeRule.SHARED: CLAIMS,
+    ChargeRule.PLACEHOLDER: CLAIMS,
     ChargeRule.OVERHEAD: OVERHEAD,
     ChargeRule.PER_POD: OVERHEAD,
     ChargeRule.PER_CONTAINER: OVERHEAD,
@@ -129,6 +132,10 @@ class ResourceHolder:
     pod: str
     claim: str
     devices: tuple[DeviceId, ...] = ()
+    placeholder: str = ""  #: placeholder pod that requests the amount
+    stands_for: str = (
+        ""  #: pod or claim that a placeholder stands for, which is charged less than it requests
+    )
 
     def as_json(self) -> dict[str, object]:
         return {
@@ -139,6 +146,8 @@ class ResourceHolder:
             "pod": self.pod or None,
             "claim": self.claim or None,
             "devices": [str(device) for device in self.devices],
+            **({"placeholder": self.placeholder} if self.placeholder else {}),
+            **({"standsFor": self.stands_for} if self.stands_for else {}),
         }
 
 
@@ -195,14 +204,14 @@ def _claims_and_overhead(ledger: NodeLedger) -> dict[str, list[int]]:
     """Sum claims and overhead by resource; only pods that have either are visited."""
     total: dict[str, list[int]] = {}
     for entry in ledger.entries.values():
-        if entry.charged_claims or entry.pod.spec.overhead:
+        if entry.charged_claims or entry.pod.spec.overhead or is_placeholder(entry.pod):
             for resource, parts in entry_columns(entry).items():
                 column = total.setdefault(resource, [0, 0, 0])
                 for index, amount in enumerate(parts):
                     column[index] += amount
     for resource, amount in _pool_charges(ledger):
         total.setdefault(resource, [0, 0, 0])[CLAIMS] += amount
-    for units in ledger.repeated_charges.values():
+    for units in (*ledger.repeated_charges.values(), *ledger.covered.values()):
         for resource, amount in units.items():
             total[resource][CLAIMS] -= amount
     return total
@@ -216,7 +225,12 @@ def _pool_charges(ledger: NodeLedger) -> Iterator[tuple[str, int]]:
 
 
 def entry_columns(entry: LedgerEntry) -> dict[str, tuple[int, int, int]]:
-    """Return requests, claims and overhead of a ledger entry by resource, in ledger units."""
+    """Return requests, claims and overhead of a ledger entry by resource, in ledger units.
+
+    A placeholder requests what claims take.
+    """
+    if is_placeholder(entry.pod):
+        return {name: (0, amount, 0) for name, amount in entry.units.items()}
     if not entry.charged_claims and not entry.pod.spec.overhead:
         return {name: (amount, 0, 0) for name, amount in entry.units.items()}
     sums: dict[str, list[Quantity]] = {}
@@ -261,8 +275,9 @@ def holders(cluster_state: ClusterState, node: str, resource: str = "") -> list[
         raise InputError(f"node {node} not found")
     ledger = cluster_state.snapshot.ledger(index)
     found = [
-        each
+        replace(each, placeholder=_placeholder_of(ledger, pod_key(entry.pod), each))
         for entry in ledger.entries.values()
+        if not is_placeholder(entry.pod)
         for each in entry_holders(entry, _devices_of(cluster_state, entry))
     ]
     for state in ledger.claims.values():
@@ -270,9 +285,9 @@ def holders(cluster_state: ClusterState, node: str, resource: str = "") -> list[
             if is_accounted(name):
                 rule = effective_policy(holding.policy).value
                 amount = holding.units(name)
-                found.append(
-                    ResourceHolder(name, amount, rule, state.namespace, "", state.name, holding.devices)
-                )
+                holder = ResourceHolder(name, amount, rule, state.namespace, "", state.name, holding.devices)
+                key = claim_key(state.namespace, state.name)
+                found.append(replace(holder, placeholder=_placeholder_of(ledger, key, holder)))
     for key, units in ledger.repeated_charges.items():
         state = ledger.claims[key]
         rule = ChargeRule.SHARED.value
@@ -280,8 +295,31 @@ def holders(cluster_state: ClusterState, node: str, resource: str = "") -> list[
             ResourceHolder(name, -amount, rule, state.namespace, "", state.name)
             for name, amount in units.items()
         ]
+    found += placeholder_holders(ledger)
     kept = [each for each in found if each.amount and resource in ("", each.resource)]
     return sorted(kept, key=_biggest_first)
+
+
+def _placeholder_of(ledger: NodeLedger, owner: str, holder: ResourceHolder) -> str:
+    """Return the placeholder that requests what a claim takes, by the key of its owner; "" if none does."""
+    entry = ledger.placeholder_of(owner) if holder.claim and holder.amount > 0 else None
+    return entry.pod.metadata.name if entry is not None and holder.resource in entry.units else ""
+
+
+def placeholder_holders(ledger: NodeLedger) -> Iterator[ResourceHolder]:
+    """Yield what placeholders request beyond what the pods and claims that they stand for are charged."""
+    if not ledger.has_placeholders:
+        return
+    for entry in ledger.entries.values():
+        owner = placeholder_owner(entry.pod)
+        if owner is None:
+            continue
+        covered = ledger.covered.get(owner.key, {}) if ledger.placeholder_of(owner.key) is entry else {}
+        meta, rule = entry.pod.metadata, ChargeRule.PLACEHOLDER.value
+        for name, amount in entry.units.items():
+            rest = amount - covered.get(name, 0)
+            if rest:
+                yield ResourceHolder(name, rest, rule, meta.namespace, meta.name, "", stands_for=str(owner))
 
 
 def entry_holders(

@@ -1,7 +1,7 @@
 """Pod rows: node, resource usage by source, and the devices of their claims.
 
 The rows add up to what the ledgers have charged: a pool that several pods draw from has its own row, named
-after the claim.
+after the claim. A placeholder pod has a row only if it requests more than its pod or claim is charged.
 """
 
 from __future__ import annotations
@@ -16,11 +16,12 @@ from plimsoll.api.identity import DeviceId
 from plimsoll.api.pod_claims import resolve_claim_names, uses_claims
 from plimsoll.ledger.entries import LedgerEntry, make_entry
 from plimsoll.ledger.node_ledger import NodeLedger, pod_key
+from plimsoll.ledger.placeholders import is_placeholder
 from plimsoll.ledger.qos import pod_qos
 from plimsoll.ledger.units import is_accounted, to_unit
 from plimsoll.tools.amounts import format_amount, resource_order
 from plimsoll.tools.cluster_state import ClusterState
-from plimsoll.tools.top.nodes import entry_columns
+from plimsoll.tools.top.nodes import entry_columns, placeholder_holders
 
 #: Resource -> (requests, claims, overhead), in ledger units.
 Amounts = Mapping[str, tuple[int, int, int]]
@@ -86,9 +87,10 @@ def pod_rows(cluster_state: ClusterState, namespace: str = "") -> list[PodRow]:
 
 
 def rows_on(cluster_state: ClusterState, ledger: NodeLedger) -> Iterator[PodRow]:
-    """Yield the rows of one node: its pods, then its claim pools."""
+    """Yield the rows of one node: its pods, then its claim pools, and placeholders."""
     for entry in ledger.entries.values():
-        yield _charged_row(cluster_state, ledger.name, entry)
+        if not is_placeholder(entry.pod):
+            yield _charged_row(cluster_state, ledger.name, entry)
     for state in ledger.claims.values():
         pool_charges = {
             resource: (0, holding.units(resource), 0)
@@ -104,6 +106,11 @@ def rows_on(cluster_state: ClusterState, ledger: NodeLedger) -> Iterator[PodRow]
         state = ledger.claims[key]
         repeated = {resource: (0, -amount, 0) for resource, amount in units.items()}
         yield PodRow(state.namespace, "", ledger.name, repeated, "", (state.name,))
+    found: dict[tuple[str, str], dict[str, tuple[int, int, int]]] = {}
+    for holder in placeholder_holders(ledger):
+        found.setdefault((holder.namespace, holder.pod), {})[holder.resource] = (0, holder.amount, 0)
+    for (namespace, name), amounts in found.items():
+        yield PodRow(namespace, name, ledger.name, amounts)
 
 
 def pod_row(cluster_state: ClusterState, pod: Pod) -> PodRow:

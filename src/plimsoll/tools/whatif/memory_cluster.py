@@ -13,7 +13,7 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Any
 
-from plimsoll.api.core import TERMINAL_PHASES, Node, Pod
+from plimsoll.api.core import Node, Pod
 from plimsoll.api.pod_claims import find_requesting_pod, owner_group, pod_group_of, uses_claims
 from plimsoll.api.resource import (
     DeviceRequestAllocationResult,
@@ -28,6 +28,7 @@ from plimsoll.api.timestamps import parse_time
 from plimsoll.controllers.device_taint_eviction.plan import pod_eviction, published_taints, rule_taints
 from plimsoll.controllers.taint_eviction import eviction_time
 from plimsoll.ledger.node_ledger import pod_key
+from plimsoll.ledger.placeholders import is_placeholder, make_pod, plan_placeholders
 from plimsoll.scheduler.filters.taint_toleration import NO_EXECUTE
 from plimsoll.scheduler.gang.claims import find_group_consumers, find_reserved_claims
 from plimsoll.scheduler.preemption import Nominations
@@ -93,18 +94,16 @@ class MemoryCluster:
         return list(lifecycle.claims_used_by(pod, partial(self.find_claim, pod.metadata.namespace)))
 
     def pods_on(self, node: str) -> list[Pod]:
-        """Return the pods of a node by name; undo does not restore the ledger's insertion order."""
+        """Return the pods of a node by name, without placeholders; undo does not restore the ledger's
+        insertion order.
+        """
         row = self.cluster_state.snapshot.row_of(node)
         pods = () if row is None else self.cluster_state.snapshot.pods_at(row)
-        return sorted(pods, key=lambda pod: pod.metadata.key)
+        return sorted((pod for pod in pods if not is_placeholder(pod)), key=lambda pod: pod.metadata.key)
 
     def bound(self) -> list[Pod]:
-        """Return the pods with a node that have not terminated."""
-        return [
-            pod
-            for pod in self.cluster_state.objects.by_key(Pod).values()
-            if pod.spec.node_name and pod.status.phase not in TERMINAL_PHASES
-        ]
+        """Return the pods with a node that have not terminated, without placeholders."""
+        return [pod for pod in self.cluster_state.pods if pod.spec.node_name]
 
     def lowest_priority(self) -> int:
         """Return the lowest priority of a bound pod, 0 if there is none."""
@@ -185,7 +184,28 @@ class MemoryCluster:
         for volume in bind_volumes(placement.volumes, snapshot.node(placement.row), snapshot.find):
             self.changes.set(volume)
         self.changes.set(pod)
+        self._add_placeholders(placement.row, pod)
         self.cluster_state.snapshot.next_start_row = placement.row + 1
+
+    def _add_placeholders(self, row: int, pod: Pod) -> None:
+        """Create the placeholders that a pod on a node still needs, if the cluster uses them."""
+        ledger = self.cluster_state.snapshot.ledger(row)
+        entry = ledger.entries.get(pod_key(pod)) if ledger.profile.placeholders else None
+        if entry is None:
+            return
+        for each in plan_placeholders(pod, entry.charged_claims, ledger.options, ledger.profile):
+            if not ledger.has_placeholder_of(each.owner):
+                self.changes.set(make_pod(each, ledger.name))
+
+    def renew_placeholders(self) -> None:
+        """Replace all placeholders by those that fit the charges as they are now."""
+        snapshot = self.cluster_state.snapshot
+        for row in snapshot.rows() if snapshot.profile.placeholders else ():
+            for pod in snapshot.pods_at(row):
+                if is_placeholder(pod):
+                    self.changes.remove(pod)
+            for pod in snapshot.pods_at(row):
+                self._add_placeholders(row, pod)
 
     def evict(self, pod: Pod, because: EvictionReason, by: str = "", after: int = 0) -> Pod | None:
         """Evict a pod. Return the pod that replaces it, if any; one that was being deleted just goes."""
@@ -199,6 +219,7 @@ class MemoryCluster:
         if not is_recreated:
             self.delete(pod)
             return None
+        self.changes.remove_placeholders(pod)
         # Claims are released first, so that none is charged to the evicted pod.
         for claim, _ in self.uses_of(pod):
             if find_requesting_pod(claim) is not None:
@@ -211,7 +232,7 @@ class MemoryCluster:
         return recreated
 
     def delete(self, pod: Pod) -> None:
-        """Delete a pod and the claims generated for it."""
+        """Delete a pod, the claims generated for it and its placeholders."""
         uses = self.uses_of(pod)
         self.changes.remove(pod)
         for claim, generated in uses:
@@ -243,6 +264,9 @@ class MemoryCluster:
                 self.delete(pod)
             else:
                 self.evict(pod, EvictionReason.NODE_GONE, name)
+        for pod in self.cluster_state.objects.all(Pod):
+            if pod.spec.node_name == name and is_placeholder(pod):
+                self.changes.remove(pod)
         for slice in self.cluster_state.objects.all(ResourceSlice):
             if slice.spec.node_name == name:
                 self.changes.remove(slice)

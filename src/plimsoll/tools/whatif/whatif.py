@@ -26,6 +26,7 @@ from plimsoll.api.resource import DeviceTaintRule, ResourceClaim, ResourceSlice
 from plimsoll.api.scheduling import PodGroup
 from plimsoll.client.kubeconfig import find_config
 from plimsoll.errors import InputError
+from plimsoll.ledger.placeholders import is_placeholder, placeholder_owner
 from plimsoll.scheduler.profile import ProfileSet, SchedulerProfile
 from plimsoll.scheduler.result import Placement
 from plimsoll.tools.cluster_state import ClusterState, Source, read_cluster_state
@@ -107,7 +108,7 @@ class WhatifOperations:
         found = {}
         on_nodes = self.cluster.placements
         for name, pod in self.cluster.cluster_state.objects.by_key(Pod).items():
-            if pod.status.phase in TERMINAL_PHASES:
+            if pod.status.phase in TERMINAL_PHASES or is_placeholder(pod):
                 continue
             node = pod.spec.node_name
             if not node:
@@ -173,6 +174,9 @@ class WhatifOperations:
         """Remove objects: `Pod/ns/name`, `Node/name`, `Deployment/ns/name` (its pods), and so on."""
         for text in names:
             for thing in find_targets(self.cluster.cluster_state.objects, text, namespace):
+                owner = placeholder_owner(thing) if isinstance(thing, Pod) else None
+                if owner is not None and self._is_in_use(thing):
+                    raise InputError(f"{text}: is the placeholder of {owner}, and removed with it")
                 if isinstance(thing, Pod):
                     self.cluster.delete(thing)
                 elif isinstance(thing, Node):
@@ -284,6 +288,7 @@ class WhatifOperations:
         """Charge every device under one accounting policy, for running pods too."""
         for thing in list(under_policy(self.cluster.cluster_state.objects, policy)):
             self.cluster.changes.set(thing)
+        self.cluster.renew_placeholders()
 
     # -- scheduling
 
@@ -324,6 +329,12 @@ class WhatifOperations:
         return Branch(self.cluster)
 
     # -- internals
+
+    def _is_in_use(self, placeholder: Pod) -> bool:
+        """Return whether the pod or claim that a placeholder stands for is on its node."""
+        snapshot = self.cluster.cluster_state.snapshot
+        row = snapshot.row_of(placeholder.spec.node_name)
+        return row is not None and not snapshot.is_stale_placeholder(row, placeholder)
 
     def _is_allowed(self, thing: Any) -> bool:
         """Return whether quotas allow an object to be created; record it if they do not."""

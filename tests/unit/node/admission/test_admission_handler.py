@@ -21,6 +21,7 @@ from plimsoll.api.gates import Gates
 from plimsoll.common.checkpoint import RecordFile
 from plimsoll.ledger.claims import read_charged_claims
 from plimsoll.ledger.node_ledger import NodeLedger
+from plimsoll.ledger.placeholders import make_pod, plan_placeholders
 from plimsoll.node.admission.admission_handler import KIND, AdmissionHandler, host_ports, matches_node
 from plimsoll.node.admission.allocation import PodAllocation
 from plimsoll.node.admission.preemption import CRITICAL
@@ -482,3 +483,20 @@ def test_after_a_restart_the_order_of_the_pod_list_does_not_matter(
             orders.append(after.admitted_uids)
             assert after.admitted_uids[: len(first.admitted_uids)] == first.admitted_uids
     assert orders[0] == orders[1]
+
+
+@pytest.mark.parametrize("placeholder_first", [True, False])
+def test_a_placeholder_and_its_pod_count_once(placeholder_first: bool) -> None:
+    entry = {"resourceClaimName": "c", "containers": ["c"], "resources": {"cpu": "3"}}
+    made = charged("p", "1", entry)
+    handler = AdmissionHandler(NODE)
+    charges = read_charged_claims(made, handler.ledger.profile)
+    planned = plan_placeholders(made, charges, handler.ledger.options, handler.ledger.profile)
+    (placeholder,) = (make_pod(each, "n") for each in planned)
+    pods = [placeholder, made] if placeholder_first else [made, placeholder]
+    assert all(handler.admit(each).admit for each in pods)
+    assert handler.ledger.requested["cpu"] == 4000
+    refused = handler.admit(cpu("late", "1m"))
+    assert (refused.admit, refused.reason) == (False, "OutOfcpu")
+    handler.remove(made.metadata.uid)
+    assert handler.admit(cpu("next", "1")).admit

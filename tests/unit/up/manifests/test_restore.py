@@ -13,11 +13,13 @@ from plimsoll.api.kept import KEPT
 from plimsoll.apiserver.context import ApiContext
 from plimsoll.apiserver.storage import Store
 from plimsoll.client.endpoints import PODS, RESOURCE_CLAIMS
+from plimsoll.ledger.placeholders import NAMESPACE
 from plimsoll.tools.cluster_state.manifests import parse_objects, read_objects
 from plimsoll.tools.top.nodes import node_rows
 from plimsoll.up.manifests import LoadResult, restore
 from plimsoll.up.manifests.completion import SIMULATED, can_be_simulated
 from tests.dumps import big_cluster, make_cluster_state, usecase_dump
+from tests.unit.tools.stock_cluster import placeholders_in, stock_trees
 from tests.unit.up.manifests.restored import parsed, restored_cluster, stored
 
 Tree = dict[str, Any]
@@ -450,6 +452,20 @@ async def test_the_ledgers_of_a_generated_cluster_round_trip() -> None:
     async with restored_cluster(trees) as (cluster, loaded):
         assert loaded.problems == []
         after = [tree for tree in stored(cluster.store).values() if tree["kind"] != "Event"]
+    assert node_rows(make_cluster_state(after)) == node_rows(make_cluster_state(trees))
+
+
+async def test_placeholders_come_back_and_are_counted_once() -> None:
+    trees = stock_trees()
+    for each in trees:
+        for found in each.get("status", {}).get("allocation", {}).get("devices", {}).get("results", ()):
+            found["shareID"] = str(uuid5(NAMESPACE_OID, found["device"]))
+    async with restored_cluster(trees) as (cluster, loaded):
+        assert loaded.problems == []
+        assert not any(NAMESPACE in name for names in loaded.notes.values() for name in names)
+        await cluster.advance(600)
+        after = [tree for tree in stored(cluster.store).values() if tree["kind"] != "Event"]
+    assert len([each for each in placeholders_in(after) if each["kind"] == "Pod"]) == 2
     assert node_rows(make_cluster_state(after)) == node_rows(make_cluster_state(trees))
 
 

@@ -15,6 +15,7 @@ from plimsoll.tools.audit.checks import (
     ledgers,
     limits,
     mappings,
+    placeholders,
     pods,
     pools,
     setup,
@@ -27,7 +28,7 @@ from plimsoll.tools.findings import Severity
 
 _MODULES = (
     advertisers, ledgers, pods, mappings, drivers, devices, capacity, pools, allocations, claims, limits,
-    topology, unreachable, setup,
+    topology, unreachable, setup, placeholders,
 )  # fmt: skip
 
 

@@ -6,7 +6,8 @@ KEP-5517 is about this problem: pod requests and claims accounted separately on 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 
 from plimsoll.api.core import Pod
 from plimsoll.api.forms import AccountingPolicy
@@ -106,7 +107,7 @@ def _describe_holder(holder: ResourceHolder) -> str:
     who = f"Pod/{holder.namespace}/{holder.pod}" if holder.pod else f"ResourceClaim/{holder.namespace}"
     by = "by requests" if not holder.claim else f"by claim {holder.claim}"
     if not holder.claim and holder.rule != "requests":
-        by = f"by {holder.rule}"
+        by = f"beyond the charge of {holder.stands_for}" if holder.stands_for else f"by {holder.rule}"
     elif holder.claim and not holder.pod:
         who, by = f"ResourceClaim/{holder.namespace}/{holder.claim}", f"as a pool ({holder.rule})"
     elif holder.claim and holder.rule != AccountingPolicy.ADD_PER_CLAIM.value:
@@ -116,16 +117,25 @@ def _describe_holder(holder: ResourceHolder) -> str:
 
 def _removal(facts: AuditFacts, ledger: NodeLedger, resource: str, by: int) -> str:
     """Return the removal of the pods that lose least, with which the node is within its line; "" if none."""
+    return remove_to_fit(facts, ledger, {resource: by})
+
+
+def remove_to_fit(facts: AuditFacts, ledger: NodeLedger, shortages: Mapping[str, int]) -> str:
+    """Return the removal of the pods that lose least and free these amounts of a node; "" if none."""
     snapshot = facts.cluster_state.snapshot
-    if resource == PODS:
-        pods = tuple(removable_pods(snapshot, snapshot.row_of(ledger.name) or 0)[:by])
-    else:
-        pods = least_harmful_pods(facts.cluster_state, ledger.name, {resource: by})
+    resources = {name: by for name, by in shortages.items() if name != PODS}
+    pods = least_harmful_pods(facts.cluster_state, ledger.name, resources) if resources else ()
+    if PODS in shortages:
+        others = (
+            pod for pod in removable_pods(snapshot, snapshot.row_of(ledger.name) or 0) if pod not in pods
+        )
+        pods = (*pods, *islice(others, max(0, shortages[PODS] - len(pods))))
     after = ledger.clone()
     for pod in pods:
-        after.remove(pod)
-    before, now = (each.headroom().get(resource, 0) for each in (ledger, after))
-    return f"{_describe_removal(pods)}: {delete_pods(pods)}" if pods and now >= before + by else ""
+        after.remove_with_placeholders(pod)
+    before, now = ledger.headroom(), after.headroom()
+    fits = all(now.get(name, 0) >= before.get(name, 0) + by for name, by in shortages.items())
+    return f"{_describe_removal(pods)}: {delete_pods(pods)}" if pods and fits else ""
 
 
 def _describe_removal(pods: Sequence[Pod]) -> str:

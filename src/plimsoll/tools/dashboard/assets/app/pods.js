@@ -43,8 +43,9 @@ export function DeviceNames({ of, namespace }) {
 }
 
 function PodName({ of }) {
-  if (of.name) return html`<${PodLink} namespace=${of.namespace} name=${of.name} />`;
-  return html`<span class="muted">pool of </span><${ClaimLink} namespace=${of.namespace} name=${of.claim} />`;
+  const placeholder = of.placeholder && html`<span class="under" title="This pod requests what the claims take, so that every scheduler counts it.">placeholder ${of.placeholder}</span>`;
+  if (of.name) return html`<${PodLink} namespace=${of.namespace} name=${of.name} />${of.standsFor ? html`<span class="under">placeholder of ${of.standsFor}, beyond its charge</span>` : placeholder}`;
+  return html`<span class="muted">pool of </span><${ClaimLink} namespace=${of.namespace} name=${of.claim} />${placeholder}`;
 }
 
 /** `node` adds a column with the node; `limit` splits the table into pages. */

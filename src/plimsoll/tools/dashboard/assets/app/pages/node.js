@@ -39,7 +39,7 @@ function Facts({ data }) {
     ["type", data.instanceType],
     ["runtime", info.containerRuntimeVersion],
     ["OS", info.osImage],
-    ["pods", `${count((data.pods || []).filter((one) => one.name).length)}${data.podLine ? ` of ${count(data.podLine)}` : ""}`],
+    ["pods", `${count(data.podCount)}${data.podLine ? ` of ${count(data.podLine)}` : ""}`],
   ].filter(([, value]) => value);
   return html`<dl class="facts node-facts">${facts.map(([name, value, title]) => html`<div><dt>${name}</dt><dd title=${title}>${value}</dd></div>`)}</dl>`;
 }
@@ -78,7 +78,7 @@ function NodeDetails({ data }) {
       <div class="cards">${(data.rows || []).filter(isPresent).map((row) => html`<${LedgerCard} key=${row.resource} resource=${row.resource} row=${row} />`)}</div>
     </section>
     <section aria-labelledby="node-pods">
-      <div class="section-head"><h2 id="node-pods">${plural(pods.filter((one) => one.name).length, "pod")}</h2></div>
+      <div class="section-head"><h2 id="node-pods">${plural(pods.filter((one) => one.name && !one.standsFor).length, "pod")}</h2></div>
       <${PodTable} label="Pods of this node" rows=${pods} limit=${PAGE} empty="Nothing is charged to this node." />
     </section>
     ${data.topology &&
