@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from plimsoll.api import codec
 from plimsoll.api.core import Namespace, Pod
-from plimsoll.api.resource import ResourceClaim
 from plimsoll.controllers.quota.ledger_usage import usage_by_namespace
 from plimsoll.errors import InputError
 from plimsoll.ledger.placeholders import NAMESPACE, placeholder_owner
@@ -23,9 +22,11 @@ from plimsoll.tools.dashboard.metrics import show_metrics
 from plimsoll.tools.dashboard.nodes import NodeRowCache, one_node, overview
 from plimsoll.tools.defrag import DefragLimits, DefragTarget, find_moves
 from plimsoll.tools.diff import compare_clusters
+from plimsoll.tools.dump import Pseudonyms, anonymize
 from plimsoll.tools.dump.dump import trees_of
 from plimsoll.tools.explain import explain_pod
 from plimsoll.tools.fixes import apply_fix, find_fixes
+from plimsoll.tools.placeholders import find_faulty
 from plimsoll.tools.policies import compare_policies
 from plimsoll.tools.report import as_text
 from plimsoll.tools.top.nodes import holders, node_rows
@@ -295,12 +296,6 @@ def with_capacity(trees: list[Tree], amount: str = "4") -> list[Tree]:
     return trees
 
 
-def add(whatif: Whatif, *trees: Tree) -> None:
-    whatif.add(
-        *(codec.convert(each, {"Pod": Pod, "ResourceClaim": ResourceClaim}[each["kind"]]) for each in trees)
-    )
-
-
 @pytest.mark.parametrize("policy", POLICIES)
 def test_scheduled_pods_get_placeholders_that_go_with_them(policy: str) -> None:
     state = stock_cluster(policy)
@@ -309,7 +304,7 @@ def test_scheduled_pods_get_placeholders_that_go_with_them(policy: str) -> None:
         before = {name: dict(ledger_of(whatif.cluster_state, name).requested) for name in ("n1", "n2")}
         pods = bound(whatif.cluster_state)
         with whatif.branch() as branch:
-            add(branch, *trees)
+            branch.add(*trees)
             outcome = branch.schedule()
             on = one(outcome.placed).node
             ledger = ledger_of(branch.cluster_state, on)
@@ -443,6 +438,16 @@ def test_a_dump_counts_the_same() -> None:
     for name in ("n1", "n2"):
         assert ledger_of(again, name).requested == ledger_of(state, name).requested
     assert again.uses_placeholders
+
+
+def test_an_anonymized_dump_counts_the_same() -> None:
+    trees = [*stock_trees(), *(owned(pod(f"web-{number}", "0", on="n1")) for number in range(2))]
+    state = make_cluster_state(trees)
+    shared = ClusterState(anonymize(state.objects, Pseudonyms(b"0123456789abcdef")))
+    assert shared.uses_placeholders
+    assert [row.rows for row in node_rows(shared)] == [row.rows for row in node_rows(state)]
+    assert [each for row in shared.snapshot.rows() for each in find_faulty(shared, row)] == []
+    assert audit(shared, now=NOW, live=True).findings == ()
 
 
 def test_quotas_count_charges_in_the_namespace_of_the_pods() -> None:

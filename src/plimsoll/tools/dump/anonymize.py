@@ -9,6 +9,7 @@ commands, environments, addresses, messages and unknown annotations are left out
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from typing import Any
@@ -28,6 +29,7 @@ from plimsoll.apiserver.auth.pod_references import MIRROR
 from plimsoll.cel.syntax import lexer
 from plimsoll.controllers.pod_utils import POD_CLAIM_ANNOTATION
 from plimsoll.errors import CelCompileError, DecodeError
+from plimsoll.ledger import placeholders
 from plimsoll.scheduler.filters.volume_binding import MIGRATED_PLUGINS
 from plimsoll.tools.cluster_state.objects import ClusterObjects
 from plimsoll.tools.dump.attribute_values import AttributeValues, attributes_of, texts_of
@@ -37,6 +39,9 @@ from plimsoll.tools.dump.pseudonyms import Pseudonyms
 #: Annotations with values of the API.
 _KEPT_ANNOTATIONS = (EXTENDED_RESOURCE_CLAIM, MIGRATED_PLUGINS, DEFAULT_CLASS, cpu_map.ANNOTATION)
 _NAME_ANNOTATIONS = (POD_CLAIM_ANNOTATION, SELECTED_NODE, BETA_STORAGE_CLASS)
+#: Names separated by slashes or commas.
+_NAME_LISTS = (placeholders.POD_KEY, placeholders.CLAIM_KEY, placeholders.CLAIMS_KEY)
+_NAME_IN_LIST = re.compile(r"[^/,]+")
 #: Resource names of quotas that contain the name of an object, by their end.
 _QUOTA_ENDS = (
     ".deviceclass.resource.k8s.io/",
@@ -132,7 +137,10 @@ class _Anonymizer:
     def _mapping(self, value: dict[str, Any], rule: FieldRule) -> Any:
         names = self._names
         if rule is FieldRule.LABELS:
-            return {names.label_key(key): names.name(text) for key, text in value.items()}
+            return {
+                names.label_key(key): names.uid(text) if key == placeholders.OWNER_LABEL else names.name(text)
+                for key, text in value.items()
+            }
         if rule is FieldRule.ANNOTATIONS:
             return dict(filter(None, (self._annotation(key, text) for key, text in value.items())))
         if rule in (FieldRule.AMOUNTS, FieldRule.POLICIES):
@@ -166,6 +174,8 @@ class _Anonymizer:
             return key, text
         if key in _NAME_ANNOTATIONS:
             return key, self._names.name(text)
+        if key in _NAME_LISTS:
+            return key, _NAME_IN_LIST.sub(lambda found: self._names.name(found[0]), text)
         if key == MIRROR:
             return key, self._names.uid(text)
         view: Any = {CLASS_KEY: ClassAnnotation, POD_KEY: tuple[NodeAllocatableClaimStatus, ...]}.get(key)

@@ -15,6 +15,8 @@ import hmac
 import re
 from functools import cached_property
 
+from plimsoll.ledger import placeholders
+
 _WORD = re.compile(r"[A-Za-z0-9]+")
 _NUMBERED = re.compile(r"([A-Za-z]+)([0-9]{1,4})")
 _ORDINAL = re.compile(r"[0-9]{1,4}")
@@ -52,11 +54,12 @@ PUBLIC_DOMAINS = (
     *("nvidia.com", "amd.com", "intel.com", "google.com", "amazonaws.com", "azure.com", "broadcom.com"),
     *("mellanox.com", "xilinx.com", "qualcomm.com", "habana.ai", "tenstorrent.com", "furiosa.ai"),
 )
-#: Names that Kubernetes itself gives.
+#: Names that Kubernetes itself gives, and Plimsoll.
 KUBERNETES_NAMES = frozenset(
     {
         *("default", "kube-system", "kube-public", "kube-node-lease", "default-scheduler", "kubernetes"),
         *("system-node-critical", "system-cluster-critical", "metadata.name"),
+        *(placeholders.NAMESPACE, placeholders.PRIORITY_CLASS),
     }
 )
 
