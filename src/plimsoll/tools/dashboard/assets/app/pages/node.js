@@ -39,7 +39,7 @@ function Facts({ data }) {
     ["type", data.instanceType],
     ["runtime", info.containerRuntimeVersion],
     ["OS", info.osImage],
-    ["pods", `${count(data.podCount)}${data.podLine ? ` of ${count(data.podLine)}` : ""}`],
+    ["pods", `${count(data.podCount || 0)}${data.podLine ? ` of ${count(data.podLine)}` : ""}`],
   ].filter(([, value]) => value);
   return html`<dl class="facts node-facts">${facts.map(([name, value, title]) => html`<div><dt>${name}</dt><dd title=${title}>${value}</dd></div>`)}</dl>`;
 }
