@@ -20,7 +20,7 @@ from plimsoll.common.counters import MetricCounter
 from plimsoll.common.tasks import at_most, cancel_tasks, start_task
 from plimsoll.errors import ApiError
 from plimsoll.ledger.node_ledger import NodeLedger
-from plimsoll.ledger.placeholders import is_placeholder, placeholder_owner
+from plimsoll.ledger.placeholders import is_draining, is_placeholder, placeholder_owner
 from plimsoll.ledger.placement import find_missing_placeholders
 from plimsoll.scheduler.binding.placeholders import ADMISSION_TIMEOUT_MS, find_refusal
 from plimsoll.scheduler.process.event_recorder import WARNING, SchedulerEventRecorder
