@@ -15,10 +15,12 @@ import re
 import sys
 import time
 from collections import Counter
-from contextlib import AsyncExitStack, aclosing
+from collections.abc import Iterable
+from contextlib import AsyncExitStack, aclosing, suppress
 
 from plimsoll.client import Client
 from plimsoll.client.endpoints import NAMESPACES, PODS, RESOURCE_CLAIM_TEMPLATES
+from plimsoll.errors import ApiError
 from tests.directories import short_directory
 from tests.real.placeholder_mixes import LANE, claim_spec, furnish, make_pod, publish
 from tests.real.simulated_kubelets import SimulatedKubelets
@@ -96,12 +98,21 @@ async def measure(mode: str, pods: int, nodes: int) -> str:
 
 
 async def _follow(client: Client, bound: dict[str, float]) -> None:
-    listing = await client.list(PODS, NS)
-    watch = client.watch(PODS, NS, since=listing.revision, fields="spec.nodeName!=")
-    async with aclosing(watch) as events:
-        async for event in events:
-            if event.type == "ADDED":
-                bound[json.loads(event.raw)["metadata"]["name"]] = time.perf_counter()
+    """Record when each pod is bound."""
+    while True:
+        listing = await client.list(PODS, NS, fields="spec.nodeName!=")
+        _note(listing.items, bound)
+        watch = client.watch(PODS, NS, since=listing.revision, fields="spec.nodeName!=")
+        with suppress(ApiError):  # it ends after a time
+            async with aclosing(watch) as events:
+                async for event in events:
+                    if event.type != "BOOKMARK":
+                        _note([event.raw], bound)
+
+
+def _note(pods: Iterable[bytes], bound: dict[str, float]) -> None:
+    for raw in pods:
+        bound.setdefault(json.loads(raw)["metadata"]["name"], time.perf_counter())
 
 
 async def _count(client: Client) -> Counter[str]:

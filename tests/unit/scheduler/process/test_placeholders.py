@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 from msgspec.structs import replace
@@ -25,6 +25,7 @@ from plimsoll.client.endpoints import (
     RESOURCE_CLAIMS,
     Endpoint,
 )
+from plimsoll.errors import ApiError
 from plimsoll.ledger.placeholders import NAMESPACE, PRIORITY, PRIORITY_CLASS, placeholder_owner
 from plimsoll.ledger.requests import pod_requests
 from plimsoll.ledger.units import CPU, to_units
@@ -81,9 +82,10 @@ class SimulatedKubelet:
             else:
                 self._admitted[pod.metadata.uid] = cpu
                 status = {"phase": "Running", "startTime": "2026-01-01T00:00:00Z"}
-            await self._admin.patch(
-                PODS, pod.metadata.name, {"status": status}, pod.metadata.namespace, subresource="status"
-            )
+            with suppress(ApiError):  # it has been deleted meanwhile
+                await self._admin.patch(
+                    PODS, pod.metadata.name, {"status": status}, pod.metadata.namespace, subresource="status"
+                )
 
 
 @asynccontextmanager
