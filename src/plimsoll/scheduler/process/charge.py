@@ -36,7 +36,7 @@ class ChargeController(SchedulerProcess):
         super().__init__(client, settings, dedicated=True)
         self._namespaces = frozenset(namespaces)
 
-    def _is_responsible(self, pod: Pod) -> bool:
+    def is_responsible(self, pod: Pod) -> bool:
         return not self._namespaces or pod.metadata.namespace in self._namespaces
 
     async def _lead(self) -> None:

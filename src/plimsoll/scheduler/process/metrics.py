@@ -119,6 +119,13 @@ class Metrics:
         self.steps = MetricCounter(
             "plimsoll_binding_failures_total", "Number of failed bindings, by step.", ("step",)
         )
+        self.placeholders_created = MetricCounter(
+            "plimsoll_placeholders_created_total", "Number of placeholder pods created for bound pods."
+        )
+        self.placeholders_rejected = MetricCounter(
+            "plimsoll_placeholders_rejected_total",
+            "Number of placeholder pods of bound pods that a kubelet rejected: the node is overcommitted.",
+        )
         self.pauses = Histogram(
             "plimsoll_gc_pause_seconds",
             "Pauses of Python's garbage collector.",

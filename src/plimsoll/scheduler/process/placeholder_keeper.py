@@ -16,7 +16,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 
 from plimsoll.api.core import Node, Pod
-from plimsoll.common.counters import MetricCounter
 from plimsoll.common.tasks import at_most, cancel_tasks, start_task
 from plimsoll.errors import ApiError
 from plimsoll.ledger.node_ledger import NodeLedger
@@ -24,6 +23,7 @@ from plimsoll.ledger.placeholders import is_draining, is_placeholder, placeholde
 from plimsoll.ledger.placement import find_missing_placeholders
 from plimsoll.scheduler.binding.placeholders import ADMISSION_TIMEOUT_MS, find_refusal
 from plimsoll.scheduler.process.event_recorder import WARNING, SchedulerEventRecorder
+from plimsoll.scheduler.process.metrics import Metrics
 from plimsoll.scheduler.process.placeholder_writer import PlaceholderApiWriter
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
 
@@ -43,6 +43,7 @@ class PlaceholderKeeper:
         snapshot: Snapshot,
         writer: PlaceholderApiWriter,
         recorder: SchedulerEventRecorder,
+        metrics: Metrics,
         is_charged: Callable[[Pod], bool],
         *,
         error_seconds: float = 5.0,
@@ -52,6 +53,7 @@ class PlaceholderKeeper:
         self._snapshot = snapshot
         self._writer = writer
         self._recorder = recorder
+        self._metrics = metrics
         self._is_charged = is_charged
         self._error_seconds = error_seconds
         self._clock = clock
@@ -63,13 +65,6 @@ class PlaceholderKeeper:
         self._last_error = ""
         #: Whether missing placeholders are created: the server is known to drop charges.
         self.creates = False
-        self.created = MetricCounter(
-            "plimsoll_placeholders_created_total", "Number of placeholder pods created for bound pods."
-        )
-        self.rejected = MetricCounter(
-            "plimsoll_placeholders_rejected_total",
-            "Number of placeholder pods of bound pods that a kubelet rejected: the node is overcommitted.",
-        )
 
     def on_pod_event(self, old: Pod | None, new: Pod | None) -> None:
         """Note the node of a pod that has changed."""
@@ -179,10 +174,10 @@ class PlaceholderKeeper:
                 self.compare_soon(node)
                 return
         if not refusal:
-            self.created.add()
+            self._metrics.placeholders_created.add()
             self._retry_at.pop(name, None)
             return
-        self.rejected.add()
+        self._metrics.placeholders_rejected.add()
         self._recorder.record(
             pod,
             "ClaimsNotCharged",

@@ -126,9 +126,12 @@ class SchedulerProcess:
             self.volume_waiters,
         )
         self.keeper = PlaceholderKeeper(
-            self.context.snapshot, self.placeholder_writer, self.recorder, self._is_responsible
+            self.context.snapshot,
+            self.placeholder_writer,
+            self.recorder,
+            self.context.metrics,
+            self.is_responsible,
         )
-        self.context.metrics.register(self.keeper.created, self.keeper.rejected)
         self.context.informers.after_pod_event = self._on_pod_event
         self.context.informers.on_node_changed = self.keeper.on_node_changed
         self.loop: SchedulingLoop | None = None
@@ -250,7 +253,7 @@ class SchedulerProcess:
             self.context.informers,
             lambda: list(self.context.snapshot.all(ResourceClaim)),
             self.writer,
-            self._is_responsible,
+            self.is_responsible,
             self._on_claim_written,
             find_volume_claims=partial(find_claims, snapshot=self.context.snapshot),
             on_volume_claim=self._on_volume_written,
@@ -271,10 +274,10 @@ class SchedulerProcess:
                 self.context.informers.pods(),
                 self.writer,
                 self._on_claim_written,
-                self._is_responsible,
+                self.is_responsible,
             )
 
-    def _is_responsible(self, pod: Pod) -> bool:
+    def is_responsible(self, pod: Pod) -> bool:
         return pod.spec.scheduler_name in self.context.profiles
 
     def _make_binder(self, on_finished: OnFinished) -> PodBinder:

@@ -15,6 +15,7 @@ from plimsoll.api.core import Node, Pod
 from plimsoll.api.forms import POD_KEY
 from plimsoll.errors import ApiError
 from plimsoll.scheduler.process.event_recorder import SchedulerEventRecorder
+from plimsoll.scheduler.process.metrics import Metrics
 from plimsoll.scheduler.process.placeholder_keeper import PlaceholderKeeper
 from plimsoll.scheduler.process.placeholder_writer import PlaceholderApiWriter
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
@@ -67,7 +68,8 @@ async def running(kubelet: Kubelet, node: Node) -> AsyncIterator[tuple[Placehold
     snapshot.set(codec.convert(tree, Pod))
     snapshot.set_placeholders(True)
     writer, recorder = cast(PlaceholderApiWriter, kubelet), cast(SchedulerEventRecorder, kubelet)
-    keeper = PlaceholderKeeper(snapshot, writer, recorder, lambda pod: True, error_seconds=0.01)
+    metrics = Metrics(snapshot, dict)
+    keeper = PlaceholderKeeper(snapshot, writer, recorder, metrics, lambda pod: True, error_seconds=0.01)
     keeper.creates = True
     task = asyncio.create_task(keeper.run())
     try:

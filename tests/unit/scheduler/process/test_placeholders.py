@@ -308,7 +308,7 @@ async def test_a_kubelet_that_rejects_a_repaired_placeholder_is_reported() -> No
         assert "node n1 has no room for the charges of the pod's claims" in event["message"]
         assert "OutOfcpu: not enough cpu" in event["message"]
         await only(cluster, 0)
-        assert sum(process.keeper.rejected.values.values()) == 1
+        assert sum(process.context.metrics.placeholders_rejected.values.values()) == 1
 
 
 async def test_pods_of_another_scheduler_are_charged_after_they_are_bound() -> None:
@@ -324,7 +324,7 @@ async def test_pods_of_another_scheduler_are_charged_after_they_are_bound() -> N
         await cluster.admin.delete(PODS, "p", NS, grace=0)
         await only(cluster, 0)
         elsewhere = ChargeController(cluster.server.client(SCHEDULER), QUICK, ["other"])
-        assert not elsewhere._is_responsible(codec.convert({"metadata": {"namespace": NS}}, Pod))
+        assert not elsewhere.is_responsible(codec.convert({"metadata": {"namespace": NS}}, Pod))
         controller.stop()
         await running
         await cluster.stop(process)
