@@ -9,6 +9,7 @@ import subprocess
 from collections import Counter
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
+from itertools import count
 from typing import Any
 
 import pytest
@@ -270,9 +271,12 @@ async def test_simulated_kubelets_decide_as_a_real_one() -> None:
         choose, reasons = random.Random(2), Counter[str]()
         alive: list[str] = []
         # Until its first housekeeping, a kubelet reports rejected pods as Pending.
-        await client.create(PODS, make_pod("first", "0", "1m", nodeName=REAL), NS)
-        await running(client, "first")
-        await client.delete(PODS, "first", NS, grace=0)
+        for number in count():
+            tree = make_pod(f"large-{number}", "0", "1000")
+            if (await decide(client, tree, REAL))[0]:
+                break
+            await client.delete(PODS, f"large-{number}-{REAL}", NS, grace=0)
+            await asyncio.sleep(0.5)
         for tree in decided_pods(1, node["status"]["allocatable"]):
             if alive and choose.random() < 0.4:
                 gone = alive.pop(choose.randrange(len(alive)))
