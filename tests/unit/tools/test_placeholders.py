@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -227,6 +228,18 @@ def test_audit_finds_missing_placeholders() -> None:
     assert finding.evidence == ("used by Pod/work/a",)
 
 
+def test_audit_finds_charges_that_no_scheduler_sees() -> None:
+    """Without the namespace of placeholders, nothing shows kube-scheduler what is in annotations only."""
+    assert found("PLM065", *stock_trees()) == []
+    one, two = found("PLM065", *stock_objects())
+    assert (one.subject, two.subject) == ("Node/n1", "Node/n2")
+    assert "do not count cpu 4 that claims take" in one.message
+    assert one.evidence == ("charged in an annotation only: Pod/work/p",)
+    assert "cpu 4" in two.message, "the shared claim counts once"
+    stored = [*stock_objects(), pod("new", claims=("c",), charges={"c": {"cpu": "4"}})]
+    assert len(found("PLM065", *stored)) == 2, "charges in the status are seen"
+
+
 def test_audit_names_what_to_move_for_a_rejected_placeholder() -> None:
     trees = [rejected(each) if each["metadata"]["name"].startswith("p-") else each for each in stock_trees()]
     finding = only("PLM018", *trees, owned(pod("late", "2")))
@@ -413,7 +426,8 @@ def test_fixes_remove_no_placeholders() -> None:
 
 def test_diff_shows_pods_only() -> None:
     changes = compare_clusters(stock_cluster(), make_cluster_state(stock_objects()))
-    assert NAMESPACE not in str(changes)
+    assert [finding.id for finding in changes.new_findings] == ["PLM065", "PLM065"]
+    assert NAMESPACE not in str(replace(changes, new_findings=()))
 
 
 def test_the_dashboard_lists_pods_only() -> None:
