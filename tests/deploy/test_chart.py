@@ -14,6 +14,7 @@ import yaml
 
 from plimsoll.api.cpuset import CpuSet
 from plimsoll.api.gates import ALIASES, GATES
+from plimsoll.cli.charge import run_charge
 from plimsoll.cli.dashboard import run_dashboard
 from plimsoll.cli.driver_cpu import parse_running
 from plimsoll.cli.driver_memory import run_memory
@@ -327,6 +328,18 @@ def test_the_scheduler_reads_what_the_chart_writes(tmp_path: Path) -> None:
     (page,) = one(objects(SHOWN, "dashboard"), "Deployment")["spec"]["template"]["spec"]["containers"]
     assert page["args"][0] == "dashboard"
     run_dashboard.make_context("dashboard", page["args"][1:]).close()
+
+
+def test_the_chart_can_charge_only() -> None:
+    """kube-scheduler keeps all pods; the permissions are those of the scheduler."""
+    trees = objects({"scheduler": {"chargeOnly": True}}, "scheduler")
+    (container,) = one(trees, "Deployment")["spec"]["template"]["spec"]["containers"]
+    assert container["args"][0] == "charge"
+    with run_charge.make_context("charge", container["args"][1:]) as context:
+        assert context.params["cert_dir"] == Path("/tmp/tls")
+        assert context.params["leader_elect"]
+    rest = [tree for tree in trees if tree["kind"] != "Deployment"]
+    assert rest == [tree for tree in objects(part="scheduler") if tree["kind"] != "Deployment"]
 
 
 def test_the_dashboard_with_a_host_name_and_a_token() -> None:

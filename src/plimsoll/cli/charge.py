@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from plimsoll.cli.options import FILE, connection_options
+from plimsoll.cli.options import DIRECTORY, FILE, connection_options
 
 
 @click.command(name="charge")
@@ -41,6 +41,12 @@ from plimsoll.cli.options import FILE, connection_options
     metavar="HOST:PORT",
     help="Address for health and metrics; '' disables it. [default: 127.0.0.1:10261]",
 )
+@click.option(
+    "--cert-dir",
+    type=DIRECTORY,
+    metavar="DIR",
+    help="Serve HTTPS with tls.crt and tls.key of DIR, self-signed if missing; metrics need a token.",
+)
 @click.option("--log-format", type=click.Choice(["text", "json"]), help="Log format. [default: text]")
 @click.option("-v", "--verbose", is_flag=True, help="Enable debug logging.")
 def run_charge(
@@ -51,6 +57,7 @@ def run_charge(
     leader_elect: bool | None,
     lease: str | None,
     listen: str | None,
+    cert_dir: Path | None,
     log_format: str | None,
     verbose: bool,
 ) -> None:
@@ -73,6 +80,7 @@ def run_charge(
         leader_elect=leader_elect,
         lease=lease,
         listen=LISTEN if listen is None and config is None else listen,
+        cert_dir=cert_dir,
         log_format=log_format,
         verbose=verbose or None,
     )

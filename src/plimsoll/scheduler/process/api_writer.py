@@ -81,7 +81,11 @@ class ApiWriter:
         self._new_id = new_id
         self._reads_new_form = reads_new_form
         self._sets_timestamps = sets_timestamps
-        self._charges = ChargeWriter(charge_form, self._patch_pod_status)
+        #: Called when the server turns out to drop charges.
+        self.on_charges_dropped: Callable[[], None] = lambda: None
+        self._charges = ChargeWriter(
+            charge_form, self._patch_pod_status, on_dropped=lambda: self.on_charges_dropped()
+        )
         #: Writer of volumes and volume claims.
         self.volumes = VolumeApiWriter(self._call, FENCE_KEY, new_id)
         self._shared_claims = SharedClaims(self._patch_claim, self.find_claim, FENCE_KEY, new_id)

@@ -65,9 +65,15 @@ class ChargeWriter:
     """Writer of claim charges over a function that patches the status of a pod."""
 
     def __init__(
-        self, form: ChargeForm, patch_status: PatchStatus, clock: Callable[[], float] = time.monotonic
+        self,
+        form: ChargeForm,
+        patch_status: PatchStatus,
+        clock: Callable[[], float] = time.monotonic,
+        on_dropped: Callable[[], None] = lambda: None,
     ) -> None:
+        """Create a writer; `on_dropped` is called when the server turns out to drop a form."""
         self.form = form
+        self._on_dropped = on_dropped
         self._patch_status = patch_status
         self._clock = clock
         self._dropped: dict[Form, float] = {}  # forms that the server drops, and when that was seen
@@ -90,6 +96,7 @@ class ChargeWriter:
                 break
             if form not in self._dropped:
                 LOG.info("the server drops claim charges in the %s form from pod statuses", form.value)
+                self._on_dropped()
             self._dropped[form] = self._clock()
         return pod
 

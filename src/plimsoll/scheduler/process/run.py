@@ -115,6 +115,7 @@ class SchedulerProcess:
         )
         self.context.informers.before_pod_event = self.other_scheduler.on_pod_event
         self.server_probe = ServerProbe(client, self.context)
+        self.writer.on_charges_dropped = self.server_probe.probe_soon
         self.server_probe.on_changed = lambda old, new: self._set_placeholders()
         self.volume_waiters = VolumeWaiters(self.context.snapshot, self.context.informers.find_pod)
         self.context.informers.on_volume_changed = self.volume_waiters.notify

@@ -176,11 +176,15 @@ def test_errors_about_other_fields_are_raised() -> None:
 def test_a_dropped_form_is_not_written_for_a_minute() -> None:
     now = [0.0]
     server = Server("without the gate")
-    writer = ChargeWriter(ChargeForm.AUTO, server.patch_status, lambda: now[0])
+    reported: list[float] = []
+    writer = ChargeWriter(
+        ChargeForm.AUTO, server.patch_status, lambda: now[0], lambda: reported.append(now[0])
+    )
     assert read_pod(write(server, writer, PLAIN)) == (PLAIN,)
     assert server.calls == 2  # both forms
+    assert len(reported) == 2
     write(server, writer, PLAIN)
-    assert server.calls == 2
+    assert server.calls == len(reported) == 2
     now[0] += RETRY_SECONDS
     server.version = "1.36"
     server.tree = pod_tree()
