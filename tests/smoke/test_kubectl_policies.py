@@ -7,13 +7,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 
 from plimsoll.apiserver.auth.kubeconfig import write_kubeconfig
 from tests.manifests import Tree, config_map, node, pod, resource_slice
 from tests.smoke.kubectl import Kubectl
 from tests.smoke.process import ServerProcess
 
-MANIFESTS = Path(__file__).parents[2] / "deploy" / "manifests" / "cpu-driver"
+DRIVER = Path(__file__).parents[2] / "deploy" / "manifests" / "cpu-driver" / "driver.yaml"
 POLICY = "plimsoll-cpu-driver-own-node"
 
 
@@ -73,9 +74,8 @@ def test_a_driver_with_a_token_bound_to_its_pod_writes_slices_of_its_own_node_on
     system, names = admin.within("kube-system"), [f"n-{secrets.token_hex(4)}" for _ in range(2)]
     driver = f"pod-{secrets.token_hex(4)}"
     account = "plimsoll-cpu-driver"
-    system("apply", "-f", str(MANIFESTS / "serviceaccount.yaml"))
-    system("apply", "-f", str(MANIFESTS / "clusterrole.yaml"))
-    system("apply", "-f", str(MANIFESTS / "admissionpolicy.yaml"))
+    manifests = [tree for tree in yaml.safe_load_all(DRIVER.read_text()) if tree["kind"] != "DaemonSet"]
+    system("apply", "-f", "-", given=manifests)
     try:
         admin("create", "-f", "-", given=[node(name) for name in names])
         system("create", "-f", "-", given=pod(driver, node=names[0], serviceAccountName=account))

@@ -316,7 +316,7 @@ def test_metrics_have_the_same_numbers() -> None:
         assert lines['plimsoll_pool_devices_taken{driver="cpu.example.com",pool="node-0002"}'] == "0"
         assert lines['plimsoll_pods{state="pending"}'] == "3"
         # As documented: a cluster of 5,000 nodes with one pool each has 70,000 series.
-        nodes, pools, classes, others = 3, 6, 2, 5
+        nodes, pools, classes, others = 3, 6, 2, 6
         assert len(lines) == nodes * (2 * 5 + 1) + 3 * pools + 2 * classes + others
         assert lines['plimsoll_class_free{device_class="gpu"}'] == "3"
         assert lines['plimsoll_class_free_on_one_node{device_class="gpu"}'] == "1"

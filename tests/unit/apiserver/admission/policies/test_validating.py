@@ -23,7 +23,7 @@ from tests.unit.apiserver.admission.policies.build import (
 )
 from tests.unit.apiserver.build import ADMIN, ApiHarness, config_map, pod, run
 
-DRIVER_POLICY = Path(__file__).parents[5] / "deploy" / "manifests" / "cpu-driver" / "admissionpolicy.yaml"
+DRIVER = Path(__file__).parents[5] / "deploy" / "manifests" / "cpu-driver" / "driver.yaml"
 SLICES = "/apis/resource.k8s.io/v1/resourceslices"
 
 
@@ -304,7 +304,11 @@ def test_policies_do_not_apply_to_policies() -> None:
 
 def test_a_driver_writes_slices_of_its_own_node_only() -> None:
     """The policy of the CPU driver's chart, with a service account token that is bound to a node."""
-    policy, binding = yaml.safe_load_all(DRIVER_POLICY.read_text())
+    policy, binding = (
+        tree
+        for tree in yaml.safe_load_all(DRIVER.read_text())
+        if tree["kind"].startswith("ValidatingAdmissionPolicy")
+    )
 
     async def play(harness: ApiHarness) -> list[tuple[int, str]]:
         await create(harness, policy, binding)
