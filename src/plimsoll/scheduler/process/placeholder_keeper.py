@@ -13,11 +13,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator
+from contextlib import suppress
+from typing import Any
 
 from plimsoll.api.core import Node, Pod
 from plimsoll.common.tasks import at_most, cancel_tasks, start_task
-from plimsoll.errors import ApiError
+from plimsoll.errors import ApiError, LeaseLostError
 from plimsoll.ledger.node_ledger import NodeLedger
 from plimsoll.ledger.placeholders import is_draining, is_placeholder, placeholder_owner
 from plimsoll.ledger.placement import find_missing_placeholders
@@ -123,10 +125,10 @@ class PlaceholderKeeper:
                 continue  # collected with the node
             ledger = self._snapshot.ledger(row)
             for placeholder in self._find_stale(row):
-                start_task(self._tasks, self._delete(placeholder))
+                start_task(self._tasks, self._write(self._delete(placeholder)))
             for pod, placeholder in self._find_missing(ledger):
                 self._retry_at[placeholder.metadata.name] = self._clock() + PERIOD_SECONDS
-                start_task(self._tasks, self._create(pod, placeholder))
+                start_task(self._tasks, self._write(self._create(pod, placeholder)))
 
     def _find_stale(self, row: int) -> list[Pod]:
         """Return the placeholders of a node whose pod or claim is not in use there."""
@@ -149,30 +151,34 @@ class PlaceholderKeeper:
                 planned.add(name)
                 yield pod, placeholder
 
+    async def _write(self, work: Coroutine[Any, Any, None]) -> None:
+        """Make a write in its turn; once the lease is lost, the next leader makes it."""
+        async with self._limit:
+            with suppress(LeaseLostError):
+                await work
+
     async def _delete(self, placeholder: Pod) -> None:
         if self._writer.is_writing(placeholder.metadata.name):
             return  # a binding needs it again; the next event of it causes a comparison
-        async with self._limit:
-            try:
-                await self._writer.delete(placeholder)
-            except ApiError as error:
-                self._report(error)
+        try:
+            await self._writer.delete(placeholder)
+        except ApiError as error:
+            self._report(error)
 
     async def _create(self, pod: Pod, placeholder: Pod) -> None:
         name, node = placeholder.metadata.name, placeholder.spec.node_name
-        async with self._limit:
-            try:
-                created = await self._writer.create(placeholder)
-                refusal = find_refusal(await self._writer.wait_for_admission(created, ADMISSION_TIMEOUT_MS))
-                if refusal:
-                    await self._writer.delete(created)
-            except ApiError as error:
-                self._report(error)
-                # Other writes wait meanwhile: a server that refuses them all is not flooded.
-                await asyncio.sleep(self._error_seconds)
-                self._retry_at.pop(name, None)
-                self.compare_soon(node)
-                return
+        try:
+            created = await self._writer.create(placeholder)
+            refusal = find_refusal(await self._writer.wait_for_admission(created, ADMISSION_TIMEOUT_MS))
+            if refusal:
+                await self._writer.delete(created)
+        except ApiError as error:
+            self._report(error)
+            # Other writes wait meanwhile: a server that refuses them all is not flooded.
+            await asyncio.sleep(self._error_seconds)
+            self._retry_at.pop(name, None)
+            self.compare_soon(node)
+            return
         if not refusal:
             self._metrics.placeholders_created.add()
             self._retry_at.pop(name, None)
