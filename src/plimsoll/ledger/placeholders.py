@@ -40,6 +40,8 @@ POD_KEY = "plimsoll.dev/pod"
 CLAIM_KEY = "plimsoll.dev/claim"
 #: Annotation with the names of the claims that it requests resources for.
 CLAIMS_KEY = "plimsoll.dev/claims"
+#: Annotation with the amounts that it requests for them.
+AMOUNTS_KEY = "plimsoll.dev/amounts"
 #: Without it Cluster Autoscaler never removes a node that has a placeholder: with its default
 #: --skip-nodes-with-custom-controller-pods, a pod that no Job, ReplicaSet or StatefulSet controls stays.
 SAFE_TO_EVICT = {"cluster-autoscaler.kubernetes.io/safe-to-evict": "true"}
@@ -118,6 +120,7 @@ def make_pod(placeholder: Placeholder, node: str) -> Pod:
         **SAFE_TO_EVICT,
     }
     requests = {name: from_units(name, amount) for name, amount in placeholder.units.items()}
+    annotations[AMOUNTS_KEY] = ",".join(f"{name}={amount}" for name, amount in sorted(requests.items()))
     limits = {name: amount for name, amount in requests.items() if is_huge_page(name)}
     if limits and not requests.keys() & {CPU, MEMORY}:
         requests[CPU] = from_units(CPU, 0)

@@ -221,6 +221,7 @@ def test_names_are_labels_that_name_the_owner() -> None:
         assert made.metadata.name != elsewhere.metadata.name
         assert placeholder_owner(made) == placeholder.owner
         assert made.metadata.namespace == NAMESPACE
+        assert made.metadata.annotations["plimsoll.dev/amounts"] == "cpu=1m"
     assert placeholder_owner(pod("web-0")) is None
 
 
