@@ -1,0 +1,1 @@
+"""Deterministic simulator of a cluster: all components in one process, in virtual time, from one seed."""
