@@ -37,7 +37,7 @@ _SERVER_SET = ("selfLink", "deletionTimestamp", "deletionGracePeriodSeconds", "r
 
 
 class Target(NamedTuple):
-    """What the path of a request names."""
+    """Kind, object and subresource that the path of a request names."""
 
     kind: Kind
     namespace: str = ""
