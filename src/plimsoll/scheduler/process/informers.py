@@ -33,6 +33,7 @@ from plimsoll.api.storage import (
     VolumeAttachment,
 )
 from plimsoll.api.workloads import ReplicaSet, ReplicationController, Service, StatefulSet
+from plimsoll.client.cache import is_older
 from plimsoll.client.client import Client
 from plimsoll.client.discovery import discover
 from plimsoll.client.endpoints import (
@@ -177,6 +178,8 @@ class SchedulerInformers:
         self.unserved: list[WatchedKind] = []
         self._unlisted: dict[str, WatchedKind] = {}  # kinds that are watched, until their first list
         self._forbidden: set[str] = set()  # those of them that the role does not allow to list
+        #: Claims that a response has shown and no list or watch yet.
+        self._unseen: dict[tuple[str, str], ResourceClaim] = {}
         self._discovery_error = ""  #: why API discovery failed
         self.synced = False
 
@@ -350,10 +353,31 @@ class SchedulerInformers:
         listed = ", ".join(f"{what} ({why})" if why else what for what, why in problems.items())
         return f"not synced: {listed}" if listed else ""
 
+    # -- responses
+
+    def on_claim_created(self, claim: ResourceClaim) -> None:
+        """Add or update a claim that this scheduler has created, until it is listed or watched.
+
+        Its devices are taken even if its pod is deleted before the claim is seen.
+        """
+        self._unseen[claim.metadata.key] = claim
+        self._snapshot.set(claim)
+        self._drop_unseen()
+
+    def _drop_unseen(self) -> None:
+        """Remove the claims that were deleted before they were listed or watched."""
+        informers = (each for each in self.informers if each.endpoint.plural == RESOURCE_CLAIMS.plural)
+        revision = next((each.revision for each in informers), "")
+        for claim in list(self._unseen.values()):
+            if is_older(claim.metadata.resource_version, revision):
+                self.on_event(claim, None)
+
     # -- event handlers
 
     def on_event(self, old: Any, new: Any) -> None:
         """Handle the addition, change or removal of any object but a pod."""
+        if self._unseen and isinstance(old if new is None else new, ResourceClaim):
+            self._unseen.pop((old if new is None else new).metadata.key, None)
         if new is None:
             self._snapshot.remove(old)
         else:
@@ -408,6 +432,8 @@ class SchedulerInformers:
         self.on_pod_left(key)
 
     def _wake(self, old: Any, new: Any, capacity: NodeCapacity | None = None) -> None:
+        if self._unseen:
+            self._drop_unseen()
         if not self.synced:
             return  # no pod has been attempted yet
         event = classify_change(old, new, capacity)

@@ -25,6 +25,7 @@ from uuid import uuid4
 from plimsoll.allocator import Features
 from plimsoll.api.core import Pod
 from plimsoll.api.meta import ObjectMeta
+from plimsoll.api.pod_claims import find_requesting_pod
 from plimsoll.api.resource import ResourceClaim
 from plimsoll.api.storage import PersistentVolume, PersistentVolumeClaim
 from plimsoll.client import Client, ClientConfig
@@ -339,7 +340,9 @@ class SchedulerProcess:
     def _on_claim_written(self, claim: ResourceClaim) -> None:
         """Update the snapshot from a response, which arrives before the watch event."""
         known = self.context.snapshot.claim(*claim.metadata.key)
-        if known is not None and known is not claim and known.metadata.uid == claim.metadata.uid:
+        if known is None and find_requesting_pod(claim) is not None:
+            self.context.informers.on_claim_created(claim)
+        elif known is not None and known is not claim and known.metadata.uid == claim.metadata.uid:
             self.context.snapshot.set(claim)
 
     def _on_volume_written(self, volume: PersistentVolume | PersistentVolumeClaim) -> None:

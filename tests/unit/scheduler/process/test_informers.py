@@ -5,15 +5,20 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 from msgspec.structs import replace
 
+from plimsoll.api import codec
 from plimsoll.api.core import Pod
-from plimsoll.client import Client
+from plimsoll.api.pod_claims import EXTENDED_RESOURCE_CLAIM
+from plimsoll.api.resource import ResourceClaim
+from plimsoll.client import Client, ClientConfig
 from plimsoll.client.discovery import Served
 from plimsoll.client.discovery import discover as discover_served
-from plimsoll.client.endpoints import NODES, PODS
+from plimsoll.client.endpoints import NODES, PODS, RESOURCE_CLAIMS
+from plimsoll.client.informer import Informer
 from plimsoll.errors import UnreachableError
 from plimsoll.ledger.node_ledger import pod_key
 from plimsoll.scheduler.events import ClusterEvent
@@ -26,7 +31,7 @@ from plimsoll.scheduler.reasons import Rule
 from plimsoll.scheduler.result import Placement
 from plimsoll.scheduler.snapshot.verify import verify
 from plimsoll.up.local_cluster import LocalCluster
-from tests.build import claim, container, exactly, node, pod
+from tests.build import claim, container, exactly, node, pod, result
 from tests.waiting import until
 
 
@@ -158,6 +163,38 @@ def test_waiters_are_notified_of_claims(context: SchedulerContext) -> None:
     context.informers.on_event(None, claim("c", exactly("r")))
     context.informers.on_event(claim("c", exactly("r")), None)
     assert notified == ["c"]
+
+
+def test_the_devices_of_a_created_claim_are_taken_before_it_is_seen(context: SchedulerContext) -> None:
+    informers, uid = context.informers, "uid-p"
+    client = Client.connect(ClientConfig("http://127.0.0.1:1"))  # it is never called
+    watching = Informer(client, RESOURCE_CLAIMS, partial(codec.decode, view=ResourceClaim))
+    informers.informers.append(watching)
+    watching.cache.revision = "5"
+    owner = {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": uid, "controller": True}
+    metadata = {
+        "annotations": {EXTENDED_RESOURCE_CLAIM: "true"},
+        "ownerReferences": [owner],
+        "resourceVersion": "7",
+    }
+    created = claim("c", exactly("r"), results=[result("d0")], metadata=metadata)
+    informers.on_claim_created(created)
+    bound = pod("p", node="n1", scheduler_name="mine")
+    informers.on_pod_event(None, bound)
+    informers.on_pod_event(bound, None)  # the pod is deleted, and the claim is still on its way
+    assert context.snapshot.allocations.of(created.metadata.uid) is not None
+    watching.cache.revision = "9"  # the watch was started again, after the claim was deleted
+    informers.on_event(None, node("n2"))
+    assert context.snapshot.allocations.of(created.metadata.uid) is None
+    informers.on_claim_created(created)  # a response that comes late
+    assert context.snapshot.allocations.of(created.metadata.uid) is None
+    watching.cache.revision = "6"
+    informers.on_claim_created(created)
+    informers.on_event(None, created)
+    watching.cache.revision = "9"
+    informers.on_event(None, node("n3"))
+    assert context.snapshot.allocations.of(created.metadata.uid) is not None
+    assert verify(context.snapshot) == []
 
 
 def test_a_nomination_counts_until_the_pod_is_deleted(context: SchedulerContext) -> None:
