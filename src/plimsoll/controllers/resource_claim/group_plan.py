@@ -35,13 +35,17 @@ def plan_group(
     """
     if group.metadata.deletion_timestamp is not None:
         return EMPTY_PLAN
-    existing = by_entry(owned)
+    owned = list(owned)
+    existing, owned_names = by_entry(owned), {claim.metadata.name for claim in owned}
     recorded = {each.name: each.resource_claim_name for each in group.status.resource_claim_statuses}
     actions: list[Action] = []
     names: dict[str, str | None] = {}
     for entry in group.spec.resource_claims:
         template_name = entry.resource_claim_template_name
         if template_name is None:
+            continue
+        if recorded.get(entry.name) in owned_names:
+            names[entry.name] = recorded[entry.name]
             continue
         claim = existing.get(entry.name)
         if claim is not None or (entry.name in recorded and recorded[entry.name] is None):
@@ -55,7 +59,8 @@ def plan_group(
     if actions:
         return ActionPlan(tuple(actions))
     if any(name not in recorded or recorded[name] != claim for name, claim in names.items()):
-        return ActionPlan((record_names(POD_GROUPS, group.metadata, names),))
+        is_unsure = len(existing) < len(owned)
+        return ActionPlan((record_names(POD_GROUPS, group.metadata, names, is_unsure=is_unsure),))
     return EMPTY_PLAN
 
 

@@ -62,6 +62,7 @@ def plan_pod(
     """
     if pod.metadata.deletion_timestamp is not None or is_done(pod):
         return EMPTY_PLAN
+    owned = list(owned)
     existing, shared = by_entry(owned), by_entry(group_owned)
     actions: list[Action] = []
     names: dict[str, str | None] = {}
@@ -91,7 +92,8 @@ def plan_pod(
     if actions:
         return ActionPlan(tuple(actions))
     if changed:
-        return ActionPlan((record_names(PODS, pod.metadata, names),))
+        is_unsure = len(existing) < len(owned)
+        return ActionPlan((record_names(PODS, pod.metadata, names, is_unsure=is_unsure),))
     return _plan_reservations(pod, claims, group)
 
 

@@ -66,16 +66,28 @@ def create_from_template(
     return CreateAction(RESOURCE_CLAIMS, tree, namespace=owner.namespace)
 
 
-def record_names(endpoint: Endpoint, owner: ObjectMeta, names: Mapping[str, str | None]) -> PatchAction:
-    """Build the write of `status.resourceClaimStatuses`."""
+def record_names(
+    endpoint: Endpoint, owner: ObjectMeta, names: Mapping[str, str | None], *, is_unsure: bool = False
+) -> PatchAction:
+    """Build the write of `status.resourceClaimStatuses`.
+
+    If it `is_unsure` which of several claims is to be recorded, because requests without a response created
+    more than one, it applies only to this version of the owner.
+
+    DIFF: upstream replaces a recorded name when its cache of pods does not have it yet
+    (test_of_several_claims_the_recorded_one_stays).
+    """
     statuses = [
         {"name": entry} if name is None else {"name": entry, "resourceClaimName": name}
         for entry, name in names.items()
     ]
+    metadata = {"name": owner.name, "namespace": owner.namespace, "uid": owner.uid}
+    if is_unsure:
+        metadata["resourceVersion"] = owner.resource_version
     tree = {
         "apiVersion": endpoint.api_version,
         "kind": endpoint.kind,
-        "metadata": {"name": owner.name, "namespace": owner.namespace, "uid": owner.uid},
+        "metadata": metadata,
         "status": {"resourceClaimStatuses": statuses},
     }
     return PatchAction(

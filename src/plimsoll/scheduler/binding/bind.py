@@ -25,7 +25,7 @@ from dataclasses import replace
 
 from plimsoll.api.core import Pod
 from plimsoll.api.forms import ClaimCharge, read_pod
-from plimsoll.api.pod_claims import find_requesting_pod
+from plimsoll.api.pod_claims import find_requesting_pod, resolve_claim_names
 from plimsoll.api.resource import AllocationResult, ResourceClaim, ResourceClaimConsumerReference
 from plimsoll.errors import InputError
 from plimsoll.ledger.status import build_status_entries
@@ -172,6 +172,7 @@ class BindTransaction(ExtendedClaimSteps):
         #: Charges of the claims, once all claims have their names.
         self.entries: tuple[ClaimCharge, ...] = ()
         self._charged = False
+        self._claim_names = _claim_names(pod)
 
     # -- claims
 
@@ -331,9 +332,17 @@ class BindTransaction(ExtendedClaimSteps):
         return await self.writer.write_charges(pod, entries, self.node)
 
     async def bind(self, node: str, entries: Sequence[ClaimCharge]) -> BindFailure | None:
-        """Bind the pod; succeeds if it is on this node already."""
+        """Bind the pod; succeeds if it is on this node already.
+
+        DIFF: a pod whose generated claims have other names than those that were allocated is not bound
+        (test_a_pod_whose_claims_were_replaced_is_not_bound); kube-scheduler binds it with a claim that is not
+        allocated.
+        """
         attempts = WriteAttempts()
         while True:
+            if _claim_names(self.pod) != self._claim_names:
+                pod = self.pod.metadata.full_name
+                return make_failure(BindStep.BINDING, BindError.CLAIMS_CHANGED, None, pod=pod)
             try:
                 await self._retry(self.writer.bind, self.pod, node, entries)
                 return None
@@ -429,6 +438,11 @@ class BindTransaction(ExtendedClaimSteps):
 
 
 # -- helpers
+
+
+def _claim_names(pod: Pod) -> dict[str, str]:
+    """Return the claims of a pod by its names for them, without the one for extended resources."""
+    return {entry: name for entry, name in resolve_claim_names(pod).items() if entry}
 
 
 def _device_ids(allocation: AllocationResult) -> list[tuple[str, str, str, str, str | None]]:

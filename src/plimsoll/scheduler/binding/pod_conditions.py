@@ -39,6 +39,7 @@ class BindError(Enum):
     CLAIM_GONE = "claim {claim} got deleted in the meantime"
     CLAIM_TAKEN = "claim {claim} got allocated elsewhere in the meantime"
     CLAIM_RELEASED = "claim {claim} got deallocated elsewhere in the meantime"
+    CLAIMS_CHANGED = "claims of pod {pod} got replaced in the meantime"
     CREATE = "create claim for extended resources {claim}: {error}"
     CLAIM_STATUS = "update pod {pod} ExtendedResourceClaimStatus: {error}"
     CLAIM_STATUS_DROPPED = (

@@ -52,6 +52,11 @@ def test_a_claim_is_created_for_the_group_and_recorded() -> None:
     assert (record.endpoint, record.subresource) == (POD_GROUPS, "status")
     assert record.patch["status"] == {"resourceClaimStatuses": [{"name": "a", "resourceClaimName": "g-a-1"}]}
     assert plan_group(group({"a": "g-a-1"}), [group_claim()], TEMPLATES) == EMPTY_PLAN
+    two = [group_claim(), group_claim("g-a-2")]
+    (record,) = plan_group(group(), two, TEMPLATES).actions
+    assert isinstance(record, PatchAction)
+    assert record.patch["metadata"]["resourceVersion"] == group().metadata.resource_version
+    assert plan_group(group({"a": "g-a-2"}), two, TEMPLATES) == EMPTY_PLAN
 
 
 def test_a_missing_template_is_reported_and_a_deleted_group_gets_nothing() -> None:

@@ -96,6 +96,17 @@ def test_a_claim_made_before_its_name_was_recorded_is_found_again() -> None:
     assert actions[0].tree["metadata"]["generateName"] == "p-b-"  # type: ignore[union-attr]
 
 
+def test_of_several_claims_the_recorded_one_stays() -> None:
+    """A create request without a response may have made a claim, too."""
+    two = (claim("p-a-1", of="p", entry="a"), claim("p-a-2", of="p", entry="a"))
+    (action,) = plan(pod(claims=ONE), *two).actions
+    assert isinstance(action, PatchAction)
+    assert action.patch["metadata"]["resourceVersion"] == pod().metadata.resource_version
+    for name in ("p-a-1", "p-a-2"):
+        recorded = {"resourceClaimStatuses": [{"name": "a", "resourceClaimName": name}]}
+        assert plan(pod(claims=ONE, status=recorded), *two) == EMPTY_PLAN
+
+
 def test_entries_are_applied_together() -> None:
     """Entries left out of an apply are removed."""
     of = pod(claims=TWO, statuses={"a": "p-a-1", "b": "p-b-1"})

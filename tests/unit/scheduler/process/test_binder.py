@@ -13,13 +13,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from plimsoll.api.codec import convert
+from plimsoll.api.core import Pod
 from plimsoll.api.forms import POD_KEY, read_pod
 from plimsoll.api.resource import ResourceClaim
 from plimsoll.client.endpoints import PODS, RESOURCE_CLAIMS
 from plimsoll.errors import ApiError, UnreachableError
+from plimsoll.ledger.requests import PodResourcesOptions
 from plimsoll.scheduler.binding.bind import bind_pod, release_claim
 from plimsoll.scheduler.binding.recovery import plan_recovery
 from plimsoll.scheduler.binding.result import BindFailure, BindStep, BindSuccess
+from plimsoll.scheduler.pod_info import PodInfo
 from plimsoll.scheduler.process.api_writer import ApiWriter
 from plimsoll.scheduler.process.binder import PodBinder
 from plimsoll.scheduler.process.charge_writer import ChargeForm
@@ -321,6 +325,27 @@ async def test_a_claim_allocated_differently_is_not_used(cluster: BindingCluster
     claim = await cluster.claim(SHARED)
     assert claim.status.reserved_for == ()
     assert claim.status.allocation is not None, "its devices were not ours to take away"
+
+
+@run_by(run_scenario)
+async def test_a_pod_whose_claims_were_replaced_is_not_bound(cluster: BindingCluster) -> None:
+    async def name_claim(cluster: BindingCluster, claim: str = NEW) -> None:
+        names = [{"name": "c", "resourceClaimName": claim}]
+        status = {"status": {"resourceClaimStatuses": names}}
+        await cluster.client.patch(PODS, "t", status, "default", subresource="status")
+
+    tree = pod_tree("t", ("c",))
+    tree["spec"]["resourceClaims"] = [{"name": "c", "resourceClaimTemplateName": "any"}]
+    await cluster.client.create(PODS, tree, "default")
+    await name_claim(cluster, SHARED)
+    pod = convert(await cluster.client.get(PODS, "t", "default"), Pod)
+    pod_info = PodInfo(pod, (await cluster.claim(SHARED),), PodResourcesOptions())
+    writer = FaultyWriter(cluster, [Fault("bind", act=name_claim)])
+    outcome = await bind_pod(Placement(pod_info, 0, NODE), writer, cluster.on_claim)
+    assert isinstance(outcome, BindFailure)
+    assert "claims of pod default/t got replaced in the meantime" in outcome.error
+    assert not (await cluster.client.get(PODS, "t", "default"))["spec"].get("nodeName")
+    assert [each.name for each in (await cluster.claim(SHARED)).status.reserved_for] == ["other"]
 
 
 def test_a_claim_that_is_deleted_meanwhile_gets_no_devices() -> None:
