@@ -112,11 +112,9 @@ def _requests(tree: Tree) -> list[Tree]:
 
 
 def _request_names(tree: Tree) -> set[str]:
-    """Return the names that results can have: of requests, or of one of their alternatives."""
+    """Return the names that results can have: of requests and of their alternatives."""
     names = set()
     for request in _requests(tree):
-        alternatives = request.get("firstAvailable") or ()
-        names |= {f"{request['name']}/{each['name']}" for each in alternatives}
-        if not alternatives:
-            names.add(request["name"])
+        names.add(request["name"])
+        names |= {f"{request['name']}/{each['name']}" for each in request.get("firstAvailable") or ()}
     return names

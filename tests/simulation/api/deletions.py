@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -15,29 +15,23 @@ from plimsoll.apiserver.selectors import read_selector
 from plimsoll.apiserver.status import bad_request, conflict, forbidden, success_status, too_many_requests
 from plimsoll.apiserver.validation.pod.eviction import BUDGET_CAUSE, evaluate_eviction
 from plimsoll.errors import ApiError
+from tests.simulation.api.bodies import Target
 from tests.simulation.api.kinds import KINDS, Kind
+from tests.simulation.api.pod_rules import without_null_conditions
 from tests.simulation.api.reads import get_object
 from tests.simulation.api.store import Key, Store, StoredObject, Tree, encode
-from tests.simulation.api.writes import Target
 
 _PODS, _BUDGETS = (
     next(kind for kind in KINDS if kind.plural == plural) for plural in ("pods", "poddisruptionbudgets")
 )
 _POLICY_FINALIZERS = {"Foreground": "foregroundDeletion", "Orphan": "orphan"}
 _DEFAULT_GRACE_SECONDS = 30
-#: Kinds whose deletion returns a Status instead of the object.
-_RETURNING_STATUS = frozenset(
+#: Kinds whose deletion returns the object instead of a Status, besides those of resource.k8s.io.
+_RETURNING_OBJECT = frozenset(
     (
-        "configmaps",
-        "events",
-        "leases",
-        "poddisruptionbudgets",
-        "replicasets",
-        "statefulsets",
-        "replicationcontrollers",
-        "podgroups",
-        "priorityclasses",
-        "csistoragecapacities",
+        *("pods", "namespaces", "services", "serviceaccounts"),
+        *("persistentvolumes", "persistentvolumeclaims", "storageclasses"),
+        *("csidrivers", "csinodes", "volumeattachments"),
     )
 )
 
@@ -55,12 +49,13 @@ class Deleter:
         stored = get_object(self._store, target.kind, target.namespace, target.name)
         return self._delete(target.kind, (target.namespace, target.name), stored, options)
 
-    def delete_all(self, kind: Kind, listed: list[StoredObject], query: Mapping[str, str], body: Any) -> None:
+    def delete_all(
+        self, kind: Kind, listed: Sequence[StoredObject], query: Mapping[str, str], body: Any
+    ) -> None:
         """Delete every object of a list."""
         options = parse_delete_options(query, body)
         for stored in listed:
-            meta = stored.tree["metadata"]
-            self._delete(kind, (meta.get("namespace", ""), meta["name"]), stored, options)
+            self._delete(kind, stored.key, stored, options)
 
     def _delete(self, kind: Kind, key: Key, stored: StoredObject, options: DeletionOptions) -> bytes:
         tree = stored.tree
@@ -83,7 +78,7 @@ class Deleter:
             meta["deletionGracePeriodSeconds"] = 0
         last = {**tree, "metadata": meta}
         raw = encode(last) if options.dry_run else self._store.remove(kind, key, last).raw
-        if kind.plural not in _RETURNING_STATUS:
+        if kind.plural in _RETURNING_OBJECT or kind.group == "resource.k8s.io":
             return raw
         details = {"name": key[1], "group": kind.group, "kind": kind.plural, "uid": meta["uid"]}
         return codec.encode(success_status(details={name: text for name, text in details.items() if text}))
@@ -135,9 +130,10 @@ class Deleter:
         elif not options.dry_run:
             if verdict.budget is not None:
                 budget = {**verdict.budget, "metadata": dict(verdict.budget["metadata"])}
-                self._store.put(_BUDGETS, (target.namespace, budget["metadata"]["name"]), budget)
+                self._store.put(_BUDGETS, budgets[0].key, budget)
             if verdict.pod is not None:
                 pod = {**verdict.pod, "metadata": dict(verdict.pod["metadata"])}
+                pod["status"] = without_null_conditions(pod["status"])
                 stored = self._store.put(_PODS, key, pod)
         self._delete(_PODS, key, stored, replace(options, resource_version=None))
 

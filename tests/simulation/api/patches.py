@@ -14,6 +14,8 @@ from plimsoll.apiserver.patch import (
     server_side_apply,
     track_update,
 )
+from plimsoll.apiserver.patch.schema_queries import child
+from plimsoll.apiserver.patch.strategic_merge import clean_new_value
 from plimsoll.apiserver.registry.schema import schema_for
 from plimsoll.apiserver.registry.schema_types import SchemaType
 from plimsoll.apiserver.status import bad_request, unprocessable
@@ -31,17 +33,61 @@ PATCH_TYPES = {
 }
 
 
-def apply_patch(kind: Kind, type: str, tree: Tree, body: Any) -> Any:
-    """Return the patched tree, which may share parts with both; ApiError 400 or 422."""
+def apply_patch(kind: Kind, type: str, tree: Tree, body: Any, raw: bytes) -> Any:
+    """Return the patched tree, which may share parts with both; ApiError 400 or 422. `raw` is the body."""
     try:
         if type == "json":
             return apply_json_patch(tree, body)
         if type == "merge":
             return apply_merge_patch(tree, body)
-        merged = apply_strategic_patch(tree, body, _schema(kind))
+        if isinstance(body, dict) and b'"$' not in raw:
+            merged = _merge_map(tree, body, _schema(kind))
+        else:
+            merged = apply_strategic_patch(tree, body, _schema(kind))
         return {**merged, "apiVersion": tree["apiVersion"], "kind": tree["kind"]}
     except PatchError as error:
         raise _patch_error(error) from None
+
+
+def _merge_map(live: Tree, patch: Tree, schema: SchemaType | None) -> Tree:
+    """Return a map after a strategic merge without directives, which is what components mostly send."""
+    merged = dict(live)
+    for name, value in patch.items():
+        known, of_value = merged.get(name), child(schema, name)
+        if value is None:
+            merged.pop(name, None)
+        elif isinstance(value, dict) and isinstance(known, dict):
+            merged[name] = _merge_map(known, value, of_value)
+        elif isinstance(value, list) and known and of_value is not None and "merge" in of_value.strategies:
+            merged[name] = _merge_list(known, value, of_value)
+        else:
+            merged[name] = clean_new_value(value)
+    return merged
+
+
+def _merge_list(live: list[Any], patch: list[Any], schema: SchemaType) -> list[Any]:
+    """Return a list whose items are merged by key: in the order of the patch, the others where they were."""
+    key = schema.merge_key
+
+    def key_of(item: Any) -> Any:
+        return item[key] if key else item
+
+    known = {key_of(item): index for index, item in enumerate(live)}
+    patched: dict[Any, Any] = {}
+    for item in patch:
+        earlier = patched.get(key_of(item))
+        patched[key_of(item)] = {**earlier, **item} if key and earlier else item
+    others = [index for index, item in enumerate(live) if key_of(item) not in patched]
+    woven: list[Any] = []
+    waiting = 0
+    for name, item in patched.items():
+        index = known.get(name, -1)
+        while waiting < len(others) and others[waiting] < index:
+            woven.append(live[others[waiting]])
+            waiting += 1
+        is_merged = index >= 0 and bool(key)
+        woven.append(_merge_map(live[index], item, schema.item) if is_merged else clean_new_value(item))
+    return woven + [live[index] for index in others[waiting:]]
 
 
 def apply_configuration(

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
-from plimsoll.apiserver.admission.plugins import admit_priority, admit_tolerations
-from plimsoll.apiserver.status import conflict, forbidden, invalid
+from plimsoll.apiserver.status import conflict, invalid
 from plimsoll.apiserver.validation.field_errors import (
     FieldError,
     FieldPath,
     duplicate,
+    forbidden,
     not_supported,
     required,
 )
-from plimsoll.apiserver.validation.field_errors import forbidden as forbidden_field
 from plimsoll.apiserver.validation.field_errors import invalid as invalid_field
 from plimsoll.apiserver.validation.pod.conditions import set_condition
 from plimsoll.apiserver.validation.pod.images import default_pull_policy
@@ -22,7 +21,7 @@ from plimsoll.apiserver.validation.pod.images import default_pull_policy
 Tree = dict[str, Any]
 
 _SPEC, _STATUS = FieldPath("spec"), FieldPath("status")
-_CHARGES = "nodeAllocatableResourceClaimStatuses"
+_CLAIMS, _CHARGES = "resourceClaimStatuses", "nodeAllocatableResourceClaimStatuses"
 _SPEC_DEFAULTS: Tree = {
     "enableServiceLinks": True,
     "restartPolicy": "Always",
@@ -40,14 +39,6 @@ _MUTABLE = ("activeDeadlineSeconds", "schedulingGates", "tolerations", "terminat
 # -- creation
 
 
-def admit_new(tree: Tree, classes: Iterable[Tree]) -> Tree:
-    """Return a new pod with its priority and default tolerations; ApiError 403."""
-    admitted = admit_priority(tree, None, classes)
-    if admitted.refusal:
-        raise forbidden("", "pods", tree["metadata"].get("name", ""), admitted.refusal)
-    return admit_tolerations(admitted.tree).tree
-
-
 def prepare_new(tree: Tree, now: str) -> None:
     """Set the defaults and the first status of a new pod, whose tree is not shared."""
     spec = tree["spec"]
@@ -57,14 +48,11 @@ def prepare_new(tree: Tree, now: str) -> None:
     for group in _CONTAINERS:
         for container in spec.get(group) or ():
             _set_container_defaults(container)
-    for toleration in spec.get("tolerations") or ():
-        if "key" in toleration:
-            toleration.setdefault("operator", "Equal")
     status: Tree = {"phase": "Pending", "qosClass": _qos_class(spec)}
     if spec.get("schedulingGates"):
-        gated = {"type": "PodScheduled", "status": "False", "reason": "SchedulingGated"}
-        gated["message"] = "Scheduling is blocked due to non-empty scheduling gates"
-        status["conditions"] = set_condition([], gated, now)
+        message = "Scheduling is blocked due to non-empty scheduling gates"
+        gated = {"type": "PodScheduled", "status": "False", "reason": "SchedulingGated", "message": message}
+        status["conditions"] = [{**gated, "lastTransitionTime": now}]
     tree["status"] = status
 
 
@@ -99,20 +87,22 @@ def find_spec_problems(tree: Tree, old: Tree | None) -> Iterator[FieldError]:
     if old is None:
         if not tree["spec"].get("containers"):
             yield required(_SPEC.child("containers"))
+        if tree["spec"].get("nodeName") and tree["spec"].get("schedulingGates"):
+            yield forbidden(_SPEC.child("nodeName"), "cannot be set before all gates are cleared")
         return
     spec, before = tree.get("spec") or {}, old["spec"]
     if spec is before or spec == before:
         return
     if any(len(spec.get(group) or ()) != len(before.get(group) or ()) for group in _CONTAINERS):
-        yield forbidden_field(_SPEC.child("containers"), "pod updates may not add or remove containers")
+        yield forbidden(_SPEC.child("containers"), "pod updates may not add or remove containers")
         return
     known = [_toleration_key(each) for each in spec.get("tolerations") or ()]
     if any(_toleration_key(each) not in known for each in before.get("tolerations") or ()):
-        yield forbidden_field(_SPEC.child("tolerations"), "existing tolerations can not be modified")
+        yield forbidden(_SPEC.child("tolerations"), "existing tolerations can not be modified")
     gates = {gate["name"] for gate in before.get("schedulingGates") or ()}
     for index, gate in enumerate(spec.get("schedulingGates") or ()):
         if gate["name"] not in gates:
-            yield forbidden_field(_SPEC.child("schedulingGates").index(index).child("name"), "only deletion")
+            yield forbidden(_SPEC.child("schedulingGates").index(index).child("name"), "only deletion")
     deadline, limit = spec.get("activeDeadlineSeconds"), before.get("activeDeadlineSeconds")
     if limit is not None and (deadline is None or deadline > limit):
         yield invalid_field(_SPEC.child("activeDeadlineSeconds"), deadline, "may only be reduced")
@@ -126,7 +116,7 @@ def find_spec_problems(tree: Tree, old: Tree | None) -> Iterator[FieldError]:
     if {k: v for k, v in masked.items() if k not in drop} != {
         k: v for k, v in others.items() if k not in drop
     }:
-        yield forbidden_field(_SPEC, "pod updates may not change fields other than the image of a container")
+        yield forbidden(_SPEC, "pod updates may not change fields other than the image of a container")
 
 
 def _toleration_key(toleration: Tree) -> tuple[str, ...]:
@@ -157,20 +147,39 @@ def find_status_problems(tree: Tree, old: Tree | None) -> Iterator[FieldError]:
     status, before, spec = tree["status"], old["status"], tree["spec"]
     if status.get("qosClass") != before.get("qosClass"):
         yield invalid_field(_STATUS.child("qosClass"), status.get("qosClass"), "field is immutable")
-    if status.get("nominatedNodeName") and spec.get("nodeName"):
-        pass  # allowed: the scheduler clears it with the binding
-    known = {claim["name"] for claim in spec.get("resourceClaims") or ()}
-    path, seen = _STATUS.child("resourceClaimStatuses"), set()
-    for index, each in enumerate(status.get("resourceClaimStatuses") or ()):
+    nominated = status.get("nominatedNodeName")
+    if nominated and nominated != before.get("nominatedNodeName") and spec.get("nodeName"):
+        yield forbidden(_STATUS.child("nominatedNodeName"), "may not be set on pods that are already bound")
+    if before.get("containerStatuses") and spec.get("restartPolicy") != "Always":
+        yield from _restart_problems(status, before, spec.get("restartPolicy"))
+    if (claims := status.get(_CLAIMS)) and claims is not before.get(_CLAIMS):
+        known = {claim["name"] for claim in spec.get("resourceClaims") or ()}
+        yield from _claim_problems(claims, known)
+    if (charges := status.get(_CHARGES)) and charges is not before.get(_CHARGES):
+        yield from _charge_problems(charges, _claim_names(tree))
+
+
+def _claim_problems(claims: list[Tree], known: set[str]) -> Iterator[FieldError]:
+    path, seen = _STATUS.child(_CLAIMS), set()
+    for index, each in enumerate(claims):
         name = each.get("name")
         if name not in known:
             yield invalid_field(path.index(index).child("name"), name, "must be one of spec.resourceClaims")
         if name in seen:
             yield duplicate(path.index(index), name)
         seen.add(name)
-    charges = status.get(_CHARGES)
-    if charges and charges is not before.get(_CHARGES):
-        yield from _charge_problems(charges, _claim_names(tree))
+
+
+def _restart_problems(status: Tree, before: Tree, policy: str | None) -> Iterator[FieldError]:
+    """Yield the terminated containers that run again although the pod does not restart them."""
+    now = {each["name"]: each.get("state") or {} for each in status.get("containerStatuses") or ()}
+    for index, known in enumerate(before["containerStatuses"]):
+        terminated = (known.get("state") or {}).get("terminated")
+        if terminated is None or "terminated" in now.get(known["name"], {"terminated": {}}):
+            continue
+        if policy == "Never" or not terminated.get("exitCode"):
+            path = _STATUS.child("containerStatuses").index(index).child("state")
+            yield forbidden(path, "may not be transitioned to non-terminated state")
 
 
 def _claim_names(tree: Tree) -> set[str]:
@@ -188,7 +197,7 @@ def _charge_problems(charges: list[Tree], claims: set[str]) -> Iterator[FieldErr
             yield invalid_field(at.child("resourceClaimName"), entry.get("resourceClaimName"), "unknown")
         newer = bool(entry.get("mapping") or entry.get("overhead"))
         if newer == bool(entry.get("resources")):
-            yield forbidden_field(at.child("resources"), "must be given, or mapping or overhead")
+            yield forbidden(at.child("resources"), "must be given, or mapping or overhead")
 
 
 # -- binding
@@ -217,7 +226,14 @@ def bind(tree: Tree, binding: Tree, node: Tree | None, now: str) -> Tree:
     status = {name: value for name, value in tree["status"].items() if name != "nominatedNodeName"}
     scheduled = {"type": "PodScheduled", "status": "True"}
     status["conditions"] = set_condition(status.get("conditions", ()), scheduled, now)
+    status = without_null_conditions(status)
     return {**tree, "metadata": meta, "spec": {**spec, "nodeName": target["name"]}, "status": status}
+
+
+def without_null_conditions(status: Tree) -> Tree:
+    """Return a status without null times in its conditions, which later writes would drop."""
+    conditions = [{k: v for k, v in each.items() if v is not None} for each in status["conditions"]]
+    return {**status, "conditions": conditions}
 
 
 def _binding_conflict(meta: Tree, spec: Tree, wanted: Tree) -> str:

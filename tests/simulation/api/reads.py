@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Mapping, Sequence
 
 from plimsoll.api import codec
 from plimsoll.apiserver.handlers.continue_token import CURRENT_STATE, ContinueToken, decode_continue_token
 from plimsoll.apiserver.handlers.options import ListOptions, parse_list_options
-from plimsoll.apiserver.status import continue_expired, not_found, resource_version_too_large
+from plimsoll.apiserver.status import (
+    continue_expired,
+    not_found,
+    resource_expired,
+    resource_version_too_large,
+)
 from plimsoll.errors import ApiError
 from tests.simulation.api.kinds import Kind
 from tests.simulation.api.selectors import Selection, parse_selection
-from tests.simulation.api.store import Store, StoredObject, Tree
+from tests.simulation.api.store import Key, Store, StoredObject, Tree
 from tests.simulation.api.watches import Watch
 
 
@@ -37,67 +43,61 @@ def _require_reached(store: Store, options: ListOptions) -> None:
         raise resource_version_too_large(options.resource_version or 0, store.revision)
 
 
-def select(store: Store, selection: Selection, kind: Kind) -> list[StoredObject]:
-    """Return the current objects of a selection."""
-    return [
-        stored
-        for stored in store.objects(kind)
-        if selection.matches(stored.tree["metadata"].get("namespace", ""), stored.tree)
-    ]
+def select(objects: Sequence[StoredObject], selection: Selection) -> Sequence[StoredObject]:
+    """Return the objects of a selection, in their order."""
+    if selection.namespace:  # one range of the keys
+        ends = (selection.namespace, ""), (selection.namespace + "\0", "")
+        start, end = (bisect_left(objects, each, key=lambda stored: stored.key) for each in ends)
+        objects = objects[start:end]
+    if not selection.has_conditions:
+        return objects
+    return [stored for stored in objects if selection.matches(stored.key[0], stored.tree)]
 
 
-def list_objects(store: Store, kind: Kind, namespace: str, query: Mapping[str, str]) -> bytes:
-    """Return a page of a list as JSON; all pages show the same revision, or ApiError 410."""
+def list_objects(store: Store, kind: Kind, namespace: str, query: Mapping[str, str], now: int) -> bytes:
+    """Return a page of a list as JSON; all pages show the same revision, or ApiError 410.
+
+    `now` is the time in the token of the next page; tokens expire only with the history.
+    """
     options = parse_list_options(query)
     selection = parse_selection(kind.resource, namespace, options.label_selector, options.field_selector)
-    revision, after = _start(store, options)
-    found: list[StoredObject] = []
+    revision, after, started = _start(store, options, now)
+    objects = store.objects_at(kind, revision)
+    if after is not None:
+        objects = objects[bisect_right(objects, after, key=lambda stored: stored.key) :]
+    found = select(objects, selection)
     metadata: Tree = {"resourceVersion": str(revision)}
-    limit = options.limit
-    counts_rest = selection.labels is None and not selection.fields
-    rest = 0
-    for stored in store.objects_at(kind, revision):
-        meta = stored.tree["metadata"]
-        key = (meta.get("namespace", ""), meta["name"])
-        if (after is not None and key <= after) or not selection.matches(key[0], stored.tree):
-            continue
-        if limit and len(found) == limit:
-            rest += 1
-            if not counts_rest:
-                break
-            continue
-        found.append(stored)
-    if rest:
-        last = found[-1].tree["metadata"]
-        token = ContinueToken(revision, last.get("namespace", ""), last["name"], 0)
-        metadata["continue"] = token.encode()
-        if counts_rest:
+    if options.limit and len(found) > options.limit:
+        rest, found = len(found) - options.limit, found[: options.limit]
+        metadata["continue"] = ContinueToken(revision, *found[-1].key, started).encode()
+        if not selection.has_conditions:
             metadata["remainingItemCount"] = rest
     return encode_list(kind, metadata, found)
 
 
-def encode_list(kind: Kind, metadata: Tree, items: list[StoredObject]) -> bytes:
+def encode_list(kind: Kind, metadata: Tree, items: Sequence[StoredObject]) -> bytes:
     """Return a list as JSON; its items lack kind and apiVersion, as those of kube-apiserver."""
     start = len(kind.head)
     joined = b",".join([b"{" + stored.raw[start:] for stored in items])
     return kind.list_head + codec.encode(metadata) + b',"items":[' + joined + b"]}"
 
 
-def _start(store: Store, options: ListOptions) -> tuple[int, tuple[str, str] | None]:
-    """Return the revision that a list shows and the key after which it starts."""
+def _start(store: Store, options: ListOptions, now: int) -> tuple[int, Key | None, int]:
+    """Return the revision that a list shows, the key it starts after, and the time of its first page."""
     if options.continue_token:
         token = decode_continue_token(options.continue_token)
-        if token.revision != CURRENT_STATE and token.revision < store.floor:
+        is_current = token.revision == CURRENT_STATE
+        if not is_current and token.revision < store.floor:
             raise continue_expired(token._replace(revision=CURRENT_STATE).encode())
-        revision = store.revision if token.revision == CURRENT_STATE else token.revision
-        return revision, (token.namespace, token.name)
+        revision = store.revision if is_current else token.revision
+        return revision, (token.namespace, token.name), now if is_current else token.started
     _require_reached(store, options)
     wanted, match = options.resource_version, options.resource_version_match
     if wanted and (match == "Exact" or (options.limit and not match)):
         if wanted < store.floor:
-            raise ApiError(410, "Expired", f"The provided resource version {wanted} is too old")
-        return wanted, None
-    return store.revision, None
+            raise resource_expired(f"The provided resource version {wanted} is too old")
+        return wanted, None, now
+    return store.revision, None, now
 
 
 def open_watch(
@@ -116,7 +116,7 @@ def open_watch(
     watch = Watch(kind, selection, bookmarks=options.allow_bookmarks, on_close=on_close)
     version, initial = options.resource_version, options.send_initial_events
     if initial or (initial is None and not version):
-        for stored in select(store, selection, kind):
+        for stored in select(store.objects(kind), selection):
             watch.send(b'{"type":"ADDED","object":%b}\n' % stored.raw)
         if initial:
             watch.send_bookmark(store.revision, ends_initial_events=True)

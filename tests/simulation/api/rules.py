@@ -13,6 +13,7 @@ from typing import Any
 from plimsoll.apiserver.registry.status_shape import complete_status
 from plimsoll.apiserver.validation.device_taint_rules import update_taint_time
 from plimsoll.apiserver.validation.field_errors import FieldError, FieldPath, forbidden, invalid, required
+from plimsoll.apiserver.validation.priority_classes import HIGHEST_USER_PRIORITY
 from tests.simulation.api import claim_rules, pod_rules
 from tests.simulation.api.kinds import Kind
 
@@ -157,13 +158,15 @@ def find_problems(write: Write) -> Iterator[FieldError]:
 
 
 def _metadata_problems(write: Write) -> Iterator[FieldError]:
+    if write.kind.plural == "events":
+        return
     meta = write.tree["metadata"]
     old = write.old["metadata"] if write.old is not None else None
     if not meta.get("name"):
         yield required(_META.child("name"))
     finalizers = meta.get("finalizers") or ()
     for index, name in enumerate(finalizers):
-        if "/" not in name and name not in _STANDARD_FINALIZERS:
+        if "/" not in name and name not in _STANDARD_FINALIZERS and write.kind.name != "Lease":
             yield invalid(_META.child("finalizers").index(index), name, "must be domain/name")
     if old is None:
         return
@@ -179,12 +182,24 @@ def _unchanged_spec(tree: Tree, old: Tree | None) -> Iterator[FieldError]:
         yield invalid(_SPEC, None, _IMMUTABLE)
 
 
-def _unchanged_class(tree: Tree, old: Tree | None) -> Iterator[FieldError]:
-    if old is not None:
-        if tree.get("value") != old.get("value"):
-            yield forbidden(FieldPath("value"), "may not be changed in an update.")
-        if tree.get("preemptionPolicy") != old.get("preemptionPolicy"):
-            yield invalid(FieldPath("preemptionPolicy"), None, _IMMUTABLE)
+def _slice_problems(tree: Tree, old: Tree | None) -> Iterator[FieldError]:
+    spec, before = tree["spec"], (old or tree)["spec"]
+    for name in ("driver", "nodeName"):
+        if spec.get(name) != before.get(name):
+            yield invalid(_SPEC.child(name), spec.get(name), _IMMUTABLE)
+    if spec["pool"]["name"] != before["pool"]["name"]:
+        yield invalid(_SPEC.child("pool", "name"), spec["pool"]["name"], _IMMUTABLE)
+
+
+def _priority_problems(tree: Tree, old: Tree | None) -> Iterator[FieldError]:
+    if old is None:
+        if tree.get("value", 0) > HIGHEST_USER_PRIORITY:
+            yield forbidden(FieldPath("value"), f"at most {HIGHEST_USER_PRIORITY}")
+        return
+    if tree.get("value") != old.get("value"):
+        yield forbidden(FieldPath("value"), "may not be changed in an update.")
+    if tree.get("preemptionPolicy") != old.get("preemptionPolicy"):
+        yield invalid(FieldPath("preemptionPolicy"), None, _IMMUTABLE)
 
 
 def _namespace_phase(tree: Tree, old: Tree | None) -> Iterator[FieldError]:
@@ -208,7 +223,8 @@ _BY_KIND: Mapping[tuple[str, str], _Find] = {
     ("ResourceClaim", ""): claim_rules.find_spec_problems,
     ("ResourceClaim", "status"): claim_rules.find_status_problems,
     ("ResourceClaimTemplate", ""): _unchanged_spec,
-    ("PriorityClass", ""): _unchanged_class,
+    ("ResourceSlice", ""): _slice_problems,
+    ("PriorityClass", ""): _priority_problems,
     ("Namespace", "status"): _namespace_phase,
     ("Lease", ""): _lease_numbers,
 }

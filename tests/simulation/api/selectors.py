@@ -18,6 +18,10 @@ class Selection(NamedTuple):
     labels: CompiledLabelSelector | None
     fields: FieldSelector
 
+    @property
+    def has_conditions(self) -> bool:
+        return self.labels is not None or bool(self.fields)
+
     def matches(self, namespace: str, tree: dict[str, Any]) -> bool:
         if self.namespace and namespace != self.namespace:
             return False

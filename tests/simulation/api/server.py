@@ -21,6 +21,7 @@ from plimsoll.apiserver.status import (
 )
 from plimsoll.client.transport import Reply, Request
 from plimsoll.errors import ApiError
+from tests.simulation.api.bodies import Target
 from tests.simulation.api.deletions import Deleter
 from tests.simulation.api.kinds import KINDS, discovery_document
 from tests.simulation.api.patches import APPLY, PATCH_TYPES
@@ -28,7 +29,7 @@ from tests.simulation.api.reads import encode_list, list_objects, open_watch, re
 from tests.simulation.api.selectors import parse_selection
 from tests.simulation.api.store import Change, Store, StoreEvent, Tree
 from tests.simulation.api.watches import Watch
-from tests.simulation.api.writes import Target, WriteOptions, Writer
+from tests.simulation.api.writes import WriteOptions, Writer
 
 _HEADERS = {"content-type": "application/json"}
 _BY_ROOT = {(kind.root, kind.plural): kind for kind in KINDS}
@@ -50,6 +51,7 @@ class ApiServer:
         #: Called after every write that changed an object.
         self.on_write: Callable[[Change], None] = lambda change: None
         self._gates = Gates.default() if alpha_fields else _STOCK_GATES
+        self._now = now
         self._store = Store(self._publish)
         self._writer = Writer(self._store, now, new_uid, self._gates)
         self._deleter = Deleter(self._store, now)
@@ -119,7 +121,7 @@ class ApiServer:
         if method == "GET":
             if target.name:
                 return 200, read_object(self._store, kind, target.namespace, target.name, query).raw
-            return 200, list_objects(self._store, kind, target.namespace, query)
+            return 200, list_objects(self._store, kind, target.namespace, query, int(self._now()))
         if target.subresource in ("binding", "eviction"):
             if method != "POST":
                 raise method_not_supported(method.lower(), kind.group, kind.plural)
@@ -140,7 +142,7 @@ class ApiServer:
         if type is None:
             raise unsupported_media_type(PATCH_TYPES)
         options = _write_options(request, query, applies=type == APPLY)
-        raw, created = self._writer.patch(target, type, _read(request), options)
+        raw, created = self._writer.patch(target, type, _read(request), options, request.body or b"")
         return 201 if created else 200, raw
 
     def _act(self, target: Target, request: Request, query: Mapping[str, str]) -> tuple[int, bytes]:
@@ -163,7 +165,7 @@ class ApiServer:
         selection = parse_selection(
             kind.resource, target.namespace, options.label_selector, options.field_selector
         )
-        listed = select(self._store, selection, kind)
+        listed = select(self._store.objects(kind), selection)
         revision = str(self._store.revision)
         self._deleter.delete_all(kind, listed, query, body)
         return 200, encode_list(kind, {"resourceVersion": revision}, listed)
@@ -209,10 +211,18 @@ def parse_target(path: str) -> Target | None:
 
 
 def _read(request: Request) -> Any:
+    raw = request.body or b""
     try:
-        return _decode(request.body or b"")
+        body = _decode(raw)
     except msgspec.DecodeError as error:
         raise bad_request(f"the body is not JSON: {error}") from None
+    return _without_nulls(body) if request.method != "PATCH" and b"null" in raw else body
+
+
+def _without_nulls(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _without_nulls(each) for name, each in value.items() if each is not None}
+    return [_without_nulls(each) for each in value] if isinstance(value, list) else value
 
 
 def _write_options(request: Request, query: Mapping[str, str], *, applies: bool = False) -> WriteOptions:

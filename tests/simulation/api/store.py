@@ -21,12 +21,12 @@ encode = msgspec.json.Encoder().encode
 
 
 class StoredObject(NamedTuple):
-    """Object at one revision; `created` is the revision of its creation."""
+    """Object at one revision."""
 
+    key: Key
     tree: Tree
     raw: bytes
     revision: int
-    created: int
 
 
 class Change(NamedTuple):
@@ -66,8 +66,8 @@ class Store:
     """Objects of all kinds and the events since `floor`; `on_event` is called after each."""
 
     def __init__(self, on_event: Callable[[StoreEvent], None]) -> None:
-        self.revision = 1
-        self.floor = 1
+        self.revision = 0
+        self.floor = 0
         self._objects: dict[Kind, dict[Key, StoredObject]] = {kind: {} for kind in KINDS}
         self._sorted: dict[Kind, list[StoredObject]] = {}
         self._history: list[StoreEvent] = []
@@ -115,7 +115,7 @@ class Store:
     def put(self, kind: Kind, key: Key, tree: Tree) -> StoredObject:
         """Store a new object or a new state; the tree and its metadata must not be shared."""
         old = self._objects[kind].get(key)
-        new = self._next(tree, old)
+        new = self._next(key, tree)
         self._objects[kind][key] = new
         self._record(StoreEvent("ADDED" if old is None else "MODIFIED", kind, key, old, new))
         return new
@@ -123,14 +123,14 @@ class Store:
     def remove(self, kind: Kind, key: Key, tree: Tree) -> StoredObject:
         """Remove an object; `tree` is its last state, which must not be shared."""
         old = self._objects[kind].pop(key)
-        new = self._next(tree, old)
+        new = self._next(key, tree)
         self._record(StoreEvent("DELETED", kind, key, old, new))
         return new
 
-    def _next(self, tree: Tree, old: StoredObject | None) -> StoredObject:
+    def _next(self, key: Key, tree: Tree) -> StoredObject:
         self.revision += 1
         tree["metadata"]["resourceVersion"] = str(self.revision)
-        return StoredObject(tree, encode(tree), self.revision, self.revision if old is None else old.created)
+        return StoredObject(key, tree, encode(tree), self.revision)
 
     def _record(self, event: StoreEvent) -> None:
         self._sorted.pop(event.kind, None)

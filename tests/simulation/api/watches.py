@@ -30,7 +30,7 @@ class Watch:
         self.bookmarks = bookmarks
         self.kind = kind
         self._selection = selection
-        self._selects_all = not selection.namespace and selection.labels is None and not selection.fields
+        self._selects_all = not selection.namespace and not selection.has_conditions
         self._frames: list[bytes] = []
         self._on_close = on_close
 
