@@ -297,7 +297,7 @@ def test_pages_show_one_revision() -> None:
     assert rest["metadata"] == {"resourceVersion": page["metadata"]["resourceVersion"]}
 
 
-def test_watches_are_told_of_waiting_frames_until_they_are_closed() -> None:
+def test_watches_announce_waiting_frames_until_they_are_closed() -> None:
     client = Client()
     calls: list[int] = []
     watch = client.watch(LEASES, resourceVersion="0", allowWatchBookmarks="true")
