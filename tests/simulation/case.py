@@ -1,0 +1,205 @@
+"""One case: a cluster, its load and its faults, all from one seed."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import sys
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any
+
+from tests.simulation.api.server import ApiServer
+from tests.simulation.clocks import EPOCH, Running
+from tests.simulation.events import Event, plan_events
+from tests.simulation.faults import Dice, FaultPlan, Weather
+from tests.simulation.history import History
+from tests.simulation.invariants import Checker
+from tests.simulation.loop import SimulationLoop
+from tests.simulation.network import Network
+from tests.simulation.processes import LEASE, Supervised, controllers, scheduler, scheduler_settings
+from tests.simulation.rest import find_unrest
+from tests.simulation.workload import Admin
+
+#: Time with faults, and the longest time until the cluster is at rest afterward (seconds).
+SECONDS, PATIENCE = 25.0, 240.0
+#: How long a problem must last at rest, longer than any backoff of the scheduler's queue (seconds).
+_LASTING = 90.0
+_POLL = 2.0
+
+
+@dataclass
+class Outcome:
+    """Result of a case."""
+
+    seed: int
+    violations: list[str]
+    history: History
+    faults: Counter[str]
+    injected: list[str]
+    steps: int
+    seconds: float
+    bound: int = 0
+    writes: int = 0
+    events: list[str] = field(default_factory=list)
+
+
+class Case:
+    """Cluster of one seed; `allowed` are the faults and events that happen, None: all."""
+
+    def __init__(self, seed: int, allowed: frozenset[str] | None = None, *, seconds: float = SECONDS) -> None:
+        self.seed = seed
+        self.seconds = seconds
+        dice = self.dice("case")
+        self.clocks_drift = dice.random() < 0.5
+        self.has_election = dice.random() < 0.8
+        self.loop = SimulationLoop(Random(seed), shuffled=dice.random() < 0.3)
+        self.loop.set_exception_handler(self._on_loop_error)
+        self.faults = FaultPlan(seed, LEASE, allowed)
+        self.history = History(self.loop)
+        uids = Random(seed + 1)
+        self.api = ApiServer(
+            now=lambda: EPOCH + self.loop.now, new_uid=lambda: f"{uids.getrandbits(128):032x}"
+        )
+        self.api.on_write = self._on_write
+        self.network = Network(self.loop, self.api, self.faults, self.history)
+        self.checker = Checker(report=self.report)
+        self.admin = Admin(self.api)
+        self.violations: list[str] = []
+        self.bound = 0
+        self.writes = 0
+        self.at_rest = False
+        names = ("scheduler-a", "scheduler-b") if self.has_election else ("scheduler-a",)
+        settings = scheduler_settings(elect=self.has_election)
+        self.schedulers = [scheduler(self, name, settings) for name in names]
+        self.programs: list[Supervised] = [*self.schedulers, controllers(self, "controllers")]
+
+    def dice(self, name: str) -> Dice:
+        return Dice(self.seed, name)
+
+    # -- findings
+
+    def report(self, violation: str) -> None:
+        """Note a violation; the case ends at the first one."""
+        self.violations.append(violation)
+        self.history.note("checker", "VIOLATION", violation)
+
+    def _on_loop_error(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        error = context.get("exception")
+        what = context.get("task") or context.get("future") or context.get("handle")
+        self.report(f"unexpected {error!r}: {context.get('message')}: {what!r}")
+
+    def _on_write(self, change: Any) -> None:
+        tree = change.new or change.old
+        if change.resource not in ("events", "leases"):
+            self.writes += 1
+            self.history.note_write(change.type, tree)
+        if change.resource == "pods" and change.new is not None and change.new["spec"].get("nodeName"):
+            self.bound += not (change.old or {}).get("spec", {}).get("nodeName")
+        self.checker.on_change(change.resource, change.old, change.new)
+
+    # -- course
+
+    def run(self) -> Outcome:
+        """Run the case to its end."""
+        handler = _ErrorHandler(self.report)
+        logger = logging.getLogger("plimsoll")
+        logger.addHandler(handler)
+        gc.disable()
+        try:
+            self.loop.run_case(self._direct())
+        finally:
+            Running.process = None
+            logger.removeHandler(handler)
+            self.history.end()
+            self.loop.end()
+        return Outcome(
+            self.seed,
+            self.violations,
+            self.history,
+            self.faults.counts,
+            self.faults.injected,
+            self.loop.steps,
+            self.loop.now,
+            self.bound,
+            self.writes,
+        )
+
+    async def _direct(self) -> None:
+        self.admin.create_cluster()
+        for program in self.programs:
+            program.start()
+        for event in plan_events(self):
+            await asyncio.sleep(max(0.0, event.at - self.loop.now))
+            if self.violations:
+                return
+            self._apply(event)
+        self._end_faults()
+        await self._await_rest()
+
+    def _apply(self, event: Event) -> None:
+        if not self.faults.permits(event.key):
+            return
+        done = event.run(self.dice(event.key))
+        if done:
+            self.history.note("case", done, f"({event.key})")
+            if event.fault:
+                self.faults.note(event.key, event.fault)
+            else:
+                self.faults.injected.append(event.key)
+
+    def _end_faults(self) -> None:
+        self.faults.weather = Weather.CALM
+        self.history.note("case", "faults end")
+        self.network.up = True
+        for program in self.programs:
+            if program.process is not None:
+                program.process.paused_until = 0.0
+            program.start()
+
+    async def _await_rest(self) -> None:
+        """Wait until nothing is wrong; report what stays wrong."""
+        since: dict[str, float] = {}
+        deadline = self.loop.now + PATIENCE
+        quiet_at, writes = 0.0, -1
+        while not self.violations:
+            await asyncio.sleep(_POLL)
+            for _ in self.admin.finish_deletions():
+                pass
+            problems = find_unrest(self)
+            since = {each: since.get(each, self.loop.now) for each in problems}
+            if self.writes != writes:
+                quiet_at, writes = self.loop.now, self.writes
+            if not problems and not self.network.in_flight and self.loop.now - quiet_at > 3 * _POLL:
+                break
+            lasting = [each for each, start in since.items() if self.loop.now - start > _LASTING]
+            if self.loop.now > deadline or lasting:
+                for each in lasting or problems or ["writes do not end"]:
+                    self.report(f"at rest: {each}")
+
+
+def simulate(seed: int, allowed: frozenset[str] | None = None) -> Outcome:
+    """Run a case and forget all of it but the outcome, without reports of coroutines that never ended."""
+    hook, sys.unraisablehook = sys.unraisablehook, lambda unraisable: None
+    try:
+        outcome = Case(seed, allowed).run()
+        gc.collect()
+        return outcome
+    finally:
+        sys.unraisablehook = hook
+
+
+class _ErrorHandler(logging.Handler):
+    """Reporter of exceptions that the product logs and does not expect."""
+
+    def __init__(self, report: Callable[[str], None]) -> None:
+        super().__init__(logging.ERROR)
+        self._report = report
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.exc_info and record.exc_info[1] is not None:
+            error = record.exc_info[1]
+            self._report(f"logged {type(error).__name__}: {error}: {record.getMessage()}")

@@ -1,0 +1,194 @@
+"""What happens in a case beside faults of requests: load, weather, faults of processes and objects."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+from tests.simulation.faults import Dice, Weather
+from tests.simulation.processes import LEASE, Supervised
+
+if TYPE_CHECKING:
+    from tests.simulation.case import Case
+
+#: About how many pods are created and removed per second.
+_CREATED, _REMOVED = 4.0, 3.2
+
+
+class Event(NamedTuple):
+    """Something that happens at a time of a case."""
+
+    at: float
+    key: str
+    run: Callable[[Dice], str]  #: returns what was done, or "" if nothing was
+    fault: str = ""  #: kind of fault; load is none
+
+
+def plan_events(case: Case) -> list[Event]:
+    """Return the events of a case in order."""
+    events = [*_load(case), *_weather(case), *_faults(case)]
+    return sorted(events, key=lambda each: (each.at, each.key))
+
+
+def _load(case: Case) -> Iterator[Event]:
+    admin, seconds = case.admin, case.seconds
+    for number in range(int(_CREATED * seconds)):
+        at = case.dice(f"create/{number}/at").random() * seconds
+        yield Event(at, f"create/{number}", admin.create_pod)
+    for number in range(int(_REMOVED * seconds)):
+        at = case.dice(f"remove/{number}/at").between(0.15, 1) * seconds
+        yield Event(at, f"remove/{number}", lambda dice: admin.remove_pod(dice, force=False))
+    for number in range(int(4 * seconds)):
+        yield Event(number / 4 + 0.125, f"end/{number}", _finish_deletions(case))
+
+
+def _finish_deletions(case: Case) -> Callable[[Dice], str]:
+    return lambda dice: "; ".join(case.admin.finish_deletions())
+
+
+def _weather(case: Case) -> Iterator[Event]:
+    at, number = 1.0, 0
+    while at < case.seconds:
+        dice = case.dice(f"weather/{number}")
+        weather = dice.choice(tuple(Weather))
+        yield Event(at, f"weather/{number}", _change_weather(case, weather))
+        at += 1.5 * LEASE if weather is Weather.LEASE_LOST else dice.between(0.5, 2.5)
+        number += 1
+
+
+def _change_weather(case: Case, weather: Weather) -> Callable[[Dice], str]:
+    def run(dice: Dice) -> str:
+        case.faults.weather = weather
+        alive = [each.process for each in case.schedulers if each.process is not None]
+        case.faults.victim = dice.choice(alive).name if alive else ""
+        return f"weather: {weather.value}"
+
+    return run
+
+
+def _faults(case: Case) -> Iterator[Event]:
+    kinds = (
+        ("scheduler killed", 5, _kill_scheduler),
+        ("scheduler paused", 3, _pause),
+        ("scheduler suspended", 2, _suspend),
+        ("clock jumped", 2, _jump),
+        ("controllers killed", 2, _kill_controllers),
+        ("server restarted", 3, _restart_server),
+        ("history compacted", 4, _compact),
+        ("watches cut", 4, _cut),
+        ("watches held", 6, _hold),
+        ("pod deleted by force", 6, _force),
+    )
+    deck = [kind for kind in kinds for _ in range(kind[1])]
+    number, at = 0, 2.0
+    while at < case.seconds:
+        dice = case.dice(f"fault/{number}/kind")
+        name, _, make = dice.choice(deck)
+        yield Event(at, f"fault/{number}", make(case), name)
+        at += dice.between(0.1, 1.2)
+        number += 1
+
+
+Action = Callable[[Dice], str]
+
+
+def _victim(case: Case, dice: Dice) -> Supervised:
+    return dice.choice(case.schedulers)
+
+
+def _kill_scheduler(case: Case) -> Action:
+    def run(dice: Dice) -> str:
+        victim = _victim(case, dice)
+        seconds = dice.random() * dice.choice((0.1, 1.0, 5.0))
+        victim.kill(seconds)
+        return f"kill {victim.name} for {seconds:.2f} s"
+
+    return run
+
+
+def _pause(case: Case) -> Action:
+    def run(dice: Dice) -> str:
+        victim = _victim(case, dice)
+        seconds = LEASE * dice.between(0.2, 2)
+        if victim.process is not None:
+            victim.process.pause(seconds)
+        return f"pause {victim.name} for {seconds:.2f} s"
+
+    return run
+
+
+def _suspend(case: Case) -> Action:
+    def run(dice: Dice) -> str:
+        victim = _victim(case, dice)
+        seconds = LEASE * dice.between(0.2, 2)
+        if victim.process is not None:
+            victim.process.suspend(seconds)
+        return f"suspend the machine of {victim.name} for {seconds:.2f} s"
+
+    return run
+
+
+def _jump(case: Case) -> Action:
+    def run(dice: Dice) -> str:
+        program, seconds = dice.choice(case.programs), dice.between(-3600, 3600)
+        if program.process is not None:
+            program.process.wall_offset += seconds
+        return f"clock of {program.name} jumps by {seconds:.0f} s"
+
+    return run
+
+
+def _kill_controllers(case: Case) -> Action:
+    def run(dice: Dice) -> str:
+        program, seconds = case.programs[len(case.schedulers)], dice.random() * 2
+        program.kill(seconds)
+        return f"kill {program.name} for {seconds:.2f} s"
+
+    return run
+
+
+def _restart_server(case: Case) -> Action:
+    def run(dice: Dice) -> str:
+        seconds = dice.random() * 2
+        case.network.restart(seconds)
+        return f"restart the API server for {seconds:.2f} s"
+
+    return run
+
+
+def _compact(case: Case) -> Action:
+    def run(dice: Dice) -> str:
+        case.api.compact(int(dice.random() * 20))
+        if dice.random() < 0.7:
+            for stream in list(case.network.streams):
+                if dice.random() < 0.6:
+                    stream.cut("connection reset by peer")
+        return "compact the history and cut watches"
+
+    return run
+
+
+def _cut(case: Case) -> Action:
+    def run(dice: Dice) -> str:
+        why = dice.choice(("", "connection reset by peer"))
+        chosen = [each for each in case.network.streams if dice.random() < 0.5]
+        for stream in chosen:
+            stream.cut(why)
+        return f"cut {len(chosen)} watches"
+
+    return run
+
+
+def _hold(case: Case) -> Action:
+    def run(dice: Dice) -> str:
+        seconds = dice.between(0.3, 6)
+        chosen = [each for each in case.network.streams if dice.random() < 0.4]
+        for stream in chosen:
+            stream.hold(seconds)
+        return f"hold {len(chosen)} watches for {seconds:.2f} s"
+
+    return run
+
+
+def _force(case: Case) -> Action:
+    return lambda dice: case.admin.remove_pod(dice, force=True)

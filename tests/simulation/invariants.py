@@ -1,0 +1,265 @@
+"""Invariants that hold after every write, checked from the API objects alone.
+
+`Checker` follows the writes of the server and looks only at what a write concerns. At the end of every case
+the naive checker of the chaos tests looks at everything again. Nothing here imports the product.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from functools import cache
+from math import ceil
+from typing import Any
+
+from tests.chaos.scheduler_faults.objects import (
+    allocation_results,
+    claim_names,
+    consumers,
+    is_available_on,
+    is_finished,
+    name_of,
+    node_of,
+    recorded_charges,
+)
+from tests.chaos.scheduler_faults.quantities import parse_quantity
+
+Tree = dict[str, Any]
+Key = tuple[str, str]
+DeviceName = tuple[str, str, str]
+Amounts = dict[str, int]
+
+
+@cache
+def milli(text: str) -> int:
+    """Parse a quantity, in thousandths."""
+    return ceil(parse_quantity(text) * 1000)
+
+
+@dataclass
+class PodFacts:
+    """What a pod takes: computed once, because its spec does not change."""
+
+    requests: Amounts
+    claims: list[Key]
+
+
+@dataclass
+class Checker:
+    """State of the cluster as of the last write, and every violation so far."""
+
+    #: Whether pods record the charges of their claims; on stock servers placeholders stand for them.
+    records_charges: bool = True
+    report: Callable[[str], None] = lambda text: None
+    pods: dict[str, Tree] = field(default_factory=dict)
+    claims: dict[Key, Tree] = field(default_factory=dict)
+    nodes: dict[str, Tree] = field(default_factory=dict)
+    slices: dict[str, Tree] = field(default_factory=dict)
+    #: Every device that was ever published, with its slice.
+    devices: dict[DeviceName, tuple[Tree, Tree]] = field(default_factory=dict)
+    holders: dict[DeviceName, dict[str, Tree]] = field(default_factory=lambda: defaultdict(dict))
+    users: dict[Key, dict[str, Tree]] = field(default_factory=lambda: defaultdict(dict))
+    by_node: dict[str, dict[str, Tree]] = field(default_factory=lambda: defaultdict(dict))
+
+    def on_change(self, plural: str, old: Tree | None, new: Tree | None) -> None:
+        """Apply a write and check what it concerns."""
+        match plural:
+            case "pods":
+                self._on_pod(old, new)
+            case "resourceclaims":
+                self._on_claim(old, new)
+            case "nodes":
+                tree = new or old
+                assert tree is not None
+                self.nodes.pop(tree["metadata"]["name"], None)
+                if new is not None:
+                    self.nodes[tree["metadata"]["name"]] = new
+            case "resourceslices":
+                self._on_slice(old, new)
+
+    # -- objects
+
+    def _on_slice(self, old: Tree | None, new: Tree | None) -> None:
+        if old is not None:
+            self.slices.pop(old["metadata"]["name"], None)
+        if new is not None:
+            self.slices[new["metadata"]["name"]] = new
+            spec = new["spec"]
+            for device in spec.get("devices") or ():
+                self.devices[spec["driver"], spec["pool"]["name"], device["name"]] = (device, new)
+
+    def _on_claim(self, old: Tree | None, new: Tree | None) -> None:
+        tree = new or old
+        assert tree is not None
+        key = (tree["metadata"]["namespace"], tree["metadata"]["name"])
+        if old is not None:
+            for number, result in enumerate(allocation_results(old)):
+                self.holders[_device(result)].pop(f"{old['metadata']['uid']}/{number}", None)
+            self.claims.pop(key, None)
+        if new is not None:
+            self.claims[key] = new
+            results = allocation_results(new)
+            for number, result in enumerate(results):
+                if not result.get("adminAccess"):
+                    self.holders[_device(result)][f"{new['metadata']['uid']}/{number}"] = result
+            if old is None or allocation_results(old) != results:
+                for result in results:
+                    self._check_device(_device(result), name_of(new))
+                for node in {node_of(pod) for pod in self.users[key].values()}:
+                    self._check_node(node)
+        for pod in self.users[key].values():
+            self._check_claim_of(pod, key)
+
+    def _on_pod(self, old: Tree | None, new: Tree | None) -> None:
+        for tree in (old, new):
+            if tree is None:
+                continue
+            uid, node = tree["metadata"]["uid"], node_of(tree)
+            self.pods.pop(uid, None)
+            self.by_node[node].pop(uid, None)
+            for key in _claims_of(tree):
+                self.users[key].pop(uid, None)
+        if new is None:
+            return
+        uid, node = new["metadata"]["uid"], node_of(new)
+        self.pods[uid] = new
+        if not node or is_finished(new):
+            return
+        self.by_node[node][uid] = new
+        keys = _claims_of(new)
+        for key in keys:
+            self.users[key][uid] = new
+        if old is None or node_of(old) != node:
+            self._check_node(node)
+            if None in claim_names(new):
+                self.report(f"pod {name_of(new)} is bound without its generated claim")
+            for key in keys:
+                self._check_claim_of(new, key)
+                if self.records_charges and (charges := self.charges_of(key)):
+                    noted = recorded_charges(new).get(key[1], {})
+                    if {name: ceil(amount * 1000) for name, amount in noted.items()} != charges:
+                        self.report(f"pod {name_of(new)}: the charges of claim {key[1]} are not recorded")
+
+    # -- checks
+
+    def _check_device(self, device: DeviceName, claim: str) -> None:
+        name = "/".join(device)
+        if device not in self.devices:
+            self.report(f"claim {claim}: device {name} was never published")
+            return
+        tree, _ = self.devices[device]
+        holders = list(self.holders[device].values())
+        if not tree.get("allowMultipleAllocations"):
+            if len(holders) > 1:
+                self.report(f"device {name} is allocated {len(holders)} times, last to claim {claim}")
+        else:
+            shares = [each.get("shareID") for each in holders]
+            if len(set(shares)) < len(shares):
+                self.report(f"device {name}: two allocations are one share, last to claim {claim}")
+            for capacity, entry in (tree.get("capacity") or {}).items():
+                used = sum(milli((each.get("consumedCapacity") or {}).get(capacity, "0")) for each in holders)
+                if used > milli(entry["value"]):
+                    self.report(f"device {name}: {used / 1000:g} of {entry['value']} {capacity} is allocated")
+        for part in tree.get("consumesCounters") or ():
+            self._check_counters(device, part["counterSet"])
+
+    def _check_counters(self, device: DeviceName, counters: str) -> None:
+        driver, pool, _ = device
+        used: Amounts = defaultdict(int)
+        for other, holders in self.holders.items():
+            if holders and other[:2] == (driver, pool) and other in self.devices:
+                for part in self.devices[other][0].get("consumesCounters") or ():
+                    if part["counterSet"] == counters:
+                        for name, amount in part["counters"].items():
+                            used[name] += milli(amount["value"])
+        for each in self.slices.values():
+            spec = each["spec"]
+            if (spec["driver"], spec["pool"]["name"]) == (driver, pool):
+                for entry in spec.get("sharedCounters") or ():
+                    for name, amount in entry["counters"].items() if entry["name"] == counters else ():
+                        if used[name] > milli(amount["value"]):
+                            self.report(
+                                f"counter {name} of {driver}/{pool} {counters}: {used[name] / 1000:g}"
+                            )
+
+    def _check_claim_of(self, pod: Tree, key: Key) -> None:
+        """Check a claim of a bound pod."""
+        what = f"bound pod {name_of(pod)}: claim {key[1]}"
+        claim = self.claims.get(key)
+        if claim is None:
+            self.report(f"{what} does not exist")
+            return
+        if (claim.get("status") or {}).get("allocation") is None:
+            self.report(f"{what} is not allocated")
+        if all(each["uid"] != pod["metadata"]["uid"] for each in consumers(claim)):
+            self.report(f"{what} is not reserved for it")
+        node = self.nodes.get(node_of(pod))
+        for result in allocation_results(claim):
+            known = self.devices.get(_device(result))
+            if node is not None and known is not None and not is_available_on(*known, node):
+                self.report(f"{what}: device {'/'.join(_device(result))} is not on {node_of(pod)}")
+
+    def charges_of(self, key: Key) -> Amounts:
+        """Return what the allocation of a claim charges its node."""
+        total: Amounts = {}
+        claim = self.claims.get(key)
+        for result in allocation_results(claim) if claim is not None else ():
+            device = self.devices.get(_device(result), ({}, {}))[0]
+            for resource, rule in (device.get("nodeAllocatableResourceMappings") or {}).items():
+                factor = parse_quantity(rule.get("allocationMultiplier", "1"))
+                if capacity := rule.get("capacityKey"):
+                    consumed = (result.get("consumedCapacity") or {}).get(capacity)
+                    factor *= parse_quantity(consumed or device["capacity"][capacity]["value"])
+                total[resource] = total.get(resource, 0) + ceil(factor * 1000)
+        return total
+
+    def taken(self, node: str) -> Amounts:
+        """Return what the pods of a node and their claims take; a claim counts once."""
+        total: Amounts = defaultdict(int)
+        charged: dict[Key, None] = {}
+        for pod in self.by_node[node].values():
+            for resource, amount in requests_of(pod).items():
+                total[resource] += amount
+            charged |= dict.fromkeys(_claims_of(pod))
+        for key in charged:
+            for resource, amount in self.charges_of(key).items():
+                total[resource] += amount
+        return total
+
+    def _check_node(self, node: str) -> None:
+        tree = self.nodes.get(node)
+        if tree is None or not self.records_charges:
+            return
+        allocatable = tree["status"]["allocatable"]
+        for resource, amount in self.taken(node).items():
+            if amount > milli(allocatable.get(resource, "0")):
+                what = f"{amount / 1000:g} of {allocatable.get(resource, '0')} {resource}"
+                self.report(f"node {node} is past its line: {what}")
+
+
+def _device(result: Tree) -> DeviceName:
+    return result["driver"], result["pool"], result["device"]
+
+
+def _claims_of(pod: Tree) -> list[Key]:
+    namespace = pod["metadata"]["namespace"]
+    return [(namespace, name) for name in claim_names(pod) if name]
+
+
+def requests_of(pod: Tree) -> Amounts:
+    """Return the requests of a pod of one container, without resources that devices of its claim serve."""
+    (container,) = pod["spec"]["containers"]
+    found = {name: milli(text) for name, text in (container["resources"].get("requests") or {}).items()}
+    extended = (pod.get("status") or {}).get("extendedResourceClaimStatus") or {}
+    for mapping in extended.get("requestMappings") or ():
+        found.pop(mapping["resourceName"], None)
+    return found | {"pods": 1000}
+
+
+def total_of(parts: Iterable[Amounts]) -> Amounts:
+    total: Amounts = defaultdict(int)
+    for part in parts:
+        for resource, amount in part.items():
+            total[resource] += amount
+    return total
