@@ -2,7 +2,8 @@
 
 Two schedulers of one name decide about each pod independently of each other, and overcommit nodes. A binding,
 or several conditions of pods, that this process has not written while it leads are reported once, in the log
-and as an event. Changes from before it leads do not count: they are those of a previous leader.
+and as an event. Changes from before it leads do not count: they are those of a previous leader. Where both
+decide the same, nothing shows who has written it.
 """
 
 from __future__ import annotations
@@ -29,41 +30,45 @@ class OtherSchedulerDetector:
         names: Container[str],
         *,
         is_leading: Callable[[], bool],
-        is_placed: Callable[[str], bool],
+        find_node: Callable[[str], str],
         has_written: Callable[[str, str], bool],
         report: Callable[[str], None],
     ) -> None:
         """Create a detector for pods of these scheduler names.
 
-        `is_placed` returns whether a pod (by key) is assumed or bound by this process, and `has_written`
+        `find_node` returns the node on which this process has placed a pod (by key), or "", and `has_written`
         whether this process has written a message to the condition of a pod.
         """
         self._names = names
         self._is_leading = is_leading
-        self._is_placed = is_placed
+        self._find_node = find_node
         self._has_written = has_written
         self._report = report
-        self._failed: set[str] = set()  # pods whose binding failed here, but may have been applied
+        #: Nodes of bindings that failed here, but may have been applied, by pod.
+        self._failed: dict[str, set[str]] = {}
         self._conditions = 0
         self._is_reported = False
 
-    def on_binding_failed(self, key: str) -> None:
+    def on_binding_failed(self, key: str, node: str) -> None:
         """Note a binding whose result in the API is unknown."""
-        self._failed.add(key)
+        self._failed.setdefault(key, set()).add(node)
 
     def on_pod_event(self, old: Pod | None, new: Pod | None) -> None:
         """Compare two states of a pod, before the second one is applied to the snapshot."""
         if old is None or old.spec.node_name or old.spec.scheduler_name not in self._names:
             return
         key = pod_key(old)
-        is_placed = self._is_placed(key) or key in self._failed
+        nodes = {self._find_node(key), *self._failed.get(key, ())} - {""}
         if new is None or new.spec.node_name:
-            self._failed.discard(key)
-        if new is None or is_placed or self._is_reported or not self._is_leading():
+            self._failed.pop(key, None)
+        if new is None or self._is_reported or not self._is_leading():
             return
         name = new.metadata.full_name
         if new.spec.node_name:
-            self._report_once(new, f"bound pod {name} to node {new.spec.node_name}")
+            if new.spec.node_name not in nodes:
+                self._report_once(new, f"bound pod {name} to node {new.spec.node_name}")
+        elif nodes:
+            return
         elif (condition := _find_changed_condition(old, new)) is not None:
             self._conditions += not self._has_written(key, condition.message)
             if self._conditions >= _MIN_CONDITIONS:

@@ -110,7 +110,7 @@ class SchedulerProcess:
         self.other_scheduler = OtherSchedulerDetector(
             self.context.profiles,
             is_leading=lambda: self.leading and self.scheduling.is_set(),
-            is_placed=lambda key: self.context.snapshot.find_pod(key) is not None,
+            find_node=self._find_assumed_node,
             has_written=self.failure_handler.condition_writer.has_written,
             report=partial(self.recorder.problem, "OtherScheduler", "Scheduling"),
         )
@@ -285,7 +285,7 @@ class SchedulerProcess:
     def _make_binder(self, on_finished: OnFinished) -> PodBinder:
         def finish(placement: Placement, outcome: BindSuccess | BindFailure) -> None:
             if isinstance(outcome, BindFailure):
-                self.other_scheduler.on_binding_failed(placement.pod_info.key)
+                self.other_scheduler.on_binding_failed(placement.pod_info.key, placement.node)
             on_finished(placement, outcome)
 
         return PodBinder(
@@ -299,6 +299,12 @@ class SchedulerProcess:
             make_placeholder_binder=self._make_placeholder_binder,
             on_free=self.context.wake_event.set,
         )
+
+    def _find_assumed_node(self, key: str) -> str:
+        """Return the node of a placement that the API may not show yet, or an empty string."""
+        snapshot = self.context.snapshot
+        placement = snapshot.assumed.get(key) or snapshot.unconfirmed.get(key)
+        return placement.node if placement is not None else ""
 
     def _make_volume_binder(self, placement: Placement) -> VolumeBinder:
         writer = self.writer

@@ -23,13 +23,13 @@ class DetectorFixture:
 
     def __init__(self) -> None:
         self.leading = True
-        self.placed: set[str] = set()
+        self.placed: dict[str, str] = {}
         self.written: set[tuple[str, str]] = set()
         self.reports: list[str] = []
         self.detector = OtherSchedulerDetector(
             {"mine"},
             is_leading=lambda: self.leading,
-            is_placed=lambda key: key in self.placed,
+            find_node=lambda key: self.placed.get(key, ""),
             has_written=lambda key, message: (key, message) in self.written,
             report=self.reports.append,
         )
@@ -60,15 +60,31 @@ def test_other_bindings_are_not(case: str) -> None:
     new = waiting(scheduler=old.spec.scheduler_name, node="n1")
     match case:
         case "placed":
-            fixture.placed.add(pod_key(old))
+            fixture.placed[pod_key(old)] = "n1"
         case "failed":
-            fixture.detector.on_binding_failed(pod_key(old))
+            for node in ("n1", "n2"):
+                fixture.detector.on_binding_failed(pod_key(old), node)
+            fixture.placed[pod_key(old)] = "n3"
         case "not leading":
             fixture.leading = False
         case "created with a node":
             old = None
     fixture.detector.on_pod_event(old, new)
     assert fixture.reports == []
+
+
+@pytest.mark.parametrize("is_failed", [False, True])
+def test_a_binding_to_another_node_than_ours_is_reported(is_failed: bool) -> None:
+    """Both schedulers decide at the same time: ours is refused, or will be."""
+    fixture = DetectorFixture()
+    if is_failed:
+        fixture.detector.on_binding_failed(pod_key(waiting()), "n2")
+    else:
+        fixture.placed[pod_key(waiting())] = "n2"
+    fixture.detector.on_pod_event(waiting(), waiting(message="theirs"))
+    assert fixture.reports == []
+    fixture.detector.on_pod_event(waiting(), waiting(node="n1"))
+    assert len(fixture.reports) == 1
 
 
 @given(st.lists(st.tuples(st.booleans(), st.sampled_from("abc")), max_size=12))
