@@ -9,6 +9,8 @@ from functools import cache
 from pathlib import Path
 from typing import Protocol
 
+import pytest
+
 from plimsoll.client import ClientConfig
 from tests.waiting import DEADLINE
 
@@ -34,6 +36,20 @@ def minor_version() -> int:
     command = [str(ASSETS / "kube-apiserver"), "--version"]
     text = subprocess.run(command, capture_output=True, text=True, check=True, timeout=DEADLINE).stdout
     return int(text.split(".")[1])
+
+
+def skip_before(minor: int, why: str = "") -> None:
+    """Skip the test if the kube-apiserver is older than 1.`minor`."""
+    if minor_version() < minor:
+        pytest.skip(f"kube-apiserver 1.{minor_version()}: needs 1.{minor}{why and f', {why}'}")
+
+
+def emulate(release: str) -> list[str]:
+    """Return the options with which a kube-apiserver emulates a release such as 1.34; none for ""."""
+    if not release:
+        return []
+    skip_before(int(release.partition(".")[2]))
+    return [f"--emulated-version=kube={release}"]
 
 
 class Cluster(Protocol):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 from plimsoll.api import codec
@@ -17,6 +19,7 @@ from plimsoll.client.endpoints import (
     RESOURCE_CLAIMS,
     RESOURCE_SLICES,
 )
+from plimsoll.ledger.placeholders import NAMESPACE
 from plimsoll.scheduler.process.run import SchedulerProcess
 from plimsoll.scheduler.snapshot.verify import verify
 from tests.manifests import (
@@ -25,11 +28,12 @@ from tests.manifests import (
     claim_template,
     claiming_pod,
     device_class,
-    node,
     pod,
     resource_slice,
 )
 from tests.real.programs import minor_version
+from tests.real.simulated_kubelets import SimulatedKubelets
+from tests.real.stock_plane import StockPlane
 from tests.waiting import until
 
 NS = "default"
@@ -42,24 +46,30 @@ MAPPING = {"nodeAllocatableResourceMappings": {"cpu": {"allocationMultiplier": "
 MAPPING_1_37 = {"nodeAllocatableResources": {"cpu": {"mapping": {"deviceMultiplier": "2"}}}}
 
 
-async def furnish(client: Client, *, stock: bool) -> None:
-    """Create two nodes of eight CPUs with two devices each, with charges where the server keeps them."""
+@asynccontextmanager
+async def furnished(client: Client, *, stock: bool) -> AsyncIterator[None]:
+    """Run two nodes of eight CPUs with two devices each, with charges where the server keeps them.
+
+    A stock server keeps none: simulated kubelets admit the placeholders.
+    """
     kind = device_class(DRIVER)
     if stock:
         kind["metadata"]["annotations"] = {CLASS_KEY: json.dumps(MAPPING)}
+        await StockPlane.prepare(client)
     await client.create(DEVICE_CLASSES, kind)
     await client.create(RESOURCE_CLAIM_TEMPLATES, claim_template("t", DRIVER), NS)
+    kubelets = SimulatedKubelets(client)
     for name in ("n1", "n2"):
-        await client.create(NODES, node(name))
-        status = NODE_STATUS | {"declaredFeatures": ["DRANodeAllocatableResources"]}
-        await client.patch(NODES, name, {"status": status}, subresource="status")
-        # the API server taints nodes that are not ready yet
-        await client.patch(NODES, name, {"spec": {"taints": None}})
+        await kubelets.add(name, NODE_STATUS["allocatable"], {})
+        features = {"status": {"declaredFeatures": ["DRANodeAllocatableResources"]}}
+        await client.patch(NODES, name, features, subresource="status")
         slice = resource_slice(f"{name}-gpu", name, 2)
         if not stock:
             for device in slice["spec"]["devices"]:
                 device |= MAPPING if minor_version() < 37 else MAPPING_1_37
         await client.create(RESOURCE_SLICES, slice)
+    async with kubelets.running():
+        yield
 
 
 async def bound(client: Client, *names: str) -> dict[str, str]:
@@ -103,6 +113,9 @@ async def schedule(client: Client, process: SchedulerProcess, *, stock: bool) ->
         else:
             assert one["status"]["nodeAllocatableResourceClaimStatuses"] == [charged]
     assert len(devices) == 4
+    pods = [codec.decode_tree(raw) for raw in (await client.list(PODS, NAMESPACE)).items]
+    requests = [one["spec"]["containers"][0]["resources"]["requests"] for one in pods]
+    assert requests == [{"cpu": "2"}] * (4 if stock else 0), "placeholders"
     # 8 CPUs a node, of which claims take four and containers 200m
     await client.create(PODS, large("too-large", "4"), NS)
     waiting = await until(

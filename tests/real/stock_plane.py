@@ -80,7 +80,8 @@ class StockPlane:
         path.write_text(yaml.safe_dump(tree))
         return path
 
-    async def prepare(self, client: Client) -> None:
+    @staticmethod
+    async def prepare(client: Client) -> None:
         """Create what the installation creates, if it is not there: the namespace and the priority class."""
         labels = {"pod-security.kubernetes.io/enforce": "restricted"}
         priority = {"metadata": {"name": PRIORITY_CLASS}, "value": PRIORITY, "preemptionPolicy": "Never"}

@@ -19,8 +19,8 @@ from plimsoll.controllers.resource_claim.controller import ResourceClaimControll
 from plimsoll.scheduler.process.configuration import SchedulerSettings
 from plimsoll.scheduler.process.run import SchedulerProcess
 from tests.cluster.kube_apiserver import run_apiserver
-from tests.real.programs import ASSETS, missing
-from tests.real.scheduled_pods import NS, bound, furnish, schedule
+from tests.real.programs import ASSETS, missing, skip_before
+from tests.real.scheduled_pods import NS, bound, furnished, schedule
 from tests.waiting import DEADLINE, until
 
 _MISSING = missing("kube-apiserver", "etcd")
@@ -56,8 +56,10 @@ def _now(look: Callable[[], Any]) -> Callable[[], Awaitable[Any]]:
 
 @pytest.mark.parametrize("gates", [ON, ""], ids=["alpha", "stock"])
 def test_pods_and_claims_on_one_ledger(tmp_path: Path, gates: str) -> None:
+    if gates:
+        skip_before(36, "which has the gates")
+
     async def scenario(client: Client) -> None:
-        await furnish(client, stock=not gates)
         controllers = asyncio.create_task(
             ControllerManager(client, only=[ResourceClaimController.name]).run()
         )
@@ -78,7 +80,11 @@ def test_pods_and_claims_on_one_ledger(tmp_path: Path, gates: str) -> None:
     with run_apiserver(ASSETS, tmp_path, gates) as config:
 
         async def run() -> None:
-            async with asyncio.timeout(4 * DEADLINE), Client.connect(config) as client:
+            async with (
+                asyncio.timeout(4 * DEADLINE),
+                Client.connect(config) as client,
+                furnished(client, stock=not gates),
+            ):
                 await scenario(client)
 
         asyncio.run(run())

@@ -36,7 +36,7 @@ from tests.deploy.accounts import account
 from tests.deploy.render import objects
 from tests.manifests import DRIVER, NODE_STATUS, Tree, claim, device_class, node, pod, resource_slice
 from tests.real.pod_groups import options_of_groups
-from tests.real.programs import ASSETS, missing
+from tests.real.programs import ASSETS, emulate, missing, skip_before
 from tests.structure.documents import FENCE, read
 from tests.waiting import DEADLINE, until
 
@@ -103,6 +103,7 @@ DEFAULT = ["--runtime-config=resource.k8s.io/v1beta2=false"]
 
 
 def _alpha() -> tuple[str, list[str]]:
+    skip_before(36, "which has the gates")
     gates, options = options_of_groups()
     gates += ",DRANodeAllocatableResources=true,DRADeviceTaintRules=true"
     return gates, [f"{options[0]},resource.k8s.io/v1beta2=true"]
@@ -112,7 +113,7 @@ def _alpha() -> tuple[str, list[str]]:
 def config(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ClientConfig]:
     gates, options = ("", DEFAULT) if request.param != "alpha" else _alpha()
     if request.param.startswith("1."):
-        options = [*options, f"--emulated-version=kube={request.param}"]
+        options = [*options, *emulate(request.param)]
     with run_apiserver(ASSETS, tmp_path, gates, options) as config:
         yield config
 

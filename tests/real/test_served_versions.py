@@ -27,8 +27,8 @@ from plimsoll.scheduler.process.run import SchedulerProcess
 from plimsoll.tools.cluster_state.live import read_live
 from tests.cluster.kube_apiserver import run_apiserver
 from tests.manifests import DRIVER, node
-from tests.real.programs import ASSETS, minor_version, missing
-from tests.real.scheduled_pods import furnish, schedule
+from tests.real.programs import ASSETS, emulate, minor_version, missing
+from tests.real.scheduled_pods import furnished, schedule
 from tests.waiting import DEADLINE, until
 
 _MISSING = missing("kube-apiserver", "etcd")
@@ -40,19 +40,20 @@ BETA2_ONLY = f"--runtime-config={RESOURCE}/v1=false,{RESOURCE}/v1beta2=true"
 
 
 @pytest.mark.parametrize(
-    ("options", "version"),
+    ("release", "options", "version"),
     [
-        (["--emulated-version=kube=1.34"], "v1"),
-        (["--emulated-version=kube=1.35"], "v1"),
-        ([BETA2_ONLY], "v1beta2"),
-        ([BETA1_ONLY], "v1beta1"),
-        (["--emulated-version=kube=1.34", BETA1_ONLY], "v1beta1"),
+        ("1.34", [], "v1"),
+        ("1.35", [], "v1"),
+        ("", [BETA2_ONLY], "v1beta2"),
+        ("", [BETA1_ONLY], "v1beta1"),
+        ("1.34", [BETA1_ONLY], "v1beta1"),
     ],
     ids=["1.34", "1.35", "v1beta2", "v1beta1", "1.34-v1beta1"],
 )
-def test_pods_get_their_devices(tmp_path: Path, options: list[str], version: str) -> None:
+def test_pods_get_their_devices(tmp_path: Path, release: str, options: list[str], version: str) -> None:
+    options = [*emulate(release), *options]
+
     async def scenario(client: Client) -> None:
-        await furnish(client, stock=True)
         controllers = asyncio.create_task(
             ControllerManager(client, only=[ResourceClaimController.name]).run()
         )
@@ -106,7 +107,11 @@ def test_pods_get_their_devices(tmp_path: Path, options: list[str], version: str
     with run_apiserver(ASSETS, tmp_path, "", options, authorization) as config:
 
         async def run() -> None:
-            async with asyncio.timeout(4 * DEADLINE), Client.connect(config) as client:
+            async with (
+                asyncio.timeout(4 * DEADLINE),
+                Client.connect(config) as client,
+                furnished(client, stock=True),
+            ):
                 await scenario(client)
 
         asyncio.run(run())
