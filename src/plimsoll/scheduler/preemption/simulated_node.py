@@ -20,6 +20,7 @@ from plimsoll.api.pod_claims import resolve_claim_names, uses_claims
 from plimsoll.api.resource import AllocationResult, ResourceClaim
 from plimsoll.ledger.entries import LedgerEntry
 from plimsoll.ledger.node_ledger import NodeLedger, pod_key
+from plimsoll.ledger.placement import assume_placeholders
 from plimsoll.scheduler.devices import NodeFit
 from plimsoll.scheduler.pod_info import PodInfo
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
@@ -60,6 +61,7 @@ class NodeSimulation:
         self._removed: dict[str, LedgerEntry] = {}
         self._removed_placeholders: list[LedgerEntry] = []
         self._added: dict[str, PodInfo] = {}
+        self._added_placeholders: dict[str, list[Pod]] = {}  #: by the key of the pod that was added
         self._claims = SimulatedClaims() if claims is None else claims
 
     def __enter__(self) -> NodeSimulation:
@@ -71,8 +73,9 @@ class NodeSimulation:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         snapshot, row = self.snapshot, self.row
-        for pod_info in self._added.values():
-            self._notify_removed(pod_info.pod)
+        for key, pod_info in self._added.items():
+            for pod in (pod_info.pod, *self._added_placeholders[key]):
+                self._notify_removed(pod)
         for entry in self._removed.values():
             self._notify_added(entry.pod)
         # Added pods are removed before removed pods get their devices back.
@@ -138,12 +141,21 @@ class NodeSimulation:
     # -- other pods
 
     def add_pod(self, pod_info: PodInfo, fit: NodeFit | None = None) -> None:
-        """Add a pod, whether it fits or not; `fit` has the devices and charges of its claims."""
+        """Add a pod, whether it fits or not; `fit` has the devices and charges of its claims.
+
+        Its placeholders are added, too, as when its placement is assumed.
+        """
         pod_info = pod_info.at_node(self.snapshot.node(self.row))
-        pod = pod_info.pod
-        self.snapshot.ledger(self.row).assume(pod, fit.charged_claims if fit is not None else ())
+        pod, ledger = pod_info.pod, self.snapshot.ledger(self.row)
+        charged_claims = fit.charged_claims if fit is not None else ()
+        ledger.assume(pod, charged_claims)
+        placeholders = (
+            assume_placeholders(ledger, pod, charged_claims) if self.snapshot.profile.placeholders else []
+        )
         self._added[pod_info.key] = pod_info
-        self._notify_added(pod)
+        self._added_placeholders[pod_info.key] = placeholders
+        for each in (pod, *placeholders):
+            self._notify_added(each)
         if fit is not None:
             for claim in pod_info.unallocated_claims:
                 self._allocate(claim.metadata.uid, fit.allocations[claim.metadata.name])
@@ -152,8 +164,9 @@ class NodeSimulation:
     def remove_added(self, pod_info: PodInfo) -> None:
         """Remove a pod that was added."""
         pod_info = self._added.pop(pod_info.key)
-        self.snapshot.ledger(self.row).remove(pod_info.pod)
-        self._notify_removed(pod_info.pod)
+        for pod in (*self._added_placeholders.pop(pod_info.key), pod_info.pod):
+            self.snapshot.ledger(self.row).remove(pod)
+            self._notify_removed(pod)
         for claim in pod_info.unallocated_claims:
             self._reallocate(claim)
         self._refresh()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from plimsoll.api.core import Pod
 from plimsoll.scheduler.cycle import schedule_one
 from plimsoll.scheduler.pod_claims import read_pod_info
@@ -13,7 +15,17 @@ from plimsoll.scheduler.reasons import render
 from plimsoll.scheduler.result import FitError, Placement
 from plimsoll.scheduler.snapshot.snapshot import Snapshot
 from plimsoll.scheduler.snapshot.verify import verify
-from tests.build import DRIVER, claim, device, device_class, exactly, node, pod, resource_slice
+from tests.build import (
+    DRIVER,
+    charging_device,
+    claim,
+    device,
+    device_class,
+    exactly,
+    node,
+    pod,
+    resource_slice,
+)
 from tests.unit.scheduler.preemption.clusters import SETTINGS, ids, names_of
 from tests.unit.scheduler.snapshots import snapshot_of
 
@@ -171,6 +183,17 @@ def test_devices_are_kept_for_a_nominated_pod() -> None:
     assert isinstance(attempt(first, snapshot, promised(first)), Placement)
     more = gpu(claim("c-first", exactly("r")), claim("c-new", exactly("r")), devices=2)
     assert isinstance(attempt(pod("new", claims=["c-new"], priority=1), more, promised(first)), Placement)
+
+
+@pytest.mark.parametrize(("pods", "fits"), [("2", False), ("3", True)])
+def test_a_nominated_pod_keeps_room_for_its_placeholder(pods: str, fits: bool) -> None:
+    """Where the server drops charges, it and its placeholder count as two pods of the node."""
+    devices = resource_slice([charging_device("d0", cpu="2")], "a")
+    snapshot = snapshot_of(device_class(), node("a", pods=pods), devices, claim("c-first", exactly("r")))
+    first, new = waiting("first", "a", claims=["c-first"], priority=1), pod("new", priority=1)
+    assert isinstance(attempt(new, snapshot, promised(first)), Placement), "the server stores charges"
+    snapshot.set_placeholders(True)
+    assert isinstance(attempt(new, snapshot, promised(first)), Placement) == fits
 
 
 def test_devices_are_kept_while_victims_leave_one_by_one() -> None:
