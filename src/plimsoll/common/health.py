@@ -52,8 +52,11 @@ class HealthServer:
         flag: str = "--listen",
         debug_local_only: bool = False,
         secure: SecureServing | None = None,
+        ready_note: Callable[[], str] = lambda: "",
     ) -> None:
         """Create a server; `debug` are pages below `/debug/`, `pages` are keyed by their paths.
+
+        `ready_note` returns a line for `/readyz` below its checks, or "".
 
         `unwell` is the status code of a failed check, `flag` the command-line flag of the address. With
         `debug_local_only` pages below `/debug/` are only served to callers on the same machine.
@@ -65,6 +68,7 @@ class HealthServer:
         self._pages = dict(pages or {})
         self._debug_local_only = debug_local_only
         self._secure = secure
+        self._ready_note = ready_note
         self._server: PageServer | None = None
         self.port = 0
 
@@ -73,7 +77,7 @@ class HealthServer:
         open_pages = {
             "/healthz": self._check(self._health),
             "/livez": self._check(self._live),
-            "/readyz": self._check(self._ready),
+            "/readyz": self._check(self._ready, self._ready_note),
         }
         guarded = {"/metrics": self._scrape, **{path: _json(page) for path, page in self._pages.items()}}
         if self._debug_local_only:
@@ -107,7 +111,7 @@ class HealthServer:
 
         return answer
 
-    def _check(self, checks: Mapping[str, Check]) -> HttpPage:
+    def _check(self, checks: Mapping[str, Check], note: Callable[[], str] = lambda: "") -> HttpPage:
         async def answer(request: PageRequest) -> PageResponse:
             problems = {name: check() for name, check in checks.items()}
             bad = any(problems.values())
@@ -117,6 +121,7 @@ class HealthServer:
                 f"[-]{name} failed: {problem}" if problem else f"[+]{name} ok"
                 for name, problem in problems.items()
             ]
+            lines += filter(None, [note()])
             lines.append(f"{request.path.strip('/')} check {'failed' if bad else 'passed'}")
             return PageResponse("\n".join(lines) + "\n", self._unwell if bad else 200)
 

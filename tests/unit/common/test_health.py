@@ -30,6 +30,7 @@ async def test_health_pages() -> None:
         ready={"ping": lambda: "", "sync": lambda: problem[0]},
         metrics=metrics,
         debug={"queue": lambda: {"a": [1]}},
+        ready_note=lambda: "a note",
     )
     await server.start("127.0.0.1", 0)
     try:
@@ -41,7 +42,7 @@ async def test_health_pages() -> None:
 
             assert await get("/healthz") == (200, "ok")
             assert await get("/livez?verbose") == (200, "[+]ping ok\nlivez check passed\n")
-            failed = "[+]ping ok\n[-]sync failed: not listed yet: pods\nreadyz check failed\n"
+            failed = "[+]ping ok\n[-]sync failed: not listed yet: pods\na note\nreadyz check failed\n"
             assert await get("/readyz") == (500, failed)
             problem[0] = ""
             assert await get("/readyz") == (200, "ok")

@@ -33,6 +33,7 @@ from plimsoll.drivers.cpu.devices import (
     check_against_node,
     check_form,
     compute_layout,
+    describe_server,
     device_health,
     per_slice,
 )
@@ -118,6 +119,8 @@ class CpuDriver(Driver):
         self._state: CPUState | None = None
         self._enforcer: Enforcer | None = None
         self._capabilities: ServerCapabilities | None = None
+        #: What the API server's version and gates give, once it is known; for `/readyz`.
+        self.server_description = ""
         self._unlinked_since: float | None = None
         #: Containers share CPUs, or have: assumed until they are known, so that too little is published
         #: rather than too much, and kept, so that the capacity does not change with every pod.
@@ -385,7 +388,8 @@ class CpuDriver(Driver):
 
     async def _detect_capabilities(self) -> None:
         """Detect the capabilities of the API server; then publish."""
-        capabilities, node = await wait_for_capabilities(self._client, self.settings)
+        version, capabilities, node = await wait_for_capabilities(self._client, self.settings)
+        self.server_description = describe_server(version, capabilities, self.settings)
         is_grouped = self.settings.mode is DeviceMode.GROUPED
         if is_grouped and not capabilities.sharing and self._on_sharing_dropped is not None:
             self._on_sharing_dropped()

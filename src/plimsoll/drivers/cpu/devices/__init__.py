@@ -6,6 +6,7 @@ Start at `groups.py`; `devices.py` builds the API objects.
 from plimsoll.drivers.cpu.devices.devices import (
     ServerCapabilities,
     check_form,
+    describe_server,
     device_health,
     make_devices,
     per_slice,
@@ -21,6 +22,7 @@ __all__ = [
     "check_against_node",
     "check_form",
     "compute_layout",
+    "describe_server",
     "detect_capabilities",
     "device_health",
     "make_annotations",

@@ -221,6 +221,26 @@ def check_form(
     return tuple(NodeFinding(FindingSeverity.WARNING, what, fix) for what, fix in found)
 
 
+def describe_server(version: str, capabilities: ServerCapabilities, settings: CpuSettings) -> str:
+    """Describe what an API server of this version (or "") gives, and which versions give more."""
+    if not capabilities.sharing:
+        cpus = "single CPUs (groups of CPUs: from 1.36 on, or with the feature gate DRAConsumableCapacity)"
+    elif settings.mode is DeviceMode.INDIVIDUAL:
+        cpus = "single CPUs (cpuDeviceMode: individual)"
+    else:
+        cpus = "groups of CPUs"
+    if capabilities.form is not None:
+        charges = f"claims are charged by mappings in slices (form {capabilities.form.value})"
+    elif settings.mapping is MappingChoice.OFF:
+        charges = "claims are charged by annotations of DeviceClasses (nodeAllocatableForm: off)"
+    else:
+        charges = (
+            "claims are charged by annotations of DeviceClasses (mappings in slices: from 1.36 on, with the "
+            "feature gate DRANodeAllocatableResources)"
+        )
+    return f"Kubernetes {version or 'of an unknown version'}: {cpus}; {charges}"
+
+
 def device_health(
     topology: Topology,
     layout: CpuLayout,

@@ -225,6 +225,7 @@ class CpuDriverProcess:
             # Pod and claim names are not exposed to the network; the Go driver exposes none either.
             debug_local_only=True,
             secure=secure_serving(self._client, self.settings.cert_dir),
+            ready_note=lambda: self.driver.server_description,
         )
         await self.pages.start(host, port)
         log_event(LOG, "listening", address=f"{host or '*'}:{self.pages.port}")

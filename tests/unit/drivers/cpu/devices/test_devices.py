@@ -20,6 +20,7 @@ from plimsoll.drivers.cpu.devices import (
     check_against_node,
     check_form,
     compute_layout,
+    describe_server,
     device_health,
     make_devices,
     per_slice,
@@ -40,6 +41,11 @@ from tests.unit.drivers.cpu.devices.publish import ask, assert_valid, attributes
 from tests.unit.drivers.cpu.machines import machines, make_machine, switch_off
 
 SERVER = make_machine(sockets=2, numa=1, l3=2, cores=2, threads=2, roots=2)
+SINGLE_CPUS = "single CPUs (groups of CPUs: from 1.36 on, or with the feature gate DRAConsumableCapacity)"
+BY_ANNOTATIONS = (
+    "by annotations of DeviceClasses (mappings in slices: from 1.36 on, with the feature gate "
+    "DRANodeAllocatableResources)"
+)
 POLICY = {"default": "8", "validRange": {"min": "1", "step": "1"}}
 
 
@@ -474,3 +480,34 @@ def test_the_api_server_accepts_the_devices_of_any_machine(
         assert set(names) >= set(layout.domains)
         for tree in slices_of(devices, settings):
             assert len(tree["spec"]["devices"]) <= 128
+
+
+@pytest.mark.parametrize(
+    ("version", "capabilities", "settings", "expected"),
+    [
+        ("1.35", ServerCapabilities(sharing=False), CpuSettings(NODE), (SINGLE_CPUS, BY_ANNOTATIONS)),
+        ("1.36", ServerCapabilities(), CpuSettings(NODE), ("groups of CPUs", BY_ANNOTATIONS)),
+        (
+            "1.37",
+            ServerCapabilities(Form.V1_37),
+            CpuSettings(NODE),
+            ("groups of CPUs", "by mappings in slices (form 1.37)"),
+        ),
+        (
+            "1.36",
+            ServerCapabilities(),
+            CpuSettings(NODE, mode=DeviceMode.INDIVIDUAL, mapping=Mapping.OFF),
+            (
+                "single CPUs (cpuDeviceMode: individual)",
+                "by annotations of DeviceClasses (nodeAllocatableForm: off)",
+            ),
+        ),
+    ],
+    ids=["1.35", "1.36", "1.37", "settings"],
+)
+def test_what_a_server_gives(
+    version: str, capabilities: ServerCapabilities, settings: CpuSettings, expected: tuple[str, str]
+) -> None:
+    cpus, charged = expected
+    text = describe_server(version, capabilities, settings)
+    assert text == f"Kubernetes {version}: {cpus}; claims are charged {charged}"

@@ -300,6 +300,12 @@ async def test_cpus_are_published_one_by_one_where_the_server_drops_grouped_devi
             async with driver_in(client, settings) as process:
                 await process.wait_ready(DEADLINE)
                 assert await get(process, "/readyz") == (200, "ok")
+                status, text = await get(process, "/readyz?verbose")
+                assert status == 200
+                assert (
+                    "\nKubernetes 1.36: single CPUs (groups of CPUs: from 1.36 on, or with the feature gate "
+                    "DRAConsumableCapacity); claims are charged by "
+                ) in text
                 (raw,) = (await server.client().list(RESOURCE_SLICES)).items
                 devices = codec.decode_tree(raw)["spec"]["devices"]
                 assert [each["name"] for each in devices] == [f"cpudev00{number}" for number in range(7)]
