@@ -18,6 +18,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
 from plimsoll.client import ClientConfig, Material
+from tests.real.programs import minor_version
 from tests.waiting import wait_until
 
 TOKEN = "admin-of-the-tests"
@@ -51,7 +52,7 @@ class ApiServer:
 def run_apiserver(
     assets: Path,
     directory: Path,
-    gates: str = _GATES,
+    gates: str | None = None,
     options: Sequence[str] = (),
     authorization: str = "Node,RBAC",
 ) -> Iterator[ClientConfig]:
@@ -64,11 +65,16 @@ def run_apiserver(
 def run_etcd_and_apiserver(
     assets: Path,
     directory: Path,
-    gates: str = _GATES,
+    gates: str | None = None,
     options: Sequence[str] = (),
     authorization: str = "Node,RBAC",
 ) -> Iterator[ApiServer]:
-    """Yield a server that is ready, and that can be restarted; its files are removed afterwards."""
+    """Yield a server that is ready, and that can be restarted; its files are removed afterwards.
+
+    By default it has the gates of claims that it knows.
+    """
+    if gates is None:
+        gates = _GATES if minor_version() >= 36 else ""
     client, peer, secure = free_ports(3)
     key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
     (directory / "sa.key").write_bytes(
