@@ -6,10 +6,11 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import click
 
-from plimsoll.cli.options import DIRECTORY, FILE, connection_options
+from plimsoll.cli.options import FILE, connection_options, process_options
 
 
 @click.command(name="charge")
@@ -28,38 +29,14 @@ from plimsoll.cli.options import DIRECTORY, FILE, connection_options
     metavar="NAMESPACE",
     help="Charge pods in this namespace only. Repeatable. [default: all namespaces]",
 )
-@click.option(
-    "--leader-elect/--no-leader-elect", default=None, help="Elect a leader among replicas. [default: no]"
-)
-@click.option(
-    "--lease",
-    metavar="[NAMESPACE/]NAME",
-    help="Leader election Lease. [default: kube-system/plimsoll-charge]",
-)
-@click.option(
-    "--listen",
-    metavar="HOST:PORT",
-    help="Address for health and metrics; '' disables it. [default: 127.0.0.1:10261]",
-)
-@click.option(
-    "--cert-dir",
-    type=DIRECTORY,
-    metavar="DIR",
-    help="Serve HTTPS with tls.crt and tls.key of DIR, self-signed if missing; metrics need a token.",
-)
-@click.option("--log-format", type=click.Choice(["text", "json"]), help="Log format. [default: text]")
-@click.option("-v", "--verbose", is_flag=True, help="Enable debug logging.")
+@process_options("plimsoll-charge", "127.0.0.1:10261")
 def run_charge(
     kubeconfig: Path | None,
     context: str,
     config: Path | None,
     namespaces: tuple[str, ...],
-    leader_elect: bool | None,
-    lease: str | None,
     listen: str | None,
-    cert_dir: Path | None,
-    log_format: str | None,
-    verbose: bool,
+    **settings_given: Any,
 ) -> None:
     """Charge nodes for the claims of pods that kube-scheduler places.
 
@@ -77,12 +54,8 @@ def run_charge(
 
     settings = override(
         read_settings(config, None, lambda text: click.echo(f"warning: {text}", err=True)),
-        leader_elect=leader_elect,
-        lease=lease,
         listen=LISTEN if listen is None and config is None else listen,
-        cert_dir=cert_dir,
-        log_format=log_format,
-        verbose=verbose or None,
+        **settings_given,
     )
     cluster = find_config(kubeconfig or settings.client.kubeconfig or None, context=context)
     asyncio.run(serve_charges(cluster, settings, namespaces))

@@ -18,7 +18,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import partial, wraps
+from functools import partial, reduce, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 
@@ -127,6 +127,36 @@ def connection_options(command: F) -> F:
     text = "Kubeconfig file. [default: KUBECONFIG, then in-cluster]"
     context = _context_option()
     return click.option("--kubeconfig", type=FILE, metavar="FILE", help=text)(context(command))
+
+
+def process_options(lease: str, listen: str) -> Callable[[F], F]:
+    """Add the options that all processes of the scheduler have, named as its settings; None if not given."""
+    options: list[Callable[[F], F]] = [
+        click.option(
+            "--leader-elect/--no-leader-elect",
+            default=None,
+            help="Elect a leader among replicas. [default: no]",
+        ),
+        click.option(
+            "--lease",
+            metavar="[NAMESPACE/]NAME",
+            help=f"Leader election Lease. [default: kube-system/{lease}]",
+        ),
+        click.option(
+            "--listen",
+            metavar="HOST:PORT",
+            help=f"Address for health and metrics; '' disables it. [default: {listen}]",
+        ),
+        click.option(
+            "--cert-dir",
+            type=DIRECTORY,
+            metavar="DIR",
+            help="Serve HTTPS with tls.crt and tls.key of DIR, self-signed if missing; metrics need a token.",
+        ),
+        click.option("--log-format", type=click.Choice(["text", "json"]), help="Log format. [default: text]"),
+        click.option("-v", "--verbose", is_flag=True, default=None, help="Enable debug logging."),
+    ]
+    return lambda command: reduce(lambda done, option: option(done), reversed(options), command)
 
 
 def _context_option() -> Callable[[F], F]:

@@ -7,10 +7,11 @@ from __future__ import annotations
 import asyncio
 import sys
 from pathlib import Path
+from typing import Any
 
 import click
 
-from plimsoll.cli.options import DIRECTORY, FILE, connection_options, feature_gates_option
+from plimsoll.cli.options import FILE, connection_options, feature_gates_option, process_options
 
 _WIRE_FORMS = ("auto", "1.36", "1.37", "draft", "annotation")
 
@@ -30,25 +31,7 @@ _WIRE_FORMS = ("auto", "1.36", "1.37", "draft", "annotation")
     metavar="NAME",
     help="Schedule pods with this schedulerName. Repeatable. [default: plimsoll]",
 )
-@click.option(
-    "--leader-elect/--no-leader-elect", default=None, help="Elect a leader among replicas. [default: no]"
-)
-@click.option(
-    "--lease",
-    metavar="[NAMESPACE/]NAME",
-    help="Leader election Lease. [default: kube-system/plimsoll-scheduler]",
-)
-@click.option(
-    "--listen",
-    metavar="HOST:PORT",
-    help="Address for health and metrics; '' disables it. [default: 127.0.0.1:10259]",
-)
-@click.option(
-    "--cert-dir",
-    type=DIRECTORY,
-    metavar="DIR",
-    help="Serve HTTPS with tls.crt and tls.key of DIR, self-signed if missing; metrics need a token.",
-)
+@process_options("plimsoll-scheduler", "127.0.0.1:10259")
 @click.option("--debug/--no-debug", default=None, help="Serve /debug/queue and /debug/ledger.")
 @click.option(
     "--binds",
@@ -60,7 +43,6 @@ _WIRE_FORMS = ("auto", "1.36", "1.37", "draft", "annotation")
     "--wire-form", type=click.Choice(_WIRE_FORMS), help="Wire form of claim charges. [default: auto]"
 )
 @feature_gates_option(None)
-@click.option("--log-format", type=click.Choice(["text", "json"]), help="Log format. [default: text]")
 @click.option(
     "--dry-run/--no-dry-run", default=None, help="Print scheduling decisions without writing them, then exit."
 )
@@ -75,25 +57,19 @@ _WIRE_FORMS = ("auto", "1.36", "1.37", "draft", "annotation")
     metavar="FILE",
     help="Keep the results of --shadow: JSON in FILE, text in FILE.txt.",
 )
-@click.option("-v", "--verbose", is_flag=True, help="Enable debug logging.")
 def run_scheduler(
     kubeconfig: Path | None,
     context: str,
     config: Path | None,
     names: tuple[str, ...],
-    leader_elect: bool | None,
-    lease: str | None,
-    listen: str | None,
-    cert_dir: Path | None,
     debug: bool | None,
     binds: int | None,
     wire_form: str | None,
     gates: str | None,
-    log_format: str | None,
     dry_run: bool | None,
     shadow: bool | None,
     report: Path | None,
-    verbose: bool,
+    **settings_given: Any,
 ) -> None:
     """Run the scheduler: pod requests and DRA claims on one ledger.
 
@@ -112,19 +88,14 @@ def run_scheduler(
     settings = override(
         read_settings(config, gates, lambda text: click.echo(f"warning: {text}", err=True)),
         names=names,
-        leader_elect=leader_elect,
-        lease=lease,
-        listen=listen,
-        cert_dir=cert_dir,
         debug=debug,
         binds=binds,
         wire_form=wire_form,
         gates=gates,
-        log_format=log_format,
         dry_run=dry_run,
         shadow=shadow,
         report=report,
-        verbose=verbose or None,
+        **settings_given,
     )
     cluster = find_config(kubeconfig or settings.client.kubeconfig or None, context=context)
     if settings.shadow:
