@@ -23,6 +23,7 @@ from tests.waiting import wait_until
 
 TOKEN = "admin-of-the-tests"
 _GATES = "DRANodeAllocatableResources=true,DRAListTypeAttributes=true,DRADeviceTaintRules=true"
+_EARLIER_GATES = "DRAConsumableCapacity=true,ResourceHealthStatus=true"
 
 
 class ApiServer:
@@ -71,10 +72,10 @@ def run_etcd_and_apiserver(
 ) -> Iterator[ApiServer]:
     """Yield a server that is ready, and that can be restarted; its files are removed afterwards.
 
-    By default it has the gates of claims that it knows.
+    By default it has the gates of claims and devices that it knows.
     """
     if gates is None:
-        gates = _GATES if minor_version() >= 36 else ""
+        gates = _GATES if minor_version() >= 36 else _EARLIER_GATES
     client, peer, secure = free_ports(3)
     key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
     (directory / "sa.key").write_bytes(

@@ -21,7 +21,7 @@ from plimsoll.scheduler.process.run import SchedulerProcess
 from plimsoll.scheduler.snapshot.verify import verify
 from tests.cluster.kube_apiserver import run_apiserver
 from tests.manifests import DRIVER, NODE_STATUS, claim, device_class, node, pod, resource_slice
-from tests.real.programs import ASSETS, minor_version, missing
+from tests.real.programs import ASSETS, minor_version, missing, skip_before
 from tests.waiting import DEADLINE
 
 _MISSING = missing("kube-apiserver", "etcd")
@@ -126,6 +126,7 @@ def test_charges_that_a_real_server_rejects_or_drops_are_kept(tmp_path: Path) ->
         async with scheduler(client) as again:
             assert await requested(again) == before
 
+    skip_before(36, "which has the gates")
     with run_apiserver(ASSETS, tmp_path, GATES) as config:
 
         async def run() -> None:

@@ -22,7 +22,7 @@ from plimsoll.drivers.cpu.state.claim_allocation import ClaimAllocation, CpuAssi
 from plimsoll.drivers.plugin import ClaimRef
 from plimsoll.drivers.plugin.claim_status_writer import MAX_REFUSALS, ClaimStatusWriter
 from tests.cluster.kube_apiserver import TOKEN, run_apiserver
-from tests.real.programs import ASSETS, minor_version, missing
+from tests.real.programs import ASSETS, minor_version, missing, skip_before
 from tests.unit.drivers.cpu.machines import make_machine, switch_off
 from tests.waiting import until
 
@@ -158,5 +158,6 @@ def test_a_real_server_that_drops_device_statuses_is_detected(tmp_path: Path) ->
             assert reporter.synced
             assert "feature gate DRAResourceClaimDeviceStatus is off" in reporter.problems[0]
 
+    skip_before(36, "which has the gates")
     with run_apiserver(ASSETS, tmp_path, gates=OFF) as config:
         asyncio.run(scenario(config))

@@ -35,7 +35,7 @@ from tests.cluster.kube_apiserver import run_apiserver
 from tests.coroutines import run_by
 from tests.manifests import DRIVER, NODE_STATUS, claim_template, device_class, node, pod, resource_slice
 from tests.real.pod_groups import NS, options_of_groups
-from tests.real.programs import ASSETS, minor_version, missing
+from tests.real.programs import ASSETS, minor_version, missing, skip_before
 from tests.unit.apiserver.validation.objects import edit, field_errors
 from tests.unit.apiserver.validation.pod_groups import SHARED, pod_group, workload
 from tests.waiting import DEADLINE, until
@@ -47,6 +47,7 @@ Tree = dict[str, Any]
 
 
 def play(directory: Path, scenario: Callable[[Client], Awaitable[None]]) -> None:
+    skip_before(36, "which has the gates")
     with run_apiserver(ASSETS, directory, *options_of_groups()) as config:
 
         async def run() -> None:
