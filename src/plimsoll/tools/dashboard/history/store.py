@@ -77,11 +77,7 @@ class HistoryStore:
                 with suppress(PermissionError):  # of another owner
                     self._path.touch(0o600)
                     self._path.chmod(0o600)
-                database = _connect(str(self._path))
-                if database.execute("PRAGMA quick_check(1)").fetchone() == ("ok",):
-                    return database
-                database.close()
-                raise sqlite3.DatabaseError("integrity check failed")
+                return _connect(str(self._path))
             except (sqlite3.OperationalError, OSError) as error:
                 self._report(f"cannot be opened, history is kept in memory: {error}")
                 break
@@ -188,6 +184,8 @@ def _connect(where: str) -> sqlite3.Connection:
     try:
         database.execute("PRAGMA journal_mode=WAL")
         database.executescript(_SCHEMA)
+        if database.execute("PRAGMA quick_check(1)").fetchone() != ("ok",):
+            raise sqlite3.DatabaseError("integrity check failed")
     except BaseException:
         database.close()
         raise

@@ -81,7 +81,9 @@ def test_corrupt_file_is_moved_aside(tmp_path: Path, caplog: pytest.LogCaptureFi
     store.close()
     assert (tmp_path / "history.db.corrupt").exists()
     assert "is corrupt" in caplog.text
-    assert HistoryStore(path).series()["times"] == [NOW]
+    store = HistoryStore(path)
+    assert store.series()["times"] == [NOW]
+    store.close()
 
 
 def test_file_damaged_while_open(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
