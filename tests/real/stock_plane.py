@@ -22,7 +22,7 @@ from plimsoll.errors import ApiError
 from plimsoll.ledger.placeholders import NAMESPACE, PRIORITY, PRIORITY_CLASS
 from tests.cluster.kube_apiserver import TOKEN, ApiServer, kubeconfig_for, run_etcd_and_apiserver
 from tests.real.kubelet import Process
-from tests.real.programs import ASSETS
+from tests.real.programs import ASSETS, minor_version
 
 Tree = dict[str, Any]
 PROGRAMS = ("etcd", "kube-apiserver", "kube-scheduler", "kube-controller-manager")
@@ -113,12 +113,17 @@ class StockPlane:
 
     async def restart_server(self, gates: str = "") -> None:
         await asyncio.to_thread(self.server.stop, kill=True)
-        await asyncio.to_thread(self.server.start, gates)
+        await asyncio.to_thread(self.server.start, gates or _default_gates())
 
 
 @contextmanager
 def run_stock_plane(directory: Path, *, placeholders: str = "Auto", gates: str = "") -> Iterator[StockPlane]:
     """Run a server; the caller prepares it and runs the other programs."""
     (directory / "server").mkdir()
-    with run_etcd_and_apiserver(ASSETS, directory / "server", gates) as server:
+    with run_etcd_and_apiserver(ASSETS, directory / "server", gates or _default_gates()) as server:
         yield StockPlane(directory, server, placeholders=placeholders)
+
+
+def _default_gates() -> str:
+    """Return the gates of devices that claims share: on by default from 1.36 on."""
+    return "" if minor_version() >= 36 else "DRAConsumableCapacity=true"

@@ -125,6 +125,7 @@ def test_conditions_of_the_same_name_are_reported_once(
         {
             "apiVersion": "kubescheduler.config.k8s.io/v1",
             "kind": "KubeSchedulerConfiguration",
+            "leaderElection": {"leaderElect": False},  # it leads once it is ready
             "profiles": [{"schedulerName": THEIRS, "pluginConfig": [arguments]}],
         }
     )
