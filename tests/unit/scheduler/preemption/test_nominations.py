@@ -187,7 +187,7 @@ def test_devices_are_kept_for_a_nominated_pod() -> None:
 
 @pytest.mark.parametrize(("pods", "fits"), [("2", False), ("3", True)])
 def test_a_nominated_pod_keeps_room_for_its_placeholder(pods: str, fits: bool) -> None:
-    """Where the server drops charges, it and its placeholder count as two pods of the node."""
+    """Without charges in the API, it and its placeholder count as two pods of the node."""
     devices = resource_slice([charging_device("d0", cpu="2")], "a")
     snapshot = snapshot_of(device_class(), node("a", pods=pods), devices, claim("c-first", exactly("r")))
     first, new = waiting("first", "a", claims=["c-first"], priority=1), pod("new", priority=1)
