@@ -18,7 +18,7 @@ from tests.simulation.events import Event, plan_events
 from tests.simulation.faults import Dice, FaultPlan, Weather
 from tests.simulation.history import History
 from tests.simulation.invariants import Checker
-from tests.simulation.loop import SimulationLoop
+from tests.simulation.loop import EndlessCaseError, SimulationLoop
 from tests.simulation.network import Network
 from tests.simulation.processes import LEASE, Supervised, controllers, scheduler, scheduler_settings
 from tests.simulation.rest import find_unrest
@@ -111,6 +111,8 @@ class Case:
         gc.disable()
         try:
             self.loop.run_case(self._direct())
+        except EndlessCaseError as error:
+            self.report(str(error))
         finally:
             Running.process = None
             logger.removeHandler(handler)

@@ -1,4 +1,4 @@
-"""What happens in a case beside faults of requests: load, weather, faults of processes and objects."""
+"""Events of a case, beside the faults of requests: load, weather, faults of processes and objects."""
 
 from __future__ import annotations
 

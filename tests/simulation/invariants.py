@@ -38,14 +38,6 @@ def milli(text: str) -> int:
 
 
 @dataclass
-class PodFacts:
-    """What a pod takes: computed once, because its spec does not change."""
-
-    requests: Amounts
-    claims: list[Key]
-
-
-@dataclass
 class Checker:
     """State of the cluster as of the last write, and every violation so far."""
 

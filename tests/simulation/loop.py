@@ -22,8 +22,14 @@ T = TypeVar("T")
 
 #: Most time that code spends between two readings of the clock (seconds).
 _SPENT = 0.002
+#: Callbacks after which a case counts as endless.
+_STEPS_MAX = 1_000_000
 #: Most time for a call in a thread (seconds).
 _THREAD_SECONDS = 0.02
+
+
+class EndlessCaseError(Exception):
+    """A case that goes on without end, or in which everything waits for ever."""
 
 
 class Process:
@@ -246,7 +252,7 @@ class SimulationLoop(asyncio.BaseEventLoop):
         runnable = [each for each in self.processes if each.ready and each.paused_until <= now]
         if not runnable:
             if not timers:
-                raise RuntimeError("everything waits and nothing is due")
+                raise EndlessCaseError("everything waits and nothing is due")
             self.now = max(now, timers[0][0])
             return
         process = runnable[0] if len(runnable) == 1 else runnable[int(self.dice.random() * len(runnable))]
@@ -256,6 +262,8 @@ class SimulationLoop(asyncio.BaseEventLoop):
         if handle.cancelled():
             return
         self.steps += 1
+        if self.steps > _STEPS_MAX:
+            raise EndlessCaseError(f"the case does not end: {process.name} runs {handle!r}")
         Running.process = process
         try:
             handle._run()

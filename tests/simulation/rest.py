@@ -1,4 +1,4 @@
-"""What must be true when faults have stopped and time has passed: nothing is leaked, and what fits is placed.
+"""Conditions after faults have stopped and time has passed: nothing is leaked, and what fits is placed.
 
 `find_unrest` reads the API objects with naive code: brute force over nodes and devices.
 """
