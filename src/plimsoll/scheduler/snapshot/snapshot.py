@@ -29,7 +29,6 @@ from plimsoll.ledger.node_ledger import NodeLedger, pod_key, resources_options
 from plimsoll.ledger.placeholders import OwnerKind, is_placeholder, placeholder_owner
 from plimsoll.ledger.placement import assume_placeholders
 from plimsoll.ledger.profile import AccountingProfile
-from plimsoll.scheduler.extended_resources import in_memory_uid
 from plimsoll.scheduler.result import Placement
 from plimsoll.scheduler.snapshot.assumed_allocations import AssumedAllocations
 from plimsoll.scheduler.snapshot.assumed_volumes import AssumedVolumes
@@ -251,10 +250,8 @@ class Snapshot:
         if key in self._assumed:
             self._remove_pod(key)
         self._forget_placeholders(key)
-        placement = self._unconfirmed.pop(key, None)
-        for claim in placement.pod_info.unallocated_claims if placement is not None else ():
-            known = self.claim(*claim.metadata.key)
-            self.on_devices_released(self.allocations.forget(claim.metadata.uid, key, known))
+        self._unconfirmed.pop(key, None)
+        self._forget_allocations(key)
         if self.assumed_volumes.release(key):
             self._bump(None)
 
@@ -262,9 +259,12 @@ class Snapshot:
         """Drop the record of a placement that has been written; the objects have it now."""
         self._unconfirmed.pop(key, None)
         self._forget_placeholders(key)
+        self._forget_allocations(key)
         self.assumed_volumes.release(key)
-        if key not in self._pods:
-            self._release_uncreated(key)
+
+    def _forget_allocations(self, key: str) -> None:
+        for released in self.allocations.forget(key):
+            self.on_devices_released(released)
 
     def _forget_placeholders(self, key: str) -> None:
         """Remove what was assumed of the placeholders of a placement; those that exist are pods by now."""
@@ -290,10 +290,6 @@ class Snapshot:
         if owner.kind is OwnerKind.POD:
             return owner.key not in entries
         return not any(user in entries for user in self._users.of(owner.namespace, owner.name))
-
-    def _release_uncreated(self, key: str) -> None:
-        """Release the devices of a pod's extended resources, if its claim was never seen allocated."""
-        self.on_devices_released(self.allocations.forget(in_memory_uid(key), key, None))
 
     # -- nodes
 
@@ -406,8 +402,6 @@ class Snapshot:
         self._ledger(row).remove(pod)
         self._on_pod_removed(row, pod)
         self._bump(row)
-        if key not in self._unconfirmed:
-            self._release_uncreated(key)
 
     def _on_pod_added(self, row: int, pod: Pod) -> None:
         self._pods[pod_key(pod)] = (row, pod)

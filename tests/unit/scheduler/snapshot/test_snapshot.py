@@ -416,12 +416,12 @@ def test_assumed_then_bound(cluster: Snapshot) -> None:
     with patch.object(cluster, "on_devices_released") as on_devices_released:
         cluster.set(claimed)
     on_devices_released.assert_called_once_with(None)
-    assert cluster.allocations.assumed("uid-c") is None
     assert cluster.allocations.of("uid-c") == claimed.status.allocation
     there = pod("new", cpu="1", node="n0", claims=["c"], status=charges("c", "2"))
     cluster.set(there)
     assert not cluster.assumed
     cluster.confirm("uid-new")
+    assert cluster.allocations.assumed("uid-c") is None
     cluster.forget("uid-new")
     assert cluster_state(cluster) == cluster_state(
         snapshot_of(device_class(CLASS), node("n0"), gpus("n0", cpu="2"), claimed, there)
@@ -490,7 +490,6 @@ def test_a_claim_written_by_others(cluster: Snapshot) -> None:
     theirs = claim("c", exactly("r"), results=[result("gpu1", "n0")])
     cluster.set(theirs)
     assert cluster.allocations.of("uid-c") == theirs.status.allocation != promised
-    assert cluster.allocations.assumed("uid-c") is None
     cluster.forget("uid-new")
     assert cluster.allocations.of("uid-c") == theirs.status.allocation
     assert verify(cluster) == []
@@ -502,6 +501,19 @@ def test_an_assumed_allocation_survives_updates_without_it(cluster: Snapshot) ->
     promised = cluster.allocations.of("uid-c")
     cluster.set(claim("c", exactly("r"), metadata={"finalizers": ["x"], "resourceVersion": "5"}))
     assert cluster.allocations.of("uid-c") == cluster.allocations.assumed("uid-c") == promised
+
+
+def test_an_allocation_that_is_removed_stays_assumed_until_the_binding_ends(cluster: Snapshot) -> None:
+    """The claim controller has released it because the pod was deleted; the binding may write it again."""
+    placement = placed(cluster, NEW)
+    cluster.assume(placement)
+    cluster.set(written(claim("c", exactly("r")), placement))
+    cluster.set(claim("c", exactly("r"), metadata={"resourceVersion": "10"}))
+    assert cluster.allocations.of("uid-c") == cluster.allocations.assumed("uid-c") is not None
+    assert verify(cluster) == []
+    cluster.forget("uid-new")
+    assert cluster.allocations.of("uid-c") is None
+    assert verify(cluster) == []
 
 
 def test_a_deleted_and_recreated_claim(cluster: Snapshot) -> None:
