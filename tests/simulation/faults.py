@@ -63,6 +63,10 @@ class Dice:
     def choice(self, items: Sequence[T]) -> T:
         return items[int(self.random() * len(items))]
 
+    def some(self, items: Sequence[T]) -> list[T]:
+        """Return at least one of the items, mostly about half of them."""
+        return [each for each in items if self.random() < 0.5] or [self.choice(items)]
+
     def between(self, low: float, high: float) -> float:
         return low + (high - low) * self.random()
 

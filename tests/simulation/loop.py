@@ -20,6 +20,8 @@ from tests.simulation.clocks import EPOCH, Running
 
 T = TypeVar("T")
 
+#: Time that every callback takes at least (seconds).
+_STEP_SECONDS = 5e-6
 #: Most time that code spends between two readings of the clock (seconds).
 _SPENT = 0.002
 #: Callbacks after which a case counts as endless.
@@ -262,6 +264,7 @@ class SimulationLoop(asyncio.BaseEventLoop):
         if handle.cancelled():
             return
         self.steps += 1
+        self.now += _STEP_SECONDS
         if self.steps > _STEPS_MAX:
             raise EndlessCaseError(f"the case does not end: {process.name} runs {handle!r}")
         Running.process = process
