@@ -285,7 +285,7 @@ def run_case(seed: int, allowed: frozenset[str] | None = None) -> Outcome:
             scenario.loop.run_case(scenario.run())
         finally:
             log.removeHandler(handler)
-            scenario.loop.bury()
+            scenario.loop.end()
         history = scenario.history
         counts = scenario.counts + scenario.plan.counts + scenario.sockets.counts
         return Outcome(scenario.violations, counts, history.digest(), scenario.loop.steps, history)
