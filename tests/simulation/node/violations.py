@@ -95,10 +95,20 @@ def find_hardware_violations(
             by_device[hold.driver, hold.pool, hold.device].append((uid, hold))
     prepared = hardware.claims()
     running = node.containers.values()
-    used = {claim["metadata"]["uid"]: None for pod in running for claim in _claims_of(pod, claims)}
+    used = {
+        (claim["metadata"]["uid"], result["driver"], result["pool"], result["device"])
+        for pod in running
+        for claim in _claims_of(pod, claims)
+        for result in results_of(claim)
+    }
     for (driver, pool, device), users in by_device.items():
         tree = hardware.inventories[driver].known[device]
-        uids = list(dict.fromkeys(uid for uid, _ in users if uid in used or uid not in node.forgotten))
+        counted = [
+            uid
+            for uid, _ in users
+            if uid not in node.forgotten or (uid, driver, pool, device) in used  # see NodeState
+        ]
+        uids = list(dict.fromkeys(counted))
         if not tree.get("allowMultipleAllocations"):
             if len(uids) > 1:
                 yield f"{pool}/{device} is set up for {len(uids)} claims: {', '.join(uids)}"
@@ -151,6 +161,8 @@ def find_leaks(
             yield f"the kubelet's checkpoint has claim {uid} for pods {entry['pods']}"
         recorded = [(driver, d["pool"], d["device"]) for driver, ds in entry["drivers"].items() for d in ds]
         devices = [(each.driver, each.pool, each.device) for each in prepared.get(uid, ())]
+        if uid in node.forgotten:  # what was set up before the checkpoint was lost may be there still
+            devices = [each for each in devices if each in recorded]
         if sorted(recorded) != sorted(devices):
             yield f"the kubelet's checkpoint and the hardware differ in claim {uid}"
     known = {entry["uid"] for entry in (checkpoint or {}).get("claims", ())}
