@@ -2,8 +2,8 @@
 
 `ClaimHandler` reads claims from the API, calls the driver for one claim at a time, validates its responses
 and stores CDI files and checkpoints. Guarantees: every claim of a call gets a response; an exception of the
-driver fails that claim only and is logged; a call that the node has given up is still completed; with `lock`,
-two processes of the same driver take turns.
+driver fails that claim only and is logged; a call that the node has given up is still completed, and prepares
+no claim that the node has unprepared since; with `lock`, two processes of the same driver take turns.
 
 DIFF: in the Go helper one claim that cannot be read fails all claims of a call; here each claim has its own
 response (test_a_claim_that_cannot_be_read_fails_alone).
@@ -88,6 +88,8 @@ class ClaimHandler:
         self._lock = lock
         self._mutex = asyncio.Lock()
         self._reading = asyncio.Semaphore(_MAX_CONCURRENT_READS)
+        #: For each call that prepares claims: the UIDs that were unprepared since it began.
+        self._unprepared_since: list[set[str]] = []
         self._tasks: set[asyncio.Task[Any]] = set()
 
     async def prepare(self, refs: Sequence[ClaimRef]) -> Mapping[str, Devices | ClaimError]:
@@ -121,16 +123,25 @@ class ClaimHandler:
     # -- preparing
 
     async def _prepare(self, refs: Sequence[ClaimRef]) -> dict[str, Devices | ClaimError]:
-        # Read before taking the lock, so that other calls can proceed meanwhile.
-        claims = await asyncio.gather(*(self._read(ref) for ref in refs))
         responses: dict[str, Devices | ClaimError] = {}
-        async with self._serialized():
-            for ref, claim in zip(refs, claims, strict=True):
-                started = time.monotonic()
-                response = claim if isinstance(claim, ClaimError) else await self._prepare_one(claim)
-                responses[ref.uid] = response
-                refusal = response if isinstance(response, ClaimError) else None
-                self._record_call(ClaimCall("prepare", ref, time.monotonic() - started, refusal))
+        unprepared: set[str] = set()
+        self._unprepared_since.append(unprepared)
+        try:
+            # Read before taking the lock, so that other calls can proceed meanwhile.
+            claims = await asyncio.gather(*(self._read(ref) for ref in refs))
+            async with self._serialized():
+                for ref, claim in zip(refs, claims, strict=True):
+                    started = time.monotonic()
+                    if ref.uid in unprepared:
+                        # The node has forgotten this call, and would not unprepare the claim again.
+                        claim = ClaimError(f"claim {ref} was unprepared while it was read", "Outdated")
+                    response = claim if isinstance(claim, ClaimError) else await self._prepare_one(claim)
+                    responses[ref.uid] = response
+                    refusal = response if isinstance(response, ClaimError) else None
+                    self._record_call(ClaimCall("prepare", ref, time.monotonic() - started, refusal))
+        finally:
+            # By identity: the sets of other calls may be equal.
+            self._unprepared_since = [each for each in self._unprepared_since if each is not unprepared]
         return responses
 
     async def _read(self, ref: ClaimRef) -> AllocatedClaim | ClaimError:
@@ -186,6 +197,8 @@ class ClaimHandler:
         async with self._serialized():
             for ref in refs:
                 started = time.monotonic()
+                for unprepared in self._unprepared_since:
+                    unprepared.add(ref.uid)
                 responses[ref.uid] = refusal = await self._unprepare_one(ref, unnamed)
                 self._record_call(ClaimCall("unprepare", ref, time.monotonic() - started, refusal))
         return responses
@@ -194,6 +207,10 @@ class ClaimHandler:
         if (refusal := check_ref(ref, unnamed=unnamed)) is not None:
             return refusal
         try:
+            if self._store.has(ref.uid):
+                not_saved = await asyncio.to_thread(self._store.mark_releasing, ref.uid)
+                if not_saved is not None:
+                    return not_saved
             response: object = await self._driver.unprepare(ref)
             if isinstance(response, ClaimError):
                 return response

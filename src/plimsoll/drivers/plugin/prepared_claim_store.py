@@ -1,14 +1,15 @@
 """Store of prepared claims: their CDI files and the checkpoint that survives a driver restart.
 
-Used for drivers that return `InjectedDevice`. Guarantees: a prepared claim gets the same response until it is
-unprepared, across restarts of the driver; missing CDI files are written again; after a reboot the driver
-prepares the claim again, because device state is lost; an unusable checkpoint is quarantined and reported.
+Used for drivers that return `InjectedDevice`. Guarantees: a prepared claim gets the same response until the
+driver is called to unprepare it, across restarts of the driver; missing CDI files are written again; after a
+reboot, or an unprepare that failed, the driver prepares the claim again, because device state may be lost; an
+unusable checkpoint is quarantined and reported.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,8 @@ from plimsoll.protocols.dra import ClaimRef, PreparedDevice
 #: Kind and name of the checkpoint file are part of its format.
 _KIND = "plimsoll-driver-hands"
 _FILE = "handed.json"
+#: In place of the boot ID: the driver was called to unprepare the claim.
+_RELEASING = "releasing"
 #: CDI class of a claim's devices; the vendor is the driver.
 _CLASS = "claim"
 
@@ -154,6 +157,17 @@ class PreparedClaimStore:
             self._save(others if before is None else {**others, ref.uid: before})
             return refusal
         return claim
+
+    def mark_releasing(self, uid: str) -> ClaimError | None:
+        """Record that the driver is about to unprepare a claim.
+
+        If that fails or never returns, the devices may be in any state, and the driver has to prepare the
+        claim again before it is used.
+        """
+        known = self._claims.get(uid)
+        if known is None or known.boot == _RELEASING:
+            return None
+        return self._save({**self._claims, uid: replace(known, boot=_RELEASING)})
 
     def remove(self, uid: str) -> ClaimError | None:
         """Remove the CDI file of a claim, then its record: both or neither, unless the disk prevents it.

@@ -52,19 +52,28 @@ class _Claim(msgspec.Struct, frozen=True, omit_defaults=True):
 class _Body(msgspec.Struct, frozen=True):
     claims: tuple[_Claim, ...]
     boot: str = ""
+    lost: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class ClaimCheckpoint:
-    """Content of the checkpoint; `boot` is the kernel boot ID at the time of writing."""
+    """Content of the checkpoint; `boot` is the kernel boot ID at the time of writing.
+
+    `lost`: an earlier checkpoint was lost, and not all claims have been prepared again.
+    """
 
     claims: tuple[ClaimInfo, ...] = ()
     boot: str = ""
+    lost: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class RestoredClaims:
-    """Claims an agent starts with; `lost`: a checkpoint existed and could not be read."""
+    """Claims an agent starts with.
+
+    `lost`: a checkpoint existed and could not be read, now or at an earlier start, and not all claims have
+    been prepared again since.
+    """
 
     claims: tuple[ClaimInfo, ...] = ()
     findings: tuple[NodeFinding, ...] = ()
@@ -104,9 +113,9 @@ def _device_key(device: _AllocatedDevice) -> tuple[str, str, str]:
     return device.pool, device.device, device.share_id or ""
 
 
-def encode_body(rows: Iterable[msgspec.Raw], boot: str = "") -> dict[str, Any]:
+def encode_body(rows: Iterable[msgspec.Raw], boot: str = "", *, lost: bool = False) -> dict[str, Any]:
     """Return the body of the checkpoint."""
-    return {"boot": boot, "claims": list(rows)}
+    return {"boot": boot, "claims": list(rows), **({"lost": True} if lost else {})}
 
 
 def decode_body(body: Any) -> ClaimCheckpoint:
@@ -117,7 +126,7 @@ def decode_body(body: Any) -> ClaimCheckpoint:
         raise ValueError(f"it holds no prepared claims: {error}") from None
     if len({row.uid for row in read.claims}) != len(read.claims):
         raise ValueError("it holds a claim twice")
-    return ClaimCheckpoint(tuple(map(_claim, read.claims)), read.boot)
+    return ClaimCheckpoint(tuple(map(_claim, read.claims)), read.boot, read.lost)
 
 
 def _claim(row: _Claim) -> ClaimInfo:
@@ -147,11 +156,13 @@ def restore(layout: Layout, file: RecordFile, *, boot: str = "") -> RestoredClai
         return _import_kubelet_checkpoint(layout)
     recorded: ClaimCheckpoint = loaded.value
     if not recorded.claims or boot in ("", recorded.boot) or not recorded.boot:
-        return RestoredClaims(recorded.claims)
+        return RestoredClaims(recorded.claims, lost=recorded.lost)
     # CDI files and prepared devices do not survive a reboot.
     what = f"the machine was rebooted: {len(recorded.claims)} checkpointed claims are prepared again"
     return RestoredClaims(
-        tuple(map(mark_unconfirmed, recorded.claims)), (NodeFinding(FindingSeverity.INFO, what),)
+        tuple(map(mark_unconfirmed, recorded.claims)),
+        (NodeFinding(FindingSeverity.INFO, what),),
+        lost=recorded.lost,
     )
 
 

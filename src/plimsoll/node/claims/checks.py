@@ -45,7 +45,7 @@ class ClaimToPrepare:
 
     `exclusive` are the devices that no other claim may hold at the same time: all but those of admin access.
     `prepare_skipped` and `unprepare_skipped` are the drivers that need no such call: all of their devices in
-    the claim skip it.
+    the claim skip it. `consumers` are the UIDs of the pods and groups for which the claim is reserved.
     """
 
     ref: ClaimRef
@@ -53,6 +53,7 @@ class ClaimToPrepare:
     exclusive: Mapping[str, frozenset[AllocatedDevice]]
     prepare_skipped: frozenset[str] = frozenset()
     unprepare_skipped: frozenset[str] = frozenset()
+    consumers: frozenset[str] = frozenset()
 
 
 def read_claims(
@@ -143,6 +144,7 @@ def claim_to_prepare(claim: ResourceClaim) -> ClaimToPrepare:
         _frozen(exclusive),
         prepare_skipped=frozenset(drivers) - needed[NODE_PREPARE],
         unprepare_skipped=frozenset(drivers) - needed[NODE_UNPREPARE],
+        consumers=frozenset(consumer.uid for consumer in claim.status.reserved_for),
     )
 
 

@@ -10,14 +10,22 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
 
 from plimsoll.api.core import Container, Pod
 from plimsoll.api.resource import ResourceClaim
 from plimsoll.common.checkpoint import RecordFile, read_boot_id
 from plimsoll.common.keyed_lock import KeyedLock
+from plimsoll.errors import StoreError
 from plimsoll.node.claim_info import PREPARE, UNPREPARE, ClaimInfo, ClaimRef, Devices, DriverFault, Drivers
 from plimsoll.node.claims import container_claims
-from plimsoll.node.claims.checkpoint import RestoredClaims, claims_file, restore
+from plimsoll.node.claims.checkpoint import (
+    RestoredClaims,
+    claims_file,
+    encode_body,
+    encode_claim,
+    restore,
+)
 from plimsoll.node.claims.checks import ClaimToPrepare, read_claims
 from plimsoll.node.claims.device_conflicts import (
     conflict_fault,
@@ -33,7 +41,7 @@ from plimsoll.node.claims.faults import (
 )
 from plimsoll.node.claims.store import ClaimStore
 from plimsoll.node.claims.transitions import (
-    add_pod,
+    add_pods,
     apply_prepare_responses,
     apply_unprepare_responses,
     find_reallocation,
@@ -63,7 +71,7 @@ class ClaimInfoCache:
         self._drivers = drivers
         self._optional_operations = optional_operations
         self._metrics = metrics or DraMetrics()
-        self.store = ClaimStore(restored.claims, file, boot)
+        self.store = ClaimStore(restored.claims, file, boot, lost=restored.lost)
         self.store.on_release = lambda uids: self.on_release(uids)
         self.locks = KeyedLock()
         #: Claims being prepared: their devices count as held before they are checkpointed.
@@ -76,6 +84,8 @@ class ClaimInfoCache:
         self.needs_rebuild = restored.lost
         #: Pods whose release began while a rebuild was needed: the rebuild must not prepare their claims.
         self._released_pods: set[str] = set()
+        #: Consumers of claims that count as pods here until the rebuild: see `_other_consumers`.
+        self._assumed_consumers: set[str] = set()
 
     @staticmethod
     def open(
@@ -99,6 +109,10 @@ class ClaimInfoCache:
         # DIFF: a kubelet with a damaged checkpoint does not start:
         # test_a_damaged_checkpoint_is_quarantined_and_rebuilt.
         restored = restore(layout, file, boot=boot)
+        if restored.lost:
+            # The damaged file is out of the way: the next start must not take its absence for an empty node.
+            with suppress(StoreError):
+                file.save(encode_body(map(encode_claim, restored.claims), boot, lost=True))
         return ClaimInfoCache(drivers, restored, file, boot, optional_operations, metrics)
 
     # -- prepare
@@ -132,7 +146,7 @@ class ClaimInfoCache:
             # DIFF: claims that were ready before a restart are not prepared again:
             # test_prepared_claims_are_not_prepared_again_after_an_agent_restart, unless the machine was
             # rebooted: test_claims_are_prepared_again_after_a_reboot.
-            claim, to_ask = add_pod(before[each.ref.uid], each, pod)
+            claim, to_ask = add_pods(before[each.ref.uid], each, {pod, *self._other_consumers(each)})
             faults += self._conflicts(each, to_ask, claims)
             claims[each.ref.uid] = claim
             for driver in sorted(to_ask):
@@ -145,6 +159,18 @@ class ClaimInfoCache:
             return await self._prepare_checked(wanted, before, claims, calls)
         finally:
             self._end_preparing(claims)
+
+    def _other_consumers(self, claim: ClaimToPrepare) -> frozenset[str]:
+        """Return further consumers that may use a claim here and that the cache does not know yet.
+
+        Until a lost checkpoint is rebuilt, a claim must not be unprepared with the last pod that is known:
+        another may run. Those that do not are removed by `reconcile` after that.
+        """
+        if not self.needs_rebuild:
+            return frozenset()
+        others = claim.consumers - self._released_pods
+        self._assumed_consumers |= others
+        return others
 
     async def _prepare_checked(
         self,
@@ -241,7 +267,8 @@ class ClaimInfoCache:
     async def reconcile(self, known_pods: Collection[str]) -> tuple[ClaimFault, ...]:
         """Release the claims of all pods but these."""
         orphans = [uid for uid, claim in self.store.claims.items() if not claim.pods]
-        return await self._remove_pods_from_claims(self.store.pods - frozenset(known_pods), orphans)
+        kept = {*known_pods, *self._assumed_consumers}
+        return await self._remove_pods_from_claims(self.store.pods - kept, orphans)
 
     async def _remove_pods_from_claims(
         self, pods: Collection[str], orphans: Collection[str] = ()
@@ -313,6 +340,8 @@ class ClaimInfoCache:
         self.needs_rebuild = any(fault.driver or fault.code == NOT_SAVED for fault in faults)
         if not self.needs_rebuild:
             self._released_pods.clear()
+            self._assumed_consumers.clear()
+            await self.store.set_lost(False)  # if that fails, the next agent prepares the claims once more
         return faults
 
     # -- read

@@ -25,8 +25,12 @@ Changes = Mapping[str, ClaimInfo | None]
 class ClaimStore:
     """Claims by UID and by pod. Without a file they are kept in memory only."""
 
-    def __init__(self, claims: Iterable[ClaimInfo], file: RecordFile | None, boot: str = "") -> None:
+    def __init__(
+        self, claims: Iterable[ClaimInfo], file: RecordFile | None, boot: str = "", *, lost: bool = False
+    ) -> None:
         self.claims: dict[str, ClaimInfo] = {}
+        #: Saved with the claims: an earlier checkpoint was lost, and not all claims have been prepared again.
+        self.lost = lost
         self.revision = 0
         #: Called with the UIDs of claims that were removed or hold fewer devices than before.
         self.on_release: Callable[[frozenset[str]], None] = lambda _: None
@@ -57,8 +61,14 @@ class ClaimStore:
 
     async def commit(self, changes: Changes) -> str:
         """Apply changes; return an error message, or "" on success."""
-        if not changes:
-            return ""
+        return await self._commit(changes) if changes else ""
+
+    async def set_lost(self, lost: bool) -> str:
+        """Save whether claims are missing; return an error message, or "" on success."""
+        self.lost = lost
+        return await self._commit({})
+
+    async def _commit(self, changes: Changes) -> str:
         if self._file is None:
             self._apply(changes)
             return ""
@@ -85,7 +95,7 @@ class ClaimStore:
             merged = {uid: claim for changes, _ in batch for uid, claim in changes.items()}
             try:
                 rows = self._rows_after(merged)
-                body = encode_body((rows[uid] for uid in sorted(rows)), self._boot)
+                body = encode_body((rows[uid] for uid in sorted(rows)), self._boot, lost=self.lost)
                 await asyncio.to_thread(file.save, body)
             except StoreError as error:
                 self._settle(batch, str(error))

@@ -19,13 +19,15 @@ from plimsoll.node.claims.faults import REALLOCATED, ClaimFault
 MAX_RESPONSE_BYTES = 64 << 10
 
 
-def add_pod(known: ClaimInfo | None, wanted: ClaimToPrepare, pod: str) -> tuple[ClaimInfo, frozenset[str]]:
-    """Return a claim with one more pod, and the drivers to be asked to prepare it."""
+def add_pods(
+    known: ClaimInfo | None, wanted: ClaimToPrepare, pods: Collection[str]
+) -> tuple[ClaimInfo, frozenset[str]]:
+    """Return a claim with more pods, and the drivers to be asked to prepare it."""
     claim = known or ClaimInfo(wanted.ref)
     to_ask = frozenset(wanted.drivers) - _confirmed_drivers(claim)
     updated = replace(
         claim,
-        pods=claim.pods | {pod},
+        pods=claim.pods.union(pods),
         ready=not to_ask and not claim.pending,
         pending=claim.pending | to_ask,
         allocated=wanted.exclusive,

@@ -2,7 +2,8 @@
 
 Guarantees that a status is written only if it differs from what the API has, by a patch that names only owned
 fields and the pod's UID; that while the server is unreachable the latest status of each pod is kept and
-written later, older ones never; and that nothing here blocks anything on the node.
+written later, older ones never; that a status is complete in the end, although responses are lost and lost
+writes arrive late; and that nothing here blocks anything on the node.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from plimsoll.client.event_recorder import NORMAL, EventRecord, EventRecorder
 from plimsoll.common.clock import SystemClock
 from plimsoll.common.json_tree import branch, text
 from plimsoll.common.tasks import at_most, cancel_tasks
-from plimsoll.errors import ApiError, InputError
+from plimsoll.errors import ApiError, InputError, UnreachableError
 from plimsoll.node.pods.status import merge_reported, reported_status, status_patch
 from plimsoll.node.pods.status_input import Tree
 
@@ -46,6 +47,12 @@ class _StatusEntry:
     desired: Tree = field(default_factory=dict)
     written: Tree = field(default_factory=dict)  #: last owned status that the API accepted
     revision: str = ""
+    #: A write may have reached the API although it failed: what the API has is not known.
+    uncertain: bool = False
+    #: Pod that arrived while its status was being written.
+    observed: Pod | None = None
+    #: Fields that the API did not take over from the last write.
+    refused: Tree | None = None
     gone: bool = False
     task: asyncio.Task[None] | None = None
     settled: asyncio.Event = field(default_factory=asyncio.Event)
@@ -88,7 +95,10 @@ class StatusWriter:
     def observe(self, pod: Pod) -> None:
         """Handle a pod of the API; if owned fields were overwritten, they are written again."""
         entry = self._entries.get(pod.metadata.uid)
-        if entry is None or entry.task is not None or entry.revision == pod.metadata.resource_version:
+        if entry is None or entry.revision == pod.metadata.resource_version:
+            return
+        if entry.task is not None:
+            entry.observed = pod
             return
         entry.reported = reported_status(pod)
         entry.written = {}
@@ -125,18 +135,14 @@ class StatusWriter:
         wait = self._retry_first
         try:
             while not entry.gone:
-                status = entry.desired
-                patch = status_patch(uid, entry.reported, status)
-                if patch is None:
-                    entry.written = status
-                    return
                 try:
-                    async with self._semaphore:
-                        response = await self._client.patch(
-                            PODS, entry.name, patch, entry.namespace, subresource="status", type="strategic"
-                        )
+                    if entry.uncertain:
+                        await self._read(uid, entry)
+                    elif await self._write_once(uid, entry):
+                        return
                 except ApiError as error:
                     self.failed += 1
+                    entry.uncertain |= _may_have_been_applied(error)
                     if await self._is_gone(error, uid, entry.name, entry.namespace):
                         entry.gone = True
                         return
@@ -145,18 +151,45 @@ class StatusWriter:
                     )
                     await asyncio.sleep(wait)
                     wait = min(wait * 2, self._retry_most)
-                    continue
-                self.written += 1
-                wait = self._retry_first
-                entry.written = status
-                # The server's version counts, but it need not contain every field that was sent.
-                entry.reported = merge_reported(branch(response, "status"), status)
-                entry.revision = text(branch(response, "metadata"), "resourceVersion")
-                if entry.desired is status:
-                    return
+                else:
+                    wait = self._retry_first
         finally:
             entry.task = None
             entry.settled.set()
+
+    async def _write_once(self, uid: str, entry: _StatusEntry) -> bool:
+        """Write what differs; return whether the API has the desired status. Raises ApiError."""
+        observed, entry.observed = entry.observed, None
+        if observed is not None and _is_newer(observed.metadata.resource_version, entry.revision):
+            entry.reported, entry.revision = reported_status(observed), observed.metadata.resource_version
+        status = entry.desired
+        patch = status_patch(uid, entry.reported, status)
+        if patch is None:
+            entry.written = status
+            return True
+        async with self._semaphore:
+            response = await self._client.patch(
+                PODS, entry.name, patch, entry.namespace, subresource="status", type="strategic"
+            )
+        self.written += 1
+        entry.written = status
+        entry.revision = text(branch(response, "metadata"), "resourceVersion")
+        found = branch(response, "status")
+        missing = status_patch(uid, found, status)
+        if missing not in (None, patch, entry.refused):
+            entry.reported = found  # an earlier write has arrived late, or another client has written
+            return False
+        # The server's version counts, but it need not contain every field that was sent.
+        entry.reported, entry.refused = merge_reported(found, status), missing
+        return entry.desired is status and entry.observed is None
+
+    async def _read(self, uid: str, entry: _StatusEntry) -> None:
+        """Read what the API has of a pod; raises ApiError."""
+        tree = await self._client.get(PODS, entry.name, entry.namespace)
+        metadata = branch(tree, "metadata")
+        entry.gone = text(metadata, "uid") != uid
+        entry.reported, entry.revision = branch(tree, "status"), text(metadata, "resourceVersion")
+        entry.uncertain = False
 
     # -- deletion
 
@@ -185,6 +218,18 @@ class StatusWriter:
         except ApiError as problem:
             return problem.code == 404
         return text(branch(tree, "metadata"), "uid") != uid
+
+
+def _may_have_been_applied(error: ApiError) -> bool:
+    """Return whether a write may have changed the pod although it failed."""
+    return error.sent if isinstance(error, UnreachableError) else error.code >= 500
+
+
+def _is_newer(revision: str, known: str) -> bool:
+    """Return whether a resource version is later than another; those that are no numbers are taken to be."""
+    if revision.isdecimal() and known.isdecimal():
+        return int(revision) > int(known)
+    return revision != known
 
 
 class PodEvents:

@@ -20,7 +20,9 @@ from plimsoll.drivers.plugin import (
     Health,
     InjectedDevice,
     PreparedDevice,
+    claim_handler,
 )
+from plimsoll.drivers.plugin.claim_reader import read_claim
 from plimsoll.errors import ConfigError
 from plimsoll.node.claim_info import DriverFault
 from plimsoll.node.layout import Layout
@@ -322,6 +324,58 @@ async def test_repeated_calls_have_the_same_response_across_restarts() -> None:
             assert not server.prepared_claims
         assert list(node.cdi.iterdir()) == []
         assert driver.calls == [("prepare", "c")]
+
+
+@run_by(run)
+async def test_a_claim_is_prepared_again_after_a_failed_unprepare() -> None:
+    async with node_fixture() as node:
+        driver = Widgets()
+        ref = await node.cluster.add_claim("c", "w0")
+        async with node.running(driver):
+            first = await node.prepare(ref)
+            driver.refuse = ClaimError("half done")
+            assert await node.unprepare(ref) == [fault("half done")]
+            # The devices may be in any state: the stored response is not enough, also after a restart.
+            assert await node.prepare(ref) == first
+            assert driver.calls[1:] == [("unprepare", "c"), ("prepare", "c")]
+            assert await node.unprepare(ref) == [fault("half done")]
+        later = Widgets()
+        async with node.running(later) as server:
+            assert list(server.prepared_claims) == [ref.uid]
+            assert await node.prepare(ref) == first
+            assert later.calls == [("prepare", "c")]
+            assert await node.prepare(ref) == first
+            assert await node.unprepare(ref) == [None]
+            assert later.calls[1:] == [("unprepare", "c")]
+            assert not server.prepared_claims
+
+
+@run_by(run)
+async def test_a_late_call_prepares_no_unprepared_claim(*, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with node_fixture() as node:
+        driver = Widgets()
+        ref = await node.cluster.add_claim("c", "w0")
+        answered = asyncio.Event()
+
+        async def read_slowly(*arguments: Any) -> Any:
+            found = await read_claim(*arguments)
+            await answered.wait()
+            return found
+
+        async with node.running(driver) as server:
+            with monkeypatch.context() as patch:
+                patch.setattr(claim_handler, "read_claim", read_slowly)
+                late = asyncio.create_task(server.prepare(ref))
+                await asyncio.sleep(0)
+                # The node agent is restarted, and the pod is gone: it knows nothing of the first call.
+                assert await node.unprepare(ref) == [None]
+                answered.set()
+                refusal = await late
+            assert refusal is not None
+            assert refusal.message == "claim default/c was unprepared while it was read"
+            assert driver.calls == [("unprepare", "c")]
+            assert len(await node.prepare(ref)) == 1
+            assert driver.calls[1:] == [("prepare", "c")]
 
 
 def test_an_error_in_the_driver_fails_only_that_claim(caplog: pytest.LogCaptureFixture) -> None:

@@ -234,6 +234,50 @@ def test_rebuilding_continues_after_faults(layout: Layout) -> None:
     asyncio.run(scenario())
 
 
+def test_a_rebuild_goes_on_after_a_restart(layout: Layout) -> None:
+    fake_drivers = FakeDrivers()
+    fake_drivers.add(make_claim("a", users=["p"]), make_claim("b", users=["q"]))
+    layout.claims.write_bytes(b"damaged")
+    pods = [(make_pod(uid, name), fake_drivers.named(name)) for uid, name in (("p", "a"), ("q", "b"))]
+
+    async def scenario() -> None:
+        # The agent is killed before it has prepared anything, then after the claims of one pod.
+        assert ClaimInfoCache.open(layout, fake_drivers).needs_rebuild
+        second = ClaimInfoCache.open(layout, fake_drivers)
+        assert second.needs_rebuild
+        assert await second.prepare(*pods[0]) == ()
+        third = ClaimInfoCache.open(layout, fake_drivers)
+        assert third.needs_rebuild
+        assert [claim.ref.uid for claim in third.claims()] == ["uid-a"]
+        assert await third.rebuild(pods) == ()
+        fourth = ClaimInfoCache.open(layout, fake_drivers)
+        assert not fourth.needs_rebuild
+        assert {claim.ref.uid for claim in fourth.claims()} == {"uid-a", "uid-b"}
+
+    asyncio.run(scenario())
+
+
+def test_a_shared_claim_is_not_unprepared_before_the_rebuild(layout: Layout) -> None:
+    fake_drivers = FakeDrivers()
+    fake_drivers.add(make_claim("a", users=["p", "q", "gone"]))
+    layout.claims.write_bytes(b"damaged")
+
+    async def scenario() -> None:
+        cache = ClaimInfoCache.open(layout, fake_drivers)
+        # q runs, and nothing is known of it when p ends.
+        assert await cache.prepare(make_pod("p", "a"), fake_drivers.named("a")) == ()
+        assert await cache.unprepare("p") == ()
+        assert await cache.reconcile(["q"]) == ()
+        assert fake_drivers.held == {GPU: {"uid-a"}}
+        assert await cache.rebuild([(make_pod("q", "a"), fake_drivers.named("a"))]) == ()
+        assert await cache.reconcile(["q"]) == ()
+        assert [claim.pods for claim in cache.claims()] == [{"q"}]
+        assert await cache.unprepare("q") == ()
+        assert not fake_drivers.held[GPU]
+
+    asyncio.run(scenario())
+
+
 def test_a_rebuild_does_not_prepare_claims_that_were_released_meanwhile(layout: Layout) -> None:
     fake_drivers = FakeDrivers()
     fake_drivers.add(make_claim("a", users=["p"]), make_claim("b", NIC, users=["q"]))
