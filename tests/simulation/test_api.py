@@ -32,7 +32,7 @@ from tests.sizes import seeds
 Tree = dict[str, Any]
 
 #: Sequences of one test.
-_SEQUENCES = 24
+_SEQUENCES = 20
 _STOCK = Gates.parse("DRANodeAllocatableResources=false", Gates.default())
 
 

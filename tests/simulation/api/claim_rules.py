@@ -19,6 +19,7 @@ from plimsoll.apiserver.validation.resource_claim_status import drop_deallocated
 Tree = dict[str, Any]
 
 _STATUS = FieldPath("status")
+_RESERVED = _STATUS.child("reservedFor")
 _CONSUMERS_MAX = 256
 _IMMUTABLE = "field is immutable"
 
@@ -50,23 +51,22 @@ def find_status_problems(tree: Tree, old: Tree | None) -> Iterator[FieldError]:
     known = before.get("allocation")
     if allocation is None or allocation is known:
         return
-    path = _STATUS.child("allocation")
     if known is not None:
         if allocation != known:
-            yield invalid(path, None, f"{_IMMUTABLE}, only removed as a whole")
+            yield invalid(_STATUS.child("allocation"), None, f"{_IMMUTABLE}, only removed as a whole")
         return
-    names = _request_names(tree)
+    path, names = _STATUS.child("allocation", "devices", "results"), _request_names(tree)
     for index, result in enumerate(_results(allocation)):
-        at = path.child("devices", "results").index(index)
         if result.get("request") not in names:
-            yield invalid(at.child("request"), result.get("request"), "must be the name of a request")
+            at = path.index(index).child("request")
+            yield invalid(at, result.get("request"), "must be the name of a request")
         for name in ("driver", "pool", "device"):
             if not result.get(name):
-                yield required(at.child(name))
+                yield required(path.index(index).child(name))
 
 
 def _reservation_problems(status: Tree, before: Tree, *, is_deleted: bool) -> Iterator[FieldError]:
-    path, consumers = _STATUS.child("reservedFor"), status.get("reservedFor") or ()
+    path, consumers = _RESERVED, status.get("reservedFor") or ()
     if consumers is before.get("reservedFor") and "allocation" in status:
         return
     if len(consumers) > _CONSUMERS_MAX:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
@@ -41,7 +42,7 @@ def apply_patch(kind: Kind, type: str, tree: Tree, body: Any, raw: bytes) -> Any
         if type == "merge":
             return apply_merge_patch(tree, body)
         if isinstance(body, dict) and b'"$' not in raw:
-            merged = _merge_map(tree, body, _schema(kind))
+            merged = _merge_map(tree, body, _schema(kind), clean_new_value if b"null" in raw else _same)
         else:
             merged = apply_strategic_patch(tree, body, _schema(kind))
         return {**merged, "apiVersion": tree["apiVersion"], "kind": tree["kind"]}
@@ -49,23 +50,32 @@ def apply_patch(kind: Kind, type: str, tree: Tree, body: Any, raw: bytes) -> Any
         raise _patch_error(error) from None
 
 
-def _merge_map(live: Tree, patch: Tree, schema: SchemaType | None) -> Tree:
-    """Return a map after a strategic merge without directives, which is what components mostly send."""
+def _same(value: Any) -> Any:
+    return value
+
+
+def _merge_map(live: Tree, patch: Tree, schema: SchemaType | None, clean: Callable[[Any], Any]) -> Tree:
+    """Return a map after a strategic merge without directives, which is what components mostly send.
+
+    `clean` removes the nulls of new values.
+    """
     merged = dict(live)
     for name, value in patch.items():
         known, of_value = merged.get(name), child(schema, name)
         if value is None:
             merged.pop(name, None)
         elif isinstance(value, dict) and isinstance(known, dict):
-            merged[name] = _merge_map(known, value, of_value)
+            merged[name] = _merge_map(known, value, of_value, clean)
         elif isinstance(value, list) and known and of_value is not None and "merge" in of_value.strategies:
-            merged[name] = _merge_list(known, value, of_value)
+            merged[name] = _merge_list(known, value, of_value, clean)
         else:
-            merged[name] = clean_new_value(value)
+            merged[name] = clean(value)
     return merged
 
 
-def _merge_list(live: list[Any], patch: list[Any], schema: SchemaType) -> list[Any]:
+def _merge_list(
+    live: list[Any], patch: list[Any], schema: SchemaType, clean: Callable[[Any], Any]
+) -> list[Any]:
     """Return a list whose items are merged by key: in the order of the patch, the others where they were."""
     key = schema.merge_key
 
@@ -86,7 +96,7 @@ def _merge_list(live: list[Any], patch: list[Any], schema: SchemaType) -> list[A
             woven.append(live[others[waiting]])
             waiting += 1
         is_merged = index >= 0 and bool(key)
-        woven.append(_merge_map(live[index], item, schema.item) if is_merged else clean_new_value(item))
+        woven.append(_merge_map(live[index], item, schema.item, clean) if is_merged else clean(item))
     return woven + [live[index] for index in others[waiting:]]
 
 

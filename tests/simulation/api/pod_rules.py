@@ -23,6 +23,7 @@ Tree = dict[str, Any]
 _SPEC, _STATUS = FieldPath("spec"), FieldPath("status")
 _CLAIMS, _CHARGES = "resourceClaimStatuses", "nodeAllocatableResourceClaimStatuses"
 _SPEC_DEFAULTS: Tree = {
+    "serviceAccountName": "default",
     "enableServiceLinks": True,
     "restartPolicy": "Always",
     "terminationGracePeriodSeconds": 30,
@@ -44,6 +45,7 @@ def prepare_new(tree: Tree, now: str) -> None:
     spec = tree["spec"]
     for name, value in _SPEC_DEFAULTS.items():
         spec.setdefault(name, value)
+    spec["serviceAccount"] = spec["serviceAccountName"]
     spec.setdefault("securityContext", {})
     for group in _CONTAINERS:
         for container in spec.get(group) or ():
@@ -186,7 +188,6 @@ def _claim_names(tree: Tree) -> set[str]:
     spec, status = tree["spec"], tree["status"]
     names = {each.get("resourceClaimName") for each in spec.get("resourceClaims") or ()}
     names |= {each.get("resourceClaimName") for each in status.get("resourceClaimStatuses") or ()}
-    names.add((status.get("extendedResourceClaimStatus") or {}).get("resourceClaimName"))
     return names - {None}
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from plimsoll.apiserver.registry.status_shape import complete_status
 from plimsoll.apiserver.validation.device_taint_rules import update_taint_time
 from plimsoll.apiserver.validation.field_errors import FieldError, FieldPath, forbidden, invalid, required
-from plimsoll.apiserver.validation.priority_classes import HIGHEST_USER_PRIORITY
+from plimsoll.apiserver.validation.priority_classes import HIGHEST_USER_PRIORITY, SYSTEM_CLASSES
 from tests.simulation.api import claim_rules, pod_rules
 from tests.simulation.api.kinds import Kind
 
@@ -193,7 +193,8 @@ def _slice_problems(tree: Tree, old: Tree | None) -> Iterator[FieldError]:
 
 def _priority_problems(tree: Tree, old: Tree | None) -> Iterator[FieldError]:
     if old is None:
-        if tree.get("value", 0) > HIGHEST_USER_PRIORITY:
+        value = tree.get("value", 0)
+        if value > HIGHEST_USER_PRIORITY and value != SYSTEM_CLASSES.get(tree["metadata"].get("name", "")):
             yield forbidden(FieldPath("value"), f"at most {HIGHEST_USER_PRIORITY}")
         return
     if tree.get("value") != old.get("value"):

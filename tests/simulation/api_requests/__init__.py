@@ -32,7 +32,7 @@ _REQUESTS: dict[Callable[[Dice], Request | None], int] = {
     others.write_namespace: 4,
     others.write_lease: 7,
     others.write_event: 4,
-    others.write_budget: 6,
+    others.write_budget: 9,
     others.write_group: 2,
     reads.delete_object: 12,
     reads.delete_collection: 2,

@@ -62,16 +62,15 @@ def write_event(dice: Dice) -> Request | None:
 
 def write_budget(dice: Dice) -> Request | None:
     budget = dice.object("poddisruptionbudgets")
-    if budget is None or dice.maybe(0.3):
-        spec = {"minAvailable": 1, "selector": {"matchLabels": {"app": "a"}}}
-        return dice.write(
-            "POST",
-            ENDPOINTS["poddisruptionbudgets"].path("default"),
-            {"metadata": {"name": "b"}, "spec": spec},
+    if budget is None or dice.maybe(0.1):
+        selector: Tree = dice.one(({}, {}, {"matchLabels": {"app": "a"}}))
+        tree = {"metadata": {"name": dice.one(("b", "b", "b", "c"))}}
+        return dice.create(
+            "poddisruptionbudgets", {**tree, "spec": {"minAvailable": 1, "selector": selector}}
         )
-    allowed = dice.one((0, 1, 2))
+    allowed = dice.one((0, 1, 1, 2))
     status = {
-        "observedGeneration": dice.one((0, 1)),
+        "observedGeneration": dice.one((0, 1, 1)),
         "disruptionsAllowed": allowed,
         "currentHealthy": 1 + allowed,
         "desiredHealthy": 1,

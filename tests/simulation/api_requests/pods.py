@@ -13,8 +13,7 @@ _CONDITION_TYPES = ("PodScheduled", "Ready", "DisruptionTarget", "ContainersRead
 
 
 def create_pod(dice: Dice) -> Request:
-    spec: Tree = {"serviceAccountName": "default", "serviceAccount": "default"}
-    spec["automountServiceAccountToken"] = False
+    spec: Tree = {"automountServiceAccountToken": False}
     resources = dice.one(
         (
             {},
@@ -107,8 +106,7 @@ def write_pod_status(dice: Dice) -> Request | None:
             {"nominatedNodeName": dice.one(("n0", None))},
             {"phase": dice.one(("Running", "Failed", "Succeeded", "Pending"))},
             {"phase": "Running", "podIP": "10.0.0.1", "startTime": TIME},
-            {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]},
-            {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]},
+            *[{"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}] * 5,
             {"resourceClaimStatuses": [{"name": "gpu", "resourceClaimName": claim}]},
             {"resourceClaimStatuses": [{"name": "wrong", "resourceClaimName": claim}]},
             {"nodeAllocatableResourceClaimStatuses": [{**charge, "resources": {"cpu": "1"}}]},
@@ -139,8 +137,9 @@ def apply_pod_status(dice: Dice) -> Request | None:
     pod = dice.object("pods")
     if pod is None:
         return None
-    name = dice.one(("c0", "c1", None))
-    entry = {"name": dice.one(("gpu", "gpu", "gpu", "wrong")), "resourceClaimName": name}
+    entry = {"name": dice.one(("gpu", "gpu", "gpu", "wrong"))}
+    if dice.maybe(0.7):
+        entry["resourceClaimName"] = dice.one(("c0", "c1"))
     entries = dice.one(([entry], [entry], []))
     body = {
         "apiVersion": "v1",
@@ -215,7 +214,8 @@ def _make_metadata(dice: Dice, meta: Tree) -> Tree:
 
 
 def evict_pod(dice: Dice) -> Request | None:
-    pod = dice.object("pods")
+    running = [each for each in dice.find("pods") if each["status"]["phase"] == "Running"]
+    pod = dice.one(running) if running and dice.maybe(0.8) else dice.object("pods")
     if pod is None:
         return None
     meta = {"name": pod["metadata"]["name"], "namespace": pod["metadata"]["namespace"]}
