@@ -8,7 +8,7 @@ import logging
 import sys
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from random import Random
 from typing import Any
 
@@ -18,11 +18,14 @@ from tests.simulation.events import Event, plan_events
 from tests.simulation.faults import Dice, FaultPlan, Weather
 from tests.simulation.history import History
 from tests.simulation.invariants import Checker
+from tests.simulation.kube_scheduler import kube_scheduler
 from tests.simulation.loop import EndlessCaseError, SimulationLoop
 from tests.simulation.network import Network
+from tests.simulation.nodes import Nodes
+from tests.simulation.placeholders import PlaceholderStates
 from tests.simulation.processes import LEASE, Supervised, controllers, scheduler, scheduler_settings
 from tests.simulation.rest import find_unrest
-from tests.simulation.workload import Admin
+from tests.simulation.workload import Admin, Mode
 
 #: Time with faults, and the longest time until the cluster is at rest afterward (seconds).
 SECONDS, PATIENCE = 25.0, 240.0
@@ -44,30 +47,41 @@ class Outcome:
     seconds: float
     bound: int = 0
     writes: int = 0
-    events: list[str] = field(default_factory=list)
 
 
 class Case:
     """Cluster of one seed; `allowed` are the faults and events that happen, None: all."""
 
-    def __init__(self, seed: int, allowed: frozenset[str] | None = None, *, seconds: float = SECONDS) -> None:
+    def __init__(
+        self,
+        seed: int,
+        allowed: frozenset[str] | None = None,
+        *,
+        mode: Mode | None = None,
+        seconds: float = SECONDS,
+    ) -> None:
         self.seed = seed
         self.seconds = seconds
         dice = self.dice("case")
         self.clocks_drift = dice.random() < 0.5
         self.has_election = dice.random() < 0.8
+        self.mode = mode or dice.choice((Mode.CONTROL_PLANE, Mode.CONTROL_PLANE, Mode.NODES, Mode.STOCK))
         self.loop = SimulationLoop(Random(seed), shuffled=dice.random() < 0.3)
         self.loop.set_exception_handler(self._on_loop_error)
         self.faults = FaultPlan(seed, LEASE, allowed)
         self.history = History(self.loop)
         uids = Random(seed + 1)
         self.api = ApiServer(
-            now=lambda: EPOCH + self.loop.now, new_uid=lambda: f"{uids.getrandbits(128):032x}"
+            now=lambda: EPOCH + self.loop.now,
+            new_uid=lambda: f"{uids.getrandbits(128):032x}",
+            alpha_fields=self.mode is not Mode.STOCK,
         )
         self.api.on_write = self._on_write
         self.network = Network(self.loop, self.api, self.faults, self.history)
-        self.checker = Checker(report=self.report)
+        self.checker = Checker(records_charges=self.mode is not Mode.STOCK, report=self.report)
         self.admin = Admin(self.api)
+        self.nodes: Nodes | None = None
+        self.placeholders: PlaceholderStates | None = None
         self.violations: list[str] = []
         self.bound = 0
         self.writes = 0
@@ -76,6 +90,11 @@ class Case:
         settings = scheduler_settings(elect=self.has_election)
         self.schedulers = [scheduler(self, name, settings) for name in names]
         self.programs: list[Supervised] = [*self.schedulers, controllers(self, "controllers")]
+        if self.mode is not Mode.CONTROL_PLANE:
+            self.nodes = Nodes(self, counts_claims=self.mode is Mode.NODES)
+        if self.mode is Mode.STOCK:
+            self.placeholders = PlaceholderStates(self.report)
+            self.programs.append(kube_scheduler(self))
 
     def dice(self, name: str) -> Dice:
         return Dice(self.seed, name)
@@ -100,6 +119,10 @@ class Case:
         if change.resource == "pods" and change.new is not None and change.new["spec"].get("nodeName"):
             self.bound += not (change.old or {}).get("spec", {}).get("nodeName")
         self.checker.on_change(change.resource, change.old, change.new)
+        if self.nodes is not None:
+            self.nodes.checker.on_change(change.resource, change.old, change.new)
+        if self.placeholders is not None:
+            self.placeholders.on_change(change.type == "DELETED", tree)
 
     # -- course
 
@@ -118,6 +141,8 @@ class Case:
             logger.removeHandler(handler)
             self.history.end()
             self.loop.end()
+            if self.nodes is not None:
+                self.nodes.end()
         return Outcome(
             self.seed,
             self.violations,
@@ -131,7 +156,9 @@ class Case:
         )
 
     async def _direct(self) -> None:
-        self.admin.create_cluster()
+        self.admin.create_cluster(self.mode)
+        if self.nodes is not None:
+            self.nodes.start()
         for program in self.programs:
             program.start()
         for event in plan_events(self):
@@ -155,6 +182,7 @@ class Case:
 
     def _end_faults(self) -> None:
         self.faults.weather = Weather.CALM
+        self.at_rest = True
         self.history.note("case", "faults end")
         self.network.up = True
         for program in self.programs:
@@ -165,33 +193,49 @@ class Case:
     async def _await_rest(self) -> None:
         """Wait until nothing is wrong; report what stays wrong."""
         since: dict[str, float] = {}
-        deadline = self.loop.now + PATIENCE
+        # Kubelets try again after up to a minute.
+        patience, lasting_seconds = (PATIENCE, _LASTING) if self.nodes is None else (600.0, 240.0)
+        deadline = self.loop.now + patience
         quiet_at, writes = 0.0, -1
         while not self.violations:
             await asyncio.sleep(_POLL)
-            for _ in self.admin.finish_deletions():
-                pass
+            self._help_to_rest(deadline - patience)
             problems = find_unrest(self)
             since = {each: since.get(each, self.loop.now) for each in problems}
             if self.writes != writes:
                 quiet_at, writes = self.loop.now, self.writes
             if not problems and not self.network.in_flight and self.loop.now - quiet_at > 3 * _POLL:
                 break
-            lasting = [each for each, start in since.items() if self.loop.now - start > _LASTING]
+            lasting = [each for each, start in since.items() if self.loop.now - start > lasting_seconds]
             if self.loop.now > deadline or lasting:
                 for each in lasting or problems or ["writes do not end"]:
                     self.report(f"at rest: {each}")
+        if self.nodes is not None and not self.violations:
+            self.nodes.check_at_rest()
+
+    def _help_to_rest(self, since: float) -> None:
+        """Do what kubelets, machines and people do in time."""
+        if self.nodes is None:
+            for _ in self.admin.finish_deletions():
+                pass
+            return
+        self.nodes.start()
+        if self.loop.now - since > 60:
+            self.nodes.release_forgotten_claims()
 
 
-def simulate(seed: int, allowed: frozenset[str] | None = None) -> Outcome:
+def simulate(seed: int, allowed: frozenset[str] | None = None, mode: Mode | None = None) -> Outcome:
     """Run a case and forget all of it but the outcome, without reports of coroutines that never ended."""
     hook, sys.unraisablehook = sys.unraisablehook, lambda unraisable: None
+    logging.getLogger("plimsoll").propagate = False
     try:
-        outcome = Case(seed, allowed).run()
+        outcome = Case(seed, allowed, mode=mode).run()
+        logging.disable()
         gc.collect()
         return outcome
     finally:
         sys.unraisablehook = hook
+        logging.disable(logging.NOTSET)
 
 
 class _ErrorHandler(logging.Handler):
@@ -202,6 +246,6 @@ class _ErrorHandler(logging.Handler):
         self._report = report
 
     def emit(self, record: logging.LogRecord) -> None:
-        if record.exc_info and record.exc_info[1] is not None:
-            error = record.exc_info[1]
+        error = record.exc_info[1] if record.exc_info else None
+        if error is not None and not isinstance(error, OSError):  # those are faults of devices
             self._report(f"logged {type(error).__name__}: {error}: {record.getMessage()}")

@@ -10,6 +10,7 @@ from collections import Counter
 from tests.simulation.case import Outcome, simulate
 from tests.simulation.clocks import replace_datetime
 from tests.simulation.planted import PLANTED, plant
+from tests.simulation.workload import Mode
 
 
 def run(arguments: list[str]) -> int:
@@ -19,6 +20,9 @@ def run(arguments: list[str]) -> int:
     parser.add_argument("--seconds", type=float, default=0.0, help="stop after this much CPU time")
     parser.add_argument("--history", action="store_true", help="print the history of every case")
     parser.add_argument("--go-on", action="store_true", help="go on after a violation")
+    parser.add_argument(
+        "--mode", choices=[each.name for each in Mode], help="simulate this part of a cluster"
+    )
     parser.add_argument("--plant", choices=sorted(PLANTED), help="put a fault into the product first")
     given = parser.parse_args(arguments)
     replace_datetime()
@@ -26,7 +30,7 @@ def run(arguments: list[str]) -> int:
         plant(given.plant)
     started, faults, failed, cases = time.process_time(), Counter[str](), 0, 0
     for seed in range(given.seed, given.seed + given.cases):
-        outcome = simulate(seed)
+        outcome = simulate(seed, mode=Mode[given.mode] if given.mode else None)
         cases += 1
         faults += outcome.faults
         _print(outcome, history=given.history)

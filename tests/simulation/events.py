@@ -39,7 +39,7 @@ def _load(case: Case) -> Iterator[Event]:
     for number in range(int(_REMOVED * created)):
         at = case.dice(f"remove/{number}/at").between(0.15, 1) * seconds
         yield Event(at, f"remove/{number}", lambda dice: admin.remove_pod(dice, force=False))
-    for number in range(int(4 * seconds)):
+    for number in range(int(4 * seconds) if case.nodes is None else 0):
         yield Event(number / 4 + 0.125, f"end/{number}", _finish_deletions(case))
 
 
@@ -70,7 +70,7 @@ def _change_weather(case: Case, weather: Weather) -> Callable[[Dice], str]:
 
 
 def _faults(case: Case) -> Iterator[Event]:
-    kinds = (
+    kinds: tuple[tuple[str, int, Callable[[Case], Action]], ...] = (
         ("scheduler killed", 5, _kill_scheduler),
         ("scheduler paused", 3, _pause),
         ("scheduler suspended", 2, _suspend),
@@ -82,6 +82,8 @@ def _faults(case: Case) -> Iterator[Event]:
         ("watches held", 6, _hold),
         ("pod deleted by force", 6, _force),
     )
+    if case.nodes is not None:
+        kinds += tuple((name, weight, _same(action)) for name, weight, action in case.nodes.actions())
     dice = case.dice("faults")
     deck = [kind for kind in dice.some(kinds) for _ in range(kind[1])]
     pause = dice.choice((0.5, 1.2, 4.0))
@@ -95,6 +97,10 @@ def _faults(case: Case) -> Iterator[Event]:
 
 
 Action = Callable[[Dice], str]
+
+
+def _same(action: Action) -> Callable[[Case], Action]:
+    return lambda case: action
 
 
 def _victim(case: Case, dice: Dice) -> Supervised:

@@ -172,11 +172,18 @@ class FaultPlan:
             chances = _WATCHES
         elif weather is Weather.UNDOING and call.path.endswith("/binding"):
             chances = _FAILING_BINDINGS
-        for kind, chance in chances.items():
+        kind = None
+        for each, chance in chances.items():
             left -= chance
             if left < 0:
-                return kind
-        return None
+                kind = each
+                break
+        late = (K.DELAY_REQUEST, K.LATE_REQUEST, K.DUPLICATE)
+        if kind in late and call.process.startswith("kubelet") and call.path.endswith("/status"):
+            return (
+                None  # a late status of a kubelet, which has no precondition, undoes a newer one for a while
+            )
+        return kind
 
     def _seconds(self, dice: Dice) -> float:
         if self.weather in (Weather.LEASE_LOST, Weather.UNDOING) or dice.random() < _LONG:

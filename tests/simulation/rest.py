@@ -33,6 +33,8 @@ Tree = dict[str, Any]
 def find_unrest(case: Case) -> list[str]:
     """Return what is wrong in a cluster at rest."""
     objects = read_objects(case)
+    if case.placeholders is not None:
+        return [*map(str, find_leaks(objects)), *case.placeholders.find_faults()]
     return [
         *(str(each) for each in find_violations(objects) if each.rule is not Rule.DEVICE_NOT_PUBLISHED),
         *map(str, find_leaks(objects)),

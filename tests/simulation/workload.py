@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from enum import Enum
 from typing import Any
 
 from plimsoll.client.endpoints import (
@@ -18,6 +19,7 @@ from plimsoll.client.endpoints import (
     Endpoint,
 )
 from plimsoll.client.transport import Reply, Request
+from tests.chaos.scheduler_faults.objects import CLASS_ANNOTATION
 from tests.chaos.scheduler_faults.small_cluster import (
     ALLOCATABLE,
     CORE,
@@ -48,9 +50,30 @@ KINDS = (
     ("named", 16),
     ("extended", 10),
 )
-_KIND_LIST = [kind for kind, weight in KINDS for _ in range(weight)]
+#: Where nodes are simulated, no driver prepares the devices that all nodes share.
+_WITHOUT_FABRIC = tuple(each for each in KINDS if each[0] not in ("fabric", "both"))
+#: On stock servers, what the checker of placeholders can judge.
+_STOCK = (("none", 30), ("plain", 8), ("cores", 30), ("share", 8), ("named", 16))
 #: Names of pods are few, so that a new pod often has the name of one that is being forgotten.
 _NAMES = 40
+#: Label of all nodes, by which the checker of placeholders knows them.
+LANE = "a"
+#: Charge of each device of the class `cores`, as its slices have it.
+CORES_CHARGE = {"nodeAllocatableResourceMappings": {"cpu": {"allocationMultiplier": "2"}}}
+
+
+class Mode(Enum):
+    """Part of a cluster that a case simulates."""
+
+    CONTROL_PLANE = "control plane"  #: the case acts as kubelets and drivers
+    NODES = "nodes"  #: with kubelets and drivers
+    STOCK = "stock"  #: with kubelets, drivers and kube-scheduler, on a server that drops charges
+
+
+def kinds_of(mode: Mode) -> list[str]:
+    """Return the kinds of pods, each as often as its weight."""
+    table = {Mode.CONTROL_PLANE: KINDS, Mode.NODES: _WITHOUT_FABRIC, Mode.STOCK: _STOCK}[mode]
+    return [kind for kind, weight in table for _ in range(weight)]
 
 
 class Admin:
@@ -58,6 +81,9 @@ class Admin:
 
     def __init__(self, api: ApiServer) -> None:
         self.api = api
+        self._mode = Mode.CONTROL_PLANE
+        self._kinds = kinds_of(self._mode)
+        self._claims = list(NAMED)
 
     def send(
         self,
@@ -93,28 +119,34 @@ class Admin:
 
     # -- the cluster
 
-    def create_cluster(self, *, with_slices: bool = True) -> None:
+    def create_cluster(self, mode: Mode) -> None:
         """Create nodes, devices, classes, templates and the named claims."""
+        self._mode, self._kinds = mode, kinds_of(mode)
+        if mode is not Mode.CONTROL_PLANE:
+            self._claims = [name for name, kind in NAMED.items() if kind != "fabric"]
         self.create_all(NAMESPACES, {"metadata": {"name": "plimsoll-placeholders"}})
         urgent = {"metadata": {"name": URGENT}, "value": 1000, "preemptionPolicy": "Never"}
         self.create_all(PRIORITY_CLASSES, urgent)
         for name in DRIVERS:
             spec: Tree = {"selectors": [{"cel": {"expression": f'device.driver == "{name}.example.com"'}}]}
-            if name == "cores":
+            meta: Tree = {"name": name}
+            if name == "cores" and mode is Mode.STOCK:
+                meta["annotations"] = {CLASS_ANNOTATION: json.dumps(CORES_CHARGE)}
+            elif name == "cores":
                 spec["extendedResourceName"] = CORE
-            self.create_all(DEVICE_CLASSES, {"metadata": {"name": name}, "spec": spec})
+            self.create_all(DEVICE_CLASSES, {"metadata": meta, "spec": spec})
         for kind in (*DRIVERS, "either", "both"):
             template = {"metadata": {"name": kind}, "spec": {"spec": claim_spec(kind)}}
             self.create_all(RESOURCE_CLAIM_TEMPLATES, template, NS)
         for number in range(NODE_COUNT):
             self.create_node(f"node-{number}")
-        for each in slices() if with_slices else ():
+        for each in slices() if mode is Mode.CONTROL_PLANE else ():
             self.create_all(RESOURCE_SLICES, each)
-        for name in NAMED:
+        for name in self._claims:
             self.create_named(name)
 
     def create_node(self, name: str) -> None:
-        labels = {"kubernetes.io/hostname": name}
+        labels = {"kubernetes.io/hostname": name, "lane": LANE}
         self.create(NODES, {"metadata": {"name": name, "labels": labels}, "spec": {}})
         ready = {"type": "Ready", "status": "True", "reason": "KubeletReady"}
         status = {"allocatable": ALLOCATABLE, "capacity": ALLOCATABLE, "conditions": [ready]}
@@ -127,13 +159,17 @@ class Admin:
 
     def create_pod(self, dice: Dice) -> str:
         """Create a random pod; return what was done."""
-        kind = dice.choice(_KIND_LIST)
+        kind = dice.choice(self._kinds)
         name = f"p-{int(dice.random() * _NAMES)}-{kind}"
-        claim = dice.choice(list(NAMED)) if kind == "named" else ""
+        claim = dice.choice(self._claims) if kind == "named" else ""
         cpu = dice.choice(("250m", "500m", "1", "2"))
         tree = pod_tree(
             name, kind, claim=claim, cpu=cpu, widget=dice.random() < 0.15, urgent=dice.random() < 0.4
         )
+        if self._mode is Mode.STOCK:
+            tree["spec"]["nodeSelector"] = {"lane": LANE}
+            if kind == "none" and dice.random() < 0.8:
+                tree["spec"]["schedulerName"] = "default-scheduler"
         reply = self.create(PODS, tree, NS)
         return f"create pod {name}: {reply.status}"
 

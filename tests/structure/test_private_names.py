@@ -18,8 +18,10 @@ FOREIGN = {
     "_exit",
     "_get_local_constants",  # hypothesis
     "_getframe",
+    "_log_destroy_pending",  # asyncio
     "_replace",
     "_retry_connection",  # aiohttp
+    "_run",  # asyncio
     "_run_exitfuncs",
 }
 #: What only some modules have: parsing all of them would take seconds.
