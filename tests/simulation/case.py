@@ -78,7 +78,8 @@ class Case:
         )
         self.api.on_write = self._on_write
         self.network = Network(self.loop, self.api, self.faults, self.history)
-        self.checker = Checker(records_charges=self.mode is not Mode.STOCK, report=self.report)
+        records_charges = self.mode is not Mode.STOCK
+        self.checker = Checker(records_charges, self.report, lambda: self.loop.now)
         self.admin = Admin(self.api)
         self.nodes: Nodes | None = None
         self.placeholders: PlaceholderStates | None = None
@@ -200,7 +201,7 @@ class Case:
         while not self.violations:
             await asyncio.sleep(_POLL)
             self._help_to_rest(deadline - patience)
-            problems = find_unrest(self)
+            problems = find_unrest(self) + (self.nodes.find_leaks() if self.nodes is not None else [])
             since = {each: since.get(each, self.loop.now) for each in problems}
             if self.writes != writes:
                 quiet_at, writes = self.loop.now, self.writes
@@ -210,8 +211,6 @@ class Case:
             if self.loop.now > deadline or lasting:
                 for each in lasting or problems or ["writes do not end"]:
                     self.report(f"at rest: {each}")
-        if self.nodes is not None and not self.violations:
-            self.nodes.check_at_rest()
 
     def _help_to_rest(self, since: float) -> None:
         """Do what kubelets, machines and people do in time."""

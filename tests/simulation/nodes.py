@@ -62,9 +62,9 @@ class Nodes:
         """Remove the disks."""
         self._directory.cleanup()
 
-    def check_at_rest(self) -> None:
-        for node in self.by_name.values():
-            node.check_at_rest()
+    def find_leaks(self) -> list[str]:
+        """Return what is wrong at rest."""
+        return [f"node {name}: {each}" for name, node in self.by_name.items() for each in node.find_leaks()]
 
     def release_forgotten_claims(self) -> None:
         for node in self.by_name.values():
