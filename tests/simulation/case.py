@@ -32,6 +32,7 @@ SECONDS, PATIENCE = 25.0, 240.0
 #: How long a problem must last at rest, longer than any backoff of the scheduler's queue (seconds).
 _LASTING = 90.0
 _POLL = 2.0
+_REFILL = 12
 
 
 @dataclass
@@ -169,6 +170,12 @@ class Case:
             self._apply(event)
         self._end_faults()
         await self._await_rest()
+        if self.dice("refill").random() < 0.3:
+            # Nothing of what was seen before may be forgotten: taints, what is taken, what is free.
+            self.history.note("case", "more pods")
+            for number in range(_REFILL):
+                self.history.note("case", self.admin.create_pod(self.dice(f"refill/{number}")))
+            await self._await_rest()
 
     def _apply(self, event: Event) -> None:
         if not self.faults.permits(event.key):

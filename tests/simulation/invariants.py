@@ -56,6 +56,8 @@ class Checker:
     devices: dict[DeviceName, tuple[Tree, Tree]] = field(default_factory=dict)
     #: Devices that are not published, or were not until a time: nothing says what they charge.
     missing_until: dict[DeviceName, float] = field(default_factory=dict)
+    #: Since when a device or node (by name) must not be chosen, by taints and cordons.
+    closed_since: dict[DeviceName | str, float] = field(default_factory=dict)
     #: UIDs of pods that were bound with such devices.
     uncharged: dict[str, None] = field(default_factory=dict)
     holders: dict[DeviceName, dict[str, Tree]] = field(default_factory=lambda: defaultdict(dict))
@@ -72,9 +74,13 @@ class Checker:
             case "nodes":
                 tree = new or old
                 assert tree is not None
-                self.nodes.pop(tree["metadata"]["name"], None)
+                name = tree["metadata"]["name"]
+                self.nodes.pop(name, None)
                 if new is not None:
-                    self.nodes[tree["metadata"]["name"]] = new
+                    self.nodes[name] = new
+                    self._note_closed(
+                        name, bool(new["spec"].get("taints") or new["spec"].get("unschedulable"))
+                    )
             case "resourceslices":
                 self._on_slice(old, new)
 
@@ -87,8 +93,20 @@ class Checker:
             self.slices[new["metadata"]["name"]] = new
             spec = new["spec"]
             for device in spec.get("devices") or ():
-                self.devices[spec["driver"], spec["pool"]["name"], device["name"]] = (device, new)
+                name = (spec["driver"], spec["pool"]["name"], device["name"])
+                self.devices[name] = (device, new)
+                self._note_closed(name, bool(device.get("taints")))
         self._note_missing((new or old or {})["spec"])
+
+    def _note_closed(self, name: DeviceName | str, is_closed: bool) -> None:
+        if is_closed:
+            self.closed_since.setdefault(name, self.now())
+        else:
+            self.closed_since.pop(name, None)
+
+    def _is_closed(self, name: DeviceName | str) -> bool:
+        """Return whether every scheduler knows by now that a device or node must not be chosen."""
+        return self.now() - self.closed_since.get(name, self.now()) > STALE_SECONDS
 
     def _note_missing(self, changed: Tree) -> None:
         """Note which devices of a pool no scheduler can see, because the pool is incomplete or lacks them."""
@@ -154,6 +172,8 @@ class Checker:
         for key in keys:
             self.users[key][uid] = new
         if old is None or node_of(old) != node:
+            if self._is_closed(node):
+                self.report(f"pod {name_of(new)} is bound to {node}, which has been closed for long")
             noted = recorded_charges(new)
             if any(key[1] not in noted and self._is_missing(key) for key in keys):
                 self.uncharged[uid] = None
@@ -174,6 +194,8 @@ class Checker:
         if device not in self.devices:
             self.report(f"claim {claim}: device {name} was never published")
             return
+        if self._is_closed(device):
+            self.report(f"claim {claim}: device {name} has been tainted for long")
         tree, _ = self.devices[device]
         holders = list(self.holders[device].values())
         if not tree.get("allowMultipleAllocations"):
