@@ -43,6 +43,8 @@ class KubeScheduler:
                 await asyncio.sleep(_PAUSE)
 
     async def _schedule_all(self) -> None:
+        cached = {pod["metadata"]["uid"] for pod in self._pods.items()}
+        self._assumed = {uid: each for uid, each in self._assumed.items() if uid in cached}
         for pod in self._pods.items():
             uid = pod["metadata"]["uid"]
             if node_of(pod):

@@ -23,7 +23,9 @@ class PlaceholderStates:
     def on_change(self, deleted: bool, tree: Tree) -> None:
         if tree["kind"] == "Node" and "allocatable" not in tree.get("status", {}):
             return  # its kubelet has not reported yet
-        self._states.apply(deleted, tree)
+        # A kubelet gives away what a pod had when its containers have ended, before it reports that.
+        ending = "deletionTimestamp" in tree["metadata"] and tree["kind"] == "Pod"
+        self._states.apply(deleted or ending, tree)
         for excess in self._states.excesses[self._reported :]:
             self._report(str(excess))
         self._reported = len(self._states.excesses)

@@ -11,6 +11,7 @@ from plimsoll.client import Client
 from plimsoll.controllers.manager import ControllerManager
 from plimsoll.errors import LeaseLostError
 from plimsoll.scheduler.process.configuration import LeaderElection, SchedulerSettings
+from plimsoll.scheduler.process.placeholder_writer import PlaceholderSettings
 from plimsoll.scheduler.process.run import SchedulerProcess
 from tests.simulation.faults import Dice
 from tests.simulation.loop import Process
@@ -73,10 +74,16 @@ class Supervised:
         self._case.loop.call_at_global(self._case.loop.now + seconds, self.start)
 
 
-def scheduler_settings(*, elect: bool) -> SchedulerSettings:
+def scheduler_settings(*, elect: bool, with_kubelets: bool) -> SchedulerSettings:
+    """Return the settings of a scheduler; without kubelets, no placeholder would be admitted."""
+    placeholders = PlaceholderSettings(mode="Auto" if with_kubelets else "Off")
     election = LeaderElection(elect=elect, lease=LEASE, renew=RENEW, retry=RETRY)
     return msgspec.structs.replace(
-        SchedulerSettings(), election=election, named_seconds=0.5, generated_seconds=2.0
+        SchedulerSettings(),
+        election=election,
+        named_seconds=0.5,
+        generated_seconds=2.0,
+        placeholders=placeholders,
     )
 
 

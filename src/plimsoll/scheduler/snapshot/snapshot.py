@@ -66,6 +66,8 @@ class Snapshot:
         # -- pods: in ledgers by key, and bound to unknown nodes by node name
         self._pods: dict[str, tuple[int, Pod]] = {}
         self._pods_of_unknown_nodes: dict[str, dict[str, Pod]] = {}
+        #: Assumed placements on nodes that were removed: their pods may be bound there all the same.
+        self._placements_of_unknown_nodes: dict[str, dict[str, Placement]] = {}
         self._assumed: dict[str, Placement] = {}
         self._unconfirmed: dict[str, Placement] = {}
         #: Placeholders that are being created, by the key of the pod whose placement needs them.
@@ -223,23 +225,27 @@ class Snapshot:
 
     def assume(self, placement: Placement) -> None:
         """Charge a placement to the node's ledger, and assume the devices and volumes of its claims."""
-        pod = placement.pod_info.pod
-        ledger = self._ledger(placement.row)
-        ledger.assume(pod, placement.charged_claims)
         key = placement.pod_info.key
-        self._assumed[key] = self._unconfirmed[key] = placement
+        self._unconfirmed[key] = placement
         self.next_start_row = placement.row + 1
-        self._on_pod_added(placement.row, pod)
-        if self.profile.placeholders:
-            placeholders = assume_placeholders(ledger, pod, placement.charged_claims)
-            for placeholder in placeholders:
-                self._on_pod_added(placement.row, placeholder)
-            if placeholders:
-                self._assumed_placeholders[key] = placeholders
+        self._assume_at(placement.row, placement)
         for claim in placement.pod_info.unallocated_claims:
             allocation = placement.allocations[claim.metadata.name]
             self.on_devices_released(self.allocations.assume(claim.metadata.uid, key, allocation))
         self.assumed_volumes.assume(key, placement.volumes, placement.node)
+
+    def _assume_at(self, row: int, placement: Placement) -> None:
+        """Charge a placement to the node at a row."""
+        pod, key, ledger = placement.pod_info.pod, placement.pod_info.key, self._ledger(row)
+        ledger.assume(pod, placement.charged_claims)
+        self._assumed[key] = placement
+        self._on_pod_added(row, pod)
+        if self.profile.placeholders:
+            placeholders = assume_placeholders(ledger, pod, placement.charged_claims)
+            for placeholder in placeholders:
+                self._on_pod_added(row, placeholder)
+            if placeholders:
+                self._assumed_placeholders[key] = placeholders
 
     def forget(self, key: str) -> None:
         """Undo an assumed placement; what the API has allocated stays allocated.
@@ -249,6 +255,7 @@ class Snapshot:
         """
         if key in self._assumed:
             self._remove_pod(key)
+        self._drop_placement_of_unknown_node(key)
         self._forget_placeholders(key)
         self._unconfirmed.pop(key, None)
         self._forget_allocations(key)
@@ -311,6 +318,8 @@ class Snapshot:
         self.indexes.node_set(row, node, old)
         for pod in self._pods_of_unknown_nodes.pop(name, {}).values():
             self._add_pod(row, pod)
+        for placement in self._placements_of_unknown_nodes.pop(name, {}).values():
+            self._assume_at(row, placement)
         self._outdated_rows.add(row)
         if old is None or scheduling_fields(node) != scheduling_fields(old):
             self.revision += 1
@@ -323,6 +332,7 @@ class Snapshot:
             return
         node, ledger = self.node(row), self._ledger(row)
         pods = [entry.pod for entry in ledger.entries.values() if not entry.assumed]
+        placements = {key: self._assumed[key] for key in ledger.entries if key in self._assumed}
         for key in list(ledger.entries):
             self._remove_pod(key)
         self.indexes.node_removed(row, node)
@@ -333,6 +343,8 @@ class Snapshot:
         self._free_rows.append(row)
         if pods:  # still bound: charged again if the node is added again
             self._pods_of_unknown_nodes[name] = {pod_key(pod): pod for pod in pods}
+        if placements:
+            self._placements_of_unknown_nodes[name] = placements
 
     def _grow(self) -> None:
         before, self.size = self.size, self.size * 2
@@ -360,7 +372,7 @@ class Snapshot:
             self.revision += 1
         if known is not None and known[0] != row:
             self._remove_pod(key)
-        if self._pods_of_unknown_nodes:
+        if self._pods_of_unknown_nodes or self._placements_of_unknown_nodes:
             self._drop_pod_of_unknown_node(key)
         if row is None:
             self._pods_of_unknown_nodes.setdefault(name, {})[key] = pod
@@ -368,9 +380,14 @@ class Snapshot:
             self._add_pod(row, pod)
 
     def _drop_pod_of_unknown_node(self, key: str) -> None:
-        """Remove a pod from those bound to unknown nodes."""
+        """Remove a pod from those of unknown nodes."""
         for pods in self._pods_of_unknown_nodes.values():
             pods.pop(key, None)
+        self._drop_placement_of_unknown_node(key)
+
+    def _drop_placement_of_unknown_node(self, key: str) -> None:
+        for placements in self._placements_of_unknown_nodes.values():
+            placements.pop(key, None)
 
     def _add_pod(self, row: int, pod: Pod) -> None:
         """Add a bound pod to its node's ledger, or update it there."""

@@ -71,9 +71,9 @@ def test_an_attempt_starts_again_a_limited_number_of_times() -> None:
     snapshot, restarts = snapshot_of(node("a", cpu="9")), itertools.count()
 
     def replace_node(turn: int) -> None:
-        snapshot.remove(node("a"))
-        snapshot.set(node("a", cpu="9"))
-        next(restarts)
+        (row,) = snapshot.rows()
+        snapshot.remove(snapshot.node(row))
+        snapshot.set(node(f"a-{next(restarts)}", cpu="9"))
 
     result = drive(attempt(pod_group(min_count=2), gang(2), snapshot), replace_node)
     assert (result.is_scheduled, result.gave_up, result.placements) == (False, True, ())
