@@ -172,7 +172,7 @@ class Case:
             self._apply(event)
         self._end_faults()
         await self._await_rest()
-        if self.dice("refill").random() < 0.3:
+        if self.dice("refill").random() < 0.4:
             # Nothing of what was seen before may be forgotten: taints, what is taken, what is free.
             self.history.note("case", "more pods")
             for number in range(_REFILL):

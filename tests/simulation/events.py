@@ -64,8 +64,8 @@ def _weather(case: Case) -> Iterator[Event]:
 def _change_weather(case: Case, weather: Weather) -> Callable[[Dice], str]:
     def run(dice: Dice) -> str:
         case.faults.weather = weather
-        alive = [each.process for each in case.schedulers if each.process is not None]
-        case.faults.victim = dice.choice(alive).name if alive else ""
+        victim = _leader(case, dice).process
+        case.faults.victim = victim.name if victim is not None else ""
         return f"weather: {weather.value}"
 
     return run
@@ -74,6 +74,7 @@ def _change_weather(case: Case, weather: Weather) -> Callable[[Dice], str]:
 def _faults(case: Case) -> Iterator[Event]:
     kinds: tuple[tuple[str, int, Callable[[Case], Action]], ...] = (
         ("scheduler killed", 5, _kill_scheduler),
+        ("leader killed with its writes on their way", 4, _depose),
         ("scheduler paused", 3, _pause),
         ("scheduler suspended", 2, _suspend),
         ("clock jumped", 2, _jump),
@@ -110,6 +111,38 @@ def _same(action: Action) -> Callable[[Case], Action]:
 
 def _victim(case: Case, dice: Dice) -> Supervised:
     return dice.choice(case.schedulers)
+
+
+def _leader(case: Case, dice: Dice) -> Supervised:
+    """Return the scheduler that has the lease, or any."""
+    leases = [
+        each for each in case.api.list_trees("leases") if each["metadata"]["name"] == "plimsoll-scheduler"
+    ]
+    holders = {each["spec"].get("holderIdentity") for each in leases}
+    for each in case.schedulers:
+        if each.process is not None and each.process.name in holders:
+            return each
+    return _victim(case, dice)
+
+
+def _depose(case: Case) -> Action:
+    """Kill the leader; what it has sent arrives when another one leads, which may see little of the last."""
+
+    def run(dice: Dice) -> str:
+        leader = _leader(case, dice)
+        if leader.process is None:
+            return ""
+        seconds = LEASE * dice.between(1.1, 2)
+        if dice.random() < 0.7:
+            case.network.hold_requests(leader.process.name, seconds)
+        if dice.random() < 0.5:
+            for stream in case.network.streams:
+                if stream.process.name.startswith("scheduler") and stream.process is not leader.process:
+                    stream.hold(seconds)
+        case.loop.call_at_global(case.loop.now + dice.random(), leader.kill, seconds)
+        return f"kill {leader.name}, and hold what it has sent for {seconds:.2f} s"
+
+    return run
 
 
 def _kill_scheduler(case: Case) -> Action:

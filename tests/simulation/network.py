@@ -48,6 +48,7 @@ class Network:
         self.streams: list[Stream] = []
         #: Requests that have not arrived yet.
         self.in_flight = 0
+        self._held: dict[str, float] = {}  # until when requests of a process that are on their way wait
 
     def latency(self) -> float:
         dice = self.loop.dice
@@ -64,6 +65,10 @@ class Network:
             self.up = True
 
         self.loop.call_at_global(self.loop.now + seconds, start)
+
+    def hold_requests(self, process: str, seconds: float) -> None:
+        """Let the requests of a process that are on their way, and that it still sends, arrive later."""
+        self._held[process] = self.loop.now + seconds
 
     def transport(self, process: Process, user: str) -> NetworkTransport:
         return NetworkTransport(self, process, user)
@@ -106,6 +111,11 @@ class Network:
     def _arrive(
         self, request: Request, user: str, connection: Connection, fault: Fault | None, started: int
     ) -> None:
+        until = self._held.get(connection.call.process, 0.0)
+        if until > self.loop.now:
+            later = until - self.loop.now + self.latency()
+            self._later(later, self._arrive, request, user, connection, fault, started)
+            return
         self.in_flight -= 1
         if not self.up or started != self._starts:
             connection.fail("connection reset by peer")

@@ -18,7 +18,6 @@ from plimsoll.node.claims.claim_info_cache import ClaimInfoCache
 from plimsoll.scheduler.binding import bind
 from plimsoll.scheduler.binding.attempts import BindAttempts
 from plimsoll.scheduler.binding.placeholders import PlaceholderBinder
-from plimsoll.scheduler.binding.writer import retry_until_answered
 from plimsoll.scheduler.process import api_writer, charge_writer, run
 from plimsoll.scheduler.process.shared_claims import MERGE
 from plimsoll.scheduler.queue.queue import SchedulingQueue
@@ -33,13 +32,13 @@ def plant(name: str) -> None:
 
 
 def _unanswered_write_is_not_fenced() -> None:
-    """A write without a response is believed to have failed once the claim was read without it."""
+    """A write without a response is believed to have failed."""
 
-    async def settle(self: Any, claim: Any) -> Any:
-        fresh = await retry_until_answered(self.writer, self.writer.read_claim, claim)
-        return None if fresh is None else self._observe(fresh)
+    async def call_once(self: Any, call: Any, *arguments: Any, **named: Any) -> Any:
+        return await call(*arguments, **named)
 
-    BindAttempts._settle_claim = settle  # type: ignore[method-assign]
+    BindAttempts._retry = call_once  # type: ignore[method-assign]
+    BindAttempts._is_uncertain = lambda *arguments: False  # type: ignore[method-assign]
 
 
 def _new_leader_trusts_its_cache() -> None:
