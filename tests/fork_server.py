@@ -155,10 +155,12 @@ def start_forked(
     stdout: int | IO[bytes] = subprocess.PIPE,
     stderr: int | IO[bytes] = subprocess.DEVNULL,
     at_terminal: bool = False,
+    module: str = "plimsoll.cli.main",
 ) -> ForkedProcess:
     """Start `plimsoll ARGUMENTS` with the environment and the working directory of this process.
 
-    `at_terminal` makes standard input the controlling terminal, so that Ctrl-C is a signal.
+    `at_terminal` makes standard input the controlling terminal, so that Ctrl-C is a signal. `module` has the
+    function `main` that gets the arguments.
     """
     null = os.open(os.devnull, os.O_RDWR)
     opened = [null]
@@ -177,6 +179,7 @@ def start_forked(
             "cwd": os.getcwd(),
             "environment": dict(os.environ),
             "at_terminal": at_terminal,
+            "module": module,
         }
         server = _fork_server()
         return ForkedProcess(server, server.start(request, streams), reader)
@@ -285,9 +288,7 @@ def _become(request: dict[str, Any], streams: Sequence[int]) -> NoReturn:
     os.environ.update(request["environment"])
     random.seed()
     sys.argv = ["plimsoll", *request["arguments"]]
-    from plimsoll.cli.main import main as run  # noqa: PLC0415 - for the forked process only
-
-    sys.exit(run(request["arguments"]))
+    sys.exit(importlib.import_module(request["module"]).main(request["arguments"]))
 
 
 if __name__ == "__main__":

@@ -21,11 +21,11 @@ class Forked:
         self._process: ForkedProcess | None = None
         self._text = b""
 
-    def run(self, command: str) -> None:
-        """Start a command without waiting until it is ready."""
+    def run(self, command: str, module: str = "plimsoll.cli.main") -> None:
+        """Start a command without waiting until it is ready; `module` has its function `main`."""
         self.close()
         with self.log.open("ab") as log:
-            self._process = start_forked(command.split(), stderr=log)
+            self._process = start_forked(command.split(), stderr=log, module=module)
 
     def read(self, pattern: bytes) -> bytes:
         """Return the first group of a pattern in the output after the last match."""

@@ -11,9 +11,10 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from tests.chaos.scheduler_faults.faults import CallKind, Fault, FaultKind, classify_call
+from tests.chaos.scheduler_faults.faults import CallKind, Fault, classify_call
 from tests.chaos.scheduler_faults.proxy import FaultProxy
 from tests.coroutines import run_by
+from tests.simulation.faults import FaultKind
 from tests.waiting import DEADLINE, until
 
 CLAIM = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims/c/status"
@@ -83,7 +84,7 @@ async def send(session: aiohttp.ClientSession, address: str, body: str = "x") ->
         (Fault(FaultKind.REFUSE), 429, 0),
         (Fault(FaultKind.ERROR_BEFORE, status=504), 504, 0),
         (Fault(FaultKind.ERROR_AFTER, status=502), 502, 1),
-        (Fault(FaultKind.LEASE_FAILED, status=500), 500, 0),
+        (Fault(FaultKind.CONFLICT), 409, 0),
         (None, 200, 1),
     ],
     ids=lambda each: each.kind.name if isinstance(each, Fault) else None,
@@ -103,7 +104,7 @@ async def test_faults_of_a_request(
     assert await send(session, address) == status
     await proxy.drained(30)
     assert upstream.reached == ["x"] * reached
-    assert proxy.counter.total == (1 if fault else 0)
+    assert proxy.counts.total() == (1 if fault else 0)
 
 
 @run_by(run)
@@ -121,19 +122,6 @@ async def test_a_delayed_request_outlives_its_sender(
     gate.set()
     await proxy.drained(30)
     assert upstream.reached == ["next", "late"]
-
-
-@run_by(run)
-async def test_a_reordered_request_lets_others_pass(
-    proxy: FaultProxy, upstream: Upstream, session: aiohttp.ClientSession, address: str
-) -> None:
-    proxy.choose = lambda call: Fault(FaultKind.REORDER) if call.body == b"first" else None
-    first = asyncio.create_task(send(session, address, "first"))
-    await until(lambda: proxy.pending)
-    for number in range(5):
-        assert await send(session, address, str(number)) == 200
-    assert await first == 200
-    assert upstream.reached == ["0", "1", "2", "3", "4", "first"]
 
 
 @run_by(run)
@@ -164,13 +152,23 @@ async def test_faults_of_a_watch(
         proxy.watches.cut("a")
         with pytest.raises(_BROKEN):
             await watch.content.readline()
-    proxy.watches.expiring["a"] = 1
+    proxy.choose = lambda call: Fault(FaultKind.WATCH_REFUSED)
     async with session.get(url) as watch:
         assert watch.status == 410
+    proxy.choose = lambda call: Fault(FaultKind.WATCH_CUT, 0.05)
+    async with session.get(url) as watch:
+        with pytest.raises(_BROKEN):
+            await watch.content.readline()
+    proxy.choose = lambda call: Fault(FaultKind.WATCH_HELD, 0.05)
+    for _ in range(2):
+        upstream.events.put_nowait("")  # for the handlers of the watches that were cut
+    upstream.events.put_nowait("four")
+    async with session.get(url) as watch:
+        assert await watch.content.readline() == b"four\n"
     upstream.events.put_nowait("")
-    counts = proxy.counter.counts
-    assert [counts[kind] for kind in (FaultKind.WATCH_STALLED, FaultKind.WATCH_CUT)] == [1, 1]
-    assert counts[FaultKind.WATCH_EXPIRED] == 2
+    counts = proxy.counts
+    assert (counts[FaultKind.WATCH_HELD], counts[FaultKind.WATCH_CUT]) == (2, 2)
+    assert counts[FaultKind.WATCH_REFUSED] == 2
 
 
 def test_calls_are_distinguished() -> None:

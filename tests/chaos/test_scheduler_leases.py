@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from plimsoll.client.endpoints import RESOURCE_CLAIMS
 from tests.chaos.scheduler_faults.chaos_cluster import ChaosCluster
-from tests.chaos.scheduler_faults.faults import Call, CallKind, Fault, FaultKind
+from tests.chaos.scheduler_faults.faults import Call, CallKind, Fault
 from tests.chaos.scheduler_faults.objects import is_allocated
 from tests.chaos.scheduler_faults.replicas import LEASE_SECONDS
 from tests.chaos.scheduler_faults.script import (
@@ -28,6 +30,7 @@ from tests.chaos.scheduler_faults.script import (
     wait_while_held,
 )
 from tests.coroutines import run_by
+from tests.simulation.faults import FaultKind
 from tests.waiting import until
 
 
@@ -49,6 +52,7 @@ async def test_allocations_of_a_leader_that_lost_its_lease(cluster: ChaosCluster
     held.gate.set()
 
 
+@pytest.mark.slow
 @run_by(run_script, "chaos_server", "tmp_path", devices=1)
 async def test_a_release_that_arrives_after_its_claim_is_used(cluster: ChaosCluster) -> None:
     """A binding fails and its claim is to be released; when that arrives, the next leader uses the claim."""
@@ -142,6 +146,7 @@ async def test_a_former_leader_writes_nothing_after_a_pause(cluster: ChaosCluste
     assert not written, written
 
 
+@pytest.mark.slow
 @run_by(run_script, "chaos_server", "tmp_path", devices=1)
 async def test_a_binding_that_arrives_after_its_claim_was_released(cluster: ChaosCluster) -> None:
     """A binding fails, its device is allocated to another pod; then the first request arrives."""
@@ -190,6 +195,7 @@ async def test_charges_are_not_cleared_by_a_late_request(cluster: ChaosCluster) 
     late.set()
 
 
+@pytest.mark.slow
 @run_by(run_script, "chaos_server", "tmp_path")
 async def test_bindings_of_a_leader_that_lost_its_lease(cluster: ChaosCluster) -> None:
     """Each leader fills the node with a pod; the binding of the first one arrives last."""

@@ -7,9 +7,11 @@ import sys
 import time
 from collections import Counter
 
-from tests.simulation.case import Outcome, simulate
+from tests.simulation.case import SECONDS, Outcome, simulate
 from tests.simulation.clocks import replace_datetime
 from tests.simulation.planted import PLANTED, plant
+from tests.simulation.recorder import record
+from tests.simulation.script import write_script
 from tests.simulation.workload import Mode
 
 
@@ -23,11 +25,17 @@ def run(arguments: list[str]) -> int:
     parser.add_argument(
         "--mode", choices=[each.name for each in Mode], help="simulate this part of a cluster"
     )
+    parser.add_argument("--script", action="store_true", help="print the script of one case")
     parser.add_argument("--plant", choices=sorted(PLANTED), help="put a fault into the product first")
     given = parser.parse_args(arguments)
     replace_datetime()
     if given.plant:
         plant(given.plant)
+    if given.script:
+        steps, violations = record(given.seed, given.seconds or SECONDS)
+        sys.stdout.write(write_script(steps))
+        sys.stderr.write("".join(f"{each}\n" for each in violations))
+        return 1 if violations else 0
     started, faults, failed, cases = time.process_time(), Counter[str](), 0, 0
     for seed in range(given.seed, given.seed + given.cases):
         outcome = simulate(seed, mode=Mode[given.mode] if given.mode else None)

@@ -216,7 +216,8 @@ class Stream:
         self._error = ""
         self._ended = False
         self._due = 0.0  # when frames on their way arrive; 0: there are none
-        self._held_until = 0.0
+        #: Until when events are held back.
+        self.held_until = 0.0
 
     def attach(self, watch: Watch) -> None:
         self._watch = watch
@@ -230,7 +231,7 @@ class Stream:
 
     def hold(self, seconds: float) -> None:
         """Deliver no events for a while."""
-        self._held_until = self.network.loop.now + seconds
+        self.held_until = self.network.loop.now + seconds
 
     def cut(self, why: str) -> None:
         """Break the connection, or end it in good order if `why` is empty; what is on its way is lost."""
@@ -249,14 +250,14 @@ class Stream:
     def _on_event(self) -> None:
         if not self._due:
             loop = self.network.loop
-            self._due = max(loop.now, self._held_until) + self.network.latency()
+            self._due = max(loop.now, self.held_until) + self.network.latency()
             loop.call_at_global(self._due, self._deliver)
 
     def _deliver(self) -> None:
         self._due = 0.0
         if self._watch is None:
             return
-        if self._held_until > self.network.loop.now:
+        if self.held_until > self.network.loop.now:
             self._on_event()
         elif frames := self._watch.take():
             self._frames += frames

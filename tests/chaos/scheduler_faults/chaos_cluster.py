@@ -12,9 +12,10 @@ from pathlib import Path
 from plimsoll.client import Client
 from tests.chaos.scheduler_faults.observer import Observer
 from tests.chaos.scheduler_faults.proxy import FaultProxy
-from tests.chaos.scheduler_faults.replicas import NAMES, Replicas, run_replicas
+from tests.chaos.scheduler_faults.replicas import Replicas, run_replicas
 from tests.chaos.scheduler_faults.servers import Server
 from tests.cluster.kube_apiserver import token_of
+from tests.simulation.script import LEADER, OTHER
 
 
 @dataclass
@@ -27,6 +28,10 @@ class ChaosCluster:
     replicas: Replicas
     observer: Observer
 
+    def role_of(self, client: str) -> str:
+        """Return whether a scheduler has the lease, even if it has been killed."""
+        return LEADER if client == self.proxy.leader else OTHER
+
 
 @asynccontextmanager
 async def open_cluster(
@@ -34,9 +39,9 @@ async def open_cluster(
     directory: Path,
     prepare: Callable[[Client], Awaitable[None]],
     *,
-    running: tuple[str, ...] = NAMES,
+    running: tuple[str, ...] = (),
 ) -> AsyncIterator[ChaosCluster]:
-    """Create the objects of a cluster, then observe it and start the schedulers."""
+    """Create the objects of a cluster, then observe it and start the replicas that are to run."""
     config = server.config()
     async with AsyncExitStack() as stack:
         client = await stack.enter_async_context(Client.connect(config))
@@ -48,7 +53,9 @@ async def open_cluster(
         proxy = FaultProxy(config.server, _trusting_context(), token_of(config))
         await stack.enter_async_context(proxy)
         replicas = await stack.enter_async_context(
-            run_replicas(directory, config, proxy, client, running=running)
+            run_replicas(
+                directory, config, proxy, client, running=running, with_controllers=server.can_restart
+            )
         )
         yield ChaosCluster(server, client, proxy, replicas, observer)
         if observing.done():

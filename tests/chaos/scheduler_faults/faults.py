@@ -1,40 +1,14 @@
-"""Kinds of faults, the calls they affect, and a count of injected faults."""
+"""Requests by their purpose, and the faults that the proxy injects into them."""
 
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import TypeAlias
 
-
-class FaultKind(Enum):
-    """Faults of the network, the server and the processes."""
-
-    # -- requests
-    DELAY_REQUEST = "request delayed"  #: it reaches the server late, even if its sender has given up
-    DELAY_ANSWER = "answer delayed"  #: the server has done it, the sender learns of it late
-    LOSE_REQUEST = "request lost"  #: connection closed, the server never sees it
-    LOSE_ANSWER = "answer lost"  #: connection closed after the server has done it
-    LATE_REQUEST = "request late"  #: connection closed at once, the request reaches the server afterwards
-    DUPLICATE = "request duplicated"  #: a second copy reaches the server later, its answer is discarded
-    REORDER = "request reordered"  #: held until others have passed
-    REFUSE = "429 with Retry-After"
-    ERROR_BEFORE = "5xx without effect"
-    ERROR_AFTER = "5xx after the effect"
-    # -- watches
-    WATCH_EXPIRED = "watch expired (410)"
-    WATCH_CUT = "watch cut"
-    WATCH_STALLED = "watch stalled"
-    # -- leases
-    LEASE_STALLED = "lease call stalled"
-    LEASE_FAILED = "lease call failed"
-    # -- processes
-    SCHEDULER_KILLED = "scheduler killed"
-    SCHEDULER_PAUSED = "scheduler paused beyond its lease"
-    SERVER_KILLED = "server killed"
+from tests.simulation.faults import FaultKind
 
 
 class CallKind(Enum):
@@ -86,23 +60,6 @@ class Fault:
 
 
 Chooser: TypeAlias = Callable[[Call], Fault | None]
-
-
-@dataclass
-class FaultCounter:
-    """Injected faults by kind."""
-
-    counts: Counter[FaultKind] = field(default_factory=Counter)
-
-    def add(self, kind: FaultKind) -> None:
-        self.counts[kind] += 1
-
-    @property
-    def total(self) -> int:
-        return sum(self.counts.values())
-
-    def lines(self) -> list[str]:
-        return [f"{self.counts[kind]:6d}  {kind.value}" for kind in FaultKind if self.counts[kind]]
 
 
 def classify_call(method: str, path: str, watch: bool) -> CallKind:

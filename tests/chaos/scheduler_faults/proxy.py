@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 import ssl
+from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from dataclasses import dataclass
@@ -25,18 +26,17 @@ from tests.chaos.scheduler_faults.faults import (
     CallKind,
     Chooser,
     Fault,
-    FaultCounter,
-    FaultKind,
     classify_call,
 )
 from tests.chaos.scheduler_faults.watches import Watches, error_status
+from tests.simulation.faults import FaultKind
 
 T = TypeVar("T")
 #: Headers that concern one connection only.
 _HOP = {"connection", "keep-alive", "transfer-encoding", "te", "upgrade", "host", "content-length"}
 _FAILURES = (aiohttp.ClientError, OSError, asyncio.TimeoutError)
-#: How many other requests pass before one that is reordered, and how long it waits for them at most.
-_PASSING, _PASSING_SECONDS = 5, 2.0
+#: How long a request without an answer keeps its connection.
+_NO_ANSWER_SECONDS = 8.0
 #: How long after the first a duplicate of a request arrives, if the fault does not say.
 _DUPLICATE_SECONDS = 0.5
 
@@ -52,25 +52,26 @@ class Answer:
 
 
 class FaultProxy:
-    """Proxy to one server; `choose` returns the fault of each request that is not a watch."""
+    """Proxy to one server; `choose` returns the fault of each request."""
 
     def __init__(self, upstream: str, context: ssl.SSLContext | bool = True, token: str = "") -> None:
         """`token`: sent to the server with every request; clients send none over plain HTTP."""
         self.upstream = upstream.rstrip("/")
-        self.counter = FaultCounter()
+        self.counts: Counter[FaultKind] = Counter()
         self.choose: Chooser = lambda call: None
         #: Called with every request as it arrives, before any fault.
         self.seen: Callable[[Call], None] = lambda call: None
-        self.watches = Watches(self.counter)
+        self.watches = Watches(self.counts)
         #: Which client a lease's holder identity belongs to.
         self.identities: dict[str, str] = {}
+        #: Client whose write of a lease was the last to succeed.
+        self.leader = ""
         self._context = context
         self._credentials = {"Authorization": f"Bearer {token}"} if token else {}
         self._session: aiohttp.ClientSession | None = None
         self._runners: list[web.ServerRunner] = []
         self._tasks: set[asyncio.Task[Any]] = set()
         self._calls = 0
-        self._passed = asyncio.Condition()
 
     async def __aenter__(self) -> FaultProxy:
         connector = aiohttp.TCPConnector(limit=0, ssl=self._context)
@@ -132,11 +133,14 @@ class FaultProxy:
         self._note_identity(call)
         self.seen(call)
         headers = {**_headers(request), **self._credentials}
+        fault = self.choose(call)
+        if fault is not None:
+            self.counts[fault.kind] += 1
         if kind is CallKind.WATCH:
             assert self._session is not None
             url = yarl.URL(self.upstream + request.raw_path, encoded=True)
-            return await self.watches.serve(client, request, self._session, url, headers)
-        task = self._spawn(self._deliver(call, request.raw_path, headers))
+            return await self.watches.serve(client, request, self._session, url, headers, fault)
+        task = self._spawn(self._deliver(call, request.raw_path, headers, fault))
         try:
             answer = await asyncio.shield(task)
         except _FAILURES:
@@ -147,16 +151,16 @@ class FaultProxy:
             return web.Response(status=502)
         return answer.response()
 
-    async def _deliver(self, call: Call, target: str, headers: dict[str, str]) -> Answer | None:
+    async def _deliver(
+        self, call: Call, target: str, headers: dict[str, str], fault: Fault | None
+    ) -> Answer | None:
         """Forward a request with its fault; None closes the connection without a response."""
 
         async def send() -> Answer:
             return await self._forward(call, target, headers)
 
-        fault = self.choose(call)
         if fault is None:
             return await send()
-        self.counter.add(fault.kind)
         match fault.kind:
             case FaultKind.LOSE_REQUEST:
                 return None
@@ -165,15 +169,18 @@ class FaultProxy:
                 return None
             case FaultKind.REFUSE:
                 return _refusal(429, {"Retry-After": "1"})
-            case FaultKind.ERROR_BEFORE | FaultKind.LEASE_FAILED:
+            case FaultKind.CONFLICT:
+                return _refusal(409)
+            case FaultKind.ERROR_BEFORE:
                 return _refusal(fault.status)
-            case FaultKind.DELAY_REQUEST | FaultKind.LEASE_STALLED:
+            case FaultKind.DELAY_REQUEST:
                 await _hold(fault)
-            case FaultKind.REORDER:
-                await self._let_others_pass()
         answer = await send()
         match fault.kind:
             case FaultKind.LOSE_ANSWER:
+                return None
+            case FaultKind.NO_ANSWER:
+                await asyncio.sleep(_NO_ANSWER_SECONDS)
                 return None
             case FaultKind.ERROR_AFTER:
                 return _refusal(fault.status)
@@ -188,12 +195,6 @@ class FaultProxy:
         with suppress(*_FAILURES):
             await send()
 
-    async def _let_others_pass(self) -> None:
-        last = self._calls + _PASSING
-        with suppress(TimeoutError):
-            async with asyncio.timeout(_PASSING_SECONDS), self._passed:
-                await self._passed.wait_for(lambda: self._calls >= last)
-
     async def _forward(self, call: Call, target: str, headers: dict[str, str]) -> Answer:
         assert self._session is not None
         url = yarl.URL(self.upstream + target, encoded=True)
@@ -201,8 +202,8 @@ class FaultProxy:
             call.method, url, data=call.body or None, headers=headers, allow_redirects=False
         ) as reply:
             body = await reply.read()
-        async with self._passed:
-            self._passed.notify_all()
+        if call.kind is CallKind.LEASE and call.method != "GET" and reply.status < 300:
+            self.leader = call.client
         kept = {name: value for name, value in reply.headers.items() if name.lower() not in _HOP}
         return Answer(reply.status, kept, body)
 
@@ -235,5 +236,6 @@ def _headers(request: web.BaseRequest) -> dict[str, str]:
 
 
 def _refusal(status: int, headers: dict[str, str] | None = None) -> Answer:
-    body = json.dumps(error_status(status, "InternalError")).encode()
+    reason = {409: "Conflict", 429: "TooManyRequests"}.get(status, "InternalError")
+    body = json.dumps(error_status(status, reason)).encode()
     return Answer(status, {"Content-Type": "application/json", **(headers or {})}, body)

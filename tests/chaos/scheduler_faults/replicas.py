@@ -1,4 +1,4 @@
-"""Two scheduler replicas behind the fault proxy, restarted when they exit, as by a Deployment."""
+"""Two scheduler replicas and controllers behind the fault proxy, restarted when they exit."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from plimsoll.client import Client, ClientConfig
 from plimsoll.client.endpoints import LEASES
 from plimsoll.errors import ApiError
 from tests.chaos.forked_scheduler import ForkedScheduler
+from tests.chaos.scheduler_faults.controllers import ForkedControllers
 from tests.chaos.scheduler_faults.proxy import FaultProxy
 from tests.cluster.kube_apiserver import write_kubeconfig
 from tests.waiting import until
@@ -33,10 +34,10 @@ _RESTART_SECONDS = 0.3
 
 @dataclass
 class Replica:
-    """One scheduler process."""
+    """One process: a scheduler, or the controllers."""
 
     name: str
-    process: ForkedScheduler
+    process: ForkedScheduler | ForkedControllers
     #: Whether it is meant to run.
     wanted: bool = False
     paused: bool = False
@@ -47,7 +48,8 @@ class Replica:
     async def start(self) -> None:
         async with self._lock:
             self.wanted = True
-            await asyncio.to_thread(self.process.start)
+            if not self.process.is_running():
+                await asyncio.to_thread(self.process.start)
 
     async def kill(self) -> None:
         """Kill the process; it stays down until it is started."""
@@ -56,8 +58,9 @@ class Replica:
             await asyncio.to_thread(self.process.kill)
 
     def pause(self) -> None:
-        os.kill(self.process.pid, signal.SIGSTOP)
-        self.paused = True
+        if self.process.is_running():
+            os.kill(self.process.pid, signal.SIGSTOP)
+            self.paused = True
 
     def resume(self) -> None:
         if self.paused:
@@ -78,11 +81,13 @@ class Replica:
 
 @dataclass
 class Replicas:
-    """All replicas, and the leader."""
+    """All schedulers, the leader, and the controllers."""
 
     by_name: dict[str, Replica]
     proxy: FaultProxy
     client: Client
+    #: None: the server has controllers of its own.
+    controllers: Replica | None = None
 
     def __getitem__(self, name: str) -> Replica:
         return self.by_name[name]
@@ -105,14 +110,17 @@ class Replicas:
         assert leader is not None
         return leader
 
+    def all(self) -> list[Replica]:
+        return [*self.by_name.values(), *filter(None, [self.controllers])]
+
     def other(self, replica: Replica) -> Replica:
         return next(each for each in self.by_name.values() if each is not replica)
 
     def problems(self) -> list[str]:
         """Return unexpected log lines."""
         return [
-            f"scheduler {replica.name}: Traceback in {replica.process.log}"
-            for replica in self.by_name.values()
+            f"{replica.name}: Traceback in {replica.process.log}"
+            for replica in self.all()
             if "Traceback" in replica.process.log.read_text(errors="replace")
         ]
 
@@ -124,9 +132,10 @@ async def run_replicas(
     proxy: FaultProxy,
     client: Client,
     *,
-    running: tuple[str, ...] = NAMES,
+    running: tuple[str, ...] = (),
+    with_controllers: bool,
 ) -> AsyncIterator[Replicas]:
-    """Prepare the replicas and start those that are to run."""
+    """Prepare the replicas and start those that are to run, and controllers if the server has none."""
     settings = directory / "scheduler.yaml"
     settings.write_text(_CONFIGURATION)
     found: dict[str, Replica] = {}
@@ -138,7 +147,13 @@ async def run_replicas(
             write_kubeconfig(own / "kubeconfig", config, await proxy.listen(name))
             process = ForkedScheduler(own, own / "kubeconfig", f"--config {settings}")
             found[name] = Replica(name, process)
-        replicas = Replicas(found, proxy, client)
+        replicas = Replicas(dict(found), proxy, client)
+        if with_controllers:
+            own = directory / "controllers"
+            own.mkdir()
+            write_kubeconfig(own / "kubeconfig", config, await proxy.listen("controllers"))
+            controllers = Replica("controllers", ForkedControllers(own, own / "kubeconfig"))
+            found["controllers"] = replicas.controllers = controllers
         for replica in found.values():
             tasks.append(asyncio.create_task(replica.supervise()))
             if replica.name in running:

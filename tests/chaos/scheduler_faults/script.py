@@ -12,11 +12,12 @@ from typing import TypeAlias
 from plimsoll.client import Client
 from plimsoll.client.endpoints import DEVICE_CLASSES, PODS, PRIORITY_CLASSES, RESOURCE_CLAIMS, RESOURCE_SLICES
 from tests.chaos.scheduler_faults.chaos_cluster import ChaosCluster, open_cluster
-from tests.chaos.scheduler_faults.faults import Call, CallKind, Fault, FaultKind
+from tests.chaos.scheduler_faults.faults import Call, CallKind, Fault
 from tests.chaos.scheduler_faults.objects import Tree, node_of
 from tests.chaos.scheduler_faults.replicas import LEASE_SECONDS, Replica
 from tests.chaos.scheduler_faults.servers import Server
 from tests.chaos.scheduler_faults.small_cluster import create_node
+from tests.simulation.faults import FaultKind
 from tests.waiting import DEADLINE, until
 
 NS = "default"
@@ -46,7 +47,7 @@ def run_script(server: Server, directory: Path, scenario: Scenario, *, devices: 
 
     async def all_of_it() -> None:
         async with asyncio.timeout(2 * SECONDS):
-            async with open_cluster(server, directory, prepare, running=("a",)) as cluster:
+            async with open_cluster(server, directory, prepare, running=("a", "controllers")) as cluster:
                 assert (await cluster.replicas.await_leader(SECONDS)).name == "a"
                 await scenario(cluster)
                 await cluster.proxy.drained(SECONDS)
@@ -141,7 +142,7 @@ async def lose_lease(cluster: ChaosCluster, leader: Replica, *held: HeldRequests
 
     def choose(call: Call) -> Fault | None:
         if call.client == leader.name and call.kind is CallKind.LEASE and not stalled.is_set():
-            return Fault(FaultKind.LEASE_STALLED, until=stalled)
+            return Fault(FaultKind.DELAY_REQUEST, until=stalled)
         return next((fault for each in held if (fault := each.choose(call)) is not None), None)
 
     cluster.proxy.choose = choose

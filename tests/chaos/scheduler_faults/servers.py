@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -17,26 +18,26 @@ _CONTROLLERS = "resourceclaim-controller,garbage-collector-controller"
 
 
 class Server(Protocol):
-    """A server and its controllers."""
+    """A server, which can be killed or has controllers of its own."""
 
     can_restart: bool
 
     def config(self) -> ClientConfig: ...
 
-    def restart(self) -> None:
-        """Kill the server and start it again with the same data."""
+    def restart(self, seconds: float) -> None:
+        """Kill the server and start it again after some seconds, with the same data."""
 
     def problems(self) -> list[str]:
         """Return unexpected log lines."""
 
 
 class EmbeddedServer:
-    """`plimsoll server` with its own controllers."""
+    """`plimsoll server`; its controllers are a process of their own."""
 
     can_restart = True
 
     def __init__(self, directory: Path) -> None:
-        self._process = ForkedServer(directory)
+        self._process = ForkedServer(directory, "--no-controllers")
 
     def config(self) -> ClientConfig:
         return self._process.config()
@@ -44,8 +45,9 @@ class EmbeddedServer:
     def start(self) -> None:
         self._process.start()
 
-    def restart(self) -> None:
+    def restart(self, seconds: float) -> None:
         self._process.kill()
+        time.sleep(seconds)
         self._process.start()
 
     def close(self) -> None:
@@ -66,7 +68,7 @@ class RealServer:
     def config(self) -> ClientConfig:
         return self._config
 
-    def restart(self) -> None:
+    def restart(self, seconds: float) -> None:
         raise NotImplementedError
 
     def problems(self) -> list[str]:

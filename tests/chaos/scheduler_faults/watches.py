@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections import Counter
+from collections.abc import Coroutine
 from contextlib import suppress
 from typing import Any
 
@@ -11,7 +13,8 @@ import aiohttp
 import yarl
 from aiohttp import web
 
-from tests.chaos.scheduler_faults.faults import FaultCounter, FaultKind
+from tests.chaos.scheduler_faults.faults import Fault
+from tests.simulation.faults import FaultKind
 
 _FAILURES = (aiohttp.ClientError, OSError, asyncio.TimeoutError)
 
@@ -43,11 +46,9 @@ class _Watch:
 class Watches:
     """The open watches of all clients."""
 
-    def __init__(self, counter: FaultCounter) -> None:
-        self._counter = counter
+    def __init__(self, counts: Counter[FaultKind]) -> None:
+        self._counts = counts
         self._open: set[_Watch] = set()
-        #: Clients whose next watches are answered with 410, and how many of them.
-        self.expiring: dict[str, int] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
     # -- faults
@@ -55,23 +56,20 @@ class Watches:
     def cut(self, client: str, resource: str = "") -> None:
         """Close watches without a response."""
         for watch in self._of(client, resource):
-            self._counter.add(FaultKind.WATCH_CUT)
+            self._counts[FaultKind.WATCH_CUT] += 1
             watch.end()
 
     def expire(self, client: str, resource: str = "") -> None:
         """End watches with an ERROR event of 410, so that the client has to list again."""
         for watch in self._of(client, resource):
-            self._counter.add(FaultKind.WATCH_EXPIRED)
+            self._counts[FaultKind.WATCH_REFUSED] += 1
             watch.end(expired=True)
 
     def stall(self, client: str, resource: str, until: asyncio.Event | float) -> None:
         """Deliver no events for some seconds or until an event is set; then all of them."""
         for watch in self._of(client, resource):
-            self._counter.add(FaultKind.WATCH_STALLED)
-            watch.flowing.clear()
-            task = asyncio.get_running_loop().create_task(self._resume(watch, until))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            self._counts[FaultKind.WATCH_HELD] += 1
+            self._stall(watch, until)
 
     def cut_all(self) -> None:
         for watch in list(self._open):
@@ -84,6 +82,20 @@ class Watches:
 
     def _of(self, client: str, resource: str) -> list[_Watch]:
         return [each for each in self._open if each.client == client and resource in ("", each.resource)]
+
+    def _stall(self, watch: _Watch, until: asyncio.Event | float) -> None:
+        watch.flowing.clear()
+        self._spawn(self._resume(watch, until))
+
+    def _spawn(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    @staticmethod
+    async def _end_later(watch: _Watch, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+        watch.end()
 
     @staticmethod
     async def _resume(watch: _Watch, until: asyncio.Event | float) -> None:
@@ -102,11 +114,11 @@ class Watches:
         session: aiohttp.ClientSession,
         url: yarl.URL,
         headers: dict[str, str],
+        fault: Fault | None = None,
     ) -> web.StreamResponse:
         """Forward a watch until either side, or a fault, ends it."""
-        if self.expiring.get(client, 0) > 0:
-            self.expiring[client] -= 1
-            self._counter.add(FaultKind.WATCH_EXPIRED)
+        kind = fault.kind if fault is not None else None
+        if kind is FaultKind.WATCH_REFUSED:
             return web.json_response(error_status(410, "Expired"), status=410)
         watch = _Watch(client, request.path.rsplit("/", 1)[-1])
         try:
@@ -118,6 +130,10 @@ class Watches:
                 response = web.StreamResponse(headers={"Content-Type": reply.content_type})
                 await response.prepare(request)
                 self._open.add(watch)
+                if fault is not None and kind is FaultKind.WATCH_HELD:
+                    self._stall(watch, 2 * fault.seconds)
+                elif fault is not None and kind is FaultKind.WATCH_CUT:
+                    self._spawn(self._end_later(watch, 4 * fault.seconds))
                 try:
                     if await self._copy(watch, reply, response):
                         await response.write_eof()
