@@ -16,6 +16,7 @@ from tests.simulation.api.server import ApiServer
 from tests.simulation.clocks import EPOCH, Running
 from tests.simulation.events import Event, plan_events
 from tests.simulation.faults import Dice, FaultPlan, Weather
+from tests.simulation.features.chosen import ChosenFeatures
 from tests.simulation.history import History
 from tests.simulation.invariants import Checker
 from tests.simulation.kube_scheduler import kube_scheduler
@@ -82,6 +83,7 @@ class Case:
         self.admin = Admin(self.api)
         self.nodes: Nodes | None = None
         self.placeholders: PlaceholderStates | None = None
+        self.features = ChosenFeatures(self, any_at_all=self.mode is Mode.CONTROL_PLANE)
         self.violations: list[str] = []
         self.bound = 0
         self.writes = 0
@@ -121,6 +123,7 @@ class Case:
         self.checker.on_change(change.resource, change.old, change.new)
         if self.nodes is not None:
             self.nodes.checker.on_change(change.resource, change.old, change.new)
+        self.features.on_change(change.resource, change.old, change.new)
         if self.placeholders is not None:
             self.placeholders.on_change(change.type == "DELETED", tree)
 
@@ -161,6 +164,8 @@ class Case:
             self.nodes.start()
         for program in self.programs:
             program.start()
+        self.history.note("case", "features", ", ".join(self.features.names))
+        self.features.create_objects()
         for event in plan_events(self):
             await asyncio.sleep(max(0.0, event.at - self.loop.now))
             if self.violations:
@@ -218,6 +223,7 @@ class Case:
         if self.nodes is None:
             for _ in self.admin.finish_deletions():
                 pass
+            self.features.help_to_rest()
             return
         self.nodes.start()
         if self.loop.now - since > 60:

@@ -26,7 +26,7 @@ class Event(NamedTuple):
 
 def plan_events(case: Case) -> list[Event]:
     """Return the events of a case in order."""
-    events = [*_load(case), *_weather(case), *_faults(case)]
+    events = [*_load(case), *_weather(case), *_faults(case), *case.features.events()]
     return sorted(events, key=lambda each: (each.at, each.key))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 
 #: Times of the lease (seconds): short, so that it is often lost within a case.
 LEASE, RENEW, RETRY = 4.0, 3.0, 0.5
+#: Longest time for devices and volumes of a pod to become ready (milliseconds).
+BINDING_MS = 6000
 CONTROLLERS = (
     "resourceclaim-controller",
     "garbage-collector-controller",
@@ -74,8 +77,13 @@ class Supervised:
 
 def scheduler_settings(*, elect: bool) -> SchedulerSettings:
     election = LeaderElection(elect=elect, lease=LEASE, renew=RENEW, retry=RETRY)
+    settings = SchedulerSettings()
+    profiles = tuple(
+        dataclasses.replace(each, binding_timeout_ms=BINDING_MS, volume_timeout_ms=BINDING_MS)
+        for each in settings.profiles
+    )
     return msgspec.structs.replace(
-        SchedulerSettings(), election=election, named_seconds=0.5, generated_seconds=2.0
+        settings, profiles=profiles, election=election, named_seconds=0.5, generated_seconds=2.0
     )
 
 
