@@ -191,8 +191,6 @@ class Case:
         self.history.note("case", "faults end")
         self.network.up = True
         for program in self.programs:
-            if program.process is not None:
-                program.process.paused_until = 0.0
             program.start()
 
     async def _await_rest(self) -> None:
